@@ -108,11 +108,11 @@ def independent_sum(parts: Iterable[Estimate]) -> Estimate:
     return Estimate(value, max(0.0, value - low), value + high)
 
 
-def _blocks(seconds, block) -> list[np.ndarray]:
+def _blocks(seconds, block) -> dict[int, np.ndarray]:
     """The samples of each block; the samples one by one where there is a single block."""
     seconds, block = np.asarray(seconds, dtype=float), np.asarray(block)
-    groups = [seconds[block == b] for b in dict.fromkeys(block.tolist())]
-    return groups if len(groups) > 1 else [np.array([s]) for s in seconds]
+    groups = {b: seconds[block == b] for b in dict.fromkeys(block.tolist())}
+    return groups if len(groups) > 1 else {i: np.array([s]) for i, s in enumerate(seconds)}
 
 
 @functools.lru_cache(maxsize=256)
@@ -191,7 +191,7 @@ def median(seconds, block=None) -> Estimate:
     Source: Kuensch (1989), block bootstrap; the range of few medians is the sign test's interval.
     """
     blocks = block if block is not None else range(len(seconds))
-    groups = _blocks(seconds, blocks)
+    groups = list(_blocks(seconds, blocks).values())
     value = float(statistics.median(seconds))
     return exact(value) if len(groups) == 1 else _interval(value, groups, len(set(blocks)) > 1)
 
@@ -305,10 +305,10 @@ def verdict(
     """
     a, b = _blocks(old.seconds, old.block), _blocks(new.seconds, new.block)
     blocks = min(len(a), len(b))
-    if paired:
-        ratios = [np.array([np.median(y) / np.median(x)]) for x, y in zip(a, b, strict=False)]
+    if paired and (both := [i for i in a if i in b]):
+        ratios = [np.array([np.median(b[i]) / np.median(a[i])]) for i in both]
         visits = min(len(set(s.block)) for s in (old, new)) > 1
-        ratio = _interval(float(np.median(np.concatenate(ratios))), ratios, visits)
+        ratio, blocks = _interval(float(np.median(np.concatenate(ratios))), ratios, visits), len(both)
     else:
         ratio = quotient(median(new.seconds, new.block), median(old.seconds, old.block), math.log1p(between))
     if blocks < 2:

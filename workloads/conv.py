@@ -170,13 +170,13 @@ def rows(args: argparse.Namespace, here) -> list:
     return plan.under_roofs(wanted, kernels, on, args, here)
 
 
-def refine(done: list, varies: str) -> list:
+def refine(done: list, varies: str, here=None) -> list:
     """The rows still needed to pin down each crossover in batch, channels or image size."""
     from analysis.crossover import crossover
     from analysis.text import answers
 
     forms = (crossover.LATENCY, *crossover.COPIES)
-    return refined(done, answers.every(done, "conv", [varies], {varies: 2}, forms), "conv", _order)
+    return refined(done, answers.every(done, "conv", [varies], {varies: 2}, forms, here), "conv", _order)
 
 
 def _order(row) -> tuple:
@@ -202,7 +202,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
     if works_:
         said += answers.together(works_, outcome.measurements, f"convolutions of {args.model or 'cifar10-cnn'}")
     if varies:
-        found = answers.every(outcome.measurements, "conv", [varies], {varies: 2})
+        found = answers.every(outcome.measurements, "conv", [varies], {varies: 2}, machine=outcome.run.machine)
         said += answers.lines(found, outcome.measurements, outcome.run.machine)
     if args.ladder:
         from analysis.crossover import ladder
@@ -213,7 +213,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
 
 
 WORKLOAD = Workload(
-    "conv", parser, rows, table, answer, lambda args, here, done: refine(done, axis(args)) if axis(args) else []
+    "conv", parser, rows, table, answer, lambda args, here, done: refine(done, axis(args), here) if axis(args) else []
 )
 measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
 

@@ -3,22 +3,41 @@
 import argparse
 import dataclasses
 import json
+import os
 import platform
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-from workloads import options
+from workloads import ROOT, options
 from workloads.machine import health
 from workloads.machine.health import Finding
 
 EXAMPLE = "python -m workloads.doctor"
 LONG = """Checks what the measurements stand on: libraries and their threads, the GPU and why it is or is not used,
 TensorFlow, memory, disk, what else keeps this machine busy, and whether a few timings are true. With RUN it asks that of stored
-rows instead. Exit code 1 when something is broken; having no GPU is normal."""
+rows instead. --noise measures once what two runs of this machine differ by; comparisons of runs and crossovers of short sweeps
+then count with it. Exit code 1 when something is broken; having no GPU is normal."""
 
 
 _WATCH_S, _LOOKS = 0.6, 8
+SWEEPS = 10
+# A small crossover: both sides, calls of a microsecond to a tenth of a second.
+NOISE_SWEEP = [
+    "workloads.matmul",
+    "-q",
+    "--sizes",
+    "32:2048:x2",
+    "--min-time",
+    "0.03",
+    "--max-noise",
+    "1",
+    "--variants",
+    "blas",
+]
 
 
 def numba() -> list[Finding]:
@@ -198,7 +217,16 @@ def parser() -> options.Parser:
     made.add_argument(
         "runs", nargs="*", metavar="RUN", help="result files, run folders or saved names to look at instead"
     )
-    options.add(made, "--format {table,json} =table  what stdout gets (table)")
+    options.add(
+        made,
+        """
+--format {table,json} =table  what stdout gets (table)
+--noise         make ten short sweeps and store what they differ by
+--over S =900   seconds from the first of them to the last (900)
+--stop-after S  begin no sweep later than this, exit 0, print how to resume
+--resume        go on with the newest sweeps that are fewer than ten""",
+        S=float,
+    )
     return made
 
 
@@ -229,7 +257,87 @@ def stored(runs: list[str]) -> list[Finding]:
     return found
 
 
+def noise(args: argparse.Namespace) -> int:
+    """Makes the sweeps that this machine lacks, each in processes of its own, and stores what they differ by, in whatever way it
+    ends; the exit code."""
+    from workloads.harness import sweep
+    from workloads.machine import facts
+
+    here = facts.describe()
+    folders = sorted(p for p in (sweep.LOCAL / here.key).glob("noise-*") if len(_swept(p)) < SWEEPS)
+    folder = (
+        folders[-1] if args.resume and folders else sweep.LOCAL / here.key / f"noise-{facts.now().replace(':', '')}"
+    )
+    begin, took, gap = time.monotonic(), 0.0, args.over / (SWEEPS - 1)
+    try:
+        for i in range(done := len(_swept(folder)), SWEEPS):
+            wait = max(0.0, begin + (i - done) * gap - time.monotonic())
+            if args.stop_after and time.monotonic() + wait + took - begin > args.stop_after:
+                break
+            left = wait + (SWEEPS - 1 - i) * max(gap, took) + took
+            print(f"[{i + 1}/{SWEEPS}] begins in {wait:.0f} s; about {left / 60:.0f} min to go", file=sys.stderr)
+            time.sleep(wait)
+            started = time.monotonic()
+            _sweep(folder, i, here)
+            took = time.monotonic() - started
+    finally:
+        _keep(folder, here, args.format)
+    return options.OK
+
+
+def _swept(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.glob("[0-9]*") if p.suffix != ".part")
+
+
+def _sweep(folder: Path, i: int, here) -> None:
+    """One more sweep, under another name until it is whole. Raises: Stop when it fails."""
+    part = folder / f"{i + 1:02}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    threads = [str(t) for t in sorted({1, here.cores})]
+    command = [*NOISE_SWEEP, "cublas" if here.gpus else "operator", "--threads", *threads, "-o", str(part)]
+    ended = subprocess.run([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, cwd=ROOT)
+    if ended.returncode not in (options.OK, options.FAILED):
+        raise options.Stop(f"a sweep ended with exit code {ended.returncode}", f"python -m {' '.join(command)}")
+    part.rename(part.with_suffix(""))
+
+
+def _keep(folder: Path, here, format_: str) -> None:
+    """Stores and prints what the sweeps so far differ by, and how to go on where some lack."""
+    from datetime import datetime
+
+    import msgspec
+
+    from analysis import noise, table, units
+    from workloads import records
+
+    swept = _swept(folder)
+    loaded = [records.read(f) for f in swept]
+    begun = [datetime.fromisoformat(one.runs[0].started_at).timestamp() for one in loaded]
+    shares = noise.shares(list(zip(begun, loaded, strict=True))) if len(swept) > 1 else ()
+    if shares:
+        kept = noise.Noise(
+            here,
+            loaded[-1].runs[0].started_at,
+            max(begun) - min(begun),
+            tuple(str(p.relative_to(ROOT)) for p in swept),
+            shares,
+        )
+        place = noise.REPORTS / "local" / here.key / noise.FILE
+        place.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1))
+        rows = [(s.side, f"from {units.seconds(10.0**s.decade)}", units.percent(s.share), str(s.pairs)) for s in shares]
+        if format_ == "json":
+            print(msgspec.json.encode(shares).decode())
+        else:
+            print("\n".join(table.columns(("clock", "calls", "two runs differ by at most", "pairs"), rows)))
+        print(f"stored: {os.path.relpath(place)}", file=sys.stderr)
+    if len(swept) < SWEEPS:
+        again = options.typed("python -m workloads.doctor --noise --resume")
+        print(f"{len(swept)} of {SWEEPS} sweeps are made; go on with:\n  {again}", file=sys.stderr)
+
+
 def _body(args: argparse.Namespace) -> int:
+    if args.noise:
+        return noise(args)
     found = stored(args.runs) if args.runs else run()
     if args.format == "json":
         print(json.dumps([dataclasses.asdict(one) for one in found], indent=1))

@@ -118,17 +118,18 @@ def rows(args: argparse.Namespace, here) -> list:
     return plan.under_roofs(wanted, kernels, on, args, here)
 
 
-def refine(done: list, in_batch: bool = False) -> list:
-    """The rows still needed to pin down each crossover of the square sizes, or (`in_batch`) of a dense layer's products."""
+def refine(done: list, in_batch: bool = False, here=None) -> list:
+    """The rows still needed to pin down each crossover of the square sizes, or (`in_batch`) of a dense layer's products, on the
+    machine `here`."""
     from analysis.crossover import crossover
     from analysis.text import answers
 
     forms = [crossover.LATENCY, *crossover.COPIES]
     if in_batch:
-        found = [a for a in answers.every(done, "matmul", forms=forms) if a.family.varies == "batch"]
+        found = [a for a in answers.every(done, "matmul", forms=forms, machine=here) if a.family.varies == "batch"]
     else:
         pairs = crossover.forms_of(m for m in done if m.problem.op == "matmul")
-        found = [a for pair in pairs for a in crossover.crossovers(done, forms, *pair)]
+        found = [a for pair in pairs for a in crossover.crossovers(done, forms, *pair, machine=here)]
     return refined(done, found, "matmul", _order)
 
 
@@ -164,14 +165,14 @@ def answer(args: argparse.Namespace, outcome) -> None:
         from analysis.crossover import ladder
 
         print("\n".join(ladder.lines(ladder.ladders(done, outcome.run.machine))))
-    more = [a for a in answers.every(done, "matmul") if works_ or a.family.varies == "n"]
+    more = [a for a in answers.every(done, "matmul", machine=outcome.run.machine) if works_ or a.family.varies == "n"]
     said += [line for line in answers.lines(more, done, outcome.run.machine) if line not in said]
     if said:
         print("\n" + "\n".join(said))
 
 
 WORKLOAD = Workload(
-    "matmul", parser, rows, table, answer, lambda args, here, done: refine(done, args.model is not None)
+    "matmul", parser, rows, table, answer, lambda args, here, done: refine(done, args.model is not None, here)
 )
 measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
 

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 EXAMPLE = "python -m analysis.compare reports/local/MACHINE/OLD reports/local/MACHINE/NEW --fail-on 'slower>5%'"
 LONG = """What became faster or slower from OLD to NEW, which are result files, run folders, machine folders or names given with
---save. A difference is claimed only when its whole 95 % interval lies beyond the least effect: 2 %, and never less than what
-single processes of the row are known to differ by; where it is known what other moments change, that counts between two runs of
---rigorous, and 0.5 %. Exit code 4 when --fail-on finds a regression."""
+--save. A difference is claimed only when its whole 95 % interval lies beyond 2 %; the interval holds what the visits of both runs
+show and what two runs of the machine differ by (measured once: python -m workloads.doctor --noise). Rows are the same when it
+lies within 5 %. Exit code 4 when --fail-on finds a regression."""
 _MOST = 40  # lines of one verdict on a terminal; -v shows all
-HEAD = ("row", "clock", "old_s", "new_s", "ratio", "low", "high", "verdict", "least_effect", "least_from", "flags")
+HEAD = ("row", "clock", "old_s", "new_s", "ratio", "low", "high", "verdict", "between_runs", "between_from", "flags")
 
 
 def parser() -> options.Parser:
@@ -30,7 +30,8 @@ def parser() -> options.Parser:
 --fail-on RULE   exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%'
 --clock {{device,host-latency,host-throughput,host-issue}}  which clock counts (default: device on a GPU where there is one, else
                  host-latency)
---min-effect P%  claim nothing below this (2%%; the spread between processes still counts)
+--min-effect P%  claim nothing below this (2%%)
+--margin P%      call what is surely within this the same (5%%)
 --any-machine    compare runs of two different machines all the same
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
 -v --verbose     the rows that are the same too""",
@@ -99,8 +100,8 @@ def records(made: "Comparison") -> list[dict]:
 
     def cells(r: "Compared") -> tuple:
         times = (middle(m.on(r.clock)) for m in (r.old, r.new))
-        ratio, least = msgspec.structs.astuple(r.verdict.ratio), (r.least.limit, r.least.source)
-        return r.name, r.clock, *times, *ratio, r.word, *least, " ".join(r.flags)
+        ratio, between = msgspec.structs.astuple(r.verdict.ratio), (r.between.share, r.between.source)
+        return r.name, r.clock, *times, *ratio, r.word, *between, " ".join(r.flags)
 
     return [dict(zip(HEAD, cells(r), strict=True)) for word in comparison.WORDS for r in made.of(word)]
 
@@ -121,27 +122,18 @@ def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
 def preamble(made: "Comparison") -> list[str]:
     """What must be known before any row: differences of machine and software, rows that broke, rows without a partner."""
     from analysis import labels
-    from analysis.compare.comparison import ONE_OCCASION
-    from analysis.noise import NOTHING, UNKNOWN
-    from analysis.units import count, percent
+    from analysis.noise import OWN, WHOLE
+    from analysis.units import count
 
     lines = [f"differs: {text}" for text in made.differences]
     lines += [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken]
     for rows, where in ((made.only_old, "OLD"), (made.only_new, "NEW")):
         if rows:
             lines.append(f"only in {where}: {count(len(rows), 'row')}, such as {labels.row(rows[0])}")
-    if made.rows and not made.stored and all(r.least.source == NOTHING for r in made.rows):
-        lines.append(
-            f"what single processes differ by is not known of this machine, so nothing below {percent(UNKNOWN)} is "
-            f"claimed; measure it once: {options.typed('python -m workloads.referee --only spread')}, or compare runs "
-            "made with --rigorous"
-        )
-    if here := sum(r.least.source.startswith(ONE_OCCASION) for r in made.rows):
-        again = options.typed("python -m workloads.referee --only spread --turns 10 --resume")
-        lines.append(
-            f"of {count(here, 'row')} over processes it is not known what another hour changes, so nothing below what "
-            f"single processes differ by is claimed; processes of five moments tell: {again}"
-        )
+    sources = dict.fromkeys(r.between.source for r in made.rows if r.between.share)
+    if strange := [source for source in sources if source not in (OWN, WHOLE)]:
+        measure = options.typed("python -m workloads.doctor --noise")
+        lines.append(f"what two runs differ by is {'; '.join(strange)}; measure it here once (15 min): {measure}")
     return lines
 
 
@@ -159,7 +151,7 @@ def _lines(made: "Comparison", markdown: bool, verbose: bool) -> list[str]:
     from analysis import table
     from analysis.compare import comparison
 
-    heads = ("verdict", "new / old", "95 % interval", "least", "old", "new", "row", "flags")
+    heads = ("verdict", "new / old", "95 % interval", "runs differ by", "old", "new", "row", "flags")
     rows, cut = [], []
     for word in comparison.WORDS:
         found = made.of(word)
@@ -181,7 +173,7 @@ def _cells(r: "Compared") -> tuple[str, ...]:
         r.word,
         f"{ratio.value:.3f}",
         f"{ratio.low:.3f}..{ratio.high:.3f}",
-        percent(r.least.limit),
+        percent(r.between.share),
         *(seconds(middle(m.on(r.clock))) for m in (r.old, r.new)),
         r.name,
         " ".join(r.flags),
@@ -228,7 +220,7 @@ def _body(args: argparse.Namespace) -> int:
         args.any_machine,
         f"python -m analysis.compare {args.old} {args.new} --any-machine",
         clock=args.clock or "",
-        min_effect=args.min_effect,
+        **{name: share for name in ("min_effect", "margin") if (share := getattr(args, name)) is not None},
     )
     if not made.rows and not made.broken:
         raise options.Usage("the two runs have no row in common that has a time in both", EXAMPLE)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from analysis import noise
 from analysis.crossover.families import (
     SQUARES,
     VARIES,
@@ -19,7 +20,7 @@ from analysis.crossover.families import (
 )
 from analysis.stats import Estimate, middle, of
 from kernels.problems.arrays import ARITHMETIC
-from workloads.records import Measurement
+from workloads.records import Machine, Measurement
 
 # A bracket this wide (high over low) is fine enough; sizes farther apart than this say not where between them the winner changes.
 FINE = 1.05
@@ -74,8 +75,9 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Crossing(msgspec.Struct, frozen=True):
-    """The winner changes at `at`, interpolated between the measured sizes `below` and `above`; from there `to` wins. `apart`: the
-    widest gap between measured sizes from below to above, high over low."""
+    """The winner changes at `at`, interpolated between the measured sizes `below` and `above`; from there `to` wins. Its
+    interval covers the sizes next to it where the winner cannot be told. `apart`: the widest gap between measured sizes from
+    below to above, high over low."""
 
     at: Estimate
     below: int
@@ -122,16 +124,21 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def crossovers(
-    measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None, framework: str = "", cache: str = "warm"
+    measurements: "Iterable[Measurement]",
+    forms: Iterable[Form] | None = None,
+    framework: str = "",
+    cache: str = "warm",
+    machine: "Machine | None" = None,
 ) -> tuple[Answer, ...]:
     """One Answer for each precision and form that was measured of the square products, float32 first; without a GPU, one a
     precision.
 
     The CPU side at n is the fastest row over backends, variants and thread counts; the GPU side the fastest row of
     the form. As written means the variant `operator` on both sides, with the CPU library's default threads. Rows of a
-    `framework` meet those of the same framework only, and only when it is named.
+    `framework` meet those of the same framework only, and only when it is named. With the `machine`, what its runs differ by
+    is in the intervals of rows that were timed within seconds.
     """
-    return _answers(SQUARES, square_rows(measurements, framework, cache), forms, framework, cache)
+    return _answers(SQUARES, square_rows(measurements, framework, cache), forms, (framework, cache), machine)
 
 
 def conv_crossovers(
@@ -141,18 +148,27 @@ def conv_crossovers(
     cache: str = "warm",
     varies: Iterable[str] = VARIES,
     least: "Mapping[str, int] | None" = None,
+    machine: "Machine | None" = None,
 ) -> tuple[Answer, ...]:
     """The same for convolutions, family by family (families.conv_rows): in batch, in channels, in image size."""
     found = conv_rows(measurements, framework, cache, varies, least)
-    return tuple(a for family, rows in found.items() for a in _answers(family, rows, forms, framework, cache))
+    return tuple(
+        a for family, rows in found.items() for a in _answers(family, rows, forms, (framework, cache), machine)
+    )
 
 
 def dense_crossovers(
-    measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None, framework: str = "", cache: str = "warm"
+    measurements: "Iterable[Measurement]",
+    forms: Iterable[Form] | None = None,
+    framework: str = "",
+    cache: str = "warm",
+    machine: "Machine | None" = None,
 ) -> tuple[Answer, ...]:
     """The same for products of a dense layer's shape in its batch."""
     found = dense_rows(measurements, framework, cache)
-    return tuple(a for family, rows in found.items() for a in _answers(family, rows, forms, framework, cache))
+    return tuple(
+        a for family, rows in found.items() for a in _answers(family, rows, forms, (framework, cache), machine)
+    )
 
 
 def forms_of(measurements: "Iterable[Measurement]") -> list[tuple[str, str]]:
@@ -162,10 +178,11 @@ def forms_of(measurements: "Iterable[Measurement]") -> list[tuple[str, str]]:
 
 
 def _answers(
-    family: Family, rows: Rows, forms: Iterable[Form] | None, framework: str, cache: str
+    family: Family, rows: Rows, forms: Iterable[Form] | None, how: tuple[str, str], machine: "Machine | None"
 ) -> tuple[Answer, ...]:
+    """`how`: the framework and what lies in the cache."""
     answers = []
-    named = {"framework": framework, "cache": cache}
+    named = dict(zip(("framework", "cache"), how, strict=True))
     for precision in sorted(rows, key=lambda p: (p != "float32", list(rows).index(p))):
         sizes = rows[precision]
         gpu_rows = [m for at in sizes.values() for m in at if m.on_gpu]
@@ -175,7 +192,7 @@ def _answers(
             continue
         instead = rows.get(ARITHMETIC[precision].on_cpu, {}) if precision in ARITHMETIC else {}  # the answer names it
         for form in _forms_there(gpu_rows) if forms is None else forms:
-            if answer := _answer(precision, msgspec.structs.replace(form, **named), sizes, instead, family):
+            if answer := _answer(precision, msgspec.structs.replace(form, **named), sizes, instead, family, machine):
                 answers.append(answer)
     return tuple(answers)
 
@@ -185,7 +202,9 @@ def _forms_there(gpu_rows) -> list[Form]:
     return [*FORMS, *(Form(mode, reuse=reuse) for mode, reuse in reused)]
 
 
-def _answer(precision: str, form: Form, sizes: dict, instead: dict, family: Family) -> Answer | None:
+def _answer(
+    precision: str, form: Form, sizes: dict, instead: dict, family: Family, machine: "Machine | None"
+) -> Answer | None:
     """The answer for a form; None when no GPU row of that form was tried."""
     tried = [m for n in sizes for m in sizes[n] if _is_form(m, form)]
     if not any(m.on(form.clock) or not m.ok for m in tried):
@@ -202,10 +221,10 @@ def _answer(precision: str, form: Form, sizes: dict, instead: dict, family: Fami
         if form.as_written:
             cpu_rows = as_default = [m for m in as_default if m.variant == "operator"]
         gpu_rows = [m for m in at if _is_form(m, form)]
-        cpu, gpu = fastest(cpu_rows, "host-latency"), fastest(gpu_rows, form.clock)
+        cpu, gpu = fastest(cpu_rows, "host-latency", machine), fastest(gpu_rows, form.clock, machine)
         if cpu and gpu:
             points.append(Point(n, cpu, gpu))
-            default = fastest(as_default, "host-latency")
+            default = fastest(as_default, "host-latency", machine)
             defaults += [Point(n, default, gpu)] if default else []
         else:
             both = (("CPU", cpu, cpu_rows), ("GPU", gpu, gpu_rows))
@@ -231,13 +250,14 @@ def _default_threads(rows) -> int | None:
     return None if None in counts or not counts else max(counts)
 
 
-def fastest(rows: "Iterable[Measurement]", clock: str) -> Side | None:
-    """The row with the least median on that clock; None when none has one."""
+def fastest(rows: "Iterable[Measurement]", clock: str, machine: "Machine | None" = None) -> Side | None:
+    """The row with the least median on that clock; None when none has one. With the machine, as further runs would see it."""
     timed = [(m, s) for m in rows if m.ok and (s := m.on(clock)) and s.seconds]
     if not timed:
         return None
     m, samples = min(timed, key=lambda pair: middle(pair[1]))
-    return Side(m.kernel, m.device, m.settings.threads, m.problem.math, of(samples))
+    seconds = noise.of_one_run(machine, m, samples, of(samples))
+    return Side(m.kernel, m.device, m.settings.threads, m.problem.math, seconds)
 
 
 def _gap(where: str, who: str, rows) -> str:
@@ -252,7 +272,7 @@ def classify(
     points = tuple(points)
     told = [i for i, p in enumerate(points) if p.sign]
     changes = [(i, j) for i, j in itertools.pairwise(told) if points[i].sign != points[j].sign]
-    crossings = tuple(_crossing(points[i : j + 1]) for i, j in changes)
+    crossings = tuple(_crossing(points, i, j) for i, j in changes)
     signs = [p.sign for p in points]
     if len(crossings) == 1 and crossings[0].to == "gpu":
         kind = "gpu-from"
@@ -277,17 +297,34 @@ def _bands(points) -> tuple[tuple[int, int], ...]:
     return tuple((a, b) for a, b in bands)
 
 
-def _crossing(points) -> Crossing:
-    """Where log(ratio) passes 0, linear in log n; the ends are where the interval's two edges pass it."""
-    to_gpu = points[-1].sign
+def _crossing(points: tuple[Point, ...], below: int, above: int) -> Crossing:
+    """Where log(ratio) passes 0, linear in log n, between two points of which the winner is told, and the bands next to them; the
+    ends are where the interval's two edges pass it, or the range's own end where a band reaches it."""
+    first, last = _past_bands(points, below, -1), _past_bands(points, above, 1)
+    to_gpu, points = points[above].sign, points[first : last + 1]
     at = [math.log(p.n) for p in points]
     ratios = [p.ratio for p in points]
     central = _rises(at, [to_gpu * math.log(r.value) for r in ratios])
     edges = [(to_gpu * (math.log(r.low) if r.low > 0 else -math.inf), to_gpu * math.log(r.high)) for r in ratios]
     early, late = _rises(at, [max(e) for e in edges]), _rises(at, [min(e) for e in edges])
-    n = Estimate(*(math.exp(x) for x in (central[len(central) // 2], early[0], late[-1])))
+    low = early[0] if points[0].sign else at[0]
+    high = late[-1] if points[-1].sign else at[-1]
+    n = Estimate(*(math.exp(x) for x in (central[len(central) // 2], low, high)))
     apart = max(b.n / a.n for a, b in itertools.pairwise(points))
     return Crossing(n, points[0].n, points[-1].n, "gpu" if to_gpu > 0 else "cpu", apart)
+
+
+def _past_bands(points: tuple[Point, ...], at: int, step: int) -> int:
+    """Beyond the runs of sizes without a winner that begin next to a told size, as long as the same side wins on: the index of
+    the told size after the last of them, or of the range's end."""
+    while 0 <= at + step < len(points) and points[at + step].sign == 0:
+        beyond = at + step
+        while 0 <= beyond + step < len(points) and points[beyond].sign == 0:
+            beyond += step
+        if points[beyond].sign == -points[at].sign:
+            break
+        at = beyond
+    return at
 
 
 def _rises(x: list[float], y: list[float]) -> list[float]:
@@ -312,7 +349,7 @@ def refine(answer: Answer, sizes: Iterable[int] = ()) -> list[int]:
     for c in answer.crossings:
         inside = at[at.index(c.below) : at.index(c.above) + 1]
         for a, b in itertools.pairwise(inside):
-            if not c.fine and b / a > FINE and (signs[a] or signs[b]):
+            if not c.fine and b / a > FINE and signs[a] != signs[b]:
                 added.add(_between(a, b, set(sizes) - set(answer.tried)))
     return sorted(n for n in added if n and n not in answer.tried)
 

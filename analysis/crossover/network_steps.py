@@ -19,7 +19,7 @@ from kernels.networks.layers import Network
 from kernels.networks.training_step import Work
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
-from workloads.records import Measurement, Run
+from workloads.records import Machine, Measurement, Run
 
 _NOUNS = {"conv": "convolution", "matmul": "product"}
 _ALL = {"fprop", "dgrad", "wgrad"}
@@ -62,7 +62,7 @@ def complete_steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]",
     ]
 
 
-def answers(step: Step, measurements: "Iterable[Measurement]") -> list[Answer]:
+def answers(step: Step, measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[Answer]:
     """Who wins the step along the batch, an answer for each way of calling and arithmetic that both devices have a time of at
     some batch: those with most batches first, then libraries, then float32. A way is the libraries called by themselves or one
     framework, the same on both devices; a side is its fastest kernels, one waited call after another with the data there.
@@ -70,7 +70,7 @@ def answers(step: Step, measurements: "Iterable[Measurement]") -> list[Answer]:
     family = Family(step.op, "batch", ("batch",), (("network", step.model),))
     made = []
     for framework in ("", *FRAMEWORKS):
-        best = best_rows(measurements, step.op, framework)
+        best = best_rows(measurements, step.op, framework, machine)
         points: dict[str, list[Point]] = {}
         for (batch, math), works in sorted(step.works.items()):
             gpu = step_side(best, [w.problem for w in works], True)
@@ -84,13 +84,15 @@ def answers(step: Step, measurements: "Iterable[Measurement]") -> list[Answer]:
     return sorted(made, key=lambda a: (-len(a.points), a.form.framework, a.precision != "float32", a.precision))
 
 
-def best_rows(measurements: "Iterable[Measurement]", op: str, framework: str) -> "dict[tuple[Problem, bool], Side]":
+def best_rows(
+    measurements: "Iterable[Measurement]", op: str, framework: str, machine: "Machine | None" = None
+) -> "dict[tuple[Problem, bool], Side]":
     """(problem, on the GPU) -> the fastest row of that way whose data are there."""
     there = (
         m for m in comparable(measurements, op, framework) if m.settings.mode == "resident" and m.settings.reuse == 1
     )
     groups = group_by(there, lambda m: (m.problem, m.on_gpu))
-    return {key: side for key, rows in groups.items() if (side := fastest(rows, "host-latency"))}
+    return {key: side for key, rows in groups.items() if (side := fastest(rows, "host-latency", machine))}
 
 
 def step_side(best: "dict[tuple[Problem, bool], Side]", problems: "list[Problem]", gpu: bool) -> Side | None:

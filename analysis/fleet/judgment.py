@@ -64,13 +64,9 @@ def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least:
     findings: list[Finding] = []
     reasons: dict[int, list[str]] = defaultdict(list)
     before = readable(known)
-    spreads = {
-        key: noise.stored(key, (m for d in found if d.machine.key == key for m in d.rows.values()))
-        for key in {d.machine.key for d in found}
-    }
     for i, device in enumerate(found):
         baseline = stored_baseline(device, before)
-        own = against_baseline(device, baseline, spreads[device.machine.key], least) if baseline else []
+        own = against_baseline(device, baseline, least) if baseline else []
         if not own:
             reasons[i].append("no row in common with its baseline" if baseline else "no baseline")
         findings += own
@@ -78,7 +74,7 @@ def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least:
     for i, device in enumerate(found):
         alike[device.model].append(i)
     for same in alike.values():
-        fleet = across([found[i] for i in same], spreads[found[same[0]].machine.key], least)
+        fleet = across([found[i] for i in same], least)
         findings += fleet
         judged = {id(f.device) for f in fleet}
         for i in same:
@@ -93,7 +89,7 @@ def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least:
     return Judged(found, tuple(findings), unjudged)
 
 
-def against_baseline(device: Device, baseline: Device, known: noise.Stored, least: float = LEAST) -> list[Finding]:
+def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> list[Finding]:
     """How far each quantity is below the device's own baseline."""
     before = {plain_key(key, baseline.device): m for key, m in baseline.rows.items()}
     pairs: dict[str, list[tuple[Measurement, Measurement]]] = defaultdict(list)
@@ -105,7 +101,7 @@ def against_baseline(device: Device, baseline: Device, known: noise.Stored, leas
     for what, rows in pairs.items():
         ratios = [stats.verdict(stats.clock_of(old), stats.clock_of(new)).ratio for old, new in rows]
         cause = causes([old for old, _ in rows], [new for _, new in rows])
-        claimed = _least(device, [new for _, new in rows], known, least)
+        claimed = _least(device, [new for _, new in rows], least)
         found.append(Finding(device, what, "baseline", len(rows), below(ratios), claimed, cause=cause))
     return found
 
@@ -123,14 +119,20 @@ def below(ratios: list[Estimate]) -> Estimate:
     return 1 - 1 / Estimate(value, low, high)
 
 
-def _least(device: Device, rows: Iterable[Measurement], known: noise.Stored, least: float) -> float:
-    """A CPU's processes differ by more than a GPU's clock does: nothing below that is claimed of one."""
+def _least(device: Device, rows: Iterable[Measurement], least: float) -> float:
+    """A CPU's runs differ by more than a GPU's clock does: nothing below that is claimed of one."""
     if device.is_gpu:
         return least
-    return max(least, statistics.median(known.of(m).limit for m in rows))
+    clocks = [(m, stats.clock_of(m)) for m in rows]
+    return max(
+        least,
+        statistics.median(
+            noise.between_rows(device.machine, m, c.clock, stats.middle(c)).share for m, c in clocks if c
+        ),
+    )
 
 
-def across(alike: list[Device], known: noise.Stored, least: float = LEAST) -> list[Finding]:
+def across(alike: list[Device], least: float = LEAST) -> list[Finding]:
     """How far each quantity of each device is below the median of those alike; [] for fewer than FEWEST."""
     if len(alike) < FEWEST:
         return []
@@ -149,14 +151,13 @@ def across(alike: list[Device], known: noise.Stored, least: float = LEAST) -> li
         for i, m in rows.items():
             if what:
                 groups[what][i].append((m, middle))
-    return [f for what, rows in groups.items() for f in _outside(alike, what, rows, known, least)]
+    return [f for what, rows in groups.items() for f in _outside(alike, what, rows, least)]
 
 
 def _outside(
     alike: list[Device],
     what: str,
     rows: Mapping[int, list[tuple[Measurement, float]]],
-    known: noise.Stored,
     least: float,
 ) -> list[Finding]:
     """Each device's place among the others in one quantity; `rows` are its own, each with the median seconds of all devices."""
@@ -172,7 +173,7 @@ def _outside(
         mine = [m for m, _ in own]
         share = below([_ratio(m, middle * math.exp(center)) for m, middle in own])
         beyond = (at[i] - center) / sigma if sigma else math.inf if at[i] > center else 0.0
-        claimed = _least(alike[i], mine, known, least)
+        claimed = _least(alike[i], mine, least)
         found.append(Finding(alike[i], what, "fleet", len(own), share, claimed, beyond, causes(everyone, mine)))
     return found
 

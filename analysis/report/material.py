@@ -47,7 +47,7 @@ class Material:
     @functools.cached_property
     def answers(self) -> "tuple[Answer, ...]":
         """Those of the square products."""
-        return crossovers(self.rows)
+        return crossovers(self.rows, machine=self.machine)
 
     @functools.cached_property
     def said(self) -> list[str]:

@@ -45,17 +45,18 @@ def every(
     varies: Iterable[str] = crossover.VARIES,
     least=None,
     forms=(LATENCY, THROUGHPUT, *COPIES),
+    machine: "Machine | None" = None,
 ) -> list[Answer]:
     """The answers of all families of an operation but the square products of libraries from warm caches."""
     measurements = list(measurements)
     found: list[Answer] = []
     for framework, cache in crossover.forms_of([m for m in measurements if m.problem.op == op]):
         if op == "conv":
-            found += crossover.conv_crossovers(measurements, forms, framework, cache, varies, least)
+            found += crossover.conv_crossovers(measurements, forms, framework, cache, varies, least, machine)
         else:
-            found += crossover.dense_crossovers(measurements, forms, framework, cache)
+            found += crossover.dense_crossovers(measurements, forms, framework, cache, machine)
             if framework or cache != "warm":
-                found += crossover.crossovers(measurements, forms, framework, cache)
+                found += crossover.crossovers(measurements, forms, framework, cache, machine)
     return found
 
 
@@ -220,6 +221,6 @@ def step_story(
     measurements = list(measurements)
     said: list[str] = []
     for step in network_steps.complete_steps(runs, measurements, op):
-        told = network_steps.answers(step, measurements)
+        told = network_steps.answers(step, measurements, machine)
         said += step_sentences(step, told[0]) if told else [missing_step(step, measurements, machine)]
     return [s for s in said if s]

@@ -147,9 +147,9 @@ def whole(size: float) -> str:
 
 
 def band_words(a: Answer) -> str:
-    if not a.bands:
-        return ""
-    return f" (too close to tell {join(_span(a, *band) for band in a.bands)})"
+    """The sizes at which nobody wins for certain, but those in a crossing's own interval."""
+    apart = [band for band in a.bands if not any(c.at.low <= band[0] and band[1] <= c.at.high for c in a.crossings)]
+    return f" (too close to tell {join(_span(a, *band) for band in apart)})" if apart else ""
 
 
 def _span(a: Answer, first: int, last: int) -> str:

@@ -5,25 +5,27 @@ import statistics
 
 import msgspec
 
-from analysis import noise
-from analysis.compare.comparison import Comparison, least_effect
+from analysis.compare.comparison import Comparison, compared
 from analysis.crossover.crossover import COPIES, LATENCY, Answer
 from analysis.crossover.families import square_rows
 from analysis.fleet.devices import LOST, Device
 from analysis.fleet.judgment import Finding, Judged
 from analysis.roofline.bounds import Roof, pick
-from analysis.stats import Verdict, best_by, group_by, middle, verdict
+from analysis.stats import Verdict, best_by, group_by, middle
 from analysis.text.crossings import compare_sentence, form_name, verdict_words
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, times
-from workloads.records import Measurement
+from workloads.records import Machine, Measurement
 
 _NAMED = 3  # rows of each verdict, in words
 HEADS = ("row", "clock", "before", "after", "times as long", "verdict")
 
 
-def best(old: "list[Measurement]", new: "list[Measurement]", names: tuple[str, str]) -> list[str]:
-    """The fastest square product of each device at the largest n that both have, by precision: a verdict on their samples."""
-    known, said = noise.stored("", (*old, *new)), []
+def best(
+    old: "list[Measurement]", new: "list[Measurement]", names: tuple[str, str], machine: "Machine | None" = None
+) -> list[str]:
+    """The fastest square product of each device at the largest n that both have, by precision: a verdict on their samples, with
+    what two runs of the `machine` of the new rows differ by."""
+    said = []
     sides = [square_rows(rows) for rows in (old, new)]
     for precision in (p for p in sides[0] if p in sides[1]):
         for gpu, where in ((False, "CPU"), (True, "GPU, data already there")):
@@ -31,13 +33,13 @@ def best(old: "list[Measurement]", new: "list[Measurement]", names: tuple[str, s
             if not (shared := a.keys() & b.keys()):
                 continue
             x, y = a[max(shared)], b[max(shared)]
-            one, other = (m.on("host-latency") for m in (x, y))
-            if not (one and other):
+            told = compared(x, y, machine, "host-latency")
+            if told is None:
                 continue
-            told = verdict(one, other, min_effect=least_effect(y, one, other, None, known).limit)
+            one, other = (m.on("host-latency") for m in (x, y))
             said.append(
                 f"{precision}, n = {max(shared)}, the fastest on the {where}: {names[1]} ({_how(y)}, {seconds(middle(other))}) "
-                f"{_than(told)} {names[0]} ({_how(x)}, {seconds(middle(one))})."
+                f"{_than(told.verdict)} {names[0]} ({_how(x)}, {seconds(middle(one))})."
             )
     return said
 

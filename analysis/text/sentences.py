@@ -27,7 +27,7 @@ def answer(
     measurements, machine = _parts(found, machine)
     ceilings = roofs(measurements, machine) if ceilings is None else ceilings
     trouble = rates.trouble_sentence(measurements, ceilings, machine)
-    answers = crossovers(measurements) if answers is None else answers
+    answers = crossovers(measurements, machine=machine) if answers is None else answers
     told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
     told = told or _cpu_story(measurements, answers, ceilings, machine)
     told = _with_layers(told, measurements, ceilings, machine, getattr(found, "runs", ()))
@@ -59,7 +59,7 @@ def details(
     """What the five sentences left out: every precision and form, reasons, gaps, rates, skipped and flagged rows."""
     measurements, machine = _parts(found, machine)
     ceilings = roofs(measurements, machine) if ceilings is None else ceilings
-    answers = crossovers(measurements) if answers is None else answers
+    answers = crossovers(measurements, machine=machine) if answers is None else answers
     said = [crossing_sentence(a) for a in answers if a.kind != "no-gpu" or a.gaps]
     for a in (a for a in answers if a.precision == answers[0].precision and a.crossings):
         said += [why_sentence(w, a.form, f"{a.precision}, {form_name(a.form)}") for w in why(measurements, a)[1:]]

@@ -1,4 +1,4 @@
-"""compare, the spread between processes, and named baselines: verdicts worked out by hand, refusals, exit codes."""
+"""compare, what runs differ by, and named baselines: verdicts worked out by hand, refusals, exit codes."""
 
 import csv
 import io
@@ -12,6 +12,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, square
 
 from analysis import labels, noise
 from analysis.compare import command, comparison
+from analysis.stats import exact
 from kernels.problems import Training
 from workloads import matmul, options, records, session
 from workloads.records import Loaded, Measurement, Run, Samples, Settings, baselines
@@ -42,265 +43,115 @@ def loaded(*measurements: Measurement, run: Run = RUN) -> Loaded:
 
 
 def words(old, new, **how) -> list[str]:
-    how = {"stored": noise.Stored([*old.measurements, *new.measurements]), **how}
     return [r.word for r in comparison.comparison(old, new, **how).rows]
 
 
-KNOWN = timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), n=512)  # of another row of the kernel: 0.3 % at most
+def keep(root, shares: dict[tuple[str, int], float], machine=CPU_MACHINE, local: bool = True) -> None:
+    """Stores what runs of a machine differ by under a folder of reports."""
+    of = tuple(noise.Share(*key, share, 100) for key, share in shares.items())
+    place = root / "local" / machine.key if local else root / machine.key
+    place.mkdir(parents=True)
+    (place / noise.FILE).write_bytes(msgspec.json.encode(noise.Noise(machine, "2026-01-01", 900.0, (), of)))
+
+
+@pytest.fixture(autouse=True)
+def stored(tmp_path, monkeypatch):
+    """Runs of the CPU differ by 1 %, device times of the GPU machine by 0.5 %."""
+    keep(tmp_path / "kept", {(noise.CPU, 0): 0.01})
+    keep(tmp_path / "kept", {(noise.GPU, 0): 0.005, (noise.CALLS, 0): 0.03}, GPU_MACHINE)
+    monkeypatch.setattr(noise, "REPORTS", tmp_path / "kept")
 
 
 @pytest.mark.parametrize(
     ("new", "word"),
-    [(1.05, "slower"), (0.95, "faster"), (1.0, "same"), (1.01, "same"), (1.03, "slower"), (1.02, "can't tell")],
+    [(1.05, "slower"), (0.95, "faster"), (1.0, "same"), (1.03, "same"), (1.035, "slower"), (1.045, "slower")],
 )
 def test_a_claim_needs_the_whole_interval_beyond_the_least_effect(new, word):
-    old = loaded(timed(steady(1.0)), KNOWN)
-    assert words(old, loaded(timed(steady(new)), KNOWN))[0] == word
+    assert words(loaded(timed(steady(1.0))), loaded(timed(steady(new)))) == [word]
 
 
-def test_nothing_below_the_spread_between_processes_is_claimed():
-    """Four rows alike, each of five processes: their variances are the same, so v0 is infinite and the normal quantile counts."""
-    noisy = [timed(processes(1.0, 1.02, 0.98, 1.01, 0.99), n=n) for n in (128, 256, 512, 1024)]
-    logs = [math.log(c) for c in (1.0, 1.02, 0.98, 1.01, 0.99)]
-    mean = sum(logs) / 5
-    variance = sum((x - mean) ** 2 for x in logs) / 4
-    # log s^2 of 4 degrees lies digamma(2) - log 2 = 0.422784 - 0.693147 below log sigma^2 in the mean
-    limit = math.exp(2.575829 * math.sqrt(2 * variance * math.exp(0.693147 - 0.422784))) - 1
-    made = comparison.comparison(loaded(timed(steady(1.0))), loaded(timed(steady(1.05))), stored=noise.Stored(noisy))
-    assert 0.06 < limit < 0.07 and made.rows[0].least.limit == pytest.approx(limit, rel=1e-4)
-    assert made.rows[0].least.source == "4 rows like it" and made.rows[0].word == "same"  # what two processes differ by
-    for center, word in ((1.08, "slower"), (0.92, "faster")):
-        assert words(loaded(timed(steady(1.0))), loaded(timed(steady(center))), stored=noise.Stored(noisy)) == [word]
+def test_what_two_runs_differ_by_is_in_the_interval():
+    old, new = timed(steady(1.0, 0.0)), timed(steady(1.03, 0.0))
+    (row,) = comparison.comparison(loaded(old), loaded(new)).rows
+    assert row.between == noise.Between(0.01, noise.OWN)
+    assert row.verdict.ratio.low == pytest.approx(1.03 / 1.01) and row.verdict.ratio.high == pytest.approx(1.03 * 1.01)
+    asked = {"margin": 0.01, "min_effect": 0.035}
+    assert words(loaded(old), loaded(new)) == ["same"]
+    assert words(loaded(old), loaded(new), **asked) == ["can't tell"]
+    assert words(loaded(old), loaded(new), margin=0.01, min_effect=0.015) == ["slower"]
 
 
-def test_variances_are_drawn_towards_those_of_rows_alike():
-    def of(variance: float) -> noise.Seen:
-        return noise.Seen(variance, 4, 1.0)
-
-    # The logarithms vary by trigamma(2) = 0.644934 by chance; trigamma(1) = pi^2 / 6 beyond that is v0 / 2 = 1.
-    a = math.sqrt(0.75 * (0.644934 + math.pi**2 / 6))
-    rows = [of(math.exp(x)) for x in (a, a, -a, -a)]
-    assert noise.degrees(rows) == pytest.approx(2, rel=1e-4)
-    assert noise.center(rows, 2.0) == pytest.approx(math.exp(0.270363 - 0.577216), rel=1e-4)
-    assert noise.center(rows, math.inf) == pytest.approx(math.exp(0.270363), rel=1e-4)
-    assert noise.degrees([of(1.0), of(400.0)]) == 2.0  # two rows tell nothing of how variances differ
-    assert noise.degrees([of(1.0)] * 4) == math.inf
-    # (4 * 1 + 4 * 9) / 8 = 5 with 8 degrees, t = 3.3554; alone 4 degrees, t = 4.6041; of no processes of its own, the others'
-    assert noise.limit(of(9e-6), (4.0, 1e-6)) == pytest.approx(math.expm1(3.355387 * math.sqrt(2 * 5e-6)), rel=1e-5)
-    assert noise.limit(None, (4.0, 1e-6)) == pytest.approx(math.expm1(4.604095 * math.sqrt(2e-6)), rel=1e-5)
-    assert noise.limit(of(9e-6), (math.inf, 1e-6)) == pytest.approx(math.expm1(2.575829 * math.sqrt(2e-6)), rel=1e-5)
-
-
-@pytest.mark.parametrize("count", [3, 5, 15])
-def test_a_limit_holds_as_often_as_it_says_however_few_the_processes(count):
-    """Rows whose variances differ, `count` processes each: 99 of 100 differences of two further processes stay within."""
-    rng = np.random.default_rng(count)
-    sigmas = 0.01 / np.sqrt(rng.chisquare(4, 400) / 4)
-    rows = [noise.Seen(float(np.var(sigma * rng.standard_normal(count), ddof=1)), count - 1, 1.0) for sigma in sigmas]
-    free = noise.degrees(rows)
-    known = (free, noise.center(rows, free))
-    beyond = [
-        abs(math.sqrt(2) * sigma * rng.standard_normal(20)) > math.log1p(noise.limit(row, known))
-        for sigma, row in zip(sigmas, rows, strict=True)
-    ]
-    assert 0.005 < np.mean(beyond) < 0.016
-    assert (
-        np.mean(abs(math.sqrt(2) * sigmas * rng.standard_normal(400)) > 2 * np.sqrt([2 * r.variance for r in rows]))
-        > 0.03
+def test_a_run_beside_itself_is_the_same():
+    """Whatever its rows are: of a wide interval, of a single sample, of a training."""
+    fit = Measurement(
+        "training/keras/fit", Training("cifar10-cnn", 32, 512), Settings(), "ok", samples=(processes(8.24, 9.2),)
     )
+    once = Samples("host-latency", (1.0,), 1, (0,), "max-time")
+    run = loaded(timed(processes(1.0, 2.0, 3.0)), timed(once, n=2), fit)
+    assert words(run, run) == ["same"] * 3
 
 
-def test_with_nothing_stored_little_is_claimed_and_said():
-    old, new = loaded(timed(steady(1.0))), loaded(timed(steady(1.07)))
-    made = comparison.comparison(old, new, stored=noise.Stored([]))
-    assert [r.word for r in made.rows] == ["same"]
-    assert made.rows[0].least == noise.Spread(noise.UNKNOWN, "nothing stored")
-    assert any("workloads.referee" in line for line in command.preamble(made))
-    assert words(old, loaded(timed(steady(1.10))), stored=noise.Stored([])) == ["slower"]
+def test_a_machine_without_a_number_takes_that_of_the_one_most_like_it(tmp_path, monkeypatch):
+    other = msgspec.structs.replace(CPU_MACHINE, key="intel-avx512-4c", cores=4)
+    run = msgspec.structs.replace(RUN, machine=other)
+    old, new = (loaded(timed(steady(c)), run=run) for c in (1.0, 1.05))
+    made = comparison.comparison(old, new)
+    assert made.rows[0].between.share == 0.01
+    (line,) = [line for line in command.preamble(made) if "two runs differ by" in line]
+    assert "as on intel-avx512-2c, the stored machine most like it" in line and "workloads.doctor --noise" in line
+    monkeypatch.setattr(noise, "REPORTS", tmp_path / "empty")
+    assert noise.between_runs(CPU_MACHINE, noise.CPU, 1.0).share == noise.DEFAULT
+    assert words(old, loaded(timed(steady(1.05)), run=run)) == ["can't tell"]
 
 
-def test_rows_over_processes_carry_their_spread_in_the_interval():
-    old, new = (
-        loaded(timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995))),
-        loaded(timed(processes(1.02, 1.021, 1.019, 1.0205, 1.0195))),
-    )
-    beside = [
-        loaded(*(msgspec.structs.replace(m, notes={comparison.SIDE_BY_SIDE: "1"}) for m in side.measurements))
-        for side in (old, new)
+def test_each_clock_and_decade_has_its_own_number_and_what_was_measured_here_counts_first(tmp_path, monkeypatch):
+    keep(tmp_path / "x", {(noise.CPU, -6): 0.30, (noise.CPU, -3): 0.10}, local=False)
+    (tmp_path / "x" / "broken").mkdir()
+    (tmp_path / "x" / "broken" / noise.FILE).write_text("{")
+    monkeypatch.setattr(noise, "REPORTS", tmp_path / "x")
+    shares = [noise.between_runs(CPU_MACHINE, noise.CPU, s).share for s in (3e-7, 5e-6, 1e-3, 2.0)]
+    assert shares == [0.30, 0.30, 0.10, 0.10]
+    keep(tmp_path / "x", {(noise.CPU, -6): 0.02})
+    noise.stored.cache_clear()
+    assert noise.between_runs(CPU_MACHINE, noise.CPU, 1e-3).share == 0.02
+    gpu = row("matmul/cupy/cublas", square(64), 1.0)
+    assert [
+        noise.side(m, c) for m, c in ((gpu, "device"), (gpu, "host-latency"), (timed(steady(1.0)), "host-latency"))
+    ] == [
+        noise.GPU,
+        noise.CALLS,
+        noise.CPU,
     ]
-    made = comparison.comparison(*beside, stored=noise.Stored([]))
-    assert made.rows[0].word == "slower"
-    assert made.rows[0].least == noise.Spread(comparison.OVER_PROCESSES, "intervals over processes in turns")
-    uneven = loaded(msgspec.structs.replace(beside[1].measurements[0], samples=(processes(1.02, 1.02, 1.02),)))
-    assert comparison.comparison(beside[0], uneven, stored=noise.Stored([])).rows[0].least.source == noise.NOTHING
-    wide = loaded(timed(processes(1.0, 1.03, 0.97, 1.02, 0.98)))
-    made = comparison.comparison(wide, loaded(timed(processes(1.02, 1.05, 0.99, 1.04, 1.0))), stored=noise.Stored([]))
-    assert made.rows[0].verdict.ratio.low < 0.98 and made.rows[0].verdict.ratio.high > 1.06
 
 
-def at_occasions(*middles: float, apart: float = noise.APART_S + 1) -> Measurement:
-    """Three processes at each of several occasions, 0.1 % below, at and above its middle, ten seconds from one to the next."""
-    m = timed(processes(*(middle * (1 + off) for middle in middles for off in (-0.001, 0, 0.001))))
-    taken = tuple(i * (apart + 20.0) + 10.0 * j for i in range(len(middles)) for j in range(3))
-    return msgspec.structs.replace(m, series={noise.TAKEN: taken})
+def test_a_share_is_the_quantile_of_the_differences_of_sweeps_far_enough_apart():
+    """Ten sweeps of a row, 100 s apart: of the 28 pairs at least 300 s apart the 95 % quantile."""
+    rng = np.random.default_rng(1)
+    middles = 3e-3 * np.exp(0.02 * rng.standard_normal(10))
+    sweeps = [(100.0 * i, loaded(timed(steady(float(c), 0.0)))) for i, c in enumerate(middles)]
+    apart = [abs(math.log(middles[j] / middles[i])) for i in range(10) for j in range(i + 3, 10)]
+    (share,) = noise.shares(sweeps)
+    assert (share.side, share.pairs) == (noise.CPU, 28) and share.decade == -3
+    assert share.share == pytest.approx(math.expm1(float(np.quantile(apart, 0.95))), rel=1e-6)
+    assert noise.shares(sweeps[:5]) == ()  # 3 pairs say nothing
 
 
-def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
-    """Five processes of a run say no more of another hour than one; where a row's were taken at five occasions, the middles of
-    these do."""
-    sides = (1.0, 1.005, 0.995, 1.002, 0.998)
-    old, new = (timed(processes(*(c * x for x in sides))) for c in (1.0, 1.05))
-    logs = [math.log(x) for x in sides]
-    alone = math.expm1(4.604095 * math.sqrt(2 * sum((x - sum(logs) / 5) ** 2 for x in logs) / 4))  # t of 4 degrees
-    (made,) = comparison.comparison(loaded(old), loaded(new), stored=noise.Stored([old, new])).rows
-    assert made.word == "slower" and made.least.source == "single processes of this row" and made.least.processes == 5
-    assert made.least.limit == pytest.approx(alone, rel=1e-4) and 0.025 < alone < 0.026
-    steadier = noise.Stored([KNOWN])
-    assert comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit == comparison.MIN_EFFECT
-    steadier = noise.Stored([at_occasions(1.0, 1.0, 1.0, 1.0, 1.0)])
-    expected = comparison.OVER_PROCESSES
-    assert comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit == expected
-    middles = (1.0, 1.02, 0.98, 1.01, 0.99)
-    logs = [math.log(x) for x in middles]
-    apart = math.expm1(4.604095 * math.sqrt(2 * sum((x - sum(logs) / 5) ** 2 for x in logs) / 4))
-    others = [
-        msgspec.structs.replace(at_occasions(1.0, 1.0, 1.0, 1.0, 1.0), problem=square(n)) for n in (128, 256, 512, 1024)
-    ]
-    known = noise.Stored([at_occasions(*middles), new, *others])  # neither a run of one occasion nor rows alike count
-    (made,) = comparison.comparison(loaded(old), loaded(new), stored=known).rows
-    assert made.least == noise.Spread(pytest.approx(apart, rel=1e-4), "5 occasions of this row", 5)
-    assert 0.10 < apart < 0.12
-    assert made.word == "same" and len(known) == 5
-    single = [timed(steady(c)) for c in (1.0, 1.05)]  # of single processes, the fifteen of the row count
-    assert comparison.comparison(*map(loaded, single), stored=known).rows[0].least.processes == 15
-    asked = comparison.comparison(loaded(old), loaded(new), stored=known, min_effect=0.15).rows[0].least
-    assert asked == noise.Spread(0.15, "the least effect asked for")
-    elsewhere = [msgspec.structs.replace(m, problem=square(2048)) for m in (old, new)]  # a row of one occasion
-    (made,) = comparison.comparison(*map(loaded, elsewhere), stored=known).rows
-    assert made.least.source == "single processes of 5 rows like it"
+def test_trainings_take_no_kernels_number():
+    """Whole trainings lie 10 to 20 % apart from start to start."""
+    fit = Measurement("training/keras/fit", Training("cifar10-cnn", 32, 512), Settings(), "ok", samples=(steady(8.0),))
+    later = msgspec.structs.replace(fit, samples=(steady(8.8),))
+    (row,) = comparison.comparison(loaded(fit), loaded(later)).rows
+    assert (row.word, row.between.share) == ("can't tell", noise.MODELS)
 
 
-@pytest.mark.parametrize(
-    ("m", "count"),
-    [
-        (at_occasions(*[1.0] * 5), 5),
-        (at_occasions(*[1.0] * 5, apart=noise.APART_S - 1), 1),
-        (KNOWN, 1),
-        (msgspec.structs.replace(at_occasions(1.0, 1.0, 1.0), series={noise.TAKEN: (0.0, 1000.0)}), 1),
-    ],
-)
-def test_occasions_are_processes_with_a_pause_between_them(m, count):
-    """Where nothing says when each was taken, all are of one."""
-    found = noise.moments(m, m.samples[0])
-    assert len(found) == count and [b for blocks in found for b in blocks] == list(dict.fromkeys(m.samples[0].block))
-    assert (noise.Stored([m]).of(m, noise.OCCASIONS).source == noise.NOTHING) == (count == 1)
-
-
-def test_few_occasions_tell_too_little():
-    m = at_occasions(1.0, 1.0, 1.0, 1.0)
-    assert len(noise.moments(m, m.samples[0])) == 4
-    assert noise.Stored([m]).of(m, noise.OCCASIONS).source == noise.NOTHING
-    series = {noise.TAKEN: (900.0,) * 3 + (0.0,) * 3 + (450.0,) * 3}
-    late = msgspec.structs.replace(at_occasions(1.0, 1.1, 1.2), series=series)
-    assert noise.moments(late, late.samples[0]) == [[3, 4, 5], [6, 7, 8], [0, 1, 2]]  # in the order of time
-
-
-def test_who_compares_runs_of_one_occasion_hears_what_would_tell_more():
-    sides = [loaded(timed(processes(c, 1.004 * c, 0.996 * c))) for c in (1.0, 1.1)]
-    known = noise.Stored([m for side in sides for m in side.measurements])
-    said = [line for line in command.preamble(comparison.comparison(*sides, stored=known)) if "another hour" in line]
-    assert len(said) == 1 and said[0].startswith("of 1 row over processes") and "--only spread" in said[0]
-    apart = noise.Stored([at_occasions(1.0, 1.0, 1.0, 1.0, 1.0)])
-    assert not any("another hour" in line for line in command.preamble(comparison.comparison(*sides, stored=apart)))
-
-
-def test_what_happens_once_in_a_process_tells_nothing_of_other_rows():
-    once = timed(processes(1.0, 2.0, 3.0), n=512, process="fresh")
-    assert noise.Stored([once]).of(timed(steady(1.0))).source == "nothing stored"
-    assert noise.Stored([once]).of(once).source == "this row"
-    warm = [timed(processes(1.0, 1.01, 1.02), n=n) for n in (16, 32, 64, 128, 256)]
-    assert noise.Stored(warm).of(timed(steady(1.0), n=512)).source == "5 rows like it"
-    assert noise.Stored(warm).of(timed(steady(1.0), n=512, process="fresh")).source == "nothing stored"
-
-
-@pytest.mark.parametrize("flag", sorted(noise.DISTURBED))
-def test_a_disturbed_row_tells_nothing_of_the_spread(flag):
-    assert len(noise.Stored([KNOWN])) == 1 and len(noise.Stored([msgspec.structs.replace(KNOWN, flags=(flag,))])) == 0
-    assert len(noise.Stored([msgspec.structs.replace(KNOWN, flags=("cpu-clock",))])) == 1
-
-
-def test_rows_alike_are_those_of_the_same_kind_and_about_as_long():
-    def at(center: float, off: float, n: int, **settings) -> Measurement:
-        return timed(processes(*(center * (1 + off * x) for x in (0, 1, -1, 0.5, -0.5))), n=n, **settings)
-
-    short, long = [at(1e-5, 0.01, n) for n in (1, 2, 3, 4)], [at(1e-1, 0.005, n) for n in (5, 6, 7, 8)]
-    others = [at(1e-5, 0.1, n, mode="roundtrip") for n in (1, 2, 3, 4)]
-    known, alone = noise.Stored([*short, *long, *others]), noise.Stored([*short, *long])
-    for seconds, off in ((2e-5, 0.01), (2e-1, 0.005)):  # v0 is of all eight, s0 of those about as long
-        limit = known.of(timed(steady(seconds), n=99)).limit
-        assert limit == alone.of(timed(steady(seconds), n=99)).limit
-        assert limit / off == pytest.approx(alone.of(timed(steady(2e-5), n=99)).limit / 0.01, rel=0.05)
-    assert known.of(timed(steady(2e-5), n=99, mode="roundtrip")).limit > 3 * known.of(timed(steady(2e-5), n=99)).limit
-    assert known.of(short[0]) == noise.Spread(known.of(short[1]).limit, "this row and 4 like it", 5)
-    assert known.of(row("matmul/cupy/cublas", square(64), 1e-5)).source == noise.NOTHING  # no CPU says what a GPU does
-
-
-def test_trainings_whose_processes_differ_much_hide_no_slower_kernel():
-    """Five processes of a Keras fit lie 10 to 20 % apart: what they differ by is the framework's, and nothing of a product's."""
-    kernel = "training/keras/fit"
-    problem = Training("cifar10-cnn", 32, 512)
-    fit = Measurement(kernel, problem, Settings(), "ok", samples=(processes(8.24, 9.24, 8.05, 7.0, 7.52),))
-    kernels = [timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), n=n) for n in (128, 256, 512, 1024)]
-    for known in ([], kernels):
-        alone, beside = (noise.Stored([*known, *more]).of(timed(steady(1.0), n=64)) for more in ((), (fit, fit)))
-        assert alone == beside
-    assert noise.Stored([*kernels, fit]).of(fit).source == "this row"
-    assert words(loaded(timed(steady(1.0)), fit), loaded(timed(steady(1.5)), fit))[0] == "slower"
-
-
-def test_processes_that_took_turns_have_a_spread_of_their_own():
-    alone = timed(processes(1.0, 1.05, 0.95, 1.02, 0.98))
-    switches = {noise.MATCH: "turns"}
-    turns = msgspec.structs.replace(timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), switches=switches))
-    turns = msgspec.structs.replace(
-        turns, samples=(msgspec.structs.replace(turns.samples[0], stop_reason="5 processes in turns"),)
-    )
-    known = noise.Stored([alone, turns])
-    logs = [math.log(c) for c in (1.0, 1.05, 0.95, 1.02, 0.98)]
-    deviation = math.sqrt(sum((x - sum(logs) / 5) ** 2 for x in logs) / 4)
-    assert known.of(alone).limit == pytest.approx(math.expm1(4.604095 * deviation * math.sqrt(2)), rel=1e-5)
-    assert known.of(alone).source == "this row" and known.of(alone, noise.TURNS).limit < 0.02 and len(known) == 2
-    sides = [msgspec.structs.replace(timed(steady(c)), notes={comparison.SIDE_BY_SIDE: "1"}) for c in (1.0, 1.05)]
-    assert words(*map(loaded, sides), stored=known) == ["slower"]
-    # not known of turns: what is known counts
-    assert words(*map(loaded, sides), stored=noise.Stored([alone])) == ["can't tell"]
-    # 29 % is too wide
-    assert words(loaded(timed(steady(1.0))), loaded(timed(steady(1.05))), stored=known) == ["can't tell"]
-
-
-def test_stored_spreads_are_found_beside_the_machines_runs(tmp_path):
-    for place, m in (
-        (tmp_path / "k" / "a", KNOWN),
-        (tmp_path / "local" / "k" / "b", timed(processes(1.0, 1.1, 1.2), n=32)),
-    ):
-        place.mkdir(parents=True)
-        lines = [msgspec.json.encode(x) for x in (RUN, m, timed(steady(1.0)))]
-        (place / "matmul.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    assert len(noise.stored("k", root=tmp_path)) == 2 and len(noise.stored("other", root=tmp_path)) == 0
-
-
-def test_pairs_taken_side_by_side_are_compared_as_pairs():
-    drift = [1.0, 1.3, 0.8, 1.2, 0.9, 1.1, 1.25, 0.85]
-    seconds = tuple(d for d in drift for _ in range(2))
-    old = Samples("host-latency", seconds, 1, tuple(i // 2 for i in range(16)), "alternating blocks")
-    new = msgspec.structs.replace(old, seconds=tuple(1.05 * s for s in old.seconds))
-    apart = [timed(s) for s in (old, new)]
-    beside = [msgspec.structs.replace(m, notes={comparison.SIDE_BY_SIDE: "1"}) for m in apart]
-    known = noise.Stored([KNOWN])
-    assert words(loaded(apart[0]), loaded(apart[1]), stored=known) == ["can't tell"]
-    assert words(loaded(beside[0]), loaded(beside[1]), stored=known) == ["slower"]
-    other = msgspec.structs.replace(beside[1], notes={comparison.SIDE_BY_SIDE: "2"})
-    assert words(loaded(beside[0]), loaded(other), stored=known) == ["can't tell"]
+def test_one_runs_seconds_are_widened_where_its_visits_lie_within_half_a_minute():
+    short = timed(steady(1.0, 0.0))
+    long = msgspec.structs.replace(short, series={"visit_at_s": (0.0, 40.0)})
+    brief = msgspec.structs.replace(short, series={"visit_at_s": (0.0, 20.0)})
+    found = [noise.of_one_run(CPU_MACHINE, m, m.samples[0], exact(1.0)) for m in (short, brief, long)]
+    assert found[2] == exact(1.0) and found[0] == found[1]
+    assert found[0].high == pytest.approx(1.01 ** math.sqrt(0.5))
+    assert noise.of_one_run(None, short, short.samples[0], exact(1.0)) == exact(1.0)
 
 
 def test_the_clock_is_the_devices_on_a_gpu_unless_another_is_asked_for():
@@ -317,7 +168,7 @@ def test_one_sample_and_lone_rows():
         timed(steady(1.0), n=3, status="failed"),
         timed(steady(1.0), n=5),
     )
-    made = comparison.comparison(old, new, stored=noise.Stored([]))
+    made = comparison.comparison(old, new)
     assert [(r.old.problem.n, r.word) for r in made.rows] == [(64, "can't tell")]
     assert [m.problem.n for m in made.broken] == [3]
     assert [m.problem.n for m in made.only_old] == [2] and [m.problem.n for m in made.only_new] == [5]
@@ -332,9 +183,7 @@ def test_differences_of_machines_come_first():
         for m in (GPU_MACHINE, msgspec.structs.replace(GPU_MACHINE, gpus=gpus, driver="590.1"))
     )
     two = msgspec.structs.replace(two, software={"numpy": "2.5"}, sources="xyz")
-    made = comparison.comparison(
-        loaded(timed(steady(1.0)), run=one), loaded(timed(steady(1.0)), run=two), stored=noise.Stored([])
-    )
+    made = comparison.comparison(loaded(timed(steady(1.0)), run=one), loaded(timed(steady(1.0)), run=two))
     assert made.differences == (
         "driver: 580.0 -> 590.1",
         "gpu:0 power_limit_w: 700.0 -> 600.0",
@@ -352,10 +201,9 @@ def write(folder, *measurements, machine=CPU_MACHINE):
 
 
 @pytest.fixture
-def runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(noise, "REPORTS", tmp_path / "none")
-    old = write(tmp_path / "old", timed(steady(1.0)), timed(steady(1.0), n=128), KNOWN)
-    new = write(tmp_path / "new", timed(steady(1.07)), timed(steady(0.9), n=128), KNOWN)
+def runs(tmp_path):
+    old = write(tmp_path / "old", timed(steady(1.0)), timed(steady(1.0), n=128), timed(steady(1.0), n=512))
+    new = write(tmp_path / "new", timed(steady(1.07)), timed(steady(0.9), n=128), timed(steady(1.0), n=512))
     return old, new
 
 

@@ -79,10 +79,9 @@ def pairs(until: float, file: pathlib.Path | None) -> list[float]:
 def flagged(rows, seed: int, slower: float) -> set[str]:
     """The nodes called slow against their baselines and each other: eight of stored rows, the last `slower`."""
     before, now = test_fleet_devices.planted(rows, seed, slower)
-    known = judgment.noise.Stored(rows)
-    found = judgment.across(list(now), known)
+    found = judgment.across(list(now))
     for device, old in zip(now, before, strict=True):
-        found += judgment.against_baseline(device, old, known)
+        found += judgment.against_baseline(device, old)
     return {f.device.node for f in found if f.flagged}
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from gpu_bench import on_gpu
 from must_reach import Figure, exactly, table
 
-from analysis import noise
 from analysis.fleet import devices, judgment
 from analysis.text import machines as fleet
 from kernels import registry
@@ -48,10 +47,9 @@ def main() -> int:
 
     device(0)  # warms up
     baseline = device(0)
-    known = noise.stored(here.key, baseline.rows.values())
 
     def found(busy: int) -> list[judgment.Finding]:
-        return judgment.against_baseline(device(busy), baseline, known)
+        return judgment.against_baseline(device(busy), baseline)
 
     clean = [f for _ in range(CLEAN) for f in found(0)]
     told = {busy: found(busy) for busy in PLANTED if busy <= multiprocessors // 2}

@@ -162,9 +162,8 @@ def rows(folder: str) -> Values:
     every = max(1, len(found) // 100)
     made = {f"rows/{folder}": str(len(found))}
     told = ("median_s", "low_s", "high_s", "throughput_median_s", "flops_per_s", "bytes_per_s", "roof_fraction")
-    names = list(found[0])
     for row in found[::every]:
-        key = " ".join(row[n] for n in names[: names.index("median_s")] if row[n])
+        key = " ".join(row[n] for n in list(row)[: list(row).index("median_s")] if row[n])
         values = [number(float(row[n])) if row[n] else "-" for n in told]
         made[f"rows/{folder}/{key}"] = " ".join([*values, row["status"], *row["flags"].split()])
     return made
@@ -186,10 +185,11 @@ def answer(name: str, a, suffix: str = "") -> Values:
 
 
 def crossings(folder: str) -> Values:
-    """Every crossover of a folder: of products and convolutions, of trainings, and of models that answer."""
-    taken = records.read(folder).measurements
-    found = [*crossover.crossovers(taken), *answers.every(taken, "matmul"), *answers.every(taken, "conv")]
-    named = [(f"crossover/{folder}", a) for a in [*found, *break_even.answers(taken)]]
+    """Every crossover of a folder: of products and convolutions, of trainings, of models that answer."""
+    taken, machine = (loaded := records.read(folder)).measurements, loaded.runs[-1].machine
+    found = [one for op in ("matmul", "conv") for one in answers.every(taken, op, machine=machine)]
+    found += [*crossover.crossovers(taken, machine=machine), *break_even.answers(taken)]
+    named = [(f"crossover/{folder}", a) for a in found]
     named += [(f"crossover/{folder}/{way.kernel} {way.clock}", a) for _, way, a in inference.crossovers(taken)]
     return every(lambda one: answer(*one), named)
 
@@ -260,14 +260,14 @@ def trained(folder: str) -> Values:
 
 
 def compared(runs: tuple[str, str]) -> Values:
-    """The verdicts of two stored runs, and the least effect that is claimed of each row: what its processes differ by."""
+    """The verdicts of two stored runs, and what runs are taken to differ by."""
     old, new = runs
     code, out, err = command(f"analysis.compare {old} {new} --format json")
     name = f"compare/{old} {new if new != old else 'itself'}"
     found = json.loads(out) if out else []
     made = {name: f"{code}: {errors(err)}" if code else f"{len(found)}"}
     for r in found[:: max(1, len(found) // 50)]:
-        values = [number(float(r[n])) for n in ("old_s", "new_s", "ratio", "low", "high", "least_effect")]
+        values = [number(float(r[n])) for n in ("old_s", "new_s", "ratio", "low", "high", "between_runs")]
         made[f"{name}/{r['row']} {r['clock']}"] = " ".join([*values, r["verdict"].replace(" ", "-")])
     return made
 

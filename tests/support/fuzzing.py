@@ -10,7 +10,7 @@ import msgspec
 from fake_measurements import cpu_run, gpu_run
 from hypothesis import strategies as st
 
-from analysis import export, noise
+from analysis import export
 from analysis.checks import rows as row_checks
 from analysis.compare import comparison
 from analysis.roofline.frame import frame
@@ -129,7 +129,7 @@ def page(lines: list[bytes]) -> None:
     for to in ("google-benchmark", "bencher", "github"):
         export.text(loaded, to)
     row_checks.findings(loaded.measurements, machine)
-    comparison.comparison(loaded, reader(LINES), stored=noise.Stored(loaded.measurements))
+    comparison.comparison(loaded, reader(LINES))
 
 
 TARGETS = {"sizes": (SIZES, sizes), "reader": (FILES, reader), "page": (FILES, page)}

@@ -24,7 +24,7 @@ def _pair(old: "Material", new: "Material") -> list[str]:
     found = comparison.comparison(old.loaded, new.loaded)
     names = old.name, new.name
     said = [
-        *machines.best(old.rows, new.rows, names),
+        *machines.best(old.rows, new.rows, names, new.machine),
         *machines.ceilings(old.roofs, new.roofs, names),
         *machines.sentences(found, *names),
     ]

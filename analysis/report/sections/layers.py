@@ -75,7 +75,8 @@ def select(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
     rows = tuple(m for m in loaded.measurements if m.problem.op == op and settings.ordinary(m))
     if op == "matmul" and not any(_other(m) for m in rows):
         return Layers(op, (), (), {}, roofs)
-    told = tuple(answers.every(rows, op))
+    machine = loaded.runs[-1].machine if loaded.runs else None
+    told = tuple(answers.every(rows, op, machine=machine))
     works = network_steps.steps(loaded.runs, rows, op)
     calls = network_steps.resident_calls(rows, op)
     sums = tuple((model, total) for model, found_ in works for total in network_steps.totals(found_, calls))
@@ -87,11 +88,12 @@ def select(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
 
 def _won(step: network_steps.Step, rows: "tuple[Measurement, ...]", loaded: "Loaded") -> list[str]:
     """Who wins a network's step in every way and arithmetic, and what is missing."""
-    told = network_steps.answers(step, rows)
+    machine = loaded.runs[-1].machine if loaded.runs else None
+    told = network_steps.answers(step, rows, machine)
     said = [" ".join(answers.step_sentences(step, a)) for a in told] + (
         [answers.lacking_batches(step, told[0], rows)] if told else []
     )
-    said.append(answers.missing_step(step, rows, loaded.runs[-1].machine if loaded.runs else None))
+    said.append(answers.missing_step(step, rows, machine))
     return list(filter(None, said))
 
 
