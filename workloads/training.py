@@ -116,7 +116,7 @@ def _measured(args: argparse.Namespace, command: str, shown, run):
 
     run = run or sweep.header(args, command)
     every = rows(args, run.machine)
-    grid.require_keras({switches.of(row)["keras_backend"] for row in every} or {"tensorflow"})
+    grid.require_keras({switches.of(row).keras_backend for row in every} or {"tensorflow"})
     # A study of several GPUs goes case by case, so that what stops it leaves whole cases; its two processes live side by side.
     wanted = every if options.words(args.study) == [studies.DATA_PARALLEL] else forecast.in_turns(every)
     apart = studies.experiments(options.words(args.study) or [])

@@ -70,13 +70,12 @@ def left_out(of_: "Profile") -> dict[str, int]:
 
 def _seen(m: "Measurement", of_: "Profile", rules: frozenset[str]) -> Seen | str:
     """The training as seen, or why it is left out."""
-    network, given, s = networks.known(m.problem.model), m.settings.switches, m.settings
+    network, s = networks.known(m.problem.model), m.settings
     if m.kernel != FIT:
         return "not Keras's fit but a loop of its own"
     if network is None:
         return "a user's own model"
-    backend = given.get("keras_backend", "tensorflow")
-    if backend != "tensorflow" or any(name.startswith(switches.VARIABLES) for name in given):
+    if s.keras.keras_backend != "tensorflow" or s.variables:
         return "another backend, or TensorFlow with variables set"
     if not switches.ordinary(m) or s.process != "warm" or s.threads:
         return "not a warm training by itself with the usual threads"

@@ -19,6 +19,7 @@ from kernels.networks.layers import Layer, Network
 from kernels.problems import Stream, Training
 from workloads.records import Row, Settings
 from workloads.records import settings as switches
+from workloads.records.switches import Keras
 
 FIT, TENSORFLOW_LOOP = "training/keras/fit", "training/tensorflow/loop"
 _TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step
@@ -59,9 +60,9 @@ class Components(msgspec.Struct, frozen=True):
 
 def execution_of(settings: Settings) -> str:
     """How Keras runs a step by the resolved jit_compile: by itself it compiles where TensorFlow sees a GPU."""
-    jit = settings.switches.get("jit_compile", "auto")
+    jit = settings.keras.jit_compile
     if jit == "auto":
-        return COMPILED if settings.device != "cpu" or settings.switches.get("gpu") == "visible" else OP_BY_OP
+        return COMPILED if settings.device != "cpu" or settings.keras.gpu == "visible" else OP_BY_OP
     return COMPILED if jit == "on" else OP_BY_OP
 
 
@@ -83,7 +84,7 @@ def components(
     work = work_parts(kernels, of, device, execution, partial, lacking, rules)
     parts = work.parts
     try:
-        dispatch = dispatch_of(of, device, execution, kernel, int(chosen["steps_per_execution"]))
+        dispatch = dispatch_of(of, device, execution, kernel, chosen.steps_per_execution)
     except Lacking as error:
         dispatch, lacking["dispatch"] = NOTHING, error
     try:
@@ -172,9 +173,9 @@ def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str)
     return beyond, plus_minus(seconds, wide).at_least(0.0)
 
 
-def _copies(of: Profile, network: Network, batch: int, chosen: dict[str, str]) -> dict[str, Estimate]:
+def _copies(of: Profile, network: Network, batch: int, chosen: Keras) -> dict[str, Estimate]:
     """Calls and bytes of the copies of a batch and its labels, from pageable memory."""
-    if chosen["residence"] == "resident":
+    if chosen.residence == "resident":
         return {}
     sizes = (batch * networks.sample_bytes(network), batch * _LABEL_BYTES)
     one = of.copying(4, "gpu:0")
@@ -186,11 +187,9 @@ def _copies(of: Profile, network: Network, batch: int, chosen: dict[str, str]) -
     return {"transfer calls": one * len(sizes), "transfer bytes": plus_minus(beyond, wide).at_least(0.0)}
 
 
-def _pipeline(
-    of: Profile, network: Network, batch: int, chosen: dict[str, str], rules: frozenset[str]
-) -> dict[str, Estimate]:
+def _pipeline(of: Profile, network: Network, batch: int, chosen: Keras, rules: frozenset[str]) -> dict[str, Estimate]:
     """The gathering of a batch from the shuffled samples, in threads of its own."""
-    if "pipeline" not in rules or chosen["residence"] == "resident":
+    if "pipeline" not in rules or chosen.residence == "resident":
         return {}
     nbytes = 2 * batch * networks.sample_bytes(network)
     read = operations.pass_seconds(of, Stream("copy", nbytes, "float32"), "cpu", OP_BY_OP)
@@ -202,10 +201,10 @@ def _constant(name: str, of: Profile, device: str, execution: str) -> Estimate:
     return of.constant(name, device, JIT[execution]) or of.constant(name, device) or NOTHING
 
 
-def _gathered(of: Profile, network: Network, training: Training, chosen: dict[str, str], device: str) -> Estimate:
+def _gathered(of: Profile, network: Network, training: Training, chosen: Keras, device: str) -> Estimate:
     """What a fit does with the samples of a NumPy array before its first epoch: they are held in a tf.data set, those of another
     type after they were read and written once in float32."""
-    if chosen["residence"] != "numpy":
+    if chosen.residence != "numpy":
         return NOTHING
     held = training.samples * prod(network.input) * 4
     found = [dataset_setup(of, held, device)]

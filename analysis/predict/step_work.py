@@ -17,6 +17,7 @@ from kernels.networks.layers import Network, unknown
 from kernels.networks.training_step import Work
 from kernels.problems import Matmul, Problem, Stream
 from kernels.problems.arrays import ITEM_BYTES
+from workloads.records.switches import Keras
 
 Timed = list[tuple[Kernel, float]]
 _SHORT = 8000 / 3e9  # seconds: so many cycles
@@ -64,15 +65,15 @@ class WorkParts(msgspec.Struct, frozen=True):
 
 
 def step_works(
-    network: Network, batch: int, chosen: dict[str, str], device: str, partial: list[str], rules: frozenset[str] = RULES
+    network: Network, batch: int, chosen: Keras, device: str, partial: list[str], rules: frozenset[str] = RULES
 ) -> list[Work]:
     """The operations of a step under its switches; what stands for something else is said in `partial`."""
-    dtype = chosen["precision"].removeprefix("mixed_")
-    tf32 = device != "cpu" and dtype == "float32" and chosen["tf32"] == "on"
+    dtype = chosen.precision.removeprefix("mixed_")
+    tf32 = device != "cpu" and dtype == "float32" and chosen.tf32 == "on"
     if network.optimizer not in Stream.WEIGHTS:
         partial.append(f"the optimizer {network.optimizer}, priced as {_PRICED}")
         network = msgspec.structs.replace(network, optimizer=_PRICED)
-    off = chosen["dropout"] == "off"
+    off = chosen.dropout == "off"
     dropped = {la.name for la in network.layers if la.kind == "dropout" and (off or not la.rate)}
     works = [w for w in networks.step(network, batch, dtype, "tf32" if tf32 else "") if w.layer not in dropped]
     if "first dgrad" not in rules:

@@ -69,7 +69,7 @@ class WhatIf(msgspec.Struct, frozen=True):
 def changes(training: Training, settings: Settings) -> list[Change]:
     """Every change that makes sense for a training on its device; the batch never grows past the samples. A model from a file
     keeps the precision that it was saved with."""
-    replace, given, on_gpu = msgspec.structs.replace, settings.switches, settings.device != "cpu"
+    replace, keras, on_gpu = msgspec.structs.replace, settings.keras, settings.device != "cpu"
     sizes = [times * training.batch for times in _GROWN if times * training.batch <= training.samples]
     found = [
         Change(f"batch {batch} instead of {training.batch}", replace(training, batch=batch), settings, _LEARNS)
@@ -77,17 +77,17 @@ def changes(training: Training, settings: Settings) -> list[Change]:
     ]
 
     def switched(words: str, note: str, kernel: str = FIT, **more: str) -> None:
-        made = replace(settings, switches=switches.changed({**given, **more}))
+        made = replace(settings, switches=switches.changed({**settings.switches, **more}))
         found.append(Change(words, training, made, note, kernel))
 
-    if given.get("steps_per_execution", "1") == "1" and training.steps > 1:
+    if keras.steps_per_execution == 1 and training.steps > 1:
         count = str(min(_A_CALL, training.steps))
         switched(
             f"steps_per_execution={count} in compile()",
             "callbacks and the progress bar hear of every so many steps only",
             steps_per_execution=count,
         )
-    jit = given.get("jit_compile", "auto")
+    jit = keras.jit_compile
     if jit == "on" or (jit == "auto" and on_gpu):
         switched(
             "without XLA (jit_compile=False)", "nothing is compiled; each step makes more calls", jit_compile="off"
@@ -103,7 +103,7 @@ def changes(training: Training, settings: Settings) -> list[Change]:
                 _DROPPED,
             )
         )
-    home = given.get("residence", "numpy")
+    home = keras.residence
     if on_gpu and home != "resident":
         switched(
             "the whole data set kept on the GPU, and a loop of your own in a tf.function instead of fit",
@@ -117,9 +117,9 @@ def changes(training: Training, settings: Settings) -> list[Change]:
             "the copy runs while the step before computes",
             residence="prefetch",
         )
-    if on_gpu and given.get("tf32") == "off":
+    if on_gpu and keras.tf32 == "off":
         switched("TF32 allowed", "products keep 10 bits of a number's fraction instead of 23", tf32="on")
-    if on_gpu and given.get("precision", "float32") == "float32" and not training.model.endswith(".keras"):
+    if on_gpu and keras.precision == "float32" and not training.model.endswith(".keras"):
         switched(
             "mixed precision (mixed_bfloat16)",
             "activations keep 8 significant bits; check that it still learns as well",
@@ -205,7 +205,7 @@ def at_once(measurements: "Iterable[Measurement]", device: str) -> list[tuple[st
 def command(change: Change, epochs: int | None = None, samples: int | None = None) -> list[str]:
     """The words that measure a change: `workloads.training --model ...`, to be run by python -m."""
     t, given = change.training, change.settings.switches
-    variant = "resident" if given.get("residence") == "resident" else "fit"
+    variant = "resident" if change.settings.keras.residence == "resident" else "fit"
     flags = {
         "--model": t.model,
         "--batch": t.batch,

@@ -110,7 +110,7 @@ def copies(e: Explanation) -> str:
 
 
 def _what_if(e: Explanation, residence: str) -> "WhatIf | None":
-    return next((w for w in e.what_ifs if w.change.settings.switches.get("residence") == residence), None)
+    return next((w for w in e.what_ifs if w.change.settings.keras.residence == residence), None)
 
 
 def kept_on_device(e: Explanation) -> str:

@@ -10,7 +10,7 @@ from analysis.training.data_parallel import Case
 from analysis.units import bytes_rate, count, digits, join, percent, seconds, size, times
 from kernels import networks
 from kernels.registry import title
-from workloads.records import Measurement, settings
+from workloads.records import Measurement
 
 _DEPTH = re.compile(r"(mlp-\d+-\d+)x(\d+)-(\d+)|(fashion-mlp)-(\d+)")
 FEW = 1.1  # less than so many times as fast is said to be no sooner
@@ -28,8 +28,8 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
 
 
 def _group(case: Case) -> tuple:
-    given, problem = case.several.settings.switches, case.several.problem
-    return problem.model, problem.dtype, library(case), given.get("jit_compile"), case.count
+    jit, problem = case.several.settings.keras.jit_compile, case.several.problem
+    return problem.model, problem.dtype, case.several.library, jit, case.count
 
 
 def _reach(cases: list[Case]) -> list[str]:
@@ -53,11 +53,6 @@ def sure(gain: Estimate) -> bool:
     return not gain.low <= 1 <= gain.high
 
 
-def library(case: Case) -> str:
-    """What Keras ran on."""
-    return case.several.settings.switches.get("keras_backend", "tensorflow")
-
-
 def name(case: Case) -> str:
     """`cifar10-cnn (S0)`."""
     model = case.several.problem.model
@@ -67,7 +62,7 @@ def name(case: Case) -> str:
 
 def way(m: "Measurement") -> str:
     """`Keras on JAX, jit on`: the setting that was in force, whatever was asked for."""
-    backend = m.settings.switches.get("keras_backend", "tensorflow")
+    backend = m.settings.keras.keras_backend
     return f"Keras on {title(backend)}, jit {'on' if m.values.get('jit_compile') else 'off'}"
 
 
@@ -189,11 +184,11 @@ def _jit(every: "list[Measurement]") -> list[str]:
         for m in every
         if m.kernel == data_parallel.FIT
         and m.status == "skipped"
-        and settings.replicas(m) > 1
-        and m.settings.switches.get("jit_compile") == "on"
+        and m.settings.experiment.replicas > 1
+        and m.settings.keras.jit_compile == "on"
     ]
     for m in (
-        m for m in fits if m.settings.switches.get("strategy") == "MirroredStrategy" and settings.replicas(m) > 1
+        m for m in fits if m.settings.experiment.strategy == "MirroredStrategy" and m.settings.experiment.replicas > 1
     ):
         one = [
             o
@@ -201,10 +196,10 @@ def _jit(every: "list[Measurement]") -> list[str]:
             if o.problem.model == m.problem.model
             and o.problem.batch == m.problem.batch
             and o.device == m.device
-            and settings.replicas(o) == 1
+            and o.settings.experiment.replicas == 1
             and "strategy" not in o.settings.switches
-            and o.settings.switches.get("keras_backend") is None
-            and o.settings.switches.get("dropout") == "off"
+            and o.settings.keras.keras_backend == "tensorflow"
+            and o.settings.keras.dropout == "off"
         ]
         jitted = next((o for o in one if o.values.get("jit_compile")), None)
         if jitted is None or m.values.get("jit_compile"):
@@ -216,7 +211,7 @@ def _jit(every: "list[Measurement]") -> list[str]:
         found.append(
             (
                 longer.value,
-                f"Under MirroredStrategy Keras turns XLA off{why}: {settings.replicas(m)} GPUs without it "
+                f"Under MirroredStrategy Keras turns XLA off{why}: {m.settings.experiment.replicas} GPUs without it "
                 f"take {seconds(own.value)} a step of {m.problem.model} at batch {m.problem.batch}, one GPU with it, as "
                 f"Keras runs by itself, {seconds(other.value)}: {told}.",
             )
@@ -257,8 +252,8 @@ def _layers(model: str) -> tuple[str, int] | None:
 def _claims(cases: list[Case]) -> list[str]:
     """S3c's claims, by what Keras ran on: more GPUs do nothing by themselves, the gain comes from bigger batches in all."""
     said = []
-    for backend in dict.fromkeys(map(library, cases)):
-        own = sorted((c for c in cases if library(c) == backend), key=lambda c: c.several.problem.batch)
+    for backend in dict.fromkeys(c.several.library for c in cases):
+        own = sorted((c for c in cases if c.several.library == backend), key=lambda c: c.several.problem.batch)
         groups = group_by(((c, gain) for c in own if (gain := c.gain)), lambda one: _group(one[0]))
         ends = [(g[0], g[-1]) for g in groups.values() if len(g) > 1]
         if not ends:

@@ -93,7 +93,7 @@ def batching_sentences(case: Case, rows: "Iterable[Measurement]", batches: list[
     told = []
     for gpu in (True, False):
         for onednn in (None,) if gpu else (None, "1", "0"):
-            mine = [m for m in rows if gpu or m.settings.switches.get("TF_ENABLE_ONEDNN_OPTS") == onednn]
+            mine = [m for m in rows if gpu or m.settings.variables.get("TF_ENABLE_ONEDNN_OPTS") == onednn]
             fewest, most = (side(mine, ROUNDTRIP, gpu, batch) for batch in (batches[0], batches[-1]))
             if fewest and most:
                 gain = fewest[1] / most[1] * (batches[-1] / batches[0])
@@ -138,7 +138,7 @@ def serving_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
         served: dict[int, tuple[float, float]] = {}
         for m in rows:
             if m.kernel == SERVE and m.on_gpu == gpu and m.ok and m.on("host-throughput"):
-                flying = int(m.settings.switches.get("in_flight", "1"))
+                flying = m.settings.experiment.in_flight
                 now = (m.problem.batch / of(m.on("host-throughput")).value, of(m.on("host-latency")).value)
                 served[flying] = max(served.get(flying, now), now)
         if not served:

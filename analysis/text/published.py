@@ -18,7 +18,7 @@ from analysis.training import break_even, inference
 from analysis.training.break_even import BY_EPOCH, BY_STEP, Pair
 from analysis.units import bytes_rate, digits, flops_rate, join, percent, seconds, times
 from kernels import networks
-from workloads.records import Measurement, settings
+from workloads.records import Measurement
 from workloads.records.published_cases import CASES, Case, Claim
 
 NOT_MEASURED = "not measured"
@@ -246,7 +246,7 @@ def check(e: "Explanation", cpu: "Profile", gpu: "Profile | None", predict: Call
 def flops(e: "Explanation", cpu: "Profile", gpu: "Profile") -> Belief:
     """The ratio of measured arithmetic peaks beside that of the steps (S2, S3e)."""
     words, (cpu_side, gpu_side) = "FLOPS decide", e.sides
-    tf32 = gpu_side.settings.switches.get("tf32", settings.default("tf32")) == "on"
+    tf32 = gpu_side.settings.keras.tf32 == "on"
     here, there = _peak(cpu, False, ("float32",)), _peak(gpu, True, ("tf32", "float32") if tf32 else ("float32",))
     if not (here and there):
         return Belief("flops", words, UNKNOWN, "no peak was measured on both devices (python -m workloads.peak)")

@@ -114,7 +114,7 @@ def where_word(m: "Measurement") -> str:
 def way_word(m: "Measurement") -> str:
     """How it was trained and where the samples lived: fit, prefetch, resident, jax loop, jax fed."""
     backend, variant = m.backend, m.variant
-    home = m.settings.switches.get("residence", "numpy")
+    home = m.settings.keras.residence
     if not variant.endswith("loop"):
         return variant if home == "numpy" else home
     return _LOOPS[backend].replace("loop", "fed") if home == "fed" else _LOOPS[backend]
@@ -264,7 +264,7 @@ def how(m: "Measurement") -> str:
     words = [s.mode] * (s.mode != "resident" or m.problem.op != "training") + [f"{s.reuse} uses"] * (s.reuse > 1)
     words += [s.cache] * (s.cache != "warm") + ["a fresh process each"] * (s.process == "fresh")
     form = break_even.form_of(m) if whole else ""
-    said = ("gpu", "jit_compile")[: 1 + (s.switches.get("jit_compile") == "on")] if form else ()
+    said = ("gpu", "jit_compile")[: 1 + (s.keras.jit_compile == "on")] if form else ()
     return ", ".join([*words, *[form] * bool(form), *switch_words(s.switches, said)]) or "-"
 
 

@@ -99,8 +99,8 @@ def form_of(m: "Measurement") -> str:
     """The form of a CPU row in words; empty for a GPU's."""
     if m.on_gpu:
         return ""
-    given = m.settings.switches
-    return FORMS[given.get("jit_compile") == "on", given.get("gpu") == "visible"]
+    given = m.settings.keras
+    return FORMS[given.jit_compile == "on", given.gpu == "visible"]
 
 
 def setup_of(m: "Measurement") -> Setup:
@@ -130,10 +130,8 @@ def trainings(measurements: "Iterable[Measurement]") -> "list[Measurement]":
 
 def is_default(m: "Measurement") -> bool:
     """Whether a row may stand for a side: the CPU in a form with the threads that the framework takes, the GPU by default."""
-    given = m.settings.switches
-    if m.on_gpu:
-        return given.get("jit_compile", "auto") == "auto"
-    return m.settings.threads is None and given.get("jit_compile") != "off"
+    jit = m.settings.keras.jit_compile
+    return jit == "auto" if m.on_gpu else m.settings.threads is None and jit != "off"
 
 
 def law(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs | None:

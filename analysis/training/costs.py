@@ -217,7 +217,7 @@ def begun(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> tuple
     the device's start is that of the processes of the device, in the row's own form (the GPU hidden or visible) before others.
     """
     library, device, _ = how_begun(m)
-    rows = [row for row in measurements if isinstance(row.problem, Training) and _library(row) == library]
+    rows = [row for row in measurements if isinstance(row.problem, Training) and row.library == library]
     rows += [] if any(row is m for row in rows) else [m]
     own = [row for row in rows if row.device == device]
     same = [row for row in own if how_begun(row) == how_begun(m)]
@@ -229,7 +229,7 @@ def begun(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> tuple
 
 def how_begun(m: "Measurement") -> tuple[str, str, str | None]:
     """(library, device, whether the GPU is hidden or visible): the rows alike in these have begun alike."""
-    return _library(m), m.device, m.settings.switches.get("gpu")
+    return m.library, m.device, m.settings.keras.gpu
 
 
 def _without_first(rows: "Iterable[Measurement]") -> list[float]:
@@ -247,12 +247,6 @@ def _taken(seconds: list[float]) -> Estimate:
     value = float(np.median(seconds))
     ends = seconds if len(seconds) == 2 else ()
     return Estimate(value, min(value * (1 - SPREAD), *ends, value), max(value * (1 + SPREAD), *ends, value))
-
-
-def _library(m: "Measurement") -> str:
-    """The library that is imported."""
-    jax = m.backend == "jax"
-    return "jax" if jax else m.settings.switches.get("keras_backend", "tensorflow")
 
 
 def _began(m: "Measurement") -> list[tuple[float, float]]:

@@ -15,7 +15,8 @@ from analysis import stats
 from analysis.stats import NOTHING, Estimate
 from analysis.training import costs
 from workloads import records
-from workloads.records import Measurement, settings
+from workloads.records import Measurement
+from workloads.records.switches import Experiment
 
 FIT = "training/keras/fit"
 # The losses of the first steps are the same up to this share: TF32 rounds products to 11 bits, and parts of a batch are added up
@@ -43,7 +44,7 @@ class Case(msgspec.Struct, frozen=True):
     @property
     def count(self) -> int:
         """How many GPUs."""
-        return settings.replicas(self.several)
+        return self.several.settings.experiment.replicas
 
     @property
     def gain(self) -> Estimate | None:
@@ -104,10 +105,10 @@ def cases(measurements: "Iterable[Measurement]") -> list[Case]:
     trained = [m for m in every if m.kernel == FIT and m.on("host-latency") and m.settings.process == "warm"]
     found = []
     for m in trained:
-        count = settings.replicas(m)
+        count = m.settings.experiment.replicas
         if count < 2 or _IDLE.fullmatch(m.problem.model):
             continue
-        part, strategy = m.problem.batch // count, m.settings.switches["strategy"]
+        part, strategy = m.problem.batch // count, m.settings.experiment.strategy
         idle = [
             o
             for o in trained
@@ -117,7 +118,7 @@ def cases(measurements: "Iterable[Measurement]") -> list[Case]:
             and _sample(o) == _sample(m)
         ]
         own = [o for o in trained if o.problem.model == m.problem.model and _alike(o, m)]
-        alone = (_like(own, m.problem.batch, "", 1), _like(own, part, "", 1), _like(own, part, strategy, 1))
+        alone = (_like(own, m.problem.batch), _like(own, part), _like(own, part, strategy))
         fed_one, fed_several = (_like(idle, m.problem.batch, strategy, n) for n in (1, count))
         found.append(Case(m, *alone, fed_one, fed_several, tuple(o for o in every if _is_sum(o, count))))
     return found
@@ -154,13 +155,10 @@ def _sample(m: "Measurement") -> int:
     return size
 
 
-def _like(rows: "list[Measurement]", batch: int, strategy: str, count: int) -> "Measurement | None":
-    """The row of that batch, strategy ("" none) and number of GPUs with the most samples."""
-    fitting = [
-        m
-        for m in rows
-        if (m.problem.batch, m.settings.switches.get("strategy", ""), settings.replicas(m)) == (batch, strategy, count)
-    ]
+def _like(rows: "list[Measurement]", batch: int, *spread) -> "Measurement | None":
+    """The row of that batch, spread by a strategy over so many GPUs, with the most samples."""
+    wanted = Experiment(*spread)
+    fitting = [m for m in rows if m.problem.batch == batch and m.settings.experiment == wanted]
     return max(fitting, key=lambda m: m.problem.samples, default=None)
 
 
@@ -205,7 +203,7 @@ def loss_difference(case: Case, steps: int | None = FIRST) -> float | None:
 
 def other_losses(m: "Measurement", rows: "Iterable[Measurement]") -> str:
     """What is wrong with a row whose losses are not those of one GPU; "" where nothing is."""
-    if settings.replicas(m) < 2 or not m.ok:
+    if m.settings.experiment.replicas < 2 or not m.ok:
         return ""
     found = next((c for c in cases([*(o for o in rows if o.key != m.key), m]) if c.several.key == m.key), None)
     apart = loss_difference(found) if found else None

@@ -51,8 +51,7 @@ def cases(measurements: "Iterable[Measurement]") -> "dict[Case, list[Measurement
     own = (
         m for m in measurements if m.problem.op == "inference" and m.settings.process == "warm" and settings.ordinary(m)
     )
-    usual = settings.default("precision")
-    return group_by(own, lambda m: Case(m.problem.model, m.problem.dtype, m.settings.switches.get("precision", usual)))
+    return group_by(own, lambda m: Case(m.problem.model, m.problem.dtype, m.settings.keras.precision))
 
 
 def side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tuple[Measurement, Estimate] | None":

@@ -30,7 +30,7 @@ def _by_rounds(value: float, old: "Samples | None", new: "Samples | None") -> Es
 
 
 def _beside(m: "Measurement") -> str:
-    return m.settings.switches.get("beside", "")
+    return m.settings.experiment.beside
 
 
 def _where(m: "Measurement") -> str:
@@ -90,7 +90,7 @@ def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":
             for o in done
             if (o.kernel, o.problem, o.device, o.settings.threads) == wanted
             and _beside(o) == "nothing"
-            and o.settings.switches.get("at_once", "1") == "1"
+            and o.settings.experiment.at_once == 1
         ),
         None,
     )
@@ -102,7 +102,7 @@ def gains(done: "list[Measurement]") -> "dict[str, tuple[Measurement, list[tuple
     for m in done:
         if _beside(m) == "fits" and m.on("host-throughput") and (alone := _alone(m, done)):
             gain = 1 / slowdown(alone, m, "host-throughput")
-            found.setdefault(alone.key, (alone, []))[1].append((int(m.settings.switches["at_once"]), gain))
+            found.setdefault(alone.key, (alone, []))[1].append((m.settings.experiment.at_once, gain))
     return {alone.key: (alone, sorted(pairs, key=lambda pair: pair[0])) for alone, pairs in found.values()}
 
 
@@ -142,7 +142,7 @@ def trial_seconds(m: "Measurement") -> float:
 
 def _trial_words(m: "Measurement") -> str:
     trials, fresh = int(m.values["trials"]), m.settings.process == "fresh"
-    cleared = ", clear_session before each," * (m.settings.switches.get("clear_session") == "on")
+    cleared = ", clear_session before each," * (m.settings.experiment.clear_session == "on")
     how = f"{count(trials, 'trial')} in {'fresh processes' if fresh else 'one process'}{cleared}"
     traces = f"the train step traced {count(round(m.values['traces']), 'time')} in all"
     grown = m.series["rss_bytes"][-1] - m.series["rss_bytes"][0]

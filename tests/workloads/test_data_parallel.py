@@ -265,7 +265,8 @@ def rows_of(words, here=TWO):
 def test_the_study_has_all_that_a_prediction_takes_with_one_jit_setting():
     found = rows_of("--study data-parallel --keras-backend jax --model cifar10-cnn --batch 64")
     sides = {
-        (r.problem.model, r.problem.batch, r.settings.switches.get("strategy"), switches.replicas(r)) for r in found
+        (r.problem.model, r.problem.batch, r.settings.switches.get("strategy"), r.settings.experiment.replicas)
+        for r in found
     }
     assert sides == {
         ("cifar10-cnn", 64, None, 1),
@@ -274,7 +275,7 @@ def test_the_study_has_all_that_a_prediction_takes_with_one_jit_setting():
         (FEED, 64, "DataParallel", 1),
         (FEED, 64, "DataParallel", 2),
     }
-    alike = {(switches.of(r)["jit_compile"], switches.of(r)["dropout"], r.settings.device) for r in found}
+    alike = {(switches.of(r).jit_compile, switches.of(r).dropout, r.settings.device) for r in found}
     assert alike == {("on", "off", "gpu:0")}
     assert not [r for r in found if r.problem.samples % r.problem.batch]
 
@@ -282,24 +283,24 @@ def test_the_study_has_all_that_a_prediction_takes_with_one_jit_setting():
 def test_the_study_has_both_jit_settings_and_libraries_that_are_here_and_no_more_gpus_than_there_are(monkeypatch):
     monkeypatch.setattr(studies, "available", lambda library: True)
     found = rows_of("--study data-parallel")
-    several = [switches.of(r) for r in found if switches.replicas(r) > 1]
+    several = [r.settings for r in found if r.settings.experiment.replicas > 1]
     expected = {
         (library, strategy, jit) for library, strategy in several_gpus.STRATEGY.items() for jit in ("on", "off")
     }
-    assert {(s["keras_backend"], s["strategy"], s["jit_compile"]) for s in several} == expected
+    assert {(s.keras.keras_backend, s.experiment.strategy, s.keras.jit_compile) for s in several} == expected
     monkeypatch.setattr(studies, "available", lambda library: library == "jax")
-    assert {switches.of(r)["keras_backend"] for r in rows_of("--study data-parallel")} == {"jax"}
+    assert {switches.of(r).keras_backend for r in rows_of("--study data-parallel")} == {"jax"}
     with pytest.raises(options.Missing, match="tensorflow is not installed"):
         rows_of("--study data-parallel --keras-backend tensorflow")
     monkeypatch.setattr(studies, "available", lambda library: True)
-    assert not [r for r in rows_of("--study all", GPU_MACHINE) if switches.replicas(r) > 1]
-    assert [r for r in rows_of("--study all", TWO) if switches.replicas(r) > 1]
+    assert not [r for r in rows_of("--study all", GPU_MACHINE) if r.settings.experiment.replicas > 1]
+    assert [r for r in rows_of("--study all", TWO) if r.settings.experiment.replicas > 1]
 
 
 def test_four_gpus_take_a_quarter_each_and_gpus_on_the_command_line():
     four = msgspec.structs.replace(TWO, gpus=TWO.gpus * 2)
     counts = {
-        switches.replicas(r): r.problem.batch
+        r.settings.experiment.replicas: r.problem.batch
         for r in rows_of("--study data-parallel --model mnist-cnn --jit on", four)
         if r.problem.model == "mnist-cnn"
     }
@@ -308,12 +309,14 @@ def test_four_gpus_take_a_quarter_each_and_gpus_on_the_command_line():
     one = {
         (r.problem.model, r.problem.batch)
         for r in found
-        if r.settings.switches.get("strategy") and switches.replicas(r) == 1
+        if r.settings.switches.get("strategy") and r.settings.experiment.replicas == 1
     }
     assert one == {("mnist-cnn", 8), ("mlp-784-1x1-10", 32)}
     found = rows_of("--gpus 1 2 --keras-backend jax --batch 64 --dropout off")
     expected = [(1, None, "gpu:0"), (2, "DataParallel", "gpu:0")]
-    assert [(switches.replicas(r), r.settings.switches.get("strategy"), r.settings.device) for r in found] == expected
+    assert [
+        (r.settings.experiment.replicas, r.settings.switches.get("strategy"), r.settings.device) for r in found
+    ] == expected
     (mirrored,) = rows_of("--gpus 2 --batch 64")
     assert mirrored.settings.switches["strategy"] == "MirroredStrategy"
 

@@ -17,6 +17,7 @@ import numpy as np
 from workloads.harness import timing
 from workloads.harness.dispatch import Broken
 from workloads.records import Row
+from workloads.records.switches import Keras
 
 STRATEGIES = {"jax": "DataParallel", "tensorflow": "MirroredStrategy"}  # Keras's backend -> its strategy
 ITEM_BYTES = 4  # of a gradient: float32, whatever the policy computes in
@@ -41,12 +42,13 @@ class Strategy:
 ALONE = Strategy()
 
 
-def strategy(row: Row, chosen: dict[str, str]) -> Strategy:
+def strategy(row: Row, chosen: Keras) -> Strategy:
     """The strategy of a row, in force for what is built from now on; that of the row before is gone.
 
     Raises: ValueError for a row that cannot be spread so; Broken where its devices are not all there.
     """
-    name, count, library, problem = chosen["strategy"], int(chosen["replicas"]), chosen["keras_backend"], row.problem
+    spread, library, problem = row.settings.experiment, chosen.keras_backend, row.problem
+    name, count = spread.strategy, spread.replicas
     if library == "jax":
         import keras
 
@@ -57,7 +59,7 @@ def strategy(row: Row, chosen: dict[str, str]) -> Strategy:
         return ALONE
     if STRATEGIES.get(library) != name:
         raise ValueError(f"{name} is not of Keras on {library}; it has {STRATEGIES.get(library, 'none')}")
-    if chosen["gpu"] == "visible":
+    if chosen.gpu == "visible":
         raise ValueError("a training that is put on the CPU by hand is spread over nothing")
     if problem.batch % count or problem.samples % problem.batch:
         raise ValueError(
@@ -102,8 +104,8 @@ def _mirrors(devices: tuple[str, ...]):
 
 def refused(row: Row, error: Exception) -> str:
     """Why a strategy cannot do what its row asks, where that is what an error means; else ""."""
-    given = row.settings.switches
-    if given.get("strategy") == "MirroredStrategy" and given.get("jit_compile") == "on" and _ELSEWHERE in str(error):
+    given = row.settings
+    if given.experiment.strategy == "MirroredStrategy" and given.keras.jit_compile == "on" and _ELSEWHERE in str(error):
         return "XLA compiles no step of a MirroredStrategy: jit_compile=True finds the second replica's weights on another device"
     return ""
 
@@ -128,7 +130,7 @@ def require(model, spread: Strategy) -> None:
         raise Broken(f"the model's weights are on {held} devices, not on {len(spread.devices)}")
 
 
-def all_reduce(row: Row, chosen: dict[str, str], spread: Strategy, parameters: int) -> dict:
+def all_reduce(row: Row, chosen: Keras, spread: Strategy, parameters: int) -> dict:
     """What adding up a step's gradients takes: values all_reduce_bytes (of one replica's gradients) and all_reduce_s, series
     all_reduce_s with every round. Nothing for one replica.
 
@@ -138,7 +140,7 @@ def all_reduce(row: Row, chosen: dict[str, str], spread: Strategy, parameters: i
     count = len(spread.devices)
     if count < 2:
         return {}
-    make = _jax_sums if chosen["keras_backend"] == "jax" else _tensorflow_sums
+    make = _jax_sums if chosen.keras_backend == "jax" else _tensorflow_sums
     calls = [make(spread, parameters, summing) for summing in (True, False)]
     for call in calls:
         call()
@@ -209,7 +211,7 @@ def _tensorflow_sums(spread: Strategy, numbers: int, summing: bool) -> Callable[
     return call
 
 
-def also(row: Row, chosen: dict[str, str], spread: Strategy, model) -> dict[str, dict]:
+def also(row: Row, chosen: Keras, spread: Strategy, model) -> dict[str, dict]:
     """What is asked of a fit when all else has been timed: values and series of `all_reduce`, and of JAX's program its memory.
     What cannot be had leaves a note that says why: the training stands without it."""
     values, series, notes = {}, {}, {}
@@ -219,7 +221,7 @@ def also(row: Row, chosen: dict[str, str], spread: Strategy, model) -> dict[str,
         values, series = found.get("values", {}), found.get("series", {})
     except Exception as error:  # a library may raise anything here
         notes["no all-reduce"] = f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"
-    if chosen["keras_backend"] == "jax" and model.jit_compile and row.problem.samples % row.problem.batch == 0:
+    if chosen.keras_backend == "jax" and model.jit_compile and row.problem.samples % row.problem.batch == 0:
         try:
             values = values | program_memory(row.settings.device)
         except Exception as error:  # no interface that JAX promises

@@ -9,7 +9,7 @@ from workloads import options
 from workloads.frameworks import keras_fit, side_by_side, studies
 from workloads.harness import plan
 from workloads.harness.worker import environment
-from workloads.records import Machine, Row, settings
+from workloads.records import Machine, Row
 
 # The guess: seconds of a step before any arithmetic, of an epoch, of a compilation and of a process's start, FLOP/s of a CPU
 # core and of a GPU in small steps, seconds to make a number of the data. Rounded from one look at an H200 with 16 cores.
@@ -31,7 +31,7 @@ def in_turns(rows: Iterable[Row]) -> list[Row]:
     found: dict[tuple, list[Row]] = {}
     for row in rows:
         s = row.settings
-        own = ((name, text) for name, text in s.switches.items() if not name.startswith(settings.VARIABLES))
+        own = s.switches.items() - s.variables.items()
         found.setdefault((s.process == "fresh", row.kernel, row.problem, s.mode, *sorted(own)), []).append(row)
     return [row for key in sorted(found, key=lambda key: key[0]) for row in found[key]]
 
@@ -56,9 +56,7 @@ def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> fl
     step, network = step_s(row, cores), networks.known(p.model)
     numbers = p.samples * (networks.sample_bytes(network, "uint8") if network else 3000)
     shapes = 2 if p.samples > p.batch and p.samples % p.batch else 1
-    where = (
-        "gpu" if s.device != "cpu" else "jit" if s.switches.get("jit_compile") == "on" or "gpu" in s.switches else "cpu"
-    )
+    where = "gpu" if s.device != "cpu" else "jit" if s.keras.jit_compile == "on" or s.keras.gpu == "visible" else "cpu"
     loop = row.kernel.endswith("loop")
     epoch = 0.0 if loop else EPOCH_S
     fit = p.epochs * (p.steps * step + epoch)

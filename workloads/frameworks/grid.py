@@ -279,7 +279,7 @@ def predicted(args: argparse.Namespace, here: Machine, load: Callable[[str], lis
             known_model(p.training.model)
         except options.Usage as error:
             raise options.Usage(f"{file}: {error}", makes) from error
-        resident = p.settings.switches.get("residence") == "resident"
+        resident = p.settings.keras.residence == "resident"
         row = Row(studies.RESIDENT if resident else studies.FIT, p.training, p.settings)
         found[row.key] = row
     return list(found.values())

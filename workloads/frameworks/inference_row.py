@@ -79,7 +79,7 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
 
         tensorflow.config.experimental.reset_memory_stats("GPU:0")
     notes |= tensors.about(row, settings.of(row)) | ready.about
-    in_flight = int(settings.of(row)["in_flight"])
+    in_flight = row.settings.experiment.in_flight
     with serving.placed(ready.device):
         call = caller(row, ready, x)
         made = (row.kernel == PREDICT, row.problem.batch)  # predict has a graph of its own
@@ -116,12 +116,11 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
         raise ValueError(f"{row.kernel} answers, it does no {problem.op}")
     if row.kernel not in (PREDICT, CALL, SERVE):
         raise ValueError(f"unknown way to answer {row.kernel!r}; known: {PREDICT}, {CALL}, {SERVE}")
-    changed = {name for name, text in wanted.items() if text != settings.default(name)}
-    if aside := changed - _OBEYED:
+    if aside := settings.changed(row.settings.switches).keys() - row.settings.variables.keys() - _OBEYED:
         raise ValueError(f"an inference has no {', '.join(sorted(aside))}")
     if (row.kernel != CALL and row.settings.mode != "roundtrip") or row.settings.mode not in ("resident", "roundtrip"):
         raise ValueError(f"{row.kernel} answers arrays with arrays (mode roundtrip), not {row.settings.mode}")
-    if wanted["in_flight"] != "1" and row.kernel != SERVE:
+    if row.settings.experiment.in_flight > 1 and row.kernel != SERVE:
         raise ValueError(f"{row.kernel} answers one request at a time; {SERVE} has some in flight")
     if not settings.is_user_model(problem.model):
         networks.find(problem.model)  # before anything is imported
@@ -129,7 +128,7 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
     phases |= tensors.begin(row.settings.device, row.settings.threads)
     made = _ready.cache_info().misses
     begun = time.perf_counter()
-    chosen = tuple(wanted[name] for name in ("data", "jit_compile", "precision", "tf32"))
+    chosen = (wanted.data, wanted.jit_compile, wanted.precision, wanted.tf32)
     ready = _ready(problem.model, row.settings.device, row.settings.threads, problem.dtype, seed, chosen)
     if _ready.cache_info().misses > made:
         phases["build"] = time.perf_counter() - begun
@@ -138,7 +137,7 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
         "jit_compile": float(ready.model.jit_compile is True),
         "tf32": float(_arithmetic(row) == "tf32"),
     }
-    x = _samples(ready.model, problem.model, wanted["data"], max(problem.batch, serving.COMPARED), seed, problem.dtype)
+    x = _samples(ready.model, problem.model, wanted.data, max(problem.batch, serving.COMPARED), seed, problem.dtype)
     x[: serving.COMPARED] = ready.first  # made-up samples are others in a larger set
     return ready, x
 
@@ -239,9 +238,9 @@ def _clocks(row: Row, ready: Ready, call: Callable) -> dict[str, timing.Take]:
 def _arithmetic(row: Row) -> str:
     """The arithmetic that a row is allowed, a key of BOUNDS."""
     wanted = settings.of(row)
-    if wanted["precision"] != "float32":
-        return wanted["precision"]
-    return "tf32" if row.settings.device != "cpu" and wanted["tf32"] == "on" else "float32"
+    if wanted.precision != "float32":
+        return wanted.precision
+    return "tf32" if row.settings.device != "cpu" and wanted.tf32 == "on" else "float32"
 
 
 def checked(row: Row, ready: Ready, x: np.ndarray, in_flight: int) -> tuple[float, str]:

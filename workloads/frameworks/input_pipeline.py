@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from workloads.records.switches import Keras
+
 RESIDENCES = ("numpy", "tf.data", "prefetch", "generator")
 
 
-def feeder(switches: dict[str, str], x: np.ndarray, y: np.ndarray, batch: int, seed: int) -> Callable[[int], tuple]:
+def feeder(switches: Keras, x: np.ndarray, y: np.ndarray, batch: int, seed: int) -> Callable[[int], tuple]:
     """feed(samples) gives (data, keywords): what `model.fit(data, **keywords)` takes for the first `samples` samples.
 
     All residences give the same batches, a smaller one last, in the same order where `shuffle` is off; shuffled, each mixes
@@ -16,11 +18,11 @@ def feeder(switches: dict[str, str], x: np.ndarray, y: np.ndarray, batch: int, s
     samples, and every fit's batches have the same type, so that nothing is traced again for a fit of another length.
     Raises: ValueError for a residence that is not model.fit's, or that Keras's backend cannot have.
     """
-    residence, shuffle = switches["residence"], switches["shuffle"] == "on"
+    residence, shuffle = switches.residence, switches.shuffle == "on"
     if residence not in RESIDENCES:
         raise ValueError(f"model.fit takes its samples from {', '.join(RESIDENCES)}, not {residence}")
-    if residence in ("tf.data", "prefetch") and switches["keras_backend"] != "tensorflow":
-        raise ValueError(f"{residence} is TensorFlow's way, and Keras runs on {switches['keras_backend']}")
+    if residence in ("tf.data", "prefetch") and switches.keras_backend != "tensorflow":
+        raise ValueError(f"{residence} is TensorFlow's way, and Keras runs on {switches.keras_backend}")
     if residence == "numpy":
         return lambda samples: (x[:samples], {"y": y[:samples], "batch_size": batch, "shuffle": shuffle})
     if residence == "generator":
@@ -30,7 +32,7 @@ def feeder(switches: dict[str, str], x: np.ndarray, y: np.ndarray, batch: int, s
     if residence == "tf.data":
         pipeline = functools.cache(lambda samples: _pipeline(samples, whole, batch, shuffle, seed))
         return lambda samples: (pipeline(samples), {"shuffle": False})
-    device, a_call = _device(switches), int(switches["steps_per_execution"])
+    device, a_call = _device(switches), switches.steps_per_execution
     prefetched = functools.cache(lambda samples: _prefetched(samples, whole, batch, shuffle, seed, device))
 
     def feed(samples: int) -> tuple:
@@ -52,12 +54,12 @@ def _slices(x: np.ndarray, y: np.ndarray):
         return tensorflow.data.Dataset.from_tensor_slices((x, y))
 
 
-def _device(switches: dict[str, str]) -> str:
+def _device(switches: Keras) -> str:
     """TensorFlow's name of the device that is trained on; a row whose process sees a GPU that it leaves alone is a CPU's."""
     import tensorflow
 
     gpus = tensorflow.config.list_logical_devices("GPU")
-    return "/GPU:0" if gpus and switches["gpu"] != "visible" else "/CPU:0"
+    return "/GPU:0" if gpus and switches.gpu != "visible" else "/CPU:0"
 
 
 def _batches(samples: int, whole, batch: int, shuffle: bool, seed: int):

@@ -35,7 +35,7 @@ def jax_loop(order: Order) -> Trainer:
     Source: keras.io, Writing a training loop from scratch in JAX.
     """
     residence, chosen = tf_loop.residence_of(order, ("resident", "fed")), order.switches
-    if chosen["jit_compile"] == "off" or chosen["precision"] != "float32" or chosen["gpu"] == "visible":
+    if chosen.jit_compile == "off" or chosen.precision != "float32" or chosen.gpu == "visible":
         raise ValueError(f"{order.row.kernel} is always compiled, in float32, with the CPU chosen before JAX starts")
     host_x, host_y = tf_loop.typed_samples(order)
     import jax
@@ -51,7 +51,7 @@ def jax_loop(order: Order) -> Trainer:
         """The loss of a regression against float64 targets: Keras on JAX would take its mean in float32."""
         return ((y - predicted.astype(y.dtype)) ** 2).mean()
 
-    loss_of = squared if chosen["targets"] == "float64" else model.compute_loss
+    loss_of = squared if chosen.targets == "float64" else model.compute_loss
 
     def forward(weights, others, x, y):
         """(the loss, the other variables after it): `stateless_call`, the loss in its scope, as regularizers read weights."""

@@ -149,7 +149,7 @@ def _side_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Gro
 
 def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
     """The rows of 1, 2, 4 processes that do the same at once."""
-    sets = [tuple(range(int(row.settings.switches["at_once"]))) for row in made]
+    sets = [tuple(range(row.settings.experiment.at_once)) for row in made]
     answers, rounds, bad = concurrent.alternated([made[0]] * max(map(len, sets)), sets, _turns(args), here)
     for row, members in zip(made, sets, strict=True):
         yield (

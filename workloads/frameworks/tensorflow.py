@@ -18,6 +18,7 @@ from workloads.harness.dispatch import Broken
 from workloads.options import python
 from workloads.records import Row, Settings
 from workloads.records import settings as switches
+from workloads.records.switches import Keras
 
 _PIP = f"{python()} -m pip install"
 _LOG = "/proc/self/fd/2"
@@ -124,12 +125,12 @@ def require_device(model, device: str, library: str) -> None:
         raise Broken(f"the model's variables are on {lives or 'no device'}, not on a {wanted.upper()}{why}")
 
 
-def about(row: Row, chosen: dict[str, str]) -> dict[str, str]:
+def about(row: Row, chosen: Keras) -> dict[str, str]:
     """What a training or inference row should say of its software: Keras's version and backend, the oneDNN flag, threads, and
     for which CUDA TensorFlow was built and which libraries it runs on."""
     import keras
 
-    library = chosen["keras_backend"]
+    library = chosen.keras_backend
     found = {"keras": keras.__version__, "backend": f"{library} {sys.modules[library].__version__}"}
     if library != "tensorflow":
         return found
@@ -139,7 +140,7 @@ def about(row: Row, chosen: dict[str, str]) -> dict[str, str]:
     found["threads"] = str(threads) if threads else "TensorFlow's choice"
     if row.settings.device == "cpu":
         found["onednn"] = _onednn()
-        found["gpu"] = chosen["gpu"]
+        found["gpu"] = chosen.gpu
     else:
         found["cuda"] = f"built for {tensorflow.sysconfig.get_build_info().get('cuda_version', 'none')}"
         if major := _cublas_loaded():

@@ -85,13 +85,14 @@ def residence_of(order: Order, residences: tuple[str, ...]) -> str:
     residence = given.get("residence", residences[0])
     if residence not in residences:
         raise ValueError(f"{kernel} has its samples {' or '.join(residences)}, not {residence}")
-    if chosen["steps_per_execution"] != "1":
+    if chosen.steps_per_execution != 1:
         raise ValueError(f"steps_per_execution is model.fit's; {kernel} decides by itself how many steps a call does")
-    if chosen["strategy"] != "none" or chosen["replicas"] != "1":
+    spread = order.row.settings.experiment
+    if spread.strategy != "none" or spread.replicas > 1:
         raise ValueError(f"strategy and replicas are model.fit's; {kernel} trains on one device")
     backend = "jax" if kernel.split("/")[1] == "jax" else "tensorflow"
     if given.get("keras_backend", backend) != backend:
-        raise ValueError(f"{kernel} runs on {backend}, not on {chosen['keras_backend']}")
+        raise ValueError(f"{kernel} runs on {backend}, not on {chosen.keras_backend}")
     return residence
 
 
@@ -100,7 +101,7 @@ def typed_samples(order: Order) -> tuple[np.ndarray, np.ndarray]:
 
     Raises: ValueError for classes in another type.
     """
-    x, y, wanted = order.x, order.y, order.switches["targets"]
+    x, y, wanted = order.x, order.y, order.switches.targets
     if np.issubdtype(y.dtype, np.floating) and y.shape[-1] == 1:
         return x, y.astype(wanted, copy=False)
     if wanted != "float32":
@@ -146,7 +147,7 @@ def resident(order: Order) -> Trainer:
     import tensorflow as tf
 
     made = built(order)
-    model, batch, shuffle = made.model, order.row.problem.batch, order.switches["shuffle"] == "on"
+    model, batch, shuffle = made.model, order.row.problem.batch, order.switches.shuffle == "on"
     held = len(order.x)
     with placed(order.row):
         x, y = _kept_on_device(order)
@@ -260,7 +261,7 @@ def bare(order: Order, made: Built, arrays: tuple, mixed: Callable, steps: Steps
         arrays: the samples, on the host where each step is fed. mixed(counts): batches of that many samples out of samples of
         the device in mixed order.
     """
-    batch, shuffle = order.row.problem.batch, order.switches["shuffle"] == "on"
+    batch, shuffle = order.row.problem.batch, order.switches.shuffle == "on"
     rng = np.random.default_rng(order.seed) if shuffle else None
     kept: dict[tuple[int, int], tuple] = {}
     x, y = arrays
@@ -285,7 +286,7 @@ def bare(order: Order, made: Built, arrays: tuple, mixed: Callable, steps: Steps
 def _loss(model, order: Order) -> Callable:
     """loss(x, y, predicted): the model's own, or against float64 targets the same function in float64. Keras's own would
     take the targets to float32 first."""
-    if order.switches["targets"] == "float32":
+    if order.switches.targets == "float32":
         return lambda x, y, predicted: model.compute_loss(x, y, predicted)
     import keras
 

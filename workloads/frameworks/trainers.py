@@ -15,6 +15,7 @@ from workloads.frameworks import tensorflow as tensors
 from workloads.frameworks.tensorflow import timed
 from workloads.harness.dispatch import HANDLERS, Broken, handler
 from workloads.records import Row, settings
+from workloads.records.switches import Keras
 
 STEP_LOSSES = 20  # first steps whose losses two devices are compared by
 
@@ -54,7 +55,7 @@ class Order:
     samples (at least the problem's), the seed, and where the seconds of `build` go."""
 
     row: Row
-    switches: dict[str, str]
+    switches: Keras
     network: Network | None
     x: np.ndarray
     y: np.ndarray
@@ -76,7 +77,7 @@ class Built:
 
 def placed(row: Row):
     """The context in which a CPU row runs whose process sees a GPU: everything is put on the CPU by hand."""
-    if row.settings.device == "cpu" and row.settings.switches.get("gpu") == "visible":
+    if row.settings.device == "cpu" and row.settings.keras.gpu == "visible":
         import tensorflow
 
         return tensorflow.device("/CPU:0")
@@ -92,24 +93,24 @@ def built(order: Order) -> Built:
 
     row, network, chosen = order.row, order.network, order.switches
     keras.utils.set_random_seed(order.seed)
-    keras.config.set_dtype_policy(chosen["precision"])
+    keras.config.set_dtype_policy(chosen.precision)
     _use_tf32(row, chosen)
     spread = data_parallel.strategy(row, chosen)
     try:
         with timed(order.phases, "build"), placed(row), spread.scope():
             if network is None:
-                model, about = user_model.load(row.problem.model, settings.JIT[chosen["jit_compile"]])
+                model, about = user_model.load(row.problem.model, settings.JIT[chosen.jit_compile])
                 about["layers"] = description.text(model, row.problem.model)
             else:
-                own = network if chosen["dropout"] == "on" else without_dropout(network)
-                model, about = models.build(own, settings.JIT[chosen["jit_compile"]]), {}
-            model.steps_per_execution = int(chosen["steps_per_execution"])
+                own = network if chosen.dropout == "on" else without_dropout(network)
+                model, about = models.build(own, settings.JIT[chosen.jit_compile]), {}
+            model.steps_per_execution = chosen.steps_per_execution
             if model.optimizer:
                 model.optimizer.build(model.trainable_variables)
     finally:
         keras.config.set_dtype_policy("float32")
     wrong = models.differences(model, network) if network else []
-    tensors.require_device(model, row.settings.device, chosen["keras_backend"])
+    tensors.require_device(model, row.settings.device, chosen.keras_backend)
     data_parallel.require(model, spread)
     snapshot = [(v, v.numpy().copy() if hasattr(v, "numpy") else np.array(v)) for v in _variables(model)]
 
@@ -121,7 +122,7 @@ def built(order: Order) -> Built:
     values = {
         "parameters": float(model.count_params()),
         "jit_compile": float(model.jit_compile is True),
-        "tf32": float(row.settings.device != "cpu" and chosen["tf32"] == "on"),
+        "tf32": float(row.settings.device != "cpu" and chosen.tf32 == "on"),
     }
     notes = {**about, **tensors.about(row, chosen), **spread.notes}
     return Built(model, restore, values | spread.values, notes, "; ".join(wrong)[:500], spread)
@@ -139,10 +140,10 @@ def _variables(model) -> list:
     return list(every.values())
 
 
-def _use_tf32(row: Row, chosen: dict[str, str]) -> None:
+def _use_tf32(row: Row, chosen: Keras) -> None:
     """Allows TF32 on a GPU or not, in the words of Keras's backend, whatever a row before left behind in this process."""
-    allowed, on_gpu = chosen["tf32"] == "on", row.settings.device != "cpu"
-    match chosen["keras_backend"]:
+    allowed, on_gpu = chosen.tf32 == "on", row.settings.device != "cpu"
+    match chosen.keras_backend:
         case "tensorflow":
             import tensorflow
 
@@ -205,7 +206,10 @@ def keras_fit(order: Order) -> Trainer:
     def also() -> dict[str, dict]:
         return data_parallel.also(order.row, order.switches, made.spread, model)
 
-    mirrored, single = order.switches["strategy"] == "MirroredStrategy", order.switches["steps_per_execution"] == "1"
+    mirrored, single = (
+        order.row.settings.experiment.strategy == "MirroredStrategy",
+        order.switches.steps_per_execution == 1,
+    )
     told = step_losses if not mirrored else fit_losses if single else None
     return Trainer(fit, made.restore, made.values, made.notes, told, made.wrong, also)
 

@@ -23,6 +23,7 @@ from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.machine.facts import now
 from workloads.records import SAMPLES, Measurement, Row, settings
+from workloads.records.switches import Keras
 
 CHECK = "weights"  # what every row is checked by: its model against the table
 BUILD = "training/keras/build"  # a row that builds and compares the model and trains nothing
@@ -77,7 +78,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
         problem = msgspec.structs.replace(problem, batch=problem.samples)
         row = msgspec.structs.replace(row, problem=problem)
     require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
-    phases |= tensors.begin(row.settings.device, row.settings.threads, chosen["keras_backend"])
+    phases |= tensors.begin(row.settings.device, row.settings.threads, chosen.keras_backend)
     _require_sight(chosen)
     _forget()
     _mark_memory(row.settings.device, chosen)
@@ -106,7 +107,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     Nothing is put back before the last: a seed set anew makes TensorFlow optimize its graphs again, in the next fit's time.
     """
     problem, chosen = row.problem, settings.of(row)
-    unit = int(chosen["steps_per_execution"])
+    unit = chosen.steps_per_execution
     try:
         keras_fit.compiled(trainer, problem, phases, unit)
     except (TypeError, ValueError) as error:
@@ -131,7 +132,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     learned = keras_fit.learned(trainer, problem, unit)
     series |= {"loss": learned.losses} | ({"accuracy": learned.accuracies} if learned.accuracies else {})
     values["final_loss"] = learned.losses[-1]
-    if trainer.step_losses and chosen["dropout"] == chosen["shuffle"] == "off":
+    if trainer.step_losses and chosen.dropout == chosen.shuffle == "off":
         trainer.restore()
         series["step_loss"] = trainers.finite(trainer.step_losses(trainers.STEP_LOSSES))
     more = trainer.also() if trainer.also else {}
@@ -142,35 +143,35 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     return {"samples": (samples,), "series": series, "check": CHECK, "flags": flags, "notes": notes}
 
 
-def _samples(row: Row, chosen: dict[str, str], network, seed: int):
+def _samples(row: Row, chosen: Keras, network, seed: int):
     """(x, y) for the problem, more of them where its fits are too short to tell what a step costs; none twice as long."""
-    problem, unit = row.problem, int(chosen["steps_per_execution"])
+    problem, unit = row.problem, chosen.steps_per_execution
     if network is None:
         return _own_samples(row, chosen, seed)
-    x, y = data.load(chosen["data"], network, problem.samples, seed, problem.dtype)
+    x, y = data.load(chosen.data, network, problem.samples, seed, problem.dtype)
     if network.regression:
-        y = y.astype(chosen["targets"])
-    elif chosen["targets"] != "float32":
+        y = y.astype(chosen.targets)
+    elif chosen.targets != "float32":
         raise ValueError("only the targets of a regression can be float64; classes are whole numbers")
     if row.settings.process == "fresh":
         return x, y
     return keras_fit.resized(x, y, keras_fit.samples_held(problem, networks.sample_bytes(network, problem.dtype), unit))
 
 
-def _own_samples(row: Row, chosen: dict[str, str], seed: int):
+def _own_samples(row: Row, chosen: Keras, seed: int):
     """(x, y) for a user's own model, which is built once to see what it takes.
 
     Raises: ValueError for switches that such a model cannot obey; DoesNotFit.
     """
     problem = row.problem
     for name, text in (("data", "synthetic"), ("dropout", "on"), ("targets", "float32")):
-        if chosen[name] != text:
+        if getattr(chosen, name) != text:
             raise ValueError(f"{problem.model} is a model of your own: {name} can only be {text}")
-    if problem.model.endswith(".keras") and chosen["precision"] != "float32":
+    if problem.model.endswith(".keras") and chosen.precision != "float32":
         raise ValueError(f"{problem.model} has the precision that it was saved with")
     model, _ = user_model.load(problem.model, "auto")
     each = ITEM_BYTES.get(problem.dtype, 1) * math.prod(side or 1 for side in model.input_shape[1:])
-    held = keras_fit.samples_held(problem, each, int(chosen["steps_per_execution"]))
+    held = keras_fit.samples_held(problem, each, chosen.steps_per_execution)
     if 3 * held * each > (free := facts.memory_available("cpu")):
         raise DoesNotFit(f"needs {3 * held * each / 2**30:.3g} GiB of host memory, {free / 2**30:.3g} GiB are free")
     x, y = user_model.samples(model, held, seed, problem.dtype)
@@ -179,12 +180,12 @@ def _own_samples(row: Row, chosen: dict[str, str], seed: int):
     return x, y
 
 
-def _require_sight(chosen: dict[str, str]) -> None:
+def _require_sight(chosen: Keras) -> None:
     """Raises ValueError for a row whose process should see a GPU where there is none."""
-    if chosen["gpu"] == "visible":
-        if chosen["keras_backend"] != "tensorflow":
+    if chosen.gpu == "visible":
+        if chosen.keras_backend != "tensorflow":
             raise ValueError(
-                f"gpu=visible is TensorFlow's way of choosing the CPU; Keras runs on {chosen['keras_backend']} here"
+                f"gpu=visible is TensorFlow's way of choosing the CPU; Keras runs on {chosen.keras_backend} here"
             )
         import tensorflow
 
@@ -201,7 +202,7 @@ def _forget() -> None:
     gc.collect()
 
 
-def _mark_memory(device: str, chosen: dict[str, str]) -> None:
+def _mark_memory(device: str, chosen: Keras) -> None:
     """From now on peaks of memory count."""
     if device == "cpu":
         try:
@@ -209,13 +210,13 @@ def _mark_memory(device: str, chosen: dict[str, str]) -> None:
                 file.write("5")  # resets VmHWM (proc(5))
         except OSError:
             pass
-    elif chosen["keras_backend"] == "tensorflow":
+    elif chosen.keras_backend == "tensorflow":
         import tensorflow
 
         tensorflow.config.experimental.reset_memory_stats("GPU:0")
 
 
-def _peak_memory(device: str, chosen: dict[str, str]) -> dict[str, float]:
+def _peak_memory(device: str, chosen: Keras) -> dict[str, float]:
     """peak_memory_bytes: of this process on the CPU; what TensorFlow's tensors took at most on a GPU."""
     if device == "cpu":
         try:
@@ -225,6 +226,6 @@ def _peak_memory(device: str, chosen: dict[str, str]) -> dict[str, float]:
             peak = None
         held = int(peak[1]) if peak else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return {"peak_memory_bytes": held * 1024.0}
-    if chosen["keras_backend"] != "tensorflow":
+    if chosen.keras_backend != "tensorflow":
         return {}
     return tensors.peak_memory()

@@ -112,7 +112,7 @@ def _training(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     problem, network, wanted = row.problem, networks.find(row.problem.model), settings.of(row)
     require_memory(problem, "cpu")
     phases |= tensors.begin(row.settings.device, row.settings.threads)
-    x, y = data.load(wanted["data"], network, problem.samples, seed, problem.dtype)
+    x, y = data.load(wanted.data, network, problem.samples, seed, problem.dtype)
     trainer = trainers.way(row.kernel)(trainers.Order(row, wanted, network, x, y, seed, phases))
     if trainer.wrong:
         raise Broken(trainer.wrong)
@@ -185,14 +185,14 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
 
     where, _ = tensors.start(row.settings.device, row.settings.threads)
     with timed(phases, "data"):
-        x, y = _samples(wanted["data"], problem.model, problem.samples, seed, problem.dtype)
+        x, y = _samples(wanted.data, problem.model, problem.samples, seed, problem.dtype)
     with timed(phases, "clear"):
-        if wanted["clear_session"] == "on":
+        if row.settings.experiment.clear_session == "on":
             keras.utils.clear_session()
     keras.utils.set_random_seed(seed)
     with serving.placed(where):
         with timed(phases, "build"):
-            model = models.build(network, settings.JIT[wanted["jit_compile"]])
+            model = models.build(network, settings.JIT[wanted.jit_compile])
         traces = traced(model)
         with timed(phases, "first_call"):
             history = model.fit(x, y, problem.batch, problem.epochs, verbose=0)

@@ -12,6 +12,7 @@ import msgspec
 
 import kernels.networks  # noqa: F401  without it a problem of a whole model does not know its cost
 from kernels.problems import Problem
+from workloads.records.switches import VARIABLES, Experiment, Keras, typed
 
 SCHEMA = 1
 # The note of a training that says which samples it learned from: the version of made-up ones (frameworks.data.VERSION), or of
@@ -42,6 +43,19 @@ class Settings(msgspec.Struct, frozen=True):
     cache: str = "warm"
     process: str = "warm"
     switches: dict[str, str] = {}
+
+    @property
+    def keras(self) -> Keras:
+        return typed(Keras, self.switches)
+
+    @property
+    def experiment(self) -> Experiment:
+        return typed(Experiment, self.switches)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables that are set before TensorFlow is imported."""
+        return {name: text for name, text in self.switches.items() if name.startswith(VARIABLES)}
 
 
 class Samples(msgspec.Struct, frozen=True):
@@ -97,6 +111,11 @@ class Row(msgspec.Struct, frozen=True):
     @property
     def variant(self) -> str:
         return self.kernel.rpartition("/")[2]
+
+    @property
+    def library(self) -> str:
+        """What computes a model: Keras's backend, and JAX in the loop over its own steps."""
+        return self.settings.switches.get("keras_backend", "jax" if self.backend == "jax" else "tensorflow")
 
     @property
     def label(self) -> str:

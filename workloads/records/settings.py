@@ -7,32 +7,12 @@ import os
 import re
 
 from workloads.records import Row
+from workloads.records.switches import KNOWN, VARIABLES, Keras, typed
 
-# name -> the texts it may have, the default first; (): a whole number, 1 by default
-KNOWN: dict[str, tuple[str, ...]] = {
-    "data": ("synthetic", "real"),
-    "jit_compile": ("auto", "on", "off"),
-    "gpu": ("hidden", "visible"),  # of a CPU row: whether TensorFlow sees the GPU that it is kept from using
-    "residence": ("numpy", "tf.data", "prefetch", "generator", "fed", "resident"),  # where the samples live, see feeds
-    "steps_per_execution": (),
-    "precision": ("float32", "mixed_bfloat16", "mixed_float16"),  # Keras's dtype policy
-    "tf32": ("on", "off"),
-    "dropout": ("on", "off"),
-    "targets": ("float32", "float64"),  # of a regression: S4's were float64
-    "keras_backend": ("tensorflow", "jax", "torch"),
-    "shuffle": ("on", "off"),
-    "strategy": ("none", "DataParallel", "MirroredStrategy"),  # how a training is spread over devices, see replicas
-    "replicas": (),  # devices that each train a part of every batch, the row's device the first of them
-    "in_flight": (),  # requests that a server answers at the same time
-    "beside": ("", "nothing", "student", "teacher", "fits"),  # what ran at the same time, where that was the question
-    "at_once": (),  # so many processes do the same, this one among them
-    "clear_session": ("off", "on"),  # before each further model that a process makes
-}
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 PARTS = "CROSSOVER_CPU_PARTS"  # the variable that tells TensorFlow's worker to cut its CPU into so many devices
 FOLDER = "CROSSOVER_FOLDER"  # the variable that tells a worker where the command was typed
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-VARIABLES = "TF_"  # switches that begin so are environment variables, set before TensorFlow is imported
 # trace, match: of stored rows, see tests/validation; a match is timed as another benchmark times it.
 _STUDIED = {"beside", "at_once", "clear_session", "strategy", "replicas", "trace", "match"}
 
@@ -49,12 +29,12 @@ def default(name: str) -> str:
     return KNOWN[name][0] if KNOWN[name] else "1"
 
 
-def of(row: Row) -> dict[str, str]:
-    """Every switch of a row, the defaults filled in, environment variables left out.
+def of(row: Row) -> Keras:
+    """How a row's model is compiled, fed and trained.
 
-    Raises: ValueError for one that nothing here obeys, since its row would claim what was not done.
+    Raises: ValueError for a switch that nothing here obeys, since its row would claim what was not done.
     """
-    given = {name: text for name, text in row.settings.switches.items() if not name.startswith(VARIABLES)}
+    given = dict(row.settings.switches.items() - row.settings.variables.items())
     if unknown := set(given) - set(KNOWN):
         raise ValueError(f"unknown switches: {', '.join(sorted(unknown))}")
     for name, text in given.items():
@@ -63,17 +43,7 @@ def of(row: Row) -> dict[str, str]:
             raise ValueError(f"{name} can be {', '.join(allowed)}, not {text!r}")
         if not allowed and not (text.isdigit() and int(text)):
             raise ValueError(f"{name} takes a whole number of at least 1, not {text!r}")
-    return {name: default(name) for name in KNOWN} | {"keras_backend": _library(row)} | given
-
-
-def _library(row: Row) -> str:
-    """What does the arithmetic where no switch says: JAX in the loop over its own steps."""
-    return "jax" if row.backend == "jax" else default("keras_backend")
-
-
-def replicas(row: Row) -> int:
-    """On how many devices a row (or a Measurement) trains."""
-    return int(row.settings.switches.get("replicas", "1"))
+    return typed(Keras, {**given, "keras_backend": row.library})
 
 
 def changed(given: dict[str, str]) -> dict[str, str]:
@@ -93,16 +63,18 @@ def is_user_model(name: str) -> bool:
 def environment_for(row: Row) -> dict[str, str]:
     """The variables that the row's library reads when it is imported: Keras's backend, JAX's device and memory, and the
     folder that a user's own model is looked for in."""
-    backend = row.settings.switches.get("keras_backend") or _library(row)
+    backend = row.library
     wanted = {"KERAS_BACKEND": backend}
     if backend == "jax":
         wanted |= {
             "JAX_PLATFORMS": "cpu" if row.device == "cpu" else "cuda",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         }
-    if row.device != "cpu" and row.settings.switches.get("tf32") == "off":
+    if row.device != "cpu" and row.settings.keras.tf32 == "off":
         wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
-    if (count := replicas(row)) > 1 and row.device == "cpu":  # parts of the CPU in the devices' place
+    if (
+        count := row.settings.experiment.replicas
+    ) > 1 and row.device == "cpu":  # parts of the CPU in the devices' place
         wanted |= (
             {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
             if backend == "jax"

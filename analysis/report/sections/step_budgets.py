@@ -128,9 +128,9 @@ def place(b: Budget) -> str:
 
 
 def _form(b: Budget) -> str:
-    given = b.training.settings.switches
-    jit = given.get("jit_compile", "auto")
-    return ", ".join(["GPU visible"] * (given.get("gpu") == "visible") + [f"jit {jit}"] * (jit != "auto"))
+    keras = b.training.settings.keras
+    jit = keras.jit_compile
+    return ", ".join(["GPU visible"] * (keras.gpu == "visible") + [f"jit {jit}"] * (jit != "auto"))
 
 
 def groups(made: Iterable[Budget]) -> list[list[Budget]]:

@@ -1,0 +1,56 @@
+"""What `Settings.switches` say, as typed records; a switch that is absent has its default, which stands first."""
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class Keras(msgspec.Struct, frozen=True):
+    """How a model is compiled, fed and trained.
+
+    gpu: of a CPU row, whether TensorFlow sees the GPU that it is kept from using. residence: where the samples live. precision:
+    Keras's dtype policy. targets: of a regression (S4's were float64).
+    """
+
+    data: Literal["synthetic", "real"] = "synthetic"
+    jit_compile: Literal["auto", "on", "off"] = "auto"
+    gpu: Literal["hidden", "visible"] = "hidden"
+    residence: Literal["numpy", "tf.data", "prefetch", "generator", "fed", "resident"] = "numpy"
+    steps_per_execution: int = 1
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    tf32: Literal["on", "off"] = "on"
+    dropout: Literal["on", "off"] = "on"
+    targets: Literal["float32", "float64"] = "float32"
+    keras_backend: Literal["tensorflow", "jax", "torch"] = "tensorflow"
+    shuffle: Literal["on", "off"] = "on"
+
+
+class Experiment(msgspec.Struct, frozen=True):
+    """What a row was made to show beside its cost.
+
+    replicas: devices that each train a part of every batch under `strategy`, the row's device the first of them. in_flight:
+    requests that a server answers at the same time. beside: what ran at the same time. at_once: processes that do the same,
+    this one among them. clear_session: before each further model that a process makes.
+    """
+
+    strategy: Literal["none", "DataParallel", "MirroredStrategy"] = "none"
+    replicas: int = 1
+    in_flight: int = 1
+    beside: Literal["", "nothing", "student", "teacher", "fits"] = ""
+    at_once: int = 1
+    clear_session: Literal["off", "on"] = "off"
+
+
+# name -> the texts it may have, the default first; (): a whole number, 1 by default
+KNOWN: dict[str, tuple[str, ...]] = {
+    field.name: getattr(field.type, "__args__", ())
+    for record in (Keras, Experiment)
+    for field in msgspec.structs.fields(record)
+}
+VARIABLES = "TF_"  # switches that begin so are environment variables, set before TensorFlow is imported
+
+
+def typed(record: Any, given: dict[str, str]) -> Any:
+    """The record of those switches that are its own."""
+    own = ((name, given[name]) for name in record.__struct_fields__ if name in given)
+    return record(**{name: text if KNOWN[name] else int(text) for name, text in own})
