@@ -185,9 +185,10 @@ def table(loaded: "Loaded", to: str) -> str:
     from analysis.roofline.frame import frame
 
     rows = frame(loaded.measurements, roofs(loaded.measurements, loaded.runs[-1].machine if loaded.runs else None))
-    if to == "csv":
-        return rows.to_csv(index=False, lineterminator="\n")
     from analysis import table as cells
+
+    if to == "csv":
+        return rows.map(cells.cell).to_csv(index=False, lineterminator="\n")
 
     def text(value) -> str:
         return "" if value is None or value != value else str(value)  # NaN and absent

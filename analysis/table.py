@@ -42,6 +42,15 @@ def columns(heads: Sequence[str], rows: Iterable[Sequence[str]], right: bool = F
     return ["  ".join(f(c, w) for f, c, w in zip(flush, cells, widths, strict=True)).rstrip() for cells in lines]
 
 
+def cell(value: object) -> object:
+    """A cell of a CSV file: text that a spreadsheet would run as a formula has an apostrophe before it; numbers stay."""
+    is_formula = isinstance(value, str) and re.match(r"[=+@\t\r-].", value, re.DOTALL) and not _NUMBER.fullmatch(value)
+    return f"'{value}" if is_formula else value
+
+
+_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
+
+
 def records(rows: list[dict], heads: Sequence[str], format_: str) -> None:
     """Prints records as json or csv."""
     if format_ == "json":
@@ -49,7 +58,7 @@ def records(rows: list[dict], heads: Sequence[str], format_: str) -> None:
         return
     writer = csv.DictWriter(sys.stdout, heads, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
 
 
 def line(cells: Iterable[str]) -> str:

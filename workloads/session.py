@@ -192,7 +192,9 @@ class Rows:
         if self.format == "md":
             print("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |", flush=True)
         else:
-            csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
+            from analysis.table import cell
+
+            csv.writer(sys.stdout, lineterminator="\n").writerow(map(cell, cells))
             sys.stdout.flush()
 
     def finish(self) -> None:

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, answer, gpu_run, row, square
 
-from analysis import export
+from analysis import export, table
 from analysis.roofline import frame
-from workloads import records
+from workloads import records, session
 from workloads.records import Loaded, Row, Run, Samples, Settings
 
 RUN = Run(
@@ -80,6 +80,17 @@ def test_every_format_of_a_whole_run(to):
         count = len(export.timed(loaded.measurements))
         names = {e["run_name"] for e in told["benchmarks"]} if to == "google-benchmark" else told
         assert len(names) == count
+
+
+def test_no_cell_is_a_formula(capsys):
+    bad = ["=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "-2+3", "\t=1", "-"]
+    rows = [row("matmul/numpy/blas", square(n), 0.5, reason=text) for n, text in enumerate(bad, 8)]
+    told = list(csv.DictReader(io.StringIO(export.text(Loaded((), tuple(rows), 0, ()), "csv"))))
+    assert [line["reason"] for line in told] == [f"'{text}" if len(text) > 1 else text for text in bad]
+    table.records([{"said": bad[0], "number": -1.5, "text": "-1.5e-9"}], ("said", "number", "text"), "csv")
+    shown = session.Rows("csv", "matmul")
+    shown._line(bad[:1])
+    assert capsys.readouterr().out == "said,number,text\n'=1+1,-1.5,-1.5e-9\n'=1+1\n"
 
 
 def test_the_command(tmp_path, capsys):

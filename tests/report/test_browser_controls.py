@@ -164,6 +164,7 @@ def test_hostile_names_of_models_and_hosts_show_as_text(chromium, tmp_path):
     rows += fake.laws(lambda n: n**3 / 1e11, lambda n: 2e-5, (64, 128, 256))
     rows += [
         fake.row("matmul/numpy/blas", fake.square(9), None, status="failed", reason=long),
+        fake.row("matmul/numpy/blas", fake.square(7), None, status="failed", reason="=1+1"),
         fake.row("matmul/numpy/blas", fake.square(8), 1e-3, flags=(long,), notes={"plan": long}),
     ]
     (tmp_path / "a").mkdir()
@@ -182,6 +183,7 @@ def test_hostile_names_of_models_and_hosts_show_as_text(chromium, tmp_path):
             seen.fill("#n-filter", "training/keras")
             assert HOSTILE in seen.locator("#n-table tbody").inner_text()
             assert HOSTILE in seen.evaluate("rows.jsonl()").replace('\\"', '"')
+            assert ",'=1+1," in seen.evaluate("rows.csv()")
             assert seen.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert "<img" not in out.read_text().replace("&lt;img", "")
 

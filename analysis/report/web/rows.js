@@ -96,7 +96,9 @@ const rows = (() => {
   }
   function csv() {
     const all = records.map((r) => flat(r, "", {})), names = [...new Set(all.flatMap(Object.keys))];
-    const cell = (v) => (v === undefined || v === null ? "" : /[",\n\r]/.test(String(v)) ? `"${String(v).replace(/"/g, '""')}"` : String(v));
+    // An apostrophe before what a spreadsheet would run as a formula.
+    const plain = (v) => (typeof v === "string" && /^[=+@\t\r-]./s.test(v) && isNaN(v) ? `'${v}` : String(v ?? ""));
+    const cell = (v) => (/[",\n\r]/.test(plain(v)) ? `"${plain(v).replace(/"/g, '""')}"` : plain(v));
     return [names.map(cell).join(","), ...all.map((r) => names.map((n) => cell(r[n])).join(","))].join("\r\n") + "\r\n";
   }
   const jsonl = () => [...runs, ...records].map((r) => JSON.stringify(r)).join("\n") + "\n";
