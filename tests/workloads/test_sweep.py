@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import msgspec
 import numpy as np
 import planting
 import pytest
@@ -232,6 +233,9 @@ def test_rigorous_takes_five_fresh_processes_and_blocks_are_processes():
     made = sweep.merged(parts).samples[0]
     assert made.seconds == (1, 1, 2, 2, 3, 3) and made.block == (0, 0, 1, 1, 2, 2) and made.stop_reason == "3 processes"
     assert sweep.merged([parts[0], parts[0].row.result("failed", "no")]).status == "failed"
+    late = [msgspec.structs.replace(m, samples=(*m.samples, Samples("device", (9.0,), 3, (0,), "x"))) for m in parts[1:]]
+    made = sweep.merged([parts[0], *late])  # a block stays its process's where one has no such clock
+    assert made.on("device").block == (1, 2) and made.on("host-latency").block == (0, 0, 1, 1, 2, 2)
 
 
 def test_alternating_blocks_pair_up(tmp_path, planted):
@@ -290,7 +294,7 @@ def test_what_is_asked_for_and_not_there_exits_3(argv, capsys, monkeypatch):
     from workloads.machine import facts
 
     here = facts.describe()
-    monkeypatch.setattr(facts, "describe", lambda: __import__("msgspec").structs.replace(here, gpus=()))
+    monkeypatch.setattr(facts, "describe", lambda: msgspec.structs.replace(here, gpus=()))
     monkeypatch.setattr(facts, "gpu_problem", lambda: "a driver but no device")
     assert matmul.main(argv) == 3
     assert "a driver but no device" in capsys.readouterr().err
