@@ -16,6 +16,7 @@ from analysis.report.sections import differences, inference, layers, method, mov
 from analysis.text import crossings, questions, rates
 from analysis.text import training as row_words
 from analysis.units import count, join, size
+from workloads.machine import facts
 from workloads.records import Measurement
 
 
@@ -49,7 +50,7 @@ def _head(of: Material) -> dict:
         "badge": {"word": word, "why": why},
         "dates": join(sorted({r.started_at[:10] for r in loaded.runs})),
         "made_of": overview.versions(loaded.runs) if run else "",
-        "commits": join(dict.fromkeys(r.commit for r in loaded.runs)),
+        "commits": join(dict.fromkeys(facts.marked(r.commit, r.sources) for r in loaded.runs)),
         "counted": f"{count(len(of.rows), 'row')} of {count(len(files), 'file')}",
         "files": files,
     }

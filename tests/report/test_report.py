@@ -216,7 +216,7 @@ def test_commands_lose_the_folders_of_the_machine():
     assert table.portable("python -m analysis.report reports/a/b") == "python -m analysis.report reports/a/b"
 
 
-def test_the_head_names_every_commit_newest_first():
+def test_the_head_names_every_commit_newest_first(monkeypatch):
     """Six runs of five commits and two sources: four commits and how many more, not the last one's alone."""
     commits = ("a" * 40, "b" * 40, "c" * 40, "d" * 40 + "+changes", "e" * 40, "a" * 40)
     sources = ["f" * 16, *["0123456789abcdef"] * (len(commits) - 1)]
@@ -229,6 +229,8 @@ def test_the_head_names_every_commit_newest_first():
     said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more, sources fffffffff and 012345678"
     assert overview.versions(runs) == overview.versions(runs[::-1]) == said
     assert overview.versions(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
+    monkeypatch.setattr("workloads.machine.facts.sources_of", lambda commit: "0" * 16)
+    assert overview.versions(runs[:1]) == "commit aaaaaaaaa+dirty, sources fffffffff"
     loaded = records.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
     assert overview.header(loaded)[3].endswith(f"; {said}")
     assert html._head(material.Material(loaded))["made_of"] == said

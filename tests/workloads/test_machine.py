@@ -1,5 +1,6 @@
 """This machine: its key, its threads, its memory, its software and its commit."""
 
+import subprocess
 import sys
 import time
 import types
@@ -7,6 +8,7 @@ import types
 import pytest
 from fake_gpu import GIB
 
+from workloads import records
 from workloads.machine import cpu, facts
 
 
@@ -140,4 +142,32 @@ def test_commit(monkeypatch):
     monkeypatch.setattr(facts, "_git", absent)
     assert facts.commit() == "unknown"
     monkeypatch.setenv("CROSSOVER_COMMIT", "given")
-    assert facts.commit() == "given"
+    assert facts.commit() == "given" == facts.marked("given", "no hash")
+
+
+def test_a_copy_that_differs_from_its_commit_is_dirty(monkeypatch, tmp_path):
+    """A repository of two commits; a copy of the second is measured as if it were one of the first."""
+
+    def git(*words):
+        how = ["-c", "user.name=a", "-c", "user.email=b", "-c", "commit.gpgsign=false"]
+        return subprocess.run(["git", "-C", tmp_path, *how, *words], capture_output=True, text=True, check=True).stdout
+
+    git("init")
+    for text in ("one", "two"):
+        for top in records.SOURCES:
+            (tmp_path / top).mkdir(exist_ok=True)
+            (tmp_path / top / "a.py").write_text(text)
+        git("add", ".")
+        git("commit", "-m", text)
+    monkeypatch.setattr(facts, "ROOT", tmp_path)
+    one, two = (git("rev-parse", ref).strip() for ref in ("HEAD~", "HEAD"))
+    here = records.source_hash(tmp_path)
+    monkeypatch.setattr(facts, "source_hash", lambda folder=tmp_path: records.source_hash(folder))
+    for given, told in (
+        (one, f"{one}+dirty"),
+        (two, two),
+        (f"{one}+changes", f"{one}+changes"),
+        ("--output=x", "--output=x"),
+    ):
+        monkeypatch.setenv("CROSSOVER_COMMIT", given)
+        assert facts.commit() == facts.marked(given, here) == told

@@ -233,7 +233,9 @@ def test_rigorous_takes_five_fresh_processes_and_blocks_are_processes():
     made = sweep.merged(parts).samples[0]
     assert made.seconds == (1, 1, 2, 2, 3, 3) and made.block == (0, 0, 1, 1, 2, 2) and made.stop_reason == "3 processes"
     assert sweep.merged([parts[0], parts[0].row.result("failed", "no")]).status == "failed"
-    late = [msgspec.structs.replace(m, samples=(*m.samples, Samples("device", (9.0,), 3, (0,), "x"))) for m in parts[1:]]
+    late = [
+        msgspec.structs.replace(m, samples=(*m.samples, Samples("device", (9.0,), 3, (0,), "x"))) for m in parts[1:]
+    ]
     made = sweep.merged([parts[0], *late])  # a block stays its process's where one has no such clock
     assert made.on("device").block == (1, 2) and made.on("host-latency").block == (0, 0, 1, 1, 2, 2)
 

@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import subprocess
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from kernels.registry import BACKENDS
 from workloads import ROOT
 from workloads.machine import cpu as host
 from workloads.machine import gpu as nvidia
-from workloads.records import Machine
+from workloads.records import SOURCES, Machine, source_hash
 
 HOST_MARGIN_BYTES = 256 << 20
 LAYERS = ("omp", "tbb", "workqueue")  # Numba's threading layers, best first: workqueue halves small products
@@ -199,9 +200,9 @@ def now() -> str:
 
 
 def commit() -> str:
-    """The commit that measures: $CROSSOVER_COMMIT, else git's HEAD (`+changes` when files differ), else `unknown`."""
+    """The commit that measures: $CROSSOVER_COMMIT, else git's HEAD, else `unknown`; with `+changes` when files differ."""
     if given := os.environ.get("CROSSOVER_COMMIT"):
-        return given
+        return marked(given, source_hash())
     try:
         top, head = _git("rev-parse", "--show-toplevel", "HEAD").split()
         if Path(top).resolve() != ROOT.resolve():  # unpacked inside somebody else's repository
@@ -209,6 +210,25 @@ def commit() -> str:
         return head + ("+changes" if _git("status", "--porcelain") else "")
     except (OSError, subprocess.SubprocessError, ValueError):
         return "unknown"
+
+
+def marked(commit: str, sources: str) -> str:
+    """The commit, with `+dirty` where git knows it and its sources have another hash; a commit that tells changes as it is."""
+    return f"{commit}+dirty" if "+" not in commit and sources_of(commit) not in ("", sources) else commit
+
+
+@functools.cache
+def sources_of(commit: str) -> str:
+    """The source hash of a commit; empty where git does not know it."""
+    if not re.fullmatch("[0-9a-f]{7,40}", commit):
+        return ""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            packed = subprocess.run(["git", "-C", ROOT, "archive", commit, *SOURCES], capture_output=True, check=True)
+            subprocess.run(["tar", "-x", "-C", folder], input=packed.stdout, capture_output=True, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return ""
+        return source_hash(Path(folder))
 
 
 def _git(*words: str) -> str:

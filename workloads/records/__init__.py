@@ -1,6 +1,6 @@
 """Records of what was measured and the files that keep them. Imports only the ground and `kernels`."""
 
-from workloads.records.files import Loaded, Refused, Writer, by_machine, decode, files_of, read, source_hash
+from workloads.records.files import SOURCES, Loaded, Refused, Writer, by_machine, decode, files_of, read, source_hash
 from workloads.records.rows import (
     EPOCHS,
     EPOCHS_OF,
@@ -30,6 +30,7 @@ __all__ = [
     "OF_PROCESS",
     "SAMPLES",
     "SCHEMA",
+    "SOURCES",
     "Gpu",
     "Line",
     "Loaded",

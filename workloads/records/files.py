@@ -18,6 +18,7 @@ from workloads.records import baselines
 from workloads.records.rows import SAMPLES, SCHEMA, Line, Measurement, Run, finite, sound
 from workloads.records.visits import together
 
+SOURCES = ("kernels", "workloads", "analysis")  # the folders of the project's sources
 _decoder = msgspec.json.Decoder(Line)
 
 
@@ -29,7 +30,7 @@ def source_hash(folder: pathlib.Path | None = None) -> str:
     """A hash over the project's Python and CUDA sources: which code made a file, also without git."""
     folder = folder or ROOT
     digest = hashlib.sha256()
-    every = (p for top in ("kernels", "workloads", "analysis") for p in (folder / top).rglob("*.*"))
+    every = (p for top in SOURCES for p in (folder / top).rglob("*.*"))
     for path in sorted(p for p in every if p.suffix in (".py", ".cu", ".cuh")):
         digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:16]

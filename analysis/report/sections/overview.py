@@ -19,6 +19,7 @@ from analysis.table import listed, table, text
 from analysis.text import crossings, peers, rates
 from analysis.text import training as row_words
 from analysis.units import count, digits, join, percent, seconds, size
+from workloads.machine import facts
 from workloads.records import Loaded, Machine, Measurement, Run
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
@@ -85,7 +86,8 @@ def header(loaded: "Loaded") -> list[str]:
 def versions(runs: "Iterable[Run]") -> str:
     """The commits and sources of the runs, newest first: `commits 3b57fefff and 390eacb90, sources 77dde8d25 and acf0fabd5`."""
     newest = sorted(runs, key=lambda r: r.started_at, reverse=True)
-    return ", ".join([_hashes("commit", (r.commit for r in newest)), _hashes("sources", (r.sources for r in newest))])
+    commits = (facts.marked(r.commit, r.sources) for r in newest)
+    return ", ".join([_hashes("commit", commits), _hashes("sources", (r.sources for r in newest))])
 
 
 def _hashes(what: str, found: "Iterable[str]") -> str:
