@@ -78,8 +78,8 @@ def works(args: argparse.Namespace) -> list:
             raise options.Usage(
                 f"--{flag} is for shapes; a model's layers have their own, and --batch goes through batches", tip
             )
-    asked = argparse.Namespace(**{**vars(args), "model": args.model or "cifar10-cnn"})
-    found: list = [w for batch in plan.batches(args) for w in plan.layers(asked, "conv", batch, plan.precisions(args))]
+    args.model = args.model or "cifar10-cnn"
+    found: list = [w for batch in plan.batches(args) for w in plan.layers(args, "conv", batch, plan.precisions(args))]
     return [replace(w, problem=replace(w.problem, layout=args.layout)) for w in found]
 
 
@@ -200,7 +200,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
 
     varies, works_, said = axis(args), works(args), []
     if works_:
-        said += answers.together(works_, outcome.measurements, f"convolutions of {args.model or 'cifar10-cnn'}")
+        said += answers.together(works_, outcome.measurements, f"convolutions of {args.model}")
     if varies:
         found = answers.every(outcome.measurements, "conv", [varies], {varies: 2}, machine=outcome.run.machine)
         said += answers.lines(found, outcome.measurements, outcome.run.machine)

@@ -2,7 +2,6 @@
 and what is missing where that cannot be said."""
 
 import functools
-import re
 from collections.abc import Iterable
 from math import inf
 
@@ -172,20 +171,6 @@ def totals(works: "Iterable[Work]", best: dict[tuple, float]) -> list[Total]:
     ]
 
 
-_DEFAULT = "cifar10-cnn"  # of python -m workloads.conv without shapes
-
-
-def models(runs: "Iterable[Run]") -> list[str]:
-    """The networks whose layers the commands of the runs asked for."""
-    named = []
-    for command in (r.command for r in runs):
-        found = re.findall(r"--model[ =]([\w-]+)|\bmodel='([\w-]+)'", command)
-        named += [one or other for one, other in found]
-        if "workloads.conv" in command and not found and not re.search(r"--(shapes|vary)|(shapes|vary)=", command):
-            named.append(_DEFAULT)
-    return list(dict.fromkeys(named))
-
-
 def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str) -> "list[tuple[str, list[Work]]]":
     """(network, the works of one step at a batch in an arithmetic) of each network whose layers were measured in a direction,
     all of them: what may be added up."""
@@ -198,7 +183,7 @@ def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str)
     layouts = list(dict.fromkeys(layout for *_, layout in there))
     wanted = sorted(there, key=lambda at: (at[0], maths.index(at[1:3]), layouts.index(at[3])))
     found = []
-    for model in (m for m in models(runs) if networks.known(m)):
+    for model in dict.fromkeys(r.network for r in runs if r.network and networks.known(r.network)):
         own = {
             _any_layout(w.problem)
             for w in _step(networks.known(model), 1, "float32", "")
@@ -228,7 +213,7 @@ def _in_layout(work: "Work", layout: str) -> "Work":
 def names(runs: "Iterable[Run]", measurements: "Iterable[Measurement]") -> "dict[Problem, str]":
     """The layers of the runs' networks that a measured problem is of, whatever its batch: `conv2`, `conv2 +3` (as many more);
     with the network where there are several."""
-    wanted = models(runs)
+    wanted = dict.fromkeys(r.network for r in runs if r.network)
     found: dict = {}
     for model in wanted:
         network = networks.known(model)

@@ -26,7 +26,7 @@ from analysis.roofline.roofs import roofs
 from analysis.text import answers, crossings, rates
 from analysis.text import training as row_words
 from kernels.problems import Conv, Launch, Matmul, Peak
-from workloads import options, session, tables
+from workloads import options, records, session, tables
 from workloads.harness import plan
 from workloads.machine import facts as machine
 from workloads.records import Settings
@@ -203,13 +203,15 @@ def test_less_precision_by_alignment_against_the_same_backends_float32():
 
 
 def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
-    runs = [fake.run(fake.CPU_MACHINE, "python -m workloads.matmul --model fashion-mlp --batch 32")]
-    expected = ["fashion-mlp", "cifar10-cnn"]
-    assert network_steps.models([*runs, fake.run(fake.CPU_MACHINE, "python -m workloads.conv --batch 4")]) == expected
-    assert network_steps.models([fake.run(fake.CPU_MACHINE, "python -m workloads.conv --shapes 1x8x8x3:4x3x3")]) == []
-    assert network_steps.models([fake.run(fake.CPU_MACHINE, "workloads.conv.run(model='vgg-16', batch=[2])")]) == [
-        "vgg-16"
-    ]
+    commands = {
+        "python -m workloads.matmul --model fashion-mlp --batch 32": "fashion-mlp",
+        "python -m workloads.conv --batch 4": "cifar10-cnn",
+        "python -m workloads.conv --shapes 1x8x8x3:4x3x3": "",
+        "workloads.conv.run(model='vgg-16', batch=[2])": "vgg-16",
+    }
+    old = [msgspec.json.encode(fake.run(fake.CPU_MACHINE, command)) for command in commands]
+    assert [r.network for r in records.decode(old)[0]] == list(commands.values())
+    runs = [fake.run(fake.CPU_MACHINE, network="fashion-mlp")]
     rows = fake.layer_rows("fashion-mlp", (32,), 0.0, ("float32",), ("dense",))
     named = set(network_steps.names(runs, rows).values())
     assert named == {"dense1", "dense2 +3", "classes"}  # dense2 to dense5 are alike

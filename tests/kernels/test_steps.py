@@ -12,7 +12,6 @@ from kernels.networks.training_step import step as works_of
 from workloads.records import Loaded
 
 MODEL = "cifar10-mlp"
-COMMAND = f"python -m workloads.matmul --model {MODEL} --direction all --batch 1 8"
 
 
 def products(batch: int, math: str = "float32") -> list:
@@ -26,7 +25,7 @@ def timed(kernel: str, batch: int, seconds: float, math: str = "float32", **how)
 
 def loaded(rows: list) -> Loaded:
     machine = fake.GPU_MACHINE
-    return Loaded((fake.run(machine, COMMAND),), tuple(rows), 0, ("matmul.jsonl",))
+    return Loaded((fake.run(machine, network=MODEL),), tuple(rows), 0, ("matmul.jsonl",))
 
 
 def only(rows: list) -> "tuple[network_steps.Step, list]":

@@ -230,9 +230,9 @@ def whole_run(spread: float = 0.01, sizes=SIZES) -> Loaded:
     return Loaded(loaded.runs, (*loaded.measurements, *more), 0, loaded.files)
 
 
-def run(machine: Machine, command: str = "python -m workloads.suite --quick") -> Run:
+def run(machine: Machine, command: str = "python -m workloads.suite --quick", network: str = "") -> Run:
     packages = {"numpy": "2.4.6", "numba": "0.68.1", "python": "3.12.3"}
-    return Run(1, machine, packages, command, 1, "abc1234", "0123456789abcdef", "2025-01-02T03:04:05Z")
+    return Run(1, machine, packages, command, 1, "abc1234", "0123456789abcdef", "2025-01-02T03:04:05Z", network)
 
 
 def gpu_run(spread: float = 0.01, sizes=SIZES) -> Loaded:

@@ -103,6 +103,8 @@ def sweep(
     `shown` gets every measurement, resumed ones first. Ends early, with everything kept, on --stop-after and signals.
     """
     run = run or header(args, command)
+    if isinstance(model := getattr(args, "model", None), str):  # of layers; rows of whole models name their own
+        run = msgspec.structs.replace(run, network=model)
     begin = time.monotonic()
     limits = Limits(**options.limits(args))
     with records.Writer(place(args, workload, run), run, args.resume) as writer, signals():

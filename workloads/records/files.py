@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Iterable
 
@@ -121,7 +122,7 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
         if not sound(line):
             bad += 1
         elif isinstance(line, Run):
-            runs.append(line)
+            runs.append(msgspec.structs.replace(line, network=line.network or _network(line.command)))
         else:
             if "loss" in line.series and SAMPLES not in line.notes and runs:
                 line = msgspec.structs.replace(line, notes={**line.notes, SAMPLES: f"as of sources {runs[-1].sources}"})
@@ -132,6 +133,14 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
                 rows.pop(line.key, None)
                 rows[line.key] = [line]
     return runs, [together(parts) if parts[-1].visit else parts[-1] for parts in rows.values()], bad
+
+
+def _network(command: str) -> str:
+    """The network whose layers a command asked for, of files whose Run line does not say it."""
+    if found := re.search(r"--model[ =]([\w-]+)|\bmodel='([\w-]+)'", command):
+        return found[1] or found[2]
+    layers = "workloads.conv" in command and not re.search(r"--(shapes|vary)|(shapes|vary)=", command)
+    return "cifar10-cnn" if layers else ""
 
 
 class Loaded(msgspec.Struct, frozen=True):

@@ -220,7 +220,8 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
-    """What a result file came from: the machine, the software, the command and the sources."""
+    """What a result file came from: the machine, the software, the command and the sources. network: whose layers were
+    asked for."""
 
     schema: int
     machine: Machine
@@ -230,6 +231,7 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
     commit: str
     sources: str
     started_at: str
+    network: str = ""
 
 
 Line = Run | Measurement
