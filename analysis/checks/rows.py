@@ -192,6 +192,13 @@ CHECKS: tuple[Check, ...] = (
         "nvidia-smi -q -d CLOCK",
     ),
     Check(
+        "hold-ended",
+        "warn",
+        _told("hold-ended", "the device began before the call was issued whole, within the 50 ms that it is held"),
+        "gaps of the host's are in the device's time",
+        _AGAIN,
+    ),
+    Check(
         "other-tenant",
         "warn",
         _told("other-tenant", "another process computed on the GPU"),

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from kernels.cuda import loader
+from kernels.cuda import held, loader
 
 _chosen: dict[tuple, str] = {}  # in this process: copying calls bind anew each time
 _ROUNDS, _ROUND_S, _MOST_CALLS = 5, 4e-3, 50
-_HOLD_NS = 50_000_000
 
 
 def folder() -> pathlib.Path:
@@ -110,22 +109,8 @@ def device_seconds(run: Callable) -> float:
     import cupy
 
     stream = cupy.cuda.get_current_stream()
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     run()  # loads its module, which may not happen behind a held stream
     stream.synchronize()
-    hold, go = loader.load("cuda/hold", "hold"), np.frombuffer(cupy.cuda.alloc_pinned_memory(4), np.int32, 1)
-
-    def batch(calls: int) -> float:
-        go[0] = 0
-        hold((1,), (1,), (np.uint64(go.ctypes.data), np.int64(_HOLD_NS)))
-        try:
-            begin.record(stream)
-            for _ in range(calls):
-                run()
-            end.record(stream)
-        finally:
-            go[0] = 1
-        end.synchronize()
-        return cupy.cuda.get_elapsed_time(begin, end) * 1e-3 / calls
-
-    return batch(min(_MOST_CALLS, max(1, round(_ROUND_S / max(batch(1), 1e-7)))))
+    batch = held.batches(stream)
+    calls = min(_MOST_CALLS, max(1, round(_ROUND_S / max(batch(run, 1)[0], 1e-7))))
+    return batch(run, calls)[0] / calls

@@ -112,7 +112,7 @@ def kept_busy(multiprocessors: int):
     kernel = loader.load("cuda/hold", "keep_busy")
     room = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     kernel.max_dynamic_shared_size_bytes = room
-    stop, out = np.frombuffer(cupy.cuda.alloc_pinned_memory(4), np.int32, 1), cupy.zeros(1, np.float32)
+    stop, out = np.frombuffer(cupy.cuda.alloc_pinned_memory(8), np.int32, 1), cupy.zeros(1, np.float32)
     stop[0], ended = 0, cupy.cuda.Event(disable_timing=True)
     arguments = (np.uint64(stop.ctypes.data), np.int64(LONGEST_NS), out)
     cupy.cuda.get_current_stream().synchronize()

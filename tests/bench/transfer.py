@@ -66,7 +66,7 @@ def nvbandwidth(way: str, size: int):
     from cupy.cuda import Event, Stream, alloc, alloc_pinned_memory, get_elapsed_time, runtime
 
     stream, begin, end = Stream(non_blocking=True), Event(), Event()
-    host, device, latch = alloc_pinned_memory(size), alloc(size), alloc_pinned_memory(4)
+    host, device, latch = alloc_pinned_memory(size), alloc(size), alloc_pinned_memory(8)
     np.frombuffer(host, np.uint8, size)[:] = 0xCA
     go = np.frombuffer(latch, np.int32, 1)
     hold = loader.load("cuda/hold", "hold")

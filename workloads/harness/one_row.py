@@ -202,13 +202,14 @@ def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float 
     bound = kept.find(row.key)
     if bound is None:
         _room_for(row)
-        bound = _ready(kernel, row, kept.inputs(row.problem, seed))
+        bound = _ready(kernel, row, kept.inputs(row.problem, seed), known.call_s.get("device", 0.0))
         kept.keep(row, bound)
     elif bound.prepared.stream:
         bound.prepared.stream.use()  # a library may have chosen another since
     watch = telemetry.watch(row.device, row.problem.op == "transfer", row.backend in registry.FRAMEWORKS)
     samples = clocks(row, bound, known, limits, watch, handicap)
     values, flags = watch.seen()
+    flags += tuple(flag for take in bound.takes.values() for flag in getattr(take, "flags", ()))
     if first and samples:
         flags += raised(kernel, row, bound.prepared, bound.inputs, min(samples[0].seconds))
         _quiet_for(())  # the check's product had threads of its own
@@ -257,12 +258,12 @@ def _room_for(row: Row) -> None:
         require_memory(row.problem, where)
 
 
-def _ready(kernel, row: Row, timed: tuple[np.ndarray, ...]) -> Bound:
-    """The row bound to its data, with every clock that makes sense for it."""
+def _ready(kernel, row: Row, timed: tuple[np.ndarray, ...], device_s: float = 0.0) -> Bound:
+    """The row bound to its data, with every clock that makes sense for it; `device_s`: of a call, where it was timed before."""
     prepared = _prepared(kernel, row, timed)
     takes = {"host-latency": _waited_for(prepared)}
     if prepared.synchronize:
-        takes |= _device_takes(kernel, row, prepared)
+        takes |= _device_takes(kernel, row, prepared, device_s)
     return Bound(prepared, timed, takes)
 
 
@@ -289,7 +290,7 @@ def _waited_for(prepared: copy_modes.Prepared) -> timing.Take:
     return timing.latency(prepared.run, prepared.synchronize) if prepared.synchronize else timing.host(prepared.run)
 
 
-def _device_takes(kernel, row: Row, prepared: copy_modes.Prepared) -> dict[str, timing.Take]:
+def _device_takes(kernel, row: Row, prepared: copy_modes.Prepared, device_s: float = 0.0) -> dict[str, timing.Take]:
     """Clock -> how its samples are taken, beyond host-latency, for a call whose work is on a device."""
     run, wait, stream, before = prepared.run, prepared.synchronize, prepared.stream, prepared.before
     if before:
@@ -300,14 +301,20 @@ def _device_takes(kernel, row: Row, prepared: copy_modes.Prepared) -> dict[str, 
     if row.problem.op in ("transfer", "launch"):
         takes["host-issue"] = timing.issue(run, wait)
     if stream and not kernel.allocates:
-        takes["device"] = _on_device(prepared, getattr(row.problem, "count", 1))
+        takes["device"] = _on_device(prepared, getattr(row.problem, "count", 1), device_s)
     return takes
 
 
-def _on_device(prepared: copy_modes.Prepared, launches: int) -> timing.Take:
+def _on_device(prepared: copy_modes.Prepared, launches: int, device_s: float) -> timing.Take:
     """Device time by events: around queued calls when they are long, else around calls that wait behind a held stream."""
-    take = timing.device(prepared.run, prepared.stream)
-    return timing.held(prepared.run, prepared.stream, launches) if take(3) / 3 < timing.HELD_BELOW_S else take
+    take = timing.held(prepared.run, prepared.stream, launches)
+    if not device_s:
+        prepared.run()  # what it loads may not be loaded behind a held stream
+        prepared.synchronize()
+        device_s = take(1)
+    if device_s < timing.HELD_BELOW_S or hasattr(take, "flags"):
+        return take
+    return timing.device(prepared.run, prepared.stream)
 
 
 def _a_pass(samples: Samples, passes: int) -> Samples:

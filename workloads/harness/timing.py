@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable
 
 import msgspec
-import numpy as np
 
-from kernels.cuda import loader
+from kernels.cuda.held import batches
 from workloads.records import Samples
 from workloads.records.visits import joined
 
@@ -21,7 +20,6 @@ LONG_S = 1.0  # a first call so long is believed
 HELD_BELOW_S = 1e-3  # calls shorter than this are queued behind a held stream: no gaps of Python between them
 HELD_CALLS = 200  # fewer than a stream's launch queue takes, and issued well within the hold
 ISSUED_CALLS = 100
-HOLD_NS = 50_000_000
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -158,33 +156,25 @@ def device(run: Callable, stream) -> Take:
 
 
 def held(run: Callable, stream, launches: int = 1) -> Take:
-    """Device clock around calls that all wait in the queue before the first begins, as a kernel of ours holds the stream
-    until they are issued (50 ms at most; it ends by itself). `run` must not allocate, synchronize or load a module; `launches`
-    is how many it makes in a call: a stream's launch queue has room for about a thousand, and who meets it full waits.
+    """Device clock around calls that all wait in the queue before the first begins (kernels.cuda.held), each of so many
+    `launches`. Where the hold ends before all are issued, fewer are queued at a time; where it ends before a single one is,
+    the clock's `flags` say so.
     """
-    import cupy
-
-    kernel = loader.load("cuda/hold", "hold")
-    go = np.frombuffer(cupy.cuda.alloc_pinned_memory(4), np.int32, 1)
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-
-    def batch(calls: int) -> float:
-        go[0] = 0
-        kernel((1,), (1,), (np.uint64(go.ctypes.data), np.int64(HOLD_NS)))
-        try:
-            begin.record(stream)
-            for _ in itertools.repeat(None, calls):
-                run()
-            end.record(stream)
-        finally:
-            go[0] = 1
-        end.synchronize()
-        return cupy.cuda.get_elapsed_time(begin, end) * 1e-3
+    batch, most = batches(stream), max(1, HELD_CALLS // launches)
 
     def take(calls: int) -> float:
-        most = max(1, HELD_CALLS // launches)
-        whole, rest = divmod(calls, most)
-        return sum(batch(most) for _ in range(whole)) + (batch(rest) if rest else 0.0)
+        nonlocal most
+        spent = 0.0
+        while calls > 0:
+            some = min(calls, most)
+            seconds, waited = batch(run, some)
+            if not waited and some > 1:
+                most = some // 2
+                continue
+            if not waited:
+                take.flags = ("hold-ended",)  # type: ignore[attr-defined]
+            spent, calls = spent + seconds, calls - some
+        return spent
 
     return take
 

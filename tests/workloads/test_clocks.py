@@ -1,0 +1,434 @@
+"""Every GPU clock on a GPU whose times are added up by hand, and the copy modes by what they copy and wait for."""
+
+import types
+
+import fake_cupy
+import numpy as np
+import pytest
+from fake_cupy import ISSUE, PAGEABLE, PINNED, WAIT
+
+from kernels import registry
+from kernels.cuda import autotuner, held
+from kernels.problems import Launch, Matmul, Transfer
+from workloads.harness import cache_state, copy_modes, kept, one_row, telemetry, timing
+from workloads.harness.timing import Limits
+from workloads.records import Row, Settings
+
+WORK, RESET = 10e-6, 50e-6  # seconds of a call on the device, and of what comes before it
+GPU = Settings("gpu:0")
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    with fake_cupy.installed(monkeypatch) as made:
+        made.calls = 0
+        yield made
+
+
+@pytest.fixture
+def stream(gpu):
+    return copy_modes.gpu_stream()
+
+
+def call(gpu, host_s: float = 0.0, seconds: float = WORK):
+    def run():
+        gpu.calls += 1
+        gpu.now += host_s
+        gpu.launch(seconds)
+
+    return run
+
+
+def exactly(seconds: float):
+    return pytest.approx(seconds, rel=1e-9)
+
+
+# ---------------------------------------------------------------- one clock each
+
+
+def test_latency_waits_for_each_call(gpu, stream):
+    assert timing.latency(call(gpu), stream.synchronize)(4) == exactly(4 * (ISSUE + WORK + WAIT))
+    assert gpu.calls == 4
+
+
+def test_throughput_waits_once_for_all_calls(gpu, stream):
+    assert timing.throughput(call(gpu), stream.synchronize)(4) == exactly(ISSUE + 4 * WORK + WAIT)
+    assert gpu.calls == 4 and not stream.waiting
+
+
+def test_issue_is_the_hosts_part_and_the_queue_is_emptied_before_it_is_full(gpu, stream):
+    longest = []
+
+    def run():
+        call(gpu)()
+        longest.append(len(stream.waiting))
+
+    assert timing.issue(run, stream.synchronize)(250) == exactly(250 * ISSUE)
+    assert gpu.calls == 250 and max(longest) == timing.ISSUED_CALLS == 100 and not stream.waiting
+    assert gpu.now == exactly(3 * (ISSUE + WAIT) + 250 * WORK)  # three waits, none of them timed
+
+
+def test_what_comes_before_a_call_is_done_and_waited_for_untimed(gpu, stream):
+    take = timing.each(call(gpu), lambda: gpu.launch(RESET), stream.synchronize)
+    assert take(4) == exactly(4 * (ISSUE + WORK + WAIT)) and gpu.calls == 4
+    assert gpu.now == exactly(4 * (ISSUE + WORK + WAIT) + 4 * (ISSUE + RESET + WAIT)) and take.resets
+
+
+def test_the_device_clock_is_of_events_around_queued_calls(gpu, stream):
+    gpu.launch(1.0)  # somebody else's work before
+    assert timing.device(call(gpu), stream)(4) == exactly(4 * WORK)
+    stream.synchronize()
+    assert timing.device(call(gpu), stream)(4) == exactly(ISSUE + 4 * WORK)  # the begin is an idle GPU's
+    assert timing.device(call(gpu, host_s=29e-6), stream)(4) == exactly(3 * 30e-6 + 30e-6 + WORK)  # gaps of the host
+    assert gpu.calls == 12 and not stream.waiting
+
+
+def test_on_the_device_what_comes_before_a_call_is_not_in_it(gpu, stream):
+    take = timing.device_each(call(gpu), lambda: gpu.launch(RESET), stream)
+    assert take(4) == exactly(4 * WORK) and take.resets and gpu.calls == 4
+    assert gpu.now == exactly(4 * (ISSUE + RESET + WORK + WAIT))
+
+
+def test_held_calls_leave_no_gaps(gpu, stream):
+    take = timing.held(call(gpu, host_s=29e-6), stream)
+    assert take(4) == exactly(4 * WORK) and gpu.calls == 4
+    assert gpu.now == exactly(ISSUE + ISSUE + 4 * 30e-6 + ISSUE + 4 * WORK + WAIT)  # let go when all were issued
+    assert [(released, late) for _, released, late in gpu.held] == [(True, False)] and not hasattr(take, "flags")
+    assert held.HOLD_NS == 50_000_000
+
+
+@pytest.mark.parametrize(("launches", "batches"), [(1, [200, 200, 50]), (4, [50] * 9), (1000, [1] * 450)])
+def test_held_batches_fit_the_launch_queue(gpu, stream, launches, batches):
+    sizes, before = [], 0
+
+    def kernel_ends():
+        nonlocal before
+        sizes.append(gpu.calls - before)
+        before = gpu.calls
+
+    end = stream.synchronize
+    take = timing.held(call(gpu), stream, launches)
+    monitored = fake_cupy.Gpu.wait
+
+    def wait(self, *given):
+        kernel_ends()
+        return monitored(self, *given)
+
+    gpu.wait = types.MethodType(wait, gpu)
+    assert take(450) == exactly(450 * WORK) and gpu.calls == 450
+    assert sizes == batches and len(gpu.held) == len(batches) and end
+
+
+def test_where_the_hold_ends_unseen_fewer_calls_are_queued(gpu, stream):
+    """Calls of 1 ms on the host: 100 and 50 of them are longer than the hold, 25 are not."""
+    take = timing.held(call(gpu, host_s=1e-3), stream)
+    assert take(100) == exactly(100 * WORK)
+    assert gpu.calls == 100 + 50 + 4 * 25 and [late for *_, late in gpu.held] == [True, True] + [False] * 4
+    assert take(100) == exactly(100 * WORK) and gpu.calls == 350 and not hasattr(take, "flags"), "and so from then on"
+
+
+def test_where_not_even_one_call_is_held_the_clock_says_so(gpu, stream):
+    take = timing.held(call(gpu, host_s=60e-3), stream)
+    # The hold began at 1 us and ended 50 ms later; the call was issued at 60.003 ms.
+    assert take(1) == exactly(60.003e-3 + WORK - 50.001e-3) and take.flags == ("hold-ended",)
+
+
+def test_the_stream_is_let_go_whatever_a_call_does(gpu, stream):
+    def breaks():
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        timing.held(breaks, stream)(3)
+    stream.synchronize()
+    assert [(released, late) for _, released, late in gpu.held] == [(True, False)] and gpu.now < 1e-3
+
+
+def test_the_autotuner_times_its_candidates_held(gpu, stream):
+    """A first call loads the module, one is timed alone, then as many as fill a round, at most 100."""
+    assert autotuner.device_seconds(call(gpu, host_s=20e-6)) == exactly(WORK)
+    assert gpu.calls == 1 + 1 + autotuner._MOST_CALLS and len(gpu.held) == 2
+
+
+# ---------------------------------------------------------------- a row
+
+
+def matmul(gpu, seconds: float = WORK, **about):
+    """A kernel whose answer is there when the device is done."""
+    traits = {name: about.pop(name) for name in ("waits", "allocates") if name in about}
+
+    def bind(problem, a, b):
+        import cupy
+
+        c = cupy.empty((problem.m, problem.n), a.dtype)
+
+        def run():
+            gpu.calls += 1
+            gpu.launch(seconds, lambda: np.matmul(a, b, out=c))
+            return c
+
+        for name, value in about.items():
+            setattr(run, name, value)
+        return run
+
+    return registry.Kernel("matmul", "cupy", "fake", bind, ("gpu",), **traits)
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """A telemetry that notes when it looks, and nothing to settle for."""
+    looks = []
+    watch = types.SimpleNamespace(before_block=lambda: looks.append("look"), seen=lambda: ({"gpu_clock_hz": 1.9e9}, ()))
+    monkeypatch.setattr(telemetry, "watch", lambda *given: watch)
+    monkeypatch.setattr(telemetry, "settle", lambda **how: looks.append("settle"))
+    monkeypatch.setattr(one_row, "raised", lambda *given: ())
+    monkeypatch.setattr(one_row, "_room_for", lambda row: None)
+    monkeypatch.setattr(one_row, "_known", {})
+    monkeypatch.setattr(one_row, "_warm_threads", 10**6)
+    kept.clear()
+    yield looks
+    kept.clear()
+
+
+def visited(monkeypatch, kernel, problem=None, settings: Settings = GPU, number: int = 1):
+    monkeypatch.setattr(one_row.registry, "find", lambda name: kernel)
+    return one_row.visit(Row("matmul/cupy/fake", problem or Matmul(4, 5, 6), settings), Limits(), 1, number)
+
+
+def test_a_visit_has_every_clock_of_a_gpu(gpu, seen, monkeypatch):
+    m = visited(monkeypatch, matmul(gpu))
+    assert (m.status, m.check, m.visit, m.values) == ("ok", "exact", 1, {"gpu_clock_hz": 1.9e9})
+    clocks = {s.clock: s for s in m.samples}
+    assert list(clocks) == ["host-latency", "host-throughput", "device"]
+    waited, queued, worked = clocks.values()
+    assert waited.seconds == (exactly(ISSUE + WORK + WAIT),) * 10 and waited.calls == 536  # 7.5 ms / 14 us
+    assert queued.seconds == (pytest.approx(WORK, rel=1e-2),) * 10 and queued.seconds[0] > WORK
+    assert worked.seconds == (exactly(WORK),) * 10 and worked.calls == 750
+    assert all(s.block == (0,) * 10 for s in clocks.values()) and seen == ["settle"] + ["look"] * 3 + ["settle"]
+    assert all(released and not late for _, released, late in gpu.held)
+
+
+def test_long_calls_are_queued_without_a_hold_and_stay_so_when_bound_again(gpu, seen, monkeypatch):
+    m = visited(monkeypatch, matmul(gpu, 1.25e-3))
+    assert m.on("device").calls == 6 and m.on("device").seconds[0] == pytest.approx(1.25e-3, rel=1e-3)
+    assert len(gpu.held) == 1, "one call was held, to tell"
+    kept.clear()
+    again = visited(monkeypatch, matmul(gpu, 1.25e-3), number=2)
+    assert len(gpu.held) == 1 and again.on("device").calls == 6
+
+
+def test_a_pass_is_what_counts(gpu, seen, monkeypatch):
+    one, four = (visited(monkeypatch, matmul(gpu, passes=p), Matmul(4, 5, p)) for p in (1, 4))
+    for a, b in zip(one.samples, four.samples, strict=True):
+        assert b.seconds == tuple(pytest.approx(s / 4, rel=1e-5) for s in a.seconds) and b.calls == 4 * a.calls, a.clock
+
+
+@pytest.mark.parametrize(
+    ("about", "settings", "clocks"),
+    [
+        ({"waits": True}, GPU, ["host-latency"]),
+        ({"allocates": True}, GPU, ["host-latency", "host-throughput"]),
+        ({}, Settings("gpu:0", mode="roundtrip"), ["host-latency"]),
+        ({"before": lambda: None}, GPU, ["host-latency", "device"]),
+        ({"before": lambda: None, "waits": True}, GPU, ["host-latency"]),
+    ],
+)
+def test_a_clock_is_left_out_where_it_would_say_something_else(gpu, seen, monkeypatch, about, settings, clocks):
+    assert [s.clock for s in visited(monkeypatch, matmul(gpu, **about), settings=settings).samples] == clocks
+
+
+def test_copies_and_launches_tell_what_issuing_them_costs(gpu):
+    prepared = copy_modes.Prepared(call(gpu), None, copy_modes.gpu_stream().synchronize, copy_modes.gpu_stream())
+    kernel = types.SimpleNamespace(waits=False, allocates=False)
+    for problem, count in ((Transfer("h2d", 8, "pinned"), 1), (Launch("empty", 50), 50)):
+        held_with = []
+        row = Row("x/cupy/y", problem, GPU)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(timing, "held", lambda run, stream, launches, to=held_with: to.append(launches) or len)
+            takes = one_row._device_takes(kernel, row, prepared, 1e-6)
+        assert list(takes) == ["host-throughput", "host-issue", "device"] and held_with == [count]
+        assert takes["host-issue"](4) == exactly(4 * ISSUE)
+
+
+def test_a_cold_row_is_flushed_before_each_call_and_the_flush_is_on_no_clock(gpu, seen, monkeypatch):
+    flushes = []
+    monkeypatch.setattr(cache_state, "flush", lambda kernel, device: lambda: flushes.append(1) or gpu.launch(RESET))
+    m = visited(monkeypatch, matmul(gpu), settings=Settings("gpu:0", cache="cold"))
+    assert [s.clock for s in m.samples] == ["host-latency", "device"]
+    assert m.on("host-latency").seconds[0] == exactly(ISSUE + WORK + WAIT) and m.on("device").seconds[0] == exactly(
+        WORK
+    )
+    # A flush and its wait are 54 us, a call 14: 7.5 ms hold 110 of both; on the device 64 us: 117.
+    assert [s.calls for s in m.samples] == [110, 117]
+    assert len(flushes) >= 10 * (110 + 117)
+
+
+def test_the_hold_that_ended_unseen_is_a_flag_of_the_row(gpu, seen, monkeypatch):
+    kernel = matmul(gpu)
+
+    def slow(problem, *inputs):
+        run = kernel.bind(problem, *inputs)
+
+        def issued():
+            gpu.now += 60e-3
+            return run()
+
+        return issued
+
+    m = visited(monkeypatch, registry.Kernel("matmul", "cupy", "fake", slow, ("gpu",)))
+    assert m.flags == ("hold-ended",)
+
+
+# ---------------------------------------------------------------- before the clocks
+
+
+def prepared(gpu, seconds=WORK):
+    stream = copy_modes.gpu_stream()
+    return copy_modes.Prepared(call(gpu, seconds=seconds), None, stream.synchronize, stream)
+
+
+def row(**settings) -> Row:
+    return Row("matmul/cupy/fake", Matmul(4, 5, 6), Settings(**{"device": "gpu:0", **settings}))
+
+
+def test_a_gpu_leaves_its_idle_clock_before_a_visit(gpu):
+    """Batches of 200 calls: 2.004 ms each, so ten fill 20 ms and 125 a quarter of a second."""
+    one_row._warm_up(prepared(gpu), row(), 14e-6, Limits())
+    assert gpu.calls == 2000 and gpu.now == exactly(10 * (ISSUE + 200 * WORK + WAIT))
+    gpu.calls, begin = 0, gpu.now
+    one_row._warm_up(prepared(gpu), row(switches={"load": "held"}), 14e-6, Limits())
+    assert gpu.calls == 125 * 200 and gpu.now - begin == exactly(125 * (ISSUE + 200 * WORK + WAIT))
+
+
+def test_a_call_that_fills_a_visit_needs_no_warm_up_unless_it_is_to_be_held(gpu):
+    one_row._warm_up(prepared(gpu, 0.1), row(), 0.1, Limits())
+    assert gpu.calls == 0
+    one_row._warm_up(prepared(gpu, 0.1), row(switches={"load": "held"}), 0.1, Limits())
+    assert gpu.calls == 3, "each waited for"
+    one_row._warm_up(prepared(gpu), row(device="cpu"), 14e-6, Limits())
+    assert gpu.calls == 4 and not copy_modes.gpu_stream().waiting
+
+
+def test_cores_reach_their_clock_once_for_each_number_of_threads(gpu, monkeypatch):
+    monkeypatch.setattr(one_row, "_warm_threads", 2)
+    cpu = copy_modes.Prepared(call(gpu, host_s=0.4), None)
+    for threads, calls in ((2, 0), (4, 3), (4, 3), (3, 3)):
+        one_row._ramp_up(cpu, threads)
+        assert gpu.calls == calls
+
+
+def test_only_what_disturbs_is_waited_for(monkeypatch):
+    waited = []
+    monkeypatch.setattr(one_row, "_ran", ())
+    monkeypatch.setattr(telemetry, "settle", lambda own: waited.append(own))
+    for what in (("numpy", 2), ("numpy", 2), ("numpy", 1), ("numba", 1), ("numba", 1)):
+        one_row._quiet_for(what)
+    assert waited == [True, False, True, True, False]
+
+
+# ---------------------------------------------------------------- copy modes
+
+
+A, B, C = 4 * 6 * 4, 6 * 5 * 4, 4 * 5 * 4  # bytes of Matmul(4, 5, 6)
+COPIES = {
+    "resident": [],
+    "roundtrip": [("h2d", A, False), ("h2d", B, False), ("d2h", C, False)],
+    "roundtrip-pageable": [("h2d", A, False), ("h2d", B, False), ("d2h", C, False)],
+    "roundtrip-pinned": [("h2d", A, True), ("h2d", B, True), ("d2h", C, True)],
+}
+# Seconds of a call that is waited for. A pageable copy is waited for by itself.
+LATENCY = {
+    "resident": ISSUE + WORK + WAIT,
+    "roundtrip": 3 * (ISSUE + WAIT) + (A + B + C) / PAGEABLE + ISSUE + WORK + WAIT - ISSUE,
+    "roundtrip-pageable": 3 * (ISSUE + WAIT) + (A + B + C) / PAGEABLE + ISSUE + WORK + WAIT - ISSUE,
+    "roundtrip-pinned": 3 * ISSUE + WORK + C / PINNED + WAIT,  # both copies are done when the kernel is issued
+}
+
+
+@pytest.mark.parametrize("mode", COPIES)
+def test_a_copy_mode_copies_what_it_says_and_how(gpu, mode):
+    problem = Matmul(4, 5, 6)
+    inputs = tuple(x.copy() for x in problem.inputs(1, True))
+    made = copy_modes.prepare(matmul(gpu), problem, Settings("gpu:0", mode=mode), inputs)
+    stream = copy_modes.gpu_stream()
+    stream.synchronize()
+    gpu.copied.clear()
+    begin = gpu.now
+    seconds = timing.latency(made.run, made.synchronize)(1)
+    assert gpu.copied == COPIES[mode] and seconds == exactly(LATENCY[mode]) == gpu.now - begin
+    gpu.copied.clear()
+    value = made.run()
+    made.synchronize()
+    answer = made.result(value)
+    assert isinstance(answer, np.ndarray) and np.array_equal(answer, inputs[0] @ inputs[1])
+    assert made.stream is stream and stream.non_blocking and (mode == "resident") == (len(gpu.copied) == 1)
+
+
+@pytest.mark.parametrize("mode", ["roundtrip", "roundtrip-pageable"])
+def test_a_roundtrip_takes_the_data_that_lies_on_the_host_now(gpu, mode):
+    problem = Matmul(4, 5, 6)
+    inputs = tuple(x.copy() for x in problem.inputs(1, True))
+    made = copy_modes.prepare(matmul(gpu), problem, Settings("gpu:0", mode=mode), inputs)
+    for x in inputs:
+        x += 1
+    assert np.array_equal(made.result(made.run()), inputs[0] @ inputs[1])
+
+
+def test_a_pinned_roundtrip_is_the_hosts_again_only_after_the_wait(gpu):
+    problem = Matmul(4, 5, 6)
+    inputs = problem.inputs(1, True)
+    made = copy_modes.prepare(matmul(gpu), problem, Settings("gpu:0", mode="roundtrip-pinned"), inputs)
+    value = made.run()
+    value[...] = 0
+    assert not value.any(), "four operations are queued, none is done"
+    made.synchronize()
+    assert np.array_equal(value, inputs[0] @ inputs[1])
+
+
+def test_bfloat16_crosses_as_its_bits_and_comes_back_as_itself(gpu):
+    def bind(problem, a):
+        assert a.dtype == np.uint16
+
+        def run():
+            gpu.launch(WORK)
+            return a
+
+        return run
+
+    problem = Matmul(4, 4, 4, "bfloat16")
+    (x, _) = problem.inputs(1, True)
+    kernel = registry.Kernel("matmul", "cupy", "bits", bind, ("gpu",))
+    made = copy_modes.prepare(kernel, problem, GPU, (x,))
+    answer = made.result(made.run())
+    assert answer.dtype == x.dtype and np.array_equal(answer, x)
+
+
+def test_a_transfer_places_its_own_data_and_its_bytes_come_back(gpu):
+    def bind(problem, data):
+        import cupy
+
+        there = cupy.empty(data.shape, data.dtype)
+        gpu.launch(1.0, lambda: None)  # it lays out what it needs
+
+        def run():
+            gpu.launch(WORK, lambda: np.copyto(there, data))
+            return there, there
+
+        return run
+
+    problem = Transfer("h2d", 64, "pinned")
+    (data,) = problem.inputs(1)
+    kernel = registry.Kernel("transfer", "cupy", "fake", bind, ("gpu",))
+    made = copy_modes.prepare(kernel, problem, GPU, (data,))
+    assert not made.stream.waiting and gpu.now > 1.0, "what binding queued is done before anything is timed"
+    assert np.array_equal(made.result(made.run()), np.concatenate([data, data]))
+
+
+def test_the_stream_is_current_again_at_every_visit(gpu, seen, monkeypatch):
+    import cupy
+
+    kernel = matmul(gpu)
+    visited(monkeypatch, kernel)
+    cupy.cuda.Stream().use()  # a library chose its own
+    m = visited(monkeypatch, kernel, number=2)
+    assert gpu.current is copy_modes.gpu_stream() and m.on("device").seconds[0] == exactly(WORK)
+    assert m.on("host-latency").seconds[0] == exactly(ISSUE + WORK + WAIT)
