@@ -179,7 +179,7 @@ def test_all_numbers_are_filtered_sorted_and_paged(page, made):
     page.fill("#n-filter", "")
 
 
-def test_any_rows_distribution_is_drawn_with_its_check(page):
+def test_every_row_can_be_downloaded_and_its_distribution_drawn(page, made):
     page.evaluate("document.getElementById('distributions').scrollIntoView()")
     page.fill("#d-filter", "numpy/blas 512 float32")
     assert page.locator("#d-row option").count() > 0
@@ -187,9 +187,6 @@ def test_any_rows_distribution_is_drawn_with_its_check(page):
     assert "host-latency: median " in said and "check: exact" in said
     assert page.locator("#d-plot .scatter").count() >= 1
     assert 2 <= page.evaluate("document.querySelectorAll('#d-table tbody tr').length") <= 50
-
-
-def test_downloads_hold_every_row(page, made):
     text = page.evaluate("rows.jsonl()")
     found = [json.loads(line) for line in text.splitlines()]
     assert len(found) == len(made[1].rows) + len(made[1].loaded.runs)

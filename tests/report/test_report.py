@@ -40,7 +40,7 @@ def rendered(tmp_path_factory):
     return report.render([folder], with_html=False)
 
 
-def test_the_page_lies_in_the_runs_folder_in_the_order_that_answers_first(rendered):
+def test_the_page_lies_in_the_runs_folder_and_every_row_is_in_its_tables(rendered):
     text = rendered.read_text()
     assert rendered.name == "report.md"
     places = [text.index(section) for section in SECTIONS]
@@ -51,9 +51,6 @@ def test_the_page_lies_in_the_runs_folder_in_the_order_that_answers_first(render
         assert piece in head
     answer = text[text.index("## The answer") : text.index("## Where the GPU wins")]
     assert 1 <= answer.count("\n- ") <= 5
-
-
-def test_every_table_is_whole_and_every_row_is_in_all_numbers(rendered):
     text = rendered.read_text()
     for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
@@ -86,23 +83,17 @@ def test_the_same_input_gives_the_same_bytes_and_no_folder_of_this_machine(rende
         assert str(tmp_path.parent) not in path.read_text()
 
 
-def test_without_a_gpu_the_page_says_so(tmp_path, monkeypatch):
+def test_pages_and_pictures_of_anything_less_are_still_there(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "has_matplotlib", lambda: False)
     write(tmp_path, fake.cpu_run(sizes=(64, 128)))
     text = report.render(tmp_path, with_html=False).read_text()
     assert "No GPU was measured on this machine (Intel Xeon, 2 cores)" in text
     assert "1 row failed: matmul/numba/parallel, n = 2048, 2 threads (the worker died)." in text
     assert "failed: the worker died" in text[text.index("## All numbers") :]
-
-
-def test_a_page_of_anything_less_is_still_a_page(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "has_matplotlib", lambda: False)
     for rows in ([], fake.training_rows(), [row("matmul/cupy/cublas", square(64), 1e-5)]):
         write(tmp_path, msgspec.structs.replace(fake.gpu_run(sizes=(64,)), measurements=tuple(rows)))
         assert report.render(tmp_path, with_html=False).read_text().startswith("# Where the GPU starts to win")
-
-
-def test_pictures_of_next_to_nothing_are_still_pictures():
     for rows in ([], [row("matmul/cupy/cublas", square(64), 1e-5)], fake.training_rows()):
         of = material.Material(records.Loaded((), tuple(rows), 0, ()))
         views = [v for name in files.CHARTS for c in files.CHARTS[name](of) for v in c.views if not v.bars]
@@ -194,23 +185,17 @@ def test_bad_input_is_one_error_line_and_exit_2(entry, tmp_path, capsys):
     assert kept.read_text() == "# A page" and (entry is roofline_command.main or error[1].endswith(f".report {other}"))
 
 
-def test_the_badge_is_noisy_when_more_than_a_tenth_of_the_rows_are():
+def test_the_badge_the_why_table_and_portable_commands():
     quiet = [row("matmul/numpy/blas", square(n), 1.0) for n in range(1, 10)]
     flagged = row("matmul/numpy/blas", square(10), 1.0, flags=("steal",))
     wide = row("matmul/numpy/blas", square(11), 1.0, spread=0.3)
     assert overview.badge([*quiet, flagged]).startswith("**clean**: 1 of 10 timed rows")
     assert overview.badge([*quiet, flagged, wide]).startswith("**noisy**: 2 of 11 timed rows")
-
-
-def test_the_why_table_prints_parts_that_add_up():
     from test_crossover import resident_and_copies
 
     rows = resident_and_copies()
     text = "\n".join(overview.crossover_section(rows, crossovers(rows)))
     assert "| 64 | 50.0 us | numpy/blas, 1 thread | 100 us | 5.00 us | 19.0 us | 76.0 us | 0 s |" in text
-
-
-def test_commands_lose_the_folders_of_the_machine():
     expected = "python -m workloads.matmul -o c --sizes 64 --data=y"
     assert table.portable("python -m workloads.matmul -o /a/b/c --sizes 64 --data=/x/y") == expected
     assert table.portable("python -m analysis.report reports/a/b") == "python -m analysis.report reports/a/b"
@@ -245,12 +230,23 @@ def test_bands_touch_each_other_and_turn_at_the_crossing():
     assert choose.spans(flat) == [(64, middles[0], -1), (middles[0], middles[1], 0), (middles[1], 256, 1)]
 
 
-def test_labels_are_moved_apart_and_stay_in_order():
+def test_labels_are_moved_apart_stay_in_order_and_within_their_bounds():
     heights = [0.1, 0.11, 0.12, 0.5, 0.9, 0.91]
     moved = style.spread(heights, 0.04)
     assert moved == sorted(moved)
     assert min(b - a for a, b in itertools.pairwise(moved)) >= 0.04 - 1e-9
     assert moved[3] == 0.5 and sum(moved[:3]) == pytest.approx(sum(heights[:3]))
+    assert style.spread([0.95, 0.96, 0.97], 0.1, 0.0, 1.0) == pytest.approx([0.8, 0.9, 1.0])
+    assert style.spread([0.01, 0.02], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
+    with style.picture("t", "x", "y") as (figure, axes):
+        axes.set(xlim=(1, 10), ylim=(1, 10))
+        style.label_right(axes, [(10.0, f"label {i}", style.BLUE) for i in range(6)])
+        style.label_left(axes, [(1.0, f"left {i}", style.BLUE) for i in range(6)], 0.5)
+    written = dict(boxes(figure))
+    inside = axes.get_window_extent()
+    for side in ("label", "left"):
+        middles = [(box.y0 + box.y1) / 2 for text, box in written.items() if text.startswith(side)]
+        assert len(middles) == 6 and inside.y0 - 2 <= min(middles) < max(middles) <= inside.y1 + 2
 
 
 @pytest.fixture(scope="module")
@@ -324,7 +320,7 @@ def test_no_label_of_a_picture_covers_another_or_leaves_it(run):
             assert not first.padded(-1).overlaps(second.padded(-1)), (a, b)
 
 
-def test_the_hierarchical_roofline_has_every_level_the_link_and_the_launch_floor():
+def test_the_roofline_has_every_level_the_link_and_the_launch_floor(tmp_path, capsys):
     loaded = fake.whole_run()
     ceilings = roofs(loaded.measurements, fake.GPU_MACHINE)
     (chart,) = roofline.chart(list(loaded.measurements), ceilings)
@@ -342,28 +338,11 @@ def test_the_hierarchical_roofline_has_every_level_the_link_and_the_launch_floor
     waited = next(r for r in ceilings if r.name == "waited call")
     queued = next(r for r in ceilings if r.name == "queued call")
     assert any(y == pytest.approx(2 * n**3 * r.rate.value) for r in (waited, queued))
-
-
-def test_the_roofline_command_prints_levels_links_and_launches(tmp_path, capsys):
     write(tmp_path, fake.whole_run(sizes=(64, 512)))
     assert roofline_command.main([str(tmp_path)]) == 0
     out = capsys.readouterr().out
     for words in ("L1 bandwidth", "HBM bandwidth", "link h2d", "launch: waited call", "a call", "float64 vector"):
         assert words in out
-
-
-def test_labels_stay_within_their_bounds():
-    assert style.spread([0.95, 0.96, 0.97], 0.1, 0.0, 1.0) == pytest.approx([0.8, 0.9, 1.0])
-    assert style.spread([0.01, 0.02], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
-    with style.picture("t", "x", "y") as (figure, axes):
-        axes.set(xlim=(1, 10), ylim=(1, 10))
-        style.label_right(axes, [(10.0, f"label {i}", style.BLUE) for i in range(6)])
-        style.label_left(axes, [(1.0, f"left {i}", style.BLUE) for i in range(6)], 0.5)
-    written = dict(boxes(figure))
-    inside = axes.get_window_extent()
-    for side in ("label", "left"):
-        middles = [(box.y0 + box.y1) / 2 for text, box in written.items() if text.startswith(side)]
-        assert len(middles) == 6 and inside.y0 - 2 <= min(middles) < max(middles) <= inside.y1 + 2
 
 
 def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path):
@@ -379,14 +358,12 @@ def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path
         table.put_blocks(readme, {"answer": ["- One."]}, "reports/b", "analysis.report reports/b --readme R")
 
 
-def test_a_page_of_text_does_not_list_thousands_of_rows():
+def test_long_lists_of_rows_and_commands_stand_elsewhere():
     rows = fake.laws(lambda n: 1e-3, lambda n: 1e-3, range(1, overview.MOST_NUMBERS))
     (said,) = (line for line in overview.numbers_section(rows, [("-",) * 12] * len(rows)) if "too many" in line)
     assert said.startswith(f"{len(rows):,} rows") and "python -m analysis.export --to csv RUN" in said
     assert len(overview.numbers_section(rows[:4], [("-",) * 12] * 4)) > 4
 
-
-def test_many_commands_stand_at_the_end_and_few_in_the_first_lines():
     def page_of(count: int) -> str:
         runs = tuple(fake.run(fake.CPU_MACHINE, f"python -m workloads.matmul --sizes {n}") for n in range(1, count + 1))
         kernel = "matmul/numpy/blas"

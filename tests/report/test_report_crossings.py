@@ -44,7 +44,7 @@ def test_a_chart_marks_what_is_known_and_shades_what_is_not():
     assert chart.crossed([WIDE], "samples", "{} from ") == expected
 
 
-def test_bands_of_a_crossing_between_sizes_far_apart_reach_from_one_to_the_other():
+def test_a_wide_crossing_is_a_band_in_charts_and_between_sizes_in_words():
     answer = only(far_apart())
     assert answer.kind == "gpu-from" and answer.crossings[0].wide
     assert choose.spans(answer) == [(10, 1000, 0)]
@@ -53,9 +53,6 @@ def test_bands_of_a_crossing_between_sizes_far_apart_reach_from_one_to_the_other
     assert use["crossings"] == [] and use["spans"] == [[10.0, 1000.0, 0]]
     view = crossover.view([Material(loaded())])
     assert view.lines == [] and view.bands == [(10.0, 1000.0, "can't tell")]
-
-
-def test_the_question_whether_the_gpu_is_always_faster_does_not_name_one_size():
     rows = far_apart()
     asked = questions.Evidence(rows, crossovers(rows), (), [], fake.GPU_MACHINE)
     found = {question: said for question, _, said, _ in questions.answered(asked)}
@@ -64,9 +61,6 @@ def test_the_question_whether_the_gpu_is_always_faster_does_not_name_one_size():
         "No: with its data there the GPU wins from somewhere between the measured n = 10 and 1,000. At n = 1000 it is 5.00 "
         "times as fast as the CPU's best, at n = 10 the CPU's best is 10.0 times as fast."
     )
-
-
-def test_many_families_name_the_sizes_that_a_wide_crossing_lies_between():
     answer = msgspec.structs.replace(only(far_apart()), family=Family("matmul", "batch", ("m",), tuple(LAYER.items())))
     assert "the GPU wins from batch = 10 to 1000 in 2" in answers.summaries([answer, answer])[0]
 

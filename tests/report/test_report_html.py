@@ -43,7 +43,7 @@ def embedded(text: str) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
 
 
-def test_the_sections_stand_in_their_order_the_answer_first(text):
+def test_the_sections_stand_in_their_order_and_the_page_is_small_enough(text):
     found = re.findall(r'<section id="([\w-]+)"', text)
     shown = "answer crossover roofline kernels memory transfers launches training small-data"
     wanted = [*shown.split(), "calculator", "distributions", "numbers", "method", "questions"]
@@ -53,9 +53,6 @@ def test_the_sections_stand_in_their_order_the_answer_first(text):
     told = "nvidia-h200; 16 cores, NVIDIA H200; 2025-01-02; abc1234; python -m workloads.suite --quick"
     for piece in (*told.split("; "), 'class="badge clean"'):
         assert piece in head
-
-
-def test_the_page_has_everything_in_it_and_is_small_enough(text):
     assert not re.search(r'(?:src|href)="(?!#|data:)', text)
     assert "default-src 'none'" in text and len(text) < 6e6
 
@@ -72,14 +69,7 @@ def test_the_data_hold_every_row_with_at_most_50_quantiles(text, of):
     assert clock["quantiles_s"][0] <= clock["median_s"] <= clock["quantiles_s"][-1]
 
 
-def test_json_in_the_page_ends_no_script_and_stays_the_same():
-    hostile = {"</script><!--": ["<b>&\u2028'\""]}
-    made = html_page.as_json(hostile)
-    assert not set("<>&\u2028") & set(made)
-    assert json.loads(made) == hostile
-
-
-def test_markdown_becomes_html_with_text_as_text():
+def test_markdown_becomes_html_with_text_as_text_and_long_lists_folded():
     lines = [
         "## Title",
         "",
@@ -108,23 +98,21 @@ def test_markdown_becomes_html_with_text_as_text():
         ["### Part", "", "Of one kind:", "", "| a |", "| --- |", "| 1 |", "", "| b |", "| --- |", "| 2 |", ""]
     )
     assert "<summary>Of one kind <small>1 row</small>" in lead and "<summary>b <small>1 row</small>" in lead
-
-
-def test_long_lists_and_tables_are_folded():
     made = markdown.items([(str(i), []) for i in range(20)])
     assert "<summary>14 more</summary>" in made
     assert made.index("<li>5</li>") < made.index("<details") < made.index("<li>6</li>")
     assert "open" not in markdown.table(("a",), [(i,) for i in range(13)], "many")
     assert " open>" in markdown.table(("a",), [(i,) for i in range(12)], "few")
+    hostile = {"</script><!--": ["<b>&\u2028'\""]}
+    made = html_page.as_json(hostile)
+    assert not set("<>&\u2028") & set(made)
+    assert json.loads(made) == hostile
 
 
-def test_a_copy_used_k_times_costs_a_kth_of_it():
+def test_a_copy_used_k_times_costs_a_kth_of_it_and_moves_the_crossover():
     one, copied = Estimate(2.0, 1.0, 3.0), Estimate(12.0, 11.0, 13.0)
     assert reuse.shared(one, copied, 1) == copied
     assert reuse.shared(one, copied, 5) == Estimate(4.0, 3.0, 5.0)  # (4 x 2 + 12) / 5
-
-
-def test_reuse_moves_the_crossover_to_where_the_shared_copy_meets_the_cpu():
     sizes = (64, 128, 256, 512, 1024)
     made = [
         m
@@ -156,7 +144,7 @@ def test_the_exported_crossover_has_every_use_and_parts_that_add_up(of):
     assert [u["k"] for u in resident["uses"]] == [1]
 
 
-def test_a_look_up_is_straight_in_the_logarithms_and_says_where_it_goes_on():
+def test_a_look_up_is_straight_in_the_logarithms_and_calls_share_their_copies(of):
     table = Table((Axis("n", (10.0, 100.0, 1000.0)),), (1.0, 100.0, 200.0))
     assert look_up(table, [100.0]).seconds == pytest.approx(100.0)
     assert look_up(table, [math.sqrt(1000.0)]).seconds == pytest.approx(10.0)
@@ -166,9 +154,6 @@ def test_a_look_up_is_straight_in_the_logarithms_and_says_where_it_goes_on():
     two = Table((Axis("m", (1.0, 4.0)), Axis("k", (1.0, 4.0))), (1.0, 4.0, 4.0, 16.0), (1, 1, 1, 0))
     assert look_up(two, [2.0, 2.0]) == calculator.Looked(pytest.approx(4.0), True)
     assert look_up(two, [2.0, 1.0]) == calculator.Looked(pytest.approx(2.0), False)
-
-
-def test_calls_share_their_copies_and_jobs_add_their_epochs():
     axis = (Axis("n", (1.0, 2.0)),)
     devices = [((1.0, 1.0), (2.0, 2.0)), ((10.0, 10.0), (20.0, 20.0)), ((3.0, 3.0), (1.0, 1.0))]
     step, start, epoch = ({"cpu": Table(axis, cpu), "gpu": Table(axis, gpu)} for cpu, gpu in devices)
@@ -177,9 +162,6 @@ def test_calls_share_their_copies_and_jobs_add_their_epochs():
     found = calculator_answers.job(tool, 1.5, 4)
     assert (found["cpu"].seconds, found["gpu"].seconds) == (pytest.approx(22.0), pytest.approx(24.0))
     assert calculator_answers.winner(found) == "cpu"
-
-
-def test_measured_squares_are_given_back_as_they_are(of):
     tools = {t.name: t for t in calculator.tools(of.rows, of.answers, of.profile)}
     answer = next(a for a in of.answers if a.form == LATENCY and a.precision == "float32")
     for p in answer.points:
@@ -188,16 +170,13 @@ def test_measured_squares_are_given_back_as_they_are(of):
         assert found["gpu"].seconds == pytest.approx(p.gpu.seconds.value, rel=1e-12)
 
 
-def test_the_parts_of_a_job_add_up_to_it(of):
+def test_trainings_have_parts_lines_and_charts_with_their_numbers(of):
     made = {b.training.key: b for b in of.budgets}
     for pair in of.pairs:
         for side in (pair.gpu, *pair.cpus):
             found = budget.job_parts(side, 3, pair.steps, made.get(side.row.key))
             assert sum(found.values()) == pytest.approx(break_even.split(side, 3, pair.steps).total.value, rel=1e-9)
             assert tuple(found) == budget.JOB_PARTS
-
-
-def test_trainings_are_a_line_each_and_what_is_missing_one_sentence(of):
     lines = step_budgets.section(of.budgets, of.rows)
     text = "\n".join(lines)
     assert lines[0] == "## Training with Keras"
@@ -205,9 +184,6 @@ def test_trainings_are_a_line_each_and_what_is_missing_one_sentence(of):
     assert "100 % is not explained" not in text
     assert sum("not all parts of a step are known" in line for line in lines) == 1
     assert "`python -m workloads." in text
-
-
-def test_charts_of_trainings_say_who_wins_with_their_numbers(of):
     along = training.along(of.trainings)[0]
     assert any("batch" in v.label for v in along.views)
     for view in along.views:

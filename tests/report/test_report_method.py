@@ -25,7 +25,7 @@ def switched(m, **given):
     return msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, switches=given))
 
 
-def test_products_leave_out_shapes_first_calls_and_energy():
+def test_products_leave_out_shapes_and_what_the_rows_have_is_not_missed():
     rows = fake.laws(lambda n: 1e-3, lambda n: 1e-4, (64, 128))
     assert method.not_shown(rows, fake.GPU_MACHINE) == (
         "What this does not show: other machines, other shapes and layouts than those listed, the cost of the first call, "
@@ -38,20 +38,6 @@ def test_products_leave_out_shapes_first_calls_and_energy():
         "What this does not show: other machines, other shapes and layouts than those listed, the cost of the first call, "
         "energy, and anything between the measured sizes."
     )
-
-
-def test_trainings_say_nothing_of_kernels():
-    said = method.not_shown(stored("nvidia-h200/training-seeds").measurements, fake.GPU_MACHINE)
-    assert said == (
-        "What this does not show: other machines, other models, batches and versions of the libraries than those listed, the "
-        "accuracy that real data would give, as the samples are made up, several processes on one GPU, energy, and anything "
-        "between the measured sizes but the interpolated crossings."
-    )
-    real = [switched(m, data="real") for m in test_jobs.batches()]
-    assert "made up" not in method.not_shown(real, fake.GPU_MACHINE)
-
-
-def test_what_the_rows_have_is_not_missed():
     training = row("training/keras/fit", Training("lenet", 32, 64), 1.0, device="gpu:0")
     assert "several processes on one GPU" in method.not_shown([training], fake.GPU_MACHINE)
     assert "several processes" not in method.not_shown([switched(training, at_once="2")], fake.GPU_MACHINE)
@@ -60,6 +46,21 @@ def test_what_the_rows_have_is_not_missed():
     assert "several GPUs" not in method.not_shown([switched(training, replicas="2")], two)
     call = row("inference/keras/call", Inference("lenet", 32), 1.0, device="gpu:0", values={"joules_per_sample": 1e-3})
     assert ", the CPU's energy, and" in method.not_shown([call], fake.GPU_MACHINE)
+
+
+def test_pages_of_trainings_say_nothing_of_kernels_and_name_their_checks_and_articles():
+    said = method.not_shown(stored("nvidia-h200/training-seeds").measurements, fake.GPU_MACHINE)
+    assert said == (
+        "What this does not show: other machines, other models, batches and versions of the libraries than those listed, the "
+        "accuracy that real data would give, as the samples are made up, several processes on one GPU, energy, and anything "
+        "between the measured sizes but the interpolated crossings."
+    )
+    real = [switched(m, data="real") for m in test_jobs.batches()]
+    assert "made up" not in method.not_shown(real, fake.GPU_MACHINE)
+    said = "\n".join(method.how_section(stored("nvidia-h200/training-seeds")))
+    assert "48 weights (shapes and numbers of weights, layer by layer, are the model's), 18 first loss (" in said
+    assert "S4 Peaks regression in Flux.jl" in said and "S1a CIFAR-10" in said
+    assert "fastest kernel" not in said and "roof" not in said
 
 
 TRAINED = row("training/keras/fit", Training("lenet", 32, 64), 1.0)
@@ -79,13 +80,6 @@ def test_formulas_are_those_of_what_was_measured(m, there, not_there):
     said = "\n".join(method.formulas([m]))
     assert all(f"- {words}" in said for words in there) and not any(f"- {words}" in said for words in not_there)
     assert method.formulas([]) == []
-
-
-def test_a_page_of_trainings_names_its_checks_and_articles():
-    said = "\n".join(method.how_section(stored("nvidia-h200/training-seeds")))
-    assert "48 weights (shapes and numbers of weights, layer by layer, are the model's), 18 first loss (" in said
-    assert "S4 Peaks regression in Flux.jl" in said and "S1a CIFAR-10" in said
-    assert "fastest kernel" not in said and "roof" not in said
 
 
 def test_who_asks_whether_the_numbers_can_be_trusted_hears_each_check():

@@ -127,16 +127,13 @@ def test_no_two_rows_of_stored_runs_look_alike(run):
         assert len({tuple(line[: names - 1]) for line in found}) == len(found) > 1
 
 
-def test_the_hint_of_what_to_type_finds_its_row():
+def test_hints_find_their_row_and_columns_that_say_nothing_are_left_out():
     for run in ("training-seeds", "suite"):
         (loaded,) = by_machine(REPORTS / "nvidia-h200" / run).values()
         shown = Material(loaded)
         (first, *_), line = shown.ordered, overview.numbers([shown])[1][0]
         words = html._hint(first).split()
         assert len(words) == 3 and all(word in " ".join(line) for word in words)
-
-
-def test_columns_that_say_nothing_are_left_out():
     (loaded,) = by_machine(REPORTS / "nvidia-h200" / "training-seeds").values()
     heads, found = overview.numbers([Material(loaded)])
     assert heads == ("kernel", "problem", "how", "device", "time", "+-", "status, flags", "check")

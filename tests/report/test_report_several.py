@@ -86,7 +86,7 @@ def chart(name: str, color: str, marker: str, x: tuple[float, float], **view) ->
     return Chart("rates", "Rates", [one], ("kernel", name), [("k", "1")], "rates.svg")
 
 
-def test_charts_of_two_runs_lie_over_each_other_each_with_its_marks():
+def test_charts_of_several_runs_lie_over_each_other_each_with_its_marks():
     (made,) = overlay.several(
         [
             ("A", [chart("GPU x", "blue", "square", (1.0, 2.0), lines=[(1.5, "here")])]),
@@ -104,9 +104,6 @@ def test_charts_of_two_runs_lie_over_each_other_each_with_its_marks():
     assert made.rows == [("A", "k", "1", "-"), ("B", "k", "1", "-"), ("C", "k", "-", "1")]
     alone = chart("GPU x", "blue", "square", (1.0, 2.0))
     assert overlay.several([("", [alone])]) == [alone]
-
-
-def test_bars_of_each_run_are_a_view_of_their_own():
     bars = [[chart("work", "blue", "", (1.0, 2.0), bars=True)] for _ in range(2)]
     (made,) = overlay.several([("A", bars[0]), ("B", bars[1])])
     assert [v.label for v in made.views] == ["A: float32", "B: float32"] and made.chooses == "View"
@@ -130,7 +127,7 @@ def test_roofs_reach_the_edge_their_names_stand_at_and_names_keep_apart():
     assert slope.label == "A DRAM"
 
 
-def test_the_fastest_of_both_at_the_largest_shared_size_in_words():
+def test_the_fastest_of_both_where_the_gpu_wins_and_the_ceilings_in_words():
     def rows(cpu: float, gpu: float, threads: int, sizes=(64, 128)) -> list:
         made = [row("matmul/numpy/blas", square(n), cpu * n, threads=threads, spread=0.01) for n in sizes]
         return made + [row("matmul/cupy/cublas", square(n), gpu, spread=0.01) for n in sizes]
@@ -147,9 +144,6 @@ def test_the_fastest_of_both_at_the_largest_shared_size_in_words():
     same = machines.best(old, rows(1.001e-6, 4e-5, 16), ("old", "new"))
     assert "takes as long as old" in same[0] or "cannot be told from old" in same[0]
     assert machines.best(old, [], ("old", "new")) == []
-
-
-def test_where_the_gpu_wins_and_the_ceilings_in_words():
     gpu, cpu = fake.gpu_run(sizes=SIZES).measurements, fake.cpu_run(sizes=SIZES).measurements
     (said,) = machines.crossing([("one", crossovers(gpu)), ("two", crossovers(cpu))])
     assert "one: float32, data already on the GPU, one call at a time, the GPU wins from n = " in said

@@ -13,7 +13,7 @@ def problems(*argv):
     return matmul.problems(matmul.parser().parse_args(list(argv)))
 
 
-def test_a_models_dense_layers_in_every_direction():
+def test_a_models_dense_layers_layouts_and_float8():
     found = problems("--model", "cifar10-cnn", "--batch", "8", "--direction", "all")
     assert found == [
         Matmul(8, 512, 3136),
@@ -26,9 +26,6 @@ def test_a_models_dense_layers_in_every_direction():
     assert [(p.m, p.k) for p in problems("--model", "fashion-mlp", "--batch", "4")] == [(4, 784), (4, 500), (4, 500)]
     first = problems("--model", "cifar10-mlp", "--batch", "4", "--direction", "dgrad")
     assert [(p.n, p.k) for p in first] == [(3000, 1000), (1000, 10)]  # nothing needs the images' gradient
-
-
-def test_layouts_and_float8():
     found = problems("--sizes", "8", "16", "--layouts", "nn,tn", "--dtypes", "float32", "tf32")
     expected = [(n, way, math) for n in (8, 16) for way in ("nn", "tn") for math in ("float32", "tf32")]
     assert [(p.n, p.layout, p.math) for p in found] == expected
@@ -39,7 +36,7 @@ def test_layouts_and_float8():
     } == {("nt", "bfloat16")}
 
 
-def test_the_crossover_of_layers_is_refined_in_the_batch():
+def test_crossovers_are_refined_in_the_batch_and_by_their_own_kernels():
     def at(p):
         n = p.k if p.layout == "tn" else p.m
         return [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 20e-6)]
@@ -56,9 +53,6 @@ def test_the_crossover_of_layers_is_refined_in_the_batch():
     expected = {(p.n, p.k) if p.layout != "tn" else (p.m, p.n) for p in shapes}
     assert {(p.n, p.k) if p.layout != "tn" else (p.m, p.n) for p in (r.problem for r in added)} == expected
     assert matmul.refine(rows) == []
-
-
-def test_only_squares_of_libraries_are_refined_with_libraries():
     rows = fake.laws(lambda n: 1e-9 * n**2, lambda n: 2e-5, [64, 1024])
     rows += [row("matmul/tensorflow/function", square(n), 1e-9 * n**2 * 3) for n in (64, 1024)]
     assert {r.kernel for r in matmul.refine(rows)} == {"matmul/numpy/blas", "matmul/cupy/cublas"}

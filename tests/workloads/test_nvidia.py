@@ -16,14 +16,11 @@ def test_no_driver_comes_first(monkeypatch):
     assert nvidia.gpus() == () and nvidia.software() == {}
 
 
-def test_a_driver_without_cupy_names_the_install_command(monkeypatch):
+def test_why_cupy_is_not_there(monkeypatch):
     monkeypatch.setattr(nvidia, "driver_cuda", lambda: 12080)
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(nvidia.importlib.util, "find_spec", lambda name: None)
     assert "pip install 'cupy-cuda12x[ctk]'" in facts.gpu_problem()
-
-
-def test_a_cupy_that_does_not_load_says_why(monkeypatch):
     monkeypatch.setattr(nvidia, "driver_cuda", lambda: 12080)
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(nvidia.importlib.util, "find_spec", lambda name: object())
@@ -52,7 +49,7 @@ def test_why_there_is_no_gpu(monkeypatch, error, hidden, said):
     assert nvidia.gpus() == ()
 
 
-def test_gpus_with_nvml(monkeypatch):
+def test_gpus_with_nvml_and_without(monkeypatch):
     fake_cupy(monkeypatch, devices=2)
     link = {"nvmlDeviceGetMaxPcieLinkGeneration": 5, "nvmlDeviceGetCurrPcieLinkWidth": 16}
     board = {"nvmlDeviceGetPowerManagementLimit": 700000, "nvmlSystemGetDriverVersion": "580.159.04"}
@@ -64,9 +61,6 @@ def test_gpus_with_nvml(monkeypatch):
     assert (first.pcie_generation, first.pcie_width) == (5, 16)
     here = facts.describe()
     assert (here.key, here.driver, len(here.gpus)) == ("nvidia-h200-x2", "580.159.04", 2)
-
-
-def test_gpus_without_nvml_and_with_one_that_answers_nothing(monkeypatch):
     fake_cupy(monkeypatch)
     refuse = FakeNvml.NVMLError("not supported")
     for library in (None, FakeNvml(), FakeNvml(nvmlDeviceGetPowerManagementLimit=refuse, nvmlDeviceGetUUID=refuse)):

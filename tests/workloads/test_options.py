@@ -35,17 +35,22 @@ def test_bad_sizes_are_one_clear_error(text):
     assert "\n" not in str(error.value) and len(str(error.value)) < 200
 
 
-def test_shape():
-    assert options.shape("4096x1024x512") == (4096, 1024, 512)
-    with pytest.raises(options.Usage):
-        options.shape("4096x")
-
-
-def test_limits_take_the_flag_before_the_preset():
+def test_limits_and_keywords_of_a_call():
     made = options.parser("workloads.x", "", "x")
     options.add_measuring(made)
     assert options.limits(made.parse_args([])) == options.FINE
     assert options.limits(made.parse_args(["--fast", "--max-time", "7"])) == {**options.FAST, "max_time": 7.0}
+    made = options.parser("workloads.x", "", "x")
+    options.add_measuring(made)
+    args = options.namespace(made, threads=[1, 2], fast=True)
+    assert (args.threads, args.fast, args.seed) == (["1", "2"], True, 1)
+    assert options.namespace(made, threads=1, backends="numpy").threads == ["1"]
+    assert options.namespace(made, backends="numpy").backends == ["numpy"]
+    with pytest.raises(TypeError, match="unknown option 'sizez'"):
+        options.namespace(made, sizez=[1])
+    assert options.shape("4096x1024x512") == (4096, 1024, 512)
+    with pytest.raises(options.Usage):
+        options.shape("4096x")
 
 
 @pytest.mark.parametrize("words", ["max-time 0", "max-time inf", "nope", "form csv", "min-time x", "seed -1"])
@@ -56,17 +61,6 @@ def test_usage_errors_exit_2_with_a_command_that_works(words, capsys):
     error = capsys.readouterr().err.splitlines()
     assert error[0].startswith("error: ")
     assert error[1] == f"  try: {options.python()} -m workloads.x --fast" and len(error) == 2
-
-
-def test_a_function_call_takes_flags_as_keywords():
-    made = options.parser("workloads.x", "", "x")
-    options.add_measuring(made)
-    args = options.namespace(made, threads=[1, 2], fast=True)
-    assert (args.threads, args.fast, args.seed) == (["1", "2"], True, 1)
-    assert options.namespace(made, threads=1, backends="numpy").threads == ["1"]
-    assert options.namespace(made, backends="numpy").backends == ["numpy"]
-    with pytest.raises(TypeError, match="unknown option 'sizez'"):
-        options.namespace(made, sizez=[1])
 
 
 def test_commands_are_shown_with_the_interpreter_that_works(monkeypatch, tmp_path):

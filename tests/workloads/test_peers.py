@@ -33,7 +33,7 @@ def asked(*argv: str):
     return peers.parser().parse_args(list(argv))
 
 
-def test_bus_bytes_are_those_of_nccl_tests():
+def test_bus_bytes_are_those_of_nccl_tests_and_work_at_once_that_of_one_gpu():
     """Its busbw is algbw * 2 (n - 1) / n: of 256 MiB in 1 ms 268 GB/s over two GPUs, 1.5 times that over four, 1.75 over 8."""
     for gpus, share in (("0,1", 1.0), ("0,1,2,3", 1.5), ("0,1,2,3,4,5,6,7", 1.75)):
         variant = "collective/cupy/nccl"
@@ -41,6 +41,11 @@ def test_bus_bytes_are_those_of_nccl_tests():
         assert words.rate(m).value == pytest.approx(share * 256 * MIB / 1e-3)
     assert AllReduce(12, "0,1,2", "float32").flops == 2 * 3 and AllReduce(12, "0,1", "bfloat16").elements == 6
     assert PeerCopy(0, 3, 5, 2).bytes_moved == 10 and PeerCopy(3, 0, 5).members == (0, 3)
+    assert AtOnce("matmul", 64, "0,1", "bfloat16").inner == Matmul(64, 64, 64, "bfloat16")
+    assert AtOnce("triad", 1200, "0").inner == Stream("triad", 1200, "float32")
+    copy = AtOnce("h2d", 4096, "0,1,2")
+    assert copy.inner == Transfer("h2d", 4096, "pinned")
+    assert (copy.together, copy.locked_bytes, copy.flops) == (3, 4096, 0)
 
 
 @pytest.mark.parametrize(
@@ -60,14 +65,6 @@ def test_bus_bytes_are_those_of_nccl_tests():
 def test_what_is_no_problem_is_refused(make, why):
     with pytest.raises(ValueError, match=why):
         make()
-
-
-def test_work_at_once_is_that_of_one_gpu():
-    assert AtOnce("matmul", 64, "0,1", "bfloat16").inner == Matmul(64, 64, 64, "bfloat16")
-    assert AtOnce("triad", 1200, "0").inner == Stream("triad", 1200, "float32")
-    copy = AtOnce("h2d", 4096, "0,1,2")
-    assert copy.inner == Transfer("h2d", 4096, "pinned")
-    assert (copy.together, copy.locked_bytes, copy.flops) == (3, 4096, 0)
 
 
 def test_a_row_of_several_gpus_sees_them_by_their_uuids_in_order():
@@ -137,7 +134,7 @@ def test_without_two_gpus_the_command_says_so_in_one_line(monkeypatch, capsys):
     assert f"{5 + 4 + 4 * len(concurrent.WORK)} rows" in capsys.readouterr().out
 
 
-def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for():
+def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for(monkeypatch, capsys, tmp_path):
     assert "peers" not in dict(suite.plan(False, True)) and "peers" in dict(suite.plan(True, True, True))
     with pytest.raises(options.Usage, match="peers takes several GPUs, and --device all"):
         suite.chosen(suite.parser().parse_args(["--only", "peers"]), True)
@@ -149,9 +146,6 @@ def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for():
         suite.parser().parse_args(["--device", "all"]), "peers", {"fast": True}, suite.pathlib.Path("x"), None
     )
     assert peers.gpus(made, host(2)) == [0, 1] and made.output == "x"
-
-
-def test_one_gpu_is_told_that_all_is_the_plain_suite(monkeypatch, capsys, tmp_path):
     seen = []
     monkeypatch.setattr(facts, "describe", lambda: host(1))
     monkeypatch.setattr(suite, "_one", lambda name, *_: seen.append(name) or 0)
@@ -316,7 +310,7 @@ def test_rows_at_once_are_prepared_and_run_as_what_they_are():
         windows.window(alone, limits, 1)
 
 
-def test_each_gpu_is_alone_and_then_all_are_at_it(monkeypatch, tmp_path):
+def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_work(monkeypatch, tmp_path):
     """Workers that say 1 ms alone and 2 ms beside another."""
     asked_for = []
 
@@ -345,15 +339,13 @@ def test_each_gpu_is_alone_and_then_all_are_at_it(monkeypatch, tmp_path):
     with pytest.raises(options.Missing, match="two or more; here is 1"):
         concurrent.every_gpu(args, host(1), [0], "command")
 
-
-def test_one_that_fails_ends_its_work_and_no_other(monkeypatch, tmp_path):
     def in_turns(rows, workers, sets, turns):
         bad = Measurement(rows[1].kernel, rows[1].problem, rows[1].settings, "failed", "out of luck")
         return [bad], [], bad
 
     monkeypatch.setattr(concurrent, "in_turns", in_turns)
     monkeypatch.setattr(concurrent, "Worker", lambda variables: types.SimpleNamespace(close=lambda: None))
-    args = peers.parser().parse_args(["--fast", "-q", "-o", str(tmp_path)])
+    args = peers.parser().parse_args(["--fast", "-q", "-o", str(tmp_path / "failed")])
     outcome = concurrent.every_gpu(args, host(2), [0, 1], "command", run=fake.run(host(2)))
     assert len(outcome.measurements) == 4 * len(concurrent.WORK) and outcome.exit_code == 1
     assert {m.reason for m in outcome.measurements} == {"out of luck", "what ran beside it ended: out of luck"}

@@ -69,7 +69,7 @@ def test_the_stores_past_the_caches_are_nontemporal_and_fenced():
     assert [line for line in lines if "sfence" in line]
 
 
-def test_every_pass_of_a_call_is_made(threads):
+def test_every_pass_of_a_call_is_made_and_a_call_is_long_enough(threads):
     threads(2)
     for nontemporal in (False, True):
         x = empty((100,), np.dtype(np.float64))
@@ -82,9 +82,6 @@ def test_every_pass_of_a_call_is_made(threads):
     # the sums lie on the first half: each pass adds the second half's ones to them
     stream_numba._read(x, x[:width].reshape(1, -1), np.empty(1), 2 * width, 5)
     np.testing.assert_array_equal(x, np.repeat([6.0, 1.0], width))
-
-
-def test_a_call_moves_64_mib_a_thread_at_least(threads):
     threads(1)
     problems = Stream("triad", 1 << 20), Stream("copy", 3 << 25), Stream("add", 24)
     small, large, tiny = (LOOP.bind(p, *p.inputs(1)) for p in problems)
@@ -133,11 +130,8 @@ def asked(module, **words):
     return options.namespace(module.parser(), **{"device": ["cpu"], "threads": ["1"], "quiet": True, **words})
 
 
-def test_the_command_knows_every_operation():
+def test_every_operation_makes_rows_of_the_kernels_that_have_it(monkeypatch):
     assert set(stream.OPERATIONS) == set(Stream.WEIGHTS)
-
-
-def test_kernels_without_the_operation_make_no_rows():
     rows = stream.rows(asked(stream, sizes=["1MiB"], operations=["triad", "read"]), fake.CPU_MACHINE)
     assert {(r.kernel, r.problem.operation) for r in rows} == {
         ("stream/numpy/ufunc", "triad"),
@@ -149,6 +143,10 @@ def test_kernels_without_the_operation_make_no_rows():
     with pytest.raises(options.Usage, match="no relu of float64") as stop:
         stream.rows(asked(stream, operations=["relu"]), fake.CPU_MACHINE)
     assert stop.value.tip == "python -m workloads.stream --operations relu --backends tensorflow"
+    seen = {}
+    monkeypatch.setattr(plan, "kernels", lambda op, args, on, **more: seen.update(more) or [LOOP])
+    stream.rows(asked(stream, sizes=["1MiB"]), fake.CPU_MACHINE)
+    assert seen == {"on_request": ("tensorflow",)}
 
 
 def test_peaks_are_those_that_this_chip_has(monkeypatch):
@@ -168,14 +166,7 @@ def test_peaks_are_those_that_this_chip_has(monkeypatch):
         maths(dtypes=["half"])
 
 
-def test_tensorflow_runs_on_request_only(monkeypatch):
-    seen = {}
-    monkeypatch.setattr(plan, "kernels", lambda op, args, on, **more: seen.update(more) or [LOOP])
-    stream.rows(asked(stream, sizes=["1MiB"]), fake.CPU_MACHINE)
-    assert seen == {"on_request": ("tensorflow",)}
-
-
-def test_the_bus_carries_a_third_more_than_a_triad_counts(capsys):
+def test_the_table_and_the_answer_in_lines(capsys):
     gib = Stream("triad", 3 << 30)
     rows = [
         fake.row("stream/numba/loop", Stream("triad", 1 << 20), 1e-5, threads=1),
@@ -189,9 +180,6 @@ def test_the_bus_carries_a_third_more_than_a_triad_counts(capsys):
         "with write-allocate: triad of float64, 3.00 GiB, 2 threads: 40.0 GB/s on the bus, when each line of the output is read "
         "before it is written; STREAM counts 30.0 GB/s\n"
     )
-
-
-def test_lines_read_well_and_leave_skipped_rows_to_the_end(capsys):
     table = session.Lines()
     table.shown(fake.row("stream/numba/loop", Stream("triad", 24 << 10), 24576e-9, threads=1))
     for size in (1, 2):

@@ -66,26 +66,7 @@ def test_the_articles_run_at_their_own_settings_on_both_devices_and_s4_both_ways
     assert [r for r in found if r.problem.model == "peaks" and r.kernel == studies.FIT]
 
 
-def test_every_complaint_that_is_about_a_training_is_measured_in_its_batch():
-    found = {(r.problem.model, r.problem.batch) for r in studies.rows(["complaints"], ["cpu"])}
-    assert {("mlp-784-100x2-10", 128), ("mnist-cnn", 64), ("mlp-7-32x2-2", 16), ("cifar10-cnn", 128)} < found
-    assert len(found) == sum(len(c.reported) for c in published_cases.COMPLAINTS) == 9
-    assert all(r.problem.samples % r.problem.batch == 0 for r in studies.rows(["complaints"], BOTH))
-
-
-def test_without_a_gpu_no_cpu_row_needs_one():
-    assert not [r for name in studies.STUDIES for r in studies.rows([name], ["cpu"]) if "gpu" in r.settings.switches]
-
-
-def test_all_is_every_study_once_and_the_names_of_the_help_are_the_studies():
-    every = studies.rows(["all"], BOTH)
-    apart = [row.key for name in studies.STUDIES for row in studies.rows([name], BOTH)]
-    assert len(every) == len(set(apart)) < len(apart)
-    assert studies.experiments(["all"]) == ["together", "trials", "teacher"]
-    assert studies.experiments(["seeds", "trials"]) == ["trials"]
-
-
-def test_small_data_batches_and_residence_cover_what_they_ask():
+def test_studies_cover_what_they_ask():
     small = {(r.problem.model, r.problem.samples) for r in studies.rows(["small-dataset"], BOTH)}
     most = {"cifar10-cnn": 50_000, "fashion-mlp": 60_000}
     assert small == {(name, n) for name in most for n in (100, 1000, 10_000, most[name])}
@@ -97,9 +78,16 @@ def test_small_data_batches_and_residence_cover_what_they_ask():
     assert homes >= {(64, "prefetch"), (64, "generator")}
     assert networks.sample_bytes(networks.find("mnist-cnn"), "float64") * 50_000 == 313_600_000
     assert {r.settings.process for r in studies.rows(["starts"], BOTH)} == {"fresh"}
-
-
-def test_the_articles_plan_fits_25_minutes_of_an_h200_and_no_other_study_10():
+    found = {(r.problem.model, r.problem.batch) for r in studies.rows(["complaints"], ["cpu"])}
+    assert {("mlp-784-100x2-10", 128), ("mnist-cnn", 64), ("mlp-7-32x2-2", 16), ("cifar10-cnn", 128)} < found
+    assert len(found) == sum(len(c.reported) for c in published_cases.COMPLAINTS) == 9
+    assert all(r.problem.samples % r.problem.batch == 0 for r in studies.rows(["complaints"], BOTH))
+    assert not [r for name in studies.STUDIES for r in studies.rows([name], ["cpu"]) if "gpu" in r.settings.switches]
+    every = studies.rows(["all"], BOTH)
+    apart = [row.key for name in studies.STUDIES for row in studies.rows([name], BOTH)]
+    assert len(every) == len(set(apart)) < len(apart)
+    assert studies.experiments(["all"]) == ["together", "trials", "teacher"]
+    assert studies.experiments(["seeds", "trials"]) == ["trials"]
     minutes = {name: forecast.total(studies.rows([name], BOTH), 16, 2.0) / 60 for name in studies.STUDIES}
     assert minutes.pop("seeds") < 25 and max(minutes.values()) < 10
 
@@ -128,9 +116,6 @@ def test_a_guess_adds_up():
     long = [forecast.seconds(one(samples=32_000, epochs=n), 16, 2.0) for n in (2, 3)]
     epoch = 0.05 + 1000 * step
     assert long[0] - long[1] == pytest.approx(8 * epoch - 3 * epoch)  # two epochs are repeated three times, three never
-
-
-def test_devices_take_turns_and_fresh_processes_come_last():
     rows = [
         one(),
         one(batch=8),
@@ -143,6 +128,13 @@ def test_devices_take_turns_and_fresh_processes_come_last():
     assert [rows.index(r) for r in forecast.in_turns(rows)] == [0, 3, 4, 1, 5, 6, 2]
     warm = sum(forecast.seconds(r, 16, 2.0) for r in rows)
     assert forecast.total(rows, 16, 2.0) == pytest.approx(warm + 3 * 10)
+    # three rows of the CPU's environment and one of the GPU's, each five times, and 2 x 5 starts of 10 s; a row of
+    # fresh processes has its own five, as without --rigorous
+    rows = [one(), one(batch=8), one(samples=640), one(device="gpu:0")]
+    once = sum(forecast.seconds(r, 16, 2.0) for r in rows)
+    assert forecast.total(rows, 16, 2.0, rigorous=True) == pytest.approx(5 * once + 2 * 5 * 10)
+    fresh = one(process="fresh")
+    assert forecast.total([fresh], 16, 2.0, rigorous=True) == forecast.total([fresh], 16, 2.0)
 
 
 @pytest.mark.parametrize("name", studies.STUDIES)
@@ -159,7 +151,7 @@ def test_a_study_stopped_anywhere_has_both_sides_of_all_configurations_but_the_l
     assert max(b - a for a, b in pairs) <= 3
 
 
-def test_the_plan_says_its_minutes_that_they_are_a_guess_and_how_to_split_it():
+def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed():
     args = training.parser().parse_args(["--study", "width", "trials", "--fast"])
     rows = grid.rows(args, GPU_MACHINE)
     said = forecast.lines(rows, args, GPU_MACHINE)
@@ -167,20 +159,7 @@ def test_the_plan_says_its_minutes_that_they_are_a_guess_and_how_to_split_it():
     assert sum("training/keras/trial" in line for line in said) == 6
     assert said[-3].startswith("16 rows, at most ") and " minutes, a guess: 10 s a process, " in said[-2]
     assert "--stop-after" in said[-1]
-
-
-def test_rigorous_starts_five_processes_for_each_environment_and_not_for_each_row():
-    """Three rows of the CPU's environment and one of the GPU's, each five times, and 2 x 5 starts of 10 s; a row of fresh
-    processes has its own five, as without --rigorous."""
-    rows = [one(), one(batch=8), one(samples=640), one(device="gpu:0")]
-    once = sum(forecast.seconds(r, 16, 2.0) for r in rows)
-    assert forecast.total(rows, 16, 2.0, rigorous=True) == pytest.approx(5 * once + 2 * 5 * 10)
-    fresh = one(process="fresh")
-    assert forecast.total([fresh], 16, 2.0, rigorous=True) == forecast.total([fresh], 16, 2.0)
-
-
-def test_the_plan_of_rigorous_says_in_how_many_processes_a_row_is_timed():
-    """Not of an experiment's rows, which take no five."""
+    # not of an experiment's rows, which take no five
     args = training.parser().parse_args(["--study", "starts", "width", "trials", "--rigorous", "--device", "cpu"])
     said = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)[:-3]
     ends = Counter(re.search(r"(in 5 .*|each trial .*)?$", line)[0] for line in said)

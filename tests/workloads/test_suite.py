@@ -19,22 +19,16 @@ def parsed(*argv):
     return suite.parser().parse_args(list(argv))
 
 
-def test_every_part_of_every_plan_is_a_flag_of_its_workload():
+def test_plans_of_parts_and_flags():
     for quick in (True, False):
         for gpu in (True, False):
             for name, flags in suite.plan(quick, gpu):
                 made = suite.arguments(parsed("--seed", "7"), name, flags, suite.pathlib.Path("x"), 5.0)
                 assert all(getattr(made, flag) == value for flag, value in flags.items())
                 assert (made.seed, made.output, made.stop_after) == (7, "x", 5.0)
-
-
-def test_low_precisions_and_the_largest_sizes_are_for_gpus():
     with_gpu, without = ([flags for name, flags in suite.plan(False, gpu) if name == "matmul"] for gpu in (True, False))
     assert len(with_gpu) == 2 and "bfloat16" in with_gpu[0]["dtypes"] and with_gpu[1]["device"] == ["gpu"]
     assert [flags["dtypes"] for flags in without] == [["float32", "float64"]]
-
-
-def test_only_takes_known_workloads():
     assert [name for name, _ in suite.chosen(parsed("--only", "peak,stream"), False)] == ["peak", "stream"]
     with pytest.raises(options.Usage, match="unknown workload 'nope'"):
         suite.chosen(parsed("--only", "nope"), False)
@@ -59,25 +53,19 @@ def test_one_folder_with_a_report_and_its_answer(tmp_path, capsys, monkeypatch):
     assert "add --resume" in capsys.readouterr().err
 
 
-def test_a_json_array_is_one_workload(capsys):
+def test_a_json_array_is_one_workload_and_a_dry_run_names_every_part(capsys):
     assert suite.main(["--quick", "--format", "json"]) == 2
     assert "--only" in capsys.readouterr().err
-
-
-def test_dry_run_names_every_part(capsys):
     assert suite.main(["--dry-run", "--quick", "-q"]) == 0
     out = capsys.readouterr().out
     assert out.count("rows, at most") == 2 and "\nmatmul\n" in out and "\ntraining\n" in out
 
 
-def test_a_machine_without_a_gpu_is_told_of_a_stored_one():
+def test_a_machine_without_a_gpu_is_told_of_a_stored_one_that_is_whole():
     told = suite.elsewhere(worker.ROOT / "reports")
     assert len(told) == 1
     assert told[0].startswith("Elsewhere, on a stored NVIDIA H200 against its own 16-core host (not this CPU): float32")
     assert "the GPU wins from n = " in told[0]
-
-
-def test_the_stored_run_is_whole():
     stored = records.read(worker.ROOT / "reports" / "nvidia-h200")
     assert stored.bad_lines == 0
     every = {m.problem.op for m in stored.measurements}

@@ -50,11 +50,17 @@ def ways(found):
     return [(r.kernel.partition("/")[2], r.settings.switches.get("residence")) for r in found]
 
 
-def test_the_simplest_calls_are_one_row_a_device():
+def test_the_simplest_calls_and_a_users_own_model_are_one_row_a_device(tmp_path):
     found = rows("--model", "cifar10-cnn", "--samples", "1000", "--epochs", "2")
     assert shapes(found) == [(FIT, "cifar10-cnn", 32, 1000, 2)] * 2
     assert chosen(found) == [(d, {"data": "synthetic"}) for d in ("cpu", "gpu:0")]
     assert shapes(rows(here=CPU_MACHINE)) == [(FIT, "cifar10-cnn", 32, 9600, 1)]
+    file = tmp_path / "mine.keras"
+    with zipfile.ZipFile(file, "w") as saved:
+        saved.writestr("config.json", "{}")
+    found = rows("--model", "tests.support.own_models:classes", str(file), "--device", "cpu")
+    assert [r.problem.model for r in found] == ["tests.support.own_models:classes", str(file)]
+    assert {(r.problem.batch, r.problem.samples) for r in found} == {(32, 9600)}
 
 
 def test_peaks_trains_all_samples_in_one_batch_both_ways(monkeypatch):
@@ -71,20 +77,14 @@ def test_peaks_trains_all_samples_in_one_batch_both_ways(monkeypatch):
     assert {(r.problem.batch, r.problem.epochs) for r in few} == {(64, 3)}
 
 
-def test_generators_take_their_sizes_from_flags():
+def test_generators_types_epochs_and_threads_are_taken_from_flags():
     sizes = "--width 10,100 --depth 1 --inputs 20 --outputs 3 --hidden-layers 2:4:+2"
     found = grid.models(arguments("--model mlp fashion-mlp", sizes))
     assert found == ["mlp-20-10x1-3", "mlp-20-100x1-3", "fashion-mlp-2", "fashion-mlp-4"]
     assert grid.models(arguments("--model", "mlp", "fashion-mlp")) == ["mlp-784-500x2-10", "fashion-mlp"]
-
-
-def test_a_users_own_model_is_a_function_or_a_file(tmp_path):
-    file = tmp_path / "mine.keras"
-    with zipfile.ZipFile(file, "w") as saved:
-        saved.writestr("config.json", "{}")
-    found = rows("--model", "tests.support.own_models:classes", str(file), "--device", "cpu")
-    assert [r.problem.model for r in found] == ["tests.support.own_models:classes", str(file)]
-    assert {(r.problem.batch, r.problem.samples) for r in found} == {(32, 9600)}
+    found = rows("--dtypes", "float64", "uint8", "--epochs", "1", "3", "--threads", "2", "--device", "cpu")
+    here = [(r.problem.epochs, r.problem.dtype, r.settings.threads) for r in found]
+    assert here == [(epochs, dtype, 2) for epochs in (1, 3) for dtype in ("float64", "uint8")]
 
 
 def test_the_cpus_three_forms_are_named_in_the_row_and_a_gpu_has_one():
@@ -131,12 +131,6 @@ def test_where_samples_live_picks_the_way_that_has_it(monkeypatch):
     assert [(r.kernel, r.settings.switches) for r in found] == expected
 
 
-def test_types_epochs_and_threads():
-    found = rows("--dtypes", "float64", "uint8", "--epochs", "1", "3", "--threads", "2", "--device", "cpu")
-    here = [(r.problem.epochs, r.problem.dtype, r.settings.threads) for r in found]
-    assert here == [(epochs, dtype, 2) for epochs in (1, 3) for dtype in ("float64", "uint8")]
-
-
 def test_a_library_asked_for_by_name_that_is_not_here_exits_3(monkeypatch, capsys):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "jax" else real(name, *a))
@@ -168,6 +162,9 @@ def test_the_table_fits_120_columns_and_has_every_part_of_a_job(capsys):
     assert " ".join(first.split()) == "cifar10-cnn 32 50000 10 gpu:0 fit 2.00 50.0 100 6.60 9.00 47.9 jit"
     assert "cpu jit x16" in second and "generator" in second
     assert max(map(len, (head, first, second))) <= 120
+    table = training.Table()
+    table.shown(row(FIT, Training("cifar10-cnn", 4, 8), 0.012, values={"jit_compile": 0.0}))
+    assert capsys.readouterr().out.splitlines()[1].split()[6:] == ["12.0", "-", "-", "-", "-", "-", "op", "by", "op"]
 
 
 def test_a_part_that_may_be_nothing_shows_what_it_is_less_than_and_the_columns_are_explained_once(capsys):
@@ -187,12 +184,6 @@ def test_a_part_that_may_be_nothing_shows_what_it_is_less_than_and_the_columns_a
     assert max(map(len, out.splitlines())) <= 120
     training.Table().finish()
     assert capsys.readouterr().out == ""
-
-
-def test_a_row_without_a_law_shows_its_whole_fits_step(capsys):
-    table = training.Table()
-    table.shown(row(FIT, Training("cifar10-cnn", 4, 8), 0.012, values={"jit_compile": 0.0}))
-    assert capsys.readouterr().out.splitlines()[1].split()[6:] == ["12.0", "-", "-", "-", "-", "-", "op", "by", "op"]
 
 
 class Counted:
@@ -298,7 +289,7 @@ def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it
     assert "cifar10-cnn (S0) at batch 32 takes 18.1 ms a step" in out and "What a step is made of" not in out
 
 
-def test_a_row_of_starts_has_its_times_and_no_step(capsys):
+def test_rows_of_starts_have_their_times_and_others_tell_no_first_step(capsys):
     started = {"import_s": (8.0, 9.0, 10.0), "device_start_s": (0.04, 0.05, 0.06)}
     once = started | {"build_s": (0.1, 0.1, 0.2), "first_call_s": (1.1, 0.9, 1.0)}
     phases = {"import": 10.0, "device_start": 0.06, "build": 0.2, "first_call": 1.0}
@@ -314,10 +305,7 @@ def test_a_row_of_starts_has_its_times_and_no_step(capsys):
         "framework, 50.0 ms (40.0 ms..60.0 ms) to start the device, 100 ms (100 ms..200 ms) to build the model and "
         "1.00 s (900 ms..1.10 s) to finish the first step."
     ]
-
-
-def test_processes_that_train_on_are_not_told_as_starts_of_one_step():
-    """A first fit of 16 steps is no first step; where fresh processes were asked for their start, theirs alone is told."""
+    # A first fit of 16 steps is no first step; where fresh processes were asked for their start, theirs alone is told
     once = {"import_s": (8.0,), "first_call_s": (1.0,)}
     starts, whole = (
         Measurement(FIT, Training("cifar10-cnn", 32, 512), Settings("gpu:0", process=process), "ok", series=series)

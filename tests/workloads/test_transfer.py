@@ -120,11 +120,6 @@ def test_the_study_has_both_libraries_and_each_size_once(kernels):
     assert {r.kernel for r in planned("--study", "small-dataset", "--variants", "memcpy_async")} == expected
 
 
-def test_a_row_in_words_names_its_way():
-    kernel = "transfer/cupy/array"
-    assert "h2d pinned nbytes=4096" in plan.name(Row(kernel, Transfer("h2d", 4096, "pinned"), Settings("gpu:0")))
-
-
 def copy(seconds, n=1 << 20, direction="h2d", memory="pinned", kernel="transfer/cupy/memcpy_async", **fields):
     return row(kernel, Transfer(direction, n, memory), seconds, device="gpu:0", **fields)
 
@@ -164,10 +159,12 @@ def test_what_is_said_under_the_table_is_the_law_or_the_study(capsys):
     assert not transfer.WORKLOAD.answers_in_suite, "within a suite its report says it"
 
 
-def test_the_frame_has_the_ways_as_columns():
+def test_a_row_in_words_names_its_way_and_the_frame_has_it_in_columns():
     table = results.frame([copy({"host-latency": 30e-6, "device": 20e-6}), copy(None, status="skipped", reason="no")])
     expected = ["h2d", 1 << 20, "pinned", 20e-6, 1 << 20]
     assert table[["direction", "nbytes", "host_memory", "device_median_s", "bytes_moved"]].iloc[0].tolist() == expected
+    kernel = "transfer/cupy/array"
+    assert "h2d pinned nbytes=4096" in plan.name(Row(kernel, Transfer("h2d", 4096, "pinned"), Settings("gpu:0")))
 
 
 def memory(host, gpu=100 * GIB):
@@ -186,7 +183,7 @@ def test_more_locked_memory_than_half_of_what_is_free_is_refused_by_arithmetic(k
         one_row.require_memory(Transfer("both", 1 << 30, kind), "gpu:0", memory(4 * GIB - 2))
 
 
-def test_a_copy_needs_room_for_its_check_and_on_the_gpu():
+def test_a_copy_needs_room_and_is_refused_before_any_input_is_made(monkeypatch):
     problem = Transfer("h2d", 1 << 30, "pageable")
     with pytest.raises(one_row.DoesNotFit, match="needs 6 GiB of host memory, 6 GiB are free"):
         one_row.require_memory(problem, "gpu:0", memory(6 * GIB - 1))
@@ -194,9 +191,6 @@ def test_a_copy_needs_room_for_its_check_and_on_the_gpu():
     with pytest.raises(one_row.DoesNotFit, match="needs 2 GiB of GPU memory"):
         one_row.require_memory(problem, "gpu:0", memory(6 * GIB, 2 * GIB - 1))
     one_row.require_memory(Matmul(1024, 1024, 1024), "gpu:0", memory(3 * 12 << 20))
-
-
-def test_refused_before_any_input_is_made(monkeypatch):
     monkeypatch.setattr(Transfer, "inputs", lambda *_: pytest.fail("something was allocated"))
     monkeypatch.setattr(one_row.require_memory, "__defaults__", (memory(GIB),))
     asked = Row("transfer/cupy/memcpy", Transfer("h2d", 1 << 30, "pinned"), Settings("gpu:0"))
