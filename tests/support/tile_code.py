@@ -5,6 +5,7 @@ As a script: those of float32 for $NUMBA_CPU_NAME, as JSON; nothing of them is r
 
 import json
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import sys
 import numba
 import numpy as np
 import pytest
+from kept import kept
+from llvmlite import binding as llvm
 
 from kernels.conv import _pixel_tiles as pixel_tiles
 from kernels.matmul import numba_simd as vectors
@@ -25,6 +28,9 @@ _AVX2 = (
 )
 _AVX512 = f"{_AVX2},+avx512f,+avx512cd,+avx512bw,+avx512dq,+avx512vl"
 OTHERS = {"haswell": _AVX2, "sapphirerapids": _AVX512, "znver5": _AVX512}  # as LLVM calls them: what they have
+
+
+_HERE = (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
 
 
 def need(vector: int) -> None:
@@ -42,7 +48,22 @@ def _functions(compiled, arguments: tuple) -> dict[str, list[str]]:
 
 def matmul_tiles(dtype: str, vector: int) -> dict[str, list[str]]:
     """Name -> lines of assembly, of the tiles of products with vectors of `vector` bytes."""
+    return _kept(("matmul", dtype, str(vector), *_HERE), lambda: _matmul_tiles(dtype, vector))
 
+
+def conv_tiles(vector: int) -> dict[str, list[str]]:
+    """The same of convolutions."""
+    return _kept(("conv", str(vector), *_HERE), lambda: _conv_tiles(vector))
+
+
+def _kept(of: tuple[str, ...], make) -> dict[str, list[str]]:
+    """What `make` gives, kept under these words, all kernels' sources and Numba's version."""
+    sources = (path.read_text(encoding="utf-8") for path in sorted((ROOT / "kernels").rglob("*.py")))
+    of = (*sources, pathlib.Path(__file__).read_text(encoding="utf-8"), numba.__version__, *of)
+    return json.loads(kept(".json", of, lambda path: path.write_text(json.dumps(make()))).read_text())
+
+
+def _matmul_tiles(dtype: str, vector: int) -> dict[str, list[str]]:
     @numba.njit
     def fresh(lanes, a, b, c, apart, length, depth, height, columns, added):  # constants would be worked into the tiles
         vectors.tile(lanes, a, 0, b, 0, c, 0, apart, length, depth, height, columns, added)
@@ -51,9 +72,7 @@ def matmul_tiles(dtype: str, vector: int) -> dict[str, list[str]]:
     return _functions(fresh, (lanes, *[empty((1,), np.dtype(dtype))] * 3, *[0] * 6))
 
 
-def conv_tiles(vector: int) -> dict[str, list[str]]:
-    """The same of convolutions."""
-
+def _conv_tiles(vector: int) -> dict[str, list[str]]:
     @numba.njit
     def fresh(lanes, rows, high, a, at, runs, length, step, b, c, height, columns, added):  # no constants to work in
         pixel_tiles.tile_apart(
@@ -70,9 +89,13 @@ def conv_tiles(vector: int) -> dict[str, list[str]]:
 def made_for(cpu: str) -> dict[str, list[str]]:
     """The tiles of float32 as LLVM makes them for one of OTHERS, in a process of its own: Numba compiles for one CPU."""
     own = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": OTHERS[cpu], "PYTHONPATH": str(ROOT)}
-    made = subprocess.run([sys.executable, __file__], env=os.environ | own, stdout=subprocess.PIPE, check=True)
-    return json.loads(made.stdout)
+
+    def make() -> dict[str, list[str]]:
+        made = subprocess.run([sys.executable, __file__], env=os.environ | own, stdout=subprocess.PIPE, check=True)
+        return json.loads(made.stdout)
+
+    return _kept(("other", *own.values()), make)
 
 
 if __name__ == "__main__":
-    json.dump(matmul_tiles("float32", simd.vector_bytes()) | conv_tiles(simd.vector_bytes()), sys.stdout)
+    json.dump(_matmul_tiles("float32", simd.vector_bytes()) | _conv_tiles(simd.vector_bytes()), sys.stdout)
