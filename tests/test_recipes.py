@@ -8,7 +8,7 @@ import sys
 import pytest
 import recipes
 
-QUICK = ("--device", "cpu", "--threads", "1", "-q", "-o", "out")
+QUICK = ("--device", "cpu", "--threads", "1", "--max-time", "0.05", "--min-time", "0.005", "-q", "-o", "out")
 
 
 @pytest.mark.parametrize("name", recipes.NAMES)
