@@ -184,7 +184,7 @@ def table(loaded: "Loaded", to: str) -> str:
     from analysis.roofline.bounds import roofs
     from analysis.roofline.frame import frame
 
-    rows = frame(loaded.measurements, roofs(loaded.measurements, loaded.runs[-1].machine if loaded.runs else None))
+    rows = frame(loaded.measurements, roofs(loaded.every, loaded.runs[-1].machine if loaded.runs else None))
     from analysis import table as cells
 
     if to == "csv":

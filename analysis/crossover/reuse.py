@@ -36,7 +36,8 @@ def amortized(resident: Answer, copied: Answer, uses: int) -> Answer:
 
 
 def pairs(answers: "tuple[Answer, ...]", precision: str) -> list[tuple[Answer, Answer]]:
-    """(resident, copied) answers of a precision, a pair for each way of copying that has points."""
+    """(resident, copied) answers of a precision, a pair for each way of copying that has a size in common with the other."""
     own = [a for a in answers if a.precision == precision and a.points]
     resident = next((a for a in own if a.form == LATENCY), None)
-    return [(resident, a) for a in own if resident and a.form in COPIES]
+    sizes = {p.n for p in resident.points} if resident else set()
+    return [(resident, a) for a in own if resident and a.form in COPIES and any(p.n in sizes for p in a.points)]

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from analysis.stats import Estimate, best_by
+from analysis.stats import Estimate, group_by
 
 NEAREST = 8  # rows that a plane is laid through
 _RIDGE = 0.3  # what holds the plane level where its rows lie on a line
@@ -105,9 +105,11 @@ def _form(rows: tuple[Point, ...], floored: bool) -> tuple[float, float, float]:
 
 
 def curve(points: Iterable[Point], floored: bool = True) -> Curve | None:
-    """The curve through rows; None of none. Of one shape the least seconds stand. `floored`: the form may
-    have a constant."""
-    rows = tuple(best_by(points, lambda p: p.at, lambda p: p.seconds).values())
+    """The curve through rows; None of none. `floored`: they are of libraries, whose form may have a constant and the fastest of
+    which stands for a shape; a framework's rows of one shape are repeats, of which the middle one stands."""
+    groups = group_by(points, lambda p: p.at).values()
+    ranked = (sorted(group, key=lambda p: p.seconds) for group in groups)
+    rows = tuple(group[0 if floored else (len(group) - 1) // 2] for group in ranked)
     if not rows:
         return None
     made = Curve(rows, *_form(rows, floored), np.array([p.at for p in rows]), np.zeros(len(rows)), {})

@@ -42,7 +42,7 @@ class Material:
 
     @functools.cached_property
     def roofs(self) -> "tuple[Roof, ...]":
-        return roofs(self.rows, self.machine)
+        return roofs(self.loaded.every, self.machine)
 
     @functools.cached_property
     def answers(self) -> "tuple[Answer, ...]":

@@ -20,7 +20,7 @@ def _roofline(arguments: argparse.Namespace) -> int:
     from analysis.roofline.roofs import roofs
 
     loaded = page.read_one_machine(arguments.runs)
-    ceilings = roofs(loaded.measurements, page.machine_of(loaded))
+    ceilings = roofs(loaded.every, page.machine_of(loaded))
     terminal.print_roofline(loaded.measurements, ceilings)
     if not any(r.measured for r in ceilings):
         raise options.Missing("no peak, stream or matmul row in there", command.MEASURE)

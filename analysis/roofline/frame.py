@@ -75,7 +75,7 @@ def load(*runs: str | os.PathLike) -> "pandas.DataFrame":
     import pandas
 
     tables = {
-        key: frame(part.measurements, roofs_of(part.measurements, part.runs[-1].machine if part.runs else None))
+        key: frame(part.measurements, roofs_of(part.every, part.runs[-1].machine if part.runs else None))
         for key, part in by_machine(*runs).items()
     }
     if len(tables) == 1:

@@ -12,6 +12,7 @@ from analysis.units import bytes_rate, count, digits, flops_rate, join, percent,
 from workloads.records import Machine, Measurement
 
 _NAMED = 3
+_LIMITED = 0.5  # of a roof, from which on it is what limits a row
 _PLAIN = "matmul/numba/naive"
 
 
@@ -118,7 +119,10 @@ def bound_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, .
         return []
     intensity, corner = p.flops / p.bytes_moved, ridge(compute, memory)
     if intensity >= corner:
+        share = p.flops / call_s(best) / compute.rate.value
         which = "it is compute-bound, so arithmetic is the limit"
+        if share < _LIMITED:
+            which = f"it could be compute-bound, but reaches {percent(share)} of that arithmetic: neither is the limit"
     elif (held := level(roofs, s.device, p.footprint_bytes, s.threads)) is None:
         which = f"it would be memory-bound, but its {size(p.footprint_bytes)} fit a cache, whose roof was not measured"
     elif held.kind == "cache":

@@ -25,7 +25,7 @@ def answer(
     that of the last run of a Loaded; `answers` and `ceilings` are those of the rows, where they are known already.
     """
     measurements, machine = _parts(found, machine)
-    ceilings = roofs(measurements, machine) if ceilings is None else ceilings
+    ceilings = roofs(getattr(found, "every", measurements), machine) if ceilings is None else ceilings
     trouble = rates.trouble_sentence(measurements, ceilings, machine)
     answers = crossovers(measurements, machine=machine) if answers is None else answers
     told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
@@ -58,7 +58,7 @@ def details(
 ) -> list[str]:
     """What the five sentences left out: every precision and form, reasons, gaps, rates, skipped and flagged rows."""
     measurements, machine = _parts(found, machine)
-    ceilings = roofs(measurements, machine) if ceilings is None else ceilings
+    ceilings = roofs(getattr(found, "every", measurements), machine) if ceilings is None else ceilings
     answers = crossovers(measurements, machine=machine) if answers is None else answers
     said = [crossing_sentence(a) for a in answers if a.kind != "no-gpu" or a.gaps]
     for a in (a for a in answers if a.precision == answers[0].precision and a.crossings):

@@ -5,10 +5,12 @@ import msgspec
 import pytest
 from fake_measurements import laws, row, square
 
-from analysis.crossover import crossover
+from analysis import noise
+from analysis.crossover import crossover, reuse
 from analysis.crossover.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
 from analysis.crossover.time_split import COPIES, OVERHEAD, REMAINDER, why
 from analysis.stats import Estimate
+from analysis.text import crossings
 from kernels import registry
 
 CPU_RATE, GPU_RATE, LAUNCH = 100e9, 10e12, 20e-6
@@ -75,6 +77,58 @@ def test_the_interval_of_the_crossing_comes_from_both_sides():
 def test_kinds_of_answers(cpu, kind):
     answer = only(laws(cpu, gpu_law, [64, 128, 256, 512]))
     assert answer.kind == kind
+
+
+def at_points(*ratios: tuple[int, float, float]):
+    """The answer of points whose CPU takes `ratio` seconds with that half-width, the GPU 1 s."""
+
+    def side(device, e):
+        return Side("k", device, 1, "float32", e)
+
+    points = [
+        Point(n, side("cpu", Estimate(r, r - half, r + half)), side("gpu:0", Estimate(1.0, 1.0, 1.0)))
+        for n, r, half in ratios
+    ]
+    return crossover.classify("float32", LATENCY, points)
+
+
+def test_the_interval_covers_the_sizes_next_to_it_where_the_winner_cannot_be_told():
+    """From 103, and too close to tell at 112: the GPU wins for certain from where the lower edge passes 1 after 112 only."""
+    answer = at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (112, 1.05, 0.1), (128, 1.5, 0.1))
+    (crossing,) = answer.crossings
+    assert answer.kind == "gpu-from" and answer.bands == ((112, 112),)
+    assert 96 < crossing.at.low < crossing.at.value < 104
+    assert 112 < crossing.at.high < 128 and (crossing.below, crossing.above) == (96, 128)
+    assert "too close" not in crossings.verdict_words(answer)
+    assert crossover.refine(answer) == [100, 108, 120]
+    # a band that touches the range's end is open there; one before the crossing counts alike; one far off is apart
+    assert at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (112, 1.0, 0.1)).crossings[0].at.high == pytest.approx(112)
+    early = at_points((64, 0.5, 0.1), (80, 0.98, 0.1), (96, 0.8, 0.05), (104, 1.2, 0.05)).crossings[0]
+    assert 64 < early.at.low < 80 and early.below == 64
+    far = at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (128, 1.3, 0.05), (256, 1.0, 0.1), (512, 1.5, 0.1))
+    assert far.crossings[0].at.high < 104 and "too close to tell at n = 256" in crossings.verdict_words(far)
+
+
+def test_what_runs_differ_by_widens_a_crossing_of_rows_timed_at_once(tmp_path, monkeypatch):
+    """Nothing is stored: sides 20 % apart from run to run, by one run a factor of 1.2 ** 0.5 off."""
+    monkeypatch.setattr(noise, "REPORTS", tmp_path)
+    rows = laws(cpu_law, gpu_law, [64, 128, 256])
+    (alone,), (widened,) = (crossover.crossovers(rows, [LATENCY], machine=m) for m in (None, fake.GPU_MACHINE))
+    (ratio,) = [p.ratio for p in widened.points if p.n == 128]
+    assert ratio.high / ratio.value == pytest.approx(1.2 ** (2 * 0.5**0.5))
+    assert alone.crossings[0].at.low == alone.crossings[0].at.high
+    assert widened.crossings[0].at.low < alone.crossings[0].at.value < widened.crossings[0].at.high
+    long = [msgspec.structs.replace(m, series={"visit_at_s": (0.0, 31.0)}) for m in rows]
+    assert crossover.crossovers(long, [LATENCY], machine=fake.GPU_MACHINE) == (alone,)
+
+
+def test_copies_share_no_size_with_calls_whose_data_are_there():
+    """Every other size was measured with copies: no reuse of a copy can be told, and nothing fails."""
+    rows = [*laws(cpu_law, gpu_law, [64, 256]), *laws(cpu_law, gpu_law, [128, 512], mode="roundtrip")]
+    answers = crossover.crossovers(rows)
+    assert {a.form.mode for a in answers if a.points} >= {"resident", "roundtrip"} and reuse.pairs(
+        answers, "float32"
+    ) == []
 
 
 def test_a_time_whose_interval_reaches_below_zero_bounds_nothing():

@@ -30,6 +30,13 @@ def rough(factor):
     return curve([point(*sides, law(*sides) * (factor if i % 2 else 1 / factor)) for i, sides in every])
 
 
+def test_of_rows_measured_again_the_middle_one_stands_and_of_libraries_the_fastest():
+    again = [point(64, 64, 64, s) for s in (5.0, 1.0, 3.0)]
+    at = again[0].at
+    assert curve([*again, point(8, 8, 8)], False).exact[at] == 3.0
+    assert curve([*again, point(8, 8, 8)]).exact[at] == 1.0
+
+
 @pytest.mark.parametrize("sides", [(16, 256, 100), (64, 1000, 300), (1500, 20, 900), (300, 300, 300)])
 def test_between_measured_shapes_it_follows_the_law(sides):
     p = point(*sides)

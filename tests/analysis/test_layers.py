@@ -322,7 +322,8 @@ def test_no_label_of_the_pictures_covers_another_or_leaves_them():
 
 
 def test_the_bands_and_marks_lie_where_the_winner_changes():
-    rows = [m for n in (4, 16, 128) for m in law(n)]
+    long = {"visit_at_s": (0.0, 60.0)}  # visits that far apart are not widened by what runs differ by
+    rows = [msgspec.structs.replace(m, series=long) for n in (4, 16, 128) for m in law(n)]
     loaded = fake.Loaded((fake.run(fake.GPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))
     of = layer_sections.select(loaded, "conv", ())
     figure = layers_svg.figure(of, "convolutions-batch")

@@ -33,6 +33,12 @@ def stepped(n):
     return (5e-6 if n <= 65536 else 11e-6) + n / 12e9
 
 
+def test_of_a_size_copied_again_the_middle_one_counts():
+    again = [msgspec.structs.replace(m, notes={"again": "1"}) for m in copies(lambda n: 3 * straight(n), SIZES[-1:])]
+    quick = [msgspec.structs.replace(m, notes={"again": "2"}) for m in copies(lambda n: straight(n) / 9, SIZES[-1:])]
+    assert one([*copies(straight), *again, *quick]).bandwidth.value == one(copies(straight)).bandwidth.value
+
+
 def one(rows, clock="host-latency"):
     (link,) = [x for x in links.fits(rows) if x.clock == clock]
     return link

@@ -11,7 +11,8 @@ from analysis.roofline import bounds, data_sheets
 from analysis.roofline import roofs as making
 from analysis.stats import Estimate
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
-from workloads.records import Settings
+from workloads import records
+from workloads.records import Run, Settings
 
 GFLOP = 10**9
 TRIAD = Stream("triad", 240_000_000)  # 10^7 doubles in each array: exactly 240 MB
@@ -45,6 +46,19 @@ def test_compute_roofs_are_the_best_peak_of_each_thread_count():
     dot = row("peak/numba/avx512bf16", Peak("bfloat16", GFLOP), GFLOP / 4e11, threads=1)
     (roof,) = bounds.roofs([dot, amx])
     assert (roof.name, roof.source) == ("bfloat16", "peak/numba/amx, bfloat16, 1 thread")
+
+
+def test_a_loaded_rerun_lowers_no_roof(tmp_path):
+    """The newer row of a key stands in every table, and a ceiling stays where it was seen before."""
+    for i, rate in enumerate((60e9, 25e9)):
+        run = Run(records.SCHEMA, fake.CPU_MACHINE, {}, "", 1, "", "", f"2026-01-0{i + 1}T00:00:00Z")
+        with records.Writer(tmp_path / str(i) / "peak.jsonl", run) as writer:
+            writer.append(peak(rate))
+    loaded = records.read(tmp_path)
+    assert [GFLOP / m.samples[0].seconds[0] for m in loaded.measurements] == pytest.approx([25e9])
+    assert len(loaded.replaced) == 1
+    (roof,) = [r for r in bounds.roofs(loaded.every) if r.kind == "compute"]
+    assert roof.rate.value == pytest.approx(60e9)
 
 
 def test_the_memory_roof_is_the_best_stream_beyond_the_caches():

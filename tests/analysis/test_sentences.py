@@ -129,6 +129,18 @@ def test_the_answer_without_a_gpu_says_so_and_what_can_be_said():
     assert said[4].startswith("At n = 1000 2 threads are 1.60 times as fast as one")
 
 
+def test_a_product_far_below_both_roofs_is_limited_by_neither():
+    rows = [
+        row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),  # 100 GFLOP/s
+        row("stream/numba/loop", Stream("triad", 240_000_000), 0.024, threads=1),
+        row("matmul/numpy/blas", square(600), 2 * 600**3 / 4.8e9, threads=1),
+    ]
+    said = sentences.answer(rows, fake.CPU_MACHINE)
+    assert any(
+        "it could be compute-bound, but reaches 4.80 % of that arithmetic: neither is the limit" in s for s in said
+    )
+
+
 def test_products_in_caches_are_not_called_memory_bound():
     rows = [
         row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),

@@ -1,6 +1,7 @@
 """The doctor and the overview: each check seen to pass, to warn and to fail; the commands in process."""
 
 import json
+import subprocess
 import sys
 import time
 import tomllib
@@ -9,12 +10,15 @@ from pathlib import Path
 
 import pytest
 from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
+from fake_measurements import row, square
 
 import workloads.__main__ as overview
-from workloads import doctor, options
-from workloads.harness import telemetry
+from analysis import noise
+from workloads import doctor, options, records
+from workloads.harness import sweep, telemetry
 from workloads.machine import cpu, facts, gpu, health
 from workloads.machine.health import Finding
+from workloads.records import Run
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -265,6 +269,57 @@ def test_every_check_on_this_machine_but_the_slow_ones(monkeypatch):
     assert not [finding for finding in found if "the check itself failed" in finding.seen]
     assert {"python", "packages", "blas", "numba", "disk", "memory", "clock"} <= {finding.check for finding in found}
     assert all(finding.why and finding.fix for finding in found if finding.level != "ok")
+
+
+@pytest.fixture
+def swept(tmp_path, monkeypatch):
+    """What ten sweeps in no time leave: a row of 1 ms that is 1 % off in every other one. Gives the sweeps that were begun."""
+    begun: list[list[str]] = []
+
+    def child(command, **how):
+        folder = Path(command[command.index("-o") + 1])
+        begun.append(command)
+        at = f"2026-01-01T00:{len(begun):02}:00Z"
+        run = Run(records.SCHEMA, facts.describe(), {}, "", 1, "", "", at)
+        with records.Writer(folder / "matmul.jsonl", run) as writer:
+            for n in (64, 128):
+                writer.append(row("matmul/numpy/blas", square(n), 2e-3 * 1.01 ** (len(begun) % 2), threads=1))
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(doctor, "ROOT", tmp_path)
+    monkeypatch.setattr(sweep, "LOCAL", tmp_path / "reports" / "local")
+    monkeypatch.setattr(noise, "REPORTS", tmp_path / "reports")
+    monkeypatch.setattr(subprocess, "run", child)
+    return begun
+
+
+def test_ten_sweeps_are_stored_as_one_number_a_clock_and_decade(swept, capsys):
+    assert doctor.main(["--noise", "--over", "0.01"]) == options.OK
+    assert len(swept) == 10 and all("--sizes" in command for command in swept)
+    out, err = capsys.readouterr()
+    assert "CPU" in out and "1.00 %" in out and "stored: " in err
+    here = facts.describe()
+    kept = noise.stored(noise.REPORTS)[here.key]
+    assert (kept.span_s, len(kept.sweeps)) == (540.0, 10) and len({*kept.sweeps}) == 10
+    assert noise.between_runs(here, noise.CPU, 2e-3) == noise.Between(pytest.approx(0.01, rel=1e-3), noise.OWN)
+
+
+def test_sweeps_that_were_stopped_go_on_and_a_half_one_is_made_again(swept, capsys):
+    begin = time.monotonic()
+    assert doctor.main(["--noise", "--over", "900", "--stop-after", "1"]) == options.OK
+    assert len(swept) == 1 and time.monotonic() - begin < 30
+    assert "--noise --resume" in capsys.readouterr().err
+    (folder,) = (sweep.LOCAL / facts.describe().key).glob("noise-*")
+    (folder / "02.part").mkdir()
+    assert doctor.main(["--noise", "--resume", "--over", "0.01"]) == options.OK
+    assert len(swept) == 10 and sorted(p.name for p in folder.iterdir()) == [f"{i:02}" for i in range(1, 11)]
+    assert noise.stored(noise.REPORTS)
+
+
+def test_a_sweep_that_fails_ends_it_with_its_command(monkeypatch, swept, capsys):
+    monkeypatch.setattr(subprocess, "run", lambda command, **how: subprocess.CompletedProcess(command, 3))
+    assert doctor.main(["--noise"]) == options.USAGE
+    assert "exit code 3" in (err := capsys.readouterr().err) and "-m workloads.matmul" in err
 
 
 def test_the_overview(capsys):

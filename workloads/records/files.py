@@ -144,12 +144,18 @@ def _network(command: str) -> str:
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Everything read from one or more result files, oldest run first."""
+    """Everything read from one or more result files, oldest run first. `replaced`: rows that newer ones stand for."""
 
     runs: tuple[Run, ...]
     measurements: tuple[Measurement, ...]
     bad_lines: int
     files: tuple[str, ...]
+    replaced: tuple[Measurement, ...] = ()
+
+    @property
+    def every(self) -> tuple[Measurement, ...]:
+        """All rows, for what was reached at best."""
+        return (*self.replaced, *self.measurements)
 
 
 def files_of(run: str | os.PathLike) -> list[pathlib.Path]:
@@ -183,13 +189,19 @@ def read(*runs: str | os.PathLike) -> Loaded:
     )
     rows: dict[str, Measurement] = {}
     times: dict[str, str] = {}
+    replaced: list[Measurement] = []
     for runs, measurements, _ in parts:
         for m in measurements:
             at = m.at or (runs[-1].started_at if runs else "")
-            if at >= times.get(m.key, ""):
+            older = rows.get(m.key)
+            if older is None or at >= times[m.key]:
                 rows[m.key], times[m.key] = m, at
+            if older is not None:
+                replaced.append(older if rows[m.key] is m else m)
     runs_read = tuple(r for part in parts for r in part[0])
-    return Loaded(runs_read, tuple(rows.values()), sum(part[2] for part in parts), tuple(map(str, files)))
+    return Loaded(
+        runs_read, tuple(rows.values()), sum(part[2] for part in parts), tuple(map(str, files)), tuple(replaced)
+    )
 
 
 def by_machine(*runs: str | os.PathLike) -> dict[str, Loaded]:
