@@ -1,6 +1,7 @@
 """Numbers with intervals: medians of samples taken in visits (blocks), and the verdict on two sets of them."""
 
 import functools
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterable
@@ -108,44 +109,43 @@ def independent_sum(parts: Iterable[Estimate]) -> Estimate:
     return Estimate(value, max(0.0, value - low), value + high)
 
 
-def _blocks(seconds, block) -> dict[int, np.ndarray]:
+def _blocks(seconds, block) -> dict[int, list[float]]:
     """The samples of each block; the samples one by one where there is a single block."""
-    seconds, block = np.asarray(seconds, dtype=float), np.asarray(block)
-    groups = {b: seconds[block == b] for b in dict.fromkeys(block.tolist())}
-    return groups if len(groups) > 1 else {i: np.array([s]) for i, s in enumerate(seconds)}
+    groups: dict[int, list[float]] = {}
+    for b, s in zip(block, seconds, strict=True):
+        groups.setdefault(b, []).append(s)
+    return groups if len(groups) > 1 else {i: [s] for i, s in enumerate(seconds)}
 
 
 @functools.lru_cache(maxsize=256)
 def _draws(blocks: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(how often each block is drawn in every distinct draw, which of these each of RESAMPLES draws is): as many blocks are
-    drawn as there are, with replacement, so of few blocks there are few distinct draws."""
+    """(how often each block is drawn in every distinct draw, blocks x draws; which of these each of RESAMPLES draws is): as many
+    blocks are drawn as there are, with replacement, so of few blocks there are few distinct draws."""
     picks = np.random.default_rng(seed).integers(0, blocks, (RESAMPLES, blocks))
     counts = np.bincount(
         (picks + blocks * np.arange(RESAMPLES)[:, np.newaxis]).reshape(-1), minlength=RESAMPLES * blocks
     )
-    distinct, which = np.unique(counts.astype(np.int32).reshape(RESAMPLES, blocks), axis=0, return_inverse=True)
-    return distinct, which.ravel()
+    distinct, which = np.unique(counts.astype(np.int16).reshape(RESAMPLES, blocks), axis=0, return_inverse=True)
+    return np.ascontiguousarray(distinct.T), which.ravel()
 
 
-def _resampled_medians(groups: list[np.ndarray], seed: int) -> np.ndarray:
-    """Medians over RESAMPLES draws of whole blocks: the samples are sorted once, a draw only weighs them. The weights of all
-    draws are added up in one row, in which each draw's median is found by bisection.
+def _resampled_medians(groups: list[list[float]], seed: int) -> np.ndarray:
+    """Medians over RESAMPLES draws of whole blocks: the samples are sorted once, a draw only weighs them; its median is where
+    the weights up to there pass half.
 
     No BLAS: the worker calls this between timed blocks, and BLAS threads spin on after a call.
     """
-    values = np.concatenate(groups)
+    values = np.fromiter(itertools.chain.from_iterable(groups), float)
     order = np.argsort(values, kind="stable")
-    owner = np.repeat(np.arange(len(groups)), [g.size for g in groups])[order]
+    values, owner = values[order], np.repeat(np.arange(len(groups)), list(map(len, groups)))[order]
     distinct, which = _draws(len(groups), seed)
-    rank = np.cumsum(np.take(distinct, owner, axis=1).reshape(-1), dtype=np.int32)
-    after = rank[order.size - 1 :: order.size]
-    before = np.concatenate(([0], after[:-1]))
-    samples, first = after - before, np.arange(len(after)) * order.size
-    lower, upper = (
-        np.searchsorted(rank, (before + half).astype(np.int32), side="right") - first
-        for half in ((samples - 1) // 2, samples // 2)
-    )
-    return ((values[order[lower]] + values[order[upper]]) / 2)[which]
+    small = len(groups) * max(map(len, groups)) < 1 << 15  # so no rank passes 16 bits
+    rank = distinct[owner].astype(np.int16 if small else np.int64, copy=False)  # samples x draws
+    for before, own in itertools.pairwise(rank):
+        own += before
+    halves = (rank[-1] - 1) // 2, rank[-1] // 2
+    lower, upper = (values[np.add.reduce(rank <= half, axis=0, dtype=np.int32)] for half in halves)
+    return ((lower + upper) / 2)[which]
 
 
 def t_quantile(free: int) -> float:
@@ -176,11 +176,11 @@ def _ends(value: float, draws: np.ndarray, blocks: int) -> tuple[float, float]:
     return value * min(low / value, 1.0) ** wider, value * max(high / value, 1.0) ** wider
 
 
-def _interval(value: float, groups: list[np.ndarray], visits: bool) -> Estimate:
+def _interval(value: float, groups: list[list[float]], visits: bool) -> Estimate:
     """`value` with the range of the medians of RANGE visits; else with what resampling whole groups gives."""
     if not visits or len(groups) not in RANGE:
         return Estimate(value, *_ends(value, _resampled_medians(groups, 1), len(groups)))
-    medians = [float(statistics.median(g.tolist())) for g in groups]
+    medians = [float(statistics.median(g)) for g in groups]
     return Estimate(value, min(value, *medians), max(value, *medians))
 
 
@@ -206,7 +206,7 @@ def of_rounds(rounds: np.ndarray, numbers: Callable[[np.ndarray], np.ndarray]) -
     if count == 1:
         return tuple(exact(float(v)) for v in values)
     distinct, which = _draws(count, 1)
-    picks = np.repeat(np.tile(np.arange(count), len(distinct)), distinct.reshape(-1)).reshape(-1, count)
+    picks = np.array([np.repeat(np.arange(count), often) for often in distinct.T])
     draws = np.sort(numbers(np.median(rounds[:, picks], axis=2))[:, which], axis=1)
     last, tail, wider = RESAMPLES - 1, (1 - CONFIDENCE) / 2, _few_blocks(count)
     low, high = draws[:, math.floor(tail * last)], draws[:, math.ceil((1 - tail) * last)]
@@ -306,9 +306,9 @@ def verdict(
     a, b = _blocks(old.seconds, old.block), _blocks(new.seconds, new.block)
     blocks = min(len(a), len(b))
     if paired and (both := [i for i in a if i in b]):
-        ratios = [np.array([np.median(b[i]) / np.median(a[i])]) for i in both]
+        ratios = [[np.median(b[i]) / np.median(a[i])] for i in both]
         visits = min(len(set(s.block)) for s in (old, new)) > 1
-        ratio, blocks = _interval(float(np.median(np.concatenate(ratios))), ratios, visits), len(both)
+        ratio, blocks = _interval(float(np.median(ratios)), ratios, visits), len(both)
     else:
         ratio = quotient(median(new.seconds, new.block), median(old.seconds, old.block), math.log1p(between))
     if blocks < 2:

@@ -57,7 +57,7 @@ def pick(roofs: "Iterable[Roof]", device: str, kind: str, name: str = "", thread
     A count that was not measured gets the lowest of what it cannot exceed: a roof of more threads, or one of fewer
     threads scaled up in proportion. So a fraction is never flattered.
     """
-    found = [r for r in roofs if r.measured and (r.device, r.kind) == (device, kind) and name in ("", r.name)]
+    found = [r for r in roofs if r.kind == kind and r.device == device and r.measured and name in ("", r.name)]
     same = [r for r in found if r.threads == threads]
     if threads is None or same:
         return max(same if threads else found, key=lambda r: r.rate.value, default=None)

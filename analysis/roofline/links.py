@@ -104,8 +104,14 @@ def _fit(way: tuple[str, str, str, str], clock: str, found: tuple[tuple[int, Est
     noise = np.array([p.noise for p in points.values()])
     parts = _partition(n, t, max(TOLERANCE, float(np.median(noise))))
     errors = [max(_error(n[i:j], t[i:j]), float(np.median(noise[i:j]))) for i, j in parts]
-    pieces = _joined([(n[i], n[j - 1], *_line(n[i:j], t[i:j]), e) for (i, j), e in zip(parts, errors, strict=True)])
-    drawn = [_joined([(n[i], n[j - 1], *_line(n[i:j], d[i:j]), 0.0) for i, j in parts]) for d in _redrawn(points)]
+    pieces = _joined(
+        [(n[i], n[j - 1], *map(float, _line(n[i:j], t[i:j])), e) for (i, j), e in zip(parts, errors, strict=True)]
+    )
+    redrawn = _redrawn(points)
+    lines = (
+        np.array([_line(n[i:j], redrawn[:, i:j]) for i, j in parts]).transpose(2, 0, 1).tolist()
+    )  # draws x parts x 2
+    drawn = [_joined([(n[i], n[j - 1], *line, 0.0) for (i, j), line in zip(parts, own, strict=True)]) for own in lines]
     slopes = [chain[-1].s_per_byte for chain in drawn]
     if pieces[-1].s_per_byte <= 0 or np.quantile(slopes, 0.025) <= 0:
         return None
@@ -116,14 +122,15 @@ def _fit(way: tuple[str, str, str, str], clock: str, found: tuple[tuple[int, Est
     return Link(*way, clock, tuple(pieces), bandwidth, latency, half_bytes, int(n[0]), int(n[-1]))
 
 
-def _line(n: np.ndarray, t: np.ndarray) -> tuple[float, float]:
-    """(latency, seconds a byte) with the least squares of the relative errors; more bytes never take less time."""
+def _line(n: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(latency, seconds a byte) with the least squares of the relative errors, of each of any sets of seconds; more bytes never
+    take less time."""
     weight = 1 / (t * t)
-    weight = weight / weight.sum()
-    middle_n, middle_t = (weight * n).sum(), (weight * t).sum()
-    across = (weight * (n - middle_n) ** 2).sum()
-    slope = max(0.0, (weight * (n - middle_n) * (t - middle_t)).sum() / across) if across else 0.0
-    return float(middle_t - slope * middle_n), float(slope)
+    weight = weight / weight.sum(-1, keepdims=True)
+    middle_n, middle_t = ((weight * x).sum(-1, keepdims=True) for x in (n, t))
+    across = (weight * (n - middle_n) ** 2).sum(-1)
+    slope = np.maximum(0.0, (weight * (n - middle_n) * (t - middle_t)).sum(-1) / np.where(across, across, np.inf))
+    return middle_t[..., 0] - slope * middle_n[..., 0], slope
 
 
 def _error(n: np.ndarray, t: np.ndarray) -> float:
