@@ -306,7 +306,7 @@ def verdict(
     a, b = _blocks(old.seconds, old.block), _blocks(new.seconds, new.block)
     blocks = min(len(a), len(b))
     if paired and (both := [i for i in a if i in b]):
-        ratios = [[np.median(b[i]) / np.median(a[i])] for i in both]
+        ratios = [[float(np.median(b[i]) / np.median(a[i]))] for i in both]
         visits = min(len(set(s.block)) for s in (old, new)) > 1
         ratio, blocks = _interval(float(np.median(ratios)), ratios, visits), len(both)
     else:

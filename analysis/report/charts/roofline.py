@@ -149,7 +149,7 @@ def _slopes(roofs: tuple[Roof, ...]) -> list[Roof]:
         memory, caches = pick(roofs, device, "memory"), [r for r in own if r.measured and r.kind == "cache"]
         most = memory.threads if memory else max((r.threads or 0 for r in caches), default=0) or None
         links = [r for r in own if r.measured and r.kind == "link"]
-        found += [r for r in caches if r.threads == most] + [memory] * bool(memory)
+        found += [r for r in caches if r.threads == most] + ([memory] if memory else [])
         found += sorted(links, key=lambda r: r.rate.value)[:1] + [
             r for r in own if not r.measured and r.kind == "memory"
         ]
