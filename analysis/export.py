@@ -5,6 +5,7 @@ import statistics
 import sys
 from typing import TYPE_CHECKING
 
+from analysis import units
 from workloads import options
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def parser() -> options.Parser:
     made.add_argument(
         "runs", nargs="+", metavar="RUN", help="result files, run folders, machine folders or saved names"
     )
+    made.formatter_class = argparse.RawDescriptionHelpFormatter
+    made.add_argument_group("columns of csv and md, their units, and which is better", units.COLUMNS)
     made.add_argument("--to", choices=TO, required=True, help="the format")
     made.add_argument("-o", "--output", metavar="FILE", help="a file that does not exist yet, instead of stdout")
     return made
@@ -36,11 +39,6 @@ def timed(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, Sam
 
     pairs = ((m, clock_of(m)) for m in measurements if m.ok)
     return [(m, samples) for m, samples in pairs if samples and samples.seconds]
-
-
-def blocks(samples: "Samples") -> list[float]:
-    """The median seconds of each block, in order."""
-    return list(samples.medians.values())
 
 
 def name(m: "Measurement") -> str:
@@ -59,7 +57,7 @@ def google_benchmark(measurements: "Iterable[Measurement]", run: "Run | None" = 
     """
     made = []
     for index, (m, samples) in enumerate(timed(measurements)):
-        times = [_NS * s for s in blocks(samples)]
+        times = [_NS * s for s in samples.medians.values()]
         threads = m.settings.threads or 1
         own = {
             "run_name": name(m),
@@ -166,7 +164,7 @@ def github(measurements: "Iterable[Measurement]") -> list[dict]:
     for m, samples in timed(measurements):
         time = of(samples)
         off = max(time.high - time.value, time.value - time.low)
-        extra = [f"{samples.clock}, {len(samples.seconds)} samples in {len(blocks(samples))} blocks", *m.flags]
+        extra = [f"{samples.clock}, {len(samples.seconds)} samples in {len(samples.medians)} blocks", *m.flags]
         made.append(
             {
                 "name": name(m),

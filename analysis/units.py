@@ -2,12 +2,49 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from analysis.stats import Estimate
     from kernels.problems import Problem
 
+COLUMNS = """
+dtype                text    -       type of the operands
+math                 text    -       arithmetic that products are computed in
+mode                 text    -       where the data are: resident on the device, or copied in each call (roundtrip...)
+reuse                count   -       calls that use a copy
+device               text    -       cpu, gpu:0, ...
+threads              count   -       of the CPU; absent: as many as the library takes
+cache                text    -       warm, or cold
+switches             text    -       a framework's options that are not their default, name=text
+median_s             s       lower   host latency: a call that is waited for
+low_s                s       lower   the lower end of its 95 % interval
+high_s               s       lower   the upper end
+device_median_s      s       lower   a call on the GPU's clock
+throughput_median_s  s       lower   host throughput: one of many queued calls
+first_call_s         s       lower   the first call, what it compiles included
+flops                FLOP    -       of a call
+bytes_moved          byte    -       of a call, each input read once and each output written once
+flops_per_s          FLOP/s  higher  by the GPU's clock where there is one, else by host latency
+bytes_per_s          byte/s  higher  the same of bytes
+roof_fraction        1       higher  of the rate that the measured roofs allow
+joules_per_sample    J       lower   energy of an answer
+noise                1       lower   half the interval's width over median_s
+status               text    -       ok, skipped, failed, wrong
+reason               text    -       why it is not ok
+flags                text    -       what makes the numbers doubtful, above-roof among them
+"""
+
+
+class Metric(NamedTuple):
+    """A column of the rows' table: its unit (text, or count for whole numbers), which is better, and what it is."""
+
+    unit: str
+    better: str
+    help: str
+
+
+METRICS = {name: Metric(*rest) for name, *rest in (line.split(None, 3) for line in COLUMNS.strip().splitlines())}
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from analysis.roofline.bounds import judge
 from analysis.roofline.bounds import roofs as roofs_of
-from analysis.stats import exact, middle, of, quick_seconds
+from analysis.stats import exact, middle, quick_seconds
+from analysis.table import on
+from analysis.units import METRICS
 from workloads.records import by_machine
 
 if TYPE_CHECKING:
@@ -15,43 +17,11 @@ if TYPE_CHECKING:
     from kernels.problems import Problem
     from workloads.records import Measurement
 
-COLUMNS = (
-    "dtype",
-    "math",
-    "mode",
-    "reuse",
-    "device",
-    "threads",
-    "cache",
-    "switches",
-    "median_s",
-    "low_s",
-    "high_s",
-    "device_median_s",
-    "throughput_median_s",
-    "first_call_s",
-    "flops",
-    "bytes_moved",
-    "flops_per_s",
-    "bytes_per_s",
-    "roof_fraction",
-    "joules_per_sample",
-    "noise",
-    "status",
-    "reason",
-    "flags",
-)
-_WHOLE = ("reuse", "threads")  # counts of FLOPs and bytes can pass 2^63, so they are floats
-_TEXT = ("dtype", "math", "mode", "device", "cache", "switches", "status", "reason", "flags")
-
 
 def frame(measurements: "Iterable[Measurement]", roofs=None) -> "pandas.DataFrame":
-    """A row a measurement: op backend variant, the problems' own fields (m n k; operation nbytes; ...), then COLUMNS.
+    """A row a measurement: op backend variant, the problems' own fields (m n k; operation nbytes; ...), then METRICS.
 
-    `median_s low_s high_s noise` are host latency, `throughput_median_s` host throughput (k queued calls).
-    `flops_per_s`, `bytes_per_s` and `roof_fraction` use the device clock on a GPU where there is one, else host
-    latency. `switches` are a framework's, name=text. Whole numbers are Int64, so absent is <NA>, not 0; flags are joined
-    by a space, "above-roof" among them.
+    Whole numbers are Int64, so absent is <NA>, not 0; counts of FLOPs and bytes can pass 2^63, so they are floats.
     """
     import pandas
 
@@ -60,10 +30,10 @@ def frame(measurements: "Iterable[Measurement]", roofs=None) -> "pandas.DataFram
     own = list(dict.fromkeys(f for m in measurements for f in problem_fields(m.problem)))
     of_device = {d: tuple(r for r in roofs if r.device == d) for d in {m.device for m in measurements}}
     records = [_record(m, of_device[m.device]) for m in measurements]
-    table = pandas.DataFrame(records, columns=["op", "backend", "variant", *own, *COLUMNS])
+    table = pandas.DataFrame(records, columns=["op", "backend", "variant", *own, *METRICS])
     words = {f for f in own if any(isinstance(r.get(f), str) for r in records)}
-    types = {c: "Int64" for c in (*own, *_WHOLE) if c not in words}
-    types |= {c: "float64" for c in COLUMNS if c not in (*_WHOLE, *_TEXT)}
+    types = {c: "Int64" for c in own if c not in words}
+    types |= {c: "Int64" if m.unit == "count" else "float64" for c, m in METRICS.items() if m.unit != "text"}
     return table.astype(types)
 
 
@@ -85,13 +55,13 @@ def load(*runs: str | os.PathLike) -> "pandas.DataFrame":
 
 def problem_fields(problem: "Problem") -> list[str]:
     """The problem's own fields, without those that every row has a column for."""
-    return [f for f in problem.__struct_fields__ if f not in COLUMNS]
+    return [f for f in problem.__struct_fields__ if f not in METRICS]
 
 
 def _record(m: "Measurement", roofs) -> dict:
     p, s = m.problem, m.settings
     flops, moved = p.flops, p.bytes_moved
-    host, best = _median(m, "host-latency"), quick_seconds(m)
+    host, best = on(m, "host-latency"), quick_seconds(m)
     judged = judge(m, roofs, exact(best) if best else None)
     if judged.flag:  # only the whole interval tells it for certain
         judged = judge(m, roofs)
@@ -118,7 +88,7 @@ def _record(m: "Measurement", roofs) -> dict:
         "bytes_moved": moved,
         "flops_per_s": flops / best if flops and best else None,
         "bytes_per_s": moved / best if moved and best else None,
-        "roof_fraction": _value(judged.fraction),
+        "roof_fraction": judged.fraction and judged.fraction.value,
         "joules_per_sample": m.values.get("joules_per_sample"),
         "noise": host and host.noise,
         "status": m.status,
@@ -127,15 +97,6 @@ def _record(m: "Measurement", roofs) -> dict:
     }
 
 
-def _median(m: "Measurement", clock: str):
-    samples = m.on(clock)
-    return of(samples) if samples and samples.seconds else None
-
-
 def _middle(m: "Measurement", clock: str):
     samples = m.on(clock)
     return middle(samples) if samples and samples.seconds else None
-
-
-def _value(estimate):
-    return estimate.value if estimate else None
