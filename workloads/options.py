@@ -17,6 +17,7 @@ BYTE_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 FINE = {"visit_s": 0.075, "rounds": 5, "max_noise": 0.01, "max_time": 2.0}
 FAST = {"visit_s": 0.075, "rounds": 3, "max_noise": 0.05, "max_time": 0.25}
+RIGOROUS_ROUNDS = 10
 
 
 class Stop(Exception):
@@ -183,12 +184,12 @@ def add_measuring(made: Parser) -> None:
     add(
         how,
         f"""
---min-time S     seconds of a visit to a row ({FINE["visit_s"]})
---max-noise F    stop when the interval's half-width is below this share ({FINE["max_noise"]})
---max-time S     seconds a row and clock ({FINE["max_time"]})
---fast           a quick look: short blocks, 5 %% noise allowed
---rigorous       five processes a row, fresh ones but for the frameworks, whose rows share five; intervals over processes
-                 of this moment (another hour may differ by more)""",
+--min-time S     seconds of a visit to a row, of which each has {FINE["rounds"]}, one a round ({FINE["visit_s"]})
+--max-noise F    rows whose interval's half-width is above this share are visited again ({FINE["max_noise"]})
+--max-time S     but not once their calls have taken so many seconds ({FINE["max_time"]}); trainings end after about these
+--fast           a quick look: {FAST["rounds"]} rounds, 5 %% noise allowed
+--rigorous       {RIGOROUS_ROUNDS} rounds, each visit in a fresh process (of a framework one process a round; of a training
+                 five): intervals over processes of this moment (another hour may differ by more)""",
         S=_positive,
         F=_positive,
     )
@@ -197,8 +198,8 @@ def add_measuring(made: Parser) -> None:
         made.add_argument_group("running and output"),
         f"""
 --dry-run         print the plan (rows, bytes, seconds) and measure nothing
---stop-after S    finish the row, exit 0, print how to resume
---resume          add what this command plans and the newest run (or the one in -o DIR) lacks
+--stop-after S    finish the visit, exit 0, print how to resume
+--resume          add the visits that this command plans and the newest run (or the one in -o DIR) lacks
 --format {{{",".join(FORMATS)}}} =table  what stdout gets (table)
 -o --output DIR   folder of the result file (reports/local/MACHINE/TIME)
 --save NAME       keep the rows as the baseline NAME
@@ -214,7 +215,8 @@ def add_measuring(made: Parser) -> None:
 def limits(args: argparse.Namespace) -> dict[str, Any]:
     """visit_s (--min-time), rounds, max_noise, max_time: as given, else of --fast, else of the default."""
     given = {"visit_s": args.min_time, "max_noise": args.max_noise, "max_time": args.max_time}
-    return (FAST if args.fast else FINE) | {name: value for name, value in given.items() if value is not None}
+    rounds = {"rounds": RIGOROUS_ROUNDS} if args.rigorous else {}
+    return (FAST if args.fast else FINE) | rounds | {name: value for name, value in given.items() if value is not None}
 
 
 def namespace(made: Parser, **keywords) -> argparse.Namespace:

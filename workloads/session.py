@@ -2,6 +2,7 @@
 at the end."""
 
 import argparse
+import contextlib
 import csv
 import dataclasses
 import json
@@ -106,18 +107,29 @@ class Workload:
         from workloads.harness import sweep
 
         run = run or sweep.header(args, command)
-        more = (
-            (lambda done: [])
-            if getattr(args, "no_refine", False)
-            else lambda done: self.refine(args, run.machine, done)
-        )
-        rows = self.rows(args, run.machine) if rows is None else rows
-        outcome = sweep.sweep(rows, args, self.name, command, shown, more, run)
+        tells = args.format == "table" and sys.stderr.isatty() and not args.quiet
+
+        def more(done: "list[Measurement]") -> "list[Row]":
+            nonlocal tells
+            if tells and (first := [m for m in done if m.visits == 1]):
+                self._provisional(args, run.machine, first)
+            tells = False
+            return [] if getattr(args, "no_refine", False) else self.refine(args, run.machine, done)
+
+        outcome = sweep.sweep(rows or self.rows(args, run.machine), args, self.name, command, shown, more, run)
         if lost := [m.reason for m in outcome.measurements if m.reason.startswith("no data: ")]:
-            raise options.Missing(
-                lost[0].removeprefix("no data: "), re.sub("(--data[ =])real", r"\1synthetic", command)
-            )
+            tip = re.sub("(--data[ =])real", r"\1synthetic", command)
+            raise options.Missing(lost[0].removeprefix("no data: "), tip)
         return outcome
+
+    def _provisional(self, args: argparse.Namespace, here: "Machine", done: "list[Measurement]") -> None:
+        """Prints on stderr the table as it stands after the first round."""
+        with contextlib.redirect_stdout(sys.stderr):
+            print("provisional, after the first round of visits:")
+            table = self.table(args, here)
+            for m in done:
+                table.shown(m)
+            table.finish()
 
     def measure(self, args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
         """Measures what the arguments ask for; the sweep.Outcome."""
@@ -320,7 +332,9 @@ def ended(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
         note(args, line)
     if outcome.stopped:
         how = options.typed(resume_command(outcome))
-        print(f"stopped by {outcome.stopped} with {outcome.left} rows to go; finish with:\n  {how}", file=sys.stderr)
+        print(
+            f"stopped by {outcome.stopped} with {outcome.left} rows unfinished; finish with:\n  {how}", file=sys.stderr
+        )
     if not args.quiet:
         print(f"results: {os.path.relpath(outcome.path)}", file=sys.stderr)
     return outcome.exit_code
@@ -358,10 +372,10 @@ def said(outcome, workload: str, example: str, names: list[str] | None = None) -
 
 def part(outcome) -> list[str]:
     """How much of a plan that was stopped is here, for the head of what is said of it."""
-    there = len(outcome.measurements)
-    return (
-        [f"{there} of {there + outcome.left} rows are here, and what follows is said of these."] if outcome.left else []
-    )
+    there, begun = len(outcome.measurements), outcome.begun
+    some = f" ({begun} with fewer visits than planned)" if begun else ""
+    said = f"{there} of {there + outcome.left - begun} rows are here{some}, and what follows is said of these."
+    return [said] if outcome.left else []
 
 
 def _instead(m: "Measurement", workload: str, example: str, names: list[str]) -> str:

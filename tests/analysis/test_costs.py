@@ -6,8 +6,7 @@ import pytest
 from analysis.stats import Estimate
 from analysis.training import costs
 from kernels.problems import Matmul, Training
-from workloads.harness import sweep
-from workloads.records import Measurement, Samples, Settings
+from workloads.records import Measurement, Samples, Settings, visits
 
 # fit 0.1 s, epoch 0.02 s, step 5 ms: 0.1 + 0.02 + 0.005, 0.1 + 0.02 + 41 x 0.005, 0.1 + 3 x (0.02 + 0.005)
 LAW = {"fit_s 1x1": (0.125,) * 3, "fit_s 1x41": (0.325,) * 3, "fit_s 3x1": (0.175,) * 3}
@@ -199,7 +198,7 @@ def of_processes(*steps: float) -> Measurement:
         fits_s = {(1, 1): 0.12 + step, (1, 41 + i): 0.12 + (41 + i) * step, (3, 1): 0.16 + 3 * step}
         series = {f"fit_s {e}x{s}": (seconds,) * 3 for (e, s), seconds in fits_s.items()}
         parts.append(own_fits((0.12e-3 + step,) * 2, series))
-    return sweep.merged(parts)
+    return visits.merged(parts)
 
 
 def test_of_several_processes_each_tells_its_own_costs_and_the_row_has_their_medians():
@@ -224,7 +223,7 @@ def test_long_epochs_tell_the_step_and_what_a_fit_does_with_its_samples_in_each_
 
     alone = costs.costs(process(0.006, 0.4e-3))
     assert (round(alone.step.value, 9), round(alone.feed.value, 9)) == (0.006, 0.4e-3)
-    row = sweep.merged([process(0.006, 0.4e-3), process(0.008, 0.2e-3)])
+    row = visits.merged([process(0.006, 0.4e-3), process(0.008, 0.2e-3)])
     assert row.on("host-latency").stop_reason == "epochs of 2 processes" and costs.by_epochs(row)
     each = [costs.costs(part) for part in costs.processes(row)]
     assert [(round(c.step.value, 9), round(c.feed.value, 9)) for c in each] == [(0.006, 0.4e-3), (0.008, 0.2e-3)]

@@ -13,8 +13,7 @@ from analysis.predict.combine import HOST, Calibration
 from analysis.stats import Estimate
 from analysis.text import prediction_errors
 from kernels.problems import Training
-from workloads.harness import sweep
-from workloads.records import Settings
+from workloads.records import Settings, visits
 
 CPU, GPU = Settings("cpu"), Settings("gpu:0")
 PLAIN = Calibration()
@@ -76,7 +75,7 @@ def test_errors_below_twice_the_floor_of_five_processes_count_as_none(base):
         series = {name: tuple(factor * x for x in taken) for name, taken in row.series.items()}
         return msgspec.structs.replace(row, samples=samples, series=series)
 
-    fresh = sweep.merged([times(factor) for factor in (0.94, 0.96, 1.0, 1.03, 1.05)])
+    fresh = visits.merged([times(factor) for factor in (0.94, 0.96, 1.0, 1.03, 1.05)])
     whole = profile.profile([*base.measurements, fresh, of.trainings[1]], GPU_MACHINE)
     # from their mean, 0.996: 0.056, 0.036, 0.004, 0.034 and 0.054, squared 0.00852 in all, over 4; each one's fits agree
     assert held_out.noise_floor(whole, "cpu") == pytest.approx(0.00852**0.5 / 2)

@@ -13,10 +13,10 @@ from analysis.roofline.data_sheets import SHEETS
 from analysis.stats import Estimate
 from kernels.cuda import loader
 from kernels.problems import Stream, Transfer
-from workloads.harness import copy_modes, sweep, timing
+from workloads.harness import copy_modes, timing
 from workloads.harness.timing import Limits
 from workloads.machine import facts
-from workloads.records import Measurement
+from workloads.records import Measurement, visits
 
 MODEL_ROUNDS = 2
 LOOPS = 16  # nvbandwidth's copies between two events
@@ -170,7 +170,7 @@ def model(stream) -> list[Figure]:
                 wait_until_clocked(prepared, stream)
                 take = timing.latency(prepared.run, stream.synchronize)
                 parts.setdefault(n, []).append(timing.visits(take, limits, "host-latency"))
-        kernel, taken = "transfer/cupy/memcpy_async", {n: (sweep.joined(t, "rounds"),) for n, t in parts.items()}
+        kernel, taken = "transfer/cupy/memcpy_async", {n: (visits.joined(t, "rounds"),) for n, t in parts.items()}
         rows = [Measurement(kernel, Transfer(way, n, "pinned"), GPU, "ok", samples=s) for n, s in taken.items()]
         for name, fitted in (("held-out", rows[::2]), ("in-sample", rows)):
             (link,) = links.fits(fitted)

@@ -161,7 +161,7 @@ def took(row: Row) -> tuple[str, bytes]:
     return "peak.jsonl", encoded(measured(row))
 
 
-def gathered(folder, files: dict[str, list], limit_s: float = 60.0, seen=lambda part, line: None, stopped=()):
+def by_row(folder, files: dict[str, list], limit_s: float = 60.0, seen=lambda part, line: None, stopped=()):
     parts = [fleet.Part(Node(name, name, 2.0, 0.0), folder) for name in files]
     ray = Engine(files)
     fleet.gather(ray, parts, b"", limit_s, seen, stopped)
@@ -170,7 +170,7 @@ def gathered(folder, files: dict[str, list], limit_s: float = 60.0, seen=lambda 
 
 def test_a_node_that_dies_loses_its_rows_and_no_others(tmp_path, placed):
     lines = {"n1": [PLAN, BEGAN, *map(took, ROWS)], "n2": [PLAN, BEGAN, took(ROWS[0]), Died("gone")]}
-    ray, (one, two) = gathered(tmp_path, lines)
+    ray, (one, two) = by_row(tmp_path, lines)
     assert ray.held["n1"]["num_cpus"] == 2 and ray.held["n1"]["max_retries"] == 0
     assert one.tally() == {"ok": 3} and not one.lost and two.tally() == {"ok": 1, "lost": 2}
     stored = records.read(tmp_path / "n2").measurements
@@ -181,17 +181,17 @@ def test_a_node_that_dies_loses_its_rows_and_no_others(tmp_path, placed):
 
 
 def test_what_was_lost_is_measured_by_resuming(tmp_path, placed):
-    gathered(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), Died("gone")]})
+    by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), Died("gone")]})
     part = fleet.Part(Node("n1", "n1", 2.0, 0.0), tmp_path)
     kept = records.decode(part.kept["peak.jsonl"].splitlines())[1]
     assert [(m.key, m.status) for m in kept] == [(ROWS[0].key, "ok"), *((row.key, "failed") for row in ROWS[1:])]
-    _, (part,) = gathered(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
+    _, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
     assert part.tally() == {"ok": 3}
     assert {m.status for m in records.read(tmp_path).measurements} == {"ok"}
 
 
 def test_a_node_that_says_nothing_is_given_up(tmp_path, placed):
-    ray, (one, two) = gathered(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), None], "n2": [None]}, 0.05)
+    ray, (one, two) = by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), None], "n2": [None]}, 0.05)
     assert one.lost == "n1 said nothing for 0.05 s" and one.tally()["lost"] == 2
     assert two.lost == "n2 did not begin (others hold its CPUs and GPUs, or it hangs) within 0.05 s"
     assert len(ray.cancelled) == 2
@@ -203,17 +203,17 @@ def test_a_signal_ends_the_gathering_and_loses_nothing(tmp_path, placed):
 
     said = ("suite.log", b"[1/3] a row\n")
     with fleet._signals() as stopped:
-        ray, (part,) = gathered(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), said, None]}, seen=kill, stopped=stopped)
+        ray, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), said, None]}, seen=kill, stopped=stopped)
     assert stopped == ["SIGINT"] and len(ray.cancelled) == 1
     assert part.tally() == {"ok": 1, "to go": 2} and exit_code(part, stopped="SIGINT") == 130
 
 
 def test_a_line_torn_before_is_cut_and_its_row_taken_again(tmp_path, placed):
-    gathered(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0])]})
+    by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0])]})
     file = tmp_path / "n1" / "peak.jsonl"
     whole = file.read_bytes()
     file.write_bytes(whole + encoded(measured(ROWS[1]))[:40])
-    _, (part,) = gathered(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
+    _, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
     assert part.kept == {"peak.jsonl": whole} and part.tally() == {"ok": 3}
     assert records.read(tmp_path).bad_lines == 0
 
@@ -221,14 +221,14 @@ def test_a_line_torn_before_is_cut_and_its_row_taken_again(tmp_path, placed):
 def test_what_cannot_be_written_ends_that_node(tmp_path, placed):
     (tmp_path / "n1").touch()
     said = []
-    ray, _ = gathered(tmp_path, {"n1": [PLAN, BEGAN, None]}, seen=lambda part, line: said.append(line))
+    ray, _ = by_row(tmp_path, {"n1": [PLAN, BEGAN, None]}, seen=lambda part, line: said.append(line))
     assert said == [f"cannot write {tmp_path / 'n1' / 'peak.jsonl'}: File exists"] and len(ray.cancelled) == 1
 
 
 def test_a_node_with_other_gpus_is_not_resumed(tmp_path, placed):
     write(tmp_path / "n1", machine("GPU-a"), reads("gpu:0"))
     plan, said = ("plan.json", encoded(fleet.Plan(fake.run(machine("GPU-b")), {}))), []
-    ray, _ = gathered(tmp_path, {"n1": [plan, None]}, seen=lambda part, line: said.append(line))
+    ray, _ = by_row(tmp_path, {"n1": [plan, None]}, seen=lambda part, line: said.append(line))
     assert len(ray.cancelled) == 1 and said == [f"{tmp_path / 'n1'} was measured on other GPUs; leave --resume out"]
 
 

@@ -7,18 +7,19 @@ import subprocess
 import sys
 import time
 
+import interleaved
 import msgspec
 import numpy as np
 import planting
 import pytest
 
 from kernels import registry
-from kernels.problems import Matmul
+from kernels.problems import Matmul, Training
 from workloads import matmul, options, records
 from workloads.harness import one_row, plan, sweep, worker
 from workloads.harness.timing import Limits
 from workloads.machine import facts
-from workloads.records import Measurement, Row, Samples, Settings
+from workloads.records import Measurement, Row, Samples, Settings, visits
 
 FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1", "-q"]
 # A sweep of a thousand rows in a process of its own; streams are measured under no roof but their own.
@@ -118,7 +119,7 @@ def swept(tmp_path, wanted, *more):
 
 
 def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeypatch):
-    monkeypatch.setattr(sweep, "_LONGEST_ROW_S", 4)
+    monkeypatch.setattr(sweep, "_LONGEST_ROW_S", 6)
     wanted = rows("dies", "good", "killed", "raises", "wrong", "nan", "picky", "hangs", "prints", "nosuch")
     outcome = swept(tmp_path, wanted)
     got = {m.kernel.rpartition("/")[2]: (m.status, m.reason) for m in outcome.measurements}
@@ -128,7 +129,10 @@ def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeyp
     assert "exit code 7" in got["dies"][1] and "SIGSEGV" in got["killed"][1] and "KeyError" in got["raises"][1]
     assert got["picky"][1] == "only on Sundays" and "time limit" in got["hangs"][1]
     assert outcome.exit_code == 1
-    assert [m.key for m in records.read(outcome.path).measurements] == [r.key for r in wanted]
+    assert [m.key for m in outcome.measurements] == [
+        r.key for r in wanted
+    ]  # as planned, whatever the order of the visits
+    assert {m.key for m in records.read(outcome.path).measurements} == {r.key for r in wanted}
 
 
 def test_resume_runs_only_what_has_no_ok_row(tmp_path, planted):
@@ -149,20 +153,31 @@ def test_stop_after_finishes_the_row_and_says_how_to_go_on(tmp_path, capsys):
     assert "stopped by stop-after" in told and f"-o {tmp_path}" in told and "--resume" in told
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_keeps_the_finished_rows_and_ends_the_workers(tmp_path, number, code):
+def begun(folder, visits):
+    """A long sweep in a process of its own, once its file has so many visits."""
     process = subprocess.Popen(
-        [*LONG, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=worker.ROOT
+        [*LONG, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=worker.ROOT
     )
-    for _ in range(6):  # the head, then rows
-        line = process.stdout.readline()
-    assert line.startswith("stream,")
+    file = folder / "stream.jsonl"
+    while not (file.exists() and file.read_bytes().count(b"\n") > visits):
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_and_shows_the_finished_visits_and_ends_the_workers(tmp_path, number, code):
+    process = begun(tmp_path, 5)
     process.send_signal(number)
-    err = process.communicate(timeout=30)[1]
+    out, err = process.communicate(timeout=30)
     assert process.returncode == code, err
-    assert "--resume" in err and f"-o {tmp_path}" in err
+    assert "rows unfinished" in err and "--resume" in err and f"-o {tmp_path}" in err
     kept = records.read(tmp_path)
     assert len(kept.measurements) >= 5 and kept.bad_lines == 0
+    assert len(kept.measurements) - len(out.splitlines()) + 1 in (
+        0,
+        1,
+    )  # the last may have been stored and not yet shown
     alive = subprocess.run(
         ["pgrep", "-f", f"workloads.harness.worker .*{process.pid}"], capture_output=True, text=True, check=False
     )
@@ -170,22 +185,51 @@ def test_a_signal_keeps_the_finished_rows_and_ends_the_workers(tmp_path, number,
 
 
 def test_a_parent_killed_outright_leaves_readable_rows_and_no_worker(tmp_path):
-    process = subprocess.Popen(
-        [*LONG, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=worker.ROOT
-    )
-    for _ in range(5):
-        process.stdout.readline()
+    process = begun(tmp_path, 4)
     children = subprocess.run(
         ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False
     ).stdout.split()
     process.kill()
-    process.wait()
+    process.communicate()
     assert len(records.read(tmp_path).measurements) >= 4
     assert children
     until = time.monotonic() + 20
     while any(os.path.exists(f"/proc/{c}") for c in children) and time.monotonic() < until:
         time.sleep(0.1)
     assert not any(os.path.exists(f"/proc/{c}") for c in children)
+
+
+def asked_of(monkeypatch):
+    """(row, round) of every visit that a worker is asked for, as they are asked."""
+    asked, ask = [], worker.Worker.ask
+    monkeypatch.setattr(
+        worker.Worker, "ask", lambda self, order, timeout: (asked.append(order), ask(self, order, timeout))[1]
+    )
+    return asked
+
+
+def test_a_sweep_killed_in_its_third_round_goes_on_there(tmp_path, planted, monkeypatch):
+    """Three rows and seven visits: the third round has begun for one of them."""
+    wanted = [row for n in (8, 12, 16) for row in rows("good", n=n)]
+    whole = swept(tmp_path / "whole", wanted).path.read_bytes().splitlines(keepends=True)
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "matmul.jsonl").write_bytes(b"".join(whole[:8]) + whole[8][:50])  # killed within a line
+    asked = asked_of(monkeypatch)
+    outcome = swept(tmp_path / "cut", wanted, "--resume", "--max-noise", "10")
+    assert [order.visit for order in asked] == [3, 3]
+    assert [m.visits for m in outcome.measurements] == [3, 3, 3] and outcome.left == 0
+    assert (tmp_path / "cut" / "matmul.jsonl").read_bytes().startswith(b"".join(whole[:8]))
+    assert {m.samples[0].stop_reason for m in records.read(tmp_path / "cut").measurements} == {"3 visits"}
+
+
+def test_visits_of_other_sources_are_not_resumed(tmp_path, planted, monkeypatch, capsys):
+    argv = ["--sizes", "8", *FAST, "-o", str(tmp_path)]
+    assert matmul.main(argv) == 0
+    monkeypatch.setattr(records, "source_hash", lambda: "0123")
+    assert matmul.main([*argv, "--resume"]) == 2
+    error, tip = capsys.readouterr().err.splitlines()[-2:]
+    assert "visits of two programs are not one row" in error
+    assert f"-o {tmp_path}-new" in tip and "--resume" not in tip
 
 
 def test_too_large_is_said_before_anything_is_allocated():
@@ -230,25 +274,22 @@ def test_skip_reasons_are_said_once(tmp_path, capsys):
 def test_rigorous_takes_five_fresh_processes_and_blocks_are_processes():
     taken = [(Samples("host-latency", (i, i), 3, (0, 1), "steady"),) for i in (1.0, 2.0, 3.0)]
     parts = [Measurement("k", Matmul(1, 1, 1), Settings(), "ok", samples=samples) for samples in taken]
-    made = sweep.merged(parts).samples[0]
+    made = visits.merged(parts).samples[0]
     assert made.seconds == (1, 1, 2, 2, 3, 3) and made.block == (0, 0, 1, 1, 2, 2) and made.stop_reason == "3 processes"
-    assert sweep.merged([parts[0], parts[0].row.result("failed", "no")]).status == "failed"
+    assert visits.merged([parts[0], parts[0].row.result("failed", "no")]).status == "failed"
     late = [
         msgspec.structs.replace(m, samples=(*m.samples, Samples("device", (9.0,), 3, (0,), "x"))) for m in parts[1:]
     ]
-    made = sweep.merged([parts[0], *late])  # a block stays its process's where one has no such clock
+    made = visits.merged([parts[0], *late])  # a block stays its process's where one has no such clock
     assert made.on("device").block == (1, 2) and made.on("host-latency").block == (0, 0, 1, 1, 2, 2)
 
 
-def test_alternating_blocks_pair_up(tmp_path, planted):
+def test_interleaved_visits_pair_up_and_a_failing_side_ends_them(planted):
     limits = Limits(0.005, 5, 0.5, 0.05)
-    one, two = sweep.alternate(rows("good", "prints"), limits, least=3, most=4)
+    one, two = interleaved.visited(rows("good", "prints"), limits, least=3, most=4)
     assert one.status == two.status == "ok"
-    assert sorted(set(one.samples[0].block)) == sorted(set(two.samples[0].block)) == [0, 1, 2, 3]
-
-
-def test_a_failing_side_ends_the_alternation(planted):
-    assert [m.status for m in sweep.alternate(rows("good", "raises"), Limits(0.005, 5, 0.5, 0.05))] == ["failed"] * 2
+    assert one.samples[0].block[:1] == (0,) and sorted(set(one.samples[0].block)) == sorted(set(two.samples[0].block))
+    assert [m.status for m in interleaved.visited(rows("good", "raises"), limits)] == ["failed"] * 2
 
 
 def test_a_new_kernel_is_one_function_in_one_file(tmp_path, planted, capsys):
@@ -293,8 +334,6 @@ NO_GPU = "--sizes 256 --backends cupy", "--sizes 64 --device gpu", "--sizes 64 -
 
 @pytest.mark.parametrize("argv", [words.split() for words in NO_GPU])
 def test_what_is_asked_for_and_not_there_exits_3(argv, capsys, monkeypatch):
-    from workloads.machine import facts
-
     here = facts.describe()
     monkeypatch.setattr(facts, "describe", lambda: msgspec.structs.replace(here, gpus=()))
     monkeypatch.setattr(facts, "gpu_problem", lambda: "a driver but no device")
@@ -347,9 +386,8 @@ def test_timing_data_is_not_the_check_data():
     assert not np.array_equal(whole, random) and np.unique(random).size > 1000
 
 
-def test_rigorous_keeps_a_frameworks_processes_for_the_rows_to_come_and_no_others(monkeypatch):
-    """Two rows of TensorFlow: five processes, each asked for both; two of NumPy: five of each row's own, ended after it."""
-    asked: list[tuple[int, str]] = []
+def test_rigorous_is_ten_rounds_of_fresh_processes_but_one_a_round_for_a_framework(tmp_path, monkeypatch):
+    asked: list[tuple[int, str, int]] = []
     ended = []
 
     class Counted:
@@ -360,22 +398,40 @@ def test_rigorous_keeps_a_frameworks_processes_for_the_rows_to_come_and_no_other
             self.number = Counted.made
 
         def ask(self, order, timeout):
-            asked.append((self.number, order.row.kernel))
-            one = Samples("host-latency", (1.0, 1.0), 1, (0, 1), "steady")
-            return Measurement(order.row.kernel, order.row.problem, order.row.settings, "ok", samples=(one,))
+            asked.append((self.number, order.row.backend, order.visit))
+            one = Samples("host-latency", (1.0, 1.0), 1, (0, 0), "visit")
+            return order.row.result("ok", samples=(one,), visit=order.visit)
 
         def close(self):
             ended.append(self.number)
 
     monkeypatch.setattr(sweep, "Worker", Counted)
-    args = matmul.parser().parse_args(["--rigorous", "-q"])
-    runner = sweep._Runner(facts.describe(), Limits(), args)
-    kernels = ["matmul/tensorflow/function", "matmul/numpy/blas"]
-    for kernel in kernels:
-        for n in (8, 16):
-            m = runner.measure(Row(kernel, Matmul(n, n, n), Settings()))
-            assert m.samples[0].stop_reason == "5 processes" and sorted(set(m.samples[0].block)) == [0, 1, 2, 3, 4]
-    assert asked == [(i, kernels[0]) for i in (1, 2, 3, 4, 5)] * 2 + [(i, kernels[1]) for i in range(6, 16)]
-    assert ended == list(range(6, 16))
-    runner.close()
-    assert ended == [*range(6, 16), 1, 2, 3, 4, 5]
+    wanted = [
+        Row(f"matmul/{kernel}", Matmul(n, n, n), Settings())
+        for kernel in ("tensorflow/function", "numpy/blas")
+        for n in (8, 16)
+    ]
+    outcome = swept(tmp_path, wanted, "--rigorous")
+    assert {m.samples[0].stop_reason for m in outcome.measurements} == {"10 processes"}
+    assert all(m.samples[0].block == tuple(sorted([*range(10)] * 2)) for m in outcome.measurements)
+    for backend, processes in (("numpy", 20), ("tensorflow", 10)):
+        own = [(i, visit) for i, b, visit in asked if b == backend]
+        assert sorted(visit for _, visit in own) == sorted([*range(1, 11)] * 2)
+        assert len({i for i, _ in own}) == processes and len(set(own)) == processes
+    assert sorted(ended) == list(range(1, 31))
+
+
+def test_whole_rows_of_rigorous_are_five_processes(tmp_path, monkeypatch):
+    """A training is timed in five, kept for those to come; what is to be fresh in five of its own."""
+    taken = Samples("host-latency", (1.0, 2.0), 1, (0, 1), "steady")
+    asked = []
+
+    def ask(self, order, timeout):
+        asked.append((order.verb, id(self)))
+        return order.row.result("ok", samples=(taken,))
+
+    monkeypatch.setattr(worker.Worker, "ask", ask)
+    trainings = [Row("training/keras/fit", Training("lenet", 4, n), Settings()) for n in (8, 16)]
+    outcome = swept(tmp_path, trainings, "--rigorous")
+    assert [verb for verb, _ in asked] == ["measure"] * 10 and len({i for _, i in asked}) == 5
+    assert {m.samples[0].stop_reason for m in outcome.measurements} == {"5 processes"}

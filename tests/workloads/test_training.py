@@ -19,7 +19,7 @@ from workloads.harness import one_row, sweep
 from workloads.harness.dispatch import Broken
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Worker, environment
-from workloads.records import SAMPLES, Row, Settings
+from workloads.records import SAMPLES, Row, Settings, visits
 
 S0 = networks.find("cifar10-cnn")
 
@@ -282,7 +282,7 @@ def test_what_happens_once_in_each_fresh_process_is_kept():
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(process="fresh"))
     once = [{"import": float(i), "first_call": 10.0 + i} for i in range(5)]
     parts = [answer(wanted, series={"loss": (1.0,)}, phases_s=phases) for phases in once]
-    made = sweep.merged(parts)
+    made = visits.merged(parts)
     expected = {"loss": (1.0,), "import_s": (0.0, 1.0, 2.0, 3.0, 4.0), "first_call_s": (10.0, 11.0, 12.0, 13.0, 14.0)}
     assert made.series == expected
 

@@ -260,7 +260,7 @@ def test_what_is_said_at_the_end(capsys):
         trained("cifar10-cnn", 32, 320, (0.0, 0.05, s), device=d, once=(5.0, 0.1, c))
         for d, s, c in (("cpu", 8e-3, 1.0), ("gpu:0", 2e-3, 7.0))
     ]
-    training.answer(arguments(), SimpleNamespace(measurements=rows_, left=2))
+    training.answer(arguments(), SimpleNamespace(measurements=rows_, left=2, begun=0))
     out = capsys.readouterr().out
     assert out.startswith("\n2 of 4 rows are here, and what follows is said of these.\n")
     times = "the GPU begins in 12.1 s, the CPU in 6.10 s; an epoch takes 70.0 ms and 130 ms;"

@@ -13,6 +13,8 @@ from kernels.problems import Peak, Problem, Stream
 from kernels.problems.arrays import ARITHMETIC, precision
 from kernels.registry import Kernel
 from workloads import options
+from workloads.harness import rounds
+from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Machine, Row, Settings
 
@@ -250,10 +252,11 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
     if args.format in ("csv", "md"):
         raise options.Usage(f"--dry-run has nothing measured for --format {args.format}; it prints a list, or JSON")
     rows = list(rows)
-    limits = options.limits(args)
-    clocks = sum(1 if r.device == "cpu" or r.settings.mode != "resident" else 3 for r in rows)
-    own = sum(r.problem.patience_s for r in rows)
-    seconds = (clocks * limits["max_time"] + len(rows) * 0.2 + own) * (RIGOROUS_PROCESSES if args.rigorous else 1)
+    limits = Limits(**options.limits(args))
+    clocks = {r.key: 1 if r.device == "cpu" or r.settings.mode != "resident" else 3 for r in rows}
+    whole = sum(clocks[r.key] * limits.max_time + 0.2 + r.problem.patience_s for r in rows if rounds.is_whole(r))
+    visits = sum(0.2 + clocks[r.key] * limits.visit_s * limits.rounds for r in rows if not rounds.is_whole(r))
+    seconds = whole * (RIGOROUS_PROCESSES if args.rigorous else 1) + visits * (1 + rounds.EXTRA)
     largest = max((r.problem.footprint_bytes for r in rows), default=0)
     if args.format == "json":
         planned = [msgspec.to_builtins(row) for row in rows]

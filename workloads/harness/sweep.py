@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import math
-import os
 import pathlib
 import signal
 import sys
@@ -12,16 +11,16 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from analysis import stats
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads import ROOT, options, records
+from workloads.harness import rounds
 from workloads.harness.plan import RIGOROUS_PROCESSES, name
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
 from workloads.machine import facts
 from workloads.records import Measurement, Row, Run, row_flags
-from workloads.records.visits import joined, merged
+from workloads.records.visits import PROCESS, merged
 
 LOCAL = ROOT / "reports" / "local"
 _LONGEST_ROW_S = 120.0  # beyond what the clocks may take: inputs, compilation, the check
@@ -36,7 +35,8 @@ class Outcome(msgspec.Struct):
     path: pathlib.Path
     measurements: list[Measurement]
     stopped: str = ""  # "", stop-after, SIGINT or SIGTERM
-    left: int = 0
+    left: int = 0  # rows not measured, or not with all their visits
+    begun: int = 0  # of these, the rows that have some
 
     @property
     def exit_code(self) -> int:
@@ -98,9 +98,10 @@ def sweep(
     refine: Callable[[list[Measurement]], list[Row]] = lambda done: [],
     run: Run | None = None,
 ) -> Outcome:
-    """Measures the rows that the file does not have yet, then those that `refine` asks for until it asks for none.
+    """Visits the rows round after round, with those that `refine` asks for after the first, as far as the file lacks visits.
 
-    `shown` gets every measurement, resumed ones first. Ends early, with everything kept, on --stop-after and signals.
+    `shown` gets every measurement once it is complete, resumed ones first. Ends early, with every visit kept, on --stop-after
+    and signals; then what rows have so far is shown.
     """
     run = run or header(args, command)
     if isinstance(model := getattr(args, "model", None), str):  # of layers; rows of whole models name their own
@@ -108,30 +109,62 @@ def sweep(
     begin = time.monotonic()
     limits = Limits(**options.limits(args))
     with records.Writer(place(args, workload, run), run, args.resume) as writer, signals():
-        kept = {m.key: m for m in writer.done if m.status == "ok"}
+        kept = {key: visits for key, visits in writer.kept.items() if visits[-1].ok}
+        around = rounds.Rounds(rows, limits, args.seed, kept)
         outcome = Outcome(run, writer.path, [])
+        show = _InOrder(around, shown)
         runner = _Runner(run.machine, limits, args)
+
+        def more(done: list[Measurement]) -> list[Row]:
+            return refine([m for m in done if not rounds.is_held(m)]) or rounds.held(done)
+
         try:
             with contextlib.closing(runner), progress(args) as step:
-                while rows:
-                    for i, row in enumerate(rows):
-                        outcome.left = len(rows) - i
-                        if args.stop_after and time.monotonic() - begin > args.stop_after:
-                            outcome.stopped = "stop-after"
-                            return outcome
-                        step(row, len(outcome.measurements), len(outcome.measurements) + outcome.left)
-                        done = kept.get(row.key)
-                        if done is None:
-                            done = row_flags.flagged(runner.measure(row))
-                            writer.append(done)
-                        runner.learn(done)
-                        outcome.measurements.append(done)
-                        shown(done)
-                    outcome.left = 0
-                    rows = refine(outcome.measurements)
+                show.ready()
+                for m in around.measurements:
+                    runner.learn(m)
+                for row, number in around.visits(more, time.monotonic):
+                    if args.stop_after and time.monotonic() - begin > args.stop_after:
+                        outcome.stopped = "stop-after" if around.to_go() else ""
+                        break
+                    step(row, max(1, around.to_go()))
+                    done = row_flags.flagged(runner.ask(row, number))
+                    writer.append(done)
+                    around.add(done)
+                    runner.learn(done)
+                    show.ready()
         except Stopped as stop:
             outcome.stopped = str(stop)
+        finally:
+            try:
+                show.ready(every=True)
+            except Stopped as stop:
+                outcome.stopped = str(stop)
+        outcome.measurements = around.measurements
+        unfinished = [key for key in around.rows if not around.complete(key)]
+        outcome.left, outcome.begun = len(unfinished), sum(around.of(key) is not None for key in unfinished)
     return outcome
+
+
+class _InOrder:
+    """Shows rows as they are complete: whole ones and visited ones each in the order planned."""
+
+    def __init__(self, around: rounds.Rounds, shown: Callable[[Measurement], None]):
+        self._around, self._shown, self._told = around, shown, set[str]()
+
+    def ready(self, every: bool = False) -> None:
+        """Shows what is complete and not behind a row that is not; in the end `every` row there is something of."""
+        behind = set[bool]()
+        for key, row in self._around.rows.items():
+            whole = rounds.is_whole(row)
+            if key in self._told or whole in behind:
+                continue
+            m = self._around.of(key)
+            if m and (every or (self._around.complete(key) and not self._around.noisy(key))):
+                self._told.add(key)
+                self._shown(m)
+            elif not every:
+                behind.add(whole)
 
 
 class _Runner:
@@ -144,54 +177,72 @@ class _Runner:
         self._last: dict[tuple, str] = {}
         self._seen: dict[str, tuple[float, Problem]] = {}
 
-    def measure(self, row: Row) -> Measurement:
+    def ask(self, row: Row, number: int) -> Measurement:
+        """The row's visit of that round, or (0) the row whole."""
         foretold = self._foretell(row)
-        if foretold > _LONGEST_CALL_S:
+        if number <= 1 and foretold > _LONGEST_CALL_S:
             reason = f"one call would take about {foretold:.0f} s, going by the size before"
-            return row.result("skipped", reason)
-        fresh = row.settings.process == "fresh"
-        if not (fresh or self._args.rigorous):
-            return self._kept(row)
-        ask = self._kept if not fresh and row.backend in FRAMEWORKS else self._fresh
-        return self._processes(row, ask)
+            return row.result("skipped", reason, at=facts.now(), visit=number)
+        return self._visit(row, number) if number else self._whole(row)
 
-    def _processes(self, row: Row, ask: Callable[[Row, int], Measurement]) -> Measurement:
-        """From as many processes as --rigorous takes; the first that is not ok ends it. A framework's, which take many seconds
-        to start, are kept for the rows to come: each row is still timed in that many."""
+    def _visit(self, row: Row, number: int) -> Measurement:
+        """With --rigorous from a process of its own; of a framework's, which take many seconds to start, one lasts a round."""
+        order, alone = Order("visit", row, self._limits, self._args.seed, number), self._args.rigorous
+        if alone and row.backend in FRAMEWORKS:
+            for other in [key for key in self._workers if key[0] != number]:
+                self._workers.pop(other).close()
+        m = (
+            self._kept(order, number)
+            if row.backend in FRAMEWORKS and alone
+            else (self._fresh if alone else self._kept)(order)
+        )
+        samples = tuple(msgspec.structs.replace(s, stop_reason=PROCESS if alone else "visit") for s in m.samples)
+        series = {**m.series, records.VISITS_AT: (round(time.time(), 2),)}
+        return msgspec.structs.replace(m, visit=number, at=m.at or facts.now(), samples=samples, series=series)
+
+    def _whole(self, row: Row) -> Measurement:
+        """In one go; from several processes where they are to be fresh and with --rigorous. The first that is not ok ends it.
+        A framework's processes are then kept for the rows to come: each row is still timed in that many."""
+        fresh, order = row.settings.process == "fresh", Order("measure", row, self._limits, self._args.seed)
+        if not (fresh or self._args.rigorous):
+            return self._kept(order)
+        ask = self._kept if not fresh and row.backend in FRAMEWORKS else self._fresh
         parts: list[Measurement] = []
         while len(parts) < RIGOROUS_PROCESSES and (not parts or parts[-1].status == "ok"):
-            parts.append(ask(row, len(parts)))
+            parts.append(ask(order, -len(parts)))
         return merged(parts)
 
-    def _fresh(self, row: Row, process: int) -> Measurement:
-        with contextlib.closing(Worker(environment(row, self._uuids))) as worker:
-            return self._asked(worker, row)
+    def _fresh(self, order: Order, process: int = 0) -> Measurement:
+        with contextlib.closing(Worker(environment(order.row, self._uuids))) as worker:
+            return self._asked(worker, order)
 
-    def _kept(self, row: Row, process: int = 0) -> Measurement:
+    def _kept(self, order: Order, process: int = 0) -> Measurement:
         """From the worker of the row's environment, or of several the one with that number."""
+        row = order.row
         variables = environment(row, self._uuids)
         key = (process, *sorted(variables.items()))
         for other in [k for k, backend in self._last.items() if backend in FRAMEWORKS and k != key and _short(row)]:
-            self._workers[other].close()  # an idle framework uses no CPU, but it keeps the memory that it once had
+            if other in self._workers:  # an idle framework uses no CPU, but it keeps the memory that it once had
+                self._workers[other].close()
         self._last[key] = row.backend
         if key not in self._workers:
             self._workers[key] = Worker(variables)
-        return self._asked(self._workers[key], row)
+        return self._asked(self._workers[key], order)
 
-    def _asked(self, worker: Worker, row: Row) -> Measurement:
-        own = row.problem.patience_s
-        timeout = _LONGEST_ROW_S + own + 6 * self._limits.max_time + 10 * self._foretell(row)
-        return worker.ask(Order("measure", row, self._limits, self._args.seed), timeout)
+    def _asked(self, worker: Worker, order: Order) -> Measurement:
+        own = order.row.problem.patience_s
+        timeout = _LONGEST_ROW_S + own + 6 * self._limits.max_time + 10 * self._foretell(order.row)
+        return worker.ask(order, timeout)
 
     def learn(self, done: Measurement) -> None:
         if done.status == "ok" and done.samples and done.problem.flops:
             seconds = min(done.samples[0].seconds)
-            self._seen[_way(done.row)] = (seconds, done.problem)
+            self._seen[rounds.way(done.row)] = (seconds, done.problem)
 
     def _foretell(self, row: Row) -> float:
         """Seconds of a call at the rate of the same kernel, arithmetic and settings one size before; 0 when that call
         was too short, or too much smaller, to tell: its time is the cost of any call."""
-        seconds, problem = self._seen.get(_way(row), (0.0, None))
+        seconds, problem = self._seen.get(rounds.way(row), (0.0, None))
         if type(problem) is not type(row.problem) or seconds < 1e-3 or row.problem.flops > 64 * problem.flops:
             return 0.0
         return seconds * row.problem.flops / problem.flops
@@ -206,88 +257,38 @@ def _short(row: Row) -> bool:
     return _ROOM * row.problem.footprint_bytes > facts.memory_available(row.device)
 
 
-def _way(row: Row) -> str:
-    """The row's kernel, arithmetic and settings, whatever the size."""
-    return row.kernel + row.problem.math + msgspec.json.encode(row.settings, order="sorted").decode()
-
-
-def alternate(
-    rows: list[Row],
-    limits: Limits,
-    *,
-    seed: int = 1,
-    least: int = 8,
-    most: int = 160,
-    same_process: bool = False,
-    handicaps: list[float] | None = None,
-) -> list[Measurement]:
-    """Rows measured in alternating blocks (A B B A ...), each in a process of its own unless they are to share one.
-
-    Ends when each row's ratio to the first is known to `limits.max_noise`, after `least` to `most` rounds, whatever the
-    verdict: going on until there is one would find one. Block i of all rows was taken side by side, so
-    estimate.verdict(..., paired=True) may compare them. A row that fails ends it.
-    """
-    uuids = facts.describe().uuids
-    cpus = _one_cpu() if all(row.settings.threads == 1 for row in rows) else None
-    workers = [Worker(environment(row, uuids)) for row in (rows[:1] if same_process else rows)]
-    sides = list(
-        zip(rows, workers * len(rows) if same_process else workers, handicaps or [0.0] * len(rows), strict=False)
-    )
-    taken: list[list[Measurement]] = [[] for _ in rows]
-    try:
-        for worker in workers:
-            worker.start()
-        for count in range(-2, most):  # two rounds warm up
-            if count == -1 and cpus:  # imported and compiled side by side, measured in turns on one CPU
-                for worker in workers:
-                    worker.pin(cpus)
-            order = range(len(rows)) if count % 2 else reversed(range(len(rows)))
-            for side in order:
-                row, worker, handicap = sides[side]
-                answer = worker.ask(Order("visit", row, limits, seed, max(1, count + 1), handicap), _LONGEST_ROW_S)
-                if answer.status != "ok":
-                    return [answer] * len(rows)
-                if count >= 0:
-                    taken[side].append(answer)
-            if count + 1 >= least and count % 4 == 3 and _told_apart(taken, limits.max_noise):
-                break
-    finally:
-        for worker in workers:
-            worker.close()
-    return [merged(side, "alternating blocks") for side in taken]
-
-
-def _one_cpu() -> set[int] | None:
-    """A CPU for single-threaded rows to take turns on: two CPUs of a shared host are not equally busy behind our back."""
-    return {max(os.sched_getaffinity(0))} if hasattr(os, "sched_getaffinity") else None
-
-
-def _told_apart(taken: list[list[Measurement]], noise: float) -> bool:
-    first, *others = ([m.samples[0] for m in side] for side in taken)
-    return all(stats.verdict(joined(first), joined(o), paired=True).ratio.noise <= noise for o in others)
-
-
 @contextlib.contextmanager
-def progress(args: argparse.Namespace) -> Iterator[Callable[[Row, int, int], None]]:
-    """Calls to show that a row begins: a bar with the time left on a terminal, else plain lines now and then."""
+def progress(args: argparse.Namespace) -> Iterator[Callable[[Row, int], None]]:
+    """Calls to show that a visit begins and how many are to go with it: a bar with the time left on a terminal, else plain
+    lines now and then."""
+    made, begin, last = 0, time.monotonic(), -math.inf
     if args.quiet:
-        yield lambda row, done, all_: None
+        yield lambda row, to_go: None
     elif sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("")
-            yield lambda row, done, all_: bar.update(task, completed=done, total=all_, description=name(row))
-    else:
-        last = -math.inf
+        own = sys.stdout.isatty()  # else rows would go to the bar's stream, not into the pipe
+        with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=own) as bar:
+            task = bar.add_task("visits")
 
-        def plain(row: Row, done: int, all_: int) -> None:
-            nonlocal last
-            if args.verbose or time.monotonic() - last > 10:
-                last = time.monotonic()
-                print(f"[{done + 1}/{all_}] {name(row)}", file=sys.stderr)
+            def moved(row: Row, to_go: int) -> None:
+                nonlocal made
+                bar.update(task, completed=made, total=made + to_go, description=name(row))
+                made += 1
+
+            yield moved
+    else:
+
+        def plain(row: Row, to_go: int) -> None:
+            nonlocal made, last
+            now = time.monotonic()
+            if args.verbose or now - last > 10:
+                left = f", about {(now - begin) / made * to_go:.0f} s left" if made else ""
+                print(f"[visit {made + 1} of {made + to_go}{left}] {name(row)}", file=sys.stderr)
+                last = now
+            made += 1
 
         yield plain
 

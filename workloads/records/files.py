@@ -59,7 +59,7 @@ class Writer:
         except OSError as error:
             self._file.close()
             raise Refused(f"{path} is being written by another run; choose another folder with -o") from error
-        self.done: list[Measurement] = []
+        self.kept: dict[str, list[Measurement]] = {}
         if resume:
             self._take_up(run)
         self.append(run)
@@ -68,7 +68,7 @@ class Writer:
         """Cuts the file back to its last newline and reads what is there."""
         self._file.seek(0)
         text = self._file.read()
-        runs, self.done, _ = decode(text[: text.rfind(b"\n") + 1].splitlines())
+        runs, self.kept, _ = by_row(text[: text.rfind(b"\n") + 1].splitlines())
         for old in runs:
             if old.schema > SCHEMA:
                 raise Refused(f"{self.path} has schema {old.schema}, newer than this program's {SCHEMA}")
@@ -76,13 +76,17 @@ class Writer:
                 raise Refused(
                     f"{self.path} was measured on {old.machine.key}, this is {run.machine.key}; leave --resume out"
                 )
+        if self.kept and runs and runs[-1].sources != run.sources:
+            said = f"{self.path}: the last run in it was of sources {runs[-1].sources}, this one is of {run.sources}; "
+            if any(parts[-1].visit for parts in self.kept.values()):
+                raise Refused(said + "visits of two programs are not one row", _anew(run.command))
+            print(f"{said}its rows stay as they are", file=sys.stderr)
         self._file.truncate(text.rfind(b"\n") + 1)
-        if self.done and runs and runs[-1].sources != run.sources:
-            print(
-                f"{self.path}: the last run in it was of sources {runs[-1].sources}, this one is of {run.sources}; its rows "
-                "stay as they are",
-                file=sys.stderr,
-            )
+
+    @property
+    def done(self) -> list[Measurement]:
+        """The rows that were there before."""
+        return [together(parts) for parts in self.kept.values()]
 
     def append(self, line: Line) -> None:
         line = finite(line) if isinstance(line, Measurement) else line
@@ -104,8 +108,8 @@ class Writer:
         self.close()
 
 
-def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
-    """(runs, measurements, bad lines counted) of a result file's lines: the visits of a row joined, of whole rows the last.
+def by_row(lines: Iterable[bytes]) -> tuple[list[Run], dict[str, list[Measurement]], int]:
+    """(runs, row key -> its newest lines, bad lines counted) of a result file: the visits of a row, or one whole row.
 
     A visit continues those before it whose number is lower; any other begins the row anew, as a whole line does. A row with
     losses and no note of its samples gets one: `as of sources HASH`, those of its run.
@@ -132,7 +136,18 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
             else:
                 rows.pop(line.key, None)
                 rows[line.key] = [line]
-    return runs, [together(parts) if parts[-1].visit else parts[-1] for parts in rows.values()], bad
+    return runs, rows, bad
+
+
+def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
+    """(runs, measurements, bad lines counted) of a result file's lines: the visits of a row joined, of whole rows the last."""
+    runs, rows, bad = by_row(lines)
+    return runs, [together(parts) for parts in rows.values()], bad
+
+
+def _anew(command: str) -> str:
+    """The command that measures into a folder of its own what --resume would have added to another."""
+    return re.sub(r"(?<= )(-o|--output)[ =](\S+)", r"\1 \2-new", command.replace(" --resume", ""))
 
 
 def _network(command: str) -> str:
@@ -190,9 +205,9 @@ def read(*runs: str | os.PathLike) -> Loaded:
     rows: dict[str, Measurement] = {}
     times: dict[str, str] = {}
     replaced: list[Measurement] = []
-    for runs, measurements, _ in parts:
+    for own, measurements, _ in parts:
         for m in measurements:
-            at = m.at or (runs[-1].started_at if runs else "")
+            at = m.at or (own[-1].started_at if own else "")
             older = rows.get(m.key)
             if older is None or at >= times[m.key]:
                 rows[m.key], times[m.key] = m, at

@@ -55,7 +55,9 @@ def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
 
 
 def together(visits: Sequence[Measurement]) -> Measurement:
-    """The row that its visits come to, in the order they were made."""
+    """The row that its lines come to: a whole one, or its visits in the order they were made."""
+    if not visits[-1].visit:
+        return visits[-1]
     alone = any(s.stop_reason == PROCESS for m in visits for s in m.samples)
     count = len(visits)
     return merged(visits, units.count(count, "visit") if not alone else f"{count} process{'es' * (count > 1)}")

@@ -1,0 +1,168 @@
+"""The order of a sweep's visits, on a clock that only the visits move."""
+
+import msgspec
+import pytest
+
+from kernels.problems import Launch, Matmul, Training
+from workloads.harness import rounds
+from workloads.harness.timing import Limits
+from workloads.records import Measurement, Row, Samples, Settings, visits
+
+LIMITS = Limits(visit_s=0.5, rounds=5, max_noise=0.01, max_time=100.0)
+
+
+def row(n=8, variant="blas", threads=1, **settings):
+    return Row(f"matmul/numpy/{variant}", Matmul(n, n, n), Settings(threads=threads, **settings))
+
+
+def visit(row, number, *seconds, clock="host-latency", **fields):
+    samples = (Samples(clock, seconds or (1.0,), 1, (0,) * max(1, len(seconds)), "visit"),)
+    return row.result("ok", samples=samples, series={"visit_at_s": (1e9 + number,)}, visit=number, **fields)
+
+
+def swept(wanted, answer=visit, refine=lambda done: [], kept=None, limits=LIMITS, seed=1, stop=10_000):
+    """([(row, round)] as they were asked for, the Rounds): a visit takes half a second, `answer` says what it gives."""
+    around, asked, now = rounds.Rounds(wanted, limits, seed, kept or {}), [], [0.0]
+    for one, number in around.visits(refine, lambda: now[0]):
+        if len(asked) == stop:
+            break
+        asked.append((one, number))
+        now[0] += limits.visit_s
+        around.add(answer(one, number) if number else msgspec.structs.replace(visit(one, 0), series={}))
+    return asked, around
+
+
+def test_every_row_has_a_visit_a_round_and_the_order_is_the_seeds():
+    wanted = [row(n, variant, threads) for n in (8, 16, 32) for variant in ("blas", "operator") for threads in (1, 2)]
+    asked, around = swept(wanted)
+    by_round = [[r for r, i in asked if i == number] for number in range(1, 6)]
+    assert [sorted(r.key for r in one) for one in by_round] == [sorted(r.key for r in wanted)] * 5
+    assert len({tuple(r.key for r in one) for one in by_round}) == 5  # another order each round
+    assert swept(wanted)[0] == asked and swept(wanted, seed=2)[0] != asked
+    for one in by_round:  # the rows of a group go one after the other
+        threads = [r.settings.threads for r in one]
+        assert threads in ([1] * 6 + [2] * 6, [2] * 6 + [1] * 6)
+    assert [m.key for m in around.measurements] == [r.key for r in wanted]  # as planned, whatever the shuffles
+    assert {m.samples[0].stop_reason for m in around.measurements} == {"5 visits"}
+
+
+def test_in_the_first_round_the_sizes_of_a_kernel_rise():
+    wanted = [row(n, variant) for n in (64, 8, 32, 16) for variant in ("blas", "operator")]
+    first = [r for r, i in swept(wanted)[0] if i == 1]
+    for variant in ("blas", "operator"):
+        assert [r.problem.n for r in first if r.variant == variant] == [8, 16, 32, 64]
+
+
+def test_whole_rows_come_first_in_the_order_planned_and_once():
+    training = [Row("training/keras/fit", Training("lenet", 4, n), Settings()) for n in (16, 8)]
+    fresh, once = row(8, process="fresh"), Row("launch/cupy/raw", Launch("import"), Settings("gpu:0"))
+    asked, _ = swept([row(8), *training, fresh, once])
+    assert asked[:4] == [(one, 0) for one in (*training, fresh, once)]
+    assert [number for _, number in asked[4:]] == [1, 2, 3, 4, 5]
+
+
+def test_refining_comes_after_the_first_round_and_goes_through_the_rest():
+    seen = []
+
+    def refine(done):
+        seen.append([(m.problem.n, m.visits) for m in done])
+        return {2: [row(24)], 3: [row(20), row(24)]}.get(len(done), [])
+
+    asked, _ = swept([row(16), row(32)], refine=refine)
+    assert seen == [
+        [(16, 1), (32, 1)],
+        [(16, 1), (32, 1), (24, 1)],
+        [(16, 1), (32, 1), (24, 1), (20, 1)],
+    ]
+    assert [(r.problem.n, i) for r, i in asked[2:4]] == [(24, 1), (20, 1)]
+    assert sorted((r.problem.n, i) for r, i in asked[4:]) == [(n, i) for n in (16, 20, 24, 32) for i in range(2, 6)]
+
+
+def test_noisy_rows_have_more_rounds_for_a_share_of_the_time():
+    """Three rows of 0.5 s a visit: 15 planned visits take 7.5 s, so noisy ones may begin for another 1.125 s: three more."""
+
+    def answer(one, number):
+        return visit(one, number, 1.0 + 0.1 * (number % 2) * (one.problem.n == 8))
+
+    asked, around = swept([row(8), row(16), row(32)], answer)
+    assert rounds.EXTRA == 0.15
+    assert [(r.problem.n, i) for r, i in asked[15:]] == [(8, 6), (8, 7), (8, 8)]
+    assert [m.visits for m in around.measurements] == [8, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("limits", "extra"),
+    [
+        (msgspec.structs.replace(LIMITS, max_time=4.0), 0),  # five calls of about a second have taken it
+        (msgspec.structs.replace(LIMITS, max_noise=0.2), 0),
+        (LIMITS, 1),
+    ],
+)
+def test_what_ends_the_extra_rounds(limits, extra):
+    asked, _ = swept([row(8)], lambda one, number: visit(one, number, 1.0 + 0.1 * (number % 2)), limits=limits)
+    assert len(asked) == 5 + extra
+
+
+def test_no_row_has_more_visits_than_a_file_should_hold(monkeypatch):
+    monkeypatch.setattr(rounds, "EXTRA", 1e9)
+    asked, _ = swept([row(8)], lambda one, number: visit(one, number, 1.0 + number % 2))
+    assert len(asked) == rounds.MOST_VISITS
+
+
+@pytest.mark.parametrize("status", ["failed", "wrong", "skipped"])
+def test_a_visit_that_is_not_ok_ends_its_row_and_no_other(status):
+    def answer(one, number):
+        return one.result(status, "why", visit=number) if one.problem.n == 8 and number == 2 else visit(one, number)
+
+    asked, around = swept([row(8), row(16)], answer)
+    assert [i for r, i in asked if r.problem.n == 8] == [1, 2] and len(asked) == 7
+    assert [(m.status, m.reason) for m in around.measurements] == [(status, "why"), ("ok", "")]
+    assert all(map(around.complete, around.rows)) and around.to_go() == 0
+
+
+def test_what_was_kept_is_not_made_again_and_the_rest_is():
+    """Killed in the middle of the third round: one row has three visits, one two, one none; a fourth is whole."""
+    wanted = [row(n) for n in (8, 16, 32, 64)]
+    kept = {r.key: [visit(r, i) for i in range(1, count + 1)] for r, count in zip(wanted, (3, 2, 0), strict=False)}
+    kept = {key: made for key, made in kept.items() if made}
+    kept[wanted[3].key] = [msgspec.structs.replace(visit(wanted[3], 0), series={})]
+    asked, around = swept(wanted, kept=kept)
+    assert [i for r, i in asked if r == wanted[0]] == [4, 5] and [i for r, i in asked if r == wanted[1]] == [3, 4, 5]
+    assert [i for r, i in asked if r == wanted[2]] == [1, 2, 3, 4, 5] and len(asked) == 10
+    assert [m.visits for m in around.measurements] == [5, 5, 5, 0]
+    assert swept(wanted, kept={m.key: around._made[m.key] for m in around.measurements})[0] == []  # nothing is left
+
+
+def test_a_size_added_before_the_kill_keeps_its_visits():
+    added = row(24)
+    asked, _ = swept(
+        [row(16)], refine=lambda done: [added] * (len(done) == 1), kept={added.key: [visit(added, 1), visit(added, 2)]}
+    )
+    assert [i for r, i in asked if r == added] == [3, 4, 5]
+
+
+def test_how_much_is_left_when_it_is_stopped():
+    wanted = [row(8), row(16), row(8, process="fresh")]
+    asked, around = swept(wanted, stop=4)
+    assert [i for _, i in asked] == [0, 1, 1, 2]
+    assert around.to_go() == 7 and [around.complete(r.key) for r in wanted] == [False, False, True]
+    assert sorted(m.visits for m in around.measurements) == [0, 1, 2]
+
+
+def test_rows_of_a_gpu_that_are_measured_once_more_under_load():
+    def gpu(op, seconds, **settings):
+        problem = {"matmul": Matmul(8, 8, 8)}[op]
+        taken = visit(Row(f"{op}/cupy/cublas", problem, Settings("gpu:0", **settings)), 1, seconds, clock="device")
+        return visits.together([taken])
+
+    long, short = gpu("matmul", 2e-3), gpu("matmul", 0.5e-3)
+    (twin,) = rounds.held([long, short, visits.together([visit(row(8), 1)])])
+    assert twin.settings.switches == {"load": "held"} and twin.problem == long.problem and rounds.is_held(twin)
+    loaded = msgspec.structs.replace(long, settings=twin.settings)
+    assert rounds.held([long, loaded]) == [twin] and rounds.held([loaded]) == []
+
+
+def test_joined_rows_say_their_visits():
+    _, around = swept([row(8)])
+    (m,) = around.measurements
+    assert isinstance(m, Measurement) and m.visits == 5 and m.span_s == 4.0

@@ -1,0 +1,163 @@
+"""The order of a sweep: it goes round its rows in short visits, in another random order each round.
+
+It asks nobody and reads no clock of its own, so that tests run it on a virtual one.
+"""
+
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from analysis import stats
+from workloads.harness.timing import Limits
+from workloads.records import Measurement, Row
+from workloads.records.visits import together
+
+EXTRA = (
+    0.15  # visits beyond the planned ones, to rows that are too noisy, take at most this share of the seconds of those
+)
+MOST_VISITS = 20  # of a row: 200 samples
+_WHOLE = (
+    "training",
+    "inference",
+    "peer",
+    "collective",
+)  # problems that several devices or a framework work at for seconds
+
+HELD = {"load": "held"}
+_HELD_FROM_S = {"peak": 0.0, "stream": 1e-4, "matmul": 1e-3, "conv": 1e-3}  # seconds of a call on the device
+
+
+def is_whole(row: Row) -> bool:
+    """Whether a row is timed in one go: trainings and inferences, what several GPUs do, and what happens once in a process."""
+    return row.problem.op in _WHOLE or row.settings.process == "fresh" or row.problem.once
+
+
+def is_held(row: Row) -> bool:
+    """Whether the row's visits begin with a load of their own, long enough for a GPU's clock to come down."""
+    return row.settings.switches.get("load") == "held"
+
+
+def way(row: Row) -> str:
+    """The row's kernel, arithmetic and settings, whatever the size."""
+    return row.kernel + row.problem.math + msgspec.json.encode(row.settings, order="sorted").decode()
+
+
+def shuffled(rows: Iterable[Row], seed: int, number: int) -> list[Row]:
+    """The rows in the order of a round: a shuffle of the groups that share a library, threads and a device, and of the rows in
+    each. In the first round a kernel's sizes rise, as one foretells how long the next takes."""
+    dice = random.Random(f"{seed} {number}")
+    groups = list(stats.group_by(rows, lambda r: (r.backend, r.settings.threads, r.device)).values())
+    dice.shuffle(groups)
+    for group in groups:
+        dice.shuffle(group)
+    mixed = [row for group in groups for row in group]
+    if number > 1:
+        return mixed
+    rising = {w: iter(sorted(own, key=lambda row: row.problem.flops)) for w, own in stats.group_by(mixed, way).items()}
+    return [next(rising[way(row)]) for row in mixed]
+
+
+def held(done: Iterable[Measurement]) -> list[Row]:
+    """The rows to be measured once more under a load of their own, which brings the GPU's clock down to what power and heat
+    allow: peaks, and what takes long enough to be timed with such a clock in use."""
+    return [
+        msgspec.structs.replace(
+            m.row, settings=msgspec.structs.replace(m.settings, switches=HELD | m.settings.switches)
+        )
+        for m in done
+        if m.ok and m.on_gpu and not is_held(m) and (own := m.on("device")) and m.problem.op in _HELD_FROM_S
+        if stats.middle(own) >= _HELD_FROM_S[m.problem.op]
+    ]
+
+
+class Rounds:
+    """The rows of a sweep with the visits made to each, in the order planned; those added on the way come after them."""
+
+    def __init__(self, rows: Iterable[Row], limits: Limits, seed: int, kept: dict[str, list[Measurement]]):
+        self.rows = {row.key: row for row in rows}
+        self._limits, self._seed = limits, seed
+        self._made = {key: list(kept[key]) for key in self.rows if key in kept}
+        self._kept = kept
+        self._joined: dict[str, Measurement] = {}
+
+    def add(self, m: Measurement) -> None:
+        """Takes in a visit, or a whole row, that was made."""
+        self._made.setdefault(m.key, []).append(m)
+        self._joined.pop(m.key, None)
+
+    def of(self, key: str) -> Measurement | None:
+        """What a row's visits come to so far; None before the first."""
+        made = self._made.get(key)
+        if made and key not in self._joined:
+            self._joined[key] = together(made) if made[-1].visit else made[-1]
+        return self._joined.get(key)
+
+    @property
+    def measurements(self) -> list[Measurement]:
+        return [m for m in map(self.of, self.rows) if m]
+
+    def complete(self, key: str) -> bool:
+        """Whether the row has its visits, or never will."""
+        return self._last(key) >= self._limits.rounds
+
+    def noisy(self, key: str) -> bool:
+        """Whether the row's interval is wider than wanted and more visits may be made."""
+        m = self.of(key)
+        if not m or is_whole(m) or not m.ok or not m.visits < MOST_VISITS:
+            return False
+        seconds, spent = stats.seconds_of(m), sum(sum(s.seconds) * s.calls for s in m.samples)
+        return seconds is not None and seconds.noise > self._limits.max_noise and spent < self._limits.max_time
+
+    def to_go(self) -> int:
+        """The visits that are planned and not made, a whole row being one."""
+        return sum(
+            0 if self.complete(key) else 1 if is_whole(row) else self._limits.rounds - int(self._last(key))
+            for key, row in self.rows.items()
+        )
+
+    def _last(self, key: str) -> float:
+        """The round of the row's last visit; infinite where there is nothing left to do."""
+        made = self._made.get(key)
+        return 0 if not made else made[-1].visit if made[-1].visit and made[-1].ok else math.inf
+
+    def visits(
+        self, refine: Callable[[list[Measurement]], list[Row]], clock: Callable[[], float]
+    ) -> Iterator[tuple[Row, int]]:
+        """The visits to make, one after the other, each a row and its round (0: the row whole); each is to be added before the
+        next is asked for.
+
+        After the first round `refine` gets the provisional rows until it asks for no more; what it adds is visited at once and
+        goes through the rest. After the planned rounds noisy rows are visited again, for EXTRA of the time that all visits took.
+        """
+        spent = 0.0
+        for row, number in self._planned(refine):
+            begin = clock()
+            yield row, number
+            spent += clock() - begin if number else 0.0
+        number, deadline = self._limits.rounds, clock() + EXTRA * spent
+        while noisy := [key for key in self.rows if self.noisy(key)]:
+            number += 1
+            for row in self._order(number, noisy):
+                if clock() >= deadline:
+                    return
+                yield row, max(number, int(self._last(row.key)) + 1)
+
+    def _planned(self, refine: Callable[[list[Measurement]], list[Row]]) -> Iterator[tuple[Row, int]]:
+        yield from self._first_round(list(self.rows.values()))
+        while added := {r.key: r for r in refine(self.measurements) if r.key not in self.rows}:
+            self.rows |= added
+            self._made |= {key: list(self._kept[key]) for key in added if key in self._kept}
+            yield from self._first_round(list(added.values()))
+        for number in range(2, self._limits.rounds + 1):
+            yield from ((row, number) for row in self._order(number, self.rows) if self._last(row.key) < number)
+
+    def _first_round(self, rows: list[Row]) -> Iterator[tuple[Row, int]]:
+        """Whole rows in the order planned, then a visit to each of the others."""
+        yield from ((row, 0) for row in rows if is_whole(row) and not self.complete(row.key))
+        short = [row.key for row in rows if not is_whole(row) and not self._last(row.key)]
+        yield from ((row, 1) for row in self._order(1, short))
+
+    def _order(self, number: int, keys: Iterable[str]) -> list[Row]:
+        return shuffled((self.rows[key] for key in keys if not is_whole(self.rows[key])), self._seed, number)
