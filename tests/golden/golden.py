@@ -88,8 +88,7 @@ def flat(name: str, node) -> Values:
         if not any(isinstance(child, dict | list) for child in node):
             return {name: " ".join(t for t in texts if t is not None)} if node else {}
         return {k: v for i, child in enumerate(node) for k, v in flat(f"{name}/{i}", child).items()}
-    text = scalar(node)
-    return {name: text} if text else {}
+    return {name: text} if (text := scalar(node)) else {}
 
 
 def every(give, inputs: Iterable, *more) -> Values:
@@ -474,8 +473,7 @@ def main() -> int:
     asked.add_argument("--update", action="store_true", help="write the values that are given now")
     args = asked.parse_args()
     kept = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
-    parts = {"quick": quick} if args.quick else {"quick": quick, "rest": rest}
-    made = {part: give() for part, give in parts.items()}
+    made = {part.__name__: part() for part in ([quick] if args.quick else [quick, rest])}
     if args.update:
         kept = {"from": FROM, **kept, **made}
         STORED.write_text(json.dumps(kept, indent=0, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")

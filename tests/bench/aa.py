@@ -1,0 +1,176 @@
+"""False and missed alarms: rows of one run and runs of different minutes that are alike, slow-downs planted in real work, and
+crossovers taken ten times. Reads the sweeps that `python -m workloads.doctor --noise` left."""
+
+import argparse
+import contextlib
+import itertools
+import random
+import statistics
+import sys
+from collections import Counter, defaultdict
+from datetime import datetime
+from pathlib import Path
+
+from must_reach import Figure, exactly, table
+
+from analysis import noise, stats
+from analysis.compare import comparison
+from analysis.crossover import crossover
+from kernels.problems import Matmul, Peak, Stream
+from workloads import ROOT, records
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order, Worker, environment
+from workloads.machine import facts
+from workloads.records import Loaded, Machine, Measurement, Row, Settings
+from workloads.records.visits import together
+
+ROUNDS, PATIENCE_S = 5, 120.0
+APART_S = 900.0
+PLANTED = {"cpu": 0.20, "gpu:0": 0.05}
+SETS_PLANTED = 4  # of ten rows: 40 slow-downs
+
+
+def rows(here: Machine) -> list[Row]:
+    """Ten rows of calls of many lengths: on a GPU where there is one, else on the CPU."""
+    if here.gpus:
+        on = Settings("gpu:0")
+        made = [Row("matmul/cupy/cublas", Matmul(n, n, n), on) for n in (128, 256, 512, 1024, 2048, 4096)]
+        return made + [Row("stream/cupy/wide", Stream("triad", 1 << p), on) for p in (20, 23, 26, 29)]
+    one, all_ = Settings(threads=1), Settings(threads=here.cores)
+    products = [("blas", 64, one), ("blas", 128, one), ("operator", 96, one), ("blas", 512, one), ("blas", 512, all_)]
+    made = [Row(f"matmul/numpy/{variant}", Matmul(n, n, n), on) for variant, n, on in products]
+    made += [
+        Row("matmul/numba/reordered", Matmul(64, 64, 64), one),
+        Row("matmul/numba/simd", Matmul(256, 256, 256), one),
+    ]
+    made += [Row("stream/numba/loop", Stream("triad", 1 << p), one) for p in (20, 27)]
+    return [*made, Row("peak/numba/fma", Peak("float32", 1 << 23), one)]
+
+
+def visited(of: list[Row], seed: int, handicaps: list[float]) -> list[list[Measurement]]:
+    """Each row on as many sides as there are handicaps, all in one worker: its sides are visited next to each other in each of
+    ROUNDS rounds, the rows and their sides in random order."""
+    dice, limits = random.Random(seed), Limits()
+    taken: dict[tuple[int, int], list[Measurement]] = defaultdict(list)
+    with contextlib.closing(Worker(environment(of[0], facts.describe().uuids))) as worker:
+        for number in range(1, ROUNDS + 1):
+            for i in dice.sample(range(len(of)), len(of)):
+                for side in dice.sample(range(len(handicaps)), len(handicaps)):
+                    order = Order("visit", of[i], limits, seed, number, handicaps[side])
+                    made = worker.ask(order, PATIENCE_S)
+                    if not made.ok:
+                        raise SystemExit(f"{of[i].kernel}: {made.reason}")
+                    taken[i, side].append(made)
+    return [[together(taken[i, side]) for side in range(len(handicaps))] for i in range(len(of))]
+
+
+def one_run(here: Machine, sets: int) -> tuple[list[Figure], list[str]]:
+    """(a) and (c): pairs alike, and pairs of which one makes calls that are not counted."""
+    of, words, found, notes = rows(here), Counter(), 0, []
+    planted = PLANTED[of[0].device]
+    for i in range(sets):
+        for sides in visited(of, i + 1, [0.0, 0.0, *([planted] if i < SETS_PLANTED else [])]):
+            alike, *slow = (stats.verdict(stats.clock_of(sides[0]), stats.clock_of(s), paired=True) for s in sides[1:])
+            words[alike.word] += 1
+            if alike.word in ("slower", "faster"):
+                notes.append(f"- false: {sides[0].kernel} {alike.word} {alike.ratio.low:.4f} .. {alike.ratio.high:.4f}")
+            if slow and slow[0].word != "slower":
+                notes.append(f"- missed: {sides[0].kernel} {slow[0].ratio.low:.4f} .. {slow[0].ratio.high:.4f}")
+            found += sum(told.word == "slower" for told in slow)
+        print(f"[{i + 1}/{sets}] {dict(words)}, planted {found}", file=sys.stderr, flush=True)
+    pairs, slowed = sum(words.values()), min(sets, SETS_PLANTED) * len(of)
+    false, most, least = words["slower"] + words["faster"], 4 * pairs // 200, 38 * slowed // 40
+    figures = [
+        Figure(f"(a) pairs of one run called different, of {pairs}", f"<= {most}", exactly(false), false <= most),
+        Figure(f"(c) planted {planted:.0%} called slower, of {slowed}", f">= {least}", exactly(found), found >= least),
+    ]
+    return figures, notes
+
+
+def two_runs(runs: list[Loaded], apart: float) -> tuple[list[Figure], list[str]]:
+    """(b): every pair of sweeps far enough apart, by compare, with the number that is stored."""
+    begun = [datetime.fromisoformat(run.runs[0].started_at).timestamp() for run in runs]
+    found = [
+        row
+        for i, j in itertools.combinations(range(len(runs)), 2)
+        if abs(begun[j] - begun[i]) >= apart
+        for row in comparison.comparison(runs[i], runs[j]).rows
+    ]
+    false = [row for row in found if row.word in ("slower", "faster")]
+    held = (
+        100 * statistics.fmean(row.verdict.ratio.low <= 1 <= row.verdict.ratio.high for row in found) if found else 0.0
+    )
+    most = 4 * len(found) // 200
+    itself = Counter(row.word for run in runs for row in comparison.comparison(run, run).rows)
+    figures = [
+        Figure(
+            f"(b) rows of two runs >= {apart:.0f} s apart called different, of {len(found)}",
+            f"<= {most}",
+            exactly(len(false)),
+            len(false) <= most and bool(found),
+        ),
+        Figure("(b) the difference's interval holds 0", ">= 93 %", exactly(held), held >= 93, "%"),
+        Figure(
+            "(b) a run against itself, not the same",
+            "0",
+            exactly(itself.total() - itself["same"]),
+            set(itself) == {"same"},
+        ),
+    ]
+    notes = []
+    for side, group in stats.group_by(found, lambda row: noise.side(row.new, row.clock)).items():
+        same = 100 * statistics.fmean(row.word == "same" for row in group)
+        if side == noise.GPU:
+            figures.append(Figure("(b) device times called the same at 5 %", ">= 80 %", exactly(same), same >= 80, "%"))
+        notes.append(
+            f"- {side}: {same:.0f} % of {len(group)} called the same, {sum(row in false for row in group)} different"
+        )
+    notes += [f"- false: {row.name} {row.verdict.ratio.low:.4f} .. {row.verdict.ratio.high:.4f}" for row in false]
+    return figures, notes
+
+
+def ten_crossings(runs: list[Loaded], here: Machine) -> tuple[list[Figure], list[str]]:
+    """(d): each sweep's crossings beside the middle of all of them, form by form."""
+    crossings = defaultdict(list)
+    for run in runs:
+        for answer in crossover.crossovers(run.measurements, machine=here):
+            if answer.kind == "gpu-from":
+                crossings[answer.precision, answer.form].append(answer.crossings[0].at)
+    held, notes = [], []
+    for (precision, form), at in crossings.items():
+        middle = statistics.median(e.value for e in at)
+        own = [e.low <= middle <= e.high for e in at]
+        held += own
+        spans = ", ".join(f"{e.value:.0f} ({e.low:.0f}..{e.high:.0f})" for e in at)
+        notes.append(f"- {precision}, {form.mode}, {form.clock}: {sum(own)} of {len(own)} hold {middle:.0f}: {spans}")
+    if not held:
+        return [], ["- no crossover: (d) needs sweeps of a machine with a GPU"]
+    share = 100 * statistics.fmean(held)
+    return [
+        Figure(f"(d) of {len(held)} crossings that hold the middle one", ">= 85 %", exactly(share), share >= 85, "%")
+    ], notes
+
+
+def main() -> int:
+    flags = argparse.ArgumentParser(description=__doc__)
+    flags.add_argument(
+        "sweeps", nargs="*", type=Path, help="folders of sweeps (default: those of this machine's noise)"
+    )
+    flags.add_argument("--sets", type=int, default=20, help="of ten rows each, side by side; 0: only read the sweeps")
+    flags.add_argument("--apart", type=float, default=APART_S, help="seconds between two runs that are compared")
+    args = flags.parse_args()
+    here = facts.describe()
+    kept = noise.stored(noise.REPORTS).get(here.key)
+    folders = args.sweeps or ([ROOT / name for name in kept.sweeps] if kept else [])
+    runs = [records.read(folder) for folder in folders if folder.exists()]
+    parts = [one_run(here, args.sets)] if args.sets else []
+    if runs:
+        parts += [two_runs(runs, args.apart), ten_crossings(runs, runs[-1].runs[-1].machine)]
+    else:
+        parts.append(([], ["- no sweeps are kept: python -m workloads.doctor --noise"]))
+    figures, notes = ([one for part in parts for one in part[i]] for i in (0, 1))
+    return table("aa", "False and missed alarms", figures, notes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
