@@ -19,11 +19,12 @@ def text(value: object) -> str:
 
 
 def table(
-    heads: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1, optional: tuple[str, ...] = ()
+    heads: str | Iterable[str], rows: Iterable[Iterable[object]], left: int = 1, optional: tuple[str, ...] = ()
 ) -> list[str]:
-    """A Markdown table and an empty line; the first `left` columns are words, the others numbers. `optional` columns are
-    left out where they say nothing (a dash or nothing in every row)."""
-    names, cells = list(heads), [list(row) for row in rows]
+    """A Markdown table and an empty line; `heads` are `one | two` or one by one. The first `left` columns are words, the others
+    numbers. `optional` columns are left out where they say nothing (a dash or nothing in every row)."""
+    names = heads.split(" | ") if isinstance(heads, str) else list(heads)
+    cells = [list(row) for row in rows]
     if not cells:
         return ["Nothing was measured.", ""]
     empty = {i for i, name in enumerate(names) if name in optional and all(str(row[i]) in ("", "-") for row in cells)}

@@ -91,7 +91,7 @@ def short(full: pathlib.Path, run: "str | os.PathLike") -> list[str]:
         rows = ", ".join(f"{n} {status}" for status, n in counts)
         page = f"`python -m analysis.report {folder.as_posix()} --open`"
         found.append((folder.name, ", ".join(file.stem for file in own), ", ".join(dates), rows, page))
-    table = cells.table(("run", "files", "measured on", "rows", "its page"), found, 5)
+    table = cells.table("run | files | measured on | rows | its page", found, 5)
     return [*head, *lines[answer:end], *(line for one in pictures for line in (one, "")), "## Runs", "", *table[:-1]]
 
 

@@ -337,7 +337,7 @@ def test_the_roofline_has_every_level_the_link_and_the_launch_floor(tmp_path, ca
     n = 6 * x  # a float32 matmul of n does n / 6 FLOP for each byte
     waited = next(r for r in ceilings if r.name == "waited call")
     queued = next(r for r in ceilings if r.name == "queued call")
-    assert any(y == pytest.approx(2 * n**3 * r.rate.value) for r in (waited, queued))
+    assert any(y == pytest.approx(2 * n**3 * r.rate.value, rel=1e-5) for r in (waited, queued))
     write(tmp_path, fake.whole_run(sizes=(64, 512)))
     assert roofline_command.main([str(tmp_path)]) == 0
     out = capsys.readouterr().out

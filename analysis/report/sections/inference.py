@@ -9,18 +9,7 @@ from analysis.units import digits
 from workloads.records import Measurement
 
 TITLE = "Inference: a model's answers, batch by batch"
-HEADS = (
-    "model",
-    "batch",
-    "how",
-    "a call, CPU",
-    "+-",
-    "a call, GPU",
-    "+-",
-    "samples a second, CPU",
-    "samples a second, GPU",
-    "GPU over CPU",
-)
+HEADS = "model | batch | how | a call, CPU | +- | a call, GPU | +- | samples a second, CPU | samples a second, GPU | GPU over CPU"
 
 
 def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list[str]:

@@ -97,7 +97,7 @@ def memory_section(measurements: "list[Measurement]", machine: "Machine | None",
             key=lambda p: (p.device, p.threads or 0, p.operation, p.from_bytes),
         )
     ]
-    heads = ("device", "threads", "operation", "level", "bandwidth", "+-", "working sets", "sizes", "fastest there")
+    heads = "device | threads | operation | level | bandwidth | +- | working sets | sizes | fastest there"
     lost = listed([*memory_levels.missing(measurements, machine), *facts.unflat_sentences(roofs)])
     return [
         "## Memory: how fast at every level",
@@ -127,7 +127,7 @@ def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -
         )
         for law in laws_of(measurements)
     ]
-    heads = ("way", "host memory", "by", "latency", "bandwidth", "+-", "half of it from", "of the PCIe link")
+    heads = "way | host memory | by | latency | bandwidth | +- | half of it from | of the PCIe link"
     about = []
     if seen:
         at_most = f", at most {bytes_rate(rate)} each way" if rate else ""
@@ -161,7 +161,7 @@ def launches_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...])
         )
         for c in found
     ]
-    heads = ("constant", "device", "clock", "threads", "jit_compile", "a time", "+-", "from")
+    heads = "constant | device | clock | threads | jit_compile | a time | +- | from"
     listed = [f"- {text(s)}" for s in facts.launch_sentences(roofs)]
     listed += [("  - " if line.startswith(" ") else "- ") + text(line) for line in overheads.lines(found)]
     return ["## Launches and framework constants", "", *listed, *([""] if listed else []), *table(heads, rows, 5)]

@@ -139,7 +139,7 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
         there = any(m.on_gpu and m.ok for m in measurements)
         why = "The GPU has no square products here" if there else "No GPU was measured"
         return [*lines, f"{why}, so there is no crossover.", ""]
-    heads = ("precision", "a call", "answer, CPU at its best", "answer, default threads", "measured")
+    heads = "precision | a call | answer, CPU at its best | answer, default threads | measured"
     lines += table(heads, map(_answer_row, told), 5)
     gaps = dict.fromkeys(f"- {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps)
     return [*lines, *gaps, *([""] if gaps else []), *_why_table(measurements, told)]
@@ -162,18 +162,7 @@ def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list
             sides = (seconds(w.cpu.seconds.value), crossings.side_name(w.cpu), seconds(w.gpu.seconds.value))
             parts = map(cell, (w.arithmetic, w.overhead, w.copies, w.remainder))
             rows.append((a.precision, crossings.form_name(a.form), w.n, *sides, *parts))
-    heads = (
-        "precision",
-        "a call",
-        "n",
-        "CPU",
-        "CPU kernel",
-        "GPU",
-        "arithmetic",
-        "launch and Python",
-        "copies",
-        "not explained",
-    )
+    heads = "precision | a call | n | CPU | CPU kernel | GPU | arithmetic | launch and Python | copies | not explained"
     return ["Where the GPU's time goes:", "", *table(heads, rows, 2), _WHERE_TIME_GOES, ""] if rows else []
 
 
@@ -189,18 +178,7 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...])
     if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
         lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
     rows = [(*key, n, *_path_row(m, roofs)) for key, path in paths.items() for n, m in path.items()]
-    heads = (
-        "device",
-        "precision",
-        "n",
-        "fastest kernel",
-        "threads",
-        "FLOP per byte",
-        "rate",
-        "of its roof",
-        "the roof",
-        "flag",
-    )
+    heads = "device | precision | n | fastest kernel | threads | FLOP per byte | rate | of its roof | the roof | flag"
     lines += ["The fastest products under their roofs:", ""] * bool(rows)
     lines += table(heads, rows, 2, ("of its roof", "the roof", "flag")) if rows else []
     return [*lines, f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if any(CACHED_MARK in row[-3] for row in rows) else lines
@@ -240,7 +218,7 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) 
     """Every kernel's best rate and its rate at the largest size; then streams and peaks."""
     paths = by_kernel(measurements)
     ranked = sorted(paths.items(), key=lambda item: (item[0][1] != "float32", item[0][1]))
-    heads = ("kernel", "precision", "threads", "best rate", "at n", "of its roof", "at the largest n", "n")
+    heads = "kernel | precision | threads | best rate | at n | of its roof | at the largest n | n"
     best = [(*key, *_kernel_row(path, roofs)) for key, path in ranked]
     lines = ["## Kernels", ""]
     lines += table(heads, best, 2, ("of its roof",)) if ranked else []
@@ -249,7 +227,7 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) 
         for m in measurements
         if m.problem.op in ("stream", "peak") and quick_seconds(m)
     ]
-    streams = ["Streams and peaks:", "", *table(("kernel", "problem", "device", "threads", "rate"), rows, 3)]
+    streams = ["Streams and peaks:", "", *table("kernel | problem | device | threads | rate", rows, 3)]
     lines += streams if rows else []
     return lines if ranked or rows else []
 

@@ -22,7 +22,7 @@ def _copies(measurements: "list[Measurement]") -> list[str]:
     rows = [m for m in measurements if isinstance(m.problem, PeerCopy) and m.ok]
     if not rows:
         return []
-    heads = ("copy", "kernel", "waited for", "+-", "queued", "rate")
+    heads = "copy | kernel | waited for | +- | queued | rate"
     lines = []
     for m in rows:
         waited = of(m.on("host-latency"))
@@ -70,5 +70,5 @@ def _at_once(measurements: "list[Measurement]") -> list[str]:
                 f"{digits(ratio.low)} .. {digits(ratio.high)}",
             )
         )
-    heads = ("work", "copies", "GPU", "alone", "while all work", "times", "95 % interval")
+    heads = "work | copies | GPU | alone | while all work | times | 95 % interval"
     return ["### The same work on every GPU, alone and all at once", "", *table(heads, lines, 3)] if lines else []

@@ -26,16 +26,7 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
     rows = [m for m in every if m.problem.op == "training"]
     if not rows:
         return []
-    heads = (
-        "training",
-        "device",
-        "an epoch's seconds a step",
-        "+-",
-        "largest part known",
-        "not explained",
-        "losses",
-        "flags",
-    )
+    heads = "training | device | an epoch's seconds a step | +- | largest part known | not explained | losses | flags"
     lines = ["## Training with Keras", "", *listed(budget.lost(m) for m in rows if not m.ok)]
     told = [*side_by_side.lines(every), *whole_training.start_sentences(rows)]  # whose question is not a step's time
     lines += listed(line for line in told if line not in set(said))

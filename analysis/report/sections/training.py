@@ -44,11 +44,7 @@ def _answers(answers: list[Answer]) -> list[str]:
         for (family, low, high), group in groups.items()
     ]
     heads = ("training", "along", "measured", *(f"by {by}" for by in bys))
-    return [
-        "### Where the GPU starts to win a training",
-        "",
-        *table(heads, rows, len(heads)),
-    ]
+    return ["### Where the GPU starts to win a training", "", *table(heads, rows, len(heads))]
 
 
 def _named(group: dict[str, Answer]) -> str:
@@ -69,19 +65,9 @@ def _small(found: "list[whole_training.Small]") -> list[str]:
         return []
     lines = ["### Small data sets: the training half", ""]
     heads = (
-        "samples",
-        "device",
-        "the whole job",
-        "start-up",
-        "build and compile",
-        "per fit",
-        "per epoch",
-        "per step",
-        "an epoch",
-        "GPU wins by epoch",
-        "by job",
-        "epochs until it pays back",
+        "samples | device | the whole job | start-up | build and compile | per fit | per epoch | per step | an epoch"
     )
+    heads += " | GPU wins by epoch | by job | epochs until it pays back"
     for small in found:
         lines += [f"{text(training.subject(small.fixed))}, {_epochs(small.pairs[0])} epochs:", ""]
         rows = [row for pair in small.pairs for row in _small_rows(pair)]
@@ -167,7 +153,7 @@ def _articles(measurements: "list[Measurement]") -> list[str]:
     found = published.comparisons(measurements)
     if not any(b.here for b in found):
         return []
-    heads = ("article", "samples", "published", "here", "how", "faster here")
+    heads = "article | samples | published | here | how | faster here"
     rows = [
         (
             f"{b.case.name}, {b.case.model}",
@@ -216,7 +202,7 @@ def _changes(measurements: "list[Measurement]") -> list[str]:
     found = whole_training.changes(measurements)
     if not found:
         return []
-    heads = ("training", "device", "what is changed", "a step", "+-", "as Keras does it", "beside that")
+    heads = "training | device | what is changed | a step | +- | as Keras does it | beside that"
     rows = [
         (name, device, what, cells.time(e), cells.width(e), cells.time(plain), whole_training.against(e, plain))
         for name, device, what, e, plain in found
