@@ -192,6 +192,13 @@ CHECKS: tuple[Check, ...] = (
         "nvidia-smi -q -d CLOCK",
     ),
     Check(
+        "cold-clocked",
+        "warn",
+        _told("cold-clocked", "the GPU had not left its idle clock, at {gpu_clock_hz:.3g} Hz"),
+        "at a low clock everything on the GPU is slower than it is in use",
+        _AGAIN,
+    ),
+    Check(
         "hold-ended",
         "warn",
         _told("hold-ended", "the device began before the call was issued whole, within the 50 ms that it is held"),

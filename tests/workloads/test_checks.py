@@ -96,6 +96,7 @@ def test_every_flag_of_the_telemetry_has_words():
     assert {"cpu-clock", "steal", "quota", "other-load", "gpu-clock", "power-cap", "thermal", "other-tenant"} <= set(
         BY_FLAG
     )
+    assert {"cold-clocked", "hold-ended"} <= set(BY_FLAG)
 
 
 def test_a_sound_run_has_no_findings():

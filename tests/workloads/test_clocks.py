@@ -177,8 +177,11 @@ def matmul(gpu, seconds: float = WORK, **about):
 def seen(monkeypatch):
     """A telemetry that notes when it looks, and nothing to settle for."""
     looks = []
-    watch = types.SimpleNamespace(before_block=lambda: looks.append("look"), seen=lambda: ({"gpu_clock_hz": 1.9e9}, ()))
-    monkeypatch.setattr(telemetry, "watch", lambda *given: watch)
+    watch = types.SimpleNamespace(
+        before_block=lambda: looks.append("look"), begin=lambda: looks.append("begin"), flags=()
+    )
+    watch.seen = lambda: ({"gpu_clock_hz": 1.9e9}, watch.flags)
+    monkeypatch.setattr(telemetry, "watch", lambda *given: looks.append("watch") or watch)
     monkeypatch.setattr(telemetry, "settle", lambda **how: looks.append("settle"))
     monkeypatch.setattr(one_row, "raised", lambda *given: ())
     monkeypatch.setattr(one_row, "_room_for", lambda row: None)
@@ -203,8 +206,28 @@ def test_a_visit_has_every_clock_of_a_gpu(gpu, seen, monkeypatch):
     assert waited.seconds == (exactly(ISSUE + WORK + WAIT),) * 10 and waited.calls == 536  # 7.5 ms / 14 us
     assert queued.seconds == (pytest.approx(WORK, rel=1e-2),) * 10 and queued.seconds[0] > WORK
     assert worked.seconds == (exactly(WORK),) * 10 and worked.calls == 750
-    assert all(s.block == (0,) * 10 for s in clocks.values()) and seen == ["settle"] + ["look"] * 3 + ["settle"]
+    assert all(s.block == (0,) * 10 for s in clocks.values()) and seen == [
+        "watch",
+        "begin",
+        "settle",
+        "look",
+        "look",
+        "look",
+        "settle",
+    ]
     assert all(released and not late for _, released, late in gpu.held)
+
+
+def test_a_row_of_a_gpu_says_in_which_state_it_was(gpu, seen, monkeypatch):
+    held = Settings("gpu:0", switches={"load": "held"})
+    states = [visited(monkeypatch, matmul(gpu), settings=settings).notes["gpu_state"] for settings in (GPU, held)]
+    monkeypatch.setattr(telemetry, "watch", lambda *given: types.SimpleNamespace(**cold))
+    cold = {"begin": list, "before_block": list, "seen": lambda: ({}, ("cold-clocked",))}
+    assert [*states, visited(monkeypatch, matmul(gpu), Matmul(4, 5, 7)).notes["gpu_state"]] == [
+        "burst",
+        "held",
+        "cold-clocked",
+    ]
 
 
 def test_long_calls_are_queued_without_a_hold_and_stay_so_when_bound_again(gpu, seen, monkeypatch):

@@ -58,15 +58,14 @@ def test_uneven(clocks, answer):
 
 
 def test_shares_of_stolen_and_others_time():
-    then = cpu.Ticks(100.0, 5.0)
     # 2 CPUs for 10 s: this process worked 12 s, others 2 s, 1 s was stolen of the 15 s asked for.
-    seen = telemetry.shares(10.0, 12.0, then, cpu.Ticks(114.0, 6.0), 2)
+    seen = telemetry.shares(10.0, 12.0, 14.0, 1.0, 2)
     assert seen == pytest.approx({"steal_fraction": 1 / 15, "other_load_fraction": 0.1})
-    one_tick = cpu.Ticks(100.1, 5.0 + 1 / cpu.TICKS_A_SECOND)
-    assert telemetry.shares(1.0, 0.1, then, one_tick, 1)["steal_fraction"] == 0, "one tick proves nothing"
-    assert telemetry.shares(0.05, 0.01, then, cpu.Ticks(114.0, 6.0), 2) == {}, "too short"
-    assert telemetry.shares(1.0, 0.1, cpu.Ticks(0, 0), cpu.Ticks(0, 0), 2) == {}, "the kernel does not count"
-    assert telemetry.shares(1.0, 0.2, then, cpu.Ticks(100.1, 5.0), 1)["other_load_fraction"] == 0, "never below zero"
+    one_tick = 1 / cpu.TICKS_A_SECOND
+    assert telemetry.shares(1.0, 0.1, 0.1, one_tick, 1)["steal_fraction"] == 0, "one tick proves nothing"
+    assert telemetry.shares(0.05, 0.01, 14.0, 1.0, 2) == {}, "too short"
+    assert telemetry.shares(1.0, 0.1, 0.0, 0.0, 2) == {}, "the kernel does not count"
+    assert telemetry.shares(1.0, 0.2, 0.1, 0.0, 1)["other_load_fraction"] == 0, "never below zero"
 
 
 def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0, throttled=0):
@@ -246,6 +245,68 @@ def test_the_drivers_own_count_of_held_time(monkeypatch, held_ns, flags):
 
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetViolationStatus=violation))
     assert gpu_seen([1.98e9] * 2)[1] == flags
+
+
+@pytest.mark.parametrize(
+    ("clock", "answers", "cold"),
+    [
+        (1.2e9, {"nvmlDeviceGetMaxClockInfo": 1980}, True),
+        (1.2e9, {"nvmlDeviceGetMaxClockInfo": 1980, "nvmlDeviceGetCurrentClocksThrottleReasons": 0x1}, True),  # idle
+        (1.2e9, {"nvmlDeviceGetMaxClockInfo": 1980, "nvmlDeviceGetCurrentClocksThrottleReasons": 0x4}, False),
+        (1.2e9, {"nvmlDeviceGetMaxClockInfo": 1980, "nvmlDeviceGetCurrentClocksThrottleReasons": 0x2}, False),  # set so
+        (1.79e9, {"nvmlDeviceGetMaxClockInfo": 1980}, False),
+        (1.78e9, {"nvmlDeviceGetMaxClockInfo": lambda handle, domain: {1: 1980}[domain]}, True),
+        (1.2e9, {}, False),
+        (None, {"nvmlDeviceGetMaxClockInfo": 1980}, False),
+    ],
+)
+def test_a_gpu_that_had_not_left_its_idle_clock(monkeypatch, clock, answers, cold):
+    fake_cupy(monkeypatch)
+    use_nvml(monkeypatch, FakeNvml(**answers))
+    assert ("cold-clocked" in gpu_seen([clock] * 2)[1]) == cold
+
+
+def test_a_gpu_is_cold_in_the_visit_in_which_it_is(monkeypatch):
+    fake_cupy(monkeypatch)
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetMaxClockInfo=2000))
+    looks = iter([1e9] * 2 + [1.9e9] * 2 + [1.9e9] * 2)
+    watch = telemetry.GpuWatch(0, lambda: next(looks))
+    found = []
+    for _ in range(3):
+        watch.begin()
+        watch.before_block()
+        found.append("cold-clocked" in watch.seen()[1])
+    assert found == [True, False, False]
+
+
+def test_what_happens_between_visits_is_no_rows(monkeypatch, tmp_path):
+    """Two visits of 0.06 s, of which nothing could be said alone, with 9 s of other load between them."""
+    cpu_seen(monkeypatch, tmp_path, [3e9] * 2)
+    now, process = Clock(), Clock()
+    monkeypatch.setattr(telemetry.time, "monotonic", now)
+    monkeypatch.setattr(telemetry.time, "process_time", process)
+
+    def ticks(busy: int, stolen: int = 0):
+        write(tmp_path, {"proc/stat": STAT.format(busy=busy, stolen=stolen)})
+
+    ticks(0)
+    watch = telemetry.CpuWatch(lambda: 3e9, tmp_path)
+    ticks(6)
+    now.time, process.time = 0.06, 0.06
+    assert "steal_fraction" not in watch.seen()[0]
+    ticks(906, 50)
+    now.time = 10.0
+    watch.begin()
+    ticks(912, 50)
+    now.time, process.time = 10.06, 0.12
+    values, flags = watch.seen()
+    assert (values["steal_fraction"], values["other_load_fraction"], flags) == (0, 0, ())
+    watch.begin()
+    ticks(930, 56)  # 0.18 s of others' and 0.06 s stolen beside 0.06 s of ours
+    now.time, process.time = 10.16, 0.18
+    values, flags = watch.seen()
+    assert values["other_load_fraction"] == pytest.approx(0.12 / 0.22) and set(flags) == {"steal", "other-load"}
+    assert values["steal_fraction"] == pytest.approx(0.06 / 0.36)
 
 
 def test_the_clock_kernel_is_bounded_and_read_rightly():

@@ -50,6 +50,15 @@ def test_a_call_longer_than_the_time_limit_still_gives_three_samples(monkeypatch
     assert taken.calls == 1 and taken.stop_reason == "3 visits"
 
 
+def test_a_call_is_sized_by_its_fastest_batch(monkeypatch):
+    clock = FakeClock(monkeypatch, [0.05, 0.01, 0.02])
+    assert timing.call_seconds(timing.host(clock.run), Limits()) == pytest.approx(0.01) and clock.calls == 3
+    clock = FakeClock(monkeypatch, 1e-4)
+    assert timing.call_seconds(timing.host(clock.run), Limits()) == pytest.approx(1e-4, rel=1e-9)
+    # 1, 2, 4 ... 64 calls and then as many as fill a sample, rounded up, until 75 ms are over
+    assert clock.calls == 127 + 9 * 76
+
+
 def test_latency_waits_for_every_call_and_throughput_once():
     log = []
     timing.latency(lambda: log.append("run"), lambda: log.append("wait"))(2)

@@ -191,6 +191,7 @@ def test_a_copy_needs_room_and_is_refused_before_any_input_is_made(monkeypatch):
     with pytest.raises(one_row.DoesNotFit, match="needs 2 GiB of GPU memory"):
         one_row.require_memory(problem, "gpu:0", memory(6 * GIB, 2 * GIB - 1))
     one_row.require_memory(Matmul(1024, 1024, 1024), "gpu:0", memory(3 * 12 << 20))
+    kept.clear()
     monkeypatch.setattr(Transfer, "inputs", lambda *_: pytest.fail("something was allocated"))
     monkeypatch.setattr(one_row.require_memory, "__defaults__", (memory(GIB),))
     asked = Row("transfer/cupy/memcpy", Transfer("h2d", 1 << 30, "pinned"), Settings("gpu:0"))
@@ -251,8 +252,9 @@ def test_rows_that_copy_ask_for_the_link(monkeypatch, op, link):
     from kernels.problems import Stream
 
     asked = []
-    seen = SimpleNamespace(seen=lambda: ({"pcie_generation": 5.0}, ("other-tenant",)))
+    seen = SimpleNamespace(seen=lambda: ({"pcie_generation": 5.0}, ("other-tenant",)), begin=list)
     monkeypatch.setattr(telemetry, "watch", lambda device, link, framework: asked.append((device, link)) or seen)
+    kept.clear()
     monkeypatch.setattr(one_row, "_known", {})
     monkeypatch.setattr(one_row, "require_memory", lambda *_: None)
     monkeypatch.setattr(one_row.registry, "find", lambda name: SimpleNamespace(notes={}))

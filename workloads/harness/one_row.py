@@ -160,11 +160,12 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 @dataclasses.dataclass
 class Known:
     """What this process has learned of a row: how its answer was checked, the seconds of its first call and of a warm one on each
-    clock."""
+    clock, and what was seen beside it at its visits."""
 
     check: reference.Check
     first_call_s: float
     call_s: dict[str, float] = dataclasses.field(default_factory=dict)
+    watch: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,14 +207,18 @@ def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float 
         kept.keep(row, bound)
     elif bound.prepared.stream:
         bound.prepared.stream.use()  # a library may have chosen another since
-    watch = telemetry.watch(row.device, row.problem.op == "transfer", row.backend in registry.FRAMEWORKS)
-    samples = clocks(row, bound, known, limits, watch, handicap)
-    values, flags = watch.seen()
+    if known.watch is None:
+        known.watch = telemetry.watch(row.device, row.problem.op == "transfer", row.backend in registry.FRAMEWORKS)
+    known.watch.begin()
+    samples = clocks(row, bound, known, limits, handicap)
+    values, flags = known.watch.seen()
     flags += tuple(flag for take in bound.takes.values() for flag in getattr(take, "flags", ()))
     if first and samples:
         flags += raised(kernel, row, bound.prepared, bound.inputs, min(samples[0].seconds))
         _quiet_for(())  # the check's product had threads of its own
     notes = kernel.notes | bound.prepared.notes
+    if row.on_gpu:
+        notes |= {"gpu_state": "cold-clocked" if "cold-clocked" in flags else "held" if _is_held(row) else "burst"}
     about |= {"values": values, "flags": flags, "notes": notes, "series": {VISITS_AT: (time.time(),)}}
     return row.result("ok", samples=samples, at=now(), **about)
 
@@ -267,7 +272,7 @@ def _ready(kernel, row: Row, timed: tuple[np.ndarray, ...], device_s: float = 0.
     return Bound(prepared, timed, takes)
 
 
-def clocks(row: Row, bound: Bound, known: Known, limits: Limits, watch, handicap: float = 0.0) -> tuple[Samples, ...]:
+def clocks(row: Row, bound: Bound, known: Known, limits: Limits, handicap: float = 0.0) -> tuple[Samples, ...]:
     """The samples of one visit on every clock, quiet and warm before it."""
     _quiet_for((row.backend, row.settings.threads))
     _ramp_up(bound.prepared, row.settings.threads or facts.usable_cores())
@@ -277,7 +282,7 @@ def clocks(row: Row, bound: Bound, known: Known, limits: Limits, watch, handicap
     _warm_up(bound.prepared, row, known.call_s["host-latency"], limits)
     taken = []
     for clock, take in bound.takes.items():
-        watch.before_block()
+        known.watch.before_block()
         samples = timing.visit(take, limits, clock, known.call_s[clock], handicap)
         taken.append(_a_pass(samples, bound.prepared.passes))
     return tuple(taken)
@@ -383,10 +388,15 @@ def _ramp_up(prepared: copy_modes.Prepared, threads: int) -> None:
     _warm_threads = max(threads, _warm_threads)
 
 
+def _is_held(row: Row) -> bool:
+    """Whether a GPU is to have worked long enough, before it is timed, for its clock to be what power and heat allow."""
+    return row.settings.switches.get("load") == "held"
+
+
 def _warm_up(prepared: copy_modes.Prepared, row: Row, call_s: float, limits: Limits) -> None:
     """An untimed call, and on a GPU for 20 ms, so that it leaves its idle clock; none of a call that fills a visit by itself. Of
     a row that is `held` for 0.25 s, so that its clock is what power and heat allow: short batches, each waited for."""
-    held = row.settings.switches.get("load") == "held"
+    held = _is_held(row)
     if call_s > limits.visit_s and not held:
         return
     batch = math.ceil(min(_BATCH_S / call_s, _MOST_QUEUED))

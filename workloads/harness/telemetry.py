@@ -1,8 +1,8 @@
 """What watches a measurement: clocks, stolen and throttled time, power and heat, other tenants. Nothing is ever set.
 
-A worker makes one watch a row, lets it look before each block and asks at the end what was seen:
+A worker makes one watch a row, lets it look before each block and asks at the end of each visit what was seen in all so far:
 
-    watch = telemetry.watch("cpu"); watch.before_block(); ...; values, flags = watch.seen()
+    watch = telemetry.watch("cpu"); watch.begin(); watch.before_block(); ...; values, flags = watch.seen()
 """
 
 import contextlib
@@ -52,6 +52,9 @@ extern "C" __global__ void sm_clock(unsigned long long* out, unsigned long long 
 _POWER_BITS = 0x4 | 0x80
 _THERMAL_BITS = 0x20 | 0x40
 _SLOWDOWN_BIT = 0x8
+_IDLE_BIT = 0x1
+_SM_DOMAIN = 1  # NVML_CLOCK_SM
+_COLD = 0.9  # of the highest clock: a GPU that computes comes nearer unless power or heat keep it
 _LINK = {"pcie_generation": "nvmlDeviceGetCurrPcieLinkGeneration", "pcie_width": "nvmlDeviceGetCurrPcieLinkWidth"}
 _POLICIES = {"power-cap": 0, "thermal": 1}  # NVML_PERF_POLICY_POWER, NVML_PERF_POLICY_THERMAL
 
@@ -110,11 +113,18 @@ class CpuWatch:
         self._clock, self._root = clock, root
         self._cpus = cpu.affinity()
         self._clocks: list[float] = []
+        self._spent = (0.0,) * 5
         clock()  # compiles
+        self.begin()
+
+    def begin(self) -> None:
+        """A visit begins; what happened since the last one ended does not count."""
         self._begin = self._counters()
 
-    def _counters(self) -> tuple[float, float, cpu.Ticks, float]:
-        return (time.monotonic(), time.process_time(), cpu.ticks(self._cpus, self._root), cpu.throttled_s(self._root))
+    def _counters(self) -> tuple[float, ...]:
+        ticks = cpu.ticks(self._cpus, self._root)
+        own = time.process_time()
+        return time.monotonic(), own, ticks.busy_s, ticks.stolen_s, cpu.throttled_s(self._root)
 
     def before_block(self) -> None:
         seen = self._clock()
@@ -124,10 +134,11 @@ class CpuWatch:
 
     def seen(self) -> tuple[dict[str, float], tuple[str, ...]]:
         self.before_block()
-        then, now = self._begin, self._counters()
-        values = {"cpu_clock_hz": statistics.median(self._clocks)}
-        values |= shares(now[0] - then[0], now[1] - then[1], then[2], now[2], len(self._cpus))
-        throttled = now[3] - then[3]
+        now = self._counters()
+        self._spent = tuple(s + b - a for s, a, b in zip(self._spent, self._begin, now, strict=True))
+        self._begin = now
+        *spent, throttled = self._spent
+        values = {"cpu_clock_hz": statistics.median(self._clocks)} | shares(*spent, len(self._cpus))
         if throttled > 0:
             values["throttled_s"] = throttled
         raised = {
@@ -139,14 +150,14 @@ class CpuWatch:
         return values, tuple(flag for flag, up in raised.items() if up)
 
 
-def shares(wall_s: float, own_s: float, then: cpu.Ticks, now: cpu.Ticks, cpus: int) -> dict[str, float]:
-    """steal_fraction and other_load_fraction over `wall_s` seconds of `cpus` CPUs, of which this process used `own_s`.
+def shares(wall_s: float, own_s: float, busy: float, stolen: float, cpus: int) -> dict[str, float]:
+    """steal_fraction and other_load_fraction over `wall_s` seconds of `cpus` CPUs, which were busy and stolen for so many seconds
+    in all, and `own_s` of them busy for this process.
 
     Steal is a share of what was asked for (at work or stolen), as idle CPUs lose nothing. Empty for very short times
     and where the kernel does not count.
     """
-    busy, stolen = now.busy_s - then.busy_s, now.stolen_s - then.stolen_s
-    if wall_s < _SHORTEST_S or now.busy_s == 0:
+    if wall_s < _SHORTEST_S or busy == 0:
         return {}
     asked = busy + stolen
     steal = stolen / asked if asked > 0 and stolen > _FEWEST_STOLEN_S * 0.999 else 0.0
@@ -195,7 +206,7 @@ class GpuWatch:
     would bring CuPy, a second context and other libraries.
 
     values: gpu_clock_hz (median), gpu_power_w (highest), pcie_generation and pcie_width (highest: an idle link falls
-    back, and a look comes between blocks). flags: gpu-clock, power-cap, thermal, other-tenant.
+    back, and a look comes between blocks). flags: gpu-clock, power-cap, thermal, other-tenant, cold-clocked (of this visit).
     """
 
     def __init__(
@@ -214,7 +225,13 @@ class GpuWatch:
         self._link: dict[str, float] = {}
         self._looks_at = _LINK if link else {}
         self._tenants_at = float("-inf")
-        self._begin, self._held = now(), self._held_s()
+        self._elapsed, self._spent = 0.0, dict[str, float]()
+        self.begin()
+
+    def begin(self) -> None:
+        """A visit begins; what happened since the last one ended does not count."""
+        self._begin, self._held = self._now(), self._held_s()
+        self._first, self._reasons = len(self._clocks), 0
 
     @staticmethod
     def _sm_clock(index: int) -> Callable[[], float | None]:
@@ -240,7 +257,9 @@ class GpuWatch:
         """Looks right after a block's work, while the GPU still holds the clock it ran that at."""
         if (clock := self._clock()) is not None:
             self._clocks.append(clock)
-        self._flags.update(throttle_flags(self._ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0))
+        reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
+        self._reasons |= reasons
+        self._flags.update(throttle_flags(reasons))
         if (milliwatts := self._ask("nvmlDeviceGetPowerUsage")) is not None:
             self._power.append(milliwatts / 1e3)
         for value, name in self._looks_at.items():
@@ -254,15 +273,22 @@ class GpuWatch:
 
     def seen(self) -> tuple[dict[str, float], tuple[str, ...]]:
         self.before_block()
-        elapsed, held = self._now() - self._begin, self._held_s()
-        self._flags |= {flag for flag in held if held[flag] - self._held.get(flag, held[flag]) > TOLERANCE * elapsed}
+        self._elapsed += self._now() - self._begin
+        for flag, held in self._held_s().items():
+            self._spent[flag] = self._spent.get(flag, 0.0) + held - self._held.get(flag, held)
+        self._flags |= {flag for flag, spent in self._spent.items() if spent > TOLERANCE * self._elapsed}
         if uneven(self._clocks):
             self._flags.add("gpu-clock")
         values = {"gpu_clock_hz": statistics.median(self._clocks)} if self._clocks else {}
         values |= self._link
         if self._power:
             values["gpu_power_w"] = max(self._power)
-        return values, tuple(sorted(self._flags))
+        return values, tuple(sorted(self._flags | ({"cold-clocked"} if self._cold() else set())))
+
+    def _cold(self) -> bool:
+        """Whether the visit's clock was far below the GPU's highest while nothing but idling was a reason for it."""
+        seen, top = self._clocks[self._first :], self._ask("nvmlDeviceGetMaxClockInfo", _SM_DOMAIN) or 0
+        return bool(seen) and not self._reasons & ~_IDLE_BIT and statistics.median(seen) < _COLD * top * 1e6
 
 
 def sm_clock_hz(kernel, out) -> float | None:
@@ -313,6 +339,10 @@ class Watch:
 
     def __init__(self, *parts: CpuWatch | GpuWatch, on_gpu: bool = False):
         self._parts, self._on_gpu = parts, on_gpu or any(isinstance(part, GpuWatch) for part in parts)
+
+    def begin(self) -> None:
+        for part in self._parts:
+            part.begin()
 
     def before_block(self) -> None:
         for part in self._parts:
