@@ -55,7 +55,9 @@ def shuffled(rows: Iterable[Row], seed: int, number: int) -> list[Row]:
     mixed = [row for group in groups for row in group]
     if number > 1:
         return mixed
-    rising = {w: iter(sorted(own, key=lambda row: row.problem.flops)) for w, own in stats.group_by(mixed, way).items()}
+    rising = {
+        w: iter(sorted(own, key=lambda row: row.problem.flops or 0)) for w, own in stats.group_by(mixed, way).items()
+    }
     return [next(rising[way(row)]) for row in mixed]
 
 
