@@ -56,7 +56,7 @@ def _built(model: str, time_limit_s: float):
         m = worker.ask(Order("measure", row, Limits()), time_limit_s)
     finally:
         worker.close()
-    if m.status != "ok":
+    if not m.ok:
         longer = f"python -m workloads.describe --model {model} --time-limit {5 * int(time_limit_s)}"
         said = f"{model} cannot be described: building it has {m.reason}" if _LATE in m.reason else m.reason
         raise options.Missing(said, longer if _LATE in m.reason else EXAMPLE)

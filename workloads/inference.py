@@ -156,7 +156,7 @@ class Table(Lines):
         start = [m.problem.model, str(m.problem.batch), variant, s.mode, where]
         first = number(m.phases_s.get("first_call"))
         notes = [f"{name}={text}" for name, text in s.switches.items() if name not in ("data", "jit_compile")]
-        if m.status != "ok":
+        if not m.ok:
             return [*start, m.status, "-", "-", "-", "-", first, " ".join([*notes, m.reason])]
         host, taken = of(m.on("host-latency")), m.on("host-throughput")
         queued = of(taken) if taken else None

@@ -133,7 +133,7 @@ class Table(Lines):
         call = p.call if p.once else f"{p.call} x{p.count}"
         where = s.device if s.device != "cpu" or not s.threads else f"{s.threads} thread{'s' * (s.threads != 1)}"
         head = [m.label, call, where]
-        if m.status != "ok":
+        if not m.ok:
             return [*head, m.status, "", "", "", "", m.reason]
         clocks = {taken.clock: of(taken) for taken in m.samples}
         waited = clocks["host-latency"]

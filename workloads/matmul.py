@@ -157,7 +157,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
     done, works_ = outcome.measurements, works(args)
     if works_:
         said = answers.together(works_, done, f"products of the dense layers of {args.model}")
-    elif square_rows(done) or not any(m.device != "cpu" for m in done):
+    elif square_rows(done) or not any(m.on_gpu for m in done):
         said = sentences.answer(done, outcome.run.machine)
     else:
         said = []

@@ -155,7 +155,7 @@ class Table(Lines):
         p = m.problem
         what = peers.words(p) + (f" on {m.device}" if p.op == "at-once" else "")
         head = [m.kernel, what]
-        if m.status != "ok":
+        if not m.ok:
             return [*head, m.status, "", "", "", m.reason]
         waited, queued = of(m.samples[0]), m.on("host-throughput")
         rate = peers.rate(m)

@@ -122,8 +122,7 @@ class Matmuls:
         cells = {name: text for name, (text, _) in self.head(p).items()}
         cells |= {
             "type": _kind(p, group[0].settings.cache),
-            "winner": self.winner(group),
-            "fastest": self.winner(group),
+            **dict.fromkeys(("winner", "fastest"), self.winner(group)),
         }
         for m in group:
             best = fastest([r for r in group if _column(r) == _column(m)])
@@ -198,9 +197,7 @@ def _kind(p: Problem, cache: str) -> str:
 
 
 def _side(m: Measurement) -> str:
-    if m.backend in FRAMEWORKS:
-        return "framework"
-    return "CPU" if m.device == "cpu" else "GPU"
+    return "framework" if m.backend in FRAMEWORKS else m.side
 
 
 def _together(m: Measurement) -> tuple:
@@ -225,7 +222,7 @@ def _column(m: Measurement) -> str:
 def host(m: Measurement) -> Estimate | None:
     """Host latency of a call, or None."""
     samples = m.on("host-latency")
-    return stats.of(samples) if samples and m.status == "ok" else None
+    return stats.of(samples) if samples and m.ok else None
 
 
 def _host_s(m: Measurement) -> float:

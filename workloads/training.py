@@ -95,8 +95,8 @@ def products(here, done: list) -> list:
 
     found = {}
     for m in done:
-        if m.problem.op == "training" and m.status == "ok":
-            cpu = m.device == "cpu"
+        if m.problem.op == "training" and m.ok:
+            cpu = not m.on_gpu
             settings = Settings(m.device, (m.settings.threads or here.cores) if cpu else None)
             for problem in budget.gemms(m):
                 row = Row("matmul/numpy/blas" if cpu else "matmul/cupy/cublas", problem, settings)
@@ -193,11 +193,11 @@ class Table(Lines):
         start = [p.model, str(p.batch), str(p.samples), str(p.epochs), training.where_word(m), training.way_word(m)]
         once = [m.phases_s[name] for name in ("import", "device_start") if name in m.phases_s]
         began = number(sum(once)) if once else "-"
-        if m.status != "ok":
+        if not m.ok:
             return [*start, m.status, "-", "-", "-", began, "-", m.reason]
         law, job = break_even.law(m, self._all), break_even.job(m, self._all)
         waited = m.on("host-latency")  # None of a row that starts fresh processes and trains in none
-        whole = m.kernel.endswith("/trial")  # its samples are whole trainings, which the notes say
+        whole = m.variant == "trial"  # its samples are whole trainings, which the notes say
         parts = (
             (law and law.step) or (waited and not whole and of(waited)) or None,
             law and law.epoch,

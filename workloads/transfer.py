@@ -138,7 +138,7 @@ class Table(Lines):
 
         p = m.problem
         start = [p.direction, p.host_memory or "-", units.size(p.nbytes), m.label]
-        if m.status != "ok":
+        if not m.ok:
             return [*start, m.status, "", "", "", m.reason]
         waited, issued = (m.on(clock) and stats.of(m.on(clock)) for clock in ("host-latency", "host-issue"))
         beside = (

@@ -70,7 +70,7 @@ def _above(m: Measurement, context: Context) -> str:
 
 def _lent(m: Measurement, context: Context) -> bool:
     """Whether a row ran on a CPU that is lent more or less of its host from minute to minute: passing a roof is no error."""
-    return m.device == "cpu" and context.machine is not None and context.machine.virtual
+    return not m.on_gpu and context.machine is not None and context.machine.virtual
 
 
 def _not_cold(m: Measurement, context: Context) -> str:

@@ -98,7 +98,7 @@ def _is_whole(ladder: Ladder) -> bool:
 
 
 def _is_library(m: "Measurement") -> bool:
-    onednn = m.kernel.startswith(_ONEDNN) and m.device == "cpu" and not m.kernel.endswith("/held")
+    onednn = m.kernel.startswith(_ONEDNN) and not m.on_gpu and m.variant != "held"
     return onednn or m.backend in registry.LIBRARIES
 
 

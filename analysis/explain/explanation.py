@@ -192,7 +192,7 @@ def predictor(asked: Request, of: Sources) -> Callable[..., "Prediction"]:
         made = of.predict(training, settings, _profile(of, settings.device), asked.network, kernel=kernel)
         if factor is None:
             return made
-        if settings.device != "cpu":
+        if settings.on_gpu:
             return rescaled(made, factor, start)
         with contextlib.suppress(Lacking):  # then what this machine's rows do not tell stays untold
             if made.untold and kernel == what_if.FIT:

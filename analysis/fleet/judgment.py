@@ -195,7 +195,7 @@ _FLAGS = {
 def causes(before: list[Measurement], now: list[Measurement]) -> str:
     """What was seen of most rows now, and not before, that explains a loss; "" for nothing."""
     told = []
-    gpu = stats.is_gpu(now[0].settings.device)
+    gpu = now[0].settings.on_gpu
     clock = "gpu_clock_hz" if gpu else "cpu_clock_hz"
     old, new = _middle(before, clock), _middle(now, clock)
     if old and new and new < (1 - _CLOCK) * old:

@@ -115,7 +115,7 @@ def _parts(training: "Measurement", whole: Profile) -> Iterable[Part]:
     """The step's own parts, in their order."""
     problem, settings = problem_of(training), training.settings
     network = networks.known(problem.model)
-    names = [n for n in PARTS if n != HIDDEN and (settings.device != "cpu" or n not in _ON_GPU)]
+    names = [n for n in PARTS if n != HIDDEN and (settings.on_gpu or n not in _ON_GPU)]
     if network is None:
         yield from (Part(name, None, UNKNOWN) for name in names if name not in HOST and name != "input pipeline")
         return

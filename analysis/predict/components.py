@@ -62,7 +62,7 @@ def execution_of(settings: Settings) -> str:
     """How Keras runs a step by the resolved jit_compile: by itself it compiles where TensorFlow sees a GPU."""
     jit = settings.keras.jit_compile
     if jit == "auto":
-        return COMPILED if settings.device != "cpu" or settings.keras.gpu == "visible" else OP_BY_OP
+        return COMPILED if settings.on_gpu or settings.keras.gpu == "visible" else OP_BY_OP
     return COMPILED if jit == "on" else OP_BY_OP
 
 

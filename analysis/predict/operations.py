@@ -201,7 +201,7 @@ def whole_seconds(m: "Measurement", source: str) -> float | None:
     backend, named = m.backend, m.variant
     if source == LIBRARIES:
         usual = backend in registry.LIBRARIES or (m.problem.op == "stream" and backend in registry.OWN)
-        samples = m.on("device") or (m.on("host-latency") if m.device == "cpu" else None)
+        samples = m.on("device") or (m.on("host-latency") if not m.on_gpu else None)
         return middle(samples) if usual and samples else None
     if (backend, named) != ("tensorflow", source) or (source == HELD and m.problem.op != "conv"):
         return None

@@ -69,7 +69,7 @@ class WhatIf(msgspec.Struct, frozen=True):
 def changes(training: Training, settings: Settings) -> list[Change]:
     """Every change that makes sense for a training on its device; the batch never grows past the samples. A model from a file
     keeps the precision that it was saved with."""
-    replace, keras, on_gpu = msgspec.structs.replace, settings.keras, settings.device != "cpu"
+    replace, keras, on_gpu = msgspec.structs.replace, settings.keras, settings.on_gpu
     sizes = [times * training.batch for times in _GROWN if times * training.batch <= training.samples]
     found = [
         Change(f"batch {batch} instead of {training.batch}", replace(training, batch=batch), settings, _LEARNS)
@@ -152,7 +152,7 @@ def other_device(base: "Prediction", other: "Prediction | None") -> WhatIf | Non
     if other is None or other.job_s.value >= base.job_s.value:
         return None
     hide = "hide the GPU before TensorFlow is imported (CUDA_VISIBLE_DEVICES=-1): then Keras does not compile for it"
-    words, note = ("use the CPU", hide) if other.settings.device == "cpu" else ("use the GPU", "")
+    words, note = ("use the GPU", "") if other.settings.on_gpu else ("use the CPU", hide)
     change = Change(words, other.training, other.settings, note)
     return WhatIf(change, base.job_s - other.job_s, step_saved(base, other))
 

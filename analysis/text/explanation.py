@@ -34,7 +34,7 @@ def subject(e: Explanation) -> str:
 
 def seen(measurements: "tuple[Measurement, ...]", machine: "Machine | None", where: str) -> str:
     """Whether the framework saw the GPU and used it, as far as the rows of the machine `where` can say."""
-    rows = [m for m in measurements if m.device != "cpu" and _of_tensorflow(m)]
+    rows = [m for m in measurements if m.on_gpu and _of_tensorflow(m)]
     used = [m for m in rows if m.ok]
     if used:
         trained = sum(m.problem.op == "training" for m in used)

@@ -70,9 +70,7 @@ def story(measurements: "Iterable[Measurement]") -> list[str]:
 def copy_lines(rows: "list[Measurement]") -> list[str]:
     """Bandwidths pair by pair, both ways at once, the smallest copy, and what going through the host costs."""
     done = [m for m in rows if isinstance(m.problem, PeerCopy) and m.ok]
-    refused = [
-        m for m in rows if isinstance(m.problem, PeerCopy) and m.kernel.endswith("/direct") and m.status == "skipped"
-    ]
+    refused = [m for m in rows if isinstance(m.problem, PeerCopy) and m.variant == "direct" and m.status == "skipped"]
     told = [
         f"No direct copies: {reason}; what is copied goes through the host."
         for reason in dict.fromkeys(m.reason for m in refused)
@@ -213,7 +211,7 @@ def _at_once(rows: "Iterable[Measurement]") -> list[tuple[bool, str]]:
 def crossover_lines(rows: "Iterable[Measurement]") -> list[str]:
     """From which size each GPU wins over the CPU alone, and while all GPUs work: whether the crossover moves."""
     rows = list(rows)
-    cpus = [m for m in rows if isinstance(m.problem, Matmul) and m.device == "cpu"]
+    cpus = [m for m in rows if isinstance(m.problem, Matmul) and not m.on_gpu]
     work = [m for m in rows if isinstance(m.problem, AtOnce) and m.problem.operation == "matmul" and m.ok]
     told = []
     for device in sorted({m.device for m in work}) if cpus else ():

@@ -160,7 +160,7 @@ def chosen(measurements: "list[Measurement]") -> "list[Measurement]":
 
 
 def _plainness(m: "Measurement") -> tuple[bool, int, bool]:
-    return not m.kernel.endswith("/fit"), len(m.settings.switches), m.settings.threads is not None
+    return m.variant != "fit", len(m.settings.switches), m.settings.threads is not None
 
 
 def single_job(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> str:

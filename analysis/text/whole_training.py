@@ -192,7 +192,7 @@ def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     groups: dict[tuple, list[tuple[str, Estimate]]] = {}
     for m in break_even.trainings(measurements):
         p, found = m.problem, break_even.law(m)
-        if found and p.batch == p.samples and (m.device == "cpu" or break_even.is_default(m)):
+        if found and p.batch == p.samples and (not m.on_gpu or break_even.is_default(m)):
             name = ", ".join([way_word(m), *switch_words(m.settings.switches, ("residence", "gpu"))])
             name += f" ({break_even.form_of(m)})" if m.settings.keras.gpu == "visible" else ""
             groups.setdefault((p.model, p.samples, p.dtype, m.device), []).append((name, _a_step(found, p)))

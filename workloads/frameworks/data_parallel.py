@@ -72,7 +72,7 @@ def strategy(row: Row, chosen: Keras) -> Strategy:
 def _data_parallel(row: Row, name: str, count: int, batch: int) -> Strategy:
     import keras
 
-    there = keras.distribution.list_devices("cpu" if row.settings.device == "cpu" else "gpu")
+    there = keras.distribution.list_devices("gpu" if row.on_gpu else "cpu")
     devices = tuple(_enough(there, count, "JAX"))
     own = keras.distribution.DataParallel(devices=list(devices))
     keras.distribution.set_distribution(own)
@@ -84,7 +84,7 @@ def _data_parallel(row: Row, name: str, count: int, batch: int) -> Strategy:
 def _mirrored(row: Row, name: str, count: int, batch: int) -> Strategy:
     import tensorflow
 
-    kind = "CPU" if row.settings.device == "cpu" else "GPU"
+    kind = row.side
     there = [f"/{kind}:{i}" for i in range(len(tensorflow.config.list_logical_devices(kind)))]
     devices = tuple(_enough(there, count, "TensorFlow"))
     own = _mirrors(devices)
@@ -223,7 +223,7 @@ def also(row: Row, chosen: Keras, spread: Strategy, model) -> dict[str, dict]:
         notes["no all-reduce"] = f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"
     if chosen.keras_backend == "jax" and model.jit_compile and row.problem.samples % row.problem.batch == 0:
         try:
-            values = values | program_memory(row.settings.device)
+            values = values | program_memory(row.device)
         except Exception as error:  # no interface that JAX promises
             notes["no memory"] = f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"
     return {"values": values, "series": series, "notes": notes}

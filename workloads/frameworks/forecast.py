@@ -41,10 +41,8 @@ def step_s(row: Row, cores: int) -> float:
     p, s = row.problem, row.settings
     network = networks.known(p.model)
     flops = min(p.batch, p.samples) * (networks.training_flops(network) if network else UNKNOWN_FLOPS)
-    rate = GPU_FLOPS if s.device != "cpu" else CORE_FLOPS * (s.threads or cores)
-    return (
-        LOOP_STEP_S if row.kernel.endswith("loop") else STEP_S["cpu" if s.device == "cpu" else "gpu"]
-    ) + flops / rate
+    rate = GPU_FLOPS if s.on_gpu else CORE_FLOPS * (s.threads or cores)
+    return (LOOP_STEP_S if row.kernel.endswith("loop") else STEP_S["gpu" if s.on_gpu else "cpu"]) + flops / rate
 
 
 def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> float:
@@ -56,7 +54,7 @@ def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> fl
     step, network = step_s(row, cores), networks.known(p.model)
     numbers = p.samples * (networks.sample_bytes(network, "uint8") if network else 3000)
     shapes = 2 if p.samples > p.batch and p.samples % p.batch else 1
-    where = "gpu" if s.device != "cpu" else "jit" if s.keras.jit_compile == "on" or s.keras.gpu == "visible" else "cpu"
+    where = "gpu" if s.on_gpu else "jit" if s.keras.jit_compile == "on" or s.keras.gpu == "visible" else "cpu"
     loop = row.kernel.endswith("loop")
     epoch = 0.0 if loop else EPOCH_S
     fit = p.epochs * (p.steps * step + epoch)
@@ -114,5 +112,5 @@ def name(row: Row, rigorous: bool = False) -> str:
     given = [f"{switch}={text}" for switch, text in row.settings.switches.items() if (switch, text) not in said]
     many = [f"in {FRESH} processes"] * rigorous
     if row.settings.process == "fresh":
-        many = ["each trial in a fresh process" if row.kernel.endswith("/trial") else f"in {FRESH} fresh processes"]
+        many = ["each trial in a fresh process" if row.variant == "trial" else f"in {FRESH} fresh processes"]
     return " ".join([plan.name(row), row.problem.dtype, *given, *many])

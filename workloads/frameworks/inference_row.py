@@ -74,7 +74,7 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
     Raises: Broken; data.Unavailable.
     """
     ready, x = prepare(row, seed, phases, values)
-    if row.settings.device != "cpu":
+    if row.on_gpu:
         import tensorflow
 
         tensorflow.config.experimental.reset_memory_stats("GPU:0")
@@ -90,7 +90,7 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
         about = {"check": "bound", "max_error": error if math.isfinite(error) else None}
         if wrong:
             return {"status": "wrong", "reason": wrong, **about}
-        watch = telemetry.watch(row.settings.device, framework=True)
+        watch = telemetry.watch(row.device, framework=True)
         if row.kernel == SERVE:
             answers, latencies = serving.serve(ready, x, row.problem.batch, in_flight, limits, watch.before_block)
             samples: tuple[Samples, ...] = (latencies, answers)
@@ -125,11 +125,11 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
     if not settings.is_user_model(problem.model):
         networks.find(problem.model)  # before anything is imported
     require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
-    phases |= tensors.begin(row.settings.device, row.settings.threads)
+    phases |= tensors.begin(row.device, row.settings.threads)
     made = _ready.cache_info().misses
     begun = time.perf_counter()
     chosen = (wanted.data, wanted.jit_compile, wanted.precision, wanted.tf32)
-    ready = _ready(problem.model, row.settings.device, row.settings.threads, problem.dtype, seed, chosen)
+    ready = _ready(problem.model, row.device, row.settings.threads, problem.dtype, seed, chosen)
     if _ready.cache_info().misses > made:
         phases["build"] = time.perf_counter() - begun
     values |= {
@@ -240,7 +240,7 @@ def _arithmetic(row: Row) -> str:
     wanted = settings.of(row)
     if wanted.precision != "float32":
         return wanted.precision
-    return "tf32" if row.settings.device != "cpu" and wanted.tf32 == "on" else "float32"
+    return "tf32" if row.on_gpu and wanted.tf32 == "on" else "float32"
 
 
 def checked(row: Row, ready: Ready, x: np.ndarray, in_flight: int) -> tuple[float, str]:
@@ -281,7 +281,7 @@ def compared(
 
 def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: int, notes: dict) -> dict[str, float]:
     """joules_per_sample and watts, with what they are of in `notes`; there, too, why there are none."""
-    read, said = energy.counter(row.settings.device)
+    read, said = energy.counter(row.device)
     notes["energy"] = said
     if read is None:
         return {}

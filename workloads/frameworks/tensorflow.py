@@ -138,7 +138,7 @@ def about(row: Row, chosen: Keras) -> dict[str, str]:
 
     threads = tensorflow.config.threading.get_intra_op_parallelism_threads()
     found["threads"] = str(threads) if threads else "TensorFlow's choice"
-    if row.settings.device == "cpu":
+    if not row.on_gpu:
         found["onednn"] = _onednn()
         found["gpu"] = chosen.gpu
     else:

@@ -113,12 +113,12 @@ def _waiter(order: Order) -> Callable[[], object]:
     """What waits for TensorFlow's work: on the CPU a call returns when it is done."""
     import tensorflow
 
-    return tensorflow.test.experimental.sync_devices if order.row.settings.device != "cpu" else lambda: None
+    return tensorflow.test.experimental.sync_devices if order.row.on_gpu else lambda: None
 
 
 def _on_device(order: Order, *arrays: np.ndarray) -> tuple:
     """The arrays as tensors on the row's device."""
-    return tensors.place(arrays, "/CPU:0" if order.row.settings.device == "cpu" else "/GPU:0")
+    return tensors.place(arrays, "/GPU:0" if order.row.on_gpu else "/CPU:0")
 
 
 def _kept_on_device(order: Order) -> tuple:

@@ -77,7 +77,7 @@ class Built:
 
 def placed(row: Row):
     """The context in which a CPU row runs whose process sees a GPU: everything is put on the CPU by hand."""
-    if row.settings.device == "cpu" and row.settings.keras.gpu == "visible":
+    if not row.on_gpu and row.settings.keras.gpu == "visible":
         import tensorflow
 
         return tensorflow.device("/CPU:0")
@@ -110,7 +110,7 @@ def built(order: Order) -> Built:
     finally:
         keras.config.set_dtype_policy("float32")
     wrong = models.differences(model, network) if network else []
-    tensors.require_device(model, row.settings.device, chosen.keras_backend)
+    tensors.require_device(model, row.device, chosen.keras_backend)
     data_parallel.require(model, spread)
     snapshot = [(v, v.numpy().copy() if hasattr(v, "numpy") else np.array(v)) for v in _variables(model)]
 
@@ -122,7 +122,7 @@ def built(order: Order) -> Built:
     values = {
         "parameters": float(model.count_params()),
         "jit_compile": float(model.jit_compile is True),
-        "tf32": float(row.settings.device != "cpu" and chosen.tf32 == "on"),
+        "tf32": float(row.on_gpu and chosen.tf32 == "on"),
     }
     notes = {**about, **tensors.about(row, chosen), **spread.notes}
     return Built(model, restore, values | spread.values, notes, "; ".join(wrong)[:500], spread)
@@ -142,7 +142,7 @@ def _variables(model) -> list:
 
 def _use_tf32(row: Row, chosen: Keras) -> None:
     """Allows TF32 on a GPU or not, in the words of Keras's backend, whatever a row before left behind in this process."""
-    allowed, on_gpu = chosen.tf32 == "on", row.settings.device != "cpu"
+    allowed, on_gpu = chosen.tf32 == "on", row.on_gpu
     match chosen.keras_backend:
         case "tensorflow":
             import tensorflow

@@ -59,7 +59,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
             raise
         traceback.clear_frames(error.__traceback__)  # they hold the model and its samples
         _forget()
-        if row.settings.device == "cpu":
+        if not row.on_gpu:
             raise MemoryError from None
         raise OutOfMemory(" ".join(str(error).split())[:200]) from None
     return row.result(**{"status": "ok", **fields, "phases_s": phases, "values": values, "at": now()})
@@ -78,10 +78,10 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
         problem = msgspec.structs.replace(problem, batch=problem.samples)
         row = msgspec.structs.replace(row, problem=problem)
     require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
-    phases |= tensors.begin(row.settings.device, row.settings.threads, chosen.keras_backend)
+    phases |= tensors.begin(row.device, row.settings.threads, chosen.keras_backend)
     _require_sight(chosen)
     _forget()
-    _mark_memory(row.settings.device, chosen)
+    _mark_memory(row.device, chosen)
     x, y = _samples(row, chosen, network, seed)
     order = trainers.Order(row, chosen, network, x, y, seed, phases)
     if row.kernel == BUILD:
@@ -90,7 +90,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
         return {"check": CHECK, "notes": made.notes} | ({"status": "wrong", "reason": made.wrong} if made.wrong else {})
     trainer = trainers.way(row.kernel)(order)
     values |= trainer.values
-    if row.settings.device == "cpu":  # untold, TensorFlow takes every CPU that it may run on, and so do JAX and PyTorch
+    if not row.on_gpu:  # untold, TensorFlow takes every CPU that it may run on, and so do JAX and PyTorch
         values["threads"] = float(row.settings.threads or len(os.sched_getaffinity(0)))
     if trainer.wrong:
         return {"status": "wrong", "reason": trainer.wrong, "check": CHECK}
@@ -122,11 +122,11 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     (first,) = found
     phases["first_call"] = once + own_s
     values["first_epoch_s"] = once + first.epochs_s[0]
-    watch = telemetry.watch(row.settings.device, framework=True)
+    watch = telemetry.watch(row.device, framework=True)
     samples = keras_fit.repeated(trainer, problem, first, own_s, limits, watch.before_block)
     series = {"epoch_s": first.epochs_s} | keras_fit.apart(trainer, problem, held, limits, unit)
     seen, flags = watch.seen()
-    values |= seen | _peak_memory(row.settings.device, chosen)
+    values |= seen | _peak_memory(row.device, chosen)
     if problem.epochs > 1:
         series |= {"job_loss": first.losses} | ({"job_accuracy": first.accuracies} if first.accuracies else {})
     learned = keras_fit.learned(trainer, problem, unit)

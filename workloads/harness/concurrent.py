@@ -98,7 +98,7 @@ def in_turns(
                 },
                 limits.visit_s,
             )
-            if bad := next((m for windows in taken.values() for m in windows if m.status != "ok"), None):
+            if bad := next((m for windows in taken.values() for m in windows if not m.ok), None):
                 return answers, rounds, bad
             seen[members] = inside(taken)
             if not all(seen[members].values()):
@@ -117,7 +117,7 @@ def at_once(
 
     def done() -> bool:
         windows = {party: list(given) for party, given in found.items()}
-        if any(m.status != "ok" for given in windows.values() for m in given) or time.monotonic() - begun > longest_s:
+        if any(not m.ok for given in windows.values() for m in given) or time.monotonic() - begun > longest_s:
             return True
         if not all(windows.values()):
             return False
@@ -196,7 +196,7 @@ def studied(study: str, groups: list[Group], args, command: str, shown, run) -> 
     run = run or sweep.header(args, command)
     begin = time.monotonic()
     with records.Writer(sweep.place(args, study, run), run, args.resume) as writer, sweep.signals():
-        kept = {m.key: m for m in writer.done if m.status == "ok"}
+        kept = {m.key: m for m in writer.done if m.ok}
         outcome = sweep.Outcome(run, writer.path, [])
         try:
             for i, group in enumerate(groups):

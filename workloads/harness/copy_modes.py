@@ -70,14 +70,14 @@ def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[
 
 
 def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> Prepared:
-    if settings.device == "cpu" and settings.mode != "resident":
+    if not settings.on_gpu and settings.mode != "resident":
         raise ValueError("a CPU kernel's data is where it is: there is nothing to copy")
     if problem.members:  # several GPUs: the kernel places its data and knows what to wait for
         run = kernel.bind(problem, *inputs)
         return Prepared(run, run.on_host, run.synchronize)
     if kernel.backend in HANDLERS:
         return handler(kernel.backend)(kernel, problem, settings, inputs)
-    if settings.device == "cpu":
+    if not settings.on_gpu:
         return Prepared(kernel.bind(problem, *inputs), np.asarray)
     import cupy
 

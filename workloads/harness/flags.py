@@ -33,20 +33,20 @@ def raised(
         "no-wait": prepared.stream is not None
         and unfinished(prepared, _wait_for_all()) > max(_UNFINISHED_S, 0.1 * call_s),
         "constant-inputs": any(constant(x) for x in inputs),
-        "few-threads": row.device == "cpu" and 0 < taken(kernel.backend) < (row.settings.threads or 0),
-        "lesser-kernels": row.device == "cpu"
+        "few-threads": not row.on_gpu and 0 < taken(kernel.backend) < (row.settings.threads or 0),
+        "lesser-kernels": not row.on_gpu
         and kernel.backend == "numpy"
         and row.problem.products
         and facts.lesser_blas(facts.blas()),
-        "oversubscribed": row.device == "cpu" and (row.settings.threads or 0) > facts.usable_threads(),
-        "slow-governor": row.device == "cpu" and slow_governor(),
+        "oversubscribed": not row.on_gpu and (row.settings.threads or 0) > facts.usable_threads(),
+        "slow-governor": not row.on_gpu and slow_governor(),
         "foreign-kernels": foreign(registry.FOLDER),
     }
     if prepared.bound is None and row.problem.products and row.settings.mode == "resident":
         value = prepared.run()
         if prepared.synchronize:
             prepared.synchronize()
-        seen["ran-on-cpu"] = row.device != "cpu" and "cpu" in str(getattr(value, "device", "")).lower()
+        seen["ran-on-cpu"] = row.on_gpu and "cpu" in str(getattr(value, "device", "")).lower()
         seen["low-precision"] = rough(row.problem, inputs, lambda: prepared.result(value))
     return tuple(flag for flag, up in seen.items() if up)
 

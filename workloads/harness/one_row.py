@@ -70,7 +70,7 @@ def guarded(row: Row, work) -> Measurement:
         where = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {cause(str(error))} ({where.name}, line {where.lineno})"
         if any(name in type(error).__name__ for name in ("OutOfMemory", "ResourceExhausted")):
-            where_ = "host" if row.device == "cpu" else "GPU"
+            where_ = "GPU" if row.on_gpu else "host"
             status, reason = "skipped", f"out of {where_} memory: {error}"[:300]
         elif refused := not_locked(row.problem, str(error)):
             status, reason = "skipped", refused
@@ -353,7 +353,7 @@ def _controller(backend: str):
 
 def _use_threads(row: Row) -> None:
     """Gives BLAS and Numba the row's number of threads (all of them when it names none)."""
-    if row.device != "cpu":
+    if row.on_gpu:
         return
     import numba
 

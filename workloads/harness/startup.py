@@ -108,7 +108,7 @@ def _tensorflow_start(row: Row) -> Callable:
 
     def work():
         gpus = tensorflow.config.list_physical_devices("GPU")
-        if row.device != "cpu" and not gpus:
+        if row.on_gpu and not gpus:
             raise RuntimeError("TensorFlow finds no GPU")
         for gpu in gpus:
             tensorflow.config.experimental.set_memory_growth(gpu, True)

@@ -45,7 +45,7 @@ def ran_on_cpu(m: Measurement) -> str:
     """A row of a GPU whose work was on the CPU."""
     if "ran-on-cpu" in m.flags:
         return "its result lies in the host's memory"
-    return m.reason if m.device != "cpu" and "variables are on" in m.reason and "CPU" in m.reason else ""
+    return m.reason if m.on_gpu and "variables are on" in m.reason and "CPU" in m.reason else ""
 
 
 FLAGS = {"no-wait": no_wait, "first-call": first_call, "ran-on-cpu": ran_on_cpu}

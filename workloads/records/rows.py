@@ -45,6 +45,10 @@ class Settings(msgspec.Struct, frozen=True):
     switches: dict[str, str] = {}
 
     @property
+    def on_gpu(self) -> bool:
+        return self.device.startswith("gpu")
+
+    @property
     def keras(self) -> Keras:
         return typed(Keras, self.switches)
 
@@ -97,7 +101,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def on_gpu(self) -> bool:
-        return self.settings.device.startswith("gpu")
+        return self.settings.on_gpu
 
     @property
     def side(self) -> str:

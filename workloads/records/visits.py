@@ -28,7 +28,7 @@ def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
     parts', flags those of any; what happened once in each process is a series (`import_s`), and so are its short fits; else
     the newest part that says something is believed.
     """
-    bad = next((m for m in parts if m.status != "ok"), None)
+    bad = next((m for m in parts if not m.ok), None)
     if bad:
         return msgspec.structs.replace(bad, visit=0)
     reason = reason or f"{EPOCHS_OF * all(map(by_epochs, parts))}{len(parts)} processes"

@@ -12,7 +12,7 @@ from analysis.predict.budget import REST
 from analysis.report.charts.choose import by_kernel, place
 from analysis.report.terminal import fraction_words
 from analysis.roofline.bounds import Roof, judge
-from analysis.stats import Estimate, is_gpu, quick_seconds
+from analysis.stats import Estimate, quick_seconds
 from analysis.text import training as row_words
 from analysis.text.crossings import short_n_words
 from analysis.units import flops_rate, join, seconds
@@ -167,7 +167,7 @@ def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
         traces = []
         for i, (kernel, path) in enumerate(sorted(paths[precision].items(), key=_side)):
             name = kernel.partition("/")[2]
-            where = "GPU" if is_gpu(next(iter(path.values())).settings.device) else "CPU"
+            where = "GPU" if next(iter(path.values())).settings.on_gpu else "CPU"
             flops = {n: m.problem.flops / quick_seconds(m) for n, m in path.items()}
             said = [f"{name} on the {where}, n = {n}: {flops_rate(flops[n])}" for n in path]
             traces.append(
@@ -207,7 +207,7 @@ def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
 
 def _side(item: tuple) -> tuple:
     kernel, path = item
-    return is_gpu(next(iter(path.values())).settings.device), kernel
+    return next(iter(path.values())).settings.on_gpu, kernel
 
 
 def signed(value: float) -> str:

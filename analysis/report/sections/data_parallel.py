@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from analysis.stats import is_gpu
 from analysis.table import listed, table
 from analysis.text import data_parallel as data_parallel_words
 from analysis.training import data_parallel
@@ -41,7 +40,7 @@ _ABOUT = (
 def section(measurements: "Iterable[Measurement]") -> list[str]:
     """The part of the page on several GPUs; nothing without such rows."""
     every = list(measurements)
-    found = [c for c in data_parallel.cases(every) if is_gpu(c.several.settings.device)]
+    found = [c for c in data_parallel.cases(every) if c.several.settings.on_gpu]
     if not found:
         return []
     said = listed(data_parallel_words.lines(every)) or [""]
