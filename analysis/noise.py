@@ -27,6 +27,7 @@ DEFAULT = 0.20
 MODELS, OF_MODELS = 0.20, ("training", "inference")
 _WAITS = 1 / 3  # of the span: pairs of sweeps nearer than this tell what minutes do, not what runs do
 _FEWEST = 20  # pairs that a quantile takes
+DISTURBED = {"other-load", "other-tenant", "quota"}
 OWN, WHOLE = "this machine's own runs", "taken of whole models"
 
 
@@ -62,23 +63,25 @@ def side(m: Measurement, clock: str) -> str:
 
 
 def shares(sweeps: list[tuple[float, Loaded]]) -> tuple[Share, ...]:
-    """The shares that sweeps alike, each with the Unix seconds when it began, come to."""
+    """The shares that sweeps alike, each with the Unix seconds when it began, come to; of rows that other load disturbed only
+    where too few were left alone."""
     span = max(at for at, _ in sweeps) - min(at for at, _ in sweeps)
-    found: dict[tuple[str, int], list[float]] = {}
+    found: dict[tuple[str, int], list[tuple[bool, float]]] = {}
     for (a, old), (b, new) in itertools.combinations(sweeps, 2):
-        if abs(b - a) < _WAITS * span:
-            continue
-        rows = {m.key: m for m in new.measurements if m.ok}
+        rows = {m.key: m for m in new.measurements if m.ok and abs(b - a) >= _WAITS * span}
         for m in (m for m in old.measurements if m.ok and m.key in rows):
-            for one in m.samples:
-                if other := rows[m.key].on(one.clock):
-                    x, y = middle(one), middle(other)
-                    found.setdefault((side(m, one.clock), math.floor(math.log10(x))), []).append(abs(math.log(y / x)))
-    return tuple(
-        Share(*key, math.expm1(float(np.quantile(apart, QUANTILE))), len(apart))
-        for key, apart in sorted(found.items())
-        if len(apart) >= _FEWEST
-    )
+            other = rows[m.key]
+            quiet = not DISTURBED & {*m.flags, *other.flags}
+            for x, y in ((s, other.on(s.clock)) for s in m.samples):
+                if y:
+                    at = side(m, x.clock), math.floor(math.log10(middle(x)))
+                    found.setdefault(at, []).append((quiet, abs(math.log(middle(y) / middle(x)))))
+    made = []
+    for at, pairs in sorted(found.items()):
+        apart = [of for quiet, of in pairs if quiet]
+        apart = apart if len(apart) >= _FEWEST else [of for _, of in pairs]
+        made += [Share(*at, math.expm1(float(np.quantile(apart, QUANTILE))), len(apart))] * (len(apart) >= _FEWEST)
+    return tuple(made)
 
 
 @functools.cache
@@ -99,9 +102,8 @@ def between_runs(machine: Machine | None, side: str, seconds: float) -> Between:
     if not known:
         return Between(DEFAULT, f"taken as {DEFAULT:.0%}, as no machine has it stored")
     nearest = max(known, key=lambda n: _likeness(n.machine, machine, side))
-    of = min(
-        (s for s in nearest.shares if s.side == side), key=lambda s: abs(s.decade - math.floor(math.log10(seconds)))
-    )
+    decade = math.floor(math.log10(seconds))
+    of = min((s for s in nearest.shares if s.side == side), key=lambda s: abs(s.decade - decade))
     own = machine is not None and nearest.machine.key == machine.key
     return Between(of.share, OWN if own else f"as on {nearest.machine.key}, the stored machine most like it")
 

@@ -324,11 +324,16 @@ def _keep(folder: Path, here, format_: str) -> None:
         )
         place = noise.REPORTS / "local" / here.key / noise.FILE
         place.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1))
-        rows = [(s.side, f"from {units.seconds(10.0**s.decade)}", units.percent(s.share), str(s.pairs)) for s in shares]
+        cells = [
+            (s.side, f"from {units.seconds(10.0**s.decade)}", units.percent(s.share), str(s.pairs)) for s in shares
+        ]
         if format_ == "json":
             print(msgspec.json.encode(shares).decode())
         else:
-            print("\n".join(table.columns(("clock", "calls", "two runs differ by at most", "pairs"), rows)))
+            print("\n".join(table.columns(("clock", "calls", "two runs differ by at most", "pairs"), cells)))
+        rows = [m for one in loaded for m in one.measurements]
+        if loud := sum(bool(noise.DISTURBED & {*m.flags}) for m in rows):
+            print(f"other load disturbed {loud} of {len(rows)} rows: measure again on a quiet machine", file=sys.stderr)
         print(f"stored: {os.path.relpath(place)}", file=sys.stderr)
     if len(swept) < SWEEPS:
         again = options.typed("python -m workloads.doctor --noise --resume")

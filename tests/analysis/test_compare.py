@@ -134,6 +134,14 @@ def test_a_share_is_the_quantile_of_the_differences_of_sweeps_far_enough_apart()
     assert (share.side, share.pairs) == (noise.CPU, 28) and share.decade == -3
     assert share.share == pytest.approx(math.expm1(float(np.quantile(apart, 0.95))), rel=1e-6)
     assert noise.shares(sweeps[:5]) == ()  # 3 pairs say nothing
+    loud = timed(steady(9e-3, 0.0), n=128, flags=("other-load",))
+    beside = [(at, loaded(*one.measurements, timed(steady(3e-3), n=128))) for at, one in sweeps[1:]]
+    (share,) = noise.shares([(0.0, loaded(*sweeps[0][1].measurements, loud)), *beside])
+    assert share.pairs == 28 + 21 and share.share < 0.1  # without the row's 7 pairs with the loud one
+    (share,) = noise.shares(
+        [(100.0 * i, loaded(timed(steady(3e-3 + 3e-3 * (i % 2)), flags=("quota",)))) for i in range(10)]
+    )
+    assert share.share == pytest.approx(1.0)  # nothing else is known
 
 
 def test_trainings_take_no_kernels_number():
