@@ -16,12 +16,24 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _roofline(arguments: argparse.Namespace) -> int:
-    from analysis.report import page, terminal
-    from analysis.roofline.roofs import roofs
+    from analysis import table
+    from analysis.report import page
+    from analysis.report.sections import overview
+    from analysis.roofline.bounds import describe, is_above
+    from analysis.roofline.roofs import roofs as roofs_of
+    from analysis.text import roofs
 
     loaded = page.read_one_machine(arguments.runs)
-    ceilings = roofs(loaded.every, page.machine_of(loaded))
-    terminal.print_roofline(loaded.measurements, ceilings)
+    ceilings = roofs_of(loaded.every, page.machine_of(loaded))
+    measured, products = overview.ceilings(ceilings), overview.products(loaded.measurements, ceilings)
+    for heads, rows in ((overview.CEILINGS, measured), (overview.PRODUCTS, products)):
+        if rows:
+            print("\n".join(table.columns(heads.split(" | "), [tuple(map(str, row)) for row in rows])), end="\n\n")
+    if any(roofs.CACHED_MARK in row[-3] for row in products):
+        print(f"{roofs.CACHED_MARK} {roofs.CACHED_WORDS}")
+    for m in loaded.measurements:
+        if is_above(m, ceilings):
+            print(f"above its roof: {describe(m)}")
     if not any(r.measured for r in ceilings):
         raise options.Missing("no peak, stream or matmul row in there", command.MEASURE)
     command.require_matplotlib("no picture was drawn")

@@ -238,10 +238,10 @@ def test_labels_are_moved_apart_stay_in_order_and_within_their_bounds():
     assert moved[3] == 0.5 and sum(moved[:3]) == pytest.approx(sum(heights[:3]))
     assert style.spread([0.95, 0.96, 0.97], 0.1, 0.0, 1.0) == pytest.approx([0.8, 0.9, 1.0])
     assert style.spread([0.01, 0.02], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
-    with style.picture("t", "x", "y") as (figure, axes):
+    with style.picture("t", "x", (10.0, 6.0)) as (figure, axes):
         axes.set(xlim=(1, 10), ylim=(1, 10))
-        style.label_right(axes, [(10.0, f"label {i}", style.BLUE) for i in range(6)])
-        style.label_left(axes, [(1.0, f"left {i}", style.BLUE) for i in range(6)], 0.5)
+        style.label_right(axes, [(10.0, f"label {i}", "blue") for i in range(6)])
+        style.label_left(axes, [(1.0, f"left {i}", "blue") for i in range(6)], 0.5)
     written = dict(boxes(figure))
     inside = axes.get_window_extent()
     for side in ("label", "left"):
@@ -332,7 +332,9 @@ def test_the_roofline_has_every_level_the_link_and_the_launch_floor(tmp_path, ca
         assert label in words, label
     assert "CPU L3" not in words  # seen with one thread only: below the DRAM of all
     (axes,) = figure.axes
-    floor = next(line for line in axes.lines if line.get_linestyle() == "--" and line.get_color() == style.PURPLE)
+    floor = next(
+        line for line in axes.lines if line.get_linestyle() == "--" and line.get_color() == style.COLORS["purple"]
+    )
     (x, *_), (y, *_) = floor.get_data()
     n = 6 * x  # a float32 matmul of n does n / 6 FLOP for each byte
     waited = next(r for r in ceilings if r.name == "waited call")

@@ -10,11 +10,11 @@ from analysis import table
 from analysis.crossover.crossover import FINE, Crossing
 from analysis.predict.budget import REST
 from analysis.report.charts.choose import by_kernel, place
-from analysis.report.terminal import fraction_words
 from analysis.roofline.bounds import Roof, judge
 from analysis.stats import Estimate, quick_seconds
 from analysis.text import training as row_words
 from analysis.text.crossings import short_n_words
+from analysis.text.roofs import fraction_words
 from analysis.units import flops_rate, join, seconds
 from workloads.records import Measurement
 

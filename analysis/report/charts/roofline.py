@@ -9,12 +9,12 @@ from analysis.crossover.families import batch_family, precision_of
 from analysis.report.charts import overlay
 from analysis.report.charts.chart import DASHES, PRECISIONS, Axis, Chart, Trace, View, rounded
 from analysis.report.charts.choose import best_resident
-from analysis.report.terminal import fraction_words, roof_name, roof_rate
 from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
 from analysis.stats import call_s, group_by, is_gpu, quick_seconds
 from analysis.text import answers
 from analysis.text import training as row_words
+from analysis.text.roofs import fraction_words, roof_name, roof_rate
 from analysis.units import digits, flops_rate, join, seconds
 from workloads.records import Measurement
 

@@ -5,21 +5,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from analysis.report.pictures.style import (
-    BANDS,
-    BLACK,
-    BLUE,
-    GRAY,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    RED,
-    SKY,
-    ink,
-    label_left,
-    label_right,
-    picture,
-)
+from analysis.report.pictures.style import BANDS, COLORS, label_left, label_right, picture
 from analysis.units import bytes_rate, digits, flops_rate, seconds, size
 
 if TYPE_CHECKING:
@@ -27,16 +13,6 @@ if TYPE_CHECKING:
 
     from analysis.report.charts.chart import Axis, Trace, View
 
-_COLORS = {
-    "blue": BLUE,
-    "vermillion": RED,
-    "green": GREEN,
-    "purple": PURPLE,
-    "orange": ORANGE,
-    "sky": SKY,
-    "ink": BLACK,
-    "gray": GRAY,
-}
 _MARKERS = {
     "circle": "o",
     "square": "s",
@@ -82,19 +58,19 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
     below = 0.2 + 0.175 * rows
     named = any(t.label and not t.label_left for t in view.traces)
     right = 0.7 if named and view.y.ends else 0.95
-    with picture(title, view.x.title, "", (9.0, 6.0 + below), right, 0.16, below) as (made, axes):
+    with picture(title, view.x.title, (9.0, 6.0 + below), right, 0.16, below) as (made, axes):
         handles = {t.name: _draw(axes, t) for t in view.traces}
         start = _limits(axes, view)
         least = (axes.get_xlim()[1] / start) ** 0.07  # a narrower band of who wins has no room for its words
         for low, high, words in view.bands:
-            axes.axvspan(low, high, color=BANDS.get(words, GRAY), alpha=0.15, lw=0)
+            axes.axvspan(low, high, color=BANDS.get(words, COLORS["gray"]), alpha=0.15, lw=0)
         wide = [(low, 0.99, words) for low, high, words in view.bands if words not in BANDS or high > least * low]
         for at, up, words in (*((at, 0.94, words) for at, words in view.lines), *wide):
             if words:
                 across = axes.get_xaxis_transform()
                 axes.annotate(words, (at, up), (3, 0), across, "offset points", va="top", fontsize=_FONT)
         for at, _ in view.lines:
-            axes.axvline(at, color=GRAY, lw=1, dashes=(2, 2))
+            axes.axvline(at, color=COLORS["gray"], lw=1, dashes=(2, 2))
         _ticks(axes.xaxis, view.x, start, axes.get_xlim()[1])
         _ticks(axes.yaxis, view.y, *axes.get_ylim())
         if view.y.ends:
@@ -115,7 +91,7 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
 
 def _draw(axes, t: "Trace"):
     """The trace with its interval; what stands for it in a legend."""
-    color = _COLORS[t.color]
+    color = COLORS[t.color]
     (drawn,) = axes.plot(
         t.x,
         t.y,
@@ -167,12 +143,8 @@ def _ticks(axis, of: "Axis", low: float, high: float) -> None:
 
 def _names(axes, view: "View", start: float) -> None:
     """The names of slopes left of them, of level lines right of them."""
-    shown = [(t, _COLORS[t.color]) for t in view.traces if t.label]
+    shown = [t for t in view.traces if t.label]
     low, high = axes.get_xlim()
-    label_left(
-        axes,
-        [(t.y[0], t.label, ink(c)) for t, c in shown if t.label_left],
-        math.log(start / low) / math.log(high / low),
-        _FONT,
-    )
-    label_right(axes, [(t.y[-1], t.label, ink(c)) for t, c in shown if not t.label_left], _FONT)
+    column = math.log(start / low) / math.log(high / low)
+    label_left(axes, [(t.y[0], t.label, t.color) for t in shown if t.label_left], column, _FONT)
+    label_right(axes, [(t.y[-1], t.label, t.color) for t in shown if not t.label_left], _FONT)

@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING
 from analysis.crossover import layers
 from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer
 from analysis.report.charts.choose import WINNER, spans
-from analysis.report.pictures.style import (
-    BANDS,
-    BLACK,
-    BLUE,
-    GRAY,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    RED,
-    SKY,
-    picture,
-    rates_axis,
-    sizes_axis,
-)
+from analysis.report.pictures.style import BANDS, COLORS, picture, rates_axis, sizes_axis
 from analysis.report.sections.layers import SECTIONS, Layers
 from analysis.roofline.bounds import judge
 from analysis.stats import call_s, quick_seconds
@@ -32,24 +19,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SIDES = {
-    "numpy": (BLUE, "o"),
-    "mkl": (SKY, "D"),
-    "numba": (GREEN, "v"),
-    "cupy": (ORANGE, "s"),
-    "cudnn": (RED, "P"),
-    "cublaslt": (RED, "P"),
-    "tensorflow CPU": (BLACK, "x"),
-    "tensorflow GPU": (PURPLE, "+"),
+    "numpy": ("blue", "o"),
+    "mkl": ("sky", "D"),
+    "numba": ("green", "v"),
+    "cupy": ("orange", "s"),
+    "cudnn": ("vermillion", "P"),
+    "cublaslt": ("vermillion", "P"),
+    "tensorflow CPU": ("ink", "x"),
+    "tensorflow GPU": ("purple", "+"),
 }
-_OTHER = (GREEN, "^")
+_OTHER = ("green", "^")
 _MARKS = {
-    THROUGHPUT: ("queued calls", PURPLE, "D"),
-    COPIES[0]: ("copies as written", ORANGE, "s"),
-    COPIES[1]: ("copies, pinned", GREEN, "^"),
-    COPIES[2]: ("copies, pageable", BLACK, "v"),
+    THROUGHPUT: ("queued calls", "purple", "D"),
+    COPIES[0]: ("copies as written", "orange", "s"),
+    COPIES[1]: ("copies, pinned", "green", "^"),
+    COPIES[2]: ("copies, pageable", "ink", "v"),
 }
 _MOST = 40  # lines of a picture
-_ROOFS = {"CPU": BLUE, "GPU": RED}
+_ROOFS = {"CPU": "blue", "GPU": "vermillion"}
 _FONT = 9
 
 
@@ -75,10 +62,14 @@ def rates(of: Layers) -> "Figure":
             for side, m in best[p].items():
                 color, marker = _SIDES.get(side, _OTHER)
                 every.append(p.flops / quick_seconds(m))
-                axes.plot([every[-1]], [y], color=color, marker=marker, ms=6, ls="", mfc="none", mew=1.4, zorder=3)
+                axes.plot(
+                    [every[-1]], [y], color=COLORS[color], marker=marker, ms=6, ls="", mfc="none", mew=1.4, zorder=3
+                )
             for place, rate in _roofs_over(best[p].values(), of).items():
                 every.append(rate)
-                axes.plot([rate], [y], color=_ROOFS.get(place, GRAY), marker="|", ms=13, mew=2, ls="", alpha=0.55)
+                axes.plot(
+                    [rate], [y], color=COLORS[_ROOFS.get(place, "gray")], marker="|", ms=13, mew=2, ls="", alpha=0.55
+                )
         if every:
             axes.set_xlim(min(every) / 1.6, max(every) * 1.6)
         rates_axis(axes)
@@ -86,7 +77,7 @@ def rates(of: Layers) -> "Figure":
         _legend(
             figure,
             [(side, *_SIDES.get(side, _OTHER)) for side in drawn],
-            [(f"roof, {place}", _ROOFS.get(place, GRAY), "|") for place in places],
+            [(f"roof, {place}", _ROOFS.get(place, "gray"), "|") for place in places],
         )
     return figure
 
@@ -120,11 +111,19 @@ def crossings(of: Layers, varies: str) -> "Figure":
                 axes.barh(y, end - start, left=start, height=0.72, color=BANDS[signs[sign]], alpha=0.45, lw=0)
             for other in (b for b in answers if (b.family, b.precision) == (a.family, first)):
                 for c in (c for c in other.crossings if c.to == "gpu" and not c.wide):
-                    words, color, marker = _MARKS.get(other.form, ("one call", BLACK, "|"))
+                    words, color, marker = _MARKS.get(other.form, ("one call", "ink", "|"))
                     if other.form == LATENCY or other.form in _MARKS:
                         marks[words] = (words, color, marker)
                         axes.plot(
-                            [c.at.value], [y], color=color, marker=marker, ms=5.5, ls="", mfc="none", mew=1.3, zorder=3
+                            [c.at.value],
+                            [y],
+                            color=COLORS[color],
+                            marker=marker,
+                            ms=5.5,
+                            ls="",
+                            mfc="none",
+                            mew=1.3,
+                            zorder=3,
                         )
         axes.set_xlim(low, high)
         found = [(signs[sign], BANDS[signs[sign]], "bar") for sign in sorted(signs)]
@@ -157,7 +156,7 @@ def _lines(title: str, x: str, labels: list[str], legend_lines: int) -> Iterator
     widest = max(map(len, labels), default=4)
     width, below = 8.6, 0.12 + 0.2 * legend_lines
     height = 1.15 + below + 0.235 * max(len(labels), 3)
-    with picture(title, x, "", (width, height), 0.94, (0.3 + 0.078 * widest) / width, below) as (figure, axes):
+    with picture(title, x, (width, height), 0.94, (0.3 + 0.078 * widest) / width, below) as (figure, axes):
         axes.set_yscale("linear")
         axes.set_ylim(max(len(labels), 1) - 0.5, -0.5)
         axes.set_yticks(range(len(labels)), labels, fontsize=_FONT)
@@ -175,6 +174,8 @@ def _legend(figure, *groups) -> None:
         if marker == "bar":
             handles.append(Patch(facecolor=color, alpha=0.45, label=words))
         else:
-            handles.append(Line2D([], [], color=color, marker=marker, ls="", mfc="none", mew=1.4, ms=7, label=words))
+            handles.append(
+                Line2D([], [], color=COLORS[color], marker=marker, ls="", mfc="none", mew=1.4, ms=7, label=words)
+            )
     columns = min(4, max(1, math.ceil(len(handles) / 2))) if len(handles) > 4 else 4
     figure.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.02, 0.0), fontsize=_FONT, ncols=columns)

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito (2008), without the yellow that is hard to see on white.
-BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
-    "#000000",
-    "#E69F00",
-    "#56B4E9",
-    "#009E73",
-    "#0072B2",
-    "#D55E00",
-    "#CC79A7",
-)
-GRAY = "#666666"
-BANDS = {"CPU wins": SKY, "can't tell": "#BBBBBB", "GPU wins": ORANGE}  # of who wins; any other is gray
+# Okabe and Ito (2008), without the yellow that is hard to see on white; as the page's style sheet has them.
+COLORS = {
+    "ink": "#000000",
+    "orange": "#E69F00",
+    "sky": "#56B4E9",
+    "green": "#009E73",
+    "blue": "#0072B2",
+    "vermillion": "#D55E00",
+    "purple": "#CC79A7",
+    "gray": "#666666",
+}
+BANDS = {"CPU wins": COLORS["sky"], "can't tell": "#BBBBBB", "GPU wins": COLORS["orange"]}  # any other is gray
 # The same hues, dark enough to read as text on white.
-_INK = {ORANGE: "#8F6000", SKY: "#20749F", GREEN: "#00704F", PURPLE: "#9C4475", RED: "#B34E00"}
+_INK = {"orange": "#8F6000", "sky": "#20749F", "green": "#00704F", "purple": "#9C4475", "vermillion": "#B34E00"}
 SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "crossover",
@@ -42,20 +42,9 @@ SETTINGS: dict[Any, Any] = {
 }
 
 
-def ink(color: str) -> str:
-    """The color for text."""
-    return _INK.get(color, color)
-
-
 @contextlib.contextmanager
 def picture(
-    title: str,
-    x: str,
-    y: str,
-    size: tuple[float, float] = (10.0, 6.0),
-    right: float = 0.74,
-    left: float = 0.115,
-    below: float = 0.0,
+    title: str, x: str, size: tuple[float, float], right: float = 0.74, left: float = 0.115, below: float = 0.0
 ) -> Iterator:
     """A log-log figure of `size` inches and its axes, with room for labels right of `right` and `below` inches under the axes."""
     import matplotlib
@@ -65,7 +54,7 @@ def picture(
         figure = Figure(figsize=size)
         bottom, top = (0.57 + below) / size[1], 1 - 0.42 / size[1]
         axes = figure.add_axes((left, bottom, right - left, top - bottom))
-        axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
+        axes.set(xscale="log", yscale="log", xlabel=x)
         axes.set_title(title, loc="left", fontsize=min(11.5, 950 / max(1, len(title))))  # a long one fits
         yield figure, axes
 
@@ -115,7 +104,7 @@ def rates_axis(axes) -> None:
 
 
 def label_right(axes, labels: Iterable[tuple[float, str, str]], fontsize: float = 9.5) -> None:
-    """Writes (y, text, color) right of the axes at the height of y, moved apart where they would overlap.
+    """Writes (y, text, a color's name) right of the axes at the height of y, moved apart where they would overlap.
 
     The axes' limits must be final: heights are worked out in their logarithm.
     """
@@ -123,7 +112,7 @@ def label_right(axes, labels: Iterable[tuple[float, str, str]], fontsize: float 
 
 
 def label_left(axes, labels: Iterable[tuple[float, str, str]], start: float, fontsize: float = 9.5) -> None:
-    """Writes (y, text, color) inside the axes, left of where the lines start (a fraction of the width)."""
+    """Writes (y, text, a color's name) inside the axes, left of where the lines start (a fraction of the width)."""
     _label(axes, labels, fontsize, start, start - 0.035, "right")
 
 
@@ -136,12 +125,12 @@ def _label(axes, labels, fontsize: float, start: float, x: float, side: str) -> 
             xytext=(x, y),
             xycoords="axes fraction",
             textcoords="axes fraction",
-            color=ink(color),
+            color=_INK.get(color, COLORS[color]),
             va="center",
             ha=side,
             fontsize=fontsize,
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, **ends},
+            arrowprops={"arrowstyle": "-", "color": COLORS[color], "lw": 0.6, **ends},
         )
 
 

@@ -10,11 +10,11 @@ from analysis.crossover.crossover import LATENCY, Answer
 from analysis.crossover.families import batch_family
 from analysis.crossover.network_steps import Total
 from analysis.crossover.time_split import why
-from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.roofline.bounds import Roof, judge
 from analysis.table import image, listed, table, text
 from analysis.text import answers, crossings
 from analysis.text import training as row_words
+from analysis.text.roofs import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.units import count, digits, flops_rate, percent, seconds
 from kernels.problems import Problem
 from workloads.records import Loaded, Measurement, settings

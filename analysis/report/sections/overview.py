@@ -12,12 +12,12 @@ from analysis.report.charts.choose import best_resident, by_kernel
 from analysis.report.material import Material
 from analysis.report.sections import several_gpus
 from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
-from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.roofline.bounds import Roof, judge, pick, ridge
 from analysis.stats import of, quick_seconds
 from analysis.table import listed, table, text
 from analysis.text import crossings, peers, rates
 from analysis.text import training as row_words
+from analysis.text.roofs import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.units import count, digits, join, percent, seconds, size
 from workloads.machine import facts
 from workloads.records import Loaded, Machine, Measurement, Run
@@ -27,7 +27,8 @@ NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
 MOST_NUMBERS = 2500  # rows that the Markdown lists
 MOST_HASHES = 4  # commits, and sources, that a page names at its top
 INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
-_RIDGE = "ridge, FLOP per byte"
+CEILINGS = "device | ceiling | rate | +- | of the data sheet | ridge, FLOP per byte | measured by"
+PRODUCTS = "device | precision | n | fastest kernel | threads | FLOP per byte | rate | of its roof | the roof | flag"
 _WHERE_TIME_GOES = (
     "That is at the sizes on both sides of each crossing. The last four columns add up to its time: the device clock, what a "
     "resident call takes beyond it, what copying adds to that, and the remainder."
@@ -168,20 +169,28 @@ def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list
 
 def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
     """The ceilings and the matmuls under them; nothing without a measured ceiling or a matmul."""
-    paths = best_resident(measurements)
-    if not paths and not any(r.measured for r in roofs):
+    measured, rows = ceilings(roofs), products(measurements, roofs)
+    if not measured and not rows:
         return []
-    heads: tuple[str, ...] = ("device", "ceiling", "rate", "+-", "of the data sheet", _RIDGE, "measured by")
     lines = ["## How far from the hardware's limit", ""]
-    measured = [_roof_row(r, roofs) for r in roofs if r.measured]
-    lines += table(heads, measured, 2, ("of the data sheet", _RIDGE)) if measured else ["No roof was measured.", ""]
+    optional = ("of the data sheet", "ridge, FLOP per byte")
+    lines += table(CEILINGS, measured, 2, optional) if measured else ["No roof was measured.", ""]
     if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
         lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
-    rows = [(*key, n, *_path_row(m, roofs)) for key, path in paths.items() for n, m in path.items()]
-    heads = "device | precision | n | fastest kernel | threads | FLOP per byte | rate | of its roof | the roof | flag"
     lines += ["The fastest products under their roofs:", ""] * bool(rows)
-    lines += table(heads, rows, 2, ("of its roof", "the roof", "flag")) if rows else []
+    lines += table(PRODUCTS, rows, 2, ("of its roof", "the roof", "flag")) if rows else []
     return [*lines, f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if any(CACHED_MARK in row[-3] for row in rows) else lines
+
+
+def ceilings(roofs: tuple[Roof, ...]) -> list[tuple]:
+    """The measured roofs under CEILINGS."""
+    return [_roof_row(r, roofs) for r in roofs if r.measured]
+
+
+def products(measurements: "Iterable[Measurement]", roofs: tuple[Roof, ...]) -> list[tuple]:
+    """The fastest resident square product of each device, precision and size, under PRODUCTS."""
+    paths = best_resident(measurements)
+    return [(*key, n, *_path_row(m, roofs)) for key, path in paths.items() for n, m in path.items()]
 
 
 def _path_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:

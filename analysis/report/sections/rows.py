@@ -7,10 +7,10 @@ import numpy as np
 
 from analysis import labels, table
 from analysis.report.charts.chart import rounded
-from analysis.report.terminal import fraction_words
 from analysis.roofline.bounds import Judged
 from analysis.stats import is_gpu, of
 from analysis.text import training as rows
+from analysis.text.roofs import fraction_words
 from workloads.records import Measurement, Samples, visits
 
 QUANTILES = 50  # of a row at most, over all its clocks
