@@ -109,7 +109,7 @@ def comparable(
     measurements: "Iterable[Measurement]", op: str, framework: str = "", cache: str = "warm"
 ) -> "list[Measurement]":
     """The rows of an operation that may stand for a side of a crossover: of one framework, or of none, without the
-    teaching rungs and what fresh processes say."""
+    teaching rungs, what fresh processes say, and a GPU's rows under a load of their own."""
     wanted = (op, framework, cache, "warm")
     return [
         m
@@ -118,6 +118,7 @@ def comparable(
         and not is_rung(m)
         and m.variant not in _ASIDE
         and settings.ordinary(m)
+        and "load" not in m.settings.switches
     ]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from analysis import stats
+from analysis import noise, stats
 from analysis.stats import NOTHING, Estimate
 from kernels.problems import Training
 from workloads.records import EPOCHS, FITS, OF_PROCESS, Measurement, Samples, by_epochs
@@ -22,7 +22,6 @@ from workloads.records import EPOCHS, FITS, OF_PROCESS, Measurement, Samples, by
 _STARTS = ("import", "device_start")
 _MADE = ("build", "compile", "compile_last")
 FEW = 5  # processes, from which on their median has an interval of its own
-SPREAD = 0.12  # half the range of five fresh processes' starts over their median (reports/nvidia-h200/training-starts)
 
 
 class Costs(msgspec.Struct, frozen=True):
@@ -240,13 +239,13 @@ def _without_first(rows: "Iterable[Measurement]") -> list[float]:
 
 
 def _taken(seconds: list[float]) -> Estimate:
-    """The median over processes. Of fewer than FEW no interval can be resampled: theirs is SPREAD about it, and of two, that do
-    not say which is the odd one, it reaches both."""
+    """The median over processes. Of fewer than FEW no interval can be resampled: theirs is what whole models differ by about it,
+    on any machine, and of two, that do not say which is the odd one, it reaches both."""
     if len(seconds) >= FEW:
         return stats.median(seconds)
     value = float(np.median(seconds))
     ends = seconds if len(seconds) == 2 else ()
-    return Estimate(value, min(value * (1 - SPREAD), *ends, value), max(value * (1 + SPREAD), *ends, value))
+    return Estimate(value, min(value * (1 - noise.MODELS), *ends, value), max(value * (1 + noise.MODELS), *ends, value))
 
 
 def _began(m: "Measurement") -> list[tuple[float, float]]:

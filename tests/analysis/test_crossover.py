@@ -122,6 +122,16 @@ def test_what_runs_differ_by_widens_a_crossing_of_rows_timed_at_once(tmp_path, m
     assert crossover.crossovers(long, [LATENCY], machine=fake.GPU_MACHINE) == (alone,)
 
 
+def test_rows_under_a_load_of_their_own_are_no_side():
+    rows = laws(cpu_law, gpu_law, [64, 128, 256])
+    quick = [msgspec.structs.replace(m, samples=row(m.kernel, m.problem, 1e-9).samples) for m in rows if m.on_gpu]
+    held = [
+        msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, switches={"load": "held"}))
+        for m in quick
+    ]
+    assert only([*rows, *held]) == only(rows)
+
+
 def test_copies_share_no_size_with_calls_whose_data_are_there():
     """Every other size was measured with copies: no reuse of a copy can be told, and nothing fails."""
     rows = [*laws(cpu_law, gpu_law, [64, 256]), *laws(cpu_law, gpu_law, [128, 512], mode="roundtrip")]
