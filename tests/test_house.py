@@ -3,6 +3,7 @@
 import ast
 
 import house
+import mutants
 import pytest
 
 BUDGET = house.budgets()
@@ -67,3 +68,12 @@ def test_frameworks_are_imported_in_workers_only():
 def test_contracts_of_imports_are_kept():
     broken, printed = house.broken_contracts()
     assert not broken, printed
+
+
+def test_every_planted_fault_still_fits_the_sources():
+    """Whoever changes such a line changes it in tests/stress/mutants.toml too."""
+    listed = mutants.listed()
+    assert len(listed.every) == sum(map(len, listed.mutants.values())) >= 84
+    assert {m.file for m in listed.every.values()} == listed.tests.keys()
+    assert all((house.ROOT / name).is_file() for names in listed.tests.values() for name in names)
+    assert all(m.planted() for m in listed.every.values())

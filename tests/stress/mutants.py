@@ -1,0 +1,180 @@
+"""Plants the faults of mutants.toml one at a time in a copy of the tree and runs the tests that whoever changed that file would
+run: how many does the suite notice?"""
+
+import argparse
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+from must_reach import Figure, exactly, table
+
+ROOT = Path(__file__).parent.parent.parent
+LIMIT_S = 120  # for the tests of one fault; tests that hang on it notice it where the sound tree's take a third at most
+TARGET = 95.0  # per cent
+
+
+class Mutant(msgspec.Struct, frozen=True, array_like=True):
+    """A planted fault: in `file` the text `old`, which is there once, becomes `new`. words: what that does to a number."""
+
+    file: str
+    words: str
+    old: str
+    new: str
+
+    def planted(self, root: Path = ROOT) -> str:
+        """The text of the file of that tree with the fault.
+
+        Raises: ValueError where `old` is not there exactly once; SyntaxError where what comes of it is no Python.
+        """
+        text = (root / self.file).read_text()
+        if (times := text.count(self.old)) != 1:
+            raise ValueError(f"{self.file} has {times} times, not once: {self.old!r}")
+        compile(text := text.replace(self.old, self.new), self.file, "exec")
+        return text
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """mutants.toml. tests: product file -> test files, the nearest first. equivalent: number -> why no number differs.
+    first_survivors: of the first run, before tests were written for them."""
+
+    tests: dict[str, list[str]]
+    mutants: dict[str, dict[int, Mutant]]
+    equivalent: dict[int, str]
+    first_survivors: list[int]
+
+    @property
+    def every(self) -> dict[int, Mutant]:
+        return {number: m for group in self.mutants.values() for number, m in group.items()}
+
+
+class Came(msgspec.Struct, frozen=True):
+    """What became of a fault: `by` is the test that failed, empty where none did."""
+
+    number: int
+    by: str
+    seconds: float
+
+
+def listed() -> Listed:
+    return msgspec.convert(tomllib.loads(Path(__file__).with_suffix(".toml").read_text()), Listed, strict=False)
+
+
+def copy_of_tree(folder: Path) -> None:
+    """All files that git knows or would add."""
+    names = subprocess.check_output(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, text=True)
+    for name in (name for name in names.split("\0") if name and (ROOT / name).is_file()):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
+
+
+def first_failure(folder: Path, tests: list[str]) -> str:
+    """The first test that fails in a copy of the tree; empty when all pass."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return f"nothing within {LIMIT_S} s"
+    if done.returncode == 0:
+        return ""
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return next((line for line in lines if line.startswith(("FAILED ", "ERROR "))), lines[-1])[:160]
+
+
+def tried(made: Listed, numbers: list[int], jobs: int, append: Path) -> None:
+    """Adds what becomes of the faults with these numbers to the file, each at once.
+
+    Raises: RuntimeError where the sound tree's own tests fail, or take so long that tests which hang would not show.
+    """
+    folders: queue.Queue[Path] = queue.Queue()
+    sound: dict[str, float] = {}
+
+    def one(number: int) -> None:
+        m, folder = made.every[number], folders.get()
+        begin, at, tests = time.monotonic(), folder / m.file, made.tests[m.file]
+        text = at.read_text()
+        try:
+            at.write_text(m.planted(folder))
+            by = first_failure(folder, tests)
+            at.write_text(text)
+            came = Came(number, by, round(time.monotonic() - begin, 1))
+            if by and m.file not in sound:  # tests that fail anyway notice nothing
+                begin, why = time.monotonic(), first_failure(folder, tests)
+                sound[m.file] = time.monotonic() - begin
+                if why:
+                    raise RuntimeError(f"without a fault in {m.file} its tests fail: {why}")
+            if by.startswith("nothing") and sound[m.file] > LIMIT_S / 3:
+                raise RuntimeError(f"the tests of {m.file} take {sound[m.file]:.0f} s: too long for {LIMIT_S} s")
+        finally:
+            folders.put(folder)
+        print(f"{number}: {came.seconds} s: {by or f'SURVIVED: {m.words} ({m.file})'}", file=sys.stderr, flush=True)
+        with append.open("ab") as file:
+            file.write(msgspec.json.encode(came) + b"\n")
+
+    with tempfile.TemporaryDirectory() as parent, ThreadPoolExecutor(jobs) as pool:
+        for folder in (Path(parent) / str(i) for i in range(jobs)):
+            copy_of_tree(folder)
+            folders.put(folder)
+        try:
+            for done in [pool.submit(one, number) for number in numbers]:
+                done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def kept(file: Path) -> dict[int, Came]:
+    lines = file.read_bytes().splitlines() if file.exists() else []
+    return {came.number: came for came in (msgspec.json.decode(line, type=Came) for line in lines)}
+
+
+def report(made: Listed, came: dict[int, Came]) -> int:
+    """Prints and stores the table; its exit code."""
+
+    def share(noticed: int, of: int) -> float:
+        return 100 * noticed / max(1, of)
+
+    def noticed(numbers: list[int]) -> int:
+        return sum(bool(came[n].by) for n in numbers)
+
+    counted = [n for n in made.every if n in came and n not in made.equivalent]
+    first = set(made.every) - set(made.equivalent) - set(made.first_survivors)
+    now, before = share(noticed(counted), len(counted)), share(len(first), len(made.every) - len(made.equivalent))
+    what = f"planted faults that the suite notices, of {len(counted)}"
+    figures = [
+        Figure(what, f">= {TARGET:g} %", exactly(now), now >= TARGET, "%"),
+        Figure("in the first run, before tests were written for survivors", "-", exactly(before), True, "%"),
+    ]
+    kinds = {kind: [n for n in group if n in counted] for kind, group in made.mutants.items()}
+    often = Counter(c.by.partition("::")[0].rpartition("/")[2] for c in came.values() if c.by).most_common()
+    notes = ["| kind | noticed | of |", "|---|---|---|"]
+    notes += [f"| {kind} | {noticed(own)} | {len(own)} |" for kind, own in kinds.items()] + [""]
+    notes += [f"- survived: {n}: {made.every[n].words} ({made.every[n].file})" for n in counted if not came[n].by]
+    notes += [f"- equivalent, not counted: {n}: {made.every[n].words}: {why}" for n, why in made.equivalent.items()]
+    notes += ["", "Noticed first by: " + ", ".join(f"{name} {times}" for name, times in often) + "."]
+    return table("mutants", "Planted faults", figures, notes, "stress")
+
+
+def main() -> int:
+    flags = argparse.ArgumentParser(description=__doc__)
+    flags.add_argument(
+        "--only", nargs="+", type=int, help="the faults with these numbers, even where --append has them"
+    )
+    flags.add_argument("--jobs", type=int, default=2)
+    flags.add_argument("--append", type=Path, help="keep here what becomes of each, and try none of those here again")
+    args = flags.parse_args()
+    made = listed()
+    with tempfile.TemporaryDirectory() as folder:
+        append = args.append or Path(folder) / "came.jsonl"
+        tried(made, args.only or [n for n in made.every if n not in kept(append)], args.jobs, append)
+        return report(made, kept(append))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
