@@ -216,6 +216,41 @@ def test_a_visit_has_every_clock_of_a_gpu(gpu, seen, monkeypatch):
         "settle",
     ]
     assert all(released and not late for _, released, late in gpu.held)
+    # Both inputs were copied and waited for, what binding queued was waited for, and so was the call.
+    copies = 2 * (ISSUE + WAIT) + (A + B) / PAGEABLE
+    assert m.phases_s == {"first_call": exactly(copies + WAIT + ISSUE + WORK + WAIT)}
+    before = gpu.calls
+    again = visited(monkeypatch, matmul(gpu), number=2)
+    assert gpu.calls - before == 2000 + 10 * sum(s.calls for s in clocks.values()), (
+        "warmed up for 20 ms, not sized again"
+    )
+    assert again.samples == m.samples and again.phases_s == {}
+
+
+def test_nothing_is_loaded_behind_a_held_stream(gpu, seen, monkeypatch):
+    kernel, firsts = matmul(gpu), []
+
+    def loads(problem, *inputs):
+        run, loaded = kernel.bind(problem, *inputs), []
+
+        def first():
+            if not loaded:
+                loaded.append(1)
+                firsts.append(any(operation.hold for operation in gpu.current.waiting))
+            return run()
+
+        return first
+
+    visited(monkeypatch, registry.Kernel("matmul", "cupy", "fake", loads, ("gpu",)))
+    assert firsts == [False, False]
+
+
+def test_a_call_that_was_held_back_when_it_was_sized_is_sized_anew(gpu, seen, monkeypatch):
+    row = Row("matmul/cupy/fake", Matmul(4, 5, 6), GPU)
+    visited(monkeypatch, matmul(gpu))
+    one_row._known[row.key].call_s |= {"host-latency": 20e-3, "host-throughput": 11e-6}
+    two, three = (visited(monkeypatch, matmul(gpu), number=i) for i in (2, 3))
+    assert [s.calls for s in two.samples] == [1, 682, 750] and [s.calls for s in three.samples] == [536, 682, 750]
 
 
 def test_a_row_of_a_gpu_says_in_which_state_it_was(gpu, seen, monkeypatch):

@@ -118,16 +118,16 @@ def sized(nbytes: int, **settings) -> Row:
 
 
 def test_the_least_recently_used_go_first_within_a_quarter_of_what_is_free_without_them():
-    a, b, c, d = (sized(1000 * n) for n in (100, 96, 104, 8))
+    a, b, c, d = rows = [sized(1000 * n) for n in (96, 104, 96, 8)]
     for one in (a, b):
         kept.make_room(one, lambda where: 1_000_000)
         kept.keep(one, one.key)
-    assert kept.find(a.key) == a.key  # b is the oldest now
-    kept.make_room(c, lambda where: 1_004_000)  # 196 kB are held: 300 of a quarter of 1200
+    assert kept.find(a.key) == a.key and kept.find(d.key) is None  # b is the oldest now
+    kept.make_room(c, lambda where: 984_000)  # 200 kB are held: 296 are a quarter of 1184
     kept.keep(c, c.key)
-    assert [kept.find(one.key) is not None for one in (a, b, c)] == [True, True, True]
-    kept.make_room(d, lambda where: 900_000)  # 300 held: 308 of a quarter of 1200 are too many
-    assert [kept.find(one.key) is not None for one in (a, b, c)] == [False, True, True]
+    assert [one.key in kept._rows for one in rows] == [True, True, True, False]
+    kept.make_room(d, lambda where: 904_000)  # 296 held: 304 are more than a quarter of 1200, 200 are not
+    assert [one.key in kept._rows for one in rows] == [True, False, True, False]
 
 
 def test_a_row_alone_may_be_larger_and_gpu_rows_count_where_they_lie():

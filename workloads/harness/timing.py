@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from kernels.cuda.autotuner import milliseconds
 from kernels.cuda.held import batches
 from workloads.records import Samples
 from workloads.records.visits import joined
@@ -37,15 +38,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 def host(run: Callable) -> Take:
     """Host clock around calls that return when they are done (CPU kernels)."""
-
-    def take(calls: int) -> float:
-        repeat = itertools.repeat(None, calls)
-        begin = time.perf_counter()
-        for _ in repeat:
-            run()
-        return time.perf_counter() - begin
-
-    return take
+    return throughput(run, lambda: None)
 
 
 def latency(run: Callable, synchronize: Callable) -> Take:
@@ -139,20 +132,7 @@ def throughput(run: Callable, synchronize: Callable) -> Take:
 
 def device(run: Callable, stream) -> Take:
     """Device clock: CUDA events around calls queued on `stream`."""
-    import cupy
-
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-
-    def take(calls: int) -> float:
-        repeat = itertools.repeat(None, calls)
-        begin.record(stream)
-        for _ in repeat:
-            run()
-        end.record(stream)
-        end.synchronize()
-        return cupy.cuda.get_elapsed_time(begin, end) * 1e-3
-
-    return take
+    return lambda calls: milliseconds(run, calls, stream) * 1e-3
 
 
 def held(run: Callable, stream, launches: int = 1) -> Take:
