@@ -262,6 +262,13 @@ CHECKS: tuple[Check, ...] = (
         "unset OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS",
     ),
     Check(
+        "blas-variables",
+        "warn",
+        _told("blas-variables", "a variable that changes BLAS's blocks or kernels was set"),
+        "the rate is of that choice, not of the library",
+        "python -m workloads.doctor",
+    ),
+    Check(
         "lesser-kernels",
         "warn",
         _told("lesser-kernels", "NumPy's BLAS took its AVX2 kernels on a CPU with AVX-512"),

@@ -206,10 +206,10 @@ def main() -> int:
     if args.inside_avx2:
         print(json.dumps(msgspec.to_builtins(squares(args.inside_avx2, "float32", ", AVX2", 0.9, None))))
         return 0
-    if kernels := os.environ.get("OPENBLAS_CORETYPE"):
+    if chosen := [*facts.blas_variables(), *(["OPENBLAS_CORETYPE"] if "OPENBLAS_CORETYPE" in os.environ else [])]:
         print(
-            f"error: OPENBLAS_CORETYPE={kernels} chooses OpenBLAS's kernels, so this would not be held against its own choice; "
-            "unset OPENBLAS_CORETYPE; make bench NAME=matmul_numba",
+            f"error: {' '.join(chosen)} changes what BLAS does, so this would not be held against its own choice; "
+            f"unset {' '.join(chosen)}; make bench NAME=matmul_numba",
             file=sys.stderr,
         )
         return 2

@@ -16,6 +16,7 @@ from workloads import ROOT, doctor, options, records, session
 from workloads.harness import copy_modes, one_row, sweep
 from workloads.harness import flags as probes
 from workloads.harness.timing import Limits
+from workloads.machine import facts
 from workloads.records import Measurement, Row, Run, Samples, Settings, row_flags
 
 BY_FLAG = {check.flag: check for check in checks.CHECKS}
@@ -252,6 +253,7 @@ def test_another_checkouts_kernels(tmp_path):
     [
         ("matmul/numpy/operator", "cpu", True, {"lesser-kernels"}),
         ("matmul/numpy/operator", "cpu", False, set()),
+        ("matmul/numpy/einsum", "cpu", True, set()),  # its own loops
         ("matmul/numba/parallel", "cpu", True, set()),
     ],
 )
@@ -263,7 +265,34 @@ def test_a_blas_that_leaves_avx512_alone_is_flagged_where_it_is_timed(monkeypatc
     problem = Matmul(8, 8, 8)
     a, b = problem.inputs(1)
     wanted = Row(kernel, problem, Settings(device, threads=2))
-    assert set(probes.raised(registry.find(kernel), wanted, prepared(lambda: a @ b), (a, b), 1e-5)) == flags
+    made = registry.Kernel(*kernel.split("/"), None, ("cpu",))
+    assert set(probes.raised(made, wanted, prepared(lambda: a @ b), (a, b), 1e-5)) == flags
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name", "flags"),
+    [
+        ("matmul/numpy/blas", "OPENBLAS_L2_SIZE", {"blas-variables"}),
+        ("matmul/mkl/gemm", "MKL_CBWR", {"blas-variables"}),
+        ("conv/numpy/im2col", "OPENBLAS_BLOCK_FACTOR", {"blas-variables"}),
+        ("matmul/numpy/einsum", "OPENBLAS_L2_SIZE", set()),
+        ("matmul/numba/simd", "OPENBLAS_L2_SIZE", set()),
+        ("matmul/numpy/blas", "OPENBLAS_NUM_THREADS", set()),
+    ],
+)
+def test_variables_that_change_what_blas_does_are_a_flag(monkeypatch, kernel, name, flags):
+    for other in facts.BLAS_VARIABLES:
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, "1")
+    monkeypatch.setattr(probes, "taken", lambda backend: 2)
+    monkeypatch.setattr(probes, "slow_governor", lambda: False)
+    monkeypatch.setattr(probes.facts, "usable_threads", lambda: 2)
+    monkeypatch.setattr(probes.facts, "lesser_blas", lambda found: False)
+    problem = Matmul(8, 8, 8)
+    a, b = problem.inputs(1)
+    made = registry.Kernel(*kernel.split("/"), None, ("cpu",))
+    wanted = Row(kernel, problem, Settings(threads=2))
+    assert set(probes.raised(made, wanted, prepared(lambda: a @ b), (a, b), 1e-5)) == flags
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from fake_cupy import ISSUE, PAGEABLE, PINNED, WAIT
 from kernels import registry
 from kernels.cuda import autotuner, held
 from kernels.problems import Launch, Matmul, Transfer
-from workloads.harness import cache_state, copy_modes, kept, one_row, telemetry, timing
+from workloads.harness import cache_state, copy_modes, kept, one_row, telemetry, timing, warming
 from workloads.harness.timing import Limits
 from workloads.records import Row, Settings
 
@@ -186,7 +186,7 @@ def seen(monkeypatch):
     monkeypatch.setattr(one_row, "raised", lambda *given: ())
     monkeypatch.setattr(one_row, "_room_for", lambda row: None)
     monkeypatch.setattr(one_row, "_known", {})
-    monkeypatch.setattr(one_row, "_warm_threads", 10**6)
+    monkeypatch.setattr(warming, "_warm_threads", 10**6)
     kept.clear()
     yield looks
     kept.clear()
@@ -350,36 +350,36 @@ def row(**settings) -> Row:
 
 def test_a_gpu_leaves_its_idle_clock_before_a_visit(gpu):
     """Batches of 200 calls: 2.004 ms each, so ten fill 20 ms and 125 a quarter of a second."""
-    one_row._warm_up(prepared(gpu), row(), 14e-6, Limits())
+    warming.warm_up(prepared(gpu), row(), 14e-6, Limits())
     assert gpu.calls == 2000 and gpu.now == exactly(10 * (ISSUE + 200 * WORK + WAIT))
     gpu.calls, begin = 0, gpu.now
-    one_row._warm_up(prepared(gpu), row(switches={"load": "held"}), 14e-6, Limits())
+    warming.warm_up(prepared(gpu), row(switches={"load": "held"}), 14e-6, Limits())
     assert gpu.calls == 125 * 200 and gpu.now - begin == exactly(125 * (ISSUE + 200 * WORK + WAIT))
 
 
 def test_a_call_that_fills_a_visit_needs_no_warm_up_unless_it_is_to_be_held(gpu):
-    one_row._warm_up(prepared(gpu, 0.1), row(), 0.1, Limits())
+    warming.warm_up(prepared(gpu, 0.1), row(), 0.1, Limits())
     assert gpu.calls == 0
-    one_row._warm_up(prepared(gpu, 0.1), row(switches={"load": "held"}), 0.1, Limits())
+    warming.warm_up(prepared(gpu, 0.1), row(switches={"load": "held"}), 0.1, Limits())
     assert gpu.calls == 3, "each waited for"
-    one_row._warm_up(prepared(gpu), row(device="cpu"), 14e-6, Limits())
+    warming.warm_up(prepared(gpu), row(device="cpu"), 14e-6, Limits())
     assert gpu.calls == 4 and not copy_modes.gpu_stream().waiting
 
 
 def test_cores_reach_their_clock_once_for_each_number_of_threads(gpu, monkeypatch):
-    monkeypatch.setattr(one_row, "_warm_threads", 2)
+    monkeypatch.setattr(warming, "_warm_threads", 2)
     cpu = copy_modes.Prepared(call(gpu, host_s=0.4), None)
     for threads, calls in ((2, 0), (4, 3), (4, 3), (3, 3)):
-        one_row._ramp_up(cpu, threads)
+        warming.ramp_up(cpu, threads)
         assert gpu.calls == calls
 
 
 def test_only_what_disturbs_is_waited_for(monkeypatch):
     waited = []
-    monkeypatch.setattr(one_row, "_ran", ())
+    monkeypatch.setattr(warming, "_ran", ())
     monkeypatch.setattr(telemetry, "settle", lambda own: waited.append(own))
     for what in (("numpy", 2), ("numpy", 2), ("numpy", 1), ("numba", 1), ("numba", 1)):
-        one_row._quiet_for(what)
+        warming.quiet_for(what)
     assert waited == [True, False, True, True, False]
 
 

@@ -78,6 +78,8 @@ def test_blas(monkeypatch, threads, cores, most, level):
     ],
 )
 def test_a_blas_that_leaves_avx512_alone(monkeypatch, kernels, flags, asked, fix):
+    for name in facts.BLAS_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
     if asked:
         monkeypatch.setenv("OPENBLAS_CORETYPE", asked)
@@ -86,6 +88,9 @@ def test_a_blas_that_leaves_avx512_alone(monkeypatch, kernels, flags, asked, fix
     monkeypatch.setattr(cpu, "cpuinfo", lambda: [{"flags": flags}])
     finding = only(health.blas())
     assert (finding.level, finding.fix) == ("warn" if fix else "ok", fix)
+    monkeypatch.setenv("OPENBLAS_L2_SIZE", "262144")
+    finding = only(health.blas())
+    assert (finding.level, finding.fix) == ("warn", "unset OPENBLAS_L2_SIZE") and "OPENBLAS_L2_SIZE" in finding.seen
 
 
 @pytest.mark.parametrize(

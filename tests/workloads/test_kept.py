@@ -118,15 +118,15 @@ def sized(nbytes: int, **settings) -> Row:
 
 
 def test_the_least_recently_used_go_first_within_a_quarter_of_what_is_free_without_them():
-    a, b, c, d = rows = [sized(1000 * n) for n in (96, 104, 96, 8)]
+    a, b, c, d = rows = [sized(1000 * n) for n in (96, 104, 80, 8)]
     for one in (a, b):
         kept.make_room(one, lambda where: 1_000_000)
         kept.keep(one, one.key)
     assert kept.find(a.key) == a.key and kept.find(d.key) is None  # b is the oldest now
-    kept.make_room(c, lambda where: 984_000)  # 200 kB are held: 296 are a quarter of 1184
+    kept.make_room(c, lambda where: 920_000)  # 200 kB are held: 280 are a quarter of 1120
     kept.keep(c, c.key)
     assert [one.key in kept._rows for one in rows] == [True, True, True, False]
-    kept.make_room(d, lambda where: 904_000)  # 296 held: 304 are more than a quarter of 1200, 200 are not
+    kept.make_room(d, lambda where: 840_000)  # 280 held: 288 are more than a quarter of 1120, 184 are not
     assert [one.key in kept._rows for one in rows] == [True, False, True, False]
 
 

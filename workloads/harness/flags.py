@@ -22,6 +22,7 @@ _MOST_ELEMENTS = 1 << 24  # of a result that is brought to the host for this
 _LOOKED_AT = (4, 64)  # rows and columns of it, or positions and channels
 _UNFINISHED_S = 20e-6  # less is what a wait for an idle device takes
 _LOOKS = 3
+_BY_BLAS = ("matmul/numpy/operator", "matmul/numpy/blas", "conv/numpy/im2col")  # what calls NumPy's
 _EVERY = 4096  # values of an input that are looked at
 
 
@@ -34,10 +35,8 @@ def raised(
         and unfinished(prepared, _wait_for_all()) > max(_UNFINISHED_S, 0.1 * call_s),
         "constant-inputs": any(constant(x) for x in inputs),
         "few-threads": not row.on_gpu and 0 < taken(kernel.backend) < (row.settings.threads or 0),
-        "lesser-kernels": not row.on_gpu
-        and kernel.backend == "numpy"
-        and row.problem.products
-        and facts.lesser_blas(facts.blas()),
+        "lesser-kernels": kernel.name in _BY_BLAS and facts.lesser_blas(facts.blas()),
+        "blas-variables": (kernel.name in _BY_BLAS or kernel.backend == "mkl") and bool(facts.blas_variables()),
         "oversubscribed": not row.on_gpu and (row.settings.threads or 0) > facts.usable_threads(),
         "slow-governor": not row.on_gpu and slow_governor(),
         "foreign-kernels": foreign(registry.FOLDER),

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernels import reference, registry
 from kernels.problems import Problem
-from workloads.harness import copy_modes, kept, startup, telemetry, timing
+from workloads.harness import copy_modes, kept, startup, telemetry, timing, warming
 from workloads.harness.dispatch import HANDLERS, Broken, CannotDo, handler
 from workloads.harness.flags import raised
 from workloads.harness.timing import Limits
@@ -39,8 +39,6 @@ _STICKY = (
 )
 # How the driver says that it will not lock host memory; CuPy has errors of its own for the device's.
 _NOT_LOCKED = ("cudaErrorMemoryAllocation", "cudaErrorOperatingSystem", "cudaErrorNotPermitted")
-_RAMP_S, _BURST_S, _HELD_S = 1.0, 0.02, 0.25  # seconds of untimed calls
-_BATCH_S, _MOST_QUEUED = 0.005, 200  # of them at a time on a GPU
 
 
 def obey(order) -> Measurement:
@@ -215,10 +213,12 @@ def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float 
     flags += tuple(flag for take in bound.takes.values() for flag in getattr(take, "flags", ()))
     if first and samples:
         flags += raised(kernel, row, bound.prepared, bound.inputs, min(samples[0].seconds))
-        _quiet_for(())  # the check's product had threads of its own
+        warming.quiet_for(())  # the check's product had threads of its own
     notes = kernel.notes | bound.prepared.notes
     if row.on_gpu:
-        notes |= {"gpu_state": "cold-clocked" if "cold-clocked" in flags else "held" if _is_held(row) else "burst"}
+        notes |= {
+            "gpu_state": "cold-clocked" if "cold-clocked" in flags else "held" if warming.is_held(row) else "burst"
+        }
     about |= {"values": values, "flags": flags, "notes": notes, "series": {VISITS_AT: (time.time(),)}}
     return row.result("ok", samples=samples, at=now(), **about)
 
@@ -274,12 +274,12 @@ def _ready(kernel, row: Row, timed: tuple[np.ndarray, ...], device_s: float = 0.
 
 def clocks(row: Row, bound: Bound, known: Known, limits: Limits, handicap: float = 0.0) -> tuple[Samples, ...]:
     """The samples of one visit on every clock, quiet and warm before it."""
-    _quiet_for((row.backend, row.settings.threads))
-    _ramp_up(bound.prepared, row.settings.threads or facts.usable_cores())
+    warming.quiet_for((row.backend, row.settings.threads))
+    warming.ramp_up(bound.prepared, row.settings.threads or facts.usable_cores())
     for clock, take in bound.takes.items():
         if clock not in known.call_s:
             known.call_s[clock] = timing.call_seconds(take, limits)
-    _warm_up(bound.prepared, row, known.call_s["host-latency"], limits)
+    warming.warm_up(bound.prepared, row, known.call_s["host-latency"], limits)
     taken = []
     for clock, take in bound.takes.items():
         known.watch.before_block()
@@ -363,50 +363,3 @@ def _use_threads(row: Row) -> None:
     _controller(row.backend).limit(limits=threads)
     if row.backend == "numba":
         numba.set_num_threads(threads)
-
-
-_ran: tuple = ()
-
-
-def _quiet_for(what: tuple) -> None:
-    """Waits until no thread spins that was not `what` runs next: the library and its number of threads."""
-    global _ran
-    telemetry.settle(own=_ran != what)
-    _ran = what
-
-
-_warm_threads = 0
-
-
-def _ramp_up(prepared: copy_modes.Prepared, threads: int) -> None:
-    """Untimed calls for a second when more CPU threads are used than before in this process: cores take that long to reach their
-    clock, and idle ones have not begun."""
-    global _warm_threads
-    begin = time.perf_counter()
-    while threads > _warm_threads and time.perf_counter() - begin < _RAMP_S:
-        prepared.run()
-        if prepared.synchronize:
-            prepared.synchronize()
-    _warm_threads = max(threads, _warm_threads)
-
-
-def _is_held(row: Row) -> bool:
-    """Whether a GPU is to have worked long enough, before it is timed, for its clock to be what power and heat allow."""
-    return row.settings.switches.get("load") == "held"
-
-
-def _warm_up(prepared: copy_modes.Prepared, row: Row, call_s: float, limits: Limits) -> None:
-    """An untimed call, and on a GPU for 20 ms, so that it leaves its idle clock; none of a call that fills a visit by itself. Of
-    a row that is `held` for 0.25 s, so that its clock is what power and heat allow: short batches, each waited for."""
-    held = _is_held(row)
-    if call_s > limits.visit_s and not held:
-        return
-    batch = math.ceil(min(_BATCH_S / call_s, _MOST_QUEUED))
-    begin, least = time.perf_counter(), _HELD_S if held else _BURST_S if row.on_gpu else 0.0
-    while True:
-        for _ in range(batch if least else 1):
-            prepared.run()
-        if prepared.synchronize:
-            prepared.synchronize()
-        if time.perf_counter() - begin >= least:
-            return

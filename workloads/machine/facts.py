@@ -22,6 +22,11 @@ LAYERS = ("omp", "tbb", "workqueue")  # Numba's threading layers, best first: wo
 _LAYER_FILES = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}
 # What OpenBLAS calls its kernels for AVX2: OPENBLAS_CORETYPE may ask for them, or OpenBLAS not know the CPU.
 AVX2_KERNELS = ("Haswell", "Zen")
+# Source: OpenBLAS's driver/others/openblas_env.c and dynamic.c, oneMKL's developer guide, BLIS's ConfigurationHowTo.
+BLAS_VARIABLES = (
+    *("OPENBLAS_L2_SIZE", "OPENBLAS_BLOCK_FACTOR", "GOTO_BLOCK_FACTOR", "OPENBLAS_THREAD_TIMEOUT"),
+    *("MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR", "MKL_DEBUG_CPU_TYPE", "BLIS_ARCH_TYPE"),
+)
 # What results may stand on, by the name of its distribution; what is not installed is left out.
 _PACKAGES = {
     "llvmlite": "llvmlite",
@@ -159,6 +164,11 @@ def blas() -> dict[str, str]:
 def lesser_blas(found: dict[str, str]) -> bool:
     """Whether the BLAS that `blas` found computes with AVX2 kernels on a CPU with AVX-512: up to half the rate."""
     return found.get("blas_kernels") in AVX2_KERNELS and "avx512f" in host.features(host.cpuinfo())
+
+
+def blas_variables() -> list[str]:
+    """The variables set here that change how fast a BLAS is. Not OPENBLAS_CORETYPE: `lesser_blas` sees what comes of it."""
+    return [name for name in BLAS_VARIABLES if name in os.environ]
 
 
 @functools.cache

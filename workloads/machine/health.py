@@ -132,6 +132,9 @@ def blas() -> list[Finding]:
                 f"export OPENBLAS_NUM_THREADS={most}",
             )
         ]
+    if tuned := facts.blas_variables():
+        why = "they choose blocks or kernels: its rates are not those that others see"
+        return [Finding("blas", "warn", f"{seen}; set: {' '.join(tuned)}", why, f"unset {' '.join(tuned)}")]
     if facts.lesser_blas(found):
         fix = "unset OPENBLAS_CORETYPE" if "OPENBLAS_CORETYPE" in os.environ else "export OPENBLAS_CORETYPE=SkylakeX"
         return [Finding("blas", "warn", seen, "kernels for AVX2 make a CPU with AVX-512 look up to twice as slow", fix)]

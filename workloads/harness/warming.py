@@ -1,0 +1,58 @@
+"""What happens before a row is timed: nothing else runs, cores and GPU have left their idle clocks. None of it counts."""
+
+import math
+import time
+
+from workloads.harness import telemetry
+from workloads.harness.copy_modes import Prepared
+from workloads.harness.timing import Limits
+from workloads.records import Row
+
+_RAMP_S, _BURST_S, _HELD_S = 1.0, 0.02, 0.25  # seconds of untimed calls
+_BATCH_S, _MOST_QUEUED = 0.005, 200  # of them at a time on a GPU
+
+_ran: tuple = ()
+
+
+def quiet_for(what: tuple) -> None:
+    """Waits for threads that still spin, but not for those of `what` runs next: the library and its number of threads."""
+    global _ran
+    telemetry.settle(own=_ran != what)
+    _ran = what
+
+
+_warm_threads = 0
+
+
+def ramp_up(prepared: Prepared, threads: int) -> None:
+    """Untimed calls for a second when more CPU threads are used than before in this process: cores take that long to reach their
+    clock, and idle ones have not begun."""
+    global _warm_threads
+    begin = time.perf_counter()
+    while threads > _warm_threads and time.perf_counter() - begin < _RAMP_S:
+        prepared.run()
+        if prepared.synchronize:
+            prepared.synchronize()
+    _warm_threads = max(threads, _warm_threads)
+
+
+def is_held(row: Row) -> bool:
+    """Whether a GPU is to have worked long enough, before it is timed, for its clock to be what power and heat allow."""
+    return row.settings.switches.get("load") == "held"
+
+
+def warm_up(prepared: Prepared, row: Row, call_s: float, limits: Limits) -> None:
+    """An untimed call, and on a GPU for 20 ms, so that it leaves its idle clock; none of a call that fills a visit by itself. Of
+    a row that is `held` for 0.25 s, so that its clock is what power and heat allow: short batches, each waited for."""
+    held = is_held(row)
+    if call_s > limits.visit_s and not held:
+        return
+    batch = math.ceil(min(_BATCH_S / call_s, _MOST_QUEUED))
+    begin, least = time.perf_counter(), _HELD_S if held else _BURST_S if row.on_gpu else 0.0
+    while True:
+        for _ in range(batch if least else 1):
+            prepared.run()
+        if prepared.synchronize:
+            prepared.synchronize()
+        if time.perf_counter() - begin >= least:
+            return
