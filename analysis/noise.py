@@ -21,8 +21,9 @@ REPORTS = ROOT / "reports"
 FILE = "noise.json"
 CPU, GPU, CALLS = "CPU", "GPU device clock", "GPU calls"
 QUANTILE = 0.95
-# Of a machine where nothing is stored anywhere: more than the largest number of any class that was measured so far.
-DEFAULT = 0.20
+# Where nothing is stored anywhere: as much as ten runs of an hour differed on two shared cores (15 to 21 % by the decade), and
+# device times from start to start of an H200 (at most 8 %).
+DEFAULT = {CPU: 0.20, GPU: 0.08, CALLS: 0.20}
 # Of a whole training or inference, which no short sweep holds: the same one differs by 5 to 30 % between starts of a machine.
 MODELS, OF_MODELS = 0.20, ("training", "inference")
 _WAITS = 1 / 3  # of the span: pairs of sweeps nearer than this tell what minutes do, not what runs do
@@ -100,7 +101,7 @@ def between_runs(machine: Machine | None, side: str, seconds: float) -> Between:
     it says it, and without any DEFAULT."""
     known = [n for n in stored(REPORTS).values() if any(s.side == side for s in n.shares)]
     if not known:
-        return Between(DEFAULT, f"taken as {DEFAULT:.0%}, as no machine has it stored")
+        return Between(DEFAULT[side], f"taken as {DEFAULT[side]:.0%}, as no machine has it stored")
     nearest = max(known, key=lambda n: _likeness(n.machine, machine, side))
     decade = math.floor(math.log10(seconds))
     of = min((s for s in nearest.shares if s.side == side), key=lambda s: abs(s.decade - decade))

@@ -100,7 +100,7 @@ def test_a_machine_without_a_number_takes_that_of_the_one_most_like_it(tmp_path,
     (line,) = [line for line in command.preamble(made) if "two runs differ by" in line]
     assert "as on intel-avx512-2c, the stored machine most like it" in line and "workloads.doctor --noise" in line
     monkeypatch.setattr(noise, "REPORTS", tmp_path / "empty")
-    assert noise.between_runs(CPU_MACHINE, noise.CPU, 1.0).share == noise.DEFAULT
+    assert noise.between_runs(CPU_MACHINE, noise.CPU, 1.0).share == noise.DEFAULT[noise.CPU] == 0.2
     assert words(old, loaded(timed(steady(1.05)), run=run)) == ["can't tell"]
 
 
