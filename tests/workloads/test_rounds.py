@@ -2,8 +2,11 @@
 
 import msgspec
 import pytest
+import virtual_sweep
 
+from analysis import stats
 from kernels.problems import Launch, Matmul, Training
+from workloads import options
 from workloads.harness import rounds
 from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row, Samples, Settings, visits
@@ -23,7 +26,7 @@ def visit(row, number, *seconds, clock="host-latency", **fields):
 def swept(wanted, answer=visit, refine=lambda done: [], kept=None, limits=LIMITS, seed=1, stop=10_000):
     """([(row, round)] as they were asked for, the Rounds): a visit takes half a second, `answer` says what it gives."""
     around, asked, now = rounds.Rounds(wanted, limits, seed, kept or {}), [], [0.0]
-    for one, number in around.visits(refine, lambda: now[0]):
+    for one, number in around.visits(refine, lambda: now[0], lambda seconds: now.append(now.pop() + seconds)):
         if len(asked) == stop:
             break
         asked.append((one, number))
@@ -79,15 +82,16 @@ def test_refining_comes_after_the_first_round_and_goes_through_the_rest():
 
 
 def test_noisy_rows_have_more_rounds_for_a_share_of_the_time():
-    """Three rows of 0.5 s a visit: 15 planned visits take 7.5 s, so noisy ones may begin for another 1.125 s: three more."""
+    """Visits of half a second to six rows: 30 planned ones take 15 s, so noisy rows have another 2.25 s: four visits, two to each
+    of the two that are noisiest."""
 
     def answer(one, number):
-        return visit(one, number, 1.0 + 0.1 * (number % 2) * (one.problem.n == 8))
+        return visit(one, number, 1.0 + {8: 0.1, 16: 0.05, 32: 0.2}.get(one.problem.n, 0.0) * (number % 2))
 
-    asked, around = swept([row(8), row(16), row(32)], answer)
+    asked, around = swept([row(n) for n in (8, 16, 32, 64, 128, 256)], answer)
     assert rounds.EXTRA == 0.15
-    assert [(r.problem.n, i) for r, i in asked[15:]] == [(8, 6), (8, 7), (8, 8)]
-    assert [m.visits for m in around.measurements] == [8, 5, 5]
+    assert sorted((r.problem.n, i) for r, i in asked[30:]) == [(8, 6), (8, 7), (32, 6), (32, 7)]
+    assert [m.visits for m in around.measurements] == [7, 5, 7, 5, 5, 5]
 
 
 @pytest.mark.parametrize(
@@ -95,10 +99,11 @@ def test_noisy_rows_have_more_rounds_for_a_share_of_the_time():
     [
         (msgspec.structs.replace(LIMITS, max_time=4.0), 0),  # five calls of about a second have taken it
         (msgspec.structs.replace(LIMITS, max_noise=0.2), 0),
-        (LIMITS, 1),
+        (LIMITS, 2),
     ],
 )
-def test_what_ends_the_extra_rounds(limits, extra):
+def test_what_ends_the_extra_rounds(limits, extra, monkeypatch):
+    monkeypatch.setattr(rounds, "EXTRA", 0.5)
     asked, _ = swept([row(8)], lambda one, number: visit(one, number, 1.0 + 0.1 * (number % 2)), limits=limits)
     assert len(asked) == 5 + extra
 
@@ -106,7 +111,20 @@ def test_what_ends_the_extra_rounds(limits, extra):
 def test_no_row_has_more_visits_than_a_file_should_hold(monkeypatch):
     monkeypatch.setattr(rounds, "EXTRA", 1e9)
     asked, _ = swept([row(8)], lambda one, number: visit(one, number, 1.0 + number % 2))
-    assert len(asked) == rounds.MOST_VISITS
+    assert len(asked) == rounds.MOST_VISITS - 1  # by twos from five
+
+
+@pytest.mark.parametrize(
+    ("count", "begins"), [(1, [0, 6, 12, 18, 24]), (2, [0, 6, 12, 18, 24]), (16, [0, 8, 16, 24, 32])]
+)
+def test_a_round_of_few_rows_waits_until_their_visits_lie_apart(count, begins):
+    """Visits of half a second: a round lasts twelve of them, six seconds, however few rows there are."""
+    around, now, began = rounds.Rounds([row(n) for n in range(1, count + 1)], LIMITS, 1, {}), [0.0], {}
+    for one, number in around.visits(lambda done: [], lambda: now[0], lambda s: now.append(now.pop() + s)):
+        began.setdefault(number, now[0])
+        now[0] += 0.5
+        around.add(visit(one, number))
+    assert list(began.values()) == begins
 
 
 @pytest.mark.parametrize("status", ["failed", "wrong", "skipped"])
@@ -166,3 +184,16 @@ def test_joined_rows_say_their_visits():
     _, around = swept([row(8)])
     (m,) = around.measurements
     assert isinstance(m, Measurement) and m.visits == 5 and m.span_s == 4.0
+
+
+@pytest.mark.parametrize("name", ["independent", "Pareto", "levels of 0.5 s", "OU, tau 1 s"])
+def test_intervals_hold_the_true_time_as_often_as_they_say(name):
+    """A small part of bench intervals: six sweeps of forty rows."""
+    limits = Limits(**options.FINE)
+    held = [
+        (e := stats.seconds_of(m)).low <= truth <= e.high
+        for seed in range(6)
+        for measured, truth in [virtual_sweep.sweep(40, name, limits, seed)]
+        for m in measured
+    ]
+    assert len(held) == 240 and 0.88 <= sum(held) / len(held) <= 0.99

@@ -17,6 +17,7 @@ from workloads.records.visits import together
 EXTRA = (
     0.15  # visits beyond the planned ones, to rows that are too noisy, take at most this share of the seconds of those
 )
+APART = 12  # visits that a round lasts at least: of a single row five in a row would see one mood of the host
 MOST_VISITS = 20  # of a row: 200 samples
 _WHOLE = (
     "training",
@@ -104,13 +105,14 @@ class Rounds:
         """Whether the row has its visits, or never will."""
         return self._last(key) >= self._limits.rounds
 
-    def noisy(self, key: str) -> bool:
-        """Whether the row's interval is wider than wanted and more visits may be made."""
+    def noise(self, key: str) -> float:
+        """How wide the row's interval is, where that is wider than wanted and more visits may be made; else 0."""
         m = self.of(key)
-        if not m or is_whole(m) or not m.ok or not m.visits < MOST_VISITS:
-            return False
+        if not m or is_whole(m) or not m.ok or m.visits > MOST_VISITS - 2:
+            return 0.0
         seconds, spent = stats.seconds_of(m), sum(sum(s.seconds) * s.calls for s in m.samples)
-        return seconds is not None and seconds.noise > self._limits.max_noise and spent < self._limits.max_time
+        wide = seconds is not None and seconds.noise > self._limits.max_noise and spent < self._limits.max_time
+        return seconds.noise if wide else 0.0
 
     def to_go(self) -> int:
         """The visits that are planned and not made, a whole row being one."""
@@ -125,26 +127,46 @@ class Rounds:
         return 0 if not made else made[-1].visit if made[-1].visit and made[-1].ok else math.inf
 
     def visits(
-        self, refine: Callable[[list[Measurement]], list[Row]], clock: Callable[[], float]
+        self,
+        refine: Callable[[list[Measurement]], list[Row]],
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
     ) -> Iterator[tuple[Row, int]]:
         """The visits to make, one after the other, each a row and its round (0: the row whole); each is to be added before the
         next is asked for.
 
         After the first round `refine` gets the provisional rows until it asks for no more; what it adds is visited at once and
-        goes through the rest. After the planned rounds noisy rows are visited again, for EXTRA of the time that all visits took.
+        goes through the rest. A round of few rows lasts APART visits, so that their visits lie apart. After the planned rounds
+        the noisiest rows are visited twice more, and again, for EXTRA of the time that all visits took: by twos, as the range of
+        six medians is wider than the interval of five or of seven.
         """
-        spent = 0.0
+        before, began = 0, -math.inf
+        spent, costs = 0.0, dict[str, float]()
         for row, number in self._planned(refine):
+            if number > 1 and number != before:
+                sleep(max(0.0, began + APART * self._limits.visit_s - clock()))
+            if number != before:
+                before, began = number, clock()
             begin = clock()
             yield row, number
-            spent += clock() - begin if number else 0.0
-        number, deadline = self._limits.rounds, clock() + EXTRA * spent
-        while noisy := [key for key in self.rows if self.noisy(key)]:
-            number += 1
-            for row in self._order(number, noisy):
-                if clock() >= deadline:
-                    return
-                yield row, max(number, int(self._last(row.key)) + 1)
+            if number:
+                costs[row.key] = clock() - begin
+                spent += costs[row.key]
+        number, left = self._limits.rounds, EXTRA * spent
+        while again := self._affordable(costs, left):
+            left -= 2 * sum(costs[key] for key in again)
+            for _ in range(2):
+                number += 1
+                yield from ((row, number) for row in self._order(number, again))
+
+    def _affordable(self, costs: dict[str, float], seconds: float) -> list[str]:
+        """The noisiest rows that can be visited twice more in so many seconds, going by what their last visits took."""
+        found = []
+        for key in sorted((key for key in costs if self.noise(key)), key=self.noise, reverse=True):
+            if 2 * costs[key] <= seconds:
+                seconds -= 2 * costs[key]
+                found.append(key)
+        return found
 
     def _planned(self, refine: Callable[[list[Measurement]], list[Row]]) -> Iterator[tuple[Row, int]]:
         yield from self._first_round(list(self.rows.values()))

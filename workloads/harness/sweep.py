@@ -123,7 +123,7 @@ def sweep(
                 show.ready()
                 for m in around.measurements:
                     runner.learn(m)
-                for row, number in around.visits(more, time.monotonic):
+                for row, number in around.visits(more, time.monotonic, time.sleep):
                     if args.stop_after and time.monotonic() - begin > args.stop_after:
                         outcome.stopped = "stop-after" if around.to_go() else ""
                         break
@@ -160,7 +160,7 @@ class _InOrder:
             if key in self._told or whole in behind:
                 continue
             m = self._around.of(key)
-            if m and (every or (self._around.complete(key) and not self._around.noisy(key))):
+            if m and (every or (self._around.complete(key) and not self._around.noise(key))):
                 self._told.add(key)
                 self._shown(m)
             elif not every:
