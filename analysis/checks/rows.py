@@ -4,6 +4,7 @@
 # roofs
 # is seen when they are read.
 
+import collections
 import importlib.util
 import math
 from collections.abc import Callable, Iterable
@@ -29,32 +30,20 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that can be wrong. `seen(row, context)`: what was seen, "" for nothing. level: problem where the number is not
-    what it says, warn where it may be off."""
+    """One thing that can be wrong. `seen(row, context)`: what was seen, "" for nothing; or words, which may name its values,
+    of a flag that it came with. level: problem where the number is not what it says, warn where it may be off."""
 
     flag: str
     level: str
-    seen: Callable[[Measurement, Context], str]
+    seen: Callable[[Measurement, Context], str] | str
     why: str
     fix: str
 
-
-def _told(flag: str, words: str) -> Callable[[Measurement, Context], str]:
-    """What a flag says that the row came with; `words` may name its values."""
-
-    class Known(dict):
-        def __missing__(self, name: str) -> float:
-            return math.nan
-
-    return lambda m, context: words.format_map(Known(m.values)) if flag in m.flags else ""
-
-
-def _above_roof(m: Measurement, context: Context) -> str:
-    return "" if _lent(m, context) else _above(m, context)
-
-
-def _lent_more(m: Measurement, context: Context) -> str:
-    return _above(m, context) if _lent(m, context) else ""
+    def told(self, m: Measurement, context: Context) -> str:
+        """What was seen in a row, "" for nothing."""
+        if not isinstance(self.seen, str):
+            return self.seen(m, context)
+        return self.seen.format_map(collections.defaultdict(lambda: math.nan, m.values)) if self.flag in m.flags else ""
 
 
 def _above(m: Measurement, context: Context) -> str:
@@ -117,14 +106,14 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "above-roof",
         "problem",
-        _above_roof,
+        lambda m, context: "" if _lent(m, context) else _above(m, context),
         "nothing is faster than the hardware: a unit, a count or the arithmetic is wrong",
         "python -m analysis.roofline RUN",
     ),
     Check(
         "lent-more",
         "warn",
-        _lent_more,
+        lambda m, context: _above(m, context) if _lent(m, context) else "",
         "this virtual CPU was lent more of its host than for the roof: fractions are off",
         "python -m workloads.peak",
     ),
@@ -145,14 +134,14 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "constant-inputs",
         "problem",
-        _told("constant-inputs", "an input holds one value only"),
+        "an input holds one value only",
         "constants switch fewer transistors and run up to 15 % faster than data does",
         "{command} --seed 2",
     ),
     Check(
         "low-precision",
         "problem",
-        _told("low-precision", "errors far beyond the arithmetic that the row names"),
+        "errors far beyond the arithmetic that the row names",
         "TF32 or bfloat16 is on where float32 was asked for: fast, and another result",
         "NVIDIA_TF32_OVERRIDE=0 CUPY_TF32=0 {command}",
     ),
@@ -166,98 +155,98 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "foreign-kernels",
         "problem",
-        _told("foreign-kernels", "`kernels` is not this checkout's"),
+        "`kernels` is not this checkout's",
         "another package of that name was timed",
         "python -m workloads.doctor",
     ),
     Check(
         "power-cap",
         "warn",
-        _told("power-cap", "held back at {gpu_power_w:.0f} W and {gpu_clock_hz:.3g} Hz"),
+        "held back at {gpu_power_w:.0f} W and {gpu_clock_hz:.3g} Hz",
         "at its power limit a GPU lowers its clock: a cooler or shorter run is faster",
         "nvidia-smi -q -d POWER,PERFORMANCE",
     ),
     Check(
         "thermal",
         "warn",
-        _told("thermal", "too hot, at {gpu_clock_hz:.3g} Hz"),
+        "too hot, at {gpu_clock_hz:.3g} Hz",
         "a hot GPU lowers its clock",
         "nvidia-smi -q -d TEMPERATURE",
     ),
     Check(
         "gpu-clock",
         "warn",
-        _told("gpu-clock", "the GPU's clock moved by more than 3 %, about {gpu_clock_hz:.3g} Hz"),
+        "the GPU's clock moved by more than 3 %, about {gpu_clock_hz:.3g} Hz",
         "blocks of one row ran at different clocks",
         "nvidia-smi -q -d CLOCK",
     ),
     Check(
         "cold-clocked",
         "warn",
-        _told("cold-clocked", "the GPU had not left its idle clock, at {gpu_clock_hz:.3g} Hz"),
+        "the GPU had not left its idle clock, at {gpu_clock_hz:.3g} Hz",
         "at a low clock everything on the GPU is slower than it is in use",
         _AGAIN,
     ),
     Check(
         "hold-ended",
         "warn",
-        _told("hold-ended", "the device began before the call was issued whole, within the 50 ms that it is held"),
+        "the device began before the call was issued whole, within the 50 ms that it is held",
         "gaps of the host's are in the device's time",
         _AGAIN,
     ),
     Check(
         "other-tenant",
         "warn",
-        _told("other-tenant", "another process computed on the GPU"),
+        "another process computed on the GPU",
         "it shares its clock, memory and bandwidth",
         "nvidia-smi",
     ),
     Check(
         "cpu-clock",
         "warn",
-        _told("cpu-clock", "the CPU's clock moved by more than 3 %, about {cpu_clock_hz:.3g} Hz"),
+        "the CPU's clock moved by more than 3 %, about {cpu_clock_hz:.3g} Hz",
         "blocks of one row ran at different clocks",
         _AGAIN,
     ),
     Check(
         "steal",
         "warn",
-        _told("steal", "{steal_fraction:.0%} of the CPU time was stolen by the hypervisor"),
+        "{steal_fraction:.0%} of the CPU time was stolen by the hypervisor",
         "the host is crowded: expect noise",
         _AGAIN,
     ),
     Check(
         "quota",
         "warn",
-        _told("quota", "a cgroup's CPU quota held it back for {throttled_s:.3f} s"),
+        "a cgroup's CPU quota held it back for {throttled_s:.3f} s",
         "the container may use less than its threads ask for",
         "raise the container's CPU limit",
     ),
     Check(
         "other-load",
         "warn",
-        _told("other-load", "other processes used {other_load_fraction:.0%} of the CPUs"),
+        "other processes used {other_load_fraction:.0%} of the CPUs",
         "they take time and cache from what is measured",
         _TOP,
     ),
     Check(
         "oversubscribed",
         "warn",
-        _told("oversubscribed", "more threads than CPUs that it may use"),
+        "more threads than CPUs that it may use",
         "threads that wait for each other's CPU measure the scheduler",
         "{command} --threads 1",
     ),
     Check(
         "slow-governor",
         "warn",
-        _told("slow-governor", "the frequency governor saves power"),
+        "the frequency governor saves power",
         "the clock lags behind the work: short kernels look slow",
         "sudo cpupower frequency-set -g performance",
     ),
     Check(
         "few-threads",
         "warn",
-        _told("few-threads", "the library took fewer threads than the row says"),
+        "the library took fewer threads than the row says",
         "too few threads make the CPU look slow",
         "unset OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS",
     ),
@@ -271,7 +260,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "lesser-kernels",
         "warn",
-        _told("lesser-kernels", "NumPy's BLAS took its AVX2 kernels on a CPU with AVX-512"),
+        "NumPy's BLAS took its AVX2 kernels on a CPU with AVX-512",
         "they make the CPU look up to twice as slow, and the GPU win too early",
         "python -m workloads.doctor",
     ),
@@ -284,7 +273,7 @@ def findings(rows: Iterable[Measurement], machine: Machine | None = None) -> lis
     context = Context(rows, bounds.roofs(rows, machine), machine)
     found = []
     for check in CHECKS:
-        seen = [(m, words) for m in rows if (words := check.seen(m, context))]
+        seen = [(m, words) for m in rows if (words := check.told(m, context))]
         if seen:
             (first, words), count = seen[0], len(seen)
             where = (

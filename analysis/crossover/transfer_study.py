@@ -9,9 +9,9 @@ from math import prod
 
 import msgspec
 
+from analysis import table as cells
 from analysis.roofline import links
 from analysis.stats import Estimate, of
-from analysis.table import line
 from analysis.units import join, percent, seconds, size, times
 from workloads.records import Measurement
 
@@ -302,21 +302,13 @@ def table(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DAT
     own = [c for c in costs(measurements, data) if (c.dtype, c.batch) == ("float32", c.data.batch)]
     if not own:
         return []
-    head = [
-        "data set",
-        "batch",
-        "bytes a call",
-        "calls an epoch",
-        "way",
-        "a call",
-        "an epoch",
-        "of it the calls",
-        "an epoch in one piece",
-        "training, batch by batch",
-        "once for all",
-        "times",
-    ]
-    return [line(cells) for cells in (head, ["---"] * len(head), *map(_cells, own))]
+    return cells.table(_HEADS, map(_cells, own), 12)
+
+
+_HEADS = (
+    "data set | batch | bytes a call | calls an epoch | way | a call | an epoch | of it the calls | an epoch in one piece | "
+    "training, batch by batch | once for all | times"
+)
 
 
 def _cells(c: Cost) -> list[str]:
@@ -343,4 +335,4 @@ def lines(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DAT
     """The study as Markdown: a table, then sentences; empty without copies to the device."""
     rows = list(measurements)
     made = table(rows, data)
-    return [*made, "", *(f"- {s}" for s in sentences(rows, data))] if made else []
+    return [*made, *(f"- {s}" for s in sentences(rows, data))] if made else []

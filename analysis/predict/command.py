@@ -144,17 +144,13 @@ def print_predictions(args: argparse.Namespace) -> int:
 
 def words(p: "Prediction") -> list[str]:
     """A prediction in a few lines: the step by parts, the epoch, the job."""
-    from analysis.units import seconds
+    from analysis.units import seconds, signed
 
     def between(e) -> str:
         return f"{seconds(e.value)} ({seconds(max(e.low, 0.0))} to {seconds(e.high)})"
 
     t = p.training
-    parts = [
-        f"  {name:<18} {('-' if e.value < 0 else '') + seconds(abs(e.value)):>10}"
-        for name, e in p.parts.items()
-        if e.value
-    ]
+    parts = [f"  {name:<18} {signed(e.value):>10}" for name, e in p.parts.items() if e.value]
     told = [
         f"{t.model} at batch {t.batch} on {p.settings.device}, {p.execution}: {between(p.step_s)} a step",
         *parts,

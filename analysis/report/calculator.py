@@ -17,6 +17,7 @@ from analysis.crossover.families import comparable, precision_of, square_rows
 from analysis.predict import curves
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile
+from analysis.stats import middle
 from kernels.problems import Matmul, Training
 from kernels.problems.arrays import precision
 from workloads.records import Measurement, Settings
@@ -161,16 +162,9 @@ def _grid(rows: "list[Measurement]", dtype: str, math_: str) -> Table:
     best: dict[tuple[int, int, int], float] = {}
     for m in rows:
         at = (m.problem.m, m.problem.n, m.problem.k)
-        best[at] = min(best.get(at, math.inf), _waited(m))
-    made = curves.curve(
-        curves.Point(
-            _at(Matmul(*at, dtype, math_)),
-            seconds,
-            Matmul(*at, dtype, math_).flops,
-            Matmul(*at, dtype, math_).bytes_moved,
-        )
-        for at, seconds in best.items()
-    )
+        best[at] = min(best.get(at, math.inf), middle(m.on("host-latency")))
+    problems = {Matmul(*at, dtype, math_): seconds for at, seconds in best.items()}
+    made = curves.curve(curves.Point(_at(p), s, p.flops, p.bytes_moved) for p, s in problems.items())
     if made is None:
         raise ValueError("no rows, no curve")
     axes = tuple(Axis(name, _powers([at[i] for at in best])) for i, name in enumerate("MNK"))
@@ -193,13 +187,6 @@ def _powers(values: list[int]) -> tuple[float, ...]:
 
 def _at(p: Matmul) -> tuple[float, ...]:
     return (math.log(p.m), math.log(p.n), math.log(p.k))
-
-
-def _waited(m: "Measurement") -> float:
-    """Seconds of a call that is waited for."""
-    from analysis.stats import middle
-
-    return middle(m.on("host-latency"))
 
 
 def trainings(of: "Profile", models: Iterable[str]) -> list[Tool]:

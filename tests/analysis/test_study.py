@@ -106,7 +106,7 @@ def test_the_sentences_for_ways_batches_and_types():
 
 def test_the_table_has_a_line_for_each_way_and_data_set():
     both = [*rows(), *rows(TENSORFLOW, call=90e-6)]
-    table = transfer_study.table(both)
+    table = transfer_study.table(both)[:-1]  # without its empty line
     assert len(table) == 2 + 2 * len(transfer_study.DATA)
     assert len({line.count("|") for line in table}) == 1
     line = next(x for x in table if x.startswith("| MNIST | 32 | 98.0 KiB | 1,875 | ndarray.set |"))

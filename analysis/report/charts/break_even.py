@@ -6,14 +6,14 @@ from typing import Any
 from analysis.crossover.crossover import FINE
 from analysis.predict import budget
 from analysis.predict.budget import Budget
-from analysis.report.charts.chart import Axis, Chart, View, rounded, sides, signed, stacked
+from analysis.report.charts.chart import Axis, Chart, View, rounded, sides, stacked
 from analysis.report.sections.training import BEGINS, begins
 from analysis.stats import Estimate
 from analysis.text import training, whole_training
 from analysis.text.whole_training import Small
 from analysis.training import break_even as jobs
 from analysis.training.break_even import BY_JOB, Pair
-from analysis.units import count, digits, percent, seconds
+from analysis.units import count, digits, percent, seconds, signed
 
 _EPOCHS = tuple(sorted({round(10 ** (i / 6)) for i in range(19)}))  # 1 to 1000
 

@@ -208,7 +208,3 @@ def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
 def _side(item: tuple) -> tuple:
     kernel, path = item
     return next(iter(path.values())).settings.on_gpu, kernel
-
-
-def signed(value: float) -> str:
-    return ("-" if value < 0 else "") + seconds(abs(value))

@@ -11,7 +11,7 @@ from analysis.report.charts.chart import DASHES, PRECISIONS, Axis, Chart, Trace,
 from analysis.report.charts.choose import best_resident
 from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
-from analysis.stats import call_s, group_by, is_gpu, quick_seconds
+from analysis.stats import call_s, group_by, is_gpu
 from analysis.text import answers
 from analysis.text import training as row_words
 from analysis.text.roofs import fraction_words, roof_name, roof_rate
@@ -63,11 +63,7 @@ def layer_points(measurements: "Iterable[Measurement]") -> "list[Measurement]":
 
 
 def _cells(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple[str, str, str]:
-    return digits(_intensity(m)), row_words.rate(m), fraction_words(judge(m, roofs))
-
-
-def _intensity(m: "Measurement") -> float:
-    return m.problem.flops / m.problem.bytes_moved
+    return digits(m.problem.flops / m.problem.bytes_moved), row_words.rate(m), fraction_words(judge(m, roofs))
 
 
 def _view(label: str, roofs: tuple[Roof, ...], points: list[Trace], says: str) -> View:
@@ -190,33 +186,28 @@ def _line(
     )
 
 
+def _points(name: str, rows: "list[Measurement]", at: str, look: tuple[str, str, str], gpu: bool, **how) -> Trace:
+    """Rows by intensity and rate; `at`: `n` or `batch`, `look`: color, marker and dash."""
+    says = [f"{name}, {at} {layers.size_of(m.problem)}: {row_words.rate(m)}, {m.label}" for m in rows]
+    xs = [rounded(m.problem.flops / m.problem.bytes_moved) for m in rows]
+    ys = [rounded(m.problem.flops / call_s(m)) for m in rows]
+    return Trace(name, xs, ys, *look, says=says, hollow=not gpu, **how)
+
+
 def _path(device: str, precision: str, path: "dict[int, Measurement]") -> Trace:
-    where = "GPU" if is_gpu(device) else "CPU"
-    ns = sorted(path)
-    says = [f"{where} {precision}, n = {n}: {row_words.rate(path[n])}, {path[n].label}" for n in ns]
-    return Trace(
-        f"{where} {precision} matmul",
-        [rounded(_intensity(path[n])) for n in ns],
-        [rounded(path[n].problem.flops / quick_seconds(path[n])) for n in ns],
-        PRECISIONS.get(precision, "ink"),
-        "square" if is_gpu(device) else "circle",
-        "solid" if is_gpu(device) else "dot",
-        says=says,
-        hollow=not is_gpu(device),
-    )
+    gpu, color = is_gpu(device), PRECISIONS.get(precision, "ink")
+    name, look = f"{'GPU' if gpu else 'CPU'} {precision} matmul", ("square", "solid") if gpu else ("circle", "dot")
+    return _points(name, [path[n] for n in sorted(path)], "n =", (color, *look), gpu)
 
 
 def _layers(points: "list[Measurement]") -> list[Trace]:
     """Layers at their largest batch, a trace an operation, device and arithmetic."""
     made = []
-    kinds = group_by(points, lambda m: (m.problem.op, m.on_gpu, precision_of(m.problem)))
-    for (op, gpu, precision), found in kinds.items():
-        marker, words = _POINTS[op]
-        name = f"{'GPU' if gpu else 'CPU'} {precision} {words}"
-        xs, ys = [rounded(_intensity(m)) for m in found], [rounded(m.problem.flops / call_s(m)) for m in found]
-        says = [f"{name}, batch {layers.size_of(m.problem)}: {row_words.rate(m)}, {m.label}" for m in found]
-        color = PRECISIONS.get(precision, "ink")
-        made.append(Trace(name, xs, ys, color, marker, line=False, says=says, hollow=not gpu))
+    for (op, side, precision), rows in group_by(
+        points, lambda m: (m.problem.op, m.side, precision_of(m.problem))
+    ).items():
+        look = (PRECISIONS.get(precision, "ink"), _POINTS[op][0], "solid")
+        made.append(_points(f"{side} {precision} {_POINTS[op][1]}", rows, "batch", look, side == "GPU", line=False))
     return made
 
 
@@ -246,19 +237,6 @@ def _walks(measurements: "list[Measurement]") -> "dict[tuple[str, str], list[Mea
 
 
 def _walk(label: str, device: str, path: "list[Measurement]", i: int) -> Trace:
-    where = "GPU" if is_gpu(device) else "CPU"
-    says = [
-        f"{label} on the {where}, batch {layers.size_of(m.problem)}: {flops_rate(m.problem.flops / quick_seconds(m))}"
-        for m in path
-    ]
-    return Trace(
-        f"{where} {label}",
-        [rounded(_intensity(m)) for m in path],
-        [rounded(m.problem.flops / quick_seconds(m)) for m in path],
-        "vermillion" if is_gpu(device) else "blue",
-        ("triangle-up", "diamond", "square", "circle", "cross", "x")[i // 2 % 6],
-        DASHES[i // 2 % len(DASHES)],
-        says=says,
-        hollow=not is_gpu(device),
-        legend=False,
-    )
+    gpu, marker = is_gpu(device), ("triangle-up", "diamond", "square", "circle", "cross", "x")[i // 2 % 6]
+    look = (_LEVELS["gpu" if gpu else "cpu"], marker, DASHES[i // 2 % len(DASHES)])
+    return _points(f"{'GPU' if gpu else 'CPU'} {label}", path, "batch", look, gpu, legend=False)

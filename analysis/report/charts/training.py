@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from analysis.crossover.crossover import Answer
 from analysis.predict.budget import REST, Budget
 from analysis.predict.held_out import Case
-from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, rounded, sides, signed, stacked
+from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, rounded, sides, stacked
 from analysis.report.sections import step_budgets
 from analysis.text import whole_training
 from analysis.training.break_even import BY_JOB, BY_STEP
-from analysis.units import count, digits, percent, seconds
+from analysis.units import count, digits, percent, seconds, signed
 
 
 def steps(made: "list[Budget]") -> list[Chart]:

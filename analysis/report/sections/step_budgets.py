@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from analysis import table as cells
 from analysis.predict.budget import EPOCH_SHARE, FIT_SHARE, Budget
 from analysis.predict.combine import HIDDEN
-from analysis.report.charts.chart import signed
 from analysis.stats import Estimate
 from analysis.table import listed, table, text
 from analysis.text import budget, training, whole_training
 from analysis.training import side_by_side
-from analysis.units import count, join
+from analysis.units import count, join, signed
 from workloads.records import Measurement
 
 _SHARES = (EPOCH_SHARE, FIT_SHARE)

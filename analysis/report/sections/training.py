@@ -12,7 +12,7 @@ from analysis.table import listed, table, text
 from analysis.text import crossings, published, training, whole_training
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
-from analysis.units import digits, seconds
+from analysis.units import digits, seconds, signed
 
 if TYPE_CHECKING:
     from analysis.report.material import Material
@@ -106,7 +106,7 @@ def _known(e: Estimate) -> str:
     """Seconds; of a part that may be none, what it is less than."""
     if (end := whole_training.less_than(e)) is not None:
         return f"<{seconds(end)}"
-    return ("-" if e.value < 0 else "") + seconds(abs(e.value))
+    return signed(e.value)
 
 
 def _wins(pair: Pair, by: str) -> str:
