@@ -253,7 +253,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "blas-variables",
         "warn",
-        _told("blas-variables", "a variable that changes BLAS's blocks or kernels was set"),
+        "a variable that changes BLAS's blocks or kernels was set",
         "the rate is of that choice, not of the library",
         "python -m workloads.doctor",
     ),
