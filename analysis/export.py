@@ -58,7 +58,7 @@ def google_benchmark(measurements: "Iterable[Measurement]", run: "Run | None" = 
     made = []
     for index, (m, samples) in enumerate(timed(measurements)):
         times = [_NS * s for s in samples.medians.values()]
-        threads = m.settings.threads or 1
+        threads = m.threads or 1
         own = {
             "run_name": name(m),
             "family_index": index,

@@ -84,7 +84,7 @@ def portable(command: str) -> str:
 
 
 def threads(m: "Measurement") -> str:
-    return str(m.settings.threads or "-")
+    return str(m.threads or "-")
 
 
 def on(m: "Measurement", clock: str) -> Estimate | None:

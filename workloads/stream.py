@@ -92,7 +92,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
     for m in outcome.measurements:
         seconds = stats.seconds_of(m)
         if m.kernel == "stream/numba/loop" and seconds and m.problem.footprint_bytes > beyond:
-            key = (m.problem.operation, m.problem.dtype, m.settings.threads)
+            key = (m.problem.operation, m.problem.dtype, m.threads)
             if key not in largest or m.problem.nbytes > largest[key][0].nbytes:
                 largest[key] = m.problem, seconds
     for (operation, dtype, threads), (problem, seconds) in largest.items():

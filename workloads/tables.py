@@ -128,7 +128,7 @@ class Matmuls:
             best = fastest([r for r in group if _column(r) == _column(m)])
             cells[f"{_column(m)} ms"] = number(_host_s(best) * 1e3) if best else m.status
         for side in ("CPU", "GPU"):
-            best = fastest([m for m in group if _side(m) == side and m.settings.mode == "resident"])
+            best = fastest([m for m in group if _side(m) == side and m.mode == "resident"])
             if best and (seconds := stats.seconds_of(best)):
                 judged = bounds.judge(best, roofs)
                 # that roof grows
@@ -146,14 +146,14 @@ class Matmuls:
         on_gpu = [m for m in group if _side(m) == "GPU"]
         if not on_gpu or cpu is None:
             best = fastest([m for m in group if _side(m) != "framework"]) or fastest(group)
-            threads = f" x{best.settings.threads}" if best and best.settings.threads else ""
+            threads = f" x{best.threads}" if best and best.threads else ""
             return best.label + threads if best else "-"
         wins = []
         for mode in _MODE_WORDS:
-            gpu = fastest([m for m in on_gpu if m.settings.mode == mode])
+            gpu = fastest([m for m in on_gpu if m.mode == mode])
             if gpu and _host_s(gpu) < _host_s(cpu):
                 wins.append(_MODE_WORDS[mode].removeprefix("GPU "))
-        modes = {m.settings.mode for m in on_gpu}
+        modes = {m.mode for m in on_gpu}
         return "CPU" if not wins else "GPU" if len(wins) == len(modes) else "GPU " + " ".join(wins)
 
     def _cpu_rows(self, of: Measurement) -> list[Measurement]:
@@ -184,7 +184,7 @@ class Convs(Matmuls):
 
     def winner(self, group: list[Measurement]) -> str:
         said = super().winner(group)
-        best = fastest([m for m in group if _side(m) == "GPU" and m.settings.mode == "resident"])
+        best = fastest([m for m in group if _side(m) == "GPU" and m.mode == "resident"])
         return f"{said} ({best.label})" if best and said.startswith("GPU") else said
 
 
@@ -215,7 +215,7 @@ def _column(m: Measurement) -> str:
     if _side(m) == "framework":
         return f"{backend} {variant} {m.device.partition(':')[0].upper()}"
     if _side(m) == "GPU":
-        return _MODE_WORDS[m.settings.mode]
+        return _MODE_WORDS[m.mode]
     return backend if variant in ("operator", "blas", "parallel", "gemm", "im2col") else f"{backend} {variant}"
 
 

@@ -97,7 +97,7 @@ def products(here, done: list) -> list:
     for m in done:
         if m.problem.op == "training" and m.ok:
             cpu = not m.on_gpu
-            settings = Settings(m.device, (m.settings.threads or here.cores) if cpu else None)
+            settings = Settings(m.device, (m.threads or here.cores) if cpu else None)
             for problem in budget.gemms(m):
                 row = Row("matmul/numpy/blas" if cpu else "matmul/cupy/cublas", problem, settings)
                 found[row.key] = row

@@ -173,7 +173,7 @@ def dense_crossovers(
 
 def forms_of(measurements: "Iterable[Measurement]") -> list[tuple[str, str]]:
     """(framework, cache) of the rows, libraries called by themselves and warm rows first: each has answers of its own."""
-    found = {(framework_of(m), m.settings.cache) for m in measurements if m.settings.process == "warm"}
+    found = {(framework_of(m), m.settings.cache) for m in measurements if m.process == "warm"}
     return sorted(found, key=lambda pair: (pair[0], pair[1] != "warm"))
 
 
@@ -198,7 +198,7 @@ def _answers(
 
 
 def _forms_there(gpu_rows) -> list[Form]:
-    reused = sorted({(m.settings.mode, m.settings.reuse) for m in gpu_rows if m.settings.reuse > 1})
+    reused = sorted({(m.mode, m.settings.reuse) for m in gpu_rows if m.settings.reuse > 1})
     return [*FORMS, *(Form(mode, reuse=reuse) for mode, reuse in reused)]
 
 
@@ -217,7 +217,7 @@ def _answer(
     for n in sorted(sizes):
         at = sizes[n]
         cpu_rows = [m for m in (*at, *instead.get(n, ())) if not m.on_gpu]
-        as_default = [m for m in cpu_rows if m.settings.threads == default_threads]
+        as_default = [m for m in cpu_rows if m.threads == default_threads]
         if form.as_written:
             cpu_rows = as_default = [m for m in as_default if m.variant == "operator"]
         gpu_rows = [m for m in at if _is_form(m, form)]
@@ -246,7 +246,7 @@ def _is_form(m: "Measurement", form: Form) -> bool:
 
 def _default_threads(rows) -> int | None:
     """What stands for the library's default: no setting where there are such rows, else the most threads measured."""
-    counts = {m.settings.threads for m in rows if not m.on_gpu}
+    counts = {m.threads for m in rows if not m.on_gpu}
     return None if None in counts or not counts else max(counts)
 
 
@@ -257,7 +257,7 @@ def fastest(rows: "Iterable[Measurement]", clock: str, machine: "Machine | None"
         return None
     m, samples = min(timed, key=lambda pair: middle(pair[1]))
     seconds = noise.of_one_run(machine, m, samples, of(samples))
-    return Side(m.kernel, m.device, m.settings.threads, m.problem.math, seconds)
+    return Side(m.kernel, m.device, m.threads, m.problem.math, seconds)
 
 
 def _gap(where: str, who: str, rows) -> str:

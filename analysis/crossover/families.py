@@ -114,7 +114,7 @@ def comparable(
     return [
         m
         for m in measurements
-        if (m.problem.op, framework_of(m), m.settings.cache, m.settings.process) == wanted
+        if (m.problem.op, framework_of(m), m.settings.cache, m.process) == wanted
         and not is_rung(m)
         and m.variant not in _ASIDE
         and settings.ordinary(m)

@@ -72,10 +72,7 @@ def ladders(
     rungs and more, and where an arithmetic has none such, those of one."""
     every = list(measurements)
     rows = [
-        m
-        for m in every
-        if m.problem.op == op
-        and (m.settings.mode, m.settings.cache, m.settings.process) == ("resident", "warm", "warm")
+        m for m in every if m.problem.op == op and (m.mode, m.settings.cache, m.process) == ("resident", "warm", "warm")
     ]
     ideas = registry.ideas(op) | {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}
     taught = {m.device for m in rows if is_rung(m) and m.kernel in ideas and quick_seconds(m)}
@@ -83,7 +80,7 @@ def ladders(
         return []
     ceilings = roofs(every, machine)
     known = (m for m in rows if m.device in taught and (m.backend in registry.OWN or _is_library(m)))
-    groups = group_by(known, lambda m: (m.device, m.problem.math, m.settings.threads))
+    groups = group_by(known, lambda m: (m.device, m.problem.math, m.threads))
     ordered = sorted(
         groups.items(), key=lambda item: (is_gpu(item[0][0]), item[0][1] != "float32", item[0][1], item[0][2] or 0)
     )

@@ -75,7 +75,7 @@ def timed(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]"
         m
         for m in measurements
         if m.problem.op == op
-        and (m.settings.mode, m.settings.process) == ("resident", "warm")
+        and (m.mode, m.process) == ("resident", "warm")
         and m.settings.reuse == 1
         and quick_seconds(m)
     ]

@@ -87,9 +87,7 @@ def best_rows(
     measurements: "Iterable[Measurement]", op: str, framework: str, machine: "Machine | None" = None
 ) -> "dict[tuple[Problem, bool], Side]":
     """(problem, on the GPU) -> the fastest row of that way whose data are there."""
-    there = (
-        m for m in comparable(measurements, op, framework) if m.settings.mode == "resident" and m.settings.reuse == 1
-    )
+    there = (m for m in comparable(measurements, op, framework) if m.mode == "resident" and m.settings.reuse == 1)
     groups = group_by(there, lambda m: (m.problem, m.on_gpu))
     return {key: side for key, rows in groups.items() if (side := fastest(rows, "host-latency", machine))}
 
@@ -135,7 +133,7 @@ def resident_calls(measurements: "Iterable[Measurement]", op: str) -> dict[tuple
     measurements = list(measurements)
     best: dict[tuple, float] = {}
     for m in (m for way in ("", *FRAMEWORKS) for m in comparable(measurements, op, way)):
-        if m.settings.mode == "resident" and (side := fastest([m], "host-latency")):
+        if m.mode == "resident" and (side := fastest([m], "host-latency")):
             key = (m.problem, framework_of(m), m.on_gpu)
             best[key] = min(best.get(key, inf), side.seconds.value)
     return best

@@ -74,7 +74,7 @@ def why(
 
 
 def _split(point: Point, answer: Answer, gpu_rows) -> Why:
-    resident_rows = [m for m in gpu_rows if m.settings.mode == "resident"]
+    resident_rows = [m for m in gpu_rows if m.mode == "resident"]
     same = [m for m in resident_rows if (m.kernel, m.device) == (point.gpu.kernel, point.gpu.device)]
     # A kernel that allocates its result has no device clock; the best preallocated one does the same arithmetic.
     arithmetic = _least(same, "device") or _least(resident_rows, "device")

@@ -216,7 +216,7 @@ def measured(asked: Request, of: Sources) -> "dict[str, tuple[Measurement, Estim
         wanted = (what_if.FIT, t.model, t.batch, device, settings_of(asked, device).switches, None)
         steps = []
         for m in break_even.trainings(_profile(of, device).measurements):
-            own = (m.kernel, m.problem.model, m.problem.batch, m.device, m.settings.switches, m.settings.threads)
+            own = (m.kernel, m.problem.model, m.problem.batch, m.device, m.settings.switches, m.threads)
             if own == wanted and (law := break_even.law(m)) and law.step.value > 0:
                 steps.append((m, law.step))
         if steps:

@@ -82,11 +82,11 @@ def of_node(loaded: Loaded, node: str) -> list[Device]:
 def quantity(m: Measurement, machine: Machine) -> str:
     """What a row tells of its device, in words; "" for what happens once in a process, which differs from time to time."""
     p, gpu, seconds = m.problem, m.on_gpu, stats.quick_seconds(m) or 0.0
-    if m.settings.process == "fresh" or p.once:
+    if m.process == "fresh" or p.once:
         return ""
     if isinstance(p, Matmul | Conv):
         what = f"{p.math} {'products' if p.op == 'matmul' else 'convolutions'}"
-        if m.settings.mode != "resident":
+        if m.mode != "resident":
             return f"{what} with copies"
         return what if seconds >= _LONG_S else f"short {what}"
     if isinstance(p, Stream):

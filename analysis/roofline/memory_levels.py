@@ -71,11 +71,11 @@ def curves(measurements: "Iterable[Measurement]") -> dict[Key, Curve]:
         for m in measurements
         if m.problem.op == "stream"
         and m.problem.operation in OPERATIONS
-        and (m.settings.mode, m.settings.cache) == ("resident", "warm")
+        and (m.mode, m.settings.cache) == ("resident", "warm")
         and quick_seconds(m)
     )
     found = {}
-    for key, group in group_by(rows, lambda m: (m.device, m.settings.threads, m.problem.operation)).items():
+    for key, group in group_by(rows, lambda m: (m.device, m.threads, m.problem.operation)).items():
         best = best_by(group, lambda m: m.problem.footprint_bytes, lambda m: -m.problem.bytes_moved / call_s(m))
         found[key] = tuple(Point(n, m.problem.bytes_moved / seconds_of(m), m.kernel) for n, m in sorted(best.items()))
     return found

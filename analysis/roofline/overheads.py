@@ -117,8 +117,8 @@ def _from(rule: Rule, rows: list[Measurement]) -> list[Constant]:
     """A rule's constants: for every device, thread count and clock."""
     rows = [m for m in rows if m.problem.call == rule.call]
     made = []
-    for place in dict.fromkeys((m.device, m.settings.threads) for m in rows):
-        here = sorted((m for m in rows if (m.device, m.settings.threads) == place), key=lambda m: m.problem.count)
+    for place in dict.fromkeys((m.device, m.threads) for m in rows):
+        here = sorted((m for m in rows if (m.device, m.threads) == place), key=lambda m: m.problem.count)
         for clock in dict.fromkeys(s.clock for m in here for s in m.samples):
             points = [(m.problem.count, of(m.on(clock))) for m in here if m.on(clock)]
             if rule.how == "one":  # the row with the fewest calls, by their number
@@ -179,7 +179,7 @@ def _once(m: Measurement) -> Constant:
     words = f"{_ONCE_WORDS[m.problem.call]} {_PROPER.get(m.backend, m.backend)}, once in a process"
     source = f"{m.kernel} {m.problem.call}, {units.count(len(samples.seconds), 'fresh process', 'fresh processes')}"
     jit = m.settings.switches.get("jit_compile", "")
-    return Constant(name, m.device, samples.clock, of(samples), m.settings.threads, jit, source, words)
+    return Constant(name, m.device, samples.clock, of(samples), m.threads, jit, source, words)
 
 
 def find(

@@ -53,7 +53,7 @@ class Roof(msgspec.Struct, frozen=True):
 
 def describe(measurement: "Measurement") -> str:
     """A row in a few words: kernel, size, threads."""
-    p, threads = measurement.problem, measurement.settings.threads
+    p, threads = measurement.problem, measurement.threads
     what = ""
     if p.op == "matmul":
         what = f"n = {p.n}" if p.m == p.n == p.k and p.layout == "nn" else labels.product(p)
@@ -74,7 +74,7 @@ def roofs(measurements: "Iterable[Measurement]", machine: "Machine | None" = Non
     clock as its roof, and says so. `machine` gives the cache sizes (from where on a stream row counts as memory where no
     plateau shows) and the GPU's name; without it the largest working set measured counts.
     """
-    usable = [m for m in measurements if m.settings.mode == "resident" and quick_seconds(m)]
+    usable = [m for m in measurements if m.mode == "resident" and quick_seconds(m)]
     found = [*_compute_roofs(usable), *_memory_roofs(usable, machine), *_link_roofs(usable), *_launch_roofs(usable)]
     return (*sorted(found, key=lambda r: (r.device, r.kind, r.name, r.threads or 0)), *sheet_roofs(machine))
 
@@ -110,13 +110,11 @@ def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | N
         return None
     quick = min(samples.medians.values())
     rate = Estimate(work(best) / quick, work(best) / max(quick, call_s(best)), work(best) / min(samples.seconds))
-    return Roof(best.device, kind, name, rate, describe(best), best.settings.threads, **fields)
+    return Roof(best.device, kind, name, rate, describe(best), best.threads, **fields)
 
 
 def _compute_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
-    peaks = group_by(
-        (m for m in rows if m.problem.op == "peak"), lambda m: (m.device, m.problem.math, m.settings.threads)
-    )
+    peaks = group_by((m for m in rows if m.problem.op == "peak"), lambda m: (m.device, m.problem.math, m.threads))
     matmuls = group_by(
         (
             m
@@ -166,7 +164,7 @@ def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iter
     """A roof for every level that the bandwidth shows; where none is the memory's, the best rate beyond the caches."""
     streams = [m for m in rows if m.problem.op == "stream"]
     plain = []
-    for (device, threads), group in group_by(streams, lambda m: (m.device, m.settings.threads)).items():
+    for (device, threads), group in group_by(streams, lambda m: (m.device, m.threads)).items():
         found = list(_level_roofs(group, machine, device, threads))
         yield from found
         if all(r.kind == "cache" for r in found):
@@ -178,8 +176,8 @@ def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iter
         kept = [m for m in on_device if m.problem.footprint_bytes >= start]
         if cache and largest <= cache:  # a cache's rate is no memory's
             continue
-        for group in group_by(kept, lambda m: m.settings.threads).values():
-            own = [m for m in on_device if m.settings.threads == group[0].settings.threads]
+        for group in group_by(kept, lambda m: m.threads).values():
+            own = [m for m in on_device if m.threads == group[0].settings.threads]
             note = f"{NO_PLATEAU} from {size(start)}" if _searched(own) else ""
             if roof := _best(group, "memory", name, floor_bytes=start - 1, note=note):
                 yield roof

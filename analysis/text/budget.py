@@ -82,7 +82,7 @@ def sentences(
 
 def lost(m: "Measurement") -> str:
     """That a row has no time and why, with what is not the usual of it: other rows of its model and batch may have one."""
-    given, count = m.settings.switches, m.settings.experiment.replicas
+    given, count = m.settings.switches, m.experiment.replicas
     how = [f"{m.problem.dtype} inputs"] * (m.problem.dtype != "float32") + switch_words(given, ("replicas",))
     on = f"{count} GPUs" if count > 1 else where(m)
     return f"{subject(m)}{f' ({join(how)})' if how else ''} has no time on {on} ({m.status}): {m.reason}"

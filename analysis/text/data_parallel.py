@@ -28,7 +28,7 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
 
 
 def _group(case: Case) -> tuple:
-    jit, problem = case.several.settings.keras.jit_compile, case.several.problem
+    jit, problem = case.several.keras.jit_compile, case.several.problem
     return problem.model, problem.dtype, case.several.library, jit, case.count
 
 
@@ -62,7 +62,7 @@ def name(case: Case) -> str:
 
 def way(m: "Measurement") -> str:
     """`Keras on JAX, jit on`: the setting that was in force, whatever was asked for."""
-    backend = m.settings.keras.keras_backend
+    backend = m.keras.keras_backend
     return f"Keras on {title(backend)}, jit {'on' if m.values.get('jit_compile') else 'off'}"
 
 
@@ -184,22 +184,20 @@ def _jit(every: "list[Measurement]") -> list[str]:
         for m in every
         if m.kernel == data_parallel.FIT
         and m.status == "skipped"
-        and m.settings.experiment.replicas > 1
-        and m.settings.keras.jit_compile == "on"
+        and m.experiment.replicas > 1
+        and m.keras.jit_compile == "on"
     ]
-    for m in (
-        m for m in fits if m.settings.experiment.strategy == "MirroredStrategy" and m.settings.experiment.replicas > 1
-    ):
+    for m in (m for m in fits if m.experiment.strategy == "MirroredStrategy" and m.experiment.replicas > 1):
         one = [
             o
             for o in fits
             if o.problem.model == m.problem.model
             and o.problem.batch == m.problem.batch
             and o.device == m.device
-            and o.settings.experiment.replicas == 1
+            and o.experiment.replicas == 1
             and "strategy" not in o.settings.switches
-            and o.settings.keras.keras_backend == "tensorflow"
-            and o.settings.keras.dropout == "off"
+            and o.keras.keras_backend == "tensorflow"
+            and o.keras.dropout == "off"
         ]
         jitted = next((o for o in one if o.values.get("jit_compile")), None)
         if jitted is None or m.values.get("jit_compile"):
@@ -211,7 +209,7 @@ def _jit(every: "list[Measurement]") -> list[str]:
         found.append(
             (
                 longer.value,
-                f"Under MirroredStrategy Keras turns XLA off{why}: {m.settings.experiment.replicas} GPUs without it "
+                f"Under MirroredStrategy Keras turns XLA off{why}: {m.experiment.replicas} GPUs without it "
                 f"take {seconds(own.value)} a step of {m.problem.model} at batch {m.problem.batch}, one GPU with it, as "
                 f"Keras runs by itself, {seconds(other.value)}: {told}.",
             )

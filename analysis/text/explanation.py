@@ -57,7 +57,7 @@ def seen(measurements: "tuple[Measurement, ...]", machine: "Machine | None", whe
 
 def _of_tensorflow(m: "Measurement") -> bool:
     """Whether TensorFlow did what was measured, by itself or below Keras."""
-    library, below = m.backend, m.settings.keras.keras_backend
+    library, below = m.backend, m.keras.keras_backend
     return "tensorflow" in (library, below if library == "keras" else "")
 
 

@@ -115,7 +115,7 @@ def energy_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
     for gpu in (False, True):
         ways: dict[Way, dict[int, Measurement]] = {}
         for m in sorted(rows, key=lambda m: -m.values.get("joules_per_sample", 0.0)):
-            way = next((w for w in WAYS if (w.kernel, w.mode) == (m.kernel, m.settings.mode)), None)
+            way = next((w for w in WAYS if (w.kernel, w.mode) == (m.kernel, m.mode)), None)
             if way and "joules_per_sample" in m.values and m.on_gpu == gpu:
                 ways.setdefault(way, {})[m.problem.batch] = m
         if not ways:
@@ -138,7 +138,7 @@ def serving_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
         served: dict[int, tuple[float, float]] = {}
         for m in rows:
             if m.kernel == SERVE and m.on_gpu == gpu and m.ok and m.on("host-throughput"):
-                flying = m.settings.experiment.in_flight
+                flying = m.experiment.in_flight
                 now = (m.problem.batch / of(m.on("host-throughput")).value, of(m.on("host-latency")).value)
                 served[flying] = max(served.get(flying, now), now)
         if not served:

@@ -79,13 +79,13 @@ def ceilings(old: "tuple[Roof, ...]", new: "tuple[Roof, ...]", names: tuple[str,
 
 def _fastest(sizes: "dict[int, list[Measurement]]", gpu: bool) -> "dict[int, Measurement]":
     """n -> the row whose call is shortest, its data on the device."""
-    own = (m for rows in sizes.values() for m in rows if m.ok and m.on_gpu == gpu and m.settings.mode == "resident")
+    own = (m for rows in sizes.values() for m in rows if m.ok and m.on_gpu == gpu and m.mode == "resident")
     timed = (m for m in own if (s := m.on("host-latency")) and s.seconds)
     return best_by(timed, lambda m: m.problem.n, lambda m: middle(m.on("host-latency")))
 
 
 def _how(m: "Measurement") -> str:
-    return m.label + (f", {count(m.settings.threads, 'thread')}" if m.settings.threads else "")
+    return m.label + (f", {count(m.threads, 'thread')}" if m.threads else "")
 
 
 def sentences(made: "Comparison", old: str, new: str) -> list[str]:

@@ -184,7 +184,7 @@ def _at_once(rows: "Iterable[Measurement]") -> list[tuple[bool, str]]:
     worth = (
         (alone, m, ratio)
         for alone, m, ratio in slowdowns(rows)
-        if m.problem.operation != "matmul" or (m.settings.mode == "resident" and m.problem.size >= 2048)
+        if m.problem.operation != "matmul" or (m.mode == "resident" and m.problem.size >= 2048)
     )
     for of_all in group_by(worth, lambda one: _work(one[1])[:4]).values():
         alone, m, worst = max(of_all, key=lambda each: each[2].value)

@@ -150,9 +150,7 @@ def _pinned(q: Evidence) -> Answered:
 def _precision(q: Evidence) -> Answered:
     best: dict[str, tuple[float, int]] = {}
     for name, sizes in square_rows(q.rows).items():
-        rows = [
-            m for at in sizes.values() for m in at if m.on_gpu and m.settings.mode == "resident" and quick_seconds(m)
-        ]
+        rows = [m for at in sizes.values() for m in at if m.on_gpu and m.mode == "resident" and quick_seconds(m)]
         if rows:
             m = max(rows, key=lambda m: m.problem.flops / quick_seconds(m))
             best[name] = (m.problem.flops / quick_seconds(m), m.problem.n)

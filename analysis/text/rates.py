@@ -25,14 +25,12 @@ def machine_words(machine: "Machine") -> str:
 
 def _ok(measurements, op: str, gpu: bool) -> "list[Measurement]":
     return [
-        m
-        for m in measurements
-        if m.problem.op == op and m.on_gpu == gpu and m.settings.mode == "resident" and quick_seconds(m)
+        m for m in measurements if m.problem.op == op and m.on_gpu == gpu and m.mode == "resident" and quick_seconds(m)
     ]
 
 
 def _side(m: "Measurement") -> str:
-    return m.label + with_threads(m.settings.threads)
+    return m.label + with_threads(m.threads)
 
 
 def with_threads(threads: int | None) -> str:
@@ -145,10 +143,10 @@ def thread_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     if best is None:
         return []
     same = {
-        m.settings.threads: taken
+        m.threads: taken
         for m in measurements
-        if (m.kernel, m.problem, m.settings.mode) == (best.kernel, best.problem, best.settings.mode)
-        and m.settings.threads
+        if (m.kernel, m.problem, m.mode) == (best.kernel, best.problem, best.mode)
+        and m.threads
         and (taken := quick_seconds(m))
     }
     if 1 not in same or len(same) < 2:

@@ -107,14 +107,14 @@ def where_word(m: "Measurement") -> str:
     """The device, its form and threads, for a table: `cpu jit x4`, `cpu visible`, `gpu:0`."""
     form = break_even.form_of(m)
     jit, seen = form.endswith("jit on"), form.startswith("GPU visible")
-    threads = f"x{m.settings.threads}" if m.settings.threads else ""
+    threads = f"x{m.threads}" if m.threads else ""
     return " ".join(filter(None, (m.device, "seen" * seen, "jit" * jit, threads)))
 
 
 def way_word(m: "Measurement") -> str:
     """How it was trained and where the samples lived: fit, prefetch, resident, jax loop, jax fed."""
     backend, variant = m.backend, m.variant
-    home = m.settings.keras.residence
+    home = m.keras.residence
     if not variant.endswith("loop"):
         return variant if home == "numpy" else home
     return _LOOPS[backend].replace("loop", "fed") if home == "fed" else _LOOPS[backend]
@@ -127,7 +127,7 @@ def notes(m: "Measurement") -> list[str]:
     said += [m.problem.dtype] * (m.problem.dtype != "float32")
     timed = m.on("host-latency")  # None where fresh processes started alone
     if m.kernel == side_by_side.TRIAL and timed:
-        apart = "a process each" if m.settings.process == "fresh" else "one process"
+        apart = "a process each" if m.process == "fresh" else "one process"
         said += [f"{len(timed.seconds)} trials", apart, f"{seconds(side_by_side.trial_seconds(m))} each"]
     noise = of(timed).noise if timed and m.kernel != side_by_side.TRIAL else 0.0
     said += [f"{len(m.series.get('import_s', ()))} starts"] * ("import_s" in m.series and not timed)

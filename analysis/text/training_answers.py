@@ -160,7 +160,7 @@ def chosen(measurements: "list[Measurement]") -> "list[Measurement]":
 
 
 def _plainness(m: "Measurement") -> tuple[bool, int, bool]:
-    return m.variant != "fit", len(m.settings.switches), m.settings.threads is not None
+    return m.variant != "fit", len(m.settings.switches), m.threads is not None
 
 
 def single_job(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> str:
@@ -171,7 +171,7 @@ def single_job(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> 
     network = networks.known(p.model)
     name = f"{p.model} ({network.seed})" if network and network.seed else p.model
     how = [f"{p.dtype} inputs"] * (p.dtype != "float32") + switch_words(m.settings.switches)
-    how += [count(m.settings.threads, "thread")] if m.settings.threads is not None else []
+    how += [count(m.threads, "thread")] if m.threads is not None else []
     where = f"{', '.join([name, *how])} on {device_name(m.device)}"
     sizes = f"{count(p.samples, 'sample').replace(str(p.samples), f'{p.samples:,}')} and {count(p.epochs, 'epoch')}"
     if law is None or law.fit_seconds(p.epochs, p.steps).value <= 0:

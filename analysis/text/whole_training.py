@@ -142,7 +142,7 @@ def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, 
     plain = {
         (m.kernel, m.problem.model, m.problem.batch, m.problem.samples, m.problem.dtype, m.device): m
         for m in rows
-        if not switch_words(m.settings.switches) and m.settings.threads is None
+        if not switch_words(m.settings.switches) and m.threads is None
     }
     found = []
     for m in rows:
@@ -154,7 +154,7 @@ def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, 
             continue
         what = switch_words(m.settings.switches)
         what += [f"{p.dtype} inputs"] * (p.dtype != base.problem.dtype)
-        what += [count(m.settings.threads, "thread")] if m.settings.threads is not None else []
+        what += [count(m.threads, "thread")] if m.threads is not None else []
         pair = break_even.law(m), break_even.law(base)
         if what and all(pair):
             name = f"{p.model}, batch {p.batch}, {p.samples:,} samples"
@@ -194,7 +194,7 @@ def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
         p, found = m.problem, break_even.law(m)
         if found and p.batch == p.samples and (not m.on_gpu or break_even.is_default(m)):
             name = ", ".join([way_word(m), *switch_words(m.settings.switches, ("residence", "gpu"))])
-            name += f" ({break_even.form_of(m)})" if m.settings.keras.gpu == "visible" else ""
+            name += f" ({break_even.form_of(m)})" if m.keras.gpu == "visible" else ""
             groups.setdefault((p.model, p.samples, p.dtype, m.device), []).append((name, _a_step(found, p)))
     said = []
     for (model, samples, _, device), ways in groups.items():
@@ -218,10 +218,10 @@ def start_sentences(measurements: "Iterable[Measurement]") -> list[str]:
         for m in measurements  # trials have a sentence of their own
         if m.problem.op == "training" and "import_s" in m.series and settings.ordinary(m)
     ]
-    asked = {(m.problem.model, m.device, break_even.form_of(m)) for m in every if m.settings.process == "fresh"}
+    asked = {(m.problem.model, m.device, break_even.form_of(m)) for m in every if m.process == "fresh"}
     said = []
     for m in every:
-        fresh = m.settings.process == "fresh"
+        fresh = m.process == "fresh"
         if not fresh and (m.problem.model, m.device, break_even.form_of(m)) in asked:
             continue
         parts = [

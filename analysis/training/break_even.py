@@ -99,7 +99,7 @@ def form_of(m: "Measurement") -> str:
     """The form of a CPU row in words; empty for a GPU's."""
     if m.on_gpu:
         return ""
-    given = m.settings.keras
+    given = m.keras
     return FORMS[given.jit_compile == "on", given.gpu == "visible"]
 
 
@@ -120,18 +120,14 @@ def trainings(measurements: "Iterable[Measurement]") -> "list[Measurement]":
     return [
         m
         for m in measurements
-        if m.problem.op == "training"
-        and m.ok
-        and m.on("host-latency")
-        and m.settings.process == "warm"
-        and settings.ordinary(m)
+        if m.problem.op == "training" and m.ok and m.on("host-latency") and m.process == "warm" and settings.ordinary(m)
     ]
 
 
 def is_default(m: "Measurement") -> bool:
     """Whether a row may stand for a side: the CPU in a form with the threads that the framework takes, the GPU by default."""
-    jit = m.settings.keras.jit_compile
-    return jit == "auto" if m.on_gpu else m.settings.threads is None and jit != "off"
+    jit = m.keras.jit_compile
+    return jit == "auto" if m.on_gpu else m.threads is None and jit != "off"
 
 
 def law(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs | None:
@@ -228,7 +224,7 @@ def _point(pair: Pair, size: int, by: str, steps: int, epochs: int) -> Point:
 
     def side(of_: Device) -> Side:
         m = of_.row
-        return Side(m.kernel, m.device, m.settings.threads, m.problem.dtype, seconds_by(of_, by, steps, epochs))
+        return Side(m.kernel, m.device, m.threads, m.problem.dtype, seconds_by(of_, by, steps, epochs))
 
     return Point(size, side(cpu), side(pair.gpu))
 

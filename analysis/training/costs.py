@@ -228,7 +228,7 @@ def begun(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> tuple
 
 def how_begun(m: "Measurement") -> tuple[str, str, str | None]:
     """(library, device, whether the GPU is hidden or visible): the rows alike in these have begun alike."""
-    return m.library, m.device, m.settings.keras.gpu
+    return m.library, m.device, m.keras.gpu
 
 
 def _without_first(rows: "Iterable[Measurement]") -> list[float]:

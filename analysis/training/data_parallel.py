@@ -44,7 +44,7 @@ class Case(msgspec.Struct, frozen=True):
     @property
     def count(self) -> int:
         """How many GPUs."""
-        return self.several.settings.experiment.replicas
+        return self.several.experiment.replicas
 
     @property
     def gain(self) -> Estimate | None:
@@ -102,13 +102,13 @@ class Case(msgspec.Struct, frozen=True):
 def cases(measurements: "Iterable[Measurement]") -> list[Case]:
     """A case for every training on several GPUs that has a time, but for those of the model of one unit."""
     every = [m for m in measurements if m.ok]
-    trained = [m for m in every if m.kernel == FIT and m.on("host-latency") and m.settings.process == "warm"]
+    trained = [m for m in every if m.kernel == FIT and m.on("host-latency") and m.process == "warm"]
     found = []
     for m in trained:
-        count = m.settings.experiment.replicas
+        count = m.experiment.replicas
         if count < 2 or _IDLE.fullmatch(m.problem.model):
             continue
-        part, strategy = m.problem.batch // count, m.settings.experiment.strategy
+        part, strategy = m.problem.batch // count, m.experiment.strategy
         idle = [
             o
             for o in trained
@@ -158,7 +158,7 @@ def _sample(m: "Measurement") -> int:
 def _like(rows: "list[Measurement]", batch: int, *spread) -> "Measurement | None":
     """The row of that batch, spread by a strategy over so many GPUs, with the most samples."""
     wanted = Experiment(*spread)
-    fitting = [m for m in rows if m.problem.batch == batch and m.settings.experiment == wanted]
+    fitting = [m for m in rows if m.problem.batch == batch and m.experiment == wanted]
     return max(fitting, key=lambda m: m.problem.samples, default=None)
 
 
@@ -203,7 +203,7 @@ def loss_difference(case: Case, steps: int | None = FIRST) -> float | None:
 
 def other_losses(m: "Measurement", rows: "Iterable[Measurement]") -> str:
     """What is wrong with a row whose losses are not those of one GPU; "" where nothing is."""
-    if m.settings.experiment.replicas < 2 or not m.ok:
+    if m.experiment.replicas < 2 or not m.ok:
         return ""
     found = next((c for c in cases([*(o for o in rows if o.key != m.key), m]) if c.several.key == m.key), None)
     apart = loss_difference(found) if found else None

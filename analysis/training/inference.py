@@ -48,10 +48,8 @@ class Case(msgspec.Struct, frozen=True):
 
 def cases(measurements: "Iterable[Measurement]") -> "dict[Case, list[Measurement]]":
     """The inference rows that stand for themselves, by case."""
-    own = (
-        m for m in measurements if m.problem.op == "inference" and m.settings.process == "warm" and settings.ordinary(m)
-    )
-    return group_by(own, lambda m: Case(m.problem.model, m.problem.dtype, m.settings.keras.precision))
+    own = (m for m in measurements if m.problem.op == "inference" and m.process == "warm" and settings.ordinary(m))
+    return group_by(own, lambda m: Case(m.problem.model, m.problem.dtype, m.keras.precision))
 
 
 def side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tuple[Measurement, Estimate] | None":
@@ -60,7 +58,7 @@ def side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tup
     timed = [
         (m, of(s))
         for m in rows
-        if (m.kernel, m.settings.mode, m.problem.batch, m.on_gpu) == (way.kernel, way.mode, batch, gpu)
+        if (m.kernel, m.mode, m.problem.batch, m.on_gpu) == (way.kernel, way.mode, batch, gpu)
         and m.ok
         and (s := m.on(clock))
         and s.seconds
@@ -82,16 +80,14 @@ def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, A
                 if cpu and gpu:
                     points.append(Point(batch, *(_as_side(case, m, seconds) for m, seconds in (cpu, gpu))))
             if points:
-                tried = tuple(
-                    sorted({m.problem.batch for m in rows if (m.kernel, m.settings.mode) == (way.kernel, way.mode)})
-                )
+                tried = tuple(sorted({m.problem.batch for m in rows if (m.kernel, m.mode) == (way.kernel, way.mode)}))
                 answer = classify(case.precision, way.form, points, family=family)
                 found.append((case, way, msgspec.structs.replace(answer, tried=tried)))
     return found
 
 
 def _as_side(case: Case, m: "Measurement", seconds: Estimate) -> Side:
-    return Side(m.kernel, m.device, m.settings.threads, case.precision, seconds)
+    return Side(m.kernel, m.device, m.threads, case.precision, seconds)
 
 
 def wanted(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, int]]":

@@ -30,7 +30,7 @@ def _by_rounds(value: float, old: "Samples | None", new: "Samples | None") -> Es
 
 
 def _beside(m: "Measurement") -> str:
-    return m.settings.experiment.beside
+    return m.experiment.beside
 
 
 def _where(m: "Measurement") -> str:
@@ -83,14 +83,14 @@ def _rounds(samples) -> list[float]:
 
 
 def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":
-    wanted = (m.kernel, m.problem, m.device, m.settings.threads)
+    wanted = (m.kernel, m.problem, m.device, m.threads)
     return next(
         (
             o
             for o in done
-            if (o.kernel, o.problem, o.device, o.settings.threads) == wanted
+            if (o.kernel, o.problem, o.device, o.threads) == wanted
             and _beside(o) == "nothing"
-            and o.settings.experiment.at_once == 1
+            and o.experiment.at_once == 1
         ),
         None,
     )
@@ -102,7 +102,7 @@ def gains(done: "list[Measurement]") -> "dict[str, tuple[Measurement, list[tuple
     for m in done:
         if _beside(m) == "fits" and m.on("host-throughput") and (alone := _alone(m, done)):
             gain = 1 / slowdown(alone, m, "host-throughput")
-            found.setdefault(alone.key, (alone, []))[1].append((m.settings.experiment.at_once, gain))
+            found.setdefault(alone.key, (alone, []))[1].append((m.experiment.at_once, gain))
     return {alone.key: (alone, sorted(pairs, key=lambda pair: pair[0])) for alone, pairs in found.values()}
 
 
@@ -137,12 +137,12 @@ def trial_seconds(m: "Measurement") -> float:
     """Of a trial in the middle; in one process without the first, which starts the framework."""
     samples = m.on("host-latency")
     took = samples.seconds if samples else ()
-    return median(took if m.settings.process == "fresh" else took[1:] or took)
+    return median(took if m.process == "fresh" else took[1:] or took)
 
 
 def _trial_words(m: "Measurement") -> str:
-    trials, fresh = int(m.values["trials"]), m.settings.process == "fresh"
-    cleared = ", clear_session before each," * (m.settings.experiment.clear_session == "on")
+    trials, fresh = int(m.values["trials"]), m.process == "fresh"
+    cleared = ", clear_session before each," * (m.experiment.clear_session == "on")
     how = f"{count(trials, 'trial')} in {'fresh processes' if fresh else 'one process'}{cleared}"
     traces = f"the train step traced {count(round(m.values['traces']), 'time')} in all"
     grown = m.series["rss_bytes"][-1] - m.series["rss_bytes"][0]
@@ -154,7 +154,7 @@ def _trial_words(m: "Measurement") -> str:
 def _one_more(rows: "list[Measurement]") -> str:
     """What one more trial takes in a process that is there and in one of its own."""
     there, own = (
-        min((trial_seconds(m) for m in rows if (m.settings.process == "fresh") is fresh), default=None)
+        min((trial_seconds(m) for m in rows if (m.process == "fresh") is fresh), default=None)
         for fresh in (False, True)
     )
     if there is None or own is None:

@@ -47,7 +47,7 @@ def strategy(row: Row, chosen: Keras) -> Strategy:
 
     Raises: ValueError for a row that cannot be spread so; Broken where its devices are not all there.
     """
-    spread, library, problem = row.settings.experiment, chosen.keras_backend, row.problem
+    spread, library, problem = row.experiment, chosen.keras_backend, row.problem
     name, count = spread.strategy, spread.replicas
     if library == "jax":
         import keras

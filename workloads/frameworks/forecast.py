@@ -111,6 +111,6 @@ def name(row: Row, rigorous: bool = False) -> str:
     said = [("data", "synthetic"), ("residence", row.settings.switches.get("residence"))]  # the latter by plan.name
     given = [f"{switch}={text}" for switch, text in row.settings.switches.items() if (switch, text) not in said]
     many = [f"in {FRESH} processes"] * rigorous
-    if row.settings.process == "fresh":
+    if row.process == "fresh":
         many = ["each trial in a fresh process" if row.variant == "trial" else f"in {FRESH} fresh processes"]
     return " ".join([plan.name(row), row.problem.dtype, *given, *many])

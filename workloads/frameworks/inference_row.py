@@ -79,7 +79,7 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
 
         tensorflow.config.experimental.reset_memory_stats("GPU:0")
     notes |= tensors.about(row, settings.of(row)) | ready.about
-    in_flight = row.settings.experiment.in_flight
+    in_flight = row.experiment.in_flight
     with serving.placed(ready.device):
         call = caller(row, ready, x)
         made = (row.kernel == PREDICT, row.problem.batch)  # predict has a graph of its own
@@ -118,18 +118,18 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
         raise ValueError(f"unknown way to answer {row.kernel!r}; known: {PREDICT}, {CALL}, {SERVE}")
     if aside := settings.changed(row.settings.switches).keys() - row.settings.variables.keys() - _OBEYED:
         raise ValueError(f"an inference has no {', '.join(sorted(aside))}")
-    if (row.kernel != CALL and row.settings.mode != "roundtrip") or row.settings.mode not in ("resident", "roundtrip"):
-        raise ValueError(f"{row.kernel} answers arrays with arrays (mode roundtrip), not {row.settings.mode}")
-    if row.settings.experiment.in_flight > 1 and row.kernel != SERVE:
+    if (row.kernel != CALL and row.mode != "roundtrip") or row.mode not in ("resident", "roundtrip"):
+        raise ValueError(f"{row.kernel} answers arrays with arrays (mode roundtrip), not {row.mode}")
+    if row.experiment.in_flight > 1 and row.kernel != SERVE:
         raise ValueError(f"{row.kernel} answers one request at a time; {SERVE} has some in flight")
     if not settings.is_user_model(problem.model):
         networks.find(problem.model)  # before anything is imported
     require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
-    phases |= tensors.begin(row.device, row.settings.threads)
+    phases |= tensors.begin(row.device, row.threads)
     made = _ready.cache_info().misses
     begun = time.perf_counter()
     chosen = (wanted.data, wanted.jit_compile, wanted.precision, wanted.tf32)
-    ready = _ready(problem.model, row.device, row.settings.threads, problem.dtype, seed, chosen)
+    ready = _ready(problem.model, row.device, row.threads, problem.dtype, seed, chosen)
     if _ready.cache_info().misses > made:
         phases["build"] = time.perf_counter() - begun
     values |= {
@@ -213,7 +213,7 @@ def caller(row: Row, ready: Ready, x: np.ndarray) -> Callable:
     batch, function = np.ascontiguousarray(x[: row.problem.batch]), ready.function
     if row.kernel == PREDICT:
         return lambda: ready.model.predict(batch, batch_size=len(batch), verbose=0)
-    if row.settings.mode == "roundtrip":
+    if row.mode == "roundtrip":
         return lambda: function(tensorflow.constant(batch)).numpy()
     (there,) = tensors.place((batch,), ready.device)
     return lambda: function(there)
@@ -230,7 +230,7 @@ def _waited(call: Callable, wait: Callable | None) -> Callable:
 
 def _clocks(row: Row, ready: Ready, call: Callable) -> dict[str, timing.Take]:
     """Clock -> how its samples are taken. Calls that give arrays have waited; so have the CPU's."""
-    if ready.wait is None or row.settings.mode != "resident":
+    if ready.wait is None or row.mode != "resident":
         return {"host-latency": timing.host(call)}
     return {"host-latency": timing.latency(call, ready.wait), "host-throughput": timing.throughput(call, ready.wait)}
 

@@ -65,7 +65,7 @@ def seconds(study: str, args: argparse.Namespace, here: Machine) -> float:
     """About how long a study takes: its windows, or its trials at 10 s each, and 20 s for each process that starts."""
     planned = rows(study, args, here)
     if study == "trials":
-        return sum(_trial_count(args) * (25 if row.settings.process == "fresh" else 10) for row in planned)
+        return sum(_trial_count(args) * (25 if row.process == "fresh" else 10) for row in planned)
     turns = _turns(args)
     return len(planned) * (turns.rounds * (turns.window_s * 1.3 + 0.5) + 20)
 
@@ -149,7 +149,7 @@ def _side_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Gro
 
 def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
     """The rows of 1, 2, 4 processes that do the same at once."""
-    sets = [tuple(range(row.settings.experiment.at_once)) for row in made]
+    sets = [tuple(range(row.experiment.at_once)) for row in made]
     answers, rounds, bad = concurrent.alternated([made[0]] * max(map(len, sets)), sets, _turns(args), here)
     for row, members in zip(made, sets, strict=True):
         yield (
@@ -172,7 +172,7 @@ def _tried(rows_: list[Row], args: argparse.Namespace, here: Machine) -> Generat
     """One row: so many trials one after another, in one worker or in a fresh one each. The clock is ours, so that a process's
     start and end are in it; a fresh process starts when its trial does."""
     (row,) = rows_
-    fresh = row.settings.process == "fresh"
+    fresh = row.process == "fresh"
     limits = Limits(**options.limits(args))
     taken: list[Measurement] = []
     took: list[float] = []

@@ -87,7 +87,7 @@ def residence_of(order: Order, residences: tuple[str, ...]) -> str:
         raise ValueError(f"{kernel} has its samples {' or '.join(residences)}, not {residence}")
     if chosen.steps_per_execution != 1:
         raise ValueError(f"steps_per_execution is model.fit's; {kernel} decides by itself how many steps a call does")
-    spread = order.row.settings.experiment
+    spread = order.row.experiment
     if spread.strategy != "none" or spread.replicas > 1:
         raise ValueError(f"strategy and replicas are model.fit's; {kernel} trains on one device")
     backend = "jax" if kernel.split("/")[1] == "jax" else "tensorflow"

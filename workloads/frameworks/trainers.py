@@ -77,7 +77,7 @@ class Built:
 
 def placed(row: Row):
     """The context in which a CPU row runs whose process sees a GPU: everything is put on the CPU by hand."""
-    if not row.on_gpu and row.settings.keras.gpu == "visible":
+    if not row.on_gpu and row.keras.gpu == "visible":
         import tensorflow
 
         return tensorflow.device("/CPU:0")
@@ -207,7 +207,7 @@ def keras_fit(order: Order) -> Trainer:
         return data_parallel.also(order.row, order.switches, made.spread, model)
 
     mirrored, single = (
-        order.row.settings.experiment.strategy == "MirroredStrategy",
+        order.row.experiment.strategy == "MirroredStrategy",
         order.switches.steps_per_execution == 1,
     )
     told = step_losses if not mirrored else fit_losses if single else None

@@ -78,7 +78,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
         problem = msgspec.structs.replace(problem, batch=problem.samples)
         row = msgspec.structs.replace(row, problem=problem)
     require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
-    phases |= tensors.begin(row.device, row.settings.threads, chosen.keras_backend)
+    phases |= tensors.begin(row.device, row.threads, chosen.keras_backend)
     _require_sight(chosen)
     _forget()
     _mark_memory(row.device, chosen)
@@ -91,10 +91,10 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     trainer = trainers.way(row.kernel)(order)
     values |= trainer.values
     if not row.on_gpu:  # untold, TensorFlow takes every CPU that it may run on, and so do JAX and PyTorch
-        values["threads"] = float(row.settings.threads or len(os.sched_getaffinity(0)))
+        values["threads"] = float(row.threads or len(os.sched_getaffinity(0)))
     if trainer.wrong:
         return {"status": "wrong", "reason": trainer.wrong, "check": CHECK}
-    if row.settings.process == "fresh":
+    if row.process == "fresh":
         with timed(phases, "first_call"):
             trainer.fit(min(problem.batch, problem.samples), 1)
         return {"check": CHECK, "notes": trainer.notes}
@@ -153,7 +153,7 @@ def _samples(row: Row, chosen: Keras, network, seed: int):
         y = y.astype(chosen.targets)
     elif chosen.targets != "float32":
         raise ValueError("only the targets of a regression can be float64; classes are whole numbers")
-    if row.settings.process == "fresh":
+    if row.process == "fresh":
         return x, y
     return keras_fit.resized(x, y, keras_fit.samples_held(problem, networks.sample_bytes(network, problem.dtype), unit))
 

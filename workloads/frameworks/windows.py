@@ -111,7 +111,7 @@ def _training(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     """A warm fit of as many whole batches as a unit takes; where the problem has fewer, of several epochs."""
     problem, network, wanted = row.problem, networks.find(row.problem.model), settings.of(row)
     require_memory(problem, "cpu")
-    phases |= tensors.begin(row.device, row.settings.threads)
+    phases |= tensors.begin(row.device, row.threads)
     x, y = data.load(wanted.data, network, problem.samples, seed, problem.dtype)
     trainer = trainers.way(row.kernel)(trainers.Order(row, wanted, network, x, y, seed, phases))
     if trainer.wrong:
@@ -180,14 +180,14 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
     phases: dict[str, float] = {}
     network = networks.find(problem.model)
     require_memory(problem, "cpu")
-    phases |= tensors.begin(row.device, row.settings.threads)
+    phases |= tensors.begin(row.device, row.threads)
     import keras
 
-    where, _ = tensors.start(row.device, row.settings.threads)
+    where, _ = tensors.start(row.device, row.threads)
     with timed(phases, "data"):
         x, y = _samples(wanted.data, problem.model, problem.samples, seed, problem.dtype)
     with timed(phases, "clear"):
-        if row.settings.experiment.clear_session == "on":
+        if row.experiment.clear_session == "on":
             keras.utils.clear_session()
     keras.utils.set_random_seed(seed)
     with serving.placed(where):

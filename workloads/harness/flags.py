@@ -34,14 +34,14 @@ def raised(
         "no-wait": prepared.stream is not None
         and unfinished(prepared, _wait_for_all()) > max(_UNFINISHED_S, 0.1 * call_s),
         "constant-inputs": any(constant(x) for x in inputs),
-        "few-threads": not row.on_gpu and 0 < taken(kernel.backend) < (row.settings.threads or 0),
+        "few-threads": not row.on_gpu and 0 < taken(kernel.backend) < (row.threads or 0),
         "lesser-kernels": kernel.name in _BY_BLAS and facts.lesser_blas(facts.blas()),
         "blas-variables": (kernel.name in _BY_BLAS or kernel.backend == "mkl") and bool(facts.blas_variables()),
-        "oversubscribed": not row.on_gpu and (row.settings.threads or 0) > facts.usable_threads(),
+        "oversubscribed": not row.on_gpu and (row.threads or 0) > facts.usable_threads(),
         "slow-governor": not row.on_gpu and slow_governor(),
         "foreign-kernels": foreign(registry.FOLDER),
     }
-    if prepared.bound is None and row.problem.products and row.settings.mode == "resident":
+    if prepared.bound is None and row.problem.products and row.mode == "resident":
         value = prepared.run()
         if prepared.synchronize:
             prepared.synchronize()

@@ -274,8 +274,8 @@ def _ready(kernel, row: Row, timed: tuple[np.ndarray, ...], device_s: float = 0.
 
 def clocks(row: Row, bound: Bound, known: Known, limits: Limits, handicap: float = 0.0) -> tuple[Samples, ...]:
     """The samples of one visit on every clock, quiet and warm before it."""
-    warming.quiet_for((row.backend, row.settings.threads))
-    warming.ramp_up(bound.prepared, row.settings.threads or facts.usable_cores())
+    warming.quiet_for((row.backend, row.threads))
+    warming.ramp_up(bound.prepared, row.threads or facts.usable_cores())
     for clock, take in bound.takes.items():
         if clock not in known.call_s:
             known.call_s[clock] = timing.call_seconds(take, limits)
@@ -302,7 +302,7 @@ def _device_takes(kernel, row: Row, prepared: copy_modes.Prepared, device_s: flo
     run, wait, stream, before = prepared.run, prepared.synchronize, prepared.stream, prepared.before
     if before:
         return {"device": timing.device_each(run, before, stream)} if stream and not kernel.waits else {}
-    if row.settings.mode != "resident" or kernel.waits or not wait:
+    if row.mode != "resident" or kernel.waits or not wait:
         return {}
     takes = {"host-throughput": timing.throughput(run, wait)}
     if row.problem.op in ("transfer", "launch"):
@@ -359,7 +359,7 @@ def _use_threads(row: Row) -> None:
         return
     import numba
 
-    threads = row.settings.threads or numba.config.NUMBA_NUM_THREADS
+    threads = row.threads or numba.config.NUMBA_NUM_THREADS
     _controller(row.backend).limit(limits=threads)
     if row.backend == "numba":
         numba.set_num_threads(threads)

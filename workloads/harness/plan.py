@@ -238,9 +238,9 @@ def note(args: argparse.Namespace, text: str) -> None:
 def name(row: Row) -> str:
     """A row in a few words."""
     shape = " ".join(f"{k}={v}" for k, v in msgspec.structs.asdict(row.problem).items() if isinstance(v, int))
-    how = row.device if row.on_gpu else f"{row.settings.threads or 'default'} threads"
+    how = row.device if row.on_gpu else f"{row.threads or 'default'} threads"
     what = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
-    where = row.settings.switches.get("residence", "") if row.problem.op == "training" else row.settings.mode
+    where = row.settings.switches.get("residence", "") if row.problem.op == "training" else row.mode
     return f"{row.kernel} {what} {shape} {row.problem.math} {how} {where}".rstrip()
 
 

@@ -32,7 +32,7 @@ _HELD_FROM_S = {"peak": 0.0, "stream": 1e-4, "matmul": 1e-3, "conv": 1e-3}  # se
 
 def is_whole(row: Row) -> bool:
     """Whether a row is timed in one go: trainings and inferences, what several GPUs do, and what happens once in a process."""
-    return row.problem.op in _WHOLE or row.settings.process == "fresh" or row.problem.once
+    return row.problem.op in _WHOLE or row.process == "fresh" or row.problem.once
 
 
 def is_held(row: Row) -> bool:

@@ -118,7 +118,7 @@ def _tensorflow_start(row: Row) -> Callable:
 
 
 def _jit(row: Row) -> bool | str:
-    chosen = row.settings.keras.jit_compile
+    chosen = row.keras.jit_compile
     if chosen not in settings.JIT:
         raise CannotDo(f"jit_compile can be {', '.join(settings.JIT)}, not {chosen!r}")
     return settings.JIT[chosen]

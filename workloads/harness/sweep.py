@@ -203,7 +203,7 @@ class _Runner:
     def _whole(self, row: Row) -> Measurement:
         """In one go; from several processes where they are to be fresh and with --rigorous. The first that is not ok ends it.
         A framework's processes are then kept for the rows to come: each row is still timed in that many."""
-        fresh, order = row.settings.process == "fresh", Order("measure", row, self._limits, self._args.seed)
+        fresh, order = row.process == "fresh", Order("measure", row, self._limits, self._args.seed)
         if not (fresh or self._args.rigorous):
             return self._kept(order)
         ask = self._kept if not fresh and row.backend in FRAMEWORKS else self._fresh

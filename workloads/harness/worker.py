@@ -36,16 +36,16 @@ class Order(msgspec.Struct, frozen=True):
 def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
     """The variables that must be set before the row's libraries are imported. Rows with the same share a worker."""
     device = row.device
-    sees = device if device != "cpu" else "gpu:0" if row.settings.keras.gpu == "visible" else ""
-    gpus = [f"gpu:{i}" for i in row.problem.members] or _spread(sees, row.settings.experiment.replicas)
+    sees = device if device != "cpu" else "gpu:0" if row.keras.gpu == "visible" else ""
+    gpus = [f"gpu:{i}" for i in row.problem.members] or _spread(sees, row.experiment.replicas)
     gpu = ",".join(gpu_uuids.get(each, each.rpartition(":")[2]) for each in gpus)
     wanted = {"CUDA_VISIBLE_DEVICES": gpu, "NUMBA_THREADING_LAYER_PRIORITY": "omp tbb workqueue"}
     if row.problem.once:
         wanted |= {"CUPY_CACHE_IN_MEMORY": "1"}  # else the first compilation is read from a file
     if row.backend in FRAMEWORKS:
         wanted |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-        if row.settings.threads:  # TensorFlow reads them once, so each count has a worker of its own
-            wanted |= {f"TF_NUM_{which}OP_THREADS": str(row.settings.threads) for which in ("INTRA", "INTER")}
+        if row.threads:  # TensorFlow reads them once, so each count has a worker of its own
+            wanted |= {f"TF_NUM_{which}OP_THREADS": str(row.threads) for which in ("INTRA", "INTER")}
         wanted |= row.settings.variables
         if row.problem.model:
             wanted |= settings.environment_for(row)

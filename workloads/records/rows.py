@@ -104,6 +104,26 @@ class Row(msgspec.Struct, frozen=True):
         return self.settings.on_gpu
 
     @property
+    def threads(self) -> int | None:
+        return self.settings.threads
+
+    @property
+    def mode(self) -> str:
+        return self.settings.mode
+
+    @property
+    def process(self) -> str:
+        return self.settings.process
+
+    @property
+    def keras(self) -> Keras:
+        return self.settings.keras
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.settings.experiment
+
+    @property
     def side(self) -> str:
         """GPU or CPU."""
         return "GPU" if self.on_gpu else "CPU"

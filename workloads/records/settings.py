@@ -70,9 +70,9 @@ def environment_for(row: Row) -> dict[str, str]:
             "JAX_PLATFORMS": "cuda" if row.on_gpu else "cpu",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         }
-    if row.on_gpu and row.settings.keras.tf32 == "off":
+    if row.on_gpu and row.keras.tf32 == "off":
         wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
-    if (count := row.settings.experiment.replicas) > 1 and not row.on_gpu:  # parts of the CPU in the devices' place
+    if (count := row.experiment.replicas) > 1 and not row.on_gpu:  # parts of the CPU in the devices' place
         wanted |= (
             {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
             if backend == "jax"

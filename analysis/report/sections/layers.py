@@ -277,7 +277,7 @@ def _cell(m: "Measurement | None", roofs: tuple[Roof, ...]) -> str:
 
 def _fastest(at: "dict[str, Measurement]") -> str:
     best = min(at.values(), key=layers.waited)
-    threads = f" x{best.settings.threads}" if best.settings.threads else ""
+    threads = f" x{best.threads}" if best.threads else ""
     return f"{best.label}{threads} on the {layers.place(best)}"
 
 

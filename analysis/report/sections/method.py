@@ -113,7 +113,7 @@ def not_shown(measurements: "Iterable[Measurement]", machine: "Machine | None") 
     left = ["other machines"]
     left += ["other shapes and layouts than those listed"] * bool(ops & _PRODUCTS)
     left += ["other models, batches and versions of the libraries than those listed"] * bool(ops & _MODELS)
-    made_up = [m for m in ok if m.problem.op == "training" and m.settings.keras.data == "synthetic"]
+    made_up = [m for m in ok if m.problem.op == "training" and m.keras.data == "synthetic"]
     left += ["the accuracy that real data would give, as the samples are made up"] * bool(made_up)
     first = any("first_call" in m.phases_s for m in gpu) or ops <= _MODELS
     left += ["the cost of the first call"] * (not first)

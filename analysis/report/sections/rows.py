@@ -43,7 +43,7 @@ OPTIONAL = ("how", "math", "threads", "device time", "queued", "by all at once",
 
 def is_concurrent(m: "Measurement") -> bool:
     """Whether a row is of several processes that trained the same at once."""
-    return m.settings.experiment.beside == "fits"
+    return m.experiment.beside == "fits"
 
 
 def number_row(m: "Measurement", judged: Judged) -> tuple:

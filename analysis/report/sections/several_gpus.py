@@ -63,7 +63,7 @@ def _at_once(measurements: "list[Measurement]") -> list[str]:
         lines.append(
             (
                 peers.words(alone.problem).removesuffix(" alone"),
-                m.settings.mode,
+                m.mode,
                 m.device,
                 *took,
                 digits(ratio.value),
