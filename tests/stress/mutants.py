@@ -17,7 +17,6 @@ import msgspec
 from must_reach import Figure, exactly, table
 
 ROOT = Path(__file__).parent.parent.parent
-LIMIT_S = 120  # for the tests of one fault; tests that hang on it notice it where the sound tree's take a third at most
 TARGET = 95.0  # per cent
 
 
@@ -75,23 +74,24 @@ def copy_of_tree(folder: Path) -> None:
         shutil.copy2(ROOT / name, folder / name)
 
 
-def first_failure(folder: Path, tests: list[str]) -> str:
-    """The first test that fails in a copy of the tree; empty when all pass."""
+def first_failure(folder: Path, tests: list[str], limit_s: float) -> str:
+    """The first test that fails in a copy of the tree within so many seconds; empty when all pass."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=limit_s)
     except subprocess.TimeoutExpired:
-        return f"nothing within {LIMIT_S} s"
+        return f"nothing within {limit_s:g} s"
     if done.returncode == 0:
         return ""
     lines = (done.stdout + done.stderr).strip().splitlines()
     return next((line for line in lines if line.startswith(("FAILED ", "ERROR "))), lines[-1])[:160]
 
 
-def tried(made: Listed, numbers: list[int], jobs: int, append: Path) -> None:
+def tried(made: Listed, numbers: list[int], append: Path, jobs: int, limit_s: float) -> None:
     """Adds what becomes of the faults with these numbers to the file, each at once.
 
-    Raises: RuntimeError where the sound tree's own tests fail, or take so long that tests which hang would not show.
+    Tests that hang on a fault notice it, where those of the sound tree take a third of the limit at most.
+    Raises: RuntimeError in the end for those of which nothing is known: the sound tree's tests fail as well, or take too long.
     """
     folders: queue.Queue[Path] = queue.Queue()
     sound: dict[str, float] = {}
@@ -102,16 +102,16 @@ def tried(made: Listed, numbers: list[int], jobs: int, append: Path) -> None:
         text = at.read_text()
         try:
             at.write_text(m.planted(folder))
-            by = first_failure(folder, tests)
+            by = first_failure(folder, tests, limit_s)
             at.write_text(text)
             came = Came(number, by, round(time.monotonic() - begin, 1))
             if by and m.file not in sound:  # tests that fail anyway notice nothing
-                begin, why = time.monotonic(), first_failure(folder, tests)
+                begin, why = time.monotonic(), first_failure(folder, tests, limit_s)
                 sound[m.file] = time.monotonic() - begin
                 if why:
                     raise RuntimeError(f"without a fault in {m.file} its tests fail: {why}")
-            if by.startswith("nothing") and sound[m.file] > LIMIT_S / 3:
-                raise RuntimeError(f"the tests of {m.file} take {sound[m.file]:.0f} s: too long for {LIMIT_S} s")
+            if by.startswith("nothing") and sound[m.file] > limit_s / 3:
+                raise RuntimeError(f"the tests of {m.file} take {sound[m.file]:.0f} s: too long for {limit_s:g} s")
         finally:
             folders.put(folder)
         print(f"{number}: {came.seconds} s: {by or f'SURVIVED: {m.words} ({m.file})'}", file=sys.stderr, flush=True)
@@ -122,11 +122,9 @@ def tried(made: Listed, numbers: list[int], jobs: int, append: Path) -> None:
         for folder in (Path(parent) / str(i) for i in range(jobs)):
             copy_of_tree(folder)
             folders.put(folder)
-        try:
-            for done in [pool.submit(one, number) for number in numbers]:
-                done.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        errors = [error for done in [pool.submit(one, n) for n in numbers] if (error := done.exception())]
+    if errors:
+        raise RuntimeError("; ".join(map(str, errors)))
 
 
 def kept(file: Path) -> dict[int, Came]:
@@ -167,12 +165,13 @@ def main() -> int:
         "--only", nargs="+", type=int, help="the faults with these numbers, even where --append has them"
     )
     flags.add_argument("--jobs", type=int, default=2)
+    flags.add_argument("--limit", type=float, default=120, help="seconds for the tests of a fault (120)")
     flags.add_argument("--append", type=Path, help="keep here what becomes of each, and try none of those here again")
     args = flags.parse_args()
     made = listed()
     with tempfile.TemporaryDirectory() as folder:
         append = args.append or Path(folder) / "came.jsonl"
-        tried(made, args.only or [n for n in made.every if n not in kept(append)], args.jobs, append)
+        tried(made, args.only or [n for n in made.every if n not in kept(append)], append, args.jobs, args.limit)
         return report(made, kept(append))
 
 
