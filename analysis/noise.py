@@ -19,17 +19,15 @@ from workloads.records.visits import SHORT_S
 
 REPORTS = ROOT / "reports"
 FILE = "noise.json"
-CPU, GPU, CALLS = "CPU", "GPU device clock", "GPU calls"
+CPU, GPU, CALLS, MODELS = "CPU", "GPU device clock", "GPU calls", "whole models"
 QUANTILE = 0.95
 # Where nothing is stored anywhere: as much as ten runs of an hour differed on two shared cores (15 to 21 % by the decade), and
-# device times from start to start of an H200 (at most 8 %).
-DEFAULT = {CPU: 0.20, GPU: 0.08, CALLS: 0.20}
-# Of a whole training or inference, which no short sweep holds: the same one differs by 5 to 30 % between starts of a machine.
-MODELS, OF_MODELS = 0.20, ("training", "inference")
+# device times from start to start of an H200 (at most 8 %); a training, which no short sweep holds, by 5 to 30 %.
+DEFAULT = {CPU: 0.20, GPU: 0.08, CALLS: 0.20, MODELS: 0.20}
 _WAITS = 1 / 3  # of the span: pairs of sweeps nearer than this tell what minutes do, not what runs do
 _FEWEST = 20  # pairs that a quantile takes
 DISTURBED = {"other-load", "other-tenant", "quota"}
-OWN, WHOLE = "this machine's own runs", "taken of whole models"
+OWN = "this machine's own runs"
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -60,6 +58,8 @@ class Between(msgspec.Struct, frozen=True):
 
 def side(m: Measurement, clock: str) -> str:
     """Whose noise a row's samples on a clock have."""
+    if m.problem.op in ("training", "inference"):
+        return MODELS
     return CPU if not m.on_gpu else GPU if clock == "device" else CALLS
 
 
@@ -100,27 +100,20 @@ def between_runs(machine: Machine | None, side: str, seconds: float) -> Between:
     """What two runs differ by in calls of so many seconds on a machine; of one without a number the stored machine most like
     it says it, and without any DEFAULT."""
     known = [n for n in stored(REPORTS).values() if any(s.side == side for s in n.shares)]
-    if not known:
-        return Between(DEFAULT[side], f"taken as {DEFAULT[side]:.0%}, as no machine has it stored")
+    if not known or machine is None:
+        return Between(DEFAULT[side], f"taken as {DEFAULT[side]:.0%}, as it is not stored")
     nearest = max(known, key=lambda n: _likeness(n.machine, machine, side))
     decade = math.floor(math.log10(seconds))
     of = min((s for s in nearest.shares if s.side == side), key=lambda s: abs(s.decade - decade))
-    own = machine is not None and nearest.machine.key == machine.key
-    return Between(of.share, OWN if own else f"as on {nearest.machine.key}, the stored machine most like it")
+    return Between(
+        of.share,
+        OWN if nearest.machine.key == machine.key else f"as on {nearest.machine.key}, the stored machine most like it",
+    )
 
 
-def _likeness(a: Machine, b: Machine | None, side: str) -> tuple:
-    if b is None:
-        return ()
+def _likeness(a: Machine, b: Machine, side: str) -> tuple:
     gpus = side != CPU and {g.name for g in a.gpus} == {g.name for g in b.gpus}
     return a.key == b.key, gpus, (a.vendor, a.simd) == (b.vendor, b.simd), -abs(math.log(a.cores / b.cores))
-
-
-def between_rows(machine: Machine | None, m: Measurement, clock: str, seconds: float) -> Between:
-    """`between_runs` of a row; a whole model's is MODELS."""
-    if m.problem.op in OF_MODELS:
-        return Between(MODELS, WHOLE)
-    return between_runs(machine, side(m, clock), seconds)
 
 
 def of_one_run(machine: Machine | None, m: Measurement, samples: Samples, seconds: Estimate) -> Estimate:
@@ -128,5 +121,5 @@ def of_one_run(machine: Machine | None, m: Measurement, samples: Samples, second
     which is what two differ by over the root of 2."""
     if machine is None or (m.span_s or 0.0) >= SHORT_S:
         return seconds
-    share = between_rows(machine, m, samples.clock, seconds.value).share
+    share = between_runs(machine, side(m, samples.clock), seconds.value).share
     return quotient(seconds, exact(1.0), math.log1p(share) / math.sqrt(2))

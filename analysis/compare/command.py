@@ -122,7 +122,7 @@ def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
 def preamble(made: "Comparison") -> list[str]:
     """What must be known before any row: differences of machine and software, rows that broke, rows without a partner."""
     from analysis import labels
-    from analysis.noise import OWN, WHOLE
+    from analysis.noise import MODELS, OWN, side
     from analysis.units import count
 
     lines = [f"differs: {text}" for text in made.differences]
@@ -130,8 +130,8 @@ def preamble(made: "Comparison") -> list[str]:
     for rows, where in ((made.only_old, "OLD"), (made.only_new, "NEW")):
         if rows:
             lines.append(f"only in {where}: {count(len(rows), 'row')}, such as {labels.row(rows[0])}")
-    sources = dict.fromkeys(r.between.source for r in made.rows if r.between.share)
-    if strange := [source for source in sources if source not in (OWN, WHOLE)]:
+    taken = (r for r in made.rows if r.between.share and r.between.source != OWN and side(r.new, r.clock) != MODELS)
+    if strange := dict.fromkeys(r.between.source for r in taken):
         measure = options.typed("python -m workloads.doctor --noise")
         lines.append(f"what two runs differ by is {'; '.join(strange)}; measure it here once (15 min): {measure}")
     return lines

@@ -108,7 +108,7 @@ def compared(
         return None
     if a == b:
         return Compared(labels.row(b), a, b, x.clock, Verdict("same", exact(1.0)), _ITSELF)
-    between = noise.between_rows(machine, b, y.clock, middle(y))
+    between = noise.between_runs(machine, noise.side(b, y.clock), middle(y))
     told = verdict(x, y, min_effect=min_effect, margin=margin, between=between.share)
     return Compared(labels.row(b), a, b, x.clock, told, between)
 

@@ -123,13 +123,8 @@ def _least(device: Device, rows: Iterable[Measurement], least: float) -> float:
     """A CPU's runs differ by more than a GPU's clock does: nothing below that is claimed of one."""
     if device.is_gpu:
         return least
-    clocks = [(m, stats.clock_of(m)) for m in rows]
-    return max(
-        least,
-        statistics.median(
-            noise.between_rows(device.machine, m, c.clock, stats.middle(c)).share for m, c in clocks if c
-        ),
-    )
+    clocks = [(noise.side(m, clock.clock), stats.middle(clock)) for m in rows if (clock := stats.clock_of(m))]
+    return max(least, statistics.median(noise.between_runs(device.machine, *one).share for one in clocks))
 
 
 def across(alike: list[Device], least: float = LEAST) -> list[Finding]:

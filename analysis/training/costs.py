@@ -245,7 +245,11 @@ def _taken(seconds: list[float]) -> Estimate:
         return stats.median(seconds)
     value = float(np.median(seconds))
     ends = seconds if len(seconds) == 2 else ()
-    return Estimate(value, min(value * (1 - noise.MODELS), *ends, value), max(value * (1 + noise.MODELS), *ends, value))
+    return Estimate(
+        value,
+        min(value * (1 - noise.DEFAULT[noise.MODELS]), *ends, value),
+        max(value * (1 + noise.DEFAULT[noise.MODELS]), *ends, value),
+    )
 
 
 def _began(m: "Measurement") -> list[tuple[float, float]]:

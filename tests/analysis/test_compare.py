@@ -149,7 +149,7 @@ def test_trainings_take_no_kernels_number():
     fit = Measurement("training/keras/fit", Training("cifar10-cnn", 32, 512), Settings(), "ok", samples=(steady(8.0),))
     later = msgspec.structs.replace(fit, samples=(steady(8.8),))
     (row,) = comparison.comparison(loaded(fit), loaded(later)).rows
-    assert (row.word, row.between.share) == ("can't tell", noise.MODELS)
+    assert (row.word, row.between.share) == ("can't tell", noise.DEFAULT[noise.MODELS])
 
 
 def test_one_runs_seconds_are_widened_where_its_visits_lie_within_half_a_minute():
