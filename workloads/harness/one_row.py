@@ -6,6 +6,7 @@ import gc
 import math
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -308,20 +309,20 @@ def _device_takes(kernel, row: Row, prepared: copy_modes.Prepared, device_s: flo
     if row.problem.op in ("transfer", "launch"):
         takes["host-issue"] = timing.issue(run, wait)
     if stream and not kernel.allocates:
-        takes["device"] = _on_device(prepared, getattr(row.problem, "count", 1), device_s)
+        takes["device"] = _on_device(run, wait, stream, getattr(row.problem, "count", 1), device_s)
     return takes
 
 
-def _on_device(prepared: copy_modes.Prepared, launches: int, device_s: float) -> timing.Take:
+def _on_device(run: Callable, wait: Callable, stream, launches: int, device_s: float) -> timing.Take:
     """Device time by events: around queued calls when they are long, else around calls that wait behind a held stream."""
-    take = timing.held(prepared.run, prepared.stream, launches)
+    take = timing.held(run, stream, launches)
     if not device_s:
-        prepared.run()  # what it loads may not be loaded behind a held stream
-        prepared.synchronize()
+        run()  # what it loads may not be loaded behind a held stream
+        wait()
         device_s = take(1)
     if device_s < timing.HELD_BELOW_S or hasattr(take, "flags"):
         return take
-    return timing.device(prepared.run, prepared.stream)
+    return timing.device(run, stream)
 
 
 def _a_pass(samples: Samples, passes: int) -> Samples:

@@ -113,7 +113,7 @@ class CpuWatch:
         self._clock, self._root = clock, root
         self._cpus = cpu.affinity()
         self._clocks: list[float] = []
-        self._spent = (0.0,) * 5
+        self._spent: tuple[float, ...] = (0.0,) * 5
         clock()  # compiles
         self.begin()
 
@@ -137,8 +137,8 @@ class CpuWatch:
         now = self._counters()
         self._spent = tuple(s + b - a for s, a, b in zip(self._spent, self._begin, now, strict=True))
         self._begin = now
-        *spent, throttled = self._spent
-        values = {"cpu_clock_hz": statistics.median(self._clocks)} | shares(*spent, len(self._cpus))
+        wall, own, busy, stolen, throttled = self._spent
+        values = {"cpu_clock_hz": statistics.median(self._clocks)} | shares(wall, own, busy, stolen, len(self._cpus))
         if throttled > 0:
             values["throttled_s"] = throttled
         raised = {
