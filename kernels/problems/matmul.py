@@ -32,6 +32,8 @@ class Matmul(Base, frozen=True, tag="matmul"):
             raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(MATHS)}")
         msgspec.structs.force_setattr(self, "math", self.math or MATHS[self.dtype][0])
         msgspec.structs.force_setattr(self, "out", self.out or self.dtype)
+        if self.out not in ITEM_BYTES:
+            raise ValueError(f"unknown dtype {self.out!r}; known: {', '.join(ITEM_BYTES)}")
         if self.math not in MATHS[self.dtype]:
             raise ValueError(f"{self.dtype} operands cannot be multiplied in {self.math!r}")
         if self.layout not in ("nn", "nt", "tn"):

@@ -3,7 +3,14 @@
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
+from kernels.problems.arrays import ITEM_BYTES
 from kernels.problems.fields import Base, check_counts
+
+
+def check_dtype(name: str) -> None:
+    """Raises: ValueError for what no sample is stored as."""
+    if name not in (*ITEM_BYTES, "uint8"):
+        raise ValueError(f"unknown dtype {name!r}; known: {', '.join(ITEM_BYTES)}, uint8")
 
 
 class Costs(NamedTuple):
@@ -41,6 +48,7 @@ class Training(Base, frozen=True, tag="training"):
 
     def __post_init__(self):
         check_counts(batch=self.batch, samples=self.samples, epochs=self.epochs)
+        check_dtype(self.dtype)
 
     @property
     def steps(self) -> int:
@@ -70,6 +78,7 @@ class Inference(Base, frozen=True, tag="inference"):
 
     def __post_init__(self):
         check_counts(batch=self.batch)
+        check_dtype(self.dtype)
 
     @property
     def flops(self) -> int:

@@ -43,6 +43,8 @@ def test_precisions_and_bytes_that_fill_no_element():
     assert Stream("triad", 2401).bytes_moved == 2400
     with pytest.raises(ValueError, match="smallest is 24"):
         Stream("triad", 23)
+    with pytest.raises(ValueError, match="unknown dtype 'cold'"):
+        Training("cifar10-cnn", 32, 9600, dtype="cold")
     assert Training("cifar10-cnn", 32, 50_000).steps == 1563
     assert Training("cifar10-cnn", 32, 9600).steps == 300
 

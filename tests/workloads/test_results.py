@@ -152,6 +152,7 @@ def test_a_full_disk_is_said_and_what_was_written_stays(tmp_path, monkeypatch):
         ("[0.25]", "[1e300]"),
         ("[0.25]", "[1e-300]"),
         ('"cpu"', '"gpu:x"'),
+        ('"out":"float32"', '"out":"cold"'),
         ('"cpu"', '"gpu:0:0"'),
         ('"calls":1', '"calls":0'),
         ('"reuse":1', '"reuse":0'),
