@@ -25,8 +25,14 @@ def test_lines_of_a_file(lines):
     fuzzing.reader(lines)
 
 
+@few(30)
+@given(fuzzing.PAGES)
+def test_a_folder_that_a_sweep_goes_on_in(lines):
+    fuzzing.resumed(lines)
+
+
 @few(8)
-@given(fuzzing.FILES)
+@given(fuzzing.PAGES)
 def test_what_a_report_is_made_from(lines):
     fuzzing.page(lines)
 
@@ -42,5 +48,5 @@ def test_a_target_that_breaks_is_seen(monkeypatch):
         fuzzing.sizes(["1"])
     monkeypatch.setattr("workloads.records.files.sound", lambda line: True)
     wrong = [re.sub(rb'"block":\[[^]]*', b'"block":[', line.replace(b"/numpy/", b"/mkl/")) for line in fuzzing.LINES]
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="zip"):
         fuzzing.page(wrong)

@@ -3,29 +3,54 @@
 Each target takes made-up input and must come to an answer or to one of our own errors; any other exception is a bug.
 """
 
+import contextlib
 import copy
+import functools
+import io
 import json
+import pathlib
+import tempfile
+from html.parser import HTMLParser
 
 import msgspec
 from fake_measurements import cpu_run, gpu_run
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from analysis import export
 from analysis.checks import rows as row_checks
 from analysis.compare import comparison
+from analysis.report import html, html_page, material
+from analysis.report import page as report_page
 from analysis.roofline.frame import frame
 from workloads import options, records
 
 _WORDS = st.text(st.sampled_from("0123456789:x+,^.-KMGiB eE_aé\x00"), max_size=24)
 SIZES = st.lists(st.one_of(_WORDS, st.text(max_size=20)), max_size=4)
 NUMBERS = st.one_of(
-    st.integers(-5, 5), st.integers(), st.floats(), st.sampled_from([0, 1e-320, 1e308, -1.0, 2**63, 10**40])
+    st.integers(-5, 5),
+    st.integers(),
+    st.floats(),
+    st.sampled_from([0, 1, 1e-320, 1e-29, 2e-12, 9e8, 9e29, 1e308, -1.0, 2**59, 2**63, 10**40]),
+)
+DEEP = "nested ten thousand deep"  # a text in whose place the encoded line has as many lists
+HOSTILE = (
+    "<img src=x onerror=x>",
+    "[a](evil)",
+    "![a](evil)",
+    "`|**_",
+    "=1+1",
+    "gpu:x",
+    "\n# x",
+    "\u2028</script>",
+    "a" * 999,
 )
 ANY = st.one_of(
     st.none(),
     st.booleans(),
     NUMBERS,
     st.text(max_size=12),
+    st.sampled_from((DEEP, *HOSTILE)),
     st.lists(NUMBERS, max_size=3),
     st.dictionaries(st.text(max_size=5), NUMBERS, max_size=2),
 )
@@ -45,6 +70,7 @@ def _lines() -> list[bytes]:
 
 
 LINES = _lines()
+html_page.plotly_js = functools.cache(html_page.plotly_js)
 _TREES = [json.loads(line) for line in LINES]
 
 
@@ -77,8 +103,33 @@ def changed(draw, tree):
     return tree
 
 
+# What may stand in place of a value, by its type, so that most lines still decode.
+LIKELY = {
+    int: st.sampled_from((0, 1, 2, 63, 64, 1000, 2**20, 2**40, 2**59)),
+    float: st.sampled_from((0.0, 2e-12, 1e-9, 1e-3, 0.5, 1.0, 100.0, 9e8, 9e29, -1.0)),
+    str: st.sampled_from(
+        (*HOSTILE, "", "cpu", "gpu:0", "gpu:7", "float16", "tf32", "skipped", "failed", "roundtrip", "cold", "fresh")
+    ),
+}
+
+
+@st.composite
+def likely(draw, tree):
+    """A line with up to six of its numbers and words replaced by others that a file may hold."""
+    tree = copy.deepcopy(tree)
+    there = [p for p in places(tree) if p[-1] != "type" and type(_at(tree, p)) in LIKELY]
+    for path in draw(st.lists(st.sampled_from(there), min_size=1, max_size=6)):
+        value = draw(LIKELY[type(_at(tree, path))])
+        _at(tree, path[:-1])[path[-1]] = f"matmul/numpy/{value}" if path == ("kernel",) else value
+    return tree
+
+
+def _at(tree, path: tuple):
+    return functools.reduce(lambda inside, key: inside[key], path, tree)
+
+
 def _encoded(tree) -> bytes:
-    return json.dumps(tree).encode()
+    return json.dumps(tree).encode().replace(json.dumps(DEEP).encode(), b"[" * 10_000 + b"]" * 10_000)
 
 
 TORN = st.builds(
@@ -86,6 +137,9 @@ TORN = st.builds(
 )
 CHANGED = st.sampled_from(_TREES).flatmap(changed).map(_encoded)
 FILES = st.lists(st.one_of(CHANGED, CHANGED, TORN, st.binary(max_size=40)), min_size=1, max_size=4)
+
+_LIKELY = st.sampled_from(_TREES).flatmap(likely).map(_encoded)
+PAGES = st.lists(st.one_of(_LIKELY, _LIKELY, _LIKELY, CHANGED, TORN), min_size=1, max_size=8)
 
 
 def _one_line(error: options.Usage) -> None:
@@ -117,22 +171,53 @@ def reader(lines: list[bytes]) -> records.Loaded:
     return records.Loaded(tuple(runs), tuple(rows), bad, ("fuzzed.jsonl",))
 
 
-def page(lines: list[bytes]) -> None:
-    """Everything that is made of a file: the report's page, the table, the exports, the checks, a comparison with a sound one."""
-    from analysis.report.material import Material
-    from analysis.report.page import markdown
+def resumed(lines: list[bytes]) -> None:
+    """A folder that a sweep goes on in: refused in a line, or every row that could be read stays, the new one after them."""
+    run, _, row = (records.decode([line]) for line in LINES[:3])
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "matmul.jsonl"
+        path.write_bytes(b"\n".join(lines))
+        before = records.decode(path.read_bytes().rpartition(b"\n")[0].splitlines())[1]
+        try:
+            with contextlib.redirect_stderr(io.StringIO()), records.Writer(path, run[0][0], True) as writer:
+                assert writer.done == before
+                writer.append(row[1][0])
+        except options.Usage as error:
+            return _one_line(error)
+        after = records.read(path).measurements
+        assert after[-1] == row[1][0] and {m.key for m in before} <= {m.key for m in after}
 
-    loaded = reader([*lines, *LINES])
-    machine = loaded.runs[-1].machine
-    assert markdown(Material(loaded), False).startswith("# Where the GPU starts to win")
+
+class _Tags(HTMLParser):
+    """Holds that a page has no tag, link or handler that came out of a result file."""
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        for name, value in attributes:
+            assert name != "onerror" and not (name in ("href", "src") and value in ("x", "evil")), (tag, name, value)
+
+
+def page(lines: list[bytes]) -> None:
+    """Everything that is made of a file: both pages, the table, the exports, the checks, a comparison with a sound one."""
+    loaded = reader([*LINES, *lines])
+    machine, of = loaded.runs[-1].machine, material.Material(loaded)
+    text = report_page.markdown(of, False)
+    assert text.startswith("# Where the GPU starts to win")
+    _Tags().feed(MarkdownIt().enable("table").render(text))
+    with tempfile.TemporaryDirectory() as folder:
+        _Tags().feed(html.write(of, pathlib.Path(folder) / html.NAME, None).read_text(encoding="utf-8"))
     assert len(frame(loaded.measurements)) == len(loaded.measurements)
-    for to in ("google-benchmark", "bencher", "github"):
+    for to in export.TO:
         export.text(loaded, to)
     row_checks.findings(loaded.measurements, machine)
     comparison.comparison(loaded, reader(LINES))
 
 
-TARGETS = {"sizes": (SIZES, sizes), "reader": (FILES, reader), "page": (FILES, page)}
+TARGETS = {
+    "sizes": (SIZES, sizes),
+    "reader": (FILES, reader),
+    "resumed": (PAGES, resumed),
+    "page": (PAGES, page),
+}
 
 # The same targets on plain bytes, for a fuzzer that is steered by coverage, and what it may begin with.
 RAW = {
