@@ -118,7 +118,6 @@ def comparable(
         and not is_rung(m)
         and m.variant not in _ASIDE
         and settings.ordinary(m)
-        and "load" not in m.settings.switches
     ]
 
 

@@ -21,6 +21,7 @@ from kernels.problems.arrays import ARITHMETIC
 from workloads import records
 from workloads.options import Usage
 from workloads.records import Machine, Measurement
+from workloads.records.settings import is_held
 
 OP_BY_OP, COMPILED = "op by op", "compiled"
 VARIANTS = {OP_BY_OP: "function", COMPILED: "jit"}
@@ -261,7 +262,9 @@ class Profile:
 
 def profile(measurements: "Iterable[Measurement]", machine: "Machine | None" = None, key: str = "") -> Profile:
     """The profile of one machine from its rows."""
-    return Profile(tuple(measurements), machine, key or (machine.key if machine else "this machine"))
+    return Profile(
+        tuple(m for m in measurements if not is_held(m)), machine, key or (machine.key if machine else "this machine")
+    )
 
 
 def read(*runs: str, mixed: bool = False) -> Profile:

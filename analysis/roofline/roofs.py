@@ -14,6 +14,7 @@ from analysis.stats import Estimate, call_s, clock_of, exact, group_by, is_gpu, 
 from analysis.units import count, size
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Machine, Measurement
+from workloads.records.settings import is_held
 
 # A row is an error only when its whole interval lies beyond the roof's by more than this.
 TOLERANCE = 1.02
@@ -74,7 +75,7 @@ def roofs(measurements: "Iterable[Measurement]", machine: "Machine | None" = Non
     clock as its roof, and says so. `machine` gives the cache sizes (from where on a stream row counts as memory where no
     plateau shows) and the GPU's name; without it the largest working set measured counts.
     """
-    usable = [m for m in measurements if m.mode == "resident" and quick_seconds(m)]
+    usable = [m for m in measurements if m.mode == "resident" and quick_seconds(m) and not is_held(m)]
     found = [*_compute_roofs(usable), *_memory_roofs(usable, machine), *_link_roofs(usable), *_launch_roofs(usable)]
     return (*sorted(found, key=lambda r: (r.device, r.kind, r.name, r.threads or 0)), *sheet_roofs(machine))
 

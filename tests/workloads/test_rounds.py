@@ -5,11 +5,12 @@ import pytest
 import virtual_sweep
 
 from analysis import stats
-from kernels.problems import Launch, Matmul, Training
-from workloads import options
+from analysis.roofline import roofs
+from kernels.problems import Launch, Matmul, Peak, Training
+from workloads import options, session, tables
 from workloads.harness import rounds
 from workloads.harness.timing import Limits
-from workloads.records import Measurement, Row, Samples, Settings, visits
+from workloads.records import Measurement, Row, Samples, Settings, settings, visits
 
 LIMITS = Limits(visit_s=0.5, rounds=5, max_noise=0.01, max_time=100.0)
 
@@ -175,7 +176,7 @@ def test_rows_of_a_gpu_that_are_measured_once_more_under_load():
 
     long, short = gpu("matmul", 2e-3), gpu("matmul", 0.5e-3)
     (twin,) = rounds.held([long, short, visits.together([visit(row(8), 1)])])
-    assert twin.settings.switches == {"load": "held"} and twin.problem == long.problem and rounds.is_held(twin)
+    assert twin.settings.switches == {"load": "held"} and twin.problem == long.problem and settings.is_held(twin)
     loaded = msgspec.structs.replace(long, settings=twin.settings)
     assert rounds.held([long, loaded]) == [twin] and rounds.held([loaded]) == []
 
@@ -197,3 +198,27 @@ def test_intervals_hold_the_true_time_as_often_as_they_say(name):
         for m in measured
     ]
     assert len(held) == 240 and 0.88 <= sum(held) / len(held) <= 0.99
+
+
+def test_pages_and_tables_take_rows_of_a_burst_where_they_take_one(capsys):
+    """A GPU's peak under a load of its own, the higher one here, is no roof; it is a line of its own where rows are listed."""
+    burst, loaded = (
+        visits.together(
+            [visit(Row("peak/cupy/fma", Peak("float32", 1 << 30), Settings("gpu:0", switches=s)), 1, t, clock="device")]
+        )
+        for s, t in (({}, 2e-3), (settings.HELD, 1e-3))
+    )
+    (roof,) = [r for r in roofs.roofs([burst, loaded]) if r.kind == "compute"]
+    assert roof.rate.value == (1 << 30) / 2e-3
+    table = session.Lines()
+    for m in (burst, loaded):
+        table.shown(m)
+    plain, held = capsys.readouterr().out.splitlines()[1:]
+    assert held.endswith(" held") and not plain.endswith(" held")
+    products = tables.Matmuls()
+    long = visits.together(
+        [visit(Row("matmul/cupy/cublas", Matmul(8, 8, 8), Settings("gpu:0")), 1, 2e-3, clock="device")]
+    )
+    products.shown(msgspec.structs.replace(long, settings=rounds.held([long])[0].settings))
+    products.finish()
+    assert not capsys.readouterr().out

@@ -11,7 +11,7 @@ import msgspec
 
 from analysis import stats
 from workloads.harness.timing import Limits
-from workloads.records import Measurement, Row
+from workloads.records import Measurement, Row, settings
 from workloads.records.visits import together
 
 EXTRA = (
@@ -26,18 +26,12 @@ _WHOLE = (
     "collective",
 )  # problems that several devices or a framework work at for seconds
 
-HELD = {"load": "held"}
 _HELD_FROM_S = {"peak": 0.0, "stream": 1e-4, "matmul": 1e-3, "conv": 1e-3}  # seconds of a call on the device
 
 
 def is_whole(row: Row) -> bool:
     """Whether a row is timed in one go: trainings and inferences, what several GPUs do, and what happens once in a process."""
     return row.problem.op in _WHOLE or row.process == "fresh" or row.problem.once
-
-
-def is_held(row: Row) -> bool:
-    """Whether the row's visits begin with a load of their own, long enough for a GPU's clock to come down."""
-    return row.settings.switches.get("load") == "held"
 
 
 def way(row: Row) -> str:
@@ -67,10 +61,10 @@ def held(done: Iterable[Measurement]) -> list[Row]:
     allow: peaks, and what takes long enough to be timed with such a clock in use."""
     return [
         msgspec.structs.replace(
-            m.row, settings=msgspec.structs.replace(m.settings, switches=HELD | m.settings.switches)
+            m.row, settings=msgspec.structs.replace(m.settings, switches=settings.HELD | m.settings.switches)
         )
         for m in done
-        if m.ok and m.on_gpu and not is_held(m) and (own := m.on("device")) and m.problem.op in _HELD_FROM_S
+        if m.ok and m.on_gpu and not settings.is_held(m) and (own := m.on("device")) and m.problem.op in _HELD_FROM_S
         if stats.middle(own) >= _HELD_FROM_S[m.problem.op]
     ]
 

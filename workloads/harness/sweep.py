@@ -19,7 +19,7 @@ from workloads.harness.plan import RIGOROUS_PROCESSES, name
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
 from workloads.machine import facts
-from workloads.records import Measurement, Row, Run, row_flags
+from workloads.records import Measurement, Row, Run, row_flags, settings
 from workloads.records.visits import PROCESS, merged
 
 LOCAL = ROOT / "reports" / "local"
@@ -116,7 +116,7 @@ def sweep(
         runner = _Runner(run.machine, limits, args)
 
         def more(done: list[Measurement]) -> list[Row]:
-            return refine([m for m in done if not rounds.is_held(m)]) or rounds.held(done)
+            return refine([m for m in done if not settings.is_held(m)]) or rounds.held(done)
 
         try:
             with contextlib.closing(runner), progress(args) as step:

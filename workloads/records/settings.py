@@ -14,7 +14,8 @@ PARTS = "CROSSOVER_CPU_PARTS"  # the variable that tells TensorFlow's worker to 
 FOLDER = "CROSSOVER_FOLDER"  # the variable that tells a worker where the command was typed
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 # trace, match: of stored rows, see tests/validation; a match is timed as another benchmark times it.
-_STUDIED = {"beside", "at_once", "clear_session", "strategy", "replicas", "trace", "match"}
+HELD = {"load": "held"}
+_STUDIED = {"load", "beside", "at_once", "clear_session", "strategy", "replicas", "trace", "match"}
 
 
 def ordinary(row: Row) -> bool:
@@ -22,6 +23,12 @@ def ordinary(row: Row) -> bool:
     spread over no others, it was not made for its trace, and it is no trial, whose time is that of a whole training with its
     compilation."""
     return not _STUDIED & set(row.settings.switches) and row.variant != "trial"
+
+
+def is_held(row: Row) -> bool:
+    """Whether the row's visits begin with a load of their own, long enough for a GPU's clock to come down; where a page takes one
+    row of several, it takes those without."""
+    return row.settings.switches.get("load") == HELD["load"]
 
 
 def default(name: str) -> str:
