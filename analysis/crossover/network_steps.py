@@ -3,12 +3,11 @@ and what is missing where that cannot be said."""
 
 import functools
 from collections.abc import Iterable
-from math import inf
 
 import msgspec
 
 from analysis.crossover import crossover
-from analysis.crossover.crossover import LATENCY, Answer, Point, Side, fastest, framework_of
+from analysis.crossover.crossover import LATENCY, Answer, Point, Side, fastest
 from analysis.crossover.families import Family, batch_family, comparable, precision_of
 from analysis.crossover.layers import is_square
 from analysis.stats import group_by, total
@@ -128,25 +127,14 @@ class Total(msgspec.Struct, frozen=True):
     frameworks: tuple[tuple[str, float], ...] = ()
 
 
-def resident_calls(measurements: "Iterable[Measurement]", op: str) -> dict[tuple, float]:
-    """(problem, framework, whether on a GPU) -> seconds of the fastest call with the data there."""
-    measurements = list(measurements)
-    best: dict[tuple, float] = {}
-    for m in (m for way in ("", *FRAMEWORKS) for m in comparable(measurements, op, way)):
-        if m.mode == "resident" and (side := fastest([m], "host-latency")):
-            key = (m.problem, framework_of(m), m.on_gpu)
-            best[key] = min(best.get(key, inf), side.seconds.value)
-    return best
-
-
-def totals(works: "Iterable[Work]", best: dict[tuple, float]) -> list[Total]:
-    """A Total for each batch and precision of the works out of `resident_calls`: the CPU's over kernels and threads, the GPU's
-    with the data there."""
+def totals(works: "Iterable[Work]", measurements: "Iterable[Measurement]", op: str) -> list[Total]:
+    """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with the data there."""
     groups = group_by(works, lambda w: (batch_family(w.problem).size(w.problem), w.problem.math))
+    best = {way: best_rows(measurements, op, way) for way in ("", *FRAMEWORKS)}
 
     def sum_of(group: "list[Work]", framework: str, gpu: bool) -> float | None:
-        whole = sum(best.get((w.problem, framework, gpu), inf) for w in group)
-        return whole if whole < inf else None
+        side = step_side(best[framework], [w.problem for w in group], gpu)
+        return side.seconds.value if side else None
 
     def in_frameworks(group: "list[Work]") -> tuple[tuple[str, float], ...]:
         sides = (

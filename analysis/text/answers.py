@@ -64,7 +64,7 @@ def together(works: "Iterable[Work]", measurements: "Iterable[Measurement]", wha
     """The totals as sentences; `what` is many of them in words: convolutions of vgg-16. Without any time there is no sentence."""
     works, said = list(works), []
     op = next((w.problem.op for w in works if w.problem), "")
-    for t in network_steps.totals(works, network_steps.resident_calls(measurements, op)):
+    for t in network_steps.totals(works, measurements, op):
         sides = ((t.cpu, "CPU"), (t.gpu, "GPU, data already there"))
         sums = [f"{seconds(time)} on the {name}" for time, name in sides if time is not None]
         if sums:

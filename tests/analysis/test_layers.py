@@ -216,7 +216,7 @@ def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
     named = set(network_steps.names(runs, rows).values())
     assert named == {"dense1", "dense2 +3", "classes"}  # dense2 to dense5 are alike
     (found,) = network_steps.steps(runs, rows, "matmul")
-    (total,) = network_steps.totals(found[1], network_steps.resident_calls(rows, "matmul"))
+    (total,) = network_steps.totals(found[1], rows, "matmul")
     cpu = {m.problem: law_time(m) for m in rows if m.settings.threads == 1}
     assert total.works == 17 and total.directions == ("fprop", "wgrad", "dgrad")  # six layers, the first without dX
     assert total.cpu <= sum(cpu[w.problem] for w in found[1]) and total.flops == sum(w.flops for w in found[1])

@@ -71,7 +71,7 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     (tf32, float32) = (
         t
         for _, works in network_steps.steps(machine.runs, rows, "matmul")
-        for t in network_steps.totals(works, network_steps.resident_calls(rows, "matmul"))
+        for t in network_steps.totals(works, rows, "matmul")
     )
     assert (tf32.gpu, dict(tf32.frameworks)) == (pytest.approx(8e-5), {"tensorflow GPU": pytest.approx(24e-3)})
     assert (float32.gpu, dict(float32.frameworks)) == (None, {"tensorflow CPU": pytest.approx(8e-3)})

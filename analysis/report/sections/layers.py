@@ -78,8 +78,7 @@ def select(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
     machine = loaded.runs[-1].machine if loaded.runs else None
     told = tuple(answers.every(rows, op, machine=machine))
     works = network_steps.steps(loaded.runs, rows, op)
-    calls = network_steps.resident_calls(rows, op)
-    sums = tuple((model, total) for model, found_ in works for total in network_steps.totals(found_, calls))
+    sums = tuple((model, total) for model, found_ in works for total in network_steps.totals(found_, rows, op))
     won = tuple(
         said for step in network_steps.complete_steps(loaded.runs, rows, op) for said in _won(step, rows, loaded)
     )
