@@ -215,7 +215,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
 WORKLOAD = Workload(
     "conv", parser, rows, table, answer, lambda args, here, done: refine(done, axis(args), here) if axis(args) else []
 )
-measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+main = WORKLOAD.main
 
 
 def run(**keywords):

@@ -184,7 +184,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
 WORKLOAD = Workload(
     "inference", parser, rows, Table, answer, lambda args, here, done: refine(done), own=_measured, example=EXAMPLE
 )
-measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+main = WORKLOAD.main
 
 
 def run(**keywords):

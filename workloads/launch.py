@@ -156,7 +156,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
 
 
 WORKLOAD = Workload("launch", parser, rows, Table, answer, answers_in_suite=True)
-measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+main = WORKLOAD.main
 
 
 def run(**keywords):

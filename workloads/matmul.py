@@ -174,7 +174,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
 WORKLOAD = Workload(
     "matmul", parser, rows, table, answer, lambda args, here, done: refine(done, args.model is not None, here)
 )
-measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+main = WORKLOAD.main
 
 
 def run(**keywords):

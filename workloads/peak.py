@@ -54,7 +54,7 @@ def rows(args: argparse.Namespace, here) -> list:
 
 
 WORKLOAD = Workload("peak", parser, rows)
-measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+main = WORKLOAD.main
 
 
 def run(**keywords):

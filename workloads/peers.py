@@ -231,7 +231,7 @@ class Peers(Workload):
 
 
 WORKLOAD = Peers("peers", parser, rows, Table)
-measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+main = WORKLOAD.main
 
 
 def run(**keywords):

@@ -108,7 +108,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
 
 
 WORKLOAD = Workload("stream", parser, rows, answer=answer, answers_in_suite=True)
-measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+main = WORKLOAD.main
 
 
 def run(**keywords):

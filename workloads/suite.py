@@ -187,7 +187,7 @@ def _one(name: str, args: argparse.Namespace, command: str, run) -> int:
     if args.format == "table":
         print(f"\n{name}", flush=True)
     try:
-        return _command(name).session(args, command, run)
+        return _command(name).WORKLOAD.session(args, command, run)
     except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
         print(f"{name} left out: {missing}\n  to have it: {missing.tip}", file=sys.stderr)
         return options.MISSING
@@ -247,7 +247,7 @@ def _measured(name: str, args: argparse.Namespace, command: str, run) -> int:
     """One workload without its table and sentences."""
     module = _command(name)
     try:
-        for measure in (module.measure, *([module.measure_at_once] if name == "peers" else [])):
+        for measure in (module.WORKLOAD.measure, *([module.measure_at_once] if name == "peers" else [])):
             measure(args, command, run=run)
     except options.Missing as missing:
         print(f"{name} left out: {missing}", flush=True)
@@ -260,7 +260,7 @@ def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
             print(f"\n{name}")
         made = arguments(args, name, flags, pathlib.Path(), None)
         made.dry_run = True
-        _command(name).session(made, "", None)
+        _command(name).WORKLOAD.session(made, "", None)
     return options.OK
 
 

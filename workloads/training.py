@@ -248,7 +248,7 @@ def _how_to_see(outcome) -> str:
 
 
 WORKLOAD = Workload("training", parser, rows, Table, answer, _refine, own=_measured, dry_run=_dry_run, example=EXAMPLE)
-measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+main = WORKLOAD.main
 
 
 def run(**keywords):

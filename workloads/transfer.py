@@ -165,7 +165,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
 
 
 WORKLOAD = Workload("transfer", parser, rows, Table, answer)
-measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+main = WORKLOAD.main
 
 
 def run(**keywords):

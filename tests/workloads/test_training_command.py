@@ -242,17 +242,17 @@ def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, mon
     monkeypatch.setattr(sweep, "LOCAL", tmp_path / "local")
     args = arguments("--study epochs together --device cpu -q")
     shown = []
-    outcome = training.measure(args, "x", shown.append)
+    outcome = training.WORKLOAD.measure(args, "x", shown.append)
     (first,) = (tmp_path / "local").glob("*/*/training.jsonl")
     assert seen == [(str(first.parent), None)]
     models = [[m.problem.model for m in each] for each in (outcome.measurements, shown)]
     assert models == [["fashion-mlp", "mnist-cnn"]] * 2
     args = arguments("--study epochs together --device cpu -q --stop-after 1e-9 -o", str(tmp_path / "b"))
-    outcome = training.measure(args, "x")
+    outcome = training.WORKLOAD.measure(args, "x")
     assert (outcome.stopped, len(seen)) == ("stop-after", 1)
     assert outcome.left == 1 + len(side_by_side.rows("together", args, outcome.run.machine))
     args = arguments("--study", "together", "--device", "cpu", "-q", "-o", str(tmp_path / "c"))
-    assert [m.problem.model for m in training.measure(args, "x").measurements] == ["mnist-cnn"]
+    assert [m.problem.model for m in training.WORKLOAD.measure(args, "x").measurements] == ["mnist-cnn"]
 
 
 def test_what_is_said_at_the_end(capsys):
