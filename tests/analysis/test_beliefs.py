@@ -36,14 +36,11 @@ def test_flops_do_not_decide_a_small_step_and_without_peaks_nothing_is_said_of_t
     assert len(peaks()) == 3
 
 
-def test_the_copy_is_named_only_where_it_is_most_of_the_step():
+def test_the_copy_and_bigger_batches_are_judged_by_the_step():
     belief = checked()["copy"]
     assert belief.verdict == beliefs.FALSE and "6.10 % of a step" in belief.why  # 132 us of 2.164 ms
     large = checked(Training("cifar10-cnn", 8192, 16384))["copy"]
     assert large.verdict == beliefs.PARTLY  # 8.29 of 18.5 ms
-
-
-def test_bigger_batches_turn_the_step_but_change_learning():
     belief = checked()["batch"]
     # at batch 512: CPU 11.24 ms, GPU 3.124 ms
     assert belief.verdict == beliefs.HOLDS and "from 0.758 to 3.60 times" in belief.why

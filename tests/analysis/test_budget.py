@@ -48,6 +48,18 @@ def test_the_parts_of_the_host_and_the_link(whole):
     assert not {"transfer calls", "transfer bytes"} & {p.name for p in cpu.parts}
     assert part(cpu, HIDDEN).seconds.value < 0  # gradients of weights and updates beside what waits for each other
     assert part(cpu, "dispatch").why == "a Keras step of a model with almost no work"
+    rows = [m for m in whole.measurements if m.problem.op != "transfer"]
+    own, cupy = ([m for m in transfer_rows(0.0) if ("tensorflow" in m.kernel) is wanted] for wanted in (True, False))
+    for copied, rate in (([*own, *cupy], 1.1e10), (own, 6e9)):
+        made = budget.budget(training("gpu:0"), profile.profile([*rows, *copied], GPU_MACHINE))
+        assert part(made, "transfer bytes").seconds.value == pytest.approx((32 * 3072 * 4 + 32 * 8) / rate, rel=0.01)
+    pinned = [m for m in cupy if m.problem.host_memory == "pinned"]
+    assert part(budget.budget(training("gpu:0"), [*rows, *pinned]), "transfer calls").seconds is None
+    loop = row("training/tensorflow/loop", Training("peaks", 100, 100), 1e-3)
+    made = budget.budget(loop, whole)
+    assert part(made, "dispatch").seconds.value == pytest.approx(made_profile.CALL, rel=0.05)
+    jax = msgspec.structs.replace(loop, kernel="training/jax/loop")
+    assert part(budget.budget(jax, whole), "dispatch").seconds is None
 
 
 def test_a_products_part_is_the_sum_of_its_rows_and_models_without_a_table_have_a_budget_too(whole):
@@ -83,7 +95,7 @@ def test_what_no_row_tells_is_missing_with_the_command_that_measures_it():
         budget.budget(row("training/keras/fit", S0, None, status="failed", reason="it broke"), [])
 
 
-def test_the_remainder_has_its_sign_and_its_interval(whole):
+def test_the_remainder_has_its_sign_its_interval_and_the_largest_part_its_name(whole):
     made = budget.budget(training(ms=1.0), whole)
     over = made.explained.value - 1e-3
     assert made.remainder.value == pytest.approx(-over)
@@ -94,9 +106,6 @@ def test_the_remainder_has_its_sign_and_its_interval(whole):
     sure = msgspec.structs.replace(made, remainder=Estimate(-over, -over, -over))
     assert "so they are counted too high" in budget_words.sentence(sure)
     assert any(line.startswith("| remainder | -") for line in budget_words.table([made]))
-
-
-def test_the_largest_part_and_what_some_rows_lack(whole):
     assert budget.budget(training(), whole).largest.name == "conv"
     tiny = training("gpu:0", problem=Training("mlp-784-100x2-10", 32, 9600))
     assert budget.budget(tiny, whole).largest.name == "dispatch"
@@ -139,17 +148,7 @@ def test_lines_put_devices_side_by_side_and_failed_rows_into_words(whole):
     assert budget_words.lines([]) == []
 
 
-def test_what_is_done_at_the_same_time_and_flags_are_said(whole):
-    made = budget.budget(training(), whole)
-    less = abs(part(made, HIDDEN).seconds.value)
-    assert f" less {budget_words.seconds(less)} that are done at the same time; " in budget_words.sentence(made)
-    assert "time -" not in budget_words.sentence(made)
-    made = budget.budget(training(flags=("other-load",)), whole)
-    assert any("its row is flagged other-load" in line for line in budget_words.notes([made]))
-    assert budget_words.sentence(made).endswith(" (doubtful: its row is flagged other-load).")
-
-
-def test_a_budget_is_sound_where_every_steps_parts_are_measured_and_the_step_is_not_doubtful(whole):
+def test_a_budget_is_sound_where_every_part_is_measured_and_flags_are_said(whole):
     assert budget_words.sound(budget.budget(training(), whole))
     assert not budget_words.sound(budget.budget(training(flags=("steal",)), whole))
     assert not budget_words.sound(budget.budget(training(), []))
@@ -158,16 +157,13 @@ def test_a_budget_is_sound_where_every_steps_parts_are_measured_and_the_step_is_
     assert any(line.startswith("cifar10-cnn (S0) at batch 32 takes 21.0 ms a step on the CPU") for line in said)
     assert not any("steal" in line for line in said)
     assert "| a step | CPU |" in said
-
-
-def test_copies_come_from_the_law_of_plain_ones_before_tensorflows(whole):
-    rows = [m for m in whole.measurements if m.problem.op != "transfer"]
-    own, cupy = ([m for m in transfer_rows(0.0) if ("tensorflow" in m.kernel) is wanted] for wanted in (True, False))
-    for copied, rate in (([*own, *cupy], 1.1e10), (own, 6e9)):
-        made = budget.budget(training("gpu:0"), profile.profile([*rows, *copied], GPU_MACHINE))
-        assert part(made, "transfer bytes").seconds.value == pytest.approx((32 * 3072 * 4 + 32 * 8) / rate, rel=0.01)
-    pinned = [m for m in cupy if m.problem.host_memory == "pinned"]
-    assert part(budget.budget(training("gpu:0"), [*rows, *pinned]), "transfer calls").seconds is None
+    made = budget.budget(training(), whole)
+    less = abs(part(made, HIDDEN).seconds.value)
+    assert f" less {budget_words.seconds(less)} that are done at the same time; " in budget_words.sentence(made)
+    assert "time -" not in budget_words.sentence(made)
+    made = budget.budget(training(flags=("other-load",)), whole)
+    assert any("its row is flagged other-load" in line for line in budget_words.notes([made]))
+    assert budget_words.sentence(made).endswith(" (doubtful: its row is flagged other-load).")
 
 
 def test_a_fit_and_its_epochs_are_shared_by_their_steps(whole):
@@ -198,11 +194,3 @@ def test_a_fit_and_its_epochs_are_shared_by_their_steps(whole):
     quicker = msgspec.structs.replace(samples, seconds=tuple(1.9e-3 for _ in samples.seconds))
     found = budget.budget(msgspec.structs.replace(made, samples=(quicker,)), whole)
     assert not {budget.EPOCH_SHARE, budget.FIT_SHARE} & {p.name for p in found.parts}
-
-
-def test_a_bare_loops_dispatch_is_a_call(whole):
-    loop = row("training/tensorflow/loop", Training("peaks", 100, 100), 1e-3)
-    made = budget.budget(loop, whole)
-    assert part(made, "dispatch").seconds.value == pytest.approx(made_profile.CALL, rel=0.05)
-    jax = msgspec.structs.replace(loop, kernel="training/jax/loop")
-    assert part(budget.budget(jax, whole), "dispatch").seconds is None

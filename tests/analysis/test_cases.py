@@ -34,7 +34,7 @@ def s0(cpu_epoch: float, gpu_epoch: float, **given) -> list:
     ]
 
 
-def test_a_gain_is_decomposed_into_how_far_each_device_moved():
+def test_a_gain_is_decomposed_into_devices_and_what_does_not_shrink_with_the_batch():
     """Ours: CPU 11 s an epoch (20 times faster than 220), GPU 2.4 s (10 times faster than 24): 9.17 x 10 / 20 = 4.58."""
     found = [b for b in published.comparisons(s0(11.0, 2.4)) if b.here]
     assert [b.case.name for b in found] == ["S0"]
@@ -45,9 +45,6 @@ def test_a_gain_is_decomposed_into_how_far_each_device_moved():
     assert "our GPU 48.0 us a sample against its 480 us (10.0 times faster): its 9.17 x 10.0 / 20.0 is our 4.58" in said
     assert "no row of another batch tells what of the GPU's step is dispatch" in said
     assert "against the CPU's other forms the gain would read 9.17 with the GPU visible (ours: GPU hidden)" in said
-
-
-def test_a_smaller_batch_tells_what_of_the_step_does_not_shrink():
     more = [
         trained("cifar10-cnn", 1, 256, (0.0, 0.0, 3e-3)),
         trained("cifar10-cnn", 1, 256, (0.0, 0.0, 1.2e-3), device="gpu:0"),

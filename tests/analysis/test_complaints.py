@@ -162,7 +162,7 @@ def bare(*rows):
     return Sources(made, made, predict)
 
 
-def test_a_transfer_bound_step_by_the_laws_of_copies():
+def test_a_transfer_bound_step_and_an_unsynchronized_clock_by_the_laws_of_copies():
     said = "\n".join(complaints.apart(COMPLAINTS_BY_NAME["tensorflow-44836"], bare(*copies())))
     # 136 ms at 10 GB/s are 1.36 GB; at 50 GB/s 27.2 ms; the rest of their step is 69 ms
     assert "Here 136 ms carry 1.27 GiB from pageable memory (10.0 GB/s, tensorflow/dataset)" in said
@@ -174,9 +174,6 @@ def test_a_transfer_bound_step_by_the_laws_of_copies():
     slow = "\n".join(complaints.apart(COMPLAINTS_BY_NAME["tensorflow-44836"], bare(*copies(pinned=12e9))))
     assert "Largest part as measured here: the copy, also from pinned memory" in slow
     assert verdicts.NO_COPIES in complaints.apart(COMPLAINTS_BY_NAME["tensorflow-44836"], bare())
-
-
-def test_an_unsynchronized_clock_puts_the_passes_into_the_copy():
     p = Stream("scale", 480_000_000, "float32")
     passes = row("stream/cupy/elementwise", p, {"device": 48e-3, "host-latency": 48e-3})  # 10 GB/s: slow passes
     launches = [

@@ -133,16 +133,13 @@ def explained():
     return explanation.explain(Request(Training("cifar10-cnn", 32, 3200, 10)), sources())
 
 
-def test_what_is_verified_is_short_and_the_best():
+def test_what_is_verified_stands_beside_what_was_predicted():
     plan = verify.plan(explained())
     # the CPU saves most of this job
     assert [change.words.split()[0] for change, _ in plan] == ["as", "use", "batch", "the"]
     assert plan[0][1] is None and plan[2][1].value == pytest.approx(2.164 * MS - 3.124 * MS / 16)
     assert verify.short(60_000, 32) == 2048 and verify.short(100, 32) == 100
     assert verify.short(60_000, 512) == 8 * 512 and verify.short(60_000, 4096) == 8 * 4096
-
-
-def test_what_was_predicted_stands_beside_what_was_measured():
     steps = {"as": 2.4 * MS, "use": 1.6 * MS, "batch": 3.2 * MS}
 
     def measured(change, samples, folder):

@@ -32,7 +32,7 @@ def explained(training=T, of=None, **asked):
     return explanation.explain(Request(training, **asked), of or sources())
 
 
-def test_both_sides_and_the_whole_job():
+def test_both_sides_the_whole_job_and_parts_that_add_up_to_the_step():
     e = explained()
     assert (e.cpu.step_s.value, e.gpu.step_s.value) == pytest.approx((1.64 * MS, 2.164 * MS))
     assert e.cpu.job_s.value == pytest.approx(5 + 0.1 + 10 * (0.05 + 100 * 1.64 * MS))
@@ -44,6 +44,12 @@ def test_both_sides_and_the_whole_job():
     gpu = f"{start} GPU (compiled by XLA; 2.00 ms, 92.4 % of it)"
     cpu = f"{start} CPU (operation by operation; 1.00 ms, 61.0 % of it)"
     assert told[1] == f"The largest part of a step is {gpu} and {cpu}."
+    e = explained(Training("cifar10-cnn", 64, 640))
+    for p in e.sides:
+        assert sum(part.value for part in p.parts.values()) == pytest.approx(p.step_s.value)
+    lines = explanation_tables.budget_lines(e)
+    assert lines[0].split()[-5:] == ["CPU,", "op", "by", "op", "GPU,"] or "GPU, compiled" in lines[0]
+    assert any("the bytes of the batch" in line and line.rstrip().endswith("64.0 us (2.9 %)") for line in lines)
 
 
 def test_the_width_the_batch_and_the_samples_at_which_the_winner_changes():
@@ -228,15 +234,6 @@ def test_of_several_rows_of_a_training_its_own_epochs_tell_the_step_then_the_lea
         assert (found.cpu, found.gpu) == (e.measured["cpu"], e.measured["gpu:0"])
 
 
-def test_a_budgets_parts_add_up_to_the_step():
-    e = explained(Training("cifar10-cnn", 64, 640))
-    for p in e.sides:
-        assert sum(part.value for part in p.parts.values()) == pytest.approx(p.step_s.value)
-    lines = explanation_tables.budget_lines(e)
-    assert lines[0].split()[-5:] == ["CPU,", "op", "by", "op", "GPU,"] or "GPU, compiled" in lines[0]
-    assert any("the bytes of the batch" in line and line.rstrip().endswith("64.0 us (2.9 %)") for line in lines)
-
-
 def test_validation_money_and_joules():
     plain, more = explained(), explained(validation=320)
     share = networks.inference_flops(networks.find("cifar10-cnn")) / networks.training_flops(
@@ -347,7 +344,7 @@ def test_whether_the_framework_used_the_gpu_is_told_from_rows():
 # ---------------------------------------------------------------- a stored GPU
 
 
-def test_a_stored_gpu_is_driven_by_this_machines_host():
+def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import():
     of = borrowed(cpu_step=2 * MS)
     factor = stored.host_factor(of.cpu, of.gpu)
     assert factor.value == pytest.approx(2.0, rel=1e-6)
@@ -377,8 +374,6 @@ def test_a_stored_gpu_is_driven_by_this_machines_host():
     assert e.host_factor is None and e.gpu.step_s.value == pytest.approx(2.164 * MS)
     assert any("no call was measured on both" in line for line in explanation_words.caveats(e))
 
-
-def test_a_start_is_scaled_by_what_importing_takes():
     def importing(seconds):
         return row("launch/tensorflow/once", Launch("import"), seconds)
 

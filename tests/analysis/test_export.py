@@ -24,7 +24,7 @@ FAILED = row("matmul/numpy/blas", square(11), None, status="failed")
 NAME = "matmul/numpy/blas/m:10/n:10/k:10/threads:2"
 
 
-def test_google_benchmark():
+def test_google_benchmark_and_names_that_are_never_the_same():
     made = export.google_benchmark([ROW, FAILED], RUN)
     entries = made["benchmarks"]
     assert [(e["name"], e["run_type"]) for e in entries] == [(NAME, "iteration")] * 3 + [
@@ -37,6 +37,9 @@ def test_google_benchmark():
     assert entries[0]["bytes_per_second"] == pytest.approx(1200 / 1e-6)
     assert made["context"]["num_cpus"] == 16 and made["context"]["gpus"] == ["NVIDIA H200"]
     assert {"level": 3, "type": "Unified", "size": 105 * 2**20, "num_sharing": 0} in made["context"]["caches"]
+    rows = [m for m in gpu_run().measurements if m.status == "ok"]
+    told = [export.name(m) for m in rows]
+    assert len(set(told)) == len({m.key for m in rows}) and not any(" " in name for name in told)
 
 
 def test_bencher_and_github():
@@ -55,12 +58,6 @@ def test_bencher_and_github():
     bad = msgspec.structs.replace(ROW, samples=(msgspec.structs.replace(ROW.samples[0], seconds=(math.inf,) * 6),))
     with pytest.raises(ValueError):
         export.text(Loaded((RUN,), (bad,), 0, ()), "bencher")
-
-
-def test_names_have_no_blanks_and_are_never_the_same():
-    rows = [m for m in gpu_run().measurements if m.status == "ok"]
-    told = [export.name(m) for m in rows]
-    assert len(set(told)) == len({m.key for m in rows}) and not any(" " in name for name in told)
 
 
 @pytest.mark.parametrize("to", export.TO)

@@ -13,7 +13,7 @@ def counted(model, optimizer, device="cpu"):
     return fusion.compiled(networks.step(network, 32), device)
 
 
-def test_a_small_network_by_hand():
+def test_networks_by_hand_passes_between_products_are_one():
     """Two layers: products forward 2, backward 3; a kernel forward and one backward for each activation; loss 12."""
     sides = (("sgd",), ("adam",), ("adam", "gpu:0"))
     sgd, adam, gpu = (counted("mlp-20-16x1-5", *side) for side in sides)
@@ -24,9 +24,6 @@ def test_a_small_network_by_hand():
     names = [k.name for k in sgd]
     assert "dense1 bias to relu" in names and "dense1 bias_grad to sgd bias" in names
     assert "dense1 bias_grad" in [k.name for k in adam]
-
-
-def test_passes_between_products_are_one_and_pools_end_them():
     kernels = {k.name: k for k in counted("cifar10-cnn", "adam")}
     assert {"conv1 bias to relu", "pool1 maxpool", "dropout1 dropout", "dense1 bias to dropout"} <= set(kernels)
     assert kernels["dense1 bias to dropout"].problem.operation == "dropout"

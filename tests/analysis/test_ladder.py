@@ -42,7 +42,7 @@ def gpu_rows():
     return [*made, row("peak/cupy/fma", Peak("float32", 10**13), {"device": 10**13 / 60e12, "host-latency": 0.3})]
 
 
-def test_the_order_and_the_ideas_are_those_of_the_sources():
+def test_the_order_is_that_of_the_sources_and_a_gpu_has_a_ladder_for_each_arithmetic():
     kernels = list(registry.ideas("matmul"))
     numba, cuda = ([k for k in kernels if k.startswith(f"matmul/{b}/")] for b in ("numba", "cuda"))
     assert numba[:4] == [f"matmul/numba/{name}" for name in ("naive", "reordered", "tiled", "parallel")]
@@ -50,6 +50,12 @@ def test_the_order_and_the_ideas_are_those_of_the_sources():
     assert cuda == [f"matmul/cuda/{name}" for name in rungs]
     assert all(20 < len(registry.ideas("matmul")[k]) < 240 for k in cuda)
     assert registry.ideas("matmul")["matmul/numba/tiled"].startswith("i-k-j over copied blocks of B")
+    float32, bfloat16 = ladder.ladders([*gpu_rows(), *cpu_rows()], GPU_MACHINE)[1:]
+    assert (float32.device, float32.math, bfloat16.math) == ("gpu:0", "float32", "bfloat16")
+    assert float32.at(square(1024))[-1].of_library.value == pytest.approx(50 / 40)
+    assert float32.missing == {"matmul/cuda/wgmma": "not float32"}
+    assert ladder.sentences(float32)[-1] == "cuda/wgmma is missing: not float32."
+    assert len(bfloat16.steps) == 1 and bfloat16.steps[0].of_library is None
 
 
 def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
@@ -78,15 +84,6 @@ def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
     said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])
     assert "numba/naive has no row at n = 512: minutes a call." in said
     assert not any("naive is missing" in line or "naive was not measured" in line for line in said)
-
-
-def test_a_gpu_has_a_ladder_for_each_arithmetic_on_its_own_clock():
-    float32, bfloat16 = ladder.ladders([*gpu_rows(), *cpu_rows()], GPU_MACHINE)[1:]
-    assert (float32.device, float32.math, bfloat16.math) == ("gpu:0", "float32", "bfloat16")
-    assert float32.at(square(1024))[-1].of_library.value == pytest.approx(50 / 40)
-    assert float32.missing == {"matmul/cuda/wgmma": "not float32"}
-    assert ladder.sentences(float32)[-1] == "cuda/wgmma is missing: not float32."
-    assert len(bfloat16.steps) == 1 and bfloat16.steps[0].of_library is None
 
 
 def test_who_has_a_ladder():
@@ -137,7 +134,7 @@ def test_convolutions_have_a_ladder_of_their_own():
     assert overview.ladder_section([m for m in rows if m.kernel != "conv/numba/direct"], CPU_MACHINE, "conv") == []
 
 
-def test_what_a_rung_loses_elsewhere_is_said_with_its_reason():
+def test_what_is_said_of_rungs_that_lose_of_threads_and_of_libraries_that_lack():
     thin, thick = Conv(32, 32, 32, 3, 32, 3, 3, dtype="bfloat16"), Conv(32, 16, 16, 64, 64, 3, 3, dtype="bfloat16")
     times = {("tensor_core", thin): 1e-5, ("wgmma", thin): 2e-5, ("tensor_core", thick): 3e-5, ("wgmma", thick): 2e-5}
     rows = [
@@ -152,6 +149,19 @@ def test_what_a_rung_loses_elsewhere_is_said_with_its_reason():
     assert said[2].startswith("At 32x32x32x3:32x3x3")
     assert "slower than cuda/tensor_core, 0.500 times its speed; a likely reason: its steps" in said[2]
     assert "images of 3 are filled up with zeros" in said[2]
+    rows = [*cpu_rows(), at("matmul/numba/parallel", 256, 8e9)]
+    said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])
+    assert any(
+        "is slower than numba/tiled, 0.500 times its speed. On one thread nothing is shared out" in line
+        for line in said
+    )
+    p = Conv(32, 16, 16, 64, 64, 3, 3)
+    convs = [row(f"conv/{name}", p, 1e-3, threads=1) for name in ("numba/direct", "numba/blocked", "numpy/im2col")]
+    said = ladder.sentences(ladder.ladders(convs, CPU_MACHINE, "conv")[0])
+    assert any(line.startswith("oneDNN, the library") for line in said)
+    onednn = row("conv/tensorflow/eager", p, 1e-4, threads=1)
+    said = ladder.sentences(ladder.ladders([*convs, onednn], CPU_MACHINE, "conv")[0])
+    assert not any(line.startswith("oneDNN") for line in said)
 
 
 def test_tiles_intervals_flags_and_what_no_kernel_can_reach_are_said():
@@ -169,19 +179,3 @@ def test_tiles_intervals_flags_and_what_no_kernel_can_reach_are_said():
     assert "110 % of the measured peak (more than its peak is no speed" in standing
     assert "flagged while it was measured: power-cap" in standing
     assert any("make bench NAME=matmul_cuda" in line for line in said)
-
-
-def test_on_one_thread_a_rung_of_threads_is_not_praised_and_missing_onednn_is_said():
-    rows = [*cpu_rows(), at("matmul/numba/parallel", 256, 8e9)]
-    said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])
-    assert any(
-        "is slower than numba/tiled, 0.500 times its speed. On one thread nothing is shared out" in line
-        for line in said
-    )
-    p = Conv(32, 16, 16, 64, 64, 3, 3)
-    convs = [row(f"conv/{name}", p, 1e-3, threads=1) for name in ("numba/direct", "numba/blocked", "numpy/im2col")]
-    said = ladder.sentences(ladder.ladders(convs, CPU_MACHINE, "conv")[0])
-    assert any(line.startswith("oneDNN, the library") for line in said)
-    onednn = row("conv/tensorflow/eager", p, 1e-4, threads=1)
-    said = ladder.sentences(ladder.ladders([*convs, onednn], CPU_MACHINE, "conv")[0])
-    assert not any(line.startswith("oneDNN") for line in said)

@@ -90,7 +90,7 @@ def law_time(m) -> float:
     return m.samples[0].seconds[0]
 
 
-def test_a_family_holds_its_own_and_reasons_come_from_no_other():
+def test_a_family_holds_its_own_and_shapes_are_in_words():
     rows = [m for n in (4, 100) for m in law(n)]
     others = [
         row("conv/cudnn/plan", conv(n, direction="wgrad"), {"host-latency": 1e-6, "device": 1e-6}, device="gpu:0")
@@ -106,9 +106,14 @@ def test_a_family_holds_its_own_and_reasons_come_from_no_other():
     assert not dense.holds(Matmul(32, 10, 7))
     assert not dense.holds(Matmul(32, 10, 7, "bfloat16", out="float32", layout="tn"))
     assert not families.SQUARES.holds(Matmul(8, 8, 8, layout="nt")) and families.SQUARES.holds(Matmul(8, 8, 8))
+    assert labels.product(Matmul(8, 8, 8)) == "8" and labels.product(Matmul(8, 8, 8, layout="nt")) == "8 nt"
+    expected = "2x8x8x8:16x3x3 wgrad (stride 2, 2 groups, NCHW, pad same)"
+    assert labels.convolution(conv(2, stride=2, groups=2, layout="NCHW", direction="wgrad")) == expected
+    expected = "conv/numpy/im2col, 2x8x8x8:16x3x3 fprop (pad same), 2 threads"
+    assert bounds.describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == expected
 
 
-def test_whole_arrays_of_a_convolution_cross_the_link():
+def test_whole_arrays_cross_the_link_and_faster_than_the_best_matmul_is_an_error_of_a_matmul_only():
     """2 x 4 x 4 x 8 floats in, 8 x 4 filters; with stride 2 out 2 x 2 x 2 x 4. The compulsory bytes would be a quarter of x."""
     p = Conv(2, 4, 4, 8, 4, 1, 1, stride=2)
     assert (p.operand_bytes, p.result_bytes) == (4 * (256 + 32), 4 * 32)
@@ -124,9 +129,6 @@ def test_whole_arrays_of_a_convolution_cross_the_link():
     # 2^28 floats each way and the filters: 2^30 bytes in at 55 GB/s, then out at 52
     assert bound.roof.kind == "link"
     assert bound.seconds.value == pytest.approx((2**30 + 2**14) / 55e9 + 2**30 / 52e9, rel=1e-3)
-
-
-def test_faster_than_the_best_matmul_is_an_error_of_a_matmul_only():
     kernel = "matmul/cupy/cublas"
     product = row(kernel, Matmul(64, 64, 64, "bfloat16"), {"device": 2 * 64**3 / 1e12, "host-latency": 1e-3})
     kernel = "conv/cudnn/plan"
@@ -245,14 +247,6 @@ def test_one_product_and_all_families_in_words():
     assert answers.summaries(found[:1]) == []
 
 
-def test_shapes_in_words():
-    assert labels.product(Matmul(8, 8, 8)) == "8" and labels.product(Matmul(8, 8, 8, layout="nt")) == "8 nt"
-    expected = "2x8x8x8:16x3x3 wgrad (stride 2, 2 groups, NCHW, pad same)"
-    assert labels.convolution(conv(2, stride=2, groups=2, layout="NCHW", direction="wgrad")) == expected
-    expected = "conv/numpy/im2col, 2x8x8x8:16x3x3 fprop (pad same), 2 threads"
-    assert bounds.describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == expected
-
-
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory):
     folder = tmp_path_factory.mktemp("layers")
@@ -321,7 +315,7 @@ def test_no_label_of_the_pictures_covers_another_or_leaves_them():
             assert not first.padded(-1).overlaps(second.padded(-1)), (a, b)
 
 
-def test_the_bands_and_marks_lie_where_the_winner_changes():
+def test_bands_marks_and_points_of_layers_lie_where_they_should():
     long = {"visit_at_s": (0.0, 60.0)}  # visits that far apart are not widened by what runs differ by
     rows = [msgspec.structs.replace(m, series=long) for n in (4, 16, 128) for m in law(n)]
     loaded = fake.Loaded((fake.run(fake.GPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))
@@ -332,9 +326,6 @@ def test_the_bands_and_marks_lie_where_the_winner_changes():
     assert marks == pytest.approx([20, 80])  # one call, copies as written
     bars = sorted((bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches if bar.get_width() > 1)
     assert bars[0][1] == pytest.approx(20) == bars[-1][0] and bars[-1][1] == pytest.approx(axes.get_xlim()[1])
-
-
-def test_layers_are_points_of_the_roofline_at_their_largest_batch():
     rows = [m for n in (4, 100) for m in law(n)] + [row("conv/tensorflow/jit", conv(100), 1e-9, device="gpu:0")]
     points = roofline.layer_points(rows)
     assert {(m.problem.n, m.kernel) for m in points} == {(100, "conv/numpy/im2col"), (100, "conv/cudnn/plan")}

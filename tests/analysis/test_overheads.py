@@ -29,7 +29,7 @@ def test_a_line_through_points_is_worked_out_by_hand():
     assert widths[1] > 5 * widths[0]
 
 
-def test_steps_epochs_and_fits_are_told_apart():
+def test_steps_epochs_fits_and_graph_nodes_are_told_apart():
     found = {c.name: c for c in constants(KERAS)}
     expected = pytest.approx({"keras-step": 1e-3, "keras-epoch": 20e-3, "keras-fit": 40e-3}, rel=1e-6)
     assert {name: c.seconds.value for name, c in found.items()} == expected
@@ -37,9 +37,6 @@ def test_steps_epochs_and_fits_are_told_apart():
     assert found["keras-epoch"].source == "launch/tensorflow/fit epoch x1,8, host-latency, less keras-step"
     assert [c.name for c in constants(KERAS[2:])] == ["keras-fit"]
     assert constants(KERAS[:1]) == ()
-
-
-def test_a_graph_node_and_a_launch_have_their_ratio_with_an_interval():
     rows = [launch("cupy/ufunc", "elementwise", n, {"host-throughput": 2.5e-6 * n}) for n in (1, 64)]
     rows += [launch("cupy/graph", "elementwise", n, {"host-throughput": 5e-6 + 1.25e-6 * n}) for n in (1, 64)]
     node = find(constants(rows), "graph-node", "gpu:0", clock="host-throughput")

@@ -52,7 +52,7 @@ def test_noise_and_slopes_make_no_levels():
     )
 
 
-def test_a_curve_without_a_flat_end_has_no_dram_plateau_and_says_why():
+def test_without_a_flat_end_there_is_no_dram_plateau():
     law = stairs((48 * KIB, 400e9), (2 * MIB, 150e9), last=36e9)
     short = stream_curve("stream/numba/loop", law, [n for n in STREAM_SIZES if n <= 64 * MIB])
     assert list(found(short)) == ["L1", "L2", "L3"]
@@ -63,9 +63,6 @@ def test_a_curve_without_a_flat_end_has_no_dram_plateau_and_says_why():
     steep = stream_curve("stream/numba/loop", lambda n: law(n) if n <= 64 * MIB else 36e9 * 64 * MIB / n, STREAM_SIZES)
     (said,) = memory_levels.missing(steep, SAPPHIRE)
     assert said.endswith("has no flat part of 3 sizes up to the largest working set, 2.00 GiB")
-
-
-def test_a_machine_that_claims_more_cache_than_it_has_gets_no_made_up_dram():
     claims = msgspec.structs.replace(fake.CPU_MACHINE, caches_bytes={"L1d": 32 * KIB, "L2": 2 * MIB, "L3": 480 * MIB})
     law = stairs((32 * KIB, 300e9), (2 * MIB, 100e9), (40 * MIB, 40e9), last=9e9)
     rows = stream_curve("stream/numba/loop", law, [n for n in STREAM_SIZES if n <= 512 * MIB])
@@ -104,7 +101,7 @@ def test_a_gpu_has_its_l2_and_hbm_and_the_calls_own_cost_is_no_level():
     assert {round(p.rate.value) for p in memory_levels.plateaus(rows, SAPPHIRE)} == {4 * 10**12}
 
 
-def test_the_best_variant_at_each_size_counts_and_is_named():
+def test_which_rows_count_at_each_size():
     slow, fast = (
         stream_curve(f"stream/numba/{name}", law, STREAM_SIZES)
         for name, law in (
@@ -116,23 +113,10 @@ def test_the_best_variant_at_each_size_counts_and_is_named():
     assert seen["DRAM"].rate.value == pytest.approx(12e9)
     assert seen["DRAM"].source == "stream/numba/nontemporal, triad, 256 MiB to 2.00 GiB, 1 thread"
     assert seen["L1"].source.startswith("stream/numba/loop, ")
-
-
-@pytest.mark.parametrize("change", [{"status": "failed"}, {"mode": "roundtrip"}])
-def test_rows_that_are_not_ok_or_copy_do_not_count(change):
-    curve = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
-    rows = [fake.row(m.kernel, m.problem, 1e-9, threads=1, **change) for m in curve]
-    assert memory_levels.curves(rows) == {}
-
-
-def test_cold_rows_and_the_passes_of_a_training_step_do_not_count():
     (m, *_) = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
     cold = msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, cache="cold"))
     relu = fake.row("stream/numba/loop", fake.Stream("relu", MIB), 1e-6, threads=1)
     assert memory_levels.curves([cold, relu]) == {}
-
-
-def test_between_two_levels_the_faster_one_may_still_hold():
     rows = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
     spans = [(p.name, start, end) for p, start, end in memory_levels.held(memory_levels.plateaus(rows, SAPPHIRE))]
     assert [name for name, *_ in spans] == ["L1", "L2", "L3", "DRAM"]
@@ -140,3 +124,10 @@ def test_between_two_levels_the_faster_one_may_still_hold():
         assert start == end + 1, name
     assert 64 * KIB < spans[0][2] < 128 * KIB  # the transition at 64 KiB is L1's
     assert spans[3][2] == pytest.approx(2 * GIB, rel=1e-6)
+
+
+@pytest.mark.parametrize("change", [{"status": "failed"}, {"mode": "roundtrip"}])
+def test_rows_that_are_not_ok_or_copy_do_not_count(change):
+    curve = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
+    rows = [fake.row(m.kernel, m.problem, 1e-9, threads=1, **change) for m in curve]
+    assert memory_levels.curves(rows) == {}

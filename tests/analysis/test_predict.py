@@ -86,7 +86,7 @@ def test_what_nothing_waits_for_runs_beside_the_rest(whole):
     assert components.components(MLP, GPU, whole, networks.find(MLP.model)).path is None
 
 
-def test_an_operation_keeps_at_least_one_core_busy(whole):
+def test_one_core_is_busy_and_pools_of_means_are_priced_as_those_of_maxima(whole):
     """Passes at a hundredth of the best rate: of two cores one is busy with them all the time, of a thousand hardly any."""
     rows = [
         row("stream/tensorflow/function", Stream(op, n, "float32"), CALL + n / rate)
@@ -108,9 +108,6 @@ def test_an_operation_keeps_at_least_one_core_busy(whole):
     expected = [0.5, 1.0, 10 / 16, 1.0, 0.3]
     assert [step_work._whole_cores(*of) for of in ((0.01, 2), (0.6, 2), (0.6, 16), (1.0, 16), (0.3, 0))] == expected
     assert busy(1000) < 0.2  # the best rate that any such pass reaches, their calls in it
-
-
-def test_pools_of_means_are_priced_as_those_of_maxima():
     (pool, back) = [fusion.kernel(w) for w in networks.step(networks.find("lenet"), 32) if w.name.startswith("pool1 ")]
     made = [step_work._as_pooled(k, "cpu", "op by op").problem for k in (pool, back)]
     assert [p.operation for p in made] == ["maxpool", "maxpool_grad"]
@@ -321,7 +318,7 @@ def test_the_model_that_is_predicted_is_never_fitted_on():
     assert prediction.predict(MLP, CPU, mad).step_s != prediction.predict(MLP, CPU, clean).step_s
 
 
-def test_a_profile_that_lacks_rows_says_what_to_measure(whole):
+def test_a_profile_that_lacks_rows_says_what_to_measure_and_a_users_own_network_is_predicted(whole):
     def lacking(*ops):
         return profile.profile([m for m in whole.measurements if m.problem.op not in ops], GPU_MACHINE)
 
@@ -343,9 +340,6 @@ def test_a_profile_that_lacks_rows_says_what_to_measure(whole):
     assert str(missing.value).startswith(f"the profile has {needs}; measure with: ")
     assert [c.split()[2] for c in missing.value.commands] == ["workloads.conv", "workloads.matmul", "workloads.launch"]
     assert all(c in str(missing.value) for c in missing.value.commands)
-
-
-def test_a_users_own_network_is_predicted_as_one_from_the_tables(whole):
     network = networks.find("mlp-784-100x2-10")
     own = seconds(whole, what=Training("their.module:build", 32, 2048), network=network)
     assert own.step_s == seconds(whole).step_s
@@ -382,7 +376,7 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     assert "| cpu | all | 2 | 2 |" in out and "Without one rule at a time:" in out
 
 
-def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
+def test_predictions_are_saved_as_no_rows_and_what_a_profile_lacks_is_the_tip(runs, tmp_path, capsys):
     kept = pathlib.Path(runs) / "foretold.jsonl"
     flags = ["--model", "lenet", "--batch", "32", "--profile", runs, "--save"]
     assert command.main([*flags, str(kept)]) == 2
@@ -392,9 +386,6 @@ def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
     assert words == [*flags, str(kept.with_suffix(".ndjson"))]
     assert command.main(words) == 0 and kept.with_suffix(".ndjson").is_file()
     assert command.main(flags[:-1]) == 0  # the folder can still be read
-
-
-def test_what_a_profile_lacks_is_the_commands_tip(tmp_path, capsys):
     runs = made_profile.written(tmp_path, made_profile.launches())
     assert command.main(["--model", "lenet", "--profile", runs]) == 2
     error, tip = capsys.readouterr().err.splitlines()

@@ -61,7 +61,7 @@ def test_a_loaded_rerun_lowers_no_roof(tmp_path):
     assert roof.rate.value == pytest.approx(60e9)
 
 
-def test_the_memory_roof_is_the_best_stream_beyond_the_caches():
+def test_the_memory_roof_and_copies_judged_by_the_link():
     small = Stream("triad", 24_000)
     rows = [triad(10e9), triad(12e9, 2), triad(90e9, 1, problem=small)]
     roofs = bounds.roofs(rows)
@@ -69,6 +69,17 @@ def test_the_memory_roof_is_the_best_stream_beyond_the_caches():
     assert find(roofs, "memory", "DRAM", threads=1).rate.value == pytest.approx(10e9)
     machine = fake.CPU_MACHINE  # its last cache holds 32 MiB
     assert find(bounds.roofs(rows, machine), "memory", "DRAM").floor_bytes == 4 * 32 * 2**20 - 1
+    rows = fake.transfer_rows(0.0)
+    roofs = bounds.roofs(rows)
+    pageable = next(
+        m for m in rows if (m.kernel, m.problem) == ("transfer/cupy/array", Transfer("h2d", 4**15, "pageable"))
+    )
+    assert bounds.judge(pageable, roofs).fraction.value == pytest.approx(11 / 55, rel=1e-2)
+    both = row("transfer/cupy/both", Transfer("both", 55_000_000, "pinned"), 2e-3, device="gpu:0")  # 1.0577 ms by d2h
+    assert bounds.judge(both, roofs).fraction.value == pytest.approx(55e6 / 52e9 / 2e-3, rel=1e-2)
+    beside = row("transfer/cupy/overlap_compute", Transfer("h2d", 2**30, "pinned", "fma", 32), 1e-3, device="gpu:0")
+    managed = row("transfer/cupy/managed", Transfer("h2d", 2**30, "managed"), 1e-3, device="gpu:0")
+    assert {bounds.judge(m, roofs).note for m in (beside, managed)} == {"no roof measured"}
 
 
 def test_fractions_ridge_point_and_memory_bound_problems():
@@ -182,7 +193,7 @@ def test_every_plateau_is_a_roof_with_the_working_sets_that_it_holds():
         assert {bounds.level(roofs, "cpu", footprint, 1).name for footprint in footprints} == {name}
 
 
-def test_warm_rows_have_their_levels_roof_and_cold_ones_the_memorys():
+def test_warm_rows_have_their_levels_roof_and_unmeasured_levels_hold_nothing():
     rows, roofs = levels()
     for m in rows:
         judged = bounds.judge(m, roofs)
@@ -197,6 +208,13 @@ def test_warm_rows_have_their_levels_roof_and_cold_ones_the_memorys():
     bound = bounds.attainable(roofs, thin, Settings("cpu", threads=1))
     assert (bound.roof.name, bound.note) == ("L2", "")  # 4.0 MB lie below L3's first size, where a part is still in L2
     assert bound.seconds.value == pytest.approx(thin.bytes_moved / 150e9)
+    _, roofs = levels(sizes=[n for n in fake.STREAM_SIZES if n >= 8 << 20])
+    assert {r.name for r in roofs if r.kind in ("cache", "memory") and r.measured} == {"L3", "DRAM"}
+    assert bounds.level(roofs, "cpu", 20_000, 1) is None
+    bound = bounds.attainable(roofs, square(40), Settings("cpu", threads=1))
+    assert (bound.roof.kind, bound.note) == ("compute", bounds.NO_CACHE_ROOF)
+    rows = [*fake.stream_curve("stream/numba/loop", LEVELS, [16 << 10, 32 << 10, 2 << 30]), peak(1e12)]
+    assert find(bounds.roofs(rows, fake.GPU_MACHINE), "memory", "DRAM", threads=1).rate.value == pytest.approx(12e9)
 
 
 @pytest.mark.parametrize(("rate", "flag"), [(405e9, ""), (420e9, "above-roof")])
@@ -205,16 +223,6 @@ def test_a_warm_row_above_its_levels_roof_is_an_error_by_more_than_2_percent(rat
     copy = Stream("copy", 16 * 2**10)
     fast = row("stream/numpy/ufunc", copy, copy.bytes_moved / rate, threads=1)
     assert bounds.judge(fast, roofs).flag == flag
-
-
-def test_levels_that_were_not_measured_hold_nothing_and_the_largest_sizes_still_count():
-    _, roofs = levels(sizes=[n for n in fake.STREAM_SIZES if n >= 8 << 20])
-    assert {r.name for r in roofs if r.kind in ("cache", "memory") and r.measured} == {"L3", "DRAM"}
-    assert bounds.level(roofs, "cpu", 20_000, 1) is None
-    bound = bounds.attainable(roofs, square(40), Settings("cpu", threads=1))
-    assert (bound.roof.kind, bound.note) == ("compute", bounds.NO_CACHE_ROOF)
-    rows = [*fake.stream_curve("stream/numba/loop", LEVELS, [16 << 10, 32 << 10, 2 << 30]), peak(1e12)]
-    assert find(bounds.roofs(rows, fake.GPU_MACHINE), "memory", "DRAM", threads=1).rate.value == pytest.approx(12e9)
 
 
 def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
@@ -255,20 +263,6 @@ def test_copying_rows_are_bounded_by_the_link_both_ways():
     for factor, flag in ((1.0, ""), (0.9, "above-roof")):
         m = row("matmul/cupy/cublas", p, factor * both, mode="roundtrip-pinned")
         assert bounds.judge(m, roofs).flag == flag
-
-
-def test_copies_are_judged_by_the_link_and_those_beside_a_kernel_are_not():
-    rows = fake.transfer_rows(0.0)
-    roofs = bounds.roofs(rows)
-    pageable = next(
-        m for m in rows if (m.kernel, m.problem) == ("transfer/cupy/array", Transfer("h2d", 4**15, "pageable"))
-    )
-    assert bounds.judge(pageable, roofs).fraction.value == pytest.approx(11 / 55, rel=1e-2)
-    both = row("transfer/cupy/both", Transfer("both", 55_000_000, "pinned"), 2e-3, device="gpu:0")  # 1.0577 ms by d2h
-    assert bounds.judge(both, roofs).fraction.value == pytest.approx(55e6 / 52e9 / 2e-3, rel=1e-2)
-    beside = row("transfer/cupy/overlap_compute", Transfer("h2d", 2**30, "pinned", "fma", 32), 1e-3, device="gpu:0")
-    managed = row("transfer/cupy/managed", Transfer("h2d", 2**30, "managed"), 1e-3, device="gpu:0")
-    assert {bounds.judge(m, roofs).note for m in (beside, managed)} == {"no roof measured"}
 
 
 def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():

@@ -141,7 +141,7 @@ def test_a_product_far_below_both_roofs_is_limited_by_neither():
     )
 
 
-def test_products_in_caches_are_not_called_memory_bound():
+def test_products_in_caches_and_above_slow_peaks_are_called_what_they_are():
     rows = [
         row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
         row("stream/numba/loop", Stream("triad", 240_000_000), 0.024, threads=1),
@@ -156,6 +156,12 @@ def test_products_in_caches_are_not_called_memory_bound():
     ]
     (said,) = rates.bound_sentences(rows, roofs(rows, fake.GPU_MACHINE))
     assert said.endswith("it would be memory-bound, but its 42.2 KiB fit L1, which gives 400 GB/s.")
+    peak = row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)
+    rows = [peak, row("matmul/numpy/blas", square(512), 2e-3, threads=1)]
+    (said,) = rates.rate_sentences(rows, roofs(rows, fake.GPU_MACHINE))  # 134 of 100 GFLOP/s
+    assert said.endswith("134 % of its measured FMA peak, 100 GFLOP/s (the CPU was slower while that was measured).")
+    slower = [peak, row("matmul/numpy/blas", square(512), 4e-3, threads=1)]
+    assert rates.rate_sentences(slower, roofs(slower, fake.GPU_MACHINE))[0].endswith("peak, 100 GFLOP/s.")
 
 
 def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
@@ -179,7 +185,7 @@ def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
         assert crossings.no_gpu_sentence(rows, fake.GPU_MACHINE).startswith(words)
 
 
-def test_failed_and_wrong_rows_always_have_the_last_of_five_sentences():
+def test_failed_wrong_skipped_and_flagged_rows_are_said():
     loaded = fake.gpu_run(sizes=(64, 128, 256))
     lost = {"threads": 2, "status": "failed", "reason": "died"}
     bad = [row("matmul/numba/parallel", square(64 + i), None, **lost) for i in range(5)]
@@ -188,6 +194,14 @@ def test_failed_and_wrong_rows_always_have_the_last_of_five_sentences():
     assert len(said) == 5
     assert said[-1].startswith("5 rows failed: matmul/numba/parallel, n = 64, 2 threads (died)")
     assert "and 2 more; 1 row gave a wrong answer: matmul/cupy/cublas, n = 99 (off by 3)." in said[-1]
+    rows = [
+        *laws(cpu_law, gpu_law, [64, 256]),
+        row("matmul/cupy/cublas", square(9999), None, status="skipped", reason="big"),
+        row("matmul/numba/parallel", square(64), 1e-3, threads=1, flags=("cpu-clock",)),
+    ]
+    said = sentences.details(rows)
+    assert "1 row skipped (big): matmul/cupy/cublas, n = 9999." in said
+    assert "1 row flagged cpu-clock: matmul/numba/parallel, n = 64, 1 thread." in said
 
 
 def test_a_row_above_its_roof_is_an_error_but_on_a_virtual_cpu_a_detail():
@@ -204,17 +218,6 @@ def test_a_row_above_its_roof_is_an_error_but_on_a_virtual_cpu_a_detail():
     virtual = msgspec.structs.replace(fake.CPU_MACHINE, virtual=True)
     assert not any("impossible" in s for s in sentences.answer(rows, virtual))
     assert any("1 row of the CPU passes the roof measured" in s for s in sentences.details(rows, virtual))
-
-
-def test_skipped_and_flagged_rows_are_in_the_details():
-    rows = [
-        *laws(cpu_law, gpu_law, [64, 256]),
-        row("matmul/cupy/cublas", square(9999), None, status="skipped", reason="big"),
-        row("matmul/numba/parallel", square(64), 1e-3, threads=1, flags=("cpu-clock",)),
-    ]
-    said = sentences.details(rows)
-    assert "1 row skipped (big): matmul/cupy/cublas, n = 9999." in said
-    assert "1 row flagged cpu-clock: matmul/numba/parallel, n = 64, 1 thread." in said
 
 
 def test_levels_launches_and_links_have_a_sentence_each_in_the_details_only():
@@ -281,12 +284,3 @@ def test_two_thousand_measurements_are_answered_in_well_under_two_seconds():
     start = time.process_time()
     sentences.answer(rows, fake.GPU_MACHINE)
     assert time.process_time() - start < 2
-
-
-def test_a_cpu_above_its_own_peak_says_that_the_peak_was_measured_in_a_slower_moment():
-    peak = row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)
-    rows = [peak, row("matmul/numpy/blas", square(512), 2e-3, threads=1)]
-    (said,) = rates.rate_sentences(rows, roofs(rows, fake.GPU_MACHINE))  # 134 of 100 GFLOP/s
-    assert said.endswith("134 % of its measured FMA peak, 100 GFLOP/s (the CPU was slower while that was measured).")
-    slower = [peak, row("matmul/numpy/blas", square(512), 4e-3, threads=1)]
-    assert rates.rate_sentences(slower, roofs(slower, fake.GPU_MACHINE))[0].endswith("peak, 100 GFLOP/s.")

@@ -54,10 +54,29 @@ def test_counts_by_hand(direction):
     assert p.gemm == {"fprop": (8192, 64, 288), "dgrad": (8192, 288, 64), "wgrad": (288, 64, 8192)}[direction]
 
 
-def test_groups_divide_the_products_and_the_filters():
+def test_shapes_pads_and_groups_by_hand():
     p = Conv(1, 4, 4, 6, 9, 3, 3, groups=3)
     assert p.flops == 2 * 4 * 9 * 2 * 9 and p.w_shape == (3, 3, 2, 9)
     assert msgspec.structs.replace(p, layout="NCHW").w_shape == (9, 2, 3, 3)
+    # A 1 x 1 filter every 2: a quarter of 4 x 4 x 8 is read, but dx is written whole
+    rest = 8 * 8 + 2 * 2 * 8
+    moved = {d: Conv(1, 4, 4, 8, 8, 1, 1, 2, direction=d).bytes_moved for d in Conv.DIRECTIONS}
+    assert moved == {"fprop": 4 * (32 + rest), "dgrad": 4 * (128 + rest), "wgrad": 4 * (32 + rest)}
+    assert Conv(1, 6, 6, 1, 1, 3, 3, 2).bytes_moved == 4 * (25 + 9 + 4)  # the last row and column are left over
+    assert Conv(1, 1, 1, 1, 1, 2, 2, 1, 4).bytes_moved == 4 * (1 + 4 + 64)  # most windows lie in the padding
+    shapes = {
+        (la, d): [a.shape for a in Conv(2, 5, 7, 4, 6, 3, 1, groups=2, layout=la, direction=d).inputs(1)]
+        for la in Conv.LAYOUTS
+        for d in Conv.DIRECTIONS
+    }
+    assert shapes == {
+        ("NHWC", "fprop"): [(2, 5, 7, 4), (3, 1, 2, 6)],
+        ("NHWC", "dgrad"): [(2, 3, 7, 6), (3, 1, 2, 6)],
+        ("NHWC", "wgrad"): [(2, 5, 7, 4), (2, 3, 7, 6)],
+        ("NCHW", "fprop"): [(2, 4, 5, 7), (6, 2, 3, 1)],
+        ("NCHW", "dgrad"): [(2, 6, 3, 7), (6, 2, 3, 1)],
+        ("NCHW", "wgrad"): [(2, 4, 5, 7), (2, 6, 3, 7)],
+    }
 
 
 @pytest.mark.parametrize(
@@ -80,31 +99,6 @@ def test_padding_is_tensorflows(size, taps, stride, pad, pads, outputs):
     assert (p.pads[0], p.p) == (pads, outputs)
     wide = Conv(1, 300, size, 1, 1, 1, taps, stride, pad)
     assert (wide.pads[1], wide.q) == (pads, outputs)
-
-
-def test_pixels_that_no_filter_covers_need_not_be_read():
-    """A 1 x 1 filter every 2: a quarter of 4 x 4 x 8 is read, but dx is written whole."""
-    rest = 8 * 8 + 2 * 2 * 8
-    moved = {d: Conv(1, 4, 4, 8, 8, 1, 1, 2, direction=d).bytes_moved for d in Conv.DIRECTIONS}
-    assert moved == {"fprop": 4 * (32 + rest), "dgrad": 4 * (128 + rest), "wgrad": 4 * (32 + rest)}
-    assert Conv(1, 6, 6, 1, 1, 3, 3, 2).bytes_moved == 4 * (25 + 9 + 4)  # the last row and column are left over
-    assert Conv(1, 1, 1, 1, 1, 2, 2, 1, 4).bytes_moved == 4 * (1 + 4 + 64)  # most windows lie in the padding
-
-
-def test_operands_are_stored_as_the_layout_says():
-    shapes = {
-        (la, d): [a.shape for a in Conv(2, 5, 7, 4, 6, 3, 1, groups=2, layout=la, direction=d).inputs(1)]
-        for la in Conv.LAYOUTS
-        for d in Conv.DIRECTIONS
-    }
-    assert shapes == {
-        ("NHWC", "fprop"): [(2, 5, 7, 4), (3, 1, 2, 6)],
-        ("NHWC", "dgrad"): [(2, 3, 7, 6), (3, 1, 2, 6)],
-        ("NHWC", "wgrad"): [(2, 5, 7, 4), (2, 3, 7, 6)],
-        ("NCHW", "fprop"): [(2, 4, 5, 7), (6, 2, 3, 1)],
-        ("NCHW", "dgrad"): [(2, 6, 3, 7), (6, 2, 3, 1)],
-        ("NCHW", "wgrad"): [(2, 4, 5, 7), (2, 6, 3, 7)],
-    }
 
 
 @pytest.mark.parametrize(
@@ -226,15 +220,12 @@ def test_each_half_of_the_check_of_large_answers_finds_faults_alone(direction, m
     assert not reference.check(p, inputs, middle).passed
 
 
-def test_a_window_shifted_by_one_and_a_bias_are_found():
+def test_shifted_windows_and_biases_are_found_and_rounding_is_held_to_a_bound():
     p = LARGE["fprop"]
     inputs = p.inputs(1, True)
     right = answer(p, inputs)
     assert not reference.check(p, inputs, np.roll(right, 1, 2)).passed
     assert not reference.check(p, inputs, right + np.float32(1)).passed
-
-
-def test_transforms_that_round_are_held_to_a_bound():
     p = LARGE["fprop"]
     inputs = p.inputs(1, True)
     right = answer(p, inputs)
@@ -247,6 +238,12 @@ def test_transforms_that_round_are_held_to_a_bound():
     assert not reference_conv.check(p, inputs, near, bound=2e-3).passed
     near.flat[7] = np.nan
     assert not reference_conv.check(p, inputs, near, bound=2e-3).passed
+    p = Conv(64, 112, 112, 64, 64, 3, 3, pad="same")  # 1.7 GiB of columns
+    columns = conv_numpy._Columns(p, np.dtype(np.float32))
+    assert columns.buffer.nbytes <= conv_numpy._PIECE_BYTES
+    assert (columns.images, columns.rows) == (1, conv_numpy._PIECE_BYTES // (112 * 576 * 4))
+    small = conv_numpy._Columns(Conv(64, 8, 8, 4, 4, 3, 3), np.dtype(np.float32))
+    assert (small.images, small.rows) == (64, 6)
 
 
 def test_a_broken_blas_stops_the_reference(monkeypatch):
@@ -255,15 +252,6 @@ def test_a_broken_blas_stops_the_reference(monkeypatch):
     monkeypatch.setattr(reference_conv, "conv", lambda *args: real(*args) + 1)
     with pytest.raises(ArithmeticError, match="failed its own test"):
         reference.check(p, inputs, np.zeros(p.out_shape, ml_dtypes.bfloat16))
-
-
-def test_columns_are_made_in_bounded_pieces():
-    p = Conv(64, 112, 112, 64, 64, 3, 3, pad="same")  # 1.7 GiB of columns
-    columns = conv_numpy._Columns(p, np.dtype(np.float32))
-    assert columns.buffer.nbytes <= conv_numpy._PIECE_BYTES
-    assert (columns.images, columns.rows) == (1, conv_numpy._PIECE_BYTES // (112 * 576 * 4))
-    small = conv_numpy._Columns(Conv(64, 8, 8, 4, 4, 3, 3), np.dtype(np.float32))
-    assert (small.images, small.rows) == (64, 6)
 
 
 @pytest.mark.parametrize("math", ["tf32", "bfloat16"])

@@ -84,7 +84,7 @@ def test_phases_make_every_pixel_of_dx_at_most_once_and_leave_out_zeros(problem)
     assert times.max(initial=0) <= 1 and (dx == loops(problem, dy, w)).all()
 
 
-def test_phases_by_hand():
+def test_phases_by_hand_and_what_tiles_take_of_a_multiprocessor():
     """3 x 3 / 2 with a zero above and to the left: even pixels meet tap 1 alone, odd ones taps 2 and 0."""
     problem = Conv(1, 8, 8, 1, 1, 3, 3, 2, 1, direction="dgrad")
     sizes = [(p.of.to_y, p.of.to_x, p.of.r, p.of.s, p.of.top, p.of.left) for p in conv_tiles.phases(problem)]
@@ -92,17 +92,6 @@ def test_phases_by_hand():
     taps = [list(range(3))[p.rows] for p in conv_tiles.phases(problem)]
     assert taps == [[1], [1], [2, 0], [2, 0]]
     assert [p.of.taps for p in conv_tiles.phases(Conv(1, 4, 4, 1, 1, 1, 1, 2, direction="dgrad"))] == [1]
-
-
-@pytest.mark.parametrize("path", [PLAIN, TENSOR, WGMMA])
-def test_a_shape_has_the_fields_of_gather(path):
-    (fields,) = re.findall(r"struct Shape \{ int (.*); \};", loader.source(path))
-    assert tuple(fields.split(", ")) == conv_tiles.Gather._fields
-    assert conv_tiles.gather(PROBLEMS[0]).passed.nbytes == 4 * len(conv_tiles.Gather._fields)
-    assert conv_tiles.gather(PROBLEMS[0]).passed.size == 1  # CuPy passes arrays of one item by value
-
-
-def test_no_part_of_a_sum_is_empty_and_all_fit():
     for count, steps, at_once, outputs in (
         (1, 1, 396, 10),
         (5, 6272, 396, 36864),
@@ -117,9 +106,6 @@ def test_no_part_of_a_sum_is_empty_and_all_fit():
             share = -(-steps // parts)
             assert (parts - 1) * share < steps and share >= 4 and parts * outputs * 4 <= 1 << 28
     assert conv_tiles.splits(5, 6272, 396, 36864) == [1, 79, 157]  # a wave of blocks, and two
-
-
-def test_what_tiles_take_of_a_multiprocessor():
     assert conv_tiles.WARPS[0].shared_bytes(False) == 4 * 4 * (128 * 20 + 16 * 64)
     assert conv_tiles.WARPS[0].shared_bytes(True) == 4 * 4 * (128 * 16 + 16 * 64)
     assert conv_tiles.TENSORS[0].shared_bytes(False) == 2 * 4 * (128 * 40 + 32 * 136)
@@ -136,6 +122,16 @@ def test_what_tiles_take_of_a_multiprocessor():
         # on each quarter of a multiprocessor, which has 512 registers a lane
         warps = -(-of.threads // 32 * of.blocks // 4)
         assert of.rows // 64 * of.columns // 2 <= 512 // warps // 8 * 8 - 32  # sums, and what else a thread needs
+    for path in (PLAIN, TENSOR):
+        assert "try_wait" not in loader.source(path) and "while (" not in loader.source(path)
+
+
+@pytest.mark.parametrize("path", [PLAIN, TENSOR, WGMMA])
+def test_a_shape_has_the_fields_of_gather(path):
+    (fields,) = re.findall(r"struct Shape \{ int (.*); \};", loader.source(path))
+    assert tuple(fields.split(", ")) == conv_tiles.Gather._fields
+    assert conv_tiles.gather(PROBLEMS[0]).passed.nbytes == 4 * len(conv_tiles.Gather._fields)
+    assert conv_tiles.gather(PROBLEMS[0]).passed.size == 1  # CuPy passes arrays of one item by value
 
 
 @pytest.mark.parametrize(
@@ -147,7 +143,7 @@ def test_every_field_is_a_macro_of_its_source(path, some):
     assert len({str(of) for of in some}) == len(some), "their names tell them apart"
 
 
-def test_ldmatrix_turns_a_wgrad_s_tile():
+def test_ldmatrix_turns_a_wgrad_s_tile_and_rows_lie_in_different_banks():
     """A lies as 16 of the sum by 16 rows; a lane's registers are m16n8k16's: upper left, lower left, upper right, lower right."""
     address = re.search(r"transposed\(u\[p\], shared\(as \+ (.*)\)\);\n", loader.source(TENSOR))[1]
     pitch, tile = 128 + 8, np.arange(32 * 136)
@@ -159,9 +155,6 @@ def test_ldmatrix_turns_a_wgrad_s_tile():
                 at = rows[8 * register + lane % 4 * 2 + half] + lane // 4
                 row, k = 32 + lane // 4 + 8 * (register % 2), 16 + lane % 4 * 2 + half + 8 * (register // 2)
                 assert tile[at] == k * pitch + row
-
-
-def test_rows_that_are_loaded_together_lie_in_different_banks():
     for of in conv_tiles.TENSORS:
         for line in (of.deep, of.tile_m, of.tile_n):
             # 8 rows of 16 bytes fill all 32 banks
@@ -193,11 +186,6 @@ TRIED = [
 @pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tiles.Tiles) else "")
 def test_sums_stay_in_registers(file, of, more):
     assert spilled(file, {**of.macros(), **more}) == 0
-
-
-def test_nothing_waits_without_end():
-    for path in (PLAIN, TENSOR):
-        assert "try_wait" not in loader.source(path) and "while (" not in loader.source(path)
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def test_nothing_beside_the_output_is_written():
         assert (room[:100] == 7).all() and (room[-100:] == 7).all()
 
 
-def test_a_strided_dgrad_is_a_window_for_each_pixel_between_strides():
+def test_windows_of_strided_gradients_and_of_one_pixel():
     """5 pixels under 3 taps with stride 2 and a zero before: outputs 0, 1, 2 begin at x = -1, 1, 3. x = 0, 2, 4 are met by tap 1
     alone, of outputs 0, 1, 2; x = 1 by tap 2 of output 0 and tap 0 of output 1, x = 3 by those of outputs 1 and 2."""
     even, odd = (pixel_blocks.phase(5, 3, 2, 1, first) for first in (0, 1))
@@ -122,14 +122,8 @@ def test_a_strided_dgrad_is_a_window_for_each_pixel_between_strides():
     # filters of 3 x 3 taps of 4 x 8 values: the last window begins at tap (2, 2), the first at (1, 1)
     assert found[3].filter_at == (2 * 3 + 2) * 32 and found[0].filter_at == (1 * 3 + 1) * 32
     assert (found[3].filter_row, found[3].filter_tap) == (-2 * 3 * 32, -2 * 32)
-
-
-def test_pixels_that_no_tap_reaches_have_no_window_with_taps():
     found = pixel_blocks.windows(Conv(1, 4, 4, 2, 3, 1, 1, 2, direction="dgrad"))
     assert [w.taps_down * w.taps_across for w in found] == [1, 0, 0, 0]
-
-
-def test_windows_of_one_pixel_lose_stride_and_rows():
     p = Conv(8, 6, 6, 16, 32, 1, 1)
     (w,) = pixel_blocks.windows(p)
     assert pixel_blocks.joined(w, 36)[:3] == (8, 1, 36) and pixel_blocks.joined(w, 35) == w
@@ -141,9 +135,6 @@ def test_windows_of_one_pixel_lose_stride_and_rows():
     assert pixel_blocks.scattered(w) == w  # a row of pixels does not end where the next begins
     (padded,) = pixel_blocks.windows(Conv(8, 6, 6, 16, 32, 1, 1, 1, 1))
     assert pixel_blocks.scattered(pixel_blocks.unstrided(padded)) == padded
-
-
-def test_blocks_hold_what_fits_and_waste_few_tiles():
     (w,) = pixel_blocks.windows(Conv(32, 7, 7, 64, 64, 3, 3, pad="same"))
     b = pixel_blocks.blocks(w, 64, 4, 14, 1568, 1)
     # images of 49 pixels: an even number of them is a whole number of tiles of 14, a source has 9 x 9 pixels of 64 channels

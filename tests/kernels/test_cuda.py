@@ -78,7 +78,7 @@ def test_what_was_compiled_is_kept_under_everything_that_decides_it(tmp_path, mo
     assert kept(".so", ("a", "b"), make).read_text() == "4"
 
 
-def test_every_source_names_an_architecture_and_what_is_shared_is_so_by_some():
+def test_sources_name_an_architecture_share_functions_and_a_broken_one_is_refused():
     """What they include counts with what that includes in its turn."""
     assert len(FILES) >= 3 and all(architectures(file) for file in FILES)
     users = {file: [] for file in SHARED}
@@ -87,16 +87,15 @@ def test_every_source_names_an_architecture_and_what_is_shared_is_so_by_some():
             users[name].append(file)
     assert {name: found for name, found in users.items() if len(found) < 2} == {}
     assert all(own_text(file).startswith("// Shared text: ") for file in SHARED)
-
-
-def test_no_function_stands_in_two_sources():
-    """What two need has a place of its own; overloads and functions of one name that do something else may stand in both."""
+    # what two need has a place of its own; overloads and functions of one name that do something else may stand in both
     bodies = {}
     for file in (*SHARED, *(f"{file}.cu" for file in FILES)):
         for body in re.findall(r"^__device__ [^\n]*\}$|^__device__ .*?^\}$", own_text(file), re.DOTALL | re.MULTILINE):
             bodies.setdefault(" ".join(body.split()), []).append(file)
     assert len(bodies) > 50
     assert {body: found for body, found in bodies.items() if len(set(found)) > 1} == {}
+    with pytest.raises(Exception, match=r"(?i)compil|error"):
+        compiled('extern "C" __global__ void f() { nonsense }', "sm_90")
 
 
 def test_a_source_has_what_it_includes_once_and_lines_keep_their_numbers(tmp_path, monkeypatch):
@@ -137,8 +136,3 @@ def test_an_error_is_in_the_file_and_line_where_it_was_written(tmp_path, monkeyp
 @pytest.mark.parametrize(("file", "arch"), [(f, a) for f in FILES for a in architectures(f)])
 def test_compiles(file, arch):
     assert len(compiled(loader.source(file), arch).code) > 1000
-
-
-def test_a_broken_source_is_refused():
-    with pytest.raises(Exception, match=r"(?i)compil|error"):
-        compiled('extern "C" __global__ void f() { nonsense }', "sm_90")

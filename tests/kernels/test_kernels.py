@@ -180,7 +180,7 @@ def test_a_file_of_an_operation_that_names_no_backend_is_refused(tmp_path, monke
         registry.backends("conv")
 
 
-def test_the_tables_of_the_ladders_name_kernels_that_there_are():
+def test_tables_of_kernels_name_what_there_is_once():
     """Without importing what not everybody has. A kernel that is in no table tells its idea by its docstring."""
     told, rungs = {}, set()
     for op in registry.OPERATIONS:
@@ -196,11 +196,15 @@ def test_the_tables_of_the_ladders_name_kernels_that_there_are():
     assert all(20 < len(" ".join(idea.split())) < 240 for idea in told.values())
     for op in ("matmul", "conv"):
         assert set(registry.ideas(op)) <= set(told)
-
-
-def test_every_backend_is_of_a_kind_and_names_what_it_stands_on():
     assert sorted((*registry.LIBRARIES, *registry.OWN, *registry.FRAMEWORKS)) == sorted(registry.BACKENDS)
     assert all(b.title and b.version and b.install for b in registry.BACKENDS.values())
+
+    def blas(problem, a, b):
+        """Another kernel under a taken name."""
+
+    blas.__module__ = "kernels.matmul.numpy"
+    with pytest.raises(ValueError, match="two kernels are called matmul/numpy/blas"):
+        registry.kernel(blas)
 
 
 def test_a_missing_library_is_not_installed_and_any_other_error_is_raised(tmp_path, monkeypatch):
@@ -219,15 +223,6 @@ def test_a_missing_library_is_not_installed_and_any_other_error_is_raised(tmp_pa
         monkeypatch.setattr(registry.importlib, "import_module", load)
         with pytest.raises(error):
             registry.load("matmul", name)
-
-
-def test_two_kernels_of_one_name_are_refused():
-    def blas(problem, a, b):
-        """Another kernel under a taken name."""
-
-    blas.__module__ = "kernels.matmul.numpy"
-    with pytest.raises(ValueError, match="two kernels are called matmul/numpy/blas"):
-        registry.kernel(blas)
 
 
 def test_the_fma_peak_is_vector_code_without_spills():

@@ -93,19 +93,6 @@ def test_gains_are_one_gpus_step_over_that_of_all_and_foretold_by_the_step_of_a_
     assert (case.one, case.part, case.gain, case.off) == (None, None, None, None)
 
 
-def test_bus_bandwidth_is_that_of_nccl_tests_and_a_stored_sum_stands_in():
-    assert data_parallel.bus_bytes_per_s(only(*USUAL)) == pytest.approx(6670376 / 0.3e-3)  # 2 (n - 1) / n is 1 for two
-    four = fit(2e-3, 64, 4, "DataParallel", values={"all_reduce_bytes": 8e6}, series={"all_reduce_s": (1e-3,) * 3})
-    assert data_parallel.bus_bytes_per_s(only(four)) == pytest.approx(12e9)
-    stored = [
-        row("collective/cupy/nccl", AllReduce(nbytes, "0,1"), seconds, device="gpu:0")
-        for nbytes, seconds in ((4, 1e-5), (5000000, 1e-4), (10000000, 2e-4), (20000000, 5e-4))
-    ]
-    told = data_parallel.all_reduce(only(two(summed=0), *stored))
-    assert told.value == pytest.approx(1e-4 * (1 + 1670376 / 5000000))
-    assert data_parallel.all_reduce(only(two(summed=0), *stored[:2])) is None  # larger than any that was measured
-
-
 LOSSES = (2.0, 1.0, 0.5)
 
 
@@ -123,7 +110,7 @@ def test_losses_of_several_are_set_beside_those_of_one(losses, apart, flagged):
         assert "The losses of its first 3 steps are those of one GPU to 0.0800 % of their value." in said
 
 
-def test_rounding_that_grows_from_step_to_step_is_no_fault():
+def test_losses_that_round_are_no_fault_and_bus_bandwidth_is_that_of_nccl_tests():
     one, several = (fit(4e-3, series={"step_loss": (2.0,) * 6}), two(series={"step_loss": (2.0,) * 5 + (2.1,)}))
     assert data_parallel.loss_difference(only(one, several)) == 0
     assert data_parallel.loss_difference(only(one, several), None) == pytest.approx(0.05)
@@ -132,6 +119,16 @@ def test_rounding_that_grows_from_step_to_step_is_no_fault():
         "first 5 steps are those of one GPU to 0 % of their value; rounding grows from step to step, to 5.00 % after 6."
     )
     assert told in " ".join(data_parallel_words.lines([one, several]))
+    assert data_parallel.bus_bytes_per_s(only(*USUAL)) == pytest.approx(6670376 / 0.3e-3)  # 2 (n - 1) / n is 1 for two
+    four = fit(2e-3, 64, 4, "DataParallel", values={"all_reduce_bytes": 8e6}, series={"all_reduce_s": (1e-3,) * 3})
+    assert data_parallel.bus_bytes_per_s(only(four)) == pytest.approx(12e9)
+    stored = [
+        row("collective/cupy/nccl", AllReduce(nbytes, "0,1"), seconds, device="gpu:0")
+        for nbytes, seconds in ((4, 1e-5), (5000000, 1e-4), (10000000, 2e-4), (20000000, 5e-4))
+    ]
+    told = data_parallel.all_reduce(only(two(summed=0), *stored))
+    assert told.value == pytest.approx(1e-4 * (1 + 1670376 / 5000000))
+    assert data_parallel.all_reduce(only(two(summed=0), *stored[:2])) is None  # larger than any that was measured
 
 
 def test_what_is_said_of_a_model_and_of_those_that_gain_most_and_least():

@@ -56,7 +56,7 @@ def works(*of, shape=(6, 4)):
     return {(w.layer, w.direction): w for w in step(network, 2)}
 
 
-def test_an_unknown_layer_is_priced_as_a_dense_one_with_its_weights():
+def test_works_of_embeddings_frozen_and_unknown_layers_by_hand():
     found = works(Layer("odd", "Odd", shape=(5,), weights=80), Layer("out", "dense", 3))
     product = found["odd", "fprop"]
     # 80 weights of 4 inputs are 20 outputs, at each of 6 positions of 2 samples
@@ -69,9 +69,6 @@ def test_an_unknown_layer_is_priced_as_a_dense_one_with_its_weights():
     assert [direction for layer, direction in found if layer == "odd"] == ["odd"]
     with pytest.raises(ValueError, match="unknown kind 'Odd'"):
         networks.outputs(Network("own", "", (4,), 3, (Layer("odd", "Odd"),)))
-
-
-def test_frozen_layers_have_no_gradients_of_weights_and_keep_their_running_values():
     frozen = Layer("a", "dense", 5, trainable=False)
     found = works(frozen, Layer("out", "dense", 3), shape=(4,))
     assert [d for layer, d in found if layer == "a"] == ["fprop", "bias"]
@@ -84,9 +81,6 @@ def test_frozen_layers_have_no_gradients_of_weights_and_keep_their_running_value
     found = works(norm, Layer("out", "dense", 3), shape=(4,))
     assert found["bn", "batchnorm"].problem.operation == "scale" and ("bn", "batchnorm_grad") not in found
     assert networks.parameters(Network("own", "", (4,), 4, (norm,))) == 16
-
-
-def test_embeddings_and_relatives_of_adam_are_priced():
     network = Network("own", "", (6,), 3, (Layer("words", "embedding", 4, weights=200), Layer("flat", "flatten")))
     found = {(w.layer, w.direction): w for w in step(network, 2)}
     assert networks.outputs(network)[0] == (6, 4) and networks.parameters(network) == 200

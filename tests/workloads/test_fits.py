@@ -53,7 +53,7 @@ def test_the_first_fit_of_each_form_is_not_counted(monkeypatch):
     assert {name: {round(s, 6) for s in taken} for name, taken in found.items()} == expected
 
 
-def test_fits_are_of_whole_executions(monkeypatch):
+def test_fits_are_of_whole_executions_and_vary_one_thing_each(monkeypatch):
     clock = Clock(monkeypatch, 4)
     keras_fit.compiled(clock.trainer, Training("m", 4, 100), {}, unit=8)
     held = keras_fit.samples_held(Training("m", 4, 100), 1, 8)
@@ -65,9 +65,6 @@ def test_fits_are_of_whole_executions(monkeypatch):
     clock.calls.clear()
     keras_fit.compiled(clock.trainer, Training("m", 4, 98), {}, unit=8)
     assert {-(-samples // 4) for samples, _ in clock.calls} == {8}
-
-
-def test_fits_vary_one_thing_each(monkeypatch):
     clock = Clock(monkeypatch, 32, {32})
     found = keras_fit.apart(clock.trainer, Training("m", 32, 6400), 6400, Limits(max_time=3.0))
     assert set(found) == {"fit_s 1x1", "fit_s 1x100", "fit_s 3x1"}  # a third of 3 s at 10 ms a step: 100 steps

@@ -141,7 +141,7 @@ def ticking(monkeypatch):
     return state, call
 
 
-def test_joules_of_a_sample_by_hand(monkeypatch):
+def test_joules_of_samples_by_the_counters_that_there_are(monkeypatch, tmp_path):
     state, call = ticking(monkeypatch)
     waits = []
     used = energy.used(lambda: state.joules, call, lambda: waits.append(state.now), 5, 2.5, 3, lambda: state.now)
@@ -150,8 +150,6 @@ def test_joules_of_a_sample_by_hand(monkeypatch):
     assert energy.used(lambda: 7.0, call, lambda: None, 5, 2.5, 3, lambda: state.now) is None
     assert energy.used(lambda: None, call, lambda: None, 5, 2.5, 3, lambda: state.now) is None
 
-
-def test_the_gpus_counter_is_found_by_its_uuid_or_number(monkeypatch):
     def millijoules(handle):
         return {"the GPU-abc": 5_000, "number 1": 7_000}[handle]
 
@@ -166,9 +164,6 @@ def test_the_gpus_counter_is_found_by_its_uuid_or_number(monkeypatch):
     assert energy.counter("gpu:0", {}) == (None, energy.NO_NVML)
     use_nvml(monkeypatch, None)
     assert energy.counter("gpu:0", {}) == (None, energy.NO_NVML)
-
-
-def test_the_cpus_packages_are_summed_and_their_counters_start_again(tmp_path):
     folder = "sys/class/powercap/intel-rapl:"
     packages = {"0/name": "package-0\n", "0/energy_uj": "9000000\n", "0/max_energy_range_uj": "10000000"}
     packages |= {"1/name": "package-1", "1/energy_uj": "0", "1/max_energy_range_uj": "10000000"}
@@ -358,7 +353,7 @@ def test_queued_calls_in_words():
     assert line in inference_words.lines(rows) and inference_words.queued_sentences(case, rows, [4]) == []
 
 
-def test_the_table_shows_the_rate_of_requests_and_failures(capsys):
+def test_the_table_and_the_page_show_rates_and_failures(capsys):
     table = inference.Table()
     served = answered(1, {"host-latency": 6e-3, "host-throughput": 1e-3}, SERVE, switches={"in_flight": "8"})
     table.shown(served)
@@ -369,18 +364,6 @@ def test_the_table_shows_the_rate_of_requests_and_failures(capsys):
     assert (cells["ms/call"], cells["queued ms"], cells["samples/s"]) == ("6.00", "1.00", "1000")
     assert "in_flight=8" in line
     assert lost.endswith("no luck")
-
-
-def test_a_missing_tensorflow_exits_3(monkeypatch, capsys):
-    import importlib.util
-
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "tensorflow" else real(name, *a))
-    assert inference.main(["--device", "cpu"]) == 3
-    assert capsys.readouterr().err.splitlines()[1].endswith("-m pip install tensorflow")
-
-
-def test_the_page_has_a_line_for_each_batch_and_way():
     from analysis.report.sections import inference as page
 
     lines = page.section(two_sides())
@@ -390,3 +373,12 @@ def test_the_page_has_a_line_for_each_batch_and_way():
     assert [r[1] for r in rows] == ["1", "2", "8", "16"]
     assert (rows[0][3], rows[0][5], *rows[0][7:]) == ("2.00 ms", "4.25 ms", "500", "235", "0.471")
     assert page.section([]) == []
+
+
+def test_a_missing_tensorflow_exits_3(monkeypatch, capsys):
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "tensorflow" else real(name, *a))
+    assert inference.main(["--device", "cpu"]) == 3
+    assert capsys.readouterr().err.splitlines()[1].endswith("-m pip install tensorflow")

@@ -103,15 +103,12 @@ def fresh(wanted: Row):
         worker.close()
 
 
-def test_a_fresh_process_gives_one_sample_without_what_came_before():
+def test_a_fresh_process_gives_one_sample_and_what_a_backend_has_not_is_skipped():
     m = fresh(once("numba", "compile"))
     (samples,) = m.samples
     assert (m.status, m.check, samples.stop_reason, samples.calls) == ("ok", "nothing is computed", "once", 1)
     assert list(m.phases_s) == ["import"]
     assert samples.seconds[0] > 0.01 and m.phases_s["import"] > 0.01
-
-
-def test_what_a_backend_has_not_is_skipped_with_the_reason():
     m = fresh(once("numba", "device_start"))
     assert (m.status, m.reason) == ("skipped", "numba has no device_start of its own; it has import, compile")
 

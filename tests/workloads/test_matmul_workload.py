@@ -61,7 +61,7 @@ def test_crossovers_are_refined_in_the_batch_and_by_their_own_kernels():
     assert {r.kernel for r in matmul.refine(rows)} == expected
 
 
-def test_the_table_names_the_layer_and_its_direction(capsys):
+def test_the_table_names_the_layer_and_tensorflow_runs_only_when_it_is_named(capsys):
     args = matmul.parser().parse_args(["--model", "cifar10-cnn", "--direction", "all"])
     table = tables.Matmuls(
         fake.GPU_MACHINE, tables.layer_names(matmul.works(args), True), matmul.problems(args), cold=True
@@ -75,9 +75,6 @@ def test_the_table_names_the_layer_and_its_direction(capsys):
     assert lines[1].split()[:5] == ["dense1", "dgrad", "32x3136x512", "float32", "nt"]
     assert lines[1].endswith("mkl/gemm x2")
     assert len(lines) == 6 and {line.index("float32") > 40 for line in lines} == {True}
-
-
-def test_tensorflow_runs_only_when_it_is_named():
     kinds = {
         k.backend
         for k in plan.kernels("matmul", matmul.parser().parse_args(["-q"]), ["cpu"], on_request=("tensorflow",))

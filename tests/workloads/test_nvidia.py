@@ -72,7 +72,7 @@ def test_gpus_with_nvml_and_without(monkeypatch):
     assert nvidia._uuid(b"\x01cut") == ""
 
 
-def test_gpu_memory_keeps_a_margin_and_counts_the_pool(monkeypatch):
+def test_gpu_memory_and_software_by_cupy_and_nvml(monkeypatch):
     fake_cupy(monkeypatch, pooled=3 * GIB)
     use_nvml(monkeypatch, None)
     assert facts.memory_available("gpu:0") == 13 * GIB - nvidia.MARGIN_BYTES
@@ -82,9 +82,6 @@ def test_gpu_memory_keeps_a_margin_and_counts_the_pool(monkeypatch):
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetMemoryInfo=lambda handle: types.SimpleNamespace(free=1)))
     fake_cupy(monkeypatch)
     assert facts.memory_available("gpu") == 0
-
-
-def test_cuda_software(monkeypatch):
     made = fake_cupy(monkeypatch)
     use_nvml(monkeypatch, FakeNvml(nvmlSystemGetDriverVersion="580.159.04"))
     found = nvidia.software()

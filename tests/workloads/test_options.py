@@ -74,15 +74,7 @@ def test_commands_are_shown_with_the_interpreter_that_works(monkeypatch, tmp_pat
     assert options.typed("python -m x") == "python -m x"
 
 
-def test_an_interrupt_outside_a_sweep_is_one_line_and_130(capsys):
-    def body(args):
-        raise KeyboardInterrupt
-
-    assert options.command(options.parser("workloads.x", "", "x"), [], body) == 130
-    assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_flags_are_declared_by_a_text():
+def test_flags_are_declared_by_a_text_and_an_interrupt_is_one_line(capsys):
     made = options.parser("x", "does", "python -m x")
     text = """
 --sizes N ... =1,2  sizes (1 2),
@@ -98,3 +90,9 @@ def test_flags_are_declared_by_a_text():
     assert "sizes (1 2), in order" in made.format_help()
     with pytest.raises(options.Usage, match="invalid choice: 'c'"):
         made.parse_args(["--kind", "c"])
+
+    def body(args):
+        raise KeyboardInterrupt
+
+    assert options.command(options.parser("workloads.x", "", "x"), [], body) == 130
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -148,7 +148,7 @@ def test_the_table(capsys):
     assert len(lines) == 5 and lines[4].endswith("pageable only"), "what a kernel cannot do is said once"
 
 
-def test_what_is_said_under_the_table_is_the_law_or_the_study(capsys):
+def test_what_is_said_in_and_under_the_table_is_the_law_or_the_study(capsys):
     rows = [copy(10e-6 + n / 50e9, n) for n in (1 << k for k in range(2, 31, 2))]
     outcome = msgspec.defstruct("Outcome", ["measurements"])(rows)
     transfer.answer(arguments(), outcome)
@@ -157,9 +157,6 @@ def test_what_is_said_under_the_table_is_the_law_or_the_study(capsys):
     transfer.answer(arguments("--study", "small-dataset"), outcome)
     assert "1,875 calls of 98.0 KiB" in capsys.readouterr().out
     assert not transfer.WORKLOAD.answers_in_suite, "within a suite its report says it"
-
-
-def test_a_row_in_words_names_its_way_and_the_frame_has_it_in_columns():
     table = results.frame([copy({"host-latency": 30e-6, "device": 20e-6}), copy(None, status="skipped", reason="no")])
     expected = ["h2d", 1 << 20, "pinned", 20e-6, 1 << 20]
     assert table[["direction", "nbytes", "host_memory", "device_median_s", "bytes_moved"]].iloc[0].tolist() == expected
