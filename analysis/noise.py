@@ -24,8 +24,8 @@ QUANTILE = 0.95
 # Where nothing is stored anywhere: as much as ten runs of an hour differed on two shared cores (15 to 21 % by the decade), and
 # device times from start to start of an H200 (at most 8 %); a training, which no short sweep holds, by 5 to 30 %.
 DEFAULT = {CPU: 0.20, GPU: 0.08, CALLS: 0.20, MODELS: 0.20}
-_WAITS = 1 / 3  # of the span: pairs of sweeps nearer than this tell what minutes do, not what runs do
-_FEWEST = 20  # pairs that a quantile takes
+_WAITS = 1 / 2  # of the span: pairs of sweeps nearer than this tell what minutes do, not what runs do
+_FEWEST = 10  # pairs that a quantile takes
 DISTURBED = {"other-load", "other-tenant", "quota"}
 OWN = "this machine's own runs"
 

@@ -125,19 +125,19 @@ def test_each_clock_and_decade_has_its_own_number_and_what_was_measured_here_cou
 
 
 def test_a_share_is_the_quantile_of_the_differences_of_sweeps_far_enough_apart():
-    """Ten sweeps of a row, 100 s apart: of the 28 pairs at least 300 s apart the 95 % quantile."""
+    """Ten sweeps of a row, 100 s apart: of the 15 pairs at least 450 s apart the 95 % quantile."""
     rng = np.random.default_rng(1)
     middles = 3e-3 * np.exp(0.02 * rng.standard_normal(10))
     sweeps = [(100.0 * i, loaded(timed(steady(float(c), 0.0)))) for i, c in enumerate(middles)]
-    apart = [abs(math.log(middles[j] / middles[i])) for i in range(10) for j in range(i + 3, 10)]
+    apart = [abs(math.log(middles[j] / middles[i])) for i in range(10) for j in range(i + 5, 10)]
     (share,) = noise.shares(sweeps)
-    assert (share.side, share.pairs) == (noise.CPU, 28) and share.decade == -3
+    assert (share.side, share.pairs) == (noise.CPU, 15) and share.decade == -3
     assert share.share == pytest.approx(math.expm1(float(np.quantile(apart, 0.95))), rel=1e-6)
-    assert noise.shares(sweeps[:5]) == ()  # 3 pairs say nothing
+    assert noise.shares(sweeps[:5]) == ()  # 6 pairs say nothing
     loud = timed(steady(9e-3, 0.0), n=128, flags=("other-load",))
     beside = [(at, loaded(*one.measurements, timed(steady(3e-3), n=128))) for at, one in sweeps[1:]]
     (share,) = noise.shares([(0.0, loaded(*sweeps[0][1].measurements, loud)), *beside])
-    assert share.pairs == 28 + 21 and share.share < 0.1  # without the row's 7 pairs with the loud one
+    assert share.pairs == 15 + 10 and share.share < 0.1  # without the row's 5 pairs with the loud one
     (share,) = noise.shares(
         [(100.0 * i, loaded(timed(steady(3e-3 + 3e-3 * (i % 2)), flags=("quota",)))) for i in range(10)]
     )
