@@ -71,8 +71,8 @@ class Lines:
         seconds = stats.seconds_of(m)
         if seconds is None:
             return [m.kernel, problem, where, m.status, "", "", m.reason]
-        time, noise = units.seconds(seconds.value), number(100 * seconds.noise, 2)
-        return [m.kernel, problem, where, time, noise, units.rate(p, seconds.value), " ".join(m.flags)]
+        told = units.seconds(seconds.value), number(100 * seconds.noise, 2), units.rate(p, seconds.value)
+        return [m.kernel, problem, where, *told, " ".join([*s.switches.values(), *m.flags])]
 
     def finish(self) -> None:
         if self._headed and self.ABOUT:

@@ -20,6 +20,12 @@ class FakeClock:
         self.now += self.fixed if self.fixed is not None else next(self.seconds)
 
 
+def test_a_visit_to_calls_that_became_much_longer_ends_early():
+    """Sized at 0.1 ms, now 20 ms a call: a sample of 75 calls takes 1.5 s, and one is enough."""
+    taken = timing.visit(lambda calls: calls * 0.02, Limits(visit_s=0.075), "host-latency", 1e-4)
+    assert (taken.seconds, taken.calls, taken.block) == ((0.02,), 75, (0,))
+
+
 def test_a_sample_is_the_mean_of_enough_calls_to_fill_a_tenth_of_a_visit():
     assert timing.plan(20e-6, Limits()) == (375, 10)
     assert timing.plan(0.01, Limits()) == (1, 8)

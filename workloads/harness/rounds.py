@@ -148,10 +148,13 @@ class Rounds:
                 spent += costs[row.key]
         number, left = self._limits.rounds, EXTRA * spent
         while again := self._affordable(costs, left):
-            left -= 2 * sum(costs[key] for key in again)
             for _ in range(2):
                 number += 1
-                yield from ((row, number) for row in self._order(number, again))
+                for row in self._order(number, again):
+                    begin = clock()
+                    yield row, number
+                    costs[row.key] = clock() - begin
+                    left -= costs[row.key]
 
     def _affordable(self, costs: dict[str, float], seconds: float) -> list[str]:
         """The noisiest rows that can be visited twice more in so many seconds, going by what their last visits took."""
