@@ -89,6 +89,15 @@ def test_on_the_device_what_comes_before_a_call_is_not_in_it(gpu, stream):
     assert gpu.now == exactly(4 * (ISSUE + RESET + WORK + WAIT))
 
 
+def test_events_are_on_the_stream_that_the_clock_was_given(gpu, stream):
+    import cupy
+
+    cupy.cuda.Stream().use()
+    take = timing.device_each(lambda: gpu.queue(stream, WORK), lambda: gpu.queue(stream, RESET), stream)
+    assert take(2) == exactly(2 * WORK)
+    assert timing.device(lambda: gpu.queue(stream, WORK), stream)(2) == exactly(ISSUE + 2 * WORK)
+
+
 def test_held_calls_leave_no_gaps(gpu, stream):
     take = timing.held(call(gpu, host_s=29e-6), stream)
     assert take(4) == exactly(4 * WORK) and gpu.calls == 4
