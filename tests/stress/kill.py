@@ -1,4 +1,4 @@
-"""kill -9 at random moments of sweeps that go on with --resume: no finished row is lost and no worker stays behind."""
+"""kill -9 at random moments of sweeps that go on with --resume: no finished row or visit is lost, no worker stays behind."""
 
 import argparse
 import os
@@ -10,6 +10,7 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 from must_reach import Figure, added, exactly, table
 
 from workloads import ROOT, records
@@ -55,21 +56,33 @@ def gone(pids: list[int], limit_s: float = 20.0) -> bool:
     return True
 
 
+def _measured(line: bytes) -> records.Measurement | None:
+    """The row or visit of a result file's line."""
+    found = msgspec.json.decode(line, type=records.Line)
+    return found if isinstance(found, records.Measurement) else None
+
+
 def rounds(count: int, seed: int, said=lambda text: None) -> dict[str, int]:
     """Kills `count` sweeps; every tenth begins a new file, the others go on in the last one."""
-    rng, told = random.Random(seed), {"kills": 0, "rows": 0, "lost": 0, "torn": 0, "left": 0, "unreadable": 0}
+    rng = random.Random(seed)
+    told = dict.fromkeys(("kills", "rows", "visits", "lost", "torn", "left", "unreadable"), 0)
     with tempfile.TemporaryDirectory() as place:
-        folder, before = Path(place), 0
+        folder, before, lines = Path(place), 0, []
         for i in range(count):
             if i % 10 == 0:
-                folder, before = Path(place) / str(i), 0
+                folder, before, lines = Path(place) / str(i), 0, []
             printed, workers = killed(folder, i % 10 > 0, rng.expovariate(0.6))
             path = folder / "stream.jsonl"
             kept = records.read(path) if path.exists() else records.Loaded((), (), 0, ())
             rows = len(kept.measurements)
-            tail = path.read_bytes().rpartition(b"\n")[2] if path.exists() else b""
+            *now, tail = path.read_bytes().split(b"\n") if path.exists() else [b""]
+            visits = [(m.key, m.visit) for m in map(_measured, now) if m is not None and m.visit]
             told["kills"] += 1
             told["lost"] += max(0, printed - rows) + max(0, before - rows)  # a resumed sweep prints the old rows too
+            # What was written stays as it is, and no visit is made again that was finished before.
+            told["lost"] += (now[: len(lines)] != lines) + len(visits) - len(set(visits))
+            told["visits"] += len(visits) - sum(m is not None and m.visit > 0 for m in map(_measured, lines))
+            lines = now
             told["torn"] += bool(tail)
             told["unreadable"] += kept.bad_lines - bool(tail)
             told["left"] += not gone(workers)
@@ -90,14 +103,17 @@ def main() -> int:
     told = added(args.append, {**told, "seconds": round(time.monotonic() - begin)})
     figures = [
         Figure(
-            f"finished rows lost over {told['kills']} random kill -9", "0", exactly(told["lost"]), told["lost"] == 0
+            f"finished rows and visits lost over {told['kills']} random kill -9",
+            "0",
+            exactly(told["lost"]),
+            told["lost"] == 0,
         ),
         Figure("whole lines that cannot be read", "0", exactly(told["unreadable"]), told["unreadable"] == 0),
         Figure("killed sweeps whose worker stayed behind", "0", exactly(told["left"]), told["left"] == 0),
     ]
     about = (
-        f"{told['rows']} rows were finished between the kills, {told['torn']} lines were torn (and cut off by the next "
-        f"--resume). Every tenth sweep began a new file. {told['seconds']} s in all."
+        f"{told['rows']} rows and {told['visits']} visits were finished between the kills, {told['torn']} lines were torn (and "
+        f"cut off by the next --resume). Every tenth sweep began a new file. {told['seconds']} s in all."
     )
     return table("kill", "kill -9 at random moments", figures, [about], "stress")
 
