@@ -27,16 +27,8 @@ _WATCH_S, _LOOKS = 0.6, 8
 SWEEPS = 10
 # A small crossover: both sides, calls of a microsecond to a tenth of a second.
 NOISE_SWEEP = [
-    "workloads.matmul",
-    "-q",
-    "--sizes",
-    "32:2048:x2",
-    "--min-time",
-    "0.03",
-    "--max-noise",
-    "1",
-    "--variants",
-    "blas",
+    *("workloads.matmul", "-q", "--sizes", "32:2048:x2", "--min-time", "0.03", "--max-noise", "1"),
+    *("--modes", "resident", "roundtrip", "roundtrip-pinned", "--variants", "blas"),
 ]
 
 
