@@ -2,10 +2,8 @@
 
 import argparse
 import contextlib
-import math
 import pathlib
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -15,7 +13,8 @@ from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads import ROOT, options, records
 from workloads.harness import rounds
-from workloads.harness.plan import RIGOROUS_PROCESSES, name
+from workloads.harness.plan import RIGOROUS_PROCESSES
+from workloads.harness.progress import InOrder, progress
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
 from workloads.machine import facts
@@ -112,7 +111,7 @@ def sweep(
         kept = {key: visits for key, visits in writer.kept.items() if visits[-1].ok}
         around = rounds.Rounds(rows, limits, args.seed, kept)
         outcome = Outcome(run, writer.path, [])
-        show = _InOrder(around, shown)
+        show = InOrder(around, shown)
         runner = _Runner(run.machine, limits, args)
 
         def more(done: list[Measurement]) -> list[Row]:
@@ -144,27 +143,6 @@ def sweep(
         unfinished = [key for key in around.rows if not around.complete(key)]
         outcome.left, outcome.begun = len(unfinished), sum(around.of(key) is not None for key in unfinished)
     return outcome
-
-
-class _InOrder:
-    """Shows rows as they are complete: whole ones and visited ones each in the order planned."""
-
-    def __init__(self, around: rounds.Rounds, shown: Callable[[Measurement], None]):
-        self._around, self._shown, self._told = around, shown, set[str]()
-
-    def ready(self, every: bool = False) -> None:
-        """Shows what is complete and not behind a row that is not; in the end `every` row there is something of."""
-        behind = set[bool]()
-        for key, row in self._around.rows.items():
-            whole = rounds.is_whole(row)
-            if key in self._told or whole in behind:
-                continue
-            m = self._around.of(key)
-            if m and (every or (self._around.complete(key) and not self._around.noise(key))):
-                self._told.add(key)
-                self._shown(m)
-            elif not every:
-                behind.add(whole)
 
 
 class _Runner:
@@ -255,42 +233,6 @@ class _Runner:
 def _short(row: Row) -> bool:
     """Whether a row needs more of its device's memory than lies idle now, with room for what is made beside its arrays."""
     return _ROOM * row.problem.footprint_bytes > facts.memory_available(row.device)
-
-
-@contextlib.contextmanager
-def progress(args: argparse.Namespace) -> Iterator[Callable[[Row, int], None]]:
-    """Calls to show that a visit begins and how many are to go with it: a bar with the time left on a terminal, else plain
-    lines now and then."""
-    made, begin, last = 0, time.monotonic(), -math.inf
-    if args.quiet:
-        yield lambda row, to_go: None
-    elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-        own = sys.stdout.isatty()  # else rows would go to the bar's stream, not into the pipe
-        with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=own) as bar:
-            task = bar.add_task("visits")
-
-            def moved(row: Row, to_go: int) -> None:
-                nonlocal made
-                bar.update(task, completed=made, total=made + to_go, description=name(row))
-                made += 1
-
-            yield moved
-    else:
-
-        def plain(row: Row, to_go: int) -> None:
-            nonlocal made, last
-            now = time.monotonic()
-            if args.verbose or now - last > 10:
-                left = f", about {(now - begin) / made * to_go:.0f} s left" if made else ""
-                print(f"[visit {made + 1} of {made + to_go}{left}] {name(row)}", file=sys.stderr)
-                last = now
-            made += 1
-
-        yield plain
 
 
 @contextlib.contextmanager

@@ -1,0 +1,69 @@
+"""What is shown while a sweep goes on: how far it is, and its rows in the order planned."""
+
+import argparse
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from workloads.harness import rounds
+from workloads.harness.plan import name
+from workloads.records import Measurement, Row
+
+
+class InOrder:
+    """Shows rows as they are complete: whole ones and visited ones each in the order planned."""
+
+    def __init__(self, around: rounds.Rounds, shown: Callable[[Measurement], None]):
+        self._around, self._shown, self._told = around, shown, set[str]()
+
+    def ready(self, every: bool = False) -> None:
+        """Shows what is complete and not behind a row that is not; in the end `every` row there is something of."""
+        behind = set[bool]()
+        for key, row in self._around.rows.items():
+            whole = rounds.is_whole(row)
+            if key in self._told or whole in behind:
+                continue
+            m = self._around.of(key)
+            if m and (every or (self._around.complete(key) and not self._around.noise(key))):
+                self._told.add(key)
+                self._shown(m)
+            elif not every:
+                behind.add(whole)
+
+
+@contextlib.contextmanager
+def progress(args: argparse.Namespace) -> Iterator[Callable[[Row, int], None]]:
+    """Calls to show that a visit begins and how many are to go with it: a bar with the time left on a terminal, else plain
+    lines now and then."""
+    made, begin, last = 0, time.monotonic(), -math.inf
+    if args.quiet:
+        yield lambda row, to_go: None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+        own = sys.stdout.isatty()  # else rows would go to the bar's stream, not into the pipe
+        with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=own) as bar:
+            task = bar.add_task("visits")
+
+            def moved(row: Row, to_go: int) -> None:
+                nonlocal made
+                bar.update(task, completed=made, total=made + to_go, description=name(row))
+                made += 1
+
+            yield moved
+    else:
+
+        def plain(row: Row, to_go: int) -> None:
+            nonlocal made, last
+            now = time.monotonic()
+            if args.verbose or now - last > 10:
+                left = f", about {(now - begin) / made * to_go:.0f} s left" if made else ""
+                print(f"[visit {made + 1} of {made + to_go}{left}] {name(row)}", file=sys.stderr)
+                last = now
+            made += 1
+
+        yield plain
