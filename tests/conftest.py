@@ -1,5 +1,6 @@
 """What the whole suite shares: a cache for Numba's code, one TensorFlow process, and the rule about skips."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -136,6 +137,16 @@ def whole():
     return profile.profile(made_profile.everything(), GPU_MACHINE)
 
 
+QUICK_XLA = "--xla_backend_optimization_level=0"  # what XLA makes is run a few times here: LLVM need not make it quick
+
+
+def lighten(worker: Worker, **given: str) -> None:
+    """Starts a worker's framework and has garbage looked for in what comes after that alone."""
+    settings = Settings(switches={"data": "synthetic", **given})
+    row = Row("training/keras/build", Training("tests.support.inside:light", 1, 1), settings)
+    assert worker.ask(Order("measure", row, Limits()), 120).status == "ok"
+
+
 @pytest.fixture(scope="session")
 def train(tmp_path_factory):
     """train(batch, samples, epochs, device, threads, model, **switches): a training row measured in the suite's one
@@ -153,14 +164,32 @@ def train(tmp_path_factory):
     home = {"KERAS_HOME": str(tmp_path_factory.mktemp("keras")), "HOME": str(tmp_path_factory.mktemp("home"))}
     parts = {PARTS: "2"}  # a CPU in two, for trainings that are spread; all others use the first
     parts |= {"TF_ENABLE_ONEDNN_OPTS": "1"}  # TensorFlow's default on CPUs with VNNI alone; the same graphs on all
+    parts |= {"XLA_FLAGS": QUICK_XLA}
     worker = Worker(environment(row(), {}) | nowhere | home | parts | {"no_proxy": "", "NO_PROXY": ""})
 
     def ask(*args, **keywords):
         return worker.ask(Order("measure", row(*args, **keywords), Limits(max_time=0.01)), 120)
 
+    lighten(worker)
     ask.worker, ask.row = worker, row
     yield ask
     worker.close()
+
+
+@pytest.fixture(scope="session")
+def jax_worker():
+    """jax_worker(row): a row measured in the suite's one process of Keras on JAX, which has a CPU in two."""
+    import importlib.util
+
+    if importlib.util.find_spec("jax") is None:
+        pytest.skip("JAX is not installed")
+    given = {"data": "synthetic", "keras_backend": "jax", "strategy": "DataParallel", "replicas": "2"}
+    both = Row("training/keras/fit", Training("mlp-12-16x1-3", 8, 24), Settings(switches=given))
+    variables = environment(both, {})
+    variables["XLA_FLAGS"] += f" {QUICK_XLA}"
+    with contextlib.closing(Worker(variables)) as worker:
+        lighten(worker, keras_backend="jax")
+        yield lambda row: worker.ask(Order("measure", row, Limits(max_time=0.01)), 120)
 
 
 @pytest.fixture(scope="session")

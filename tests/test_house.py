@@ -7,8 +7,6 @@ import mutants
 import pytest
 
 BUDGET = house.budgets()
-MODULES = house.modules()
-GRAPH = house.imports(MODULES)
 
 
 @pytest.mark.parametrize("what", ["product_lines", "product_tokens", "test_lines"])
@@ -26,7 +24,7 @@ def test_files_folders_and_functions_are_within_their_budgets():
     assert not {folder: n for folder, n in house.folders().items() if n > BUDGET["modules_a_folder"]}
     large = {
         f"{module}.{name}": (lines, parameters)
-        for module, path in MODULES.items()
+        for module, path in house.modules().items()
         for name, lines, parameters in house.functions(path)
         if lines > BUDGET["function_lines"] or parameters > BUDGET["function_parameters"]
     }
@@ -34,14 +32,14 @@ def test_files_folders_and_functions_are_within_their_budgets():
 
 
 def test_no_modules_import_each_other():
-    assert not house.cycles(GRAPH)
+    assert not house.cycles(house.imports(house.modules()))
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"e2"}, "e2": {"e"}}
     assert sorted(house.cycles(graph)) == [["a", "b", "c"], ["e", "e2"]]
 
 
 def test_every_package_says_in_two_sentences_what_it_holds():
-    for module, path in MODULES.items():
-        text = ast.get_docstring(ast.parse(path.read_text()))
+    for module, path in house.modules().items():
+        text = ast.get_docstring(house.tree(path))
         assert text, f"{module} has no docstring"
         assert house.sentences(text) <= BUDGET["docstring_sentences"], module
     assert house.sentences("One thought. Then 2.5 more, see `a. B`.") == 2
@@ -54,11 +52,11 @@ IN_WORKERS = ("workloads.frameworks.", "workloads.harness.startup", "workloads.h
 
 
 def test_frameworks_are_imported_in_workers_only():
-    for module, path in MODULES.items():
+    for module, path in house.modules().items():
         own = module.startswith(IN_WORKERS) or (module.startswith("kernels.") and "tensorflow" in module)
         taken = {
             name.split(".")[0]
-            for node in ast.walk(ast.parse(path.read_text()))
+            for node in ast.walk(house.tree(path))
             if isinstance(node, ast.Import | ast.ImportFrom)
             for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
         }

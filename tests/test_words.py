@@ -1,9 +1,9 @@
 """Public names keep to the words of the field, which docs/words.md explains."""
 
 import ast
-import pathlib
 import re
 
+import house
 import pytest
 
 # Words that name nothing, or say in a private way what the field has a word for. The list is closed.
@@ -11,9 +11,6 @@ RETIRED = {
     *("asked", "found", "told", "made", "own", "ends", "passing", "strange", "beside"),
     *("foretold", "fed", "holding", "gathered", "occasions"),
 }
-ROOT = pathlib.Path(__file__).parent.parent
-FILES = [path for package in ("kernels", "workloads", "analysis") for path in sorted((ROOT / package).rglob("*.py"))]
-TREES = {str(p.relative_to(ROOT)): ast.parse(p.read_text()) for p in FILES if not p.stem.endswith("_planted")}
 
 
 def words(name: str) -> set[str]:
@@ -28,8 +25,9 @@ def public(tree: ast.Module) -> list[str]:
 
 
 def test_no_public_name_has_a_retired_word():
-    names = {f"{path}: {name}": name for path, tree in TREES.items() for name in public(tree)}
-    names |= {path: pathlib.Path(path).stem for path in TREES} | {str(p): p.name for p in {f.parent for f in FILES}}
+    modules = house.modules()
+    names = {f"{module}: {name}": name for module, path in modules.items() for name in public(house.tree(path))}
+    names |= {module: module.rpartition(".")[2] for module in modules}
     assert not {full: sorted(found) for full, name in names.items() if (found := words(name) & RETIRED)}
 
 
@@ -44,7 +42,7 @@ def test_a_word_inside_another_is_none(name):
 
 
 def test_the_glossary_has_at_most_forty_terms_each_once():
-    text = (ROOT / "docs" / "words.md").read_text()
+    text = (house.ROOT / "docs" / "words.md").read_text()
     rows = [line.split("|") for line in text.splitlines() if line.startswith("|") and "---" not in line]
     terms = [row[1].strip() for row in rows if row[1].strip() != "term"]
     assert 30 <= len(terms) <= 40

@@ -203,7 +203,7 @@ def test_what_it_cannot_do_is_skipped_with_the_reason(measured, kernel, problem,
     assert m.status == "skipped" and words in m.reason
 
 
-def test_rows_with_and_without_tf32_have_processes_of_their_own():
+def test_tf32_is_the_problems_and_such_rows_have_processes_of_their_own(monkeypatch):
     """On a GPU only: TensorFlow keeps the plan of a product by its shape."""
 
     def override(problem, device="gpu:0", backend="tensorflow"):
@@ -217,9 +217,6 @@ def test_rows_with_and_without_tf32_have_processes_of_their_own():
         Launch("matmul"),
     )
     assert {override(p) for p in others} == {override(SMALL, "cpu")} == {override(SMALL, backend="cupy")} == {None}
-
-
-def test_a_gpus_arithmetic_is_the_problems(monkeypatch):
     import sys
     import types
 

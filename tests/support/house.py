@@ -5,6 +5,7 @@
 
 import ast
 import collections
+import functools
 import io
 import pathlib
 import re
@@ -56,6 +57,13 @@ def test_lines() -> int:
     return sum(lines(path) for path in files("tests"))
 
 
+@functools.cache
+def tree(path: pathlib.Path) -> ast.Module:
+    """A Python file's syntax, parsed once."""
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def modules() -> dict[str, pathlib.Path]:
     """Dotted name -> file, of the product's Python."""
     python = [path for package in PRODUCT for path in files(package) if path.suffix == ".py"]
@@ -67,7 +75,7 @@ def imports(known: dict[str, pathlib.Path]) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for module, path in known.items():
         names: set[str] = set()
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -115,7 +123,7 @@ def folders() -> dict[str, int]:
 def functions(path: pathlib.Path) -> list[tuple[str, int, int]]:
     """(name, lines, parameters) of a file's functions, but for those that are compiled and those that hold such a one."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _compiled(node):
             a = node.args
             counted = [n.arg for n in (*a.posonlyargs, *a.args, *a.kwonlyargs) if n.arg not in ("self", "cls")]

@@ -1,7 +1,6 @@
 """Training on several GPUs: what is foretold and said, worked out by hand; which rows are asked for; and the real thing on parts
 of a CPU: the losses of two devices are one's."""
 
-import contextlib
 import math
 import re
 
@@ -20,7 +19,7 @@ from workloads import options, training
 from workloads.frameworks import data_parallel as replicas
 from workloads.frameworks import grid, several_gpus, studies
 from workloads.harness.timing import Limits
-from workloads.harness.worker import Order, Worker, environment
+from workloads.harness.worker import Order, environment
 from workloads.records import Row, Settings
 from workloads.records import settings as switches
 
@@ -364,13 +363,6 @@ def test_a_process_sees_the_gpus_that_its_rows_are_spread_over():
     assert environment(part(2), uuids)["XLA_FLAGS"] == "--xla_force_host_platform_device_count=2"
     assert environment(part(2, library="tensorflow"), uuids)[switches.PARTS] == "2"
     assert not {"XLA_FLAGS", switches.PARTS} & set(environment(part(1), uuids))
-
-
-@pytest.fixture(scope="module")
-def jax_worker():
-    pytest.importorskip("jax")
-    with contextlib.closing(Worker(environment(part(2), {}))) as worker:
-        yield lambda of: worker.ask(Order("measure", of, Limits(max_time=0.01)), 120)
 
 
 def test_memory_is_that_of_the_newest_program_of_a_step():

@@ -1,7 +1,5 @@
 """Loops beside model.fit: the same losses from the same weights."""
 
-import contextlib
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from kernels import networks
 from kernels.problems import Training
 from workloads.frameworks import jax_loop, tf_loop, trainers
 from workloads.harness.timing import Limits
-from workloads.harness.worker import Order, Worker, environment
+from workloads.harness.worker import Order
 from workloads.records import Row, Settings, settings
 
 jax = pytest.importorskip("jax")
@@ -25,19 +23,14 @@ def test_inside(inside, name):
     assert inside(name) == ("ok", "")
 
 
-@pytest.fixture(scope="module")
-def on_jax():
-    """A process of Keras on JAX."""
-    with contextlib.closing(Worker(environment(row(JAX_LOOP), {}))) as worker:
-        yield lambda of: worker.ask(Order("measure", of, Limits(max_time=0.01)), 120)
-
-
 IN_JAX = "is_keras_and_what_it_was with_float64_targets uses_every_sample_once trains_whatever_keras_does"
 
 
 @pytest.mark.parametrize("name", [f"jax_loop_{name}" for name in IN_JAX.split()])
-def test_inside_jax(on_jax, name):
-    m = on_jax(Row("training/keras/build", Training(f"tests.support.inside:{name}", 1, 1), Settings(switches=ON_JAX)))
+def test_inside_jax(jax_worker, name):
+    m = jax_worker(
+        Row("training/keras/build", Training(f"tests.support.inside:{name}", 1, 1), Settings(switches=ON_JAX))
+    )
     assert (m.status, m.reason) == ("ok", "")
 
 
@@ -46,9 +39,9 @@ def row(kernel, model="mlp-6-8x1-3", batch=4, samples=10, **chosen):
 
 
 @pytest.mark.parametrize(("kernel", "jit"), [(JAX_LOOP, 1.0), ("training/keras/resident", 0.0)])
-def test_a_row_of_a_loop_has_its_whole_record(train, on_jax, kernel, jit):
+def test_a_row_of_a_loop_has_its_whole_record(train, jax_worker, kernel, jit):
     of = row(kernel, "peaks", residence="resident")
-    m = on_jax(of) if jit else train.worker.ask(Order("measure", of, Limits(max_time=0.01)), 120)
+    m = jax_worker(of) if jit else train.worker.ask(Order("measure", of, Limits(max_time=0.01)), 120)
     assert (m.status, m.reason, m.check) == ("ok", "", "weights")
     assert (m.values["parameters"], m.values["jit_compile"]) == (171, jit)  # 2 x 20 + 20, 20 x 5 + 5, 5 + 1
     assert m.on("host-latency").calls == 3
@@ -93,7 +86,7 @@ def test_the_batches_of_an_epoch():
     assert np.concatenate([a for a, _ in mixed]).tolist() != list(range(10))
 
 
-def test_a_bare_loop_weights_its_batches_and_waits_once_at_the_end():
+def test_a_bare_loop_weights_its_batches_waits_once_and_reads_losses_many_at_a_time():
     done = []
 
     def read(losses):
@@ -108,6 +101,8 @@ def test_a_bare_loop_weights_its_batches_and_waits_once_at_the_end():
     fitted = steps.fit(lambda: [(1.0,), (2.0,), (3.0,)], tf_loop.sizes(10, 4), 2, False)
     assert done == [1.0, 2.0, 3.0] * 2 + ["wait", "read"]
     assert fitted == trainers.Fitted((1.8, 1.8))  # (4 x 1 + 4 x 2 + 2 x 3) / 10
+    losses = [jax.numpy.float32(i) for i in range(70)]
+    assert jax_loop.read(losses).tolist() == list(range(70))
 
 
 def test_epochs_between_two_waits_share_their_time(monkeypatch):
@@ -119,8 +114,3 @@ def test_epochs_between_two_waits_share_their_time(monkeypatch):
         stamps.epoch_ended(now == 100.61)
     assert waits == [100.5, 100.59, 100.61]
     assert stamps.seconds == pytest.approx([0.5, 0.03, 0.03, 0.03, 0.01, 0.01])
-
-
-def test_losses_are_read_many_at_a_time():
-    losses = [jax.numpy.float32(i) for i in range(70)]
-    assert jax_loop.read(losses).tolist() == list(range(70))

@@ -43,16 +43,6 @@ def test_a_real_fit_of_s0_has_its_whole_record(trained):
     assert m.phases_s["first_call"] > 2 * min(samples.seconds) and len(m.series["loss"]) == 3
     assert np.isfinite(m.series["loss"]).all()
     assert m.values["final_loss"] == m.series["loss"][-1]
-
-
-def test_start_up_is_in_a_process_first_row_only_and_losses_do_not_depend_on_the_fits_before(train, trained):
-    second = train(4, 8, epochs=2)
-    assert not {"import", "device_start"} & set(second.phases_s)
-    assert second.on("host-latency").calls == 4
-    assert trained.series["loss"] == pytest.approx(second.series["loss"], rel=1e-4)
-
-
-def test_a_row_says_what_a_fit_an_epoch_and_a_step_took_and_of_what_it_was_made(trained):
     forms = {name: len(found) for name, found in trained.series.items() if name.startswith("fit_s ")}
     assert {"fit_s 1x1", "fit_s 3x1"} < set(forms) and len(forms) == 3 and min(forms.values()) >= 3
     assert len(trained.series["epoch_s"]) == 1
@@ -62,8 +52,15 @@ def test_a_row_says_what_a_fit_an_epoch_and_a_step_took_and_of_what_it_was_made(
     assert trained.notes[SAMPLES] == data.VERSION
 
 
-def test_a_smaller_last_batch_is_compiled_by_itself(train, trained):
-    m = train(4, 10)
+def test_start_up_is_in_a_process_first_row_only_and_losses_do_not_depend_on_the_fits_before(train, trained):
+    second = train(4, 8, epochs=2)
+    assert not {"import", "device_start"} & set(second.phases_s)
+    assert second.on("host-latency").calls == 4
+    assert trained.series["loss"] == pytest.approx(second.series["loss"], rel=1e-4)
+
+
+def test_a_smaller_last_batch_is_compiled_by_itself(train):
+    m = train(4, 10, model="mlp-6-8x1-3")
     assert m.status == "ok" and m.on("host-latency").calls == 3
     assert 0 <= m.phases_s["compile_last"] <= m.phases_s["compile"] < m.phases_s["first_call"]
 
@@ -76,12 +73,9 @@ def test_without_dropout_and_shuffling_the_first_steps_say_their_losses(train, t
     assert one.series["loss"] != pytest.approx(trained.series["loss"], rel=1e-5)
 
 
-def test_real_data_without_a_network_fails_clearly(train):
+def test_real_data_without_a_network_and_a_gpu_that_is_not_seen_fail_clearly(train):
     m = train(4, 8, data="real")
     assert m.status == "failed" and m.reason.startswith("no data: CIFAR-10 cannot be loaded: ")
-
-
-def test_a_gpu_that_tensorflow_cannot_see_fails_with_its_words(train):
     m = train(4, 8, device="gpu:0")
     assert m.status == "failed" and m.reason.startswith("TensorFlow finds no GPU: ")
     assert len(m.reason) > 30
@@ -190,24 +184,18 @@ def child(monkeypatch):
     return fake
 
 
-def test_a_wrong_number_of_weights_is_a_wrong_answer(child):
-    child.model = FakeModel(dense2=((10,), 5120))
-    m = child.measure()
-    assert (m.status, m.check) == ("wrong", "weights") and "1667584 weights in all" in m.reason
-    assert m.phases_s["import"] == 1.0 and m.values["parameters"] == 1_667_584
-
-
-def test_a_gpu_row_whose_variables_are_on_the_cpu_failed(child):
+def test_wrong_devices_losses_and_weights_are_no_answer(child):
     m = child.measure("gpu:0")
     assert m.status == "failed" and "variables are on /device:CPU:0, not on a GPU" in m.reason
-
-
-def test_a_loss_that_is_no_number_is_a_failure_with_its_reason(child):
     child.model.fit = lambda *args, **keywords: SimpleNamespace(history={"loss": [2.3, float("nan")]})
     m = child.measure()
     assert (m.status, m.reason) == ("failed", "the loss is nan after epoch 2")
     with pytest.raises(Broken):
         trainers.finite([float("inf")])
+    child.model = FakeModel(dense2=((10,), 5120))
+    m = child.measure()
+    assert (m.status, m.check) == ("wrong", "weights") and "1667584 weights in all" in m.reason
+    assert m.phases_s["import"] == 1.0 and m.values["parameters"] == 1_667_584
 
 
 @pytest.mark.parametrize(
@@ -228,11 +216,17 @@ def test_a_fit_that_does_not_fit_is_skipped_and_says_so(child, device, lives, re
     assert (m.status, m.reason) == ("skipped", reason)
 
 
-def test_a_missing_tensorflow_is_skipped_by_the_worker(monkeypatch):
+def test_a_library_that_is_missing_is_skipped_with_what_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings())
     m = one_row.guarded(wanted, lambda: training_row.measure(wanted, Limits(), 1))
     assert m.status == "skipped" and "pip install tensorflow" in m.reason
+    monkeypatch.setitem(sys.modules, "keras", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "torch", None)
+    wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(switches={"keras_backend": "torch"}))
+    m = one_row.guarded(wanted, lambda: one_row.measure(wanted, Limits(), 1))
+    assert (m.status, "torch is not installed; install it with: " in m.reason) == ("skipped", True)
+    assert m.reason.endswith(" -m pip install torch")
 
 
 def test_the_line_that_says_what_tensorflow_missed():
@@ -267,15 +261,6 @@ def test_a_process_has_what_its_rows_need_before_anything_is_imported(device, gi
     plain = Row("training/keras/fit", Training("lenet", 4, 8), like)
     # one child serves both
     assert environment(plain, {}) == environment(Row(wanted.kernel, wanted.problem, wanted.settings), {})
-
-
-def test_a_backend_of_keras_that_is_missing_is_skipped_with_what_installs_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "keras", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "torch", None)
-    wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(switches={"keras_backend": "torch"}))
-    m = one_row.guarded(wanted, lambda: one_row.measure(wanted, Limits(), 1))
-    assert (m.status, "torch is not installed; install it with: " in m.reason) == ("skipped", True)
-    assert m.reason.endswith(" -m pip install torch")
 
 
 def test_what_happens_once_in_each_fresh_process_is_kept():

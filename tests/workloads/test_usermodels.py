@@ -68,21 +68,18 @@ def test_a_model_that_cannot_be_trained_fails_with_the_reason_and_the_next_goes_
     assert (m.status, words in m.reason) == ("failed", True), m.reason
 
 
-def test_what_is_not_there_is_said(train):
+def test_what_is_not_there_or_does_not_fit_is_said(train):
     assert "there is no module tests.own_modules" in train(model="tests.own_modules:classes").reason
     assert train(model="nowhere.keras").reason.startswith("there is no file ")
+    m = train(4, 10**12, model="tests.support.own_models:classes")
+    assert m.status == "skipped"
+    assert m.reason.startswith("needs 8.94e+04 GiB of host memory, ")  # 3 x 8 numbers x 4 bytes x 10^12
 
 
 @pytest.mark.parametrize("given", [{"data": "real"}, {"dropout": "off"}, {"targets": "float64"}])
 def test_what_a_model_of_the_users_cannot_obey_is_refused(train, given):
     m = own(train, "classes", **given)
     assert m.status == "skipped" and f"is a model of your own: {next(iter(given))} can only be " in m.reason
-
-
-def test_more_samples_than_fit_are_refused_before_they_are_made(train):
-    m = train(4, 10**12, model="tests.support.own_models:classes")
-    assert m.status == "skipped"
-    assert m.reason.startswith("needs 8.94e+04 GiB of host memory, ")  # 3 x 8 numbers x 4 bytes x 10^12
 
 
 def model(loss, out=(3,), shape=(5,), dtype="float32", vocabulary=0):
@@ -99,7 +96,7 @@ def losses(request, monkeypatch):
         monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(losses=of))
 
 
-def test_targets_are_what_the_loss_takes_and_can_be_learned():
+def test_inputs_and_targets_are_what_model_and_loss_take_and_can_be_learned():
     x, y = user_model.samples(model("mean_squared_error"), 200, 1, "float32")
     assert (x.shape, x.dtype, y.shape, y.dtype) == ((200, 5), np.float32, (200, 3), np.float32)
     assert 0 <= x.min() < 0.1 and 0.9 < x.max() <= 1
@@ -114,9 +111,6 @@ def test_targets_are_what_the_loss_takes_and_can_be_learned():
     assert yes.shape == (200, 1) and set(np.unique(yes)) == {0.0, 1.0} and 40 < yes.sum() < 160
     _, places = user_model.samples(model("sparse_categorical_crossentropy", (7, 7, 3)), 4, 1, "float32")
     assert places.shape == (4, 7, 7) and (places == places[:, :1, :1]).all()
-
-
-def test_inputs_are_of_the_type_asked_for_or_that_the_model_takes():
     scaled, _ = user_model.samples(model("mse"), 50, 1, "float64")
     levels, _ = user_model.samples(model("mse"), 50, 1, "uint8")
     assert (scaled.dtype, levels.dtype) == (np.float64, np.uint8)
