@@ -74,57 +74,53 @@ def copy_of_tree(folder: Path) -> None:
         shutil.copy2(ROOT / name, folder / name)
 
 
-def first_failure(folder: Path, tests: list[str], limit_s: float) -> str:
-    """The first test that fails in a copy of the tree within so many seconds; empty when all pass."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", *tests]
+def failures(folder: Path, tests: list[str], limit_s: float | None, *flags: str) -> list[str]:
+    """A line for each test that fails in a copy of the tree within so many seconds."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *flags, *tests]
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=limit_s)
     except subprocess.TimeoutExpired:
-        return f"nothing within {limit_s:g} s"
-    if done.returncode == 0:
-        return ""
+        return [f"nothing within {limit_s:g} s"]
     lines = (done.stdout + done.stderr).strip().splitlines()
-    return next((line for line in lines if line.startswith(("FAILED ", "ERROR "))), lines[-1])[:160]
+    return [x for x in lines if x.startswith(("FAILED ", "ERROR "))] or lines[-1:] * (done.returncode != 0)
 
 
 def tried(made: Listed, numbers: list[int], append: Path, jobs: int, limit_s: float) -> None:
     """Adds what becomes of the faults with these numbers to the file, each at once.
 
-    Tests that hang on a fault notice it, where those of the sound tree take a third of the limit at most.
-    Raises: RuntimeError in the end for those of which nothing is known: the sound tree's tests fail as well, or take too long.
+    Raises: RuntimeError in the end where the tests that failed fail without a fault too, or the sound tree's may just be slow.
     """
     folders: queue.Queue[Path] = queue.Queue()
-    sound: dict[str, float] = {}
 
-    def one(number: int) -> None:
+    def one(number: int) -> str:
         m, folder = made.every[number], folders.get()
-        begin, at, tests = time.monotonic(), folder / m.file, made.tests[m.file]
+        begin, at = time.monotonic(), folder / m.file
         text = at.read_text()
         try:
             at.write_text(m.planted(folder))
-            by = first_failure(folder, tests, limit_s)
-            at.write_text(text)
-            came = Came(number, by, round(time.monotonic() - begin, 1))
-            if by and m.file not in sound:  # tests that fail anyway notice nothing
-                begin, why = time.monotonic(), first_failure(folder, tests, limit_s)
-                sound[m.file] = time.monotonic() - begin
-                if why:
-                    raise RuntimeError(f"without a fault in {m.file} its tests fail: {why}")
-            if by.startswith("nothing") and sound[m.file] > limit_s / 3:
-                raise RuntimeError(f"the tests of {m.file} take {sound[m.file]:.0f} s: too long for {limit_s:g} s")
+            by = "".join(failures(folder, made.tests[m.file], limit_s, "-x")[:1])
         finally:
+            at.write_text(text)
             folders.put(folder)
+        came = Came(number, by[:160], round(time.monotonic() - begin, 1))
         print(f"{number}: {came.seconds} s: {by or f'SURVIVED: {m.words} ({m.file})'}", file=sys.stderr, flush=True)
         with append.open("ab") as file:
             file.write(msgspec.json.encode(came) + b"\n")
+        return by
 
     with tempfile.TemporaryDirectory() as parent, ThreadPoolExecutor(jobs) as pool:
         for folder in (Path(parent) / str(i) for i in range(jobs)):
             copy_of_tree(folder)
             folders.put(folder)
-        errors = [error for done in [pool.submit(one, n) for n in numbers] if (error := done.exception())]
+        came = {number: pool.submit(one, number) for number in numbers}
+        errors = [str(error) for done in came.values() if (error := done.exception())]
+        by = {number: done.result() for number, done in came.items() if not done.exception() and done.result()}
+        names = {line.split()[1].partition("[")[0] for line in by.values() if not line.startswith("nothing")}
+        errors += failures(folder, sorted(names), None) if names else []
+        for file in {made.every[number].file for number, line in by.items() if line.startswith("nothing")}:
+            errors += [f"{file}: {why}" for why in failures(folder, made.tests[file], limit_s / 3)]
     if errors:
-        raise RuntimeError("; ".join(map(str, errors)))
+        raise RuntimeError("; ".join(errors))
 
 
 def kept(file: Path) -> dict[int, Came]:
