@@ -177,7 +177,9 @@ def _ends(value: float, draws: np.ndarray, blocks: int) -> tuple[float, float]:
 
 
 def _interval(value: float, groups: list[list[float]], visits: bool) -> Estimate:
-    """`value` with the range of the medians of RANGE visits; else with what resampling whole groups gives."""
+    """`value` with the range of the medians of RANGE visits; else with what resampling whole groups gives, of one nothing."""
+    if len(groups) == 1:
+        return exact(value)
     if not visits or len(groups) not in RANGE:
         return Estimate(value, *_ends(value, _resampled_medians(groups, 1), len(groups)))
     medians = [float(statistics.median(g)) for g in groups]
@@ -193,7 +195,7 @@ def median(seconds, block=None) -> Estimate:
     blocks = block if block is not None else range(len(seconds))
     groups = list(_blocks(seconds, blocks).values())
     value = float(statistics.median(seconds))
-    return exact(value) if len(groups) == 1 else _interval(value, groups, len(set(blocks)) > 1)
+    return _interval(value, groups, len(set(blocks)) > 1)
 
 
 def of_rounds(rounds: np.ndarray, numbers: Callable[[np.ndarray], np.ndarray]) -> tuple[Estimate, ...]:

@@ -4,6 +4,7 @@ import collections
 import math
 import time
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -128,6 +129,10 @@ def test_a_verdict_on_single_samples_is_no_claim_and_visits_without_a_partner_ar
     assert stats.verdict(one, other).word == "can't tell"
     three, four = (Samples("device", (1.0, 2.0, 4.0, 9.0)[:k], 1, (0, 1, 2, 3)[:k], "") for k in (3, 4))
     assert stats.verdict(three, four, paired=True).ratio == stats.exact(1.0)
+    late = msgspec.structs.replace(three, seconds=(2.0, 4.0, 9.0), block=(1, 2, 3))  # of its rounds two are in both
+    assert stats.verdict(three, late, paired=True).ratio == stats.exact(1.0)
+    last = msgspec.structs.replace(three, seconds=(8.0, 9.0, 9.0), block=(2, 3, 4))
+    assert stats.verdict(three, last, paired=True) == stats.Verdict("can't tell", stats.exact(2.0))  # one pair
 
 
 def test_what_two_runs_differ_by_widens_what_was_not_paired():
