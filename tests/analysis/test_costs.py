@@ -154,6 +154,9 @@ def test_long_epochs_tell_the_step_better_than_short_fits():
     short = {**LAW, "fit_s 1x1": (0.105, 0.125, 0.145)}  # an epoch's 25 ms are 15 to 35, before they are widened
     c = costs.costs(msgspec.structs.replace(noisy, series=short))
     assert c.step.noise < 0.01 and c.epoch.noise > 0.5
+    # as noisy where a repeat's 3 epochs were slow when its 1 was quick: 5, 25 and 45 ms an epoch, not three times 25
+    short |= {"fit_s 1x1": (0.145, 0.125, 0.105), "fit_s 3x1": (0.155, 0.175, 0.195)}
+    assert costs.costs(msgspec.structs.replace(noisy, series=short)).epoch.noise > 0.5
     # of 41 steps, no more than the short fits have: a step is theirs, 5 ms; the epoch of 0.246 s has 41 ms besides
     c = costs.costs(msgspec.structs.replace(own_epochs((0.006,) * 5), problem=Training("cifar10-cnn", 32, 1312, 3)))
     assert (about(c.step), about(c.epoch)) == ((0.005,) * 3, (0.041,) * 3)

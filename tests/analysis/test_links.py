@@ -193,7 +193,7 @@ def test_steps_epochs_fits_and_graph_nodes_are_told_apart():
 
 def test_clocks_threads_and_devices_are_kept_apart():
     clocks = {"host-latency": 10.3e-6, "host-issue": 5.1e-6}
-    rows = [launch("cupy/rawkernel", "empty", 1, clocks)]
+    rows = [launch("cupy/rawkernel", "empty", 1, clocks), launch("cupy/cublas", "matmul", 10, 50e-6)]
     rows += [
         launch("numba/prange", "empty", n, 1e-6 * threads * n, threads=threads) for threads in (1, 2) for n in (1, 64)
     ]
@@ -202,6 +202,7 @@ def test_clocks_threads_and_devices_are_kept_apart():
     ]
     made = constants(rows)
     assert find(made, "kernel", "gpu:0", clock="host-issue").seconds.value == pytest.approx(5.1e-6)
+    assert find(made, "cublas-call", "gpu:0").seconds.value == pytest.approx(5e-6)  # one of the ten
     assert {c.threads: c.seconds.value for c in made if c.name == "prange-fork-join"}[2] == pytest.approx(2e-6)
     assert find(made, "tf-op-eager", "gpu:0").device == "gpu:0" and find(made, "tf-op-eager", "gpu:1") is None
     text = "\n".join(lines(made))

@@ -1,6 +1,7 @@
 """Roofs, fractions and impossible rates, with numbers worked out by hand."""
 
 import fake_measurements as fake
+import msgspec
 import pytest
 from fake_measurements import row, square
 
@@ -9,7 +10,7 @@ from analysis.roofline import roofs as making
 from analysis.stats import Estimate
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
 from workloads import records
-from workloads.records import Run, Settings
+from workloads.records import Run, Samples, Settings
 
 GFLOP = 10**9
 TRIAD = Stream("triad", 240_000_000)  # 10^7 doubles in each array: exactly 240 MB
@@ -35,6 +36,11 @@ def test_compute_roofs_are_the_best_peak_of_each_thread_count():
     assert find(roofs, "compute", "float32").rate.value == pytest.approx(110e9)
     assert find(roofs, "compute", "float64").rate.value == pytest.approx(30e9)
     assert find(roofs, "compute", "float32", threads=1).source == "peak/numba/fma, float32, 1 thread"
+    taken = Samples("host-latency", (0.02, 0.03, 0.01, 0.04, 0.05, 0.05), 1, (0, 0, 0, 1, 1, 1), "2 visits")
+    (roof,) = bounds.roofs([msgspec.structs.replace(peak(60e9), samples=(taken,))])
+    assert roof.rate == Estimate(
+        GFLOP / 0.02, GFLOP / 0.035, GFLOP / 0.01
+    )  # the best visit, from the middle to the best
     roofs = bounds.roofs([peak(60e9), peak(400e9, 16)])
     scaled = find(roofs, "compute", "float32", threads=4)
     assert (scaled.rate.value, scaled.note) == (pytest.approx(240e9), "that of 1 thread, scaled")
@@ -277,3 +283,5 @@ def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
     impossible = row("matmul/cupy/operator", square(1000), 1e-6)  # 2000 TFLOP/s, whatever the call costs
     assert bounds.judge(impossible, roofs).flag == "above-roof" and bounds.is_above(impossible, roofs)
     assert bounds.roofs([row("launch/numba/njit", Launch("empty"), 1e-7)]) == ()
+    flat = [row("launch/cupy/rawkernel", Launch("empty", n), {"device": 5e-6}) for n in (1, 64)]
+    assert [r.rate.value for r in bounds.roofs(flat)] == pytest.approx([2e5])  # not the endless one of a slope of 0 s

@@ -37,20 +37,24 @@ def test_the_visits_of_a_row_are_one_measurement_by_hand():
 
 
 def test_each_clock_has_the_visits_that_took_it():
-    both = msgspec.structs.replace(visit(2, 3.0), samples=visit(2, 3.0).samples + visit(2, 0.5, clock="device").samples)
+    """A block is its visit's round: the second one's line was lost."""
+    both = msgspec.structs.replace(visit(3, 3.0), samples=visit(3, 3.0).samples + visit(3, 0.5, clock="device").samples)
     (row,) = decoded(visit(1, 1.0), both)
-    assert row.on("host-latency").block == (0, 1) and row.on("device").block == (1,)
+    assert row.on("host-latency").block == (0, 2) and row.on("device").block == (2,)
 
 
 def test_a_visit_that_failed_is_the_rows_reason():
-    (row,) = decoded(visit(1, 1.0), visit(2, status="failed", reason="died"))
-    assert (row.status, row.reason, row.visit) == ("failed", "died", 0)
+    bad = visit(2, status="failed", reason="died")
+    for lines in ([visit(1, 1.0), bad], [visit(1, 1.0), bad, visit(3, 1.0)]):
+        (row,) = decoded(*lines)
+        assert (row.status, row.reason, row.visit) == ("failed", "died", 0)
 
 
 @pytest.mark.parametrize(
     ("lines", "seconds"),
     [
         ([visit(1, 1.0), visit(2, 2.0), visit(1, 3.0)], (3.0,)),  # a round not above the last one begins anew
+        ([visit(1, 1.0), visit(2, 2.0), visit(2, 3.0)], (3.0,)),
         ([visit(2, 1.0), visit(3, 2.0)], (1.0, 2.0)),  # a size added after the first round
         ([visit(1, 1.0), visit(4, 2.0)], (1.0, 2.0)),  # a torn line between them
         ([visit(1, 1.0), msgspec.structs.replace(visit(1, 7.0), visit=0)], (7.0,)),  # a whole row replaces visits
