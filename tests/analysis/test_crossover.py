@@ -103,8 +103,11 @@ def test_the_interval_covers_the_sizes_next_to_it_where_the_winner_cannot_be_tol
     assert crossover.refine(answer) == [100, 108, 120]
     # a band that touches the range's end is open there; one before the crossing counts alike; one far off is apart
     assert at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (112, 1.0, 0.1)).crossings[0].at.high == pytest.approx(112)
+    assert at_points((64, 0.5, 0.1), (128, 1.0, 0.1)).kind == "cant-tell", "not the CPU throughout"
     early = at_points((64, 0.5, 0.1), (80, 0.98, 0.1), (96, 0.8, 0.05), (104, 1.2, 0.05)).crossings[0]
     assert 64 < early.at.low < 80 and early.below == 64
+    back = at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (112, 1.0, 0.1), (128, 0.8, 0.05))  # the CPU wins beyond it
+    assert [(c.below, c.above, c.to) for c in back.crossings] == [(96, 104, "gpu"), (104, 128, "cpu")]
     far = at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (128, 1.3, 0.05), (256, 1.0, 0.1), (512, 1.5, 0.1))
     assert far.crossings[0].at.high < 104 and "too close to tell at n = 256" in crossings.verdict_words(far)
 

@@ -335,6 +335,12 @@ def test_a_sweep_whose_winner_never_changes_has_its_sentence_and_one_training_be
     assert [s.partition(", float")[0] for s in two] == [f"Training cifar10-cnn (S0), batch {b}" for b in (8, 32)]
 
 
+def test_a_step_below_nothing_is_trusted_least():
+    m = trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3))
+    steps = [Estimate(1e-3, 0.9e-3, 1.1e-3), Estimate(1e-3, 0.0, 2e-3), Estimate(-1e-3, -2e-3, 1e-4)]
+    assert sorted(steps[::-1], key=lambda step: break_even.trust(m, step, "float32")) == steps
+
+
 @pytest.mark.parametrize("kernel", JAX_LOOPS)
 def test_the_step_of_a_bare_loop_is_its_own_fits_not_that_of_a_few_short_ones(kernel):
     """2000 steps and a fit's 0.2 s: 1.1 ms a step, whatever the short fits' law says."""

@@ -66,6 +66,8 @@ USUAL = (two(), fit(4e-3), fit(2.2e-3, 32), fit(1.8e-3, 32, strategy="DataParall
 def test_gains_are_one_gpus_step_over_that_of_all_and_foretold_by_the_step_of_a_part():
     case = only(*USUAL)
     assert (case.count, case.gain.value, case.scaled.value) == (2, pytest.approx(2.0), pytest.approx(2.2))
+    below = fit(2e-3, series={"fit_s 1x1": (0.3,), "fit_s 1x41": (0.2,), "fit_s 3x1": (0.4,)})  # more steps took less
+    assert data_parallel.step(below).value == pytest.approx(2e-3)
     case = only(*USUAL)
     assert case.foretold_step.value == pytest.approx(2.1e-3)  # 1.8 + 0.3
     assert case.foretold_gain.value == pytest.approx(4 / 2.1) and case.off == pytest.approx(4 / 2.1 / 2 - 1)

@@ -1,5 +1,7 @@
 """Result files: what is written is what is read; torn, foreign and newer files; one writer."""
 
+import types
+
 import msgspec
 import pytest
 
@@ -39,6 +41,16 @@ def test_a_torn_last_line_is_cut_off_and_the_rest_kept(tmp_path):
     assert records.read(path).bad_lines == 1
     assert write(path, row(3), resume=True) == [row(1)]
     assert records.read(path) == records.Loaded((run(), run()), (row(1), row(3)), 0, (str(path),))
+
+
+def test_what_a_short_write_left_is_written_next(tmp_path):
+    with records.Writer(tmp_path / "matmul.jsonl", run()) as writer:
+        file = writer._file
+        writer._file = types.SimpleNamespace(
+            write=lambda data: file.write(data[:7]), fileno=file.fileno, close=file.close
+        )
+        writer.append(row(1))
+    assert records.read(tmp_path).measurements == (row(1),)
 
 
 def test_garbage_lines_are_counted_and_skipped(tmp_path):

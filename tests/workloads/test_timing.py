@@ -61,6 +61,7 @@ def test_a_call_is_sized_by_its_fastest_batch(monkeypatch):
     assert timing.call_seconds(timing.host(clock.run), Limits()) == pytest.approx(0.01) and clock.calls == 3
     clock = FakeClock(monkeypatch, 1e-4)
     assert timing.call_seconds(timing.host(clock.run), Limits()) == pytest.approx(1e-4, rel=1e-9)
+    assert timing.call_seconds(lambda calls: 0.0, Limits(visit_s=0.0)) == 1e-9  # too short for the clock
     # 1, 2, 4 ... 64 calls and then as many as fill a sample, rounded up, until 75 ms are over
     assert clock.calls == 127 + 9 * 76
 
