@@ -105,9 +105,8 @@ class Rounds:
         if not m or is_whole(m) or not m.ok or m.visits > MOST_VISITS - 2:
             return 0.0
         seconds, spent = stats.seconds_of(m), sum(sum(s.seconds) * s.calls for s in m.samples)
-        if seconds is None or seconds.noise <= self._limits.max_noise or spent >= self._limits.max_time:
-            return 0.0
-        return seconds.noise
+        wide = seconds and seconds.noise > self._limits.max_noise and spent < self._limits.max_time
+        return seconds.noise if seconds and wide else 0.0
 
     def to_go(self) -> int:
         """The visits that are planned and not made, a whole row being one."""
