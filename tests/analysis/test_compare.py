@@ -166,6 +166,8 @@ def test_the_clock_is_the_devices_on_a_gpu_unless_another_is_asked_for():
     old, new = (loaded(row("matmul/cupy/cublas", square(64), {"host-latency": 1.0, "device": d})) for d in (0.5, 0.6))
     assert words(old, new) == ["slower"] and words(old, new, clock="host-latency") == ["same"]
     assert words(old, new, clock="host-issue") == []
+    waited = loaded(row("matmul/cupy/cublas", square(64), {"host-latency": 1.0}))
+    assert words(old, waited) == ["same"]  # where one has no device clock both are judged by what the host waits
 
 
 def test_one_sample_and_lone_rows():

@@ -187,6 +187,16 @@ def test_a_step_known_less_well_counts_from_the_end_of_its_interval(base):
     assert held_out.beyond(0.8, Estimate(1.0, 0.9, 1.1)) == pytest.approx(1 - 0.8 / 0.9)
 
 
+def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
+    """Rounds 0.8 to 1.2 times as long: the step is known to 32 %."""
+    wide, factors = training("fashion-mlp", 128, 1e-3), (0.8, 1.1, 1.0, 0.9, 1.2)
+    series = {n: tuple(s * f for s, f in zip(taken, factors, strict=True)) for n, taken in wide.series.items()}
+    sure = measured(base, {("cifar10-cnn", 128): 1.0, ("lenet", 128): 1.0})
+    of = profile.profile([*sure.measurements, msgspec.structs.replace(wide, series=series)], GPU_MACHINE)
+    assert len(calibration.steps_seen(of, held_out.RULES)) == 3
+    assert set(calibration.calibration(of, CPU).models) == {"cifar10-cnn", "lenet"}
+
+
 def test_short_fits_cannot_tell_the_samples_from_the_step(base):
     """What a fit does for each step's samples is in a step told by short fits, not in one told by the epochs of a fit."""
     of = measured(base, {("cifar10-cnn", 128): 1.0})

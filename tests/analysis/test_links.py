@@ -99,6 +99,8 @@ def test_intervals_hold_the_truth_and_grow_with_the_noise():
     assert loud.bandwidth.noise > 3 * calm.bandwidth.noise > 0
     assert loud.half_bytes.noise > 3 * calm.half_bytes.noise > 0
     assert len(loud.pieces) <= 3, "noise makes no pieces"
+    wavy = copies(lambda n: straight(n) * (1.08 if n.bit_length() % 2 else 0.93), SIZES[2::3], spread=0.3)
+    assert len(one(wavy).pieces) == 1
 
 
 @pytest.mark.parametrize(

@@ -285,6 +285,8 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     (_, [(_, gain)]), *_ = said.gains([alone, both]).values()
     expected = (0.003 / 0.00168, True, True)
     assert (gain.value, 1.4 < gain.low < 0.0028 / 0.00168, 0.0032 / 0.00168 < gain.high < 2.2) == expected
+    drift = said.slowdown(rounds(STUDENT, 0.01, 0.02, 0.03), rounds(STUDENT, 0.011, 0.022, 0.033))
+    assert (drift.low, drift.high) == (pytest.approx(1.1), pytest.approx(1.1))  # what slows a round slows both of it
     files = ("training-together.jsonl",)
     shown = page.markdown(Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, files)), False)
     assert "| time | +- | by all at once |" in shown and "seconds over the steps of all processes" in shown

@@ -160,6 +160,8 @@ def test_a_full_disk_is_said_and_what_was_written_stays(tmp_path, monkeypatch):
         ('"matmul/numpy/blas"', '"blas"'),
         ('"ok"', '"fine"'),
         ('"seconds":[0.25]', '"seconds":[0.25,0.5]'),
+        ('"seconds":[0.25],"calls":1,"block":[0]', '"seconds":[],"calls":1,"block":[]'),
+        ("[0.25]", "[0.0]"),
         ("[0.25]", "[-0.25]"),
         ("[0.25]", "[1e300]"),
         ("[0.25]", "[1e-300]"),
