@@ -99,6 +99,11 @@ def test_a_machine_without_a_number_takes_that_of_the_one_most_like_it(tmp_path,
     assert made.rows[0].between.share == 0.01
     (line,) = [line for line in command.preamble(made) if "two runs differ by" in line]
     assert "as on intel-avx512-2c, the stored machine most like it" in line and "workloads.doctor --noise" in line
+    keep(tmp_path / "two", {(noise.CPU, 0): 0.02})
+    keep(tmp_path / "two", {(noise.CPU, 0): 0.03}, GPU_MACHINE)
+    monkeypatch.setattr(noise, "REPORTS", tmp_path / "two")
+    large = msgspec.structs.replace(CPU_MACHINE, key="intel-avx512-16c", cores=16)
+    assert [noise.between_runs(m, noise.CPU, 1.0).share for m in (other, large)] == [0.02, 0.03]
     monkeypatch.setattr(noise, "REPORTS", tmp_path / "empty")
     assert noise.between_runs(CPU_MACHINE, noise.CPU, 1.0).share == noise.DEFAULT[noise.CPU] == 0.2
     assert words(old, loaded(timed(steady(1.05)), run=run)) == ["can't tell"]

@@ -165,6 +165,9 @@ def test_long_epochs_tell_the_step_better_than_short_fits():
     assert c.feed.value == pytest.approx(0.002) and c.fit_beyond(1000).value == pytest.approx(2.1)
     assert c.fit_seconds(3, 1000).value == pytest.approx(2.1 + 3 * 6.019)
     assert costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019), 24.357)).feed.value == 0  # an epoch is not known
+    assert costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 22.3)).feed == Estimate(
+        0.0, 0.0, 0.0
+    )  # never less
 
 
 def own_fits(seconds: tuple[float, ...], series: dict = LAW) -> Measurement:

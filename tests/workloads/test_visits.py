@@ -28,7 +28,7 @@ def decoded(*lines):
 
 def test_the_visits_of_a_row_are_one_measurement_by_hand():
     one = visit(1, 1.0, 2.0, check="exact", max_error=0.0, phases_s={"first_call": 9.0}, values={"w": 1.0})
-    two, three = visit(2, 4.0, flags=("other-load",), values={"w": 5.0}), visit(3, 3.0, 5.0, values={"w": 2.0})
+    two, three = visit(2, 4.0, flags=("other-load",), values={"w": 2.0}), visit(3, 3.0, 5.0, values={"w": 5.0})
     (row,) = decoded(one, two, three)
     assert row.samples == (Samples("host-latency", (1.0, 2.0, 4.0, 3.0, 5.0), 4, (0, 0, 1, 2, 2), "3 visits"),)
     assert (row.visit, row.visits, row.span_s, row.series) == (0, 3, 4.0, {"visit_at_s": (102.0, 104.0, 106.0)})
