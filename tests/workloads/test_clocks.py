@@ -215,15 +215,8 @@ def test_a_visit_has_every_clock_of_a_gpu(gpu, seen, monkeypatch):
     assert waited.seconds == (exactly(ISSUE + WORK + WAIT),) * 10 and waited.calls == 536  # 7.5 ms / 14 us
     assert queued.seconds == (pytest.approx(WORK, rel=1e-2),) * 10 and queued.seconds[0] > WORK
     assert worked.seconds == (exactly(WORK),) * 10 and worked.calls == 750
-    assert all(s.block == (0,) * 10 for s in clocks.values()) and seen == [
-        "watch",
-        "begin",
-        "settle",
-        "look",
-        "look",
-        "look",
-        "settle",
-    ]
+    assert all(s.block == (0,) * 10 for s in clocks.values())
+    assert seen == ["watch", "begin", "settle", "look", "look", "look", "settle"]
     assert all(released and not late for _, released, late in gpu.held)
     # Both inputs were copied and waited for, what binding queued was waited for, and so was the call.
     copies = 2 * (ISSUE + WAIT) + (A + B) / PAGEABLE
