@@ -51,7 +51,7 @@ def rows(here: Machine) -> list[Row]:
 def visited(of: list[Row], seed: int, handicaps: list[float]) -> list[list[Measurement]]:
     """Each row on as many sides as there are handicaps, all in one worker: its sides are visited next to each other in each of
     ROUNDS rounds, the rows and their sides in random order."""
-    dice, limits = random.Random(seed), Limits(min_time=VISIT_S)
+    dice, limits = random.Random(seed), Limits(visit_s=VISIT_S)
     taken: dict[tuple[int, int], list[Measurement]] = defaultdict(list)
     with contextlib.closing(Worker(environment(of[0], facts.describe().uuids))) as worker:
         for number in range(1, ROUNDS + 1):
