@@ -130,28 +130,21 @@ def kept(file: Path) -> dict[int, Came]:
 
 def report(made: Listed, came: dict[int, Came]) -> int:
     """Prints and stores the table; its exit code."""
-
-    def share(noticed: int, of: int) -> float:
-        return 100 * noticed / max(1, of)
-
-    def noticed(numbers: list[int]) -> int:
-        return sum(bool(came[n].by) for n in numbers)
-
-    counted = [n for n in made.every if n in came and n not in made.equivalent]
-    first = set(made.every) - set(made.equivalent) - set(made.first_survivors)
-    now, before = share(noticed(counted), len(counted)), share(len(first), len(made.every) - len(made.equivalent))
+    counted = set(made.every) - set(made.equivalent)
+    kinds = {kind: counted & set(group) for kind, group in made.mutants.items()}
+    noticed = {n for n in counted if came[n].by}
+    now, first = (100 * len(some) / len(counted) for some in (noticed, counted - set(made.first_survivors)))
     what = f"planted faults that the suite notices, of {len(counted)}"
     figures = [
         Figure(what, f">= {TARGET:g} %", exactly(now), now >= TARGET, "%"),
-        Figure("in the first run, before tests were written for survivors", "-", exactly(before), True, "%"),
+        Figure("in the first run, before tests were written for survivors", "-", exactly(first), True, "%"),
     ]
-    kinds = {kind: [n for n in group if n in counted] for kind, group in made.mutants.items()}
     often = Counter(c.by.partition("::")[0].rpartition("/")[2] for c in came.values() if c.by).most_common()
     notes = ["| kind | noticed | of |", "|---|---|---|"]
-    notes += [f"| {kind} | {noticed(own)} | {len(own)} |" for kind, own in kinds.items()] + [""]
-    notes += [f"- survived: {n}: {made.every[n].words} ({made.every[n].file})" for n in counted if not came[n].by]
+    notes += [f"| {kind} | {len(own & noticed)} | {len(own)} |" for kind, own in kinds.items()]
+    notes += ["", "Noticed first by: " + ", ".join(f"{name} {times}" for name, times in often) + ".", ""]
+    notes += [f"- survived: {n}: {made.every[n].words} ({made.every[n].file})" for n in sorted(counted - noticed)]
     notes += [f"- equivalent, not counted: {n}: {made.every[n].words}: {why}" for n, why in made.equivalent.items()]
-    notes += ["", "Noticed first by: " + ", ".join(f"{name} {times}" for name, times in often) + "."]
     return table("mutants", "Planted faults", figures, notes, "stress")
 
 
@@ -168,7 +161,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         append = args.append or Path(folder) / "came.jsonl"
         tried(made, args.only or [n for n in made.every if n not in kept(append)], append, args.jobs, args.limit)
-        return report(made, kept(append))
+        came = kept(append)
+        return report(made, came) if came.keys() >= made.every.keys() else int(not all(c.by for c in came.values()))
 
 
 if __name__ == "__main__":
