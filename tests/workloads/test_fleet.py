@@ -283,7 +283,7 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known():
     runs, rows, bad = records.decode(files["peak.jsonl"].splitlines())
     assert [(m.key, m.status) for m in rows] == [(plan.rows["peak"][0].key, "ok")] and not bad
     assert [run.command for run in runs] == ["python -m workloads.suite --ray auto"]
-    assert b"[1/" in files["suite.log"]
+    assert b"[visit 1 of " in files["suite.log"]
     with pytest.raises(RuntimeError, match=r"its suite ended with exit code 1: .*JSONDecodeError"):
         list(cluster.measure_node(b"{\n", {}, 1))
 
