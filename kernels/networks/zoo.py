@@ -8,31 +8,23 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
 from kernels.networks.layers import Layer, Network
 
 _IMAGENET: dict[str, Any] = {"data": "", "samples": 1_281_167, "optimizer": "sgd", "epochs": 90}
 
 
-_FLATTEN = Layer("flatten", "flatten")
+def _layers(table: str) -> tuple[Layer, ...]:
+    """Layers, one a line: its name, its kind and its other fields as `field=value`."""
+    rows = (line.split() for line in table.strip().splitlines())
+    found = [{"name": name, "kind": kind} | dict(field.split("=") for field in fields) for name, kind, *fields in rows]
+    return msgspec.convert(found, tuple[Layer, ...], strict=False)
 
 
-def _dense(name: str, units: int, activation: str = "relu") -> Layer:
-    return Layer(name, "dense", units, activation=activation)
-
-
-_CLASSES, _PREDICTIONS = _dense("classes", 10, "softmax"), _dense("predictions", 1000, "softmax")
-
-
-def _conv(name: str, filters: int, pad: str = "valid") -> Layer:
-    return Layer(name, "conv", filters, 3, pad=pad, activation="relu")
-
-
-def _pool(name: str) -> Layer:
-    return Layer(name, "pool", size=2)
-
-
-def _dropout(name: str, rate: float) -> Layer:
-    return Layer(name, "dropout", rate=rate)
+_CLASSES = _layers("classes dense units=10 activation=softmax")
+_PREDICTIONS = _layers("predictions dense units=1000 activation=softmax")
+_FLATTEN = _layers("flatten flatten")
 
 
 def _relu(name: str) -> Layer:
@@ -40,7 +32,7 @@ def _relu(name: str) -> Layer:
 
 
 def _hidden(width: int, depth: int) -> tuple[Layer, ...]:
-    return tuple(_dense(f"dense{i + 1}", width) for i in range(depth))
+    return _layers("\n".join(f"dense{i + 1} dense units={width} activation=relu" for i in range(depth)))
 
 
 def mlp(inputs: int, width: int, depth: int, outputs: int) -> Network:
@@ -50,7 +42,7 @@ def mlp(inputs: int, width: int, depth: int, outputs: int) -> Network:
         "",
         (inputs,),
         outputs,
-        (*_hidden(width, depth), _dense("classes", outputs, "softmax")),
+        _hidden(width, depth) + _layers(f"classes dense units={outputs} activation=softmax"),
         samples=60_000,
     )
 
@@ -62,7 +54,7 @@ def _fashion_mlp(hidden_layers: int, name: str = "") -> Network:
         "S1b",
         (28, 28),
         10,
-        (_FLATTEN, *_hidden(500, hidden_layers), _dense("classes", 10, "sigmoid")),
+        _FLATTEN + _hidden(500, hidden_layers) + _layers("classes dense units=10 activation=sigmoid"),
         data="fashion_mnist",
         samples=60_000,
         epochs=5,
@@ -71,11 +63,11 @@ def _fashion_mlp(hidden_layers: int, name: str = "") -> Network:
 
 def _vgg(*blocks: tuple[int, int]) -> tuple[Layer, ...]:
     """Blocks of (convolutions, filters), each ended by a 2 x 2 pool."""
-    found = []
+    rows = []
     for b, (convolutions, filters) in enumerate(blocks, 1):
-        found += [_conv(f"block{b}_conv{i + 1}", filters, pad="same") for i in range(convolutions)]
-        found.append(_pool(f"block{b}_pool"))
-    return tuple(found)
+        made = f"conv units={filters} size=3 pad=same activation=relu"
+        rows += [f"block{b}_conv{i + 1} {made}" for i in range(convolutions)] + [f"block{b}_pool pool size=2"]
+    return _layers("\n".join(rows))
 
 
 def _normal(
@@ -123,8 +115,8 @@ def _resnet_small() -> Network:
         *_activated("conv1", 16, 3, 1, "same"),
         *_stacks(_basic_block, ((16, 3), (32, 3), (64, 3)), "conv1_relu", False),
         Layer("pool", "avgpool", size=8),
-        _FLATTEN,
-        _CLASSES,
+        *_FLATTEN,
+        *_CLASSES,
     )
     return Network("resnet-small", "", (32, 32, 3), 10, found, data="cifar10", epochs=200)
 
@@ -151,7 +143,7 @@ def _resnet50() -> Network:
         Layer("pool1_pool", "pool", size=3, stride=2),
         *_stacks(_bottleneck, ((64, 3), (128, 4), (256, 6), (512, 3)), "pool1_pool", True),
         Layer("avg_pool", "globalpool"),
-        _PREDICTIONS,
+        *_PREDICTIONS,
     )
     return Network("resnet-50", "", (224, 224, 3), 1000, found, **_IMAGENET)
 
@@ -224,7 +216,7 @@ def _inception() -> Network:
         deep = chain(f"{n}_double", x, (448, 1), (384, 3))
         second = joined(f"{n}_b", unit(f"{n}_double_3", 384, (1, 3), deep), unit(f"{n}_double_4", 384, (3, 1), deep))
         x = joined(n, one, first, second, pooled(f"{n}_pooled", x, 192))
-    found += [Layer("avg_pool", "globalpool"), _PREDICTIONS]
+    found += [Layer("avg_pool", "globalpool"), *_PREDICTIONS]
     return Network("inception-v3", "S3b", (299, 299, 3), 1000, tuple(found), **_IMAGENET)
 
 
@@ -236,19 +228,19 @@ NETWORKS = {
             "S0",
             (32, 32, 3),
             10,
-            (
-                _conv("conv1", 32, pad="same"),
-                _pool("pool1"),
-                _dropout("dropout1", 0.25),
-                _conv("conv2", 64, pad="same"),
-                _conv("conv3", 64),
-                _pool("pool2"),
-                _dropout("dropout2", 0.25),
-                _FLATTEN,
-                _dense("dense1", 512),
-                _dropout("dropout3", 0.2),
-                _dense("dense2", 10, "softmax"),
-            ),
+            _layers("""
+                conv1 conv units=32 size=3 pad=same activation=relu
+                pool1 pool size=2
+                dropout1 dropout rate=0.25
+                conv2 conv units=64 size=3 pad=same activation=relu
+                conv3 conv units=64 size=3 activation=relu
+                pool2 pool size=2
+                dropout2 dropout rate=0.25
+                flatten flatten
+                dense1 dense units=512 activation=relu
+                dropout3 dropout rate=0.2
+                dense2 dense units=10 activation=softmax
+            """),
             data="cifar10",
         ),
         Network(
@@ -256,7 +248,12 @@ NETWORKS = {
             "S1a",
             (32, 32, 3),
             10,
-            (_FLATTEN, _dense("dense1", 3000), _dense("dense2", 1000), _dense("classes", 10, "sigmoid")),
+            _layers("""
+                flatten flatten
+                dense1 dense units=3000 activation=relu
+                dense2 dense units=1000 activation=relu
+                classes dense units=10 activation=sigmoid
+            """),
             "sgd",
             "categorical_crossentropy",
             data="cifar10",
@@ -267,15 +264,15 @@ NETWORKS = {
             "S2",
             (28, 28, 1),
             10,
-            (
-                _conv("conv1", 32),
-                _pool("pool1"),
-                _conv("conv2", 64),
-                _pool("pool2"),
-                _FLATTEN,
-                _dropout("dropout", 0.5),
-                _CLASSES,
-            ),
+            _layers("""
+                conv1 conv units=32 size=3 activation=relu
+                pool1 pool size=2
+                conv2 conv units=64 size=3 activation=relu
+                pool2 pool size=2
+                flatten flatten
+                dropout dropout rate=0.5
+                classes dense units=10 activation=softmax
+            """),
             data="mnist",
             samples=60_000,
             epochs=5,
@@ -285,7 +282,11 @@ NETWORKS = {
             "S4",
             (2,),
             1,
-            (_dense("dense1", 20), _dense("dense2", 5), Layer("height", "dense", 1)),
+            _layers("""
+                dense1 dense units=20 activation=relu
+                dense2 dense units=5 activation=relu
+                height dense units=1
+            """),
             loss="mean_squared_error",
             learning_rate=0.08,
             data="peaks",
@@ -298,16 +299,16 @@ NETWORKS = {
             "",
             (28, 28, 1),
             10,
-            (
-                Layer("conv1", "conv", 6, 5, pad="same", activation="tanh"),
-                Layer("pool1", "avgpool", size=2),
-                Layer("conv2", "conv", 16, 5, activation="tanh"),
-                Layer("pool2", "avgpool", size=2),
-                _FLATTEN,
-                _dense("dense1", 120, "tanh"),
-                _dense("dense2", 84, "tanh"),
-                _CLASSES,
-            ),
+            _layers("""
+                conv1 conv units=6 size=5 pad=same activation=tanh
+                pool1 avgpool size=2
+                conv2 conv units=16 size=5 activation=tanh
+                pool2 avgpool size=2
+                flatten flatten
+                dense1 dense units=120 activation=tanh
+                dense2 dense units=84 activation=tanh
+                classes dense units=10 activation=softmax
+            """),
             "sgd",
             data="mnist",
             samples=60_000,
@@ -318,7 +319,13 @@ NETWORKS = {
             "",
             (32, 32, 3),
             10,
-            (*_vgg((2, 64), (2, 128), (2, 256)), _FLATTEN, _dense("dense1", 512), _dropout("dropout", 0.5), _CLASSES),
+            _vgg((2, 64), (2, 128), (2, 256))
+            + _layers("""
+                flatten flatten
+                dense1 dense units=512 activation=relu
+                dropout dropout rate=0.5
+                classes dense units=10 activation=softmax
+            """),
             data="cifar10",
             epochs=50,
         ),
@@ -328,13 +335,13 @@ NETWORKS = {
             "",
             (224, 224, 3),
             1000,
-            (
-                *_vgg((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)),
-                _FLATTEN,
-                _dense("fc1", 4096),
-                _dense("fc2", 4096),
-                _PREDICTIONS,
-            ),
+            _vgg((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
+            + _layers("""
+                flatten flatten
+                fc1 dense units=4096 activation=relu
+                fc2 dense units=4096 activation=relu
+                predictions dense units=1000 activation=softmax
+            """),
             **_IMAGENET,
         ),
         _resnet50(),
