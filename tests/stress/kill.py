@@ -30,14 +30,18 @@ def children(pid: int) -> list[int]:
 
 
 def killed(folder: Path, resume: bool, after_s: float) -> tuple[int, list[int]]:
-    """Kills a sweep `after_s` seconds after it printed its first line, and any moment before it is done: (rows printed, its
+    """Kills a sweep `after_s` seconds after it wrote its first visit, and any moment before it is done: (rows printed, its
     workers)."""
+    file = folder / "stream.jsonl"
+    before = _lines(file)
     process, printed = start(folder, resume), []
     reader = threading.Thread(target=lambda: printed.extend(process.stdout), daemon=True)
     reader.start()
     until = time.monotonic() + 60
-    while not printed and process.poll() is None and time.monotonic() < until:
-        time.sleep(0.002)
+    while process.poll() is None and time.monotonic() < until:
+        if _lines(file) >= before + 2:  # the Run's and one of a visit
+            break
+        time.sleep(0.01)
     time.sleep(after_s)
     workers = children(process.pid)
     process.kill()
@@ -45,6 +49,10 @@ def killed(folder: Path, resume: bool, after_s: float) -> tuple[int, list[int]]:
     reader.join(10)
     whole = [line for line in printed if line.endswith("\n") and line.startswith("stream,")]
     return len(whole), workers
+
+
+def _lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
 def gone(pids: list[int], limit_s: float = 20.0) -> bool:
