@@ -18,16 +18,21 @@ def text(value: object) -> str:
     return flat.replace("<", "&lt;").replace(">", "&gt;").replace("|", "\\|")
 
 
+def named(heads: str | Iterable[str]) -> list[str]:
+    """The heads of a table that are `one | two` or one by one."""
+    return heads.split(" | ") if isinstance(heads, str) else list(heads)
+
+
 def table(
-    heads: str | Iterable[str], rows: Iterable[Iterable[object]], left: int = 1, optional: tuple[str, ...] = ()
+    heads: str | Iterable[str], rows: Iterable[Iterable[object]], left: int = 1, optional: str | Iterable[str] = ()
 ) -> list[str]:
-    """A Markdown table and an empty line; `heads` are `one | two` or one by one. The first `left` columns are words, the others
-    numbers. `optional` columns are left out where they say nothing (a dash or nothing in every row)."""
-    names = heads.split(" | ") if isinstance(heads, str) else list(heads)
+    """A Markdown table and an empty line; `heads` and `optional` as `named` has them. The first `left` columns are words, the
+    others numbers. `optional` columns are left out where they say nothing (a dash or nothing in every row)."""
+    names, rest = named(heads), named(optional)
     cells = [list(row) for row in rows]
     if not cells:
         return ["Nothing was measured.", ""]
-    empty = {i for i, name in enumerate(names) if name in optional and all(str(row[i]) in ("", "-") for row in cells)}
+    empty = {i for i, name in enumerate(names) if name in rest and all(str(row[i]) in ("", "-") for row in cells)}
     names = [name for i, name in enumerate(names) if i not in empty]
     cells = [[cell for i, cell in enumerate(row) if i not in empty] for row in cells]
     left -= sum(i < left for i in empty)
@@ -35,9 +40,9 @@ def table(
     return [line(names), line(marks), *(line(text(c) for c in row) for row in cells), ""]
 
 
-def columns(heads: Sequence[str], rows: Iterable[Sequence[str]], right: bool = False) -> list[str]:
+def columns(heads: str | Iterable[str], rows: Iterable[Sequence[str]], right: bool = False) -> list[str]:
     """Lines of text, the cells of a column under its head; all columns but the first flush right if `right`."""
-    lines = [heads, *rows]
+    lines = [named(heads), *rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     flush = [str.ljust, *[str.rjust if right else str.ljust] * (len(widths) - 1)]
     return ["  ".join(f(c, w) for f, c, w in zip(flush, cells, widths, strict=True)).rstrip() for cells in lines]

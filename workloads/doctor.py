@@ -322,7 +322,7 @@ def _keep(folder: Path, here, format_: str) -> None:
         if format_ == "json":
             print(msgspec.json.encode(shares).decode())
         else:
-            print("\n".join(table.columns(("clock", "calls", "two runs differ by at most", "pairs"), cells)))
+            print("\n".join(table.columns("clock | calls | two runs differ by at most | pairs", cells)))
         rows = [m for one in loaded for m in one.measurements]
         if loud := sum(bool(noise.DISTURBED & {*m.flags}) for m in rows):
             print(f"other load disturbed {loud} of {len(rows)} rows: measure again on a quiet machine", file=sys.stderr)

@@ -151,7 +151,7 @@ def _lines(made: "Comparison", markdown: bool, verbose: bool) -> list[str]:
     from analysis import table
     from analysis.compare import comparison
 
-    heads = ("verdict", "new / old", "95 % interval", "runs differ by", "old", "new", "row", "flags")
+    heads = "verdict | new / old | 95 % interval | runs differ by | old | new | row | flags"
     rows, cut = [], []
     for word in comparison.WORDS:
         found = made.of(word)

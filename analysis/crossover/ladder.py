@@ -21,7 +21,8 @@ _SHARES = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is mo
 # channels that lie on 16 bytes in two-byte types; seconds in which larger tiles stay half empty
 _EIGHTS, _BRIEF_S = (8, 1e-4)
 _BEYOND, _WIDE = 1.05, 0.02  # of the peak: no kernel is faster; of a fraction: an interval worth printing
-HEADS = ("rung", "rate", "of the library", "of the peak", "over the one before")
+SHARES = "of the library | of the peak | over the one before"
+HEADS = f"rung | rate | {SHARES}"
 
 
 class Step(msgspec.Struct, frozen=True):

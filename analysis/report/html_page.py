@@ -62,7 +62,7 @@ class Page:
         found = []
         for c in (c for n in names for c in overlay.several((of.letter, files.charts_of(n, of)) for of in self.runs)):
             self.charts[c.name] = c
-            table = markdown.table(c.heads, c.rows, f"The numbers of this chart: {c.title}", is_open=False)
+            table = markdown.table(c.heads.split(" | "), c.rows, f"The numbers of this chart: {c.title}", is_open=False)
             found.append(str(self.parts.chart(c, self.safe(table), self.picture(c.picture))))
         return "".join(found)
 

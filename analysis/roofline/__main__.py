@@ -28,7 +28,7 @@ def _roofline(arguments: argparse.Namespace) -> int:
     measured, products = overview.ceilings(ceilings), overview.products(loaded.measurements, ceilings)
     for heads, rows in ((overview.CEILINGS, measured), (overview.PRODUCTS, products)):
         if rows:
-            print("\n".join(table.columns(heads.split(" | "), [tuple(map(str, row)) for row in rows])), end="\n\n")
+            print("\n".join(table.columns(heads, [tuple(map(str, row)) for row in rows])), end="\n\n")
     if any(roofs.CACHED_MARK in row[-3] for row in products):
         print(f"{roofs.CACHED_MARK} {roofs.CACHED_WORDS}")
     for m in loaded.measurements:

@@ -17,7 +17,7 @@ from analysis.units import bytes_rate, count, digits, flops_rate, join, percent,
 from workloads.records import Machine, Measurement
 
 _NAMED = 3  # rows of each verdict, in words
-HEADS = ("row", "clock", "before", "after", "times as long", "verdict")
+HEADS = "row | clock | before | after | times as long | verdict"
 
 
 def best(
@@ -188,9 +188,9 @@ def records(judged: Judged) -> list[dict]:
     return [dict(zip(HEAD, cells(f), strict=True)) for f in judged.findings]
 
 
-def table(judged: Judged) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def table(judged: Judged) -> tuple[str, list[tuple[str, ...]]]:
     """(head, rows) for reading: a line a finding."""
-    head = ("device", "quantity", "against", "rows", "below", "95 % interval", "least", "flagged")
+    head = "device | quantity | against | rows | below | 95 % interval | least | flagged"
     rows: list[tuple[str, ...]] = [
         (
             name(f.device),

@@ -29,7 +29,7 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
         views.append(View(training.subject(pair.setup), *axes, traces, says, **_paid(paid)))
         after = "never" if paid is None else "cannot be told" if paid.value == inf else digits(paid.value)
         rows.append((*begins(pair), after))
-    heads = (*BEGINS, "epochs until the GPU has paid back")
+    heads = f"{BEGINS} | epochs until the GPU has paid back"
     title = "The whole job: when the GPU has paid back its start"
     return [Chart("break-even", title, views, heads, rows, chooses="Training")] if views else []
 
@@ -73,7 +73,7 @@ def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:
             for part in budget.JOB_PARTS
             if s[part]
         ]
-    heads = ("training", "samples, device", "part", "time", "of the job")
+    heads = "training | samples, device | part | time | of the job"
     title = "Small data sets: samples against the whole job"
     return [Chart("small-dataset", title, views, heads, rows, "small-dataset.svg", "Training")]
 

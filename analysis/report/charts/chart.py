@@ -82,7 +82,7 @@ class Chart(msgspec.Struct, frozen=True):
     name: str
     title: str
     views: list[View]
-    heads: tuple[str, ...]
+    heads: str  # `one | two`
     rows: list[tuple]
     picture: str = ""
     chooses: str = ""
@@ -200,7 +200,7 @@ def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
                 f"{precision}: at best {join(tops)}.",
             )
         )
-    heads = ("precision", "kernel", "on the", "n", "threads", "rate", "of its roof")
+    heads = "precision | kernel | on the | n | threads | rate | of its roof"
     title = "Rate of every kernel, by size"
     return [Chart("rates", title, views, heads, rows, "rates.svg", "Precision")] if views else []
 

@@ -116,7 +116,7 @@ def view(runs: "Iterable[Material]") -> View | None:
             label = f"{precision}; shaded: {crossings.form_name(told.form)}"
         says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.machine)
         axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "seconds")
-        parts.append((of.letter, [Chart("crossover", TITLE, [View(label, *axes, traces, says, **marked)], (), [])]))
+        parts.append((of.letter, [Chart("crossover", TITLE, [View(label, *axes, traces, says, **marked)], "", [])]))
     return overlay.several(parts)[0].views[0]
 
 

@@ -29,7 +29,7 @@ def memory(measurements: "list[Measurement]", machine: "Machine | None") -> list
             traces.append(Trace(p.name, *at, "ink", dash="dot", legend=False, says=says, label=label))
     told = " ".join(rates.level_sentences(measurements, machine)) or "No level of memory showed as a flat part."
     view = View("", Axis("working set", "bytes"), Axis("bandwidth", "rate"), traces, told)
-    heads = ("device", "operation", "working set", "bandwidth", "fastest there")
+    heads = "device | operation | working set | bandwidth | fastest there"
     return [Chart("memory", "Memory: bandwidth by working set", [view], heads, rows, "memory.svg")]
 
 
@@ -55,5 +55,5 @@ def copies(measurements: "list[Measurement]") -> list[Chart]:
         rows += [(way, size(n), seconds(t), seconds(fit), percent(e)) for n, fit, t, e in seen]
     told = f"Of {count(len(laws), 'way')} to copy: {links.sentence(laws[0])}."
     view = View("", Axis("bytes of a copy", "bytes"), Axis("time of a copy", "seconds"), traces, told)
-    heads = ("way", "bytes", "measured", "by the law", "off by")
+    heads = "way | bytes | measured | by the law | off by"
     return [Chart("transfers", "Copies between host and GPU", [view], heads, rows, "transfers.svg")]

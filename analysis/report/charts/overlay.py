@@ -48,18 +48,18 @@ def together(views: list[View]) -> View:
 def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
     first, rows = parts[0][2], []
     views: dict[str, View] = {}
-    heads = tuple(dict.fromkeys(head for *_, chart in parts for head in chart.heads))
+    heads = list(dict.fromkeys(head for *_, chart in parts for head in chart.heads.split(" | ")))
     for i, letter, chart in parts:
         for view in chart.views:
             label = f"{letter}: {view.label}".rstrip(": ") if view.bars else view.label
             own = msgspec.structs.replace(_lettered(view, i, letter), label=label)
             views[label] = over(views[label], own) if label in views else own
         for row in chart.rows:
-            at = dict(zip(chart.heads, row, strict=True))
+            at = dict(zip(chart.heads.split(" | "), row, strict=True))
             rows.append((letter, *(at.get(head, "-") for head in heads)))
     shown = list(views.values())
     return msgspec.structs.replace(
-        first, views=shown, heads=("run", *heads), rows=rows, chooses=first.chooses or "View"
+        first, views=shown, heads=" | ".join(["run", *heads]), rows=rows, chooses=first.chooses or "View"
     )
 
 

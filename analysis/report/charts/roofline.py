@@ -47,7 +47,7 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
     for (label, device), walk in walks.items():
         rows += [(label, device, f"batch {layers.size_of(m.problem)}", *_cells(m, roofs)) for m in walk]
     rows += [(roof_name(r), r.device, "a roof", "-", roof_rate(r), "-") for r in roofs if r.measured]
-    heads = ("what", "device", "at", "FLOP per byte", "rate", "of its roof")
+    heads = "what | device | at | FLOP per byte | rate | of its roof"
     title = "Roofline: how far from the hardware's limit"
     return [Chart("roofline", title, views, heads, rows, "roofline.svg", "Points")]
 

@@ -39,7 +39,7 @@ def steps(made: "list[Budget]") -> list[Chart]:
         axes = Axis("seconds of a step", "seconds", False), Axis("", "words", False)
         traces = stacked(parts, where, words)
         views.append(View(step_budgets.name(group[0]), *axes, traces, f"{says[:1].upper()}{says[1:]}.", bars=True))
-    heads = ("training", "device", "part", "time", "of the step")
+    heads = "training | device | part | time | of the step"
     title = "Where a training step's time goes"
     return [Chart("budget", title, views, heads, rows, chooses="Training")] if views else []
 
@@ -83,7 +83,7 @@ def predicted_steps(cases: "list[Case]") -> list[Chart]:
         "other models predict; on the dashed line the prediction is right."
     )
     view = View("", Axis("measured, a step", "seconds"), Axis("predicted, a step", "seconds"), traces, told)
-    heads = ("training", "device", "step is", "predicted", "measured", "off by")
+    heads = "training | device | step is | predicted | measured | off by"
     return [Chart("foretold", "Training steps: predicted against measured", [view], heads, rows)]
 
 
@@ -107,7 +107,7 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
             (_short(of), mode, varies, p.n, *(seconds(s.seconds.value) for s in (p.cpu, p.gpu)), digits(p.ratio.value))
             for p in a.points
         ]
-    heads = ("training", "counted by", "along", "at", "CPU", "GPU", "CPU / GPU")
+    heads = "training | counted by | along | at | CPU | GPU | CPU / GPU"
     title = "Who wins a training, along one size"
     return [Chart("along", title, views, heads, rows, "batches.svg", "Training")] if views else []
 

@@ -9,25 +9,10 @@ from analysis.training.data_parallel import Case
 from analysis.units import bytes_rate, digits, percent, seconds, size
 from workloads.records import Measurement
 
-HEADS = (
-    "training",
-    "how",
-    "GPUs",
-    "batch in all",
-    "a GPU",
-    "step on one",
-    "step on all",
-    "times as fast",
-    "by short epochs",
-    "foretold",
-    "off",
-    "samples a second at the same batch a GPU",
-    "all-reduce",
-    "bus bandwidth",
-    "weights and optimizer, each",
-    "activations, one GPU",
-    "activations, each",
-    "losses differ by",
+_ALWAYS = "training | how | GPUs | batch in all | a GPU | step on one | step on all"
+_OPTIONAL = (
+    "times as fast | by short epochs | foretold | off | samples a second at the same batch a GPU | all-reduce | "
+    "bus bandwidth | weights and optimizer, each | activations, one GPU | activations, each | losses differ by"
 )
 _ABOUT = (
     "A step on one GPU with the same batch in all, and on all GPUs, each with its part; the jit setting is the same on "
@@ -45,11 +30,11 @@ def section(measurements: "Iterable[Measurement]") -> list[str]:
         return []
     said = listed(data_parallel_words.lines(every)) or [""]
     rows = [row(c) for c in sorted(found, key=lambda c: (c.several.problem.model, c.several.problem.batch, c.count))]
-    return ["### What more GPUs buy", "", _ABOUT, "", *table(HEADS, rows, 2, HEADS[7:]), *said]
+    return ["### What more GPUs buy", "", _ABOUT, "", *table(f"{_ALWAYS} | {_OPTIONAL}", rows, 2, _OPTIONAL), *said]
 
 
 def row(case: Case) -> tuple[str, ...]:
-    """The cells of a case under HEADS; a dash for what no row tells."""
+    """The cells of a case under these heads; a dash for what no row tells."""
     m, one = case.several, case.one
     reduced, bandwidth = data_parallel.all_reduce(case), data_parallel.bus_bytes_per_s(case)
     apart = data_parallel.loss_difference(case)

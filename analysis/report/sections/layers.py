@@ -11,7 +11,7 @@ from analysis.crossover.families import batch_family
 from analysis.crossover.network_steps import Total
 from analysis.crossover.time_split import why
 from analysis.roofline.bounds import Roof, judge
-from analysis.table import image, listed, table, text
+from analysis.table import image, listed, named, table, text
 from analysis.text import answers, crossings
 from analysis.text import training as row_words
 from analysis.text.roofs import CACHED_MARK, CACHED_WORDS, fraction_words
@@ -136,7 +136,7 @@ def _totals_table(of: Layers) -> list[str]:
         for model, total, by in shown
     ]
     measured = ("CPU", "GPU, data already there", *sides)
-    heads = ("network", "precision", "batch", "directions", f"{SECTIONS[of.op][1]}s", "GFLOP", *measured)
+    heads = (*named(f"network | precision | batch | directions | {SECTIONS[of.op][1]}s | GFLOP"), *measured)
     says = "All of them in one step, each as often as it occurs: the fastest kernel each, one call at a time."
     return [*listed(of.won), *([says, "", *table(heads, rows, 2, measured)] if rows else [])]
 
@@ -154,18 +154,8 @@ def _crossings(of: Layers, images: "dict[str, list[str]]") -> list[str]:
     lines += listed([*answers.summaries(told), *map(answers.sentence, first if len(first) <= _MOST_SAID else ())]) or [
         ""
     ]
-    heads = (
-        one,
-        "in its",
-        "precision",
-        "by",
-        "caches",
-        "a call",
-        "answer, CPU at its best",
-        "answer, default threads",
-        "measured",
-    )
-    lines += [*table(heads, [_answer_row(of, a) for a in told], 8, ("by", "caches", "answer, default threads"))]
+    heads = f"{one} | in its | precision | by | caches | a call | answer, CPU at its best | answer, default threads | measured"
+    lines += [*table(heads, [_answer_row(of, a) for a in told], 8, "by | caches | answer, default threads")]
     gaps = dict.fromkeys(
         f"- {text(of.family_label(a))}, {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps
     )
@@ -205,17 +195,8 @@ def _why_table(of: Layers, told: list[Answer]) -> list[str]:
                     *parts,
                 )
             )
-    heads = (
-        SECTIONS[of.op][1],
-        "at",
-        "CPU kernel",
-        "GPU kernel",
-        "CPU",
-        "GPU",
-        "arithmetic",
-        "launch and Python",
-        "not explained",
-    )
+    one = SECTIONS[of.op][1]
+    heads = f"{one} | at | CPU kernel | GPU kernel | CPU | GPU | arithmetic | launch and Python | not explained"
     says = "Where the GPU's time goes, at the sizes that decide (data already there, one call); the last three columns add up."
     return [says, "", *table(heads, rows, 4)] if rows else []
 
@@ -243,7 +224,7 @@ def _layer_tables(of: Layers) -> list[str]:
             if (at := here[p])
         ]
         what = "HxWxC:KxRxS" if of.op == "conv" else "MxNxK"
-        heads = ("layer", what, "direction", "batch", "multiples of", *sides, "fastest")
+        heads = (*named(f"layer | {what} | direction | batch | multiples of"), *sides, "fastest")
         lines += [
             f"### {SECTIONS[of.op][0]}: {math}",
             "",
@@ -284,7 +265,7 @@ def _comparisons(of: Layers) -> list[str]:
     """Tables of ratios: a framework beside the best library, cold beside warm, precision and alignment."""
     heading, one, _ = SECTIONS[of.op]
     lines: list[str] = []
-    heads: tuple[str, ...] = ("device", "precision", "by", "at", f"{one}s", _TIMES, "least", "most")
+    heads = f"device | precision | by | at | {one}s | {_TIMES} | least | most"
     for title, says, told, compared in (
         (
             "what a framework's way costs",
@@ -325,17 +306,8 @@ def _comparisons(of: Layers) -> list[str]:
     ]
     if len(rows) < 2:
         return lines
-    heads = (
-        "device",
-        "backend",
-        "precision",
-        "channels" if of.op == "conv" else "sizes",
-        f"{one}s",
-        "rate, the middle",
-        "the best",
-        "of the roof",
-        "times as fast as float32",
-    )
+    sizes, shares = "channels" if of.op == "conv" else "sizes", "of the roof | times as fast as float32"
+    heads = f"device | backend | precision | {sizes} | {one}s | rate, the middle | the best | {shares}"
     says = (
         f"Each {one} at the largest batch that all precisions of its backend were measured at: the middle and the best. "
         "float32 is without TF32, tf32 with it."
@@ -348,7 +320,7 @@ def _comparisons(of: Layers) -> list[str]:
         *said,
         says,
         "",
-        *table(heads, rows, 4, ("of the roof", "times as fast as float32")),
+        *table(heads, rows, 4, shares),
     ]
 
 

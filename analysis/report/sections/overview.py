@@ -173,12 +173,15 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...])
     if not measured and not rows:
         return []
     lines = ["## How far from the hardware's limit", ""]
-    optional = ("of the data sheet", "ridge, FLOP per byte")
-    lines += table(CEILINGS, measured, 2, optional) if measured else ["No roof was measured.", ""]
+    lines += (
+        table(CEILINGS, measured, 2, "of the data sheet | ridge, FLOP per byte")
+        if measured
+        else ["No roof was measured.", ""]
+    )
     if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
         lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
     lines += ["The fastest products under their roofs:", ""] * bool(rows)
-    lines += table(PRODUCTS, rows, 2, ("of its roof", "the roof", "flag")) if rows else []
+    lines += table(PRODUCTS, rows, 2, "of its roof | the roof | flag") if rows else []
     return [*lines, f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if any(CACHED_MARK in row[-3] for row in rows) else lines
 
 
@@ -331,6 +334,6 @@ def ladder_section(measurements: "Iterable[Measurement]", machine: "Machine | No
     lines = [f"## {LADDERS[op]}", "", about, ""]
     for one in found:
         rows = [(ladder.problem_name(p), *cells) for p in one.problems for cells in ladder.cells(one, p)]
-        lines += [f"### {text(ladder.title(one))}", "", *table(("problem", *ladder.HEADS), rows, 2, ladder.HEADS[2:])]
+        lines += [f"### {text(ladder.title(one))}", "", *table(f"problem | {ladder.HEADS}", rows, 2, ladder.SHARES)]
         lines += listed(ladder.sentences(one))
     return lines

@@ -30,7 +30,7 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
     told = [*side_by_side.lines(every), *whole_training.start_sentences(rows)]  # whose question is not a step's time
     lines += listed(line for line in told if line not in set(said))
     if made:
-        lines += table(heads, map(_row, made), 2, ("largest part known", "not explained", "losses", "flags"))
+        lines += table(heads, map(_row, made), 2, "largest part known | not explained | losses | flags")
     lines += missing(made) + _parts(made)
     return lines if len(lines) > 2 else []
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from analysis.report.material import Material
     from workloads.records import Measurement
 
-BEGINS = ("training", "CPU begins in", "GPU begins in", "an epoch, CPU", "an epoch, GPU")
+BEGINS = "training | CPU begins in | GPU begins in | an epoch, CPU | an epoch, GPU"
 
 
 def section(of: "Material") -> list[str]:
@@ -118,9 +118,12 @@ def _wins(pair: Pair, by: str) -> str:
 def _paybacks(pairs: list[Pair]) -> list[str]:
     """When a GPU has paid back what it costs to begin, a line a training."""
     rows = [(*begins(pair), _paid(break_even.payback(pair))) for pair in pairs if not pair.setup.switches]
-    heads = (*BEGINS, "paid back after so many")
     about = "Epochs of the samples that each line names."
-    return ["### When the GPU pays back its start", "", about, "", *table(heads, rows)] if rows else []
+    return (
+        ["### When the GPU pays back its start", "", about, "", *table(f"{BEGINS} | paid back after so many", rows)]
+        if rows
+        else []
+    )
 
 
 def begins(pair: Pair) -> tuple[str, ...]:
