@@ -23,6 +23,11 @@ def named(heads: str | Iterable[str]) -> list[str]:
     return heads.split(" | ") if isinstance(heads, str) else list(heads)
 
 
+def parsed(rows: str) -> list[list[str]]:
+    """The cells of rows written as `one | two`, a line each; spaces around them do not count."""
+    return [[cell.strip() for cell in row.split("|")] for row in rows.strip().splitlines()]
+
+
 def table(
     heads: str | Iterable[str], rows: Iterable[Iterable[object]], left: int = 1, optional: str | Iterable[str] = ()
 ) -> list[str]:

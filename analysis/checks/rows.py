@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from analysis import labels, stats
+from analysis import labels, stats, table
 from analysis.roofline import bounds
 from analysis.training import data_parallel
 from workloads.machine.health import Finding
@@ -86,8 +86,38 @@ def _other_losses(m: Measurement, context: Context) -> str:
 
 
 # In a fix, {command} is the one that measures rows like the first that was seen.
-_AGAIN = "{command} --rigorous"
-_TOP = "top"
+_WARNINGS = """
+power-cap | held back at {gpu_power_w:.0f} W and {gpu_clock_hz:.3g} Hz | \
+    at its power limit a GPU lowers its clock: a cooler or shorter run is faster | nvidia-smi -q -d POWER,PERFORMANCE
+thermal | too hot, at {gpu_clock_hz:.3g} Hz | \
+    a hot GPU lowers its clock | nvidia-smi -q -d TEMPERATURE
+gpu-clock | the GPU's clock moved by more than 3 %, about {gpu_clock_hz:.3g} Hz | \
+    blocks of one row ran at different clocks | nvidia-smi -q -d CLOCK
+cold-clocked | the GPU had not left its idle clock, at {gpu_clock_hz:.3g} Hz | \
+    at a low clock everything on the GPU is slower than it is in use | {command} --rigorous
+hold-ended | the device began before the call was issued whole, within the 50 ms that it is held | \
+    gaps of the host's are in the device's time | {command} --rigorous
+other-tenant | another process computed on the GPU | \
+    it shares its clock, memory and bandwidth | nvidia-smi
+cpu-clock | the CPU's clock moved by more than 3 %, about {cpu_clock_hz:.3g} Hz | \
+    blocks of one row ran at different clocks | {command} --rigorous
+steal | {steal_fraction:.0%} of the CPU time was stolen by the hypervisor | \
+    the host is crowded: expect noise | {command} --rigorous
+quota | a cgroup's CPU quota held it back for {throttled_s:.3f} s | \
+    the container may use less than its threads ask for | raise the container's CPU limit
+other-load | other processes used {other_load_fraction:.0%} of the CPUs | \
+    they take time and cache from what is measured | top
+oversubscribed | more threads than CPUs that it may use | \
+    threads that wait for each other's CPU measure the scheduler | {command} --threads 1
+slow-governor | the frequency governor saves power | \
+    the clock lags behind the work: short kernels look slow | sudo cpupower frequency-set -g performance
+few-threads | the library took fewer threads than the row says | \
+    too few threads make the CPU look slow | unset OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS
+blas-variables | a variable that changes BLAS's blocks or kernels was set | \
+    the rate is of that choice, not of the library | python -m workloads.doctor
+lesser-kernels | NumPy's BLAS took its AVX2 kernels on a CPU with AVX-512 | \
+    they make the CPU look up to twice as slow, and the GPU win too early | python -m workloads.doctor
+"""
 CHECKS: tuple[Check, ...] = (
     Check(
         "no-wait",
@@ -159,111 +189,7 @@ CHECKS: tuple[Check, ...] = (
         "another package of that name was timed",
         "python -m workloads.doctor",
     ),
-    Check(
-        "power-cap",
-        "warn",
-        "held back at {gpu_power_w:.0f} W and {gpu_clock_hz:.3g} Hz",
-        "at its power limit a GPU lowers its clock: a cooler or shorter run is faster",
-        "nvidia-smi -q -d POWER,PERFORMANCE",
-    ),
-    Check(
-        "thermal",
-        "warn",
-        "too hot, at {gpu_clock_hz:.3g} Hz",
-        "a hot GPU lowers its clock",
-        "nvidia-smi -q -d TEMPERATURE",
-    ),
-    Check(
-        "gpu-clock",
-        "warn",
-        "the GPU's clock moved by more than 3 %, about {gpu_clock_hz:.3g} Hz",
-        "blocks of one row ran at different clocks",
-        "nvidia-smi -q -d CLOCK",
-    ),
-    Check(
-        "cold-clocked",
-        "warn",
-        "the GPU had not left its idle clock, at {gpu_clock_hz:.3g} Hz",
-        "at a low clock everything on the GPU is slower than it is in use",
-        _AGAIN,
-    ),
-    Check(
-        "hold-ended",
-        "warn",
-        "the device began before the call was issued whole, within the 50 ms that it is held",
-        "gaps of the host's are in the device's time",
-        _AGAIN,
-    ),
-    Check(
-        "other-tenant",
-        "warn",
-        "another process computed on the GPU",
-        "it shares its clock, memory and bandwidth",
-        "nvidia-smi",
-    ),
-    Check(
-        "cpu-clock",
-        "warn",
-        "the CPU's clock moved by more than 3 %, about {cpu_clock_hz:.3g} Hz",
-        "blocks of one row ran at different clocks",
-        _AGAIN,
-    ),
-    Check(
-        "steal",
-        "warn",
-        "{steal_fraction:.0%} of the CPU time was stolen by the hypervisor",
-        "the host is crowded: expect noise",
-        _AGAIN,
-    ),
-    Check(
-        "quota",
-        "warn",
-        "a cgroup's CPU quota held it back for {throttled_s:.3f} s",
-        "the container may use less than its threads ask for",
-        "raise the container's CPU limit",
-    ),
-    Check(
-        "other-load",
-        "warn",
-        "other processes used {other_load_fraction:.0%} of the CPUs",
-        "they take time and cache from what is measured",
-        _TOP,
-    ),
-    Check(
-        "oversubscribed",
-        "warn",
-        "more threads than CPUs that it may use",
-        "threads that wait for each other's CPU measure the scheduler",
-        "{command} --threads 1",
-    ),
-    Check(
-        "slow-governor",
-        "warn",
-        "the frequency governor saves power",
-        "the clock lags behind the work: short kernels look slow",
-        "sudo cpupower frequency-set -g performance",
-    ),
-    Check(
-        "few-threads",
-        "warn",
-        "the library took fewer threads than the row says",
-        "too few threads make the CPU look slow",
-        "unset OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS",
-    ),
-    Check(
-        "blas-variables",
-        "warn",
-        "a variable that changes BLAS's blocks or kernels was set",
-        "the rate is of that choice, not of the library",
-        "python -m workloads.doctor",
-    ),
-    Check(
-        "lesser-kernels",
-        "warn",
-        "NumPy's BLAS took its AVX2 kernels on a CPU with AVX-512",
-        "they make the CPU look up to twice as slow, and the GPU win too early",
-        "python -m workloads.doctor",
-    ),
+    *(Check(flag, "warn", *rest) for flag, *rest in table.parsed(_WARNINGS)),
 )
 
 

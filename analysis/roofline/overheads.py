@@ -8,6 +8,7 @@ import msgspec
 
 from analysis import units
 from analysis.stats import Estimate, of, plus_minus
+from analysis.table import parsed
 from workloads.records import Measurement
 
 _SIGMAS = 1.96
@@ -52,46 +53,44 @@ class Rule(msgspec.Struct, frozen=True):
     jit: str = ""
 
 
+# Those of Keras once for every jit_compile.
+_PLAIN = """
+numpy-call | numpy/ufunc | elementwise | each | a NumPy call on 256 values, into an array that is there
+numpy-call-fresh | numpy/operator | elementwise | each | `x + 1` on 256 values, a fresh array each time
+numpy-matmul | numpy/ufunc | matmul | one | a NumPy product of 16 x 16
+numba-call | numba/njit | empty | each | a call of compiled Numba code that does nothing
+prange-fork-join | numba/prange | empty | each | an almost empty Numba prange, the call included
+kernel | cupy/rawkernel | empty | one | an empty GPU kernel
+kernel-launch | cupy/rawkernel | empty | each | an empty GPU kernel in a row of many
+graph-node-empty | cupy/graph | empty | each | an empty kernel as a node of a CUDA graph
+graph-launch | cupy/graph | empty | base | the launch of a CUDA graph, its nodes not counted
+cupy-call | cupy/ufunc | elementwise | one | a CuPy element-wise call on 256 values
+cupy-launch | cupy/ufunc | elementwise | each | a CuPy element-wise call in a row of many
+graph-node | cupy/graph | elementwise | each | a small CuPy kernel as a node of a CUDA graph
+cublas-call | cupy/cublas | matmul | one | a 16 x 16 product by cuBLAS through CuPy
+cupy-set | cupy/set | copy | one | 4 bytes to the device by ndarray.set
+tf-op-eager | tensorflow/eager | elementwise | each | a TensorFlow operation outside a function
+tf-matmul-eager | tensorflow/eager | matmul | one | a 16 x 16 TensorFlow product outside a function
+tf-convert | tensorflow/eager | copy | one | 4 bytes from NumPy to a TensorFlow tensor
+tf-function-call | tensorflow/function | elementwise | base | a tf.function call, its operations apart | off
+tf-op-in-function | tensorflow/function | elementwise | each | an operation inside a tf.function | off
+tf-jit-call | tensorflow/jit | elementwise | one | a tf.function call with one operation | on
+tf-op-in-jit | tensorflow/jit | elementwise | each | a further operation inside a tf.function | on
+"""
+_KERAS = """
+keras-step | step | each | a Keras step of a model with almost no work
+keras-epoch | epoch | each | an epoch of Keras's fit, its one step not counted
+keras-fit | epoch | base | a call of Keras's fit, its epochs not counted
+keras-predict-batch | predict | each | a batch of Keras's predict
+keras-predict | predict | base | a call of Keras's predict, its batches not counted
+keras-train-on-batch | train_on_batch | one | a train_on_batch of a model with almost no work
+"""
 RULES = (
-    Rule("numpy-call", "numpy/ufunc", "elementwise", "each", "a NumPy call on 256 values, into an array that is there"),
-    Rule("numpy-call-fresh", "numpy/operator", "elementwise", "each", "`x + 1` on 256 values, a fresh array each time"),
-    Rule("numpy-matmul", "numpy/ufunc", "matmul", "one", "a NumPy product of 16 x 16"),
-    Rule("numba-call", "numba/njit", "empty", "each", "a call of compiled Numba code that does nothing"),
-    Rule("prange-fork-join", "numba/prange", "empty", "each", "an almost empty Numba prange, the call included"),
-    Rule("kernel", "cupy/rawkernel", "empty", "one", "an empty GPU kernel"),
-    Rule("kernel-launch", "cupy/rawkernel", "empty", "each", "an empty GPU kernel in a row of many"),
-    Rule("graph-node-empty", "cupy/graph", "empty", "each", "an empty kernel as a node of a CUDA graph"),
-    Rule("graph-launch", "cupy/graph", "empty", "base", "the launch of a CUDA graph, its nodes not counted"),
-    Rule("cupy-call", "cupy/ufunc", "elementwise", "one", "a CuPy element-wise call on 256 values"),
-    Rule("cupy-launch", "cupy/ufunc", "elementwise", "each", "a CuPy element-wise call in a row of many"),
-    Rule("graph-node", "cupy/graph", "elementwise", "each", "a small CuPy kernel as a node of a CUDA graph"),
-    Rule("cublas-call", "cupy/cublas", "matmul", "one", "a 16 x 16 product by cuBLAS through CuPy"),
-    Rule("cupy-set", "cupy/set", "copy", "one", "4 bytes to the device by ndarray.set"),
-    Rule("tf-op-eager", "tensorflow/eager", "elementwise", "each", "a TensorFlow operation outside a function"),
-    Rule("tf-matmul-eager", "tensorflow/eager", "matmul", "one", "a 16 x 16 TensorFlow product outside a function"),
-    Rule("tf-convert", "tensorflow/eager", "copy", "one", "4 bytes from NumPy to a TensorFlow tensor"),
-    Rule(
-        "tf-function-call",
-        "tensorflow/function",
-        "elementwise",
-        "base",
-        "a tf.function call, its operations apart",
-        "off",
-    ),
-    Rule("tf-op-in-function", "tensorflow/function", "elementwise", "each", "an operation inside a tf.function", "off"),
-    Rule("tf-jit-call", "tensorflow/jit", "elementwise", "one", "a tf.function call with one operation", "on"),
-    Rule("tf-op-in-jit", "tensorflow/jit", "elementwise", "each", "a further operation inside a tf.function", "on"),
+    *(Rule(*row) for row in parsed(_PLAIN)),
     *(
-        Rule(name, f"tensorflow/{variant}", call, how, words, jit)
+        Rule(name, f"tensorflow/{variant}", *row, jit=jit)
         for variant, jit in (("fit", "auto"), ("fit_jit", "on"), ("fit_op_by_op", "off"))
-        for name, call, how, words in (
-            ("keras-step", "step", "each", "a Keras step of a model with almost no work"),
-            ("keras-epoch", "epoch", "each", "an epoch of Keras's fit, its one step not counted"),
-            ("keras-fit", "epoch", "base", "a call of Keras's fit, its epochs not counted"),
-            ("keras-predict-batch", "predict", "each", "a batch of Keras's predict"),
-            ("keras-predict", "predict", "base", "a call of Keras's predict, its batches not counted"),
-            ("keras-train-on-batch", "train_on_batch", "one", "a train_on_batch of a model with almost no work"),
-        )
+        for name, *row in parsed(_KERAS)
     ),
 )
 _PROPER = {
