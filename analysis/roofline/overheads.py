@@ -88,9 +88,9 @@ keras-train-on-batch | train_on_batch | one | a train_on_batch of a model with a
 RULES = (
     *(Rule(*row) for row in parsed(_PLAIN)),
     *(
-        Rule(name, f"tensorflow/{variant}", *row, jit=jit)
+        Rule(name, f"tensorflow/{variant}", call, how, words, jit)
         for variant, jit in (("fit", "auto"), ("fit_jit", "on"), ("fit_op_by_op", "off"))
-        for name, *row in parsed(_KERAS)
+        for name, call, how, words in parsed(_KERAS)
     ),
 )
 _PROPER = {
