@@ -21,10 +21,12 @@ from workloads.records.settings import PARTS
 ALLOWED_SKIPS = re.compile(r"no GPU\b|no (AVX2|AVX-512|AVX512\w*|FMA|AMX|NEON|SVE)\b( on this CPU)?")
 
 
-@pytest.fixture(autouse=True)
-def no_noise_is_stored(monkeypatch):
+@pytest.fixture(autouse=True, scope="session")
+def no_noise_is_stored():
     """What runs of this machine, or of a stored one, differ by moves no test's numbers: all take noise.DEFAULT."""
-    monkeypatch.setattr(noise, "REPORTS", pathlib.Path(__file__).parent / "no such folder")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(noise, "REPORTS", pathlib.Path(__file__).parent / "no such folder")
+        yield
 
 
 def allowed_skip(reason: str) -> bool:
