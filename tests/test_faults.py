@@ -136,8 +136,7 @@ def test_what_graphs_and_gpus_say_when_they_fail():
     def work():
         raise OutOfMemoryError("Out of memory allocating 10,000,000,000 bytes")
 
-    on_gpu = msgspec.structs.replace(row("x"), settings=Settings("gpu:0"))
-    answer = one_row.guarded(on_gpu, work)
+    answer = one_row.guarded(msgspec.structs.replace(row("x"), settings=Settings("gpu:0")), work)
     assert answer.status == "skipped" and answer.reason.startswith("out of GPU memory: ") and answer.flags == ()
 
 
@@ -153,8 +152,7 @@ def test_what_graphs_and_gpus_say_when_they_fail():
 )
 def test_a_number_that_is_none_is_a_failed_row_and_no_lost_line(tmp_path, where):
     bad = Measurement("training/keras/fit", Matmul(1, 1, 1), Settings(), "ok", flags=("steal",), **where)
-    run = sweep.header(matmul.parser().parse_args([]), "c")
-    with records.Writer(tmp_path / "x.jsonl", run) as writer:
+    with records.Writer(tmp_path / "x.jsonl", sweep.header(matmul.parser().parse_args([]), "c")) as writer:
         writer.append(bad)
     read = records.read(tmp_path)
     assert read.bad_lines == 0 and read.measurements[0].status == "failed" and read.measurements[0].flags == ("steal",)

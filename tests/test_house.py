@@ -42,8 +42,7 @@ def test_every_package_says_in_two_sentences_what_it_holds():
         text = ast.get_docstring(house.tree(path))
         assert text, f"{module} has no docstring"
         assert house.sentences(text) <= BUDGET["docstring_sentences"], module
-    assert house.sentences("One thought. Then 2.5 more, see `a. B`.") == 2
-    assert house.sentences("No dot at the end") == 1
+    assert house.sentences("One thought. Then 2.5 more, see `a. B`.") == 2 and house.sentences("No dot at the end") == 1
 
 
 FRAMEWORKS = {"tensorflow", "keras", "jax"}

@@ -34,8 +34,7 @@ def test_the_parts_are_those_of_the_prediction_and_add_up_to_the_step(whole, dev
     expected = {n: e for n, e in predicted.parts.items() if e.value}
     assert {p.name: p.seconds for p in made.parts if p.seconds.value and p.name != budget.SAMPLES} == expected
     assert made.explained.value == pytest.approx(predicted.step_s.value + held.value)
-    assert made.explained.value + made.remainder.value == pytest.approx(21e-3)
-    assert made.missing == []
+    assert made.explained.value + made.remainder.value == pytest.approx(21e-3) and made.missing == []
 
 
 def test_the_parts_of_the_host_and_the_link(whole):
@@ -89,8 +88,7 @@ def test_what_no_row_tells_is_missing_with_the_command_that_measures_it():
         ("optimizer", "stream"),
     ):
         assert part(made, name).why.startswith(f"not measured: python -m workloads.{command} ")
-    assert made.remainder == made.step
-    assert "not measured yet" in budget_words.sentence(made)
+    assert made.remainder == made.step and "not measured yet" in budget_words.sentence(made)
     with pytest.raises(ValueError, match="no time: it broke"):
         budget.budget(row("training/keras/fit", S0, None, status="failed", reason="it broke"), [])
 
@@ -108,13 +106,11 @@ def test_the_remainder_has_its_sign_its_interval_and_the_largest_part_its_name(w
     assert any(line.startswith("| remainder | -") for line in budget_words.table([made]))
     assert budget.budget(training(), whole).largest.name == "conv"
     tiny = training("gpu:0", problem=Training("mlp-784-100x2-10", 32, 9600))
-    assert budget.budget(tiny, whole).largest.name == "dispatch"
-    assert budget.budget(training(), []).largest is None
+    assert budget.budget(tiny, whole).largest.name == "dispatch" and budget.budget(training(), []).largest is None
     rows = [m for m in whole.measurements if m.problem.op != "conv" or m.problem.direction != "wgrad"]
     made = budget.budget(training(), profile.profile(rows, GPU_MACHINE))
     conv = part(made, "conv")
-    assert conv.partial
-    assert 0 < conv.seconds.value < part(budget.budget(training(), whole), "conv").seconds.value
+    assert conv.partial and 0 < conv.seconds.value < part(budget.budget(training(), whole), "conv").seconds.value
     assert "(in part)" in next(line for line in budget_words.table([made]) if line.startswith("| conv |"))
 
 
@@ -155,8 +151,7 @@ def test_a_budget_is_sound_where_every_part_is_measured_and_flags_are_said(whole
     busy = msgspec.structs.replace(training("gpu:0"), flags=("steal",))
     said = budget_words.lines([*made_profile.everything(), training(), busy], GPU_MACHINE, budget_words.sound)
     assert any(line.startswith("cifar10-cnn (S0) at batch 32 takes 21.0 ms a step on the CPU") for line in said)
-    assert not any("steal" in line for line in said)
-    assert "| a step | CPU |" in said
+    assert not any("steal" in line for line in said) and "| a step | CPU |" in said
     made = budget.budget(training(), whole)
     less = abs(part(made, HIDDEN).seconds.value)
     assert f" less {budget_words.seconds(less)} that are done at the same time; " in budget_words.sentence(made)
@@ -181,8 +176,7 @@ def test_a_fit_and_its_epochs_are_shared_by_their_steps(whole):
     names = [p.name for p in epochs.parts]
     assert budget.EPOCH_SHARE in names and budget.FIT_SHARE not in names
     loop = msgspec.structs.replace(cpu, kernel="training/tensorflow/loop")
-    below = made_profile.training("fashion-mlp", 32, 2e-3, epoch=-1.0, fit=-1.0)
-    for none in (loop, below, training()):
+    for none in (loop, made_profile.training("fashion-mlp", 32, 2e-3, epoch=-1.0, fit=-1.0), training()):
         assert not {budget.EPOCH_SHARE, budget.FIT_SHARE} & {p.name for p in budget.budget(none, whole).parts}
     # 64 steps of 2 ms and 100 ms beyond them, where the short fits have 20 ms for a fit and 30 ms for an epoch
     made = made_profile.training("fashion-mlp", 32, 2e-3)

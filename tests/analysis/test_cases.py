@@ -17,9 +17,8 @@ def test_every_case_has_the_networks_settings():
     s0 = published_cases.BY_NAME["S0"]
     # 2191 s over 246 s: "about 9x"
     assert s0.of("cpu").total_s / s0.of("gpu").total_s == pytest.approx(8.907, abs=1e-3)
-    assert (
-        s0.of("cpu").sample_s.low * s0.samples <= s0.of("cpu").epoch_s.value <= s0.of("cpu").sample_s.high * s0.samples
-    )
+    cpu = s0.of("cpu")
+    assert cpu.sample_s.low * s0.samples <= cpu.epoch_s.value <= cpu.sample_s.high * s0.samples
     assert s0.of("gpu").sample_s.value * s0.samples == pytest.approx(s0.of("gpu").epoch_s.value, rel=0.02)
     assert published_cases.BY_NAME["S1a"].of("cpu") is None
 

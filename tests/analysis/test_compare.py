@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, square
+from msgspec.structs import replace
 
 from analysis import labels, noise
 from analysis.compare import command, comparison
@@ -76,8 +77,7 @@ def test_what_two_runs_differ_by_is_in_the_interval():
     assert row.between == noise.Between(0.01, noise.OWN)
     assert row.verdict.ratio.low == pytest.approx(1.03 / 1.01) and row.verdict.ratio.high == pytest.approx(1.03 * 1.01)
     asked = {"margin": 0.01, "min_effect": 0.035}
-    assert words(loaded(old), loaded(new)) == ["same"]
-    assert words(loaded(old), loaded(new), **asked) == ["can't tell"]
+    assert words(loaded(old), loaded(new)) == ["same"] and words(loaded(old), loaded(new), **asked) == ["can't tell"]
     assert words(loaded(old), loaded(new), margin=0.01, min_effect=0.015) == ["slower"]
 
 
@@ -92,8 +92,8 @@ def test_a_run_beside_itself_is_the_same():
 
 
 def test_a_machine_without_a_number_takes_that_of_the_one_most_like_it(tmp_path, monkeypatch):
-    other = msgspec.structs.replace(CPU_MACHINE, key="intel-avx512-4c", cores=4)
-    run = msgspec.structs.replace(RUN, machine=other)
+    other = replace(CPU_MACHINE, key="intel-avx512-4c", cores=4)
+    run = replace(RUN, machine=other)
     old, new = (loaded(timed(steady(c)), run=run) for c in (1.0, 1.05))
     made = comparison.comparison(old, new)
     assert made.rows[0].between.share == 0.01
@@ -102,7 +102,7 @@ def test_a_machine_without_a_number_takes_that_of_the_one_most_like_it(tmp_path,
     keep(tmp_path / "two", {(noise.CPU, 0): 0.02})
     keep(tmp_path / "two", {(noise.CPU, 0): 0.03}, GPU_MACHINE)
     monkeypatch.setattr(noise, "REPORTS", tmp_path / "two")
-    large = msgspec.structs.replace(CPU_MACHINE, key="intel-avx512-16c", cores=16)
+    large = replace(CPU_MACHINE, key="intel-avx512-16c", cores=16)
     assert [noise.between_runs(m, noise.CPU, 1.0).share for m in (other, large)] == [0.02, 0.03]
     monkeypatch.setattr(noise, "REPORTS", tmp_path / "empty")
     assert noise.between_runs(CPU_MACHINE, noise.CPU, 1.0).share == noise.DEFAULT[noise.CPU] == 0.2
@@ -122,17 +122,12 @@ def test_each_clock_and_decade_has_its_own_number_and_what_was_measured_here_cou
     gpu = row("matmul/cupy/cublas", square(64), 1.0)
     assert [
         noise.side(m, c) for m, c in ((gpu, "device"), (gpu, "host-latency"), (timed(steady(1.0)), "host-latency"))
-    ] == [
-        noise.GPU,
-        noise.CALLS,
-        noise.CPU,
-    ]
+    ] == [noise.GPU, noise.CALLS, noise.CPU]
 
 
 def test_a_share_is_the_quantile_of_the_differences_of_sweeps_far_enough_apart():
     """Ten sweeps of a row, 100 s apart: of the 15 pairs at least 450 s apart the 95 % quantile."""
-    rng = np.random.default_rng(1)
-    middles = 3e-3 * np.exp(0.02 * rng.standard_normal(10))
+    middles = 3e-3 * np.exp(0.02 * np.random.default_rng(1).standard_normal(10))
     sweeps = [(100.0 * i, loaded(timed(steady(float(c), 0.0)))) for i, c in enumerate(middles)]
     apart = [abs(math.log(middles[j] / middles[i])) for i in range(10) for j in range(i + 5, 10)]
     (share,) = noise.shares(sweeps)
@@ -152,18 +147,17 @@ def test_a_share_is_the_quantile_of_the_differences_of_sweeps_far_enough_apart()
 def test_trainings_take_no_kernels_number():
     """Whole trainings lie 10 to 20 % apart from start to start."""
     fit = Measurement("training/keras/fit", Training("cifar10-cnn", 32, 512), Settings(), "ok", samples=(steady(8.0),))
-    later = msgspec.structs.replace(fit, samples=(steady(8.8),))
+    later = replace(fit, samples=(steady(8.8),))
     (row,) = comparison.comparison(loaded(fit), loaded(later)).rows
     assert (row.word, row.between.share) == ("can't tell", noise.DEFAULT[noise.MODELS])
 
 
 def test_one_runs_seconds_are_widened_where_its_visits_lie_within_half_a_minute():
     short = timed(steady(1.0, 0.0))
-    long = msgspec.structs.replace(short, series={"visit_at_s": (0.0, 40.0)})
-    brief = msgspec.structs.replace(short, series={"visit_at_s": (0.0, 20.0)})
+    long = replace(short, series={"visit_at_s": (0.0, 40.0)})
+    brief = replace(short, series={"visit_at_s": (0.0, 20.0)})
     found = [noise.of_one_run(CPU_MACHINE, m, m.samples[0], exact(1.0)) for m in (short, brief, long)]
-    assert found[2] == exact(1.0) and found[0] == found[1]
-    assert found[0].high == pytest.approx(1.01 ** math.sqrt(0.5))
+    assert found[2] == exact(1.0) and found[0] == found[1] and found[0].high == pytest.approx(1.01 ** math.sqrt(0.5))
     assert noise.of_one_run(None, short, short.samples[0], exact(1.0)) == exact(1.0)
 
 
@@ -178,11 +172,7 @@ def test_the_clock_is_the_devices_on_a_gpu_unless_another_is_asked_for():
 def test_one_sample_and_lone_rows():
     one = Samples("host-latency", (1.0,), 1, (0,), "max-time")
     old = loaded(timed(one), timed(steady(1.0), n=2), timed(steady(1.0), n=3), timed(one, n=4, status="failed"))
-    new = loaded(
-        timed(msgspec.structs.replace(one, seconds=(3.0,))),
-        timed(steady(1.0), n=3, status="failed"),
-        timed(steady(1.0), n=5),
-    )
+    new = loaded(timed(replace(one, seconds=(3.0,))), timed(steady(1.0), n=3, status="failed"), timed(steady(1.0), n=5))
     made = comparison.comparison(old, new)
     assert [(r.old.problem.n, r.word) for r in made.rows] == [(64, "can't tell")]
     assert [m.problem.n for m in made.broken] == [3]
@@ -192,12 +182,9 @@ def test_one_sample_and_lone_rows():
 
 
 def test_differences_of_machines_come_first():
-    gpus = (msgspec.structs.replace(GPU_MACHINE.gpus[0], uuid="GPU-1", power_limit_w=600.0),)
-    one, two = (
-        msgspec.structs.replace(RUN, machine=m)
-        for m in (GPU_MACHINE, msgspec.structs.replace(GPU_MACHINE, gpus=gpus, driver="590.1"))
-    )
-    two = msgspec.structs.replace(two, software={"numpy": "2.5"}, sources="xyz")
+    gpus = (replace(GPU_MACHINE.gpus[0], uuid="GPU-1", power_limit_w=600.0),)
+    one, two = (replace(RUN, machine=m) for m in (GPU_MACHINE, replace(GPU_MACHINE, gpus=gpus, driver="590.1")))
+    two = replace(two, software={"numpy": "2.5"}, sources="xyz")
     made = comparison.comparison(loaded(timed(steady(1.0)), run=one), loaded(timed(steady(1.0)), run=two))
     assert made.differences == (
         "driver: 580.0 -> 590.1",
@@ -209,7 +196,7 @@ def test_differences_of_machines_come_first():
 
 
 def write(folder, *measurements, machine=CPU_MACHINE):
-    with records.Writer(folder / "matmul.jsonl", msgspec.structs.replace(RUN, machine=machine)) as writer:
+    with records.Writer(folder / "matmul.jsonl", replace(RUN, machine=machine)) as writer:
         for m in measurements:
             writer.append(m)
     return str(folder)
@@ -218,8 +205,7 @@ def write(folder, *measurements, machine=CPU_MACHINE):
 @pytest.fixture
 def runs(tmp_path):
     old = write(tmp_path / "old", timed(steady(1.0)), timed(steady(1.0), n=128), timed(steady(1.0), n=512))
-    new = write(tmp_path / "new", timed(steady(1.07)), timed(steady(0.9), n=128), timed(steady(1.0), n=512))
-    return old, new
+    return old, write(tmp_path / "new", timed(steady(1.07)), timed(steady(0.9), n=128), timed(steady(1.0), n=512))
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,8 @@ def answered(name, of) -> str:
     if asked is None:
         return "\n".join(complaints.apart(case, of))
     e = explanation.explain(asked, of)
-    return "\n".join(
-        explanation_words.lines(e, "seen", complaints.sections(case, e, of), complaints.checked(case, e, of))
-    )
-
-
-# ---------------------------------------------------------------- the data
+    sections = complaints.sections(case, e, of)
+    return "\n".join(explanation_words.lines(e, "seen", sections, complaints.checked(case, e, of)))
 
 
 def test_there_are_eight_complaints_and_every_training_is_one_that_can_be_run():
@@ -53,8 +49,6 @@ def test_there_are_eight_complaints_and_every_training_is_one_that_can_be_run():
     for q in published_cases.QUESTIONS:
         assert networks.find(q.training.model)
 
-
-# ---------------------------------------------------------------- what each answer must contain
 
 MUST = {
     "so-42097115": ("A step on the GPU has a floor of", "By a step, the ", " width"),
@@ -131,17 +125,13 @@ def test_a_narrow_network_flips_where_the_laws_say_and_dispatch_is_set_against_t
     )
     assert "Keeping the data on the device saves 1.86 ms of each step" in said  # 1.7 of dispatch, 0.164 of copies
     of = sources()
-    asked = explanation.Request(published_cases.QUESTIONS_BY_NAME["S3e"].training)
-    e = explanation.explain(asked, of)
+    e = explanation.explain(explanation.Request(published_cases.QUESTIONS_BY_NAME["S3e"].training), of)
     assert complaints._counted(e, of)[0].endswith("; what was measured is below.")
     (alone,) = complaints._counted(msgspec.structs.replace(e, cpu=None), of)
     assert alone.endswith("; to set a count beside steps takes both devices' rows.")
     assert complaints._several(e, of)[-1] == (
         "What more GPUs buy is not in these rows; python -m workloads.training --study data-parallel measures it on two or more"
     )
-
-
-# ---------------------------------------------------------------- complaints about no training
 
 
 def copies(pageable=10e9, pinned=50e9):
@@ -188,8 +178,6 @@ def test_a_transfer_bound_step_and_an_unsynchronized_clock_by_the_laws_of_copies
     lacking = complaints.apart(COMPLAINTS_BY_NAME["cupy-2902"], bare())
     assert any("workloads.stream --backends cupy" in line for line in lacking)
 
-
-# ---------------------------------------------------------------- the measured verdict
 
 MLP = Training("mlp-784-100x2-10", 128, 60_000, 10)
 
@@ -250,5 +238,4 @@ def test_the_measured_verdict_imports_no_prediction():
         for node in ast.parse(path.read_text()).body:  # not what a function imports when it is called
             if isinstance(node, ast.ImportFrom) and node.module:
                 left += [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
-    assert "analysis.training.break_even" in seen
-    assert not [name for name in seen if name.startswith("analysis.predict")]
+    assert "analysis.training.break_even" in seen and not [name for name in seen if name.startswith("analysis.predict")]

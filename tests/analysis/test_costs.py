@@ -39,9 +39,8 @@ def test_fits_that_vary_one_thing_tell_each_part():
     found = costs.law({(2, 10): (0.24,), (2, 60): (0.74,), (6, 10): (0.52,)})
     assert [about(e)[0] for e in found] == [0.1, 0.02, 0.005]
     # step: (1.011 - 0.011) / 100; epoch: (0.030 - 0.011) / 2 - 0.01; fit: 0.011 - 0.0095
-    fit, epoch, _ = costs.law(
-        {(1, 1): (0.010, 0.012, 0.011), (1, 101): (1.010, 1.011, 1.012), (3, 1): (0.030, 0.029, 0.031)}
-    )
+    seconds = {(1, 1): (0.010, 0.012, 0.011), (1, 101): (1.010, 1.011, 1.012), (3, 1): (0.030, 0.029, 0.031)}
+    fit, epoch, _ = costs.law(seconds)
     assert epoch.value == pytest.approx(-0.0005) and epoch.low < epoch.value < 0 < epoch.high
     assert fit.value == pytest.approx(0.0015) and fit.low < 0 < fit.high
     assert costs.costs(trained(LAW, status="failed")) is None
@@ -99,8 +98,7 @@ def test_an_import_is_that_of_every_process_but_a_long_first_and_a_devices_start
         begun(9.0, keras_backend="torch"),
     ]
     assert costs.begun(m, others) == (costs._taken([4.0, 5.0, 9.0]), costs._taken([1.0, 2.0]))
-    assert costs.costs(m, others).start.value == 5.0 + 1.5
-    assert costs.costs(visible, others).start.value == 5.0 + 1.5
+    assert costs.costs(m, others).start.value == 5.0 + 1.5 and costs.costs(visible, others).start.value == 5.0 + 1.5
     assert costs.costs(trained(LAW, device="gpu:0"), others).start.value == 5.0 + 10.0
     assert costs.costs(jax, others).start.value == 29.0 + 1.0
     seen = begun(10.0, 3.0, gpu="visible")  # 7 s of import: the middle of 4, 5, 7, 9 is 6
@@ -124,8 +122,7 @@ def test_an_import_is_that_of_every_process_but_a_long_first_and_a_devices_start
 
 
 def test_few_processes_are_as_far_apart_as_whole_models_and_two_reach_both():
-    assert about(costs._taken([10.0])) == (10.0, 8.0, 12.0)
-    assert about(costs._taken([9.0, 11.0])) == (10.0, 8.0, 12.0)
+    assert about(costs._taken([10.0])) == (10.0, 8.0, 12.0) and about(costs._taken([9.0, 11.0])) == (10.0, 8.0, 12.0)
     assert about(costs._taken([7.0, 13.0])) == (10.0, 7.0, 13.0)
     assert about(costs._taken([9.5, 10.0, 30.0])) == (10.0, 8.0, 12.0)
     five = costs._taken([10.0, 10.0, 10.0, 10.0, 10.0])
@@ -148,8 +145,7 @@ def test_long_epochs_tell_the_step_better_than_short_fits():
     """An epoch of 1000 steps of 6.019 ms; of one step (0.175 - 0.125) / 2 = 0.025: a step is 5.994 / 999 = 6 ms, an epoch 19."""
     c = costs.costs(own_epochs((0.006019,) * 2))
     assert [about(e) for e in (c.step, c.epoch, c.fit)] == [(0.006,) * 3, (0.019,) * 3, (0.1,) * 3]
-    assert about(c.feed) == (0.0,) * 3
-    assert c.epoch.value + 1000 * c.step.value == pytest.approx(6.019)
+    assert about(c.feed) == (0.0,) * 3 and c.epoch.value + 1000 * c.step.value == pytest.approx(6.019)
     noisy = own_epochs((0.006019,) * 2)
     short = {**LAW, "fit_s 1x1": (0.105, 0.125, 0.145)}  # an epoch's 25 ms are 15 to 35, before they are widened
     c = costs.costs(msgspec.structs.replace(noisy, series=short))
@@ -165,9 +161,8 @@ def test_long_epochs_tell_the_step_better_than_short_fits():
     assert c.feed.value == pytest.approx(0.002) and c.fit_beyond(1000).value == pytest.approx(2.1)
     assert c.fit_seconds(3, 1000).value == pytest.approx(2.1 + 3 * 6.019)
     assert costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019), 24.357)).feed.value == 0  # an epoch is not known
-    assert costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 22.3)).feed == Estimate(
-        0.0, 0.0, 0.0
-    )  # never less
+    never_less = Estimate(0.0, 0.0, 0.0)
+    assert costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 22.3)).feed == never_less
 
 
 def own_fits(seconds: tuple[float, ...], series: dict = LAW) -> Measurement:
@@ -181,8 +176,7 @@ def test_whole_fits_tell_the_step_too():
     short fits and these 6 ms, both without any noise, are not weighed; with noise the better known one counts more."""
     noisy = {**LAW, "fit_s 1x41": (0.225, 0.325, 0.425)}  # a step of 2.5 to 7.5 ms
     c = costs.costs(own_fits((0.006119,) * 3, noisy))
-    assert about(c.step) == (0.006,) * 3
-    assert about(Estimate(*[c.epoch.value + c.step.value] * 3)) == (0.025,) * 3
+    assert about(c.step) == (0.006,) * 3 and about(Estimate(*[c.epoch.value + c.step.value] * 3)) == (0.025,) * 3
     assert c.fit.value == pytest.approx(0.1)
     c = costs.costs(own_fits((0.006019, 0.006119, 0.006219), noisy))
     assert 0.0059 < c.step.value < 0.006 and c.step.noise < 0.06

@@ -1,9 +1,9 @@
 """Crossings of laws known in closed form, every kind of answer, refinement that ends, and reasons that add up."""
 
 import fake_measurements as fake
-import msgspec
 import pytest
 from fake_measurements import laws, row, square
+from msgspec.structs import replace
 
 from analysis import noise
 from analysis.crossover import crossover, reuse
@@ -57,10 +57,8 @@ def test_interpolation_is_linear_in_the_logarithms():
 
 
 def test_the_interval_of_the_crossing_comes_from_both_sides():
-    noisy = only(laws(cpu_law, gpu_law, [64, 128, 256], spread=0.03))
-    at = noisy.crossings[0].at
-    assert at.low < at.value < at.high and at.low > 64
-    assert at.high < 128
+    at = only(laws(cpu_law, gpu_law, [64, 128, 256], spread=0.03)).crossings[0].at
+    assert at.low < at.value < at.high and at.low > 64 and at.high < 128
 
 
 @pytest.mark.parametrize(
@@ -75,8 +73,7 @@ def test_the_interval_of_the_crossing_comes_from_both_sides():
     ],
 )
 def test_kinds_of_answers(cpu, kind):
-    answer = only(laws(cpu, gpu_law, [64, 128, 256, 512]))
-    assert answer.kind == kind
+    assert only(laws(cpu, gpu_law, [64, 128, 256, 512])).kind == kind
 
 
 def at_points(*ratios: tuple[int, float, float]):
@@ -99,8 +96,7 @@ def test_the_interval_covers_the_sizes_next_to_it_where_the_winner_cannot_be_tol
     assert answer.kind == "gpu-from" and answer.bands == ((112, 112),)
     assert 96 < crossing.at.low < crossing.at.value < 104
     assert 112 < crossing.at.high < 128 and (crossing.below, crossing.above) == (96, 128)
-    assert "too close" not in crossings.verdict_words(answer)
-    assert crossover.refine(answer) == [100, 108, 120]
+    assert "too close" not in crossings.verdict_words(answer) and crossover.refine(answer) == [100, 108, 120]
     # a band that touches the range's end is open there; one before the crossing counts alike; one far off is apart
     assert at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (112, 1.0, 0.1)).crossings[0].at.high == pytest.approx(112)
     assert at_points((64, 0.5, 0.1), (128, 1.0, 0.1)).kind == "cant-tell", "not the CPU throughout"
@@ -121,17 +117,14 @@ def test_what_runs_differ_by_widens_a_crossing_of_rows_timed_at_once(tmp_path, m
     assert ratio.high / ratio.value == pytest.approx(1.2 ** (2 * 0.5**0.5))
     assert alone.crossings[0].at.low == alone.crossings[0].at.high
     assert widened.crossings[0].at.low < alone.crossings[0].at.value < widened.crossings[0].at.high
-    long = [msgspec.structs.replace(m, series={"visit_at_s": (0.0, 31.0)}) for m in rows]
+    long = [replace(m, series={"visit_at_s": (0.0, 31.0)}) for m in rows]
     assert crossover.crossovers(long, [LATENCY], machine=fake.GPU_MACHINE) == (alone,)
 
 
 def test_rows_under_a_load_of_their_own_are_no_side():
     rows = laws(cpu_law, gpu_law, [64, 128, 256])
-    quick = [msgspec.structs.replace(m, samples=row(m.kernel, m.problem, 1e-9).samples) for m in rows if m.on_gpu]
-    held = [
-        msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, switches={"load": "held"}))
-        for m in quick
-    ]
+    quick = [replace(m, samples=row(m.kernel, m.problem, 1e-9).samples) for m in rows if m.on_gpu]
+    held = [replace(m, settings=replace(m.settings, switches={"load": "held"})) for m in quick]
     assert only([*rows, *held]) == only(rows)
 
 
@@ -139,9 +132,8 @@ def test_copies_share_no_size_with_calls_whose_data_are_there():
     """Every other size was measured with copies: no reuse of a copy can be told, and nothing fails."""
     rows = [*laws(cpu_law, gpu_law, [64, 256]), *laws(cpu_law, gpu_law, [128, 512], mode="roundtrip")]
     answers = crossover.crossovers(rows)
-    assert {a.form.mode for a in answers if a.points} >= {"resident", "roundtrip"} and reuse.pairs(
-        answers, "float32"
-    ) == []
+    assert {a.form.mode for a in answers if a.points} >= {"resident", "roundtrip"}
+    assert reuse.pairs(answers, "float32") == []
 
 
 def test_a_time_whose_interval_reaches_below_zero_bounds_nothing():
@@ -167,14 +159,11 @@ def test_several_crossings_are_all_listed_with_their_direction():
 
 def test_sizes_whose_ratio_may_be_one_are_a_band_and_nothing_is_refined_inside_it():
     cpu = {64: 0.5, 128: 1.0, 160: 1.0, 256: 2.0}
-    rows = laws(lambda n: cpu[n], lambda n: 1.0, cpu)
-    answer = only(rows)
+    answer = only(laws(lambda n: cpu[n], lambda n: 1.0, cpu))
     assert answer.kind == "gpu-from" and answer.bands == ((128, 160),)
     assert [p.sign for p in answer.points] == [-1, 0, 0, 1]
     added = crossover.refine(answer)
-    assert len(added) == 2
-    assert 64 < added[0] < 128
-    assert 160 < added[1] < 256
+    assert len(added) == 2 and 64 < added[0] < 128 and 160 < added[1] < 256
 
 
 def test_refining_ends_at_a_noisy_crossing():
@@ -198,8 +187,7 @@ def test_refining_adds_nothing_to_answers_without_a_crossing_and_never_a_size_tr
 
 def test_refining_takes_a_size_that_another_form_has_when_it_is_near_the_middle():
     answer = only(laws(cpu_law, gpu_law, [64, 256]))
-    assert crossover.refine(answer, [64, 132, 256]) == [132]
-    assert crossover.refine(answer, [64, 70, 256]) == [128]
+    assert crossover.refine(answer, [64, 132, 256]) == [132] and crossover.refine(answer, [64, 70, 256]) == [128]
 
 
 def test_the_cpu_side_is_the_best_row_and_default_threads_stand_beside_it():
@@ -214,7 +202,7 @@ def test_the_cpu_side_is_the_best_row_and_default_threads_stand_beside_it():
 def test_stored_matches_with_another_benchmark_stand_for_no_side():
     rows = laws(cpu_law, gpu_law, [64, 256])
     matches = [
-        msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, switches={"match": "turns"}))
+        replace(m, settings=replace(m.settings, switches={"match": "turns"}))
         for m in laws(lambda n: cpu_law(n) / 4, lambda n: gpu_law(n) / 4, [64, 128, 256])
     ]
     assert crossover.crossovers([*rows, *matches]) == crossover.crossovers(rows)
@@ -271,8 +259,7 @@ def test_each_form_has_its_own_rows_and_clock():
     rows = laws(lambda n: 1.0, lambda n: 2.0, [64, 128])
     rows += [row("matmul/cupy/cublas", square(n), 0.1, mode="roundtrip-pinned") for n in (64, 128)]
     rows += [row("matmul/cupy/operator", square(n), {"host-latency": 3.0, "host-throughput": 0.5}) for n in (64, 128)]
-    kinds = {(a.form.mode, a.form.clock, a.form.as_written): a.kind for a in crossover.crossovers(rows)}
-    assert kinds == {
+    assert {(a.form.mode, a.form.clock, a.form.as_written): a.kind for a in crossover.crossovers(rows)} == {
         ("resident", "host-latency", False): "cpu-throughout",
         ("resident", "host-throughput", False): "gpu-at-smallest",
         ("roundtrip-pinned", "host-latency", False): "gpu-at-smallest",
@@ -308,10 +295,8 @@ def test_without_a_gpu_there_is_one_answer_a_precision():
 def test_sizes_without_a_time_are_gaps_with_their_reason(status):
     lost = row("matmul/cupy/cublas", square(512), None, status=status, reason="out of memory")
     rows = [*laws(cpu_law, gpu_law, [64, 256]), lost, row("matmul/numpy/blas", square(512), cpu_law(512))]
-    assert only(rows).gaps == (f"n = 512: no GPU time ({status}: out of memory)",)
-    assert only(rows).high_n == 256
-    all_lost = [row("matmul/numpy/blas", square(512), 1.0), lost]
-    assert only(all_lost).kind == "no-gpu"
+    assert only(rows).gaps == (f"n = 512: no GPU time ({status}: out of memory)",) and only(rows).high_n == 256
+    assert only([row("matmul/numpy/blas", square(512), 1.0), lost]).kind == "no-gpu"
 
 
 def test_a_wrong_answer_never_wins():

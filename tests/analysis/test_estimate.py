@@ -15,8 +15,7 @@ from workloads.records import Samples
 
 def drawn(rng, center: float, blocks: int, each: int, spread: float, block_spread: float) -> Samples:
     """Log-normal samples around `center`; those of a block share a random factor."""
-    shared = rng.normal(0, block_spread, (blocks, 1))
-    seconds = center * np.exp(shared + rng.normal(0, spread, (blocks, each)))
+    seconds = center * np.exp(rng.normal(0, block_spread, (blocks, 1)) + rng.normal(0, spread, (blocks, each)))
     return Samples("host-latency", tuple(seconds.ravel()), 1, tuple(np.repeat(range(blocks), each).tolist()), "steady")
 
 
@@ -70,39 +69,30 @@ def test_resampled_medians_are_those_of_numpy():
 
 def test_arithmetic_of_intervals():
     a, b = Estimate(10.0, 9.0, 12.0), Estimate(4.0, 3.0, 6.0)
-    assert a + b == Estimate(14.0, 12.0, 18.0)
-    assert a + 1.0 == Estimate(11.0, 10.0, 13.0)
-    assert stats.total([a, None, b, b]) == Estimate(18.0, 15.0, 24.0)
-    assert a - b == Estimate(6.0, 3.0, 9.0)
-    assert 20 - a == Estimate(10.0, 8.0, 11.0)
-    assert a * b == Estimate(40.0, 27.0, 72.0)
-    assert a * (b - 5.0) == Estimate(-10.0, -24.0, 12.0)
-    assert b * -1.0 == Estimate(-4.0, -6.0, -3.0)
-    assert b.noise == 0.375
+    assert a + b == Estimate(14.0, 12.0, 18.0) and a + 1.0 == Estimate(11.0, 10.0, 13.0)
+    assert stats.total([a, None, b, b]) == Estimate(18.0, 15.0, 24.0) and a - b == Estimate(6.0, 3.0, 9.0)
+    assert 20 - a == Estimate(10.0, 8.0, 11.0) and a * b == Estimate(40.0, 27.0, 72.0)
+    assert a * (b - 5.0) == Estimate(-10.0, -24.0, 12.0) and b * -1.0 == Estimate(-4.0, -6.0, -3.0) and b.noise == 0.375
 
 
 def test_ratios_count_what_may_be_below_0_as_0():
     b = Estimate(4.0, 2.0, 5.0)
-    assert Estimate(10.0, 5.0, 12.0) / b == Estimate(2.5, 1.0, 6.0)
-    assert b / 2 == Estimate(2.0, 1.0, 2.5)
-    assert 10.0 / b == Estimate(2.5, 2.0, 5.0)
-    assert Estimate(1.0, -1.0, 4.0) / b == Estimate(0.25, 0.0, 2.0)
+    assert Estimate(10.0, 5.0, 12.0) / b == Estimate(2.5, 1.0, 6.0) and b / 2 == Estimate(2.0, 1.0, 2.5)
+    assert 10.0 / b == Estimate(2.5, 2.0, 5.0) and Estimate(1.0, -1.0, 4.0) / b == Estimate(0.25, 0.0, 2.0)
     assert b / Estimate(2.0, -1.0, 4.0) == Estimate(2.0, 0.5, math.inf)
     assert b / Estimate(-1.0, -2.0, 4.0) == Estimate(math.inf, 0.5, math.inf)
     assert b / Estimate(-2.0, -3.0, -1.0) == stats.exact(math.inf)
 
 
 def test_named_intervals():
-    assert stats.exact(2.0) == Estimate(2.0, 2.0, 2.0)
-    assert stats.plus_minus(2.0, 3.0) == Estimate(2.0, -1.0, 5.0)
+    assert stats.exact(2.0) == Estimate(2.0, 2.0, 2.0) and stats.plus_minus(2.0, 3.0) == Estimate(2.0, -1.0, 5.0)
     assert stats.plus_minus(2.0, 3.0).at_least(0.0) == Estimate(2.0, 0.0, 5.0)
     assert Estimate(1.0, 0.0, 5.0).at_least(Estimate(2.0, 1.0, 3.0)) == Estimate(2.0, 1.0, 5.0)
     assert stats.within_factor(6.0, 2) == Estimate(6.0, 3.0, 12.0)
 
 
 def test_an_independent_sum_adds_errors_as_squares():
-    parts = [Estimate(10.0, 7.0, 16.0), Estimate(20.0, 16.0, 28.0)]
-    assert stats.independent_sum(parts) == Estimate(30.0, 25.0, 40.0)
+    assert stats.independent_sum([Estimate(10.0, 7.0, 16.0), Estimate(20.0, 16.0, 28.0)]) == Estimate(30.0, 25.0, 40.0)
     assert stats.independent_sum([Estimate(1.0, -3.0, 2.0)]) == Estimate(1.0, 0.0, 2.0)
     assert stats.independent_sum([]) == NOTHING
 

@@ -108,8 +108,7 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
     slow = [row("launch/tensorflow/fit_op_by_op", Launch("step", n), 0.02 + n * 8e-4) for n in (10, 80, 640)]
     written(tmp_path / "reports/local" / CPU_MACHINE.key / "one", CPU_MACHINE, slow)
-    stored = written(tmp_path / "stored")
-    code, out, _ = said(capsys, "--case", "S0", "--samples", "3200", "--gpu-profile", stored)
+    code, out, _ = said(capsys, "--case", "S0", "--samples", "3200", "--gpu-profile", written(tmp_path / "stored"))
     assert code == options.OK
     assert "This machine has no GPU that can be measured (no driver). On nvidia-h200 TensorFlow saw the GPU" in out
     assert "is taken as 2.00" in out and "not a laptop's" in out  # 0.8 ms a step here, 0.4 there
@@ -124,9 +123,6 @@ def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkey
     assert code == options.MISSING and len(err) == 2
     assert err[0].startswith("error: the profile has no") and "python -m workloads." in err[0]
     assert " -m workloads." in err[1]
-
-
-# ---------------------------------------------------------------- --verify
 
 
 def explained():
@@ -155,8 +151,7 @@ def test_what_is_verified_stands_beside_what_was_predicted():
     expected = (
         "use the CPU: saves predicted 524 us, measured 800 us of a step's work (off by 34.5 % of the saving, 12.8 %"
     )
-    assert any(expected in s for s in lines)
-    assert any("saves predicted 1.97 ms, measured 2.20 ms" in s for s in lines)
+    assert any(expected in s for s in lines) and any("saves predicted 1.97 ms, measured 2.20 ms" in s for s in lines)
     assert any("not measured: no memory" in s for s in lines)
 
 

@@ -60,8 +60,7 @@ def test_the_width_the_batch_and_the_samples_at_which_the_winner_changes():
     assert batch.crossings[0].at.value == pytest.approx(61.1, rel=0.002)
     said = explanation_words.answer_sentence(batch)
     assert said == "By a step, the GPU wins from batch = 62 on (predicted over batch 1 to 1,024)."
-    t = Training("mlp-784-100x2-10", 128, 60_000, 10)
-    e = explained(t, varies="width", sizes=(10, 30, 50, 100))
+    e = explained(Training("mlp-784-100x2-10", 128, 60_000, 10), varies="width", sizes=(10, 30, 50, 100))
     (width,) = [a for a in e.crossovers if a.family.varies == "width"]
     # 1 + 2.56 w = 2.228 + 0.128 w at w = 0.505 hundred
     assert width.crossings[0].at.value == pytest.approx(50.5, rel=0.002)
@@ -167,8 +166,7 @@ def test_payback_in_epochs():
     slow = msgspec.structs.replace(e.cpu, step_s=Estimate(1.64 * MS, 1.5 * MS, 6.164 * MS))
     paid = explanation.payback(slow, e.gpu)
     assert (paid.value, paid.low, paid.high) == (math.inf, pytest.approx(10.0), math.inf)
-    said = explanation_words._pays(msgspec.structs.replace(e, cpu=slow, payback=paid))
-    assert said == (
+    assert explanation_words._pays(msgspec.structs.replace(e, cpu=slow, payback=paid)) == (
         "The GPU's job begins 4.00 s later, and whether its epochs are shorter cannot be told: it is ahead after "
         "10.0 epochs at the earliest, or never; this job has 10."
     )
@@ -236,9 +234,8 @@ def test_of_several_rows_of_a_training_its_own_epochs_tell_the_step_then_the_lea
 
 def test_validation_money_and_joules():
     plain, more = explained(), explained(validation=320)
-    share = networks.inference_flops(networks.find("cifar10-cnn")) / networks.training_flops(
-        networks.find("cifar10-cnn")
-    )
+    cnn = networks.find("cifar10-cnn")
+    share = networks.inference_flops(cnn) / networks.training_flops(cnn)
     # ten batches, each the forward share of a step, but no less than half of what the host does (2.132 ms on the GPU)
     assert more.validation_s["gpu:0"].value == pytest.approx(10 * max(1.066 * MS, share * 2.164 * MS))
     expected = pytest.approx(plain.gpu.job_s.value + 10 * more.validation_s["gpu:0"].value)
@@ -267,15 +264,13 @@ def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
 def odd(weights: int) -> Network:
     """An unknown layer of so many weights before a dense one of 12. Of 2 samples its step takes 20 FLOP a weight (4 forward, 4
     for the gradient, 12 of Adam), the rest 354: 3 x 48 for products, 5 x 6 for passes, 12 x 15 of Adam."""
-    return Network(
-        "own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=weights), Layer("out", "dense", 3))
-    )
+    layers = (Layer("odd", "Odd", shape=(4,), weights=weights), Layer("out", "dense", 3))
+    return Network("own:build", "", (4,), 3, layers)
 
 
 def test_a_verdict_says_which_layers_are_only_estimated():
     """320 of 674 FLOP."""
-    e = explained(Training("own:build", 2, 8), network=odd(16))
-    first, *rest = explanation_words.verdict(e)
+    first, *rest = explanation_words.verdict(explained(Training("own:build", 2, 8), network=odd(16)))
     assert first.startswith("The CPU finishes first, ")
     assert first.endswith(
         "included; partial: of odd (Odd), about 47.5 % of a step's arithmetic, nothing is known here and all "
@@ -313,9 +308,6 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         assert " Measured, a step takes 2.00 ms on the CPU and 3.00 ms on the GPU. " in both
 
 
-# ---------------------------------------------------------------- whether the framework uses the GPU
-
-
 def test_whether_the_framework_used_the_gpu_is_told_from_rows():
     t = row("training/keras/fit", T, 1e-3, device="gpu:0", notes={"cuda": "built for 12.5.1"})
     assert explanation_words.seen((t,), GPU_MACHINE, "box") == (
@@ -341,13 +333,9 @@ def test_whether_the_framework_used_the_gpu_is_told_from_rows():
     assert explanation_words.seen((), None, "box").startswith("On box no GPU was measured")
 
 
-# ---------------------------------------------------------------- a stored GPU
-
-
 def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import():
     of = borrowed(cpu_step=2 * MS)
-    factor = stored.host_factor(of.cpu, of.gpu)
-    assert factor.value == pytest.approx(2.0, rel=1e-6)
+    assert stored.host_factor(of.cpu, of.gpu).value == pytest.approx(2.0, rel=1e-6)
     e = explained(of=of)
     # dispatch 2 and calls 0.1 ms twice, 32 us of bytes and 32 us of arithmetic as they are
     assert e.gpu.parts["dispatch"].value == pytest.approx(4 * MS)
@@ -369,8 +357,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     made = Prediction(T, Settings("gpu:0"), parts, exactly(3 * MS), *[exactly(0.0)] * 4, "compiled", (), "m")
     assert stored.rescaled(made, exactly(2.0)).step_s.value == pytest.approx(4 * MS)  # the host is the longest now
     of = borrowed()
-    bare = Sources(profile.profile((), GPU_MACHINE), of.gpu, predict)
-    e = explained(of=bare)
+    e = explained(of=Sources(profile.profile((), GPU_MACHINE), of.gpu, predict))
     assert e.host_factor is None and e.gpu.step_s.value == pytest.approx(2.164 * MS)
     assert any("no call was measured on both" in line for line in explanation_words.caveats(e))
 
@@ -412,9 +399,6 @@ def test_without_its_start_nobody_is_said_to_finish_first():
     assert said.endswith("Who finishes a whole job first cannot be told: start-up was not measured.")
 
 
-# ---------------------------------------------------------------- what is missing
-
-
 def lacking(device):
     def made(training, settings, of, network=None, **keywords):
         if (settings.device == "cpu") == (device == "cpu"):
@@ -447,8 +431,7 @@ def test_what_no_row_tells_of_a_job_is_not_known_and_not_nothing():
     assert explanation_words.verdict(e)[0].endswith(", and start-up, which no row tells.")
     table = {line[:40].strip(): line for line in explanation_tables.budget_lines(e)}
     assert table["import, device start, building"].endswith("  not known")
-    assert table["compiling"].endswith("  not known")
-    assert table["the whole job"].endswith(" and what is not known")
+    assert table["compiling"].endswith("  not known") and table["the whole job"].endswith(" and what is not known")
     known = {line[:40].strip(): line for line in explanation_tables.budget_lines(explained(of=lacking("gpu:0")))}
     assert not any("not known" in line for line in known.values())
 

@@ -41,8 +41,7 @@ def test_networks_by_hand_passes_between_products_are_one():
 def test_op_by_op_nothing_is_fused_and_a_fused_kernel_does_all_operations():
     works = networks.step(networks.find("cifar10-cnn"), 32)
     kernels = fusion.op_by_op(works)
-    assert [k.name for k in kernels] == [w.name for w in works]
-    assert fusion.count(kernels) == len(works)
+    assert [k.name for k in kernels] == [w.name for w in works] and fusion.count(kernels) == len(works)
     # 401: 14 products, 8 biases with their gradients... of which dropout's 3 have 12 operations each and their gradients 2,
     # Adam's 10 variables 28, the loss, its gradient and the accuracy 41
     simple = sum(w.kind in ("dense", "conv", "pass") and w.direction != "dropout" for w in works)
@@ -98,9 +97,8 @@ def timed(b_wgrad):
     for (layer, what), s in seconds.items():
         update = what.startswith("adam")
         part = "optimizer" if update else "matmul"
-        made.append(
-            (Kernel(f"{layer} {what}", part, UPDATE if update else PRODUCT, 28 if update else 1, layer=layer), s)
-        )
+        ran, count = (UPDATE, 28) if update else (PRODUCT, 1)
+        made.append((Kernel(f"{layer} {what}", part, ran, count, layer=layer), s))
     return made
 
 
@@ -118,8 +116,7 @@ def test_the_longest_line_ends_with_any_layers_weights(b_wgrad, each, line):
     found = step_work.longest(timed(b_wgrad), each)
     assert sum(s for _, s in found) == pytest.approx(line)
     names = [k.name for k, _ in found]
-    assert ("b dgrad" in names) == ("a wgrad" in names) != ("b wgrad" in names)
-    assert "b adam bias" not in names
+    assert ("b dgrad" in names) == ("a wgrad" in names) != ("b wgrad" in names) and "b adam bias" not in names
 
 
 def test_an_operation_counts_its_dispatch_and_long_ones_alone_go_to_other_threads():

@@ -3,10 +3,10 @@
 import math
 
 import made_profile
-import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, tensor_peaks
 from made_profile import training
+from msgspec.structs import replace
 
 from analysis.predict import calibration, held_out, predicted_crossover, prediction, profile
 from analysis.predict.combine import HOST, Calibration
@@ -44,8 +44,7 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base, monk
     of = measured(base, {("mlp-784-100x2-10", 8): 1.0, ("fashion-mlp", 128): 1 / 1.2, ("cifar10-cnn", 128): 1 / 1.1})
     cases = {c.seen.row.problem.model: c for c in uncalibrated(of)}
     assert cases["mlp-784-100x2-10"].error == pytest.approx(0, abs=1e-6)
-    assert cases["fashion-mlp"].error == pytest.approx(0.2)
-    assert cases["cifar10-cnn"].error == pytest.approx(0.1)
+    assert cases["fashion-mlp"].error == pytest.approx(0.2) and cases["cifar10-cnn"].error == pytest.approx(0.1)
     expected = {"mlp-784-100x2-10": "overhead-bound", "fashion-mlp": "work-bound", "cifar10-cnn": "work-bound"}
     assert {m: c.bound for m, c in cases.items()} == expected
     overhead, work, every = held_out.summaries(cases.values(), of)
@@ -55,9 +54,7 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base, monk
     # A step of which so much is the fit's that its floor is two thirds of the rest
     of = measured(base, {("fashion-mlp", 128): 1 / 1.2, ("cifar10-cnn", 128): 1 / 1.1})
     case = next(c for c in uncalibrated(of) if c.seen.row.problem.model == "fashion-mlp")
-    floor = sum(
-        case.predicted.parts[name].value for name in HOST if name in case.predicted.parts and name != "transfer bytes"
-    )
+    floor = sum(case.predicted.parts[n].value for n in HOST if n in case.predicted.parts and n != "transfer bytes")
     work = case.seen.step.value - 1.5 * floor
     assert case.bound == "work-bound" and work > 0
     monkeypatch.setattr(calibration.Seen, "feed", lambda self, fitted: Estimate(work, work, work))
@@ -71,9 +68,9 @@ def test_errors_below_twice_the_floor_of_five_processes_count_as_none(base):
 
     def times(factor: float):
         """The same training in a process in which all took so many times as long."""
-        samples = tuple(msgspec.structs.replace(s, seconds=tuple(factor * x for x in s.seconds)) for s in row.samples)
+        samples = tuple(replace(s, seconds=tuple(factor * x for x in s.seconds)) for s in row.samples)
         series = {name: tuple(factor * x for x in taken) for name, taken in row.series.items()}
-        return msgspec.structs.replace(row, samples=samples, series=series)
+        return replace(row, samples=samples, series=series)
 
     fresh = visits.merged([times(factor) for factor in (0.94, 0.96, 1.0, 1.03, 1.05)])
     whole = profile.profile([*base.measurements, fresh, of.trainings[1]], GPU_MACHINE)
@@ -118,8 +115,7 @@ def test_the_simpler_predictions_know_the_other_models_alone(base):
     of = measured(base, {("cifar10-cnn", 128): 1.0}, "gpu:0")
     (case,) = uncalibrated(of)
     sheet, own = case.baselines[held_out.SPEC], case.predicted.step_s.value
-    assert 0 < sheet < 0.2 * own
-    assert sheet >= 128 * _flops("cifar10-cnn") / 32 / 494.7e12
+    assert 0 < sheet < 0.2 * own and sheet >= 128 * _flops("cifar10-cnn") / 32 / 494.7e12
 
 
 def _flops(model):
@@ -144,16 +140,13 @@ def test_the_table_says_what_is_reached(base):
 
 def test_noisy_steps_and_rows_under_other_conditions_are_left_out(base):
     odd = training("fashion-mlp", 32, 1e-3)
-    noisy = {
-        name: tuple(s * f for s, f in zip(values, (0.2, 1, 2, 3, 0.5), strict=True))
-        for name, values in odd.series.items()
-    }
+    noisy = {n: tuple(s * f for s, f in zip(v, (0.2, 1, 2, 3, 0.5), strict=True)) for n, v in odd.series.items()}
     left_out = [
-        msgspec.structs.replace(odd, series=noisy),
-        msgspec.structs.replace(odd, series={}),
-        msgspec.structs.replace(odd, settings=Settings("cpu", 4)),
-        msgspec.structs.replace(odd, settings=Settings("cpu", switches={"keras_backend": "jax"})),
-        msgspec.structs.replace(odd, settings=Settings("cpu", switches={"at_once": "2"})),
+        replace(odd, series=noisy),
+        replace(odd, series={}),
+        replace(odd, settings=Settings("cpu", 4)),
+        replace(odd, settings=Settings("cpu", switches={"keras_backend": "jax"})),
+        replace(odd, settings=Settings("cpu", switches={"at_once": "2"})),
     ]
     for m in left_out:
         assert held_out.leave_one_out(profile.profile([*base.measurements, m], GPU_MACHINE)) == []
@@ -173,16 +166,14 @@ def test_a_step_known_less_well_counts_from_the_end_of_its_interval(base):
     of = measured(base, {("fashion-mlp", 128): 1 / 1.1, ("cifar10-cnn", 128): 1 / 1.1})
     first, second = uncalibrated(of)
     step = second.seen.step.value
-    seen = msgspec.structs.replace(second.seen, step=Estimate(step, 0.5 * step, 1.05 * step))
-    wide = msgspec.structs.replace(second, seen=seen)
+    seen = replace(second.seen, step=Estimate(step, 0.5 * step, 1.05 * step))
+    wide = replace(second, seen=seen)
     assert (seen.told, wide.error, wide.beyond) == (False, pytest.approx(0.1), pytest.approx(1.1 / 1.05 - 1))
     *_, every = held_out.summaries([first, wide], of)
     assert (every.cases, every.wide, every.mean) == (1, 1, pytest.approx(0.1))
     assert every.every[1] == pytest.approx((0.1 + 1.1 / 1.05 - 1) / 2)
     assert prediction_errors.case_table([wide])[-1].endswith("| +10 %, 5 % beyond |")
-    inside = msgspec.structs.replace(
-        wide, seen=msgspec.structs.replace(seen, step=Estimate(step, 0.5 * step, 1.5 * step))
-    )
+    inside = replace(wide, seen=replace(seen, step=Estimate(step, 0.5 * step, 1.5 * step)))
     assert prediction_errors.case_table([inside])[-1].endswith("| +10 %, inside |")
     assert held_out.beyond(0.8, Estimate(1.0, 0.9, 1.1)) == pytest.approx(1 - 0.8 / 0.9)
 
@@ -192,7 +183,7 @@ def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
     wide, factors = training("fashion-mlp", 128, 1e-3), (0.8, 1.1, 1.0, 0.9, 1.2)
     series = {n: tuple(s * f for s, f in zip(taken, factors, strict=True)) for n, taken in wide.series.items()}
     sure = measured(base, {("cifar10-cnn", 128): 1.0, ("lenet", 128): 1.0})
-    of = profile.profile([*sure.measurements, msgspec.structs.replace(wide, series=series)], GPU_MACHINE)
+    of = profile.profile([*sure.measurements, replace(wide, series=series)], GPU_MACHINE)
     assert len(calibration.steps_seen(of, held_out.RULES)) == 3
     assert set(calibration.calibration(of, CPU).models) == {"cifar10-cnn", "lenet"}
 
@@ -206,10 +197,8 @@ def test_short_fits_cannot_tell_the_samples_from_the_step(base):
     assert case.seconds.value - case.predicted.step_s.value == pytest.approx(feed, rel=0.05)
     row = of.trainings[0]
     stop_reason = "epochs of one fit"
-    epochs = msgspec.structs.replace(row.samples[0], seconds=(1e-3,) * 3, block=(0, 1, 2), stop_reason=stop_reason)
-    (long,) = uncalibrated(
-        profile.profile([*base.measurements, msgspec.structs.replace(row, samples=(epochs,))], GPU_MACHINE)
-    )
+    epochs = replace(row.samples[0], seconds=(1e-3,) * 3, block=(0, 1, 2), stop_reason=stop_reason)
+    (long,) = uncalibrated(profile.profile([*base.measurements, replace(row, samples=(epochs,))], GPU_MACHINE))
     assert long.seconds == long.predicted.step_s
 
 
@@ -248,7 +237,7 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
     def named(a):
         from analysis.crossover.crossover import Family
 
-        return msgspec.structs.replace(a, family=Family("training", "batch", ("batch",), (("model", "m"),)))
+        return replace(a, family=Family("training", "batch", ("batch",), (("model", "m"),)))
 
     up, always = answer(0.5, 0.5, 2.0), answer(2.0, 2.0, 2.0)
     assert predicted_crossover.Comparison("batch", "a step", up, up, ()).error == pytest.approx(0)
@@ -258,12 +247,11 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
     # half way from 2 to 4: a half and twice
     assert predicted_crossover.values_cross(up_late) == pytest.approx(2 * 2**0.5)
     assert predicted_crossover.values_cross(always) is None
-    unsure = msgspec.structs.replace(close, crossings=())
+    unsure = replace(close, crossings=())
     expected = pytest.approx(2 * 2**0.5 / up.crossings[0].at.value - 1)
     assert predicted_crossover.Comparison("batch", "a step", up, unsure, ()).error == expected
-    row = predicted_crossover.lines(
-        [predicted_crossover.Comparison("batch", "a step", named(up), named(unsure), (0.0,))]
-    )[2]
+    shown = predicted_crossover.Comparison("batch", "a step", named(up), named(unsure), (0.0,))
+    row = predicted_crossover.lines([shown])[2]
     assert " | cannot tell (values cross at 2.83) | " in row
     shifted = answer(0.25, 0.5, 0.5, 2.0)
     assert predicted_crossover.Comparison("batch", "a step", up, shifted, ()).error == pytest.approx(1.0)
@@ -275,7 +263,7 @@ def checked(held: float) -> dict[str, str]:
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     share = held * made.training.steps
     step_s = Estimate(0.25e-3, 0.2e-3, 0.3e-3)
-    saved = msgspec.structs.replace(made, step_s=step_s, held_s=Estimate(share, share, share))
+    saved = replace(made, step_s=step_s, held_s=Estimate(share, share, share))
     row = made_profile.training("fashion-mlp", 32, 1e-3)
     of = profile.profile([*made_profile.everything(), row], GPU_MACHINE)
     head, _, line, *_ = prediction_errors.check_lines([saved], of)
@@ -299,9 +287,9 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     """0.25 ms against 1 ms measured: 75 % off."""
     base = profile.profile(made_profile.everything(), GPU_MACHINE)
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
-    saved = msgspec.structs.replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), held_s=Estimate(0.0, 0.0, 0.0))
+    saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), held_s=Estimate(0.0, 0.0, 0.0))
     of = profile.profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
-    told = prediction_errors.saved_line({"first": [saved, msgspec.structs.replace(saved, execution="compiled")]}, of)
+    told = prediction_errors.saved_line({"first": [saved, replace(saved, execution="compiled")]}, of)
     assert told.endswith("of its day: first (1 of 2 measured) CPU 75.0 % in the median, 75.0 % in the mean of 1.")
     assert prediction_errors.saved_line({"first": []}, of) == ""
     base = profile.profile(made_profile.everything(), GPU_MACHINE)

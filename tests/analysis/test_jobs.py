@@ -4,9 +4,9 @@ on rows that follow laws whose answers are worked out by hand."""
 import math
 import xml.etree.ElementTree
 
-import msgspec
 import pytest
 from fake_measurements import page_of, row
+from msgspec.structs import replace
 
 from analysis.crossover.crossover import Answer
 from analysis.report.pictures import files
@@ -53,8 +53,7 @@ def trained(
     waited = (fit + epochs * (epoch + problem.steps * step)) / (epochs * problem.steps)
     values = {"jit_compile": 0.0 if device == "cpu" else 1.0}
     made = row(kernel, problem, waited, device=device, threads=threads, phases_s=phases, series=series, values=values)
-    chosen = switches.changed({"data": "synthetic", **given})
-    settings = Settings(device, threads, switches=chosen)
+    settings = Settings(device, threads, switches=switches.changed({"data": "synthetic", **given}))
     return Measurement(
         made.kernel, problem, settings, "ok", samples=made.samples, phases_s=phases, series=series, values=made.values
     )
@@ -62,9 +61,7 @@ def trained(
 
 def by_its_epochs(m: Measurement) -> Measurement:
     """The row as one whose samples are its own epochs: they tell its step where they have more steps than its short fits."""
-    return msgspec.structs.replace(
-        m, samples=tuple(msgspec.structs.replace(s, stop_reason="epochs of a fit") for s in m.samples)
-    )
+    return replace(m, samples=tuple(replace(s, stop_reason="epochs of a fit") for s in m.samples))
 
 
 def batches() -> list[Measurement]:
@@ -163,8 +160,8 @@ def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_soone
     (pair,) = break_even.pairs(slow)
     assert break_even.payback(pair) is None
     assert whole_training.payback_sentence(pair).endswith("so the GPU never catches up.")
-    likely = msgspec.structs.replace(pair.gpu.costs, step=Estimate(2e-3, 0.5e-3, 3.5e-3))
-    unsure = msgspec.structs.replace(pair, gpu=msgspec.structs.replace(pair.gpu, costs=likely))
+    likely = replace(pair.gpu.costs, step=Estimate(2e-3, 0.5e-3, 3.5e-3))
+    unsure = replace(pair, gpu=replace(pair.gpu, costs=likely))
     paid = break_even.payback(unsure)  # an epoch of 10 steps may be 5 ms shorter, and likely is 10 ms longer
     assert (paid.value, paid.high) == (math.inf, math.inf) and paid.low == 0
     assert whole_training.payback_sentence(unsure).endswith("so which one is ahead cannot be told.")
@@ -173,9 +170,8 @@ def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_soone
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0"),
     ]
     (pair,) = break_even.pairs(soon)  # a second sooner, and 10 ms an epoch longer
-    assert whole_training.payback_sentence(pair).endswith(
-        "so the GPU, which begins sooner, is overtaken after 100 epochs."
-    )
+    overtaken = "so the GPU, which begins sooner, is overtaken after 100 epochs."
+    assert whole_training.payback_sentence(pair).endswith(overtaken)
     quick = [
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), once=(1.0, 0.0, 0.0)),
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0"),

@@ -74,8 +74,7 @@ def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
     assert said[0].startswith("numba/naive starts with 1.00 GFLOP/s at n = 256. Loops in i-j-k order")
     assert said[1].startswith("numba/reordered has 8.00 times the speed of numba/naive. Loops in i-k-j order")
     expected = "At n = 256 the fastest rung, numba/tiled, reaches 16.0 % of numpy/blas and 8.00 % of the measured peak."
-    assert expected in said
-    assert "At n = 512 the fastest rung, numba/tiled, reaches 8.00 % of the measured peak." in said
+    assert expected in said and "At n = 512 the fastest rung, numba/tiled, reaches 8.00 % of the measured peak." in said
     rows = [at("matmul/numba/naive", 64, 1e9, spread=0.2), at("matmul/numba/reordered", 64, 1.01e9, spread=0.2)]
     (one,) = ladder.ladders(rows, CPU_MACHINE)
     assert ladder.sentences(one)[1].startswith("numba/reordered cannot be told from numba/naive. ")
@@ -103,8 +102,7 @@ def test_the_text_for_a_terminal_and_the_page_have_the_ladder():
     begin = text.index("Ladder, cpu, 1 thread, float32, n = 256")
     table = text[begin + 1 : begin + 6]
     assert table[0].split("  ")[0] == "rung" and table[4].startswith("library: numpy/blas")
-    assert len({len(line) for line in table}) == 1
-    assert table[4].split()[-4:] == ["%", "50.0", "%", "-"]
+    assert len({len(line) for line in table}) == 1 and table[4].split()[-4:] == ["%", "50.0", "%", "-"]
     lines = overview.ladder_section(cpu_rows(), CPU_MACHINE)
     assert lines[0] == "## From three loops to the library"
     assert "| n = 256 | numba/reordered | 8.00 GFLOP/s | 8.00 % | 4.00 % | 8.00 times |" in lines

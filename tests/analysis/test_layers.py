@@ -124,8 +124,7 @@ def test_whole_arrays_cross_the_link_and_faster_than_the_best_matmul_is_an_error
     half = msgspec.structs.replace(p, dtype="float16", math="float16")
     assert (half.operand_bytes, half.result_bytes) == (2 * (256 + 32), 2 * 32)
     ceilings = roofs([*fake.transfer_rows(0.0), row("peak/cupy/fma", Peak("float32", 10**13), {"device": 0.1})])
-    large = Conv(1024, 64, 64, 64, 64, 1, 1)
-    bound = bounds.attainable(ceilings, large, Settings("gpu:0", mode="roundtrip"))
+    bound = bounds.attainable(ceilings, Conv(1024, 64, 64, 64, 64, 1, 1), Settings("gpu:0", mode="roundtrip"))
     # 2^28 floats each way and the filters: 2^30 bytes in at 55 GB/s, then out at 52
     assert bound.roof.kind == "link"
     assert bound.seconds.value == pytest.approx((2**30 + 2**14) / 55e9 + 2**30 / 52e9, rel=1e-3)
@@ -258,9 +257,8 @@ def test_the_page_has_sections_of_convolutions_and_products(rendered):
     text = rendered.read_text()
     conv1, product = text.index("## Convolutions"), text.index("## Products of dense layers and other shapes")
     assert text.index("## How far from") < conv1 < product < text.index("## Memory")
-    pictures = [f"]({name}.svg)" for name in ("convolutions", "convolutions-batch", "products", "products-batch")]
     for words in (
-        *pictures,
+        *[f"]({name}.svg)" for name in ("convolutions", "convolutions-batch", "products", "products-batch")],
         "| cifar10-cnn | float32 | 8 | fprop wgrad dgrad | 8 | 0.602 |",
         "### Convolutions: where the GPU wins",
         "| conv2 dgrad | batch | float32 | - | data already on the GPU, one ca",
@@ -319,9 +317,7 @@ def test_bands_marks_and_points_of_layers_lie_where_they_should():
     long = {"visit_at_s": (0.0, 60.0)}  # visits that far apart are not widened by what runs differ by
     rows = [msgspec.structs.replace(m, series=long) for n in (4, 16, 128) for m in law(n)]
     loaded = fake.Loaded((fake.run(fake.GPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))
-    of = layer_sections.select(loaded, "conv", ())
-    figure = layers_svg.figure(of, "convolutions-batch")
-    (axes,) = figure.axes
+    (axes,) = layers_svg.figure(layer_sections.select(loaded, "conv", ()), "convolutions-batch").axes
     marks = sorted(float(line.get_xdata()[0]) for line in axes.lines if len(line.get_xdata()) == 1)
     assert marks == pytest.approx([20, 80])  # one call, copies as written
     bars = sorted((bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches if bar.get_width() > 1)
@@ -372,8 +368,7 @@ def test_software_and_versions_of_libraries(monkeypatch):
     monkeypatch.setattr(machine, "version", lambda package: installed.get(package, ""))
     found = machine.software()
     expected = ("2026.0.0", "0.7.0", "1.28.0", "0.9")
-    assert (found["mkl"], found["nvmath"], found["cudnn_frontend"], found["jax"]) == expected
-    assert "keras" not in found
+    assert (found["mkl"], found["nvmath"], found["cudnn_frontend"], found["jax"]) == expected and "keras" not in found
 
 
 def test_columns_of_roofs_are_there_only_where_there_is_a_roof(capsys):

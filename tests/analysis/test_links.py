@@ -56,8 +56,7 @@ def test_a_straight_line_is_one_piece_with_its_latency_bandwidth_and_half():
     assert link.extrapolates(3) and link.extrapolates((1 << 30) + 1)
     assert link.seconds(1 << 31).value == pytest.approx(straight(1 << 31)), "the last piece goes on"
     link = one(copies(straight, SIZES[20:]))
-    assert link.half_bytes is None
-    assert "half" not in links.sentence(link)
+    assert link.half_bytes is None and "half" not in links.sentence(link)
     latency, slope = links._line(np.array([4.0, 8.0]), np.array([11e-6, 10e-6]))
     assert slope == 0 and 10e-6 < latency < 11e-6
     assert links._line(np.array([10.0, 30.0]), np.array([2.0, 4.0])) == pytest.approx((1.0, 0.1))
@@ -68,8 +67,7 @@ def test_a_straight_line_is_one_piece_with_its_latency_bandwidth_and_half():
 def test_the_law_holds_at_sizes_it_has_not_seen(law, spread):
     rows = copies(law, spread=spread)
     for fitted in (rows, [m for m in rows if m.problem.nbytes in SIZES[::2]]):
-        link = one(fitted)
-        seen = links.errors(link, rows)
+        seen = links.errors(one(fitted), rows)
         assert [n for n, *_ in seen] == SIZES
         for n, predicted, measured, error in seen:
             assert error == pytest.approx(abs(predicted - measured) / measured)
@@ -80,8 +78,7 @@ def test_pieces_are_where_the_law_needs_them_and_the_chain_has_no_gap():
     """So the pieces are no ornament: one line over the same points misses the target."""
     one_piece = links._error(np.array(SIZES, float), np.array([h200(n) for n in SIZES]))
     link = one(copies(h200))
-    assert one_piece > 0.10 > 3 * max(e for *_, e in links.errors(link, copies(h200)))
-    assert len(link.pieces) > 1
+    assert one_piece > 0.10 > 3 * max(e for *_, e in links.errors(link, copies(h200))) and len(link.pieces) > 1
     link = one(copies(stepped))
     assert max(e for *_, e in links.errors(link, copies(stepped))) < 0.02
     for a, b in zip(link.pieces, link.pieces[1:], strict=False):
@@ -96,8 +93,7 @@ def test_intervals_hold_the_truth_and_grow_with_the_noise():
     for link in (calm, loud):
         for found, truth in ((link.latency, 10e-6), (link.bandwidth, 50e9), (link.half_bytes, 5e5)):
             assert found.low <= truth * 1.01 and found.high >= truth * 0.99
-    assert loud.bandwidth.noise > 3 * calm.bandwidth.noise > 0
-    assert loud.half_bytes.noise > 3 * calm.half_bytes.noise > 0
+    assert loud.bandwidth.noise > 3 * calm.bandwidth.noise > 0 and loud.half_bytes.noise > 3 * calm.half_bytes.noise > 0
     assert len(loud.pieces) <= 3, "noise makes no pieces"
     wavy = copies(lambda n: straight(n) * (1.08 if n.bit_length() % 2 else 0.93), SIZES[2::3], spread=0.3)
     assert len(one(wavy).pieces) == 1
@@ -182,13 +178,11 @@ def test_steps_epochs_fits_and_graph_nodes_are_told_apart():
     assert {name: c.seconds.value for name, c in found.items()} == expected
     assert {c.jit for c in found.values()} == {"auto"}
     assert found["keras-epoch"].source == "launch/tensorflow/fit epoch x1,8, host-latency, less keras-step"
-    assert [c.name for c in constants(KERAS[2:])] == ["keras-fit"]
-    assert constants(KERAS[:1]) == ()
+    assert [c.name for c in constants(KERAS[2:])] == ["keras-fit"] and constants(KERAS[:1]) == ()
     rows = [launch("cupy/ufunc", "elementwise", n, {"host-throughput": 2.5e-6 * n}) for n in (1, 64)]
     rows += [launch("cupy/graph", "elementwise", n, {"host-throughput": 5e-6 + 1.25e-6 * n}) for n in (1, 64)]
     node = find(constants(rows), "graph-node", "gpu:0", clock="host-throughput")
-    assert node.seconds.value == pytest.approx(1.25e-6)
-    assert node.seconds.low < node.seconds.value < node.seconds.high
+    assert node.seconds.value == pytest.approx(1.25e-6) and node.seconds.low < node.seconds.value < node.seconds.high
     assert lines(constants(rows))[-1].startswith("  small CuPy kernels one after another: 2.50 us")
     assert ": 2.00 times less (2.00 to 2.00)" in lines(constants(rows))[-1]
 
@@ -229,8 +223,7 @@ def test_what_happens_once_and_what_may_be_nothing_in_words():
     inside, outside = "a further operation inside a tf.function", "a TensorFlow operation outside a function"
     at = ("cpu", "host-latency")
     flat = overheads.Constant("tf-op-in-jit", *at, Estimate(1e-9, -5e-9, 7e-9), jit="on", words=inside)
-    below = overheads.Constant("tf-op-eager", *at, Estimate(-2e-9, -5e-9, -1e-9), words=outside)
-    assert lines([flat, below])[1:] == [
+    assert lines([flat, overheads.Constant("tf-op-eager", *at, Estimate(-2e-9, -5e-9, -1e-9), words=outside)])[1:] == [
         f"  {inside} (jit_compile on): not above 7.00 ns",
         f"  {outside}: too little to tell from nothing",
     ]

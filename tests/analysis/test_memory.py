@@ -19,8 +19,7 @@ def test_what_grows_with_the_batch_and_what_does_not():
     assert fixed_bytes(msgspec.structs.replace(OWN, optimizer="sgd")) == 4 * WEIGHTS * 2
     frozen = (*OWN.layers[:1], msgspec.structs.replace(OWN.layers[1], trainable=False), OWN.layers[2])
     assert fixed_bytes(msgspec.structs.replace(OWN, layers=frozen)) == 4 * (WEIGHTS + 27 * 3)
-    assert batch_bytes(OWN) == 4 * (16 + 8 + 3 + 2 * 8)
-    assert batch_bytes(OWN, "float64") == 8 * 16 + 4 * (8 + 3 + 16)
+    assert batch_bytes(OWN) == 4 * (16 + 8 + 3 + 2 * 8) and batch_bytes(OWN, "float64") == 8 * 16 + 4 * (8 + 3 + 16)
     # the data set in float32 on the device itself; on the CPU the arrays too
     assert counted(OWN, T, "gpu:0") == 4 * WEIGHTS * 4 + 10 * 172 + 100 * 64
     assert counted(OWN, T, "cpu") == 4 * WEIGHTS * 4 + 10 * 172 + 100 * 128

@@ -115,8 +115,7 @@ def test_which_rows_count_at_each_size():
     assert seen["L1"].source.startswith("stream/numba/loop, ")
     (m, *_) = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
     cold = msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, cache="cold"))
-    relu = fake.row("stream/numba/loop", fake.Stream("relu", MIB), 1e-6, threads=1)
-    assert memory_levels.curves([cold, relu]) == {}
+    assert memory_levels.curves([cold, fake.row("stream/numba/loop", fake.Stream("relu", MIB), 1e-6, threads=1)]) == {}
     rows = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
     spans = [(p.name, start, end) for p, start, end in memory_levels.held(memory_levels.plateaus(rows, SAPPHIRE))]
     assert [name for name, *_ in spans] == ["L1", "L2", "L3", "DRAM"]
@@ -129,5 +128,4 @@ def test_which_rows_count_at_each_size():
 @pytest.mark.parametrize("change", [{"status": "failed"}, {"mode": "roundtrip"}])
 def test_rows_that_are_not_ok_or_copy_do_not_count(change):
     curve = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
-    rows = [fake.row(m.kernel, m.problem, 1e-9, threads=1, **change) for m in curve]
-    assert memory_levels.curves(rows) == {}
+    assert memory_levels.curves([fake.row(m.kernel, m.problem, 1e-9, threads=1, **change) for m in curve]) == {}

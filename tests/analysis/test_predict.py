@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, row
 from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE, STEP, training
+from msgspec.structs import replace
 
 from analysis.predict import (
     calibration,
@@ -99,8 +100,7 @@ def test_one_core_is_busy_and_pools_of_means_are_priced_as_those_of_maxima(whole
     ]
 
     def busy(cores: int) -> float:
-        machine = msgspec.structs.replace(GPU_MACHINE, cores=cores)
-        of = profile.profile(rows, machine)
+        of = profile.profile(rows, replace(GPU_MACHINE, cores=cores))
         seconds = operations.pass_seconds(of, kernel.problem, "cpu", "op by op").seconds.value
         return step_work._path([(kernel, seconds)], {kernel.name: 0.0}, of, "cpu", True).busy / seconds
 
@@ -148,14 +148,12 @@ def test_jit_and_switches_choose_the_execution(whole):
     assert of(gpu="visible", jit_compile="off").execution == "op by op"
     assert of(jit_compile="on").parts["dispatch"].value == pytest.approx(STEP["cpu", "on"])
     assert seconds(whole, Settings("gpu:0", switches={"jit_compile": "off"})).execution == "op by op"
-    resident = seconds(whole, Settings("gpu:0", switches={"residence": "resident"}))
-    assert "transfer calls" not in resident.parts
+    assert "transfer calls" not in seconds(whole, Settings("gpu:0", switches={"residence": "resident"})).parts
     S0 = Training("cifar10-cnn", 32, 2048)
     with_, without = (seconds(whole, Settings("cpu", switches={"dropout": d}), S0) for d in ("on", "off"))
     assert without.parts["element-wise"].value < with_.parts["element-wise"].value
     assert without.parts["conv"] == with_.parts["conv"]
-    threads = seconds(whole, Settings("cpu", threads=4))
-    assert "its 4 threads" in threads.partial[0]
+    assert "its 4 threads" in seconds(whole, Settings("cpu", threads=4)).partial[0]
 
 
 def test_the_epoch_the_fit_and_the_job(whole):
@@ -170,8 +168,7 @@ def test_the_epoch_the_fit_and_the_job(whole):
     own = CALL + OPERATION  # of a compiled call
     assert parts == pytest.approx(own + (STEP["gpu:0", "on"] - own) / 4, rel=0.01)
     made = seconds(whole, kernel="training/tensorflow/loop")
-    assert made.parts["dispatch"].value == pytest.approx(CALL, rel=0.05)
-    assert made.epoch_s.value == made.fit_s.value == 0
+    assert made.parts["dispatch"].value == pytest.approx(CALL, rel=0.05) and made.epoch_s.value == made.fit_s.value == 0
     fed = seconds(whole, GPU, kernel="training/tensorflow/loop")
     assert fed.parts["dispatch"].value == pytest.approx(CALL + OPERATION, rel=0.05)  # no copy is in a call
     assert fed.parts["transfer calls"].value == pytest.approx(2 * LATENCY, rel=0.01)
@@ -228,9 +225,7 @@ def test_each_rule_can_be_left_out(whole, rule, device, part, more):
 
 def test_fused_passes_move_less_and_arrays_beyond_the_last_cache_run_at_the_memorys_bandwidth(whole):
     jit = Settings("cpu", switches={"jit_compile": "on"})
-    made, without = (
-        seconds(whole, jit, rules=rules).parts["element-wise"].value for rules in (RULES, RULES - {"fused"})
-    )
+    made, without = (seconds(whole, jit, rules=r).parts["element-wise"].value for r in (RULES, RULES - {"fused"}))
     # bias and activation are one pass of two arrays over the hidden units, not two; so are those of the classes
     assert without - made == pytest.approx((2 * 8 * 3200 + 8 * 320) / BYTES["cpu"], rel=0.02)
     rows = [*made_profile.everything(), row("stream/numba/loop", Stream("triad", 2**28), 2**28 / 2e9)]
@@ -254,8 +249,7 @@ def test_a_calibration_finds_what_other_models_trainings_hold():
         training(m, b, prediction.predict(Training(m, b, 2048), CPU, of, fitted=truth).step_s.value) for m, b in trained
     ]
     full = profile.profile([*of.measurements, *rows], GPU_MACHINE)
-    fitted = calibration.calibration(full, CPU, "cifar10-cnn")
-    assert fitted.models == ("mlp-784-100x2-10", "fashion-mlp", "lenet")
+    assert calibration.calibration(full, CPU, "cifar10-cnn").models == ("mlp-784-100x2-10", "fashion-mlp", "lenet")
     assert 1.15 < calibration.calibration(full, CPU, "lenet").work < 1.6
     errors = [c.error for c in held_out.leave_one_out(full)]
     plain = [c.error for c in held_out.leave_one_out(full, RULES - {"calibrated"})]
@@ -268,16 +262,14 @@ def test_compiling_and_casting_are_told_by_other_models_trainings():
     base = made_profile.everything()
     own = training("mlp-784-100x2-10", 32, 1e-3, phases_s={"compile": 99.0})
     other = training("fashion-mlp", 32, 2e-3, epochs=5, samples=64_000, phases_s={"compile": 4.0})
-    long = msgspec.structs.replace(other, problem=msgspec.structs.replace(other.problem, dtype="float64"))
+    long = replace(other, problem=replace(other.problem, dtype="float64"))
     cast, epoch = 3e-9 * 64_000 * 784 * 8, EPOCH + 2000 * 2e-3
-    taken = msgspec.structs.replace(
-        long.samples[0], seconds=(epoch / 2000,) * 4, block=(0, 1, 2, 3), stop_reason="epochs of one fit"
-    )
+    taken = replace(long.samples[0], seconds=(epoch / 2000,) * 4, block=(0, 1, 2, 3), stop_reason="epochs of one fit")
     once = {"compile": 4.0, "first_call": 4.0 + FIT + cast + 5 * epoch}
     series = {**long.series, "epoch_s": (epoch,) * 5}
-    long = msgspec.structs.replace(long, samples=(taken,), series=series, phases_s=once)
+    long = replace(long, samples=(taken,), series=series, phases_s=once)
     of = profile.profile([*base, own, long], GPU_MACHINE)
-    made = prediction.predict(msgspec.structs.replace(MLP, dtype="float64"), CPU, of)
+    made = prediction.predict(replace(MLP, dtype="float64"), CPU, of)
     fitted = calibration.calibration(of, CPU, MLP.model)
     # its 406 operations: 17 products, gradients of 6 activations and of 6 biases, 41 of the loss, 12 updates of 28; MLP's 224
     assert fitted.compile_s == pytest.approx(4.0 / 406)
@@ -293,7 +285,7 @@ def test_a_loop_of_ones_own_compiles_and_builds_as_a_fit_does():
     once = {"import": 4.0, "device_start": 0.0, "build": 0.25}
     other = training("mlp-784-100x1-10", 32, 1e-3, "gpu:0", phases_s={**once, "compile": 0.05 * 87.414})
     of = profile.profile([*made_profile.everything(), other], GPU_MACHINE)
-    what = msgspec.structs.replace(MLP, samples=2050, epochs=3)
+    what = replace(MLP, samples=2050, epochs=3)
     home = Settings("gpu:0", switches={"residence": "resident"})
     fit, loop = prediction.predict(what, GPU, of), prediction.predict(what, home, of, kernel="training/tensorflow/loop")
     assert loop.compile_s.value == pytest.approx(2 * 0.05 * 142.278, rel=1e-5) and loop.start_s.value == 4.25
@@ -343,7 +335,7 @@ def test_a_profile_that_lacks_rows_says_what_to_measure_and_a_users_own_network_
     network = networks.find("mlp-784-100x2-10")
     own = seconds(whole, what=Training("their.module:build", 32, 2048), network=network)
     assert own.step_s == seconds(whole).step_s
-    nadam = seconds(whole, network=msgspec.structs.replace(network, optimizer="nadam"))
+    nadam = seconds(whole, network=replace(network, optimizer="nadam"))
     assert nadam.partial == ("the optimizer nadam, priced as adam",)
     assert nadam.parts["optimizer"] == own.parts["optimizer"]
     with pytest.raises(ValueError, match="unknown model"):
@@ -359,8 +351,7 @@ def runs(tmp_path_factory):
 def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     kept = tmp_path / "kept.json"
     words = shlex.split("--model mlp-784-100x2-10 lenet --batch 32 --profile")
-    flags = [*words, runs, "--device", "cpu", "--save", str(kept)]
-    assert command.main(flags) == 0
+    assert command.main([*words, runs, "--device", "cpu", "--save", str(kept)]) == 0
     out = capsys.readouterr().out
     assert "mlp-784-100x2-10 at batch 32 on cpu, op by op: " in out
     assert len(kept.read_bytes().splitlines()) == 2
@@ -407,9 +398,8 @@ def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_second
 
 def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatch):
     def put(run):
-        return command.left_out(
-            argparse.Namespace(leave_one_out=[run], mixed="", no_ablation=False, readme=str(readme))
-        )
+        given = argparse.Namespace(leave_one_out=[run], mixed="", no_ablation=False, readme=str(readme))
+        return command.left_out(given)
 
     monkeypatch.setattr(command, "read", lambda *given: None)
     monkeypatch.setattr(prediction_errors, "lines", lambda *given: [])

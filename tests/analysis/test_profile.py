@@ -83,9 +83,8 @@ def test_rows_inside_a_graph_stand_for_themselves_and_tell_what_calls_take():
     assert operations.product(whole, conv, "cpu", OP_BY_OP).seconds.value == inside
     assert operations.product(whole, wgrad, "cpu", OP_BY_OP).seconds.value == pytest.approx(2e-4)
     alone = profile.profile([*made_profile.launches(), rows[1]])
-    assert operations.product(alone, conv, "cpu", OP_BY_OP).seconds.value == pytest.approx(
-        inside + around - CALL, rel=1e-3
-    )
+    seconds = operations.product(alone, conv, "cpu", OP_BY_OP).seconds.value
+    assert seconds == pytest.approx(inside + around - CALL, rel=1e-3)
 
 
 def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
@@ -107,8 +106,7 @@ def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
     def relu(n):
         return operations.pass_seconds(whole, Stream("relu", n, "float32"), "cpu", OP_BY_OP).seconds.value
 
-    assert relu(2**20) == pytest.approx(2**20 / rate, rel=0.1)
-    assert relu(2**26) == pytest.approx(2**26 / rate, rel=0.02)
+    assert relu(2**20) == pytest.approx(2**20 / rate, rel=0.1) and relu(2**26) == pytest.approx(2**26 / rate, rel=0.02)
     adam = Stream("adam", 28 * 2**15, "float32")
     own = operations.pass_seconds(whole, adam, "cpu", OP_BY_OP).seconds.value
     assert operations.together(whole, adam, "cpu") == pytest.approx(adam.bytes_moved / rate, rel=0.2)
@@ -237,8 +235,7 @@ def rough(factor):
 def test_of_rows_measured_again_the_middle_one_stands_and_of_libraries_the_fastest():
     again = [point(64, 64, 64, s) for s in (5.0, 1.0, 3.0)]
     at = again[0].at
-    assert curve([*again, point(8, 8, 8)], False).exact[at] == 3.0
-    assert curve([*again, point(8, 8, 8)]).exact[at] == 1.0
+    assert curve([*again, point(8, 8, 8)], False).exact[at] == 3.0 and curve([*again, point(8, 8, 8)]).exact[at] == 1.0
 
 
 @pytest.mark.parametrize("sides", [(16, 256, 100), (64, 1000, 300), (1500, 20, 900), (300, 300, 300)])
@@ -250,8 +247,7 @@ def test_between_measured_shapes_it_follows_the_law(sides):
 
 def test_the_error_is_that_of_rows_read_off_from_the_others():
     assert made().errors == (pytest.approx(0, abs=1e-6), pytest.approx(math.log(4)))
-    assert 0.1 < rough(1.1).errors[0] < 0.5
-    assert rough(1.5).errors[0] > 2 * rough(1.1).errors[0]
+    assert 0.1 < rough(1.1).errors[0] < 0.5 and rough(1.5).errors[0] > 2 * rough(1.1).errors[0]
     near, far = point(36, 512, 128), point(32, 512, 500_000)
     widths = [math.log(r.high / r.low) for p in (near, far) for r in [rough(1.2).seconds(p.at, p.flops, p.nbytes)]]
     assert widths[1] > 2 * widths[0]
@@ -268,6 +264,5 @@ def test_the_form_is_the_law_where_the_rows_follow_one():
     assert 0 < flat.seconds(p.at, p.flops, p.nbytes).value < 1
     p = point(32, 512, 128)
     assert made().seconds(p.at, p.flops, p.nbytes).value == law(32, 512, 128)
-    both = curve([point(8, 8, 8, 5e-6), point(8, 8, 8, 3e-6)])
-    assert both.seconds(point(8, 8, 8).at, 1024.0, 768.0).value == 3e-6
+    assert curve([point(8, 8, 8, 5e-6), point(8, 8, 8, 3e-6)]).seconds(point(8, 8, 8).at, 1024.0, 768.0).value == 3e-6
     assert curve([]) is None

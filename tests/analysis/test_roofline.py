@@ -38,16 +38,14 @@ def test_compute_roofs_are_the_best_peak_of_each_thread_count():
     assert find(roofs, "compute", "float32", threads=1).source == "peak/numba/fma, float32, 1 thread"
     taken = Samples("host-latency", (0.02, 0.03, 0.01, 0.04, 0.05, 0.05), 1, (0, 0, 0, 1, 1, 1), "2 visits")
     (roof,) = bounds.roofs([msgspec.structs.replace(peak(60e9), samples=(taken,))])
-    assert roof.rate == Estimate(
-        GFLOP / 0.02, GFLOP / 0.035, GFLOP / 0.01
-    )  # the best visit, from the middle to the best
+    # the best visit, from the middle to the best
+    assert roof.rate == Estimate(GFLOP / 0.02, GFLOP / 0.035, GFLOP / 0.01)
     roofs = bounds.roofs([peak(60e9), peak(400e9, 16)])
     scaled = find(roofs, "compute", "float32", threads=4)
     assert (scaled.rate.value, scaled.note) == (pytest.approx(240e9), "that of 1 thread, scaled")
     assert find(roofs, "compute", "float32", threads=12).rate.value == pytest.approx(400e9)
     amx = row("peak/numba/amx", Peak("bfloat16", GFLOP), GFLOP / 3e12, threads=1)
-    dot = row("peak/numba/avx512bf16", Peak("bfloat16", GFLOP), GFLOP / 4e11, threads=1)
-    (roof,) = bounds.roofs([dot, amx])
+    (roof,) = bounds.roofs([row("peak/numba/avx512bf16", Peak("bfloat16", GFLOP), GFLOP / 4e11, threads=1), amx])
     assert (roof.name, roof.source) == ("bfloat16", "peak/numba/amx, bfloat16, 1 thread")
 
 
@@ -86,8 +84,7 @@ def test_the_memory_roof_and_copies_judged_by_the_link():
 
 
 def test_fractions_ridge_point_and_memory_bound_problems():
-    rows = [peak(100e9), triad(10e9)]
-    roofs = bounds.roofs(rows)
+    roofs = bounds.roofs([peak(100e9), triad(10e9)])
     assert bounds.ridge(find(roofs, "compute", "float32"), find(roofs, "memory", "DRAM")) == pytest.approx(10.0)
     half = row("matmul/numpy/blas", square(1000), 2e9 / 50e9, threads=1)
     assert bounds.roof_fraction(half, roofs) == pytest.approx(0.5)
@@ -99,14 +96,12 @@ def test_fractions_ridge_point_and_memory_bound_problems():
     roofs = bounds.roofs([peak(100e9), triad(10e9)])
     small = row("matmul/numpy/blas", square(8), 1024 / 60e9, threads=1)  # 768 bytes at 45 GB/s, 60 % of the peak
     judged = bounds.judge(small, roofs)
-    assert (judged.flag, judged.note) == ("", bounds.NO_CACHE_ROOF)
-    assert judged.fraction.value == pytest.approx(0.6)
+    assert (judged.flag, judged.note) == ("", bounds.NO_CACHE_ROOF) and judged.fraction.value == pytest.approx(0.6)
     cached = bounds.judge(triad(90e9, problem=Stream("triad", 24_000)), roofs)
     assert (cached.fraction, cached.flag, cached.note) == (None, "", bounds.NO_CACHE_ROOF)
     roofs = bounds.roofs([peak(100e9)])
     judged = bounds.judge(row("matmul/numpy/blas", square(1000), 0.04, threads=1, spread=0.05), roofs)
-    assert isinstance(judged.fraction, Estimate)
-    assert judged.fraction.low < judged.fraction.value < judged.fraction.high
+    assert isinstance(judged.fraction, Estimate) and judged.fraction.low < judged.fraction.value < judged.fraction.high
     roofs = bounds.roofs([peak(100e9)])
     wide = row("matmul/numpy/blas", square(1000), 2e9 / 104e9, threads=1, spread=0.2)
     assert bounds.judge(wide, roofs).fraction.value > 1.02 and bounds.judge(wide, roofs).flag == ""
@@ -123,8 +118,7 @@ def test_gpu_rows_other_problems_and_copying_rows():
     roofs = bounds.roofs([peak(60e12, backend="cupy")])
     clocks = {"host-latency": 4e-3, "device": 2e9 / 30e12}
     assert bounds.roof_fraction(row("matmul/cupy/cublas", square(1000), clocks), roofs) == pytest.approx(0.5)
-    host = row("matmul/cupy/operator", square(1000), 2e9 / 6e12)
-    assert bounds.roof_fraction(host, roofs) == pytest.approx(0.1)
+    assert bounds.roof_fraction(row("matmul/cupy/operator", square(1000), 2e9 / 6e12), roofs) == pytest.approx(0.1)
     roofs = bounds.roofs([peak(100e9)])
     assert bounds.roof_fraction(row("training/keras/fit", Training("m", 1, 1), 1.0, device="cpu"), roofs) is None
     assert bounds.judge(row("matmul/cupy/cublas", square(64), 1e-5), roofs).note == "no roof measured"
@@ -147,8 +141,7 @@ def test_tensor_arithmetic_has_the_best_matmul_as_its_roof_and_says_so():
 
 
 def test_data_sheets_are_dense_for_the_exact_product_and_faster_than_them_is_an_error():
-    sheet = {r.name: r.rate.value for r in making.sheet_roofs(fake.GPU_MACHINE)}
-    assert sheet == {
+    assert {r.name: r.rate.value for r in making.sheet_roofs(fake.GPU_MACHINE)} == {
         "float64 vector": 34e12,
         "float64": 67e12,
         "float32": 67e12,
@@ -224,8 +217,7 @@ def test_warm_rows_have_their_levels_roof_and_unmeasured_levels_hold_nothing():
 def test_a_warm_row_above_its_levels_roof_is_an_error_by_more_than_2_percent(rate, flag):
     _, roofs = levels()
     copy = Stream("copy", 16 * 2**10)
-    fast = row("stream/numpy/ufunc", copy, copy.bytes_moved / rate, threads=1)
-    assert bounds.judge(fast, roofs).flag == flag
+    assert bounds.judge(row("stream/numpy/ufunc", copy, copy.bytes_moved / rate, threads=1), roofs).flag == flag
 
 
 def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
@@ -264,13 +256,11 @@ def test_copying_rows_are_bounded_by_the_link_both_ways():
     used = bounds.attainable(roofs, p, Settings("gpu:0", mode="roundtrip", reuse=10))
     assert used.seconds.value == pytest.approx(max(both / 10, 2e9 / 60e12), rel=1e-3)
     for factor, flag in ((1.0, ""), (0.9, "above-roof")):
-        m = row("matmul/cupy/cublas", p, factor * both, mode="roundtrip-pinned")
-        assert bounds.judge(m, roofs).flag == flag
+        assert bounds.judge(row("matmul/cupy/cublas", p, factor * both, mode="roundtrip-pinned"), roofs).flag == flag
 
 
 def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
-    rows = [*fake.launch_rows(0.0), peak(60e12, backend="cupy")]
-    roofs = bounds.roofs(rows)
+    roofs = bounds.roofs([*fake.launch_rows(0.0), peak(60e12, backend="cupy")])
     floors = {r.name: 1 / r.rate.value for r in roofs if r.kind == "launch"}
     assert floors == {making.WAITED: pytest.approx(7e-6), making.QUEUED: pytest.approx(1e-7)}
     waited = row("matmul/cupy/operator", square(64), 14e-6)
@@ -278,8 +268,7 @@ def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
     assert bounds.judge(waited, roofs).roof.name == making.WAITED
     queued = row("matmul/cupy/cublas", square(64), {"host-latency": 14e-6, "device": 4e-7})
     assert bounds.judge(queued, roofs).fraction.value == pytest.approx(0.25)
-    short = row("matmul/cupy/operator", square(64), 3e-6)
-    assert bounds.judge(short, roofs).flag == ""
+    assert bounds.judge(row("matmul/cupy/operator", square(64), 3e-6), roofs).flag == ""
     impossible = row("matmul/cupy/operator", square(1000), 1e-6)  # 2000 TFLOP/s, whatever the call costs
     assert bounds.judge(impossible, roofs).flag == "above-roof" and bounds.is_above(impossible, roofs)
     assert bounds.roofs([row("launch/numba/njit", Launch("empty"), 1e-7)]) == ()

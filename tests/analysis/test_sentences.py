@@ -75,8 +75,7 @@ def test_forms_and_crossings_are_named():
     assert crossings.form_name(THROUGHPUT) == "data already on the GPU, many calls queued"
     assert "each copy used 10 times" in crossings.form_name(Form("roundtrip", reuse=10))
     assert "cp.asarray and cp.asnumpy" in crossings.form_name(Form("roundtrip"))
-    at = Estimate(131.2, 128.4, 135.6)
-    assert crossings.n_words(crossover.Crossing(at, 128, 134, "gpu")) == "n = 131 (128..136)"
+    assert crossings.n_words(crossover.Crossing(Estimate(131.2, 128.4, 135.6), 128, 134, "gpu")) == "n = 131 (128..136)"
     expected = ["1", "2", "20", "25", "100", "786"]
     assert [crossings.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == expected
 
@@ -136,9 +135,8 @@ def test_a_product_far_below_both_roofs_is_limited_by_neither():
         row("matmul/numpy/blas", square(600), 2 * 600**3 / 4.8e9, threads=1),
     ]
     said = sentences.answer(rows, fake.CPU_MACHINE)
-    assert any(
-        "it could be compute-bound, but reaches 4.80 % of that arithmetic: neither is the limit" in s for s in said
-    )
+    expected = "it could be compute-bound, but reaches 4.80 % of that arithmetic: neither is the limit"
+    assert any(expected in s for s in said)
 
 
 def test_products_in_caches_and_above_slow_peaks_are_called_what_they_are():
@@ -191,8 +189,7 @@ def test_failed_wrong_skipped_and_flagged_rows_are_said():
     bad = [row("matmul/numba/parallel", square(64 + i), None, **lost) for i in range(5)]
     bad.append(row("matmul/cupy/cublas", square(99), 1e-5, status="wrong", reason="off by 3"))
     said = sentences.answer([*loaded.measurements, *bad], fake.GPU_MACHINE)
-    assert len(said) == 5
-    assert said[-1].startswith("5 rows failed: matmul/numba/parallel, n = 64, 2 threads (died)")
+    assert len(said) == 5 and said[-1].startswith("5 rows failed: matmul/numba/parallel, n = 64, 2 threads (died)")
     assert "and 2 more; 1 row gave a wrong answer: matmul/cupy/cublas, n = 99 (off by 3)." in said[-1]
     rows = [
         *laws(cpu_law, gpu_law, [64, 256]),
@@ -209,8 +206,7 @@ def test_a_row_above_its_roof_is_an_error_but_on_a_virtual_cpu_a_detail():
         row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
         row("matmul/numpy/blas", square(1000), 0.01, threads=1),
     ]
-    said = sentences.answer(rows, fake.CPU_MACHINE)
-    assert "1 row lies above the roof, which is impossible" in said[-1]
+    assert "1 row lies above the roof, which is impossible" in sentences.answer(rows, fake.CPU_MACHINE)[-1]
     rows = [
         row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
         row("matmul/numpy/blas", square(1000), 0.01, threads=1),
@@ -278,8 +274,7 @@ def test_comparisons_in_words(word, ratio, said):
 
 
 def test_two_thousand_measurements_are_answered_in_well_under_two_seconds():
-    sizes = [round(64 * 1.1**i / 8) * 8 for i in range(34)]
-    rows = list(fake.gpu_run(sizes=sizes).measurements)
+    rows = list(fake.gpu_run(sizes=[round(64 * 1.1**i / 8) * 8 for i in range(34)]).measurements)
     assert len(rows) > 2000
     start = time.process_time()
     sentences.answer(rows, fake.GPU_MACHINE)

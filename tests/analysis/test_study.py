@@ -45,9 +45,8 @@ def test_the_data_sets_are_the_networks_own_and_hold_what_the_articles_say():
     assert cifar.nbytes("uint8", 1) == 3072
     found = transfer_study.sizes()
     assert found == sorted(set(found)) and found[0] == transfer_study.CALL_ALONE
-    assert {100_352, 188_160_000, 376_320_000, 47_040_000, 196_608} <= set(found), (
-        "32, 60,000 images; float64, uint8; 16 left"
-    )
+    # 32, 60,000 images; float64, uint8; 16 left
+    assert {100_352, 188_160_000, 376_320_000, 47_040_000, 196_608} <= set(found)
     assert len(found) < 40, "a study takes minutes"
     assert [Transfer("h2d", n, "pinned").nbytes for n in found] == found
 
@@ -67,8 +66,7 @@ def test_costs_by_hand():
     assert c.how == "measured"
     c = cost(rows(), MNIST, "float32", 64)
     assert c.how == "interpolated" and c.call.value == pytest.approx(10e-6 + 200_704 / 10e9, rel=1e-3)
-    small = [1 << power for power in range(2, 27)]
-    c = cost(rows(sizes=small), MNIST, "float32", 32)
+    c = cost(rows(sizes=[1 << power for power in range(2, 27)]), MNIST, "float32", 32)
     assert c.how == "extrapolated" and c.whole.value == pytest.approx(18.826e-3, rel=1e-2)
     assert "Extrapolated" in transfer_study.sentence(c)
     few = rows(sizes=[4, 100_352])
@@ -107,8 +105,7 @@ def test_the_sentences_for_ways_batches_and_types():
 def test_the_table_has_a_line_for_each_way_and_data_set():
     both = [*rows(), *rows(TENSORFLOW, call=90e-6)]
     table = transfer_study.table(both)[:-1]  # without its empty line
-    assert len(table) == 2 + 2 * len(transfer_study.DATA)
-    assert len({line.count("|") for line in table}) == 1
+    assert len(table) == 2 + 2 * len(transfer_study.DATA) and len({line.count("|") for line in table}) == 1
     line = next(x for x in table if x.startswith("| MNIST | 32 | 98.0 KiB | 1,875 | ndarray.set |"))
     assert "20.0 us | 37.6 ms | 49.9 % | 18.8 ms | 188 ms (5 epochs) | 18.8 ms | measured |" in line
     assert transfer_study.lines(both)[: len(table)] == table

@@ -89,8 +89,7 @@ def test_all_are_asked_at_the_same_time_and_work_on_until_the_slowest_is_done():
         return ask
 
     found = concurrent.inside(concurrent.at_once({0: worker(1.0), 1: worker(10.0)}, 5.0))
-    assert set(found[0]) == {1.0} and found[1][:3] == [10.0] * 3
-    assert len(found[0]) >= 29
+    assert set(found[0]) == {1.0} and found[1][:3] == [10.0] * 3 and len(found[0]) >= 29
     alone = concurrent.at_once({0: worker(1.0)}, 5.0)[0]
     assert len(alone) == 6  # the first unit is a warm-up
     assert len(concurrent.at_once({0: worker(100.0)}, 5.0, longest_s=0.0)[0]) == 1
@@ -176,8 +175,7 @@ def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
     assert all(worker.closed for worker in workers.every)
     assert (outcome.exit_code, outcome.left) == (0, 0)
     read = records.read(tmp_path).measurements
-    assert [m.key for m in read] == [m.key for m in shown]
-    assert all(switches.of(m.row) for m in read)
+    assert [m.key for m in read] == [m.key for m in shown] and all(switches.of(m.row) for m in read)
     assert said.lines(read) == [
         "A frozen teacher (vgg-small) answering on the CPU while the student (cifar10-cnn, batch 32) trains on the GPU: the "
         "student's step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 2.00 (2.00..2.00) times.",
@@ -208,8 +206,7 @@ def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     found = outcome.measurements
     expected = [("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")]
     assert [(m.settings.device, m.settings.switches["at_once"], m.problem) for m in found] == expected
-    assert [len(m.on("host-latency").seconds) for m in found] == [12, 24, 48]
-    assert found[0].on("host-throughput") is None
+    assert [len(m.on("host-latency").seconds) for m in found] == [12, 24, 48] and found[0].on("host-throughput") is None
     assert found[1].on("host-throughput").seconds == pytest.approx([0.1] * 4)  # two steps in 0.2 s
     assert found[2].on("host-throughput").seconds == pytest.approx([0.1] * 4)
     assert len(workers.every) == 4
@@ -224,14 +221,12 @@ def test_several_trainings_at_once_share_the_device(workers, tmp_path):
 def timed(row: Row, clocks: dict[str, float], **given: str) -> Measurement:
     """A measurement of three equal rounds."""
     samples = tuple(Samples(clock, (s,) * 3, 1, (0, 1, 2), "") for clock, s in clocks.items())
-    settings = msgspec.structs.replace(row.settings, switches=given)
-    return made(msgspec.structs.replace(row, settings=settings), *samples)
+    return made(msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, switches=given)), *samples)
 
 
 def test_what_both_at_once_bring_by_hand():
     """10 and 30 ms one after the other are 40; at once the longer of 20 and 32 is 32: 1.25 times as fast."""
-    rows = four(timed, *([{"host-latency": s}] for s in (0.01, 0.03, 0.02, 0.032)))
-    slower, gain = said.lines(rows)
+    slower, gain = said.lines(four(timed, *([{"host-latency": s}] for s in (0.01, 0.03, 0.02, 0.032))))
     expected = "step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 1.07 (1.07..1.07) times."
     assert expected in slower
     expected = "40.0 ms one after the other (10.0 ms and 30.0 ms) and 32.0 ms at once: 1.25 (1.25..1.25) times as fast."
@@ -306,8 +301,7 @@ def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     ticks = itertools.count()
     monkeypatch.setattr(side_by_side.time, "perf_counter", lambda: float(next(ticks)))
     args = arguments(tmp_path, "--device", "cpu", "--steps", "3", "--jit", "on")
-    outcome = side_by_side.trials(args, GPU_MACHINE, "command")
-    found = outcome.measurements
+    found = side_by_side.trials(args, GPU_MACHINE, "command").measurements
     expected = [(said.TRIAL, "warm", "off"), (said.TRIAL, "warm", "on"), (said.TRIAL, "fresh", "off")]
     assert [(m.kernel, m.settings.process, m.settings.switches["clear_session"]) for m in found] == expected
     assert {m.settings.switches["jit_compile"] for m in found} == {"on"}
@@ -318,8 +312,7 @@ def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     (line,) = said.lines(found)
     traced = "the train step traced 6 times in all"
     expected = f"3 trials in one process took 3.00 s (1.00 s each after the first; {traced}, 0 MiB more memory each)"
-    assert expected in line
-    assert "3 trials in one process, clear_session before each, took 3.00 s" in line
+    assert expected in line and "3 trials in one process, clear_session before each, took 3.00 s" in line
     assert f"3 trials in fresh processes took 3.00 s (1.00 s each; {traced})." in line
     assert line.endswith(" One more takes 1.00 s in a process that is there and 1.00 s in one of its own.")
     assert "One more" not in said.lines(found[:2])[0]
@@ -429,9 +422,7 @@ def test_the_plan_has_a_time_and_names_a_process_for_each_trial(tmp_path):
     args = arguments(tmp_path)
     assert side_by_side.seconds("trials", args, GPU_MACHINE) == 2 * 3 * (10 + 10 + 25)
     assert side_by_side.seconds("teacher", args, GPU_MACHINE) == pytest.approx(4 * 4 * (2 * 1.3 + 0.5) + 4 * 20)
-    named = [
-        forecast.name(row) for row in side_by_side.rows("trials", arguments(tmp_path, "--device", "cpu"), GPU_MACHINE)
-    ]
+    named = [forecast.name(r) for r in side_by_side.rows("trials", arguments(tmp_path, "--device", "cpu"), GPU_MACHINE)]
     assert [name.endswith(" each trial in a fresh process") for name in named] == [False, False, True]
 
 
@@ -463,8 +454,7 @@ def test_trials_in_a_real_worker_trace_anew_each_time_and_a_refusal_has_its_reas
     assert first.values["traces"] == second.values["traces"] >= 1
     assert first.values["final_loss"] == pytest.approx(second.values["final_loss"], rel=1e-4)
     assert second.values["functions"] > first.values["functions"]
-    assert {"data", "clear", "build", "first_call"} <= set(second.phases_s)
-    assert second.values["rss_bytes"] > 2**20
+    assert {"data", "clear", "build", "first_call"} <= set(second.phases_s) and second.values["rss_bytes"] > 2**20
     row = Row(said.TRIAL, Training("nobody", 4, 8), Settings())
     m = train.worker.ask(order("trial", row), 60)
     assert (m.status, "unknown model 'nobody'" in m.reason) == ("skipped", True)

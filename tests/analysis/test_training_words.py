@@ -201,8 +201,7 @@ def test_losses_of_other_samples_are_not_compared_and_tf32_is_not_blamed_where_i
         "; the GPU's products are in TF32 (10 bits of fraction where float32 has 23), which may be why: with --tf32 off "
         "they are not."
     )
-    assert said() == blamed
-    assert said(off) == "; with --tf32 off it is 2.30 on the GPU too."
+    assert said() == blamed and said(off) == "; with --tf32 off it is 2.30 on the GPU too."
     off.series["loss"] = (2.33, 2.31, 0.8)  # as on the CPU
     assert said(off) == blamed
     cpu.notes["samples"] = "1"
@@ -214,8 +213,7 @@ ONE = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0,
 
 
 def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so():
-    last = msgspec.structs.replace(ONE, phases_s=ONE.phases_s | {"compile_last": 1.0})
-    assert training_answers.lines([last]) == [
+    assert training_answers.lines([msgspec.structs.replace(ONE, phases_s=ONE.phases_s | {"compile_last": 1.0})]) == [
         "cifar10-cnn (S0) on the CPU: the job of 1,000 samples and 2 epochs takes 16.7 s: 10.0 s start-up, 5.50 s building and "
         "compiling and 1.16 s training (64 steps of 15.0 ms)."
     ]
@@ -256,5 +254,4 @@ def test_trainings_of_both_devices_are_told_side_by_side_elsewhere_and_of_each_o
     )
     assert training_answers.chosen([loop, jit, ONE]) == [ONE] and training_answers.chosen([loop]) == [loop]
     many = [trained("lenet", 32, 32 * n, (0.1, 0.0, 1e-3)) for n in range(1, training_answers.MOST + 2)]
-    assert len(training_answers.lines(many[:-1])) == training_answers.MOST
-    assert training_answers.lines(many) == []
+    assert len(training_answers.lines(many[:-1])) == training_answers.MOST and training_answers.lines(many) == []

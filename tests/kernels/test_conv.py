@@ -41,15 +41,11 @@ def loops(p: Conv, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return out
 
 
-# ---------------------------------------------------------------- counts and shapes
-
-
 @pytest.mark.parametrize("direction", Conv.DIRECTIONS)
 def test_counts_by_hand(direction):
     """S0's second convolution at batch 32: 16 x 16 x 32 to 64 filters of 3 x 3, same."""
     p = Conv(32, 16, 16, 32, 64, 3, 3, pad="same", direction=direction)
-    assert (p.p, p.q, p.pads) == (16, 16, ((1, 1), (1, 1)))
-    assert p.flops == 2 * 32 * 256 * 64 * 288 == 301_989_888
+    assert (p.p, p.q, p.pads) == (16, 16, ((1, 1), (1, 1))) and p.flops == 2 * 32 * 256 * 64 * 288 == 301_989_888
     assert p.bytes_moved == p.footprint_bytes == 4 * (262_144 + 18_432 + 524_288) == 3_219_456
     assert p.gemm == {"fprop": (8192, 64, 288), "dgrad": (8192, 288, 64), "wgrad": (288, 64, 8192)}[direction]
 
@@ -133,8 +129,6 @@ def test_a_line_of_json_knows_its_type(pad):
     assert msgspec.json.decode(msgspec.json.encode(p), type=Problem) == p
 
 
-# ---------------------------------------------------------------- the reference and the kernels
-
 SHAPES = [
     (2, 5, 6, 4, 6, 3, 3),
     (1, 1, 1, 1, 1, 1, 1),
@@ -186,10 +180,8 @@ def answer(p: Conv, inputs) -> np.ndarray:
 def test_every_kind_of_fault_is_found(problems, direction, dtype):
     p = msgspec.structs.replace(problems[direction], dtype=dtype, math=dtype)
     inputs = p.inputs(1, True)
-    whole = answer(p, inputs)
-    right = whole.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float32)
-    assert reference.check(p, inputs, right).passed
-    assert not reference.check(p, inputs, right.astype(np.float64)).passed
+    right = answer(p, inputs).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float32)
+    assert reference.check(p, inputs, right).passed and not reference.check(p, inputs, right.astype(np.float64)).passed
     assert not reference.check(p, inputs, right[..., :-1]).passed
     assert not reference.check(p, inputs, np.zeros_like(right)).passed
     # channels in a wrong order
@@ -216,8 +208,7 @@ def test_each_half_of_the_check_of_large_answers_finds_faults_alone(direction, m
     middle[tuple(size // 2 for size in middle.shape)] -= 1
     assert not reference.check(p, inputs, middle).passed
     monkeypatch.setattr(reference_conv, "_CHUNK_BYTES", 1)  # an image at a time
-    assert reference.check(p, inputs, answer(p, inputs)).passed
-    assert not reference.check(p, inputs, middle).passed
+    assert reference.check(p, inputs, answer(p, inputs)).passed and not reference.check(p, inputs, middle).passed
 
 
 def test_shifted_windows_and_biases_are_found_and_rounding_is_held_to_a_bound():
@@ -261,9 +252,6 @@ def test_numpy_says_what_it_does_not_multiply(math):
         conv_numpy.im2col(p, *p.inputs(1, True))
 
 
-# ---------------------------------------------------------------- the GPU's im2col, on NumPy's arrays
-
-
 @pytest.fixture
 def on_gpu(monkeypatch):
     """kernels.conv.cupy with NumPy for CuPy and a product that leaves its result in place, as cuBLAS does."""
@@ -284,8 +272,7 @@ def on_gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "kernels.cuda.cublas", matmul)
     monkeypatch.delitem(sys.modules, "kernels.conv.cupy", raising=False)
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
-    module = importlib.import_module("kernels.conv.cupy")
-    yield types.SimpleNamespace(im2col=module.im2col, cupy=fake)
+    yield types.SimpleNamespace(im2col=importlib.import_module("kernels.conv.cupy").im2col, cupy=fake)
     sys.modules.pop("kernels.conv.cupy", None)
     vars(importlib.import_module("kernels.conv")).pop("cupy", None)
 

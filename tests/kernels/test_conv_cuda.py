@@ -89,8 +89,7 @@ def test_phases_by_hand_and_what_tiles_take_of_a_multiprocessor():
     problem = Conv(1, 8, 8, 1, 1, 3, 3, 2, 1, direction="dgrad")
     sizes = [(p.of.to_y, p.of.to_x, p.of.r, p.of.s, p.of.top, p.of.left) for p in conv_tiles.phases(problem)]
     assert sizes == [(0, 0, 1, 1, 0, 0), (0, 1, 1, 2, 0, 0), (1, 0, 2, 1, 0, 0), (1, 1, 2, 2, 0, 0)]
-    taps = [list(range(3))[p.rows] for p in conv_tiles.phases(problem)]
-    assert taps == [[1], [1], [2, 0], [2, 0]]
+    assert [list(range(3))[p.rows] for p in conv_tiles.phases(problem)] == [[1], [1], [2, 0], [2, 0]]
     assert [p.of.taps for p in conv_tiles.phases(Conv(1, 4, 4, 1, 1, 1, 1, 2, direction="dgrad"))] == [1]
     for count, steps, at_once, outputs in (
         (1, 1, 396, 10),
@@ -240,8 +239,7 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, way, bound, built, mo
 
 def unaligned(values: np.ndarray) -> np.ndarray:
     """The same values from an item past a multiple of 16 bytes on, as of a view."""
-    room = cuda_on_cpu.empty((values.size + 1,), values.dtype)
-    view = room[1:].reshape(values.shape)
+    view = cuda_on_cpu.empty((values.size + 1,), values.dtype)[1:].reshape(values.shape)
     view[...] = values
     assert view.data.ptr % 16 == values.itemsize
     return view
@@ -263,8 +261,7 @@ def test_images_that_begin_between_16_bytes_are_convolved_too(way, bound, built,
     inputs, found = problem.inputs(3, True), []
     for put in (cuda_on_cpu.filled, unaligned):
         offered.clear()
-        out = bound("").implicit_gemm(problem, *map(put, inputs))()
-        assert reference.check(problem, inputs, np.array(out)).passed
+        assert reference.check(problem, inputs, np.array(bound("").implicit_gemm(problem, *map(put, inputs))())).passed
         found.append(set(offered))
     if way == "wgrad":
         assert found == [{"128x64x16", "256x32x16", "64x64x16", "128x16x16"}, {"128x64x16", "64x64x16"}]

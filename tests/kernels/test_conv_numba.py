@@ -99,8 +99,7 @@ def test_nothing_beside_the_output_is_written():
     for way in WAYS:
         problem = directed(p, way)
         inputs = problem.inputs(3, True)
-        size = int(np.prod(problem.out_shape))
-        room = np.full(size + 200, 7, np.float32)
+        room = np.full(int(np.prod(problem.out_shape)) + 200, 7, np.float32)
         compute = conv_numba_wgrad.gradient if way == "wgrad" else conv_numba_blocked.convolution
         for w in pixel_blocks.windows(problem):
             compute(w, *(array.reshape(-1) for array in inputs), room[100:-100])()
@@ -138,8 +137,7 @@ def test_windows_of_strided_gradients_and_of_one_pixel():
     (w,) = pixel_blocks.windows(Conv(32, 7, 7, 64, 64, 3, 3, pad="same"))
     b = pixel_blocks.blocks(w, 64, 4, 14, 1568, 1)
     # images of 49 pixels: an even number of them is a whole number of tiles of 14, a source has 9 x 9 pixels of 64 channels
-    assert b.rows == 7 and b.images % 2 == 0 and b.copied and b.merged
-    assert b.size == b.images * 81 * 64 <= 65536
+    assert b.rows == 7 and b.images % 2 == 0 and b.copied and b.merged and b.size == b.images * 81 * 64 <= 65536
     (w,) = pixel_blocks.windows(Conv(32, 56, 56, 64, 64, 3, 3, pad="same"))
     b = pixel_blocks.blocks(w, 64, 4, 14, 1568, 1)
     assert b.images == 1 and b.size == (b.rows + 2) * 58 * 64 <= 65536 and b.rows >= 8

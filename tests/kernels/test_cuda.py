@@ -27,8 +27,7 @@ SHARED = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.cuh"))
 
 def compiled(text: str, arch: str):
     core = pytest.importorskip("cuda.core", reason="cuda-core is not installed (extra dev)")
-    options = core.ProgramOptions(arch=arch, std="c++17")
-    return core.Program(text, "c++", options).compile("cubin")
+    return core.Program(text, "c++", core.ProgramOptions(arch=arch, std="c++17")).compile("cubin")
 
 
 def spilled(file: str, macros: dict) -> int:
@@ -92,8 +91,7 @@ def test_sources_name_an_architecture_share_functions_and_a_broken_one_is_refuse
     for file in (*SHARED, *(f"{file}.cu" for file in FILES)):
         for body in re.findall(r"^__device__ [^\n]*\}$|^__device__ .*?^\}$", own_text(file), re.DOTALL | re.MULTILINE):
             bodies.setdefault(" ".join(body.split()), []).append(file)
-    assert len(bodies) > 50
-    assert {body: found for body, found in bodies.items() if len(set(found)) > 1} == {}
+    assert len(bodies) > 50 and {body: found for body, found in bodies.items() if len(set(found)) > 1} == {}
     with pytest.raises(Exception, match=r"(?i)compil|error"):
         compiled('extern "C" __global__ void f() { nonsense }', "sm_90")
 

@@ -27,8 +27,7 @@ def test_s0_weights_and_shapes_by_layer():
 
 
 def test_s0_products_of_a_step_at_batch_32():
-    products = {w.name: w.problem for w in networks.step(S0, 32) if w.kind == "dense"}
-    assert products == {
+    assert {w.name: w.problem for w in networks.step(S0, 32) if w.kind == "dense"} == {
         "dense1 fprop": Matmul(32, 512, 3136),
         "dense1 dgrad": Matmul(32, 3136, 512, layout="nt"),
         "dense1 wgrad": Matmul(3136, 512, 32, layout="tn"),
@@ -127,8 +126,7 @@ def test_a_network_may_branch():
     assert [n for n in names if n.split()[0] == "bn"] == expected
     assert not {"pool maxpool_grad", "a dgrad", "c dgrad"} & set(names), "nothing learns below"
     assert {"b dgrad", "sum add", "both concat_grad", "mean globalpool_grad", "mean_squared_error loss"} <= set(names)
-    assert "mean_squared_error accuracy" not in names
-    assert not [n for n in names if n.startswith("input gradient")]
+    assert "mean_squared_error accuracy" not in names and not [n for n in names if n.startswith("input gradient")]
     # concat at batch 2: 4 x 4 of 4 and of 2 channels in, 6 out: 2 x 2 x 96 floats
     both = next(w for w in networks.step(FORK, 2) if w.name == "both concat")
     assert (both.problem, both.why) == (Stream("copy", 4 * 2 * 2 * 96, "float32"), "priced as a copy of the same bytes")
@@ -261,6 +259,5 @@ def test_a_trainings_patience_footprint_and_json():
     assert Training("cifar10-cnn", 32, 100).footprint_bytes == 100 * 3072 * 4 + 4 * 1_667_594 * 4
     assert Training("cifar10-cnn", 32, 100, dtype="float64").footprint_bytes == 100 * 3072 * 8 + 4 * 1_667_594 * 4
     problem = Training("cifar10-cnn", 32, 9600, 2)
-    assert problem.steps == 300
-    assert msgspec.json.decode(msgspec.json.encode(problem), type=Training) == problem
+    assert problem.steps == 300 and msgspec.json.decode(msgspec.json.encode(problem), type=Training) == problem
     assert "footprint_bytes" not in msgspec.json.encode(problem).decode()

@@ -32,13 +32,11 @@ def test_matmul_refuses(fields):
 )
 def test_stream_counts(operation, arrays, flops):
     p = Stream(operation, 2400, "float64")
-    assert p.elements == 2400 // (8 * arrays) and p.flops == flops * p.elements
-    assert p.bytes_moved == 2400
+    assert p.elements == 2400 // (8 * arrays) and p.flops == flops * p.elements and p.bytes_moved == 2400
 
 
 def test_precisions_and_bytes_that_fill_no_element():
-    assert precision("tf32") == ("float32", "tf32")
-    assert precision("bfloat16") == ("bfloat16", "bfloat16")
+    assert precision("tf32") == ("float32", "tf32") and precision("bfloat16") == ("bfloat16", "bfloat16")
     with pytest.raises(ValueError, match="unknown dtype 'float9'"):
         precision("float9")
     assert Stream("triad", 2401).bytes_moved == 2400
@@ -46,8 +44,7 @@ def test_precisions_and_bytes_that_fill_no_element():
         Stream("triad", 23)
     with pytest.raises(ValueError, match="unknown dtype 'cold'"):
         Training("cifar10-cnn", 32, 9600, dtype="cold")
-    assert Training("cifar10-cnn", 32, 50_000).steps == 1563
-    assert Training("cifar10-cnn", 32, 9600).steps == 300
+    assert Training("cifar10-cnn", 32, 50_000).steps == 1563 and Training("cifar10-cnn", 32, 9600).steps == 300
 
 
 def test_random_data_is_standard_normal_follows_the_seed_and_does_not_repeat():

@@ -77,8 +77,7 @@ def test_six_tiles_take_turns():
     one = words(np.ones(512))
     tiles(empty((6 * 256,), np.dtype(np.float32)), one, one, amx.tile_shapes(), 1)
     lines = next(iter(tiles.inspect_asm().values())).splitlines()
-    products = [line.split("%tmm")[-1] for line in lines if "tdpbf16ps" in line]
-    assert products == ["0", "1", "2", "3", "4", "5"]
+    assert [line.split("%tmm")[-1] for line in lines if "tdpbf16ps" in line] == ["0", "1", "2", "3", "4", "5"]
     assert sum("tilerelease" in line for line in lines) == 1
 
 

@@ -24,8 +24,7 @@ def timed(kernel: str, batch: int, seconds: float, math: str = "float32", **how)
 
 
 def loaded(rows: list) -> Loaded:
-    machine = fake.GPU_MACHINE
-    return Loaded((fake.run(machine, network=MODEL),), tuple(rows), 0, ("matmul.jsonl",))
+    return Loaded((fake.run(fake.GPU_MACHINE, network=MODEL),), tuple(rows), 0, ("matmul.jsonl",))
 
 
 def only(rows: list) -> "tuple[network_steps.Step, list]":

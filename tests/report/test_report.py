@@ -5,10 +5,10 @@ import re
 import xml.etree.ElementTree
 
 import fake_measurements as fake
-import msgspec
 import pytest
 from fake_measurements import laws, row, square
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 from test_crossover import cpu_law, gpu_law, only
 from test_results_load import write
 
@@ -92,7 +92,7 @@ def test_pages_and_pictures_of_anything_less_are_still_there(tmp_path, monkeypat
     assert "failed: the worker died" in text[text.index("## All numbers") :]
     monkeypatch.setattr(page, "has_matplotlib", lambda: False)
     for rows in ([], fake.training_rows(), [row("matmul/cupy/cublas", square(64), 1e-5)]):
-        write(tmp_path, msgspec.structs.replace(fake.gpu_run(sizes=(64,)), measurements=tuple(rows)))
+        write(tmp_path, replace(fake.gpu_run(sizes=(64,)), measurements=tuple(rows)))
         assert report.render(tmp_path, with_html=False).read_text().startswith("# Where the GPU starts to win")
     for rows in ([], [row("matmul/cupy/cublas", square(64), 1e-5)], fake.training_rows()):
         of = material.Material(records.Loaded((), tuple(rows), 0, ()))
@@ -103,14 +103,14 @@ def test_pages_and_pictures_of_anything_less_are_still_there(tmp_path, monkeypat
 
 def test_hostile_names_show_as_text(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "has_matplotlib", lambda: False)
-    machine = msgspec.structs.replace(fake.CPU_MACHINE, cpu='<script>alert("x")</script> | a\n# b')
+    machine = replace(fake.CPU_MACHINE, cpu='<script>alert("x")</script> | a\n# b')
     torn = row("matmul/numpy/blas", square(9), None, status="failed", reason="a | b\n<i>")
     lured = [
         row(f"matmul/numpy/{name}", square(9), 1e-3 if status == "ok" else None, status=status, reason=name, threads=1)
         for status, name in (("ok", "[a](evil)"), ("failed", "\\](evil)"), ("skipped", "<b>![a][b]\n[b]: evil"))
     ]
-    runs = [msgspec.structs.replace(fake.run(machine), command=f"{i}\n```\n<script>[a](evil)") for i in range(4)]
-    write(tmp_path, msgspec.structs.replace(fake.cpu_run(), runs=tuple(runs), measurements=(torn, *lured)))
+    runs = [replace(fake.run(machine), command=f"{i}\n```\n<script>[a](evil)") for i in range(4)]
+    write(tmp_path, replace(fake.cpu_run(), runs=tuple(runs), measurements=(torn, *lured)))
     text = report.render(tmp_path, with_html=False).read_text()
     shown = MarkdownIt().enable("table").render(text)
     assert "evil" in shown and "[a](evil)" in shown and shown.count("&lt;b&gt;") == 2 and "<b>" not in shown
@@ -128,8 +128,7 @@ def test_without_matplotlib_the_page_is_written_and_the_command_ends_with_3(tmp_
     text = (tmp_path / "report.md").read_text()
     assert "No pictures were drawn: matplotlib is not installed (`python -m pip install matplotlib`)." in text
     assert ".svg" not in text
-    error = capsys.readouterr().err
-    assert error.startswith(
+    assert capsys.readouterr().err.startswith(
         f"error: the report has no pictures: matplotlib is not installed\n  try: {options.python()} -m pip"
     )
     assert roofline_command.main([str(tmp_path)]) == 3
@@ -141,8 +140,7 @@ def test_the_commands_print_the_answer_the_roofs_and_their_paths(tmp_path, capsy
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "out" / "report.html")
     assert roofline_command.main([str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "peak/numba/fma, float32, 2 threads" in out
-    assert out.splitlines()[-1] == str(tmp_path / "roofline.svg")
+    assert "peak/numba/fma, float32, 2 threads" in out and out.splitlines()[-1] == str(tmp_path / "roofline.svg")
 
 
 def test_a_page_of_several_folders_is_written_beside_none_of_them(tmp_path, monkeypatch, capsys):
@@ -180,8 +178,7 @@ def test_bad_input_is_one_error_line_and_exit_2(entry, tmp_path, capsys):
     for words, message in bad:
         assert entry(words) == 2
         error = capsys.readouterr().err.splitlines()
-        assert len(error) == 2 and message in error[0]
-        assert error[1].startswith(f"  try: {options.python()} -m ")
+        assert len(error) == 2 and message in error[0] and error[1].startswith(f"  try: {options.python()} -m ")
     assert kept.read_text() == "# A page" and (entry is roofline_command.main or error[1].endswith(f".report {other}"))
 
 
@@ -206,17 +203,14 @@ def test_the_head_names_every_commit_newest_first(monkeypatch):
     commits = ("a" * 40, "b" * 40, "c" * 40, "d" * 40 + "+changes", "e" * 40, "a" * 40)
     sources = ["f" * 16, *["0123456789abcdef"] * (len(commits) - 1)]
     runs = [
-        msgspec.structs.replace(
-            fake.run(fake.GPU_MACHINE), commit=commit, sources=s, started_at=f"2025-01-0{6 - i}T00:00:00Z"
-        )
+        replace(fake.run(fake.GPU_MACHINE), commit=commit, sources=s, started_at=f"2025-01-0{6 - i}T00:00:00Z")
         for i, (commit, s) in enumerate(zip(commits, sources, strict=True))
     ]
     said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more, sources fffffffff and 012345678"
     assert overview.versions(runs) == overview.versions(runs[::-1]) == said
     assert overview.versions(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
     loaded = records.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
-    assert overview.header(loaded)[3].endswith(f"; {said}")
-    assert html._head(material.Material(loaded))["made_of"] == said
+    assert overview.header(loaded)[3].endswith(f"; {said}") and html._head(material.Material(loaded))["made_of"] == said
     monkeypatch.setattr("workloads.machine.facts.sources_of", lambda commit: "0" * 16)
     assert overview.versions(runs[:1]) == "commit aaaaaaaaa+dirty, sources fffffffff"
 
@@ -233,8 +227,7 @@ def test_bands_touch_each_other_and_turn_at_the_crossing():
 def test_labels_are_moved_apart_stay_in_order_and_within_their_bounds():
     heights = [0.1, 0.11, 0.12, 0.5, 0.9, 0.91]
     moved = style.spread(heights, 0.04)
-    assert moved == sorted(moved)
-    assert min(b - a for a, b in itertools.pairwise(moved)) >= 0.04 - 1e-9
+    assert moved == sorted(moved) and min(b - a for a, b in itertools.pairwise(moved)) >= 0.04 - 1e-9
     assert moved[3] == 0.5 and sum(moved[:3]) == pytest.approx(sum(heights[:3]))
     assert style.spread([0.95, 0.96, 0.97], 0.1, 0.0, 1.0) == pytest.approx([0.8, 0.9, 1.0])
     assert style.spread([0.01, 0.02], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
@@ -263,8 +256,7 @@ def test_levels_copies_and_launches_have_sections_where_their_rows_are_there(who
         "## Host-device copies",
         "## Launches and framework constants",
     ):
-        assert heading in text
-        assert heading not in rendered.read_text()
+        assert heading in text and heading not in rendered.read_text()
     for words in (
         "| cpu | 16 | triad | L2 | 2000 GB/s |",
         "| gpu:0 | - | triad | HBM | 42",
@@ -308,8 +300,7 @@ def boxes(figure):
 
 @pytest.mark.parametrize("run", [fake.whole_run, fake.gpu_run, fake.cpu_run])
 def test_no_label_of_a_picture_covers_another_or_leaves_it(run):
-    loaded = run()
-    of = material.Material(loaded)
+    of = material.Material(run())
     for (chart,) in filter(None, (files.CHARTS[name](of) for name in ("roofline", "memory", "transfers"))):
         figure = chart_views.figure(chart.views[0], chart.title)
         written = boxes(figure)

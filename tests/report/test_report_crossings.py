@@ -46,8 +46,7 @@ def test_a_chart_marks_what_is_known_and_shades_what_is_not():
 
 def test_a_wide_crossing_is_a_band_in_charts_and_between_sizes_in_words():
     answer = only(far_apart())
-    assert answer.kind == "gpu-from" and answer.crossings[0].wide
-    assert choose.spans(answer) == [(10, 1000, 0)]
+    assert answer.kind == "gpu-from" and answer.crossings[0].wide and choose.spans(answer) == [(10, 1000, 0)]
     (run,) = crossover.data([Material(loaded())])["runs"]
     (use,) = run["precisions"][0]["forms"][0]["uses"]
     assert use["crossings"] == [] and use["spans"] == [[10.0, 1000.0, 0]]
@@ -55,8 +54,7 @@ def test_a_wide_crossing_is_a_band_in_charts_and_between_sizes_in_words():
     assert view.lines == [] and view.bands == [(10.0, 1000.0, "can't tell")]
     rows = far_apart()
     asked = questions.Evidence(rows, crossovers(rows), (), [], fake.GPU_MACHINE)
-    found = {question: said for question, _, said, _ in questions.answered(asked)}
-    said = found["Is the GPU always faster?"]
+    said = {question: said for question, _, said, _ in questions.answered(asked)}["Is the GPU always faster?"]
     assert said == (
         "No: with its data there the GPU wins from somewhere between the measured n = 10 and 1,000. At n = 1000 it is 5.00 "
         "times as fast as the CPU's best, at n = 10 the CPU's best is 10.0 times as fast."

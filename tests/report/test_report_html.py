@@ -63,8 +63,7 @@ def test_the_data_hold_every_row_with_at_most_50_quantiles(text, of):
     assert all(len(cells) == len(found["heads"]) for cells in found["cells"])
     for record in found["records"]:
         assert sum(len(c["quantiles_s"]) for c in record.get("clocks", {}).values()) <= rows.QUANTILES
-    timed = next(r for r in found["records"] if r.get("clocks"))
-    clock = next(iter(timed["clocks"].values()))
+    clock = next(iter(next(r for r in found["records"] if r.get("clocks"))["clocks"].values()))
     assert clock["quantiles_s"] == sorted(clock["quantiles_s"])
     assert clock["quantiles_s"][0] <= clock["median_s"] <= clock["quantiles_s"][-1]
 
@@ -88,11 +87,9 @@ def test_markdown_becomes_html_with_text_as_text_and_long_lists_folded():
         "",
     ]
     made = markdown.markdown(lines)
-    assert "<h3>Part</h3>" in made and "Title" not in made
-    assert "<li>one <code>code</code> &lt;b&gt; *</li>" in made
+    assert "<h3>Part</h3>" in made and "Title" not in made and "<li>one <code>code</code> &lt;b&gt; *</li>" in made
     assert "<summary>&lt;i&gt;two&lt;/i&gt; <small>1</small></summary><ul><li>under</li></ul>" in made
-    assert '<td>a | b</td><td class="n">3.0 us</td><td>[x](http://y)</td>' in made
-    assert "<td>![z](http://y)</td>" in made
+    assert '<td>a | b</td><td class="n">3.0 us</td><td>[x](http://y)</td>' in made and "<td>![z](http://y)</td>" in made
     assert '<details class="data" open><summary>Part <small>2 rows</small>' in made  # not the sentence again
     lead = markdown.markdown(
         ["### Part", "", "Of one kind:", "", "| a |", "| --- |", "| 1 |", "", "| b |", "| --- |", "| 2 |", ""]
@@ -105,8 +102,7 @@ def test_markdown_becomes_html_with_text_as_text_and_long_lists_folded():
     assert " open>" in markdown.table(("a",), [(i,) for i in range(12)], "few")
     hostile = {"</script><!--": ["<b>&\u2028'\""]}
     made = html_page.as_json(hostile)
-    assert not set("<>&\u2028") & set(made)
-    assert json.loads(made) == hostile
+    assert not set("<>&\u2028") & set(made) and json.loads(made) == hostile
 
 
 def test_a_copy_used_k_times_costs_a_kth_of_it_and_moves_the_crossover():
@@ -126,14 +122,12 @@ def test_a_copy_used_k_times_costs_a_kth_of_it_and_moves_the_crossover():
     (resident, copied), *_ = reuse.pairs(crossovers(made), "float32")
     for uses, seconds in ((1, 400e-6), (2, 250e-6), (3, 200e-6)):
         answer = reuse.amortized(resident, copied, uses)
-        assert answer.kind == "gpu-from"
-        assert answer.crossings[0].at.value == pytest.approx(seconds / 1e-6, rel=1e-9)
+        assert answer.kind == "gpu-from" and answer.crossings[0].at.value == pytest.approx(seconds / 1e-6, rel=1e-9)
         assert answer.form.reuse == uses
 
 
 def test_the_exported_crossover_has_every_use_and_parts_that_add_up(of):
-    found = crossover.data([of])
-    first = found["runs"][0]["precisions"][0]
+    first = crossover.data([of])["runs"][0]["precisions"][0]
     assert first["precision"] == "float32"
     copied = next(f for f in first["forms"] if f["form"] == "copied as written")
     assert [u["k"] for u in copied["uses"]] == list(reuse.USES)
@@ -163,8 +157,7 @@ def test_a_look_up_is_straight_in_the_logarithms_and_calls_share_their_copies(of
     assert (found["cpu"].seconds, found["gpu"].seconds) == (pytest.approx(22.0), pytest.approx(24.0))
     assert calculator_answers.winner(found) == "cpu"
     tools = {t.name: t for t in calculator.tools(of.rows, of.answers, of.profile)}
-    answer = next(a for a in of.answers if a.form == LATENCY and a.precision == "float32")
-    for p in answer.points:
+    for p in next(a for a in of.answers if a.form == LATENCY and a.precision == "float32").points:
         found = calculator_answers.call(tools["float32, n x n x n"], [p.n])
         assert found["cpu"].seconds == pytest.approx(p.cpu.seconds.value, rel=1e-12)
         assert found["gpu"].seconds == pytest.approx(p.gpu.seconds.value, rel=1e-12)
@@ -187,28 +180,22 @@ def test_trainings_have_parts_lines_and_charts_with_their_numbers(of):
     along = training.along(of.trainings)[0]
     assert any("batch" in v.label for v in along.views)
     for view in along.views:
-        assert {t.name for t in view.traces} == {"CPU", "GPU"}
-        assert view.says.endswith(".")
+        assert {t.name for t in view.traces} == {"CPU", "GPU"} and view.says.endswith(".")
     small = break_even_chart.small(of.small, of.budgets)[0]
     bars = next(v for v in small.views if v.bars)
-    names = [w for t in bars.traces for w in t.y]
-    for where in set(names):
-        total = sum(x for t in bars.traces for x, w in zip(t.x, t.y, strict=True) if w == where)
-        assert total > 0
-    paid = break_even_chart.break_even(of.pairs)[0]
-    assert len(paid.rows) == sum(not p.setup.switches for p in of.pairs)
+    for where in {w for t in bars.traces for w in t.y}:
+        assert sum(x for t in bars.traces for x, w in zip(t.x, t.y, strict=True) if w == where) > 0
+    assert len(break_even_chart.break_even(of.pairs)[0].rows) == sum(not p.setup.switches for p in of.pairs)
 
 
 def test_questions_are_answered_with_this_machines_numbers(of):
     found = questions.answered(questions.Evidence(of.rows, of.answers, of.roofs, of.pairs, of.machine))
     asked = {question: said for question, _, said, _ in found}
     more = {question: said for question, *_, said in found}
-    assert len(asked) >= 10
-    assert all(re.search(r"\d", said) for said in asked.values())
+    assert len(asked) >= 10 and all(re.search(r"\d", said) for said in asked.values())
     assert all(len(said.split()) < 40 for said in asked.values())
     assert more["What does pinned memory buy?"].startswith("Large copies: to the GPU 55")
-    nobody = questions.Evidence([], [], (), [], None)
-    assert questions.answered(nobody) == []
+    assert questions.answered(questions.Evidence([], [], (), [], None)) == []
 
 
 def test_a_page_of_next_to_nothing_is_still_a_page(tmp_path):
@@ -216,8 +203,7 @@ def test_a_page_of_next_to_nothing_is_still_a_page(tmp_path):
         ([], fake.training_rows(), [fake.row("matmul/cupy/cublas", fake.square(64), 1e-5)])
     ):
         loaded = msgspec.structs.replace(fake.gpu_run(sizes=(64,)), measurements=tuple(measurements))
-        made = html.write(Material(loaded), tmp_path / f"{i}.html", None).read_text()
-        assert '<section id="answer"' in made
+        assert '<section id="answer"' in html.write(Material(loaded), tmp_path / f"{i}.html", None).read_text()
     nameless = msgspec.structs.replace(fake.gpu_run(sizes=(64,)), runs=())
     assert "The result file has no line" in html.write(Material(nameless), tmp_path / "n.html", None).read_text()
 

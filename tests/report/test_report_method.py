@@ -33,8 +33,7 @@ def test_products_leave_out_shapes_and_what_the_rows_have_is_not_missed():
     )
     first = [msgspec.structs.replace(m, phases_s={"first_call": 0.1}) for m in rows]
     assert "first call" not in method.not_shown(first, fake.GPU_MACHINE)
-    cpu = [m for m in rows if m.settings.device == "cpu"]
-    assert method.not_shown(cpu, fake.CPU_MACHINE) == (
+    assert method.not_shown([m for m in rows if m.settings.device == "cpu"], fake.CPU_MACHINE) == (
         "What this does not show: other machines, other shapes and layouts than those listed, the cost of the first call, "
         "energy, and anything between the measured sizes."
     )
@@ -55,8 +54,7 @@ def test_pages_of_trainings_say_nothing_of_kernels_and_name_their_checks_and_art
         "accuracy that real data would give, as the samples are made up, several processes on one GPU, energy, and anything "
         "between the measured sizes but the interpolated crossings."
     )
-    real = [switched(m, data="real") for m in test_jobs.batches()]
-    assert "made up" not in method.not_shown(real, fake.GPU_MACHINE)
+    assert "made up" not in method.not_shown([switched(m, data="real") for m in test_jobs.batches()], fake.GPU_MACHINE)
     said = "\n".join(method.how_section(stored("nvidia-h200/training-seeds")))
     assert "48 weights (shapes and numbers of weights, layer by layer, are the model's), 18 first loss (" in said
     assert "S4 Peaks regression in Flux.jl" in said and "S1a CIFAR-10" in said
@@ -85,15 +83,12 @@ def test_formulas_are_those_of_what_was_measured(m, there, not_there):
 def test_who_asks_whether_the_numbers_can_be_trusted_hears_each_check():
     def said(*rows):
         asked = questions.Evidence(rows, (), (), [], fake.GPU_MACHINE)
-        (found,) = [
-            told for question, _, told, _ in questions.answered(asked) if question.startswith("Can these numbers")
-        ]
+        (found,) = [t for q, _, t, _ in questions.answered(asked) if q.startswith("Can these numbers")]
         return found
 
     exact = fake.laws(lambda n: 1e-3, lambda n: 1e-4, (64,))
     training = row("training/keras/fit", Training("lenet", 32, 64), 1.0, flags=("steal", "cpu-clock"))
-    weights = msgspec.structs.replace(training, check="weights")
-    assert said(*exact, weights) == (
+    assert said(*exact, msgspec.structs.replace(training, check="weights")) == (
         "Of 3 rows, 2 gave exactly the right answer on whole numbers and 1 had the model's weights, layer by layer, before they "
         "were timed; 1 carries a flag that makes a time doubtful."
     )

@@ -2,9 +2,9 @@
 
 import pathlib
 
-import msgspec
 import pytest
 from fake_measurements import row
+from msgspec.structs import replace
 
 from analysis import table
 from analysis.report import html
@@ -64,7 +64,7 @@ def told(m) -> tuple[str, ...]:
 def of(problem, device="cpu", **given):
     """A row with such switches."""
     plain = row("op/backend/variant", problem, 1.0, device=device)
-    return msgspec.structs.replace(plain, settings=msgspec.structs.replace(plain.settings, switches=given))
+    return replace(plain, settings=replace(plain.settings, switches=given))
 
 
 @pytest.mark.parametrize(("problem", "others"), PROBLEMS, ids=lambda value: getattr(value, "op", ""))
@@ -93,15 +93,12 @@ def test_settings_and_switches_are_told_apart(problem):
     assert set(SETTINGS) | {"switches"} == set(plain.settings.__struct_fields__)
     seen = {told(plain)}
     for field, value in SETTINGS.items():
-        seen.add(
-            told(msgspec.structs.replace(plain, settings=msgspec.structs.replace(plain.settings, **{field: value})))
-        )
+        seen.add(told(replace(plain, settings=replace(plain.settings, **{field: value}))))
     assert len(seen) == 1 + len(SETTINGS)
     for device in ("cpu", "gpu:0"):
         ways = [{}] + [{name: text} for name, known in switches.KNOWN.items() for text in known[1:] or ("2",) if text]
         ways += [{"TF_ENABLE_ONEDNN_OPTS": "0"}, {"jit_compile": "on", "gpu": "visible"}]
-        found = {told(of(problem, device, **way)) for way in ways}
-        assert len(found) == len(ways), device
+        assert len({told(of(problem, device, **way)) for way in ways}) == len(ways), device
 
 
 def test_the_three_forms_of_the_cpu_have_their_names():
@@ -123,8 +120,7 @@ def test_no_two_rows_of_stored_runs_look_alike(run):
         shown = [Material(loaded)]
         heads, found = overview.numbers(shown)
         names = html.embedded(shown)["names"]
-        assert heads[names - 1] == "time"
-        assert len({tuple(line[: names - 1]) for line in found}) == len(found) > 1
+        assert heads[names - 1] == "time" and len({tuple(line[: names - 1]) for line in found}) == len(found) > 1
 
 
 def test_hints_find_their_row_and_columns_that_say_nothing_are_left_out():

@@ -187,9 +187,8 @@ def test_pictures_show_both_runs_and_the_second_ones_roofs(two):
         tree = xml.etree.ElementTree.parse(two[1].parent / name)
         return " ".join(node.text or "" for node in tree.iter("{http://www.w3.org/2000/svg}text"))
 
-    named = "A: nvidia-h200, B: intel-avx512-2c"
     for piece in (
-        named,
+        "A: nvidia-h200, B: intel-avx512-2c",
         "A GPU float32 60.0 TFLOP/s",
         "B CPU DRAM ",
         "B CPU float32 240 GFLOP/s",
@@ -216,12 +215,10 @@ def test_the_page_embeds_every_run_with_its_tools_and_rows(two):
     rows = found["rows"]
     assert rows["heads"][0] == "run" and rows["labels"] == ["A: nvidia-h200", "B: intel-avx512-2c"]
     assert [c[0] for c in rows["cells"]] == [r["run"] for r in rows["records"]]
-    assert {"A", "B"} == {c[0] for c in rows["cells"]}
-    assert {r["run"] for r in rows["runs"]} == {"A", "B"}
+    assert {"A", "B"} == {c[0] for c in rows["cells"]} and {r["run"] for r in rows["runs"]} == {"A", "B"}
     roof = {t["name"] for t in found["charts"]["roofline"]["views"][0]["traces"]}
     assert {"A GPU float32", "B CPU float32", "B CPU DRAM bandwidth", "B CPU float32 matmul"} <= roof
-    heads = re.findall(r'<h2 class="run">(.*?)</h2>', made)
-    assert heads == ["A: nvidia-h200", "B: intel-avx512-2c"]
+    assert re.findall(r'<h2 class="run">(.*?)</h2>', made) == ["A: nvidia-h200", "B: intel-avx512-2c"]
     for name in ("c-run", "n-run", "x-run"):
         assert f'id="{name}"' in made
 

@@ -159,5 +159,4 @@ class Launched:
             given.append(array)
         across, down = (*block, 1)[:2]
         ctypes.c_uint.in_dll(self.library, "block_rows").value = down
-        addresses = [ctypes.c_void_p(array.ctypes.data) for array in given]
-        self.library.go(*(*grid, 1)[:2], across * down, *addresses)
+        self.library.go(*(*grid, 1)[:2], across * down, *[ctypes.c_void_p(array.ctypes.data) for array in given])

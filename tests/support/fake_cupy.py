@@ -178,9 +178,8 @@ def load(gpu: Gpu):
         def kernel(grid, block, arguments):
             address, limit_ns = arguments
             assert (grid, block) == ((1,), (1,)) and any(begin == address for begin, _ in gpu.pinned)
-            gpu.queue(
-                gpu.current, hold=(int(address), int(limit_ns) * 1e-9, ctypes.c_int32.from_address(int(address)).value)
-            )
+            let_go = ctypes.c_int32.from_address(int(address)).value
+            gpu.queue(gpu.current, hold=(int(address), int(limit_ns) * 1e-9, let_go))
 
         return kernel
 

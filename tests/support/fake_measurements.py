@@ -3,8 +3,8 @@
 import math
 import zlib
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
 from kernels.problems.arrays import precision
@@ -126,8 +126,7 @@ def training_rows(gpu: bool = True) -> list[Measurement]:
     p, made = Training("cifar10-cnn", 32, 9600), []
     for device, step in (("cpu", 1.9e-3), ("gpu:0", 2.6e-3))[: 1 + gpu]:
         phases, values = {"build": 0.6, "first_call": 2.2}, {"parameters": 51210.0, "final_loss": 0.4}
-        series = {"loss": (0.9, 0.5, 0.4)}
-        own = {"phases_s": phases, "values": values, "series": series}
+        own = {"phases_s": phases, "values": values, "series": {"loss": (0.9, 0.5, 0.4)}}
         made.append(row("training/keras/fit", p, step, device=device, spread=0.01, **own))
     return made
 
@@ -295,14 +294,10 @@ def layer_rows(
                 if op == "matmul":  # twice as long would be less than its bytes take
                     continue
                 cold = row(f"{op}/{cpu}", p, 2 * time, threads=threads, spread=spread)
-                made.append(
-                    msgspec.structs.replace(cold, settings=msgspec.structs.replace(cold.settings, cache="cold"))
-                )
+                made.append(replace(cold, settings=replace(cold.settings, cache="cold")))
             fastest = min(_layer_seconds(p, t) for t in (1, 16))
             ways = _LAYER_WAYS | ({"held": 0.0} if op == "conv" else {})
-            made += [
-                row(f"{op}/tensorflow/{way}", p, 1.5 * fastest + cost, spread=spread) for way, cost in ways.items()
-            ]
+            made += [row(f"{op}/tensorflow/{way}", p, 1.5 * fastest + c, spread=spread) for way, c in ways.items()]
     return list({m.key: m for m in made}.values())
 
 

@@ -308,5 +308,4 @@ def imported(monkeypatch, folder, count: int = 2, reach: bool = True):
             package = importlib.import_module(package)
             patch.setattr(package, own, None, raising=False)
             delattr(package, own)  # else `from kernels.cuda import ...` finds the old one
-        modules = [importlib.import_module(name) for name in ("kernels.collective.cupy", "kernels.peer.cupy")]
-        yield *modules, host
+        yield *[importlib.import_module(name) for name in ("kernels.collective.cupy", "kernels.peer.cupy")], host

@@ -44,8 +44,7 @@ def predict(training, settings, of, network=None, *, kernel="training/keras/fit"
 
 def peaks() -> list:
     """1 TFLOP/s on the CPU and 100 TFLOP/s on the GPU, in float32 and TF32 alike."""
-    made = [row("peak/numba/fma", Peak("float32", 10**12), 1.0, threads=16)]
-    return made + [
+    return [row("peak/numba/fma", Peak("float32", 10**12), 1.0, threads=16)] + [
         row("peak/cupy/fma", Peak(math, 10**14), {"device": 1.0, "host-latency": 1.0}) for math in ("float32", "tf32")
     ]
 

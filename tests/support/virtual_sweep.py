@@ -13,10 +13,8 @@ from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row, Settings
 
 CALL_S = 0.0075  # a sample is one call
-BESIDE_S, FIRST_S = (
-    0.05,
-    0.3,
-)  # a visit also takes this, to be asked for and to find quiet; the first to bind and to check
+# a visit also takes this, to be asked for and to find quiet; the first to bind and to check
+BESIDE_S, FIRST_S = 0.05, 0.3
 _WHITE = 0.003  # of every sample, whatever else moves it
 _STEP_S = 0.005
 Level = Callable[[float], float]  # seconds on the clock -> what a call's time is multiplied by
@@ -88,8 +86,7 @@ NOISES: dict[str, tuple[Callable, float | None]] = {
 def plan(rows: int) -> list[Row]:
     ways = [(variant, threads) for variant in ("blas", "operator") for threads in (1, 2)][: max(1, min(4, rows))]
     sizes = range(8, 8 + math.ceil(rows / len(ways)))
-    every = [Row(f"matmul/numpy/{v}", Matmul(n, n, n), Settings(threads=t)) for n in sizes for v, t in ways]
-    return every[:rows]
+    return [Row(f"matmul/numpy/{v}", Matmul(n, n, n), Settings(threads=t)) for n in sizes for v, t in ways][:rows]
 
 
 def sweep(rows: int, name: str, limits: Limits, seed: int) -> tuple[list[Measurement], float]:
@@ -124,5 +121,4 @@ def share(name: str, limits: Limits, seed: int) -> float:
 
 def widened(m: Measurement, share: float) -> stats.Estimate:
     """The row's interval with the stored number added, as of_one_run adds it."""
-    seconds = stats.seconds_of(m)
-    return stats.quotient(seconds, stats.exact(1.0), math.log1p(share) / math.sqrt(2))
+    return stats.quotient(stats.seconds_of(m), stats.exact(1.0), math.log1p(share) / math.sqrt(2))

@@ -82,8 +82,7 @@ def test_a_cpus_parts_are_held_against_one_operation_at_a_time(monkeypatch):
     assert "| optimizer | 2.20 ms | 3.00 ms | -8.00 % | apart |" in said
     assert "3 of 4 parts are within 20.0 % of the part or 5.00 % of the step, 3 within 20.0 % of the part." in said[-1]
     ((h,), _) = held(monkeypatch, budgeted, rows[0])
-    assert [p.name for p in h.parts] == ["work", "dispatch and launches"]
-    assert "TF_NUM_INTEROP_THREADS=1" in h.untold[0]
+    assert [p.name for p in h.parts] == ["work", "dispatch and launches"] and "TF_NUM_INTEROP_THREADS=1" in h.untold[0]
 
 
 def test_a_gpus_parts_are_held_against_its_own_clock(monkeypatch):
@@ -96,8 +95,7 @@ def test_a_gpus_parts_are_held_against_its_own_clock(monkeypatch):
     budgeted = {"dispatch": 7, "transfer calls": 0.2, "transfer bytes": 0.5, "matmul": 2.1, "at the same time": -2.8}
     ((h,), _) = held(monkeypatch, budgeted, traced_row(made_trace(10, ops, device=3.5), device="gpu:0"))
     expected = {"matmul": (2.1, 2.0, True), "copies": (0.7, 1.0, True), "dispatch and launches": (4.2, 6.5, False)}
-    assert compared(h) == expected
-    assert h.untold == ("5.00 % of the step in kernels whose names say nothing",)
+    assert compared(h) == expected and h.untold == ("5.00 % of the step in kernels whose names say nothing",)
     # tracing slows the host, not the GPU's clock: of 10 ms untraced the GPU is busy in 4, the host has the other 6
     monkeypatch.setattr(traces, "_fed", lambda m, of: 1.5 * MS)
     slow = made_trace(10, [Op("kernel", "backward", "__cublas$gemm", 3, 4 * MS)], device=4, slower=1.45)
@@ -109,17 +107,15 @@ def test_what_tracing_made_much_longer_is_held_against_nothing(monkeypatch):
     slow = traced_row(made_trace(10, slower=1.3))
     assert held(monkeypatch, {"matmul": 4}, slow) == ([], [slow])
     apart = [traced_row(made_trace(12, slower=s), TF_NUM_INTEROP_THREADS="1") for s in (1.2, 1.3)]
-    (own,), useless = held(
-        monkeypatch, {"matmul": 4}, slow, apart[0]
-    )  # its step is untraced, its parts are the other's
+    # its step is untraced, its parts are the other's
+    (own,), useless = held(monkeypatch, {"matmul": 4}, slow, apart[0])
     assert (own.trace, useless) == (made_trace(10, slower=1.3), [])
     assert held(monkeypatch, {"matmul": 4}, slow, apart[1]) == ([], [slow])
 
 
 def test_a_traced_row_is_no_ordinary_one_and_stored_traces_are_read():
     made = traced_row(made_trace(10))
-    assert not switches.ordinary(made)
-    assert traces.trace_of(made) == made_trace(10)
+    assert not switches.ordinary(made) and traces.trace_of(made) == made_trace(10)
     assert traces.trace_of(row("training/keras/fit", made.problem, 1.0)) is None
     # rows of schema 1, whose operations have a share of the time besides
     stored = profile.read(str(traces.REPORTS / "nvidia-h200" / traces.FOLDER)).trainings

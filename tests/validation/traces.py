@@ -224,10 +224,8 @@ def lines(of: profile.Profile) -> list[str]:
     told = [f"{subject(m)} on {where(m)}: tracing made the step much longer: no use." for m in useless]
     for h in found:
         m, step = h.made.training, seconds(_step(h.trace, h.made.device))
-        head = [
-            f"{subject(m)} on {where(m)}, {step} a step (tracing adds {percent(max(0.0, h.trace.slower))})",
-            *h.untold,
-        ]
+        slower = percent(max(0.0, h.trace.slower))
+        head = [f"{subject(m)} on {where(m)}, {step} a step (tracing adds {slower})", *h.untold]
         told += [
             "",
             "; ".join(head),

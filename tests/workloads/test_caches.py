@@ -82,9 +82,6 @@ def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(sma
         cache_state._cpu(frozenset({0, 1}))
 
 
-# ---------------------------------------------------------------- in a row
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -132,8 +129,7 @@ def test_a_kernels_own_reset_comes_first_then_the_caches(monkeypatch):
     monkeypatch.setattr(cache_state, "flush", lambda kernel, device: lambda: order.append("flush"))
     problem, inputs = problem_and_inputs()
     kernel = registry.Kernel("matmul", "numpy", "fake", bind, ("cpu",))
-    prepared = copy_modes.prepare(kernel, problem, COLD, inputs)
-    one_row._waited_for(prepared)(2)
+    one_row._waited_for(copy_modes.prepare(kernel, problem, COLD, inputs))(2)
     assert order == ["reset", "flush", "run"] * 2
     order.clear()
     one_row._waited_for(copy_modes.prepare(kernel, problem, Settings(), inputs))(1)
@@ -154,9 +150,7 @@ def test_the_flush_is_the_devices(monkeypatch, device, backend):
 def test_cupy_reads_four_times_the_second_level_cache(monkeypatch):
     bound = {}
     device = types.SimpleNamespace(attributes={"L2CacheSize": 60 << 20})
-    made = types.SimpleNamespace(
-        cuda=types.SimpleNamespace(Device=lambda: device), ones=lambda size, dtype: (size, dtype)
-    )
+    made = types.SimpleNamespace(cuda=types.SimpleNamespace(Device=lambda: device), ones=lambda *given: given)
     monkeypatch.setitem(sys.modules, "cupy", made)
     reader = types.SimpleNamespace(bind=lambda problem, data: bound.update(problem=problem, data=data) or "read")
     monkeypatch.setattr(cache_state.registry, "find", {"stream/cupy/wide": reader}.__getitem__)
@@ -204,8 +198,7 @@ def test_the_flush_is_not_timed_but_counts_when_calls_are_planned(monkeypatch, w
     assert timing.call_seconds(take, Limits()) == pytest.approx(0.1 + 10e-6 + 2 * (wait or 0))
     clock.now = 0.0
     taken = timing.visits(take, Limits(), "host-latency")
-    assert (taken.calls, taken.block) == (1, (0, 1, 2, 3, 4))
-    assert np.allclose(taken.seconds, 10e-6 + (wait or 0))
+    assert (taken.calls, taken.block) == (1, (0, 1, 2, 3, 4)) and np.allclose(taken.seconds, 10e-6 + (wait or 0))
     assert clock.now == pytest.approx(0.7, abs=1e-3)
 
 

@@ -43,12 +43,8 @@ def exactly(seconds: float):
     return pytest.approx(seconds, rel=1e-9)
 
 
-# ---------------------------------------------------------------- one clock each
-
-
 def test_latency_waits_for_each_call(gpu, stream):
-    assert timing.latency(call(gpu), stream.synchronize)(4) == exactly(4 * (ISSUE + WORK + WAIT))
-    assert gpu.calls == 4
+    assert timing.latency(call(gpu), stream.synchronize)(4) == exactly(4 * (ISSUE + WORK + WAIT)) and gpu.calls == 4
 
 
 def test_throughput_waits_once_for_all_calls(gpu, stream):
@@ -158,9 +154,6 @@ def test_the_autotuner_times_its_candidates_held(gpu, stream):
     assert gpu.calls == 1 + 1 + autotuner._MOST_CALLS and len(gpu.held) == 2
 
 
-# ---------------------------------------------------------------- a row
-
-
 def matmul(gpu, seconds: float = WORK, **about):
     """A kernel whose answer is there when the device is done."""
     traits = {name: about.pop(name) for name in ("waits", "allocates") if name in about}
@@ -186,12 +179,11 @@ def matmul(gpu, seconds: float = WORK, **about):
 def seen(monkeypatch):
     """A telemetry that notes when it looks, and nothing to settle for."""
     looks = []
-    watch = types.SimpleNamespace(
-        before_block=lambda: looks.append("look"), begin=lambda: looks.append("begin"), flags=()
-    )
+    said = lambda word: lambda *given, **how: looks.append(word)  # noqa: E731
+    watch = types.SimpleNamespace(before_block=said("look"), begin=said("begin"), flags=())
     watch.seen = lambda: ({"gpu_clock_hz": 1.9e9}, watch.flags)
     monkeypatch.setattr(telemetry, "watch", lambda *given: looks.append("watch") or watch)
-    monkeypatch.setattr(telemetry, "settle", lambda **how: looks.append("settle"))
+    monkeypatch.setattr(telemetry, "settle", said("settle"))
     monkeypatch.setattr(one_row, "raised", lambda *given: ())
     monkeypatch.setattr(one_row, "_room_for", lambda row: None)
     monkeypatch.setattr(one_row, "_known", {})
@@ -223,9 +215,8 @@ def test_a_visit_has_every_clock_of_a_gpu(gpu, seen, monkeypatch):
     assert m.phases_s == {"first_call": exactly(copies + WAIT + ISSUE + WORK + WAIT)}
     before = gpu.calls
     again = visited(monkeypatch, matmul(gpu), number=2)
-    assert gpu.calls - before == 2000 + 10 * sum(s.calls for s in clocks.values()), (
-        "warmed up for 20 ms, not sized again"
-    )
+    # warmed up for 20 ms, not sized again
+    assert gpu.calls - before == 2000 + 10 * sum(s.calls for s in clocks.values())
     assert again.samples == m.samples and again.phases_s == {}
 
 
@@ -260,11 +251,8 @@ def test_a_row_of_a_gpu_says_in_which_state_it_was(gpu, seen, monkeypatch):
     states = [visited(monkeypatch, matmul(gpu), settings=settings).notes["gpu_state"] for settings in (GPU, held)]
     monkeypatch.setattr(telemetry, "watch", lambda *given: types.SimpleNamespace(**cold))
     cold = {"begin": list, "before_block": list, "seen": lambda: ({}, ("cold-clocked",))}
-    assert [*states, visited(monkeypatch, matmul(gpu), Matmul(4, 5, 7)).notes["gpu_state"]] == [
-        "burst",
-        "held",
-        "cold-clocked",
-    ]
+    states.append(visited(monkeypatch, matmul(gpu), Matmul(4, 5, 7)).notes["gpu_state"])
+    assert states == ["burst", "held", "cold-clocked"]
 
 
 def test_long_calls_are_queued_without_a_hold_and_stay_so_when_bound_again(gpu, seen, monkeypatch):
@@ -314,9 +302,8 @@ def test_a_cold_row_is_flushed_before_each_call_and_the_flush_is_on_no_clock(gpu
     monkeypatch.setattr(cache_state, "flush", lambda kernel, device: lambda: flushes.append(1) or gpu.launch(RESET))
     m = visited(monkeypatch, matmul(gpu), settings=Settings("gpu:0", cache="cold"))
     assert [s.clock for s in m.samples] == ["host-latency", "device"]
-    assert m.on("host-latency").seconds[0] == exactly(ISSUE + WORK + WAIT) and m.on("device").seconds[0] == exactly(
-        WORK
-    )
+    assert m.on("host-latency").seconds[0] == exactly(ISSUE + WORK + WAIT)
+    assert m.on("device").seconds[0] == exactly(WORK)
     # A flush and its wait are 54 us, a call 14: 7.5 ms hold 110 of both; on the device 64 us: 117.
     assert [s.calls for s in m.samples] == [110, 117]
     assert len(flushes) >= 10 * (110 + 117)
@@ -334,11 +321,7 @@ def test_the_hold_that_ended_unseen_is_a_flag_of_the_row(gpu, seen, monkeypatch)
 
         return issued
 
-    m = visited(monkeypatch, registry.Kernel("matmul", "cupy", "fake", slow, ("gpu",)))
-    assert m.flags == ("hold-ended",)
-
-
-# ---------------------------------------------------------------- before the clocks
+    assert visited(monkeypatch, registry.Kernel("matmul", "cupy", "fake", slow, ("gpu",))).flags == ("hold-ended",)
 
 
 def prepared(gpu, seconds=WORK):
@@ -383,9 +366,6 @@ def test_only_what_disturbs_is_waited_for(monkeypatch):
     for what in (("numpy", 2), ("numpy", 2), ("numpy", 1), ("numba", 1), ("numba", 1)):
         warming.quiet_for(what)
     assert waited == [True, False, True, True, False]
-
-
-# ---------------------------------------------------------------- copy modes
 
 
 A, B, C = 4 * 6 * 4, 6 * 5 * 4, 4 * 5 * 4  # bytes of Matmul(4, 5, 6)
@@ -456,8 +436,7 @@ def test_bfloat16_crosses_as_its_bits_and_comes_back_as_itself(gpu):
 
     problem = Matmul(4, 4, 4, "bfloat16")
     (x, _) = problem.inputs(1, True)
-    kernel = registry.Kernel("matmul", "cupy", "bits", bind, ("gpu",))
-    made = copy_modes.prepare(kernel, problem, GPU, (x,))
+    made = copy_modes.prepare(registry.Kernel("matmul", "cupy", "bits", bind, ("gpu",)), problem, GPU, (x,))
     answer = made.result(made.run())
     assert answer.dtype == x.dtype and np.array_equal(answer, x)
 
@@ -477,8 +456,7 @@ def test_a_transfer_places_its_own_data_and_its_bytes_come_back(gpu):
 
     problem = Transfer("h2d", 64, "pinned")
     (data,) = problem.inputs(1)
-    kernel = registry.Kernel("transfer", "cupy", "fake", bind, ("gpu",))
-    made = copy_modes.prepare(kernel, problem, GPU, (data,))
+    made = copy_modes.prepare(registry.Kernel("transfer", "cupy", "fake", bind, ("gpu",)), problem, GPU, (data,))
     assert not made.stream.waiting and gpu.now > 1.0, "what binding queued is done before anything is timed"
     assert np.array_equal(made.result(made.run()), np.concatenate([data, data]))
 

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 from fake_measurements import row
+from msgspec.structs import replace
 
 from analysis.crossover import crossover, families
 from analysis.crossover.crossover import LATENCY
@@ -78,9 +79,8 @@ def test_a_model_without_convolutions_or_a_direction_is_refused_with_what_works(
 def law(n: int, **fields) -> list:
     """A convolution of batch n: 1e-6 s an image on the CPU; on the GPU 20e-6 s a call, with its copies 80e-6."""
     p = Conv(**{"n": n, "h": 8, "w": 8, "c_in": 4, "c_out": 4, "r": 3, "s": 3, "pad": "same"} | fields)
-    images = 1e-6 * p.n * p.h * p.c_in / 32
     return [
-        row("conv/numpy/im2col", p, images, threads=1),
+        row("conv/numpy/im2col", p, 1e-6 * p.n * p.h * p.c_in / 32, threads=1),
         row("conv/cudnn/plan", p, {"host-latency": 20e-6, "device": 1e-6}, device="gpu:0"),
         row("conv/cudnn/plan", p, 80e-6, device="gpu:0", mode="roundtrip"),
     ]
@@ -141,10 +141,7 @@ def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():
     (own,) = crossover.conv_crossovers(rows, [LATENCY], "tensorflow")
     assert own.kind == "gpu-at-smallest" and own.form.framework == "tensorflow"
     assert own.points[0].cpu.seconds.value == 1.0  # 50 convolutions in a call are no call
-    cold = [
-        msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, cache="cold"))
-        for m in rows[:1] + rows[1:2]
-    ]
+    cold = [replace(m, settings=replace(m.settings, cache="cold")) for m in rows[:1] + rows[1:2]]
     assert crossover.forms_of(rows + cold) == [("", "warm"), ("", "cold"), ("tensorflow", "warm")]
     assert crossover.conv_crossovers(cold, [LATENCY], cache="warm") == ()
 
@@ -178,8 +175,7 @@ def test_the_table_names_layer_shape_direction_and_the_winning_kernel(capsys):
     args = conv.parser().parse_args(["--model", "cifar10-cnn", "--direction", "all"])
     names, planned = tables.layer_names(conv.works(args)), conv.problems(args)
     table = tables.Convs(fake.GPU_MACHINE, names, planned)
-    added = msgspec.structs.replace(planned[0], n=7)
-    for p in (*planned, added):
+    for p in (*planned, replace(planned[0], n=7)):
         table.shown(row("conv/numpy/im2col", p, 2e-3, threads=2))
         table.shown(row("conv/numpy/im2col", p, 3e-3, threads=1))
         table.shown(row("conv/cupy/im2col", p, {"host-latency": 1e-4, "device": 9e-5}))
@@ -265,7 +261,7 @@ def test_a_plan_and_its_bound_reach_the_measurement(monkeypatch):
             monkeypatch.setattr(one_row.registry, "find", lambda name, made=made: made)
             monkeypatch.setattr(one_row, "_known", {})
             one_row.kept.clear()
-            p = msgspec.structs.replace(problem, dtype=dtype, math=dtype)
+            p = replace(problem, dtype=dtype, math=dtype)
             done = one_row.measure(Row("conv/numpy/planted", p, Settings(threads=1)), Limits(1e-3, 3, 0.5, 1e-2), 1)
             assert (done.status, done.check) == (status, "exact" if bound is None else "bound"), (dtype, error, bound)
             assert done.notes == ({"plan": "winograd"} if status == "ok" else {})
@@ -307,6 +303,5 @@ def test_operands_of_a_product_of_other_shapes_are_refused():
 
 
 def test_when_all_rows_are_skipped_the_reason_is_said_and_it_is_no_success(tmp_path, capsys):
-    code = conv.main(["--shapes", "1x8x8x8:8x3x3", "--dtypes", "float16", *FAST, "-o", str(tmp_path)])
-    assert code == 3
+    assert conv.main(["--shapes", "1x8x8x8:8x3x3", "--dtypes", "float16", *FAST, "-o", str(tmp_path)]) == 3
     assert "skipped: 1 row" in capsys.readouterr().err

@@ -12,21 +12,17 @@ S0 = networks.find("cifar10-cnn")
 def test_synthetic_data_has_shape_type_classes_and_can_be_learned():
     x, y = data.load("synthetic", S0, 2000, 1)
     assert (x.shape, x.dtype, y.shape, y.dtype) == ((2000, 32, 32, 3), np.float32, (2000,), np.int32)
-    assert x.min() >= 0 and x.max() <= 1
-    assert 0.1 < x.std() < 0.5
-    assert (np.bincount(y, minlength=10) > 120).all()
-    assert y.max() == 9
+    assert x.min() >= 0 and x.max() <= 1 and 0.1 < x.std() < 0.5
+    assert (np.bincount(y, minlength=10) > 120).all() and y.max() == 9
     means = np.stack([x[:1000][y[:1000] == c].mean(0).ravel() for c in range(10)])
-    clearest = ((x[1000:].reshape(1000, -1) - 0.5) @ (means - 0.5).T).argmax(1)
-    told = (clearest == y[1000:]).mean()
+    told = (((x[1000:].reshape(1000, -1) - 0.5) @ (means - 0.5).T).argmax(1) == y[1000:]).mean()
     assert 0.6 < told < 0.95, "by a look at the class's mean: many can be told, and not all"
     assert np.abs(x[y == 0][0] - x[y == 0][1]).mean() > 0.05, "a class must not be one image"
 
 
 def test_synthetic_data_follows_the_seed_the_type_and_its_version():
     (a, i), (b, _), (c, _) = (data.synthetic(S0, 5, seed) for seed in (1, 1, 2))
-    assert (a == b).all()
-    assert not (a == c).all()
+    assert (a == b).all() and not (a == c).all()
     wide, j = data.load("synthetic", S0, 5, 1, "float64")
     assert wide.dtype == np.float64
     assert (i == j).all()
@@ -41,21 +37,18 @@ def test_synthetic_data_follows_the_seed_the_type_and_its_version():
     assert x[:, 0, 0] == pytest.approx(np.array([[0.890, 0.552, 0.783], [0.265, 0.242, 0.944]]), abs=1e-3)
     x, y = data.load("synthetic", networks.find("cifar10-mlp"), 5, 1)
     _, classes = data.load("synthetic", S0, 5, 1)
-    assert (x.shape, y.shape, y.dtype) == ((5, 32, 32, 3), (5, 10), np.float32)
-    assert (y.argmax(1) == classes).all()
+    assert (x.shape, y.shape, y.dtype) == ((5, 32, 32, 3), (5, 10), np.float32) and (y.argmax(1) == classes).all()
     assert (y.sum(1) == 1).all()
 
 
 def test_uint8_inputs_are_whole_numbers_of_the_same_images(monkeypatch):
     x, y = data.load("synthetic", S0, 50, 1, "uint8")
     scaled, same = data.load("synthetic", S0, 50, 1)
-    assert (x.dtype, x.min(), x.max()) == (np.uint8, 0, 255)
-    assert np.abs(x / 255 - scaled).max() <= 0.5 / 255 + 1e-6
+    assert (x.dtype, x.min(), x.max()) == (np.uint8, 0, 255) and np.abs(x / 255 - scaled).max() <= 0.5 / 255 + 1e-6
     assert (y == same).all()
     images = np.arange(6, dtype=np.uint8).reshape(6, 1, 1, 1) * np.ones((32, 32, 3), np.uint8)
     monkeypatch.setitem(data.REAL, "cifar10", ("CIFAR-10", lambda: (images, np.zeros((6, 1), np.uint8))))
-    assert (data.load("real", S0, 6, 1, "uint8")[0] == images).all()
-    assert networks.sample_bytes(S0, "uint8") == 3072
+    assert (data.load("real", S0, 6, 1, "uint8")[0] == images).all() and networks.sample_bytes(S0, "uint8") == 3072
     with pytest.raises(ValueError, match="no whole numbers"):
         data.load("synthetic", networks.find("peaks"), 5, 1, "uint8")
 
@@ -91,8 +84,7 @@ def test_peaks_is_the_articles_grid_and_formula():
     grid = x[:40_000]
     assert len(np.unique(grid, axis=0)) == 40_000 and len(np.unique(grid[:, 0])) == 200
     assert (x.min(), x.max()) == (-3, 3)
-    nearest = (grid.astype(float) ** 2).sum(1).argmin()
-    assert y[nearest, 0] == pytest.approx(8 / 3 / np.e, abs=0.06)
+    assert y[(grid.astype(float) ** 2).sum(1).argmin(), 0] == pytest.approx(8 / 3 / np.e, abs=0.06)
     assert (y.min(), y.max()) == pytest.approx((-6.5466, 8.1059), abs=0.01)  # the surface's known extremes
     assert data.load("real", networks.find("peaks"), 7, 1, "float64")[1].dtype == np.float64
 

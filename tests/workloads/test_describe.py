@@ -44,11 +44,7 @@ def test_strange_layers_are_named_and_frozen_ones_marked(train):
     assert named["lstm"].weights == 4 * 5 * (4 + 5 + 1) and named["mine"].weights == 5
     assert not named["base/conv"].trainable and not named["base/bn"].trainable and named["lstm"].trainable
     assert named["base/conv"].inputs == () and named["sum"].inputs == ("again", "again (3)")
-    assert networks.parameters(found) == m.values["parameters"]
-    assert networks.trainable(found) == 200 + 5 + 30 + 18
-
-
-# ---------------------------------------------------------------- the work of such layers, by hand
+    assert networks.parameters(found) == m.values["parameters"] and networks.trainable(found) == 200 + 5 + 30 + 18
 
 
 def works(*of, shape=(6, 4)):
@@ -89,9 +85,6 @@ def test_works_of_embeddings_frozen_and_unknown_layers_by_hand():
     network = Network("own", "", (4,), 3, (Layer("out", "dense", 3),), "nadam")
     update = next(w for w in step(network, 2) if w.direction == "nadam kernel")
     assert update.problem.operation == "adam" and update.why == "priced as adam: the same arrays"
-
-
-# ---------------------------------------------------------------- the command
 
 
 class Answering:
@@ -138,9 +131,8 @@ def test_a_model_that_never_comes_or_raises_ends_in_one_line(monkeypatch, capsys
     )
     assert said[1].endswith("--model tests.support.own_models:classes --time-limit 35")
     assert len(said) == 2 and answering.timeout_s == 7
-    monkeypatch.setattr(
-        worker, "Worker", Answering("failed", "tests.support.own_models:classes() fails: RuntimeError: no")
-    )
+    fails = Answering("failed", "tests.support.own_models:classes() fails: RuntimeError: no")
+    monkeypatch.setattr(worker, "Worker", fails)
     assert describe.main(["--model", "tests.support.own_models:classes"]) == options.MISSING
     expected = "error: tests.support.own_models:classes() fails: RuntimeError: no"
     assert capsys.readouterr().err.splitlines()[0] == expected

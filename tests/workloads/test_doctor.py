@@ -46,8 +46,7 @@ def test_python_and_dependencies(monkeypatch, tmp_path):
     foreign = types.ModuleType("kernels")
     foreign.__file__ = str(tmp_path / "kernels" / "__init__.py")
     monkeypatch.setitem(sys.modules, "kernels", foreign)
-    assert complains(only(health.packages()), "problem", foreign.__file__)
-    assert only(health.python()).level == "ok"
+    assert complains(only(health.packages()), "problem", foreign.__file__) and only(health.python()).level == "ok"
     monkeypatch.setattr(health.sys, "version_info", (3, 10, 2))
     assert complains(only(health.python()), "problem")
 
@@ -138,8 +137,7 @@ def test_a_gpu_and_another_process_on_it(monkeypatch):
     fake_cupy(monkeypatch)
     use_nvml(monkeypatch, FakeNvml(nvmlSystemGetDriverVersion="580.1"))
     finding = only(health.gpu())
-    assert (finding.check, finding.level) == ("gpu:0", "ok")
-    assert "NVIDIA H200, 140 GiB, driver 580.1" in finding.seen
+    assert (finding.check, finding.level) == ("gpu:0", "ok") and "NVIDIA H200, 140 GiB, driver 580.1" in finding.seen
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetComputeRunningProcesses=[types.SimpleNamespace(pid=1)]))
     assert complains(only(health.gpu()), "warn", "1 other process computes")
 
@@ -357,8 +355,7 @@ def test_the_overview_says_why_a_backend_is_absent(monkeypatch):
 
 def test_commands_are_found_by_what_they_are():
     found = dict(overview.commands())
-    assert "workloads.doctor" in found
-    assert found["workloads.doctor"].startswith("Says whether this machine is ready")
+    assert "workloads.doctor" in found and found["workloads.doctor"].startswith("Says whether this machine is ready")
     assert not {"workloads", "workloads.harness.worker", "workloads.options", "workloads.__main__"} & set(found)
 
 

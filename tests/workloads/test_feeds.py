@@ -19,8 +19,7 @@ def test_inside(inside, name):
 def test_numpy_is_kerass_own_way():
     x = np.arange(12)
     data, how = input_pipeline.feeder(chosen(), x, -x, 4, 1)(10)
-    assert data.tolist() == list(range(10))
-    assert how["y"].tolist() == [-i for i in range(10)]
+    assert data.tolist() == list(range(10)) and how["y"].tolist() == [-i for i in range(10)]
     assert (how["batch_size"], how["shuffle"]) == (4, True)
     assert input_pipeline.feeder(chosen(shuffle="off"), x, x, 4, 1)(10)[1]["shuffle"] is False
 

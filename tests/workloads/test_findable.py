@@ -52,8 +52,7 @@ def test_what_may_be_there_is_let_through_and_not_imported(folder, name):
     ],
 )
 def test_what_is_not_there_is_one_error_before_any_process_starts(folder, name, words):
-    assert settings.is_user_model(name)
-    assert user_model.missing(name).startswith(words)
+    assert settings.is_user_model(name) and user_model.missing(name).startswith(words)
     with pytest.raises(options.Usage) as refused:
         grid.known_model(name)
     assert (refused.value.code, str(refused.value)) == (options.USAGE, user_model.missing(name))
@@ -66,10 +65,8 @@ def saved(path, layers, name="config.json"):
 
 
 def test_a_file_that_is_no_saved_model_or_brings_code_along_is_refused(folder):
-    dense, nested = (
-        {"class_name": "Dense"},
-        {"class_name": "Functional", "config": {"layers": [{"class_name": "Lambda"}]}},
-    )
+    dense = {"class_name": "Dense"}
+    nested = {"class_name": "Functional", "config": {"layers": [{"class_name": "Lambda"}]}}
     saved("plain.keras", [dense])
     saved("nested.keras", [dense, nested])
     saved("other.keras", [dense], "weights.json")

@@ -141,8 +141,7 @@ def test_a_container_that_sees_only_its_own_cgroup(tmp_path):
 
 
 def test_no_cgroups_at_all(tmp_path):
-    assert host.quota_cpus(tmp_path) is None and host.throttled_s(tmp_path) == 0
-    assert host.memory_limit(tmp_path) is None
+    assert host.quota_cpus(tmp_path) is None and host.throttled_s(tmp_path) == 0 and host.memory_limit(tmp_path) is None
 
 
 def test_ticks_and_meminfo(tmp_path):

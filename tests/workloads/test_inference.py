@@ -47,8 +47,7 @@ def answer(train):
 def test_every_way_answers_as_one_operation_at_a_time_does(answer):
     first = answer(CALL, 2, "resident")
     assert (first.status, first.reason, first.check) == ("ok", "", "bound") and first.max_error < 1e-3
-    assert first.values["parameters"] == 61_706
-    assert {"build", "first_call"} <= set(first.phases_s)
+    assert first.values["parameters"] == 61_706 and {"build", "first_call"} <= set(first.phases_s)
     assert first.on("host-latency") and not first.on("host-throughput")  # a CPU's call has ended when it returns
     assert "peak_memory_bytes" not in first.values
     again = answer(CALL, 2, "roundtrip")
@@ -107,8 +106,7 @@ REFERENCE = np.array([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8], [0.15, 0.85]])  # 0.2 
 )
 def test_wrong_answers_are_named(change, words):
     error, wrong = inference_row.compared(change(REFERENCE), REFERENCE, REFERENCE, True, "float32")
-    assert words in wrong
-    assert bool(words) == bool(wrong)
+    assert words in wrong and bool(words) == bool(wrong)
     assert error < 0.01 or wrong
 
 
@@ -125,8 +123,7 @@ def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     monkeypatch.setattr(inference_row, "caller", lambda *of: lambda: REFERENCE[::-1])
     # it asks TensorFlow, which is in no test's process
     monkeypatch.setattr(inference_row.tensors, "about", lambda *of: {})
-    wanted = Row(CALL, Inference("lenet", 4), Settings())
-    m = one_row.measure(wanted, Limits(), 1)
+    m = one_row.measure(Row(CALL, Inference("lenet", 4), Settings()), Limits(), 1)
     assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5)) and not m.samples
 
 
@@ -168,8 +165,7 @@ def test_joules_of_samples_by_the_counters_that_there_are(monkeypatch, tmp_path)
     packages = {"0/name": "package-0\n", "0/energy_uj": "9000000\n", "0/max_energy_range_uj": "10000000"}
     packages |= {"1/name": "package-1", "1/energy_uj": "0", "1/max_energy_range_uj": "10000000"}
     others = {"0:0/name": "core", "0:0/energy_uj": "5", "2/name": "psys", "2/energy_uj": "1"}
-    files = {folder + name: text for name, text in (packages | others).items()}
-    write(tmp_path, files)
+    write(tmp_path, {folder + name: text for name, text in (packages | others).items()})
     read, of = energy.counter("cpu", root=tmp_path)
     assert (read(), of) == (0.0, "RAPL, CPU packages")
     write(tmp_path, {f"{folder}0/energy_uj": "1000000", f"{folder}1/energy_uj": "500000"})
@@ -204,13 +200,11 @@ def test_rows_follow_the_model_then_the_batch_the_devices_in_turns():
     expected = [1, 4, 16, 64, 256]
     assert [r.problem.batch for r in inference.rows(arguments("--variants predict"), CPU_MACHINE)] == expected
     seeds = inference.rows(arguments("--model seeds --batch 1 --modes resident"), CPU_MACHINE)
-    assert [r.problem.model for r in seeds] == list(inference.SEEDS)
-    assert {r.kernel for r in seeds} == {CALL}
+    assert [r.problem.model for r in seeds] == list(inference.SEEDS) and {r.kernel for r in seeds} == {CALL}
     args = arguments("--model lenet --batch 1 4 --onednn on off --variants call --modes roundtrip")
     found = [(r.settings.device, r.problem.batch) for r in inference.rows(args, GPU_MACHINE)]
     assert found == [("cpu", 1), ("cpu", 1), ("gpu:0", 1), ("cpu", 4), ("cpu", 4), ("gpu:0", 4)]
-    words = "--variants serve --in-flight 1 8 --onednn on off --jit on"
-    found = inference.rows(arguments(words), GPU_MACHINE)
+    found = inference.rows(arguments("--variants serve --in-flight 1 8 --onednn on off --jit on"), GPU_MACHINE)
     sides = [("cpu", {"TF_ENABLE_ONEDNN_OPTS": "1"}), ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}), ("gpu:0", {})]
     assert [(r.settings.device, dict(r.settings.switches)) for r in found] == [
         (device, {"data": "synthetic", "jit_compile": "on", **flag, **flying})
@@ -233,8 +227,7 @@ def test_the_command_from_flags_to_sentences_and_again(train, tmp_path, monkeypa
     ]
     assert inference.main(flags) == 0
     out = capsys.readouterr().out
-    assert "samples/s" in out
-    assert "lenet at batch 8 answers, in samples a second: samples already on the device" in out
+    assert "samples/s" in out and "lenet at batch 8 answers, in samples a second: samples already on the device" in out
     assert "No GPU was measured on this machine" in out
     read = records.read(folder).measurements
     assert [(m.kernel, m.problem.batch, m.status) for m in read] == [(CALL, b, "ok") for b in (1, 1, 8, 8)]
@@ -256,15 +249,13 @@ def two_sides() -> list:
     cpu = [answered(b, 1e-3 + 1e-3 * b) for b in (1, 2, 8, 16)]
     metered = [{"joules_per_sample": 2.0 / b, "watts": 100.0} for b in (1, 2, 8, 16)]
     how = {"device": "gpu:0", "notes": {"energy": "NVML, whole board"}}
-    gpu = [answered(b, 4e-3 + 0.25e-3 * b, values=v, **how) for b, v in zip((1, 2, 8, 16), metered, strict=True)]
-    return cpu + gpu
+    return cpu + [answered(b, 4e-3 + 0.25e-3 * b, values=v, **how) for b, v in zip((1, 2, 8, 16), metered, strict=True)]
 
 
 def test_the_batch_from_which_the_gpu_wins():
     ((case, way, answer),) = said.crossovers(two_sides())
     assert (case.model, way, answer.kind) == ("lenet", said.ROUNDTRIP, "gpu-from")
-    assert 2 < answer.crossings[0].at.value < 8
-    assert abs(answer.crossings[0].at.value - 4) < 0.5
+    assert 2 < answer.crossings[0].at.value < 8 and abs(answer.crossings[0].at.value - 4) < 0.5
     line = inference_words.crossing_sentence(case, way, answer)
     assert line.startswith("lenet, array to array by a tf.function: the GPU wins from batch = ")
     assert line.endswith("(measured range 1..16).")
@@ -276,15 +267,13 @@ def test_the_batch_from_which_the_gpu_wins():
     other = answered(4, 1e-9, device="gpu:0", switches={"precision": "mixed_float16"})
     ((_, _, answer),) = said.crossovers([*two_sides(), beside, other])
     assert [p.n for p in answer.points] == [1, 2, 8, 16]
-    assert {c.precision for c in said.cases([other])} == {"mixed_float16"}
-    assert said.cases([beside]) == {}
+    assert {c.precision for c in said.cases([other])} == {"mixed_float16"} and said.cases([beside]) == {}
 
 
 def test_sentences_by_hand():
     clocks = {"host-latency": 6e-3, "host-throughput": 1e-3}
     served = answered(1, clocks, SERVE, device="gpu:0", switches={"in_flight": "8"})
-    lines = inference_words.lines([*two_sides(), served], GPU_MACHINE)
-    assert lines[:5] == [
+    assert inference_words.lines([*two_sides(), served], GPU_MACHINE)[:5] == [
         "lenet at batch 1 answers, in samples a second: array to array by a tf.function, 500 on the CPU and 235 on the GPU "
         "(2.12 times fewer).",
         "lenet at batch 16 answers, in samples a second: array to array by a tf.function, 941 on the CPU and 2000 on the GPU "

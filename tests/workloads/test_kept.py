@@ -73,9 +73,6 @@ def visited(of: Row, number: int = 1):
     return one_row.obey(Order("visit", of, LIMITS, 1, number))
 
 
-# ---------------------------------------------------------------- visits
-
-
 def test_the_answer_is_checked_at_the_first_visit_and_the_call_stays_bound(planted, monkeypatch):
     checks = []
     checked = one_row.checked
@@ -106,11 +103,7 @@ def test_a_wrong_answer_is_never_timed_however_often_it_is_visited(planted):
 
 def test_a_row_that_lacks_memory_is_tried_again_without_the_others(planted):
     visited(row(8))
-    assert visited(row(8, "hungry")).status == "ok"
-    assert kept.find(row(8).key) is None
-
-
-# ---------------------------------------------------------------- bound rows
+    assert visited(row(8, "hungry")).status == "ok" and kept.find(row(8).key) is None
 
 
 def sized(nbytes: int, **settings) -> Row:
@@ -143,9 +136,6 @@ def test_a_row_alone_may_be_larger_and_gpu_rows_count_where_they_lie():
     kept.keep(sized(960), 1)
     kept.make_room(gpu, lambda where: {"cpu": 0, "gpu:0": 10**6}[where])
     assert kept._rows, "what lies on the host is not in the GPU's way"
-
-
-# ---------------------------------------------------------------- shared data
 
 
 @pytest.mark.parametrize(
@@ -187,8 +177,7 @@ def test_a_larger_problem_lets_the_rows_of_the_smaller_array_go_and_a_smaller_on
 def test_on_the_device_shared_inputs_are_parts_of_one_copy():
     copies = []
     cupy = types.SimpleNamespace(asarray=lambda x: copies.append(x.nbytes) or np.array(x))
-    problem = Matmul(8, 9, 10, "float64")
-    inputs = kept.inputs(problem, 1)
+    inputs = kept.inputs(Matmul(8, 9, 10, "float64"), 1)
     there = [kept.on_device(cupy, x) for x in inputs]
     assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(there, inputs, strict=True))
     assert copies == [kept._values["float64", 1].nbytes] and not np.shares_memory(there[0], inputs[0])

@@ -83,15 +83,13 @@ def test_this_machine_and_its_software_are_described_without_names_and_framework
     import msgspec
 
     here = facts.describe()
-    assert here.cores >= 1 and here.memory_bytes > 0
-    assert here.key == here.key.lower()
+    assert here.cores >= 1 and here.memory_bytes > 0 and here.key == here.key.lower()
     if len(platform.node()) > 3:
         assert platform.node() not in msgspec.json.encode(here).decode()
     assert facts.describe() == here
     found = facts.software()
     assert {"python", "numpy", "blas", "numba", "os"} <= set(found)
-    assert all(isinstance(value, str) and value for value in found.values())
-    assert found["numba_layer"] in facts.LAYERS
+    assert all(isinstance(value, str) and value for value in found.values()) and found["numba_layer"] in facts.LAYERS
     assert "tensorflow" not in sys.modules and "keras" not in sys.modules
     facts.memory_available("cpu")
     fastest = float("inf")

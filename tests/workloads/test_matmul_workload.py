@@ -88,10 +88,7 @@ def test_our_cuda_kernels_run_when_asked_for_and_rungs_without_copies(monkeypatc
     def kernels(op, args, on, ladder, on_request):
         asked.append((ladder, on_request))
         made = [("cuda", "naive", True), ("cuda", "wgmma", False), ("cupy", "cublas", False)]
-        return [
-            Kernel(op, backend, variant, lambda problem, a, b: None, ("gpu",), rung=rung)
-            for backend, variant, rung in made
-        ]
+        return [Kernel(op, backend, v, lambda problem, a, b: None, ("gpu",), rung=rung) for backend, v, rung in made]
 
     monkeypatch.setattr(plan, "kernels", kernels)
     monkeypatch.setattr(plan, "roof_rows", lambda *args: [])

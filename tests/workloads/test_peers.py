@@ -182,8 +182,7 @@ def test_what_gpus_take_from_each_other_is_told_work_by_work():
     )
     assert len(told) == 5
     # who is held up comes first; where nobody is, that one works as fast as alone
-    assert words.story(rows) == [told[3]]
-    assert words.story(rows_at_once(1.0)) == [told[0]]
+    assert words.story(rows) == [told[3]] and words.story(rows_at_once(1.0)) == [told[0]]
 
 
 def test_a_crossover_that_moves_is_told_apart_from_one_that_does_not():
@@ -291,8 +290,7 @@ def test_a_fleet_names_what_its_gpus_do_with_each_other():
 
     assert of(PeerCopy(0, 1, MIB)) == "copies to gpu-1" and of(PeerCopy(0, 1, 4)) == "short copies to gpu-1"
     assert of(PeerCopy(0, 1, MIB, 2)) == "copies to and from gpu-1"
-    assert of(AllReduce(4096)) == "short all-reduces over 0,1"
-    assert of(AtOnce("h2d", MIB, "0")) == "pinned h2d copies"
+    assert of(AllReduce(4096)) == "short all-reduces over 0,1" and of(AtOnce("h2d", MIB, "0")) == "pinned h2d copies"
     assert of(AtOnce("matmul", 64, "0,1")) == "float32 products while 0,1 work"
 
 

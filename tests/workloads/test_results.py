@@ -38,17 +38,15 @@ def test_a_torn_last_line_is_cut_off_and_the_rest_kept(tmp_path):
     path = tmp_path / "matmul.jsonl"
     write(path, row(1), row(2))
     path.write_bytes(path.read_bytes()[:-20])
-    assert records.read(path).bad_lines == 1
-    assert write(path, row(3), resume=True) == [row(1)]
+    assert records.read(path).bad_lines == 1 and write(path, row(3), resume=True) == [row(1)]
     assert records.read(path) == records.Loaded((run(), run()), (row(1), row(3)), 0, (str(path),))
 
 
 def test_what_a_short_write_left_is_written_next(tmp_path):
     with records.Writer(tmp_path / "matmul.jsonl", run()) as writer:
         file = writer._file
-        writer._file = types.SimpleNamespace(
-            write=lambda data: file.write(data[:7]), fileno=file.fileno, close=file.close
-        )
+        torn = lambda data: file.write(data[:7])  # noqa: E731
+        writer._file = types.SimpleNamespace(write=torn, fileno=file.fileno, close=file.close)
         writer.append(row(1))
     assert records.read(tmp_path).measurements == (row(1),)
 

@@ -82,8 +82,7 @@ def test_rows_without_a_time_are_absent_not_zero(status):
 
 def test_a_wrong_row_with_samples_has_no_rate():
     r = results.frame([row("matmul/numpy/blas", square(64), 1e-6, status="wrong")]).iloc[0]
-    assert r.median_s == 1e-6
-    assert pandas.isna(r.flops_per_s)
+    assert r.median_s == 1e-6 and pandas.isna(r.flops_per_s)
 
 
 def test_load_reads_files_folders_and_machine_folders(tmp_path):
@@ -93,8 +92,7 @@ def test_load_reads_files_folders_and_machine_folders(tmp_path):
     for path in (run / "0.jsonl", run, tmp_path):
         table = results.load(path)
         assert len(table) == len(fake.cpu_run(sizes=(64,)).measurements) and "machine" not in table
-    fraction = table[(table.op == "matmul") & (table.variant == "blas")].roof_fraction
-    assert fraction.notna().all()
+    assert table[(table.op == "matmul") & (table.variant == "blas")].roof_fraction.notna().all()
 
 
 def test_two_machines_keep_their_rows_apart_under_their_own_roofs(tmp_path):

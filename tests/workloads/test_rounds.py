@@ -1,8 +1,8 @@
 """The order of a sweep's visits, on a clock that only the visits move."""
 
-import msgspec
 import pytest
 import virtual_sweep
+from msgspec.structs import replace
 
 from analysis import stats
 from analysis.roofline import roofs
@@ -32,7 +32,7 @@ def swept(wanted, answer=visit, refine=lambda done: [], kept=None, limits=LIMITS
             break
         asked.append((one, number))
         now[0] += limits.visit_s
-        around.add(answer(one, number) if number else msgspec.structs.replace(visit(one, 0), series={}))
+        around.add(answer(one, number) if number else replace(visit(one, 0), series={}))
     return asked, around
 
 
@@ -73,11 +73,7 @@ def test_refining_comes_after_the_first_round_and_goes_through_the_rest():
         return {2: [row(24)], 3: [row(20), row(24)]}.get(len(done), [])
 
     asked, _ = swept([row(16), row(32)], refine=refine)
-    assert seen == [
-        [(16, 1), (32, 1)],
-        [(16, 1), (32, 1), (24, 1)],
-        [(16, 1), (32, 1), (24, 1), (20, 1)],
-    ]
+    assert seen == [[(16, 1), (32, 1)], [(16, 1), (32, 1), (24, 1)], [(16, 1), (32, 1), (24, 1), (20, 1)]]
     assert [(r.problem.n, i) for r, i in asked[2:4]] == [(24, 1), (20, 1)]
     assert sorted((r.problem.n, i) for r, i in asked[4:]) == [(n, i) for n in (16, 20, 24, 32) for i in range(2, 6)]
 
@@ -98,8 +94,8 @@ def test_noisy_rows_have_more_rounds_for_a_share_of_the_time():
 @pytest.mark.parametrize(
     ("limits", "extra"),
     [
-        (msgspec.structs.replace(LIMITS, max_time=4.0), 0),  # five calls of about a second have taken it
-        (msgspec.structs.replace(LIMITS, max_noise=0.2), 0),
+        (replace(LIMITS, max_time=4.0), 0),  # five calls of about a second have taken it
+        (replace(LIMITS, max_noise=0.2), 0),
         (LIMITS, 2),
     ],
 )
@@ -144,7 +140,7 @@ def test_what_was_kept_is_not_made_again_and_the_rest_is():
     wanted = [row(n) for n in (8, 16, 32, 64)]
     kept = {r.key: [visit(r, i) for i in range(1, count + 1)] for r, count in zip(wanted, (3, 2, 0), strict=False)}
     kept = {key: made for key, made in kept.items() if made}
-    kept[wanted[3].key] = [msgspec.structs.replace(visit(wanted[3], 0), series={})]
+    kept[wanted[3].key] = [replace(visit(wanted[3], 0), series={})]
     asked, around = swept(wanted, kept=kept)
     assert [i for r, i in asked if r == wanted[0]] == [4, 5] and [i for r, i in asked if r == wanted[1]] == [3, 4, 5]
     assert [i for r, i in asked if r == wanted[2]] == [1, 2, 3, 4, 5] and len(asked) == 10
@@ -177,7 +173,7 @@ def test_rows_of_a_gpu_that_are_measured_once_more_under_load():
     long, short = gpu("matmul", 2e-3), gpu("matmul", 0.5e-3)
     (twin,) = rounds.held([long, short, visits.together([visit(row(8), 1)])])
     assert twin.settings.switches == {"load": "held"} and twin.problem == long.problem and settings.is_held(twin)
-    loaded = msgspec.structs.replace(long, settings=twin.settings)
+    loaded = replace(long, settings=twin.settings)
     assert rounds.held([long, loaded]) == [twin] and rounds.held([loaded]) == []
 
 
@@ -219,6 +215,6 @@ def test_pages_and_tables_take_rows_of_a_burst_where_they_take_one(capsys):
     long = visits.together(
         [visit(Row("matmul/cupy/cublas", Matmul(8, 8, 8), Settings("gpu:0")), 1, 2e-3, clock="device")]
     )
-    products.shown(msgspec.structs.replace(long, settings=rounds.held([long])[0].settings))
+    products.shown(replace(long, settings=rounds.held([long])[0].settings))
     products.finish()
     assert not capsys.readouterr().out

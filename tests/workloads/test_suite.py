@@ -94,8 +94,7 @@ def test_refinement_runs_only_the_kernels_that_won_near_the_crossing():
     added = matmul.refine(rows)
     assert added
     kernels = {m.kernel for m in rows}
-    assert all(row.kernel in kernels for row in added)
-    assert not {row.key for row in added} & {m.key for m in rows}
+    assert all(row.kernel in kernels for row in added) and not {row.key for row in added} & {m.key for m in rows}
     assert all(row.settings.mode == "resident" for row in added if row.settings.device == "cpu")
 
 
@@ -144,8 +143,7 @@ def test_the_readme_of_a_machine_is_what_the_report_writes_now(tmp_path, monkeyp
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(worker.ROOT)
     run = "reports/intel-avx512-2c"
-    stored = (worker.ROOT / run / "README.md").read_text(encoding="utf-8")
-    begin, _, rest = stored.partition("\n")
+    begin, _, rest = (worker.ROOT / run / "README.md").read_text(encoding="utf-8").partition("\n")
     assert begin == f"<!-- page: python -m analysis.report {run} --readme {run}/README.md -->"
     full = report.render(run, tmp_path, with_html=False)
     assert rest == "\n".join([*report_page.short(full, run), "<!-- /page -->", ""])

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 
-import interleaved
 import msgspec
 import numpy as np
 import planting
@@ -283,14 +282,6 @@ def test_rigorous_takes_five_fresh_processes_and_blocks_are_processes():
     ]
     made = visits.merged([parts[0], *late])  # a block stays its process's where one has no such clock
     assert made.on("device").block == (1, 2) and made.on("host-latency").block == (0, 0, 1, 1, 2, 2)
-
-
-def test_interleaved_visits_pair_up_and_a_failing_side_ends_them(planted):
-    limits = Limits(0.005, 5, 0.5, 0.05)
-    one, two = interleaved.visited(rows("good", "prints"), limits, least=3, most=4)
-    assert one.status == two.status == "ok"
-    assert one.samples[0].block[:1] == (0,) and sorted(set(one.samples[0].block)) == sorted(set(two.samples[0].block))
-    assert [m.status for m in interleaved.visited(rows("good", "raises"), limits)] == ["failed"] * 2
 
 
 def test_a_new_kernel_is_one_function_in_one_file(tmp_path, planted, capsys):

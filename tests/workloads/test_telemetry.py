@@ -45,8 +45,7 @@ def test_the_chain_is_not_folded():
 
 
 def test_the_chain_takes_its_cycles():
-    assert telemetry.compiled_chain()(3, 3, 5) == telemetry._chain(3, 3, 5)
-    assert 2e8 < telemetry.cpu_clock_hz() < 1e10
+    assert telemetry.compiled_chain()(3, 3, 5) == telemetry._chain(3, 3, 5) and 2e8 < telemetry.cpu_clock_hz() < 1e10
 
 
 @pytest.mark.parametrize(
@@ -61,8 +60,7 @@ def test_shares_of_stolen_and_others_time():
     # 2 CPUs for 10 s: this process worked 12 s, others 2 s, 1 s was stolen of the 15 s asked for.
     seen = telemetry.shares(10.0, 12.0, 14.0, 1.0, 2)
     assert seen == pytest.approx({"steal_fraction": 1 / 15, "other_load_fraction": 0.1})
-    one_tick = 1 / cpu.TICKS_A_SECOND
-    assert telemetry.shares(1.0, 0.1, 0.1, one_tick, 1)["steal_fraction"] == 0, "one tick proves nothing"
+    assert telemetry.shares(1.0, 0.1, 0.1, 1 / cpu.TICKS_A_SECOND, 1)["steal_fraction"] == 0, "one tick proves nothing"
     assert telemetry.shares(0.05, 0.01, 14.0, 1.0, 2) == {}, "too short"
     assert telemetry.shares(1.0, 0.1, 0.0, 0.0, 2) == {}, "the kernel does not count"
     assert telemetry.shares(1.0, 0.2, 0.1, 0.0, 1)["other_load_fraction"] == 0, "never below zero"
@@ -134,8 +132,7 @@ def settled(running, spent=lambda time: 0.0, limit=0.5):
 
 
 def test_settle_by_the_threads_states():
-    assert settled(lambda time: False) == 0
-    assert settled(lambda time: time < 0.1) == pytest.approx(0.1, abs=2e-3)
+    assert settled(lambda time: False) == 0 and settled(lambda time: time < 0.1) == pytest.approx(0.1, abs=2e-3)
     assert settled(lambda time: True) == pytest.approx(0.5, abs=2e-3), "gives up at its limit"
     assert settled(lambda time: True, limit=0.05) == pytest.approx(0.05, abs=2e-3)
 
@@ -143,8 +140,7 @@ def test_settle_by_the_threads_states():
 def test_settle_by_the_process_clock_where_states_are_not_told():
     window = telemetry._WINDOW_S
     assert settled(lambda time: None) == pytest.approx(window)
-    spins = settled(lambda time: None, spent=lambda time: min(time, 0.1))
-    assert 0.1 <= spins <= 0.1 + 2 * window
+    assert 0.1 <= settled(lambda time: None, spent=lambda time: min(time, 0.1)) <= 0.1 + 2 * window
     # One thread of ours wakes up now and then: that is not spinning.
     assert settled(lambda time: None, spent=lambda time: 0.02 * time) == pytest.approx(window)
     assert settled(lambda time: None, spent=lambda time: 2 * time) >= 0.5
@@ -315,8 +311,7 @@ def test_the_clock_kernel_is_bounded_and_read_rightly():
     def kernel(grid, block, args):
         calls.append((grid, block, [int(a) for a in args[1:]]))
 
-    out = types.SimpleNamespace(get=lambda: [297_000, 150_000])
-    assert telemetry.sm_clock_hz(kernel, out) == pytest.approx(1.98e9)
+    assert telemetry.sm_clock_hz(kernel, types.SimpleNamespace(get=lambda: [297_000, 150_000])) == pytest.approx(1.98e9)
     (grid, block, (limit_ns, polls)) = calls[0]
     assert (grid, block) == ((1,), (1,))
     assert limit_ns < 200_000

@@ -27,10 +27,8 @@ def test_a_visit_to_calls_that_became_much_longer_ends_early():
 
 
 def test_a_sample_is_the_mean_of_enough_calls_to_fill_a_tenth_of_a_visit():
-    assert timing.plan(20e-6, Limits()) == (375, 10)
-    assert timing.plan(0.01, Limits()) == (1, 8)
-    assert timing.plan(0.06, Limits()) == (1, 1)
-    assert timing.plan(2.0, Limits()) == (1, 1)
+    assert timing.plan(20e-6, Limits()) == (375, 10) and timing.plan(0.01, Limits()) == (1, 8)
+    assert timing.plan(0.06, Limits()) == (1, 1) and timing.plan(2.0, Limits()) == (1, 1)
     assert timing.plan(1e-6, Limits(visit_s=0.02)) == (2000, 10)
 
 
@@ -50,8 +48,7 @@ def test_a_row_in_one_go_makes_its_rounds_and_is_sized_before(monkeypatch):
 
 
 def test_a_call_longer_than_the_time_limit_still_gives_three_samples(monkeypatch):
-    clock = FakeClock(monkeypatch, 5.0)
-    taken = timing.visits(timing.host(clock.run), Limits(max_time=1.0), "host-latency")
+    taken = timing.visits(timing.host(FakeClock(monkeypatch, 5.0).run), Limits(max_time=1.0), "host-latency")
     assert taken.seconds == (5.0, 5.0, 5.0) and taken.block == (0, 1, 2)
     assert taken.calls == 1 and taken.stop_reason == "3 visits"
 

@@ -103,21 +103,18 @@ def test_switches_make_every_combination_but_only_where_they_do_something():
         {"jit_compile": j, **({"steps_per_execution": "10"} if s == 10 else {})}
         for j, s in itertools.product(("on", "off"), (1, 10))
     ]
-    tf32 = rows("--tf32", "on", "off")
-    assert chosen(tf32, "tf32") == [("cpu", None), ("gpu:0", None), ("gpu:0", "off")]
+    assert chosen(rows("--tf32", "on", "off"), "tf32") == [("cpu", None), ("gpu:0", None), ("gpu:0", "off")]
     onednn = rows("--onednn", "on", "off")
     assert chosen(onednn, "TF_ENABLE_ONEDNN_OPTS") == [("cpu", "1"), ("cpu", "0"), ("gpu:0", None)]
     of_peaks = "--model peaks --targets float32 float64 --device cpu --residence numpy resident"
     peaks = rows(of_peaks, "--jit off --precision mixed_bfloat16")
-    loops = [r.settings.switches for r in peaks if r.kernel == "training/tensorflow/loop"]
-    assert loops == [
+    assert [r.settings.switches for r in peaks if r.kernel == "training/tensorflow/loop"] == [
         {"data": "synthetic", "residence": "resident", "jit_compile": "off", "precision": "mixed_bfloat16", **more}
         for more in ({}, {"targets": "float64"})
     ]
     assert {r.settings.switches.get("precision") for r in peaks if r.kernel == FIT} == {"mixed_bfloat16"}
     every = rows("--dropout on off --shuffle off --keras-backend tensorflow jax --device cpu")
-    assert len(every) == 4
-    assert {r.settings.switches["shuffle"] for r in every} == {"off"}
+    assert len(every) == 4 and {r.settings.switches["shuffle"] for r in every} == {"off"}
 
 
 def test_where_samples_live_picks_the_way_that_has_it(monkeypatch):
@@ -144,10 +141,8 @@ def test_the_plan_is_a_guess_in_minutes(monkeypatch, capsys):
     monkeypatch.setattr(facts, "describe", lambda: GPU_MACHINE)
     assert training.main(["--study", "seeds", "--dry-run"]) == 0
     *listed, size, guess, split = capsys.readouterr().out.splitlines()
-    assert len(listed) == int(size.split()[0]) > 40
-    assert "gpu=visible" in " ".join(listed)
-    assert 5 < float(guess.split()[1]) < 25
-    assert "a guess" in guess
+    assert len(listed) == int(size.split()[0]) > 40 and "gpu=visible" in " ".join(listed)
+    assert 5 < float(guess.split()[1]) < 25 and "a guess" in guess
     assert "--resume" in split
 
 
@@ -160,8 +155,7 @@ def test_the_table_fits_120_columns_and_has_every_part_of_a_job(capsys):
     assert head.split()[-8:] == ["ms/fit", "comp.", "s", "start", "s", "job", "s", "notes"]
     # 9 start, 0.4 build, 6.6 compile, 0.1 a fit, 10 x (0.05 + 1563 x 0.002)
     assert " ".join(first.split()) == "cifar10-cnn 32 50000 10 gpu:0 fit 2.00 50.0 100 6.60 9.00 47.9 jit"
-    assert "cpu jit x16" in second and "generator" in second
-    assert max(map(len, (head, first, second))) <= 120
+    assert "cpu jit x16" in second and "generator" in second and max(map(len, (head, first, second))) <= 120
     table = training.Table()
     table.shown(row(FIT, Training("cifar10-cnn", 4, 8), 0.012, values={"jit_compile": 0.0}))
     assert capsys.readouterr().out.splitlines()[1].split()[6:] == ["12.0", "-", "-", "-", "-", "-", "op", "by", "op"]
@@ -175,8 +169,7 @@ def test_a_part_that_may_be_nothing_shows_what_it_is_less_than_and_the_columns_a
     table.shown(m)
     shown = capsys.readouterr().out.splitlines()[1].split()
     end = break_even.law(m).epoch.high
-    assert break_even.law(m).epoch.low < 0 < end
-    assert shown[7] == f"<{end * 1e3:.0f}"
+    assert break_even.law(m).epoch.low < 0 < end and shown[7] == f"<{end * 1e3:.0f}"
     table.shown(m)
     table.finish()
     out = capsys.readouterr().out
@@ -218,8 +211,7 @@ def counted(monkeypatch):
 def test_rows_of_one_environment_share_a_process_and_a_plan_goes_on_where_it_was_stopped(counted, tmp_path, capsys):
     flags = ["--device", "cpu", "--batch", "1", "2", "4", "--onednn", "on", "off", "-q", "-o", str(tmp_path)]
     assert training.main([*flags, "--stop-after", "0.000001"]) == 0
-    stopped = len(counted.asked)
-    assert stopped == 0
+    assert len(counted.asked) == 0
     assert "--resume" in capsys.readouterr().err
     assert training.main([*flags, "--resume"]) == 0
     assert [r.settings.switches["TF_ENABLE_ONEDNN_OPTS"] for r in counted.asked] == ["1", "0"] * 3
@@ -276,8 +268,7 @@ def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it
     training.answer(arguments(), outcome)
     first, hint = capsys.readouterr().out.split("\n\n")
     assert "(S0) on the CPU: the job of 1,000 samples and 2 epochs takes 15.7 s: 10.0 s start-up" in first
-    assert "(2 %)" not in first + hint
-    assert "| matmul |" not in hint
+    assert "(2 %)" not in first + hint and "| matmul |" not in hint
     assert hint.startswith("What a step is made of, from these rows, nothing measured again: ")
     assert hint.strip().endswith(f"-m workloads.training --fast -o {tmp_path} --resume -v")
     training.answer(arguments("-v"), outcome)

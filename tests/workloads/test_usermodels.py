@@ -43,8 +43,7 @@ def test_a_compiled_model_from_a_file_stays_as_it_is(train):
 
 def test_whole_numbers_are_given_to_a_model_that_takes_them(train):
     m = own(train, "words")
-    assert (m.status, m.reason) == ("ok", "")
-    assert "mse" in m.notes["compiled"] and "accuracy" not in m.series
+    assert (m.status, m.reason) == ("ok", "") and "mse" in m.notes["compiled"] and "accuracy" not in m.series
 
 
 @pytest.mark.parametrize(
@@ -103,8 +102,7 @@ def test_inputs_and_targets_are_what_model_and_loss_take_and_can_be_learned():
     residual = np.linalg.lstsq(np.c_[x, np.ones(200)], y, rcond=None)[1]
     assert residual.max() < 1e-6  # linear in the inputs
     _, classes = user_model.samples(model("sparse_categorical_crossentropy"), 200, 1, "float32")
-    assert (classes.shape, classes.dtype) == ((200,), np.int32)
-    assert (classes == y.argmax(-1)).all()
+    assert (classes.shape, classes.dtype) == ((200,), np.int32) and (classes == y.argmax(-1)).all()
     _, one_hot = user_model.samples(model("categorical_crossentropy"), 200, 1, "float32")
     assert (one_hot == np.eye(3)[classes]).all()
     _, yes = user_model.samples(model("binary_crossentropy", (1,)), 200, 1, "float32")

@@ -102,8 +102,7 @@ def test_a_resumed_files_newer_row_wins_over_a_run_begun_between(tmp_path):
     ):
         with records.Writer(tmp_path / name / "matmul.jsonl", run(at)) as writer:
             for when, n, seconds in rows:
-                row = msgspec.structs.replace(visit(1, seconds, at=1.0), problem=Matmul(n, n, n), at=when)
-                writer.append(row)
+                writer.append(msgspec.structs.replace(visit(1, seconds, at=1.0), problem=Matmul(n, n, n), at=when))
     loaded = records.read(tmp_path).measurements
     assert {m.problem.n: m.samples[0].seconds for m in loaded} == {8: (2.0,), 9: (3.0,)}
 
