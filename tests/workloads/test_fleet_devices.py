@@ -167,7 +167,7 @@ def noisy(m: Measurement, rng, row_noise: float, factor: float = 1.0) -> Measure
 
 
 def stored_rows() -> list[Measurement]:
-    loaded = records.read(H200 / "roofs", H200 / "suite")
+    loaded = records.read(H200 / "roofs", H200 / "suite-in-bursts")
     return [
         m
         for m in loaded.measurements
@@ -199,7 +199,7 @@ def found(rows, seed: int, slower: float, monkeypatch) -> set[str]:
 
 def test_no_false_flag_over_five_clean_runs_and_six_percent_is_found(monkeypatch):
     rows = stored_rows()[::8]
-    assert len(rows) > 40
+    assert len(rows) >= 40
     assert [found(rows, seed, 1.0, monkeypatch) for seed in range(5)] == [set()] * 5
     assert [found(rows, seed, 1.06, monkeypatch) for seed in range(2)] == [{"gpu-0 of node-7"}] * 2
 
