@@ -4,6 +4,7 @@ A resumed sweep adds another Run line before its own rows; the visits of a row a
 """
 
 import fcntl
+import functools
 import hashlib
 import os
 import pathlib
@@ -27,8 +28,9 @@ class Refused(Usage):
     """An output that must not be touched; the message says what to type instead."""
 
 
+@functools.cache
 def source_hash(folder: pathlib.Path | None = None) -> str:
-    """A hash over the project's Python and CUDA sources: which code made a file, also without git."""
+    """A hash over the project's Python and CUDA sources, as a process first saw them: which code made a file, also without git."""
     folder = folder or ROOT
     digest = hashlib.sha256()
     every = (p for top in SOURCES for p in (folder / top).rglob("*.*"))

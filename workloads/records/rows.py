@@ -219,7 +219,7 @@ class Gpu(msgspec.Struct, frozen=True):
 class Machine(msgspec.Struct, frozen=True):
     """Facts of a machine. `key` names its folder; only another key is another machine. Never a hostname."""
 
-    key: Annotated[str, msgspec.Meta(pattern=r"^[\w.+-]+\Z")]
+    key: Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f]+\Z")]
     cpu: str
     vendor: str
     simd: str
