@@ -30,7 +30,7 @@ class Refused(Usage):
 
 @functools.cache
 def source_hash(folder: pathlib.Path | None = None) -> str:
-    """A hash over the project's Python and CUDA sources, as a process first saw them: which code made a file, also without git."""
+    """A hash over the project's Python and CUDA sources as a process first saw them: which code made a file, also without git."""
     folder = folder or ROOT
     digest = hashlib.sha256()
     every = (p for top in SOURCES for p in (folder / top).rglob("*.*"))
