@@ -223,7 +223,7 @@ class Machine(msgspec.Struct, frozen=True):
     cpu: str
     vendor: str
     simd: str
-    cores: int
+    cores: Count
     threads_a_core: int
     memory_bytes: int
     caches_bytes: dict[str, int] = {}
