@@ -286,7 +286,14 @@ def _sweep(folder: Path, i: int, here) -> None:
     part = folder / f"{i + 1:02}.part"
     shutil.rmtree(part, ignore_errors=True)
     threads = [str(t) for t in sorted({1, here.cores})]
-    command = [*NOISE_SWEEP, "cublas" if here.gpus else "operator", "--threads", *threads, "-o", str(part)]
+    command = [
+        *NOISE_SWEEP,
+        "cublas" if here.gpus else "operator",
+        "--threads",
+        *threads,
+        "-o",
+        str(part.relative_to(ROOT)),
+    ]
     ended = subprocess.run([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, cwd=ROOT)
     if ended.returncode != options.OK:
         raise options.Stop(f"a sweep ended with exit code {ended.returncode}", f"python -m {' '.join(command)}")

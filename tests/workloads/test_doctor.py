@@ -1,5 +1,6 @@
 """The doctor and the overview: each check seen to pass, to warn and to fail; the commands in process."""
 
+import os
 import json
 import subprocess
 import sys
@@ -280,7 +281,7 @@ def swept(tmp_path, monkeypatch):
     begun: list[list[str]] = []
 
     def child(command, **how):
-        folder = Path(command[command.index("-o") + 1])
+        folder = how["cwd"] / command[command.index("-o") + 1]
         begun.append(command)
         at = f"2026-01-01T00:{len(begun):02}:00Z"
         run = Run(records.SCHEMA, facts.describe(), {}, "", 1, "", "", at)
@@ -299,6 +300,7 @@ def swept(tmp_path, monkeypatch):
 def test_ten_sweeps_are_stored_as_one_number_a_clock_and_decade(swept, capsys):
     assert doctor.main(["--noise", "--over", "0.01"]) == options.OK
     assert len(swept) == 10 and all("--sizes" in command for command in swept)
+    assert not [word for command in swept for word in command[1:] if os.path.isabs(word)], "it is stored with the rows"
     out, err = capsys.readouterr()
     assert "CPU" in out and "1.00 %" in out and "stored: " in err
     here = facts.describe()
