@@ -286,14 +286,8 @@ def _sweep(folder: Path, i: int, here) -> None:
     part = folder / f"{i + 1:02}.part"
     shutil.rmtree(part, ignore_errors=True)
     threads = [str(t) for t in sorted({1, here.cores})]
-    command = [
-        *NOISE_SWEEP,
-        "cublas" if here.gpus else "operator",
-        "--threads",
-        *threads,
-        "-o",
-        str(part.relative_to(ROOT)),
-    ]
+    place = str(part.relative_to(ROOT))  # it is stored with the rows, which say nothing of where the project lies
+    command = [*NOISE_SWEEP, "cublas" if here.gpus else "operator", "--threads", *threads, "-o", place]
     ended = subprocess.run([sys.executable, "-m", *command], stdout=subprocess.DEVNULL, cwd=ROOT)
     if ended.returncode != options.OK:
         raise options.Stop(f"a sweep ended with exit code {ended.returncode}", f"python -m {' '.join(command)}")

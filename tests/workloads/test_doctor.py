@@ -1,7 +1,7 @@
 """The doctor and the overview: each check seen to pass, to warn and to fail; the commands in process."""
 
-import os
 import json
+import os
 import subprocess
 import sys
 import time
