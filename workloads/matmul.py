@@ -152,13 +152,13 @@ def table(args: argparse.Namespace, here):
 def answer(args: argparse.Namespace, outcome) -> None:
     """The crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
     from analysis.crossover.crossover import square_rows
-    from analysis.text import answers, sentences
+    from analysis.text import answers, summary
 
     done, works_ = outcome.measurements, works(args)
     if works_:
         said = answers.together(works_, done, f"products of the dense layers of {args.model}")
     elif square_rows(done) or not any(m.on_gpu for m in done):
-        said = sentences.answer(done, outcome.run.machine)
+        said = summary.answer(done, outcome.run.machine)
     else:
         said = []
     if args.ladder:

@@ -267,14 +267,14 @@ def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
 def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
     """Writes the report into the folder and says its answer and its path."""
     from analysis import report
-    from analysis.text import budget, peers, sentences
+    from analysis.text import budget, peers, summary
     from workloads import records
 
     loaded = records.read(folder)
     path = report.to_open(report.render([folder], folder))
     out = sys.stdout if args.format == "table" else sys.stderr
     said = [
-        *sentences.answer(loaded.measurements, loaded.runs[-1].machine),
+        *summary.answer(loaded.measurements, loaded.runs[-1].machine),
         *budget.sentences(loaded.measurements),
         *peers.lines(loaded.measurements),
     ]
@@ -286,7 +286,7 @@ def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
 
 def elsewhere(reports: pathlib.Path) -> list[str]:
     """What a machine without a GPU can be told: the answer of each stored machine that has one, named as such."""
-    from analysis.text import sentences
+    from analysis.text import summary
     from workloads import records
 
     told = []
@@ -294,7 +294,7 @@ def elsewhere(reports: pathlib.Path) -> list[str]:
         stored = records.read(folder)
         here = stored.runs[-1].machine
         about = f"Elsewhere, on a stored {here.gpus[0].name} against its own {here.cores}-core host (not this CPU)"
-        told += [f"{about}: {sentence}" for sentence in sentences.answer(stored.measurements, here)[:1]]
+        told += [f"{about}: {sentence}" for sentence in summary.answer(stored.measurements, here)[:1]]
     return told
 
 

@@ -12,7 +12,7 @@ from analysis.predict.budget import Budget, budget
 from analysis.predict.profile import Profile
 from analysis.report.sections import layers, rows
 from analysis.roofline.bounds import Judged, Roof, judge, roofs
-from analysis.text import sentences, whole_training
+from analysis.text import summary, whole_training
 from analysis.training import break_even
 from analysis.training.break_even import Pair
 from workloads.records import Loaded, Machine, Measurement, by_machine, read, settings
@@ -52,12 +52,12 @@ class Material:
     @functools.cached_property
     def said(self) -> list[str]:
         """The answer in sentences."""
-        return sentences.answer(self.loaded, self.machine, self.answers, self.roofs)
+        return summary.answer(self.loaded, self.machine, self.answers, self.roofs)
 
     @functools.cached_property
     def left_out(self) -> list[str]:
         """What these leave out."""
-        return sentences.details(self.loaded, self.machine, self.answers, self.roofs, self.said)
+        return summary.details(self.loaded, self.machine, self.answers, self.roofs, self.said)
 
     @functools.cached_property
     def ordered(self) -> "list[Measurement]":

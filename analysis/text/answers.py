@@ -1,5 +1,5 @@
 """An Answer of any family in one sentence: convolutions in batch, channels or image size, a dense layer in its batch; the
-square products in n, whose words are those of analysis.text.sentences, in a framework or from cold caches."""
+square products in n, whose words are those of analysis.text.summary, in a framework or from cold caches."""
 
 from collections.abc import Iterable
 

@@ -1,143 +1,203 @@
-"""Records to plain sentences for a newcomer: numbers with units, three significant digits, the form named."""
+"""Sentences that terminal, page, JSON and README share: who wins, from which size, after how many epochs, how sure it is.
 
-from collections.abc import Iterable
+A number has two or three digits and is rounded to its interval's first one."""
 
-from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, crossovers
-from analysis.crossover.time_split import why
-from analysis.roofline.bounds import Roof, roofs
-from analysis.text import answers, data_parallel, inference, peers, rates, training_answers, whole_training
-from analysis.text.crossings import copies_sentence, crossing_sentence, form_name, no_gpu_sentence, why_sentence
-from analysis.training import side_by_side
-from workloads.records import Loaded, Machine, Measurement
+import math
 
-MOST = 5
+from analysis.crossover.crossover import Answer, Crossing
+from analysis.stats import Estimate, exact, faster
+from analysis.units import join
 
-
-def answer(
-    found: "Loaded | Iterable[Measurement]",
-    machine: "Machine | None" = None,
-    answers: tuple[Answer, ...] | None = None,
-    ceilings: "tuple[Roof, ...] | None" = None,
-) -> list[str]:
-    """The verdict in at most five sentences: who wins from where, why, how the copy moves it, how near the limits.
-
-    Rows that failed, gave a wrong answer or lie above their roof always have the last sentence. `machine` defaults to
-    that of the last run of a Loaded; `answers` and `ceilings` are those of the rows, where they are known already.
-    """
-    measurements, machine = _parts(found, machine)
-    ceilings = roofs(getattr(found, "every", measurements), machine) if ceilings is None else ceilings
-    trouble = rates.trouble_sentence(measurements, ceilings, machine)
-    answers = crossovers(measurements, machine=machine) if answers is None else answers
-    told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
-    told = told or _cpu_story(measurements, answers, ceilings, machine)
-    told = _with_layers(told, measurements, ceilings, machine, getattr(found, "runs", ()))
-    told += rates.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
-    told = told if any(a.kind != "no-gpu" for a in answers) else [*_of_their_own(measurements), *told]
-    told += (
-        rates.ceiling_sentences(ceilings)
-        + training_answers.training_sentences(measurements)
-        + _of_switches(measurements)
-    )
-    # a run of roofs, launches or copies answers with those
-    if not any(m.problem.products for m in measurements):
-        told += (
-            rates.level_sentences(measurements, machine)
-            + rates.launch_sentences(ceilings)
-            + rates.link_sentences(ceilings)
-        )
-    told = list(dict.fromkeys(told))[: MOST - 1 if trouble else MOST]
-    return [*told, trouble] if trouble else told
+MEASURED, PREDICTED = "measured", "predicted"
+CANT_TELL = "can't tell"
+LIKELY = 1.1  # speedup of likeliest times, from which on a prediction whose intervals overlap names a device
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_SIDES = {"cpu": "CPU", "gpu": "GPU"}
+_TITLES = {
+    "cifar10-cnn": "CIFAR-10 CNN",
+    "cifar10-mlp": "CIFAR-10 MLP",
+    "fashion-mlp": "Fashion-MNIST MLP",
+    "mnist-cnn": "MNIST CNN",
+    "peaks": "Peaks MLP",
+}
 
 
-def details(
-    found: "Loaded | Iterable[Measurement]",
-    machine: "Machine | None" = None,
-    answers: tuple[Answer, ...] | None = None,
-    ceilings: "tuple[Roof, ...] | None" = None,
-    told: list[str] | None = None,
-) -> list[str]:
-    """What the five sentences left out: every precision and form, reasons, gaps, rates, skipped and flagged rows."""
-    measurements, machine = _parts(found, machine)
-    ceilings = roofs(getattr(found, "every", measurements), machine) if ceilings is None else ceilings
-    answers = crossovers(measurements, machine=machine) if answers is None else answers
-    said = [crossing_sentence(a) for a in answers if a.kind != "no-gpu" or a.gaps]
-    for a in (a for a in answers if a.precision == answers[0].precision and a.crossings):
-        said += [why_sentence(w, a.form, f"{a.precision}, {form_name(a.form)}") for w in why(measurements, a)[1:]]
-    said += dict.fromkeys(f"{a.precision}: {gap}." for a in answers for gap in a.gaps)
-    said += rates.rate_sentences(measurements, ceilings) + rates.ceiling_sentences(ceilings)
-    said += training_answers.training_sentences(measurements)
-    said += (
-        rates.level_sentences(measurements, machine) + rates.launch_sentences(ceilings) + rates.link_sentences(ceilings)
-    )
-    said += rates.skipped_sentences(measurements) + rates.flag_sentences(measurements)
-    said += rates.beyond_sentence(measurements, ceilings, machine)
-    told = (
-        answer(found if hasattr(found, "runs") else measurements, machine, answers, ceilings) if told is None else told
-    )
-    return [s for s in dict.fromkeys(said) if s not in told]
+def title(model: str) -> str:
+    """A model's name in a sentence: `CIFAR-10 CNN`; one that an article did not name, as it is typed."""
+    return _TITLES.get(model, model)
 
 
-def _parts(found, machine) -> "tuple[list[Measurement], Machine | None]":
-    if hasattr(found, "measurements"):
-        return list(found.measurements), machine or (found.runs[-1].machine if found.runs else None)
-    return list(found), machine
+# ---------------------------------------------------------------- numbers
 
 
-def _gpu_story(measurements, answers: tuple[Answer, ...]) -> list[str]:
-    """The first precision: resident and why, the copies together and why."""
-    first = [a for a in answers if a.precision == answers[0].precision]
-    resident = next((a for a in first if a.form in (LATENCY, THROUGHPUT)), None)
-    copied = [a for a in first if a.form in COPIES]
-    told = [crossing_sentence(resident)] if resident else []
-    told += _reason(measurements, resident)
-    told += [copies_sentence(copied)] if copied else []
-    told += _reason(measurements, copied[0]) if copied else []
-    return told or [crossing_sentence(a) for a in first[:2]]
+def decimals(e: Estimate, most: int = 3) -> int:
+    """Decimal places of a value: to the first digit of half its interval, of two to `most` significant digits; negative: tens."""
+    if not e.value or not math.isfinite(e.value):
+        return 0
+    first = math.floor(math.log10(abs(float(f"{e.value:.{most - 1}e}"))))
+    half = (e.high - e.low) / 2
+    by_interval = -math.floor(math.log10(half)) if 0 < half < math.inf else most if half == 0 else -math.inf
+    return int(max(1 - first, min(most - 1 - first, by_interval)))
 
 
-def _with_layers(told: list[str], measurements, ceilings: "tuple[Roof, ...]", machine, runs) -> list[str]:
-    """The squares' sentences with the convolutions' first one third; without squares who wins the steps of the runs' networks,
-    then what convolutions and layers' products say."""
-    if told:
-        return [*told[:2], *answers.story(measurements, "conv", ceilings, machine)[:1], *told[2:]]
-    whole = [said for op in ("conv", "matmul") for said in answers.step_story(runs, measurements, op, machine)]
-    return [
-        *whole,
-        *(said for op in ("conv", "matmul") for said in answers.story(measurements, op, ceilings, machine)),
-    ][:MOST]
+def rounded(value: float, places: int) -> str:
+    """A number with so many decimal places, thousands apart: `1,240`, `0.31`; negative places round to tens."""
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "-∞"
+    return f"{round(value, places) + 0.0:,.{max(0, places)}f}"
 
 
-def _reason(measurements, a: Answer | None) -> list[str]:
-    found = [w for w in why(measurements, a) if w.parts] if a else []
-    return [why_sentence(found[0], a.form)] if a and found else []
+def number(e: Estimate | float, most: int = 3) -> str:
+    """A number with the digits that its interval leaves."""
+    e = e if isinstance(e, Estimate) else exact(e)
+    return rounded(e.value, decimals(e, most))
 
 
-def _of_their_own(measurements) -> list[str]:
-    """What a run says first whose question is another one: several GPUs, data-parallel trainings, inference, trainings side by
-    side."""
-    ops = {m.problem.op for m in measurements}
-    told = []
-    if "training" in ops:
-        told = [
-            *data_parallel.lines(measurements),
-            *side_by_side.lines(measurements),
-            *whole_training.start_sentences(measurements),
-        ]
-    told += peers.story(measurements) if ops & {"peer", "collective", "at-once"} else []
-    return told + (inference.lines(measurements) if "inference" in ops else [])
+def interval(e: Estimate) -> str:
+    """`[17, 35]`, with the places of its value."""
+    places = decimals(e)
+    return f"[{rounded(e.low, places)}, {rounded(e.high, places)}]"
 
 
-def _of_switches(measurements) -> list[str]:
-    """What each change to a training does to its step."""
-    return (
-        whole_training.change_sentences(measurements) if any(m.problem.op == "training" for m in measurements) else []
-    )
+def scaled(e: Estimate | float) -> tuple[Estimate, str]:
+    """(a time in the unit that its value has one to three digits before the point in, that unit)."""
+    e = e if isinstance(e, Estimate) else exact(e)
+    about = abs(float(f"{e.value or e.high:.2e}"))
+    size, unit = next(((s, u) for s, u in _UNITS if about >= s), _UNITS[-1] if about else _UNITS[0])
+    return e / size, unit
 
 
-def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> list[str]:
-    if not answers:
-        return []
-    timed = any(m.on_gpu and m.ok for m in measurements)
-    told = [] if timed else [no_gpu_sentence(measurements, machine)]
-    told += rates.rate_sentences(measurements, ceilings)[:1] + rates.library_sentences(measurements)
-    return told + rates.bound_sentences(measurements, ceilings) + rates.thread_sentences(measurements)
+def time(e: Estimate | float) -> str:
+    """`21 s`; a time that may be none: `at most 35 s`."""
+    own, unit = scaled(e)
+    return f"at most {number(own.high, most=2)} {unit}" if own.value <= 0 < own.high else f"{number(own)} {unit}"
+
+
+def timed(e: Estimate) -> str:
+    """`21 s [17, 35]`; `at most 35 s` where the interval reaches down to nothing."""
+    own, unit = scaled(e)
+    if float(f"{own.low:.{max(0, decimals(own))}f}") <= 0 < own.high:
+        return f"at most {number(own.high, most=2)} {unit}"
+    return f"{number(own)} {unit}" if own.low == own.value == own.high else f"{number(own)} {unit} {interval(own)}"
+
+
+def factor(e: Estimate | float) -> str:
+    """`3.2x`."""
+    return f"{number(e, most=2)}x"
+
+
+def counted(size: float, name: str) -> str:
+    """A size in words: `n = 115`, `batch 32`, `9,200 samples`, `18 epochs`."""
+    digits = _size(size)
+    if name in ("samples", "epochs", "channels"):
+        return f"{digits} {name.removesuffix('s') if digits == '1' else name}"
+    return f"{name} {digits}" if name in ("batch", "width", "depth") else f"{name} = {digits}"
+
+
+# ---------------------------------------------------------------- who wins
+
+
+def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, of: str = "") -> str:
+    """The winner with both seconds: `The GPU: 61 s against 126 s on the CPU, 2.1x faster.`; in a list with what it is `of`:
+    `CIFAR-10 CNN: 61 s on the GPU, 126 s on the CPU, 2.1x faster.`"""
+    sides = sorted((("CPU", cpu), ("GPU", gpu)), key=lambda side: side[1].value)
+    (best, quick), (_, slow) = sides
+    named = [f"{time(e)} on the {name}" for name, e in sides]
+    speedup, predicted = slow / quick, source == PREDICTED
+    mark = " (predicted; the ranges overlap)" if predicted else "; the intervals overlap"
+    if faster(cpu, gpu) != "neither":
+        first = f"{named[0]}, {named[1]}" if of else f"The {best}: {time(quick)} against {named[1]}"
+        said, mark = f"{first}, {factor(speedup)} faster", " (predicted)" * predicted
+    elif predicted and speedup.value >= LIKELY:
+        said = f"Probably the {best}: {time(quick)} against {named[1]}"
+    else:
+        said = f"Can't tell: {named[0]}, {named[1]}"
+    said = f"{of}: {said[0].lower()}{said[1:].replace(':', ',')}" if of else said
+    return f"{said}{mark}."
+
+
+def faster_by(cpu: Estimate, gpu: Estimate) -> str:
+    """`GPU 3.2x faster`, or can't tell."""
+    best = faster(cpu, gpu)
+    ratio = cpu / gpu if best == "gpu" else gpu / cpu
+    return CANT_TELL if best == "neither" else f"{_SIDES[best]} {factor(ratio)} faster"
+
+
+# ---------------------------------------------------------------- from which size
+
+
+def since(c: Crossing, source: str = MEASURED) -> str:
+    """The size from which a device wins: measured, the first that is sure; predicted, about the likeliest; in digits."""
+    if c.wide:
+        return f"{c.below:,} to {c.above:,}"
+    return _size(c.at.high) if source == MEASURED else f"about {_size(c.at.value)}"
+
+
+def unsure(a: Answer) -> list[str]:
+    """The sizes at which nobody wins for certain, in digits: `103 to 115`, `512`; three at most, then how many more."""
+    spans = [(c.at.low, c.at.high) for c in a.crossings if not c.wide and _size(c.at.low) != _size(c.at.high)]
+    spans += [b for b in a.bands if not any(low <= b[0] and b[1] <= high for low, high in spans)]
+    words = [_size(x) if x == y else f"{_size(x)} to {_size(y)}" for x, y in sorted(spans)]
+    return words[:3] + ([f"{len(words) - 3} more"] if len(words) > 3 else [])
+
+
+def crossing(a: Answer, source: str = MEASURED) -> str:
+    """Who wins from which size, without a full stop: `the GPU wins from n = 115`."""
+    name, about = a.family.size_name, source == PREDICTED
+    match a.kind:
+        case "gpu-from":
+            (c, *_) = a.crossings
+            if c.wide:
+                return f"the GPU starts to win between {counted(c.below, name)} and {c.above:,}"
+            return f"the GPU wins from {'about ' * about}{counted(c.at.value if about else c.at.high, name)}"
+        case "gpu-at-smallest":
+            return f"the GPU wins from {counted(a.low_n, name)}, the smallest {'looked at' if about else 'measured'}"
+        case "cpu-throughout":
+            return f"the CPU wins up to {counted(a.high_n, name)}, the largest {'looked at' if about else 'measured'}"
+        case "several":
+            last = a.crossings[-1]
+            before = len(a.crossings) - 1
+            at = counted(last.at.value if about else last.at.high, name)
+            below = f"; below, the winner changes {'once' if before == 1 else f'{before} times'}" if before else ""
+            return f"the {_SIDES[last.to]} wins from {'about ' * about}{at}{below}"
+        case "cant-tell":
+            winners = {p.sign for p in a.points} - {0}
+            elsewhere = f"; elsewhere the {'GPU' if 1 in winners else 'CPU'} wins" if winners else ""
+            return f"can't tell which device wins{elsewhere}"
+        case "no-gpu":
+            return "the GPU was not timed"
+    return "the CPU was not timed"
+
+
+def cant_tell(a: Answer) -> str:
+    """`Between 103 and 115 it can't be told.`; "" where every size has a winner."""
+    words = unsure(a)
+    if len(words) == 1 and " to " in words[0]:
+        return f"Between {words[0].replace(' to ', ' and ')} it can't be told."
+    return f"At {join(words)} it can't be told." if words else ""
+
+
+def crossover(a: Answer, subject: str = "", source: str = MEASURED) -> list[str]:
+    """Who wins from which size, and where it can't be told: two sentences at most. `subject`: `Square float32 products`."""
+    said = crossing(a, source)
+    first = f"{subject}: {said}" if subject else f"{said[0].upper()}{said[1:]}"
+    first += " (predicted)." if source == PREDICTED else "."
+    return [first, *filter(None, [cant_tell(a)])] if source == MEASURED else [first]
+
+
+def break_even(epochs: Estimate | None, source: str = MEASURED) -> str:
+    """After how many epochs the GPU has made up for its longer start; None: never."""
+    mark = " (predicted)" if source == PREDICTED else ""
+    if epochs is None:
+        return f"The GPU never makes up for its longer start{mark}."
+    if epochs.value <= 0:
+        return f"The GPU is ahead from the first epoch{mark}."
+    if not math.isfinite(epochs.value):
+        return f"Break-even after {counted(max(1.0, epochs.low), 'epochs')} at the earliest{mark}."
+    perhaps = ", if at all" if not math.isfinite(epochs.high) else ""
+    return f"Break-even after {'about ' * (source == PREDICTED)}{counted(max(1.0, epochs.value), 'epochs')}{perhaps}{mark}."
+
+
+def _size(size: float) -> str:
+    """A whole size in at most three digits, the next one of a few."""
+    return f"{size:,}" if isinstance(size, int) else f"{math.ceil(size - 1e-9):,}" if size < 100 else number(size)

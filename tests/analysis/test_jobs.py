@@ -12,7 +12,7 @@ from analysis.crossover.crossover import Answer
 from analysis.report.pictures import files
 from analysis.report.sections import training as section
 from analysis.stats import Estimate
-from analysis.text import sentences, whole_training
+from analysis.text import summary, whole_training
 from analysis.text.training_answers import training_sentences
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP
@@ -310,7 +310,7 @@ def test_each_change_stands_beside_the_plain_row():
         "the whole set on the device: 2.00 ms (5.00 times as fast); 16 steps an execution: 40.0 ms (4.00 times as long)."
     )
     assert whole_training.change_sentences(made) == [said]
-    assert sentences.answer(made) == ["Training cifar10-cnn at batch 32: a step takes 10.0 ms on the CPU.", said]
+    assert summary.answer(made) == ["Training cifar10-cnn at batch 32: a step takes 10.0 ms on the CPU.", said]
 
 
 def test_a_sweep_whose_winner_never_changes_has_its_sentence_and_one_training_beside_it():

@@ -13,7 +13,7 @@ from fake_measurements import answer as made
 from analysis.report import page
 from analysis.report.material import Material
 from analysis.report.sections import step_budgets
-from analysis.text import sentences, whole_training
+from analysis.text import summary, whole_training
 from analysis.training import side_by_side as said
 from kernels.problems import Inference, Training
 from workloads import options, records, training
@@ -241,7 +241,7 @@ def test_a_page_of_a_teacher_beside_a_student_says_nothing_that_is_not_so():
     rows = four(timed, *([{"host-latency": s}] for s in (0.004, 0.03, 0.005, 0.032)), data="synthetic")
     rows = [rows[i] for i in (1, 0, 3, 2)]  # the teacher first
     loaded = records.Loaded((run(GPU_MACHINE),), tuple(rows), 0, ("training-teacher.jsonl",))
-    assert sentences.answer(loaded) == said.lines(rows) and len(said.lines(rows)) == 2
+    assert summary.answer(loaded) == said.lines(rows) and len(said.lines(rows)) == 2
     text = page.markdown(Material(loaded), False)
     assert not any(s in text for s in ("No GPU was measured", "Nothing was measured", "## Training with Keras"))
     assert "| training/keras/fit | lenet, batch 4, 8 samples, 1 epoch | beside a teacher | gpu:0 | 5.00 ms |" in text

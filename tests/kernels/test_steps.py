@@ -6,7 +6,7 @@ from fake_measurements import row
 
 from analysis.crossover import network_steps
 from analysis.report.sections import layers
-from analysis.text import answers, sentences
+from analysis.text import answers, summary
 from kernels import networks
 from kernels.networks.training_step import step as works_of
 from workloads.records import Loaded
@@ -66,7 +66,7 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     expected = "tf32 (against the CPU in float32), by tensorflow, data already on the GPU"
     assert expected in answers.step_sentences(step, found)[0]
     machine = loaded(rows)
-    assert sentences.answer(machine)[0].startswith("A step of cifar10-mlp (8 products), tf32")
+    assert summary.answer(machine)[0].startswith("A step of cifar10-mlp (8 products), tf32")
     (tf32, float32) = (
         t
         for _, works in network_steps.steps(machine.runs, rows, "matmul")
@@ -91,7 +91,7 @@ def test_what_is_missing_is_said_with_the_command_that_measures_it():
         told
         == f"{begin}GPU has no time of all of them by tensorflow. What is missing: {command} gpu --backends tensorflow"
     )
-    assert sentences.answer(loaded(gpu))[0].startswith("Who wins a step")
+    assert summary.answer(loaded(gpu))[0].startswith("Who wins a step")
     assert answers.step_story(loaded(cpu).runs, cpu, "matmul", fake.CPU_MACHINE) == []  # no GPU could measure it
 
 

@@ -103,12 +103,12 @@ IN_README = "/suite /training-seeds /training-small-dataset -x4/peers -x4/traini
 
 @pytest.mark.parametrize("run", [f"nvidia-h200{run}" for run in IN_README.split()])
 def test_the_readme_says_what_the_stored_files_say(run):
-    from analysis.text import sentences
+    from analysis.text import summary
 
     text = (worker.ROOT / "README.md").read_text()
     block = text.partition(f"<!-- answer: python -m analysis.report reports/{run} ")[2]
     block = block.partition("-->\n")[2].partition("<!-- /answer -->")[0]
-    told = sentences.answer(records.read(worker.ROOT / "reports" / run))
+    told = summary.answer(records.read(worker.ROOT / "reports" / run))
     assert block == "".join(f"- {sentence}\n" for sentence in told)
 
 

@@ -1,0 +1,143 @@
+"""Records to plain sentences for a newcomer: numbers with units, three significant digits, the form named."""
+
+from collections.abc import Iterable
+
+from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, crossovers
+from analysis.crossover.time_split import why
+from analysis.roofline.bounds import Roof, roofs
+from analysis.text import answers, data_parallel, inference, peers, rates, training_answers, whole_training
+from analysis.text.crossings import copies_sentence, crossing_sentence, form_name, no_gpu_sentence, why_sentence
+from analysis.training import side_by_side
+from workloads.records import Loaded, Machine, Measurement
+
+MOST = 5
+
+
+def answer(
+    found: "Loaded | Iterable[Measurement]",
+    machine: "Machine | None" = None,
+    answers: tuple[Answer, ...] | None = None,
+    ceilings: "tuple[Roof, ...] | None" = None,
+) -> list[str]:
+    """The verdict in at most five sentences: who wins from where, why, how the copy moves it, how near the limits.
+
+    Rows that failed, gave a wrong answer or lie above their roof always have the last sentence. `machine` defaults to
+    that of the last run of a Loaded; `answers` and `ceilings` are those of the rows, where they are known already.
+    """
+    measurements, machine = _parts(found, machine)
+    ceilings = roofs(getattr(found, "every", measurements), machine) if ceilings is None else ceilings
+    trouble = rates.trouble_sentence(measurements, ceilings, machine)
+    answers = crossovers(measurements, machine=machine) if answers is None else answers
+    told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
+    told = told or _cpu_story(measurements, answers, ceilings, machine)
+    told = _with_layers(told, measurements, ceilings, machine, getattr(found, "runs", ()))
+    told += rates.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
+    told = told if any(a.kind != "no-gpu" for a in answers) else [*_of_their_own(measurements), *told]
+    told += (
+        rates.ceiling_sentences(ceilings)
+        + training_answers.training_sentences(measurements)
+        + _of_switches(measurements)
+    )
+    # a run of roofs, launches or copies answers with those
+    if not any(m.problem.products for m in measurements):
+        told += (
+            rates.level_sentences(measurements, machine)
+            + rates.launch_sentences(ceilings)
+            + rates.link_sentences(ceilings)
+        )
+    told = list(dict.fromkeys(told))[: MOST - 1 if trouble else MOST]
+    return [*told, trouble] if trouble else told
+
+
+def details(
+    found: "Loaded | Iterable[Measurement]",
+    machine: "Machine | None" = None,
+    answers: tuple[Answer, ...] | None = None,
+    ceilings: "tuple[Roof, ...] | None" = None,
+    told: list[str] | None = None,
+) -> list[str]:
+    """What the five sentences left out: every precision and form, reasons, gaps, rates, skipped and flagged rows."""
+    measurements, machine = _parts(found, machine)
+    ceilings = roofs(getattr(found, "every", measurements), machine) if ceilings is None else ceilings
+    answers = crossovers(measurements, machine=machine) if answers is None else answers
+    said = [crossing_sentence(a) for a in answers if a.kind != "no-gpu" or a.gaps]
+    for a in (a for a in answers if a.precision == answers[0].precision and a.crossings):
+        said += [why_sentence(w, a.form, f"{a.precision}, {form_name(a.form)}") for w in why(measurements, a)[1:]]
+    said += dict.fromkeys(f"{a.precision}: {gap}." for a in answers for gap in a.gaps)
+    said += rates.rate_sentences(measurements, ceilings) + rates.ceiling_sentences(ceilings)
+    said += training_answers.training_sentences(measurements)
+    said += (
+        rates.level_sentences(measurements, machine) + rates.launch_sentences(ceilings) + rates.link_sentences(ceilings)
+    )
+    said += rates.skipped_sentences(measurements) + rates.flag_sentences(measurements)
+    said += rates.beyond_sentence(measurements, ceilings, machine)
+    told = (
+        answer(found if hasattr(found, "runs") else measurements, machine, answers, ceilings) if told is None else told
+    )
+    return [s for s in dict.fromkeys(said) if s not in told]
+
+
+def _parts(found, machine) -> "tuple[list[Measurement], Machine | None]":
+    if hasattr(found, "measurements"):
+        return list(found.measurements), machine or (found.runs[-1].machine if found.runs else None)
+    return list(found), machine
+
+
+def _gpu_story(measurements, answers: tuple[Answer, ...]) -> list[str]:
+    """The first precision: resident and why, the copies together and why."""
+    first = [a for a in answers if a.precision == answers[0].precision]
+    resident = next((a for a in first if a.form in (LATENCY, THROUGHPUT)), None)
+    copied = [a for a in first if a.form in COPIES]
+    told = [crossing_sentence(resident)] if resident else []
+    told += _reason(measurements, resident)
+    told += [copies_sentence(copied)] if copied else []
+    told += _reason(measurements, copied[0]) if copied else []
+    return told or [crossing_sentence(a) for a in first[:2]]
+
+
+def _with_layers(told: list[str], measurements, ceilings: "tuple[Roof, ...]", machine, runs) -> list[str]:
+    """The squares' sentences with the convolutions' first one third; without squares who wins the steps of the runs' networks,
+    then what convolutions and layers' products say."""
+    if told:
+        return [*told[:2], *answers.story(measurements, "conv", ceilings, machine)[:1], *told[2:]]
+    whole = [said for op in ("conv", "matmul") for said in answers.step_story(runs, measurements, op, machine)]
+    return [
+        *whole,
+        *(said for op in ("conv", "matmul") for said in answers.story(measurements, op, ceilings, machine)),
+    ][:MOST]
+
+
+def _reason(measurements, a: Answer | None) -> list[str]:
+    found = [w for w in why(measurements, a) if w.parts] if a else []
+    return [why_sentence(found[0], a.form)] if a and found else []
+
+
+def _of_their_own(measurements) -> list[str]:
+    """What a run says first whose question is another one: several GPUs, data-parallel trainings, inference, trainings side by
+    side."""
+    ops = {m.problem.op for m in measurements}
+    told = []
+    if "training" in ops:
+        told = [
+            *data_parallel.lines(measurements),
+            *side_by_side.lines(measurements),
+            *whole_training.start_sentences(measurements),
+        ]
+    told += peers.story(measurements) if ops & {"peer", "collective", "at-once"} else []
+    return told + (inference.lines(measurements) if "inference" in ops else [])
+
+
+def _of_switches(measurements) -> list[str]:
+    """What each change to a training does to its step."""
+    return (
+        whole_training.change_sentences(measurements) if any(m.problem.op == "training" for m in measurements) else []
+    )
+
+
+def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> list[str]:
+    if not answers:
+        return []
+    timed = any(m.on_gpu and m.ok for m in measurements)
+    told = [] if timed else [no_gpu_sentence(measurements, machine)]
+    told += rates.rate_sentences(measurements, ceilings)[:1] + rates.library_sentences(measurements)
+    return told + rates.bound_sentences(measurements, ceilings) + rates.thread_sentences(measurements)
