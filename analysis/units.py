@@ -45,7 +45,7 @@ class Metric(NamedTuple):
 
 
 METRICS = {name: Metric(*rest) for name, *rest in (line.split(None, 3) for line in COLUMNS.strip().splitlines())}
-_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
 def digits(value: float) -> str:
@@ -63,7 +63,7 @@ def _rounded(value: float) -> float:
 
 
 def seconds(value: float) -> str:
-    """A time in s, ms, us or ns."""
+    """A time in s, ms, µs or ns."""
     size, unit = next(((s, u) for s, u in _TIMES if abs(_rounded(value)) >= s), _TIMES[-1])
     return f"{digits(value / size)} {unit}" if value else "0 s"
 

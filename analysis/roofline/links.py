@@ -242,7 +242,7 @@ def pcie(measurements: "Iterable[Measurement]") -> tuple[int, int] | None:
 def sentence(link: Link, seen: tuple[int, int] | None = None) -> str:
     """The law in words, for the PCIe link `seen` with the share of its rate.
 
-    `pinned h2d by cupy/memcpy_async: 9.81 us + 55.3 GB/s; half of that bandwidth from 530 KiB`.
+    `pinned h2d by cupy/memcpy_async: 9.81 µs + 55.3 GB/s; half of that bandwidth from 530 KiB`.
     """
     low, high = link.bandwidth.low, link.bandwidth.high
     between = f" ({bytes_rate(low).split()[0]}..{bytes_rate(high)})" if bytes_rate(low) != bytes_rate(high) else ""

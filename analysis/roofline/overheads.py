@@ -219,7 +219,7 @@ def _sentence(group: list[Constant]) -> str:
 
 
 def _about(e: Estimate) -> str:
-    """A time with its interval: 2.5 us (2.4 to 2.6); what cannot be told from nothing is said to be so."""
+    """A time with its interval: 2.5 µs (2.4 to 2.6); what cannot be told from nothing is said to be so."""
     if e.low <= 0:
         return f"not above {units.seconds(e.high)}" if e.high > 0 else "too little to tell from nothing"
     if e.low == e.high:

@@ -36,7 +36,7 @@ def test_flops_do_not_decide_a_small_step_and_without_peaks_nothing_is_said_of_t
 
 def test_the_copy_and_bigger_batches_are_judged_by_the_step():
     belief = checked()["copy"]
-    assert belief.verdict == beliefs.FALSE and "6.10 % of a step" in belief.why  # 132 us of 2.164 ms
+    assert belief.verdict == beliefs.FALSE and "6.10 % of a step" in belief.why  # 132 µs of 2.164 ms
     large = checked(Training("cifar10-cnn", 8192, 16384))["copy"]
     assert large.verdict == beliefs.PARTLY  # 8.29 of 18.5 ms
     belief = checked()["batch"]

@@ -117,7 +117,7 @@ def test_the_remainder_has_its_sign_its_interval_and_the_largest_part_its_name(w
 def test_the_sentence_and_the_table_name_each_part(whole):
     cpu, gpu = (budget.budget(training(d), whole) for d in ("cpu", "gpu:0"))
     said = budget_words.sentence(cpu)
-    assert said.startswith("cifar10-cnn (S0) at batch 32 takes 21.0 ms a step on the CPU: dispatch 400 us (2 %), ")
+    assert said.startswith("cifar10-cnn (S0) at batch 32 takes 21.0 ms a step on the CPU: dispatch 400 µs (2 %), ")
     table = budget_words.table([cpu, gpu])
     assert table[0] == "| a step | CPU | GPU |"
     names = [line.split("|")[1].strip() for line in table[2:]]

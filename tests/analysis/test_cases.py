@@ -40,8 +40,8 @@ def test_a_gain_is_decomposed_into_devices_and_what_does_not_shrink_with_the_bat
     assert found[0].here.value == pytest.approx(11 / 2.4) and found[0].faster == "gpu"
     said = published.sentence(found[0])
     assert "published about 9x; here the GPU is faster, the same winner, but 1.96 times less: 4.58x (fit)" in said
-    assert "our CPU takes 220 us a sample against its 4.40 ms (20.0 times faster)" in said
-    assert "our GPU 48.0 us a sample against its 480 us (10.0 times faster): its 9.17 x 10.0 / 20.0 is our 4.58" in said
+    assert "our CPU takes 220 µs a sample against its 4.40 ms (20.0 times faster)" in said
+    assert "our GPU 48.0 µs a sample against its 480 µs (10.0 times faster): its 9.17 x 10.0 / 20.0 is our 4.58" in said
     assert "no row of another batch tells what of the GPU's step is dispatch" in said
     assert "against the CPU's other forms the gain would read 9.17 with the GPU visible (ours: GPU hidden)" in said
     more = [
@@ -107,14 +107,14 @@ def test_s4_is_judged_by_its_bare_loops_and_its_cause_by_the_rows_that_were_fed(
     expected = {100: ("cpu", "cpu"), 1000: ("neither", "neither"), 40_000: ("gpu", "gpu")}
     assert {n: (b.faster, b.claim.faster) for n, b in found.items()} == expected
     assert found[40_000].here.value == pytest.approx(16.0)
-    assert "transfers are not in its step of 90.0 us; fed each step it takes 400 us" in published.sentence(found[100])
-    assert "fed each step it takes 400 us (at 100 samples, the nearest measured)" in found[1000].why[-1]
+    assert "transfers are not in its step of 90.0 µs; fed each step it takes 400 µs" in published.sentence(found[100])
+    assert "fed each step it takes 400 µs (at 100 samples, the nearest measured)" in found[1000].why[-1]
     (alone,) = [b for b in published.comparisons(peaks({1000: 90.0}, residence="resident")) if b.here]
     assert "what transfers add at 1,000 samples is not measured: no row that is fed each step" in alone.why
     # of the smallest batch, that its step is as long at the largest
     assert (
-        "the GPU's step takes 90.0 us at batch 40,000 and still 90.0 us (100 %) at batch 100, where the CPU's falls from "
-        "1.44 ms to 60.0 us"
+        "the GPU's step takes 90.0 µs at batch 40,000 and still 90.0 µs (100 %) at batch 100, where the CPU's falls from "
+        "1.44 ms to 60.0 µs"
     ) in found[100].why
     assert "unlike the article" in published.sentence(
         next(b for b in published.comparisons(peaks({100: 900.0}, residence="resident")) if b.here)

@@ -111,16 +111,16 @@ def test_a_narrow_network_flips_where_the_laws_say_and_dispatch_is_set_against_t
     # 1 + 2.56 w = 2.1 + 0.128 + 0.128 w: w = 0.505 hundred, at batch 128
     said = answered("so-42097115", sources())
     assert "By a step, the GPU wins from width = 51 on (predicted over width 16 to 8,000)." in said
-    assert "A step on the GPU has a floor of 900 us" in said and "on the CPU 400 us" in said
+    assert "A step on the GPU has a floor of 900 µs" in said and "on the CPU 400 µs" in said
     said = answered("tensorflow-5995", sources())
-    # 2 ms against 16 us of bytes, of 2.121 ms; the 0.1 ms of the calls that copy are copying's
+    # 2 ms against 16 µs of bytes, of 2.121 ms; the 0.1 ms of the calls that copy are copying's
     assert (
-        "starting the step and its kernels takes 2.00 ms (94.3 % of the step), the bytes on the link 16.0 us (0.754 %)"
+        "starting the step and its kernels takes 2.00 ms (94.3 % of the step), the bytes on the link 16.0 µs (0.754 %)"
         in said
     )
     said = answered("keras-249", sources())
     assert (
-        "Copying each batch (196 KiB) takes 100 us for the calls and 64.0 us for the bytes: 7.36 % of the GPU's step of 2.23 ms."
+        "Copying each batch (196 KiB) takes 100 µs for the calls and 64.0 µs for the bytes: 7.36 % of the GPU's step of 2.23 ms."
         in said
     )
     assert "Keeping the data on the device saves 1.86 ms of each step" in said  # 1.7 of dispatch, 0.164 of copies
@@ -171,9 +171,9 @@ def test_a_transfer_bound_step_and_an_unsynchronized_clock_by_the_laws_of_copies
         for n in (1, 8, 64)
     ]
     said = "\n".join(complaints.apart(COMPLAINTS_BY_NAME["cupy-2902"], bare(passes, *launches, *copies())))
-    # 100 calls of 5 us; 100 passes of 48 ms; 240 MB at 10 GB/s are 24 ms
-    assert "Here issuing 100 calls takes 500 us, running them 4.80 s and the copy of 229 MiB alone 24.0 ms" in said
-    assert "500 us for the passes and 4.82 s for the copy" in said
+    # 100 calls of 5 µs; 100 passes of 48 ms; 240 MB at 10 GB/s are 24 ms
+    assert "Here issuing 100 calls takes 500 µs, running them 4.80 s and the copy of 229 MiB alone 24.0 ms" in said
+    assert "500 µs for the passes and 4.82 s for the copy" in said
     assert "Largest part as measured here: the passes" in said and "would mean 2290 GB/s" in said
     lacking = complaints.apart(COMPLAINTS_BY_NAME["cupy-2902"], bare())
     assert any("workloads.stream --backends cupy" in line for line in lacking)
@@ -200,7 +200,7 @@ def test_the_measured_winner_and_largest_part_and_why_a_finding_does_not_come_ba
     assert sum(found.parts.values()) == pytest.approx(1.2 * MS)
     said = verdicts.sentence(found.reported, found)
     assert (
-        "measured here: the CPU is faster, as reported (slower): a step takes 1.20 ms on the GPU and 500 us on the CPU"
+        "measured here: the CPU is faster, as reported (slower): a step takes 1.20 ms on the GPU and 500 µs on the CPU"
         in said
     )
     assert "the largest part of the GPU's step is starting the step: 75" in said
@@ -208,10 +208,10 @@ def test_the_measured_winner_and_largest_part_and_why_a_finding_does_not_come_ba
     assert (found.faster, found.comes_back) == ("gpu", False)
     said = verdicts.sentence(found.reported, found)
     assert "the GPU is faster, unlike what was reported (slower on the GPU)" in said
-    expected = "It does not come back: here starting a step on the GPU takes only 900 us, and this CPU needs 5.00 ms"
+    expected = "It does not come back: here starting a step on the GPU takes only 900 µs, and this CPU needs 5.00 ms"
     assert expected in said
     slow = verdicts.measured(Reported(MLP, "gpu", "faster on the GPU"), [*both(0.5 * MS, 1.2 * MS), *launch_rows(0.0)])
-    expected = "cannot be shorter than the 900 us that starting it takes, and this CPU is done in 500 us"
+    expected = "cannot be shorter than the 900 µs that starting it takes, and this CPU is done in 500 µs"
     assert expected in verdicts.sentence(slow.reported, slow)
 
 

@@ -149,7 +149,7 @@ def test_what_is_verified_stands_beside_what_was_predicted():
     assert "  a step as it is: predicted 2.46 ms, measured 2.40 ms" in fed
     # 2.4 - 1.6 ms on the CPU, predicted 0.524; 2.4 - 3.2 / 16 at batch 512, predicted 1.97
     expected = (
-        "use the CPU: saves predicted 524 us, measured 800 us of a step's work (off by 34.5 % of the saving, 12.8 %"
+        "use the CPU: saves predicted 524 µs, measured 800 µs of a step's work (off by 34.5 % of the saving, 12.8 %"
     )
     assert any(expected in s for s in lines) and any("saves predicted 1.97 ms, measured 2.20 ms" in s for s in lines)
     assert any("not measured: no memory" in s for s in lines)

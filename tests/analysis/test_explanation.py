@@ -49,7 +49,7 @@ def test_both_sides_the_whole_job_and_parts_that_add_up_to_the_step():
         assert sum(part.value for part in p.parts.values()) == pytest.approx(p.step_s.value)
     lines = explanation_tables.budget_lines(e)
     assert lines[0].split()[-5:] == ["CPU,", "op", "by", "op", "GPU,"] or "GPU, compiled" in lines[0]
-    assert any("the bytes of the batch" in line and line.rstrip().endswith("64.0 us (2.9 %)") for line in lines)
+    assert any("the bytes of the batch" in line and line.rstrip().endswith("64.0 µs (2.9 %)") for line in lines)
 
 
 def test_the_width_the_batch_and_the_samples_at_which_the_winner_changes():
@@ -186,12 +186,12 @@ def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():
     assert (e.measured["cpu"].value, e.measured["gpu:0"].value) == pytest.approx((2e-3, 1e-3))
     assert e.gpu.step_s == explained().gpu.step_s
     text = "\n".join(explanation_tables.budget_lines(e))
-    assert "360 us (22.0 %)" in text  # 2 - 1.64, of 1.64: the remainder, signed
+    assert "360 µs (22.0 %)" in text  # 2 - 1.64, of 1.64: the remainder, signed
     assert "-1.16 ms (-53.8 %)" in text
 
 
 def feeding(training, *args, **given):
-    """The predictor of known laws, with 100 us for each of a fit's samples before its first epoch."""
+    """The predictor of known laws, with 100 µs for each of a fit's samples before its first epoch."""
     return msgspec.structs.replace(predict(training, *args, **given), held_s=exactly(1e-4 * training.samples))
 
 
@@ -208,7 +208,7 @@ def test_what_short_fits_cannot_tell_from_a_step_is_set_apart_before_the_remaind
     cells = {name: [cell.strip() for cell in each if cell.strip()] for name, each in table.items()}
     assert cells["of it the fit's work for a step's samples"] == ["-", "3.20 ms"]
     # of 1.64 and 5.364
-    assert cells["not explained (measured less predicted)"] == ["-140 us (-8.54 %)", "-364 us (-6.79 %)"]
+    assert cells["not explained (measured less predicted)"] == ["-140 µs (-8.54 %)", "-364 µs (-6.79 %)"]
     assert cells["what is predicted lies"] == ["outside the measured interval"] * 2
     noisy = msgspec.structs.replace(e, measured={"gpu:0": Estimate(5 * MS, 4 * MS, 5.4 * MS)})
     assert explanation_tables.budget_lines(noisy)[9].split("  ")[-1].strip() == "inside the measured interval"
@@ -337,7 +337,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     of = borrowed(cpu_step=2 * MS)
     assert stored.host_factor(of.cpu, of.gpu).value == pytest.approx(2.0, rel=1e-6)
     e = explained(of=of)
-    # dispatch 2 and calls 0.1 ms twice, 32 us of bytes and 32 us of arithmetic as they are
+    # dispatch 2 and calls 0.1 ms twice, 32 µs of bytes and 32 µs of arithmetic as they are
     assert e.gpu.parts["dispatch"].value == pytest.approx(4 * MS)
     assert e.gpu.parts["transfer bytes"].value == pytest.approx(32e-6)
     assert e.gpu.step_s.value == pytest.approx(4.264 * MS) and e.gpu.start_s.value == pytest.approx(12.0)

@@ -122,7 +122,7 @@ def test_the_longest_line_ends_with_any_layers_weights(b_wgrad, each, line):
 def test_an_operation_counts_its_dispatch_and_long_ones_alone_go_to_other_threads():
     made = timed(20.0)
     line = step_work.longest(made, 0.0)
-    # beside it: the dgrad and the first layer's wgrad; Adam's 12 on whole arrays, twice; a sum of 1 us stays where it is
+    # beside it: the dgrad and the first layer's wgrad; Adam's 12 on whole arrays, twice; a sum of 1 µs stays where it is
     assert step_work.concurrent_dispatches(made, line) == 2 + 2 * 12
     assert step_work.concurrent_dispatches(made, line, inline=False) == 3 + 2 * 28
     # each operation a second: the first layer's line has the dgrad more

@@ -65,7 +65,7 @@ def by_its_epochs(m: Measurement) -> Measurement:
 
 
 def batches() -> list[Measurement]:
-    """CPU 2 ms + 10 us a sample, GPU 4 ms whatever the batch: alike at batch 200. 50,000 samples and 10 epochs (S0's)."""
+    """CPU 2 ms + 10 µs a sample, GPU 4 ms whatever the batch: alike at batch 200. 50,000 samples and 10 epochs (S0's)."""
     made = []
     for batch in (50, 100, 400, 800):
         made.append(trained("cifar10-cnn", batch, 8 * batch, (0.0, 0.0, 2e-3 + 1e-5 * batch), once=(5.0, 0.0, 0.0)))
@@ -355,7 +355,7 @@ def test_one_batch_by_several_ways(kernel):
         trained("peaks", 100, 100, (0.0, 0.0, 1e-4), kernel=kernel, residence="resident"),
     ]
     assert whole_training.way_sentences(made) == [
-        "peaks, 100 samples in one batch, on the CPU: a step takes 100 us by jax loop, 200 us by tf fed and 41.0 ms by fit."
+        "peaks, 100 samples in one batch, on the CPU: a step takes 100 µs by jax loop, 200 µs by tf fed and 41.0 ms by fit."
     ]
     assert whole_training.way_sentences(made[:1]) == []
 

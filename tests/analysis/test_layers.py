@@ -79,7 +79,7 @@ def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     first, *_ = why(rows, resident)
     assert (first.arithmetic, first.overhead, first.remainder) == pytest.approx((4e-6, 16e-6, 0))
     said = crossings.why_sentence(first, LATENCY)
-    assert said.startswith(f"Why: at {words[1]} a GPU call costs 20.0 us, most of it launch and Python (16.0 us)")
+    assert said.startswith(f"Why: at {words[1]} a GPU call costs 20.0 µs, most of it launch and Python (16.0 µs)")
     assert [w.copies for w in why(rows, copied)] == pytest.approx([60e-6] * len(why(rows, copied)))
     slow = [m for m in rows if law_time(m) > 25e-6 or "cudnn" in m.kernel]  # the CPU at the larger sizes only
     always = crossover.conv_crossovers(slow, [LATENCY], varies=[varies], least={varies: 1})

@@ -26,12 +26,12 @@ def straight(n):
 
 
 def h200(n):
-    """Like an H200's pinned copies: 10 us at first, 15 GB/s at 256 KiB, 47 at 4 MiB, 55.3 at last."""
+    """Like an H200's pinned copies: 10 µs at first, 15 GB/s at 256 KiB, 47 at 4 MiB, 55.3 at last."""
     return 9.8e-6 + n / 55.3e9 + 3.5e-6 * (1 - math.exp(-n / (150 << 10)))
 
 
 def stepped(n):
-    """A driver that changes its way at 64 KiB: cheap below, then 6 us more."""
+    """A driver that changes its way at 64 KiB: cheap below, then 6 µs more."""
     return (5e-6 if n <= 65536 else 11e-6) + n / 12e9
 
 
@@ -50,7 +50,7 @@ def test_a_straight_line_is_one_piece_with_its_latency_bandwidth_and_half():
     link = one(copies(straight))
     assert len(link.pieces) == 1 and link.latency.value == pytest.approx(10e-6)
     assert link.bandwidth.value == pytest.approx(50e9)
-    assert link.half_bytes.value == pytest.approx(500_000)  # 10 us * 50 GB/s
+    assert link.half_bytes.value == pytest.approx(500_000)  # 10 µs * 50 GB/s
     assert link.seconds(1_000_000).value == pytest.approx(30e-6) and (link.low, link.high) == (4, 1 << 30)
     assert not link.extrapolates(4) and not link.extrapolates(1 << 30)
     assert link.extrapolates(3) and link.extrapolates((1 << 30) + 1)
@@ -141,7 +141,7 @@ def test_the_words():
     assert links.pcie(rows) == (5, 16)
     assert links.lines(rows) == [
         "a copy costs its latency and its bytes:",
-        "  pinned h2d by cupy/memcpy_async: 10.0 us + 50.0 GB/s; half of that bandwidth from 488 KiB; "
+        "  pinned h2d by cupy/memcpy_async: 10.0 µs + 50.0 GB/s; half of that bandwidth from 488 KiB; "
         "79.3 % of the 63.0 GB/s of PCIe 5 x16; within 1 % of every size measured",
         "  the link ran at PCIe generation 5 x16 while copying",
     ]
@@ -183,7 +183,7 @@ def test_steps_epochs_fits_and_graph_nodes_are_told_apart():
     rows += [launch("cupy/graph", "elementwise", n, {"host-throughput": 5e-6 + 1.25e-6 * n}) for n in (1, 64)]
     node = find(constants(rows), "graph-node", "gpu:0", clock="host-throughput")
     assert node.seconds.value == pytest.approx(1.25e-6) and node.seconds.low < node.seconds.value < node.seconds.high
-    assert lines(constants(rows))[-1].startswith("  small CuPy kernels one after another: 2.50 us")
+    assert lines(constants(rows))[-1].startswith("  small CuPy kernels one after another: 2.50 µs")
     assert ": 2.00 times less (2.00 to 2.00)" in lines(constants(rows))[-1]
 
 
@@ -202,12 +202,12 @@ def test_clocks_threads_and_devices_are_kept_apart():
     assert {c.threads: c.seconds.value for c in made if c.name == "prange-fork-join"}[2] == pytest.approx(2e-6)
     assert find(made, "tf-op-eager", "gpu:0").device == "gpu:0" and find(made, "tf-op-eager", "gpu:1") is None
     text = "\n".join(lines(made))
-    assert "an empty GPU kernel: 10.3 us waited for and 5.10 us to issue" in text
-    assert "1.00 us (1.00 us to 1.00 us) on 1 thread and 2.00 us (2.00 us to 2.00 us) on 2 threads" in text
+    assert "an empty GPU kernel: 10.3 µs waited for and 5.10 µs to issue" in text
+    assert "1.00 µs (1.00 µs to 1.00 µs) on 1 thread and 2.00 µs (2.00 µs to 2.00 µs) on 2 threads" in text
     made = constants(
         [launch("tensorflow/eager", "elementwise", n, 1e-5 * n, threads=t) for t in (None, 2) for n in (1, 64)]
     )
-    assert lines(made)[1].endswith("on the threads it takes by itself and 10.0 us (10.0 us to 10.0 us) on 2 threads")
+    assert lines(made)[1].endswith("on the threads it takes by itself and 10.0 µs (10.0 µs to 10.0 µs) on 2 threads")
 
 
 def test_what_happens_once_and_what_may_be_nothing_in_words():

@@ -88,7 +88,7 @@ def test_rows_inside_a_graph_stand_for_themselves_and_tell_what_calls_take():
 
 
 def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
-    """Passes in a graph are bytes at 1e10 a second and two dispatches; a call takes 400 us more at 8 MiB, so what is larger is
+    """Passes in a graph are bytes at 1e10 a second and two dispatches; a call takes 400 µs more at 8 MiB, so what is larger is
     read less that. An update in a graph is one of several that share the cores; by itself it takes three times as long here."""
     rate, woken = 1e10, 400e-6
     rows = [
@@ -213,7 +213,7 @@ SIDES = (8, 32, 128, 512, 2048)
 
 
 def law(m, n, k):
-    """2 us, 1e11 FLOP/s and 1e10 bytes/s."""
+    """2 µs, 1e11 FLOP/s and 1e10 bytes/s."""
     return 2e-6 + 2 * m * n * k / 1e11 + 4 * (m * k + k * n + m * n) / 1e10
 
 

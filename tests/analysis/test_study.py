@@ -52,7 +52,7 @@ def test_the_data_sets_are_the_networks_own_and_hold_what_the_articles_say():
 
 
 def test_costs_by_hand():
-    """10 us a call and 10 GB/s: 1,875 calls of 98 KiB are 18.75 ms of calls and 18.816 ms of bytes."""
+    """10 µs a call and 10 GB/s: 1,875 calls of 98 KiB are 18.75 ms of calls and 18.816 ms of bytes."""
     c = cost(rows(), MNIST, "float32", 32)
     assert (c.calls, c.nbytes, c.how) == (1875, 100_352, "measured")
     assert c.call.value == pytest.approx(20.0352e-6) and c.epoch.value == pytest.approx(37.566e-3)
@@ -86,8 +86,8 @@ def test_the_sentences_for_ways_batches_and_types():
         "18.8 ms once for all."
     )
     assert transfer_study.sentence(cost(rows(), PEAKS, "float32", 40_000)) == (
-        "40,000 float32 peaks points in one piece by ndarray.set: a call of 312 KiB costs 42.0 us an epoch, 10.0 us of it the "
-        "call itself. Over 2,000 epochs: 84.0 ms in one piece an epoch, 42.0 us once for all."
+        "40,000 float32 peaks points in one piece by ndarray.set: a call of 312 KiB costs 42.0 µs an epoch, 10.0 µs of it the "
+        "call itself. Over 2,000 epochs: 84.0 ms in one piece an epoch, 42.0 µs once for all."
     )
     both = [*rows(), *rows(TENSORFLOW, call=90e-6), *rows(memory="pinned", rate=50e9)]
     told = "\n".join(transfer_study.sentences(both, (MNIST,)))
@@ -95,7 +95,7 @@ def test_the_sentences_for_ways_batches_and_types():
         "MNIST in batches of 32, an epoch's copies: 22.5 ms by ndarray.set from pinned memory, 37.6 ms by ndarray.set and "
         "188 ms by tf.constant."
     ) in told
-    assert "one image at a time 619 ms (97.0 % calls)" in told  # 60,000 x (10 us + 3136 B / 10 GB/s)
+    assert "one image at a time 619 ms (97.0 % calls)" in told  # 60,000 x (10 µs + 3136 B / 10 GB/s)
     assert "as float64 1.50 times that (56.4 ms)" in told  # 18.75 + 37.632 ms
     assert "as uint8 0.624 times that (23.5 ms)" in told  # 18.75 + 4.704 ms
     (way,) = transfer_study.ways(rows("transfer/cupy/memcpy_async", "pinned"))
@@ -107,7 +107,7 @@ def test_the_table_has_a_line_for_each_way_and_data_set():
     table = transfer_study.table(both)[:-1]  # without its empty line
     assert len(table) == 2 + 2 * len(transfer_study.DATA) and len({line.count("|") for line in table}) == 1
     line = next(x for x in table if x.startswith("| MNIST | 32 | 98.0 KiB | 1,875 | ndarray.set |"))
-    assert "20.0 us | 37.6 ms | 49.9 % | 18.8 ms | 188 ms (5 epochs) | 18.8 ms | measured |" in line
+    assert "20.0 µs | 37.6 ms | 49.9 % | 18.8 ms | 188 ms (5 epochs) | 18.8 ms | measured |" in line
     assert transfer_study.lines(both)[: len(table)] == table
     assert all(x.startswith("- ") for x in transfer_study.lines(both)[len(table) + 1 :])
     others = [row(CUPY, Transfer("d2h", n, "pageable"), 1e-5) for n in transfer_study.sizes()]

@@ -22,7 +22,7 @@ def test_digits_times_rates_percents_and_sizes():
     values = 131.0, 24.14, 0.0012345, 771234.0, 999.6, 0.9996, 0.0, -3.14159
     assert " ".join(map(units.digits, values)) == "131 24.1 0.00123 771000 1000 1.00 0 -3.14"
     values = 24.1e-6, 0.00123456, 2.5, 3e-9, 999.96e-6, 3600.0, 0.0, -4e-6, 1e-12
-    texts = "24.1 us, 1.23 ms, 2.50 s, 3.00 ns, 1.00 ms, 3600 s, 0 s, -4.00 us, 0.00100 ns"
+    texts = "24.1 µs, 1.23 ms, 2.50 s, 3.00 ns, 1.00 ms, 3600 s, 0 s, -4.00 µs, 0.00100 ns"
     assert ", ".join(map(units.seconds, values)) == texts
     assert units.flops_rate(85.24e9) == "85.2 GFLOP/s" and units.flops_rate(0.9e9) == "0.900 GFLOP/s"
     assert units.flops_rate(51.04e12) == "51.0 TFLOP/s" and units.bytes_rate(4.14e12) == "4140 GB/s"
@@ -84,12 +84,12 @@ def test_why_names_the_largest_part_and_what_is_not_explained():
     rows = resident_and_copies()
     said = crossings.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
     assert said == (
-        "Why: at n = 64 a GPU call with its copies costs 100 us, most of it copies (76.0 us), the rest 19.0 us launch "
-        "and Python and 5.00 us arithmetic on the device; the CPU (numpy/blas, 1 thread) needs 50.0 us."
+        "Why: at n = 64 a GPU call with its copies costs 100 µs, most of it copies (76.0 µs), the rest 19.0 µs launch "
+        "and Python and 5.00 µs arithmetic on the device; the CPU (numpy/blas, 1 thread) needs 50.0 µs."
     )
     rows = [m for m in resident_and_copies() if m.settings.mode != "resident" or m.settings.device == "cpu"]
     said = crossings.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
-    assert "all of it not explained (100 us)" in said
+    assert "all of it not explained (100 µs)" in said
 
 
 def test_the_answer_on_a_gpu_machine_is_at_most_five_sentences():
@@ -226,7 +226,7 @@ def test_levels_launches_and_links_have_a_sentence_each_in_the_details_only():
         "256 MiB to 2.00 GiB)."
     )
     assert (
-        "A call of the GPU that computes nothing takes 7.00 us when the program waits for it and 100 ns of the device's time "
+        "A call of the GPU that computes nothing takes 7.00 µs when the program waits for it and 100 ns of the device's time "
         "when many are queued; however little there is to compute, a call costs that."
     ) in said
     # HBM: 2 GiB in 100 ns and at 4.2 TB/s; 4199 / 52

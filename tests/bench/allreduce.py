@@ -189,7 +189,7 @@ def small(gpus: str, rounds: int, figures: Figures) -> None:
 
 
 def us(seconds: list[float]) -> str:
-    return f"{1e6 * stats.median(seconds).value:.3g} us"
+    return f"{1e6 * stats.median(seconds).value:.3g} µs"
 
 
 def queued(variant: str, problem: AllReduce):

@@ -1,4 +1,4 @@
-"""What the harness itself costs: our samples of a 20 us call against a bare loop over the same call."""
+"""What the harness itself costs: our samples of a 20 µs call against a bare loop over the same call."""
 
 import sys
 import time
@@ -55,10 +55,10 @@ def main() -> int:
     figure = Figure("our seconds a call / a bare loop's", "<= 1.02", ratio, ratio.high <= 1.02)
     call = np.median([p["bare"] for p in pairs]) * 1e6
     about = (
-        f"matmul/numpy/blas n = {n} on one thread, {call:.3g} us a call; {ROUNDS} pairs of blocks of {calls * per_block} "
+        f"matmul/numpy/blas n = {n} on one thread, {call:.3g} µs a call; {ROUNDS} pairs of blocks of {calls * per_block} "
         "calls, in alternating order, in one process."
     )
-    return table("harness", "What the harness costs at 20 us a call", [figure], [about])
+    return table("harness", "What the harness costs at 20 µs a call", [figure], [about])
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ def main() -> int:
         node, launch = alternating(*(lambda take=take: take(CALLS) / CALLS / COUNT for take in takes))
         each, whole = stats.median(node) * 1e6, stats.median(launch) * 1e6
         figures += [
-            Figure(f"a CUDA graph's node, {COUNT} in a call, {clock}", "printed", each, True, "us"),
-            Figure(f"a launch, {COUNT} in a call, {clock}", "printed", whole, True, "us"),
+            Figure(f"a CUDA graph's node, {COUNT} in a call, {clock}", "printed", each, True, "µs"),
+            Figure(f"a launch, {COUNT} in a call, {clock}", "printed", whole, True, "µs"),
             Figure(f"node / launch, {clock}", "printed", over(node, launch), True),
         ]
     about = (

@@ -76,7 +76,7 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     assert (float32.gpu, dict(float32.frameworks)) == (None, {"tensorflow CPU": pytest.approx(8e-3)})
     table = "\n".join(layers.section(layers.select(machine, "matmul", ()), ""))
     assert "| GPU, data already there | tensorflow CPU | tensorflow GPU |" in table
-    assert "| 80.0 us | - | 24.0 ms |" in table
+    assert "| 80.0 µs | - | 24.0 ms |" in table
 
 
 def test_what_is_missing_is_said_with_the_command_that_measures_it():

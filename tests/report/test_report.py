@@ -192,7 +192,7 @@ def test_the_badge_the_why_table_and_portable_commands():
 
     rows = resident_and_copies()
     text = "\n".join(overview.crossover_section(rows, crossovers(rows)))
-    assert "| 64 | 50.0 us | numpy/blas, 1 thread | 100 us | 5.00 us | 19.0 us | 76.0 us | 0 s |" in text
+    assert "| 64 | 50.0 µs | numpy/blas, 1 thread | 100 µs | 5.00 µs | 19.0 µs | 76.0 µs | 0 s |" in text
     expected = "python -m workloads.matmul -o c --sizes 64 --data=y"
     assert table.portable("python -m workloads.matmul -o /a/b/c --sizes 64 --data=/x/y") == expected
     assert table.portable("python -m analysis.report reports/a/b") == "python -m analysis.report reports/a/b"
@@ -262,7 +262,7 @@ def test_levels_copies_and_launches_have_sections_where_their_rows_are_there(who
         "| gpu:0 | - | triad | HBM | 42",
         "no L3 plateau found (triad with 16 threads and copy with 16 threads): 1 size between 32.0 MiB and 105 MiB",
         "The link ran at PCIe generation 5 with 16 lanes while copying, at most 63.0 GB/s each way.",
-        "| h2d | pinned | cupy/memcpy_async | 10.0 us | 55",
+        "| h2d | pinned | cupy/memcpy_async | 10.0 µs | 55",
         "87.3 % |",
         "| kernel | gpu:0 | host-latency | - | - | 7.0",
         "| gpu:0 | launch: waited call | 7.0",

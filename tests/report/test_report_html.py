@@ -82,14 +82,14 @@ def test_markdown_becomes_html_with_text_as_text_and_long_lists_folded():
         "",
         "| name | time | |",
         "| --- | ---: | ---: |",
-        "| a \\| b | 3.0 us | [x](http://y) |",
+        "| a \\| b | 3.0 µs | [x](http://y) |",
         "| c | - | ![z](http://y) |",
         "",
     ]
     made = markdown.markdown(lines)
     assert "<h3>Part</h3>" in made and "Title" not in made and "<li>one <code>code</code> &lt;b&gt; *</li>" in made
     assert "<summary>&lt;i&gt;two&lt;/i&gt; <small>1</small></summary><ul><li>under</li></ul>" in made
-    assert '<td>a | b</td><td class="n">3.0 us</td><td>[x](http://y)</td>' in made and "<td>![z](http://y)</td>" in made
+    assert '<td>a | b</td><td class="n">3.0 µs</td><td>[x](http://y)</td>' in made and "<td>![z](http://y)</td>" in made
     assert '<details class="data" open><summary>Part <small>2 rows</small>' in made  # not the sentence again
     lead = markdown.markdown(
         ["### Part", "", "Of one kind:", "", "| a |", "| --- |", "| 1 |", "", "| b |", "| --- |", "| 2 |", ""]

@@ -194,8 +194,8 @@ def transfer_rows(spread: float = 0.01) -> list[Measurement]:
 
 
 def launch_rows(spread: float = 0.01) -> list[Measurement]:
-    """Empty kernels (7 us waited for, 100 ns a further one on the device) and steps of a Keras model with
-    almost no work (CPU 400 us, GPU 900 us; a fit costs 20 ms)."""
+    """Empty kernels (7 µs waited for, 100 ns a further one on the device) and steps of a Keras model with
+    almost no work (CPU 400 µs, GPU 900 µs; a fit costs 20 ms)."""
     made = []
     for n in (1, 8, 64):
         clocks = {"host-latency": 5e-6 + 2e-6 * n, "device": 5e-8 + 1e-7 * n}
@@ -264,9 +264,9 @@ def layer_rows(
     maths=("float32", "tf32", "bfloat16"),
     kinds=("conv", "dense"),
 ) -> list[Measurement]:
-    """The convolutions and dense products of a network: a CPU of 100 GFLOP/s a thread whose call costs 5 us; a GPU of 30
+    """The convolutions and dense products of a network: a CPU of 100 GFLOP/s a thread whose call costs 5 µs; a GPU of 30
     TFLOP/s in float32, 4 times that in tf32 and 10 times in bfloat16 (half where channels are no multiples of 8), whose call
-    costs 30 us; TensorFlow at 1.5 times the library and its own overhead; cold calls twice as long; copies at 10 to 50 GB/s."""
+    costs 30 µs; TensorFlow at 1.5 times the library and its own overhead; cold calls twice as long; copies at 10 to 50 GB/s."""
     from kernels import networks
     from kernels.networks.training_step import step
 

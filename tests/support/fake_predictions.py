@@ -18,8 +18,8 @@ def exactly(value: float, spread: float = 0.0) -> Estimate:
 
 
 def predict(training, settings, of, network=None, *, kernel="training/keras/fit", spread=0.0) -> Prediction:
-    """On the CPU a step takes 1 ms and 20 us a sample; on the GPU 2 ms (0.3 in a bare loop; half of it in calls of several
-    steps), 0.1 ms and 1 us a sample for copies, 1 us a sample for arithmetic. Arithmetic grows with a multilayer
+    """On the CPU a step takes 1 ms and 20 µs a sample; on the GPU 2 ms (0.3 in a bare loop; half of it in calls of several
+    steps), 0.1 ms and 1 µs a sample for copies, 1 µs a sample for arithmetic. Arithmetic grows with a multilayer
     perceptron's width beyond 100. An epoch takes 50 ms more, a fit 100 ms; start-up 5 s and 6 s; a compilation 3 s."""
     found = re.match(r"mlp-\d+-(\d+)x", training.model)
     wide = int(found[1]) / 100 if found else 1.0

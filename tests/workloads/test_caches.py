@@ -192,7 +192,7 @@ class Clock:
 
 @pytest.mark.parametrize("wait", [1e-6, None])
 def test_the_flush_is_not_timed_but_counts_when_calls_are_planned(monkeypatch, wait):
-    """A call of 10 us after a flush of 0.1 s: a sample is one call, and a visit one sample."""
+    """A call of 10 µs after a flush of 0.1 s: a sample is one call, and a visit one sample."""
     clock = Clock(monkeypatch)
     take = timing.each(clock.takes(10e-6), clock.takes(0.1), clock.takes(wait) if wait else None)
     assert timing.call_seconds(take, Limits()) == pytest.approx(0.1 + 10e-6 + 2 * (wait or 0))

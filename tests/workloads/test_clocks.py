@@ -134,7 +134,7 @@ def test_where_the_hold_ends_unseen_fewer_calls_are_queued(gpu, stream):
 
 def test_where_not_even_one_call_is_held_the_clock_says_so(gpu, stream):
     take = timing.held(call(gpu, host_s=60e-3), stream)
-    # The hold began at 1 us and ended 50 ms later; the call was issued at 60.003 ms.
+    # The hold began at 1 µs and ended 50 ms later; the call was issued at 60.003 ms.
     assert take(1) == exactly(60.003e-3 + WORK - 50.001e-3) and take.flags == ("hold-ended",)
 
 
@@ -204,7 +204,7 @@ def test_a_visit_has_every_clock_of_a_gpu(gpu, seen, monkeypatch):
     clocks = {s.clock: s for s in m.samples}
     assert list(clocks) == ["host-latency", "host-throughput", "device"]
     waited, queued, worked = clocks.values()
-    assert waited.seconds == (exactly(ISSUE + WORK + WAIT),) * 10 and waited.calls == 536  # 7.5 ms / 14 us
+    assert waited.seconds == (exactly(ISSUE + WORK + WAIT),) * 10 and waited.calls == 536  # 7.5 ms / 14 µs
     assert queued.seconds == (pytest.approx(WORK, rel=1e-2),) * 10 and queued.seconds[0] > WORK
     assert worked.seconds == (exactly(WORK),) * 10 and worked.calls == 750
     assert all(s.block == (0,) * 10 for s in clocks.values())
@@ -304,7 +304,7 @@ def test_a_cold_row_is_flushed_before_each_call_and_the_flush_is_on_no_clock(gpu
     assert [s.clock for s in m.samples] == ["host-latency", "device"]
     assert m.on("host-latency").seconds[0] == exactly(ISSUE + WORK + WAIT)
     assert m.on("device").seconds[0] == exactly(WORK)
-    # A flush and its wait are 54 us, a call 14: 7.5 ms hold 110 of both; on the device 64 us: 117.
+    # A flush and its wait are 54 µs, a call 14: 7.5 ms hold 110 of both; on the device 64 µs: 117.
     assert [s.calls for s in m.samples] == [110, 117]
     assert len(flushes) >= 10 * (110 + 117)
 

@@ -144,7 +144,7 @@ def test_what_is_said_of_a_model_and_of_those_that_gain_most_and_least():
     )
     assert (
         said[2]
-        == "Adding up its 6.36 MiB of gradients takes 300 us (bus bandwidth 22.2 GB/s), 15.0 % of a step at batch 64."
+        == "Adding up its 6.36 MiB of gradients takes 300 µs (bus bandwidth 22.2 GB/s), 15.0 % of a step at batch 64."
     )
     assert len(said) == 3
     assert data_parallel_words.lines([fit(4e-3), fit(4e-3, 32)]) == []

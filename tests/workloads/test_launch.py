@@ -71,7 +71,7 @@ def test_the_command_prints_rows_and_constants(tmp_path, capsys):
     flags = shlex.split("--backends numpy --calls elementwise --counts 1 8 --fast --max-time 0.02 -q")
     assert launch.main([*flags, "-o", str(tmp_path)]) == 0
     head, first, *rest = capsys.readouterr().out.splitlines()
-    assert head.split()[:3] == ["kernel", "call", "where"] and "us in all" in head
+    assert head.split()[:3] == ["kernel", "call", "where"] and "µs in all" in head
     assert first.split()[:4] == ["numpy/ufunc", "elementwise", "x1", "1"]
     assert "On the CPU:" in rest and rest[-1].startswith("  `x + 1` on 256 values, a fresh array each time: ")
     assert launch.main([*flags, "-o", str(tmp_path), "--resume", "--format", "json"]) == 0

@@ -186,8 +186,8 @@ def test_what_gpus_take_from_each_other_is_told_work_by_work():
 
 
 def test_a_crossover_that_moves_is_told_apart_from_one_that_does_not():
-    """The CPU takes 1 us + 2 n^3 / 1e12; a GPU 20 us and next to nothing more, so that they meet at n^3 = 19e-6 * 1e12 / 2,
-    n = 212. With 1.5 times 20 us for copies it is 29e-6: n = 244, 15 % more."""
+    """The CPU takes 1 µs + 2 n^3 / 1e12; a GPU 20 µs and next to nothing more, so that they meet at n^3 = 19e-6 * 1e12 / 2,
+    n = 212. With 1.5 times 20 µs for copies it is 29e-6: n = 244, 15 % more."""
     cpu = [
         fake.row("matmul/numpy/blas", fake.square(n), 1e-6 + 2 * n**3 / 1e12, threads=1)
         for n in (64, 128, 256, 512, 1024)
@@ -219,13 +219,13 @@ def test_copies_are_told_pair_by_pair():
     ]
     variant = "peer/cupy/direct"
     slow = fake.row(variant, PeerCopy(1, 0, 4), {"host-latency": 1.52e-5, "host-throughput": 1e-6}, device="gpu:1")
-    expected = "A copy of 4 bytes that is waited for takes 10.0 us to 15.2 us, over 2 pairs."
+    expected = "A copy of 4 bytes that is waited for takes 10.0 µs to 15.2 µs, over 2 pairs."
     assert words.copy_lines([*rows, slow])[3] == expected
     assert words.copy_lines(rows) == [
         "Copies of 256 MiB straight from GPU to GPU: gpu-0 to gpu-1 400 GB/s and gpu-1 to gpu-0 200 GB/s.",
         "The slowest pair, gpu-1 to gpu-0, has 50.0 % of the fastest's.",
         "Both ways at once: 700 GB/s, 1.75 times one way.",
-        "A copy of 4 bytes that is waited for takes 10.0 us.",
+        "A copy of 4 bytes that is waited for takes 10.0 µs.",
         "Through page-locked host memory: 25.0 GB/s, 16.0 times slower.",
     ]
     why = "GPU 0 has no direct access to the memory of GPU 1"
@@ -255,7 +255,7 @@ def test_sums_are_told_with_the_ratio_of_what_is_launched_alike():
     told = words.sum_lines(rows)
     assert told[0] == (
         "All-reduce of float32 over GPUs 0 and 1 through NCCL: 268 GB/s of bus bandwidth at 256 MiB, half of that "
-        "from 64.0 MiB on; 4.00 KiB take 20.0 us queued."
+        "from 64.0 MiB on; 4.00 KiB take 20.0 µs queued."
     )
     assert told[1].endswith("the host's part: 3.00 (3.00..3.00) at 4.00 KiB.") and "2.50" in told[2] and len(told) == 3
 
@@ -271,9 +271,9 @@ def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
     total = fake.row("collective/cupy/nccl", AllReduce(4096), {"host-latency": 2e-5, "host-throughput": 1e-5})
     lines = several_gpus.section([copy, small, total, *rows_at_once(1.5)])
     assert lines[0] == "## Several GPUs: with each other, and all at once"
-    assert "| gpu-0 -&gt; gpu-1 256 MiB | direct | 1.00 ms | 0.0 % | 671 us | 400 GB/s |" in lines
-    assert "| gpu-1 -&gt; gpu-0 4 bytes | direct | 10.0 us | 0.0 % | 2.00 us | - |" in lines
-    assert "| float32 | out-of-place | 4.00 KiB | 10.0 us | 0.410 GB/s |" in lines
+    assert "| gpu-0 -&gt; gpu-1 256 MiB | direct | 1.00 ms | 0.0 % | 671 µs | 400 GB/s |" in lines
+    assert "| gpu-1 -&gt; gpu-0 4 bytes | direct | 10.0 µs | 0.0 % | 2.00 µs | - |" in lines
+    assert "| float32 | out-of-place | 4.00 KiB | 10.0 µs | 0.410 GB/s |" in lines
     assert "| h2d of 256 MiB | resident | gpu:1 | 5.39 ms | 8.08 ms | 1.50 | 1.50 .. 1.50 |" in lines
     with records.Writer(tmp_path / "peers.jsonl", fake.run(host(2))) as writer:
         for m in (copy, total, *rows_at_once(1.5)):

@@ -138,7 +138,7 @@ def test_the_table(capsys):
         table.shown(m)
     table.finish()
     head, *lines = capsys.readouterr().out.splitlines()
-    expected = ["way", "host", "memory", "size", "kernel", "us", "waited", "+-%", "enqueue", "us", "GB/s", "notes"]
+    expected = ["way", "host", "memory", "size", "kernel", "µs", "waited", "+-%", "enqueue", "µs", "GB/s", "notes"]
     assert head.split() == expected
     assert lines[0].split() == ["h2d", "pinned", "1.00", "MiB", "cupy/memcpy_async", "30.0", "0", "4.00", "52.4"]
     expected = ["h2d", "pageable", "1.00", "MiB", "cupy/array", "2000", "0", "-", "0.524", "other-tenant"]
@@ -153,7 +153,7 @@ def test_what_is_said_in_and_under_the_table_is_the_law_or_the_study(capsys):
     outcome = msgspec.defstruct("Outcome", ["measurements"])(rows)
     transfer.answer(arguments(), outcome)
     said = capsys.readouterr().out
-    assert "pinned h2d by cupy/memcpy_async: 10.0 us + 50.0 GB/s; half of that bandwidth from 488 KiB" in said
+    assert "pinned h2d by cupy/memcpy_async: 10.0 µs + 50.0 GB/s; half of that bandwidth from 488 KiB" in said
     transfer.answer(arguments("--study", "small-dataset"), outcome)
     assert "1,875 calls of 98.0 KiB" in capsys.readouterr().out
     assert not transfer.WORKLOAD.answers_in_suite, "within a suite its report says it"

@@ -29,7 +29,7 @@ _SM_CLOCK_POLLS = 1 << 16  # the end of the loop should the GPU's timer stand st
 _CUDA_FILE = "/dev/nvidia-uvm"  # open in every process with a CUDA context, and in none that only asks NVML
 _TENANTS_EVERY_S = 0.5  # the list of processes costs NVML milliseconds
 # One thread reads both counters until the time or the number of polls is up, so it always ends. It starts at a tick of
-# the timer, which advances in steps of up to 1 us on some GPUs. %clock64 counts SM cycles, %globaltimer nanoseconds.
+# the timer, which advances in steps of up to 1 µs on some GPUs. %clock64 counts SM cycles, %globaltimer nanoseconds.
 _SM_CLOCK = r"""
 __device__ unsigned long long timer() {
     unsigned long long now;
@@ -292,7 +292,7 @@ class GpuWatch:
 
 
 def sm_clock_hz(kernel, out) -> float | None:
-    """Cycles a second of one SM over 150 us, on the current stream; None when the GPU's timer did not move."""
+    """Cycles a second of one SM over 150 µs, on the current stream; None when the GPU's timer did not move."""
     import numpy as np
 
     kernel((1,), (1,), (out, np.uint64(_SM_CLOCK_NS), np.int32(_SM_CLOCK_POLLS)))

@@ -78,7 +78,7 @@ def each(run: Callable, before: Callable, synchronize: Callable | None) -> Take:
 
 
 def device_each(run: Callable, before: Callable, stream) -> Take:
-    """Device clock around single calls, with `before` queued ahead of each. Two events next to each other are 1.3 us
+    """Device clock around single calls, with `before` queued ahead of each. Two events next to each other are 1.3 µs
     apart, which is in every call's time."""
     import cupy
 

@@ -1,7 +1,7 @@
 "use strict";
 // Numbers as people read them, as analysis.units writes them: three significant digits and a unit.
 const units = (() => {
-  const times = [[1, "s"], [1e-3, "ms"], [1e-6, "us"], [1e-9, "ns"]];
+  const times = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
   function digits(value) {
     if (!isFinite(value)) return String(value);
     const rounded = Number(value.toExponential(2));
