@@ -1,6 +1,7 @@
 """Fits the few numbers of a Calibration on a profile's trainings of other models than the one that is predicted."""
 
 import collections
+from collections.abc import Collection
 
 import msgspec
 import numpy as np
@@ -17,7 +18,7 @@ from workloads.records import Measurement, Settings
 from workloads.records import settings as switches
 
 FEWEST = 2  # models that numbers are fitted on
-NOISY = 0.25  # a step whose interval is wider fits nothing, and an error of its prediction counts from its interval's end only
+NOISY = 0.25  # a step whose interval is wider fits nothing
 # How firmly the numbers are held to what the microbenchmarks say: standard deviations of the logarithms of dispatch, launches,
 # work and holding (in fresh memory, whose pages virtual machines hand out at very different speeds). A training counts as much as
 # a relative error of _ERROR: about what single ones are off by without any fit.
@@ -37,7 +38,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def told(self) -> bool:
-        """Whether the step is known well enough to say by how much a prediction is off."""
+        """Whether the step is known well enough to fit numbers on."""
         return self.step.noise <= NOISY
 
     def feed(self, fitted: Calibration = UNKNOWN) -> Estimate:
@@ -97,18 +98,26 @@ def measured_step(m: "Measurement") -> Estimate | None:
 
 
 def calibration(
-    of_: "Profile", settings: "Settings", leaving_out: str = "", rules: frozenset[str] = RULES
+    of_: "Profile", settings: "Settings", leaving_out: Collection[str] = (), rules: frozenset[str] = RULES
 ) -> Calibration:
-    """The numbers for a device and execution, from the profile's trainings of all models but `leaving_out`."""
-    return _fit(of_, settings.device, execution_of(settings), leaving_out, rules)
+    """The numbers for a device and execution, from the profile's trainings of all models but those of `leaving_out`."""
+    return _fit(of_, settings.device, execution_of(settings), frozenset(leaving_out), rules)
+
+
+def fitted_numbers(of_: "Profile") -> int:
+    """How many numbers are fitted on a profile's trainings in all: as many for each device and execution with enough models."""
+    ways = group_by(steps_seen(of_, RULES), lambda s: (s.row.device, s.made.execution))
+    return sum(len(_HELD) for device, execution in ways if _fit(of_, device, execution, frozenset(), RULES).models)
 
 
 @once
-def _fit(of_: "Profile", device: str, execution: str, leaving_out: str, rules: frozenset[str]) -> Calibration:
+def _fit(
+    of_: "Profile", device: str, execution: str, leaving_out: frozenset[str], rules: frozenset[str]
+) -> Calibration:
     others = [
         s
         for s in steps_seen(of_, rules)
-        if s.row.problem.model != leaving_out and s.told and (s.row.device, s.made.execution) == (device, execution)
+        if s.row.problem.model not in leaving_out and s.told and (s.row.device, s.made.execution) == (device, execution)
     ]
     models = tuple(dict.fromkeys(s.row.problem.model for s in others))
     once = _once(of_, others, device, leaving_out)
@@ -177,10 +186,10 @@ def _steps(arrays: np.ndarray, dispatch: float, launches: float, work: float) ->
     return np.maximum(copying + np.where(on_gpu > 0, np.maximum(issuing, device), issuing + device), feeding)
 
 
-def _once(of_: "Profile", others: list[Seen], device: str, leaving_out: str) -> Calibration:
+def _once(of_: "Profile", others: list[Seen], device: str, leaving_out: frozenset[str]) -> Calibration:
     """What happens once, from the other models' trainings: compilations, building, casting samples."""
     built = [s.row.phases_s["build"] for s in others if "build" in s.row.phases_s]
-    rates = [rate for model, on, rate in _castings(of_) if model != leaving_out and on == device]
+    rates = [rate for model, on, rate in _castings(of_) if model not in leaving_out and on == device]
     return Calibration(
         compile_s=_compilations(others),
         build_s=median(built).value if built else 0.0,

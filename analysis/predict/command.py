@@ -166,10 +166,13 @@ def save(path: str, made: "list[Prediction]") -> None:
     Raises: options.Usage where it cannot be written.
     """
     import msgspec
+    from msgspec.structs import replace
+
+    from workloads.machine.facts import now
 
     try:
         with open(path, "ab") as file:
-            file.writelines(msgspec.json.encode(p) + b"\n" for p in made)
+            file.writelines(msgspec.json.encode(replace(p, saved_at=now())) + b"\n" for p in made)
     except OSError as error:
         raise options.Usage(f"cannot write {path}: {error.strerror}") from error
 

@@ -8,22 +8,26 @@ from collections.abc import Iterable
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analysis.predict import calibration
 from analysis.predict.calibration import Seen
 from analysis.predict.combine import HOST
+from analysis.predict.components import FIT, execution_of
 from analysis.predict.prediction import Prediction, predict
-from analysis.predict.profile import Profile, once
-from analysis.predict.step_work import RULES, kernels_of, step_works
+from analysis.predict.profile import Lacking, Profile, once
+from analysis.predict.step_work import RULES, RULES_CHANGED, kernels_of, step_works
 from analysis.roofline import roofs
-from analysis.stats import Estimate
+from analysis.stats import Estimate, group_by
 from analysis.training import costs
 from kernels import networks
+from kernels.problems import Conv, Matmul
 from workloads.records import settings as switches
 
 OVERHEAD, WORK = "overhead-bound", "work-bound"
-CONSTANT, LINE, SPEC, MEASURED = "constant", "a + b FLOPs + c launches", "data-sheet roofline", "measured roofline"
-BASELINES = (CONSTANT, LINE, SPEC, MEASURED)
+CONSTANT, SPEC, MEASURED = "constant", "data-sheet roofline", "measured roofline"
+LINE, BYTES = "a + b FLOPs + c launches", "a + b FLOPs + c launches + d batch bytes"
+BASELINES = (CONSTANT, LINE, BYTES, SPEC, MEASURED)
 _NORMAL_95 = 1.96  # standard deviations to either end of an interval of 95 %
 TARGETS = {"median": 0.10, "mean": 0.15}
 
@@ -49,21 +53,14 @@ class Case(msgspec.Struct, frozen=True):
         return off(self.seconds.value, self.seen.step.value)
 
     @property
-    def beyond(self) -> float:
-        """Relative error beyond the interval of what was measured: 0 inside."""
-        return beyond(self.seconds.value, self.seen.step)
-
-    @property
     def held(self) -> bool:
         """Whether the measured step lies in the predicted interval."""
         return self.seconds.low <= self.seen.step.value <= self.seconds.high
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The errors of a device's cases of one bound: median and mean of those whose step is known to NOISY or better.
-    `floor`: the five-process noise floor (None where none was measured); counted: median and mean with errors below twice the
-    floor as zero. wide: how many more cases there are whose step is known less well; `every`: median and mean of all, of
-    these only what lies beyond the measured interval. covered: of all. baselines: each one's median error."""
+    """The errors of a device's cases of one bound, each in full however well its step is known. covered: the share of steps
+    measured inside the predicted interval. baselines: each simpler prediction's median error."""
 
     device: str
     bound: str
@@ -71,10 +68,6 @@ class Summary(msgspec.Struct, frozen=True):
     models: int
     median: float
     mean: float
-    floor: float | None
-    counted: tuple[float, float]
-    wide: int
-    every: tuple[float, float]
     covered: float
     baselines: dict[str, float]
 
@@ -84,11 +77,6 @@ def off(predicted: float, measured: float) -> float:
     return abs(predicted / measured - 1)
 
 
-def beyond(predicted: float, measured: Estimate) -> float:
-    """How far a prediction lies outside of what was measured, over the nearer end of that; 0 inside."""
-    return max(0.0, 1 - predicted / measured.low, predicted / measured.high - 1)
-
-
 def leave_one_out(of: "Profile", rules: frozenset[str] = RULES) -> list[Case]:
     """Every training of the profile that tells its step, predicted with all trainings of its model left out."""
     seen = calibration.steps_seen(of, rules)
@@ -96,13 +84,86 @@ def leave_one_out(of: "Profile", rules: frozenset[str] = RULES) -> list[Case]:
     found = []
     for s in seen:
         made = predict(s.row.problem, s.row.settings, of, rules=rules)
-        fitted = calibration.calibration(of, s.row.settings, leaving_out=s.row.problem.model, rules=rules)
+        fitted = calibration.calibration(of, s.row.settings, leaving_out={s.row.problem.model}, rules=rules)
         feed = s.feed(fitted)
         seconds = made.step_s + feed
         floor = sum(made.parts[name].value for name in HOST if name in made.parts and name != "transfer bytes")
         bound = OVERHEAD if floor > (s.step.value - feed.value) / 2 else WORK
         found.append(Case(s, made, seconds, bound, baselines(s, [o for o in told if _comparable(o, s)], of)))
     return found
+
+
+def strictly(cases: Iterable[Case], of: "Profile") -> list[Case]:
+    """The cases predicted once more as if nothing of their model were known: without the products and convolutions of its layers'
+    shapes at any batch, and without trainings of its twins, which have the same layers and optimizer under another name. Cases
+    that cannot be predicted without these are left out."""
+    found = []
+    names = {s.row.problem.model for s in calibration.steps_seen(of, RULES)}
+    for model, group in group_by(cases, lambda c: c.seen.row.problem.model).items():
+        own = _shapes(model)
+        rows = (m for m in of.measurements if not (isinstance(m.problem, Matmul | Conv) and _among(m.problem, own)))
+        reduced = Profile(tuple(rows), of.machine, of.key)
+        alike = [name for name in names if _structure(name) == _structure(model)]
+        for c in group:
+            row = c.seen.row
+            fitted = calibration.calibration(of, row.settings, leaving_out=alike)
+            try:
+                made = predict(row.problem, row.settings, reduced, fitted=fitted)
+            except Lacking:
+                continue
+            found.append(replace(c, predicted=made, seconds=made.step_s + c.seen.feed(fitted)))
+    return found
+
+
+def _products(model: str, batch: int) -> list[Matmul | Conv]:
+    works = networks.step(networks.find(model), batch)
+    return [w.problem for w in works if isinstance(w.problem, Matmul | Conv)]
+
+
+def _sizes(p: Matmul | Conv) -> tuple:
+    """What a problem is but its arithmetic and how its arrays lie."""
+    if isinstance(p, Matmul):
+        return p.m, p.n, p.k
+    return p.n, p.p, p.q, p.c_in, p.c_out, p.r, p.s, p.stride, p.groups, p.direction
+
+
+def _shapes(model: str) -> set[tuple]:
+    """The sizes of a model's products and convolutions in training, None where a size is the batch: it alone differs in a step of
+    another one."""
+    pairs = zip(_products(model, 7), _products(model, 11), strict=True)
+    return {tuple(a if a == b else None for a, b in zip(_sizes(p), _sizes(q), strict=True)) for p, q in pairs}
+
+
+def _among(problem: Matmul | Conv, shapes: set[tuple]) -> bool:
+    sizes = _sizes(problem)
+    fixed = (zip(sizes, shape, strict=True) for shape in shapes if len(shape) == len(sizes))
+    return any(all(want in (None, size) for size, want in pairs) for pairs in fixed)
+
+
+def _structure(model: str) -> tuple:
+    """What the steps of two models have in common that are one under two names."""
+    return networks.find(model).optimizer, tuple(map(_sizes, _products(model, 1)))
+
+
+def first_measured(of: "Profile") -> dict[tuple, str]:
+    """(model, batch, device, execution) -> when a training with Keras's fit was measured first."""
+    found: dict[tuple, str] = {}
+    for m in of.trainings:
+        if m.kernel == FIT:
+            key = m.problem.model, m.problem.batch, m.device, execution_of(m.settings)
+            found[key] = min(found.get(key, m.at), m.at)
+    return found
+
+
+def unseen(cases: Iterable[Case], of: "Profile") -> list[Case]:
+    """The cases whose training was measured for the first time after the last change of a rule."""
+    at = first_measured(of)
+    return [c for c in cases if at[training_of(c.predicted)] > RULES_CHANGED]
+
+
+def training_of(p: Prediction) -> tuple:
+    """(model, batch, device, execution) of a prediction."""
+    return p.training.model, p.training.batch, p.settings.device, p.execution
 
 
 def _comparable(other: "Seen", of: "Seen") -> bool:
@@ -117,27 +178,29 @@ def baselines(seen: "Seen", others: "list[Seen]", of: "Profile") -> dict[str, fl
     if others:
         found[CONSTANT] = statistics.median(s.step.value for s in others)
     if len(others) >= 3:
-        found[LINE] = _line(seen, others)
+        found[LINE], found[BYTES] = _line(seen, others, 3), _line(seen, others, 4)
     for name, wanted in ((SPEC, False), (MEASURED, True)):
         if (seconds := rooflined(seen, of, wanted)) is not None:
             found[name] = seconds
     return found
 
 
-def _line(seen: "Seen", others: "list[Seen]") -> float:
-    """a + b FLOPs + c launches, none negative, by the least squares of the relative errors."""
+def _line(seen: "Seen", others: "list[Seen]", terms: int) -> float:
+    """a + b FLOPs + c launches (+ d bytes of a batch), none negative, by the least squares of the relative errors."""
     from scipy.optimize import nnls
 
-    columns = np.array([_features(s) for s in others])
+    columns = np.array([_features(s)[:terms] for s in others])
     measured = np.array([s.step.value for s in others])
     scale = np.maximum(columns.max(axis=0), 1e-30)
     found, _ = nnls(columns / scale / measured[:, None], np.ones(len(others)))
-    return float(found / scale @ np.array(_features(seen)))
+    return float(found / scale @ np.array(_features(seen)[:terms]))
 
 
-def _features(seen: "Seen") -> tuple[float, float, float]:
+def _features(seen: "Seen") -> tuple[float, float, float, float]:
     network, problem = networks.find(seen.row.problem.model), seen.row.problem
-    return 1.0, float(min(problem.batch, problem.samples) * networks.training_flops(network)), float(seen.made.kernels)
+    batch = min(problem.batch, problem.samples)
+    flops, nbytes = batch * networks.training_flops(network), batch * networks.sample_bytes(network)
+    return 1.0, float(flops), float(seen.made.kernels), float(nbytes)
 
 
 def rooflined(seen: "Seen", of: "Profile", measured: bool) -> float | None:
@@ -171,13 +234,6 @@ def _rate(here: "list[roofs.Roof]", kind: str, name: str) -> float | None:
     return max((r.rate.value for r in here if r.kind == kind and name in ("", r.name)), default=None)
 
 
-def noise_floor(of: "Profile", device: str) -> float | None:
-    """The five-process noise floor of a device: how far single processes lie apart beyond what each one's own noise makes, as a
-    share of the step, the middle of its trainings; None where none were taken in several processes, or that is lost in noise."""
-    found = [math.sqrt(max(0.0, each.between**2 - each.within**2)) for each in apart(of, device)]
-    return statistics.median(found) or None if found else None
-
-
 class Apart(msgspec.Struct, frozen=True):
     """How far the steps of several processes of a training lie apart, and what each one's own interval makes of that: standard
     deviations as shares of their middle."""
@@ -199,22 +255,18 @@ def apart(of: "Profile", device: str) -> list[Apart]:
     return found
 
 
-def summaries(cases: Iterable[Case], of: "Profile") -> list[Summary]:
-    """A Summary for each device and bound, then for each device altogether; none of a group in which no step is told well."""
+def summaries(cases: Iterable[Case]) -> list[Summary]:
+    """A Summary for each device and bound, then for each device altogether."""
     cases, found = list(cases), []
     for device in dict.fromkeys(c.device for c in cases):
         for bound in (OVERHEAD, WORK, "all"):
-            group = [c for c in cases if c.device == device and bound in ("all", c.bound)]
-            if any(c.seen.told for c in group):
-                found.append(_summary(group, bound, noise_floor(of, device)))
+            if group := [c for c in cases if c.device == device and bound in ("all", c.bound)]:
+                found.append(_summary(group, bound))
     return found
 
 
-def _summary(every: list[Case], bound: str, floor: float | None) -> Summary:
-    group = [c for c in every if c.seen.told]
+def _summary(group: list[Case], bound: str) -> Summary:
     errors = [c.error for c in group]
-    all_errors = [c.error if c.seen.told else c.beyond for c in every]
-    counted = [0.0 if floor and e < 2 * floor else e for e in errors]
     named = {
         name: [off(c.baselines[name], c.seen.step.value) for c in group if name in c.baselines] for name in BASELINES
     }
@@ -225,10 +277,6 @@ def _summary(every: list[Case], bound: str, floor: float | None) -> Summary:
         len({c.seen.row.problem.model for c in group}),
         statistics.median(errors),
         statistics.fmean(errors),
-        floor,
-        (statistics.median(counted), statistics.fmean(counted)),
-        len(every) - len(group),
-        (statistics.median(all_errors), statistics.fmean(all_errors)),
-        statistics.fmean(c.held for c in every),
+        statistics.fmean(c.held for c in group),
         {n: statistics.median(e) for n, e in named.items() if e},
     )

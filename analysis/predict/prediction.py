@@ -29,7 +29,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     parts: seconds of one step by part, they add up to step_s. epoch_s: beyond an epoch's steps; fit_s: beyond a fit's epochs;
     compile_s: all compilations of the job; start_s: import, start of the device and build. execution: how the step runs.
     partial: what is not known, in words; empty: whole. profile: the machine's key. held_s: of fit_s what a fit does with its
-    samples before the first epoch, which short fits cannot tell from steps.
+    samples before the first epoch, which short fits cannot tell from steps. saved_at: when it was saved, as rows' `at`.
     """
 
     training: Training
@@ -44,6 +44,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     partial: tuple[str, ...]
     profile: str
     held_s: Estimate = NOTHING
+    saved_at: str = ""
 
     def told_by(self, short_fits: bool) -> float:
         """Seconds of a step as they are measured: short fits tell it with each step's share of the samples."""
@@ -106,7 +107,7 @@ def predict(
     if made.lacking:
         raise all_of(made.lacking.values())
     if fitted is None:
-        fitted = calibration(of, settings, leaving_out=training.model, rules=rules)
+        fitted = calibration(of, settings, leaving_out={training.model}, rules=rules)
         if kernel != FIT:  # a loop builds and compiles the same model
             fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
     parts = combined(made, fitted, rules)

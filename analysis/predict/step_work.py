@@ -42,6 +42,9 @@ RULE_WORDS = {
     "calibrated": "the global numbers fitted on other models' trainings",
 }
 RULES = frozenset(RULE_WORDS)
+RULES_CHANGED = (
+    "2026-11-22T05:31:41Z"  # when a rule, or what is fitted, changed last: trainings measured later are unseen
+)
 
 
 class Path(msgspec.Struct, frozen=True):

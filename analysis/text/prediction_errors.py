@@ -5,29 +5,38 @@ they were measured, and without each rule in turn.
 import statistics
 from collections.abc import Iterable, Iterator
 
-from analysis.predict import calibration
+import msgspec
+
+from analysis.predict import calibration, predicted_crossover
 from analysis.predict.calibration import Seen
 from analysis.predict.held_out import (
     BASELINES,
     TARGETS,
-    WORK,
     Case,
     Summary,
     apart,
-    beyond,
+    first_measured,
     leave_one_out,
     off,
+    strictly,
     summaries,
+    training_of,
+    unseen,
 )
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
-from analysis.predict.step_work import RULE_WORDS, RULES
+from analysis.predict.step_work import RULE_WORDS, RULES, RULES_CHANGED
 from analysis.stats import NOTHING, Estimate
 from analysis.table import line
 from analysis.units import count, percent
 
 DEVICES = {"cpu": "CPU", "gpu:0": "GPU"}
 _ERRORS = ("device", "steps", "models", "trainings", "median error", "mean error")
+_APART = ("between", "within")
+STRICTLY = (
+    "The same without rows of products and convolutions of its own layers' shapes at any batch, and without trainings of its "
+    "twins (the same layers and optimizer under another name):"
+)
 _STEP = ("model", "batch", "device", "execution")
 _WORDS = ("device", "steps", "model", "execution", "without")  # the columns that are not numbers
 
@@ -42,11 +51,7 @@ def table(found: Iterable[Summary]) -> list[str]:
     """The error table as Markdown, a line a device and bound."""
     heads = (
         *_ERRORS,
-        "known less well",
-        "median, mean of all",
         "in the interval",
-        "noise floor",
-        "counted from the floor",
         *BASELINES,
     )
     rows = [
@@ -57,11 +62,7 @@ def table(found: Iterable[Summary]) -> list[str]:
             s.cases,
             percent(s.median),
             percent(s.mean),
-            s.wide,
-            f"{percent(s.every[0])}, {percent(s.every[1])}",
             percent(s.covered),
-            percent(s.floor) if s.floor is not None else "-",
-            f"{percent(s.counted[0])}, {percent(s.counted[1])}" if s.floor is not None else "-",
             *(percent(s.baselines[n]) if n in s.baselines else "-" for n in BASELINES),
         )
         for s in found
@@ -71,7 +72,7 @@ def table(found: Iterable[Summary]) -> list[str]:
 
 def case_table(cases: Iterable[Case]) -> list[str]:
     """Every training: predicted (with the samples' share where the measured step has it), measured, error and what its step is
-    bound by; where the step is known less well, how far the prediction lies beyond what was measured."""
+    bound by."""
     rows = []
     for c in sorted(
         cases, key=lambda c: (c.device, c.predicted.execution, c.seen.row.problem.model, c.seen.row.problem.batch)
@@ -85,12 +86,8 @@ def case_table(cases: Iterable[Case]) -> list[str]:
 
 
 def _off(predicted: float, seen: "Seen") -> str:
-    """The signed error; of a step that is known less well, what of it is beyond its interval."""
-    signed = f"{100 * (predicted / seen.step.value - 1):+.0f} %"
-    if seen.told:
-        return signed
-    outside = beyond(predicted, seen.step)
-    return f"{signed}, {f'{100 * outside:.0f} % beyond' if outside else 'inside'}"
+    """The signed error."""
+    return f"{100 * (predicted / seen.step.value - 1):+.0f} %"
 
 
 def _ms(e: Estimate) -> str:
@@ -106,7 +103,12 @@ def ablations(of: "Profile", cases: list[Case]) -> list[str]:
 
 
 def _errors(cases: Iterable[Case], device: str) -> str:
-    errors = [c.error for c in cases if c.device == device and c.seen.told]
+    return median_mean(c.error for c in cases if c.device == device)
+
+
+def median_mean(errors: Iterable[float]) -> str:
+    """`8.43 %, 13.5 %`; `-` of none."""
+    errors = list(errors)
     return f"{percent(statistics.median(errors))}, {percent(statistics.fmean(errors))}" if errors else "-"
 
 
@@ -121,20 +123,9 @@ def verdicts(found: Iterable[Summary]) -> list[str]:
         said.append(
             f"{s.device}, {s.bound}: median {percent(s.median)}, mean {percent(s.mean)}: "
             f"{'within' if reached else 'not within'} {percent(TARGETS['median'])} and {percent(TARGETS['mean'])}"
-            f"{_from_the_floor(s)}{beside}{half}."
+            f"{beside}{half}."
         )
     return said
-
-
-def _from_the_floor(s: Summary) -> str:
-    """The same with errors below twice the floor as none, where one was measured."""
-    if s.floor is None:
-        return ""
-    reached = s.counted[0] <= TARGETS["median"] and s.counted[1] <= TARGETS["mean"]
-    return (
-        f"; with those below twice the floor of five processes, {percent(s.floor)}, as none {percent(s.counted[0])} and "
-        f"{percent(s.counted[1])}: {'within' if reached else 'not within'}"
-    )
 
 
 def lines(of: "Profile", ablated: bool = True) -> list[str]:
@@ -144,15 +135,21 @@ def lines(of: "Profile", ablated: bool = True) -> list[str]:
         return [
             "No training in this profile tells its step: measure some with: python -m workloads.training --study seeds"
         ]
-    found = summaries(cases, of)
+    found, strict = summaries(cases), strictly(cases, of)
     said = [
         "Every training predicted with all trainings of its model left out of the calibration:",
         "",
         *table(found),
         "",
+        STRICTLY,
+        "",
+        *table(summaries(strict)),
+        "",
         *verdicts(found),
         "",
         *counts(cases, of),
+        unseen_line(cases, of),
+        *floors(of),
         "",
         *case_table(cases),
     ]
@@ -160,64 +157,63 @@ def lines(of: "Profile", ablated: bool = True) -> list[str]:
 
 
 def brief(of: "Profile", saved: dict[str, list[Prediction]] | None = None) -> list[str]:
-    """The error table in a few columns, what is in it, and the errors of sets of saved predictions: what a README has."""
+    """The error table in a few columns, what is in it, and the errors of saved predictions: what a README has."""
     cases = leave_one_out(of)
-    found = summaries(cases, of)
+    strict = {(s.device, s.bound): s for s in summaries(strictly(cases, of))}
     rows = []
-    for s in found:
+    for s in summaries(cases):
         name, best = min(s.baselines.items(), key=lambda item: item[1], default=("", None))
         beside = "-" if best is None else f"{percent(best)} ({name})"
+        alone = strict.get((s.device, s.bound))
+        less = f"{percent(alone.median)}, {percent(alone.mean)}" if alone else "-"
         device = DEVICES.get(s.device, s.device)
-        rows.append((device, s.bound, s.models, s.cases, percent(s.median), percent(s.mean), beside))
-    bounds = {(s.device, s.bound) for s in found}
-    alone = leave_one_out(of, RULES - {"calibrated"})
-    by = [f"{DEVICES.get(d, d)} {_errors(alone, d)}" for d in dict.fromkeys(c.device for c in alone)]
-    said = [
-        f"No step on the {DEVICES.get(d, d)} that is known well enough is work-bound."
-        for d, bound in sorted(bounds)
-        if bound == "all" and (d, WORK) not in bounds
-    ]
-    said += [
-        "Without the four numbers that are fitted on the other models' trainings, from microbenchmarks alone, median and "
-        f"mean are {'; '.join(by)}.",
-        *floors(found, of),
-        saved_line(saved or {}, of),
-        counts(cases, of)[0],
-    ]
-    lines = _table((*_ERRORS, "best simpler prediction's median"), rows)
-    return [*lines, *(line for sentence in said if sentence for line in ("", sentence))]
+        rows.append((device, s.bound, s.models, s.cases, f"{percent(s.median)}, {percent(s.mean)}", less, beside))
+    heads = (*_ERRORS[:4], "median, mean error", "without its layers' shapes and twins", "best simpler one's median")
+    said = [counts(cases, of)[0], unseen_line(cases, of), saved_line(saved or {}, of), crossing_line(of)]
+    return [*_table(heads, rows), *(line for sentence in said if sentence for line in ("", sentence))]
 
 
-def floors(found: Iterable[Summary], of: "Profile") -> list[str]:
-    """How far single processes of a training lie apart, and the errors beyond twice that; a sentence a device."""
+def crossing_line(of: "Profile") -> str:
+    """How many measured crossovers were predicted near enough; "" where none was measured."""
+    errors = [b.error for b in predicted_crossover.comparisons(of) if b.error is not None]
+    near, within = sum(e <= predicted_crossover.WITHIN for e in errors), percent(predicted_crossover.WITHIN)
+    return f"{near} of {len(errors)} crossovers of trainings were predicted within {within}." if errors else ""
+
+
+def unseen_line(cases: list[Case], of: "Profile") -> str:
+    """The errors of trainings that no rule was made on; "" without any."""
+    late = unseen(cases, of)
+    each = (
+        f"{DEVICES.get(d, d)} {_errors(late, d)} of {sum(c.device == d for c in late)}"
+        for d in dict.fromkeys(c.device for c in late)
+    )
+    about = (
+        f"Trainings measured for the first time after the last change of a rule ({RULES_CHANGED[:10]}), median and mean"
+    )
+    return f"{about}: {'; '.join(each)}." if late else ""
+
+
+def floors(of: "Profile") -> list[str]:
+    """How far single processes of a training lie apart, beside each one's own noise; a sentence a device."""
     said = []
-    for s in (s for s in found if s.bound == "all"):
-        if not (each := apart(of, s.device)):
-            continue
-        between = percent(statistics.median(one.between for one in each))
-        beyond_ = (
-            f"{percent(s.floor)} of it beyond each one's own noise: with errors below twice that as none, the median is "
-            f"{percent(s.counted[0])} and the mean {percent(s.counted[1])}"
-            if s.floor is not None
-            else f"no more than each one's own noise, {percent(statistics.median(one.within for one in each))}, makes: no "
-            "error counts as none for it"
-        )
-        said += [
-            f"On the {DEVICES.get(s.device, s.device)} the steps of five processes of a training have a standard deviation "
-            f"of {between} ({count(len(each), 'training')}), {beyond_}."
-        ]
+    for device in of.devices:
+        if each := apart(of, device):
+            between, within = (percent(statistics.median(getattr(one, name) for one in each)) for name in _APART)
+            said += [
+                f"On the {DEVICES.get(device, device)} the steps of several processes of a training have a standard deviation "
+                f"of {between} ({count(len(each), 'training')}), each one's own noise being {within}."
+            ]
     return said
 
 
 def counts(cases: list[Case], of: "Profile") -> list[str]:
-    """How many trainings are in the table, which of them count in full, and why the others are not in it."""
-    told = sum(c.seen.told for c in cases)
+    """How many trainings are in the table, how many of them fit nothing, and why others are not in it."""
+    wide = sum(not c.seen.told for c in cases)
     fed = sum(c.seen.with_feed for c in cases)
     said = (
-        f"{len(cases)} steps of {len(of.trainings)} trainings: {told} known to {percent(calibration.NOISY)} or better, whose "
-        f"errors count in full; {len(cases) - told} known less well, whose errors count from the end of the measured "
-        f"interval and which fit nothing. Of {fed}, told by short fits, what a fit does for each step's samples is in the "
-        "step, measured and predicted; what bounds a step is told without it."
+        f"All {len(cases)} steps of {len(of.trainings)} trainings count in full; {wide} of them, known to no better than "
+        f"{percent(calibration.NOISY)}, fit nothing. {calibration.fitted_numbers(of)} numbers are fitted on other models' "
+        f"trainings. Of {fed} steps, told by short fits, what a fit does for its samples is in the step, measured and predicted."
     )
     return [said, "Not in it: " + "; ".join(f"{n} ({why})" for why, n in calibration.left_out(of).items()) + "."]
 
@@ -266,43 +262,51 @@ def _measured(predictions: Iterable[Prediction], of: "Profile") -> "Iterator[tup
     for s in sorted(calibration.steps_seen(of, RULES), key=lambda s: len(s.made.given), reverse=True):
         rows[s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution] = s
     for p in predictions:
-        yield p, rows.get((p.training.model, p.training.batch, p.settings.device, p.execution))
+        yield p, rows.get(training_of(p))
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A set of saved predictions beside what was measured: how many there are, how many had been measured before they were saved,
+    and device -> the (prediction, measured step) of those measured since."""
+
+    predictions: int
+    before: int
+    since: "dict[str, list[tuple[Prediction, Seen]]]"
+
+
+def saved_set(predictions: list[Prediction], of: "Profile") -> Saved:
+    """Saved predictions beside the steps that were measured since."""
+    at, before, since = first_measured(of), 0, {}
+    for p, seen in _measured(predictions, of):
+        if seen is None:
+            continue
+        if p.saved_at and at[training_of(p)] < p.saved_at:
+            before += 1
+        else:
+            since.setdefault(p.settings.device, []).append((p, seen))
+    return Saved(len(predictions), before, since)
+
+
+def saved_error(p: Prediction, seen: "Seen") -> float:
+    """The relative error of a saved prediction."""
+    return off(p.told_by(seen.with_feed), seen.step.value)
 
 
 def saved_line(sets: dict[str, list[Prediction]], of: "Profile") -> str:
-    """The errors of sets of predictions that were saved before they were measured, by their names, a sentence; "" where none was
-    measured."""
-    said = []
-    for name, predictions in sets.items():
-        found: dict[str, list[float]] = {}
-        measured = [(p, seen) for p, seen in _measured(predictions, of) if seen is not None]
-        for p, seen in measured:
-            if seen.told:
-                found.setdefault(p.settings.device, []).append(off(p.told_by(seen.with_feed), seen.step.value))
-        each = [
-            f"{DEVICES.get(d, d)} {percent(statistics.median(e))} in the median, {percent(statistics.fmean(e))} in the "
-            f"mean of {len(e)}"
-            for d, e in sorted(found.items())
-        ]
-        if each:
-            said.append(f"{name} ({len(measured)} of {len(predictions)} measured) {' and '.join(each)}")
-    about = (
-        "Predictions written down before anything of their trainings was measured, each set by the predictor of its day"
-    )
-    return f"{about}: {'; '.join(said)}." if said else ""
+    """The errors of all predictions that were saved before they were measured, a sentence; "" where none was measured."""
+    found = [saved_set(predictions, of) for predictions in sets.values()]
+    errors = {d: [saved_error(*pair) for one in found for pair in one.since.get(d, [])] for d in of.devices}
+    each = [f"{DEVICES.get(d, d)} {median_mean(e)} of {len(e)}" for d, e in sorted(errors.items()) if e]
+    before = sum(one.before for one in found)
+    less = f"; {before} that had been measured before do not count" if before else ""
+    about = f"{count(len(found), 'set')} by the predictor of its day{less}"
+    return f"Saved before they were measured ({about}), median and mean: {'; '.join(each)}." if each else ""
 
 
 def _checked(device: str, found: "list[tuple[float, Seen]]", shared: bool) -> str:
     """The errors of a device's predictions in words; `shared`: with the samples' share."""
-    errors = [off(predicted, seen.step.value) for predicted, seen in found if seen.told]
-    every = [off(p, s.step.value) if s.told else beyond(p, s.step) for p, s in found]
-    wide = len(every) - len(errors)
-    full = [
+    errors = [off(predicted, seen.step.value) for predicted, seen in found]
+    said = (
         f"median error {percent(statistics.median(errors))}, mean {percent(statistics.fmean(errors))} of {len(errors)}"
-    ]
-    less = (
-        f"with {wide} known less well, counted from the end of what was measured: {percent(statistics.median(every))}, "
-        f"{percent(statistics.fmean(every))} of {len(every)}"
     )
-    said = "; ".join([*(full if errors else []), *([less] if wide else [])])
     return f"{device}" + (", with the samples' share" if shared else "") + f": {said}."

@@ -12,7 +12,7 @@ from analysis.predict import calibration, held_out, predicted_crossover, predict
 from analysis.predict.combine import HOST, Calibration
 from analysis.stats import Estimate
 from analysis.text import prediction_errors
-from kernels.problems import Training
+from kernels.problems import Matmul, Training
 from workloads.records import Settings, visits
 
 CPU, GPU = Settings("cpu"), Settings("gpu:0")
@@ -47,10 +47,10 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base, monk
     assert cases["fashion-mlp"].error == pytest.approx(0.2) and cases["cifar10-cnn"].error == pytest.approx(0.1)
     expected = {"mlp-784-100x2-10": "overhead-bound", "fashion-mlp": "work-bound", "cifar10-cnn": "work-bound"}
     assert {m: c.bound for m, c in cases.items()} == expected
-    overhead, work, every = held_out.summaries(cases.values(), of)
+    overhead, work, every = held_out.summaries(cases.values())
     assert (overhead.cases, work.cases, every.cases, every.models) == (1, 2, 3, 3)
     assert work.median == pytest.approx(0.15)
-    assert every.mean == pytest.approx(0.1) and every.floor is None
+    assert every.mean == pytest.approx(0.1)
     # A step of which so much is the fit's that its floor is two thirds of the rest
     of = measured(base, {("fashion-mlp", 128): 1 / 1.2, ("cifar10-cnn", 128): 1 / 1.1})
     case = next(c for c in uncalibrated(of) if c.seen.row.problem.model == "fashion-mlp")
@@ -62,7 +62,7 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base, monk
     assert again.bound == "overhead-bound" and again.predicted == case.predicted
 
 
-def test_errors_below_twice_the_floor_of_five_processes_count_as_none(base):
+def test_processes_of_a_training_lie_apart_by_their_standard_deviation(base):
     of = measured(base, {("mlp-784-100x2-10", 8): 1 / 1.05, ("fashion-mlp", 128): 1 / 1.2})
     row = of.trainings[0]
 
@@ -75,31 +75,42 @@ def test_errors_below_twice_the_floor_of_five_processes_count_as_none(base):
     fresh = visits.merged([times(factor) for factor in (0.94, 0.96, 1.0, 1.03, 1.05)])
     whole = profile.profile([*base.measurements, fresh, of.trainings[1]], GPU_MACHINE)
     # from their mean, 0.996: 0.056, 0.036, 0.004, 0.034 and 0.054, squared 0.00852 in all, over 4; each one's fits agree
-    assert held_out.noise_floor(whole, "cpu") == pytest.approx(0.00852**0.5 / 2)
-    assert [one.within for one in held_out.apart(whole, "cpu")] == [pytest.approx(0, abs=1e-9)]
-    assert held_out.noise_floor(whole, "gpu:0") is None
-    every = held_out.summaries(uncalibrated(whole), whole)[-1]
-    assert every.mean == pytest.approx(0.125) and every.counted == (pytest.approx(0.1), pytest.approx(0.1))
-    told = prediction_errors.verdicts(held_out.summaries(uncalibrated(whole), whole))[-1]
-    assert "as none 10.0 % and 10.0 %: within;" in told and "below twice the floor of five processes, 4.62 %" in told
+    (found,) = held_out.apart(whole, "cpu")
+    assert (found.between, found.within) == (pytest.approx(0.00852**0.5 / 2), pytest.approx(0, abs=1e-9))
+    assert prediction_errors.floors(whole) == [
+        "On the CPU the steps of several processes of a training have a standard deviation of 4.62 % (1 training), each one's "
+        "own noise being 0 %."
+    ]
 
 
-def test_processes_that_differ_by_no_more_than_each_ones_own_noise_tell_no_floor(base, monkeypatch):
-    of = measured(base, {("mlp-784-100x2-10", 8): 1 / 1.05, ("fashion-mlp", 128): 1 / 1.2})
-
-    def told(*each):
-        monkeypatch.setattr(held_out, "apart", lambda of, device: list(each))
-        monkeypatch.setattr(prediction_errors, "apart", held_out.apart)
-        found = held_out.summaries(uncalibrated(of), of)
-        return held_out.noise_floor(of, "cpu"), prediction_errors.floors(found, of)
-
-    floor, said = told(held_out.Apart(0.10, 0.12))
-    assert floor is None and said[0] == (
-        "On the CPU the steps of five processes of a training have a standard deviation of 10.0 % (1 training), no more than "
-        "each one's own noise, 12.0 %, makes: no error counts as none for it."
+def test_strictly_nothing_of_the_models_own_layers_is_known(base):
+    """Of S0's layers at any batch no row is left, a product of another shape is; fashion-mlp-5 is fashion-mlp."""
+    shapes = held_out._shapes("cifar10-cnn")
+    dense, other = Matmul(77, 512, 3136), Matmul(77, 513, 3136)
+    assert held_out._among(dense, shapes) and not held_out._among(other, shapes)
+    conv = next(p for p in held_out._products("cifar10-cnn", 3) if p.op == "conv")
+    assert held_out._among(replace(conv, n=999, layout="NCHW"), shapes) and not held_out._among(
+        replace(conv, r=5), shapes
     )
-    floor, said = told(held_out.Apart(0.13, 0.12))
-    assert floor == pytest.approx(0.05) and "5.00 % of it beyond each one's own noise: with errors below" in said[0]
+    rows = {("fashion-mlp", 32): 1.0, ("lenet", 32): 1.0, ("mnist-cnn", 32): 1.0}
+    of = measured(base, rows)
+    far = [training("fashion-mlp-5", 32, 0.5), *(training("fashion-mlp-5", b, 0.5) for b in (64, 128))]
+    twins = profile.profile([*of.measurements, *far], GPU_MACHINE)
+    (ours,) = (c for c in held_out.leave_one_out(of) if c.seen.row.problem.model == "fashion-mlp")
+    (loose,) = (c for c in held_out.leave_one_out(twins) if c.seen.row.problem.model == "fashion-mlp")
+    assert loose.predicted.step_s.value > 1.05 * ours.predicted.step_s.value
+    (alone,) = held_out.strictly([loose], twins)
+    assert alone.predicted.step_s == held_out.strictly([ours], of)[0].predicted.step_s and alone.bound == loose.bound
+
+
+def test_unseen_are_trainings_first_measured_after_the_last_change_of_a_rule(base):
+    old, new, again = "2026-11-21T00:00:00Z", "2099-01-01T00:00:00Z", "2099-01-02T00:00:00Z"
+    at = {("fashion-mlp", 32): (old, again), ("lenet", 32): (new,)}
+    rows = [replace(training(m, b, 1e-3), at=when) for (m, b), times in at.items() for when in times]
+    of = profile.profile([*base.measurements, *rows], GPU_MACHINE)
+    cases = held_out.leave_one_out(of)
+    assert [c.seen.row.problem.model for c in held_out.unseen(cases, of)] == ["lenet"]
+    assert "CPU " in prediction_errors.unseen_line(cases, of) and " of 1." in prediction_errors.unseen_line(cases, of)
 
 
 def test_the_simpler_predictions_know_the_other_models_alone(base):
@@ -110,6 +121,7 @@ def test_the_simpler_predictions_know_the_other_models_alone(base):
         others = sorted(1e-3 + _flops(m) / 1e11 for m in WIDE if m != model)
         assert case.baselines[held_out.CONSTANT] == pytest.approx(others[1])
         assert case.baselines[held_out.LINE] == pytest.approx(case.seen.step.value, rel=0.05)
+        assert case.baselines[held_out.BYTES] == pytest.approx(case.baselines[held_out.LINE])  # one input, one batch
     (one,) = held_out.leave_one_out(profile.profile([*base.measurements, training(WIDE[0], 32, 1e-3)], GPU_MACHINE))
     assert not {held_out.CONSTANT, held_out.LINE} & set(one.baselines)
     of = measured(base, {("cifar10-cnn", 128): 1.0}, "gpu:0")
@@ -126,7 +138,7 @@ def _flops(model):
 
 def test_the_table_says_what_is_reached(base):
     of = measured(base, {("mlp-784-100x2-10", 8): 1 / 1.05, ("fashion-mlp", 128): 1 / 1.4})
-    found = held_out.summaries(uncalibrated(of), of)
+    found = held_out.summaries(uncalibrated(of))
     head, _, overhead, *_ = prediction_errors.table(found)
     assert head.startswith("| device | steps | models | trainings | median error |")
     assert overhead.startswith("| cpu | overhead-bound | 1 | 1 | 5.00 % | 5.00 % |")
@@ -160,22 +172,14 @@ def test_noisy_steps_and_rows_under_other_conditions_are_left_out(base):
     }
 
 
-def test_a_step_known_less_well_counts_from_the_end_of_its_interval(base):
-    """Two steps foretold a tenth too long, one of them measured as 0.5 to 1.05 times its middle: that one is 1.1 / 1.05 - 1
-    beyond its interval, fits nothing, and is in the figures of all alone."""
-    of = measured(base, {("fashion-mlp", 128): 1 / 1.1, ("cifar10-cnn", 128): 1 / 1.1})
-    first, second = uncalibrated(of)
-    step = second.seen.step.value
-    seen = replace(second.seen, step=Estimate(step, 0.5 * step, 1.05 * step))
-    wide = replace(second, seen=seen)
-    assert (seen.told, wide.error, wide.beyond) == (False, pytest.approx(0.1), pytest.approx(1.1 / 1.05 - 1))
-    *_, every = held_out.summaries([first, wide], of)
-    assert (every.cases, every.wide, every.mean) == (1, 1, pytest.approx(0.1))
-    assert every.every[1] == pytest.approx((0.1 + 1.1 / 1.05 - 1) / 2)
-    assert prediction_errors.case_table([wide])[-1].endswith("| +10 %, 5 % beyond |")
-    inside = replace(wide, seen=replace(seen, step=Estimate(step, 0.5 * step, 1.5 * step)))
-    assert prediction_errors.case_table([inside])[-1].endswith("| +10 %, inside |")
-    assert held_out.beyond(0.8, Estimate(1.0, 0.9, 1.1)) == pytest.approx(1 - 0.8 / 0.9)
+def test_a_step_known_less_well_counts_in_full(base):
+    of = measured(base, {("fashion-mlp", 128): 1 / 1.1, ("cifar10-cnn", 128): 1 / 1.3})
+    cases = [replace(c, seen=replace(c.seen, step=replace(c.seen.step, low=0.0))) for c in uncalibrated(of)]
+    *_, every = held_out.summaries(cases)
+    assert not any(c.seen.told for c in cases) and (every.cases, every.mean) == (2, pytest.approx(0.2))
+    assert prediction_errors.counts(cases, of)[0].startswith(
+        "All 2 steps of 2 trainings count in full; 2 of them, known to no "
+    )
 
 
 def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
@@ -290,8 +294,13 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), held_s=Estimate(0.0, 0.0, 0.0))
     of = profile.profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
     told = prediction_errors.saved_line({"first": [saved, replace(saved, execution="compiled")]}, of)
-    assert told.endswith("of its day: first (1 of 2 measured) CPU 75.0 % in the median, 75.0 % in the mean of 1.")
-    assert prediction_errors.saved_line({"first": []}, of) == ""
+    assert told.endswith("(1 set by the predictor of its day), median and mean: CPU 75.0 %, 75.0 % of 1.")
+    late = replace(saved, saved_at="2099-01-01T00:00:00Z")
+    found = prediction_errors.saved_set([late, saved], of)
+    assert (found.predictions, found.before, {d: len(pairs) for d, pairs in found.since.items()}) == (2, 1, {"cpu": 1})
+    assert prediction_errors.saved_line({"first": [], "late": [late]}, of) == ""
+    both = prediction_errors.saved_line({"first": [saved], "late": [late]}, of)
+    assert "(2 sets by the predictor of its day; 1 that had been measured before do not count)" in both
     base = profile.profile(made_profile.everything(), GPU_MACHINE)
     saved = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     rows = [made_profile.training("fashion-mlp", 32, 1e-3)]

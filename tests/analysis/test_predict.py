@@ -249,7 +249,7 @@ def test_a_calibration_finds_what_other_models_trainings_hold():
         training(m, b, prediction.predict(Training(m, b, 2048), CPU, of, fitted=truth).step_s.value) for m, b in trained
     ]
     full = profile.profile([*of.measurements, *rows], GPU_MACHINE)
-    assert calibration.calibration(full, CPU, "cifar10-cnn").models == ("mlp-784-100x2-10", "fashion-mlp", "lenet")
+    assert calibration.calibration(full, CPU, {"cifar10-cnn"}).models == ("mlp-784-100x2-10", "fashion-mlp", "lenet")
     assert 1.15 < calibration.calibration(full, CPU, "lenet").work < 1.6
     errors = [c.error for c in held_out.leave_one_out(full)]
     plain = [c.error for c in held_out.leave_one_out(full, RULES - {"calibrated"})]
@@ -270,7 +270,7 @@ def test_compiling_and_casting_are_told_by_other_models_trainings():
     long = replace(long, samples=(taken,), series=series, phases_s=once)
     of = profile.profile([*base, own, long], GPU_MACHINE)
     made = prediction.predict(replace(MLP, dtype="float64"), CPU, of)
-    fitted = calibration.calibration(of, CPU, MLP.model)
+    fitted = calibration.calibration(of, CPU, {MLP.model})
     # its 406 operations: 17 products, gradients of 6 activations and of 6 biases, 41 of the loss, 12 updates of 28; MLP's 224
     assert fitted.compile_s == pytest.approx(4.0 / 406)
     assert made.compile_s.value == pytest.approx(4.0 / 406 * 224)

@@ -14,10 +14,10 @@ from must_reach import REPORTS, Figure, exactly, table
 
 from analysis.explain import command
 from analysis.predict import budget, calibration, held_out, predicted_crossover, prediction, profile, what_if
-from analysis.stats import Estimate
+from analysis.stats import Estimate, group_by
 from analysis.text import prediction_errors, verdicts
 from analysis.training import costs
-from analysis.units import count, percent
+from analysis.units import percent
 from kernels import networks
 from workloads.records import Settings, published_cases
 from workloads.records import settings as switches
@@ -29,6 +29,7 @@ SAVING, OF_STEP, TOP = 0.25, 0.03, 3
 EXPLAIN_S, TURNS = 3.0, 3
 FEWEST_FORETOLD = 10
 DRAWS = 1000
+ALONE = ", without its layers' shapes and twins"
 GPU = "gpu:0"
 
 
@@ -51,59 +52,56 @@ def share(hits: int, of_: int, what: str, wanted: float) -> Figure:
     return Figure(f"{what} ({of_} cases)", f">= {percent(wanted)}", exactly(100 * hits / of_), reached, "%")
 
 
-def errors(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
-    """Median and mean error of each device and bound, beside the best simpler prediction, and of all cases."""
+def both(errors: list[float], models: list[str], what: str) -> list[Figure]:
+    """The median and the mean of errors, with what is to be reached."""
     found = []
-    for s in held_out.summaries(every, of):
+    for name, wanted, statistic in (("median", MEDIAN, statistics.median), ("mean", MEAN, statistics.fmean)):
+        e = resampled(errors, models, statistic)
+        found.append(Figure(f"{name} error, {what}", f"<= {percent(wanted)}", in_percent(e), e.value <= wanted, "%"))
+    return found
+
+
+def errors(every: list[held_out.Case], words: str = "") -> list[Figure]:
+    """Median and mean error of each device and bound, beside the best simpler prediction; every step in full."""
+    found = []
+    for s in held_out.summaries(every):
         here = [c for c in every if c.device == s.device and s.bound in ("all", c.bound)]
-        told = [c for c in here if c.seen.told]
-        models = [c.seen.row.problem.model for c in told]
-        what = f"{s.device}, {s.bound} steps ({s.cases} trainings of {s.models} models)"
-        for name, wanted, statistic in (("median", MEDIAN, statistics.median), ("mean", MEAN, statistics.fmean)):
-            e = resampled([c.error for c in told], models, statistic)
-            reached = e.value <= wanted
-            found.append(Figure(f"{name} error, {what}", f"<= {percent(wanted)}", in_percent(e), reached, "%"))
-        if s.floor is not None:
-            rows = count(len(held_out.apart(of, s.device)), "training")
-            for name, wanted, value in (("median", MEDIAN, s.counted[0]), ("mean", MEAN, s.counted[1])):
-                less = f"{name} error, those below twice the five-process floor ({percent(s.floor)}, of {rows}) as none"
-                less += f", {s.device}, {s.bound}"
-                found.append(Figure(less, f"<= {percent(wanted)}", exactly(100 * value), value <= wanted, "%"))
-        if s.baselines:
+        models = [c.seen.row.problem.model for c in here]
+        what = f"{s.device}, {s.bound} steps ({s.cases} trainings of {s.models} models){words}"
+        found += both([c.error for c in here], models, what)
+        if s.baselines and not words:
             name, best = min(s.baselines.items(), key=lambda item: item[1])
             what = f"median error / that of the best simpler one ({name}, {percent(best)}), {s.device}, {s.bound}"
             found.append(Figure(what, "<= 0.5", exactly(s.median / best), s.median <= best / 2))
-        if s.wide:
-            known = f"{s.wide} known less well from the end of their interval"
-            what, error = f"median error of all {len(here)}, {known}, {s.device}, {s.bound}", s.every[0]
-            found.append(Figure(what, f"<= {percent(MEDIAN)}", exactly(100 * error), error <= MEDIAN, "%"))
     return found
+
+
+def strict(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
+    """The errors without what is known of the model's own layers, and those of trainings that no rule was made on."""
+    alone = [f for f in errors(held_out.strictly(every, of), ALONE) if " all steps" in f.what]
+    late = held_out.unseen(every, of)
+    groups = group_by(late, lambda c: c.device)
+    for device, group in groups.items():
+        models = [c.seen.row.problem.model for c in group]
+        alone += both(
+            [c.error for c in group], models, f"{device}, {len(group)} trainings measured since the rules changed"
+        )
+    return alone
 
 
 def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
     """The errors of predictions that were saved before they were measured."""
     found = []
     for file in sorted(folder.glob("predictions-*.ndjson")):
-        made = prediction.load(str(file))
-        rows = {
-            (s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution): s
-            for s in reversed(calibration.steps_seen(of, prediction.RULES))
-        }
-        pairs = [
-            (p, s)
-            for p in made
-            if (s := rows.get((p.training.model, p.training.batch, p.settings.device, p.execution)))
-        ]
-        what = f"saved before they were measured, {file.name}: predictions that were measured since"
-        found.append(Figure(what, f">= {FEWEST_FORETOLD}", exactly(len(pairs)), len(pairs) >= FEWEST_FORETOLD))
-        for device in dict.fromkeys(p.settings.device for p, _ in pairs):
-            here = [(p, s) for p, s in pairs if p.settings.device == device and s.told]
-            off = [held_out.off(p.told_by(s.with_feed), s.step.value) for p, s in here]
-            models = [p.training.model for p, _ in here]
-            for name, wanted, statistic in (("median", MEDIAN, statistics.median), ("mean", MEAN, statistics.fmean)):
-                e = resampled(off, models, statistic)
-                what = f"{name} error of those as they were saved, {device} ({len(here)})"
-                found.append(Figure(what, f"<= {percent(wanted)}", in_percent(e), e.value <= wanted, "%"))
+        one = prediction_errors.saved_set(prediction.load(str(file)), of)
+        since = sum(map(len, one.since.values()))
+        what = f"{file.name}: predictions measured since they were saved ({one.before} more had been before)"
+        found.append(Figure(what, f">= {FEWEST_FORETOLD}", exactly(since), since >= FEWEST_FORETOLD))
+        for device, pairs in one.since.items():
+            errors = [prediction_errors.saved_error(*pair) for pair in pairs]
+            found += both(
+                errors, [p.training.model for p, _ in pairs], f"of these as they were saved, {device} ({len(pairs)})"
+            )
     return found
 
 
@@ -274,7 +272,16 @@ def main(argv: list[str]) -> int:
     verdicts_, said = complaints(of)
     changes, compared = what_ifs(of)
     whole, left = dropped(of)
-    parts = (errors(every, of), saved(of, run), remainders(of), crossovers(of), verdicts_, changes, whole)
+    parts = (
+        errors(every),
+        strict(every, of),
+        saved(of, run),
+        remainders(of),
+        crossovers(of),
+        verdicts_,
+        changes,
+        whole,
+    )
     figures = [*itertools.chain(*parts), explaining(run)]
     none = [] if held_out.apart(of, GPU) else [FLOOR]
     none += [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
@@ -283,7 +290,13 @@ def main(argv: list[str]) -> int:
         "",
         *prediction_errors.counts(every, of),
         "",
-        *prediction_errors.floors(held_out.summaries(every, of), of),
+        *prediction_errors.floors(of),
+        "",
+        prediction_errors.STRICTLY,
+        "",
+        *prediction_errors.table(held_out.summaries(held_out.strictly(every, of))),
+        "",
+        *prediction_errors.table(held_out.summaries(every)),
         "",
         "Complaints:",
         "",

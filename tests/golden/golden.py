@@ -305,8 +305,8 @@ def predicted(without: str) -> Values:
     found = held_out.leave_one_out(of, prediction.RULES - {without})
     head = f"predict/{H200}" + (f" without {without}" if without else "")
     made: Values = {}
-    for s in held_out.summaries(found, of):
-        told = [s.cases, s.models, s.median, s.mean, s.floor or 0, *s.counted, s.wide, *s.every, s.covered]
+    for s in held_out.summaries(found):
+        told = [s.cases, s.models, s.median, s.mean, s.covered]
         made[f"{head}/{s.device} {s.bound}"] = " ".join(map(number, told))
         if not without:
             made |= {f"{head}/{s.device} {s.bound}/{k}": number(v) for k, v in s.baselines.items()}

@@ -173,7 +173,7 @@ def _fed(m: Measurement, of: profile.Profile) -> float:
     if m.settings.device == "cpu":
         return 0.0
     try:
-        made = predict(m.problem, m.settings, of, fitted=calibration(of, m.settings, leaving_out=m.problem.model))
+        made = predict(m.problem, m.settings, of, fitted=calibration(of, m.settings, leaving_out={m.problem.model}))
     except Lacking:  # said where its budget is
         return 0.0
     return made.held_s.value / made.training.steps
