@@ -1,6 +1,7 @@
 """What the whole suite shares: a cache for Numba's code, one TensorFlow process, and the rule about skips."""
 
 import contextlib
+import gc
 import os
 import pathlib
 import re
@@ -27,6 +28,12 @@ def no_noise_is_stored():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(noise, "REPORTS", pathlib.Path(__file__).parent / "no such folder")
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def only_a_files_own_garbage_is_looked_for():
+    """What a process holds from the files before takes half a second to go through, each time a test collects."""
+    gc.freeze()
 
 
 def allowed_skip(reason: str) -> bool:

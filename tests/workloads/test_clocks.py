@@ -193,9 +193,9 @@ def seen(monkeypatch):
     kept.clear()
 
 
-def visited(monkeypatch, kernel, problem=None, settings: Settings = GPU, number: int = 1):
+def visited(monkeypatch, kernel, problem=None, settings: Settings = GPU, number: int = 1, visit_s: float = 7.5e-3):
     monkeypatch.setattr(one_row.registry, "find", lambda name: kernel)
-    return one_row.visit(Row("matmul/cupy/fake", problem or Matmul(4, 5, 6), settings), Limits(), 1, number)
+    return one_row.visit(Row("matmul/cupy/fake", problem or Matmul(4, 5, 6), settings), Limits(visit_s), 1, number)
 
 
 def test_a_visit_has_every_clock_of_a_gpu(gpu, seen, monkeypatch):
@@ -204,9 +204,9 @@ def test_a_visit_has_every_clock_of_a_gpu(gpu, seen, monkeypatch):
     clocks = {s.clock: s for s in m.samples}
     assert list(clocks) == ["host-latency", "host-throughput", "device"]
     waited, queued, worked = clocks.values()
-    assert waited.seconds == (exactly(ISSUE + WORK + WAIT),) * 10 and waited.calls == 536  # 7.5 ms / 14 µs
+    assert waited.seconds == (exactly(ISSUE + WORK + WAIT),) * 10 and waited.calls == 54  # 0.75 ms / 14 µs
     assert queued.seconds == (pytest.approx(WORK, rel=1e-2),) * 10 and queued.seconds[0] > WORK
-    assert worked.seconds == (exactly(WORK),) * 10 and worked.calls == 750
+    assert worked.seconds == (exactly(WORK),) * 10 and worked.calls == 75
     assert all(s.block == (0,) * 10 for s in clocks.values())
     assert seen == ["watch", "begin", "settle", "look", "look", "look", "settle"]
     assert all(released and not late for _, released, late in gpu.held)
@@ -243,7 +243,7 @@ def test_a_call_that_was_held_back_when_it_was_sized_is_sized_anew(gpu, seen, mo
     visited(monkeypatch, matmul(gpu))
     one_row._known[row.key].call_s |= {"host-latency": 20e-3, "host-throughput": 11e-6}
     two, three = (visited(monkeypatch, matmul(gpu), number=i) for i in (2, 3))
-    assert [s.calls for s in two.samples] == [1, 682, 750] and [s.calls for s in three.samples] == [536, 682, 750]
+    assert [s.calls for s in two.samples] == [1, 68, 75] and [s.calls for s in three.samples] == [54, 68, 75]
 
 
 def test_a_row_of_a_gpu_says_in_which_state_it_was(gpu, seen, monkeypatch):
@@ -256,11 +256,11 @@ def test_a_row_of_a_gpu_says_in_which_state_it_was(gpu, seen, monkeypatch):
 
 
 def test_long_calls_are_queued_without_a_hold_and_stay_so_when_bound_again(gpu, seen, monkeypatch):
-    m = visited(monkeypatch, matmul(gpu, 1.25e-3))
+    m = visited(monkeypatch, matmul(gpu, 1.25e-3), visit_s=75e-3)
     assert m.on("device").calls == 6 and m.on("device").seconds[0] == pytest.approx(1.25e-3, rel=1e-3)
     assert len(gpu.held) == 1, "one call was held, to tell"
     kept.clear()
-    again = visited(monkeypatch, matmul(gpu, 1.25e-3), number=2)
+    again = visited(monkeypatch, matmul(gpu, 1.25e-3), number=2, visit_s=75e-3)
     assert len(gpu.held) == 1 and again.on("device").calls == 6
 
 
@@ -304,9 +304,9 @@ def test_a_cold_row_is_flushed_before_each_call_and_the_flush_is_on_no_clock(gpu
     assert [s.clock for s in m.samples] == ["host-latency", "device"]
     assert m.on("host-latency").seconds[0] == exactly(ISSUE + WORK + WAIT)
     assert m.on("device").seconds[0] == exactly(WORK)
-    # A flush and its wait are 54 µs, a call 14: 7.5 ms hold 110 of both; on the device 64 µs: 117.
-    assert [s.calls for s in m.samples] == [110, 117]
-    assert len(flushes) >= 10 * (110 + 117)
+    # A flush and its wait are 54 µs, a call 14: 0.75 ms hold 11 of both; on the device 64 µs: 12.
+    assert [s.calls for s in m.samples] == [11, 12]
+    assert len(flushes) >= 10 * (11 + 12)
 
 
 def test_the_hold_that_ended_unseen_is_a_flag_of_the_row(gpu, seen, monkeypatch):

@@ -228,7 +228,8 @@ def test_the_command_measures_and_its_formats_hold_the_rows(tmp_path, capsys, mo
     assert conv.main([*flags, str(tmp_path), *FAST]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(r["direction"], r["c_out"], r["status"]) for r in found] == [(way, 4, "ok") for way in Conv.DIRECTIONS]
-    frame = conv.run(shapes=["2x8x8x3:4x3x3"], output=str(tmp_path / "f"), backends="numpy", threads=1, max_time=0.05)
+    fast = {"backends": "numpy", "threads": 1, "fast": True, "min_time": 0.005}
+    frame = conv.run(shapes=["2x8x8x3:4x3x3"], output=str(tmp_path / "f"), **fast)
     assert frame.status.tolist() == ["ok"] and frame.c_out.tolist() == [4]
 
 

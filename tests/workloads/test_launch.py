@@ -68,7 +68,7 @@ def test_a_gpus_kernel_on_the_cpu_is_one_line_and_exits_3(capsys):
 
 
 def test_the_command_prints_rows_and_constants(tmp_path, capsys):
-    flags = shlex.split("--backends numpy --calls elementwise --counts 1 8 --fast --max-time 0.02 -q")
+    flags = shlex.split("--backends numpy --calls elementwise --counts 1 8 --fast --max-time 0.02 --min-time 0.005 -q")
     assert launch.main([*flags, "-o", str(tmp_path)]) == 0
     head, first, *rest = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["kernel", "call", "where"] and "µs in all" in head
