@@ -120,7 +120,7 @@ def _parts(training: "Measurement", whole: Profile) -> Iterable[Part]:
         yield from (Part(name, None, UNKNOWN) for name in names if name not in HOST and name != "input pipeline")
         return
     made = components(problem, settings, whole, network, kernel=training.kernel)
-    fitted = calibration(whole, settings, problem.model) if training.kernel == FIT else Calibration()
+    fitted = calibration(whole, settings, {problem.model}) if training.kernel == FIT else Calibration()
     found = combined(made, fitted)
     for name in (*names, HIDDEN):
         if name in made.lacking:
@@ -170,7 +170,7 @@ def _held(training: "Measurement", whole: Profile) -> Iterable[Part]:
     if network is None or training.kernel != FIT or costs.by_epochs(training):
         return
     made = components(problem, training.settings, whole, network)
-    seconds = casting(made, calibration(whole, training.settings, problem.model)) / (problem.steps * problem.epochs)
+    seconds = casting(made, calibration(whole, training.settings, {problem.model})) / (problem.steps * problem.epochs)
     if seconds.value:
         yield Part(SAMPLES, seconds, "a fit copies its samples into a tf.data set before its first epoch")
 

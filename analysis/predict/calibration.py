@@ -1,7 +1,7 @@
 """Fits the few numbers of a Calibration on a profile's trainings of other models than the one that is predicted."""
 
 import collections
-from collections.abc import Collection
+from collections.abc import Set
 
 import msgspec
 import numpy as np
@@ -98,7 +98,7 @@ def measured_step(m: "Measurement") -> Estimate | None:
 
 
 def calibration(
-    of_: "Profile", settings: "Settings", leaving_out: Collection[str] = (), rules: frozenset[str] = RULES
+    of_: "Profile", settings: "Settings", leaving_out: Set[str] = frozenset(), rules: frozenset[str] = RULES
 ) -> Calibration:
     """The numbers for a device and execution, from the profile's trainings of all models but those of `leaving_out`."""
     return _fit(of_, settings.device, execution_of(settings), frozenset(leaving_out), rules)

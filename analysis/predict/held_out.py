@@ -103,7 +103,7 @@ def strictly(cases: Iterable[Case], of: "Profile") -> list[Case]:
         own = _shapes(model)
         rows = (m for m in of.measurements if not (isinstance(m.problem, Matmul | Conv) and _among(m.problem, own)))
         reduced = Profile(tuple(rows), of.machine, of.key)
-        alike = [name for name in names if _structure(name) == _structure(model)]
+        alike = {name for name in names if _structure(name) == _structure(model)}
         for c in group:
             row = c.seen.row
             fitted = calibration.calibration(of, row.settings, leaving_out=alike)

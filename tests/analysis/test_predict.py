@@ -250,7 +250,7 @@ def test_a_calibration_finds_what_other_models_trainings_hold():
     ]
     full = profile.profile([*of.measurements, *rows], GPU_MACHINE)
     assert calibration.calibration(full, CPU, {"cifar10-cnn"}).models == ("mlp-784-100x2-10", "fashion-mlp", "lenet")
-    assert 1.15 < calibration.calibration(full, CPU, "lenet").work < 1.6
+    assert 1.15 < calibration.calibration(full, CPU, {"lenet"}).work < 1.6
     errors = [c.error for c in held_out.leave_one_out(full)]
     plain = [c.error for c in held_out.leave_one_out(full, RULES - {"calibrated"})]
     assert len(errors) == 8 and sum(errors) < 0.8 * sum(plain)
