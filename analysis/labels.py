@@ -1,9 +1,12 @@
-"""Names of rows, which other tools' files go by, and the shapes of products and convolutions in a few words."""
+"""Names of rows, which other tools' files go by, their times in words, and the shapes of products and convolutions."""
 
 from collections.abc import Mapping
 
 import msgspec
 
+from analysis import stats
+from analysis.stats import Estimate
+from analysis.units import seconds
 from kernels.problems import Conv, Matmul, Problem
 from workloads.records import Measurement
 
@@ -62,3 +65,27 @@ def how(of: Mapping[str, str | int]) -> str:
     """`stride 2, 2 groups, NCHW, pad same`: the padding always, the others where they are not the usual."""
     more = [f"stride {of['stride']}"] * (of["stride"] != 1) + [f"{of['groups']} groups"] * (of["groups"] != 1)
     return ", ".join([*more, *[str(of["layout"])] * (of["layout"] != "NHWC"), f"pad {of['pad']}"])
+
+
+def threads(m: Measurement) -> str:
+    return str(m.threads or "-")
+
+
+def on(m: Measurement, clock: str) -> Estimate | None:
+    """Seconds on that clock."""
+    samples = m.on(clock)
+    return stats.of(samples) if samples and samples.seconds else None
+
+
+def time(e: Estimate | None) -> str:
+    return seconds(e.value) if e else "-"
+
+
+def width(e: Estimate | None) -> str:
+    """Half the interval in percent."""
+    return f"{100 * e.noise:.1f} %" if e else "-"
+
+
+def status(m: Measurement) -> str:
+    """The status where it is not ok, with its reason."""
+    return "" if m.ok else f"{m.status}: {m.reason}".removesuffix(": ")

@@ -1,4 +1,4 @@
-"""Markdown as lines: tables, lists, pictures, and rows in the words of people."""
+"""The one Table: fitted to the terminal, or as Markdown or CSV; and what Markdown is made of."""
 
 import csv
 import json
@@ -7,9 +7,14 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 
-from analysis.stats import Estimate, of
-from analysis.units import seconds
-from workloads.records import Measurement
+from workloads import terminal
+
+_SHORT = 12  # columns that words keep when they are shortened
+_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
+
+
+class Best(str):
+    """A cell that wins its row: it stands out on a terminal."""
 
 
 def text(value: object) -> str:
@@ -28,38 +33,114 @@ def parsed(rows: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.split("|")] for row in rows.strip().splitlines()]
 
 
+class Table:
+    """Heads (`one | two` or one by one) and rows. The first `left` columns are words, the others numbers, but for the last one
+    where `last` says so. `optional` columns are left out where they say nothing (a dash or nothing in every row), those of
+    `least` where the terminal is too narrow, the first of these first; then words are shortened."""
+
+    def __init__(
+        self,
+        heads: str | Iterable[str],
+        rows: Iterable[Iterable[object]] = (),
+        left: int = 1,
+        optional: str | Iterable[str] = (),
+        least: str | Iterable[str] = (),
+        last: bool = False,
+    ):
+        names, rest, cells = named(heads), named(optional), [list(row) for row in rows]
+        empty = {i for i, name in enumerate(names) if name in rest and all(str(row[i]) in ("", "-") for row in cells)}
+        self.heads = [name for i, name in enumerate(names) if i not in empty]
+        self.rows = [[cell for i, cell in enumerate(row) if i not in empty] for row in cells]
+        self._least = [self.heads.index(name) for name in named(least) if name in self.heads]
+        self._words = {*range(left - sum(i < left for i in empty)), *([len(self.heads) - 1] if last else [])}
+
+    def text(self, most: int | None = None) -> list[str]:
+        """The lines for a terminal of so many columns, by default the one that stdout is; 0: any number."""
+        most = terminal.width() if most is None else most
+        widths = [max(len(str(cell)) for cell in cells) for cells in zip(self.heads, *self.rows, strict=True)]
+        fitted = self.fitted(widths, most)
+        return [self.line(cells, fitted, most) for cells in (self.heads, *self.rows)]
+
+    def md(self) -> list[str]:
+        """The Markdown lines, and an empty one."""
+        lines = [line(map(text, row)) for row in self.rows]
+        return [*self.md_head(), *lines, ""] if lines else ["Nothing was measured.", ""]
+
+    def md_head(self) -> list[str]:
+        marks = ["---" if i in self._words else "---:" for i in range(len(self.heads))]
+        return [line(self.heads), line(marks)]
+
+    def fitted(self, widths: Sequence[int], most: int) -> dict[int, int]:
+        """Column -> its width, of those that a terminal of so many columns (0: any number) has room for."""
+        kept = dict(enumerate(widths))
+
+        def over() -> int:
+            return sum(kept.values()) + 2 * (len(kept) - 1) - most if most else 0
+
+        for column in self._least:
+            if over() > 0:
+                del kept[column]
+        while over() > 0 and (long := [i for i in kept if i in self._words and kept[i] > _SHORT]):
+            longest = max(long, key=lambda i: kept[i])
+            kept[longest] = max(_SHORT, kept[longest] - over())
+        while over() > 0 and len(kept) > 1:
+            del kept[list(kept)[-2 if len(kept) > 2 else -1]]
+        return kept
+
+    def line(self, cells: Sequence[object], widths: dict[int, int], most: int) -> str:
+        """A row; a cell that is too long has the row's spare room, and is shortened where that is not enough."""
+        shown = {i: str(cells[i]) for i in widths}
+        spare = most - sum(widths.values()) - 2 * (len(widths) - 1)
+        for i, cell in shown.items():
+            if most and (more := len(cell) - widths[i]) > 0:
+                shown[i] = terminal.shorten(cell, widths[i] + min(more, max(0, spare)))
+                spare -= min(more, max(0, spare))
+        flush = {i: str.ljust if i in self._words else str.rjust for i in widths}
+        padded = {i: flush[i](cell, widths[i]) for i, cell in shown.items()}
+        best = {i: terminal.paint(c, "best") if isinstance(cells[i], Best) else c for i, c in padded.items()}
+        return "  ".join(best.values()).rstrip()
+
+
+class Printed(Table):
+    """A table whose rows are printed as they come, in columns as wide as its heads say (`kernel 24 | time 8`): fitted to the
+    terminal, or whole as Markdown."""
+
+    def __init__(self, heads: str, markdown: bool = False, **how):
+        parts = [head.rpartition(" ") for head in named(heads)]
+        super().__init__([name for name, _, _ in parts], **how)
+        self._most, self._markdown, self.begun = 0 if markdown else terminal.width(), markdown, False
+        wide = [max(len(name), int(width)) for name, _, width in parts]
+        self._widths = self.fitted(wide, self._most)
+
+    def show(self, cells: Sequence[object]) -> None:
+        """Prints a row, the first one under the heads."""
+        if not self.begun:
+            heads = self.md_head() if self._markdown else [self.line(self.heads, self._widths, self._most)]
+            print(*heads, sep="\n")
+        self.begun = True
+        print(line(map(text, cells)) if self._markdown else self.line(cells, self._widths, self._most), flush=True)
+
+
 def table(
     heads: str | Iterable[str], rows: Iterable[Iterable[object]], left: int = 1, optional: str | Iterable[str] = ()
 ) -> list[str]:
-    """A Markdown table and an empty line; `heads` and `optional` as `named` has them. The first `left` columns are words, the
-    others numbers. `optional` columns are left out where they say nothing (a dash or nothing in every row)."""
-    names, rest = named(heads), named(optional)
-    cells = [list(row) for row in rows]
-    if not cells:
-        return ["Nothing was measured.", ""]
-    empty = {i for i, name in enumerate(names) if name in rest and all(str(row[i]) in ("", "-") for row in cells)}
-    names = [name for i, name in enumerate(names) if i not in empty]
-    cells = [[cell for i, cell in enumerate(row) if i not in empty] for row in cells]
-    left -= sum(i < left for i in empty)
-    marks = ["---"] * left + ["---:"] * (len(names) - left)
-    return [line(names), line(marks), *(line(text(c) for c in row) for row in cells), ""]
+    """A Table's Markdown lines."""
+    return Table(heads, rows, left, optional).md()
 
 
-def columns(heads: str | Iterable[str], rows: Iterable[Sequence[str]], right: bool = False) -> list[str]:
-    """Lines of text, the cells of a column under its head; all columns but the first flush right if `right`."""
-    lines = [named(heads), *rows]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    flush = [str.ljust, *[str.rjust if right else str.ljust] * (len(widths) - 1)]
-    return ["  ".join(f(c, w) for f, c, w in zip(flush, cells, widths, strict=True)).rstrip() for cells in lines]
+def shown(parts: Iterable["str | Table"], markdown: bool = False) -> list[str]:
+    """The lines of sentences and tables, for the terminal or as Markdown."""
+    return [
+        line
+        for part in parts
+        for line in ([part] if isinstance(part, str) else part.md()[:-1] if markdown else part.text())
+    ]
 
 
 def cell(value: object) -> object:
     """A cell of a CSV file: text that a spreadsheet would run as a formula has an apostrophe before it; numbers stay."""
     is_formula = isinstance(value, str) and re.match(r"[=+@\t\r-].", value, re.DOTALL) and not _NUMBER.fullmatch(value)
     return f"'{value}" if is_formula else value
-
-
-_NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
 
 
 def records(rows: list[dict], heads: Sequence[str], format_: str) -> None:
@@ -91,30 +172,6 @@ def portable(command: str) -> str:
     """A command in one line without folders of the machine that ran it: absolute paths keep their last name. Without
     backticks, which would end it on a page."""
     return re.sub(r"(?<![\w.])/(?:[^\s/]+/)*([^\s/]+)", r"\1", " ".join(command.replace("`", "").splitlines()))
-
-
-def threads(m: "Measurement") -> str:
-    return str(m.threads or "-")
-
-
-def on(m: "Measurement", clock: str) -> Estimate | None:
-    """Seconds on that clock."""
-    samples = m.on(clock)
-    return of(samples) if samples and samples.seconds else None
-
-
-def time(e: Estimate | None) -> str:
-    return seconds(e.value) if e else "-"
-
-
-def width(e: Estimate | None) -> str:
-    """Half the interval in percent."""
-    return f"{100 * e.noise:.1f} %" if e else "-"
-
-
-def status(m: "Measurement") -> str:
-    """The status where it is not ok, with its reason."""
-    return "" if m.ok else f"{m.status}: {m.reason}".removesuffix(": ")
 
 
 def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str, command: str) -> None:

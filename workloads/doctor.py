@@ -230,13 +230,8 @@ def stored(runs: list[str]) -> list[Finding]:
     from analysis.checks import rows as row_checks
     from workloads import records
 
-    try:
-        machines = records.by_machine(*runs)
-    except OSError as error:
-        example = "python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
-        raise options.Usage(f"no result file in {' '.join(runs)}", example) from error
     found: list[Finding] = []
-    for loaded in machines.values():
+    for loaded in records.by_machine(*runs).values():
         here = loaded.runs[-1].machine if loaded.runs else None
         where = here.key if here else "a machine that no line names"
         said = f"{len(loaded.measurements)} rows of {where}, {len(row_checks.CHECKS)} things looked for in each"
@@ -323,7 +318,7 @@ def _keep(folder: Path, here, format_: str) -> None:
         if format_ == "json":
             print(msgspec.json.encode(shares).decode())
         else:
-            print("\n".join(table.columns("clock | calls | two runs differ by at most | pairs", cells)))
+            print(*table.Table("clock | calls | two runs differ by at most | pairs", cells, 2).text(), sep="\n")
         rows = [m for one in loaded for m in one.measurements]
         if loud := sum(bool(noise.DISTURBED & {*m.flags}) for m in rows):
             print(f"other load disturbed {loud} of {len(rows)} rows: measure again on a quiet machine", file=sys.stderr)

@@ -63,8 +63,7 @@ def rows(args: argparse.Namespace, here) -> list:
     from workloads.harness import plan
 
     calls = options.words(args.calls) or list(Launch.CALLS)
-    if unknown := set(calls) - set(Launch.CALLS):
-        raise options.Usage(f"unknown call {min(unknown)!r}; known: {', '.join(Launch.CALLS)}")
+    plan.known("call", calls, Launch.CALLS)
     on = plan.devices(args, here)
     variants = options.words(args.variants)
     once = variants is None or "once" in variants

@@ -1,19 +1,30 @@
 """What every command line shares: the size grammar, the flags, the errors and the exit codes. Standard library only."""
 
 import argparse
+import difflib
 import os
+import pathlib
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, overload
+
+from workloads import help_screen, terminal
 
 OK, FAILED, USAGE, MISSING, REGRESSION, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
 MODES = ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned")
 FORMATS = ("table", "md", "csv", "json")
 MOST_SIZES = 10_000
-BYTE_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+# A k alone is a thousand; of bytes it is 1,024, however it is written.
+_UNITS = {
+    "b": 1,
+    **{f"{k}{b}": 1 << 10 * i for i, k in enumerate("kmg", 1) for b in ("b", "ib")},
+    "k": 10**3,
+    "m": 10**6,
+}
+_FEW = 8  # known words that are listed although one is similar
 
 FINE = {"visit_s": 0.075, "rounds": 5, "max_noise": 0.01, "max_time": 2.0}
 FAST = {"visit_s": 0.075, "rounds": 3, "max_noise": 0.05, "max_time": 0.25}
@@ -21,17 +32,28 @@ RIGOROUS_ROUNDS = 10
 
 
 class Stop(Exception):
-    """Ends a command with one `error:` line and this exit code; `tip` is a command that works."""
+    """Ends a command with one `error:` line and this exit code; `tip` is a command that works. `similar`: what is wrong (a
+    flag, a model), the word, and the one that is likely meant."""
 
     code = USAGE
 
-    def __init__(self, message: str, tip: str = ""):
-        self.tip = tip
+    def __init__(self, message: str, tip: str = "", similar: tuple[str, str, str] | None = None):
+        self.tip, self.similar = tip, similar
         super().__init__(message)
 
 
 class Usage(Stop):
     """The words of the command are off, or an output must not be touched."""
+
+
+class NoRun(Usage, FileNotFoundError):
+    """A run has no result file. Of one that is not there, the path or saved name that is most like it is said."""
+
+    def __init__(self, run: str, saved: Sequence[str]):
+        right = "" if os.path.exists(run) else similar_path(run) or closest(run, saved)
+        names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
+        tip = "python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
+        super().__init__(f"no result file in {run}{names}", tip, ("path", run, right) if right else None)
 
 
 class Missing(Stop):
@@ -40,16 +62,46 @@ class Missing(Stop):
     code = MISSING
 
 
+def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
+    """The known word that is most like it, or begins like it; "" where none is."""
+    by_small = {name.lower().lstrip("-"): name for name in known}
+    low = word.lower().lstrip("-")
+    near = difflib.get_close_matches(low, by_small, 1, likeness) or [
+        n for n in by_small if len(low) > 2 and n.startswith(low)
+    ]
+    return by_small[near[0]] if near else ""
+
+
+def similar_path(text: str) -> str:
+    """The path that is there and most like this one; "" where none is."""
+    path = pathlib.PurePath(text)
+    found = pathlib.Path(path.anchor)
+    for part in path.relative_to(path.anchor).parts:
+        near = part if (found / part).exists() else closest(part, os.listdir(found) if found.is_dir() else (), 0.75)
+        if not near:
+            return ""
+        found /= near
+    return str(found)
+
+
+def unknown(what: str, word: str, known: Iterable[str], tip: str = "", where: str = "", more: str = "") -> Usage:
+    """The error for a word that is not known: those that are (`more`: others that may be written), and the most similar one."""
+    names = list(known)
+    right = closest(word, names)
+    listed = f"; known: {', '.join(names)}{more}" if not right or len(names) <= _FEW else ""
+    return Usage(f"unknown {what} {word!r}{where}{listed}", tip, (what, word, right) if right else None)
+
+
 def number(text: str) -> int:
-    """A whole number: `512`, `2^9`, `4KiB`.
+    """A whole number: `512`, `2^9`, `4KiB`, `64kb` (65,536 bytes), `50k` (50,000).
 
     Raises: Usage for anything else and for numbers below 1.
     """
-    match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|(B|KiB|MiB|GiB))?", text)
+    match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|([kmg]?i?b|[km]))?", text.lower())
     if not match:
         raise Usage(f"{text!r} is not a size; sizes are whole numbers like 512, 2^9 or 4KiB")
     base, power, unit = match.groups()
-    value = int(base) ** int(power) if power else int(base) * BYTE_UNITS[unit or "B"]
+    value = int(base) ** int(power) if power else int(base) * _UNITS[unit or "b"]
     if not 1 <= value < 1 << 60:
         raise Usage(f"{text!r} is out of range; sizes start at 1")
     return value
@@ -107,20 +159,43 @@ def words(values: Sequence[str] | None) -> list[str] | None:
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are one `error:` line and one command that works, with exit code 2."""
+    """An ArgumentParser whose errors are one `error:` line and one command that works, with exit code 2. `-h` is one screen: the
+    flags of `needs` and the examples; `--help` is all of them."""
 
-    example = ""
+    example, question, needs = "", "", ()
 
     def error(self, message: str):
+        extra, choice = re.match(r"unrecognized arguments: (\S+)", message), re.search(r"choice: '(.*?)' \(", message)
+        if extra:
+            word = extra[1].partition("=")[0]
+            right = closest(word, self._option_string_actions) if word.startswith("-") else ""
+            raise Usage(f"unexpected argument {word!r}", similar=("argument", word, right) if right else None)
+        flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
+        if choice and flag and (right := closest(choice[1], self._option_string_actions[flag[1]].choices or ())):
+            raise Usage(message, similar=("value", choice[1], right))
         raise Usage(message)
 
 
-def parser(command: str, description: str, example: str) -> Parser:
-    """A parser for `python -m <command>`; `example` is the command shown in help and after errors."""
+def parser(command: str, description: str, *examples: str, question: str = "", needs: str = "") -> Parser:
+    """A parser for `python -m <command>`; the first of the `examples` is also the command shown after errors. `needs`: the flags
+    that -h shows."""
     made = Parser(
-        prog=f"python -m {command}", description=description, epilog=f"example: {typed(example)}", allow_abbrev=False
+        prog=f"python -m {command}",
+        description=f"{question} {description}".strip(),
+        epilog=help_screen.EXAMPLES + "\n".join(f"  {typed(example)}" for example in examples),
+        allow_abbrev=False,
+        add_help=False,
+        formatter_class=help_screen.Formatter,
     )
-    made.example = example
+    made.example, made.question, made.needs = examples[0], question, tuple(needs.split())
+    made.add_argument(
+        "-h",
+        "--help",
+        action=help_screen.Help,
+        nargs=0,
+        dest=argparse.SUPPRESS,
+        help="-h: what people need; --help: all",
+    )
     return made
 
 
@@ -135,6 +210,21 @@ def _whole(text: str, least: int, most: int) -> int:
     if not re.fullmatch(r"\d{1,18}", text) or not least <= int(text) <= most:
         raise argparse.ArgumentTypeError(f"{text} is no whole number from {least} to {most}")
     return int(text)
+
+
+def price(text: str) -> float:
+    """Money an hour: `3.5`, `3,50`, `$3`, `2 EUR/h`.
+
+    Raises: ArgumentTypeError for what is no price, or two.
+    """
+    match = re.fullmatch(
+        r"[$€£]?\s*(\d{1,9}(?:[.,]\d{1,6})?)\s*(?:[$€£]|usd|eur|gbp)?\s*(?:/?\s*h(?:our)?)?", text.lower()
+    )
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is no price of an hour; write it like 3.50")
+    if re.search(r",\d{3}$", match[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} may be {match[1].replace(',', '')} or {match[1].replace(',', '.')}")
+    return float(match[1].replace(",", "."))
 
 
 def _seed(text: str) -> int:
@@ -239,19 +329,34 @@ def namespace(made: Parser, **keywords) -> argparse.Namespace:
 
 
 def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.Namespace], int]) -> int:
-    """Parses, runs `body`, and turns a Stop into its one error line and exit code."""
-    try:
-        return body(made.parse_args(argv))
-    except Stop as stop:
-        print(f"error: {stop}", file=sys.stderr)
-        print(f"  try: {typed(stop.tip or made.example)}", file=sys.stderr)
-        return stop.code
-    except KeyboardInterrupt:
-        print("stopped before anything was measured", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output left, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+    """Parses, runs `body`, and turns a Stop into its one error line and exit code. Lines for people wrap at the terminal's
+    width."""
+    with terminal.wrapping() as out:
+        try:
+            args = made.parse_args(argv)
+            out.wraps = {getattr(args, "format", None), getattr(args, "to", None)} <= {"table", None}
+            return body(args)
+        except Stop as stop:
+            _say(stop, made, sys.argv[1:] if argv is None else argv)
+            return stop.code
+        except KeyboardInterrupt:
+            print("stopped before anything was measured", file=sys.stderr)
+            return INTERRUPTED
+        except BrokenPipeError:  # the reader of our output left, as `| head` does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return OK
+
+
+def _say(stop: Stop, made: Parser, given: Sequence[str]) -> None:
+    """Prints the error, a similar word where there is one, and a command that works: the one that was typed, corrected."""
+    print(terminal.paint("error:", "bad", sys.stderr), stop, file=sys.stderr)
+    tip = stop.tip or made.example
+    if stop.similar:
+        what, wrong, right = stop.similar
+        print(f"  tip: a similar {what} exists: {right!r}", file=sys.stderr)
+        word = re.compile(rf"(?<![\w.-]){re.escape(wrong)}(?![\w.-])")
+        tip = shlex.join(["python", "-m", made.prog.split()[-1], *(word.sub(lambda _: right, w) for w in given)])
+    print(f"  try: {typed(tip)}", file=sys.stderr)
 
 
 def python() -> str:

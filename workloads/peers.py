@@ -38,11 +38,9 @@ def parser() -> options.Parser:
 
 
 def _parts(args: argparse.Namespace) -> list[str]:
-    found = options.words(args.only) or list(PARTS)
-    for word in found:
-        if word not in PARTS:
-            raise options.Usage(f"unknown part {word!r}; known: {', '.join(PARTS)}")
-    return found
+    from workloads.harness import plan
+
+    return plan.known("part", args.only, PARTS) or list(PARTS)
 
 
 def gpus(args: argparse.Namespace, here) -> list[int]:
@@ -83,11 +81,10 @@ def rows(args: argparse.Namespace, here) -> list:
 
 
 def _kernels(args: argparse.Namespace, parts: list[str]) -> list[str]:
-    asked = options.words(args.variants)
+    from workloads.harness import plan
+
     every = [v for part, names in VARIANTS.items() if part in parts for v in names]
-    if unknown := set(asked or []) - set(every):
-        raise options.Usage(f"unknown variant {min(unknown)!r}; known: {', '.join(every) or 'none of at-once'}")
-    return asked or every
+    return plan.known("variant", args.variants, every) or every
 
 
 def _copies(args: argparse.Namespace, members: list[int], kernels: list[str]) -> list:

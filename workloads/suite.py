@@ -77,7 +77,7 @@ def chosen(args: argparse.Namespace, gpu: bool, several: bool = False) -> list[t
             tip = "python -m workloads.suite --device all --only peers"
             raise options.Usage("peers takes several GPUs, and --device all", tip)
         if name not in names:
-            raise options.Usage(f"unknown workload {name!r} in this suite; known: {', '.join(sorted(names))}")
+            raise options.unknown("workload", name, sorted(names), where=" in this suite")
     return [(name, flags) for name, flags in whole if asked is None or name in asked]
 
 

@@ -57,15 +57,8 @@ def read(run: str) -> "Loaded":
     Raises: Usage when there is none, when they are of several machines, and when no row in them has a time.
     """
     from workloads import records
-    from workloads.records import baselines
 
-    try:
-        loaded = records.read(run)
-    except OSError as error:
-        known = f"; saved names: {', '.join(baselines.names())}" if baselines.names() else ""
-        raise options.Usage(
-            f"no result file in {run}{known}", "python -m workloads.matmul --sizes 64:1024:x2 --save before"
-        ) from error
+    loaded = records.read(run)
     keys = list(dict.fromkeys(r.machine.key for r in loaded.runs))
     if len(keys) > 1:
         raise options.Usage(f"{run} holds runs of several machines ({', '.join(keys)}); name one of them", EXAMPLE)
@@ -161,7 +154,7 @@ def _lines(made: "Comparison", markdown: bool, verbose: bool) -> list[str]:
             cut.append(f"... and {len(found) - len(kept)} more {word}; -v shows all")
     if not rows:
         return cut
-    return (table.table(heads, rows, 1)[:-1] if markdown else table.columns(heads, rows)) + cut
+    return (table.shown([table.Table(heads, rows)], markdown)) + cut
 
 
 def _cells(r: "Compared") -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from analysis.crossover.families import is_rung
 from analysis.crossover.layers import is_square
 from analysis.roofline.bounds import Roof, pick, roofs
 from analysis.stats import Estimate, best_by, call_s, group_by, is_gpu, quick_seconds, seconds_of
-from analysis.table import columns
+from analysis.table import Table
 from analysis.units import count, flops_rate, join, percent, times
 from kernels import registry
 from kernels.problems import Problem
@@ -273,6 +273,6 @@ def lines(found: list[Ladder]) -> list[str]:
     for ladder in found:
         for problem in ladder.problems:
             out += ["", f"Ladder, {title(ladder)}, {problem_name(problem)}"]
-            out += columns(HEADS, cells(ladder, problem), right=True)
+            out += Table(HEADS, cells(ladder, problem)).text()
         out += ["", *(f"- {line}" for line in sentences(ladder))]
     return out

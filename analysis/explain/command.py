@@ -57,17 +57,10 @@ def parser() -> options.Parser:
 --verify           measure the best what-ifs here, beside what was predicted
 --time-limit S ={_DESCRIBING_S}  seconds that building your model may take ({_DESCRIBING_S})
 --format {{table,json}} =table  what stdout gets (table)""",
-        MONEY=_price,
+        MONEY=options.price,
         S=options.number,
     )
     return made
-
-
-def _price(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no price")
-    return value
 
 
 def _body(args: argparse.Namespace) -> int:
@@ -82,8 +75,6 @@ def _body(args: argparse.Namespace) -> int:
     except Lacking as lacking:
         first = lacking.commands[0] if lacking.commands else "python -m workloads.suite --quick"
         raise options.Missing(str(lacking), first) from lacking
-    except FileNotFoundError as error:
-        raise options.Usage(str(error).partition("; make one")[0], EXAMPLE) from error
 
 
 def _explained(args: argparse.Namespace) -> int:
@@ -196,9 +187,10 @@ def _asked(args: argparse.Namespace):
         else:
             training = Training(case.model, case.batch, case.samples, case.epochs, case.dtype)
         return explanation.Request(_changed(training, args), **more), case
-    network = describe(args.model, args.time_limit) if settings.is_user_model(args.model) else _network(args.model)
-    own = Training(args.model, network.batch, network.samples, network.epochs)
-    made = explanation.Request(_changed(own, args), network if settings.is_user_model(args.model) else None, **more)
+    own = describe(args.model, args.time_limit) if settings.is_user_model(args.model) else None
+    network = own or settings.network(args.model, own=True)
+    training = Training(args.model, network.batch, network.samples, network.epochs)
+    made = explanation.Request(_changed(training, args), own, **more)
     return made, None
 
 
@@ -212,23 +204,12 @@ def _changed(training, args: argparse.Namespace):
     return msgspec.structs.replace(training, **said)
 
 
-def _network(name: str) -> "Network":
-    from kernels import networks
-
-    try:
-        return networks.find(name)
-    except ValueError as error:
-        raise options.Usage(
-            f"{error}, package.module:function, file.keras", f"{EXAMPLE.partition(' --case')[0]} --model cifar10-cnn"
-        ) from error
-
-
 def _case(name: str):
     from workloads.records import published_cases
 
     known = {**published_cases.BY_NAME, **published_cases.QUESTIONS_BY_NAME, **published_cases.COMPLAINTS_BY_NAME}
     if name not in known:
-        raise options.Usage(f"unknown case {name!r}; known: {', '.join(sorted(known))}")
+        raise options.unknown("case", name, sorted(known))
     return known[name]
 
 

@@ -37,21 +37,13 @@ def judge(args: argparse.Namespace) -> "Judged":
 
     Raises: Usage when there is no such run, and when it is no fleet's.
     """
-    import pathlib
-
     from analysis.fleet import devices, judgment
-    from workloads.records import baselines
 
     try:
         found = devices.devices(args.run)
-        if args.against and not (pathlib.Path(args.against).exists() or baselines.find(args.against)):
-            raise FileNotFoundError(f"no run {args.against} to compare with")
         against = [args.against] if args.against else devices.saved()
         if args.against:
             devices.devices(args.against)
-    except OSError as error:
-        known = f"; saved names: {', '.join(baselines.names())}" if baselines.names() else ""
-        raise options.Usage(f"{error}{known}", "python -m workloads.suite --ray auto") from error
     except ValueError as error:
         raise options.Usage(f"{error}; compare two of them", "python -m analysis.compare OLD NEW") from error
     share = judgment.LEAST if args.fail_on is None else min(args.fail_on, judgment.LEAST)
@@ -76,8 +68,7 @@ def show(judged: "Judged", format_: str, verbose: bool) -> None:
         table.records(fleet.records(judged), fleet.HEAD, format_)
     elif verbose or format_ == "md":
         head, rows = fleet.table(judged)
-        lines = table.table(head, rows, 1)[:-1] if format_ == "md" else table.columns(head, rows)
-        print("", *lines, sep="\n")
+        print("", *table.shown([table.Table(head, rows)], format_ == "md"), sep="\n")
 
 
 def verdict(judged: "Judged", share: float | None) -> int:

@@ -60,10 +60,7 @@ def read(runs: list[str], mixed: bool) -> "Profile":
     """
     from analysis.predict import profile
 
-    try:
-        return profile.read(*runs, mixed=mixed)
-    except FileNotFoundError as error:
-        raise options.Usage(str(error).partition("; make one with")[0]) from error
+    return profile.read(*runs, mixed=mixed)
 
 
 def trainings(args: argparse.Namespace) -> list:
@@ -71,20 +68,17 @@ def trainings(args: argparse.Namespace) -> list:
 
     Raises: options.Usage for an unknown model or a number that is none.
     """
-    from kernels import networks
     from kernels.problems import Training
+    from workloads.records import settings as switches
 
     found = []
     for name in options.words(args.model) or []:
-        try:
-            network = networks.find(name)
-            for samples in options.sizes(args.samples) if args.samples else [network.samples]:
-                found += [
-                    Training(name, batch, samples, args.epochs or network.epochs, args.dtype)
-                    for batch in options.sizes(args.batch)
-                ]
-        except ValueError as error:
-            raise options.Usage(str(error)) from error
+        network = switches.network(name)
+        for samples in options.sizes(args.samples) if args.samples else [network.samples]:
+            found += [
+                Training(name, batch, samples, args.epochs or network.epochs, args.dtype)
+                for batch in options.sizes(args.batch)
+            ]
     return found
 
 

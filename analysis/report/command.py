@@ -45,11 +45,9 @@ def guarded(command: str, job, arguments: argparse.Namespace) -> int:
         return job(arguments)
     except ValueError as error:
         raise options.Usage(str(error), f"python -m {command} {page.folder_of(arguments.runs[0])}") from error
-    except BrokenPipeError:
+    except (BrokenPipeError, options.Stop):
         raise
     except OSError as error:
-        if error.errno is None:  # results.read's own: there is no result file
-            raise options.Usage(str(error).partition("; make one")[0], f"{MEASURE} -o DIR") from error
         raise options.Usage(f"cannot write {error.filename}: {error.strerror}", elsewhere) from error
 
 

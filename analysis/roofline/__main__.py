@@ -26,9 +26,10 @@ def _roofline(arguments: argparse.Namespace) -> int:
     loaded = page.read_one_machine(arguments.runs)
     ceilings = roofs_of(loaded.every, page.machine_of(loaded))
     measured, products = overview.ceilings(ceilings), overview.products(loaded.measurements, ceilings)
+    least = "flag | measured by | ridge, FLOP per byte | FLOP per byte | of the data sheet | +- | the roof"
     for heads, rows in ((overview.CEILINGS, measured), (overview.PRODUCTS, products)):
         if rows:
-            print("\n".join(table.columns(heads, [tuple(map(str, row)) for row in rows])), end="\n\n")
+            print(*table.Table(heads, rows, 2, least=least, last=True).text(), "", sep="\n")
     if any(roofs.CACHED_MARK in row[-3] for row in products):
         print(f"{roofs.CACHED_MARK} {roofs.CACHED_WORDS}")
     for m in loaded.measurements:

@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from analysis.labels import on
 from analysis.roofline.bounds import judge
 from analysis.roofline.bounds import roofs as roofs_of
 from analysis.stats import exact, middle, quick_seconds
-from analysis.table import on
 from analysis.units import METRICS
 from workloads.records import by_machine
 

@@ -16,7 +16,7 @@ from kernels.networks.layers import (
     trainable,
 )
 from kernels.networks.training_step import Work, inference, inference_flops, step, training_flops
-from kernels.networks.zoo import NETWORKS, find, known, mlp
+from kernels.networks.zoo import NETWORKS, find, known, mlp, names
 from kernels.problems import Training, model
 from kernels.problems.arrays import ITEM_BYTES
 
@@ -34,6 +34,7 @@ __all__ = [
     "known",
     "layer_weights",
     "mlp",
+    "names",
     "output",
     "outputs",
     "parameters",

@@ -379,4 +379,9 @@ def find(name: str) -> Network:
     """
     if found := known(name):
         return found
-    raise ValueError(f"unknown model {name!r}; known: {', '.join((*NETWORKS, *(form for form, *_ in GENERATED)))}")
+    raise ValueError(f"unknown model {name!r}; known: {', '.join(names())}")
+
+
+def names() -> list[str]:
+    """Every network's name, and the forms of those that are generated."""
+    return [*NETWORKS, *(form for form, *_ in GENERATED)]

@@ -6,7 +6,7 @@ import pytest
 from fake_measurements import row
 from msgspec.structs import replace
 
-from analysis import table
+from analysis import labels
 from analysis.report import html
 from analysis.report.material import Material
 from analysis.report.sections import overview
@@ -58,7 +58,7 @@ SETTINGS = {"device": "gpu:0", "threads": 2, "mode": "roundtrip", "reuse": 8, "c
 def told(m) -> tuple[str, ...]:
     """What the table shows of a row beside its numbers."""
     how = (rows.problem(m), rows.how(m), getattr(m.problem, "math", "-"))
-    return (m.kernel, *how, m.settings.device, table.threads(m))
+    return (m.kernel, *how, m.settings.device, labels.threads(m))
 
 
 def of(problem, device="cpu", **given):

@@ -126,7 +126,8 @@ def test_bad_words_are_one_error_line_and_a_command_that_works(command, line, ca
     module, dry = (command, ["--dry-run", "-q"]) if command.startswith("workloads.") else (f"{command}.__main__", [])
     assert importlib.import_module(module).main([*words.split(), *dry]) == options.USAGE
     out, err = capsys.readouterr()
-    error, tried = err.splitlines()
+    error, *tip, tried = err.splitlines()
+    assert not tip or tip[0].startswith("  tip: a similar ")
     assert not out and error.startswith("error: ") and message in error
     assert tried.startswith(f"  try: {options.python()} -m ") and all(part in tried for part in more)
     shown, *flags = tried.partition(" -m ")[2].split()

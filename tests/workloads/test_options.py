@@ -1,5 +1,7 @@
 """The size grammar, errors and exit codes."""
 
+import argparse
+
 import pytest
 
 from workloads import options
@@ -18,6 +20,7 @@ from workloads import options
         ("10:23:x1.5", [10, 15, 22]),
         ("512,256,512", [256, 512]),
         ("1GiB", [1 << 30]),
+        ("64kb,50k,2MB", [50_000, 65_536, 1 << 21]),
         ("100:100", [100]),
     ],
 )
@@ -25,7 +28,7 @@ def test_sizes(text, sizes):
     assert options.sizes([text]) == sizes
 
 
-NO_SIZES = "0 -1 x 1.5 512:256 1:8:x1 1:8:x0 1:8:-1 1:8:+0 1:2:3:4 2^99 1:1000000000:+1 : 1: 5KB nan 1e3"
+NO_SIZES = "0 -1 x 1.5 512:256 1:8:x1 1:8:x0 1:8:-1 1:8:+0 1:2:3:4 2^99 1:1000000000:+1 : 1: 5XB 1.5k nan 1e3"
 
 
 @pytest.mark.parametrize("text", ["", *NO_SIZES.split()])
@@ -53,7 +56,7 @@ def test_limits_and_keywords_of_a_call():
         options.shape("4096x")
 
 
-@pytest.mark.parametrize("words", ["max-time 0", "max-time inf", "nope", "form csv", "min-time x", "seed -1"])
+@pytest.mark.parametrize("words", ["max-time 0", "max-time inf", "nope", "purple csv", "min-time x", "seed -1"])
 def test_usage_errors_exit_2_with_a_command_that_works(words, capsys):
     made = options.parser("workloads.x", "", "python -m workloads.x --fast")
     options.add_measuring(made)
@@ -96,3 +99,42 @@ def test_flags_are_declared_by_a_text_and_an_interrupt_is_one_line(capsys):
 
     assert options.command(options.parser("workloads.x", "", "x"), [], body) == 130
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def refused(made, words, capsys, body=lambda args: 0):
+    assert options.command(made, words.split(), body) == 2
+    return capsys.readouterr().err.splitlines()
+
+
+def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys, tmp_path, monkeypatch):
+    made = options.parser("workloads.x", "", "python -m workloads.x --fast")
+    options.add_measuring(made)
+    error, tip, tried = refused(made, "--thread 2 --format=csv", capsys)
+    assert (error, tip) == ("error: unexpected argument '--thread'", "  tip: a similar argument exists: '--threads'")
+    assert tried.endswith("-m workloads.x --threads 2 --format=csv")
+    assert refused(made, "--format=csb --fast", capsys)[1:] == [
+        "  tip: a similar value exists: 'csv'",
+        f"  try: {options.python()} -m workloads.x --format=csv --fast",
+    ]
+
+    def body(args):
+        raise options.unknown("variant", "bals", ["blas", "loop"])
+
+    error, _, tried = refused(made, "--variants loop,bals", capsys, body)
+    assert error.endswith("known: blas, loop") and tried.endswith("--variants loop,blas")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reports" / "machine").mkdir(parents=True)
+    lost = options.NoRun("reprots/machne", ())
+    assert lost.similar == ("path", "reprots/machne", "reports/machine") and isinstance(lost, FileNotFoundError)
+    assert options.NoRun("befre", ["before"]).similar[2] == "before" and options.NoRun("x", ["before"]).similar is None
+
+
+@pytest.mark.parametrize(("text", "money"), [("3,50", 3.5), ("$3", 3), ("0.9 EUR/h", 0.9), ("€2", 2), ("2/hour", 2)])
+def test_prices_as_people_write_them(text, money):
+    assert options.price(text) == money
+
+
+@pytest.mark.parametrize("text", ["", "-3", "inf", "1,000", "three", "3.5.1"])
+def test_what_is_no_price_is_refused_in_words(text):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"no price|may be 1000 or 1\.000"):
+        options.price(text)

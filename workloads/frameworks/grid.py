@@ -71,11 +71,7 @@ def known_model(name: str) -> str:
         if lost := user_model.missing(name):
             raise options.Usage(lost)
         return name
-    try:
-        return networks.find(name).name
-    except ValueError as error:
-        own = ", package.module:function, file.keras" if str(error).startswith("unknown model") else ""
-        raise options.Usage(f"{error}{own}") from error
+    return settings.network(name, own=True).name
 
 
 def problems(args: argparse.Namespace) -> list[Training]:

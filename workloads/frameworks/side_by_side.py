@@ -77,11 +77,7 @@ def _trainings(args: argparse.Namespace, model: str) -> list[Training]:
     """
     found = []
     for name in options.words(args.model) or [model]:
-        try:
-            network = networks.find(name)
-        except ValueError as error:
-            tip = "python -m workloads.training --study trials"
-            raise options.Usage(f"{error} (this study takes no others)", tip) from error
+        network = switches.network(name, tip="python -m workloads.training --study trials")
         for batch in plan.counts(args.batch, min(network.batch, network.samples)):
             for samples in plan.counts(args.samples, batch * (args.steps or STEPS)):
                 found += [Training(name, batch, samples, epochs) for epochs in plan.counts(args.epochs, 1)]

@@ -17,6 +17,7 @@ from workloads.harness import rounds
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Machine, Row, Settings
+from workloads.records import settings as switches
 
 CACHES = ("warm", "cold")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
@@ -56,7 +57,7 @@ def devices(args: argparse.Namespace, here: Machine) -> list[str]:
             reason = f"there are {len(here.gpus)}" if here.gpus else facts.gpu_problem()
             raise options.Missing(f"no {name} here: {reason}", "python -m workloads.doctor")
         else:
-            raise options.Usage(f"unknown device {word!r}; known: cpu, gpu, gpu:1, all")
+            raise options.unknown("device", word, ("cpu", "gpu", "gpu:1", "all"))
     return list(dict.fromkeys(found))
 
 
@@ -71,7 +72,7 @@ def kernels(
     known, asked = registry.backends(op), options.words(args.backends)
     for name in asked or []:
         if name not in known:
-            raise options.Usage(f"unknown backend {name!r} for {op}; known: {', '.join(known)}")
+            raise options.unknown("backend", name, known, where=f" for {op}")
     found: list[Kernel] = []
     for backend in asked or [name for name in known if name not in on_request]:
         try:
@@ -84,8 +85,8 @@ def kernels(
             note(args, f"{backend} left out: {error}")
     variants = options.words(args.variants)
     for name in variants or []:
-        if name not in {k.variant for k in found}:
-            raise options.Usage(f"unknown variant {name!r}; known: {', '.join(sorted({k.variant for k in found}))}")
+        if name not in (there := sorted({k.variant for k in found})):
+            raise options.unknown("variant", name, there)
     return [k for k in found if (k.variant in variants if variants else ladder or not k.rung)]
 
 
@@ -145,10 +146,7 @@ def layers(args: argparse.Namespace, kind: str, batch: int, precisions: Iterable
 
     Raises: Usage for an unknown model and for one that has none.
     """
-    try:
-        network = networks.find(args.model)
-    except ValueError as error:
-        raise options.Usage(str(error)) from error
+    network = switches.network(args.model)
     wanted = directions(args)
     steps = [[w for w in networks.step(network, batch, *p) if w.kind == kind] for p in precisions]
     if not steps[0]:
@@ -220,7 +218,7 @@ def known(what: str, given: Sequence[str] | None, known: Sequence[str], where: s
     words = list(dict.fromkeys(options.words(given) or []))
     for word in words:
         if word not in known:
-            raise options.Usage(f"unknown {what} {word!r}{where}; known: {', '.join(known)}", tip)
+            raise options.unknown(what, word, known, tip, where)
     return words
 
 

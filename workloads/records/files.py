@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from workloads import ROOT
-from workloads.options import Usage
+from workloads.options import NoRun, Usage
 from workloads.records import baselines
 from workloads.records.rows import SAMPLES, SCHEMA, Line, Measurement, Run, finite, sound
 from workloads.records.visits import together
@@ -188,9 +188,7 @@ def files_of(run: str | os.PathLike) -> list[pathlib.Path]:
     inner = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
     files = [file for folder in (path, *inner) for file in sorted(folder.glob("*.jsonl"))]
     if not files:
-        raise FileNotFoundError(
-            f"no result file in {run}; make one with: python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
-        )
+        raise NoRun(str(run), baselines.names())
     return files
 
 

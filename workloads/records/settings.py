@@ -6,6 +6,8 @@ Only `data` is always written out, so that every row says what it was trained on
 import os
 import re
 
+from kernels import networks
+from workloads.options import Usage, unknown
 from workloads.records import Row
 from workloads.records.switches import KNOWN, VARIABLES, Keras, typed
 
@@ -65,6 +67,19 @@ def changed(given: dict[str, str]) -> dict[str, str]:
 def is_user_model(name: str) -> bool:
     """Whether a model's name means a user's own (`package.module:function`, `file.keras`), not a table of kernels.networks."""
     return name.endswith(".keras") or _FUNCTION.fullmatch(name) is not None
+
+
+def network(name: str, own: bool = False, tip: str = "") -> networks.Network:
+    """The network of that name. `own`: a user's own model might have been named.
+
+    Raises: Usage for one that is not known, with the one that is most like it.
+    """
+    try:
+        if found := networks.known(name):
+            return found
+    except ValueError as error:
+        raise Usage(str(error), tip) from error
+    raise unknown("model", name, networks.names(), tip, more=", file.py:function, file.keras" if own else "")
 
 
 def environment_for(row: Row) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from analysis import table
+from analysis import labels
 from analysis.crossover.crossover import FINE, Crossing
 from analysis.predict.budget import REST
 from analysis.report.charts.choose import by_kernel, place
@@ -181,7 +181,7 @@ def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
                 )
             )
             rows += [
-                (precision, name, where, n, table.threads(m), row_words.rate(m), fraction_words(judge(m, roofs)))
+                (precision, name, where, n, labels.threads(m), row_words.rate(m), fraction_words(judge(m, roofs)))
                 for n, m in path.items()
             ]
             for n, rate in flops.items():

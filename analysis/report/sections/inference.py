@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from analysis.table import listed, table, time, width
+from analysis.labels import time, width
+from analysis.table import listed, table
 from analysis.text import inference as inference_words
 from analysis.training import inference
 from analysis.units import digits

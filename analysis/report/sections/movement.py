@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from analysis import table as cells
+from analysis import labels
 from analysis.crossover import transfer_study
 from analysis.roofline import data_sheets, links, memory_levels, overheads
 from analysis.roofline.bounds import Roof
@@ -87,7 +87,7 @@ def memory_section(measurements: "list[Measurement]", machine: "Machine | None",
             p.operation,
             p.name,
             bytes_rate(p.rate.value),
-            cells.width(p.rate),
+            labels.width(p.rate),
             f"{size(p.from_bytes)} to {size(p.to_bytes)}",
             p.points,
             p.source.partition(",")[0],
@@ -121,7 +121,7 @@ def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -
             law.kernel.partition("/")[2],
             seconds(max(0.0, law.latency.value)),
             bytes_rate(law.bandwidth.value),
-            cells.width(law.bandwidth),
+            labels.width(law.bandwidth),
             size(law.half_bytes.value) if law.half_bytes else "-",
             percent(law.bandwidth.value / rate) if rate and law.direction != "d2d" else "-",
         )
@@ -156,7 +156,7 @@ def launches_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...])
             c.threads or "-",
             c.jit or "-",
             seconds(max(0.0, c.seconds.value)),
-            cells.width(c.seconds) if c.seconds.value > 0 else "-",
+            labels.width(c.seconds) if c.seconds.value > 0 else "-",
             c.source,
         )
         for c in found

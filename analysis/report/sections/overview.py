@@ -4,6 +4,7 @@ import pathlib
 import re
 from collections.abc import Iterable
 
+from analysis import labels
 from analysis import table as cells
 from analysis.crossover import ladder
 from analysis.crossover.crossover import Answer, square_rows
@@ -200,7 +201,7 @@ def _path_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
     judged, intensity = judge(m, roofs), m.problem.flops / m.problem.bytes_moved
     return (
         m.label,
-        cells.threads(m),
+        labels.threads(m),
         digits(intensity),
         row_words.rate(m),
         fraction_words(judged),
@@ -219,7 +220,7 @@ def _roof_row(r: Roof, roofs: tuple[Roof, ...]) -> tuple:
         r.device,
         name,
         roof_rate(r),
-        cells.width(r.rate),
+        labels.width(r.rate),
         percent(r.rate.value / sheet.rate.value) if sheet else "-",
         digits(ridge(r, memory)) if memory else "-",
         r.source,
@@ -235,7 +236,7 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) 
     lines = ["## Kernels", ""]
     lines += table(heads, best, 2, ("of its roof",)) if ranked else []
     rows = [
-        (m.kernel, row_words.problem(m), m.device, cells.threads(m), row_words.rate(m))
+        (m.kernel, row_words.problem(m), m.device, labels.threads(m), row_words.rate(m))
         for m in measurements
         if m.problem.op in ("stream", "peak") and quick_seconds(m)
     ]
@@ -247,7 +248,7 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) 
 def _kernel_row(path: "dict[int, Measurement]", roofs: tuple[Roof, ...]) -> tuple:
     best, last = max(path.values(), key=lambda m: m.problem.flops / quick_seconds(m)), path[max(path)]
     return (
-        cells.threads(best),
+        labels.threads(best),
         row_words.rate(best),
         best.problem.n,
         fraction_words(judge(best, roofs)),

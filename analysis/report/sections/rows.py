@@ -5,7 +5,7 @@ import math
 import msgspec
 import numpy as np
 
-from analysis import labels, table
+from analysis import labels
 from analysis.report.charts.chart import rounded
 from analysis.roofline.bounds import Judged
 from analysis.stats import is_gpu, of
@@ -48,21 +48,21 @@ def is_concurrent(m: "Measurement") -> bool:
 
 def number_row(m: "Measurement", judged: Judged) -> tuple:
     """The cells of a row in NUMBERS."""
-    host, queued, of_all = table.on(m, "host-latency"), table.on(m, "host-throughput"), None
+    host, queued, of_all = labels.on(m, "host-latency"), labels.on(m, "host-throughput"), None
     if is_concurrent(m):
         queued, of_all = None, queued
-    doubts = "; ".join(filter(None, (table.status(m), *m.flags, judged.flag)))
+    doubts = "; ".join(filter(None, (labels.status(m), *m.flags, judged.flag)))
     return (
         m.kernel,
         rows.problem(m),
         rows.how(m),
         m.problem.math or "-",
         m.device,
-        table.threads(m),
-        table.time(host),
-        table.width(host),
-        table.time(table.on(m, "device")),
-        *(table.time(e) for e in (queued, of_all)),
+        labels.threads(m),
+        labels.time(host),
+        labels.width(host),
+        labels.time(labels.on(m, "device")),
+        *(labels.time(e) for e in (queued, of_all)),
         rows.rate(m),
         fraction_words(judged),
         doubts,

@@ -1,7 +1,8 @@
 """The section of several GPUs: copies pair by pair, sums by size and kernel, work on each alone and on all at once."""
 
+from analysis.labels import width
 from analysis.stats import of
-from analysis.table import listed, table, width
+from analysis.table import listed, table
 from analysis.text import peers
 from analysis.units import bytes_rate, digits, seconds, size
 from kernels.problems import AllReduce, PeerCopy

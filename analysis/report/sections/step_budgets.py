@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from analysis import table as cells
+from analysis import labels
 from analysis.predict.budget import EPOCH_SHARE, FIT_SHARE, Budget
 from analysis.predict.combine import HIDDEN
 from analysis.stats import Estimate
@@ -54,7 +54,7 @@ def _parts(made: list[Budget]) -> list[str]:
             (
                 name(b),
                 place(b),
-                cells.time(b.step),
+                labels.time(b.step),
                 *cells_,
                 f"{signed(b.remainder.value)} ({_percent(b.remainder, b)})",
             )
@@ -84,8 +84,8 @@ def _row(b: Budget) -> tuple:
     return (
         name(b),
         place(b),
-        cells.time(b.step),
-        cells.width(b.step),
+        labels.time(b.step),
+        labels.width(b.step),
         largest,
         rest,
         training.losses(b.training) or "-",

@@ -4,7 +4,7 @@ half, the articles beside ours, and what each switch does."""
 from math import inf
 from typing import TYPE_CHECKING
 
-from analysis import table as cells
+from analysis import labels
 from analysis.crossover.crossover import Answer
 from analysis.report.sections import data_parallel
 from analysis.stats import Estimate, is_gpu
@@ -207,7 +207,7 @@ def _changes(measurements: "list[Measurement]") -> list[str]:
         return []
     heads = "training | device | what is changed | a step | +- | as Keras does it | beside that"
     rows = [
-        (name, device, what, cells.time(e), cells.width(e), cells.time(plain), whole_training.against(e, plain))
+        (name, device, what, labels.time(e), labels.width(e), labels.time(plain), whole_training.against(e, plain))
         for name, device, what, e, plain in found
     ]
     return [

@@ -1,0 +1,127 @@
+"""The terminal: how wide it is, lines that wrap at words, and color where it is wanted. Standard library only."""
+
+import contextlib
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+LEAST = 20  # narrower terminals count as this
+_SGR = {"best": "1;32", "good": "32", "warning": "33", "bad": "31", "faint": "2"}
+_PAINTED = re.compile(r"\x1b\[[\d;]*m")
+_COMMAND = re.compile(r"(?:^|(?<=\s))\S*python[\d.]* -m \w.*")
+_WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
+# What stands before a line's text: `- `, `1. `, `tip: `, or a label with two blanks or more behind it.
+_LABEL = re.compile(r"\s*(?:(?:[-*]|\d+\.|\w+:)\s+|(?:(?:\S+ )*?\S+\s{2,}){1,2})?")
+
+
+def width(stream: TextIO | None = None) -> int:
+    """Columns of the terminal that the stream (stdout) writes to, or COLUMNS where it is set; 0 of a pipe or a file, whose lines
+    may have any length."""
+    stream = stream or sys.stdout
+    told = os.environ.get("COLUMNS", "")
+    if told.isdigit() and int(told):
+        return max(LEAST, int(told))
+    if not stream.isatty():
+        return 0
+    with contextlib.suppress(OSError, ValueError):
+        if columns := os.get_terminal_size(stream.fileno()).columns:
+            return max(LEAST, columns)
+    return shutil.get_terminal_size().columns
+
+
+def is_dumb(stream: TextIO) -> bool:
+    """Whether the stream is a terminal that can only print line after line."""
+    return os.environ.get("TERM", "") in ("dumb", "unknown")
+
+
+def paint(text: str, style: str, stream: TextIO | None = None) -> str:
+    """The text in a style (best, good, warning, bad, faint) on a terminal that has colors, unless NO_COLOR is set."""
+    stream = stream or sys.stdout
+    wanted = stream.isatty() and not os.environ.get("NO_COLOR") and not is_dumb(stream)
+    return f"\x1b[{_SGR[style]}m{text}\x1b[0m" if wanted and text.strip() else text
+
+
+def length(text: str) -> int:
+    """Columns that a text takes, its colors left out."""
+    return len(_PAINTED.sub("", text))
+
+
+def shorten(text: str, most: int) -> str:
+    """The text in at most so many columns: its beginning and its end."""
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 3
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+
+
+def wrapped(line: str, most: int) -> list[str]:
+    """A line as lines of at most so many columns, cut between words, what follows indented under its text; a command goes on
+    after a backslash, so that it can be copied."""
+    if not most or length(line) <= most:
+        return [line]
+    label = _LABEL.match(line)
+    indent = " " * (len(label[0]) if label and len(label[0]) <= most // 2 else len(line) - len(line.lstrip()))
+    if (command := _COMMAND.search(line)) is None:
+        return textwrap.wrap(line, most, subsequent_indent=indent, break_on_hyphens=False)
+    head = line[: command.start()]
+    lines = wrapped(head.rstrip(), most) if length(head) > most // 3 else []
+    return lines + _continued(indent if lines else head, command[0], most)
+
+
+def _continued(head: str, command: str, most: int) -> list[str]:
+    lines, last = [], head
+    indent = " " * min(length(head) + 2, most // 4)
+    for word in _WORD.findall(command):
+        blank = "" if not last.strip() or last == head else " "
+        while length(last) + len(blank) + len(word) > most - 2:
+            if last.strip() and last != head:
+                lines.append(f"{last} \\")
+                last, blank = indent, ""
+            if len(indent) + len(word) <= most - 2:
+                break
+            cut = most - 1 - length(last)  # no line holds it: the shell joins what a bare backslash parts
+            lines.append(f"{last}{word[:cut]}\\")
+            last, word = "", word[cut:]
+        last += blank + word
+    return [*lines, last]
+
+
+class Wrapping:
+    """A stream whose lines wrap at the width of its terminal, while `wraps`."""
+
+    def __init__(self, stream: TextIO):
+        self._stream, self._rest, self.wraps = stream, "", True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        most = width(self._stream) if self.wraps else 0
+        self._stream.write("".join(f"{part}\n" for line in lines for part in wrapped(line, most)))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.write(self._rest)
+        self._rest = ""
+        self._stream.flush()
+
+
+@contextlib.contextmanager
+def wrapping() -> Iterator[Wrapping]:
+    """Lets what is printed meanwhile wrap at words; gives stdout, for a command whose output is for machines."""
+    out, err = Wrapping(sys.stdout), Wrapping(sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without µ is no reason to stop
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):  # type: ignore[type-var]
+        try:
+            yield out
+        finally:
+            with contextlib.suppress(BrokenPipeError, ValueError):
+                out.flush()
+                err.flush()
