@@ -35,7 +35,7 @@ def parser() -> options.Parser:
         what.add_mutually_exclusive_group(),
         """
 --samples N ...        samples an epoch (default: as --steps says)
---steps N              steps an epoch (300; peaks: 1)""",
+--steps N              steps an epoch (those of 2,048 samples, 8 to 256; peaks: 1)""",
     )
     options.add(
         what,

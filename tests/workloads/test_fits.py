@@ -1,4 +1,4 @@
-"""Fits that vary one thing each, and when to stop: on a trainer whose fits take no time and say what they were asked."""
+"""Long and short fits by their later epochs, and when to stop: on a trainer with a clock of its own."""
 
 import numpy as np
 import pytest
@@ -9,22 +9,36 @@ from workloads.frameworks.trainers import Fitted, Trainer
 from workloads.harness.timing import Limits
 from workloads.records import EPOCHS_OF
 
+LIMITS = Limits()
+
 
 class Clock:
-    """A trainer that takes 1 s a fit, 0.5 s an epoch and 0.01 s a step on a clock of its own, 3 s more at a new batch size."""
+    """A trainer on a clock of its own: 1 s a fit and 2 ms for each of its samples, half of it in the first epoch; 0.5 s an epoch
+    and 10 ms a step; 3 s more at a new batch size, in the first epoch."""
 
-    def __init__(self, monkeypatch, batch, seen=()):
+    def __init__(self, monkeypatch, batch, seen=(), epoch_s=0.5, step_s=0.01):
         self.now, self.batch, self.calls, self.seen = 0.0, batch, [], set(seen)
+        self.epoch_s, self.step_s = epoch_s, step_s
         monkeypatch.setattr(keras_fit.time, "perf_counter", lambda: self.now)
         self.trainer = Trainer(self.fit, lambda: self.calls.append("restore"), {}, {})
 
     def fit(self, samples, epochs, stamped=False):
-        steps = -(-samples // self.batch)
         sizes = {min(self.batch, samples), samples % self.batch or min(self.batch, samples)}
-        self.now += 1 + epochs * (0.5 + 0.01 * steps) + 3 * len(sizes - self.seen)
+        epoch, setup = self.epoch_s + self.step_s * -(-samples // self.batch), 1 + 0.002 * samples
+        first = epoch + setup / 2 + 3 * len(sizes - self.seen)
+        self.now += setup / 2 + first + (epochs - 1) * epoch
         self.seen |= sizes
         self.calls.append((samples, epochs))
-        return Fitted((1.0,) * epochs, (0.5,) * epochs, (0.5 + 0.01 * steps,) * epochs)
+        return Fitted((1.0,) * epochs, (0.5,) * epochs, (first, *(epoch,) * (epochs - 1)))
+
+
+def timed(clock, problem, held, limits=LIMITS):
+    """(samples, series, their plan) of a row."""
+    planned = keras_fit.plan(clock.trainer, problem, held, limits)
+    clock.calls.clear()
+    first, samples, series = keras_fit.own(clock.trainer, problem, planned, limits, lambda: None)
+    assert len(first.losses) == planned.epochs
+    return samples, series, planned
 
 
 def test_a_compilation_for_each_batch_shape(monkeypatch):
@@ -39,73 +53,73 @@ def test_a_compilation_for_each_batch_shape(monkeypatch):
     assert phases == pytest.approx({"compile": 6.0})  # no third batch size could tell the two apart
 
 
-def test_the_first_fit_of_each_form_is_not_counted(monkeypatch):
-    """A pipeline is made when a fit of its length is first asked for: 2 s here."""
-    clock, made = Clock(monkeypatch, 32, {32}), set()
-
-    def fit(samples, epochs, stamped=False):
-        clock.now += 2.0 * ((samples, epochs) not in made)
-        made.add((samples, epochs))
-        return clock.fit(samples, epochs)
-
-    found = keras_fit.apart(Trainer(fit, lambda: None, {}, {}), Training("m", 32, 6400), 6400, Limits(max_time=3.0))
-    expected = {"fit_s 1x1": {1.51}, "fit_s 1x100": {2.5}, "fit_s 3x1": {2.53}}
-    assert {name: {round(s, 6) for s in taken} for name, taken in found.items()} == expected
+def test_neither_setup_nor_compilation_is_in_the_epochs(monkeypatch):
+    """100 steps: an epoch of 0.5 + 1 s. Of 8 steps 0.58 s. A fit of 3,200 samples is set up in 1 + 6.4 s, of 256 in 1.512 s."""
+    clock = Clock(monkeypatch, 32)
+    samples, series, planned = timed(clock, Training("m", 32, 3200), 3200)
+    assert planned == (6, 8)  # 12 s, 6 times max_time, are 8 epochs of 1.5 s
+    assert (samples.seconds, samples.calls, samples.block) == ((0.015,) * 5, 100, (0,) * 5)
+    assert samples.stop_reason == EPOCHS_OF + "1 fit, max-time"  # 21.4 s
+    expected = {"setup_s": [7.4], "later_epoch_s 8": [0.58] * 5, "setup_s 8": [1.512]}
+    assert {name: pytest.approx(taken) for name, taken in expected.items()} == {n: list(t) for n, t in series.items()}
+    assert clock.calls == [(256, 6), (3200, 6)]
 
 
-def test_fits_are_of_whole_executions_and_vary_one_thing_each(monkeypatch):
-    clock = Clock(monkeypatch, 4)
-    keras_fit.compiled(clock.trainer, Training("m", 4, 100), {}, unit=8)
-    held = keras_fit.samples_held(Training("m", 4, 100), 1, 8)
-    found = keras_fit.apart(clock.trainer, Training("m", 4, 100), held, Limits(max_time=3.0), 8)
-    keras_fit.learned(clock.trainer, Training("m", 4, 100), 8)
-    assert set(found) == {"fit_s 1x8", "fit_s 1x104", "fit_s 3x8"}
+def test_short_fits_are_repeated_in_turns(monkeypatch):
+    """1 ms a step and 40 ms an epoch: 104 ms of 64 steps, 48 ms of 8. A round sets up 1 + 0.512 and 1 + 4.096 s."""
+    clock = Clock(monkeypatch, 32, {32}, 0.04, 0.001)
+    samples, _, planned = timed(clock, Training("m", 32, 2048), 2048, Limits(max_time=7.0))
+    assert planned == (6, 8) and clock.calls == [(256, 6), (2048, 6)] * 2
+    assert samples.block == (0,) * 5 + (1,) * 5 and samples.stop_reason == EPOCHS_OF + "2 fits, max-time"
+    assert samples.seconds == (0.104 / 64,) * 10
+
+
+@pytest.mark.parametrize(
+    ("batch", "samples", "held", "epochs", "steps"),
+    [
+        (32, 50_000, 50_000, 10, 97),  # a sixteenth of 1562 whole steps; its own epochs
+        (32, 2048, 2048, 6, 8),
+        (32, 512, 6400, 6, 40),  # 16 steps are few: 40 of 10 ms take a fifth of max_time
+        (32, 512, 700, 6, 4),  # no more are held: a quarter
+        (100, 100, 20_000, 6, 40),
+        (32, 70, 6400, 6, 40),  # 3 steps, the last one smaller
+    ],
+)
+def test_how_many_epochs_and_steps(monkeypatch, batch, samples, held, epochs, steps):
+    problem = Training("m", batch, samples, 10 if samples == 50_000 else 1)
+    clock = Clock(monkeypatch, batch)
+    assert keras_fit.plan(clock.trainer, problem, held, LIMITS) == (epochs, steps)
+    long = keras_fit.plan(Clock(monkeypatch, batch, step_s=1.0).trainer, problem, held, LIMITS)
+    assert long.epochs == (10 if samples == 50_000 else 4 if problem.steps > 2 else 6)  # no fewer later ones than 3
+    assert long.steps != problem.steps and (long.steps < problem.steps or long.steps * batch <= held)
+
+
+def test_fits_are_of_whole_executions(monkeypatch):
+    clock, problem = Clock(monkeypatch, 4), Training("m", 4, 100)
+    held = keras_fit.samples_held(problem, 1, 8)
+    keras_fit.compiled(clock.trainer, problem, {}, unit=8)
+    assert keras_fit.plan(clock.trainer, problem, held, Limits(max_time=3.0), 8).steps == 64  # twice 25, in eights
+    keras_fit.learned(clock.trainer, problem, 8)
     assert {call[0] // 4 % 8 for call in clock.calls if call != "restore"} == {0}
     assert clock.calls[-1] == (16 * 4, 3)
     clock.calls.clear()
     keras_fit.compiled(clock.trainer, Training("m", 4, 98), {}, unit=8)
     assert {-(-samples // 4) for samples, _ in clock.calls} == {8}
-    clock = Clock(monkeypatch, 32, {32})
-    found = keras_fit.apart(clock.trainer, Training("m", 32, 6400), 6400, Limits(max_time=3.0))
-    assert set(found) == {"fit_s 1x1", "fit_s 1x100", "fit_s 3x1"}  # a third of 3 s at 10 ms a step: 100 steps
-    assert set(found["fit_s 1x1"][-3:]) == {1.51}
-    assert set(found["fit_s 1x100"]) == {2.5} and set(found["fit_s 3x1"]) == {2.53}
-    assert {len(v) for v in found.values()} == {3}  # three rounds of 6.54 s are more than twice max_time
-    assert {samples % 32 for samples, _ in clock.calls} == {0}
-    slow = keras_fit.apart(Clock(monkeypatch, 32).trainer, Training("m", 32, 32), 64, Limits())
-    assert set(slow) == {"fit_s 1x1", "fit_s 1x2", "fit_s 3x1"}
-
-
-def test_long_fits_count_by_their_epochs(monkeypatch):
-    clock, problem = Clock(monkeypatch, 32, {32}), Training("m", 32, 64, 4)
-    first = Fitted((1.0,) * 4, (), (9.0, 0.4, 0.6, 0.5))
-    taken = keras_fit.repeated(clock.trainer, problem, first, 10.5, Limits(max_time=2.0), lambda: None)
-    assert taken.seconds == (0.2, 0.3, 0.25) and taken.calls == 2 and taken.stop_reason == EPOCHS_OF + "one fit"
-    assert clock.calls == []
-    two = keras_fit.repeated(
-        clock.trainer, Training("m", 32, 64, 2), Fitted((1.0,) * 2, (), (9.0, 0.4)), 10.4, Limits(), lambda: None
-    )
-    assert (two.seconds, two.stop_reason, clock.calls) == ((0.2, 0.26, 0.26), "epochs of two fits", [(64, 2)])
-    taken = keras_fit.repeated(clock.trainer, problem, first, 1.5, Limits(max_time=2.0), lambda: None)
-    assert set(taken.seconds) == {round((1 + 4 * 0.52) / 8, 6)} and taken.calls == 8
-    assert taken.stop_reason == "max-time" and len(taken.seconds) == 3
 
 
 @pytest.mark.parametrize(
     ("seconds", "spent", "reason"),
     [
-        ([1, 1], 9, ""),
-        ([1, 1, 1], 1, ""),
-        ([1, 1, 1], 3, "max-time"),
-        ([1, 1, 1, 1], 1, "steady"),
-        ([1, 2, 3, 4], 1, ""),
+        ([1], 3, ""),
+        ([1, 1], 1, ""),
+        ([1, 1], 3, "max-time"),
+        ([1, 1, 1, 1, 1], 1, "steady"),
+        ([1, 2, 3, 4, 5], 1, ""),
         ([1, 2] * 10, 1, "max-blocks"),
-        ([1], 11, ""),
-        ([1, 1], 11, "max-time"),
     ],
 )
 def test_when_to_stop(seconds, spent, reason):
-    assert keras_fit._enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
+    assert keras_fit.enough([float(s) for s in seconds], spent, Limits(max_time=2), 2) == reason
 
 
 def test_the_loss_run_begins_anew_and_samples_are_held_within_a_bound(monkeypatch):
@@ -114,8 +128,9 @@ def test_the_loss_run_begins_anew_and_samples_are_held_within_a_bound(monkeypatc
         assert len(keras_fit.learned(clock.trainer, Training("m", 32, samples)).losses) == 3
         assert clock.calls == ["restore", (asked, 3)]
     assert keras_fit.samples_held(Training("m", 32, 100), 12288) == 200 * 32
-    # 96 MiB a batch: two, and the bound is 256
-    assert keras_fit.samples_held(Training("m", 8192, 8192), 12288) == 2 * 8192
+    # 96 MiB a batch: 5 of them are 480 of 512 MiB; 400 MiB a batch: one step, and two to tell it by
+    assert keras_fit.samples_held(Training("m", 8192, 8192), 12288) == 5 * 8192
+    assert keras_fit.samples_held(Training("m", 8192, 8192), 51200) == 2 * 8192
     assert keras_fit.samples_held(Training("m", 32, 50_000), 12288) == 50_000
     x, y = keras_fit.resized(np.arange(3), np.arange(3), 7)
     assert x.tolist() == y.tolist() == [0, 1, 2, 0, 1, 2, 0]

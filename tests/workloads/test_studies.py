@@ -95,22 +95,19 @@ def one(
 
 
 def test_a_guess_adds_up():
-    """10 steps of 3 ms and 32 x 83.6 MFLOP at 880 GFLOP/s, an epoch of 50 ms, four fits and more up to the 2 s, one
-    compilation, data and the fits for the law."""
+    """10 steps of 3 ms and 32 x 83.6 MFLOP at 880 GFLOP/s, an epoch of 50 ms: twice six of these and of the 65 steps that take
+    0.4 s; one compilation, data, 17 short epochs of as many fits, 57 steps of these."""
     step = 3e-3 + 32 * networks.training_flops(networks.find("cifar10-cnn")) / 880e9
-    assert forecast.step_s(one(), 16) == pytest.approx(step)
-    fit = 0.05 + 10 * step
-    law = 42 * 0.05 + 5 * 2 / 3 + 90 * step
-    wanted = 320 * 3072 * 15e-9 + 1.5 + fit + 20 * fit + law
-    assert 20 * fit > 2.0
-    wanted -= 20 * fit - 2.0
+    assert forecast.step_s(one(), 16) == pytest.approx(step) and int(0.4 / step) == 65
+    both = 6 * (0.05 + 10 * step) + 6 * (0.05 + 65 * step)
+    once = 320 * 3072 * 15e-9 + 1.5
+    wanted = once + 2 * (both + 2 * 0.03) + 17 * 0.08 + 57 * step
     assert forecast.seconds(one(), 16, 2.0) == pytest.approx(wanted)
-    assert forecast.seconds(one(process="fresh"), 16, 2.0) == pytest.approx(5 * (wanted + 10))
+    assert forecast.seconds(one(process="fresh"), 16, 2.0) == pytest.approx(5 * (once + 0.08 + step + 10))
     expected = pytest.approx(1.5 - 22 * 3072 * 15e-9)
     assert forecast.seconds(one(samples=330), 16, 2.0) - forecast.seconds(one(samples=352), 16, 2.0) == expected
-    long = [forecast.seconds(one(samples=32_000, epochs=n), 16, 2.0) for n in (2, 3)]
-    epoch = 0.05 + 1000 * step
-    assert long[0] - long[1] == pytest.approx(8 * epoch - 3 * epoch)  # two epochs are repeated three times, three never
+    long = [forecast.seconds(one(samples=32_000, epochs=n), 16, 2.0) for n in (6, 7)]
+    assert long[1] - long[0] == pytest.approx(0.05 + 1000 * step)  # one fit: the epochs are the problem's own
     rows = [
         one(),
         one(batch=8),

@@ -54,13 +54,13 @@ def test_the_simplest_calls_and_a_users_own_model_are_one_row_a_device(tmp_path)
     found = rows("--model", "cifar10-cnn", "--samples", "1000", "--epochs", "2")
     assert shapes(found) == [(FIT, "cifar10-cnn", 32, 1000, 2)] * 2
     assert chosen(found) == [(d, {"data": "synthetic"}) for d in ("cpu", "gpu:0")]
-    assert shapes(rows(here=CPU_MACHINE)) == [(FIT, "cifar10-cnn", 32, 9600, 1)]
+    assert shapes(rows(here=CPU_MACHINE)) == [(FIT, "cifar10-cnn", 32, 2048, 1)]
     file = tmp_path / "mine.keras"
     with zipfile.ZipFile(file, "w") as saved:
         saved.writestr("config.json", "{}")
     found = rows("--model", "tests.support.own_models:classes", str(file), "--device", "cpu")
     assert [r.problem.model for r in found] == ["tests.support.own_models:classes", str(file)]
-    assert {(r.problem.batch, r.problem.samples) for r in found} == {(32, 9600)}
+    assert {(r.problem.batch, r.problem.samples) for r in found} == {(32, 2048)}
 
 
 def test_peaks_trains_all_samples_in_one_batch_both_ways(monkeypatch):

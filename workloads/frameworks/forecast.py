@@ -11,16 +11,14 @@ from workloads.harness import plan
 from workloads.harness.worker import environment
 from workloads.records import Machine, Row
 
-# The guess: seconds of a step before any arithmetic, of an epoch, of a compilation and of a process's start, FLOP/s of a CPU
-# core and of a GPU in small steps, seconds to make a number of the data. Rounded from one look at an H200 with 16 cores.
+# The guess: seconds of a step before any arithmetic, of an epoch, of a fit, of a compilation and of a process's start, FLOP/s of
+# a CPU core and of a GPU in small steps, seconds to make a number of the data. Rounded from looks at an H200 with 16 cores.
 EPOCH_S, CORE_FLOPS, GPU_FLOPS, NUMBER_S = 0.05, 55e9, 8e12, 15e-9
 STEP_S = {"cpu": 3e-3, "gpu": 1.5e-3}
-LOOP_STEP_S = 0.4e-3
-COMPILE_S = {"cpu": 1.5, "jit": 4.0, "gpu": 4.0}
+LOOP_STEP_S, FIT_S = 0.4e-3, 0.03
+COMPILE_S = {"cpu": 1.5, "jit": 4.0, "gpu": 5.0}
 START_S = 10.0
 UNKNOWN_FLOPS = 1e8  # a sample, of a user's model
-# of the fits that the law of costs is read from, of compiling and of the run for the losses
-LAW_EPOCHS, LAW_STEPS = (42, 90)
 FRESH = plan.RIGOROUS_PROCESSES
 
 
@@ -55,18 +53,17 @@ def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> fl
     numbers = p.samples * (networks.sample_bytes(network, "uint8") if network else 3000)
     shapes = 2 if p.samples > p.batch and p.samples % p.batch else 1
     where = "gpu" if s.on_gpu else "jit" if s.keras.jit_compile == "on" or s.keras.gpu == "visible" else "cpu"
-    loop = row.kernel.endswith("loop")
-    epoch = 0.0 if loop else EPOCH_S
-    fit = p.epochs * (p.steps * step + epoch)
-    again = (
-        0.0
-        if fit > max_time and p.epochs >= 3
-        else max(keras_fit.FEWEST_FITS * fit, min(max_time, keras_fit.MOST_FITS * fit))
-    )
-    law = LAW_EPOCHS * epoch + min(keras_fit.REPEATS * max_time / 3 + LAW_STEPS * step, LAW_STEPS * 10 * step)
-    whole = numbers * NUMBER_S + shapes * COMPILE_S[where] + fit + again + law
+    fit, epoch = (1e-3, 1e-4) if row.kernel.endswith("loop") else (FIT_S, EPOCH_S)
+    once = numbers * NUMBER_S + shapes * COMPILE_S[where]
     if s.process == "fresh":
-        return FRESH * (whole + START_S)
+        return FRESH * (once + fit + epoch + step + START_S)
+    unit, each = s.keras.steps_per_execution, networks.sample_bytes(network, p.dtype) if network else 3000
+    wanted = keras_fit.planned(p, keras_fit.samples_held(p, each, unit), epoch, step, max_time, unit)
+    own, other = wanted.epochs * (epoch + p.steps * step), (keras_fit.LATER + 1) * (epoch + wanted.steps * step)
+    rounds = max(keras_fit.fewest_fits(own + other, max_time), min(keras_fit.MOST_FITS, max_time / (own + other)))
+    looks = 8 + 2 * keras_fit.LOOK + keras_fit.LOSS_EPOCHS  # short epochs, of fits for compilation and losses too
+    steps = keras_fit.LOOK * (keras_fit.FEW + 1) + keras_fit.LOSS_EPOCHS * min(p.steps, keras_fit.LOSS_BATCHES)
+    whole = once + rounds * (own + other + 2 * fit) + looks * (fit + epoch) + steps * step
     return FRESH * whole if rigorous else whole
 
 

@@ -16,7 +16,7 @@ from workloads.machine import facts
 from workloads.records import Machine, Row, Settings, settings
 from workloads.records.settings import KNOWN
 
-MODEL, BATCH, STEPS = "cifar10-cnn", 32, 300
+MODEL, BATCH = "cifar10-cnn", 32
 VARIANTS = ("fit", "resident", "loop")
 # Where the samples live, by variant.
 RESIDENCES = {
@@ -97,7 +97,7 @@ def problems(args: argparse.Namespace) -> list[Training]:
             shapes = [
                 (batch, count)
                 for batch in plan.counts(args.batch, BATCH)
-                for count in plan.counts(args.samples, batch * (args.steps or STEPS))
+                for count in plan.counts(args.samples, batch * (args.steps or studies.short(model, batch).steps))
             ]
         epochs = plan.counts(args.epochs, studies.FULL_BATCH_EPOCHS if whole else 1)
         found += [Training(model, *shape, e, dtype) for shape in shapes for e in epochs for dtype in dtypes]

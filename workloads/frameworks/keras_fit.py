@@ -1,39 +1,39 @@
-"""Times the fits of a Trainer, varying steps or epochs alone, so that the costs of a fit, an epoch and a step can be
-separated.
-"""
+"""Times a Trainer's fits by their later epochs, so that data-set setup, an epoch and a step can be told apart."""
 
-# A warm fit of E epochs of S steps takes fit + E (epoch + S step) seconds. Series "fit_s ExS" keep the raw seconds.
+# A warm fit of E epochs of S steps takes setup + E (epoch + S step) seconds. What it does once is in its first epoch or around
+# its epochs; the later ones have none of it. Series "later_epoch_s K" and "setup_s K" are of fits of K whole batches.
 
-import math
+import dataclasses
+import itertools
+import statistics
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from analysis import stats
+from analysis import stats, units
 from kernels.problems import Training
 from workloads.frameworks.trainers import Fitted, Trainer
 from workloads.harness.timing import Limits, rounded
-from workloads.records import Samples
+from workloads.records import EPOCHS_OF, SETUP, Samples
 
-FEWEST_FITS, MOST_FITS = 3, 20
-LONG_S = 10.0  # of fits that take so long two must do
-REPEATS = 5
-EPOCHS = 3  # of the fits that tell an epoch's cost
-MOST_STEPS, MOST_BYTES = 200, 256 << 20  # of the fits that tell a step's cost, and of the samples held for them
+LATER, FEWEST_LATER = 5, 3  # later epochs of a fit whose problem has no more; where they are long
+LONG = 6  # times limits.max_time that a fit of LATER + 1 epochs may take, else it has fewer
+MOST_FITS = 20
+LOOK, FEW = 3, 8  # epochs of a first look, and their steps
+MANY = 32  # steps of an epoch that is long enough to tell a step
+MOST_STEPS, MOST_BYTES = 200, 512 << 20  # of the longer epochs that tell a step where the problem's own are short
 LOSS_EPOCHS, LOSS_BATCHES = 3, 20
 MOST_KEPT = 200  # numbers of a series that a row keeps
 
 
-def series(epochs: int, steps: int) -> str:
-    """The name of the series of fits of so many epochs of so many steps."""
-    return f"fit_s {epochs}x{steps}"
-
-
 def samples_held(problem: Training, sample_bytes: int, unit: int = 1) -> int:
-    """Samples to have ready: the problem's own, and enough whole batches for fits of several times `unit` steps."""
-    steps = max(2 * unit, min(MOST_STEPS, MOST_BYTES // max(1, problem.batch * sample_bytes)) // unit * unit)
-    return max(problem.samples, steps * problem.batch)
+    """Samples to have ready: the problem's own, and enough whole batches to vary the steps of an epoch by."""
+    batch, whole = min(problem.batch, problem.samples), problem.samples // problem.batch
+    most = MOST_STEPS if whole < MANY * unit else unit * max(2, FEW // unit)
+    fit = min(most, MOST_BYTES // max(1, batch * sample_bytes)) // unit * unit
+    return max(problem.samples, max(fit, 2 * unit * -(-problem.steps // unit) * (whole < 4 * unit)) * batch)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -67,73 +67,92 @@ def _first_less_warm(trainer: Trainer, samples: int) -> float:
     return first - min(seconds(lambda: trainer.fit(samples, 1)) for _ in range(2))
 
 
-def apart(
-    trainer: Trainer, problem: Training, held: int, limits: Limits, unit: int = 1
-) -> dict[str, tuple[float, ...]]:
-    """Seconds of warm fits that vary one thing each: of `unit` steps, of more steps, and of more epochs of `unit` steps.
+@dataclasses.dataclass(frozen=True)
+class Timed:
+    """A fit's epochs but the first in seconds, and its data-set setup: what it took beyond its epochs, and its first one beyond
+    the median of the later ones."""
 
-    More steps are as many as take a third of `limits.max_time`, up to what samples are held for. The forms take turns, each
-    after a fit of its own that is not counted.
-    """
-    batch, most = problem.batch, held // problem.batch // unit
+    fitted: Fitted
+    later: tuple[float, ...]
+    setup: float
 
-    def fit(epochs: int, steps: int) -> float:
-        return seconds(lambda: trainer.fit(steps * batch, epochs))
 
-    fit(1, unit)
-    one, few = fit(1, unit), unit * min(most, 8)
-    fit(1, few)
-    step = max((fit(1, few) - one) / (few - unit), 1e-6)
-    more = unit * max(2, min(most, math.ceil(limits.max_time / 3 / step / unit)))
-    forms = [(1, unit), (1, more), (EPOCHS, unit)]
-    for form in forms[1:]:
-        fit(*form)
-    taken: dict[tuple[int, int], list[float]] = {form: [] for form in forms}
+def timed(trainer: Trainer, samples: int, epochs: int) -> Timed:
+    """A fit of at least two epochs."""
     begin = time.perf_counter()
-    for round_ in range(REPEATS):
-        for form in forms if round_ % 2 else reversed(forms):
-            taken[form].append(fit(*form))
-        if round_ + 1 >= FEWEST_FITS and time.perf_counter() - begin > 2 * limits.max_time:
-            break
-    return {series(*form): tuple(found) for form, found in taken.items()}
+    fitted = trainer.fit(samples, epochs, stamped=True)
+    later = fitted.epochs_s[1:]
+    beyond = time.perf_counter() - begin - sum(later) - statistics.median(later)
+    return Timed(fitted, tuple(map(rounded, later)), rounded(beyond))
 
 
-def repeated(
-    trainer: Trainer, problem: Training, first: Fitted, first_s: float, limits: Limits, before: Callable
-) -> Samples:
-    """Seconds a step of warm fits of the problem's own samples and epochs, a sample a fit.
+class Plan(NamedTuple):
+    """What is fitted: `epochs` of the problem's own samples, and LATER + 1 of `steps` whole batches."""
 
-    Of a fit of several epochs that is longer than the time for all of them the epochs are the samples: those of `first` but
-    its first one. Where it has but two, and takes very long, they are those of another fit too.
+    epochs: int
+    steps: int
+
+
+def planned(problem: Training, held: int, epoch: float, step: float, max_time: float, unit: int = 1) -> Plan:
+    """How long fits must be where an epoch takes `epoch` seconds beside its steps of `step` seconds.
+
+    Epochs: the problem's own, else LATER + 1, or fewer where these are long. Steps: fewer than the problem's where it has
+    many; else as many more as are held and do not take long.
     """
-    if first_s > limits.max_time and problem.epochs > (1 if first_s > LONG_S else 2):
-        return _by_epochs(trainer, problem, first, before)
-    steps, taken, begin, reason = problem.steps, [], time.perf_counter(), ""
+    later = int(LONG * max_time / (epoch + problem.steps * step)) - 1
+    epochs = max(problem.epochs, 1 + min(LATER, max(FEWEST_LATER, later)))
+    whole, most = problem.samples // problem.batch, min(held // problem.batch, int(max_time / LATER / step))
+    if whole < 4 * unit or (whole < MANY * unit and most >= 2 * whole):
+        return Plan(epochs, max(most // unit * unit, 2 * unit * -(-problem.steps // unit)))
+    return Plan(epochs, max(unit, min(whole // 4, max(FEW, whole // 16)) // unit * unit))
+
+
+def plan(trainer: Trainer, problem: Training, held: int, limits: Limits, unit: int = 1) -> Plan:
+    """The plan by what two short fits say of an epoch and a step."""
+    few = min(unit * max(2, FEW // unit), held // problem.batch // unit * unit)
+    one, more = (min(timed(trainer, steps * problem.batch, LOOK).later) for steps in (unit, few))
+    step = max((more - one) / (few - unit), 1e-6)
+    return planned(problem, held, max(one - unit * step, 1e-6), step, limits.max_time, unit)
+
+
+def own(
+    trainer: Trainer, problem: Training, wanted: Plan, limits: Limits, before: Callable
+) -> tuple[Fitted, Samples, dict[str, tuple[float, ...]]]:
+    """(the first fit of the problem's own samples, seconds a step of its later epochs and of those of more such fits, series).
+
+    Such fits take turns with those of other steps, until the interval is narrow or time is up.
+    """
+    fits: list[tuple[Timed, Timed]] = []
+    begin, reason = time.perf_counter(), ""
     while not reason:
+        other = timed(trainer, wanted.steps * problem.batch, LATER + 1)
         before()
-        taken.append(rounded(seconds(lambda: trainer.fit(problem.samples, problem.epochs)) / (steps * problem.epochs)))
-        reason = _enough(taken, time.perf_counter() - begin, limits)
-    return Samples("host-latency", tuple(taken), steps * problem.epochs, tuple(range(len(taken))), reason)
+        fits.append((timed(trainer, problem.samples, wanted.epochs), other))
+        medians, spent = [statistics.median(fit.later) for fit, _ in fits], time.perf_counter() - begin
+        reason = enough(medians, spent, limits, fewest_fits(spent, limits.max_time))
+    most = max(2, MOST_KEPT // len(fits))
+    taken = [(i, s / problem.steps) for i, (fit, _) in enumerate(fits) for s in kept(fit.later, most)]
+    block, seconds_ = zip(*taken, strict=True)
+    said = f"{EPOCHS_OF}{units.count(len(fits), 'fit')}, {reason}"
+    found = Samples("host-latency", tuple(map(rounded, seconds_)), problem.steps, block, said)
+    each, others = zip(*fits, strict=True)
+    series = {
+        SETUP: tuple(fit.setup for fit in each),
+        f"later_epoch_s {wanted.steps}": tuple(itertools.chain(*(fit.later for fit in others))),
+        f"{SETUP} {wanted.steps}": tuple(fit.setup for fit in others),
+    }
+    return each[0].fitted, found, series
 
 
-def kept(taken: Sequence[float]) -> tuple[float, ...]:
-    """A series as a row keeps it: whole, or MOST_KEPT of it at even distances, the first and the last among them."""
-    if len(taken) <= MOST_KEPT:
+def fewest_fits(spent: float, max_time: float) -> int:
+    return 1 if spent > 2 * max_time else 2
+
+
+def kept(taken: Sequence[float], most: int = MOST_KEPT) -> tuple[float, ...]:
+    """A series as a row keeps it: whole, or `most` of it at even distances, the first and the last among them."""
+    if len(taken) <= most:
         return tuple(taken)
-    return tuple(taken[round(i * (len(taken) - 1) / (MOST_KEPT - 1))] for i in range(MOST_KEPT))
-
-
-def _by_epochs(trainer: Trainer, problem: Training, first: Fitted, before: Callable) -> Samples:
-    """Seconds a step by the epochs of `first`, at least three with those of another fit."""
-    taken, reason = first.epochs_s[1:], "epochs of one fit"
-    if len(taken) < 2:
-        before()
-        taken, reason = (
-            taken + trainer.fit(problem.samples, problem.epochs, stamped=True).epochs_s,
-            "epochs of two fits",
-        )
-    seconds_ = tuple(rounded(s / problem.steps) for s in kept(taken))
-    return Samples("host-latency", seconds_, problem.steps, tuple(range(len(seconds_))), reason)
+    return tuple(taken[round(i * (len(taken) - 1) / (most - 1))] for i in range(most))
 
 
 def enough(seconds: list[float], spent: float, limits: Limits, fewest: int = 3, looked_at: int = 5) -> str:
@@ -145,11 +164,6 @@ def enough(seconds: list[float], spent: float, limits: Limits, fewest: int = 3, 
     if len(seconds) >= looked_at and stats.median(seconds).noise <= limits.max_noise:
         return "steady"
     return "max-blocks" if len(seconds) == MOST_FITS else ""
-
-
-def _enough(taken: list[float], spent: float, limits: Limits) -> str:
-    """Why to stop after these fits; empty to go on."""
-    return enough(taken, spent, limits, 2 if spent > LONG_S else FEWEST_FITS, FEWEST_FITS + 1)
 
 
 def learned(trainer: Trainer, problem: Training, unit: int = 1) -> Fitted:

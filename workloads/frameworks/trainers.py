@@ -1,7 +1,8 @@
-"""Ways to train a model behind one face, a Trainer: what keras_child times, whatever does the training. Runs in a worker."""
+"""Ways to train a model behind one face, a Trainer: what a training row times, whatever does the training. Runs in a worker."""
 
 import contextlib
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +35,8 @@ class Trainer:
     """A model with its samples, ready to train.
 
     fit(samples, epochs, stamped=False): trains from the weights as they are over the first `samples` samples in the
-    problem's batches, and returns when the device is done; `stamped` asks for the seconds of each epoch.
+    problem's batches, and returns when the device is done; `stamped` asks for the seconds of each epoch, a later one's from the
+    end of the one before.
     restore(): weights, optimizer and seeds as they were first. step_losses(n): the losses of the first n steps from there
     (None where nothing can say them one by one). wrong: why the model is not the one that was asked for; then nothing is timed.
     also(): further values, series and notes, taken when all else has been timed.
@@ -222,20 +224,20 @@ def keras_callback(**events: Callable):
 
 
 class _EpochSeconds:
-    """A callback that stamps epochs, never batches: those would wait for each step."""
+    """A callback that stamps the begin of the first epoch and the end of each, never batches: those would wait for each step."""
 
     def __init__(self):
-        self.seconds: list[float] = []
-        self._begin = 0.0
+        self._stamps: list[float] = []
+
+    @property
+    def seconds(self) -> list[float]:
+        return [end - begin for begin, end in itertools.pairwise(self._stamps)]
 
     def callback(self):
-        def on_begin(epoch, logs=None):
-            self._begin = time.perf_counter()
+        def stamp(epoch, logs=None):
+            self._stamps.append(time.perf_counter())
 
-        def on_end(epoch, logs=None):
-            self.seconds.append(time.perf_counter() - self._begin)
-
-        return keras_callback(on_epoch_begin=on_begin, on_epoch_end=on_end)
+        return keras_callback(on_epoch_begin=lambda epoch, logs: epoch or stamp(epoch), on_epoch_end=stamp)
 
 
 def way(kernel: str) -> Callable[[Order], Trainer]:

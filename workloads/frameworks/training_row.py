@@ -5,6 +5,7 @@ import math
 import os
 import re
 import resource
+import statistics
 import sys
 import traceback
 
@@ -22,7 +23,7 @@ from workloads.harness.one_row import DoesNotFit, require_memory
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.machine.facts import now
-from workloads.records import SAMPLES, Measurement, Row, settings
+from workloads.records import SAMPLES, SETUP, Measurement, Row, settings
 from workloads.records.switches import Keras
 
 CHECK = "weights"  # what every row is checked by: its model against the table
@@ -35,13 +36,13 @@ class OutOfMemory(Exception):
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
-    """Trains the row's model: `host-latency` samples are seconds a step, each the mean over one warm `fit`, or over an epoch of
-    one that takes long (the stop_reason says so); the cost of a fit is then in none of them.
+    """Trains the row's model: `host-latency` samples are seconds a step, each the mean over a later epoch of a warm fit, whose
+    first epoch and data-set setup are in none of them.
 
-    A warm fit runs the problem's epochs as a user's would; nothing of ours runs in it but, where epochs count, their stamps.
-    phases_s: import and device_start (in a process's first row), build, compile and compile_last (fits), first_call (the
-    first fit, what was compiled for it included). Series: the seconds of fits that vary one thing each, of the first fit's
-    epochs, and the losses and accuracies of a run of its own, from the first weights again.
+    Nothing of ours runs in a fit but the stamps of its epochs.
+    phases_s: import and device_start (in a process's first row), build, compile and compile_last, first_call (compilation,
+    data-set setup and an epoch). Series: later epochs of another number of steps, the data-set setup of each fit, and the
+    losses and accuracies of a run of its own, from the first weights again.
     A row of process `fresh` has import, start, build and the first step alone.
     Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; OutOfMemory.
     """
@@ -102,7 +103,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
 
 
 def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phases: dict, values: dict) -> dict:
-    """The clocks of a Trainer, in order: compilation, its own first fit, warm fits, fits that vary one thing, losses.
+    """The clocks of a Trainer, in order: compilation, fits of its own samples in turns with those of other steps, losses.
 
     Nothing is put back before the last: a seed set anew makes TensorFlow optimize its graphs again, in the next fit's time.
     """
@@ -116,19 +117,16 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
         raise Broken(
             f"{problem.model} does not train on made-up samples: {' '.join(str(error).split())[:240]}"
         ) from error
-    once = phases["compile"] + phases.get("compile_last", 0.0)
-    found: list[trainers.Fitted] = []
-    own_s = keras_fit.seconds(lambda: found.append(trainer.fit(problem.samples, problem.epochs, stamped=True)))
-    (first,) = found
-    phases["first_call"] = once + own_s
-    values["first_epoch_s"] = once + first.epochs_s[0]
+    planned = keras_fit.plan(trainer, problem, held, limits, unit)
     watch = telemetry.watch(row.device, framework=True)
-    samples = keras_fit.repeated(trainer, problem, first, own_s, limits, watch.before_block)
-    series = {"epoch_s": first.epochs_s} | keras_fit.apart(trainer, problem, held, limits, unit)
+    first, samples, series = keras_fit.own(trainer, problem, planned, limits, watch.before_block)
     seen, flags = watch.seen()
+    epoch = statistics.median(samples.seconds) * samples.calls
+    phases["first_call"] = phases["compile"] + phases.get("compile_last", 0.0) + series[SETUP][0] + epoch
     values |= seen | _peak_memory(row.device, chosen)
     if problem.epochs > 1:
-        series |= {"job_loss": first.losses} | ({"job_accuracy": first.accuracies} if first.accuracies else {})
+        series |= {"job_loss": first.losses[: problem.epochs]}
+        series |= {"job_accuracy": first.accuracies[: problem.epochs]} if first.accuracies else {}
     learned = keras_fit.learned(trainer, problem, unit)
     series |= {"loss": learned.losses} | ({"accuracy": learned.accuracies} if learned.accuracies else {})
     values["final_loss"] = learned.losses[-1]
@@ -144,7 +142,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
 
 
 def _samples(row: Row, chosen: Keras, network, seed: int):
-    """(x, y) for the problem, more of them where its fits are too short to tell what a step costs; none twice as long."""
+    """(x, y) for the problem, more of them where its epochs are too short to tell what a step costs."""
     problem, unit = row.problem, chosen.steps_per_execution
     if network is None:
         return _own_samples(row, chosen, seed)

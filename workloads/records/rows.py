@@ -18,8 +18,11 @@ SCHEMA = 1
 # The note of a training that says which samples it learned from: the version of made-up ones (frameworks.data.VERSION), or of
 # rows from before there was one what `decode` says. Losses of two rows are compared where it is the same.
 SAMPLES = "samples"
-# The series of a training: seconds of short fits by their epochs and steps, and of the first fit's epochs. A row of several
-# processes has each one's, the process's number behind the name.
+# The series of a training: seconds of later epochs of other numbers of steps than its own, and the data-set setup of a fit (of
+# other numbers of steps: `setup_s 8`); of rows from before, seconds of short fits by their epochs and steps, and of the first
+# fit's epochs. A row of several processes has each one's, the process's number behind the name.
+LATER = re.compile(r"later_epoch_s (\d+)")
+SETUP = "setup_s"
 FITS = re.compile(r"fit_s (\d+)x(\d+)")
 EPOCHS = "epoch_s"
 OF_PROCESS = " process "
@@ -262,8 +265,8 @@ Line = Run | Measurement
 
 
 def tells(name: str) -> bool:
-    """Whether a series tells costs: the seconds of short fits, or of the epochs of the first one."""
-    return bool(FITS.fullmatch(name)) or name == EPOCHS
+    """Whether a series tells costs: seconds of epochs, data-set setups or short fits."""
+    return bool(FITS.fullmatch(name) or LATER.fullmatch(name)) or name == EPOCHS or name.partition(" ")[0] == SETUP
 
 
 def of_process(name: str, process: int) -> str:
