@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from workloads.records import Loaded, Measurement, Run, Samples
 
+QUESTION = "How do other tools get the results?"
 EXAMPLE = "python -m analysis.export reports/nvidia-h200/suite --to bencher"
 LONG = """Writes the rows of RUN that have a time: google-benchmark (JSON that its compare.py reads; a block is a repetition),
 bencher (Bencher Metric Format), github (github-action-benchmark, smaller is better), csv and md (all columns)."""
@@ -22,7 +23,14 @@ _NS = 1e9
 
 def parser() -> options.Parser:
     """The command line of python -m analysis.export."""
-    made = options.parser("analysis.export", LONG, EXAMPLE)
+    made = options.parser(
+        "analysis.export",
+        LONG,
+        EXAMPLE,
+        "python -m analysis.export reports/nvidia-h200/suite --to csv -o rows.csv",
+        question=QUESTION,
+        needs="to",
+    )
     made.add_argument(
         "runs", nargs="+", metavar="RUN", help="result files, run folders, machine folders or saved names"
     )

@@ -1,41 +1,14 @@
 """What is here: the commands, the backends that are ready on this machine, and what to type next."""
 
 import argparse
-import ast
 import sys
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 
-from workloads import ROOT, options
+from workloads import help_screen, options
 
 EXAMPLE = "python -m workloads"
 LONG = "Shows the commands, which backends are ready with what library and threads, and what to type next."
-_WIDTH = 104
-
-
-def commands() -> Iterator[tuple[str, str]]:
-    """(module, the first sentence of its docstring) of every command; nothing is imported."""
-    for package in ("workloads", "analysis"):
-        for path in sorted([*(ROOT / package).glob("[!_]*.py"), *(ROOT / package).glob("*/__main__.py")]):
-            if '__name__ == "__main__"' in path.read_text():
-                module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
-                places = (path.with_name("command.py"), path) if path.stem == "__main__" else (path,)
-                source = next(p for p in places if p.exists()).read_text()
-                yield module, _sentence(ast.get_docstring(ast.parse(source)) or "")
-
-
-def _sentence(text: str) -> str:
-    return " ".join(text.split()).partition(". ")[0].rstrip(".")
-
-
-def backends() -> list[tuple[str, str, str]]:
-    """(backend, ready or absent, library versions and threads or the reason) in the order of the registry."""
-    from kernels.registry import BACKENDS
-    from workloads.machine import facts
-
-    software = facts.software()
-    return [(name, *_state(name, software)) for name in BACKENDS]
 
 
 def _state(name: str, software: dict[str, str]) -> tuple[str, str]:
@@ -81,37 +54,31 @@ def _threads(count: str) -> str:
     return f"{count or 'unknown'} thread{'s' * (count != '1')}"
 
 
-def overview() -> str:
-    """The whole page as text."""
+def here() -> Iterator[str]:
+    """The lines about this machine: what it is, then each backend as soon as it is known."""
+    from kernels.registry import BACKENDS
     from workloads.machine import facts
 
-    here = facts.describe()
-    lines = [f"Crossover on {here.key}: {here.cpu}, {here.cores} cores, {here.memory_bytes / 2**30:.0f} GiB"]
-    lines += [f"  {gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, {gpu.multiprocessors} SMs" for gpu in here.gpus]
-    lines += ["", "Backends"]
-    lines += [f"  {name:10} {state:7} {about}" for name, state, about in backends()]
-    found = list(commands())
-    lines += ["", "Commands"]
-    width = max((len(module) for module, _ in found), default=0)
-    for module, about in found:
-        lines.append(f"  python -m {module:{width}}  {textwrap.shorten(about, _WIDTH - width, placeholder=' ...')}")
-    return "\n".join([*lines, "", "Next", *next_steps([module for module, _ in found])])
-
-
-def next_steps(modules: list[str]) -> list[str]:
-    """What to type, by this interpreter: the examples of the commands that are here."""
-    steps = {"workloads.doctor": "", "workloads.matmul": " --sizes 64:1024:x2 --fast", "workloads.suite": ""}
-    about = {
-        "workloads.doctor": "is this machine ready?",
-        "workloads.matmul": "where does the GPU win? A minute",
-        "workloads.suite": "everything, with a report",
-    }
-    here = [module for module in steps if module in modules]
-    return [f"  {options.python()} -m {module}{steps[module]}   # {about[module]}" for module in here]
+    of = facts.describe()
+    yield f"This machine ({of.key}): {of.cpu}, {of.cores} cores, {of.memory_bytes / 2**30:.0f} GiB"
+    yield from (f"  {gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, {gpu.multiprocessors} SMs" for gpu in of.gpus)
+    software = facts.software()
+    for name in BACKENDS:
+        yield f"  {name:10}  {'  '.join(_state(name, software))}"
 
 
 def _body(args: argparse.Namespace) -> int:
-    print(overview())
+    print(*help_screen.overview("workloads"), sep="\n")
+    start = f"{options.python()} -m"
+    print(
+        f"To see what a command takes: {start} COMMAND -h",
+        f"To begin: {start} workloads.doctor",
+        "",
+        sep="\n",
+        flush=True,
+    )
+    for line in here():
+        print(line, flush=True)
     return options.OK
 
 

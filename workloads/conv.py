@@ -10,6 +10,7 @@ from workloads.session import Workload, refined
 
 __all__ = ("run",)
 
+QUESTION = "From which size on is a GPU faster at convolutions?"
 EXAMPLE = "python -m workloads.conv --model cifar10-cnn --batch 32 --direction all"
 LONG = """Convolutions forward (fprop) and backward (dgrad, wgrad) on the CPU (NumPy's BLAS, our tiles in Numba) and the GPU
 (cuBLAS, cuDNN), and as TensorFlow runs them (--backends tensorflow): resident on the device and with each kind of
@@ -22,7 +23,14 @@ _BASE = "32x32x32x64:64x3x3"
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.conv."""
-    made = options.parser("workloads.conv", LONG, EXAMPLE)
+    made = options.parser(
+        "workloads.conv",
+        LONG,
+        EXAMPLE,
+        "python -m workloads.conv --vary size --sizes 8:128:x2",
+        question=QUESTION,
+        needs="model batch vary",
+    )
     options.add(
         made,
         """

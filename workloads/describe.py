@@ -5,6 +5,7 @@ import sys
 
 from workloads import options
 
+QUESTION = "What is a model made of, layer by layer?"
 EXAMPLE = "python -m workloads.describe --model cifar10-cnn"
 LONG = """Builds a Keras model in a process of its own and says what it is made of: layers with their shapes, weights and FLOPs a
 sample in a training step, and which of them are not known, so that what they take can only be estimated."""
@@ -14,7 +15,14 @@ _LATE = "time limit"
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.describe."""
-    made = options.parser("workloads.describe", LONG, EXAMPLE)
+    made = options.parser(
+        "workloads.describe",
+        LONG,
+        EXAMPLE,
+        "python -m workloads.describe --model file.py:function",
+        question=QUESTION,
+        needs="model",
+    )
     options.add(
         made,
         f"""

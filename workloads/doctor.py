@@ -16,6 +16,7 @@ from workloads import ROOT, options
 from workloads.machine import health
 from workloads.machine.health import Finding
 
+QUESTION = "Is this machine fit to be measured?"
 EXAMPLE = "python -m workloads.doctor"
 LONG = """Checks what the measurements stand on: libraries and their threads, the GPU and why it is or is not used,
 TensorFlow, memory, disk, what else keeps this machine busy, and whether a few timings are true. With RUN it asks that of stored
@@ -205,7 +206,14 @@ def table(found: list[Finding]) -> str:
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.doctor."""
-    made = options.parser("workloads.doctor", LONG, EXAMPLE)
+    made = options.parser(
+        "workloads.doctor",
+        LONG,
+        EXAMPLE,
+        "python -m workloads.doctor reports/nvidia-h200/suite",
+        question=QUESTION,
+        needs="noise",
+    )
     made.add_argument(
         "runs", nargs="*", metavar="RUN", help="result files, run folders or saved names to look at instead"
     )

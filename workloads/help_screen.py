@@ -4,7 +4,7 @@ import argparse
 import re
 from typing import Any
 
-from workloads import terminal
+from workloads import ROOT, terminal
 
 EXAMPLES = "examples:\n"  # begins an epilog whose lines stay as they are
 
@@ -53,5 +53,23 @@ def _takes(action: argparse.Action) -> str:
 
 
 def _brief(text: str) -> str:
-    """A flag's help up to a semicolon, without the brackets at its end."""
-    return re.split(r"; | \([^()]*\)$", text.replace("%%", "%"))[0]
+    """A flag's help up to a semicolon, without long brackets at its end."""
+    return re.split(r"; | \([^()]{20,}\)$", text.replace("%%", "%"))[0]
+
+
+def commands() -> dict[str, str]:
+    """Every command -> the question that it answers, its own QUESTION; nothing is imported."""
+    found = {}
+    for path in sorted(p for package in ("analysis", "workloads") for p in (ROOT / package).rglob("*.py")):
+        asked = re.search(r'^QUESTION = "(.*)"$', path.read_text(encoding="utf-8"), re.MULTILINE)
+        if asked:
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] in ("command", "__main__") else parts)] = asked[1]
+    return found
+
+
+def overview(first: str) -> list[str]:
+    """A line a command, by the question it answers, those of the package `first` first."""
+    known = sorted(commands().items(), key=lambda item: not item[0].startswith(first))
+    wide = max(len(command) for command, _ in known)
+    return ["What do you want to know?", *(f"  {command:<{wide}}  {question}" for command, question in known)]

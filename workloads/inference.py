@@ -8,6 +8,7 @@ from workloads.session import Lines, Workload, number, part
 
 __all__ = ("run",)
 
+QUESTION = "Does a GPU answer sooner once a model is trained?"
 EXAMPLE = "python -m workloads.inference --model cifar10-cnn --batch 1:256:x4"
 LONG = """Answers batches of samples by model.predict and by a tf.function of the model, on the CPU and the GPU: with the samples
 on the device already, and array to array with both copies; single requests with several in flight; joules a sample where
@@ -21,7 +22,14 @@ ONEDNN = {"on": "1", "off": "0"}
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.inference."""
-    made = options.parser("workloads.inference", LONG, EXAMPLE)
+    made = options.parser(
+        "workloads.inference",
+        LONG,
+        EXAMPLE,
+        "python -m workloads.inference --model file.py:function --batch 1 32",
+        question=QUESTION,
+        needs="model batch modes",
+    )
     options.add(
         made,
         f"""

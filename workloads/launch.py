@@ -8,6 +8,7 @@ from workloads.session import Lines, Workload, number
 
 __all__ = ("run",)
 
+QUESTION = "What does a call cost before it does any work?"
 EXAMPLE = "python -m workloads.launch --backends numpy numba"
 LONG = """What a call costs before any work: NumPy, Numba, CuPy and TensorFlow calls, GPU launches and graph nodes, a step and
 an epoch of a Keras model with almost no work; and what happens once in a process: imports, the device's start, first
@@ -42,7 +43,14 @@ NOT_FAST = ("fit_jit", "fit_op_by_op")
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.launch."""
-    made = options.parser("workloads.launch", LONG, EXAMPLE)
+    made = options.parser(
+        "workloads.launch",
+        LONG,
+        EXAMPLE,
+        "python -m workloads.launch --calls step epoch --fast",
+        question=QUESTION,
+        needs="calls",
+    )
     options.add(
         made,
         """

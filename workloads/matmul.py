@@ -8,6 +8,7 @@ from workloads.session import Workload, refined
 
 __all__ = ("run",)
 
+QUESTION = "From which size on is a GPU faster at matrix products?"
 EXAMPLE = "python -m workloads.matmul --sizes 64:4096:x2"
 LONG = """C = A B on the CPU (NumPy's BLAS, Numba) and the GPU (cuBLAS through CuPy): resident on the device and with each
 kind of copy, under measured roofs: square products, any shapes, or those of a network's dense layers. Ends with the
@@ -16,7 +17,14 @@ crossover in words."""
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.matmul."""
-    made = options.parser("workloads.matmul", LONG, EXAMPLE)
+    made = options.parser(
+        "workloads.matmul",
+        LONG,
+        EXAMPLE,
+        "python -m workloads.matmul --model cifar10-cnn --batch 1:1024:x4",
+        question=QUESTION,
+        needs="sizes model dtypes",
+    )
     options.add(
         made,
         f"""

@@ -260,7 +260,8 @@ def add(made, text: str, **types: Callable) -> None:
 
 
 def add_measuring(made: Parser) -> None:
-    """The flags that every workload shares."""
+    """The flags that every workload shares; -h shows those that people need."""
+    made.needs += ("device", "fast", "dry-run", "format", "output") if made.needs else ()
     add(
         made.add_argument_group("what to run, and where"),
         """

@@ -8,6 +8,7 @@ from workloads.session import Workload
 
 __all__ = ("run",)
 
+QUESTION = "How fast can the CPU and the GPU compute at most?"
 EXAMPLE = "python -m workloads.peak --dtypes float32"
 
 
@@ -17,6 +18,9 @@ def parser() -> options.Parser:
         "workloads.peak",
         "Arithmetic ceilings: multiply-adds in registers (FMA, dots, tiles), no memory traffic.",
         EXAMPLE,
+        "python -m workloads.peak --fast",
+        question=QUESTION,
+        needs="dtypes",
     )
     options.add(
         made,

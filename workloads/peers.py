@@ -9,6 +9,7 @@ from workloads.session import Lines, Workload, number
 
 __all__ = ("run",)
 
+QUESTION = "How fast do several GPUs of one host work together?"
 EXAMPLE = "python -m workloads.peers --fast"
 LONG = """Copies from every GPU to every other (both ways and at once), all-reduces over all of them by NCCL and, for small ones,
 by a kernel of ours, and the same work on each GPU alone and on all at once. Takes two GPUs or more."""
@@ -24,7 +25,14 @@ _OPS = {"copies": "peer", "all-reduce": "collective", "at-once": "at-once"}
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.peers."""
-    made = options.parser("workloads.peers", LONG, EXAMPLE)
+    made = options.parser(
+        "workloads.peers",
+        LONG,
+        EXAMPLE,
+        "python -m workloads.peers --only copies",
+        question=QUESTION,
+        needs="only sizes",
+    )
     options.add(
         made,
         f"""

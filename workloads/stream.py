@@ -8,6 +8,7 @@ from workloads.session import Workload
 
 __all__ = ("run",)
 
+QUESTION = "How fast is the memory of the CPU and of the GPU?"
 EXAMPLE = "python -m workloads.stream --sizes 256MiB --operations triad"
 # kernels.problems.Stream's, which is too heavy to import for --help; a test holds them together.
 OPERATIONS = (
@@ -34,7 +35,14 @@ def parser() -> options.Parser:
         "Memory bandwidth by STREAM's copy, scale, add and triad on NumPy, Numba and CuPy, and by the passes of a training "
         "step on TensorFlow (--backends tensorflow)."
     )
-    made = options.parser("workloads.stream", about, EXAMPLE)
+    made = options.parser(
+        "workloads.stream",
+        about,
+        EXAMPLE,
+        "python -m workloads.stream --sizes 8KiB:1GiB:x4 --fast",
+        question=QUESTION,
+        needs="sizes operations",
+    )
     options.add(
         made,
         f"""

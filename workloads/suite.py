@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 from workloads import ROOT, options
 
+QUESTION = "Where does a GPU begin to win on this machine?"
 EXAMPLE = "python -m workloads.suite --quick"
 LONG = """Roofs, memory levels, launches, copies, matrix products, their crossover and one Keras row in one folder, with a report.
 --quick leaves all but the products and the Keras row out and takes about a minute. --device all measures every GPU alone, then
@@ -22,7 +23,9 @@ SHARED = "device threads require_gpu min_time max_noise max_time fast rigorous s
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.suite."""
-    made = options.parser("workloads.suite", LONG, EXAMPLE)
+    made = options.parser(
+        "workloads.suite", LONG, EXAMPLE, "python -m workloads.suite", question=QUESTION, needs="quick only"
+    )
     options.add(
         made,
         """

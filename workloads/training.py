@@ -8,6 +8,7 @@ from workloads.session import Lines, Workload, number, part, resume_command
 
 __all__ = ("run",)
 
+QUESTION = "Does a GPU train a model sooner, start-up included?"
 EXAMPLE = "python -m workloads.training --model cifar10-cnn --samples 1000 --epochs 2"
 LONG = """Trains models on the CPU and on the GPU, a process for each device and set of switches: milliseconds a step, an epoch
 and a fit, each from runs that vary it alone, what compilation and start-up cost, and the whole job. A model is NAME (unknown
@@ -18,7 +19,14 @@ MOST_BUDGETS = 4  # tables at the end; of more trainings each has its sentence, 
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.training."""
-    made = options.parser("workloads.training", LONG, EXAMPLE)
+    made = options.parser(
+        "workloads.training",
+        LONG,
+        EXAMPLE,
+        "python -m workloads.training --model file.py:function --batch 32 256",
+        question=QUESTION,
+        needs="model batch samples epochs",
+    )
     what = made.add_argument_group("the model and its data")
     options.add(
         what,

@@ -8,6 +8,7 @@ from workloads.session import Lines, Workload, number
 
 __all__ = ("run",)
 
+QUESTION = "What does it cost to copy data to a GPU and back?"
 EXAMPLE = "python -m workloads.transfer --sizes 4KiB:256MiB:x4 --fast"
 SIZES = "4B:1GiB:x4"
 # Managed memory is asked for by name only: the driver moves it when it likes, and holds it twice meanwhile.
@@ -24,6 +25,9 @@ def parser() -> options.Parser:
         "Copies between host and device, and on the device: latency, bandwidth, what "
         "enqueueing one costs, and how well copies hide behind kernels.",
         EXAMPLE,
+        "python -m workloads.transfer --study small-dataset",
+        question=QUESTION,
+        needs="sizes directions study",
     )
     options.add(
         made,

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from analysis.compare.comparison import Compared, Comparison
     from workloads.records import Loaded
 
+QUESTION = "What became faster or slower between two runs?"
 EXAMPLE = "python -m analysis.compare reports/local/MACHINE/OLD reports/local/MACHINE/NEW --fail-on 'slower>5%'"
 LONG = """What became faster or slower from OLD to NEW, which are result files, run folders, machine folders or names given with
 --save. A difference is claimed only when its whole 95 % interval lies beyond 2 %; the interval holds what the visits of both runs
@@ -21,7 +22,14 @@ HEAD = ("row", "clock", "old_s", "new_s", "ratio", "low", "high", "verdict", "be
 
 def parser() -> options.Parser:
     """The command line of python -m analysis.compare."""
-    made = options.parser("analysis.compare", LONG, EXAMPLE)
+    made = options.parser(
+        "analysis.compare",
+        LONG,
+        EXAMPLE,
+        "python -m analysis.compare reports/local/MACHINE/OLD NAME",
+        question=QUESTION,
+        needs="fail-on any-machine verbose",
+    )
     made.add_argument("old", metavar="OLD", help="what it was")
     made.add_argument("new", metavar="NEW", help="what it is")
     options.add(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from analysis.predict.profile import Profile
     from kernels.networks import Network
 
+QUESTION = "Is a GPU worth it for my model, and why?"
 EXAMPLE = "python -m analysis.explain --case S4 reports/nvidia-h200"
 LONG = """Says of a training on the CPU and the GPU who wins and why: whether the framework used the GPU, a verdict in five
 sentences, the step part by part, where the winner changes, memory, cost, and what would help most. The training is an article's
@@ -24,7 +25,14 @@ _DESCRIBING_S = 60
 
 def parser() -> options.Parser:
     """The command line of python -m analysis.explain."""
-    made = options.parser("analysis.explain", LONG, EXAMPLE)
+    made = options.parser(
+        "analysis.explain",
+        LONG,
+        EXAMPLE,
+        "python -m analysis.explain --model file.py:function --batch 32 --gpu-profile reports/nvidia-h200",
+        question=QUESTION,
+        needs="model case batch samples epochs gpu-profile price-gpu price-cpu",
+    )
     made.add_argument(
         "runs",
         nargs="*",

@@ -9,6 +9,7 @@ from workloads import options
 if TYPE_CHECKING:
     from analysis.fleet.judgment import Judged
 
+QUESTION = "Is every device of a fleet as fast as it should be?"
 EXAMPLE = "python -m analysis.fleet RUN --fail-on 'slower>3%'"
 LONG = """Each device of RUN (a fleet's folder, or one run with several devices) against itself in a saved baseline (a GPU by its
 UUID, a CPU by its node), and from 8 alike on against their median and spread. A device is called slow when the whole interval of
@@ -17,7 +18,14 @@ a quantity lies more than 3 % below (of a CPU: more than its processes differ by
 
 def parser() -> options.Parser:
     """The command line of python -m analysis.fleet."""
-    made = options.parser("analysis.fleet", LONG, EXAMPLE)
+    made = options.parser(
+        "analysis.fleet",
+        LONG,
+        EXAMPLE,
+        "python -m analysis.fleet RUN --save NAME",
+        question=QUESTION,
+        needs="against fail-on save",
+    )
     made.add_argument("run", metavar="RUN", help="a run's folder, or a saved name")
     options.add(
         made,

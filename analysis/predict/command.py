@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from analysis.predict.prediction import Prediction
     from analysis.predict.profile import Profile
 
+QUESTION = "How long will a training take, and how sure is that?"
 EXAMPLE = "python -m analysis.predict --model cifar10-cnn --batch 32 256 --profile reports/nvidia-h200"
 LONG = """Predicts what a training takes on the CPU and the GPU from a profile: a machine's microbenchmark rows. Never fitted
 on the model that is predicted. --leave-one-out says how far such predictions are off; --save keeps them before they are
@@ -22,7 +23,14 @@ measured, --check sets them beside what was measured then."""
 
 def parser() -> options.Parser:
     """The command line of python -m analysis.predict."""
-    made = options.parser("analysis.predict", LONG, EXAMPLE)
+    made = options.parser(
+        "analysis.predict",
+        LONG,
+        EXAMPLE,
+        "python -m analysis.predict --leave-one-out reports/nvidia-h200",
+        question=QUESTION,
+        needs="model batch profile leave-one-out save check",
+    )
     options.add(
         made,
         """

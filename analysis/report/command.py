@@ -6,14 +6,20 @@ import webbrowser
 
 from workloads import options
 
+QUESTION = "What did a run measure, on one page?"
 MEASURE = "python -m workloads.suite"
 
 
-def parser(command: str, does: str, makes: str) -> options.Parser:
-    made = options.parser(command, does, f"python -m {command} reports/local/MACHINE/RUN")
+def parser(command: str, does: str, makes: str, question: str) -> options.Parser:
+    examples = (
+        f"python -m {command} reports/local/MACHINE/RUN",
+        f"python -m {command} reports/nvidia-h200/suite -o DIR",
+    )
+    made = options.parser(command, does, *examples, question=question, needs="output")
     made.add_argument("runs", nargs="+", metavar="RUN", help="a result file, a run folder or a machine folder")
     made.add_argument(
         "-o",
+        "--output",
         dest="out",
         metavar="DIR",
         help=f"where {makes} go (default: RUN's folder; of several folders one of its own in reports/local/beside)",
@@ -28,6 +34,7 @@ def main(argv: list[str] | None = None) -> int:
         "Writes the report of runs: an HTML page to open, and the same as Markdown and SVG. "
         "Other machines, and runs that measured the same again, are set beside the first.",
         "report.html, report.md and the pictures",
+        QUESTION,
     )
     made.add_argument("--open", action="store_true", help="open the page in a browser")
     made.add_argument(

@@ -6,11 +6,16 @@ import sys
 from analysis.report import command
 from workloads import options
 
+QUESTION = "How close do kernels come to the limit of the hardware?"
+
 
 def main(argv: list[str] | None = None) -> int:
     """Prints the roofs and the rows under them and writes roofline.svg. Returns the exit status."""
     made = command.parser(
-        "analysis.roofline", "Prints a machine's measured ceilings and how near its rows come to them.", "roofline.svg"
+        "analysis.roofline",
+        "Prints a machine's measured ceilings and how near its rows come to them.",
+        "roofline.svg",
+        QUESTION,
     )
     return options.command(made, argv, lambda arguments: command.guarded("analysis.roofline", _roofline, arguments))
 

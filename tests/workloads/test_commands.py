@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 from tests.bench import start as bench_start
-from workloads import ROOT, options
+from workloads import ROOT, help_screen, options
 
 COMMANDS = [c for c in bench_start.commands() if c != "workloads.harness.worker"]
 
@@ -18,6 +18,29 @@ def test_all_commands_are_found_and_the_check_for_heavy_imports_can_fail():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_imports_nothing_heavy(command):
     assert bench_start.heavy(command) == ""
+
+
+def test_every_command_is_listed_by_the_question_it_answers(capsys):
+    listed = help_screen.commands()
+    assert listed.keys() == {*COMMANDS} - {"workloads", "analysis"}
+    assert all(question.endswith("?") and len(question) < 60 for question in listed.values())
+    assert importlib.import_module("analysis.__main__").main([]) == options.OK
+    printed = capsys.readouterr().out
+    assert all(f"{command} " in printed and question in printed for command, question in listed.items())
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("command", sorted(help_screen.commands()))
+def test_h_is_one_screen(command, columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    module = importlib.import_module(command)
+    module = module if hasattr(module, "main") else importlib.import_module(f"{command}.__main__")
+    for flag, most in (("-h", 24), ("--help", 1000)):
+        with pytest.raises(SystemExit):
+            module.main([flag])
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) <= most and max(map(len, lines)) <= columns
+        assert sum("-m " in line for line in lines) >= 2  # its examples
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -15,6 +15,7 @@ from fake_measurements import row, square
 
 import workloads.__main__ as overview
 from analysis import noise
+from kernels.registry import BACKENDS
 from workloads import doctor, options, records
 from workloads.harness import sweep, telemetry
 from workloads.machine import cpu, facts, gpu, health
@@ -332,7 +333,7 @@ def test_the_overview(capsys):
     assert overview.main([]) == options.OK
     assert time.perf_counter() - begin < 10
     page = capsys.readouterr().out
-    for words in ("numpy", "numba", "cupy", "keras", "-m workloads.matmul", "-m workloads.doctor", "Next"):
+    for words in ("numpy", "numba", "cupy", "keras", "workloads.matmul", "-m workloads.doctor", "To begin"):
         assert words in page
     assert f"  {options.python()} -m workloads.doctor" in page and "python -m workloads.harness.worker" not in page
     assert max(len(line) for line in page.split("Next")[0].splitlines() if " -m " in line) <= 120
@@ -342,23 +343,17 @@ def test_the_overview(capsys):
 def test_the_overview_says_why_a_backend_is_absent(monkeypatch):
     monkeypatch.setattr(facts, "software", lambda: {"numpy": "2.4", "keras": "3.15"})
     monkeypatch.setattr(facts, "gpu_problem", lambda: "a driver but no device")
-    states = {name: (state, about) for name, state, about in overview.backends()}
+    states = {name: overview._state(name, facts.software()) for name in BACKENDS}
     assert states["numpy"][0] == "ready" and states["cupy"] == ("absent", "a driver but no device")
     assert "numba is not installed" in states["numba"][1] and "without TensorFlow" in states["keras"][1]
     ready = {"cupy": "14.2.0", "cuda_runtime": "13.0", "cublas": "13.1"}
     ready |= {"driver": "580.1", "tensorflow": "2.21", "keras": "3.15"}
     monkeypatch.setattr(facts, "software", lambda: ready)
     monkeypatch.setattr(facts, "gpu_problem", lambda: "")
-    states = {name: (state, about) for name, state, about in overview.backends()}
+    states = {name: overview._state(name, facts.software()) for name in BACKENDS}
     assert states["cupy"] == ("ready", "CuPy 14.2.0, CUDA 13.0, cuBLAS 13.1, driver 580.1")
     assert states["cuda"] == ("ready", "our own kernels, compiled by NVRTC through CuPy 14.2.0")
     assert states["keras"] == ("ready", "Keras 3.15 on TensorFlow 2.21") and states["numpy"][0] == "absent"
-
-
-def test_commands_are_found_by_what_they_are():
-    found = dict(overview.commands())
-    assert "workloads.doctor" in found and found["workloads.doctor"].startswith("Says whether this machine is ready")
-    assert not {"workloads", "workloads.harness.worker", "workloads.options", "workloads.__main__"} & set(found)
 
 
 def test_help_needs_nothing_but_the_standard_library():

@@ -1,0 +1,23 @@
+"""What can be asked of measurements: every command by the question it answers."""
+
+import sys
+
+from workloads import help_screen, options
+
+EXAMPLE = "python -m analysis.explain --case S4 reports/nvidia-h200"
+LONG = "Lists every command by the question it answers, those that understand measurements first."
+
+
+def main(argv: list[str] | None = None) -> int:
+    made = options.parser("analysis", LONG, EXAMPLE)
+
+    def body(args) -> int:
+        print(*help_screen.overview("analysis"), sep="\n")
+        print(f"To see what a command takes: {options.python()} -m COMMAND -h")
+        return options.OK
+
+    return options.command(made, argv, body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
