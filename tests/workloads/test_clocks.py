@@ -354,9 +354,16 @@ def test_a_call_that_fills_a_visit_needs_no_warm_up_unless_it_is_to_be_held(gpu)
 def test_cores_reach_their_clock_once_for_each_number_of_threads(gpu, monkeypatch):
     monkeypatch.setattr(warming, "_warm_threads", 2)
     cpu = copy_modes.Prepared(call(gpu, host_s=0.4), None)
-    for threads, calls in ((2, 0), (4, 3), (4, 3), (3, 3)):
-        warming.ramp_up(cpu, threads)
-        assert gpu.calls == calls
+    for threads, visit_s, calls in (
+        (2, 0.075, 0),
+        (4, 0.075, 3),
+        (4, 0.075, 3),
+        (3, 0.075, 3),
+        (5, 0.03, 5),
+        (6, 0.01, 6),
+    ):
+        warming.ramp_up(cpu, threads, Limits(visit_s))
+        assert gpu.calls == calls, "calls of 0.4 s: three make a second, two 20 visits of 30 ms"
 
 
 def test_only_what_disturbs_is_waited_for(monkeypatch):

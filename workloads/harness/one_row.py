@@ -276,7 +276,7 @@ def _ready(kernel, row: Row, timed: tuple[np.ndarray, ...], device_s: float = 0.
 def clocks(row: Row, bound: Bound, known: Known, limits: Limits, handicap: float = 0.0) -> tuple[Samples, ...]:
     """The samples of one visit on every clock, quiet and warm before it."""
     warming.quiet_for((row.backend, row.threads))
-    warming.ramp_up(bound.prepared, row.threads or facts.usable_cores())
+    warming.ramp_up(bound.prepared, row.threads or facts.usable_cores(), limits)
     for clock, take in bound.takes.items():
         if clock not in known.call_s:
             known.call_s[clock] = timing.call_seconds(take, limits)

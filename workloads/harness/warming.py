@@ -9,6 +9,7 @@ from workloads.harness.timing import Limits
 from workloads.records import Row
 
 _RAMP_S, _BURST_S, _HELD_S = 1.0, 0.02, 0.25  # seconds of untimed calls
+_RAMP_VISITS = 20  # a row that is timed for a few ms is not waited for a second
 _BATCH_S, _MOST_QUEUED = 0.005, 200  # of them at a time on a GPU
 
 _ran: tuple = ()
@@ -24,12 +25,12 @@ def quiet_for(what: tuple) -> None:
 _warm_threads = 0
 
 
-def ramp_up(prepared: Prepared, threads: int) -> None:
-    """Untimed calls for a second when more CPU threads are used than before in this process: cores take that long to reach their
-    clock, and idle ones have not begun."""
+def ramp_up(prepared: Prepared, threads: int, limits: Limits) -> None:
+    """Untimed calls for a second, or as long as 20 visits take if that is less, when more CPU threads are used than before in
+    this process: cores take that long to reach their clock, and idle ones have not begun."""
     global _warm_threads
-    begin = time.perf_counter()
-    while threads > _warm_threads and time.perf_counter() - begin < _RAMP_S:
+    begin, ramp_s = time.perf_counter(), min(_RAMP_S, _RAMP_VISITS * limits.visit_s)
+    while threads > _warm_threads and time.perf_counter() - begin < ramp_s:
         prepared.run()
         if prepared.synchronize:
             prepared.synchronize()
