@@ -16,13 +16,12 @@ from kernels import registry
 from kernels.problems import Matmul, Training
 from workloads import matmul, options, records
 from workloads.harness import one_row, plan, sweep, worker
-from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings, visits
 
 FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1", "-q"]
 # A sweep of a thousand rows in a process of its own; streams are measured under no roof but their own.
-FLAGS = "--sizes 4KiB:4MiB:+4KiB --operations copy --backends numpy --threads 1 --fast --format csv -o"
+FLAGS = "--sizes 4KiB:4MiB:+4KiB --operations copy --backends numpy --threads 1 --fast --min-time 0.01 --format csv -o"
 LONG = [sys.executable, "-m", "workloads.stream", *FLAGS.split()]
 # Kernels as a user would add them: one file, found by its name, in the real worker.
 KERNELS = '''
@@ -119,19 +118,21 @@ def swept(tmp_path, wanted, *more):
 
 def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeypatch):
     monkeypatch.setattr(sweep, "_LONGEST_ROW_S", 6)
-    wanted = rows("dies", "good", "killed", "raises", "wrong", "nan", "picky", "hangs", "prints", "nosuch")
+    wanted = rows(*["dies", "good", "killed", "raises", "wrong", "nan", "picky", "broken", "hangs", "prints", "nosuch"])
     outcome = swept(tmp_path, wanted)
     got = {m.kernel.rpartition("/")[2]: (m.status, m.reason) for m in outcome.measurements}
-    wrong = {"good": "ok", "prints": "ok", "wrong": "wrong", "nan": "wrong", "picky": "skipped"}
-    failed = dict.fromkeys(("dies", "killed", "raises", "hangs", "nosuch"), "failed")
-    assert {k: v[0] for k, v in got.items()} == wrong | failed
+    others = {"good": "ok", "prints": "ok", "wrong": "wrong", "nan": "wrong", "picky": "skipped"}
+    failed = dict.fromkeys(("dies", "killed", "raises", "broken", "hangs", "nosuch"), "failed")
+    assert {k: v[0] for k, v in got.items()} == others | failed
     assert "exit code 7" in got["dies"][1] and "SIGSEGV" in got["killed"][1] and "KeyError" in got["raises"][1]
     assert got["picky"][1] == "only on Sundays" and "time limit" in got["hangs"][1]
+    assert got["broken"][1].startswith("ValueError: shapes are "), (
+        "what is a refusal when bound is a fault when it runs"
+    )
     assert outcome.exit_code == 1
-    assert [m.key for m in outcome.measurements] == [
-        r.key for r in wanted
-    ]  # as planned, whatever the order of the visits
-    assert {m.key for m in records.read(outcome.path).measurements} == {r.key for r in wanted}
+    keys = [r.key for r in wanted]
+    assert [m.key for m in outcome.measurements] == keys  # as planned, whatever the order of the visits
+    assert {m.key for m in records.read(outcome.path).measurements} == {*keys}
 
 
 def test_resume_runs_only_what_has_no_ok_row(tmp_path, planted):
@@ -165,6 +166,10 @@ def begun(folder, visits):
     return process
 
 
+def pgrep(*words) -> list[str]:
+    return subprocess.run(["pgrep", *words], capture_output=True, text=True, check=False).stdout.split()
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_keeps_and_shows_the_finished_visits_and_ends_the_workers(tmp_path, number, code):
     process = begun(tmp_path, 5)
@@ -174,21 +179,14 @@ def test_a_signal_keeps_and_shows_the_finished_visits_and_ends_the_workers(tmp_p
     assert "rows unfinished" in err and "--resume" in err and f"-o {tmp_path}" in err
     kept = records.read(tmp_path)
     assert len(kept.measurements) >= 5 and kept.bad_lines == 0
-    assert len(kept.measurements) - len(out.splitlines()) + 1 in (
-        0,
-        1,
-    )  # the last may have been stored and not yet shown
-    alive = subprocess.run(
-        ["pgrep", "-f", f"workloads.harness.worker .*{process.pid}"], capture_output=True, text=True, check=False
-    )
-    assert not alive.stdout
+    # the last may have been stored and not yet shown
+    assert len(kept.measurements) - len(out.splitlines()) + 1 in (0, 1)
+    assert not pgrep("-f", f"workloads.harness.worker .*{process.pid}")
 
 
 def test_a_parent_killed_outright_leaves_readable_rows_and_no_worker(tmp_path):
     process = begun(tmp_path, 4)
-    children = subprocess.run(
-        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False
-    ).stdout.split()
+    children = pgrep("-P", str(process.pid))
     process.kill()
     process.communicate()
     assert len(records.read(tmp_path).measurements) >= 4
@@ -240,10 +238,13 @@ def test_too_large_is_said_before_anything_is_allocated():
     one_row.require_memory(Matmul(1024, 1024, 1024), "cpu", lambda where: 1 << 30)
 
 
-def test_a_matrix_that_cannot_fit_is_skipped_with_the_reason(tmp_path, capsys):
-    assert matmul.main(["--sizes", "16", "2^21", *FAST, "--format", "json", "-o", str(tmp_path)]) == 0
-    row = json.loads(capsys.readouterr().out)[-1]
+def test_a_matrix_that_cannot_fit_is_skipped_with_the_reason_said_once(tmp_path, capsys):
+    assert matmul.main(["--sizes", "16", "2^21", *FAST[:-1], "--format", "json", "-o", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    row = json.loads(out)[-1]
     assert row["status"] == "skipped" and "GiB of host memory" in row["reason"]
+    said = [line for line in err.splitlines() if line.startswith("skipped: ")]
+    assert len(said) == 1 and said[0].endswith("GiB of host memory")  # what is free differs from row to row
 
 
 def test_a_call_foretold_to_take_too_long_is_skipped(tmp_path, planted, monkeypatch):
@@ -253,22 +254,10 @@ def test_a_call_foretold_to_take_too_long_is_skipped(tmp_path, planted, monkeypa
     assert "going by the size before" in outcome.measurements[1].reason
 
 
-def test_a_tiny_call_foretells_nothing(tmp_path, planted):
-    outcome = swept(tmp_path, rows("good", n=1) + rows("good", n=1024))
-    assert [m.status for m in outcome.measurements] == ["ok", "ok"]
-
-
-def test_an_error_of_the_same_type_as_a_refusal_is_a_fault_when_it_runs(tmp_path, planted):
-    outcome = swept(tmp_path, rows("picky", "broken"))
-    expected = [("skipped", "only on Sundays"), ("failed", "ValueError: shapes are ")]
-    assert [(m.status, m.reason[:23]) for m in outcome.measurements] == expected
-
-
-def test_skip_reasons_are_said_once(tmp_path, capsys):
-    argv = ["--sizes", "16", "2^21", *FAST[:-1], "--format", "csv", "-o", str(tmp_path)]
-    assert matmul.main(argv) == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("skipped: ")]
-    assert len(said) == 1 and said[0].endswith("GiB of host memory")  # what is free differs from row to row
+def test_a_tiny_call_foretells_nothing_and_limits_reach_the_worker(tmp_path, planted):
+    tiny, large = swept(tmp_path, rows("good", n=1) + rows("good", n=1024), "--min-time", "0.001").measurements
+    assert (tiny.status, large.status, tiny.check) == ("ok", "ok", "exact")
+    assert sum(tiny.samples[0].seconds) * tiny.samples[0].calls < 0.1
 
 
 def test_rigorous_takes_five_fresh_processes_and_blocks_are_processes():
@@ -282,11 +271,6 @@ def test_rigorous_takes_five_fresh_processes_and_blocks_are_processes():
     ]
     made = visits.merged([parts[0], *late])  # a block stays its process's where one has no such clock
     assert made.on("device").block == (1, 2) and made.on("host-latency").block == (0, 0, 1, 1, 2, 2)
-
-
-def test_a_new_kernel_is_one_function_in_one_file(tmp_path, planted, capsys):
-    assert matmul.main(["--sizes", "16", *FAST, "--format", "csv", "--variants", "good", "-o", str(tmp_path)]) == 0
-    assert ",good," in capsys.readouterr().out
 
 
 class TestChoosing:
@@ -347,30 +331,14 @@ def test_the_function_gives_a_data_frame(tmp_path):
     assert set(got.n) == {16, 32} and set(got.variant) == {"operator", "blas"} and (got.median_s > 0).all()
 
 
-def test_formats_hold_the_same_rows(tmp_path, capsys):
-    texts = {}
+def test_a_new_kernel_is_one_function_in_one_file_and_formats_hold_the_same_rows(tmp_path, planted, capsys):
+    texts, argv = {}, ["--sizes", "16", *FAST, "--variants", "good,blas", "-o", str(tmp_path)]
     for kind in ("json", "csv", "md"):
-        assert matmul.main(["--sizes", "16", *FAST, "--format", kind, "-o", str(tmp_path / kind)]) == 0
+        assert matmul.main([*argv, "--format", kind, *["--resume"] * bool(texts)]) == 0
         texts[kind] = capsys.readouterr().out
-    rows_ = json.loads(texts["json"])
-    assert len(rows_) == len(texts["csv"].strip().splitlines()) - 1 == len(texts["md"].strip().splitlines()) - 2
-    assert list(rows_[0]) == texts["csv"].splitlines()[0].split(",")
-
-
-def test_limits_reach_the_worker(tmp_path, planted):
-    answer = swept(tmp_path, rows("good"), "--min-time", "0.001").measurements[0]
-    assert sum(answer.samples[0].seconds) * answer.samples[0].calls < 0.1 and answer.check == "exact"
-
-
-def test_a_worker_survives_a_fault_and_starts_again(planted):
-    mine = worker.Worker({})
-    try:
-        asked = [
-            mine.ask(worker.Order("measure", row, Limits(0.005, 5, 0.1, 0.05)), 60) for row in rows("dies", "good")
-        ]
-    finally:
-        mine.close()
-    assert [m.status for m in asked] == ["failed", "ok"]
+    rows_, csv = json.loads(texts["json"]), texts["csv"].splitlines()
+    assert len(rows_) == len(csv) - 1 == len(texts["md"].strip().splitlines()) - 2 == 2
+    assert list(rows_[0]) == csv[0].split(",") and ",good," in texts["csv"]
 
 
 def test_timing_data_is_not_the_check_data():
