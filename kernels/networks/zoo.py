@@ -315,6 +315,15 @@ NETWORKS = {
             epochs=20,
         ),
         Network(
+            "strided-cnn",
+            "",
+            (64, 64, 3),
+            10,
+            tuple(layer for i in (1, 2, 3) for layer in _activated(f"conv{i}", 16 * 2**i, 3, 2, "same"))
+            + _layers("pool globalpool")
+            + _CLASSES,
+        ),
+        Network(
             "vgg-small",
             "",
             (32, 32, 3),

@@ -161,6 +161,7 @@ def test_every_work_of_every_network_has_a_problem_a_name_of_its_own_and_its_sha
         ("mnist-cnn", 34_826, 0),
         ("peaks", 171, 0),
         ("lenet", 61_706, 0),
+        ("strided-cnn", 95_434, 448),
         ("vgg-small", 3_248_202, 0),
         ("resnet-small", 274_442, 1_376),
         ("vgg-16", 138_357_544, 0),
@@ -172,8 +173,9 @@ def test_every_work_of_every_network_has_a_problem_a_name_of_its_own_and_its_sha
 )
 def test_weights_as_published(name, weights, fixed):
     """The articles', LeCun's LeNet-5 with a full second convolution, and keras.applications' own counts; `fixed` are the
-    running means and variances. By hand: peaks 3 x 20 + 21 x 5 + 6; vgg-small 1,145,408 in its convolutions, 4096 x 512 + 512
-    and 513 x 10; a fashion-mlp of one layer 785 x 500 + 501 x 10; the last 785 x 50 + 51 x 50 + 51 x 10."""
+    running means and variances. By hand: peaks 3 x 20 + 21 x 5 + 6; strided-cnn 28 x 32, 289 x 64 and 577 x 128, four a
+    filter in its normalizations, 129 x 10; vgg-small 1,145,408 in its convolutions, 4096 x 512 + 512 and 513 x 10; a
+    fashion-mlp of one layer 785 x 500 + 501 x 10; the last 785 x 50 + 51 x 50 + 51 x 10."""
     network = networks.find(name)
     expected = (weights, fixed)
     assert (networks.parameters(network), networks.parameters(network) - networks.trainable(network)) == expected

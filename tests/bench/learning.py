@@ -1,17 +1,14 @@
-"""S0 as its article has it: its weights, that it learns, that CPU and GPU learn the same, and what our hooks cost a fit."""
+"""S0 as its article has it: its weights, that it learns, and that CPU and GPU learn the same."""
 
 import contextlib
 import json
 import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 from must_reach import Figure, exactly, table
 
-from analysis import stats
-from analysis.stats import Estimate
 from kernels import networks
 from kernels.problems import Training
 from workloads.harness.timing import Limits
@@ -22,12 +19,7 @@ from workloads.records import Measurement, Row, Settings
 LIMITS, SEED, TIMEOUT_S, STEPS = Limits(max_time=0.3), 1, 300, 20
 LEARNS = Training("cifar10-cnn", 32, 4096, 10, "float64")  # of 640 samples nothing is learned in some epochs
 ALIKE = Training("cifar10-cnn", 32, 32 * STEPS)
-WATCHED = Training("cifar10-cnn", 32, 160)  # a short fit, whose clock is looked at before it, as of every warm fit
-STAMPED = Training("cifar10-cnn", 32, 160, 3)  # the epochs of fits longer than --max-time are stamped
-WATCH, STAMPS = "the look at the clock before it", "its epochs stamped"
 EXACT = {"data": "synthetic", "dropout": "off", "shuffle": "off", "tf32": "off"}
-# pairs of fits and their seconds: at least, at most; narrow enough
-PAIRS, SECONDS, NOISE = ((20, 400), (8.0, 30.0), 0.005)
 
 
 def training(problem: Training, device: str, **given: str) -> Row:
@@ -82,13 +74,14 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.max(np.abs(other / one - 1)))
 
 
-def in_a_child(device: str, compare: bool) -> dict:
+def in_a_child(device: str) -> dict:
     """What `alone` says of a device, in a process of its own with the environment of a row there."""
-    words = [sys.executable, __file__, device, *["compare"] * compare]
-    variables = {**os.environ, **environment(training(WATCHED, device), uuids())}
-    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=TIMEOUT_S)
+    variables = {**os.environ, **environment(training(ALIKE, device), uuids())}
+    done = subprocess.run(
+        [sys.executable, __file__, device], env=variables, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
     if done.returncode:
-        raise SystemExit(f"the fits on {device} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
+        raise SystemExit(f"the steps on {device} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -97,42 +90,6 @@ def order(row: Row, x, y):
     from workloads.records import settings
 
     return trainers.Order(row, settings.of(row), networks.find(row.problem.model), x, y, SEED, {})
-
-
-def alternate(device: str, problem: Training, stamped: bool) -> dict:
-    """The same model fitted by Keras alone and as keras_child times it, in turns."""
-    from workloads.frameworks import data, keras_fit, models, trainers
-    from workloads.harness import telemetry
-
-    made, build = [], models.build
-    models.build = lambda *given: made.append(build(*given)) or made[0]
-    x, y = data.load("synthetic", networks.find(problem.model), problem.samples, SEED)
-    row = training(problem, device)
-    trainer = trainers.way(row.kernel)(order(row, x, y))
-    models.build = build
-    watch, (model,) = telemetry.watch(device, framework=True), made
-    sides = {
-        "ours": lambda: trainer.fit(problem.samples, problem.epochs, stamped=stamped),
-        "bare": lambda: model.fit(x, y, batch_size=problem.batch, epochs=problem.epochs, verbose=0),
-    }
-    for work in (*sides.values(), *sides.values()):
-        work()
-    taken: dict[str, list[float]] = {"ours": [], "bare": []}
-    begin = time.perf_counter()
-    while True:
-        for side in ("ours", "bare") if len(taken["bare"]) % 2 else ("bare", "ours"):
-            if side == "ours":
-                watch.before_block()
-            taken[side].append(keras_fit.seconds(sides[side]))
-        ratio = stats.median(np.divide(taken["ours"], taken["bare"]))
-        spent, pairs = time.perf_counter() - begin, len(taken["bare"])
-        narrow = pairs >= PAIRS[0] and spent > SECONDS[0] and ratio.noise < NOISE
-        if narrow or pairs == PAIRS[1] or spent > SECONDS[1]:
-            return {
-                "ratio": [ratio.value, ratio.low, ratio.high],
-                "pairs": pairs,
-                "fit_s": float(np.median(taken["bare"])),
-            }
 
 
 def stepwise(device: str) -> dict:
@@ -163,40 +120,30 @@ def stepwise(device: str) -> dict:
     return {"from_same": apart(np.array(one[1:]), np.array(two[:-1]))}
 
 
-def hooks(device: str, what: str, said: dict) -> Figure:
-    ratio = Estimate(*said["ratio"])
-    words = f"{device}: fit of {1e3 * said['fit_s']:.3g} ms with {what} / without ({said['pairs']} pairs in alternating order)"
-    return Figure(words, "0.98 .. 1.02", ratio, ratio.low >= 0.98 and ratio.high <= 1.02)
-
-
-def alone(device: str, compare: bool) -> int:
-    """In a process of its own: prints as JSON what the hooks cost on a device and, to compare, how steps from the same weights
-    differ."""
+def alone(device: str) -> int:
+    """In a process of its own: prints as JSON how steps from the same weights differ."""
     from workloads.frameworks import tensorflow
 
     tensorflow.begin(device, None)
-    told = {what: alternate(device, problem, what == STAMPS) for what, problem in ((WATCH, WATCHED), (STAMPS, STAMPED))}
-    print(json.dumps(told | (stepwise(device) if compare else {})))
+    print(json.dumps(stepwise(device)))
     return 0
 
 
 def main() -> int:
     if len(sys.argv) > 1:
-        return alone(sys.argv[1], "compare" in sys.argv[2:])
+        return alone(sys.argv[1])
     gpu = bool(facts.describe().gpus)
     devices = ["cpu"] + ["gpu:0"] * gpu
     found = {device: measured(device, jit=not gpu) for device in devices}
-    said = {device: in_a_child(device, device == devices[-1]) for device in devices}
+    from_same = in_a_child(devices[-1])["from_same"]
     weights = {m.values["parameters"] for rows in found.values() for m in rows}
     more = exactly(max(weights) - 1_667_594)
     figures = [Figure("S0's weights beyond the article's 1,667,594", "0", more, weights == {1_667_594.0})]
     figures += [learns(found[device][0]) for device in devices]
     notes = [
         f"S0 at batch {LEARNS.batch} on made-up data: accuracy over {LEARNS.epochs} epochs of {LEARNS.samples:,} float64 "
-        "samples; losses with dropout, shuffling and TF32 off; our hooks are a look at "
-        "the clock before each warm fit and the stamps of its epochs where one fit is long enough to take them for its "
-        "samples. Left to themselves two trainings drift apart by rounding alone: Adam's first step moves every "
-        "weight by the learning rate to the side that its gradient has, however small that is."
+        "samples; losses with dropout, shuffling and TF32 off. Left to themselves two trainings drift apart by rounding alone: "
+        "Adam's first step moves every weight by the learning rate to the side that its gradient has, however small that is."
     ]
     pair = [found[devices[-1]][1], found["cpu"][1]] if gpu else found["cpu"][1:]
     if not gpu:
@@ -205,9 +152,8 @@ def main() -> int:
             f"No CPU beside a GPU here ({facts.gpu_problem()}): the CPU is compared with itself compiled by XLA.",
         ]
     what = "CPU and GPU" if gpu else "CPU op by op and compiled"
-    figures += alike(what, *pair, said[devices[-1]]["from_same"])
-    figures += [hooks(device, what, said[device][what]) for device in devices for what in (WATCH, STAMPS)]
-    return table("training", "Training S0", figures, notes)
+    figures += alike(what, *pair, from_same)
+    return table("learning", "Training S0", figures, notes)
 
 
 if __name__ == "__main__":
