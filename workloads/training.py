@@ -195,7 +195,7 @@ class Table(Lines):
     def cells(self, m) -> list[str]:
         from analysis.stats import of
         from analysis.text import training, whole_training
-        from analysis.training import break_even
+        from analysis.training import costs
 
         p = m.problem
         start = [p.model, str(p.batch), str(p.samples), str(p.epochs), training.where_word(m), training.way_word(m)]
@@ -203,27 +203,26 @@ class Table(Lines):
         began = number(sum(once)) if once else "-"
         if not m.ok:
             return [*start, m.status, "-", "-", "-", began, "-", m.reason]
-        law, job = break_even.law(m, self._all), break_even.job(m, self._all)
+        cost = costs.measured(m, self._all)
         waited = m.on("host-latency")  # None of a row that starts fresh processes and trains in none
         whole = m.variant == "trial"  # its samples are whole trainings, which the notes say
-        parts = (
-            (law and law.step) or (waited and not whole and of(waited)) or None,
-            law and law.epoch,
-            law and law.fit,
-        )
 
-        def told(e) -> str:
-            if e is None:
+        def told(e, bound=False) -> str:
+            if not e:
                 return "-"
-            end = whole_training.less_than(e)
+            end = e.value if bound else whole_training.less_than(e)
             return number(e.value * 1e3) if end is None else f"<{number(end * 1e3)}"
 
+        step = told(cost.step, cost.bound) if cost else told(waited and not whole and of(waited))
+        by = costs.parts(cost, p.epochs, p.steps) if cost else {}
         return [
             *start,
-            *map(told, parts),
-            number(law.compile.value) if law and law.compile else "-",
+            step,
+            told(cost and cost.epoch),
+            told(by.get("data-set setup")),
+            number(cost.compile.value) if cost and cost.compile else "-",
             began,
-            number(job.value) if job else "-",
+            number(costs.whole_training(cost, p.epochs, p.steps).value) if cost else "-",
             " ".join(training.notes(m)),
         ]
 

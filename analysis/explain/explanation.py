@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from analysis.crossover import crossover
-from analysis.crossover.crossover import Answer, Family, Form, Point, Side
+from analysis.crossover.crossover import Answer, Family
 from analysis.predict import what_if
 from analysis.predict.borrowed_gpu import completed, host_factor, rescaled, start_factor
 from analysis.predict.combine import HOST
@@ -20,13 +20,15 @@ from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking, Profile, all_of
 from analysis.predict.step_work import UnknownShare, unknown_share
 from analysis.predict.what_if import WhatIf
-from analysis.stats import NOTHING, Estimate, total
+from analysis.stats import Estimate, total
 from analysis.training import break_even, costs
+from analysis.training.break_even import BY_JOB, BY_STEP, Trained
+from analysis.training.costs import TrainingCost
 from analysis.training.price import Cost, cost
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
-from workloads.records import Measurement, Settings
+from workloads.records import Row, Settings
 from workloads.records import settings as switches
 
 GPU = "gpu:0"
@@ -58,15 +60,15 @@ class Request(msgspec.Struct, frozen=True):
 
 class Explanation(msgspec.Struct, frozen=True):
     """Everything that is said of a training. `cpu` and `gpu` are None without rows of that side, and `lacks` says what is
-    missing. measured: seconds of a step of this very training, `fed` what of them is the fit's work for each step's samples,
-    which short fits cannot tell from the step. `borrowed`: the GPU is a stored one, its host terms scaled by `host_factor`."""
+    missing. measured: what this very training costs by a row. break_even: epochs after which the GPU has caught up. borrowed: the
+    GPU is a stored one, its host terms scaled by `host_factor`."""
 
     asked: Request
     cpu: "Prediction | None"
     gpu: "Prediction | None"
-    measured: dict[str, Estimate]
+    measured: dict[str, TrainingCost]
     crossovers: tuple[Answer, ...]
-    payback: Estimate | None
+    break_even: Estimate | None
     memory: tuple[Memory, ...]
     costs: tuple[Cost, ...]
     what_ifs: tuple[WhatIf, ...]
@@ -76,7 +78,6 @@ class Explanation(msgspec.Struct, frozen=True):
     commands: tuple[str, ...] = ()
     borrowed: str = ""
     host_factor: Estimate | None = None
-    fed: dict[str, Estimate] = {}
 
     @property
     def sides(self) -> "tuple[Prediction, ...]":
@@ -98,7 +99,7 @@ class Explanation(msgspec.Struct, frozen=True):
         if not self.withheld:
             return self
         return msgspec.structs.replace(
-            self, cpu=None, gpu=None, crossovers=(), payback=None, costs=(), what_ifs=(), at_once=(), validation_s={}
+            self, cpu=None, gpu=None, crossovers=(), break_even=None, costs=(), what_ifs=(), at_once=(), validation_s={}
         )
 
 
@@ -157,17 +158,17 @@ def explain(asked: Request, of: Sources) -> Explanation:
     )
     lacks = tuple(f"{where}: {error}" for where, error in lacking.items())
     commands = tuple(dict.fromkeys(command for error in lacking.values() for command in error.commands))
-    crossed, paid = (_crossovers(asked, predict), payback(cpu, gpu)) if cpu and gpu else ((), None)
+    crossed = _crossovers(asked, predict) if cpu and gpu else ()
+    even = costs.break_even(cpu.cost, gpu.cost, asked.training.steps) if cpu and gpu else None
     together = tuple(what_if.at_once(of.gpu.measurements, GPU)) if of.gpu else ()
     key, factor = (of.gpu.key, host_factor(of.cpu, of.gpu)) if of.gpu and of.borrowed else ("", None)
-    rows = measured(asked, of)
     return Explanation(
         asked,
         cpu,
         gpu,
-        {d: step for d, (_, step) in rows.items()},
+        measured(asked, of),
         crossed,
-        paid,
+        even,
         held,
         prices,
         tuple(ranked),
@@ -177,7 +178,6 @@ def explain(asked: Request, of: Sources) -> Explanation:
         commands,
         key,
         factor,
-        fit_work(rows, predict),
     )
 
 
@@ -208,30 +208,19 @@ def _profile(of: Sources, device: str) -> "Profile":
     return of.cpu if device == "cpu" or of.gpu is None else of.gpu
 
 
-def measured(asked: Request, of: Sources) -> "dict[str, tuple[Measurement, Estimate]]":
-    """Device -> (row, seconds) of a measured step of this very training, where there is one, of several rows the one that tells
-    it best (jobs.trust): beside the prediction, never in it. A fit casts other inputs before its steps."""
+def measured(asked: Request, of: Sources) -> "dict[str, TrainingCost]":
+    """Device -> what this very training costs by a row, where there is one, of several the one that tells its step best: beside
+    the prediction, never in it. A fit casts other inputs before its steps."""
     found, t = {}, asked.training
     for device in ("cpu", *(GPU,) * (of.gpu is not None)):
         wanted = (what_if.FIT, t.model, t.batch, device, settings_of(asked, device).switches, None)
-        steps = []
+        rows = []
         for m in break_even.trainings(_profile(of, device).measurements):
             own = (m.kernel, m.problem.model, m.problem.batch, m.device, m.settings.switches, m.threads)
-            if own == wanted and (law := break_even.law(m)) and law.step.value > 0:
-                steps.append((m, law.step))
-        if steps:
-            found[device] = min(steps, key=lambda told: break_even.trust(told[0], told[1], t.dtype))
-    return found
-
-
-def fit_work(rows: "dict[str, tuple[Measurement, Estimate]]", predict: Callable) -> dict[str, Estimate]:
-    """Device -> seconds of its measured step that are what the fit does with each step's samples, as predicted for that row;
-    nothing of a row whose own epochs tell its step."""
-    found = {}
-    for device, (m, _) in rows.items():
-        if not costs.by_epochs(m):
-            with contextlib.suppress(Lacking):
-                found[device] = predict(m.problem, m.settings).held_s / m.problem.steps
+            if own == wanted and (cost := costs.measured(m)) and cost.step.value > 0:
+                rows.append((cost, m.problem.dtype != t.dtype))
+        if rows:
+            found[device] = min(rows, key=lambda row: (*row[0].doubt, row[1]))[0]
     return found
 
 
@@ -245,26 +234,18 @@ def _crossovers(asked: Request, predict: Callable) -> tuple[Answer, ...]:
     if asked.varies == "batch":
         batches = sorted({t.batch, *asked.sizes})
     change = msgspec.structs.replace
-    found = [over(asked, "batch", lambda b: change(t, batch=b, samples=max(t.samples, b)), batches, predict, _a_step)]
+    found = [over(asked, "batch", lambda b: change(t, batch=b, samples=max(t.samples, b)), batches, predict, BY_STEP)]
     if asked.varies == "width":
         found.append(
-            over(asked, "width", lambda w: change(t, model=_of_width(t.model, w)), asked.sizes, predict, _a_step)
+            over(asked, "width", lambda w: change(t, model=_of_width(t.model, w)), asked.sizes, predict, BY_STEP)
         )
     if t.batch < t.samples:
         counts = {t.samples, *(10**i for i in range(2, 8) if t.batch <= 10**i <= 10 * t.samples)}
-        found.append(over(asked, "samples", lambda n: change(t, samples=n), counts, predict, _a_job))
+        found.append(over(asked, "samples", lambda n: change(t, samples=n), counts, predict, BY_JOB))
     else:
         counts = {t.samples, *(10**i for i in range(2, 6) if 10**i <= 10 * t.samples)}
-        found.append(over(asked, "samples", lambda n: change(t, samples=n, batch=n), counts, predict, _a_step))
+        found.append(over(asked, "samples", lambda n: change(t, samples=n, batch=n), counts, predict, BY_STEP))
     return tuple(a for a in found if a)
-
-
-def _a_step(p: "Prediction") -> Estimate:
-    return p.step_s
-
-
-def _a_job(p: "Prediction") -> Estimate:
-    return p.job_s
 
 
 def _of_width(model: str, width: int) -> str:
@@ -284,48 +265,33 @@ def over(
     trainings: Callable[[int], Training],
     sizes: Iterable[int],
     predict: Callable,
-    by: Callable,
+    by: str,
 ) -> Answer | None:
     """Who wins along a size, predicted at the sizes and then between two where the likelier winner changes, until they lie close;
     None where fewer than two sizes can be."""
-    points: dict[int, Point] = {}
+    sides: dict[int, tuple[Trained, Trained]] = {}
 
     def add(size: int) -> None:
         with contextlib.suppress(ValueError):
             cpu, gpu = (predict(trainings(size), settings_of(asked, device)) for device in ("cpu", GPU))
-            points[size] = Point(size, _side(cpu, by), _side(gpu, by))
+            sides[size] = _trained(cpu), _trained(gpu)
+
+    def job(size: int) -> tuple[int, int]:
+        training = trainings(size)
+        return training.epochs, training.steps
 
     for size in sizes:
         add(size)
-    for _ in range(_HALVINGS):
-        told = [points[n] for n in sorted(points)]
-        turns = [
-            (a.n, b.n)
-            for a, b in itertools.pairwise(told)
-            if (a.ratio.value > 1) != (b.ratio.value > 1) and b.n > crossover.FINE * a.n
-        ]
-        for low, high in turns:
-            add(round(math.sqrt(low * high)))
-    if len(points) < 2:
-        return None
-    form = Form(break_even.BY_STEP if by is _a_step else break_even.BY_JOB)
-    ordered = [points[n] for n in sorted(points)]
-    return crossover.classify(asked.training.dtype, form, ordered, family=Family("training", varies, (varies,)))
+    family = Family("training", varies, (varies,))
+    for _ in range(_HALVINGS if len(sides) > 1 else 0):
+        for a, b in itertools.pairwise(break_even.crossing(family, by, sides, job).points):
+            if (a.ratio.value > 1) != (b.ratio.value > 1) and b.n > crossover.FINE * a.n:
+                add(round(math.sqrt(a.n * b.n)))
+    return break_even.crossing(family, by, sides, job) if len(sides) > 1 else None
 
 
-def _side(p: "Prediction", by: Callable) -> Side:
-    return Side("predicted", p.settings.device, p.settings.threads, p.training.dtype, by(p))
-
-
-def payback(cpu: "Prediction", gpu: "Prediction") -> Estimate | None:
-    """Epochs after which the GPU, whose job begins later, has caught up; 0 where it begins no later, None where it never does.
-    Infinite where its epochs may be shorter and likely are not: `low` is the earliest."""
-    begins = [p.start_s.value + p.compile_s.value + p.fit_s.value for p in (cpu, gpu)]
-    gain = cpu.epoch_total_s - gpu.epoch_total_s
-    later = begins[1] - begins[0]
-    if gain.high <= 0:
-        return None
-    return NOTHING if later <= 0 < gain.value else later / gain
+def _trained(p: "Prediction") -> Trained:
+    return Trained(Row(what_if.FIT, p.training, p.settings).result("skipped", "predicted"), p.cost)
 
 
 # ---------------------------------------------------------------- validation, money, joules

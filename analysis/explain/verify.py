@@ -11,7 +11,7 @@ from analysis.predict import what_if
 from analysis.predict.prediction import Prediction
 from analysis.predict.what_if import Change
 from analysis.stats import Estimate, exact
-from analysis.training import break_even
+from analysis.training import break_even, costs
 from analysis.units import about, percent
 from workloads import records
 
@@ -48,15 +48,14 @@ def measure(change: "Change", samples: int, folder: pathlib.Path) -> Estimate | 
     except FileNotFoundError:
         return (done.stderr.strip().splitlines() or ["no result"])[0]
     for m in break_even.trainings(rows):
-        if m.problem.batch == change.training.batch and (law := break_even.law(m)):
-            return law.step
+        if m.problem.batch == change.training.batch and (cost := costs.measured(m)):
+            return cost.step
     return next((m.reason for m in rows if m.reason), "no row with a time")
 
 
 def lines(e: Explanation, measured: Callable = measure) -> Iterator[str]:
     """A line as each measurement comes: a step predicted beside measured, then what each change saved."""
     base = e.sides[-1]
-    told = base.step_s + base.held_s / base.training.steps  # short fits have both in a step
     yield ""
     yield "Measured now, each by a command of its own"
     with tempfile.TemporaryDirectory() as folder:
@@ -69,7 +68,7 @@ def lines(e: Explanation, measured: Callable = measure) -> Iterator[str]:
                 continue
             if saved is None:
                 first = found
-                foretold = "" if e.withheld else f"predicted {about(told)}, "
+                foretold = "" if e.withheld else f"predicted {about(base.step_s)}, "
                 yield f"  a step as it is: {foretold}measured {about(found)}"
                 continue
             if first is None:

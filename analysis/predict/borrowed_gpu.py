@@ -43,7 +43,7 @@ def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None
     step, before = total(parts.values()), made.step_s
     low, high = (before.low / before.value, before.high / before.value) if before.value > 0 else (1.0, 1.0)
     step = Estimate(step.value, min(step.low, step.value * low), max(step.high, step.value * high))
-    grown = {name: getattr(made, name) * factor for name in ("epoch_s", "fit_s", "compile_s")}
+    grown = {name: getattr(made, name) * factor for name in ("epoch_s", "fit_s", "setup_s", "compile_s")}
     begun = made.start_s * (start or factor)
     return msgspec.structs.replace(made, parts=parts, step_s=step, start_s=begun, **grown)
 

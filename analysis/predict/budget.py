@@ -12,13 +12,13 @@ from analysis.predict.combine import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, Cali
 from analysis.predict.components import FIT, Components, components
 from analysis.predict.profile import Profile, profile
 from analysis.stats import NOTHING, Estimate, of, total
-from analysis.training import break_even, costs
-from analysis.training.break_even import Device
+from analysis.training import costs
+from analysis.training.costs import TrainingCost
 from analysis.units import count, size
 from kernels import networks
 from kernels.networks import Work
 from kernels.problems import Problem, Training
-from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement, by_epochs
 from workloads.records import settings as switches
 
 EPOCH_SHARE, FIT_SHARE, SAMPLES = "share of the epoch", "share of the fit", "samples"
@@ -167,7 +167,7 @@ def _why(name: str, made: Components, fitted: Calibration, problem: Training) ->
 def _held(training: "Measurement", whole: Profile) -> Iterable[Part]:
     """What the fit does for each step's samples before its first epoch; nothing where its epochs are what was timed."""
     problem, network = problem_of(training), networks.known(problem_of(training).model)
-    if network is None or training.kernel != FIT or costs.by_epochs(training):
+    if network is None or training.kernel != FIT or by_epochs(training):
         return
     made = components(problem, training.settings, whole, network)
     seconds = casting(made, calibration(whole, training.settings, {problem.model})) / (problem.steps * problem.epochs)
@@ -178,12 +178,12 @@ def _held(training: "Measurement", whole: Profile) -> Iterable[Part]:
 def _shares(training: "Measurement") -> Iterable[Part]:
     """What its own fits take beyond their steps, shared among these, between epochs and fit as the law of the row's short fits
     divides it. Of the short fits themselves it would be less well known: a few of them tell each of the two by a difference."""
-    found, problem, samples = costs.costs(training), problem_of(training), training.on("host-latency")
-    if found is None or not samples or training.kernel.endswith("loop"):  # a bare loop has neither
+    cost, problem, samples = costs.measured(training), problem_of(training), training.on("host-latency")
+    if cost is None or not samples or training.kernel.endswith("loop"):  # a bare loop has neither
         return
-    fit = NOTHING if costs.by_epochs(training) else found.fit  # the fit around epochs is in none of their samples
-    law = {EPOCH_SHARE: max(0.0, found.epoch.value * problem.epochs), FIT_SHARE: max(0.0, fit.value)}
-    beyond = of(samples) - found.step
+    fit = NOTHING if by_epochs(training) else cost.dataset_setup  # the fit around epochs is in none of their samples
+    law = {EPOCH_SHARE: max(0.0, cost.epoch.value * problem.epochs), FIT_SHARE: max(0.0, fit.value)}
+    beyond = of(samples) - cost.step
     if beyond.value <= 0 or not sum(law.values()):
         return
     for name, seconds in law.items():
@@ -205,19 +205,15 @@ _OF_STEP = {
 }
 
 
-def job_parts(side: "Device", epochs: int, steps: int, made: "Budget | None") -> dict[str, float]:
-    """Seconds of each part of a job of `epochs` epochs of `steps` steps; they add up to jobs.split's total.
+def job_parts(cost: "TrainingCost", epochs: int, steps: int, made: "Budget | None") -> dict[str, float]:
+    """Seconds of each part of a whole training of `epochs` epochs of `steps` steps; they add up.
 
-    made: the budget of the side's row; without one the steps are not explained.
+    made: the budget of its row; without one the steps are not explained.
     """
-    by = dict(break_even.split(side, epochs, steps).parts)
-    found = {
-        START: by["start-up"].value,
-        COMPILE: by["build and compile"].value,
-        BESIDE: by["per fit"].value + by["per epoch"].value,
-    }
+    start, compiling, setup, beside, stepping = (e.value for e in costs.parts(cost, epochs, steps).values())
+    found = {START: start, COMPILE: compiling, BESIDE: setup + beside}
     known = {p.name: p.seconds.value for p in made.parts if p.seconds} if made else {}
     for name, own in _OF_STEP.items():
         found[name] = epochs * steps * sum(known.get(part, 0.0) for part in own)
     told = sum(found[name] for name in _OF_STEP)
-    return found | {REST: by["per step"].value - told}
+    return found | {REST: stepping - told}

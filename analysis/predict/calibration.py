@@ -12,6 +12,7 @@ from analysis.predict.profile import Profile, once
 from analysis.predict.step_work import RULES
 from analysis.stats import NOTHING, Estimate, best_by, group_by, median
 from analysis.training import costs
+from analysis.training.costs import TrainingCost
 from analysis.units import join
 from kernels import networks
 from workloads.records import Measurement, Settings
@@ -28,35 +29,39 @@ UNKNOWN = Calibration()  # all as the profile says
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A training that was measured: its row, seconds of a warm step by the law of its fits, and what it is made of. with_feed:
-    whether what a fit does for each step's samples before its first epoch cannot be told from the step, and is in it."""
+    """A training that was measured: its row, seconds of a warm step, and what it is made of. bound: whether the step
+    is an upper bound, with what a fit does for each step's samples before its first epoch in it."""
 
     row: "Measurement"
     step: Estimate
     made: Components
-    with_feed: bool = False
+    bound: bool = False
 
     @property
     def told(self) -> bool:
         """Whether the step is known well enough to fit numbers on."""
         return self.step.noise <= NOISY
 
-    def feed(self, fitted: Calibration = UNKNOWN) -> Estimate:
-        """What of the measured step is the fit's work for its samples, as predicted; nothing where it is not in it."""
-        whole = casting(self.made, fitted)
-        return whole / self.row.problem.steps if self.with_feed else NOTHING
+    def as_told(self, cost: TrainingCost) -> Estimate:
+        """Seconds of a predicted step as this row tells its own."""
+        return cost.step_bound if self.bound else cost.step
+
+    def setup(self, fitted: Calibration = UNKNOWN) -> Estimate:
+        """What of the measured step is data-set setup, as predicted."""
+        return casting(self.made, fitted) / self.row.problem.steps if self.bound else NOTHING
 
 
 @once
 def steps_seen(of_: "Profile", rules: frozenset[str]) -> tuple[Seen, ...]:
     """The trainings of a profile that tell their step, each with its components; made once for a set of rules. Of rows
-    whose steps are the same (they differ in samples, epochs, or a type that fit casts) the least noisy stands."""
+    whose steps are the same (they differ in samples, epochs, or a type that fit casts) the least noisy one stands that is no mere
+    bound."""
 
     def same(s: Seen) -> tuple:
         return s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution, s.made.given
 
     seen = (s for m in of_.trainings if isinstance(s := _seen(m, of_, rules), Seen))
-    return tuple(best_by(seen, same, lambda s: s.step.noise).values())
+    return tuple(best_by(seen, same, lambda s: (s.bound, s.step.noise)).values())
 
 
 def left_out(of_: "Profile") -> dict[str, int]:
@@ -80,21 +85,15 @@ def _seen(m: "Measurement", of_: "Profile", rules: frozenset[str]) -> Seen | str
         return "another backend, or TensorFlow with variables set"
     if not switches.ordinary(m) or s.process != "warm" or s.threads:
         return "not a warm training by itself with the usual threads"
-    step = measured_step(m)
-    if step is None:
+    cost = costs.measured(m)
+    if cost is None:
         return "no fits beside it that tell a step from an epoch"
-    if step.value <= 0 or step.low <= 0:
+    if cost.step.value <= 0 or cost.step.low <= 0:
         return "its noise is more than its step"
     made = components(m.problem, s, of_, network, rules)
     if made.lacking:
         return f"no rows of {join(made.lacking)}"
-    return Seen(m, step, made, not costs.by_epochs(m))
-
-
-def measured_step(m: "Measurement") -> Estimate | None:
-    """Seconds of a warm step: by the law of the row's fits, which keeps epochs and fits out; None without them."""
-    found = costs.costs(m)
-    return found.step if found else None
+    return Seen(m, cost.step, made, cost.bound)
 
 
 def calibration(
@@ -123,17 +122,17 @@ def _fit(
     once = _once(of_, others, device, leaving_out)
     if "calibrated" not in rules or len(models) < FEWEST:
         return once
-    fed = np.array([s.feed(once).value for s in others])
-    numbers = _solved(others, models, fed)
-    steps = _steps(_arrays(others), *numbers[:3]) + numbers[3] * fed
+    setup = np.array([s.setup(once).value for s in others])
+    numbers = _solved(others, models, setup)
+    steps = _steps(_arrays(others), *numbers[:3]) + numbers[3] * setup
     errors = np.abs(np.log(steps / np.array([s.step.value for s in others])))
     made = dict(zip(("dispatch", "launches", "work", "holding"), numbers, strict=True))
     return msgspec.structs.replace(once, models=models, spread=float(np.expm1(np.quantile(errors, _QUANTILE))), **made)
 
 
-def _solved(others: list[Seen], models: tuple[str, ...], fed: np.ndarray) -> tuple[float, ...]:
-    """(dispatch, launches, work, holding) with the least squares of the logarithms, each model with one voice; `fed`: seconds of
-    the measured steps that are the fit's."""
+def _solved(others: list[Seen], models: tuple[str, ...], setup: np.ndarray) -> tuple[float, ...]:
+    """(dispatch, launches, work, holding) with the least squares of the logarithms, each model with one voice; `setup`: seconds
+    of the measured steps that are data-set setup."""
     from scipy.optimize import least_squares
 
     arrays, measured = _arrays(others), np.array([s.step.value for s in others])
@@ -143,7 +142,7 @@ def _solved(others: list[Seen], models: tuple[str, ...], fed: np.ndarray) -> tup
     def residuals(x: np.ndarray) -> np.ndarray:
         *numbers, holding = np.exp(x)
         return np.concatenate(
-            [weight * np.log((_steps(arrays, *numbers) + holding * fed) / measured), x / np.array(_HELD)]
+            [weight * np.log((_steps(arrays, *numbers) + holding * setup) / measured), x / np.array(_HELD)]
         )
 
     return tuple(np.exp(least_squares(residuals, np.zeros(len(_HELD)), bounds=(-4.0, 4.0), loss="soft_l1").x).tolist())
@@ -206,9 +205,9 @@ def _castings(of_: "Profile") -> list[tuple[str, str, float]]:
 def _casting(m: "Measurement") -> float | None:
     """Seconds a byte that a row's fit takes to cast and copy its samples; None where it casts none, or it cannot be told."""
     network = networks.known(m.problem.model)
-    if network is None or m.problem.dtype == "float32" or not (found := costs.costs(m)) or found.feed.value <= 0:
+    if network is None or m.problem.dtype == "float32" or not (cost := costs.measured(m)):
         return None
-    return found.feed.value / (m.problem.batch * networks.sample_bytes(network, m.problem.dtype))
+    return cost.setup_step.value / (m.problem.batch * networks.sample_bytes(network, m.problem.dtype))
 
 
 def _compilations(others: list[Seen]) -> float | None:

@@ -85,10 +85,10 @@ def leave_one_out(of: "Profile", rules: frozenset[str] = RULES) -> list[Case]:
     for s in seen:
         made = predict(s.row.problem, s.row.settings, of, rules=rules)
         fitted = calibration.calibration(of, s.row.settings, leaving_out={s.row.problem.model}, rules=rules)
-        feed = s.feed(fitted)
-        seconds = made.step_s + feed
+        setup = s.setup(fitted)
+        seconds = made.step_s + setup
         floor = sum(made.parts[name].value for name in HOST if name in made.parts and name != "transfer bytes")
-        bound = OVERHEAD if floor > (s.step.value - feed.value) / 2 else WORK
+        bound = OVERHEAD if floor > (s.step.value - setup.value) / 2 else WORK
         found.append(Case(s, made, seconds, bound, baselines(s, [o for o in told if _comparable(o, s)], of)))
     return found
 
@@ -111,7 +111,7 @@ def strictly(cases: Iterable[Case], of: "Profile") -> list[Case]:
                 made = predict(row.problem, row.settings, reduced, fitted=fitted)
             except Lacking:
                 continue
-            found.append(replace(c, predicted=made, seconds=made.step_s + c.seen.feed(fitted)))
+            found.append(replace(c, predicted=made, seconds=made.step_s + c.seen.setup(fitted)))
     return found
 
 
@@ -248,7 +248,7 @@ def apart(of: "Profile", device: str) -> list[Apart]:
     found = []
     for m in of.trainings:
         each = costs.processes(m) if m.device == device else []
-        steps = [c.step for part in each if (c := costs.costs(part))]
+        steps = [c.step for part in each if (c := costs.measured(part))]
         if len(steps) > 1 and (middle := statistics.median(e.value for e in steps)) > 0:
             own = statistics.fmean(((e.high - e.low) / 2 / _NORMAL_95) ** 2 for e in steps)
             found.append(Apart(statistics.stdev(e.value for e in steps) / middle, math.sqrt(own) / middle))

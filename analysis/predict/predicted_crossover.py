@@ -8,17 +8,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.crossover import crossover
-from analysis.crossover.crossover import Answer, Family, Form, Point, Side
+from analysis.crossover.crossover import Answer
 from analysis.predict.components import FIT
-from analysis.predict.prediction import Prediction, predict
+from analysis.predict.prediction import predict
 from analysis.predict.profile import Profile
-from analysis.stats import Estimate
 from analysis.training import break_even
-from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, VARIES, Pair
+from analysis.training.break_even import BY_JOB, BY_STEP, VARIES, Pair, Setup, Trained
 from analysis.units import percent
 from kernels import networks
-from workloads.records import Settings
 
 WITHIN, SHARE = 0.15, 0.80  # a foretold crossing this near counts as hit; so many are to be
 LOST, OF = 0.05, 0.95  # following the prediction may lose this much, in so many cases
@@ -59,57 +56,36 @@ def values_cross(answer: Answer) -> float | None:
     return math.exp(n0 + (n1 - n0) * r0 / (r0 - r1))
 
 
-def seconds_by(made: Prediction, by: str, steps: int, epochs: int) -> Estimate:
-    """Predicted seconds of a step, of an epoch of so many steps, or of a job of so many epochs of them."""
-    if by == BY_STEP:
-        return made.step_s
-    epoch = made.epoch_s + made.step_s * steps
-    return epoch if by == BY_EPOCH else made.start_s + made.compile_s + made.fit_s + epoch * epochs
-
-
-def _point(size: int, sides: "list[tuple[Settings, Estimate]]", dtype: str) -> Point:
-    cpu, gpu = (Side(FIT, s.device, s.threads, dtype, e) for s, e in sides)
-    return Point(size, cpu, gpu)
-
-
 def comparisons(of: "Profile", varies: Iterable[str] = VARIES) -> list[Comparison]:
     """Every crossover that the profile's trainings have measured, and the same one foretold: each training with all those of its
     model left out."""
     found = []
-    for name in varies:
-        groups: dict = {}
-        for pair in break_even.pairs(of.trainings):
-            ours = pair.setup.kernel == FIT and networks.known(pair.setup.model)
-            if ours and (at := break_even.size_of(pair.setup, name)):
-                held = groups.setdefault(at[1], {})
-                held[at[0]] = max(held.get(at[0], pair), pair, key=lambda p: p.setup.samples)
-        for sizes in (s for s in groups.values() if len(s) > 1):
-            for by in (BY_STEP, BY_JOB):
-                found.append(_beside(of, name, by, dict(sorted(sizes.items()))))
+    for fixed, name, sizes in break_even.sweeps(of.trainings, varies):
+        if fixed.kernel == FIT and all(networks.known(pair.setup.model) for pair in sizes.values()):
+            found += [_beside(of, fixed, name, sizes, by) for by in (BY_STEP, BY_JOB)]
     return found
 
 
-def _beside(of: "Profile", varies: str, by: str, sizes: "dict[int, Pair]") -> Comparison:
-    measured, foretold, regrets = [], [], []
-    for size, pair in sizes.items():
-        samples, epochs = break_even.planned(pair.setup, varies)
-        steps = break_even.planned_steps(pair.setup, samples)
-        sides = (min(pair.cpus, key=lambda c: break_even.seconds_by(c, by, steps, epochs).value), pair.gpu)
-        took = [break_even.seconds_by(side, by, steps, epochs) for side in sides]
-        every = [
-            [seconds_by(predict(d.row.problem, d.row.settings, of), by, steps, epochs) for d in group]
-            for group in (pair.cpus, (pair.gpu,))
-        ]
-        said = [min(group, key=lambda e: e.value) for group in every]
-        rows = [side.row.settings for side in sides]
-        measured.append(_point(size, list(zip(rows, took, strict=True)), pair.setup.dtype))
-        foretold.append(_point(size, list(zip(rows, said, strict=True)), pair.setup.dtype))
-        chosen = 1 if said[1].value < said[0].value else 0
-        regrets.append(max(0.0, took[chosen].value / took[1 - chosen].value - 1))
-    setup = next(iter(sizes.values())).setup
-    family = Family("training", varies, (varies,), (("model", setup.model), ("batch", setup.batch)))
-    ours, theirs = (crossover.classify(setup.dtype, Form(by), points, family=family) for points in (measured, foretold))
+def _beside(of: "Profile", fixed: Setup, varies: str, sizes: "dict[int, Pair]", by: str) -> Comparison:
+    jobs = {size: break_even.job_of(pair, varies) for size, pair in sizes.items()}
+    family = break_even.family_of(fixed, varies)
+    sides = {size: (pair.cpu(by, *jobs[size]), pair.gpu) for size, pair in sizes.items()}
+    predicted = {size: _predicted(of, pair) for size, pair in sizes.items()}
+    told = {size: (pair.cpu(by, *jobs[size]), pair.gpu) for size, pair in predicted.items()}
+    ours, theirs = (break_even.crossing(family, by, each, jobs.__getitem__) for each in (sides, told))
+    regrets = []
+    for took, said in zip(ours.points, theirs.points, strict=True):
+        ratio = took.ratio.value
+        regrets.append(max(0.0, (1 / ratio if said.ratio.value > 1 else ratio) - 1))
     return Comparison(varies, by, ours, theirs, tuple(regrets))
+
+
+def _predicted(of: "Profile", pair: Pair) -> Pair:
+    """The pair with what its sides cost as predicted."""
+    gpu, *cpus = (
+        Trained(one.row, predict(one.row.problem, one.row.settings, of).cost) for one in (pair.gpu, *pair.cpus)
+    )
+    return Pair(pair.setup, gpu, tuple(cpus))
 
 
 def lines(found: list[Comparison]) -> list[str]:

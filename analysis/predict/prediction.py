@@ -1,4 +1,4 @@
-"""Seconds of a training on a device, predicted from a profile: the step by parts that add up, the epoch, the fit, the job.
+"""Seconds of a training on a device, predicted from a profile: the step by parts that add up, and what the whole training costs.
 
 Nothing is fitted to the model that is predicted; the few global numbers (analysis.predict.calibration) come from other models.
 """
@@ -13,6 +13,7 @@ from analysis.predict.components import FIT, components
 from analysis.predict.profile import Profile, all_of, launches
 from analysis.predict.step_work import RULES
 from analysis.stats import NOTHING, Estimate, total
+from analysis.training.costs import TrainingCost, whole_training
 from analysis.units import join
 from kernels import networks
 from kernels.networks import Network
@@ -28,8 +29,8 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
 
     parts: seconds of one step by part, they add up to step_s. epoch_s: beyond an epoch's steps; fit_s: beyond a fit's epochs;
     compile_s: all compilations of the job; start_s: import, start of the device and build. execution: how the step runs.
-    partial: what is not known, in words; empty: whole. profile: the machine's key. held_s: of fit_s what a fit does with its
-    samples before the first epoch, which short fits cannot tell from steps. saved_at: when it was saved, as rows' `at`.
+    partial: what is not known, in words; empty: whole. profile: the machine's key. setup_s: of fit_s what grows with the
+    samples; held_s in its file. saved_at: when it was saved, as rows' `at`.
     """
 
     training: Training
@@ -43,12 +44,23 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     execution: str
     partial: tuple[str, ...]
     profile: str
-    held_s: Estimate = NOTHING
+    setup_s: Estimate = msgspec.field(default=NOTHING, name="held_s")
     saved_at: str = ""
 
-    def told_by(self, short_fits: bool) -> float:
-        """Seconds of a step as they are measured: short fits tell it with each step's share of the samples."""
-        return self.step_s.value + (self.held_s.value / self.training.steps if short_fits else 0.0)
+    @property
+    def cost(self) -> TrainingCost:
+        """What the training costs; the start-up has the build in it."""
+        steps = self.training.steps
+        return TrainingCost(
+            self.fit_s,
+            self.epoch_s,
+            self.step_s,
+            start=self.start_s,
+            compile=self.compile_s,
+            setup_step=self.setup_s / steps,
+            steps=steps,
+            source="predicted",
+        )
 
     @property
     def untold(self) -> tuple[str, ...]:
@@ -59,12 +71,12 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     @property
     def epoch_total_s(self) -> Estimate:
         """Seconds of a warm epoch."""
-        return self.epoch_s + self.step_s * self.training.steps
+        return self.cost.epoch_seconds(self.training.steps)
 
     @property
     def job_s(self) -> Estimate:
-        """Seconds of the whole job in a process of its own."""
-        return self.start_s + self.compile_s + self.fit_s + self.epoch_total_s * self.training.epochs
+        """Seconds of the whole training in a process of its own."""
+        return whole_training(self.cost, self.training.epochs, self.training.steps)
 
 
 def load(path: str) -> list[Prediction]:

@@ -9,6 +9,7 @@ from analysis.predict.prediction import Prediction
 from analysis.predict.profile import COMPILED
 from analysis.stats import NOTHING, Estimate, plus_minus, total
 from analysis.training import side_by_side
+from analysis.training.costs import parts
 from kernels.problems import Training
 from workloads.records import Measurement, Settings
 from workloads.records import settings as switches
@@ -160,16 +161,8 @@ def other_device(base: "Prediction", other: "Prediction | None") -> WhatIf | Non
 def saved(base: "Prediction", made: "Prediction") -> Estimate:
     """Seconds of the whole job that a change saves. What both predictions are wrong by in the same way cancels: parts that are
     the same in both save nothing, and a part that changed is wrong by no more than its own share."""
-    steps = (base.training.epochs * base.training.steps, made.training.epochs * made.training.steps)
-    epochs = base.training.epochs
-    pairs = [
-        (base.start_s, made.start_s),
-        (base.compile_s, made.compile_s),
-        (base.fit_s, made.fit_s),
-        (base.epoch_s * epochs, made.epoch_s * epochs),
-        (base.step_s * steps[0], made.step_s * steps[1]),
-    ]
-    return total(_less(a, b, base.execution == made.execution) for a, b in pairs)
+    each = (parts(p.cost, p.training.epochs, p.training.steps).values() for p in (base, made))
+    return total(_less(a, b, base.execution == made.execution) for a, b in zip(*each, strict=True))
 
 
 def step_saved(base: "Prediction", made: "Prediction") -> Estimate:

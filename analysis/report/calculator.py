@@ -18,6 +18,7 @@ from analysis.predict import curves
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile
 from analysis.stats import middle
+from analysis.training.costs import whole_training
 from kernels.problems import Matmul, Training
 from kernels.problems.arrays import precision
 from workloads.records import Measurement, Settings
@@ -214,7 +215,7 @@ def trainings(of: "Profile", models: Iterable[str]) -> list[Tool]:
             for name, of_ in (
                 ("sides", lambda p: p.step_s),
                 ("epoch", lambda p: p.epoch_total_s),
-                ("once", lambda p: p.start_s + p.compile_s + p.fit_s),
+                ("once", lambda p: whole_training(p.cost, 0, p.training.steps)),
             ):
                 tables[name][side] = Table(axis, tuple(max(1e-9, float(of_(p).value)) for p in found[device]))
         made.append(

@@ -14,6 +14,8 @@ from analysis.predict.step_work import UnknownShare
 from analysis.predict.what_if import WhatIf
 from analysis.stats import exact, faster, group_by
 from analysis.text.explanation_tables import LITTLE, PARTS, budget_lines, device_words, what_if_lines
+from analysis.text.training import step_words
+from analysis.training.costs import whole_training
 from analysis.training.price import Cost
 from analysis.units import about, count, digits, join, percent, seconds, size, times
 from kernels import networks
@@ -78,7 +80,7 @@ def verdict(e: Explanation) -> list[str]:
 
 def _withheld(e: Explanation, unknown: "UnknownShare") -> str:
     """Why no time is told, what was measured, and what would measure it."""
-    each = [f"{about(step)} on the {'CPU' if device == 'cpu' else 'GPU'}" for device, step in e.measured.items()]
+    each = [f"{step_words(cost)} on the {'CPU' if device == 'cpu' else 'GPU'}" for device, cost in e.measured.items()]
     beside = f" Measured, a step takes {join(each)}." if each else ""
     t = e.asked.training
     words = ["--model", t.model, "--batch", str(t.batch), "--samples", str(t.samples), "--epochs", str(t.epochs)]
@@ -225,29 +227,29 @@ def _pays(e: Explanation) -> str:
     cpu, gpu = e.sides
     later = _begin(gpu) - _begin(cpu)
     begins = f"The GPU's job begins {seconds(abs(later))} {'later' if later > 0 else 'earlier'}"
-    if e.payback is None:
+    if e.break_even is None:
         return f"{begins} and its epochs are no shorter: it never catches up."
-    if math.isinf(e.payback.value):
-        earliest = f"after {digits(e.payback.low)} epochs" if e.payback.low else "from the first epoch"
+    if math.isinf(e.break_even.value):
+        earliest = f"after {digits(e.break_even.low)} epochs" if e.break_even.low else "from the first epoch"
         return (
             f"{begins}, and whether its epochs are shorter cannot be told: it is ahead {earliest} at the earliest, or never; "
             f"this job has {e.asked.training.epochs:,}."
         )
-    if e.payback.value == 0:
+    if e.break_even.value == 0:
         return "The GPU's job begins no later than the CPU's, so it is ahead from the first epoch."
     far = (
-        f"{digits(e.payback.low)} to {digits(e.payback.high)}"
-        if math.isfinite(e.payback.high)
-        else f"{digits(e.payback.low)} or more"
+        f"{digits(e.break_even.low)} to {digits(e.break_even.high)}"
+        if math.isfinite(e.break_even.high)
+        else f"{digits(e.break_even.low)} or more"
     )
     return (
         f"The GPU's job begins {seconds(later)} later (start-up and compilation), which it has paid back after "
-        f"{digits(e.payback.value)} epochs ({far}); this job has {e.asked.training.epochs:,}."
+        f"{digits(e.break_even.value)} epochs ({far}); this job has {e.asked.training.epochs:,}."
     )
 
 
 def _begin(p: "Prediction") -> float:
-    return p.start_s.value + p.compile_s.value + p.fit_s.value
+    return whole_training(p.cost, 0, p.training.steps).value
 
 
 def _best(e: Explanation) -> list[str]:

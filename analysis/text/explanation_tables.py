@@ -5,6 +5,8 @@ from analysis.predict.combine import DEVICE
 from analysis.predict.prediction import Prediction
 from analysis.predict.what_if import WhatIf
 from analysis.stats import Estimate
+from analysis.text.training import step_words
+from analysis.training.costs import TrainingCost
 from analysis.units import about, digits, join, percent, seconds, signed
 
 MOST_WHAT_IFS = 8
@@ -43,22 +45,10 @@ def budget_lines(e: Explanation) -> list[str]:
             found.append(_row(PARTS.get(name, name), cells, width))
     found.append(_row("a step in all", [about(p.step_s) for p in e.sides], width))
     if e.measured:
-        each = [e.measured.get(p.settings.device) for p in e.sides]
-        found.append(_row("measured", [about(step) if step else "-" for step in each], width))
-        fed = [e.fed.get(p.settings.device) for p in e.sides]
-        if any(work and work.value > _NOTHING for work in fed):
-            found.append(
-                _row("of it the fit's work for a step's samples", [about(w) if w else "-" for w in fed], width)
-            )
-        told = [p.step_s.value + (work.value if work else 0.0) for p, work in zip(e.sides, fed, strict=True)]
-        pairs = list(zip(each, told, strict=True))
-        rest = [f"{signed(step.value - s)} ({percent(step.value / s - 1)})" if step else "-" for step, s in pairs]
-        found.append(_row("not explained (measured less predicted)", rest, width))
-        where = [
-            f"{'in' if step.low <= s <= step.high else 'out'}side the measured interval" if step else "-"
-            for step, s in pairs
-        ]
-        found.append(_row("what is predicted lies", where, width))
+        costs = [e.measured.get(p.settings.device) for p in e.sides]
+        each = [_beside(c, p.step_s.value) if c else ("-",) * 3 for c, p in zip(costs, e.sides, strict=True)]
+        heads = ["measured", "not explained (measured less predicted)", "what is predicted lies"]
+        found += [_row(name, list(column), width) for name, column in zip(heads, zip(*each, strict=True), strict=True)]
     t = e.asked.training
     for words, part in (
         (f"steps ({t.steps * t.epochs:,})", lambda p: p.step_s * (t.steps * t.epochs)),
@@ -72,6 +62,14 @@ def budget_lines(e: Explanation) -> list[str]:
         found.append(_row("validation", [about(e.validation_s[p.settings.device] * t.epochs) for p in e.sides], width))
     whole = [f"{about(job_s(e, p))}{' and what is not known' if p.untold else ''}" for p in e.sides]
     return [*found, _row("the whole job", whole, width)]
+
+
+def _beside(cost: TrainingCost, predicted: float) -> tuple[str, str, str]:
+    """A measured step, what of it is not explained, and whether the predicted one is within its interval."""
+    step = cost.step
+    rest = f"{'at most ' * cost.bound}{signed(step.value - predicted)} ({percent(step.value / predicted - 1)})"
+    inside = predicted <= step.high and (cost.bound or step.low <= predicted)
+    return step_words(cost), rest, f"{'in' if inside else 'out'}side the measured interval"
 
 
 def _known(p: "Prediction", part: Estimate) -> str:

@@ -26,7 +26,7 @@ from analysis.predict.held_out import (
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
 from analysis.predict.step_work import RULE_WORDS, RULES, RULES_CHANGED
-from analysis.stats import NOTHING, Estimate
+from analysis.stats import Estimate
 from analysis.table import line
 from analysis.units import count, percent
 
@@ -209,11 +209,11 @@ def floors(of: "Profile") -> list[str]:
 def counts(cases: list[Case], of: "Profile") -> list[str]:
     """How many trainings are in the table, how many of them fit nothing, and why others are not in it."""
     wide = sum(not c.seen.told for c in cases)
-    fed = sum(c.seen.with_feed for c in cases)
+    bounds = sum(c.seen.bound for c in cases)
     said = (
         f"All {len(cases)} steps of {len(of.trainings)} trainings count in full; {wide} of them, known to no better than "
         f"{percent(calibration.NOISY)}, fit nothing. {calibration.fitted_numbers(of)} numbers are fitted on other models' "
-        f"trainings. Of {fed} steps, told by short fits, what a fit does for its samples is in the step, measured and predicted."
+        f"trainings. {bounds} steps are of short fits, with each step's data-set setup in them, measured and predicted."
     )
     return [said, "Not in it: " + "; ".join(f"{n} ({why})" for why, n in calibration.left_out(of).items()) + "."]
 
@@ -229,12 +229,11 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
         if seen is None:
             rows.append((*what, _ms(p.step_s), "", "not measured", "", ""))
             continue
-        saved = p.told_by(seen.with_feed)
-        both = saved, saved if p.held_s.value else saved + seen.feed().value
-        held = p.held_s / p.training.steps if seen.with_feed else NOTHING
-        inside, more = held.value, both[1] - saved
+        step = seen.as_told(p.cost)
+        both = step.value, step.value if p.setup_s.value else step.value + seen.setup().value
+        inside, more = step.value - p.step_s.value, both[1] - both[0]
         share = f"{1e3 * inside:.3g} in it" if inside else f"{1e3 * more:.3g} to add" if more else "-"
-        rows.append((*what, _ms(p.step_s + held), share, _ms(seen.step), *(_off(seconds, seen) for seconds in both)))
+        rows.append((*what, _ms(step), share, _ms(seen.step), *(_off(seconds, seen) for seconds in both)))
         found.setdefault(p.settings.device, []).append((*both, seen))
     heads = "predicted ms", "samples' share ms", "measured ms", "error", "with the samples' share"
     lines = _table((*_STEP, *heads), rows)
@@ -289,7 +288,7 @@ def saved_set(predictions: list[Prediction], of: "Profile") -> Saved:
 
 def saved_error(p: Prediction, seen: "Seen") -> float:
     """The relative error of a saved prediction."""
-    return off(p.told_by(seen.with_feed), seen.step.value)
+    return off(seen.as_told(p.cost).value, seen.step.value)
 
 
 def saved_line(sets: dict[str, list[Prediction]], of: "Profile") -> str:

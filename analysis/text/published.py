@@ -73,8 +73,8 @@ def _is(pair: Pair, case: Case, claim: Claim) -> bool:
 
 def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Comparison:
     by = BY_STEP if pair.setup.kernel.endswith("loop") else BY_EPOCH
-    cpu = break_even.seconds_by(pair.cpu(by), by, pair.steps)
-    gpu = break_even.seconds_by(pair.gpu, by, pair.steps)
+    cpu = break_even.seconds_by(pair.cpu(by).cost, by, pair.steps)
+    gpu = break_even.seconds_by(pair.gpu.cost, by, pair.steps)
     here = cpu / gpu
     told = [
         *_speeds(case, claim, pair, here, (cpu, gpu)),
@@ -101,7 +101,7 @@ def _speeds(case: Case, claim: Claim, pair: Pair, here: Estimate, sides: tuple[E
                 f"{seconds(claim.gain * gpu.value)}; ours takes {seconds(cpu.value)}"
             )
         return said
-    ours = [pair.cpu(BY_EPOCH).epoch(pair.steps), pair.gpu.epoch(pair.steps)]
+    ours = [side.cost.epoch_seconds(pair.steps) for side in (pair.cpu(BY_EPOCH), pair.gpu)]
     slower, quicker = (p.value / o.value for p, o in zip(theirs, ours, strict=True))
     samples = pair.setup.samples
     each = [
@@ -133,11 +133,11 @@ def _floor(pair: Pair, found: list[Pair]) -> list[str]:
     chosen = min(p.setup.batch for p in smaller) if smaller else max(p.setup.batch for p in others)
     other = min(
         (p for p in others if p.setup.batch == chosen),
-        key=lambda p: break_even.trust(p.gpu.row, p.gpu.costs.step, s.dtype),
+        key=lambda p: (*p.gpu.cost.doubt, p.setup.dtype != s.dtype),
     )
     small, large = (other, pair) if smaller else (pair, other)
     gpu, cpu = (
-        [side.costs.step.value for side in sides]
+        [side.cost.step.value for side in sides]
         for sides in ((large.gpu, small.gpu), (large.cpu(BY_STEP), small.cpu(BY_STEP)))
     )
     goes = "falls" if cpu[1] < cpu[0] else "goes"
@@ -164,8 +164,8 @@ def _growth(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> list[str
     home, fed = min(both, key=lambda pair_: abs(log(pair_[0].setup.samples / s.samples)))
     at = "" if home.setup.samples == s.samples else f" (at {home.setup.samples:,} samples, the nearest measured)"
     return [
-        f"its data is on the GPU here as there, so transfers are not in its step of {seconds(home.gpu.costs.step.value)}; "
-        f"fed each step it takes {seconds(fed.gpu.costs.step.value)}{at}"
+        f"its data is on the GPU here as there, so transfers are not in its step of {seconds(home.gpu.cost.step.value)}; "
+        f"fed each step it takes {seconds(fed.gpu.cost.step.value)}{at}"
     ]
 
 
@@ -176,11 +176,11 @@ def _way(s: break_even.Setup) -> tuple[str, str, str]:
 def _traps(pair: Pair, by: str, gpu: Estimate) -> list[str]:
     """What the gain would have been against a slower form of the CPU."""
     best = pair.cpu(by)
-    own = break_even.seconds_by(best, by, pair.steps)
+    own = break_even.seconds_by(best.cost, by, pair.steps)
     told = [
         f"{digits(took.value / gpu.value)} with the {side.form}"
         for side in pair.cpus
-        if side is not best and (took := break_even.seconds_by(side, by, pair.steps)).low > own.high
+        if side is not best and (took := break_even.seconds_by(side.cost, by, pair.steps)).low > own.high
     ]
     return [f"against the CPU's other forms the gain would read {join(told)} (ours: {best.form})"] if told else []
 

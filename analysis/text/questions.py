@@ -201,8 +201,8 @@ def _training(q: Evidence) -> Answered:
     plain = [p for p in q.pairs if not p.setup.switches]
     if not plain:
         return NOTHING
-    wins = Counter(faster(p.cpu(BY_STEP).costs.step, p.gpu.costs.step) for p in plain)
-    pays = [e.value for p in plain if (e := break_even.payback(p)) is not None and e.value < math.inf]
+    wins = Counter(faster(p.cpu(BY_STEP).cost.step, p.gpu.cost.step) for p in plain)
+    pays = [e.value for p in plain if (e := p.break_even) is not None and e.value < math.inf]
     return (
         f"In {wins['gpu']} of the {count(len(plain), 'training')} measured on both devices its step is shorter, in {wins['cpu']} "
         f"the CPU's is; {wins['neither']} are too close to tell.",

@@ -10,7 +10,8 @@ from analysis.stats import of, quick_seconds
 from analysis.text import peers
 from analysis.training import break_even, side_by_side
 from analysis.training.break_even import Pair, Setup
-from analysis.units import count, digits, percent, seconds, size, times
+from analysis.training.costs import TrainingCost
+from analysis.units import about, count, digits, percent, seconds, size, times
 from kernels import networks
 from kernels.problems import Conv, Inference, Matmul, Training, Transfer
 from workloads.records import SAMPLES, Measurement
@@ -57,6 +58,11 @@ _TEXTS = {
         "fits": "beside its like",
     },
 }
+
+
+def step_words(cost: TrainingCost) -> str:
+    """Seconds of a step, with its interval where that is wide; `at most` where it is an upper bound."""
+    return "at most " * cost.bound + about(cost.step)
 
 
 def switch_words(given: "Iterable", without: Iterable[str] = ()) -> list[str]:

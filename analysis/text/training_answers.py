@@ -11,7 +11,7 @@ from analysis.stats import Estimate, of
 from analysis.text import whole_training
 from analysis.text.rates import device_name
 from analysis.text.training import subject, switch_words, whole_job
-from analysis.training import break_even
+from analysis.training import break_even, costs
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair, Setup
 from analysis.units import count, join, percent, seconds, times
 from kernels import networks
@@ -69,21 +69,23 @@ def _telling(pair: Pair) -> tuple[bool, int]:
 
 
 def _of_pair(pair: Pair) -> str:
-    samples, epochs = break_even.planned(pair.setup, "")
-    steps = break_even.planned_steps(pair.setup, samples)
+    epochs, steps = break_even.job_of(pair, "")
     words, named = whole_job(pair.setup)
 
     def both(by: str) -> tuple[Estimate, Estimate]:
-        cpu, gpu = (break_even.seconds_by(side, by, steps, epochs) for side in (pair.cpu(by, epochs, steps), pair.gpu))
+        sides = pair.cpu(by, epochs, steps), pair.gpu
+        cpu, gpu = (break_even.seconds_by(side.cost, by, steps, epochs) for side in sides)
         return cpu, gpu
 
-    own = [side.costs.epoch.value for side in (pair.cpu(BY_JOB, epochs, steps), pair.gpu)]
+    most = "at most " * any(side.cost.bound for side in (pair.cpu(BY_STEP), pair.gpu))
+
+    own = [side.cost.epoch.value for side in (pair.cpu(BY_JOB, epochs, steps), pair.gpu)]
     beyond = any(e > steps * step.value for e, step in zip(own, both(BY_STEP), strict=True))
     epoch = (
         f"; beside its {count(steps, 'step')} an epoch takes {seconds(own[0])} and {seconds(own[1])}" if beyond else ""
     )
     return (
-        f"Training {subject(named)}: a step takes {_beside(*both(BY_STEP))}{epoch}; "
+        f"Training {subject(named)}: a step takes {most}{_beside(*both(BY_STEP))}{epoch}; "
         f"the whole job {words}, start-up and compilation included, {_beside(*both(BY_JOB))}."
     )
 
@@ -124,9 +126,9 @@ def _of_rows(measurements: "list[Measurement]", told: set[tuple[str, int]]) -> l
 def _step(m: "Measurement") -> Estimate | None:
     """Seconds of a step without what an epoch and a fit cost beside their steps, where the row's fits tell it; else an epoch's
     seconds a step, of one sample with no end of an interval."""
-    law, own = break_even.law(m), m.on("host-latency")
-    if law and law.step.low > 0:
-        return law.step
+    cost, own = costs.measured(m), m.on("host-latency")
+    if cost and cost.step.low > 0:
+        return cost.step
     if not (own and own.seconds):
         return None
     return of(own) if len(own.seconds) > 1 else Estimate(of(own).value, 0.0, inf)
@@ -167,30 +169,32 @@ def single_job(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> 
     """`cifar10-cnn (S0) on the CPU: the job of 1,000 samples and 2 epochs takes 22.9 s: 12.7 s start-up, 5.30 s building and
     compiling and 4.90 s training (64 steps of 15.0 ms; what a fit and its epochs cost besides is the rest).`
     Without the short fits that tell a job's parts, its step alone."""
-    p, law = m.problem, break_even.law(m, measurements)
+    p, cost = m.problem, costs.measured(m, measurements)
     network = networks.known(p.model)
     name = f"{p.model} ({network.seed})" if network and network.seed else p.model
     how = [f"{p.dtype} inputs"] * (p.dtype != "float32") + switch_words(m.settings.switches)
     how += [count(m.threads, "thread")] if m.threads is not None else []
     where = f"{', '.join([name, *how])} on {device_name(m.device)}"
     sizes = f"{count(p.samples, 'sample').replace(str(p.samples), f'{p.samples:,}')} and {count(p.epochs, 'epoch')}"
-    if law is None or law.fit_seconds(p.epochs, p.steps).value <= 0:
+    by = costs.parts(cost, p.epochs, p.steps) if cost else {}
+    trained = sum(by[name].value for name in ("data-set setup", "epochs", "steps")) if cost else 0.0
+    if cost is None or trained <= 0:
         return f"{where}: a step of {p.batch} samples takes {seconds(of(m.on('host-latency')).value)}."
-    made = sum(e.value for e in (law.build, law.compile, law.compile_last) if e)
-    steps, trained = p.epochs * p.steps, law.fit_seconds(p.epochs, p.steps).value
-    a_step = law.step if p.steps > 1 and law.step.low > 0 else of(m.on("host-latency"))
-    told = f"{count(steps, 'step')} of {seconds(a_step.value)}{_doubt(a_step)}"
-    if a_step is not law.step:
+    made, steps = by["build and compile"].value, p.epochs * p.steps
+    a_step = cost.step if p.steps > 1 and cost.step.low > 0 else of(m.on("host-latency"))
+    most = "at most " * (a_step is cost.step and cost.bound)
+    told = f"{count(steps, 'step')} of {most}{seconds(a_step.value)}{_doubt(a_step)}"
+    if a_step is not cost.step:
         told += ", with their share of what a fit and its epochs cost"
-    elif trained - steps * law.step.value > _SHOWN * trained:
+    elif trained - steps * cost.step.value > _SHOWN * trained:
         told += "; what a fit and its epochs cost besides is the rest"
-    parts = [f"{seconds(law.start.value)} start-up"] if law.start else []
-    parts += [f"{seconds(made)} building and compiling"] * (made > 0)
-    parts += [f"{seconds(trained)} training ({told})"]
-    total = (law.start.value if law.start else 0.0) + made + trained
-    without = "" if law.start else ", without its start-up, which no row has"
+    said = [f"{seconds(cost.start.value)} start-up"] if cost.start else []
+    said += [f"{seconds(made)} building and compiling"] * (made > 0)
+    said += [f"{seconds(trained)} training ({told})"]
+    total = (cost.start.value if cost.start else 0.0) + made + trained
+    without = "" if cost.start else ", without its start-up, which no row has"
     flags = f" (doubtful: its row is flagged {join(m.flags)})" if m.flags else ""
-    return f"{where}: the job of {sizes} takes {seconds(total)}{without}: {join(parts)}{flags}."
+    return f"{where}: the job of {sizes} takes {seconds(total)}{without}: {join(said)}{flags}."
 
 
 def _doubt(e: Estimate) -> str:

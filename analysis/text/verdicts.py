@@ -9,7 +9,7 @@ import msgspec
 from analysis.roofline import links, overheads
 from analysis.stats import Estimate, faster, middle
 from analysis.training import break_even
-from analysis.training.break_even import BY_STEP, Device, Pair
+from analysis.training.break_even import BY_STEP, Pair, Trained
 from analysis.units import bytes_rate, percent, seconds, size, times
 from kernels import networks
 from workloads.records import Measurement
@@ -52,7 +52,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 def measured(reported: "Reported", measurements: "Iterable[Measurement]") -> Measured | None:
     """The verdict on a reported training by rows of its model at the nearest batch, of each device the one that tells its step
-    best (jobs.trust); None without both devices."""
+    best; None without both devices."""
     every = list(measurements)
     wanted = reported.training
     own = [m for m in every if m.problem.op == "training" and m.problem.model == wanted.model]
@@ -63,16 +63,16 @@ def measured(reported: "Reported", measurements: "Iterable[Measurement]") -> Mea
     there = [p for p in near if p.setup.batch == batch]
     pair = min(there, key=lambda p: _trust(p.gpu, wanted.dtype))
     cpu = min((p.cpu(BY_STEP) for p in there), key=lambda side: _trust(side, wanted.dtype))
-    step = pair.gpu.costs.step
-    return Measured(reported, batch, cpu.costs.step, step, _parts(pair, every, step.value))
+    step = pair.gpu.cost.step
+    return Measured(reported, batch, cpu.cost.step, step, _parts(pair, every, step.value))
 
 
 def _like(pair: Pair, model: str) -> bool:
     return pair.setup.model == model and pair.setup.kernel == FIT and not pair.setup.switches
 
 
-def _trust(side: Device, dtype: str) -> tuple:
-    return break_even.trust(side.row, side.costs.step, dtype)
+def _trust(side: Trained, dtype: str) -> tuple[bool, float, bool]:
+    return *side.cost.doubt, side.row.problem.dtype != dtype
 
 
 def _distance(pair: Pair, batch: int) -> float:

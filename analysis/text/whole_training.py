@@ -13,9 +13,11 @@ from analysis.crossover.families import Family
 from analysis.stats import Estimate, group_by
 from analysis.text import crossings, rates
 from analysis.text.training import loss_sentence, subject, switch_words, way_word, whole_job
-from analysis.training import break_even
+from analysis.training import break_even, costs
 from analysis.training.break_even import BY_JOB, BY_STEP, Pair, Setup
+from analysis.training.costs import TrainingCost, whole_training
 from analysis.units import count, digits, join, percent, seconds, times
+from kernels.problems import Training
 from workloads.records import Measurement, settings
 
 CANT_TELL = "can't tell"
@@ -48,13 +50,13 @@ def setup_of(family: "Family") -> Setup:
     return Setup(**own, switches=tuple((name, str(value)) for name, value in fixed.items()))
 
 
-def payback_sentence(pair: Pair) -> str:
-    """When a GPU has paid back what it costs to begin."""
-    found, cpu = break_even.payback(pair), break_even.opponent(pair)
-    gpu_s, cpu_s = pair.gpu.begins(pair.steps).value, cpu.begins(pair.steps).value
+def break_even_sentence(pair: Pair) -> str:
+    """When a GPU, which begins later, has caught up."""
+    found, sides = pair.break_even, (pair.gpu.cost, pair.opponent.cost)
+    gpu_s, cpu_s = (whole_training(cost, 0, pair.steps).value for cost in sides)
+    epochs = [cost.epoch_seconds(pair.steps).value for cost in sides]
     begins = f"begins in {seconds(gpu_s)}, the CPU in {seconds(cpu_s)}"
-    an = f"an epoch takes {seconds(pair.gpu.epoch(pair.steps).value)} and {seconds(cpu.epoch(pair.steps).value)}"
-    longer = pair.gpu.epoch(pair.steps).value - cpu.epoch(pair.steps).value
+    an, longer = f"an epoch takes {seconds(epochs[0])} and {seconds(epochs[1])}", epochs[0] - epochs[1]
     if gpu_s < cpu_s and longer > 0:
         end = f"so the GPU, which begins sooner, is overtaken after {digits((cpu_s - gpu_s) / longer)} epochs"
     elif found is None:
@@ -78,17 +80,17 @@ def trap_sentence(pair: Pair) -> str:
     best = pair.cpu(BY_STEP)
     others = [side for side in pair.cpus if side is not best]
     traps = [
-        f"{seconds(side.costs.step.value)} with the {side.form} ({told})"
+        f"{seconds(side.cost.step.value)} with the {side.form} ({told})"
         for side in others
-        if (told := factor_words(side.costs.step, best.costs.step)) != CANT_TELL
+        if (told := factor_words(side.cost.step, best.cost.step)) != CANT_TELL
     ]
-    near = [f"the {side.form}" for side in others if factor_words(side.costs.step, best.costs.step) == CANT_TELL]
+    near = [f"the {side.form}" for side in others if factor_words(side.cost.step, best.cost.step) == CANT_TELL]
     if not traps:
         return ""
     alike = f"; {join(near)} can't be told from the best" if near else ""
     return (
-        f"{subject(pair.setup)}: the CPU's step takes {seconds(best.costs.step.value)} with the {best.form}, and, a trap for "
-        f"who compares with it, {join(traps)}{alike}; the GPU's {seconds(pair.gpu.costs.step.value)}."
+        f"{subject(pair.setup)}: the CPU's step takes {seconds(best.cost.step.value)} with the {best.form}, and, a trap for "
+        f"who compares with it, {join(traps)}{alike}; the GPU's {seconds(pair.gpu.cost.step.value)}."
     )
 
 
@@ -123,8 +125,8 @@ def small_datasets(made: Iterable[Pair]) -> list[Small]:
 
 def last_batch_sentence(pair: Pair) -> str:
     """What compiling once more for the smaller batch that ends an epoch takes of the GPU's job; "" where it is little."""
-    setup, once = pair.setup, pair.gpu.costs.compile_last
-    job = pair.gpu.job(break_even.planned(setup, "samples")[1], pair.steps)
+    setup, once = pair.setup, costs.phase(pair.gpu.row, "compile_last")
+    job = whole_training(pair.gpu.cost, break_even.planned(setup, "samples")[1], pair.steps)
     if once is None or not setup.samples % setup.batch or once.value < _SHOWN * job.value:
         return ""
     rest = setup.samples % setup.batch
@@ -155,16 +157,16 @@ def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, 
         what = switch_words(m.settings.switches)
         what += [f"{p.dtype} inputs"] * (p.dtype != base.problem.dtype)
         what += [count(m.threads, "thread")] if m.threads is not None else []
-        pair = break_even.law(m), break_even.law(base)
-        if what and all(pair):
+        changed, usual = costs.measured(m), costs.measured(base)
+        if what and changed and usual:
             name = f"{p.model}, batch {p.batch}, {p.samples:,} samples"
-            found.append((name, m.device, ", ".join(what), _a_step(pair[0], p), _a_step(pair[1], base.problem)))
+            found.append((name, m.device, ", ".join(what), _a_step(changed, p), _a_step(usual, base.problem)))
     return found
 
 
-def _a_step(law, problem) -> Estimate:
+def _a_step(cost: TrainingCost, problem: Training) -> Estimate:
     """Seconds a step of a warm epoch, the epoch's own cost shared among its steps."""
-    return (law.epoch + law.step * problem.steps) / problem.steps
+    return cost.epoch_seconds(problem.steps) / problem.steps
 
 
 def change_sentences(measurements: "Iterable[Measurement]") -> list[str]:
@@ -191,7 +193,7 @@ def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     arithmetic."""
     groups: dict[tuple, list[tuple[str, Estimate]]] = {}
     for m in break_even.trainings(measurements):
-        p, found = m.problem, break_even.law(m)
+        p, found = m.problem, costs.measured(m)
         if found and p.batch == p.samples and (not m.on_gpu or break_even.is_default(m)):
             name = ", ".join([way_word(m), *switch_words(m.settings.switches, ("residence", "gpu"))])
             name += f" ({break_even.form_of(m)})" if m.keras.gpu == "visible" else ""
@@ -242,7 +244,7 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
     every = list(measurements)
     made = break_even.pairs(every)
     said = [answer_sentence(a) for a in break_even.answers(every)]
-    said += [payback_sentence(p) for p in made if not p.setup.switches]
+    said += [break_even_sentence(p) for p in made if not p.setup.switches]
     said += filter(None, (tell(p) for tell in (trap_sentence, last_batch_sentence) for p in made))
     said += filter(None, (loss_sentence(p, every) for p in made))
     return [*said, *way_sentences(every), *change_sentences(every), *start_sentences(every)]

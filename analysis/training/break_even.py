@@ -1,20 +1,17 @@
-"""Training on the CPU or the GPU: who wins from which batch, samples, width, depth or epochs, by the step and by the whole
-job with its start-up and compilation; and how many epochs a GPU needs to pay back what it costs to begin.
-
-What a row's parts cost is analysis.training.costs'; brackets, signs and their words are analysis.crossover's.
+"""Training on the CPU or the GPU: who wins from which batch, samples, width or depth, by the step, the epoch and the whole
+training; measured or predicted.
 """
 
-import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer, Family, Form, Point, Side
-from analysis.stats import NOTHING, Estimate, is_gpu, of, total
+from analysis.stats import Estimate, is_gpu
 from analysis.training import costs
-from analysis.training.costs import Costs
+from analysis.training.costs import TrainingCost, whole_training
 from kernels import networks
 from workloads.records import Measurement, settings
 
@@ -44,28 +41,20 @@ class Setup(msgspec.Struct, frozen=True, order=True):
     switches: tuple[tuple[str, str], ...] = ()
 
 
-class Device(msgspec.Struct, frozen=True):
-    """What one row says of its device: `form` in words, and the law of its costs."""
+class Trained(msgspec.Struct, frozen=True):
+    """A training on one device and what it costs; `row` of one that is predicted has no samples."""
 
     row: "Measurement"
-    form: str
-    costs: Costs
+    cost: TrainingCost
 
     @property
     def device(self) -> str:
         return self.row.device
 
-    def epoch(self, steps: int) -> Estimate:
-        """Seconds of a warm epoch of so many steps."""
-        return self.costs.epoch + self.costs.step * steps
-
-    def job(self, epochs: int, steps: int) -> Estimate:
-        """Seconds of a job in a process of its own: start-up, build, compilation and the fit."""
-        return costs.job_seconds(self.costs, epochs, steps)
-
-    def begins(self, steps: int) -> Estimate:
-        """Seconds of a job of so many steps an epoch that do not grow with its epochs."""
-        return self.job(1, steps) - self.epoch(steps)
+    @property
+    def form(self) -> str:
+        """The CPU's form in words."""
+        return form_of(self.row)
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -75,24 +64,39 @@ class Pair(msgspec.Struct, frozen=True):
     """
 
     setup: Setup
-    gpu: Device
-    cpus: tuple[Device, ...]
+    gpu: Trained
+    cpus: tuple[Trained, ...]
 
     @property
     def steps(self) -> int:
         """Steps of an epoch."""
         return -(-self.setup.samples // self.setup.batch)
 
-    def cpu(self, by: str, epochs: int = 1, steps: int | None = None) -> Device:
+    @property
+    def weight(self) -> tuple[bool, int]:
+        """Which of alike pairs stands: those whose steps are no mere bounds, then the one of most samples."""
+        return not any(side.cost.bound for side in (self.gpu, *self.cpus)), self.setup.samples
+
+    @property
+    def opponent(self) -> Trained:
+        """The CPU's best form for the whole training of the model's own epochs."""
+        return self.cpu(BY_JOB, planned(self.setup, "epochs")[1])
+
+    @property
+    def break_even(self) -> Estimate | None:
+        """Epochs after which the GPU has finished before the CPU's best form (costs.break_even)."""
+        return costs.break_even(self.opponent.cost, self.gpu.cost, self.steps)
+
+    def cpu(self, by: str, epochs: int = 1, steps: int | None = None) -> Trained:
         """The CPU's best form by that count, of so many steps an epoch (the row's own)."""
-        return min(self.cpus, key=lambda side: seconds_by(side, by, steps or self.steps, epochs).value)
+        return min(self.cpus, key=lambda side: seconds_by(side.cost, by, steps or self.steps, epochs).value)
 
 
-def seconds_by(side: Device, by: str, steps: int, epochs: int = 1) -> Estimate:
-    """Seconds of a step, of an epoch of so many steps, or of the whole job of so many epochs."""
+def seconds_by(cost: TrainingCost, by: str, steps: int, epochs: int = 1) -> Estimate:
+    """Seconds of a step, of an epoch of so many steps, or of the whole training of so many epochs."""
     if by == BY_STEP:
-        return side.costs.step
-    return side.epoch(steps) if by == BY_EPOCH else side.job(epochs, steps)
+        return cost.step
+    return cost.epoch_seconds(steps) if by == BY_EPOCH else whole_training(cost, epochs, steps)
 
 
 def form_of(m: "Measurement") -> str:
@@ -130,58 +134,31 @@ def is_default(m: "Measurement") -> bool:
     return jit == "auto" if m.on_gpu else m.threads is None and jit != "off"
 
 
-def law(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs | None:
-    """The costs of a row; its start-up is that of another row of the same device where its process had begun before.
-
-    A bare loop over one batch has no epochs, and its few short fits tell its microseconds badly: its step is its own fit's,
-    of thousands, with what a fit costs shared among them.
-    """
-    found = costs.costs(m, measurements)
-    own = m.on("host-latency")
-    if found and own and m.kernel.endswith("loop") and m.problem.batch >= m.problem.samples:
-        return msgspec.structs.replace(found, fit=NOTHING, epoch=NOTHING, step=of(own))
-    return found
-
-
-def trust(m: "Measurement", step: Estimate, dtype: str) -> tuple[bool, float, bool]:
-    """What the rows of one step are sorted by, the one that tells it best first: by its own epochs, as short fits have in a step
-    what a fit does with its samples; then with little noise; then with inputs of that type, others being cast before a step."""
-    return not costs.by_epochs(m), step.noise if step.value > 0 else math.inf, m.problem.dtype != dtype
-
-
-def job(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Estimate | None:
-    """Seconds of a row's own job: its epochs in a process of its own."""
-    found = law(m, measurements)
-    return costs.job_seconds(found, m.problem.epochs, m.problem.steps) if found else None
-
-
 def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
-    """The trainings that ran on both a CPU and the first GPU. Of rows that differ in epochs alone the longest stands."""
+    """The trainings that ran on both a CPU and the first GPU. Of rows that differ in epochs alone one whose step is no mere bound
+    stands, then the longest. The import is as long on both sides, to the digit."""
     every = [m for m in measurements if m.problem.op == "training"]
-    groups: dict[Setup, dict[tuple[str, str], Measurement]] = {}
+    groups: dict[Setup, dict[tuple[str, str], Trained]] = {}
     for m in trainings(every):
-        if is_default(m) and m.device in ("cpu", "gpu:0"):
-            sides = groups.setdefault(setup_of(m), {})
+        if is_default(m) and m.device in ("cpu", "gpu:0") and (cost := costs.measured(m)):
+            sides, side = groups.setdefault(setup_of(m), {}), Trained(m, cost)
             key = (m.device, form_of(m))
-            sides[key] = max(sides.get(key, m), m, key=lambda row: row.problem.epochs)
+            sides[key] = max(sides.get(key, side), side, key=lambda one: (not one.cost.bound, one.row.problem.epochs))
     begun = {how: costs.begun(m, every) for how, m in {costs.how_begun(m): m for m in every}.items()}
     found = []
     for setup, sides in sorted(groups.items()):
-        if len({device for device, _ in sides}) < 2:
-            continue
-        made = [
-            Device(m, form, _alike(c, begun[costs.how_begun(m)])) for (_, form), m in sides.items() if (c := law(m))
-        ]
-        gpu = next((d for d in made if is_gpu(d.device)), None)
-        cpus = tuple(d for d in made if not is_gpu(d.device))
+        made = [_begun_alike(side, begun[costs.how_begun(side.row)]) for side in sides.values()]
+        gpu = next((one for one in made if is_gpu(one.device)), None)
+        cpus = tuple(one for one in made if not is_gpu(one.device))
         if gpu and cpus:
             found.append(Pair(setup, gpu, cpus))
     return found
 
 
-def _alike(found: Costs, begun: tuple[Estimate, Estimate] | None) -> Costs:
-    """The costs with an import that is as long as the other side's, to the digit."""
-    return msgspec.structs.replace(found, start=begun[1] + begun[0].value) if begun else found
+def _begun_alike(side: Trained, begun: tuple[Estimate, Estimate] | None) -> Trained:
+    """The side with an import that is as long as the other one's."""
+    start = begun and begun[1] + begun[0].value
+    return Trained(side.row, msgspec.structs.replace(side.cost, start=start or side.cost.start))
 
 
 def size_of(setup: Setup, varies: str) -> tuple[int, Setup] | None:
@@ -214,19 +191,23 @@ def at(fixed: Setup, varies: str, size: int) -> Setup:
     return change(fixed, model=re.sub(r"(?<=[-x])[WD](?=x|-|$)", str(size), fixed.model))
 
 
-def _family(fixed: Setup, varies: str) -> Family:
+def family_of(fixed: Setup, varies: str) -> Family:
     words = tuple((name, value) for name, value in msgspec.structs.asdict(fixed).items() if name != "switches")
     return Family("training", varies, (varies,), (*words, *fixed.switches))
 
 
-def _point(pair: Pair, size: int, by: str, steps: int, epochs: int) -> Point:
-    cpu = pair.cpu(by, epochs, steps)
+def crossing(
+    family: Family, by: str, sizes: Mapping[int, tuple[Trained, Trained]], job: Callable[[int], tuple[int, int]]
+) -> Answer:
+    """Who wins along a size, of the (CPU, GPU) at each; `job`: (epochs, steps an epoch) of the whole training at a size."""
 
-    def side(of_: Device) -> Side:
-        m = of_.row
-        return Side(m.kernel, m.device, m.threads, m.problem.dtype, seconds_by(of_, by, steps, epochs))
+    def side(of_: Trained, epochs: int, steps: int) -> Side:
+        kernel = of_.row.kernel if of_.cost.source == "measured" else of_.cost.source
+        seconds = seconds_by(of_.cost, by, steps, epochs)
+        return Side(kernel, of_.device, of_.row.threads, of_.row.problem.dtype, seconds)
 
-    return Point(size, side(cpu), side(pair.gpu))
+    points = [Point(size, *(side(one, *job(size)) for one in both)) for size, both in sorted(sizes.items())]
+    return crossover.classify(next(iter(sizes.values()))[0].row.problem.dtype, Form(by), points, family=family)
 
 
 def planned(setup: Setup, varies: str) -> tuple[int, int]:
@@ -244,9 +225,10 @@ def planned_steps(setup: Setup, samples: int) -> int:
     return max(1, samples // setup.batch) if setup.samples % setup.batch == 0 else -(-samples // setup.batch)
 
 
-def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIES) -> list[Answer]:
-    """Who wins along each size that was swept (two of it at least): by the step, and by the whole job of the model's own
-    samples and epochs; along samples by the epoch too."""
+def sweeps(
+    measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIES
+) -> list[tuple[Setup, str, dict[int, Pair]]]:
+    """(the fixed rest, what varies, size -> pair) for each size that was swept, two of it at least."""
     made = pairs(measurements)
     found = []
     for name in varies:
@@ -254,58 +236,24 @@ def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIE
         for pair in made:
             if at := size_of(pair.setup, name):
                 held = groups.setdefault(at[1], {})
-                held[at[0]] = max(held.get(at[0], pair), pair, key=lambda p: p.setup.samples)
-        for fixed, sizes in groups.items():
-            if len(sizes) < 2:
-                continue
-            for by in (BY_STEP, BY_EPOCH, BY_JOB) if name == "samples" else (BY_STEP, BY_JOB):
-                points = []
-                for size, pair in sorted(sizes.items()):
-                    samples, epochs = planned(pair.setup, name)
-                    points.append(_point(pair, size, by, planned_steps(pair.setup, samples), epochs))
-                found.append(crossover.classify(fixed.dtype, Form(by), points, family=_family(fixed, name)))
+                held[at[0]] = max(held.get(at[0], pair), pair, key=lambda p: p.weight)
+        found += [(fixed, name, dict(sorted(sizes.items()))) for fixed, sizes in groups.items() if len(sizes) > 1]
     return found
 
 
-def payback(pair: Pair) -> Estimate | None:
-    """Epochs after which the GPU, which begins later, has finished first; 0 where it does not begin later, None where its
-    epochs are no shorter. The upper end is infinite where they may be no shorter, and all but the lower one, the earliest, where
-    they may be shorter and likely are not."""
-    cpu = opponent(pair)
-    later = pair.gpu.begins(pair.steps) - cpu.begins(pair.steps)
-    gain = cpu.epoch(pair.steps) - pair.gpu.epoch(pair.steps)
-    return later / gain if gain.high > 0 else None
+def job_of(pair: Pair, varies: str) -> tuple[int, int]:
+    """(epochs, steps an epoch) of the planned whole training of a pair."""
+    samples, epochs = planned(pair.setup, varies)
+    return epochs, planned_steps(pair.setup, samples)
 
 
-def opponent(pair: Pair) -> Device:
-    """The CPU's best form for the whole job of the model's own epochs: what a GPU's start is paid back against."""
-    return pair.cpu(BY_JOB, planned(pair.setup, "epochs")[1])
-
-
-class Split(msgspec.Struct, frozen=True):
-    """Where the seconds of a whole job go, in order; they add up to `total`."""
-
-    side: Device
-    epochs: int
-    parts: tuple[tuple[str, Estimate], ...]
-
-    @property
-    def total(self) -> Estimate:
-        return total(e for _, e in self.parts)
-
-
-def split(side: Device, epochs: int, steps: int) -> Split:
-    """A job in parts: start-up, building and compiling, what a fit, its epochs and its steps cost."""
-    c = side.costs
-    made = total((c.build, c.compile, c.compile_last))
-    return Split(
-        side,
-        epochs,
-        (
-            ("start-up", c.start or NOTHING),
-            ("build and compile", made),
-            ("per fit", c.fit_beyond(steps)),
-            ("per epoch", c.epoch * epochs),
-            ("per step", c.step * (epochs * steps)),
-        ),
-    )
+def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIES) -> list[Answer]:
+    """Who wins along each size that was swept: by the step, and by the whole training of the model's own samples and epochs;
+    along samples by the epoch too."""
+    found = []
+    for fixed, name, sizes in sweeps(measurements, varies):
+        jobs = {size: job_of(pair, name) for size, pair in sizes.items()}
+        for by in (BY_STEP, BY_EPOCH, BY_JOB) if name == "samples" else (BY_STEP, BY_JOB):
+            sides = {size: (pair.cpu(by, *jobs[size]), pair.gpu) for size, pair in sizes.items()}
+            found.append(crossing(family_of(fixed, name), by, sides, jobs.__getitem__))
+    return found

@@ -1,15 +1,14 @@
-"""What the parts of a training cost: a fit, an epoch, a step, compilation and a process's start.
+"""What a training costs, read from measured rows: start-up, build, compilation, data-set setup, epoch and step; and what follows:
+its whole time, and from which epoch on a GPU is ahead."""
 
-Each is read from fits that vary it alone.
-"""
-
-# The law: a warm fit of E epochs of S steps takes fit + S feed + E (epoch + S step) seconds. A row keeps the raw seconds of
-# short fits as series "fit_s ExS", a repeat each; repeat i of all of them was taken side by side. Where the row's own epochs
-# are longer and each was timed, what a step takes is read off these: a second of noise is little in a thousand steps; of whole
-# fits that were timed, they and the short ones tell it together. A row of several processes has each one's fits, "fit_s ExS
-# process I": each tells its own costs, and the row's are the medians of these.
+# A warm fit of E epochs of S steps takes setup + E (epoch + S step) seconds. A row has stamped later epochs of its own samples
+# and of another number of steps (series "later_epoch_s S"), so neither setup nor compilation is in its step. Rows from before
+# have whole short fits (series "fit_s ExS") of other numbers of samples, so what a fit does with each sample is in their step.
+# A row of several processes has each one's series, "fit_s ExS process I": each tells its own costs; the row's are their medians.
 
 from collections.abc import Iterable
+from math import inf
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -17,43 +16,165 @@ import numpy as np
 from analysis import noise, stats
 from analysis.stats import NOTHING, Estimate
 from kernels.problems import Training
-from workloads.records import EPOCHS, FITS, OF_PROCESS, Measurement, Samples, by_epochs
+from workloads.records import EPOCHS, FITS, LATER, OF_PROCESS, SETUP, Measurement, Samples, by_epochs
 
 _STARTS = ("import", "device_start")
-_MADE = ("build", "compile", "compile_last")
+_COMPILED = ("compile", "compile_last")
+_WARM = ("dataset_setup", "epoch", "step", "setup_step")  # what each process of a row tells for itself
 FEW = 5  # processes, from which on their median has an interval of its own
 
 
-class Costs(msgspec.Struct, frozen=True):
-    """Seconds of each part of a training. `fit` and `epoch` may be negative where they are smaller than their noise.
+class TrainingCost(msgspec.Struct, frozen=True):
+    """Seconds of each part of a training; None where nothing is known. What is small may be negative by its noise.
 
-    feed: what a fit takes for each step's samples before its first epoch (casting and copying them), told by a long fit alone.
-    build: building the model. compile: what the first fit of one whole batch takes beyond a warm one; compile_last: the same for
-    the smaller batch that ends an epoch, None where there is none. start: importing and starting the device, in a process
-    of its own. What no row told is None.
+    start: importing the library and starting the device. build: building the model. compile: all distinct batch shapes.
+    dataset_setup: a fit's seconds beyond its epochs, for `steps` steps' samples; setup_step: what each further step's add.
+    epoch: of an epoch beyond its steps. bound: the step is an upper bound, as short fits have setup_step in it.
     """
 
-    fit: Estimate
+    dataset_setup: Estimate
     epoch: Estimate
     step: Estimate
+    start: Estimate | None = None
     build: Estimate | None = None
     compile: Estimate | None = None
-    compile_last: Estimate | None = None
-    start: Estimate | None = None
-    feed: Estimate = NOTHING
+    setup_step: Estimate = NOTHING
+    steps: int = 1
+    source: Literal["measured", "predicted"] = "measured"
+    bound: bool = False
 
-    def fit_beyond(self, steps: int) -> Estimate:
-        """Seconds of a warm fit of that many steps an epoch beyond its epochs."""
-        return self.fit + self.feed * steps
+    @property
+    def step_bound(self) -> Estimate:
+        """Seconds of a step as short fits tell it."""
+        return self.step + self.setup_step
 
-    def fit_seconds(self, epochs: int, steps: int) -> Estimate:
-        """Seconds of a warm fit of `epochs` epochs of `steps` steps; the ends add too, however the parts hang together."""
-        return self.fit_beyond(steps) + self.epoch * epochs + self.step * (epochs * steps)
+    @property
+    def doubt(self) -> tuple[bool, float]:
+        """What rows of one training are sorted by, the best first: bounds last, then by the step's noise."""
+        return self.bound, self.step.noise if self.step.value > 0 else inf
+
+    def epoch_seconds(self, steps: int) -> Estimate:
+        """Seconds of a warm epoch of so many steps."""
+        return self.epoch + self.step * steps
 
 
-def job_seconds(costs: Costs, epochs: int, steps: int) -> Estimate:
-    """Seconds of a whole job in a process of its own: start-up, build, every compilation, and one fit."""
-    return stats.total((costs.start, costs.build, costs.compile, costs.compile_last, costs.fit_seconds(epochs, steps)))
+def parts(cost: TrainingCost, epochs: int, steps: int) -> dict[str, Estimate]:
+    """Seconds of each part of a whole training in a process of its own, in order; what is not known counts as nothing."""
+    return {
+        "start-up": cost.start or NOTHING,
+        "build and compile": stats.total((cost.build, cost.compile)),
+        "data-set setup": cost.dataset_setup + cost.setup_step * (steps - cost.steps),
+        "epochs": cost.epoch * epochs,
+        "steps": cost.step * (epochs * steps),
+    }
+
+
+def whole_training(cost: TrainingCost, epochs: int, steps: int) -> Estimate:
+    """Seconds of a whole training of so many epochs of so many steps, start-up and compilation included; of 0 epochs, what comes
+    before the first one."""
+    return stats.total(parts(cost, epochs, steps).values())
+
+
+def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int) -> Estimate | None:
+    """Epochs of so many steps after which the GPU, which begins later, has finished first; 0 where it does not begin later, None
+    where its epochs are no shorter. The upper end is infinite where they may be no shorter, and all but the lower one, the
+    earliest, where they may be shorter and likely are not."""
+    later = whole_training(gpu, 0, steps) - whole_training(cpu, 0, steps)
+    gain = cpu.epoch_seconds(steps) - gpu.epoch_seconds(steps)
+    return later / gain if gain.high > 0 else None
+
+
+def measured(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> TrainingCost | None:
+    """The costs of a training row; None without what tells them. Only a process's first row has a start-up: what one takes is
+    read off all of them among `measurements`."""
+    if not m.ok:
+        return None
+    each = [cost for part in processes(m) if (cost := _warm(part))]
+    if not each:
+        return None
+    cost = each[0]
+    if len(each) > 1:
+        several = {part: stats.median([getattr(one, part).value for one in each]) for part in _WARM}
+        cost = msgspec.structs.replace(cost, bound=any(one.bound for one in each), **several)
+    compiled = [seconds for name in _COMPILED if (seconds := phase(m, name))]
+    return msgspec.structs.replace(
+        cost,
+        start=start(m, measurements),
+        build=phase(m, "build"),
+        compile=stats.total(compiled) if compiled else None,
+    )
+
+
+def _warm(m: "Measurement") -> TrainingCost | None:
+    """What warm fits of one process cost."""
+    later = {int(match[1]): taken for name, taken in m.series.items() if (match := LATER.fullmatch(name)) and taken}
+    if later and m.on("host-latency"):
+        return _of_later_epochs(m, *later.popitem())
+    if not (law := short_fits(forms(m))):
+        return None
+    cost, samples = TrainingCost(*law, steps=min(forms(m))[1], bound=m.variant == "fit"), m.on("host-latency")
+    if m.variant.endswith("loop") and m.problem.batch >= m.problem.samples and samples:
+        # A bare loop over one batch has no epochs: its step is that of its own fit of thousands, not of a few short ones.
+        return msgspec.structs.replace(cost, dataset_setup=NOTHING, epoch=NOTHING, step=stats.of(samples))
+    if not by_epochs(m):
+        return _of_own_fits(m, cost)
+    if m.problem.steps > max(steps for _, steps in forms(m)):
+        return _of_first_fit(m, cost)
+    return msgspec.structs.replace(cost, epoch=stats.of(samples) * m.problem.steps - cost.step * m.problem.steps)
+
+
+def _of_later_epochs(m: "Measurement", few: int, taken: tuple[float, ...]) -> TrainingCost:
+    """The costs by later epochs of the row's own steps and of another number of them."""
+    samples, setup, other = m.on("host-latency"), m.series.get(SETUP), m.series.get(f"{SETUP} {few}")
+    assert samples is not None
+    epochs = sorted(
+        [(samples.calls, stats.of(samples) * samples.calls), (few, stats.median(taken))], key=lambda e: e[0]
+    )
+    (fewer, brief), (more, long) = epochs
+    step = (long - brief) / (more - fewer)
+    whole, each = stats.median(setup) if setup else NOTHING, NOTHING
+    if setup and other:
+        each = ((whole - stats.median(other)) / (samples.calls - few)).at_least(0.0)
+    return TrainingCost(whole, brief - step * fewer, step, setup_step=each, steps=samples.calls)
+
+
+def _of_first_fit(m: "Measurement", short: TrainingCost) -> TrainingCost:
+    """The costs of a row from before, whose samples are the epochs of its first fit: an epoch less a short fit's is so many
+    steps. Where all epochs are known, that fit less these, its compilation and a short one's setup is what its samples took."""
+    fits, steps = forms(m), m.problem.steps
+    fewer, more = _apart(fits, 0) or ((1, 1), (2, 1))
+    rounds, few = min(len(fits[fewer]), len(fits[more])), fewer[1]
+    pair = np.array([fits[fewer][:rounds], fits[more][:rounds]])
+    (brief,) = stats.of_rounds(pair, lambda t: (t[1:] - t[:1]) / (more[0] - fewer[0]))
+    step, each = (stats.of(m.on("host-latency")) * steps - brief) / (steps - few), NOTHING
+    epochs, once = m.series.get(EPOCHS, ()), m.phases_s.get("first_call")
+    if once and len(epochs) == m.problem.epochs:
+        whole = once - sum(m.phases_s.get(name, 0.0) for name in _COMPILED) - sum(epochs)
+        each = (whole - short.dataset_setup).at_least(0.0) / (steps - short.steps)
+    return msgspec.structs.replace(short, step=step, epoch=brief - step * few, setup_step=each, bound=False)
+
+
+def _of_own_fits(m: "Measurement", short: TrainingCost) -> TrainingCost:
+    """The costs of a row from before with what its own whole fits of one epoch say too: one less a fit of few steps is so many
+    steps more. Both ways to a step count by the square of how well each knows it."""
+    samples, few = m.on("host-latency"), min(forms(m))
+    whole = m.problem.epochs == few[0] == 1 and m.problem.samples % m.problem.batch == 0 and m.problem.steps > few[1]
+    if not samples or len(samples.seconds) < 2 or not whole:
+        return short
+    long = (stats.of(samples) * m.problem.steps - stats.median(forms(m)[few])) / (m.problem.steps - few[1])
+    step = _together(short.step, long)
+    moved = few[1] * (short.step.value - step.value)  # fits of few steps take what they took
+    return msgspec.structs.replace(short, step=step, epoch=short.epoch + moved)
+
+
+def _together(a: Estimate, b: Estimate) -> Estimate:
+    """One number of two for the same, each weighed by the square of its interval; the better known one where one is exact."""
+    wide = [e.high - e.low for e in (a, b)]
+    if min(wide) <= 0:
+        return a if wide[0] <= wide[1] else b
+    share = wide[1] ** 2 / (wide[0] ** 2 + wide[1] ** 2)
+    value, half = share * a.value + (1 - share) * b.value, 0.5 / (wide[0] ** -2 + wide[1] ** -2) ** 0.5
+    return stats.plus_minus(value, half)
 
 
 def forms(m: "Measurement") -> dict[tuple[int, int], tuple[float, ...]]:
@@ -95,7 +216,7 @@ def _block(samples: "Samples", block: int) -> "Samples":
     return msgspec.structs.replace(samples, seconds=own, block=tuple(range(len(own))))
 
 
-def law(taken: dict[tuple[int, int], tuple[float, ...]]) -> tuple[Estimate, Estimate, Estimate] | None:
+def short_fits(taken: dict[tuple[int, int], tuple[float, ...]]) -> tuple[Estimate, Estimate, Estimate] | None:
     """(fit, epoch, step) of the law from fits by (epochs, steps), each from two that differ in it alone, as far apart as there
     are; None where nothing varied steps or epochs alone. Whole repeats are resampled, so what shifted all of them cancels."""
     steps, epochs = _apart(taken, 1), _apart(taken, 0)
@@ -123,80 +244,7 @@ def _apart(taken: Iterable[tuple[int, int]], which: int) -> tuple[tuple[int, int
     return max(pairs, key=lambda pair: pair[0][1 - which] * (pair[1][which] - pair[0][which]), default=None)
 
 
-def costs(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs | None:
-    """The costs of a training row; None without the fits that tell them. Only a process's first row has a start-up: what one
-    takes is read off all of them among `measurements`."""
-    if not m.ok:
-        return None
-    each = [found for part in processes(m) if (found := _warm(part))]
-    if not each:
-        return None
-    made = each[0]
-    if len(each) > 1:
-        several = {
-            part: stats.median([getattr(one, part).value for one in each]) for part in ("fit", "epoch", "step", "feed")
-        }
-        made = msgspec.structs.replace(made, **several)
-    build, compiled, last = (_phase(m, name) for name in _MADE)
-    return msgspec.structs.replace(made, build=build, compile=compiled, compile_last=last, start=start(m, measurements))
-
-
-def _warm(m: "Measurement") -> Costs | None:
-    """What warm fits of one process cost."""
-    if not (found := law(forms(m))):
-        return None
-    return _by_own_epochs(m, Costs(*found)) if by_epochs(m) else _by_own_fits(m, Costs(*found))
-
-
-def _by_own_epochs(m: "Measurement", short: Costs) -> Costs:
-    """The costs by the row's own epochs. Where they have more steps than its short fits they tell the step: an epoch less what
-    one of few steps takes; and the feed, where all epochs of the first fit are known: that fit without them, its compilation
-    and what a short one takes too. Where they have fewer, they tell the epoch."""
-    taken, steps = forms(m), m.problem.steps
-    long = stats.of(m.on("host-latency")) * steps
-    if steps <= max(steps for _, steps in taken):
-        return msgspec.structs.replace(short, epoch=long - short.step * steps)
-    if (ends := _apart(taken, 0)) is None:
-        return short
-    fewer, more = ends
-    few, rounds = fewer[1], min(len(taken[fewer]), len(taken[more]))
-    pair = np.array([taken[fewer][:rounds], taken[more][:rounds]])
-    (brief,) = stats.of_rounds(pair, lambda t: (t[1:] - t[:1]) / (more[0] - fewer[0]))
-    step = (long - brief) / (steps - few)
-    feed = short.feed
-    epochs, once = m.series.get(EPOCHS, ()), m.phases_s.get("first_call")
-    if once and len(epochs) == m.problem.epochs:
-        whole = once - sum(m.phases_s.get(name, 0.0) for name in _MADE[1:]) - sum(epochs)
-        feed = (whole - short.fit).at_least(0.0) / steps
-    return msgspec.structs.replace(short, step=step, epoch=brief - step * few, feed=feed)
-
-
-def _by_own_fits(m: "Measurement", short: Costs) -> Costs:
-    """The costs with what the row's own fits of one epoch say too: one less a fit of few steps is so many steps more. Both
-    ways of telling a step count by how well each knows it."""
-    own, (epochs, steps) = m.on("host-latency"), (m.problem.epochs, m.problem.steps)
-    few = min(forms(m))
-    whole = m.problem.samples % m.problem.batch == 0
-    if not own or len(own.seconds) < 2 or epochs != 1 or few[0] != 1 or not (whole and steps > few[1]):
-        return short
-    long = (stats.of(own) * steps - stats.median(forms(m)[few])) / (steps - few[1])
-    step = _together(short.step, long)
-    moved = few[1] * (short.step.value - step.value)  # fits of few steps take what they took
-    return msgspec.structs.replace(short, step=step, epoch=short.epoch + moved)
-
-
-def _together(a: Estimate, b: Estimate) -> Estimate:
-    """One number of two that tell the same, each weighed by the square of its interval; the better one of both alone where
-    nothing is known of an interval."""
-    wide = [e.high - e.low for e in (a, b)]
-    if min(wide) <= 0:
-        return a if wide[0] <= wide[1] else b
-    share = wide[1] ** 2 / (wide[0] ** 2 + wide[1] ** 2)
-    value, half = share * a.value + (1 - share) * b.value, 0.5 / (wide[0] ** -2 + wide[1] ** -2) ** 0.5
-    return stats.plus_minus(value, half)
-
-
-def _phase(m: "Measurement", name: str) -> Estimate | None:
+def phase(m: "Measurement", name: str) -> Estimate | None:
     """Seconds of a phase: over processes where the row was taken in several, else the one number."""
     if each := m.series.get(f"{name}_s"):
         return stats.median(each)

@@ -164,8 +164,8 @@ def _like(rows: "list[Measurement]", batch: int, *spread) -> "Measurement | None
 
 def step(m: "Measurement") -> Estimate:
     """Seconds of a step: what its law tells, else a step's share of its fits, what they cost besides included."""
-    found = costs.costs(m)
-    return found.step if found and found.step.value > 0 else stats.of(m.on("host-latency"))
+    cost = costs.measured(m)
+    return cost.step if cost and cost.step.value > 0 else stats.of(m.on("host-latency"))
 
 
 def all_reduce(case: Case) -> Estimate | None:

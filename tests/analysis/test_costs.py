@@ -6,7 +6,7 @@ import pytest
 from analysis.stats import Estimate
 from analysis.training import costs
 from kernels.problems import Matmul, Training
-from workloads.records import Measurement, Samples, Settings, visits
+from workloads.records import Measurement, Samples, Settings, by_epochs, visits
 
 # fit 0.1 s, epoch 0.02 s, step 5 ms: 0.1 + 0.02 + 0.005, 0.1 + 0.02 + 41 x 0.005, 0.1 + 3 x (0.02 + 0.005)
 LAW = {"fit_s 1x1": (0.125,) * 3, "fit_s 1x41": (0.325,) * 3, "fit_s 3x1": (0.175,) * 3}
@@ -22,38 +22,43 @@ def trained(series, phases=None, *, device="cpu", status="ok", process="warm", s
     return Measurement(kernel, problem, settings, status, series=series, phases_s=phases or {})
 
 
+def warm(c: costs.TrainingCost, epochs: int, steps: int) -> Estimate:
+    """Seconds of a warm fit."""
+    return costs.whole_training(msgspec.structs.replace(c, start=None, build=None, compile=None), epochs, steps)
+
+
 def about(e: Estimate) -> tuple[float, float, float]:
     return (round(e.value, 9), round(e.low, 9), round(e.high, 9))
 
 
 def test_fits_that_vary_one_thing_tell_each_part():
     series = {**LAW, "epoch_s": (9.0,), "loss": (1.0,)}
-    c = costs.costs(trained(series, {"build": 0.5, "compile": 3.0, "first_call": 9.0}))
-    assert [about(e) for e in (c.fit, c.epoch, c.step)] == [(0.1,) * 3, (0.02,) * 3, (0.005,) * 3]
-    assert (about(c.build), about(c.compile), c.compile_last, c.start) == ((0.5,) * 3, (3.0,) * 3, None, None)
-    assert about(c.fit_seconds(3, 10)) == (0.31, 0.31, 0.31)
+    c = costs.measured(trained(series, {"build": 0.5, "compile": 3.0, "first_call": 9.0}))
+    assert [about(e) for e in (c.dataset_setup, c.epoch, c.step)] == [(0.1,) * 3, (0.02,) * 3, (0.005,) * 3]
+    assert (about(c.build), about(c.compile), c.start) == ((0.5,) * 3, (3.0,) * 3, None)
+    assert c.bound and about(warm(c, 3, 10)) == (0.31,) * 3
     # the short pairs, 1x1 with 1x2 and 2x1, lie: from them a step would take 0.1 s and an epoch 0.5
-    found = costs.law({(1, 1): (0.125,), (1, 2): (0.225,), (2, 1): (0.73,), (1, 41): (0.325,), (3, 1): (0.175,)})
+    found = costs.short_fits({(1, 1): (0.125,), (1, 2): (0.225,), (2, 1): (0.73,), (1, 41): (0.325,), (3, 1): (0.175,)})
     assert [about(e)[0] for e in found] == [0.1, 0.02, 0.005]
     # 2 x 10 and 2 x 60 steps: 0.1 + 2 x (0.02 + 0.05) and 0.1 + 2 x (0.02 + 0.3); 6 x 10 steps: 0.1 + 6 x 0.07
-    found = costs.law({(2, 10): (0.24,), (2, 60): (0.74,), (6, 10): (0.52,)})
+    found = costs.short_fits({(2, 10): (0.24,), (2, 60): (0.74,), (6, 10): (0.52,)})
     assert [about(e)[0] for e in found] == [0.1, 0.02, 0.005]
     # step: (1.011 - 0.011) / 100; epoch: (0.030 - 0.011) / 2 - 0.01; fit: 0.011 - 0.0095
     seconds = {(1, 1): (0.010, 0.012, 0.011), (1, 101): (1.010, 1.011, 1.012), (3, 1): (0.030, 0.029, 0.031)}
-    fit, epoch, _ = costs.law(seconds)
+    fit, epoch, _ = costs.short_fits(seconds)
     assert epoch.value == pytest.approx(-0.0005) and epoch.low < epoch.value < 0 < epoch.high
     assert fit.value == pytest.approx(0.0015) and fit.low < 0 < fit.high
-    assert costs.costs(trained(LAW, status="failed")) is None
+    assert costs.measured(trained(LAW, status="failed")) is None
 
 
 def test_the_interval_is_that_of_the_rounds_and_what_shifts_a_whole_round_cancels():
-    fit, epoch, step = costs.law({(1, 1): (1.0, 1.0, 1.0), (1, 11): (11.0, 12.0, 13.0), (3, 1): (3.0, 3.0, 3.0)})
+    fit, epoch, step = costs.short_fits({(1, 1): (1.0, 1.0, 1.0), (1, 11): (11.0, 12.0, 13.0), (3, 1): (3.0, 3.0, 3.0)})
     assert about(step) == (1.1, round(1.1 - 0.1 * THREE_ROUNDS, 9), round(1.1 + 0.1 * THREE_ROUNDS, 9))
     assert about(epoch) == (-0.1, round(-0.1 - 0.1 * THREE_ROUNDS, 9), round(-0.1 + 0.1 * THREE_ROUNDS, 9))
     assert about(fit) == (0.0, 0.0, 0.0)  # 1 - (epoch + step), whatever the step is
     shifts = (0.0, 0.3, 0.7)
     times = {(1, 1): 0.125, (1, 41): 0.325, (3, 1): 0.175}
-    fit, epoch, step = costs.law({size: tuple(time + s for s in shifts) for size, time in times.items()})
+    fit, epoch, step = costs.short_fits({size: tuple(time + s for s in shifts) for size, time in times.items()})
     assert (about(step), about(epoch)) == ((0.005,) * 3, (0.02,) * 3)
     assert fit.value == pytest.approx(0.4) and fit.low < 0.1 < 0.8 < fit.high
 
@@ -70,15 +75,15 @@ def test_the_interval_is_that_of_the_rounds_and_what_shifts_a_whole_round_cancel
     ],
 )
 def test_nothing_is_said_of_what_was_not_varied_alone(series):
-    assert costs.costs(trained(series)) is None
+    assert costs.measured(trained(series)) is None
 
 
 def test_a_job_is_start_up_build_every_compilation_and_one_fit():
     phases = {"import": 5.0, "device_start": 2.0, "build": 0.5, "compile": 3.0, "compile_last": 1.0}
-    c = costs.costs(trained(LAW, phases))
+    c = costs.measured(trained(LAW, phases))
     assert about(c.start) == (7.0, 5.6, 8.4)  # of one process: 20 % about it
-    assert about(costs.job_seconds(c, 3, 10)) == (11.81, 10.41, 13.21)
-    assert costs.job_seconds(costs.costs(trained(LAW)), 3, 10).value == pytest.approx(0.31)
+    assert about(costs.whole_training(c, 3, 10)) == (11.81, 10.41, 13.21)
+    assert costs.whole_training(costs.measured(trained(LAW)), 3, 10).value == pytest.approx(0.31)
 
 
 def begun(seconds: float, device_start: float = 1.0, at: str = "", **fields) -> Measurement:
@@ -98,18 +103,20 @@ def test_an_import_is_that_of_every_process_but_a_long_first_and_a_devices_start
         begun(9.0, keras_backend="torch"),
     ]
     assert costs.begun(m, others) == (costs._taken([4.0, 5.0, 9.0]), costs._taken([1.0, 2.0]))
-    assert costs.costs(m, others).start.value == 5.0 + 1.5 and costs.costs(visible, others).start.value == 5.0 + 1.5
-    assert costs.costs(trained(LAW, device="gpu:0"), others).start.value == 5.0 + 10.0
-    assert costs.costs(jax, others).start.value == 29.0 + 1.0
+    assert (
+        costs.measured(m, others).start.value == 5.0 + 1.5 and costs.measured(visible, others).start.value == 5.0 + 1.5
+    )
+    assert costs.measured(trained(LAW, device="gpu:0"), others).start.value == 5.0 + 10.0
+    assert costs.measured(jax, others).start.value == 29.0 + 1.0
     seen = begun(10.0, 3.0, gpu="visible")  # 7 s of import: the middle of 4, 5, 7, 9 is 6
-    assert costs.costs(visible, [*others, seen]).start.value == 6.0 + 3.0
-    assert costs.costs(m, [*others, seen]).start.value == 6.0 + 1.5
+    assert costs.measured(visible, [*others, seen]).start.value == 6.0 + 3.0
+    assert costs.measured(m, [*others, seen]).start.value == 6.0 + 1.5
     own = trained(LAW, {"import": 7.0, "device_start": 1.5})
-    assert costs.costs(own, [own, *others]).start.value == 6.0 + 1.5  # counted once
-    assert costs.costs(trained(LAW, device="gpu:1"), others).start is None
+    assert costs.measured(own, [own, *others]).start.value == 6.0 + 1.5  # counted once
+    assert costs.measured(trained(LAW, device="gpu:1"), others).start is None
     phases_s = {"import": 1.0, "device_start": 0.0}
     product = Measurement("matmul/numpy/blas", Matmul(2, 2, 2), Settings(), "ok", phases_s=phases_s)
-    assert costs.costs(m, [product]).start is None
+    assert costs.measured(m, [product]).start is None
     # it read the library from the disk: 10 of 10, 8 and 6 s; and it is the first by its date, not by its place
     taken = {"08": 10.0, "09": 8.0, "10": 6.0}
     rows = [begun(1.0 + s, at=f"2026-11-21T{hour}:00:00Z") for hour, s in taken.items()]
@@ -128,7 +135,7 @@ def test_few_processes_are_as_far_apart_as_whole_models_and_two_reach_both():
     five = costs._taken([10.0, 10.0, 10.0, 10.0, 10.0])
     assert about(five) == (10.0,) * 3  # five tell their own
     each = {"import_s": (4.0, 4.1, 4.2, 4.3, 4.4), "device_start_s": (1.0,) * 5, "compile_s": (2.0, 2.2, 2.1, 2.3, 2.4)}
-    c = costs.costs(trained({**LAW, **each}, {"import": 4.4, "device_start": 1.0, "compile": 2.4}, process="fresh"))
+    c = costs.measured(trained({**LAW, **each}, {"import": 4.4, "device_start": 1.0, "compile": 2.4}, process="fresh"))
     assert c.start.value == pytest.approx(5.2) and c.start.low < 5.2 < c.start.high
     assert (c.compile.value, c.compile.low < 2.2 < c.compile.high) == (2.2, True)
 
@@ -143,26 +150,59 @@ def own_epochs(seconds: tuple[float, ...], epochs: tuple[float, ...] = (), first
 
 def test_long_epochs_tell_the_step_better_than_short_fits():
     """An epoch of 1000 steps of 6.019 ms; of one step (0.175 - 0.125) / 2 = 0.025: a step is 5.994 / 999 = 6 ms, an epoch 19."""
-    c = costs.costs(own_epochs((0.006019,) * 2))
-    assert [about(e) for e in (c.step, c.epoch, c.fit)] == [(0.006,) * 3, (0.019,) * 3, (0.1,) * 3]
-    assert about(c.feed) == (0.0,) * 3 and c.epoch.value + 1000 * c.step.value == pytest.approx(6.019)
+    c = costs.measured(own_epochs((0.006019,) * 2))
+    assert [about(e) for e in (c.step, c.epoch, c.dataset_setup)] == [(0.006,) * 3, (0.019,) * 3, (0.1,) * 3]
+    assert (
+        not c.bound
+        and about(c.setup_step) == (0.0,) * 3
+        and c.epoch.value + 1000 * c.step.value == pytest.approx(6.019)
+    )
     noisy = own_epochs((0.006019,) * 2)
     short = {**LAW, "fit_s 1x1": (0.105, 0.125, 0.145)}  # an epoch's 25 ms are 15 to 35, before they are widened
-    c = costs.costs(msgspec.structs.replace(noisy, series=short))
+    c = costs.measured(msgspec.structs.replace(noisy, series=short))
     assert c.step.noise < 0.01 and c.epoch.noise > 0.5
     # as noisy where a repeat's 3 epochs were slow when its 1 was quick: 5, 25 and 45 ms an epoch, not three times 25
     short |= {"fit_s 1x1": (0.145, 0.125, 0.105), "fit_s 3x1": (0.155, 0.175, 0.195)}
-    assert costs.costs(msgspec.structs.replace(noisy, series=short)).epoch.noise > 0.5
+    assert costs.measured(msgspec.structs.replace(noisy, series=short)).epoch.noise > 0.5
     # of 41 steps, no more than the short fits have: a step is theirs, 5 ms; the epoch of 0.246 s has 41 ms besides
-    c = costs.costs(msgspec.structs.replace(own_epochs((0.006,) * 5), problem=Training("cifar10-cnn", 32, 1312, 3)))
+    c = costs.measured(msgspec.structs.replace(own_epochs((0.006,) * 5), problem=Training("cifar10-cnn", 32, 1312, 3)))
     assert (about(c.step), about(c.epoch)) == ((0.005,) * 3, (0.041,) * 3)
-    # the first fit took 24.357 s: 4 to compile, 18.257 in its epochs, 0.1 as a short one does, and 2 more: 2 ms a step
-    c = costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 24.357))
-    assert c.feed.value == pytest.approx(0.002) and c.fit_beyond(1000).value == pytest.approx(2.1)
-    assert c.fit_seconds(3, 1000).value == pytest.approx(2.1 + 3 * 6.019)
-    assert costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019), 24.357)).feed.value == 0  # an epoch is not known
+    # the first fit took 24.357 s: 4 to compile, 18.257 in its epochs, 0.1 as one of one step does, and 2 more for 999 steps
+    c = costs.measured(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 24.357))
+    assert c.setup_step.value == pytest.approx(2 / 999) and warm(c, 0, 1000).value == pytest.approx(2.1)
+    assert warm(c, 3, 1000).value == pytest.approx(2.1 + 3 * 6.019)
+    assert (
+        costs.measured(own_epochs((0.006019,) * 2, (6.219, 6.019), 24.357)).setup_step.value == 0
+    )  # an epoch is not known
     never_less = Estimate(0.0, 0.0, 0.0)
-    assert costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 22.3)).feed == never_less
+    assert costs.measured(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 22.3)).setup_step == never_less
+
+
+def later(steps: int, epochs, few: int, short, **series) -> Measurement:
+    """A row of batch 32 whose later epochs of `steps` and of `few` steps took those seconds."""
+    made = trained({f"later_epoch_s {few}": short, **series}, {"compile": 3.0, "compile_last": 1.0}, samples=32 * steps)
+    samples = Samples("host-latency", tuple(s / steps for s in epochs), steps, (0,) * len(epochs), "epochs of one fit")
+    return msgspec.structs.replace(made, samples=(samples,))
+
+
+def test_later_epochs_of_two_numbers_of_steps_tell_step_and_epoch_and_their_fits_the_setup_of_each_sample():
+    """300 steps of 2 ms and 40 ms are 640 ms, 8 of them 56; 10 ms of a fit's own and 0.64 ms a batch are 202 ms and 15.12."""
+    setups = {"setup_s": (0.202,), "setup_s 8": (0.01512, 0.01512)}
+    c = costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 10, **setups))
+    assert [about(e) for e in (c.step, c.epoch, c.setup_step)] == [(0.002,) * 3, (0.04,) * 3, (0.00064,) * 3]
+    assert (about(c.dataset_setup), c.steps, c.bound, about(c.compile)) == ((0.202,) * 3, 300, False, (4.0,) * 3)
+    # planned: 3 epochs of 1000 steps: 0.01 + 0.64, and 3 x 2.04
+    assert about(warm(c, 3, 1000)) == (6.77,) * 3 and about(c.step_bound) == (0.00264,) * 3
+    # one step of its own, 42 ms, and 8 of more samples, 56; the lower number's epoch is the better known one
+    c = costs.measured(later(1, (0.041, 0.042, 0.043), 8, (0.056,) * 3))
+    assert (round(c.step.value, 9), round(c.epoch.value, 9), about(c.setup_step)) == (0.002, 0.04, (0.0,) * 3)
+    assert c.step.low > 0.0015 and c.dataset_setup.value == 0
+    noisy = {"setup_s": (0.01,), "setup_s 8": (0.02,)}  # more samples do not take less
+    assert costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, **noisy)).setup_step.value == 0
+    # processes whose steps take 2 and 4 ms, epochs 40 ms beside: each is told by its own short epochs
+    each = [later(300, (0.04 + 300 * s,) * 3, 8, (0.04 + 8 * s,) * 3, setup_s=(s,)) for s in (0.002, 0.004)]
+    c = costs.measured(visits.merged(each))
+    assert [round(e.value, 9) for e in (c.step, c.epoch, c.dataset_setup)] == [0.003, 0.04, 0.003] and not c.bound
 
 
 def own_fits(seconds: tuple[float, ...], series: dict = LAW) -> Measurement:
@@ -175,12 +215,12 @@ def test_whole_fits_tell_the_step_too():
     """1000 steps in 6.119 s, one in 0.125: 999 steps take 5.994 s. An epoch of one step takes 25 ms as before, so the 5 ms of the
     short fits and these 6 ms, both without any noise, are not weighed; with noise the better known one counts more."""
     noisy = {**LAW, "fit_s 1x41": (0.225, 0.325, 0.425)}  # a step of 2.5 to 7.5 ms
-    c = costs.costs(own_fits((0.006119,) * 3, noisy))
+    c = costs.measured(own_fits((0.006119,) * 3, noisy))
     assert about(c.step) == (0.006,) * 3 and about(Estimate(*[c.epoch.value + c.step.value] * 3)) == (0.025,) * 3
-    assert c.fit.value == pytest.approx(0.1)
-    c = costs.costs(own_fits((0.006019, 0.006119, 0.006219), noisy))
+    assert c.dataset_setup.value == pytest.approx(0.1) and c.bound
+    c = costs.measured(own_fits((0.006019, 0.006119, 0.006219), noisy))
     assert 0.0059 < c.step.value < 0.006 and c.step.noise < 0.06
-    assert costs.costs(own_fits((0.006119,))).step.value == pytest.approx(0.005)  # of one fit nothing is known
+    assert costs.measured(own_fits((0.006119,))).step.value == pytest.approx(0.005)  # of one fit nothing is known
     a, b = Estimate(1.0, 0.9, 1.1), Estimate(2.0, 1.8, 2.2)
     both = costs._together(a, b)
     assert both.value == pytest.approx((4 * 1.0 + 1 * 2.0) / 5)
@@ -201,25 +241,25 @@ def of_processes(*steps: float) -> Measurement:
 def test_of_several_processes_each_tells_its_own_costs():
     """Steps of 4, 5 and 9 ms; a fit takes 0.1 s and an epoch 20 ms in each process."""
     row = of_processes(0.004, 0.005, 0.009)
-    c = costs.costs(row)
-    assert (round(c.step.value, 9), round(c.epoch.value, 9), round(c.fit.value, 9)) == (0.005, 0.02, 0.1)
+    c = costs.measured(row)
+    assert (round(c.step.value, 9), round(c.epoch.value, 9), round(c.dataset_setup.value, 9)) == (0.005, 0.02, 0.1)
     assert c.step.low < 0.004 < 0.009 < c.step.high  # over processes, and widened as of three
-    assert [round(costs.costs(part).step.value, 9) for part in costs.processes(row)] == [0.004, 0.005, 0.009]
+    assert [round(costs.measured(part).step.value, 9) for part in costs.processes(row)] == [0.004, 0.005, 0.009]
     assert [part.on("host-latency").seconds for part in costs.processes(row)][1] == (0.00512,) * 2
     # as of one process: steps of 6 ms, and a feed of 0.4 ms; another process's are 8 ms and 0.2
 
     def process(step: float, feed: float):
         """3 epochs of 1000 steps, each 20 ms beside them; the fit takes 0.1 s, and its first call 4 s of compilation more."""
         epoch = 0.02 + 1000 * step
-        m = own_epochs((epoch / 1000,) * 2, (epoch,) * 3, first_call=4.0 + 0.1 + 1000 * feed + 3 * epoch)
+        m = own_epochs((epoch / 1000,) * 2, (epoch,) * 3, first_call=4.0 + 0.1 + 999 * feed + 3 * epoch)
         short = {f"fit_s {e}x{s}": (0.1 + e * (0.02 + s * step),) * 3 for e, s in ((1, 1), (1, 41), (3, 1))}
         return msgspec.structs.replace(m, series={**m.series, **short})
 
-    alone = costs.costs(process(0.006, 0.4e-3))
-    assert (round(alone.step.value, 9), round(alone.feed.value, 9)) == (0.006, 0.4e-3)
+    alone = costs.measured(process(0.006, 0.4e-3))
+    assert (round(alone.step.value, 9), round(alone.setup_step.value, 9)) == (0.006, 0.4e-3)
     row = visits.merged([process(0.006, 0.4e-3), process(0.008, 0.2e-3)])
-    assert row.on("host-latency").stop_reason == "epochs of 2 processes" and costs.by_epochs(row)
-    each = [costs.costs(part) for part in costs.processes(row)]
-    assert [(round(c.step.value, 9), round(c.feed.value, 9)) for c in each] == [(0.006, 0.4e-3), (0.008, 0.2e-3)]
-    both = costs.costs(row)
-    assert (round(both.step.value, 9), round(both.feed.value, 9)) == (0.007, 0.3e-3)
+    assert row.on("host-latency").stop_reason == "epochs of 2 processes" and by_epochs(row)
+    each = [costs.measured(part) for part in costs.processes(row)]
+    assert [(round(c.step.value, 9), round(c.setup_step.value, 9)) for c in each] == [(0.006, 0.4e-3), (0.008, 0.2e-3)]
+    both = costs.measured(row)
+    assert (round(both.step.value, 9), round(both.setup_step.value, 9)) == (0.007, 0.3e-3)

@@ -57,7 +57,7 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base, monk
     floor = sum(case.predicted.parts[n].value for n in HOST if n in case.predicted.parts and n != "transfer bytes")
     work = case.seen.step.value - 1.5 * floor
     assert case.bound == "work-bound" and work > 0
-    monkeypatch.setattr(calibration.Seen, "feed", lambda self, fitted: Estimate(work, work, work))
+    monkeypatch.setattr(calibration.Seen, "setup", lambda self, fitted: Estimate(work, work, work))
     again = next(c for c in uncalibrated(of) if c.seen.row.problem.model == "fashion-mlp")
     assert again.bound == "overhead-bound" and again.predicted == case.predicted
 
@@ -193,7 +193,7 @@ def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
 
 
 def test_short_fits_cannot_tell_the_samples_from_the_step(base):
-    """What a fit does for each step's samples is in a step told by short fits, not in one told by the epochs of a fit."""
+    """What a fit does for each step's samples is in a step of short fits, not in one of later epochs."""
     of = measured(base, {("cifar10-cnn", 128): 1.0})
     (case,) = uncalibrated(of)
     # priced as the copy that they are, where nothing else is known
@@ -201,8 +201,9 @@ def test_short_fits_cannot_tell_the_samples_from_the_step(base):
     assert case.seconds.value - case.predicted.step_s.value == pytest.approx(feed, rel=0.05)
     row = of.trainings[0]
     stop_reason = "epochs of one fit"
-    epochs = replace(row.samples[0], seconds=(1e-3,) * 3, block=(0, 1, 2), stop_reason=stop_reason)
-    (long,) = uncalibrated(profile.profile([*base.measurements, replace(row, samples=(epochs,))], GPU_MACHINE))
+    epochs = replace(row.samples[0], seconds=(1e-3,) * 3, calls=16, block=(0, 1, 2), stop_reason=stop_reason)
+    later = replace(row, samples=(epochs,), series={"later_epoch_s 8": (8e-3,) * 3})
+    (long,) = uncalibrated(profile.profile([*base.measurements, later], GPU_MACHINE))
     assert long.seconds == long.predicted.step_s
 
 
@@ -267,7 +268,7 @@ def checked(held: float) -> dict[str, str]:
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     share = held * made.training.steps
     step_s = Estimate(0.25e-3, 0.2e-3, 0.3e-3)
-    saved = replace(made, step_s=step_s, held_s=Estimate(share, share, share))
+    saved = replace(made, step_s=step_s, setup_s=Estimate(share, share, share))
     row = made_profile.training("fashion-mlp", 32, 1e-3)
     of = profile.profile([*made_profile.everything(), row], GPU_MACHINE)
     head, _, line, *_ = prediction_errors.check_lines([saved], of)
@@ -291,7 +292,7 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     """0.25 ms against 1 ms measured: 75 % off."""
     base = profile.profile(made_profile.everything(), GPU_MACHINE)
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
-    saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), held_s=Estimate(0.0, 0.0, 0.0))
+    saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), setup_s=Estimate(0.0, 0.0, 0.0))
     of = profile.profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
     told = prediction_errors.saved_line({"first": [saved, replace(saved, execution="compiled")]}, of)
     assert told.endswith("(1 set by the predictor of its day), median and mean: CPU 75.0 %, 75.0 % of 1.")

@@ -14,7 +14,7 @@ from analysis.report.sections import training as section
 from analysis.stats import Estimate
 from analysis.text import summary, whole_training
 from analysis.text.training_answers import training_sentences
-from analysis.training import break_even
+from analysis.training import break_even, costs
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP
 from kernels.problems import Training
 from workloads.records import Measurement, Settings
@@ -138,18 +138,18 @@ def test_samples_move_the_crossover_by_epoch_and_by_job():
     assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in by_job.points] == expected
     assert (by_job.kind, by_job.crossings[0].below, by_job.crossings[0].above) == ("gpu-from", 3200, 32_000)
     pair = next(p for p in break_even.pairs(small_data()) if p.setup.samples == 3200)
-    split = break_even.split(pair.gpu, 5, pair.steps)
-    expected = [("start-up", 9.0), ("build and compile", 7.0), ("per fit", 0.1), ("per epoch", 0.3), ("per step", 1.0)]
-    assert [(name, round(e.value, 6)) for name, e in split.parts] == expected
-    assert split.total.value == pytest.approx(17.4)
+    expected = {"start-up": 9.0, "build and compile": 7.0, "data-set setup": 0.1, "epochs": 0.3, "steps": 1.0}
+    assert {name: round(e.value, 6) for name, e in costs.parts(pair.gpu.cost, 5, pair.steps).items()} == expected
+    assert costs.whole_training(pair.gpu.cost, 5, pair.steps).value == pytest.approx(17.4)
 
 
 @pytest.mark.parametrize(("samples", "epochs"), [(320, 10 / 0.02), (3200, 10 / 0.56), (32_000, 10 / 5.96)])
-def test_the_epochs_that_pay_back_a_later_start(samples, epochs):
+def test_the_epochs_after_which_a_gpu_that_begins_later_is_ahead(samples, epochs):
     """10 s later, and 0.02, 0.56, 5.96 s won an epoch."""
     pair = next(p for p in break_even.pairs(small_data()) if p.setup.samples == samples)
-    assert break_even.payback(pair).value == pytest.approx(epochs)
-    assert (pair.gpu.begins(10).value, pair.cpu(BY_JOB).begins(10).value) == (pytest.approx(16.1), pytest.approx(6.1))
+    assert pair.break_even.value == pytest.approx(epochs)
+    before = [costs.whole_training(side.cost, 0, 10).value for side in (pair.gpu, pair.opponent)]
+    assert before == pytest.approx([16.1, 6.1])
 
 
 def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_sooner_needs_none():
@@ -158,27 +158,27 @@ def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_soone
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0"),
     ]
     (pair,) = break_even.pairs(slow)
-    assert break_even.payback(pair) is None
-    assert whole_training.payback_sentence(pair).endswith("so the GPU never catches up.")
-    likely = replace(pair.gpu.costs, step=Estimate(2e-3, 0.5e-3, 3.5e-3))
-    unsure = replace(pair, gpu=replace(pair.gpu, costs=likely))
-    paid = break_even.payback(unsure)  # an epoch of 10 steps may be 5 ms shorter, and likely is 10 ms longer
+    assert pair.break_even is None
+    assert whole_training.break_even_sentence(pair).endswith("so the GPU never catches up.")
+    likely = replace(pair.gpu.cost, step=Estimate(2e-3, 0.5e-3, 3.5e-3))
+    unsure = replace(pair, gpu=replace(pair.gpu, cost=likely))
+    paid = unsure.break_even  # an epoch of 10 steps may be 5 ms shorter, and likely is 10 ms longer
     assert (paid.value, paid.high) == (math.inf, math.inf) and paid.low == 0
-    assert whole_training.payback_sentence(unsure).endswith("so which one is ahead cannot be told.")
+    assert whole_training.break_even_sentence(unsure).endswith("so which one is ahead cannot be told.")
     soon = [
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), once=(1.0, 0.0, 0.0)),
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0"),
     ]
     (pair,) = break_even.pairs(soon)  # a second sooner, and 10 ms an epoch longer
     overtaken = "so the GPU, which begins sooner, is overtaken after 100 epochs."
-    assert whole_training.payback_sentence(pair).endswith(overtaken)
+    assert whole_training.break_even_sentence(pair).endswith(overtaken)
     quick = [
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), once=(1.0, 0.0, 0.0)),
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0"),
     ]
     (pair,) = break_even.pairs(quick)
-    assert break_even.payback(pair).value == 0
-    assert whole_training.payback_sentence(pair).endswith("ahead from the first epoch.")
+    assert pair.break_even.value == 0
+    assert whole_training.break_even_sentence(pair).endswith("ahead from the first epoch.")
 
 
 def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
@@ -234,9 +234,9 @@ def test_a_visible_gpu_is_no_better_a_form_for_an_import_that_took_less():
     (pair,) = break_even.pairs(every)
     assert pair.cpu(BY_JOB).form == "GPU hidden"
     # the very first process took longest: 6 s of the other two; the import's interval moves neither side ahead
-    assert pair.cpu(BY_JOB).costs.start.value == pytest.approx(6.05)
-    assert (pair.gpu.costs.start.low, pair.gpu.costs.start.high) == (pytest.approx(6 + 0.2), pytest.approx(6 + 0.3))
-    assert break_even.law(every[2], every).start.low == pytest.approx(4.8 + 0.2)  # by itself: below both
+    assert pair.cpu(BY_JOB).cost.start.value == pytest.approx(6.05)
+    assert (pair.gpu.cost.start.low, pair.gpu.cost.start.high) == (pytest.approx(6 + 0.2), pytest.approx(6 + 0.3))
+    assert costs.measured(every[2], every).start.low == pytest.approx(4.8 + 0.2)  # by itself: below both
 
 
 def test_threads_chosen_by_hand_jit_off_and_studied_rows_stand_for_no_side():
@@ -250,7 +250,7 @@ def test_threads_chosen_by_hand_jit_off_and_studied_rows_stand_for_no_side():
     assert break_even.pairs([gpu, *aside]) == [] and break_even.trainings(aside) == [aside[0], aside[1], aside[3]]
     slow = trained("cifar10-cnn", 32, 320, (0.0, 0.0, 5e-3), device="gpu:0", jit_compile="off")
     (pair,) = break_even.pairs([slow, gpu, trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3))])
-    assert pair.gpu.costs.step.value == pytest.approx(1e-3)
+    assert pair.gpu.cost.step.value == pytest.approx(1e-3)
 
 
 def test_width_and_depth_are_read_off_the_generators_names():
@@ -331,20 +331,22 @@ def test_a_sweep_whose_winner_never_changes_has_its_sentence_and_one_training_be
     assert [s.partition(", float")[0] for s in two] == [f"Training cifar10-cnn (S0), batch {b}" for b in (8, 32)]
 
 
-def test_a_step_below_nothing_is_trusted_least():
-    m = trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3))
+def test_a_step_below_nothing_is_doubted_most_and_a_bound_more():
+    cost = costs.measured(trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3)))
     steps = [Estimate(1e-3, 0.9e-3, 1.1e-3), Estimate(1e-3, 0.0, 2e-3), Estimate(-1e-3, -2e-3, 1e-4)]
-    assert sorted([*steps[1:], steps[0]], key=lambda step: break_even.trust(m, step, "float32")) == steps
+    ranked = [replace(cost, step=step, bound=bound) for bound in (False, True) for step in steps]
+    mixed = [*ranked[3:], *ranked[:3]]
+    assert sorted(mixed, key=lambda one: one.doubt) == ranked and cost.bound
 
 
 @pytest.mark.parametrize("kernel", JAX_LOOPS)
 def test_the_step_of_a_bare_loop_is_its_own_fits_not_that_of_a_few_short_ones(kernel):
     """2000 steps and a fit's 0.2 s: 1.1 ms a step, whatever the short fits' law says."""
     m = trained("peaks", 100, 100, (0.2, -0.05, 0.051), kernel=kernel, residence="resident", epochs=2000)
-    found = break_even.law(m)
-    assert (found.fit.value, found.epoch.value) == (0.0, 0.0) and found.step.value == pytest.approx(1.1e-3)
+    found = costs.measured(m)
+    assert (found.dataset_setup.value, found.epoch.value) == (0.0, 0.0) and found.step.value == pytest.approx(1.1e-3)
     expected = pytest.approx(0.05)
-    assert break_even.law(trained("peaks", 100, 100, (0.2, 0.05, 0.001), epochs=2000)).epoch.value == expected
+    assert costs.measured(trained("peaks", 100, 100, (0.2, 0.05, 0.001), epochs=2000)).epoch.value == expected
 
 
 @pytest.mark.parametrize("kernel", JAX_LOOPS)

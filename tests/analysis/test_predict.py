@@ -292,7 +292,7 @@ def test_a_loop_of_ones_own_compiles_and_builds_as_a_fit_does():
     assert (loop.compile_s, loop.start_s) == (fit.compile_s, fit.start_s)
     made = {"compile": 0.05 * 142.278, "compile_last": 0.05 * 142.278}
     seen = training(MLP.model, 32, loop.step_s.value, "gpu:0", 0.0, 0.0, 2050, 3, phases_s=once | made)
-    assert costs.job_seconds(costs.costs(seen), 3, 65).value == pytest.approx(loop.job_s.value, rel=1e-5)
+    assert costs.whole_training(costs.measured(seen), 3, 65).value == pytest.approx(loop.job_s.value, rel=1e-5)
     saved = fit.fit_s.value + 3 * (fit.epoch_total_s.value - 65 * loop.step_s.value)
     assert what_if.saved(fit, loop).value == pytest.approx(saved)
 

@@ -48,7 +48,7 @@ def test_a_page_says_one_job_of_a_training():
     assert f"| {of}: the GPU wins from width = " in row_ and "2,048" not in row_
     # paid back after 10 s / (16 x 8 ms) = 78.1 epochs of 2,048 samples: 160,000 of the 600,000
     (paid,) = [
-        s for s in map(whole_training.payback_sentence, break_even.pairs(every)) if s.startswith("mlp-784-1000x2-10")
+        s for s in map(whole_training.break_even_sentence, break_even.pairs(every)) if s.startswith("mlp-784-1000x2-10")
     ]
     assert "the GPU pays its start back after 78.1 epochs of 2,048 samples" in paid
     every = [trained("mnist-cnn", 32, 60_000, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
@@ -133,7 +133,7 @@ def test_what_is_noisy_or_may_be_nothing_is_said_so():
         trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 1e-3), device="gpu:0", epochs=2, noise=0.4),
     ]
     (said,) = training_answers.training_sentences(every)
-    noise = break_even.pairs(every)[0].gpu.costs.step.noise
+    noise = break_even.pairs(every)[0].gpu.cost.step.noise
     assert noise > 1
     expected = f"1.00 ms on the GPU (can't tell which is faster, as the GPU's is only known to +-{100 * noise:.0f} %)"
     assert expected in said
@@ -215,7 +215,7 @@ ONE = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0,
 def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so():
     assert training_answers.lines([msgspec.structs.replace(ONE, phases_s=ONE.phases_s | {"compile_last": 1.0})]) == [
         "cifar10-cnn (S0) on the CPU: the job of 1,000 samples and 2 epochs takes 16.7 s: 10.0 s start-up, 5.50 s building and "
-        "compiling and 1.16 s training (64 steps of 15.0 ms)."
+        "compiling and 1.16 s training (64 steps of at most 15.0 ms)."
     ]
     phases = {name: s for name, s in ONE.phases_s.items() if name not in ("import", "device_start")}
     series = {name: taken for name, taken in ONE.series.items() if name.startswith("fit_s")}
@@ -235,7 +235,7 @@ def test_what_is_beside_the_steps_noise_flags_and_settings_are_said():
     # a fit's 0.2 s and 100 epochs of 1 + 1 ms: which of these two is an epoch's and which a step's, epochs of one step don't say
     assert said.endswith("400 ms training (100 steps of 4.00 ms, with their share of what a fit and its epochs cost).")
     rough = trained("cifar10-cnn", 32, 320, (0.3, 0.0, 10e-3), noise=0.1)
-    assert "400 ms training (10 steps of 10.0 ms, +-" in training_answers.single_job(rough)
+    assert "400 ms training (10 steps of at most 10.0 ms, +-" in training_answers.single_job(rough)
     assert training_answers.single_job(rough).endswith("; what a fit and its epochs cost besides is the rest).")
     unknown = trained("cifar10-cnn", 32, 320, (0.3, 0.0, 10e-3), noise=0.9)
     assert "400 ms training (10 steps of 40.0 ms, with their share of " in training_answers.single_job(unknown)

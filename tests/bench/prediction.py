@@ -114,8 +114,8 @@ def remainders(of: profile.Profile) -> list[Figure]:
         for m in of.trainings:
             known = networks.known(m.problem.model) and switches.ordinary(m) and m.settings.device == device
             if known and m.kernel == budget.FIT and (made := budget.budget(m, of)).step.noise <= calibration.NOISY:
-                law = costs.costs(m)
-                for what, whole in zip(each, (made.step, law.step if law else made.step), strict=True):
+                cost = costs.measured(m)
+                for what, whole in zip(each, (made.step, cost.step if cost else made.step), strict=True):
                     each[what].setdefault(m.problem.model, []).append(abs(made.remainder.value) / whole.value)
         for what, shares in each.items():
             if shares:
@@ -179,14 +179,14 @@ def what_ifs(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     """What the best changes of each article's model save, predicted beside measured, where both ways were measured."""
     steps = measured_steps(of)
     hits, notes = [], []
-    for (model, batch, device, given, long), (row, base) in steps.items():
+    for (model, batch, device, given, bound), (row, base) in steps.items():
         network = networks.known(model)
         if device != GPU or given or not (network and network.seed):
             continue
         made = prediction.predict(row.problem, row.settings, of)
 
         for change in _best(what_if.what_ifs(made, lambda t, s, kernel: prediction.predict(t, s, of, kernel=kernel))):
-            other = steps.get(key(change.change.training, change.change.settings, long))
+            other = steps.get(key(change.change.training, change.change.settings, bound))
             if other is None:
                 continue
             real = base.value - other[1].value * batch / change.change.training.batch
@@ -208,15 +208,15 @@ def dropped(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     hits, notes = [], []
     for m in of.trainings:
         last = m.phases_s.get("compile_last", 0)
-        step = calibration.measured_step(m)
+        cost = costs.measured(m)
         own = m.settings.device == GPU and m.kernel == budget.FIT
         ours = networks.known(m.problem.model) and own and switches.ordinary(m)
-        if not (ours and last and step):
+        if not (ours and last and cost):
             continue
         made = prediction.predict(m.problem, m.settings, of)
         found = what_if.what_ifs(made, lambda t, s, kernel: prediction.predict(t, s, of, kernel=kernel))
         for change in (w for w in found if w.change.words.startswith("whole batches")):
-            real, said = last + m.problem.epochs * step.value, change.job_saved.value
+            real, said = last + m.problem.epochs * cost.step.value, change.job_saved.value
             hits.append(abs(said - real) <= SAVING * real)
             notes.append(
                 f"- {m.problem.model} at batch {m.problem.batch}, {m.problem.samples} samples, {change.change.words}: "
@@ -231,21 +231,21 @@ def _best(found: list[what_if.WhatIf]) -> list[what_if.WhatIf]:
     return [w for w in found if w.step_saved is not None and w.job_saved.value > 0 and w.step_saved.value][:TOP]
 
 
-def key(training, settings, long: bool) -> tuple:
-    """What two rows of the same step have in common; `long`: told by a row's own epochs. Short fits tell a step with the share of
-    what a fit does with its samples, so the two are not compared with each other."""
+def key(training, settings, bound: bool) -> tuple:
+    """What two rows of the same step have in common; `bound`: short fits tell a step with each step's data-set setup, so they are
+    not compared with rows of later epochs."""
     given = {n: t for n, t in settings.switches.items() if n != "data"}
-    return training.model, training.batch, settings.device, tuple(sorted(given.items())), long
+    return training.model, training.batch, settings.device, tuple(sorted(given.items())), bound
 
 
 def measured_steps(of: profile.Profile) -> dict:
     """What rows have in common (`key`) -> (row, seconds of a step), of rows of the same the least noisy one."""
     found: dict = {}
     for m in of.trainings:
-        step = calibration.measured_step(m) if switches.ordinary(m) else None
-        if step and step.noise <= calibration.NOISY and "loop" not in m.kernel:
-            at = key(m.problem, m.settings, costs.by_epochs(m))
-            found[at] = min(found.get(at, (m, step)), (m, step), key=lambda pair: pair[1].noise)
+        cost = costs.measured(m) if switches.ordinary(m) else None
+        if cost and cost.step.noise <= calibration.NOISY and "loop" not in m.kernel:
+            at = key(m.problem, m.settings, cost.bound)
+            found[at] = min(found.get(at, (m, cost.step)), (m, cost.step), key=lambda pair: pair[1].noise)
     return found
 
 

@@ -31,7 +31,7 @@ from analysis.crossover import crossover, ladder
 from analysis.predict import held_out, predicted_crossover, prediction, profile
 from analysis.roofline import links, roofs
 from analysis.text import answers
-from analysis.training import break_even, data_parallel, inference
+from analysis.training import break_even, costs, data_parallel, inference
 from workloads import records
 from workloads.machine import facts
 from workloads.records import published_cases
@@ -239,22 +239,21 @@ def trained(folder: str) -> Values:
     taken = records.read(folder).measurements
     made: Values = {}
     for m in break_even.trainings(taken):
-        costs = break_even.law(m, taken)
-        if costs is None:
+        cost = costs.measured(m, taken)
+        if cost is None:
             continue
         s = m.settings
         told = " ".join(f"{k}={v}" for k, v in sorted(s.switches.items()))
         of = " ".join(str(v) for v in flat("", json.loads(m.key)["problem"]).values()) if m.key else ""
         name = f"cost/{folder}/{m.kernel} {of} {s.device} {s.threads} {told}"
-        parts = ("fit", "epoch", "step", "build", "compile", "compile_last", "start", "feed")
-        made |= {f"{name}/{part}": interval(getattr(costs, part)) for part in parts if getattr(costs, part)}
-        if job := break_even.job(m, taken):
-            made[f"{name}/job"] = interval(job)
+        parts = ("dataset_setup", "epoch", "step", "build", "compile", "start", "setup_step")
+        made |= {f"{name}/{part}": interval(getattr(cost, part)) for part in parts if getattr(cost, part)}
+        made |= {f"{name}/job": interval(costs.whole_training(cost, m.problem.epochs, m.problem.steps))}
     for pair in break_even.pairs(taken):
         of = pair.setup
         told = " ".join(map("=".join, of.switches))
         made[f"break-even/{folder}/{of.kernel} {of.model} {of.batch} {of.samples} {of.dtype} {told}"] = interval(
-            break_even.payback(pair)
+            pair.break_even
         )
     return made
 

@@ -22,7 +22,7 @@ from analysis.report.material import Material
 from analysis.report.sections import rows, step_budgets
 from analysis.stats import Estimate
 from analysis.text import questions
-from analysis.training import break_even
+from analysis.training import costs
 
 SIZES = (64, 128, 256, 512, 1024)
 
@@ -167,8 +167,8 @@ def test_trainings_have_parts_lines_and_charts_with_their_numbers(of):
     made = {b.training.key: b for b in of.budgets}
     for pair in of.pairs:
         for side in (pair.gpu, *pair.cpus):
-            found = budget.job_parts(side, 3, pair.steps, made.get(side.row.key))
-            assert sum(found.values()) == pytest.approx(break_even.split(side, 3, pair.steps).total.value, rel=1e-9)
+            found = budget.job_parts(side.cost, 3, pair.steps, made.get(side.row.key))
+            assert sum(found.values()) == pytest.approx(costs.whole_training(side.cost, 3, pair.steps).value, rel=1e-9)
             assert tuple(found) == budget.JOB_PARTS
     lines = step_budgets.section(of.budgets, of.rows)
     text = "\n".join(lines)

@@ -176,7 +176,7 @@ def _fed(m: Measurement, of: profile.Profile) -> float:
         made = predict(m.problem, m.settings, of, fitted=calibration(of, m.settings, leaving_out={m.problem.model}))
     except Lacking:  # said where its budget is
         return 0.0
-    return made.held_s.value / made.training.steps
+    return made.cost.setup_step.value
 
 
 def _held(made: Budget, own: Trace, apart: Trace | None, fed: float) -> Held:

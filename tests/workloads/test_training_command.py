@@ -15,7 +15,7 @@ from test_jobs import trained
 
 from analysis.predict import command as predict
 from analysis.text import whole_training
-from analysis.training import break_even
+from analysis.training import costs
 from kernels.problems import Matmul, Training
 from workloads import options, records, training
 from workloads.frameworks import grid, side_by_side, studies
@@ -154,7 +154,7 @@ def test_the_table_fits_120_columns_and_has_every_part_of_a_job(capsys):
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split()[-8:] == ["ms/fit", "comp.", "s", "start", "s", "job", "s", "notes"]
     # 9 start, 0.4 build, 6.6 compile, 0.1 a fit, 10 x (0.05 + 1563 x 0.002)
-    assert " ".join(first.split()) == "cifar10-cnn 32 50000 10 gpu:0 fit 2.00 50.0 100 6.60 9.00 47.9 jit"
+    assert " ".join(first.split()) == "cifar10-cnn 32 50000 10 gpu:0 fit <2.00 50.0 100 6.60 9.00 47.9 jit"
     assert "cpu jit x16" in second and "generator" in second and max(map(len, (head, first, second))) <= 120
     table = training.Table()
     table.shown(row(FIT, Training("cifar10-cnn", 4, 8), 0.012, values={"jit_compile": 0.0}))
@@ -168,8 +168,8 @@ def test_a_part_that_may_be_nothing_shows_what_it_is_less_than_and_the_columns_a
     table = training.Table()
     table.shown(m)
     shown = capsys.readouterr().out.splitlines()[1].split()
-    end = break_even.law(m).epoch.high
-    assert break_even.law(m).epoch.low < 0 < end and shown[7] == f"<{end * 1e3:.0f}"
+    end = costs.measured(m).epoch.high
+    assert costs.measured(m).epoch.low < 0 < end and shown[7] == f"<{end * 1e3:.0f}"
     table.shown(m)
     table.finish()
     out = capsys.readouterr().out

@@ -12,6 +12,7 @@ from analysis.stats import Estimate
 from analysis.text import training, whole_training
 from analysis.text.whole_training import Small
 from analysis.training import break_even as jobs
+from analysis.training import costs
 from analysis.training.break_even import BY_JOB, Pair
 from analysis.units import count, digits, percent, seconds, signed
 
@@ -22,10 +23,10 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
     """The whole job over its epochs on both devices, a view a training; where the GPU has paid back its start is marked."""
     views, rows = [], []
     for pair in (p for p in pairs if not p.setup.switches):
-        cpu, paid = jobs.opponent(pair), jobs.payback(pair)
-        on_cpu, on_gpu = ([(float(e), side.job(e, pair.steps)) for e in _EPOCHS] for side in (cpu, pair.gpu))
+        paid, both = pair.break_even, (pair.opponent.cost, pair.gpu.cost)
+        on_cpu, on_gpu = ([(float(e), costs.whole_training(cost, e, pair.steps)) for e in _EPOCHS] for cost in both)
         axes = Axis("epochs", "count"), Axis("the whole job", "seconds")
-        says, traces = whole_training.payback_sentence(pair), sides(on_cpu, on_gpu, lambda e: count(int(e), "epoch"))
+        says, traces = whole_training.break_even_sentence(pair), sides(on_cpu, on_gpu, lambda e: count(int(e), "epoch"))
         views.append(View(training.subject(pair.setup), *axes, traces, says, **_paid(paid)))
         after = "never" if paid is None else "cannot be told" if paid.value == inf else digits(paid.value)
         rows.append((*begins(pair), after))
@@ -60,8 +61,8 @@ def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:
         for pair in one.pairs:
             e = jobs.planned(pair.setup, "samples")[1]
             for points, where, side in zip(both, ("CPU", "GPU"), (pair.cpu(BY_JOB, e), pair.gpu), strict=True):
-                points.append((pair.setup.samples, jobs.split(side, e, pair.steps).total))
-                split = budget.job_parts(side, e, pair.steps, by_row.get(side.row.key))
+                points.append((pair.setup.samples, costs.whole_training(side.cost, e, pair.steps)))
+                split = budget.job_parts(side.cost, e, pair.steps, by_row.get(side.row.key))
                 bars[f"{pair.setup.samples:,} {where}"] = split
         axes = Axis("samples", "count"), Axis(f"job of {count(epochs, 'epoch')}", "seconds")
         traces = sides(both[0], both[1], lambda n: f"{n:,} samples")
@@ -93,7 +94,7 @@ def _small_says(one: "Small") -> str:
     said = []
     for pair in (one.pairs[0], one.pairs[-1]):
         e = jobs.planned(pair.setup, "samples")[1]
-        cpu, gpu = pair.cpu(BY_JOB, e).job(e, pair.steps), pair.gpu.job(e, pair.steps)
+        cpu, gpu = (costs.whole_training(one.cost, e, pair.steps) for one in (pair.cpu(BY_JOB, e), pair.gpu))
         who = (
             "the GPU is faster"
             if gpu.high < cpu.low

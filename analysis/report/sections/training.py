@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from analysis import labels
 from analysis.crossover.crossover import Answer
 from analysis.report.sections import data_parallel
-from analysis.stats import Estimate, is_gpu
+from analysis.stats import Estimate, is_gpu, total
 from analysis.table import listed, table, text
 from analysis.text import crossings, published, training, whole_training
-from analysis.training import break_even
+from analysis.training import break_even, costs
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
 from analysis.units import digits, seconds, signed
 
@@ -26,7 +26,7 @@ def section(of: "Material") -> list[str]:
     lines = data_parallel.section(of.rows)
     if not break_even.trainings(of.rows):
         return lines
-    by_pair = _paybacks(of.pairs) + _ways(of.rows) + _articles(of.rows) + _forms(of.pairs)
+    by_pair = _break_evens(of.pairs) + _ways(of.rows) + _articles(of.rows) + _forms(of.pairs)
     changed = _losses(of.pairs, of.rows) + _changes(of.rows)
     return _answers(of.trainings) + _small(of.small) + by_pair + changed + lines
 
@@ -82,9 +82,9 @@ def _epochs(pair: Pair) -> int:
 
 def _small_rows(pair: Pair) -> list[tuple]:
     made, epochs = [], _epochs(pair)
-    paid = break_even.payback(pair)
+    paid = pair.break_even
     for side in (pair.cpu(BY_JOB, epochs), pair.gpu):
-        split = break_even.split(side, epochs, pair.steps)
+        parts = costs.parts(side.cost, epochs, pair.steps)
         name = "GPU" if is_gpu(side.device) else f"CPU, {side.form}"
         won = ("", "", "")
         if is_gpu(side.device):
@@ -93,9 +93,9 @@ def _small_rows(pair: Pair) -> list[tuple]:
             (
                 f"{pair.setup.samples:,}",
                 name,
-                seconds(split.total.value),
-                *(_known(e) for _, e in split.parts),
-                seconds(side.epoch(pair.steps).value),
+                seconds(total(parts.values()).value),
+                *map(_known, parts.values()),
+                seconds(side.cost.epoch_seconds(pair.steps).value),
                 *won,
             )
         )
@@ -110,14 +110,14 @@ def _known(e: Estimate) -> str:
 
 
 def _wins(pair: Pair, by: str) -> str:
-    cpu = break_even.seconds_by(pair.cpu(by, _epochs(pair)), by, pair.steps, _epochs(pair))
-    gpu = break_even.seconds_by(pair.gpu, by, pair.steps, _epochs(pair))
+    cpu = break_even.seconds_by(pair.cpu(by, _epochs(pair)).cost, by, pair.steps, _epochs(pair))
+    gpu = break_even.seconds_by(pair.gpu.cost, by, pair.steps, _epochs(pair))
     return "yes" if gpu.high < cpu.low else "no" if gpu.low > cpu.high else "can't tell"
 
 
-def _paybacks(pairs: list[Pair]) -> list[str]:
+def _break_evens(pairs: list[Pair]) -> list[str]:
     """When a GPU has paid back what it costs to begin, a line a training."""
-    rows = [(*begins(pair), _paid(break_even.payback(pair))) for pair in pairs if not pair.setup.switches]
+    rows = [(*begins(pair), _paid(pair.break_even)) for pair in pairs if not pair.setup.switches]
     about = "Epochs of the samples that each line names."
     return (
         ["### When the GPU pays back its start", "", about, "", *table(f"{BEGINS} | paid back after so many", rows)]
@@ -128,12 +128,9 @@ def _paybacks(pairs: list[Pair]) -> list[str]:
 
 def begins(pair: Pair) -> tuple[str, ...]:
     """The cells of a training under BEGINS."""
-    sides = break_even.opponent(pair), pair.gpu
-    once, epochs = (
-        (seconds(side.begins(pair.steps).value) for side in sides),
-        (seconds(side.epoch(pair.steps).value) for side in sides),
-    )
-    return training.subject(pair.setup), *once, *epochs
+    sides = pair.opponent.cost, pair.gpu.cost
+    before = (seconds(costs.whole_training(cost, 0, pair.steps).value) for cost in sides)
+    return training.subject(pair.setup), *before, *(seconds(cost.epoch_seconds(pair.steps).value) for cost in sides)
 
 
 def _paid(paid: Estimate | None) -> str:
@@ -180,10 +177,10 @@ def _forms(pairs: list[Pair]) -> list[str]:
     names = list(dict.fromkeys(side.form for p in several for side in p.cpus))
     rows = []
     for pair in several:
-        by = {side.form: side.costs.step for side in pair.cpus}
+        by = {side.form: side.cost.step for side in pair.cpus}
         best = min(by.values(), key=lambda e: e.value)
         told = [f"{seconds(by[n].value)} ({_factor(by[n], best)})" if n in by else "-" for n in names]
-        rows.append((training.subject(pair.setup), *told, seconds(pair.gpu.costs.step.value)))
+        rows.append((training.subject(pair.setup), *told, seconds(pair.gpu.cost.step.value)))
     about = (
         "A step on the CPU by how it was set up. Who compares the GPU with a slower form than the best is trapped; can't "
         "tell: its interval meets that of the best."
