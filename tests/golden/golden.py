@@ -18,6 +18,7 @@ import runpy
 import shutil
 import sys
 import tempfile
+import tomllib
 import unittest.mock
 import warnings
 import zlib
@@ -325,19 +326,9 @@ def predicted(without: str) -> Values:
 # ---- which of it
 
 
-def split(listed: str) -> list[str]:
-    return [" ".join(words.split()) for words in listed.split(";")]
-
-
 CASES = [*published_cases.BY_NAME, *published_cases.COMPLAINTS_BY_NAME, *published_cases.QUESTIONS_BY_NAME]
 QUICK_CASES = ["S0", "keras-249"]
-EXPLAINED = [
-    *(f"--case {name}" for name in CASES if name not in QUICK_CASES),
-    "--model fashion-mlp --batch 64 --input tf.data --validation 100 --dtype float64",
-    "--model resnet-50 --batch 32 --samples 3200 --epochs 2 --precision mixed_bfloat16 --jit on",
-    "--case S0 --price-gpu 4 --price-cpu 1 --epochs 3",
-    "--case S0 --samples 3200 --tf32 off --steps-per-execution 16",
-]
+EXPLAINED = [f"--case {name}" for name in CASES if name not in QUICK_CASES]
 FOLDERS = sorted({str(file.parent) for file in REPORTS.glob("*/*/*.jsonl")})
 MACHINES = sorted({str(pathlib.Path(folder).parent) for folder in FOLDERS})
 QUICK_RUNS = ("layers-mnist-cnn", "roofs", "small-dataset", "training-batches")
@@ -348,68 +339,14 @@ OF_H200 += ["training-seeds training-small-dataset"]
 PAIRS = [*itertools.pairwise(OCCASIONS), *((folder, folder) for folder in FOLDERS)]
 PAIRS += [tuple(f"{H200}/{run}" for run in runs.split()) for runs in OF_H200]
 SAVED = sorted(str(file) for file in REPORTS.glob("*/predictions-*.ndjson"))
-CPU_PLANS = [
-    "workloads.matmul --sizes 64:256:x2 --backends numpy numba",
-    "workloads.matmul --model mnist-cnn --batch 32 --backends numpy --threads 1",
-    "workloads.conv --backends numpy --threads 1 2",
-    "workloads.stream --sizes 8KiB:1MiB:x8 --backends numpy numba --threads 1",
-    "workloads.peak --backends numba",
-    "workloads.launch --backends numpy numba",
-]
-GPU_PLANS = [
-    "workloads.matmul --sizes 64:256:x2 --backends numpy cupy",
-    "workloads.transfer --sizes 4B:1MiB:x16",
-    "workloads.stream --sizes 1MiB:64MiB:x8 --backends cupy",
-    *(f"workloads.{name} --backends cupy" for name in ("launch", "peak")),
-]
-STUDIES = ("seeds", "small-dataset", "width", "residence", "switches", "backends", "complaints")
-TRAININGS = [
-    "workloads.training --model cifar10-cnn --samples 1000 --epochs 2",
-    "workloads.training --model mnist-cnn fashion-mlp --batch 32:512:x4",
-    *(f"workloads.training --study {name}" for name in STUDIES),
-    "workloads.inference --model cifar10-cnn --batch 1:256:x4",
-    "workloads.suite --quick",
-]
-MEASURING = ("matmul", "conv", "stream", "peak", "launch", "transfer", "training", "inference", "peers")
-COMMANDS = [
-    *(f"workloads.{name}" for name in (*MEASURING, "suite", "doctor", "describe")),
-    *(f"analysis.{name}" for name in ("report", "roofline", "export", "compare", "explain", "predict", "fleet")),
-]
-OF_ALL = "--max-time 0; --device tpu; --device gpu --dry-run; --backends nope --dry-run; --require-gpu"
-OPTIONS = {  # apart by a semicolon
-    "workloads.matmul": """--sizes 512:256 --dry-run; --sizes 0 --dry-run; --sizes 1:8:x1 --dry-run;
-        --sizes 1:1000000000:+1 --dry-run; --variants nope --backends numpy --dry-run; --dtypes float8 --dry-run;
-        --dry-run --format csv --backends numpy --sizes 64; --model nope --dry-run;
-        --against nowhere --sizes 64 --backends numpy; --fail-on slower>5% --sizes 64 --backends numpy;
-        --save bad/name --sizes 64 --backends numpy; -o TMP/full --sizes 64 --backends numpy;
-        --threads 99 --sizes 64 --backends numba --dry-run""",
-    "workloads.conv": "--shapes 1x8 --dry-run; --model nope --dry-run; --direction up --dry-run",
-    "workloads.training": "--model nope --dry-run; --study nope --dry-run; --batch 0 --dry-run; --dtype int3 --dry-run",
-    "workloads.inference": "--model nope --dry-run",
-    "workloads.suite": "--only nope; --quick --dry-run --format json",
-    "workloads.describe": "--model nope; --model nope.keras",
-    "workloads.doctor": "--format csv",
-    "analysis.report": "; nowhere",
-    "analysis.roofline": "; nowhere",
-    "analysis.fleet": f"nowhere; {X4}/peers --against nowhere; {X4}/peers --fail-on slower>3%",
-    "analysis.export": f"""nowhere --to csv; nowhere; nowhere --to xml; {H200}/training-batches {INTEL}/suite --to csv;
-        {H200}/training-batches --to csv -o TMP/full/file""",
-    "analysis.compare": f"""nowhere nowhere; nowhere; {OLD} {INTEL}/suite; {OLD} {NEW} --fail-on often;
-        {OLD} {NEW} --min-effect 2; {OLD} reports""",
-    "analysis.explain": f"""; --case S9; --case S0 --model peaks; --case S0 nowhere; --case S0 --batch 0;
-        --case S0 --price-gpu -1; --model peeks; --case S0 {H200}/training-batches;
-        --case S0 {INTEL} {H200}/training-batches""",
-    "analysis.predict": f"""; --model nope --profile {H200}/roofs; --model peaks --profile nowhere;
-        --model peaks --profile {INTEL}/suite; --model peaks --profile {H200}/roofs --device gpu:7;
-        --model peaks --profile {H200}/roofs --switch nope=1; --model peaks --profile {H200}/roofs --save x.jsonl;
-        --model peaks --batch x --profile {H200}/roofs; --check nowhere.ndjson; --leave-one-out nowhere""",
-}
+# The lists of asked.toml; commands and their bad options.
+ASKED = tomllib.loads(
+    re.sub(r"\{(\w+)}", lambda found: globals()[found[1]], STORED.with_name("asked.toml").read_text(encoding="utf-8"))
+)
 REFUSED = [
-    *(f"{name} --nonsense" for name in COMMANDS),
-    *(f"workloads.{name} {words}" for name in MEASURING for words in split(OF_ALL)),
-    *(f"workloads.{name} --sizes 64x --dry-run" for name in ("matmul", "stream", "transfer")),
-    *(f"workloads.{name} --fail-on much" for name in ("matmul", "training")),
-    *(f"{name} {words}".strip() for name, listed in OPTIONS.items() for words in split(listed)),
+    *(f"{name} --nonsense" for name in ASKED["commands"]),
+    *(f"workloads.{name} {words}" for name in ASKED["measuring"] for words in ASKED["of_all"]),
+    *(f"{name} {words}".strip() for name, listed in ASKED["options"].items() for words in listed),
 ]
 
 
@@ -421,17 +358,19 @@ def of_folder(folder: str) -> Values:
 def quick() -> Values:
     """About 20 s of it. No TensorFlow."""
     made = every(explained, [f"--case {name}" for name in QUICK_CASES]) | every(refused, REFUSED)
-    made |= every(planned, CPU_PLANS, CPU_MACHINE)
+    made |= every(planned, ASKED["cpu_plans"], CPU_MACHINE)
     with stand_in():
-        made |= every(planned, GPU_PLANS, GPU_MACHINE)
+        made |= every(planned, ASKED["gpu_plans"], GPU_MACHINE)
     made |= every(of_folder, QUICK_FOLDERS) | compared((OLD, NEW))
     return made | fleet(f"{X4}/peers") | fleet(f"{X4}/peers", 1.06)
 
 
 def rest() -> Values:
     """What takes longer."""
-    made = every(explained, EXPLAINED) | every(of_folder, [f for f in [*FOLDERS, *MACHINES] if f not in QUICK_FOLDERS])
-    made |= every(compared, PAIRS) | every(planned, TRAININGS, GPU_MACHINE) | every(saved, SAVED)
+    made = every(explained, [*EXPLAINED, *ASKED["explained"]]) | every(
+        of_folder, [f for f in [*FOLDERS, *MACHINES] if f not in QUICK_FOLDERS]
+    )
+    made |= every(compared, PAIRS) | every(planned, ASKED["trainings"], GPU_MACHINE) | every(saved, SAVED)
     return thinned(made | every(predicted, ["", *sorted(prediction.RULES)]))
 
 
