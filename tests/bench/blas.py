@@ -9,27 +9,27 @@ from must_reach import Figure, table
 from analysis import stats, units
 from kernels import registry
 from kernels.problems import Matmul
-from tests.bench.stream import joined
 from workloads.harness import plan, telemetry, timing
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Samples, Settings
+from workloads.records.visits import joined
 
 SIZES = (256, 512, 1024, 2048, 4096)
-ROUNDS = 10
+ROUNDS, LONG_S = 10, 0.3
 SIDES = {"MKL": "matmul/mkl/gemm", "NumPy's BLAS": "matmul/numpy/blas"}
 
 
-def compare(takes: dict, limits: Limits) -> dict[str, Samples]:
+def compare(takes: dict, limits: Limits, rounds: int, fewer: int = 0, settle=telemetry.settle) -> dict[str, Samples]:
     """Blocks of every side, in turns whose order alternates (A B B A), each begun when the other's threads have stopped
-    spinning; side -> its samples."""
+    spinning; side -> its samples. `fewer`: rounds where a call takes more than 0.3 s."""
     lengths = {name: timing.call_seconds(take, limits) for name, take in takes.items()}
     found: dict[str, list[Samples]] = {name: [] for name in takes}
-    for turn in range(ROUNDS):
+    for turn in range(fewer if fewer and max(lengths.values()) > LONG_S else rounds):
         for name in list(takes)[:: 1 if turn % 2 else -1]:
-            telemetry.settle()
+            settle()
             found[name].append(timing.visit(takes[name], limits, "host-latency", lengths[name]))
-    return {name: joined(blocks) for name, blocks in found.items()}
+    return {name: joined(blocks, "in turns") for name, blocks in found.items()}
 
 
 def peak(threads: int, limits: Limits):
@@ -55,7 +55,7 @@ def main() -> int:
             problem = Matmul(n, n, n)
             inputs = problem.inputs(1)
             takes = {name: timing.host(kernel.bind(problem, *inputs)) for name, kernel in kernels.items()}
-            samples = compare(takes | {"FMA peak": ceiling}, limits)
+            samples = compare(takes | {"FMA peak": ceiling}, limits, ROUNDS)
             what = f"n = {n}, {units.count(threads, 'thread')}"
             ratio = stats.verdict(samples["MKL"], samples["NumPy's BLAS"], paired=True).ratio
             figures.append(Figure(f"{what}: MKL / NumPy's BLAS", "printed", ratio, True))

@@ -22,9 +22,9 @@ from analysis import stats, units
 from analysis.stats import Estimate
 from kernels import reference, registry
 from kernels.problems import Matmul
+from tests.bench import blas
 from tests.bench.blas import peak
-from tests.bench.stream import joined
-from workloads.harness import plan, telemetry, timing
+from workloads.harness import plan, timing
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Samples, Settings
@@ -39,19 +39,11 @@ AVX2 = {
     "OPENBLAS_CORETYPE": "Haswell",
 }
 LIMITS = Limits(visit_s=0.03)
-ROUNDS, FEWER, LONG_S = 8, 5, 0.3  # blocks a side, and for calls longer than that
+ROUNDS, FEWER = 8, 5  # blocks a side, and for calls longer than 0.3 s
 
 
 def compare(takes: dict) -> dict[str, Samples]:
-    """Blocks of every side, in turns whose order alternates (A B B A), each begun when the other's threads have stopped
-    spinning; side -> its samples."""
-    lengths = {name: timing.call_seconds(take, LIMITS) for name, take in takes.items()}
-    found: dict[str, list[Samples]] = {name: [] for name in takes}
-    for turn in range(FEWER if max(lengths.values()) > LONG_S else ROUNDS):
-        for name in list(takes)[:: 1 if turn % 2 else -1]:
-            telemetry.settle()
-            found[name].append(timing.visit(takes[name], LIMITS, "host-latency", lengths[name]))
-    return {name: joined(blocks) for name, blocks in found.items()}
+    return blas.compare(takes, LIMITS, ROUNDS, FEWER)
 
 
 def threads_are(count: int) -> None:

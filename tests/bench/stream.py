@@ -10,7 +10,6 @@ import tempfile
 # gcc's threads, so that no second pool spins
 os.environ.setdefault("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue")
 
-import msgspec
 import numba
 import numpy as np
 from must_reach import Figure, table
@@ -18,11 +17,11 @@ from must_reach import Figure, table
 from analysis import stats, units
 from kernels import registry
 from kernels.problems import Stream
+from tests.bench.blas import compare
 from workloads import ROOT
 from workloads.harness import one_row, timing
 from workloads.harness.timing import Limits
 from workloads.machine import facts
-from workloads.records import Samples
 
 SIZES = (32 << 10, 1 << 20, 256 << 20, 1 << 30)
 PAST_CACHES = 64 << 20  # where non-temporal stores make sense
@@ -78,22 +77,6 @@ def bound(library: ctypes.CDLL, problem: Stream, threads: int, variants: list[st
     return runs, passes
 
 
-def compare(runs: dict, limits: Limits) -> dict[str, Samples]:
-    """Blocks of every side, in turns whose order alternates (A B B A); side -> its samples."""
-    takes = {name: timing.host(run) for name, run in runs.items()}
-    lengths = {name: timing.call_seconds(take, limits) for name, take in takes.items()}
-    found: dict[str, list[Samples]] = {name: [] for name in runs}
-    for turn in range(ROUNDS):
-        for name in list(runs)[:: 1 if turn % 2 else -1]:
-            found[name].append(timing.visit(takes[name], limits, "host-latency", lengths[name]))
-    return {name: joined(blocks) for name, blocks in found.items()}
-
-
-def joined(blocks: list[Samples]) -> Samples:
-    block = tuple(i for i, one in enumerate(blocks) for _ in one.seconds)
-    return msgspec.structs.replace(blocks[0], seconds=tuple(s for one in blocks for s in one.seconds), block=block)
-
-
 def main() -> int:
     limits, figures, notes = Limits(visit_s=0.05), [], []
     with tempfile.TemporaryDirectory() as folder:
@@ -112,7 +95,8 @@ def main() -> int:
                     notes.append(f"- {what}: left out, {error}")
                     continue
                 runs, passes = bound(library, problem, threads, variants)
-                samples = compare(runs, limits)
+                takes = {name: timing.host(run) for name, run in runs.items()}
+                samples = compare(takes, limits, ROUNDS, settle=lambda: None)
                 for name, target in zip(variants, (1.0, 1.2), strict=False):
                     ratio = stats.verdict(samples[name], samples["C"], paired=True).ratio
                     figures.append(Figure(f"{what}: {name} / C", f">= {target}", ratio, ratio.low >= target))
