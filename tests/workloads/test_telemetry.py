@@ -30,21 +30,16 @@ class Clock:
         self.time += seconds
 
 
-def test_the_chain_is_not_folded():
-    """A loop trip holds as many xors as adds of registers, each on the result of the one before."""
+def test_the_chain_is_not_folded_and_takes_its_cycles():
+    """A loop trip holds as many xors as adds of registers, each on the result of the one before; they take their cycles."""
     compiled = numba.njit("uint64(int64, uint64, uint64)", nogil=True)(telemetry._chain)
     assembly = next(iter(compiled.inspect_asm().values()))
     if "xorq" not in assembly:
         pytest.skip("not an x86-64")
     body = assembly[: assembly.index("retq")].splitlines()
     steps = [line.split() for line in body if line.strip().startswith(("xorq", "addq\t%"))]
-    assert len(steps) >= 4
-    assert len({line[-1] for line in steps}) == 1, "all on one register"
-    kinds = [line[0] for line in steps]
-    assert kinds == ["xorq", "addq"] * (len(kinds) // 2)
-
-
-def test_the_chain_takes_its_cycles():
+    assert len(steps) >= 4 and len({line[-1] for line in steps}) == 1, "all on one register"
+    assert [line[0] for line in steps] == ["xorq", "addq"] * (len(steps) // 2)
     assert telemetry.compiled_chain()(3, 3, 5) == telemetry._chain(3, 3, 5) and 2e8 < telemetry.cpu_clock_hz() < 1e10
 
 
@@ -107,20 +102,17 @@ def test_cpu_flags(monkeypatch, tmp_path, about, flags):
 
 
 def test_a_slower_clock_is_flagged_and_a_stolen_slice_is_not(monkeypatch, tmp_path):
-    values, flags = cpu_seen(monkeypatch, tmp_path, [3e9, 3e9, 3e9, 3e9])
-    assert flags == ()
-    looks = iter([3e9, 3e9, 3e9, 1e9, 3e9, 3e9])  # compiles; two blocks; a bad look and its second; the last
-    watch = telemetry.CpuWatch(lambda: next(looks), tmp_path)
-    for _ in range(3):
-        watch.before_block()
-    assert "cpu-clock" not in watch.seen()[1]
-    looks = iter([3e9, 3e9, 3e9, 2.8e9, 2.8e9, 3e9])
-    watch = telemetry.CpuWatch(lambda: next(looks), tmp_path)
-    for _ in range(3):
-        watch.before_block()
-    values, flags = watch.seen()
-    assert flags == ("cpu-clock",)
-    assert values["cpu_clock_hz"] == statistics.median([3e9, 3e9, 2.8e9, 3e9])
+    def seen(*looks):
+        """Compiles; two blocks; a look and, where it is bad, a second; the last."""
+        given = iter([3e9, 3e9, 3e9, *looks, 3e9])
+        watch = telemetry.CpuWatch(lambda: next(given), tmp_path)
+        for _ in range(3):
+            watch.before_block()
+        return watch.seen()
+
+    assert cpu_seen(monkeypatch, tmp_path, [3e9] * 4)[1] == seen(1e9, 3e9)[1] == ()
+    values, flags = seen(2.8e9, 2.8e9)
+    assert flags == ("cpu-clock",) and values["cpu_clock_hz"] == statistics.median([3e9, 3e9, 2.8e9, 3e9])
 
 
 def settled(running, spent=lambda time: 0.0, limit=0.5):
@@ -194,10 +186,6 @@ def gpu_seen(clocks, wall=1.0):
     return watch.seen()
 
 
-def process(pid):
-    return types.SimpleNamespace(pid=pid)
-
-
 def test_gpu_watch_without_nvml(monkeypatch):
     fake_cupy(monkeypatch)
     use_nvml(monkeypatch, None)
@@ -207,21 +195,23 @@ def test_gpu_watch_without_nvml(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("answers", "flags"),
+    ("reasons", "pids", "flags"),
     [
-        ({}, ()),
-        ({"nvmlDeviceGetCurrentClocksThrottleReasons": 0x4}, ("power-cap",)),
-        ({"nvmlDeviceGetCurrentClocksThrottleReasons": 0x40}, ("thermal",)),
-        ({"nvmlDeviceGetCurrentClocksThrottleReasons": FakeNvml.NVMLError("not supported")}, ()),
-        ({"nvmlDeviceGetComputeRunningProcesses": [process(os.getpid())]}, ()),
-        ({"nvmlDeviceGetComputeRunningProcesses": [process(os.getpid()), process(os.getppid())]}, ()),
-        ({"nvmlDeviceGetComputeRunningProcesses": [process(os.getpid()), process(1 << 29)]}, ("other-tenant",)),
-        ({"nvmlDeviceGetComputeRunningProcesses": [process(1 << 29)]}, ()),  # ours, by the host's number
-        ({"nvmlDeviceGetComputeRunningProcesses": [process(1 << 29), process((1 << 29) + 1)]}, ("other-tenant",)),
+        (0x0, [], ()),
+        (0x4, [], ("power-cap",)),
+        (0x40, [], ("thermal",)),
+        (FakeNvml.NVMLError("not supported"), [], ()),
+        (0x0, [os.getpid()], ()),
+        (0x0, [os.getpid(), os.getppid()], ()),
+        (0x0, [os.getpid(), 1 << 29], ("other-tenant",)),
+        (0x0, [1 << 29], ()),  # ours, by the host's number
+        (0x0, [1 << 29, (1 << 29) + 1], ("other-tenant",)),
     ],
 )
-def test_gpu_flags(monkeypatch, answers, flags):
+def test_gpu_flags(monkeypatch, reasons, pids, flags):
     fake_cupy(monkeypatch)
+    running = {"nvmlDeviceGetComputeRunningProcesses": [types.SimpleNamespace(pid=pid) for pid in pids]}
+    answers = {"nvmlDeviceGetCurrentClocksThrottleReasons": reasons, **running}
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetPowerUsage=650_000, **answers))
     assert gpu_seen([1.98e9] * 3) == ({"gpu_clock_hz": 1.98e9, "gpu_power_w": 650.0}, flags)
 
@@ -244,20 +234,21 @@ def test_the_drivers_own_count_of_held_time(monkeypatch, held_ns, flags):
 
 
 @pytest.mark.parametrize(
-    ("clock", "answers", "cold"),
+    ("clock", "most", "reasons", "cold"),
     [
-        (1.2e9, {"nvmlDeviceGetMaxClockInfo": 1980}, True),
-        (1.2e9, {"nvmlDeviceGetMaxClockInfo": 1980, "nvmlDeviceGetCurrentClocksThrottleReasons": 0x1}, True),  # idle
-        (1.2e9, {"nvmlDeviceGetMaxClockInfo": 1980, "nvmlDeviceGetCurrentClocksThrottleReasons": 0x4}, False),
-        (1.2e9, {"nvmlDeviceGetMaxClockInfo": 1980, "nvmlDeviceGetCurrentClocksThrottleReasons": 0x2}, False),  # set so
-        (1.79e9, {"nvmlDeviceGetMaxClockInfo": 1980}, False),
-        (1.78e9, {"nvmlDeviceGetMaxClockInfo": lambda handle, domain: {1: 1980}[domain]}, True),
-        (1.2e9, {}, False),
-        (None, {"nvmlDeviceGetMaxClockInfo": 1980}, False),
+        (1.2e9, 1980, FakeNvml.NVMLError(), True),
+        (1.2e9, 1980, 0x1, True),  # idle
+        (1.2e9, 1980, 0x4, False),
+        (1.2e9, 1980, 0x2, False),  # set so
+        (1.79e9, 1980, 0x0, False),
+        (1.78e9, lambda handle, domain: {1: 1980}[domain], 0x0, True),
+        (1.2e9, FakeNvml.NVMLError(), 0x0, False),
+        (None, 1980, 0x0, False),
     ],
 )
-def test_a_gpu_that_had_not_left_its_idle_clock(monkeypatch, clock, answers, cold):
+def test_a_gpu_that_had_not_left_its_idle_clock(monkeypatch, clock, most, reasons, cold):
     fake_cupy(monkeypatch)
+    answers = {"nvmlDeviceGetMaxClockInfo": most, "nvmlDeviceGetCurrentClocksThrottleReasons": reasons}
     use_nvml(monkeypatch, FakeNvml(**answers))
     assert ("cold-clocked" in gpu_seen([clock] * 2)[1]) == cold
 
@@ -313,14 +304,11 @@ def test_the_clock_kernel_is_bounded_and_read_rightly():
 
     assert telemetry.sm_clock_hz(kernel, types.SimpleNamespace(get=lambda: [297_000, 150_000])) == pytest.approx(1.98e9)
     (grid, block, (limit_ns, polls)) = calls[0]
-    assert (grid, block) == ((1,), (1,))
-    assert limit_ns < 200_000
-    assert polls <= 1 << 16
+    assert (grid, block) == ((1,), (1,)) and limit_ns < 200_000 and polls <= 1 << 16
     assert telemetry.sm_clock_hz(kernel, types.SimpleNamespace(get=lambda: [5, 0])) is None
     loops = [line for line in telemetry._SM_CLOCK.splitlines() if "for (" in line]
-    assert len(loops) == 2
+    assert len(loops) == 2 and "while" not in telemetry._SM_CLOCK
     assert all("i < 4096" in line or "i < most_polls" in line for line in loops), "every loop counts to an end"
-    assert "while" not in telemetry._SM_CLOCK
 
 
 def test_a_gpu_whose_clock_kernel_does_not_compile_is_watched_all_the_same(monkeypatch):
