@@ -11,7 +11,7 @@ from analysis.predict.calibration import calibration
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, Calibration, casting, combined
 from analysis.predict.components import FIT, Components, components
 from analysis.predict.profile import Profile, profile
-from analysis.stats import NOTHING, Estimate, of, total
+from analysis.stats import Estimate, of, total
 from analysis.training import costs
 from analysis.training.costs import TrainingCost
 from analysis.units import count, size
@@ -21,7 +21,7 @@ from kernels.problems import Problem, Training
 from workloads.records import Machine, Measurement, by_epochs
 from workloads.records import settings as switches
 
-EPOCH_SHARE, FIT_SHARE, SAMPLES = "share of the epoch", "share of the fit", "samples"
+SETUP = "data-set setup"
 UNKNOWN = "not known: the model's layers are not in kernels.networks"
 _ON_GPU = ("transfer calls", "transfer bytes")
 
@@ -72,15 +72,17 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 def budget(training: "Measurement", rows: "Iterable[Measurement] | Profile") -> Budget:
-    """The budget of a training row from a profile, or the rows of one.
+    """The budget of a training row from a profile, or the rows of one: of its step, without what an epoch takes beside its steps.
 
     Raises: ValueError for a row without samples.
     """
     samples = training.on("host-latency")
     if not training.ok or not samples:
         raise ValueError(f"{training.kernel} has no time: {training.reason or training.status}")
-    step, whole = of(samples), rows if isinstance(rows, Profile) else profile(rows)
-    parts = (*_parts(training, whole), *_held(training, whole), *_shares(training))
+    cost, problem = costs.measured(training), problem_of(training)
+    step, whole = cost.step if cost else of(samples), rows if isinstance(rows, Profile) else profile(rows)
+    bound, steps = (cost.bound, problem.steps) if cost else (not by_epochs(training), problem.steps * problem.epochs)
+    parts = tuple(_parts(training, whole, steps if bound else 0))
     return Budget(training, step, parts, step - total(p.seconds for p in parts))
 
 
@@ -111,8 +113,9 @@ def gemms(training: "Measurement") -> tuple[Problem, ...]:
     return tuple(dict.fromkeys(w.problem for w in work(training) if w.problem and w.problem.op == "matmul"))
 
 
-def _parts(training: "Measurement", whole: Profile) -> Iterable[Part]:
-    """The step's own parts, in their order."""
+def _parts(training: "Measurement", whole: Profile, setup_steps: int) -> Iterable[Part]:
+    """The step's own parts, in their order; last what a fit of `setup_steps` does with its samples before its first epoch, where
+    the measured step has its share of that."""
     problem, settings = problem_of(training), training.settings
     network = networks.known(problem.model)
     names = [n for n in PARTS if n != HIDDEN and (settings.on_gpu or n not in _ON_GPU)]
@@ -127,6 +130,8 @@ def _parts(training: "Measurement", whole: Profile) -> Iterable[Part]:
             yield _lacking(name, made, found.get(name))
         elif name in found and (found[name].value or name in HOST):
             yield Part(name, found[name], _why(name, made, fitted, problem))
+    if setup_steps and training.kernel == FIT and (setup := casting(made, fitted) / setup_steps).value:
+        yield Part(SETUP, setup, "copied into a tf.data set before the first epoch; short fits have it in their steps")
 
 
 def _lacking(name: str, made: Components, known: Estimate | None) -> Part:
@@ -162,34 +167,6 @@ def _why(name: str, made: Components, fitted: Calibration, problem: Training) ->
         case "at the same time":
             return "what host, device and input pipeline do at once, or operations that do not wait for each other, taken off"
     return f"{made.sources.get(name, 'none in this network')}{times}"
-
-
-def _held(training: "Measurement", whole: Profile) -> Iterable[Part]:
-    """What the fit does for each step's samples before its first epoch; nothing where its epochs are what was timed."""
-    problem, network = problem_of(training), networks.known(problem_of(training).model)
-    if network is None or training.kernel != FIT or by_epochs(training):
-        return
-    made = components(problem, training.settings, whole, network)
-    seconds = casting(made, calibration(whole, training.settings, {problem.model})) / (problem.steps * problem.epochs)
-    if seconds.value:
-        yield Part(SAMPLES, seconds, "a fit copies its samples into a tf.data set before its first epoch")
-
-
-def _shares(training: "Measurement") -> Iterable[Part]:
-    """What its own fits take beyond their steps, shared among these, between epochs and fit as the law of the row's short fits
-    divides it. Of the short fits themselves it would be less well known: a few of them tell each of the two by a difference."""
-    cost, problem, samples = costs.measured(training), problem_of(training), training.on("host-latency")
-    if cost is None or not samples or training.kernel.endswith("loop"):  # a bare loop has neither
-        return
-    fit = NOTHING if by_epochs(training) else cost.dataset_setup  # the fit around epochs is in none of their samples
-    law = {EPOCH_SHARE: max(0.0, cost.epoch.value * problem.epochs), FIT_SHARE: max(0.0, fit.value)}
-    beyond = of(samples) - cost.step
-    if beyond.value <= 0 or not sum(law.values()):
-        return
-    for name, seconds in law.items():
-        if seconds > 0:
-            why = f"what the row's own fits take beyond their steps, shared by {count(problem.epochs * problem.steps, 'step')}"
-            yield Part(name, beyond * (seconds / sum(law.values())), why)
 
 
 START, COMPILE, BESIDE = "start-up", "build and compile", "fit and epochs beside their steps"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from analysis.predict.budget import EPOCH_SHARE, FIT_SHARE, Budget, Part, budgets, problem_of
+from analysis.predict.budget import Budget, Part, budgets, problem_of
 from analysis.predict.combine import HIDDEN
 from analysis.stats import Estimate, group_by
 from analysis.table import line as table_line
@@ -39,10 +39,7 @@ def sentence(made: Budget) -> str:
         for p in sorted(made.parts, key=lambda p: p.name == HIDDEN)
         if p.seconds and p.seconds.value
     ]
-    shared = (
-        ", with its share of the fit and its epochs" if {EPOCH_SHARE, FIT_SHARE} & {p.name for p in made.parts} else ""
-    )
-    start = f"{subject(made.training)} takes {seconds(made.step.value)} a step{shared} on {where(made.training)}"
+    start = f"{subject(made.training)} takes {seconds(made.step.value)} a step on {where(made.training)}"
     doubt = f" (doubtful: its row is flagged {join(made.flags)})" if made.flags else ""
     return f"{start}{': ' + join(known) if known else ''}; {_rest(made)}{doubt}."
 

@@ -4,7 +4,7 @@ import made_profile
 import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, row, transfer_rows
-from made_profile import EPOCH, FIT, LATENCY, LINK, RATE, STEP
+from made_profile import LATENCY, LINK, RATE, STEP
 
 from analysis.predict import budget, prediction, profile
 from analysis.predict.combine import HIDDEN, Calibration
@@ -29,10 +29,10 @@ def part(made, name):
 def test_the_parts_are_those_of_the_prediction_and_add_up_to_the_step(whole, device):
     made = budget.budget(training(device), whole)
     predicted = prediction.predict(S0, Settings(device), whole, fitted=Calibration())
-    held = part(made, budget.SAMPLES).seconds  # the fit's work for a step's samples: what it takes beyond a fit of none
+    held = part(made, budget.SETUP).seconds  # the fit's work for a step's samples: what it takes beyond a fit of none
     assert held.value == pytest.approx((predicted.fit_s.value - made_profile.FIT) / S0.steps)
     expected = {n: e for n, e in predicted.parts.items() if e.value}
-    assert {p.name: p.seconds for p in made.parts if p.seconds.value and p.name != budget.SAMPLES} == expected
+    assert {p.name: p.seconds for p in made.parts if p.seconds.value and p.name != budget.SETUP} == expected
     assert made.explained.value == pytest.approx(predicted.step_s.value + held.value)
     assert made.explained.value + made.remainder.value == pytest.approx(21e-3) and made.missing == []
 
@@ -121,7 +121,7 @@ def test_the_sentence_and_the_table_name_each_part(whole):
     table = budget_words.table([cpu, gpu])
     assert table[0] == "| a step | CPU | GPU |"
     names = [line.split("|")[1].strip() for line in table[2:]]
-    parts = "dispatch, launches, matmul, conv, element-wise, optimizer, samples, transfer calls, transfer bytes"
+    parts = "dispatch, launches, matmul, conv, element-wise, optimizer, data-set setup, transfer calls, transfer bytes"
     assert names == [*parts.split(", "), HIDDEN, "sum", "step", "remainder", "remainder's interval"]
     (calls,) = [line for line in table if line.startswith("| transfer calls")]
     assert calls.split("|")[2].strip() == "-"
@@ -161,30 +161,17 @@ def test_a_budget_is_sound_where_every_part_is_measured_and_flags_are_said(whole
     assert budget_words.sentence(made).endswith(" (doubtful: its row is flagged other-load).")
 
 
-def test_a_fit_and_its_epochs_are_shared_by_their_steps(whole):
-    """0.02 s a fit, 0.03 s an epoch over 64 steps; where epochs are the samples, the fit is in none of them."""
-    problem = Training("fashion-mlp", 32, 2048, 2)
-    cpu = made_profile.training("fashion-mlp", 32, 2e-3, epochs=2)
-    made = budget.budget(cpu, whole)
-    assert cpu.problem == problem
-    assert part(made, budget.EPOCH_SHARE).seconds.value == pytest.approx(EPOCH / 64)
-    assert part(made, budget.FIT_SHARE).seconds.value == pytest.approx(FIT / 128)
-    assert "a step, with its share of the fit and its epochs on the CPU" in budget_words.sentence(made)
-    (samples,) = cpu.samples
-    by_epochs = msgspec.structs.replace(samples, stop_reason=EPOCHS_OF + "one fit")
-    epochs = budget.budget(msgspec.structs.replace(cpu, samples=(by_epochs,)), whole)
-    names = [p.name for p in epochs.parts]
-    assert budget.EPOCH_SHARE in names and budget.FIT_SHARE not in names
-    loop = msgspec.structs.replace(cpu, kernel="training/tensorflow/loop")
-    for none in (loop, made_profile.training("fashion-mlp", 32, 2e-3, epoch=-1.0, fit=-1.0), training()):
-        assert not {budget.EPOCH_SHARE, budget.FIT_SHARE} & {p.name for p in budget.budget(none, whole).parts}
-    # 64 steps of 2 ms and 100 ms beyond them, where the short fits have 20 ms for a fit and 30 ms for an epoch
-    made = made_profile.training("fashion-mlp", 32, 2e-3)
-    (samples,) = made.samples
-    slower = msgspec.structs.replace(samples, seconds=tuple(2e-3 + 0.1 / 64 for _ in samples.seconds))
-    found = budget.budget(msgspec.structs.replace(made, samples=(slower,)), whole)
-    assert part(found, budget.FIT_SHARE).seconds.value == pytest.approx(0.4 * 0.1 / 64, rel=1e-3)
-    assert part(found, budget.EPOCH_SHARE).seconds.value == pytest.approx(0.6 * 0.1 / 64, rel=1e-3)
-    quicker = msgspec.structs.replace(samples, seconds=tuple(1.9e-3 for _ in samples.seconds))
-    found = budget.budget(msgspec.structs.replace(made, samples=(quicker,)), whole)
-    assert not {budget.EPOCH_SHARE, budget.FIT_SHARE} & {p.name for p in found.parts}
+def test_a_budget_is_of_the_step_and_has_the_setup_of_short_fits_alone(whole):
+    """Steps of 2 ms, whatever an epoch and a fit take beside them: of short fits with the samples' share, of later epochs not."""
+    short = made_profile.training("fashion-mlp", 32, 2e-3, epochs=2)
+    made = budget.budget(short, whole)
+    assert made.step.value == pytest.approx(2e-3) and part(made, budget.SETUP).seconds.value > 0
+    (samples,) = short.samples
+    later = msgspec.structs.replace(
+        samples, seconds=(2.5e-3,) * 3, calls=64, block=(0,) * 3, stop_reason=EPOCHS_OF + "one fit"
+    )
+    of = msgspec.structs.replace(short, samples=(later,), series={"later_epoch_s 8": (0.048,) * 3})
+    made = budget.budget(of, whole)  # an epoch of 64 steps takes 160 ms, of 8 steps 48
+    assert made.step.value == pytest.approx(2e-3) and budget.SETUP not in {p.name for p in made.parts}
+    loop = msgspec.structs.replace(short, kernel="training/tensorflow/loop")
+    assert budget.SETUP not in {p.name for p in budget.budget(loop, whole).parts}

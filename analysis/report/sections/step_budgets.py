@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from analysis import labels
-from analysis.predict.budget import EPOCH_SHARE, FIT_SHARE, Budget
+from analysis.predict.budget import Budget
 from analysis.predict.combine import HIDDEN
 from analysis.stats import Estimate
 from analysis.table import listed, table, text
@@ -13,7 +13,6 @@ from analysis.training import side_by_side
 from analysis.units import count, join, signed
 from workloads.records import Measurement
 
-_SHARES = (EPOCH_SHARE, FIT_SHARE)
 _SCALED = re.compile(r", times [\d.]+ as trainings of .*")
 _UNMEASURED = "not measured: "  # how the reason of a part begins that a command can measure
 
@@ -25,7 +24,7 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
     rows = [m for m in every if m.problem.op == "training"]
     if not rows:
         return []
-    heads = "training | device | an epoch's seconds a step | +- | largest part known | not explained | losses | flags"
+    heads = "training | device | a step | +- | largest part known | not explained | losses | flags"
     lines = ["## Training with Keras", "", *listed(budget.lost(m) for m in rows if not m.ok)]
     told = [*side_by_side.lines(every), *whole_training.start_sentences(rows)]  # whose question is not a step's time
     lines += listed(line for line in told if line not in set(said))
@@ -99,7 +98,7 @@ def _percent(part: Estimate, b: Budget) -> str:
 
 def is_known(part) -> bool:
     """Whether it is a part of the step itself with a number."""
-    return bool(part.seconds and part.seconds.value and part.name not in _SHARES)
+    return bool(part.seconds and part.seconds.value)
 
 
 def name(b: Budget) -> str:
