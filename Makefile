@@ -16,6 +16,7 @@ help:
 	@echo 'make golden            values held to the stored ones (minutes)       make golden ARGS=--quick (20 s)'
 	@echo 'make lint | clean      ruff, mypy and the import rules | remove what was installed and cached'
 	@echo 'make screenshots       the pictures of README: RUN (reports/nvidia-h200/suite) as its page looks'
+	@echo 'make readme            what README and the pages of machines quote, from the stored rows     ARGS=README.md'
 	@echo 'make constraints       the newest versions into constraints.txt (CUDA 12) and constraints-cuda13.txt'
 	@echo
 	@echo 'ARGS="..."             more arguments               EXTRAS=bench,cuda13       more packages'
@@ -42,7 +43,7 @@ if [ -z '$(filter $(2),$(NAME))' ]; then \
 	echo 'error: $(if $(NAME),no $(1) "$(NAME)",NAME is missing); $(if $(2),one that works: make $(1) NAME=$(firstword $(2)); all: $(2),there is none in tests/ yet)' >&2; exit 2; fi
 endef
 
-run bench: NEEDS = keras,report,dev
+run bench readme: NEEDS = keras,report,dev
 test golden lint: NEEDS = keras,report,fleet,dev
 stress: NEEDS = keras,report,dev
 screenshots: NEEDS = report,dev
@@ -68,6 +69,12 @@ stress:
 
 screenshots:
 	@$(ready); PYTHONPATH='$(SEEN)' "$$python" tests/support/screenshots.py '$(or $(RUN),reports/nvidia-h200/suite)' $(ARGS)
+
+# Each marked part of these pages names the command that writes it.
+readme: PAGES = README.md $(wildcard docs/*.md) $(wildcard reports/*/README.md)
+readme:
+	@$(ready); sed -n 's/^<!-- [a-z]*: python \(.*\) -->$$/\1/p' $(or $(ARGS),$(PAGES)) | while read -r words; do \
+	echo "python $$words"; "$$python" $$words </dev/null >/dev/null || exit; done
 
 # The second starts from the first: what both flavors share has one version.
 constraints: COMPILE = -q pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --only-binary :all: --no-header --no-annotate \

@@ -5,22 +5,36 @@ from collections.abc import Iterable
 
 from analysis import labels
 from analysis.crossover import crossover, layers, network_steps
-from analysis.crossover.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, Form, Point, Side
+from analysis.crossover.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, Form, Point
 from analysis.roofline.bounds import Roof
 from analysis.stats import group_by
-from analysis.text import crossings
-from analysis.units import count, digits, join, seconds, times
+from analysis.text import crossings, sentences
+from analysis.units import count, join
 from kernels.networks import Work
 from kernels.registry import FRAMEWORKS
 from workloads.records import Machine, Measurement, Run
 
 _UNTRANSPOSED = "nn"
+_KINDS = {
+    "gpu-at-smallest": "the GPU wins throughout",
+    "gpu-from": "the GPU wins from {size} {between}",
+    "cpu-throughout": "the CPU wins throughout",
+    "several": "the winner changes back",
+    "cant-tell": "can't tell",
+}
+_SAID = {
+    "together": "{works} {what} ({directions}), {math}, batch {batch}: {sums}.",
+    "summary": "Of {count} {what} ({how}): {parts}.",
+    "missing": "Who wins {step} is not known here: {lacks}. Measure it: {command}",
+    "alone": "{step}: at batch {batches} the {there} alone was timed. Measure the {lacks}: {command}",
+}
 
 
 def sentence(answer: Answer) -> str:
     """Who wins where in one form, with the measured range: `float32, 3x3 convolution ... in its batch, data already on the
     GPU, one call at a time: the GPU wins from batch = 12 ...`."""
-    return f"{crossings.precision_name(answer)}, {about(answer)}, {crossings.crossing_words(answer)}"
+    what = f"{about(answer)}, {crossings.precision_name(answer)}"
+    return f"{what[0].upper()}{what[1:]}, {crossings.crossing_words(answer)}"
 
 
 def about(answer: Answer) -> str:
@@ -65,15 +79,12 @@ def together(works: "Iterable[Work]", measurements: "Iterable[Measurement]", wha
     works, said = list(works), []
     op = next((w.problem.op for w in works if w.problem), "")
     for t in network_steps.totals(works, measurements, op):
-        sides = ((t.cpu, "CPU"), (t.gpu, "GPU, data already there"))
-        sums = [f"{seconds(time)} on the {name}" for time, name in sides if time is not None]
+        sums = [f"{sentences.time(e)} on the {name}" for e, name in ((t.gpu, "GPU"), (t.cpu, "CPU")) if e is not None]
         if sums:
-            many, _, of = what.partition(" ")
-            every = f"all {t.works} {what}" if t.works > 1 else f"the one {many.removesuffix('s')} {of}"
-            said.append(
-                f"{t.math}, batch {t.batch}: {every} ({join(t.directions)}, {digits(t.flops / 1e9)} GFLOP) "
-                f"take{'s' * (t.works == 1)} {join(sums)}, the fastest kernel each, one call at a time."
-            )
+            ratio = sentences.speed(t.cpu / t.gpu) if len(sums) == 2 else ""
+            words = {"what": what, "directions": join(t.directions), "batch": t.batch, "math": t.math}
+            works = f"All {t.works}" if t.works > 1 else "One of the"
+            said.append(_SAID["together"].format(works=works, sums=", ".join(filter(None, [*sums, ratio])), **words))
     return said
 
 
@@ -86,7 +97,7 @@ def lines(
         return [crossings.no_gpu_sentence(measurements, machine)]
     said = list(dict.fromkeys(sentence(a) for a in answers))
     more = len(said) - most
-    rest = f"... and {count(more, 'more answer')}; fewer layers or modes at a time show theirs"
+    rest = f"... and {count(more, 'more answer')}. Ask for fewer layers or modes to see them."
     return said if more <= 0 else [*said[:most], rest]
 
 
@@ -106,28 +117,17 @@ def _how(form: Form) -> list[str]:
 
 
 def _summary(group: list[Answer]) -> str:
-    first, family = group[0], group[0].family
-    what = ", ".join([crossings.precision_name(first), *_how(first.form), crossings.form_name(first.form)])
-    kinds = group_by(group, lambda a: a.kind)
+    first, kinds = group[0], group_by(group, lambda a: a.kind)
     parts = []
-    for kind in ("gpu-at-smallest", "gpu-from", "cpu-throughout", "several", "cant-tell"):
+    for kind, words in _KINDS.items():
         if of := kinds.get(kind, []):
             found = [a.crossings[0] for a in of] if kind == "gpu-from" else []
-            ends = sorted(end for c in found for end in ((c.below, c.above) if c.wide else (c.at.value,)))
-            words = {
-                "gpu-at-smallest": f"the GPU wins already at {family.smallest}",
-                "cpu-throughout": "the CPU wins throughout",
-                "several": "the GPU loses again somewhere",
-                "cant-tell": "one can't tell",
-            }
-            between = " to ".join(dict.fromkeys(crossings.whole(end) for end in (ends[0], ends[-1]))) if ends else ""
-            parts.append(f"{words.get(kind) or f'the GPU wins from {family.size_name} = {between}'} in {len(of)}")
-    low, high = min(a.low_n for a in group), max(a.high_n for a in group)
-    noun = {"conv": "convolutions", "matmul": "products"}[family.op]
-    return (
-        f"{what}: of {len(group)} {noun}, along the {family.size_name}, {', '.join(parts)} "
-        f"(measured range {low}..{high})."
-    )
+            ends = sorted(end for c in found for end in ((c.below, c.above) if c.wide else (c.at.high,)))
+            between = " to ".join(dict.fromkeys(sentences.digits(end) for end in (ends[0], ends[-1]))) if ends else ""
+            parts.append(f"{words.format(size=first.family.size_name, between=between)} in {len(of)}")
+    what = {"conv": "convolutions", "matmul": "products"}[first.family.op]
+    how = ", ".join([crossings.precision_name(first), *_how(first.form), crossings.form_name(first.form)])
+    return _SAID["summary"].format(count=len(group), what=what, how=how, parts=", ".join(parts))
 
 
 def story(
@@ -151,26 +151,15 @@ def story(
 def step_sentences(step: network_steps.Step, answer: Answer) -> tuple[str, str]:
     """Who wins the step from which batch; both times at the fewest and at the most."""
     first, last = answer.points[0], answer.points[-1]
-    told = "; ".join(_both_times(p) for p in ([first] if first is last else [first, last]))
     way = f", by {answer.form.framework}" if answer.form.framework else ""
     words = f"{step.words[:1].upper()}{step.words[1:]}"
-    return (
-        f"{words}, {crossings.precision_name(answer)}{way}, {crossings.form_name(answer.form)}: "
-        f"{crossings.verdict_words(answer)}{crossings.range_words(answer)}.",
-        f"{words}: {told}.",
-    )
+    what = f"{words}, {crossings.precision_name(answer)}{way}, {crossings.form_name(answer.form)}"
+    both = [_both_times(words, p) for p in ([first] if first is last else [first, last])]
+    return " ".join(sentences.crossover(answer, what)), " ".join(both)
 
 
-def _both_times(p: Point) -> str:
-    sides = {"GPU": p.gpu, "CPU": p.cpu}
-    told = [f"{seconds(s.seconds.value)} on the {name} ({_name(s)})" for name, s in sides.items()]
-    ratio = p.ratio.value
-    who = {1: f", {times(ratio)} as fast on the GPU", -1: f", {times(1 / ratio)} as fast on the CPU"}.get(p.sign, "")
-    return f"at batch {p.n} {join(told)}{who}"
-
-
-def _name(side: Side) -> str:
-    return network_steps.MANY if side.kernel == network_steps.MANY else crossings.side_name(side)
+def _both_times(words: str, p: Point) -> str:
+    return sentences.winner(p.cpu.seconds, p.gpu.seconds, of=f"{words}, batch {p.n:,}")
 
 
 def missing_step(step: network_steps.Step, measurements: "Iterable[Measurement]", machine: "Machine | None") -> str:
@@ -189,7 +178,7 @@ def missing_step(step: network_steps.Step, measurements: "Iterable[Measurement]"
     way = min(whole[not gpu], default="")
     lacks = f"the {'GPU' if gpu else 'CPU'} has no time of all of them" + (f" by {way}" if way else "")
     command = step.command((batch for batch, _ in step.works), "gpu" if gpu else "cpu", way)
-    return f"Who wins {step.words} is not known here: {lacks}. What is missing: {command}"
+    return _SAID["missing"].format(step=step.words, lacks=lacks, command=command)
 
 
 def lacking_batches(step: network_steps.Step, answer: Answer, measurements: "Iterable[Measurement]") -> str:
@@ -207,11 +196,10 @@ def lacking_batches(step: network_steps.Step, answer: Answer, measurements: "Ite
     for there, batches in alone.items():
         if batches := sorted(set(batches) - set(alone[True] if not there else ())):
             command = step.command(batches, "cpu" if there else "gpu", way, "float32" if there else answer.precision)
-            sides = ("GPU", "CPU") if there else ("CPU", "GPU")
-            told.append(
-                f"the {sides[0]} alone has a time at batch {join(map(str, batches))}; the {sides[1]}'s: {command}"
-            )
-    return f"{step.words[:1].upper()}{step.words[1:]}: {'; '.join(told)}" if told else ""
+            sides = dict(zip(("there", "lacks"), ("GPU", "CPU") if there else ("CPU", "GPU"), strict=True))
+            name = f"{step.words[:1].upper()}{step.words[1:]}"
+            told.append(_SAID["alone"].format(step=name, batches=join(map(str, batches)), command=command, **sides))
+    return " ".join(told)
 
 
 def step_story(

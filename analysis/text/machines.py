@@ -1,5 +1,5 @@
-"""Runs and machines beside each other in words, for a page that shows several: who is faster at what both did best, and what
-analysis.compare.comparison found row by row; and of a fleet's devices who is below, in what and why, and who was lost."""
+"""Runs and machines beside each other in words: who is faster at what both did best and row by row; of a fleet's devices which
+are below their baseline, in what and why."""
 
 import statistics
 
@@ -11,13 +11,16 @@ from analysis.crossover.families import square_rows
 from analysis.fleet.devices import LOST, Device
 from analysis.fleet.judgment import Finding, Judged
 from analysis.roofline.bounds import Roof, pick
-from analysis.stats import Verdict, best_by, group_by, middle
-from analysis.text.crossings import compare_sentence, form_name, verdict_words
-from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, times
+from analysis.stats import Estimate, Verdict, best_by, group_by, middle, of
+from analysis.text import sentences
+from analysis.text.crossings import compare_sentence, form_name
+from analysis.units import bytes_rate, count, flops_rate, join, seconds
 from workloads.records import Machine, Measurement
 
 _NAMED = 3  # rows of each verdict, in words
-HEADS = "row | clock | before | after | times as long | verdict"
+HEADS = "row | clock | before | after | after / before | verdict"
+_THAN = {"slower": "{x} slower than", "faster": "{x} faster than", "same": "as fast as", "can't tell": "not told from"}
+_BEST = "{precision}, n = {n:,}, the fastest on the {side}: {new} is {than} {old}. {times}."
 
 
 def best(
@@ -28,53 +31,50 @@ def best(
     said = []
     sides = [square_rows(rows) for rows in (old, new)]
     for precision in (p for p in sides[0] if p in sides[1]):
-        for gpu, where in ((False, "CPU"), (True, "GPU, data already there")):
+        for gpu in (False, True):
             a, b = (_fastest(side[precision], gpu) for side in sides)
             if not (shared := a.keys() & b.keys()):
                 continue
-            x, y = a[max(shared)], b[max(shared)]
-            told = compared(x, y, machine, "host-latency")
-            if told is None:
-                continue
-            one, other = (m.on("host-latency") for m in (x, y))
-            said.append(
-                f"{precision}, n = {max(shared)}, the fastest on the {where}: {names[1]} ({_how(y)}, {seconds(middle(other))}) "
-                f"{_than(told.verdict)} {names[0]} ({_how(x)}, {seconds(middle(one))})."
-            )
+            pair = a[max(shared)], b[max(shared)]
+            if told := compared(*pair, machine, "host-latency"):
+                each = [f"{sentences.time(of(m.on('host-latency')))} in {n}" for m, n in zip(pair, names, strict=True)]
+                words = {"than": _than(told.verdict), "times": join(each), "old": names[0], "new": names[1]}
+                side = "GPU (resident)" if gpu else "CPU"
+                said.append(_BEST.format(precision=precision, n=max(shared), side=side, **words))
     return said
 
 
 def _than(told: "Verdict") -> str:
-    """`takes 9.41 times as long as`, `is 2.10 times as fast as` and the interval, as far as the verdict claims it."""
-    r = told.ratio
-    if told.word == "slower":
-        return f"takes {times(r.value)} ({digits(r.low)}..{digits(r.high)}) as long as"
-    if told.word == "faster":
-        return f"is {times(1 / r.value)} ({digits(1 / r.high)}..{digits(1 / r.low)}) as fast as"
-    return "takes as long as" if told.word == "same" else "cannot be told from"
+    """`9.4x slower than`, as far as the verdict claims it."""
+    ratio = 1 / told.ratio if told.word == "faster" else told.ratio
+    return _THAN[told.word].format(x=sentences.factor(ratio))
 
 
 def crossing(answers: "list[tuple[str, tuple[Answer, ...]]]") -> list[str]:
-    """From where the GPU wins in each run: (its name, its answers), the first precision, with the data there and copied."""
+    """From where the GPU wins in each run: (its name, its answers), the first precision, resident and copied."""
     said = []
     for name, found in answers:
         first = [a for a in found if a.points and a.precision == found[0].precision]
-        told = [f"{form_name(a.form)}, {verdict_words(a)}" for a in first if a.form in (LATENCY, COPIES[0])]
-        said.append(f"{name}: {found[0].precision}, {'; '.join(told)}." if told else f"{name}: no GPU was measured.")
-    return [f"Where the GPU wins. {' '.join(said)}"] if any(a.points for _, found in answers for a in found) else []
+        told = [
+            f"{name}, {a.precision}, {form_name(a.form)}: {sentences.crossing(a)}."
+            for a in first
+            if a.form in (LATENCY, COPIES[0])
+        ]
+        said += told or [f"{name}: no GPU was measured."]
+    return said if any(a.points for _, found in answers for a in found) else []
 
 
 def ceilings(old: "tuple[Roof, ...]", new: "tuple[Roof, ...]", names: tuple[str, str]) -> list[str]:
-    """How many times as much the measured roofs of memory and of arithmetic are, of the devices that both have."""
+    """How the measured roofs of memory and of arithmetic compare, of the devices that both have."""
     told = []
     for device, where in (("cpu", "CPU"), ("gpu:0", "GPU")):
         for kind, name, words in (("memory", "", bytes_rate), ("compute", "float32", flops_rate)):
             a, b = (pick(roofs, device, kind, name) for roofs in (old, new))
             if a and b:
-                what = f"the {where}'s {'memory' if kind == 'memory' else f'{name} arithmetic'}"
-                rates = f"{words(b.rate.value)} against {words(a.rate.value)}"
-                told.append(f"{what} gives {times(b.rate.value / a.rate.value)} as much ({rates})")
-    return [f"Measured ceilings of {names[1]} beside {names[0]}: {'; '.join(told)}."] if told else []
+                what = "memory" if kind == "memory" else f"{name} arithmetic"
+                rates = f"{words(b.rate.value)} in {names[1]}, {words(a.rate.value)} in {names[0]}"
+                told.append(f"The {where}'s {what}: {rates} ({sentences.factor(b.rate.value / a.rate.value)}).")
+    return told
 
 
 def _fastest(sizes: "dict[int, list[Measurement]]", gpu: bool) -> "dict[int, Measurement]":
@@ -84,22 +84,18 @@ def _fastest(sizes: "dict[int, list[Measurement]]", gpu: bool) -> "dict[int, Mea
     return best_by(timed, lambda m: m.problem.n, lambda m: middle(m.on("host-latency")))
 
 
-def _how(m: "Measurement") -> str:
-    return m.label + (f", {count(m.threads, 'thread')}" if m.threads else "")
-
-
-def sentences(made: "Comparison", old: str, new: str) -> list[str]:
+def differences(made: "Comparison", old: str, new: str) -> list[str]:
     """How many shared rows are faster, slower, the same by device and operation, and which differ most."""
     if not made.rows:
         return [f"{old} and {new} share no row with a time in both."]
     said = []
     for (side, op), group in group_by(made.rows, lambda r: (r.new.side, r.new.problem.op)).items():
         counts = [(word, sum(r.word == word for r in group)) for word in ("faster", "slower", "same", "can't tell")]
-        middle = statistics.median(r.verdict.ratio.value for r in group)
+        told = join(f"{n} {word}" for word, n in counts if n)
+        typical = statistics.median(r.verdict.ratio.value for r in group)
+        rows = count(len(group), f"{op} row")
         said.append(
-            f"Of {count(len(group), f'{op} row')} on the {side} that both have, in {new} "
-            f"{join(f'{n} {word}' for word, n in counts if n)}; in the middle they take {digits(middle)} times as long as in "
-            f"{old}."
+            f"{rows} on the {side}, {new} beside {old}: {told}. The median ratio is {sentences.number(typical)}."
         )
     for word in ("slower", "faster"):
         said += [f"{r.name}: {compare_sentence(r.verdict, old, new)}" for r in made.of(word)[:_NAMED]]
@@ -114,7 +110,7 @@ def rows(made: "Comparison") -> list[tuple]:
             r.name,
             r.clock,
             *(seconds(statistics.median(s.seconds)) for m in (r.old, r.new) if (s := m.on(r.clock))),
-            f"{digits(r.verdict.ratio.value)} ({digits(r.verdict.ratio.low)}..{digits(r.verdict.ratio.high)})",
+            f"{sentences.number(r.verdict.ratio)} {sentences.interval(r.verdict.ratio)}",
             r.word,
         )
         for r in ranked
@@ -144,18 +140,21 @@ def name(device: Device) -> str:
     return f"{what} of {device.node}" if device.node else what
 
 
+def below(f: Finding) -> str:
+    """`6.1 % [5.8, 6.2]`."""
+    e = Estimate(100 * f.below.value, 100 * f.below.low, 100 * f.below.high)
+    return f"{sentences.number(e)} % {sentences.interval(e)}"
+
+
 def finding(f: Finding) -> str:
-    """`gpu-3 of node-7: 6 % below its baseline in HBM read (5.8 % .. 6.2 %), clock held at 1.4 GHz`."""
+    """`gpu-3 of node-7: 6.1 % [5.8, 6.2] below its baseline in HBM read, clock held at 1.4 GHz`."""
     what = "its baseline" if f.against == "baseline" else "the fleet's median"
-    interval = f" ({percent(f.below.low)} .. {percent(f.below.high)})"
-    cause = f", {f.cause}" if f.cause else ""
-    return f"{name(f.device)}: {percent(f.below.value)} below {what} in {f.quantity}{interval}{cause}"
+    return f"{name(f.device)}: {below(f)} below {what} in {f.quantity}" + (f", {f.cause}" if f.cause else "")
 
 
 def lines(judged: Judged) -> list[str]:
     """Everything to be said, the largest loss first."""
-    told = [finding(f) for f in judged.flagged]
-    told += broken(judged)
+    told = [finding(f) for f in judged.flagged] + broken(judged)
     checked = {id(f.device) for f in judged.findings}
     fine = checked - {id(f.device) for f in judged.flagged}
     if checked:
@@ -170,8 +169,7 @@ def broken(judged: Judged) -> list[str]:
     for device in judged.devices:
         lost = [m for m in device.broken if LOST in m.flags]
         failed = [m for m in device.broken if LOST not in m.flags]
-        if lost:
-            told.append(f"{name(device)}: {count(len(lost), 'row')} {lost[0].reason}")
+        told += [f"{name(device)}: {count(len(lost), 'row')} {lost[0].reason}"] if lost else []
         if failed:
             told.append(f"{name(device)}: {count(len(failed), 'row')} {failed[0].status}: {failed[0].reason}")
     return told
@@ -190,18 +188,8 @@ def records(judged: Judged) -> list[dict]:
 
 def table(judged: Judged) -> tuple[str, list[tuple[str, ...]]]:
     """(head, rows) for reading: a line a finding."""
-    head = "device | quantity | against | rows | below | 95 % interval | least | flagged"
-    rows: list[tuple[str, ...]] = [
-        (
-            name(f.device),
-            f.quantity,
-            f.against,
-            str(f.rows),
-            percent(f.below.value),
-            f"{percent(f.below.low)} .. {percent(f.below.high)}",
-            percent(f.least),
-            "yes" if f.flagged else "",
-        )
+    rows = [
+        (name(f.device), f.quantity, f.against, str(f.rows), below(f), sentences.share(f.least), "yes" * f.flagged)
         for f in judged.findings
     ]
-    return head, rows
+    return "device | quantity | against | rows | below, 95 % interval | least | flagged", rows

@@ -1,5 +1,4 @@
-"""What several GPUs of a host do with each other, in words: their links, sums over all of them, and whether they hold each
-other up when all do the same at once."""
+"""What several GPUs of a host do with each other, in words: links, sums over all of them, contention when all work at once."""
 
 from collections.abc import Iterable
 
@@ -7,25 +6,36 @@ import msgspec
 
 from analysis.crossover import crossover
 from analysis.stats import Estimate, group_by, of, verdict
-from analysis.text import crossings
-from analysis.units import around, bytes_rate, count, digits, join, percent, seconds, size
+from analysis.text import crossings, sentences
+from analysis.units import bytes_rate, join, size
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy
 from workloads.records import Measurement
 
 NCCL, ONE_SHOT = "collective/cupy/nccl", "collective/cupy/one_shot"
 GRAPH = "_graph"
-_LAUNCHED = {GRAPH: "recorded in CUDA graphs, so without the host's part", "": "each call launched by the host"}
+_LAUNCHED = {GRAPH: "recorded in CUDA graphs", "": "each launched by the host"}
 _SMALL = 256 << 10  # sums of at most this are what the one-shot kernel is for
 _SAME = 0.02
 LARGE = 1 << 20  # of smaller copies no bandwidth is told
 ALIKE = 0.9  # of the fastest pair's bandwidth: pairs that all reach it are told together
-_WORK = {
-    "matmul": "products",
-    "triad": "triads in device memory",
-    "h2d": "copies from the host",
-    "d2h": "copies to the host",
-}
+_WORK = {"triad": "triads in device memory", "h2d": "copies from the host", "d2h": "copies to the host"}
 _FORMS = (crossover.Form("resident"), crossover.Form("roundtrip-pinned"))
+_SAID = {
+    "refused": "No direct copies: {why}. Copies go through the host.",
+    "pairs": "Copies of {size} from GPU to GPU reach {of}.",
+    "slowest": "The slowest pair, {pair}, has {share} of the fastest pair's bandwidth.",
+    "both": "Both ways at once: {rate}, {factor} one way.",
+    "small": "A copy of {size} takes {of}.",
+    "staged": "Through page-locked host memory: {rate}{slower}.",
+    "sum": "All-reduce of {dtype} over {gpus} GPUs (NCCL): {rate} of bus bandwidth at {size}. "
+    "From {half} on it has half of that.",
+    "least": "An all-reduce of {size} takes {time}, queued.",
+    "ours": "Our one-shot kernel, {how}, {dtype}: {of}.",
+    "alone": "All {count} GPUs at once, {work}: no contention, at most {factor} the time alone.",
+    "contention": "All {count} GPUs at once, {work}: {factor} slower than alone on {gpu} {span}.{rates}",
+    "rates": " That is {rate} against {alone}.",
+    "moves": "{what}: from n = {alone} alone, from n = {together} while all GPUs work. It {moves}.",
+}
 
 
 def queued(m: "Measurement") -> Estimate:
@@ -60,55 +70,48 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
 
 
 def story(measurements: "Iterable[Measurement]") -> list[str]:
-    """What is asked first, one of each: the copies, the sum, ours beside it, and what GPUs hold each other up in."""
+    """What is asked first, one of each: the copies, the sum, ours beside it, and contention."""
     rows = list(measurements)
     together = _at_once(rows)
-    held_up = [line for slower, line in together if slower] or [line for _, line in together[:1]]
-    return [*copy_lines(rows)[:1], *sum_lines(rows)[:2], *held_up]
+    contended = [line for slower, line in together if slower] or [line for _, line in together[:1]]
+    return [*copy_lines(rows)[:1], *sum_lines(rows)[:3:2], *contended]
 
 
 def copy_lines(rows: "list[Measurement]") -> list[str]:
     """Bandwidths pair by pair, both ways at once, the smallest copy, and what going through the host costs."""
-    done = [m for m in rows if isinstance(m.problem, PeerCopy) and m.ok]
-    refused = [m for m in rows if isinstance(m.problem, PeerCopy) and m.variant == "direct" and m.status == "skipped"]
-    told = [
-        f"No direct copies: {reason}; what is copied goes through the host."
-        for reason in dict.fromkeys(m.reason for m in refused)
-    ]
-    direct, staged = ([m for m in done if m.kernel.endswith(f"/{way}")] for way in ("direct", "staged"))
+    copies = [m for m in rows if isinstance(m.problem, PeerCopy)]
+    direct, staged = ([m for m in copies if m.ok and m.kernel.endswith(f"/{way}")] for way in ("direct", "staged"))
+    refused = (m.reason for m in copies if m.variant == "direct" and m.status == "skipped")
+    told = [_SAID["refused"].format(why=reason) for reason in dict.fromkeys(refused)]
     one_way = [m for m in direct if m.problem.ways == 1]
     large = _largest(one_way)
-    if large:
-        slow, fast = (pick(large, key=lambda m: bandwidth(m).value) for pick in (min, max))
-        apart = bandwidth(slow).high < ALIKE * bandwidth(fast).low
-        if len(large) > 2 and not apart:
-            ends = " to ".join(dict.fromkeys(bytes_rate(bandwidth(m).value) for m in (slow, fast)))
-            each = f"{ends} between any two of {len({g for m in large for g in _pair(m)})}"
-        else:
-            each = join(
-                f"gpu-{m.problem.source} to gpu-{m.problem.target} {bytes_rate(bandwidth(m).value)}" for m in large[:8]
-            )
-            each += f", and {count(len(large) - 8, 'more pair')}" if len(large) > 8 else ""
-        told.append(f"Copies of {size(large[0].problem.nbytes)} straight from GPU to GPU: {each}.")
-        if apart:
-            told.append(
-                f"The slowest pair, gpu-{slow.problem.source} to gpu-{slow.problem.target}, has "
-                f"{percent(bandwidth(slow).value / bandwidth(fast).value)} of the fastest's."
-            )
+    told += _pairs(large) if large else []
     for both in _largest([m for m in direct if m.problem.ways == 2])[:1]:
-        one = next((m for m in large if _pair(m) == _pair(both)), None)
-        times = f", {digits(bandwidth(both).value / bandwidth(one).value)} times one way" if one else ""
-        told.append(f"Both ways at once: {bytes_rate(bandwidth(both).value)}{times}.")
-    small = [m for m in one_way if m.problem.nbytes == min(m.problem.nbytes for m in one_way) < LARGE]
-    if small:
-        waited = sorted(of(m.on("host-latency")).value for m in small)
-        took = " to ".join(dict.fromkeys(seconds(s) for s in (waited[0], waited[-1])))
-        pairs = f", over {len(small)} pairs" if len(small) > 1 else ""
-        told.append(f"A copy of {size(small[0].problem.nbytes)} that is waited for takes {took}{pairs}.")
+        one = next((m for m in large if _pair(m) == _pair(both)), both)
+        factor = sentences.factor(bandwidth(both).value / bandwidth(one).value)
+        told.append(_SAID["both"].format(rate=bytes_rate(bandwidth(both).value), factor=factor))
+    if small := [m for m in one_way if m.problem.nbytes == min(m.problem.nbytes for m in one_way) < LARGE]:
+        waited = sorted((of(m.on("host-latency")) for m in small), key=lambda e: e.value)
+        took = " to ".join(dict.fromkeys(sentences.time(e) for e in (waited[0], waited[-1])))
+        told.append(_SAID["small"].format(size=size(small[0].problem.nbytes), of=took))
     for through in _largest(staged)[:1]:
         straight = next((m for m in large if m.problem == through.problem), None)
-        times = f", {digits(bandwidth(straight).value / bandwidth(through).value)} times slower" if straight else ""
-        told.append(f"Through page-locked host memory: {bytes_rate(bandwidth(through).value)}{times}.")
+        times = straight and sentences.factor(bandwidth(straight).value / bandwidth(through).value)
+        slower = f", {times} slower" if times else ""
+        told.append(_SAID["staged"].format(rate=bytes_rate(bandwidth(through).value), slower=slower))
+    return told
+
+
+def _pairs(large: "list[Measurement]") -> list[str]:
+    """The bandwidths of the pairs; of several that differ, the slowest."""
+    slow, fast = (pick(large, key=lambda m: bandwidth(m).value) for pick in (min, max))
+    ends = " to ".join(dict.fromkeys(bytes_rate(bandwidth(m).value) for m in (slow, fast)))
+    many = len(large) > 1
+    each = f"{ends} between any two of {len({g for m in large for g in _pair(m)})}" if many else ends
+    told = [_SAID["pairs"].format(size=size(large[0].problem.nbytes), of=each)]
+    if bandwidth(slow).high < ALIKE * bandwidth(fast).low:
+        share = sentences.share(bandwidth(slow).value / bandwidth(fast).value)
+        told.append(_SAID["slowest"].format(pair="gpu-{} to gpu-{}".format(*_pair(slow)), share=share))
     return told
 
 
@@ -126,23 +129,19 @@ def sum_lines(rows: "list[Measurement]") -> list[str]:
     done = [m for m in rows if isinstance(m.problem, AllReduce) and m.ok]
     told = []
     for dtype in dict.fromkeys(m.problem.dtype for m in done):
-        own = sorted(
-            (m for m in done if m.kernel == NCCL and m.problem.dtype == dtype and m.problem.form == "out-of-place"),
-            key=lambda m: m.problem.nbytes,
-        )
-        if own:
+        like = (m for m in done if m.kernel == NCCL and m.problem.dtype == dtype and m.problem.form == "out-of-place")
+        if own := sorted(like, key=lambda m: m.problem.nbytes):
             best, least = max(own, key=lambda m: bandwidth(m).value), own[0]
             half = next(m for m in own if bandwidth(m).value >= bandwidth(best).value / 2)
-            told.append(
-                f"All-reduce of {dtype} over GPUs {join(least.problem.gpus.split(','))} through NCCL: "
-                f"{bytes_rate(bandwidth(best).value)} of bus bandwidth at {size(best.problem.nbytes)}, half of that "
-                f"from {size(half.problem.nbytes)} on; {size(least.problem.nbytes)} take "
-                f"{seconds(queued(least).value)} queued."
-            )
+            words = {"gpus": len(least.problem.gpus.split(",")), "rate": bytes_rate(bandwidth(best).value)}
+            sizes = {"size": size(best.problem.nbytes), "half": size(half.problem.nbytes)}
+            told.append(_SAID["sum"].format(dtype=dtype, **words, **sizes))
+            told.append(_SAID["least"].format(size=size(least.problem.nbytes), time=sentences.time(queued(least))))
         for suffix, how in _LAUNCHED.items():
             if ratios := speed_ups(done, dtype, suffix):
-                words = join(f"{around(r)} at {size(n)}" for n, r in ratios.items())
-                told.append(f"Our one-shot kernel is so many times as fast as NCCL, {dtype}, {how}: {words}.")
+                ends = dict([min(ratios.items()), max(ratios.items())])
+                words = join(f"{sentences.speed(r, 'NCCL')} at {size(n)}" for n, r in ends.items())
+                told.append(_SAID["ours"].format(how=how, dtype=dtype, of=words))
     return told
 
 
@@ -179,7 +178,7 @@ def at_once_lines(rows: "Iterable[Measurement]") -> list[str]:
 
 
 def _at_once(rows: "Iterable[Measurement]") -> list[tuple[bool, str]]:
-    """Each line with whether a GPU is held up in it."""
+    """Each line with whether a GPU is slowed in it."""
     told = []
     worth = (
         (alone, m, ratio)
@@ -188,23 +187,15 @@ def _at_once(rows: "Iterable[Measurement]") -> list[tuple[bool, str]]:
     )
     for of_all in group_by(worth, lambda one: _work(one[1])[:4]).values():
         alone, m, worst = max(of_all, key=lambda each: each[2].value)
-        p, gpu = m.problem, m.device.replace(":", "-")
-        what = (
-            f"{p.math} products of side {p.size}"
-            if p.operation == "matmul"
-            else f"{_WORK[p.operation]} of {size(p.size)}"
-        )
-        rates = (
-            ""
-            if p.operation == "matmul"
-            else f": {bytes_rate(bandwidth(m).value)} against {bytes_rate(bandwidth(alone).value)}"
-        )
-        slower = worst.low > 1 + _SAME
-        if not slower:
-            how = f"as fast as alone (at most {around(worst)} times as long, {gpu})"
-        else:
-            how = f"a call takes {around(worst)} times as long as alone on {gpu}, the one most held up{rates}"
-        told.append((slower, f"All {p.together} GPUs at once with {what}: {how}."))
+        p, slower = m.problem, worst.low > 1 + _SAME
+        is_product = p.operation == "matmul"
+        work = f"{p.math} products of n = {p.size:,}" if is_product else f"{_WORK[p.operation]} of {size(p.size)}"
+        each = {"rate": bytes_rate(bandwidth(m).value), "alone": bytes_rate(bandwidth(alone).value)}
+        words = {"span": sentences.interval(worst), "rates": "" if is_product else _SAID["rates"].format(**each)}
+        factor = sentences.factor(worst if slower else worst.high, 3)
+        said = _SAID["contention" if slower else "alone"]
+        gpu = m.device.replace(":", "-")
+        told.append((slower, said.format(count=p.together, work=work, factor=factor, gpu=gpu, **words)))
     return told
 
 
@@ -218,9 +209,8 @@ def crossover_lines(rows: "Iterable[Measurement]") -> list[str]:
         sides = []
         for together in (False, True):
             own = [_plain(m) for m in work if m.device == device and (m.problem.together > 1) == together]
-            sides.append(
-                {a.form.mode: a for a in crossover.crossovers([*cpus, *own], _FORMS) if a.precision == "float32"}
-            )
+            found = crossover.crossovers([*cpus, *own], _FORMS)
+            sides.append({a.form.mode: a for a in found if a.precision == "float32"})
         for mode in (form.mode for form in _FORMS):
             if all(mode in side for side in sides):
                 told.append(_moved(device, *(side[mode] for side in sides)))
@@ -233,13 +223,14 @@ def _plain(m: "Measurement") -> "Measurement":
 
 
 def _moved(device: str, alone: crossover.Answer, together: crossover.Answer) -> str:
-    what = f"{device.replace(':', '-')} against the CPU in float32 products ({crossings.form_name(alone.form)})"
-    first, then = crossings.verdict_words(alone), crossings.verdict_words(together)
+    what = f"{device.replace(':', '-')}, float32 products, {crossings.form_name(alone.form)}"
     if alone.kind == together.kind == "gpu-from":
         a, b = alone.crossings[0].at, together.crossings[0].at
         far = max(a.value, b.value) > crossover.FINE * min(a.value, b.value)
-        apart = "it moves" if far and (a.high < b.low or b.high < a.low) else "it stays where it is"
-        return f"{what}: wins from n = {around(a)} alone and from n = {around(b)} while all GPUs work: {apart}."
+        moves = "moves" if far and (a.high < b.low or b.high < a.low) else "stays where it is"
+        ends = {"alone": sentences.since(alone.crossings[0]), "together": sentences.since(together.crossings[0])}
+        return _SAID["moves"].format(what=what, moves=moves, **ends)
+    first, then = sentences.crossing(alone), sentences.crossing(together)
     if alone.kind == together.kind:
         return f"{what}, alone and while all GPUs work: {first}."
-    return f"{what} alone: {first}; while all GPUs work: {then}."
+    return f"{what}: {first}. While all GPUs work {then}."

@@ -8,12 +8,39 @@ from analysis.roofline import memory_levels
 from analysis.roofline.bounds import ABOVE, BEST_MATMUL, Roof, describe, is_above, judge, level, pick, ridge
 from analysis.roofline.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED
 from analysis.stats import best_by, call_s, group_by, quick_seconds
-from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size, times
+from analysis.text import sentences
+from analysis.units import bytes_rate, count, flops_rate, join, size
 from workloads.records import Machine, Measurement
 
-_NAMED = 3
+_NAMED = 3  # of anything in a sentence
 _LIMITED = 0.5  # of a roof, from which on it is what limits a row
-_PLAIN = "matmul/numba/naive"
+_LIBRARY, _OURS = (
+    "matmul/numpy/",
+    {
+        "matmul/numba/simd": "Numba register tiles",
+        "matmul/numba/parallel": "parallel Numba loops",
+        "matmul/numba/naive": "plain loops",
+    },
+)
+_SAID = {
+    "rate": "The {side} reaches {rate} in {precision} at n = {n:,}, {of}.",
+    "library": "NumPy's library is {of} (n = {n:,}).",
+    "bound": "At n = {n:,} a product does {intensity} FLOP a byte; this CPU's ridge point is {corner}. {verdict}.",
+    "threads": "{most} threads are {speed} at n = {n:,}.",
+    "roofs": "Measured roofs of {device}: {of}.",
+    "level": "Memory of {device}: {of}.",
+    "launch": "An empty call of {device} takes {of}. No call takes less.",
+    "link": "Large pinned copies reach {of}{less}.",
+    "unflat": "{device}: no bandwidth plateau in {name}; its roof of {rate} is {what}.",
+    "above": "{rows} above the roof, which is impossible: {named}.",
+    "lent": "{rows} above the measured roof, as this virtual machine's speed varies: {named}.",
+}
+_BOUND = {
+    "compute": "It is compute-bound",
+    "neither": "It could be compute-bound, but reaches {share} of that arithmetic: neither is the limit",
+    "cached": "It would be memory-bound, but its {bytes} fit {level}",
+    "memory": "It is memory-bound",
+}
 
 
 def machine_words(machine: "Machine") -> str:
@@ -23,30 +50,22 @@ def machine_words(machine: "Machine") -> str:
     return ", ".join((cpu, *dict.fromkeys(g if gpus.count(g) == 1 else f"{gpus.count(g)} x {g}" for g in gpus)))
 
 
-def _ok(measurements, op: str, gpu: bool) -> "list[Measurement]":
-    return [
-        m for m in measurements if m.problem.op == op and m.on_gpu == gpu and m.mode == "resident" and quick_seconds(m)
-    ]
+def device_name(device: str) -> str:
+    """`the CPU`, `the GPU`, `GPU 1`."""
+    return {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device, f"GPU {device.partition(':')[2]}")
 
 
-def _side(m: "Measurement") -> str:
-    return m.label + with_threads(m.threads)
-
-
-def with_threads(threads: int | None) -> str:
-    return f" with {count(threads, 'thread')}" if threads else ""
-
-
-def _first_precision(measurements) -> str:
+def first_precision(measurements) -> str:
+    """The precision that is told first: float32 where it was measured."""
     rows = square_rows(measurements)
     return "float32" if "float32" in rows or not rows else next(iter(rows))
 
 
 def best_at_largest(measurements, gpu: bool) -> "Measurement | None":
     """The fastest resident row at the largest n of the first precision."""
-    sizes = square_rows(measurements).get(_first_precision(measurements), {})
+    sizes = square_rows(measurements).get(first_precision(measurements), {})
     for n in sorted(sizes, reverse=True):
-        rows = _ok(sizes[n], "matmul", gpu)
+        rows = [m for m in sizes[n] if m.on_gpu == gpu and m.mode == "resident" and quick_seconds(m)]
         if rows := [m for m in rows if m.on("device")] or rows:
             return min(rows, key=call_s)
     return None
@@ -56,47 +75,40 @@ def rate_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ..
     """The best rate of each device at its largest n, with its part of the roof."""
     measurements = list(measurements)
     best = [m for gpu in (False, True) if (m := best_at_largest(measurements, gpu))]
-    return [f"{_first_precision(measurements)}: {'; '.join(_rate(m, roofs) for m in best)}."] if best else []
+    return [_rate(m, first_precision(measurements), roofs) for m in best]
 
 
-def _rate(m: "Measurement", roofs) -> str:
-    rate, judged = m.problem.flops / call_s(m), judge(m, roofs)
-    what = "the GPU" if m.on_gpu else "the CPU"
-    told = f"at n = {m.problem.n} {what} ({_side(m)}) reaches {flops_rate(rate)}"
-    if judged.fraction is None or judged.roof is None:
-        return f"{told} ({judged.note})"
-    over = " (the CPU was slower while that was measured)" if judged.fraction.value > 1 and not m.on_gpu else ""
-    return f"{told}, {percent(judged.fraction.value)} of {roof_words(judged.roof)}{over}"
+def _rate(m: "Measurement", precision: str, roofs) -> str:
+    judged = judge(m, roofs)
+    of = judged.note
+    if judged.fraction is not None and judged.roof is not None:
+        of = f"{sentences.share(judged.fraction.value)} of {roof_words(judged.roof)}"
+        of += " (the CPU was slower while that was measured)" * (judged.fraction.value > 1 and not m.on_gpu)
+    rate = flops_rate(m.problem.flops / call_s(m))
+    return _SAID["rate"].format(side="GPU" if m.on_gpu else "CPU", rate=rate, precision=precision, n=m.problem.n, of=of)
 
 
 def roof_words(roof: "Roof") -> str:
-    """`its measured FMA peak of 240 GFLOP/s`."""
+    """`its FMA peak`: the roof that a row is judged by."""
     if roof.kind in ("memory", "cache"):
-        return f"its measured {roof.name} bandwidth of {bytes_rate(roof.rate.value)}"
-    if roof.kind == "link":
-        return f"the measured link ({roof.name}), {bytes_rate(roof.rate.value)}"
-    if roof.kind == "launch":
-        return f"an empty {roof.name}, {seconds(1 / roof.rate.value)}"
+        return f"its {roof.name} bandwidth"
+    if roof.kind in ("link", "launch"):
+        return f"the measured {roof.kind} ({roof.name})"
     tensor = roof.source.partition(",")[0].rpartition("/")[2] in TENSOR_VARIANTS
-    what = "the best matmul seen" if roof.note == BEST_MATMUL else f"its measured {'tensor' if tensor else 'FMA'} peak"
-    return f"{what}, {flops_rate(roof.rate.value)}"
+    return "the best matmul seen" if roof.note == BEST_MATMUL else f"its measured {'tensor' if tensor else 'FMA'} peak"
 
 
 def library_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """How much faster the CPU library is than our Numba kernels and than plain loops, at the largest n they share."""
+    """How much faster the CPU library is than our Numba kernels and than plain loops, at the largest n that most share."""
     measurements = [m for m in measurements if m.problem.op == "matmul" and not m.on_gpu]
-    library = _by_size(m for m in measurements if m.kernel.startswith("matmul/numpy/"))
-    others = {
-        "our own register tiles in Numba": _by_size(m for m in measurements if m.kernel == "matmul/numba/simd"),
-        "our parallel Numba loops": _by_size(m for m in measurements if m.kernel == "matmul/numba/parallel"),
-        "plain loops compiled by Numba": _by_size(m for m in measurements if m.kernel == _PLAIN),
-    }
-    said = []
-    for name, rows in others.items():
+    library = _by_size(m for m in measurements if m.kernel.startswith(_LIBRARY))
+    said: dict[int, list[str]] = {}
+    for kernel, name in _OURS.items():
+        rows = _by_size(m for m in measurements if m.kernel == kernel)
         if shared := library.keys() & rows.keys():
             n = max(shared)
-            said.append(f"{digits(rows[n] / library[n])} times the speed of {name} at n = {n}")
-    return [f"The NumPy library reaches {join(said)}."] if said else []
+            said.setdefault(n, []).append(sentences.speed(rows[n] / library[n], name))
+    return [_SAID["library"].format(of=join(of), n=n) for n, of in said.items()]
 
 
 def _by_size(rows) -> dict[int, float]:
@@ -116,25 +128,17 @@ def bound_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, .
     if not (compute and memory):
         return []
     intensity, corner = p.flops / p.bytes_moved, ridge(compute, memory)
+    share = p.flops / call_s(best) / compute.rate.value
+    words = {"share": sentences.share(share), "bytes": size(p.footprint_bytes), "level": "a cache"}
     if intensity >= corner:
-        share = p.flops / call_s(best) / compute.rate.value
-        which = "it is compute-bound, so arithmetic is the limit"
-        if share < _LIMITED:
-            which = f"it could be compute-bound, but reaches {percent(share)} of that arithmetic: neither is the limit"
-    elif (held := level(roofs, s.device, p.footprint_bytes, s.threads)) is None:
-        which = f"it would be memory-bound, but its {size(p.footprint_bytes)} fit a cache, whose roof was not measured"
-    elif held.kind == "cache":
-        which = (
-            f"it would be memory-bound, but its {size(p.footprint_bytes)} fit {held.name}, which gives "
-            f"{bytes_rate(held.rate.value)}"
-        )
+        which = "compute" if share >= _LIMITED else "neither"
     else:
-        which = "it is memory-bound, so memory is the limit"
-    return [
-        f"A matmul of n = {p.n} does {digits(intensity)} FLOP for each byte it must move, and this CPU's ridge "
-        f"point ({flops_rate(compute.rate.value)} over {bytes_rate(memory.rate.value)}) is "
-        f"{digits(corner)}: {which}."
-    ]
+        holds = level(roofs, s.device, p.footprint_bytes, s.threads)
+        which = "memory" if holds and holds.kind != "cache" else "cached"
+        words["level"] = f"{holds.name}, which gives {bytes_rate(holds.rate.value)}" if holds else "a cache"
+    verdict = _BOUND[which].format(**words)
+    numbers = {"intensity": sentences.number(intensity), "corner": sentences.number(corner)}
+    return [_SAID["bound"].format(n=p.n, verdict=verdict, **numbers)]
 
 
 def thread_sentences(measurements: "Iterable[Measurement]") -> list[str]:
@@ -152,36 +156,33 @@ def thread_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     if 1 not in same or len(same) < 2:
         return []
     most = max(same)
-    return [
-        f"At n = {best.problem.n} {most} threads are {times(same[1] / same[most])} as fast as one "
-        f"({best.label}: {seconds(same[most])} against {seconds(same[1])})."
-    ]
+    return [_SAID["threads"].format(most=most, speed=sentences.speed(same[1] / same[most], "one"), n=best.problem.n)]
 
 
 def ceiling_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
-    """The measured ceilings, a sentence a device."""
+    """The measured roofs, a sentence a device: memory, and the arithmetic of the first precisions."""
     said = []
     for device in dict.fromkeys(r.device for r in roofs):
         memory = pick(roofs, device, "memory")
         peaks = [r for r in roofs if r.measured and (r.device, r.kind) == (device, "compute")]
-        best = {r.name: max(o.rate.value for o in peaks if o.name == r.name) for r in peaks}
-        whence = f" ({memory.note})" if memory and memory.note.startswith(NO_PLATEAU) else ""
-        words = [f"{bytes_rate(memory.rate.value)} from {memory.name}{whence}"] if memory else []
+        ranked = sorted(peaks, key=lambda r: (r.name != "float32", -r.rate.value))
+        best = {r.name: max(o.rate.value for o in peaks if o.name == r.name) for r in ranked}
+        words = [f"{bytes_rate(memory.rate.value)} from {memory.name}"] if memory else []
         words += [f"{flops_rate(rate)} in {name}" for name, rate in best.items()]
         if words:
-            said.append(f"Measured ceilings of {'the CPU' if device == 'cpu' else device}: {join(words)}.")
+            said.append(_SAID["roofs"].format(device=device_name(device), of=join(words[:_NAMED])))
     return said
 
 
 def unflat_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
-    """What stands for a memory whose bandwidth has no flat part: where its ceiling comes from."""
-    said = []
-    for r in (r for r in roofs if r.kind == "memory" and r.note.startswith(NO_PLATEAU)):
-        what = r.note.partition(": ")[2]
-        said.append(
-            f"{r.device}: the {r.name} ceiling{with_threads(r.threads)}, {bytes_rate(r.rate.value)}, is {what} ({r.source})."
+    """What stands for a memory whose bandwidth has no flat part: where its roof comes from."""
+    return [
+        _SAID["unflat"].format(
+            device=device_name(r.device), name=r.name, rate=bytes_rate(r.rate.value), what=r.note.partition(": ")[2]
         )
-    return said
+        for r in roofs
+        if r.kind == "memory" and r.note.startswith(NO_PLATEAU)
+    ]
 
 
 def level_sentences(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
@@ -192,11 +193,8 @@ def level_sentences(measurements: "Iterable[Measurement]", machine: "Machine | N
         most = max((p.threads or 0 for p in found if p.device == device), default=0)
         own = [p for p in found if p.device == device and (p.threads or 0) == most]
         best = best_by(sorted(own, key=lambda p: p.from_bytes), lambda p: p.name, lambda p: -p.rate.value)
-        words = [
-            f"{bytes_rate(p.rate.value)} from {name} (working sets of {size(p.from_bytes)} to {size(p.to_bytes)})"
-            for name, p in best.items()
-        ]
-        said.append(f"Memory of {device_name(device)}{with_threads(most)} gives {join(words)}.")
+        words = [f"{bytes_rate(p.rate.value)} from {name}" for name, p in best.items()]
+        said.append(_SAID["level"].format(device=device_name(device), of=join(words[-_NAMED:])))
     return said
 
 
@@ -204,13 +202,11 @@ def launch_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
     """The shortest GPU call: waited for, and queued."""
     said = []
     for device in dict.fromkeys(r.device for r in roofs if r.kind == "launch"):
-        waited, queued = (pick(roofs, device, "launch", name) for name in (WAITED, QUEUED))
-        words = [f"{seconds(1 / waited.rate.value)} when the program waits for it"] if waited else []
-        words += [f"{seconds(1 / queued.rate.value)} of the device's time when many are queued"] if queued else []
-        said.append(
-            f"A call of {device_name(device)} that computes nothing takes {join(words)}; however little there is to "
-            "compute, a call costs that."
+        each = (
+            (pick(roofs, device, "launch", name), how) for name, how in ((WAITED, "waited for"), (QUEUED, "queued"))
         )
+        words = [f"{sentences.time(1 / roof.rate)} {how}" for roof, how in each if roof]
+        said.append(_SAID["launch"].format(device=device_name(device), of=join(words)))
     return said
 
 
@@ -221,41 +217,29 @@ def link_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
         ways = {"h2d": "to", "d2h": "from"}
         here = [r for r in roofs if (r.device, r.kind) == (device, "link")]
         words = [f"{bytes_rate(r.rate.value)} {ways[r.name]} {device_name(device)}" for r in here]
-        ends = {"h2d": "from", "d2h": "to"}[here[0].name] if len(here) == 1 else "from and to"
         memory = pick(roofs, device, "memory")
-        slower = min(r.rate.value for r in here)
-        times_less = f", {digits(memory.rate.value / slower)} times less than its own memory gives" if memory else ""
-        said.append(f"Large copies {ends} pinned host memory reach {join(words)}{times_less}.")
+        times = memory.rate.value / min(r.rate.value for r in here) if memory else 0
+        less = f", {sentences.factor(times)} less than its own memory" if memory else ""
+        said.append(_SAID["link"].format(of=join(words), less=less))
     return said
-
-
-def device_name(device: str) -> str:
-    """`the CPU`, `the GPU`, `GPU 1`."""
-    return {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device, f"GPU {device.partition(':')[2]}")
 
 
 def trouble_sentence(
     measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]", machine: "Machine | None" = None
 ) -> str:
-    """Failed rows, wrong answers and impossible rates in one sentence; "" when there are none.
+    """Failed rows, wrong answers and impossible rates, a sentence each; "" when there are none.
 
     A virtual CPU is lent more or less of its host from minute to minute, so its rows may pass a roof measured in a
     leaner one: that is no error, and `beyond_sentence` says it elsewhere.
     """
-    measurements = list(measurements)
-    parts = []
+    measurements, said = list(measurements), []
     for status, words in (("failed", "failed"), ("wrong", "gave a wrong answer")):
-        rows = [m for m in measurements if m.status == status]
-        if rows:
-            parts.append(f"{count(len(rows), 'row')} {words}: {_named(rows, lambda m: m.reason)}")
+        if rows := [m for m in measurements if m.status == status]:
+            said.append(f"{count(len(rows), 'row')} {words}: {_named(rows, lambda m: m.reason)}.")
     above = [m for m in measurements if (ABOVE in m.flags or is_above(m, roofs)) and not _lent(m, machine)]
     if above:
-        lie = "lies" if len(above) == 1 else "lie"
-        parts.append(
-            f"{count(len(above), 'row')} {lie} above the roof, which is impossible: the machine was slower while "
-            f"the roof was measured, or units, precision or counting are wrong: {_named(above)}"
-        )
-    return f"{'; '.join(parts)}." if parts else ""
+        said.append(_SAID["above"].format(rows=count(len(above), "row"), named=_named(above)))
+    return " ".join(said)
 
 
 def _lent(m: "Measurement", machine: "Machine | None") -> bool:
@@ -267,18 +251,12 @@ def beyond_sentence(
 ) -> list[str]:
     """CPU rows of a virtual machine above their roof."""
     above = [m for m in measurements if _lent(m, machine) and is_above(m, roofs)]
-    if not above:
-        return []
-    rows = f"{count(len(above), 'row')} of the CPU {'passes' if len(above) == 1 else 'pass'} the roof measured"
-    return [
-        f"{rows}: this virtual machine was lent more of its host then than while the roof was measured: {_named(above)}."
-    ]
+    return [_SAID["lent"].format(rows=count(len(above), "CPU row"), named=_named(above))] if above else []
 
 
 def _named(rows, why=lambda m: "") -> str:
-    told = [describe(m) + (f" ({why(m)})" if why(m) else "") for m in rows[:_NAMED]]
-    more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
-    return ", ".join(told) + more
+    told = [describe(m) + (f" ({why(m)})" if why(m) else "") for m in rows[:1]]
+    return told[0] + (f" and {len(rows) - 1} more" if len(rows) > 1 else "")
 
 
 def skipped_sentences(measurements: "Iterable[Measurement]") -> list[str]:
@@ -289,8 +267,7 @@ def skipped_sentences(measurements: "Iterable[Measurement]") -> list[str]:
 
 def flag_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """Flags that make numbers doubtful, with how many rows have them."""
-    flags: dict[str, list] = {}
-    for m in measurements:
-        for flag in m.flags:
-            flags.setdefault(flag, []).append(m)
-    return [f"{count(len(rows), 'row')} flagged {flag}: {_named(rows)}." for flag, rows in flags.items()]
+    flags = group_by(((flag, m) for m in measurements for flag in m.flags), lambda one: one[0])
+    return [
+        f"{count(len(rows), 'row')} flagged {flag}: {_named([m for _, m in rows])}." for flag, rows in flags.items()
+    ]

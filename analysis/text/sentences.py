@@ -53,9 +53,9 @@ def number(e: Estimate | float, most: int = 3) -> str:
     return rounded(e.value, decimals(e, most))
 
 
-def interval(e: Estimate) -> str:
+def interval(e: Estimate, most: int = 3) -> str:
     """`[17, 35]`, with the places of its value."""
-    places = decimals(e)
+    places = decimals(e, most)
     return f"[{rounded(e.low, places)}, {rounded(e.high, places)}]"
 
 
@@ -81,17 +81,35 @@ def timed(e: Estimate) -> str:
     return f"{number(own)} {unit}" if own.low == own.value == own.high else f"{number(own)} {unit} {interval(own)}"
 
 
-def factor(e: Estimate | float) -> str:
+def factor(e: Estimate | float, most: int = 2) -> str:
     """`3.2x`."""
-    return f"{number(e, most=2)}x"
+    return f"{number(e, most)}x"
+
+
+def speed(ratio: Estimate | float, than: str = "") -> str:
+    """`3.2x faster than one`, `1.4x slower than one`; `not told from one` where the interval holds 1."""
+    e = ratio if isinstance(ratio, Estimate) else exact(ratio)
+    if e.low < 1 < e.high:
+        return f"not told from {than}" if than else CANT_TELL
+    return (f"{factor(e)} faster" if e.value >= 1 else f"{factor(1 / e)} slower") + (f" than {than}" if than else "")
+
+
+def share(fraction: float) -> str:
+    """`72 %`."""
+    return f"{number(100 * fraction, most=2)} %"
+
+
+def digits(size: float) -> str:
+    """A whole size, thousands apart; one that was worked out in at most three digits, the next one of a few."""
+    return f"{size:,}" if isinstance(size, int) else f"{math.ceil(size - 1e-9):,}" if size < 100 else number(size)
 
 
 def counted(size: float, name: str) -> str:
     """A size in words: `n = 115`, `batch 32`, `9,200 samples`, `18 epochs`."""
-    digits = _size(size)
+    words = digits(size)
     if name in ("samples", "epochs", "channels"):
-        return f"{digits} {name.removesuffix('s') if digits == '1' else name}"
-    return f"{name} {digits}" if name in ("batch", "width", "depth") else f"{name} = {digits}"
+        return f"{words} {name.removesuffix('s') if words == '1' else name}"
+    return f"{name} {words}" if name in ("batch", "width", "depth") else f"{name} = {words}"
 
 
 # ---------------------------------------------------------------- who wins
@@ -130,14 +148,14 @@ def since(c: Crossing, source: str = MEASURED) -> str:
     """The size from which a device wins: measured, the first that is sure; predicted, about the likeliest; in digits."""
     if c.wide:
         return f"{c.below:,} to {c.above:,}"
-    return _size(c.at.high) if source == MEASURED else f"about {_size(c.at.value)}"
+    return digits(c.at.high) if source == MEASURED else f"about {digits(c.at.value)}"
 
 
 def unsure(a: Answer) -> list[str]:
     """The sizes at which nobody wins for certain, in digits: `103 to 115`, `512`; three at most, then how many more."""
-    spans = [(c.at.low, c.at.high) for c in a.crossings if not c.wide and _size(c.at.low) != _size(c.at.high)]
+    spans = [(c.at.low, c.at.high) for c in a.crossings if not c.wide and digits(c.at.low) != digits(c.at.high)]
     spans += [b for b in a.bands if not any(low <= b[0] and b[1] <= high for low, high in spans)]
-    words = [_size(x) if x == y else f"{_size(x)} to {_size(y)}" for x, y in sorted(spans)]
+    words = [digits(x) if x == y else f"{digits(x)} to {digits(y)}" for x, y in sorted(spans)]
     return words[:3] + ([f"{len(words) - 3} more"] if len(words) > 3 else [])
 
 
@@ -162,8 +180,8 @@ def crossing(a: Answer, source: str = MEASURED) -> str:
             return f"the {_SIDES[last.to]} wins from {'about ' * about}{at}{below}"
         case "cant-tell":
             winners = {p.sign for p in a.points} - {0}
-            elsewhere = f"; elsewhere the {'GPU' if 1 in winners else 'CPU'} wins" if winners else ""
-            return f"can't tell which device wins{elsewhere}"
+            sure = f"the {'GPU' if 1 in winners else 'CPU'} wins where a winner can be told"
+            return sure if winners else "can't tell which device wins"
         case "no-gpu":
             return "the GPU was not timed"
     return "the CPU was not timed"
@@ -196,8 +214,3 @@ def break_even(epochs: Estimate | None, source: str = MEASURED) -> str:
         return f"Break-even after {counted(max(1.0, epochs.low), 'epochs')} at the earliest{mark}."
     perhaps = ", if at all" if not math.isfinite(epochs.high) else ""
     return f"Break-even after {'about ' * (source == PREDICTED)}{counted(max(1.0, epochs.value), 'epochs')}{perhaps}{mark}."
-
-
-def _size(size: float) -> str:
-    """A whole size in at most three digits, the next one of a few."""
-    return f"{size:,}" if isinstance(size, int) else f"{math.ceil(size - 1e-9):,}" if size < 100 else number(size)

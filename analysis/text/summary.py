@@ -40,11 +40,7 @@ def answer(
     )
     # a run of roofs, launches or copies answers with those
     if not any(m.problem.products for m in measurements):
-        told += (
-            rates.level_sentences(measurements, machine)
-            + rates.launch_sentences(ceilings)
-            + rates.link_sentences(ceilings)
-        )
+        told += _hardware(measurements, ceilings, machine)
     told = list(dict.fromkeys(told))[: MOST - 1 if trouble else MOST]
     return [*told, trouble] if trouble else told
 
@@ -62,19 +58,22 @@ def details(
     answers = crossovers(measurements, machine=machine) if answers is None else answers
     said = [crossing_sentence(a) for a in answers if a.kind != "no-gpu" or a.gaps]
     for a in (a for a in answers if a.precision == answers[0].precision and a.crossings):
-        said += [why_sentence(w, a.form, f"{a.precision}, {form_name(a.form)}") for w in why(measurements, a)[1:]]
+        lead = form_name(a.form)
+        said += [why_sentence(w, a.form, f"{lead[0].upper()}{lead[1:]}") for w in why(measurements, a)[1:]]
     said += dict.fromkeys(f"{a.precision}: {gap}." for a in answers for gap in a.gaps)
     said += rates.rate_sentences(measurements, ceilings) + rates.ceiling_sentences(ceilings)
-    said += training_answers.training_sentences(measurements)
-    said += (
-        rates.level_sentences(measurements, machine) + rates.launch_sentences(ceilings) + rates.link_sentences(ceilings)
-    )
+    said += training_answers.training_sentences(measurements) + _hardware(measurements, ceilings, machine)
     said += rates.skipped_sentences(measurements) + rates.flag_sentences(measurements)
     said += rates.beyond_sentence(measurements, ceilings, machine)
-    told = (
-        answer(found if hasattr(found, "runs") else measurements, machine, answers, ceilings) if told is None else told
-    )
+    if told is None:
+        told = answer(found if hasattr(found, "runs") else measurements, machine, answers, ceilings)
     return [s for s in dict.fromkeys(said) if s not in told]
+
+
+def _hardware(measurements, ceilings, machine) -> list[str]:
+    """Memory level by level, an empty call, the links."""
+    levels = rates.level_sentences(measurements, machine)
+    return levels + rates.launch_sentences(ceilings) + rates.link_sentences(ceilings)
 
 
 def _parts(found, machine) -> "tuple[list[Measurement], Machine | None]":

@@ -25,10 +25,10 @@ class Way(msgspec.Struct, frozen=True):
         return Form(self.mode, self.clock, framework="keras")
 
 
-RESIDENT = Way(f"{KERAS}/call", "resident", "host-latency", "samples already on the device, one call at a time")
-QUEUED = Way(f"{KERAS}/call", "resident", "host-throughput", "samples already on the device, calls queued")
-ROUNDTRIP = Way(f"{KERAS}/call", "roundtrip", "host-latency", "array to array by a tf.function")
-PREDICT = Way(f"{KERAS}/predict", "roundtrip", "host-latency", "array to array by model.predict")
+RESIDENT = Way(f"{KERAS}/call", "resident", "host-latency", "resident")
+QUEUED = Way(f"{KERAS}/call", "resident", "host-throughput", "resident, calls queued")
+ROUNDTRIP = Way(f"{KERAS}/call", "roundtrip", "host-latency", "array to array")
+PREDICT = Way(f"{KERAS}/predict", "roundtrip", "host-latency", "model.predict")
 WAYS = (RESIDENT, QUEUED, ROUNDTRIP, PREDICT)
 SERVE = f"{KERAS}/serve"
 

@@ -105,7 +105,7 @@ def test_the_interval_covers_the_sizes_next_to_it_where_the_winner_cannot_be_tol
     back = at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (112, 1.0, 0.1), (128, 0.8, 0.05))  # the CPU wins beyond it
     assert [(c.below, c.above, c.to) for c in back.crossings] == [(96, 104, "gpu"), (104, 128, "cpu")]
     far = at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (128, 1.3, 0.05), (256, 1.0, 0.1), (512, 1.5, 0.1))
-    assert far.crossings[0].at.high < 104 and "too close to tell at n = 256" in crossings.verdict_words(far)
+    assert far.crossings[0].at.high < 104 and "and 256)" in crossings.verdict_words(far)
 
 
 def test_what_runs_differ_by_widens_a_crossing_of_rows_timed_at_once(tmp_path, monkeypatch):

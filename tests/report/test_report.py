@@ -72,7 +72,7 @@ def test_pictures_are_linked_well_formed_with_text_as_text(rendered):
     for words in ("CPU DRAM 48.", "GPU float32 60.0 TFLOP/s", "sheet tf32 495 TFLOP/s", "n growing"):
         assert words in drawn
     crossover = (rendered.parent / "crossover.svg").read_text()
-    for words in ("CPU wins", "GPU wins", "GPU, copied, pinned", "data already on the GPU, one call at a time"):
+    for words in ("CPU wins", "GPU wins", "GPU, copied, pinned", "resident on the GPU"):
         assert words in crossover
 
 

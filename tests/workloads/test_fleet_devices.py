@@ -62,7 +62,7 @@ def test_a_gpu_below_its_own_baseline_is_said_in_words_with_its_clock(tmp_path, 
     assert command.main([str(tmp_path / "now"), *words]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[0] == (
-        "gpu-3 of node-7: 6.00 % below its baseline in HBM read (6.00 % .. 6.00 %), clock held at 1.40 GHz (1.98 otherwise)"
+        "gpu-3 of node-7: 6.00 % [6.00, 6.00] below its baseline in HBM read, clock held at 1.40 GHz (1.98 otherwise)"
     ).replace("1.40 GHz", "1.4 GHz")
     assert told[1] == "3 of 4 judged devices as fast as before or as the others"
     assert command.main([str(tmp_path / "now"), *words, "--fail-on", "slower>3%"]) == 4
@@ -81,7 +81,7 @@ def test_a_gpu_is_known_by_its_uuid_whatever_its_number_and_its_node(tmp_path):
 def test_eight_alike_judge_each_other_and_seven_do_not(tmp_path):
     nodes(tmp_path, {(1, 2): 1 / 0.94})
     judged = judgment.judge(devices.devices(tmp_path), [])
-    expected = ["gpu-2 of node-1: 6.00 % below the fleet's median in HBM read (6.00 % .. 6.00 %)"]
+    expected = ["gpu-2 of node-1: 6.00 % [6.00, 6.00] below the fleet's median in HBM read"]
     assert [fleet_words.finding(f) for f in judged.flagged] == expected
     assert len(judged.findings) == 8 and judged.unjudged == ()
     seven = judgment.judge(judged.devices[:7], [])

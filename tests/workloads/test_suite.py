@@ -45,7 +45,7 @@ def test_one_folder_with_a_report_and_its_answer(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(plan, "_FAST_CACHES", 0.0)  # roofs of a memory of 256 MiB: gone through, and no more
     assert suite.main([*QUICK, "--quick", "--only", "matmul", "-o", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "next:   " in out and "n = 1024" in out
+    assert "next:   " in out and "n = 1,024" in out
     assert pathlib.Path(out.splitlines()[-1]).resolve() == tmp_path / "report.html"  # the last line is what one opens
     assert {p.name for p in tmp_path.iterdir()} >= {"matmul.jsonl", "report.md"}
     assert all(m.status == "ok" for m in records.read(tmp_path).measurements)
@@ -64,7 +64,9 @@ def test_a_json_array_is_one_workload_and_a_dry_run_names_every_part(capsys):
 def test_a_machine_without_a_gpu_is_told_of_a_stored_one_that_is_whole():
     told = suite.elsewhere(worker.ROOT / "reports")
     assert len(told) == 1
-    assert told[0].startswith("Elsewhere, on a stored NVIDIA H200 against its own 16-core host (not this CPU): float32")
+    assert told[0].startswith(
+        "Elsewhere, on a stored NVIDIA H200 against its own 16-core host (not this CPU): Square float32"
+    )
     assert "the GPU wins from n = " in told[0]
     stored = records.read(worker.ROOT / "reports" / "nvidia-h200")
     assert stored.bad_lines == 0

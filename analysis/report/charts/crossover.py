@@ -155,7 +155,7 @@ def verdict(a: Answer, uses: int = 1) -> str:
     often = f", each copy used {uses} times" if uses > 1 else ""
     return (
         f"{crossings.precision_name(a)}, {crossings.form_name(a.form).partition(', each copy')[0]}{often}: "
-        f"{crossings.verdict_words(a)}{crossings.range_words(a)}."
+        f"{crossings.verdict_words(a)}."
     )
 
 

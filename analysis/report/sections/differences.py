@@ -26,7 +26,7 @@ def _pair(old: "Material", new: "Material") -> list[str]:
     said = [
         *machines.best(old.rows, new.rows, names, new.machine),
         *machines.ceilings(old.roofs, new.roofs, names),
-        *machines.sentences(found, *names),
+        *machines.differences(found, *names),
     ]
     lines = [f"### {text(new.label)} beside {text(old.label)}", "", *(f"- {text(s)}" for s in said)]
     if found.differences:

@@ -135,7 +135,7 @@ def _totals_table(of: Layers) -> list[str]:
         )
         for model, total, by in shown
     ]
-    measured = ("CPU", "GPU, data already there", *sides)
+    measured = ("CPU", "GPU, resident", *sides)
     heads = (*named(f"network | precision | batch | directions | {SECTIONS[of.op][1]}s | GFLOP"), *measured)
     says = "All of them in one step, each as often as it occurs: the fastest kernel each, one call at a time."
     return [*listed(of.won), *([says, "", *table(heads, rows, 2, measured)] if rows else [])]
@@ -197,7 +197,7 @@ def _why_table(of: Layers, told: list[Answer]) -> list[str]:
             )
     one = SECTIONS[of.op][1]
     heads = f"{one} | at | CPU kernel | GPU kernel | CPU | GPU | arithmetic | launch and Python | not explained"
-    says = "Where the GPU's time goes, at the sizes that decide (data already there, one call); the last three columns add up."
+    says = "Where the GPU's time goes, at the sizes that decide (resident); the last three columns add up."
     return [says, "", *table(heads, rows, 4)] if rows else []
 
 
