@@ -102,15 +102,15 @@ class Table:
 
 
 class Printed(Table):
-    """A table whose rows are printed as they come, in columns as wide as its heads say (`kernel 24 | time 8`): fitted to the
-    terminal, or whole as Markdown."""
+    """A table whose rows are printed as they come, fitted to the terminal, or whole as Markdown. Its heads say how wide they
+    are, and which are words (`kernel 24< | time 8`)."""
 
-    def __init__(self, heads: str, markdown: bool = False, **how):
+    def __init__(self, heads: str | Iterable[str], markdown: bool = False, least: str | Iterable[str] = ()):
         parts = [head.rpartition(" ") for head in named(heads)]
-        super().__init__([name for name, _, _ in parts], **how)
+        super().__init__([name for name, _, _ in parts], least=least)
         self._most, self._markdown, self.begun = 0 if markdown else terminal.width(), markdown, False
-        wide = [max(len(name), int(width)) for name, _, width in parts]
-        self._widths = self.fitted(wide, self._most)
+        self._words = {i for i, (_, _, wide) in enumerate(parts) if wide.endswith("<")}
+        self._widths = self.fitted([max(len(name), int(wide.rstrip("<"))) for name, _, wide in parts], self._most)
 
     def show(self, cells: Sequence[object]) -> None:
         """Prints a row, the first one under the heads."""

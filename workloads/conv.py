@@ -199,7 +199,8 @@ def table(args: argparse.Namespace, here):
     from workloads.harness import plan
 
     found = works(args)
-    return tables.Convs(here, tables.layer_names(found) if found else None, problems(args), "cold" in plan.caches(args))
+    named, cold = tables.layer_names(found) if found else None, "cold" in plan.caches(args)
+    return tables.Convs(here, named, problems(args), cold, args.format == "md")
 
 
 def answer(args: argparse.Namespace, outcome) -> None:

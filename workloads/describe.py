@@ -73,22 +73,20 @@ def _built(model: str, time_limit_s: float):
 
 def lines(of) -> list[str]:
     """A Network as text: a line a layer, its sums, and what is not known of it."""
+    from analysis.table import Table
     from kernels import networks
     from kernels.networks import layers
     from kernels.networks import training_step as steps
-    from workloads.session import line
 
     flops: dict[str, int] = {}
     for work in steps.step(of, 1):
         flops[work.layer] = flops.get(work.layer, 0) + work.flops
     strange = layers.unknown(of)
-    widths = (28, 24, 16, 12, 14)
-    heads = ("layer", "kind", "output", "weights", "FLOPs a sample")
-    found = [line(zip(heads, widths, strict=True))]
+    rows = []
     for layer, shape, weights in zip(of.layers, networks.outputs(of), networks.layer_weights(of), strict=True):
         kind = layer.kind + " (not known)" * (layer in strange) + " (frozen)" * (not layer.trainable)
-        cells = (layer.name, kind, layers.words(shape), f"{weights:,}", f"{flops.get(layer.name, 0):,}")
-        found.append(line(zip(cells, widths, strict=True)))
+        rows.append((layer.name, kind, layers.words(shape), f"{weights:,}", f"{flops.get(layer.name, 0):,}"))
+    found = Table("layer | kind | output | weights | FLOPs a sample", rows, 2).text()
     found.append(
         f"{networks.parameters(of):,} weights, {networks.trainable(of):,} of them learned; "
         f"{sum(flops.values()):,} FLOPs a sample and training step, with {of.optimizer} and {of.loss}"

@@ -149,9 +149,10 @@ class Table(Lines):
     """A line a row: what is called, on what, milliseconds a call, samples and joules a second."""
 
     HEAD = (
-        "model 12 | batch 6 | call 8 | mode 9 | device 9 | ms/call 8 | +-% 5 | queued ms 9 | "
-        "samples/s 10 | J/sample 9 | first call s 12 | notes 5"
+        "model 12< | batch 5 | call 7< | mode 9< | device 9< | ms/call 8 | ±% 4 | queued ms 9 | samples/s 9 | "
+        "J/sample 8 | first call s 12 | notes 5<"
     )
+    LEAST = "±% | first call s | J/sample | queued ms"
 
     def wanted(self, m) -> bool:
         return m.problem.op == "inference" and super().wanted(m)

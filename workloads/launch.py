@@ -129,7 +129,8 @@ class Table(Lines):
     """A line a row: microseconds of all that its call does (`step x64`: 64 steps), waited for, queued and only issued, and on
     the device's clock."""
 
-    HEAD = "kernel 20 | call 16 | where 10 | µs in all 9 | +-% 5 | queued 8 | issue 8 | device 8 | notes 5"
+    HEAD = "kernel 19< | call 15< | where 9< | µs in all 9 | ±% 4 | queued 7 | issue 7 | device 7 | notes 5<"
+    LEAST = "±% | issue | where | queued | device"
 
     ABOUT = "µs in all: of everything in a row, of `step x64` the time of 64 steps together"
 

@@ -154,7 +154,7 @@ def table(args: argparse.Namespace, here):
 
     found = works(args)
     named = tables.layer_names(found, directions=True) if found else None
-    return tables.Matmuls(here, named, problems(args), "cold" in plan.caches(args))
+    return tables.Matmuls(here, named, problems(args), "cold" in plan.caches(args), args.format == "md")
 
 
 def answer(args: argparse.Namespace, outcome) -> None:

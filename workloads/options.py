@@ -374,8 +374,8 @@ def python() -> str:
 
 
 def typed(command: str) -> str:
-    """A command of ours as it can be typed here: `python -m ...` with the interpreter that works."""
-    return re.sub(r"^python(?= -m )", lambda _: python(), command)
+    """A command of ours, or a line with one, as it can be typed here: `python -m ...` with the interpreter that works."""
+    return re.sub(r"(?<!\S)python(?= -m )", lambda _: python(), command)
 
 
 def command_line(module: str, argv: Sequence[str] | None) -> str:

@@ -148,7 +148,8 @@ class Table(Lines):
     """A line a row. Of copies and sums microseconds waited for and queued, and the rate (a sum's is the bus bandwidth) of queued
     ones; of work on all GPUs at once the seconds of a call and of that the part that it takes longer than alone."""
 
-    HEAD = "kernel 28 | what 52 | µs waited 10 | +-% 5 | µs queued 10 | GB/s 8 | notes 5"
+    HEAD = "kernel 26< | what 40< | µs waited 9 | ±% 4 | µs queued 9 | GB/s 7 | notes 5<"
+    LEAST = "±% | µs waited"
 
     def wanted(self, m) -> bool:
         return True

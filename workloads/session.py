@@ -11,10 +11,10 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from workloads import options
+from workloads import options, terminal
 
 if TYPE_CHECKING:
     from workloads.harness import sweep
@@ -34,33 +34,27 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{decimals}f}"
 
 
-def line(cells: Iterable[tuple[str, int]]) -> str:
-    """Cells (text, width) right-aligned on one line."""
-    return "  ".join(text.rjust(width) for text, width in cells).rstrip()
-
-
 class Lines:
-    """A line a row under a HEAD (columns and their widths), and ABOUT it at the end. Rows that are not `wanted` have none. Here:
-    what, how large, the time with its interval, the rate, what is doubtful; no part of a roof, which these rows are."""
+    """A line a row under a HEAD (columns and their widths, as table.Printed has them; those of LEAST go first where the terminal
+    is narrow), and ABOUT it at the end. Rows that are not `wanted` have none. Here: what, how large, the time with its interval,
+    the rate, what is doubtful; no part of a roof, which these rows are."""
 
-    HEAD = "kernel 24 | problem 28 | where 10 | time 8 | +-% 5 | rate 13 | notes 5"
+    HEAD = "kernel 24< | problem 26< | where 9< | time 8 | ±% 4 | rate 12 | notes 5<"
+    LEAST = "±% | where"
     ABOUT = ""
 
     def __init__(self, args=None, here=None):
-        self._headed = False
-        self.columns = {name: int(width) for name, _, width in (c.rpartition(" ") for c in self.HEAD.split(" | "))}
+        from analysis.table import Printed
+
+        self._table = Printed(self.HEAD, getattr(args, "format", "") == "md", self.LEAST)
 
     def wanted(self, m) -> bool:
         """Skipped rows have no line: the sweep's end says each reason once."""
         return m.status != "skipped"
 
     def shown(self, m) -> None:
-        if not self.wanted(m):
-            return
-        if not self._headed:
-            print(line(self.columns.items()))
-        self._headed = True
-        print(line(zip(self.cells(m), self.columns.values(), strict=True)), flush=True)
+        if self.wanted(m):
+            self._table.show(self.cells(m))
 
     def cells(self, m) -> list[str]:
         from analysis import stats, units
@@ -75,7 +69,7 @@ class Lines:
         return [m.kernel, problem, where, *told, " ".join([*s.switches.values(), *m.flags])]
 
     def finish(self) -> None:
-        if self._headed and self.ABOUT:
+        if self._table.begun and self.ABOUT:
             print(self.ABOUT)
 
 
@@ -155,7 +149,11 @@ class Workload:
             return options.OK
         check_flags(args)
         run = run or sweep.header(args, command)
-        out = self.table(args, run.machine) if args.format == "table" else Rows(args.format, self.name, run.machine)
+        out = (
+            self.table(args, run.machine)
+            if args.format in ("table", "md")
+            else Rows(args.format, self.name, run.machine)
+        )
         outcome = self.measure(args, command, out.shown, run)
         out.finish()
         if args.format == "table" and (alone or self.answers_in_suite):
@@ -172,8 +170,8 @@ class Workload:
 
 
 class Rows:
-    """Prints csv or md lines as rows finish and the JSON array at the end, with DESIGN's column names: the rows of one
-    operation; the roofs measured beside them are in `roof_fraction`."""
+    """Prints csv lines as rows finish, or the JSON array at the end, with DESIGN's column names: the rows of one operation; the
+    roofs measured beside them are in `roof_fraction`."""
 
     def __init__(self, format_: str, op: str, machine: "Machine | None" = None):
         self.format, self._op, self._machine = format_, op, machine
@@ -190,8 +188,6 @@ class Rows:
         if self._columns is None:
             self._columns = list(table.columns)
             self._line(self._columns)
-            if self.format == "md":
-                print("|" + " --- |" * len(self._columns))
         self._line([text(v) for v in table.iloc[0].tolist()])
 
     def _roofs(self):
@@ -201,13 +197,10 @@ class Rows:
         return every if self.format == "json" else [r for r in every if r.note != bounds.BEST_MATMUL]  # it still grows
 
     def _line(self, cells: list[str]) -> None:
-        if self.format == "md":
-            print("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |", flush=True)
-        else:
-            from analysis.table import cell
+        from analysis.table import cell
 
-            csv.writer(sys.stdout, lineterminator="\n").writerow(map(cell, cells))
-            sys.stdout.flush()
+        csv.writer(sys.stdout, lineterminator="\n").writerow(map(cell, cells))
+        sys.stdout.flush()
 
     def finish(self) -> None:
         if self.format == "json":
@@ -319,24 +312,25 @@ def ended(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
     from analysis.checks import rows as row_checks
     from workloads.harness.plan import name, note
 
+    file = os.path.relpath(outcome.path)
     bad = [m for m in outcome.measurements if m.status in ("failed", "wrong")]
     for m in bad[:5]:
         print(f"{m.status}: {name(m.row)}: {m.reason}", file=sys.stderr)
     if len(bad) > 5:
         print(f"... and {len(bad) - 5} more failed or wrong rows in the file", file=sys.stderr)
     skipped = Counter(re.sub(r", [^,]* are free$", "", m.reason) for m in outcome.measurements if m.status == "skipped")
-    for reason, rows in skipped.most_common(None if args.verbose else 5):
+    for reason, rows in skipped.most_common(None if args.verbose else 2):
         said = f"skipped: {rows} row{'s' * (rows != 1)}: {reason}"
         print(said, file=sys.stderr) if outcome.exit_code == options.MISSING else note(args, said)
-    for line in row_checks.lines(outcome.measurements, outcome.run.machine):
-        note(args, line)
+    for line in row_checks.lines(outcome.measurements, outcome.run.machine, file, args.verbose):
+        note(args, terminal.paint(options.typed(line), "warning", sys.stderr))
     if outcome.stopped:
         how = options.typed(resume_command(outcome))
         print(
             f"stopped by {outcome.stopped} with {outcome.left} rows unfinished; finish with:\n  {how}", file=sys.stderr
         )
     if not args.quiet:
-        print(f"results: {os.path.relpath(outcome.path)}", file=sys.stderr)
+        print(f"results: {file}", file=sys.stderr)
     return outcome.exit_code
 
 

@@ -7,15 +7,16 @@ from analysis import stats
 from analysis.crossover.families import batch_family
 from analysis.roofline import bounds
 from analysis.stats import Estimate
+from analysis.table import Best, Printed
 from kernels.networks import Work
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads.records import Machine, Measurement
 from workloads.records.settings import is_held
-from workloads.session import line, number
+from workloads.session import number
 
 _MODE_WORDS = {
-    "resident": "GPU resident",
+    "resident": "GPU",
     "roundtrip": "+copies",
     "roundtrip-pageable": "+pageable",
     "roundtrip-pinned": "+pinned",
@@ -48,13 +49,15 @@ class Matmuls:
         names: Callable[[Problem], str] | None = None,
         planned: Iterable[Problem] = (),
         cold: bool = False,
+        markdown: bool = False,
     ):
         self._all: list[Measurement] = []
         self._group: list[Measurement] = []
         self._columns: list[str] = []
-        self._widths: list[int] = []
+        self._table: Printed | None = None
+        self._markdown = markdown
         self._machine, self._names, self._planned = machine, names, frozenset(planned)
-        self._kind_width = max((len(_kind(p, "cold" if cold else "warm")) for p in self._planned), default=8)
+        self._kind_width = max((len(_kind(p, "cold" if cold else "warm")) for p in self._planned), default=7)
         self._refining = False
 
     def shown(self, measurement: Measurement) -> None:
@@ -77,17 +80,25 @@ class Matmuls:
         if self._planned and group[0].problem not in self._planned and not self._refining:
             self._refining = True
             print("sizes added around the crossovers:")
-        if not self._columns:
+        if self._table is None:
             self._columns, head = self._find_columns(group), self.head(group[0].problem)
-            own = {c: width for c, (_, width) in head.items()} | {"type": max(8, self._kind_width)}
-            self._widths = [max(len(c), own.get(c, 8)) for c in self._columns]
-            print(line(zip(self._columns, self._widths, strict=True)))
-        print(line(zip(self._cells(group), self._widths, strict=True)), flush=True)
+            words = {c: f"{width}<" for c, (_, width) in head.items() if c != "n"} | {"type": f"{self._kind_width}<"}
+            words |= dict.fromkeys(("winner", "fastest"), "6<")
+            self._table = Printed([f"{c} {words.get(c, 6)}" for c in self._columns], self._markdown, self._least(group))
+        self._table.show(self._cells(group))
+
+    def _least(self, group: list[Measurement]) -> list[str]:
+        """What a narrow terminal goes without: shares of roofs, frameworks, rates, then all but the CPU's fastest kernel."""
+        frameworks = [c for c in self._columns if c.split()[0] in FRAMEWORKS]
+        ranked = sorted((m for m in group if _side(m) == "CPU"), key=_host_s)
+        cpu = list(dict.fromkeys(f"{_column(m)} ms" for m in ranked))
+        rates = [c for end in ("% of roof", "GFLOP/s") for c in self._columns if c.endswith(end)]
+        return [*rates[: len(rates) // 2], *frameworks, *rates[len(rates) // 2 :], "pad", *reversed(cpu[1:]), "MxNxK"]
 
     def head(self, p: Problem) -> dict[str, tuple[str, int]]:
         """Column -> (what it says of the problem, its width)."""
         size = str(p.n) if p.m == p.n == p.k else f"{p.m}x{p.n}x{p.k}"
-        return {"n": (size, 8)} if self._names is None else {"layer": (self._names(p), 24), "MxNxK": (size, 18)}
+        return {"n": (size, 5)} if self._names is None else {"layer": (self._names(p), 20), "MxNxK": (size, 14)}
 
     def _find_columns(self, group: list[Measurement]) -> list[str]:
         sides = {side: list(dict.fromkeys(_column(m) for m in group if _side(m) == side)) for side in _SIDES}
@@ -125,11 +136,13 @@ class Matmuls:
         cells = {name: text for name, (text, _) in self.head(p).items()}
         cells |= {
             "type": _kind(p, group[0].settings.cache),
-            **dict.fromkeys(("winner", "fastest"), self.winner(group)),
+            **dict.fromkeys(("winner", "fastest"), Best(self.winner(group))),
         }
+        quickest = fastest(group)
         for m in group:
             best = fastest([r for r in group if _column(r) == _column(m)])
-            cells[f"{_column(m)} ms"] = number(_host_s(best) * 1e3) if best else m.status
+            told = number(_host_s(best) * 1e3) if best else m.status
+            cells[f"{_column(m)} ms"] = Best(told) if best is not None and best is quickest else told
         for side in ("CPU", "GPU"):
             best = fastest([m for m in group if _side(m) == side and m.mode == "resident"])
             if best and (seconds := stats.seconds_of(best)):
@@ -155,7 +168,7 @@ class Matmuls:
         for mode in _MODE_WORDS:
             gpu = fastest([m for m in on_gpu if m.mode == mode])
             if gpu and _host_s(gpu) < _host_s(cpu):
-                wins.append(_MODE_WORDS[mode].removeprefix("GPU "))
+                wins.append("resident" if mode == "resident" else _MODE_WORDS[mode])
         modes = {m.mode for m in on_gpu}
         return "CPU" if not wins else "GPU" if len(wins) == len(modes) else "GPU " + " ".join(wins)
 
@@ -182,8 +195,8 @@ class Convs(Matmuls):
         stride = f"/{p.stride}" if p.stride != 1 else ""
         groups = f" g{p.groups}" if p.groups != 1 else ""
         shape = f"{p.n}x{p.h}x{p.w}x{p.c_in}:{p.c_out}x{p.r}x{p.s}{stride}{groups}"
-        layer = {} if self._names is None else {"layer": (self._names(p), 18)}
-        return layer | {"NxHxWxC:KxRxS": (shape, 24), "pad": (str(p.pad), 5), "direction": (p.direction, 9)}
+        layer = {} if self._names is None else {"layer": (self._names(p), 14)}
+        return layer | {"NxHxWxC:KxRxS": (shape, 21), "pad": (str(p.pad), 5), "way": (p.direction, 5)}
 
     def winner(self, group: list[Measurement]) -> str:
         said = super().winner(group)

@@ -172,18 +172,19 @@ class Table(Lines):
     (analysis.training.costs); where that failed, ms/step is a whole fit's."""
 
     HEAD = (
-        "model 12 | batch 5 | samples 7 | ep 4 | where 11 | how 9 | ms/step 7 | "
-        "ms/ep 6 | ms/fit 6 | comp. s 7 | start s 7 | job s 6 | notes 5"
+        "model 12< | batch 5 | samples 7 | ep 4 | where 11< | how 9< | ms/step 7 | ms/ep 6 | ms/fit 6 | comp. s 7 | "
+        "start s 7 | job s 6 | notes 5<"
     )
+    LEAST = "ms/fit | ms/ep | ep | start s | comp. s | samples"
 
     ABOUT = (
-        "ms/step, ms/ep, ms/fit: what a step, an epoch beside its steps and a fit beside its epochs take (<: less than\n"
-        "this, maybe nothing); comp. s: compilation; start s: importing the library and starting the device; job s:\n"
+        "ms/step, ms/ep, ms/fit: what a step, an epoch beside its steps and a fit beside its epochs take (<: less than "
+        "this, maybe nothing); comp. s: compilation; start s: importing the library and starting the device; job s: "
         "start-up, building, compilation and all epochs, in a process of its own."
     )
 
     def __init__(self, args=None, here=None):
-        super().__init__()
+        super().__init__(args)
         self._all: list = []
 
     def wanted(self, m) -> bool:

@@ -126,10 +126,11 @@ class Table(Lines):
     device's clock where there is one; both ways' bytes, read and written ones on the device. What a kernel cannot do is said
     once."""
 
-    HEAD = "way 4 | host memory 14 | size 9 | kernel 22 | µs waited 10 | +-% 5 | enqueue µs 10 | GB/s 7 | notes 5"
+    HEAD = "way 4< | host memory 14< | size 9 | kernel 20< | µs waited 9 | ±% 4 | enqueue µs 10 | GB/s 6 | notes 5<"
+    LEAST = "±% | enqueue µs"
 
     def __init__(self, args=None, here=None):
-        super().__init__()
+        super().__init__(args)
         self._said: set[tuple[str, str]] = set()
 
     def wanted(self, m) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 from analysis import labels, stats, table
 from analysis.roofline import bounds
 from analysis.training import data_parallel
+from analysis.units import count
 from workloads.machine.health import Finding
 from workloads.records import Machine, Measurement, row_flags
 
@@ -201,10 +202,8 @@ def findings(rows: Iterable[Measurement], machine: Machine | None = None) -> lis
     for check in CHECKS:
         seen = [(m, words) for m in rows if (words := check.told(m, context))]
         if seen:
-            (first, words), count = seen[0], len(seen)
-            where = (
-                f"{labels.row(first)}" if count == 1 else f"{count} of {len(rows)} rows, such as {labels.row(first)}"
-            )
+            (first, words), some = seen[0], f"{len(seen)} of {len(rows)} rows, such as "
+            where = f"{some if len(seen) > 1 else ''}{labels.row(first)}"
             found.append(Finding(check.flag, check.level, f"{where}: {words}", check.why, _fix(check, first)))
     return found
 
@@ -216,6 +215,11 @@ def _fix(check: Check, m: Measurement) -> str:
     return check.fix.replace("{command}", f"python -m workloads.{workload}" + (f" --model {model}" if model else ""))
 
 
-def lines(rows: Iterable[Measurement], machine: Machine | None = None) -> list[str]:
-    """A line for each thing seen, for the end of a sweep."""
-    return [f"doubtful ({one.check}): {one.seen}; {one.why}; try: {one.fix}" for one in findings(rows, machine)]
+def lines(rows: Iterable[Measurement], machine: Machine | None, run: str, verbose: bool = False) -> list[str]:
+    """For the end of a sweep: a line for each problem seen, and one for all warnings with the command that tells more; a line
+    for each if `verbose`."""
+    seen = findings(rows, machine)
+    told = [one for one in seen if verbose or one.level == "problem"]
+    rest = [one.check for one in seen if one not in told]
+    folded = f"{count(len(rest), 'warning')} ({', '.join(rest)}): python -m workloads.doctor {run}"
+    return [f"doubtful ({one.check}): {one.seen}; {one.why}; try: {one.fix}" for one in told] + [folded] * bool(rest)

@@ -118,7 +118,7 @@ def test_the_first_call_is_seen_however_the_row_ended(stop):
 def test_a_sweep_flags_its_rows_once_and_leaves_roofs_to_the_reader():
     bad = row_flags.flagged(gpu(1e-5, 4e-4))
     assert bad.flags == ("no-wait",) and row_flags.flagged(bad) is bad and row_flags.flagged(ROOFED[1]).flags == ()
-    said = checks.lines([bad, bad], GPU_MACHINE)
+    said = checks.lines([bad, bad], GPU_MACHINE, "x.jsonl")
     assert len(said) == 1 and said[0].startswith("doubtful (no-wait): 2 of 2 rows, such as matmul/cupy/cublas m=1024")
     assert "; try: " in said[0]
 
@@ -321,6 +321,13 @@ def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
     outcome = sweep.Outcome(run, pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values=values)])
     assert session.ended(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
     err = capsys.readouterr().err
-    assert "doubtful (power-cap)" in err and "700 W" in err and "doubtful (no-wait)" in err
+    assert (
+        "1 warning (power-cap): " in err
+        and err.count("-m workloads.doctor x.jsonl") == 1
+        and "doubtful (no-wait)" in err
+    )
+    session.ended(outcome, types.SimpleNamespace(quiet=False, verbose=True))
+    err = capsys.readouterr().err
+    assert "doubtful (power-cap)" in err and "700 W" in err and "1 warning" not in err
     session.ended(outcome, types.SimpleNamespace(quiet=True, verbose=False))
     assert "doubtful" not in capsys.readouterr().err

@@ -344,7 +344,7 @@ def test_the_table_and_the_page_show_rates_and_failures(capsys):
     table.shown(answered(1, None, status="failed", reason="no luck"))
     table.shown(answered(1, None, status="skipped", reason="left out"))
     _, line, lost = capsys.readouterr().out.splitlines()
-    cells = dict(zip(table.columns, table.cells(served), strict=True))
+    cells = dict(zip(table._table.heads, table.cells(served), strict=True))
     assert (cells["ms/call"], cells["queued ms"], cells["samples/s"]) == ("6.00", "1.00", "1000")
     assert "in_flight=8" in line
     assert lost.endswith("no luck")

@@ -85,7 +85,7 @@ def test_the_table_has_backends_side_by_side_and_names_the_winner(capsys):
         printed.shown(m)
     printed.finish()
     lines = capsys.readouterr().out.splitlines()
-    for column in ("numpy ms", "GPU resident ms", "+copies ms", "+pinned ms", "CPU % of roof", "winner"):
+    for column in ("numpy ms", "GPU ms", "+copies ms", "+pinned ms", "CPU % of roof", "winner"):
         assert column in lines[0]
     winners = {line.split()[0]: line.split()[-1] for line in lines if " float32 " in line}
     assert (winners["64"], winners["4096"]) == ("CPU", "GPU")
@@ -114,7 +114,24 @@ def test_the_readme_says_what_the_stored_files_say(run):
     assert block == "".join(f"- {sentence}\n" for sentence in told)
 
 
-@pytest.mark.parametrize("kind", ["csv", "md", "json"])
+def test_markdown_is_the_table_that_is_shown(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    from workloads import tables
+
+    rows = [m for m in fake.gpu_run(sizes=(64, 128)).measurements if m.problem.op == "matmul"]
+    rows.sort(key=lambda m: (m.problem.n, m.problem.math != "float32", m.problem.math))
+    for markdown in (False, True):
+        printed = tables.Matmuls(fake.GPU_MACHINE, markdown=markdown)
+        for m in rows:
+            printed.shown(m)
+        printed.finish()
+    lines = capsys.readouterr().out.splitlines()
+    fitted, (head, marks, *_) = [one for one in lines if "|" not in one], [one for one in lines if "|" in one]
+    assert max(map(len, fitted)) <= 60 and fitted[0].split()[0] == "n" and fitted[0].endswith("winner")
+    assert head.startswith("| n | type | ") and "+pinned ms" in head and marks.startswith("| ---: | --- | ---: |")
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
 def test_rows_of_both_devices_print_in_every_format(kind, capsys):
     printed = session.Rows(kind, "matmul", fake.GPU_MACHINE)
     rows = fake.gpu_run(sizes=(64, 128)).measurements

@@ -55,7 +55,7 @@ def test_a_table_fits_drops_and_shortens():
 
 def test_rows_are_printed_as_they_come_with_room_where_there_is_some(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "24")
-    made = Printed("kernel 12 | ms 6", least="none")
+    made = Printed("kernel 12< | ms 6")
     made.show(["numpy/a-long-name", "1.0"])
     made.show(["numpy/one-that-is-much-too-long", "1.0"])
     printed = capsys.readouterr().out.splitlines()

@@ -174,7 +174,6 @@ def test_a_part_that_may_be_nothing_shows_what_it_is_less_than_and_the_columns_a
     table.finish()
     out = capsys.readouterr().out
     assert out.count("ms/ep") == 1 and "<: less than" in out and "in a process of its own." in out
-    assert max(map(len, out.splitlines())) <= 120
     training.Table().finish()
     assert capsys.readouterr().out == ""
 

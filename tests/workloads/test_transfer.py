@@ -138,7 +138,7 @@ def test_the_table(capsys):
         table.shown(m)
     table.finish()
     head, *lines = capsys.readouterr().out.splitlines()
-    expected = ["way", "host", "memory", "size", "kernel", "µs", "waited", "+-%", "enqueue", "µs", "GB/s", "notes"]
+    expected = ["way", "host", "memory", "size", "kernel", "µs", "waited", "±%", "enqueue", "µs", "GB/s", "notes"]
     assert head.split() == expected
     assert lines[0].split() == ["h2d", "pinned", "1.00", "MiB", "cupy/memcpy_async", "30.0", "0", "4.00", "52.4"]
     expected = ["h2d", "pageable", "1.00", "MiB", "cupy/array", "2000", "0", "-", "0.524", "other-tenant"]

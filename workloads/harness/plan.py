@@ -82,7 +82,8 @@ def kernels(
         except (registry.NotInstalled, options.Missing) as error:
             if asked:
                 raise options.Missing(str(error), getattr(error, "tip", "")) from error
-            note(args, f"{backend} left out: {error}")
+            if args.verbose:
+                note(args, f"{backend} left out: {error}")
     variants = options.words(args.variants)
     for name in variants or []:
         if name not in (there := sorted({k.variant for k in found})):
