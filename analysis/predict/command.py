@@ -56,7 +56,7 @@ def parser() -> options.Parser:
     )
     about = "jit_compile=on, steps_per_execution=16, tf32=off, precision=mixed_bfloat16 ..."
     what.add_argument("--switch", nargs="+", metavar="NAME=TEXT", default=[], help=about)
-    about = "append the predictions to FILE, a JSON line each (foretold.ndjson; .jsonl is for rows)"
+    about = "append the predictions to FILE, a JSON line each (predicted.ndjson; .jsonl is for rows)"
     made.add_argument("--save", metavar="FILE", help=about)
     return made
 
@@ -192,7 +192,7 @@ def checked(args: argparse.Namespace) -> int:
 
 
 def left_out(args: argparse.Namespace) -> int:
-    """Prints the error table and the crossovers foretold."""
+    """Prints the error table and the predicted crossovers."""
     from analysis import table
     from analysis.predict import predicted_crossover, prediction
     from analysis.text import prediction_errors

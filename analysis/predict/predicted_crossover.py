@@ -1,4 +1,4 @@
-"""The crossover foretold: who wins along batch, width, depth or samples by predicted seconds; beside what was measured, with
+"""The predicted crossover: who wins along batch, width, depth or samples by predicted seconds; beside what was measured, with
 what following the prediction would have lost.
 """
 
@@ -17,31 +17,31 @@ from analysis.training.break_even import BY_JOB, BY_STEP, VARIES, Pair, Setup, T
 from analysis.units import percent
 from kernels import networks
 
-WITHIN, SHARE = 0.15, 0.80  # a foretold crossing this near counts as hit; so many are to be
+WITHIN, SHARE = 0.15, 0.80  # a predicted crossing this near counts as hit; so many are to be
 LOST, OF = 0.05, 0.95  # following the prediction may lose this much, in so many cases
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """A crossover measured and foretold at the same sizes. regrets: at each size, by how much the side that was foretold to win
+    """A crossover measured and predicted at the same sizes. regrets: at each size, by how much the side that was predicted to win
     took longer than the other one, 0 where it won."""
 
     varies: str
     by: str
     measured: Answer
-    foretold: Answer
+    predicted: Answer
     regrets: tuple[float, ...]
 
     @property
     def error(self) -> float | None:
-        """How far the foretold crossing lies from the measured one; infinite where only one of both is there, None where neither
-        is. Where the measured one is clear, the foretold is where the predicted seconds cross, clear or not."""
+        """How far the predicted crossing lies from the measured one; infinite where only one of both is there, None where neither
+        is. Where the measured one is clear, the predicted one is where the predicted seconds cross, clear or not."""
         seen, told = (
-            a.crossings[0].at.value if len(a.crossings) == 1 else None for a in (self.measured, self.foretold)
+            a.crossings[0].at.value if len(a.crossings) == 1 else None for a in (self.measured, self.predicted)
         )
         if seen is None:
             return None if told is None else math.inf
         if told is None:
-            told = values_cross(self.foretold)
+            told = values_cross(self.predicted)
         return math.inf if told is None else abs(told / seen - 1)
 
 
@@ -57,7 +57,7 @@ def values_cross(answer: Answer) -> float | None:
 
 
 def comparisons(of: "Profile", varies: Iterable[str] = VARIES) -> list[Comparison]:
-    """Every crossover that the profile's trainings have measured, and the same one foretold: each training with all those of its
+    """Every crossover that the profile's trainings have measured, and the same one predicted: each training with all those of its
     model left out."""
     found = []
     for fixed, name, sizes in break_even.sweeps(of.trainings, varies):
@@ -89,16 +89,16 @@ def _predicted(of: "Profile", pair: Pair) -> Pair:
 
 
 def lines(found: list[Comparison]) -> list[str]:
-    """Crossovers measured and foretold as Markdown, then how many were hit, and the regret of following the prediction."""
+    """Crossovers measured and predicted as Markdown, then how many were hit, and the regret of following the prediction."""
     if not found:
         return ["No crossover of trainings was measured in this profile."]
-    head = ["model", "along", "by", "measured", "foretold", "off by", "most lost by following it"]
+    head = ["model", "along", "by", "measured", "predicted", "off by", "most lost by following it"]
     said = ["| " + " | ".join(head) + " |", "| " + " | ".join(["---"] * len(head)) + " |"]
     for b in found:
         model = dict(b.measured.family.fixed)["model"]
         off = "-" if b.error is None else "one has none" if math.isinf(b.error) else percent(b.error)
-        cross = values_cross(b.foretold) if b.error is not None and len(b.foretold.crossings) != 1 else None
-        told = words(b.foretold) + (f" (values cross at {cross:.3g})" if cross else "")
+        cross = values_cross(b.predicted) if b.error is not None and len(b.predicted.crossings) != 1 else None
+        told = words(b.predicted) + (f" (values cross at {cross:.3g})" if cross else "")
         cells = [str(model), b.varies, b.by, words(b.measured), told, off, percent(max(b.regrets))]
         said.append("| " + " | ".join(cells) + " |")
     errors = [b.error for b in found if b.error is not None]
@@ -107,7 +107,7 @@ def lines(found: list[Comparison]) -> list[str]:
         near = sum(e <= WITHIN for e in errors)
         said += [
             "",
-            f"{near} of {len(errors)} crossings foretold within {percent(WITHIN)} (to reach: {percent(SHARE)} of them).",
+            f"{near} of {len(errors)} crossings predicted within {percent(WITHIN)} (to reach: {percent(SHARE)} of them).",
         ]
     little = sum(r <= LOST for r in regrets)
     return [

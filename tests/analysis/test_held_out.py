@@ -207,8 +207,8 @@ def test_short_fits_cannot_tell_the_samples_from_the_step(base):
     assert long.seconds == long.predicted.step_s
 
 
-def test_a_foretold_crossover_beside_the_measured_one_with_its_regret(base):
-    """CPU steps half as long as predicted: the GPU wins later than was foretold, and between both it is a loss to follow."""
+def test_a_predicted_crossover_beside_the_measured_one_with_its_regret(base):
+    """CPU steps half as long as predicted: the GPU wins later than was predicted, and between both it is a loss to follow."""
     names = [f"mlp-784-{w}x2-10" for w in (16, 64, 256, 1024, 4096)]
     rows = []
     for name in names:
@@ -218,7 +218,7 @@ def test_a_foretold_crossover_beside_the_measured_one_with_its_regret(base):
     of = profile.profile([*base.measurements, *rows], GPU_MACHINE)
     by_step = next(b for b in predicted_crossover.comparisons(of) if (b.varies, b.by) == ("width", "a step"))
     assert [p.n for p in by_step.measured.points] == [16, 64, 256, 1024, 4096]
-    for point, said, regret in zip(by_step.measured.points, by_step.foretold.points, by_step.regrets, strict=True):
+    for point, said, regret in zip(by_step.measured.points, by_step.predicted.points, by_step.regrets, strict=True):
         right = (point.ratio.value > 1) == (said.ratio.value > 1)
         assert (regret == 0) == right
         if not right:
@@ -263,7 +263,7 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
 
 
 def checked(held: float) -> dict[str, str]:
-    """The cells of a training of 1 ms a step, foretold as 0.25 ms and `held` seconds of each step's samples, saved with it."""
+    """The cells of a training of 1 ms a step, predicted as 0.25 ms and `held` seconds of each step's samples, saved with it."""
     base = profile.profile(made_profile.everything(), GPU_MACHINE)
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     share = held * made.training.steps

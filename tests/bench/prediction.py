@@ -130,7 +130,7 @@ def crossovers(of: profile.Profile) -> list[Figure]:
     off, regrets = [b.error for b in made if b.error is not None], [r for b in made for r in b.regrets]
     near, what = (
         sum(e <= predicted_crossover.WITHIN for e in off),
-        f"crossovers foretold within {percent(predicted_crossover.WITHIN)}",
+        f"crossovers predicted within {percent(predicted_crossover.WITHIN)}",
     )
     found = [share(near, len(off), what, predicted_crossover.SHARE)] if off else []
     if regrets:

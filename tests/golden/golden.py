@@ -318,7 +318,7 @@ def predicted(without: str) -> Values:
         made[name] = f"{interval(c.seconds)} / {interval(c.predicted.job_s)} / {number(c.error)} {c.bound}"
     for i, b in enumerate(predicted_crossover.comparisons(of)):
         made[f"{head}/crossing {i:02} {b.varies} {b.by}"] = "-" if b.error is None else number(float(b.error))
-        for way, a in (("measured", b.measured), ("predicted", b.foretold)):
+        for way, a in (("measured", b.measured), ("predicted", b.predicted)):
             made |= answer(f"{head}/crossing {i:02}/{way}", a)
     return made
 
