@@ -101,12 +101,12 @@ def within_factor(value: float, factor: float) -> Estimate:
     return Estimate(value, value / factor, value * factor)
 
 
-def independent_sum(parts: Iterable[Estimate], least: float = 0.0) -> Estimate:
-    """The sum of times whose errors are independent: they add as squares. It is never below `least`."""
+def independent_sum(parts: Iterable[Estimate]) -> Estimate:
+    """The sum of times whose errors are independent: they add as squares. It is never below 0."""
     parts = list(parts)
     value = sum(e.value for e in parts)
     low, high = (math.hypot(*off) for off in ((e.value - e.low for e in parts), (e.high - e.value for e in parts)))
-    return Estimate(value, max(least, value - low), value + high)
+    return Estimate(value, max(0.0, value - low), value + high)
 
 
 def _blocks(seconds, block) -> dict[int, list[float]]:

@@ -275,7 +275,8 @@ class Saved(msgspec.Struct, frozen=True):
 
 def saved_set(predictions: list[Prediction], of: "Profile") -> Saved:
     """Saved predictions beside the steps that were measured since."""
-    at, before, since = first_measured(of), 0, {}
+    at, before = first_measured(of), 0
+    since: dict[str, list[tuple[Prediction, Seen]]] = {}
     for p, seen in _measured(predictions, of):
         if seen is None:
             continue

@@ -131,7 +131,7 @@ def _of_later_epochs(m: "Measurement", few: int, taken: tuple[float, ...]) -> Tr
         [(samples.calls, stats.of(samples) * samples.calls), (few, stats.median(taken))], key=lambda e: e[0]
     )
     (fewer, brief), (more, long) = epochs
-    step = stats.independent_sum((long, brief * -1.0), least=-inf) / (more - fewer)
+    step = (long - brief) / (more - fewer)
     whole, each = stats.median(setup) if setup else NOTHING, NOTHING
     if setup and other:
         each = ((whole - stats.median(other)) / (samples.calls - few)).at_least(0.0)

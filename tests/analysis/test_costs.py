@@ -197,9 +197,6 @@ def test_later_epochs_of_two_numbers_of_steps_tell_step_and_epoch_and_their_fits
     c = costs.measured(later(1, (0.041, 0.042, 0.043), 8, (0.056,) * 3))
     assert (round(c.step.value, 9), round(c.epoch.value, 9), about(c.setup_step)) == (0.002, 0.04, (0.0,) * 3)
     assert c.step.low > 0.0015 and c.dataset_setup.value == 0
-    # an epoch of 300 steps within 3 %, of 8 within 40 %: of the difference, 600 ms, 3 and 4 are 5 % and not 7
-    ends = costs.measured(later(300, (0.66, 0.66 - 0.018, 0.66 + 0.018), 8, (0.06 - 0.024, 0.06, 0.06 + 0.024))).step
-    assert (ends.value, ends.noise) == (pytest.approx(0.6 / 292), pytest.approx(0.05 * THREE_ROUNDS, rel=0.1))
     noisy = {"setup_s": (0.01,), "setup_s 8": (0.02,)}  # more samples do not take less
     assert costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, **noisy)).setup_step.value == 0
     # processes whose steps take 2 and 4 ms, epochs 40 ms beside: each is told by its own short epochs

@@ -354,7 +354,7 @@ def test_a_file_that_holds_no_predictions_is_not_named_as_one_to_save_to(tmp_pat
         assert error.startswith(f"error: {file} holds no predictions: {why}") and "--save" not in error
         words = shlex.split(tip.partition("-m analysis.predict ")[2])
         args = predict.parser().parse_args(words)
-        assert (args.model, args.profile, args.save) == (["cifar10-cnn"], ["reports/nvidia-h200"], "predicted.ndjson")
+        assert (args.model, args.profile, args.save) == (["cifar10-cnn"], ["reports/nvidia-h200"], "foretold.ndjson")
         assert pathlib.Path(args.profile[0]).is_dir() and file.read_text() == text
 
 

@@ -1,0 +1,260 @@
+"""What a row of workloads.training says beside a plain Keras script with a stopwatch that shares no code with us, on each device;
+and what laws of feeding and budgets make of the same models.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import msgspec
+from must_reach import REPORTS, Figure, exactly, short, table
+
+from analysis import stats
+from analysis.predict import budget, profile
+from analysis.stats import Estimate, group_by
+from analysis.training import costs
+from analysis.units import percent, size
+from kernels import networks
+from kernels.problems import Training
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order, Worker, environment
+from workloads.machine import facts
+from workloads.records import Machine, Measurement, Row, Settings
+
+SCRIPT = pathlib.Path(__file__).with_name("plain_keras.py")
+EPOCHS, TIMEOUT_S, SEED = 6, 300, 1
+# (model, batch, steps an epoch on the CPU and on a GPU); of those that are WHOLE the stopwatch counts too.
+CASES = (
+    ("strided-cnn", 256, 12, 50),
+    ("mlp-784-500x2-10", 32, 300, 300),
+    ("cifar10-cnn", 2048, 4, 20),
+    ("cifar10-cnn", 32, 100, 300),
+    ("cifar10-mlp", 512, 8, 60),
+    ("strided-cnn", 64, 40, 100),
+)
+WARM = Training("strided-cnn", 64, 256)
+WHOLE = (("strided-cnn", 256), ("cifar10-cnn", 32), ("mlp-784-500x2-10", 32))
+STEP, JOB, REST, ROW_S = (0.93, 1.07), (0.95, 1.05), 0.15, 30.0
+NEAR, HELD_OUT = 0.10, 0.90
+
+
+class Plain(msgspec.Struct, frozen=True):
+    """What the plain script took: seconds from its process's start to the end of its first fit, less making up the samples;
+    epochs 2 and later of all samples and of a fourth of them."""
+
+    whole_s: float
+    epoch_s: tuple[float, ...]
+    short_s: tuple[float, ...]
+    short: int
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """A training by both ways, one after the other; row_s: seconds that the row took with its process's start and end."""
+
+    plain: Plain
+    ours: Measurement
+    row_s: float
+    ours_first: bool
+    machine: Machine
+    commit: str
+
+    @property
+    def case(self) -> tuple:
+        return self.ours.device, self.ours.problem.model, self.ours.problem.batch
+
+
+def problem(case: tuple, device: str) -> Training:
+    model, batch, cpu, gpu = case
+    return Training(model, batch, batch * (cpu if device == "cpu" else gpu))
+
+
+def variables(device: str, uuids: dict[str, str]) -> dict[str, str]:
+    """The environment of a plain process: which GPU it sees, and no more."""
+    seen = {"CUDA_VISIBLE_DEVICES": uuids.get(device, "0") if device != "cpu" else "", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    return {**os.environ, **seen, "KERAS_BACKEND": "tensorflow"}
+
+
+def plain(of: Training, device: str, uuids: dict[str, str]) -> Plain:
+    """The script in a process of its own.
+
+    Raises: SystemExit with its last line where it fails, or trains another model than the table's.
+    """
+    few = max(1, of.steps // 4)
+    words = [sys.executable, str(SCRIPT), of.model, *map(str, (of.batch, of.samples, EPOCHS, few))]
+    begin = time.perf_counter()
+    with (
+        tempfile.TemporaryFile("w+") as error,
+        subprocess.Popen(words, env=variables(device, uuids), stdout=subprocess.PIPE, stderr=error, text=True) as child,
+    ):
+        assert child.stdout is not None
+        child.stdout.readline()
+        whole = time.perf_counter() - begin
+        out = child.stdout.read()
+        if child.wait():
+            error.seek(0)
+            raise SystemExit(f"{of.model} on {device}: {(error.read().strip().splitlines() or ['no word'])[-1]}")
+    said = json.loads(out)
+    if said["weights"] != (wanted := networks.parameters(networks.find(of.model))):
+        raise SystemExit(f"{of.model}: the script's model has {said['weights']} weights, the table's {wanted}")
+    return Plain(whole - said["data_s"], tuple(said["epoch_s"]), tuple(said["short_s"]), few)
+
+
+def ours(of: Training, device: str, uuids: dict[str, str]) -> tuple[Measurement, float]:
+    """(the row as the command measures it by default, in a process of its own; its seconds).
+
+    Raises: SystemExit with the reason when it is not ok.
+    """
+    row, begin = Row("training/keras/fit", of, Settings(device, switches={"data": "synthetic"})), time.perf_counter()
+    with contextlib.closing(Worker(environment(row, uuids))) as worker:
+        m = worker.ask(Order("measure", row, Limits(), SEED), TIMEOUT_S)
+    if m.status != "ok":
+        raise SystemExit(f"{m.status}: {of.model} on {device}: {m.reason}")
+    return m, time.perf_counter() - begin
+
+
+def measured(of: Training, device: str, ours_first: bool, here: Machine, uuids: dict[str, str]) -> Pair:
+    if ours_first:
+        (row, row_s), script = ours(of, device, uuids), plain(of, device, uuids)
+    else:
+        script, (row, row_s) = plain(of, device, uuids), ours(of, device, uuids)
+    return Pair(script, row, row_s, ours_first, here, facts.commit())
+
+
+def plain_step(p: Pair) -> Estimate:
+    """Seconds of a step of the script: what its later epochs of all samples and of a fourth of them differ by."""
+    steps = p.ours.problem.steps
+    return (stats.median(p.plain.epoch_s) - stats.median(p.plain.short_s)) / (steps - p.plain.short)
+
+
+def cost(p: Pair) -> costs.TrainingCost:
+    found = costs.measured(p.ours)
+    assert found is not None and not found.bound
+    return found
+
+
+def together(ratios: list[Estimate]) -> Estimate:
+    """Of pairs of one case: itself, or their median from the lowest to the highest."""
+    values = [r.value for r in ratios]
+    return ratios[0] if len(ratios) == 1 else Estimate(statistics.median(values), min(values), max(values))
+
+
+def within(what: str, ratio: Estimate, target: tuple[float, float]) -> Figure:
+    low, high = target
+    return Figure(what, f"{low:g} .. {high:g}", ratio, low <= ratio.value <= high)
+
+
+def steps(pairs: list[Pair]) -> Figure:
+    (device, model, batch), m = pairs[0].case, pairs[0].ours
+    nbytes = size(batch * networks.sample_bytes(networks.find(model)))
+    own, other = (1e3 * statistics.median(e.value for e in each) for each in zip(*map(both, pairs), strict=True))
+    about = f"{m.problem.steps} steps, {own:.3g} ms / {other:.3g} ms"
+    ratios = [a / b for a, b in map(both, pairs)]
+    return within(
+        f"{device}: {model} at batch {batch} ({nbytes}): step / plain Keras ({about})", together(ratios), STEP
+    )
+
+
+def both(p: Pair) -> tuple[Estimate, Estimate]:
+    return cost(p).step, plain_step(p)
+
+
+def whole(pairs: list[Pair]) -> Figure:
+    device, model, batch = pairs[0].case
+    told = [costs.whole_training(cost(p), EPOCHS, p.ours.problem.steps) for p in pairs]
+    own, other = (statistics.median(values) for values in ([t.value for t in told], [p.plain.whole_s for p in pairs]))
+    what = f"{device}: {model} at batch {batch}: whole training from its parts / a stopwatch around plain Keras"
+    ratio = together([t / p.plain.whole_s for t, p in zip(told, pairs, strict=True)])
+    return within(f"{what} ({EPOCHS} epochs, {own:.3g} s / {other:.3g} s)", ratio, JOB)
+
+
+def unexplained(p: Pair, of: profile.Profile) -> Figure | str:
+    """The share of a step that its budget does not explain, from the machine's stored rows; or what these lack."""
+    (device, model, batch), found = p.case, budget.budget(p.ours, of)
+    if found.missing:
+        return f"- {device}: {model} at batch {batch}: a budget needs rows of {', '.join(found.missing)}."
+    share = abs(found.remainder.value) / found.step.value
+    what = f"{device}: {model} at batch {batch}: share of the step that the budget does not explain"
+    return Figure(what, f"< {percent(REST)}", exactly(100 * share), share < REST, "%")
+
+
+def figures(pairs: list[Pair], of: profile.Profile) -> tuple[list[Figure], list[str]]:
+    """What is to be reached, and what the stored rows do not tell."""
+    groups = list(group_by(pairs, lambda p: p.case).values())
+    rests = [unexplained(group[0], of) for group in groups]
+    found = [steps(group) for group in groups]
+    found += [whole(group) for group in groups if group[0].case[1:] in WHOLE]
+    found += [f for f in rests if isinstance(f, Figure)]
+    for device, group in group_by(pairs, lambda p: p.ours.device).items():
+        longest = max(p.row_s for p in group)
+        found.append(
+            Figure(f"{device}: seconds of the longest row", f"<= {ROW_S:g} s", exactly(longest), longest <= ROW_S, "s")
+        )
+    return found, [why for why in rests if isinstance(why, str)]
+
+
+def read(path: pathlib.Path) -> list[Pair]:
+    return [msgspec.json.decode(line, type=Pair) for line in path.read_bytes().splitlines()]
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=__doc__)
+    made.add_argument("--part", default="1/1", help="I/N: every N-th training from the I-th on")
+    made.add_argument("--device", nargs="+", help="cpu, gpu:0 (all that are here)")
+    made.add_argument("--rounds", type=int, default=1, help="how often each training is measured by both ways")
+    made.add_argument(
+        "--append", type=pathlib.Path, help="only measures, and adds to this file; else the machine's own begins anew"
+    )
+    made.add_argument("--print", type=pathlib.Path, help="measures nothing: the table of this file")
+    return made
+
+
+def main(argv: list[str]) -> int:
+    args = parser().parse_args(argv)
+    if args.print:
+        return printed(read(args.print))
+    here, uuids = facts.describe(), facts.describe().uuids
+    devices = args.device or ["cpu", *["gpu:0"] * bool(here.gpus)]
+    part, parts = map(int, args.part.split("/"))
+    path = args.append or REPORTS / here.key / "bench-training.ndjson"
+    if not args.append:
+        path.write_bytes(b"")
+    for device in devices:
+        plain(WARM, device, uuids)  # what is read from the disk is in memory for both ways
+    every = [(case, device) for device in devices for case in CASES][part - 1 :: parts]
+    for round_, (i, (case, device)) in itertools.product(range(args.rounds), enumerate(every)):
+        pair = measured(problem(case, device), device, bool((i + round_) % 2), here, uuids)
+        with path.open("ab") as file:
+            file.write(msgspec.json.encode(pair) + b"\n")
+        print(f"{pair.case}: row {pair.row_s:.1f} s, script {pair.plain.whole_s:.1f} s", file=sys.stderr, flush=True)
+    return 0 if args.append else printed(read(path))
+
+
+def printed(pairs: list[Pair]) -> int:
+    """The table of what is stored, with the budgets and laws that the machine's other stored rows tell."""
+    here = pairs[0].machine
+    try:
+        stored = profile.read(str(REPORTS / here.key))
+    except FileNotFoundError:
+        stored = profile.profile([], here)
+    notes = [
+        f"Measured {min(p.ours.at for p in pairs)} to {max(p.ours.at for p in pairs)} at commit {short(pairs[0].commit)}, each "
+        "training by both ways one after the other, in alternating order. The script (tests/bench/plain_keras.py) fits "
+        f"{EPOCHS} epochs of all samples and {EPOCHS} of a fourth of them; a step is what their later epochs differ by, so "
+        "neither has an epoch's constant. The stopwatch counts from the process's start to the end of the first fit, without "
+        "the samples' making."
+    ]
+    found, lacking = figures(pairs, stored)
+    notes += ["", "Not told:", "", *lacking] if lacking else []
+    return table("training", "What a training costs", found, notes, of=here)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

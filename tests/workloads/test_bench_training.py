@@ -1,0 +1,53 @@
+"""The bench of what a training costs, on pairs whose steps are known by hand."""
+
+import msgspec
+import pytest
+from fake_measurements import CPU_MACHINE
+
+from kernels.problems import Training
+from tests.bench import training as bench
+from workloads.records import Measurement, Samples, Settings
+
+
+def pair(step: float, plain: float, whole: float = 30.0, start: float = 10.0) -> bench.Pair:
+    """A row of 100 steps of `step` and an epoch of 40 ms, `start` seconds of import, 2 of compilation and 0.5 of setup; beside a
+    script whose steps take `plain`, and 40 ms an epoch too."""
+    later = (100 * step + 0.04) / 100
+    m = Measurement(
+        "training/keras/fit",
+        Training("cifar10-cnn", 32, 3200),
+        Settings("cpu", switches={"data": "synthetic"}),
+        "ok",
+        samples=(Samples("host-latency", (later,) * 5, 100, (0,) * 5, "epochs of 1 fit, max-time"),),
+        series={"later_epoch_s 8": (8 * step + 0.04,) * 5, "setup_s": (0.5,), "setup_s 8": (0.5,)},
+        phases_s={"import": start, "device_start": 0.0, "build": 0.0, "compile": 2.0, "first_call": 3.0},
+        at="2026-11-22T23:00:00Z",
+    )
+    taken = bench.Plain(whole, (100 * plain + 0.04,) * 5, (25 * plain + 0.04,) * 5, 25)
+    return bench.Pair(taken, m, 20.0, False, CPU_MACHINE, "0123456789abcdef")
+
+
+def test_a_steps_ratio_has_no_constant_of_an_epoch_and_several_pairs_have_their_median():
+    one = bench.steps([pair(0.020, 0.019)])
+    assert one.figure.value == pytest.approx(20 / 19) and one.reached
+    assert "384 KiB" in one.what and "20 ms / 19 ms" in one.what
+    short = bench.steps([pair(0.020, 0.018), pair(0.020, 0.016), pair(0.020, 0.020)])
+    assert (
+        short.figure.value == pytest.approx(20 / 18) and short.figure.high == pytest.approx(1.25) and not short.reached
+    )
+
+
+def test_a_whole_training_is_put_together_for_the_scripts_epochs():
+    """10 + 2 + 0.5 + 6 (2 + 0.04) = 24.74 seconds."""
+    found = bench.whole([pair(0.020, 0.019, whole=24.74)])
+    assert found.figure.value == pytest.approx(1.0) and found.reached and "24.7 s / 24.7 s" in found.what
+    assert not bench.whole([pair(0.020, 0.019, whole=26.5)]).reached
+
+
+def test_what_is_stored_is_read_again_and_the_script_shares_no_code(tmp_path):
+    file = tmp_path / "pairs.ndjson"
+    file.write_bytes(msgspec.json.encode(pair(0.02, 0.02)) + b"\n")
+    assert bench.read(file) == [pair(0.02, 0.02)]
+    lines = (line.split() for line in bench.SCRIPT.read_text().splitlines())
+    imported = {words[1] for words in lines if words and words[0] in ("import", "from")}
+    assert imported == {"json", "sys", "time", "keras", "numpy"}
