@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from analysis.training import costs
 from kernels.problems import Training
 from workloads.frameworks import keras_fit
 from workloads.frameworks.trainers import Fitted, Trainer
 from workloads.harness.timing import Limits
-from workloads.records import EPOCHS_OF
+from workloads.records import EPOCHS_OF, Row, Settings
 
 LIMITS = Limits()
 
@@ -63,6 +64,10 @@ def test_neither_setup_nor_compilation_is_in_the_epochs(monkeypatch):
     expected = {"setup_s": [7.4], "later_epoch_s 8": [0.58] * 5, "setup_s 8": [1.512]}
     assert {name: pytest.approx(taken) for name, taken in expected.items()} == {n: list(t) for n, t in series.items()}
     assert clock.calls == [(256, 6), (3200, 6)]
+    row = Row("training/keras/fit", Training("m", 32, 3200), Settings())
+    cost = costs.measured(row.result("ok", samples=(samples,), series=series))
+    parts = [getattr(cost, part).value for part in ("step", "epoch", "dataset_setup", "setup_step")]
+    assert parts == pytest.approx([0.01, 0.5, 7.4, 32 * 0.002]) and not cost.bound
 
 
 def test_short_fits_are_repeated_in_turns(monkeypatch):
@@ -79,10 +84,11 @@ def test_short_fits_are_repeated_in_turns(monkeypatch):
     [
         (32, 50_000, 50_000, 10, 97),  # a sixteenth of 1562 whole steps; its own epochs
         (32, 2048, 2048, 6, 8),
-        (32, 512, 6400, 6, 40),  # 16 steps are few: 40 of 10 ms take a fifth of max_time
-        (32, 512, 700, 6, 4),  # no more are held: a quarter
-        (100, 100, 20_000, 6, 40),
-        (32, 70, 6400, 6, 40),  # 3 steps, the last one smaller
+        (32, 256, 6400, 6, 20),  # 8 steps are few: 20 of 10 ms take a tenth of max_time
+        (32, 512, 6400, 6, 4),  # no twice as many: a quarter
+        (32, 256, 400, 6, 2),
+        (100, 100, 20_000, 6, 20),
+        (32, 70, 6400, 6, 20),  # 3 steps, the last one smaller
     ],
 )
 def test_how_many_epochs_and_steps(monkeypatch, batch, samples, held, epochs, steps):

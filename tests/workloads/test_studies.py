@@ -36,17 +36,16 @@ def test_every_row_of_a_study_names_a_network_a_way_of_training_and_switches_tha
 
 
 def test_the_articles_run_at_their_own_settings_on_both_devices_and_s4_both_ways():
-    found = studies.rows(["seeds"], BOTH)
+    found = studies.rows(["seeds", "peaks"], BOTH)
     for name in ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn"):
         of = networks.find(name)
         whole = [r for r in found if r.problem.model == name and r.problem.samples == of.samples]
         assert [r.settings.device for r in whole] == BOTH
         assert {(r.problem.batch, r.problem.dtype) for r in whole} == {(32, "float64")}
-        assert whole[1].problem.epochs == of.epochs
         forms = [r.settings.switches for r in found if r.problem.model == name and r.problem.samples == studies.SHORT]
         expected = [{"data": "synthetic"}, {"data": "synthetic", "jit_compile": "on"}, VISIBLE, {"data": "synthetic"}]
-        assert forms == expected
-    assert [r.problem for r in found].count(Training("cifar10-cnn", 32, 50_000, 10, "float64")) == 2
+        assert forms == (expected if name in ("cifar10-cnn", "fashion-mlp") else [])
+    assert [r.problem for r in found].count(Training("cifar10-cnn", 32, 50_000, 4, "float64")) == 2
     loops = [r for r in found if r.kernel.endswith("loop")]
     expected = {("peaks", 2000, True)}
     assert {(r.problem.model, r.problem.epochs, r.problem.batch == r.problem.samples) for r in loops} == expected
@@ -85,7 +84,7 @@ def test_studies_cover_what_they_ask():
     assert studies.experiments(["all"]) == ["together", "trials", "teacher"]
     assert studies.experiments(["seeds", "trials"]) == ["trials"]
     minutes = {name: forecast.total(studies.rows([name], BOTH), 16, 2.0) / 60 for name in studies.STUDIES}
-    assert minutes.pop("seeds") < 25 and max(minutes.values()) < 10
+    assert max(minutes.values()) < 10
 
 
 def one(
@@ -95,11 +94,11 @@ def one(
 
 
 def test_a_guess_adds_up():
-    """10 steps of 3 ms and 32 x 83.6 MFLOP at 880 GFLOP/s, an epoch of 50 ms: twice six of these and of the 65 steps that take
-    0.4 s; one compilation, data, 17 short epochs of as many fits, 57 steps of these."""
+    """10 steps of 3 ms and 32 x 83.6 MFLOP at 880 GFLOP/s, an epoch of 50 ms: twice six of these and of the 32 steps that take
+    0.2 s; one compilation, data, 17 short epochs of as many fits, 57 steps of these."""
     step = 3e-3 + 32 * networks.training_flops(networks.find("cifar10-cnn")) / 880e9
-    assert forecast.step_s(one(), 16) == pytest.approx(step) and int(0.4 / step) == 65
-    both = 6 * (0.05 + 10 * step) + 6 * (0.05 + 65 * step)
+    assert forecast.step_s(one(), 16) == pytest.approx(step) and int(0.2 / step) == 32
+    both = 6 * (0.05 + 10 * step) + 6 * (0.05 + 32 * step)
     once = 320 * 3072 * 15e-9 + 1.5
     wanted = once + 2 * (both + 2 * 0.03) + 17 * 0.08 + 57 * step
     assert forecast.seconds(one(), 16, 2.0) == pytest.approx(wanted)

@@ -19,6 +19,7 @@ from workloads.harness import one_row, sweep
 from workloads.harness.dispatch import Broken
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Worker, environment
+from workloads.machine import facts
 from workloads.records import EPOCHS_OF, LATER, SAMPLES, Row, Settings, visits
 
 S0 = networks.find("cifar10-cnn")
@@ -63,6 +64,13 @@ def test_a_smaller_last_batch_is_compiled_by_itself(train):
     assert 0 <= m.phases_s["compile_last"] <= m.phases_s["compile"] < m.phases_s["first_call"]
 
 
+def test_fewer_samples_than_a_batch_are_one_step_of_all_of_them(train):
+    m = train(16, 10, model="mlp-6-8x1-3", epochs=2)
+    assert m.status == "ok" and m.problem.batch == 16 and m.on("host-latency").calls == 1
+    assert "compile_last" not in m.phases_s and len(m.series["job_loss"]) == 2
+    assert any(name.startswith("later_epoch_s ") for name in m.series)
+
+
 def test_without_dropout_and_shuffling_the_first_steps_say_their_losses(train, trained):
     one, two = (train(4, 8, dropout="off", shuffle="off", residence=where) for where in ("numpy", "tf.data"))
     assert len(one.series["step_loss"]) == 20
@@ -97,6 +105,22 @@ def test_real_data_without_a_network_and_a_gpu_that_is_not_seen_fail_clearly(tra
 def test_what_cannot_be_run_is_skipped_with_the_reason(train, trained, fields, words):
     m = train(**fields)
     assert m.status == "skipped" and words in m.reason
+
+
+def test_samples_that_lie_on_the_gpu_must_fit_there(monkeypatch):
+    """1.23e12 B of samples; those of model.fit and of a loop that is fed stay on the host."""
+    monkeypatch.setattr(facts, "describe", lambda: GPU_MACHINE)
+    monkeypatch.setattr(training_row, "require_memory", lambda problem, device: None)
+    large, loop = Training("cifar10-cnn", 32, 10**8), "training/tensorflow/loop"
+    for kernel, given in ((loop, {}), ("training/keras/resident", {"residence": "resident"})):
+        with pytest.raises(one_row.DoesNotFit, match=r"needs 1\.14e\+03 GiB of GPU memory, there are "):
+            training_row._require_room(Row(kernel, large, Settings("gpu:0", switches=given)), large)
+    for kernel, device, given in (
+        ("training/keras/fit", "gpu:0", {}),
+        (loop, "gpu:0", {"residence": "fed"}),
+        (loop, "cpu", {}),
+    ):
+        training_row._require_room(Row(kernel, large, Settings(device, switches=given)), large)
 
 
 def test_the_command_from_flags_to_budget(train, tmp_path, monkeypatch, capsys):

@@ -101,7 +101,7 @@ def planned(problem: Training, held: int, epoch: float, step: float, max_time: f
     """
     later = int(LONG * max_time / (epoch + problem.steps * step)) - 1
     epochs = max(problem.epochs, 1 + min(LATER, max(FEWEST_LATER, later)))
-    whole, most = problem.samples // problem.batch, min(held // problem.batch, int(max_time / LATER / step))
+    whole, most = problem.samples // problem.batch, min(held // problem.batch, int(max_time / 2 / LATER / step))
     if whole < 4 * unit or (whole < MANY * unit and most >= 2 * whole):
         return Plan(epochs, max(most // unit * unit, 2 * unit * -(-problem.steps // unit)))
     return Plan(epochs, max(unit, min(whole // 4, max(FEW, whole // 16)) // unit * unit))

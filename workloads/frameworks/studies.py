@@ -24,7 +24,7 @@ REPEATED = (*ARTICLES, "lenet", "mlp-784-500x2-10")  # a step of each is short o
 FULL_BATCH_EPOCHS = 100  # of a model trained in one batch; the article's 2000 are read off the law of its costs
 SHORT = 2048  # samples of a row that is only to show a step
 LEAST_EPOCHS = (
-    4  # of a long row: its fit is not repeated, as the epochs after the first are its samples; of three their spread
+    4  # of a long row, whose fit is not repeated: the first tells nothing of a step, and of three their spread
 )
 
 
@@ -58,17 +58,19 @@ def forms(device: str, gpu_here: bool, words: Iterable[str] = CPU_FORMS) -> list
     return [CPU_FORMS[word] for word in words if word != "visible" or gpu_here]
 
 
+def article(name: str, device: str) -> Row:
+    """An article's training at its own batch, samples and type; of its epochs the first few, which the others are like."""
+    own = networks.find(name)
+    return row(Training(name, own.batch, own.samples, LEAST_EPOCHS, "float64"), device)
+
+
 def seeds(on: list[str]) -> list[Row]:
-    """The articles' trainings at their own batch, samples and type; S4 both ways. S0 runs all its epochs on both devices, the
-    others theirs on a GPU and three on the CPU, since what an epoch costs there, S0 has shown to be what the next one does.
-    Then the CPU in its three forms, on few samples: what is asked of a form that few would choose is its step."""
-    found, gpu = [], any(device != "cpu" for device in on)
-    for name, device in itertools.product(ARTICLES, on):
-        own = networks.find(name)
-        epochs = own.epochs if device != "cpu" or name == "cifar10-cnn" else LEAST_EPOCHS
-        found.append(row(Training(name, own.batch, own.samples, epochs, "float64"), device))
-    pairs = itertools.product(ARTICLES, on)
-    return found + [row(short(name, 32), d, **form) for name, d in pairs for form in forms(d, gpu)] + peaks(on)
+    """The articles' trainings; S4's are in `peaks`. Then S0 and S1b with the CPU in its three forms, on few samples: what is
+    asked of a form that few would choose is its step."""
+    gpu = any(device != "cpu" for device in on)
+    pairs = itertools.product(("cifar10-cnn", "fashion-mlp"), on)
+    shorts = [row(short(name, 32), d, **form) for name, d in pairs for form in forms(d, gpu)]
+    return [article(name, device) for name in ARTICLES for device in on] + shorts
 
 
 def peaks(on: list[str]) -> list[Row]:
@@ -94,23 +96,23 @@ def peaks(on: list[str]) -> list[Row]:
 def small_dataset(on: list[str]) -> list[Row]:
     """The small-dataset finding: the same model on 100 samples and more, up to all of its data set, in the articles' batch and
     type."""
-    return [
-        row(Training(name, 32, samples, LEAST_EPOCHS if samples > SHORT else 1, "float64"), device)
-        for name in ("cifar10-cnn", "fashion-mlp")
-        for samples in (100, 1000, 10_000, networks.find(name).samples)
-        for device in on
-    ]
+    found = []
+    for name, device in itertools.product(("cifar10-cnn", "fashion-mlp"), on):
+        fewer = (Training(name, 32, samples, dtype="float64") for samples in (100, 1000, 10_000))
+        found += [*(row(training, device) for training in fewer), article(name, device)]
+    return found
 
 
 def residence(on: list[str]) -> list[Row]:
-    """S3a: where the samples live, on a net of two convolutions with 314 MB of samples (50,000 in float64), at both batches.
-    A generator and a prefetch at the larger batch alone: at 8 they take minutes. On the CPU there is nowhere to copy to:
-    Keras's own way."""
+    """S3a: where the samples live, on a net of two convolutions: all of its 314 MB of samples (50,000 in float64) at the larger
+    batch, a quarter at the smaller one, whose steps are eight times as many. A generator and a prefetch at the larger one alone.
+    On the CPU there is nowhere to copy to: Keras's own way."""
     found = []
     for device in on:
-        for batch, ways in ((8, ("numpy", "tf.data")), (64, ("numpy", "tf.data", "prefetch", "generator"))):
-            training = Training("mnist-cnn", batch, 50_000, LEAST_EPOCHS, "float64")
-            gpu = [] if device == "cpu" else [*((FIT, way) for way in ways[1:]), (RESIDENT, "resident")]
+        for batch, samples in ((8, 12_500), (64, 50_000)):
+            training = Training("mnist-cnn", batch, samples, LEAST_EPOCHS, "float64")
+            ways = ["tf.data"] + ["prefetch", "generator"] * (batch == 64)
+            gpu = [] if device == "cpu" else [*((FIT, way) for way in ways), (RESIDENT, "resident")]
             found += [row(training, device, kernel, residence=way) for kernel, way in [(FIT, "numpy"), *gpu]]
     return found
 
@@ -136,6 +138,7 @@ def _shorts(**batches: Iterable[int]) -> list[Training]:
 # Trainings that every device runs as they are, most of them short, as their step alone is asked about; or what makes the rows.
 STUDIES: dict[str, list[Training] | Callable[[list[str]], list[Row]]] = {
     "seeds": seeds,
+    "peaks": peaks,
     # From which batch a step is quicker on the GPU; the largest only where a CPU does a step of it in well under a second.
     "batches": _shorts(
         cifar10_cnn=(1, 8, 32, 256, 2048),

@@ -78,7 +78,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     if problem.samples < problem.batch:  # one batch of all samples: what is timed apart is then such batches too
         problem = msgspec.structs.replace(problem, batch=problem.samples)
         row = msgspec.structs.replace(row, problem=problem)
-    require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
+    _require_room(row, problem)
     phases |= tensors.begin(row.device, row.threads, chosen.keras_backend)
     _require_sight(chosen)
     _forget()
@@ -176,6 +176,17 @@ def _own_samples(row: Row, chosen: Keras, seed: int):
     del model
     _forget()
     return x, y
+
+
+def _require_room(row: Row, problem: Training) -> None:
+    """Raises DoesNotFit for samples that the host's memory is too small for, or the GPU's where they are to lie there. What else
+    a GPU cannot hold, the framework says itself: its memory is the framework's already."""
+    require_memory(problem, "cpu")
+    resident = row.variant != "fit" and row.settings.switches.get("residence") != "fed"
+    gpu = facts.describe().gpu(row.device) if row.on_gpu and resident else None
+    if gpu and problem.footprint_bytes > gpu.memory_bytes:
+        need, have = (f"{size / 2**30:.3g} GiB" for size in (problem.footprint_bytes, gpu.memory_bytes))
+        raise DoesNotFit(f"needs {need} of GPU memory, there are {have}: leave the samples on the host")
 
 
 def _require_sight(chosen: Keras) -> None:
