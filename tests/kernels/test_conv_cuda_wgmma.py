@@ -1,30 +1,16 @@
 """Our convolution for Hopper without a GPU: the walk of the copy engine, its maps, filters as it wants them, every wait's end."""
 
-import ctypes
+import itertools
 
 import cuda_on_cpu
+import msgspec
 import numpy as np
 import pytest
+from cuda_on_cpu import Encoder
 from test_conv_cuda import PROBLEMS
 
 from kernels.cuda import conv_tiles, loader
 from kernels.problems import Conv
-
-
-class Driver:
-    """Stands for libcuda: keeps what it was asked to encode."""
-
-    def __init__(self, answer: int = 0):
-        self.answer, self.asked = answer, None
-
-    def cuTensorMapEncodeIm2col(
-        self, made, dtype, rank, address, sizes, pitches, low, high, channels, pixels, steps, *how
-    ):
-        assert made.value % 64 == 0
-        boxes = map(list, (sizes, pitches, low, high))
-        self.asked = (dtype, rank, address.value, *boxes, channels, pixels, list(steps), how)
-        ctypes.memset(made.value, 0x5A, 128)
-        return self.answer
 
 
 @pytest.fixture
@@ -48,21 +34,15 @@ def walked(of: conv_tiles.Gather, box, pixels: int):
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_the_copy_engine_walks_the_pixels_of_the_product(problem, wgmma):
-    dgrad = Conv(
-        *(getattr(problem, f) for f in ("n", "h", "w", "c_in", "c_out", "r", "s", "stride", "pad")), direction="dgrad"
-    )
+    dgrad = msgspec.structs.replace(problem, direction="dgrad")
     for of in (conv_tiles.gather(problem), *(phase.of for phase in conv_tiles.phases(dgrad))):
-        wanted = [
-            (n, y * of.step - of.top, x * of.step - of.left)
-            for n in range(of.n)
-            for y in range(of.p)
-            for x in range(of.q)
-        ]
+        pixels = itertools.product(range(of.n), range(of.p), range(of.q))
+        wanted = [(n, y * of.step - of.top, x * of.step - of.left) for n, y, x in pixels]
         assert list(walked(of, wgmma.box(of), of.pixels)) == wanted
 
 
 def test_a_map_of_images_counts_channels_first_and_then_columns(wgmma, monkeypatch):
-    driver = Driver()
+    driver = Encoder()
     monkeypatch.setattr(loader, "_driver", lambda: driver)
     of = conv_tiles.gather(Conv(2, 12, 10, 16, 8, 5, 3, 2, 1))  # 5 x 4 pixels
     made = wgmma.im2col_map(0x7000, of, 128)
@@ -70,7 +50,7 @@ def test_a_map_of_images_counts_channels_first_and_then_columns(wgmma, monkeypat
     expected = (1, 4, 0x7000, [16, 10, 12, 2], [32, 320, 3840], [-1, -1], [-2, -4], 64, 128, [1, 2, 2, 1], (0, 3, 3, 0))
     assert driver.asked == expected
     assert made.size == 1 and made.nbytes == 128 and made.tobytes() == b"\x5a" * 128
-    monkeypatch.setattr(loader, "_driver", lambda: Driver(1))
+    monkeypatch.setattr(loader, "_driver", lambda: Encoder(1))
     with pytest.raises(ValueError, match="cuTensorMapEncodeIm2col: error 1"):
         wgmma.im2col_map(0x7000, of, 128)
 

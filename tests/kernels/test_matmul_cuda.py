@@ -14,10 +14,11 @@ import types
 import cuda_on_cpu
 import numpy as np
 import pytest
+from cuda_on_cpu import Encoder
 from test_cuda import spilled
 
 from kernels import reference
-from kernels.cuda import autotuner, loader, matmul_tiles, tiles
+from kernels.cuda import autotuner, conv_tiles, loader, matmul_tiles, tiles
 from kernels.problems import Matmul
 
 PLAIN, WARP, TENSOR, WGMMA = "matmul/cuda", "matmul/cuda_warp", "matmul/cuda_tensor", "matmul/cuda_wgmma"
@@ -122,12 +123,10 @@ def test_ldmatrix_and_mma_multiply_what_a_warp_holds():
     names = {"A_PITCH": a_pitch, "B_PITCH": b_pitch, "PIECE": 8, "i": 0, "j": 2, "l": 16}
     rows = [(c(of_a, lane=lane, **names), c(of_b, lane=lane, **names)) for lane in range(32)]
     left, right = a.ravel(), b.ravel()
-    u = np.array(
-        [[[left[rows[8 * r + t // 4][0] + 2 * (t % 4) + e] for e in (0, 1)] for r in range(4)] for t in range(32)]
-    )
-    w = np.array(
-        [[[right[rows[8 * r + 2 * (t % 4) + e][1] + t // 4] for e in (0, 1)] for r in range(4)] for t in range(32)]
-    )
+    t, r, e = np.ogrid[:32, :4, :2]
+    of_a, of_b = np.array(rows).T
+    u = left[of_a[8 * r + t // 4] + 2 * (t % 4) + e]
+    w = right[of_b[8 * r + 2 * (t % 4) + e] + t // 4]
     got = np.zeros((16, 16), int)
     for n8 in range(2):
         for row in range(16):
@@ -203,10 +202,9 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
     assert matmul_tiles.Groups(2, 128, 192, 3, 1, 2, 2).fits("nn")
     assert not matmul_tiles.Groups(2, 128, 192, 3, 2, 1, 2).fits("nn")
     assert not matmul_tiles.Groups(2, 64, 256, 5, 1, 1, 1).fits("nt")  # 5 places of 48 KiB
-    for of in (*matmul_tiles.WARPS, *(t for t in matmul_tiles.TENSORS)):
-        expected = 228 << 10
-        assert (of.shared_bytes(2) if isinstance(of, matmul_tiles.Tensors) else of.shared_bytes) * of.blocks <= expected
-    of = matmul_tiles.Groups(2, 64, 256, 4, 2, 1, 2)  # units of 256 x 256
+    taken = [of.shared_bytes * of.blocks for of in matmul_tiles.WARPS]
+    assert max(*taken, *(of.shared_bytes(2) * of.blocks for of in matmul_tiles.TENSORS)) <= 228 << 10
+    of = group  # units of 256 x 256
     assert [of.blocks(n, n, 132) for n in (1, 256, 257, 2048, 8192)] == [2, 2, 8, 128, 132]
     assert matmul_tiles.Groups(2, 64, 256, 4, 1, 1, 2).blocks(8192, 8192, 133) == 133
     assert of.blocks(8192, 8192, 133) == 132
@@ -215,12 +213,16 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
 
 @pytest.mark.parametrize(
     ("path", "some"),
-    [(WARP, matmul_tiles.WARPS), (TENSOR, matmul_tiles.TENSORS), (WGMMA, matmul_tiles.GROUPS)],
+    [
+        *((WARP, matmul_tiles.WARPS), (TENSOR, matmul_tiles.TENSORS), (WGMMA, matmul_tiles.GROUPS)),
+        *(("conv/cuda", conv_tiles.WARPS), ("conv/cuda_tensor", conv_tiles.TENSORS)),
+        ("conv/cuda_wgmma", conv_tiles.GROUPS),
+    ],
     ids=str,
 )
 def test_every_field_is_a_macro_of_its_source(path, some):
     defined = set(re.findall(r"^#define (\w+)", loader.source(path).partition("#endif")[0], re.MULTILINE))
-    assert set(some[0].macros()) <= defined
+    assert {*some[0].macros(), *(["WGRAD"] if path.startswith("conv") else [])} <= defined
     assert len({str(of) for of in some}) == len(some), "their names tell them apart"
 
 
@@ -340,28 +342,15 @@ def test_a_cache_that_cannot_be_read_or_written_costs_a_tuning_and_no_more(cache
     assert autotuner.fastest("H200", WARP, "64", candidates([]), lambda run: by_name[run()]) == "small"
 
 
-class Driver:
-    """Stands for libcuda: keeps what it was asked to encode."""
-
-    def __init__(self, answer: int = 0):
-        self.answer, self.asked = answer, None
-
-    def cuTensorMapEncodeTiled(self, made, dtype, rank, address, sizes, pitches, box, steps, *how):
-        assert made.value % 64 == 0
-        self.asked = (dtype, rank, address.value, list(sizes), list(pitches), list(box), list(steps), how)
-        ctypes.memset(made.value, 0x5A, 128)
-        return self.answer
-
-
 def test_a_tensor_map_counts_columns_first_is_passed_by_value_and_a_refusal_is_said(monkeypatch):
-    driver = Driver()
+    driver = Encoder()
     monkeypatch.setattr(loader, "_driver", lambda: driver)
     made = loader.tensor_map(0x7000, 100, 30, 32, (128, 64))
     # 16-bit items, two dimensions, no interleave, 128-byte swizzle, 256 bytes into the L2, zeros outside
     assert driver.asked == (1, 2, 0x7000, [30, 100], [64], [64, 128], [1, 1], (0, 3, 3, 0))
     # CuPy passes arrays of one item by value
     assert made.size == 1 and made.nbytes == 128 and made.tobytes() == b"\x5a" * 128
-    monkeypatch.setattr(loader, "_driver", lambda: Driver(1))
+    monkeypatch.setattr(loader, "_driver", lambda: Encoder(1))
     with pytest.raises(ValueError, match="cuTensorMapEncodeTiled: error 1"):
         loader.tensor_map(0x7000, 100, 30, 32, (64, 64))
 
@@ -382,11 +371,9 @@ def test_the_driver_s_numbers_and_layouts_are_those_of_its_bindings():
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE.value,
     ) == (loader.UINT16, *loader.SWIZZLED)
     launch, attribute = loader._Launch, loader._Attribute
-    expected = (56, 32, 40, 48)
-    assert (ctypes.sizeof(launch), launch.stream.offset, launch.attributes.offset, launch.count.offset) == expected
-    assert (ctypes.sizeof(attribute), attribute.value.offset) == (72, 8)
-    reason = "cuda-bindings is not installed (extra dev)"
-    ids = pytest.importorskip("cuda.bindings.driver", reason=reason).CUlaunchAttributeID
+    places = (ctypes.sizeof(launch), launch.stream.offset, launch.attributes.offset, launch.count.offset)
+    assert (*places, ctypes.sizeof(attribute), attribute.value.offset) == (56, 32, 40, 48, 72, 8)
+    ids = driver.CUlaunchAttributeID
     known = (ids.CU_LAUNCH_ATTRIBUTE_IGNORE.value, ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.value)
     assert known == (loader._IGNORED, loader._PROGRAMMATIC_STREAM_SERIALIZATION)
 

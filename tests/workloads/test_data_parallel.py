@@ -31,13 +31,16 @@ JAX = {"data": "synthetic", "keras_backend": "jax", "jit_compile": "on", "dropou
 FEED = "mlp-3072-1x1-10"
 
 
+def over(count, strategy):
+    """Switches of a training on so many GPUs."""
+    return ({"strategy": strategy} if strategy else {}) | ({"replicas": str(count)} if count > 1 else {})
+
+
 def fit(
     seconds, batch=64, count=1, strategy="", model="cifar10-cnn", status="ok", given=None, device="gpu:0", **fields
 ):
     """A training row whose steps took so long."""
-    own = (
-        (given or JAX) | ({"strategy": strategy} if strategy else {}) | ({"replicas": str(count)} if count > 1 else {})
-    )
+    own = (given or JAX) | over(count, strategy)
     made = row(FIT, Training(model, batch, 8 * batch), seconds, device=device, status=status, **fields)
     return msgspec.structs.replace(made, settings=Settings(device, switches=own))
 
@@ -171,16 +174,11 @@ def held(state, temporary):
 
 def test_memory_halves_for_activations_alone_and_depth_is_not_helped():
     rows = []
-    for model, state in (("mlp-784-512x2-10", 100), ("mlp-784-512x4-10", 180)):
-        rows += [
-            fit(4e-3, model=model, values=held(state, 64)),
-            fit(3e-3, 64, 2, "DataParallel", model, values=held(state - 1, 32)),
-        ]
-    third = [
-        fit(4e-3, model="mlp-784-512x3-10", values=held(140, 64)),
-        fit(3e-3, 64, 2, "DataParallel", "mlp-784-512x3-10", values=held(139, 32)),
-    ]
-    said = data_parallel_words.lines([*rows, *third])
+    for layers, state in ((2, 100), (4, 180), (3, 140)):
+        model = f"mlp-784-512x{layers}-10"
+        rows.append(fit(4e-3, model=model, values=held(state, 64)))
+        rows.append(fit(3e-3, 64, 2, "DataParallel", model, values=held(state - 1, 32)))
+    said = data_parallel_words.lines(rows)
     assert len([s for s in said if "depth" in s]) == 1  # of 2 and 4 layers: 3 are not twice as many as 2
     name = "mlp-784-512x2-10, batch 64 in all: weights, optimizer and batch take"
     assert f"{name} 100 MiB on one GPU, 99.0 MiB on each of 2." in said
@@ -240,13 +238,13 @@ def rows_of(words, here=TWO):
     return grid.rows(training.parser().parse_args(words.split()), here)
 
 
+def spread(row):
+    return row.settings.switches.get("strategy"), row.settings.experiment.replicas
+
+
 def test_the_study_has_all_that_a_prediction_takes_with_one_jit_setting():
     found = rows_of("--study data-parallel --keras-backend jax --model cifar10-cnn --batch 64")
-    sides = {
-        (r.problem.model, r.problem.batch, r.settings.switches.get("strategy"), r.settings.experiment.replicas)
-        for r in found
-    }
-    assert sides == {
+    assert {(r.problem.model, r.problem.batch, *spread(r)) for r in found} == {
         ("cifar10-cnn", 64, None, 1),
         ("cifar10-cnn", 64, "DataParallel", 2),
         ("cifar10-cnn", 32, "DataParallel", 1),
@@ -262,9 +260,7 @@ def test_the_study_has_both_jit_settings_and_libraries_that_are_here_and_no_more
     monkeypatch.setattr(studies, "available", lambda library: True)
     found = rows_of("--study data-parallel")
     several = [r.settings for r in found if r.settings.experiment.replicas > 1]
-    expected = {
-        (library, strategy, jit) for library, strategy in several_gpus.STRATEGY.items() for jit in ("on", "off")
-    }
+    expected = {(*chosen, jit) for chosen in several_gpus.STRATEGY.items() for jit in ("on", "off")}
     assert {(s.keras.keras_backend, s.experiment.strategy, s.keras.jit_compile) for s in several} == expected
     monkeypatch.setattr(studies, "available", lambda library: library == "jax")
     assert {switches.of(r).keras_backend for r in rows_of("--study data-parallel")} == {"jax"}
@@ -277,24 +273,15 @@ def test_the_study_has_both_jit_settings_and_libraries_that_are_here_and_no_more
 
 def test_four_gpus_take_a_quarter_each_and_gpus_on_the_command_line():
     four = msgspec.structs.replace(TWO, gpus=TWO.gpus * 2)
-    counts = {
-        r.settings.experiment.replicas: r.problem.batch
-        for r in rows_of("--study data-parallel --model mnist-cnn --jit on", four)
-        if r.problem.model == "mnist-cnn"
-    }
+    found = rows_of("--study data-parallel --model mnist-cnn --jit on", four)
+    counts = {spread(r)[1]: r.problem.batch for r in found if r.problem.model == "mnist-cnn"}
     assert set(counts) == {1, 2, 4} and counts[2] == counts[4] == 32
     found = rows_of("--study data-parallel --model mnist-cnn --jit on --gpus 4", four)
-    one = {
-        (r.problem.model, r.problem.batch)
-        for r in found
-        if r.settings.switches.get("strategy") and r.settings.experiment.replicas == 1
-    }
+    one = {(r.problem.model, r.problem.batch) for r in found if spread(r) == ("DataParallel", 1)}
+    one |= {(r.problem.model, r.problem.batch) for r in found if spread(r) == ("MirroredStrategy", 1)}
     assert one == {("mnist-cnn", 8), ("mlp-784-1x1-10", 32)}
     found = rows_of("--gpus 1 2 --keras-backend jax --batch 64 --dropout off")
-    expected = [(1, None, "gpu:0"), (2, "DataParallel", "gpu:0")]
-    assert [
-        (r.settings.experiment.replicas, r.settings.switches.get("strategy"), r.settings.device) for r in found
-    ] == expected
+    assert [(*spread(r), r.settings.device) for r in found] == [(None, 1, "gpu:0"), ("DataParallel", 2, "gpu:0")]
     (mirrored,) = rows_of("--gpus 2 --batch 64")
     assert mirrored.settings.switches["strategy"] == "MirroredStrategy"
 
@@ -330,9 +317,7 @@ SMALL = "mlp-12-16x1-3"
 def part(count, batch=8, strategy="DataParallel", library="jax", model=SMALL, device="cpu", **given):
     chosen = {"data": "synthetic", "dropout": "off", "shuffle": "off", **given}
     chosen |= {"keras_backend": library} if library != "tensorflow" else {}
-    chosen |= {"strategy": strategy} if strategy else {}
-    chosen |= {"replicas": str(count)} if count > 1 else {}
-    return Row(FIT, Training(model, batch, 3 * batch), Settings(device, switches=chosen))
+    return Row(FIT, Training(model, batch, 3 * batch), Settings(device, switches=chosen | over(count, strategy)))
 
 
 def test_a_process_sees_the_gpus_that_its_rows_are_spread_over():
