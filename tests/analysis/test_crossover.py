@@ -12,6 +12,7 @@ from analysis.crossover.time_split import COPIES, OVERHEAD, REMAINDER, why
 from analysis.stats import Estimate
 from analysis.text import crossings
 from kernels import registry
+from kernels.problems import Matmul, Training
 
 CPU_RATE, GPU_RATE, LAUNCH = 100e9, 10e12, 20e-6
 
@@ -49,14 +50,11 @@ def test_a_crossing_known_in_closed_form_is_bracketed_and_then_pinned_down():
     assert len(sizes) <= 12
 
 
-def test_interpolation_is_linear_in_the_logarithms():
+def test_interpolation_is_linear_in_the_logarithms_and_the_interval_comes_from_both_sides():
     times = {100: (1.0, 2.0), 400: (8.0, 2.0)}  # log2 ratio -1 at 100 and 2 at 400: a third of the way
     answer = only(laws(lambda n: times[n][0], lambda n: times[n][1], times))
     assert answer.crossings[0].at.value == pytest.approx(100 * 4 ** (1 / 3))
     assert answer.crossings[0].at.low == answer.crossings[0].at.high  # samples without spread
-
-
-def test_the_interval_of_the_crossing_comes_from_both_sides():
     at = only(laws(cpu_law, gpu_law, [64, 128, 256], spread=0.03)).crossings[0].at
     assert at.low < at.value < at.high and at.low > 64 and at.high < 128
 
@@ -82,10 +80,8 @@ def at_points(*ratios: tuple[int, float, float]):
     def side(device, e):
         return Side("k", device, 1, "float32", e)
 
-    points = [
-        Point(n, side("cpu", Estimate(r, r - half, r + half)), side("gpu:0", Estimate(1.0, 1.0, 1.0)))
-        for n, r, half in ratios
-    ]
+    gpu = side("gpu:0", Estimate(1.0, 1.0, 1.0))
+    points = [Point(n, side("cpu", Estimate(r, r - half, r + half)), gpu) for n, r, half in ratios]
     return crossover.classify("float32", LATENCY, points)
 
 
@@ -121,11 +117,24 @@ def test_what_runs_differ_by_widens_a_crossing_of_rows_timed_at_once(tmp_path, m
     assert crossover.crossovers(long, [LATENCY], machine=fake.GPU_MACHINE) == (alone,)
 
 
-def test_rows_under_a_load_of_their_own_are_no_side():
-    rows = laws(cpu_law, gpu_law, [64, 128, 256])
-    quick = [replace(m, samples=row(m.kernel, m.problem, 1e-9).samples) for m in rows if m.on_gpu]
-    held = [replace(m, settings=replace(m.settings, switches={"load": "held"})) for m in quick]
-    assert only([*rows, *held]) == only(rows)
+def test_what_stands_for_no_side():
+    """Held under a load, matched with another benchmark, a framework's, a rung's, wrong, of other shapes and layouts, cold."""
+    rows, sizes = laws(cpu_law, gpu_law, [64, 128, 256]), (64, 128, 256)
+    quick = [replace(m, samples=row(m.kernel, m.problem, 1e-9).samples) for m in rows]
+    switched = [({"load": "held"}, [m for m in quick if m.on_gpu]), ({"match": "turns"}, quick)]
+    held, matches = ([replace(m, settings=replace(m.settings, switches=s)) for m in some] for s, some in switched)
+    cold = [replace(m, settings=replace(m.settings, cache="cold")) for m in quick]
+    tf = [row("matmul/tensorflow/function", square(n), 1e-9, device=d) for n in sizes for d in ("cpu", "gpu:0")]
+    rung = [row("matmul/numba/naive", square(n), 1e-9, threads=1) for n in sizes]
+    wrong = row("matmul/cupy/operator", square(64), 1e-9, status="wrong")
+    shapes = (Matmul(64, 64, 32), Matmul(64, 64, 64, layout="tn"), Training("m", 1, 1))
+    others = [row(f"{p.op}/some/kernel", p, 1e-9, device="cpu") for p in shapes]
+    for more in (held, matches, cold, tf, rung, others):
+        assert crossover.crossovers([*rows, *more]) == crossover.crossovers(rows), more
+    assert only([*rows, wrong]) == only(rows)
+    assert "matmul/numba/naive" in registry.rungs() and "matmul/numba/parallel" not in registry.rungs()
+    (own,) = crossover.crossovers([*rows, *tf], [LATENCY], "tensorflow")
+    assert own.kind == "cant-tell" and own.form == Form("resident", framework="tensorflow")
 
 
 def test_copies_share_no_size_with_calls_whose_data_are_there():
@@ -178,14 +187,14 @@ def test_refining_ends_at_a_noisy_crossing():
     assert any(p.sign == 0 for p in answer.points) or answer.crossings[0].fine
 
 
-def test_refining_adds_nothing_to_answers_without_a_crossing_and_never_a_size_tried():
+def test_refining_adds_nothing_without_a_crossing_no_size_tried_and_one_of_another_form_near_the_middle():
     assert crossover.refine(only(laws(lambda n: 2.0, lambda n: 1.0))) == []
     failed = [row("matmul/cupy/cublas", square(n), None, status="failed", reason="x") for n in range(65, 256)]
     assert crossover.refine(only([*laws(cpu_law, gpu_law, [64, 256]), *failed])) == []
     assert crossover.refine(only(laws(cpu_law, gpu_law, [100, 101]))) == []
-
-
-def test_refining_takes_a_size_that_another_form_has_when_it_is_near_the_middle():
+    # a quarter of the gap is beyond the middle
+    assert crossover.refine(only(laws(cpu_law, gpu_law, [4, 1024]))) == [64]
+    assert crossover.refine(only(laws(cpu_law, gpu_law, [1, 4096]))) == [64]
     answer = only(laws(cpu_law, gpu_law, [64, 256]))
     assert crossover.refine(answer, [64, 132, 256]) == [132] and crossover.refine(answer, [64, 70, 256]) == [128]
 
@@ -199,35 +208,6 @@ def test_the_cpu_side_is_the_best_row_and_default_threads_stand_beside_it():
     assert answer.kind == "cpu-throughout" and answer.default.kind == "gpu-at-smallest"
 
 
-def test_stored_matches_with_another_benchmark_stand_for_no_side():
-    rows = laws(cpu_law, gpu_law, [64, 256])
-    matches = [
-        replace(m, settings=replace(m.settings, switches={"match": "turns"}))
-        for m in laws(lambda n: cpu_law(n) / 4, lambda n: gpu_law(n) / 4, [64, 128, 256])
-    ]
-    assert crossover.crossovers([*rows, *matches]) == crossover.crossovers(rows)
-
-
-def test_teaching_rungs_never_stand_for_the_cpu():
-    assert "matmul/numba/naive" in registry.rungs() and "matmul/numba/parallel" not in registry.rungs()
-    rows = [*laws(cpu_law, gpu_law, [64]), row("matmul/numba/naive", square(64), 1e-9, threads=1)]
-    assert only(rows).points[0].cpu.kernel == "matmul/numpy/blas"
-
-
-def test_a_wide_bracket_is_refined_too():
-    # a quarter of the gap is beyond the middle
-    assert crossover.refine(only(laws(cpu_law, gpu_law, [4, 1024]))) == [64]
-    assert crossover.refine(only(laws(cpu_law, gpu_law, [1, 4096]))) == [64]
-
-
-def test_a_frameworks_rows_are_in_no_librarys_answer():
-    rows = laws(cpu_law, gpu_law, [64, 256])
-    rows += [row("matmul/tensorflow/function", square(n), 1e-9, device=d) for n in (64, 256) for d in ("cpu", "gpu:0")]
-    assert crossover.crossovers(rows) == crossover.crossovers(laws(cpu_law, gpu_law, [64, 256]))
-    (own,) = crossover.crossovers(rows, [LATENCY], "tensorflow")
-    assert own.kind == "cant-tell" and own.form == Form("resident", framework="tensorflow")
-
-
 def test_new_libraries_take_part_on_their_side():
     rows = laws(cpu_law, gpu_law, [64, 256])
     rows += [row("matmul/mkl/gemm", square(n), cpu_law(n) / 2, threads=2) for n in (64, 256)]
@@ -237,16 +217,10 @@ def test_new_libraries_take_part_on_their_side():
 
 def test_a_dense_layers_products_cross_in_their_batch():
     """Forward and for dX the batch is the product's rows, for dW what is summed over."""
-    from kernels.problems import Matmul
-
     rows = []
     for n in (1, 256):
-        for p in (
-            Matmul(n, 10, 512),
-            Matmul(n, 512, 10, layout="nt"),
-            Matmul(512, 10, n, layout="tn"),
-            Matmul(n, n, 512),
-        ):
+        layers = Matmul(n, 10, 512), Matmul(n, 512, 10, layout="nt"), Matmul(512, 10, n, layout="tn")
+        for p in (*layers, Matmul(n, n, 512)):
             rows += [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 16e-6)]
     found = crossover.dense_crossovers(rows, [LATENCY])
     expected = [("batch", way) for way in ("nn", "nt", "tn")]
@@ -299,22 +273,6 @@ def test_sizes_without_a_time_are_gaps_with_their_reason(status):
     assert only([row("matmul/numpy/blas", square(512), 1.0), lost]).kind == "no-gpu"
 
 
-def test_a_wrong_answer_never_wins():
-    rows = [*laws(lambda n: 1.0, lambda n: 2.0, [64]), row("matmul/cupy/operator", square(64), 1e-9, status="wrong")]
-    assert only(rows).kind == "cpu-throughout"
-
-
-def test_other_shapes_layouts_and_cold_rows_are_left_out():
-    from kernels.problems import Matmul, Training
-    from workloads.records import Measurement, Settings
-
-    others = [Matmul(64, 64, 32), Matmul(64, 64, 64, layout="tn"), Training("m", 1, 1)]
-    rows = [row(f"{p.op}/some/kernel", p, 1.0, device="cpu") for p in others]
-    cold = row("matmul/numpy/blas", square(64), 1.0)
-    rows.append(Measurement(cold.kernel, cold.problem, Settings(cache="cold"), "ok", samples=cold.samples))
-    assert crossover.crossovers(rows) == ()
-
-
 def resident_and_copies(kernel: str = "matmul/cupy/cublas") -> list:
     rows = []
     for n, cpu in ((64, 50e-6), (128, 200e-6)):
@@ -336,16 +294,12 @@ def test_the_parts_of_a_call_add_up_and_the_largest_is_named():
     assert queued.overhead == pytest.approx(5e-6)
 
 
-def test_what_was_not_measured_is_in_the_remainder():
+def test_what_was_not_measured_is_in_the_remainder_and_a_part_that_would_be_negative_is_zero():
     rows = [m for m in resident_and_copies() if m.settings.mode != "resident" or m.settings.device == "cpu"]
     below = why(rows, only(rows, Form("roundtrip")))[0]
     assert (below.arithmetic, below.overhead, below.copies) == (None, None, None)
     assert below.remainder == pytest.approx(100e-6) and below.largest == REMAINDER
-
-
-def test_a_part_that_would_be_negative_is_zero_and_the_remainder_negative():
-    rows = resident_and_copies()
-    rows = [m for m in rows if m.settings.mode == "resident"]
+    rows = [m for m in resident_and_copies() if m.settings.mode == "resident"]
     rows += [row("matmul/cupy/cublas", square(n), 20e-6, mode="roundtrip") for n in (64, 128)]  # faster than resident
     found = why(rows, only(rows, Form("roundtrip")))[0]
     assert found.copies == 0 and found.remainder == pytest.approx(-4e-6)
@@ -362,9 +316,7 @@ def test_a_kernel_that_allocates_borrows_the_device_clock_of_the_best_preallocat
 def test_the_gpu_machines_shape_comes_out_of_a_whole_run():
     loaded = fake.gpu_run(sizes=(64, 128, 256, 512, 1024))
     answers = {(a.precision, a.form): a for a in crossover.crossovers(loaded.measurements)}
-    order = [
-        answers["float32", Form(mode)].crossings[0].at.value
-        for mode in ("resident", "roundtrip-pinned", "roundtrip", "roundtrip-pageable")
-    ]
+    modes = ("resident", "roundtrip-pinned", "roundtrip", "roundtrip-pageable")
+    order = [answers["float32", Form(mode)].crossings[0].at.value for mode in modes]
     assert order == sorted(order)
     assert {p for p, _ in answers} == {"float32", "float64", "tf32", "float16", "bfloat16"}

@@ -135,9 +135,8 @@ def test_a_network_may_branch():
 
 
 def test_what_is_not_measured_says_what_it_is_priced_as():
-    wide = Network(
-        "m", "", (9, 9, 2), 2, (Layer("p", "pool", size=3, stride=2), Layer("f", "flatten"), Layer("d", "dense", 2))
-    )
+    layers = Layer("p", "pool", size=3, stride=2), Layer("f", "flatten"), Layer("d", "dense", 2)
+    wide = Network("m", "", (9, 9, 2), 2, layers)
     assert networks.step(wide, 1)[0].why == "a window of 3 x 3 every 2, priced as 2 x 2 every 2"
     assert networks.outputs(wide)[0] == (4, 4, 2)
     work = networks.step(Network("m", "", (4,), 2, (Layer("d", "dense", 2),), "lamb"), 1)[-1]
@@ -193,21 +192,17 @@ def test_generators_by_name_and_unknown_models():
     assert [layer.units for layer in networks.mlp(8, 5, 2, 3).layers] == [5, 5, 3]
     assert networks.find("fashion-mlp-5").layers == networks.find("fashion-mlp").layers
     assert networks.known("mlp-3072-500-10") is None
-    with pytest.raises(
-        ValueError, match="mlp-0-500x3-10: the numbers of mlp-INPUTS-WIDTHxDEPTH-OUTPUTS must be at least 1"
-    ):
+    numbers = "mlp-0-500x3-10: the numbers of mlp-INPUTS-WIDTHxDEPTH-OUTPUTS must be at least 1"
+    with pytest.raises(ValueError, match=numbers):
         networks.find("mlp-0-500x3-10")
     with pytest.raises(ValueError, match=r"unknown model 'vgg'; known: cifar10-cnn, .*, inception-v3, mlp-INPUTS-W"):
         networks.find("vgg")
 
 
 def test_how_the_articles_train():
-    trained = {
-        n.seed: (n.optimizer, n.loss, n.learning_rate, n.data, n.samples, n.batch, n.epochs)
-        for n in networks.NETWORKS.values()
-        if n.seed in ("S0", "S1a", "S1b", "S2", "S4")
-    }
-    assert trained == {
+    of = ["optimizer", "loss", "learning_rate", "data", "samples", "batch", "epochs"]
+    seeds = [n for n in networks.NETWORKS.values() if n.seed in ("S0", "S1a", "S1b", "S2", "S4")]
+    assert {n.seed: tuple(getattr(n, name) for name in of) for n in seeds} == {
         "S0": ("adam", "sparse_categorical_crossentropy", 0.0, "cifar10", 50_000, 32, 10),
         "S1a": ("sgd", "categorical_crossentropy", 0.0, "cifar10", 50_000, 32, 10),
         "S1b": ("adam", "sparse_categorical_crossentropy", 0.0, "fashion_mnist", 60_000, 32, 5),
@@ -216,15 +211,12 @@ def test_how_the_articles_train():
     }
 
 
-def test_arithmetic_is_the_one_asked_for():
+def test_arithmetic_is_the_one_asked_for_and_odd_sizes_lose_their_last_row_in_a_pool_unless_it_pads():
     works = networks.step(S0, 8, math="tf32")
     assert {w.problem.math for w in works if w.kind in ("conv", "dense")} == {"tf32"}
     half = networks.step(S0, 8, "bfloat16")
     assert {w.problem.dtype for w in half if w.kind != "optimizer"} == {"bfloat16"}
     assert {w.problem.dtype for w in half if w.kind == "optimizer"} == {"float32"}, "weights are kept in float32"
-
-
-def test_odd_sizes_lose_their_last_row_in_a_pool_unless_it_pads():
     assert networks.output(Layer("p", "pool", size=2), (7, 5, 3)) == (3, 2, 3)
     assert networks.output(Layer("p", "pool", size=2, pad="same"), (7, 5, 3)) == (4, 3, 3)
     assert networks.output(Layer("p", "avgpool", size=3, stride=1, pad="same"), (7, 5, 3)) == (7, 5, 3)
