@@ -37,11 +37,9 @@ def test_a_product_is_read_without_its_call_on_a_gpu_by_the_device_clock_and_els
 
 
 def test_a_pass_grows_with_its_bytes_and_libraries_stand_for_tensorflows(whole):
-    for elements in (5_000, 1_000_000):
-        p = Stream("relu", 8 * elements, "float32")
-        assert operations.pass_seconds(whole, p, "cpu", OP_BY_OP).seconds.value == pytest.approx(
-            p.bytes_moved / BYTES["cpu"], rel=0.02
-        )
+    for p in (Stream("relu", 8 * elements, "float32") for elements in (5_000, 1_000_000)):
+        read = operations.pass_seconds(whole, p, "cpu", OP_BY_OP).seconds.value
+        assert read == pytest.approx(p.bytes_moved / BYTES["cpu"], rel=0.02)
     other = operations.pass_seconds(whole, Stream("triad", 12_000_000, "float32"), "cpu", OP_BY_OP)
     assert other.seconds.value == pytest.approx(12e6 / BYTES["cpu"], rel=0.02)  # by an addition's curve, as it has none
     # adam fused moves 7 arrays; step by step 8 for the first moment, 10 for the second, 12 for the weights
@@ -59,11 +57,11 @@ def test_rows_inside_a_graph_stand_for_themselves_and_tell_what_calls_take():
     """A product in a graph as it was measured, less two dispatches: its own and that of putting the result away. One in a call
     less what calls nearest to it in length took more inside a graph."""
     inside, calls = 60e-6, {8: 150e-6, 16: 160e-6, 32: 250e-6}
+    dispatches = dict.fromkeys(("relu", "sgd", "add", "copy", "scale", "read"), 2) | {"adam": 16}
     rows = [
         row("stream/tensorflow/graph", Stream(op, 2**16, "float32"), 5e-6 + n * OPERATION)
-        for op, n in (("relu", 2), ("sgd", 2), ("adam", 16), ("add", 2), ("copy", 2), ("scale", 2))
+        for op, n in dispatches.items()
     ]
-    rows += [row("stream/tensorflow/graph", Stream("read", 2**16, "float32"), 5e-6 + 2 * OPERATION)]
     pairs = [
         row(f"matmul/tensorflow/{v}", Matmul(m, 100, 784), s)
         for m, call in calls.items()
@@ -133,9 +131,8 @@ def test_gradients_of_pools_and_normalizations_are_read_off_those():
     grad = Stream("maxpool_grad", 2**22, "float32")
     for told, rate in ((rows, 5e9), ([m for m in rows if not m.kernel.endswith("pooled")], 1e9)):
         whole = profile.profile([*made_profile.launches(), *told])
-        assert operations.pass_seconds(whole, grad, "cpu", OP_BY_OP).seconds.value == pytest.approx(
-            grad.bytes_moved / rate, rel=0.1
-        )
+        read = operations.pass_seconds(whole, grad, "cpu", OP_BY_OP).seconds.value
+        assert read == pytest.approx(grad.bytes_moved / rate, rel=0.1)
     # 24 passes over arrays where that has 14, of as many bytes an array
     rows = [
         row("stream/tensorflow/function", Stream(op, n, "float32"), CALL + n / rate)
@@ -191,14 +188,10 @@ def test_rows_of_two_machines_are_no_profile_unless_asked_for(tmp_path):
 def test_what_a_fit_makes_of_its_samples():
     """Held in a tf.data set: as it was measured; else tf.constant's fresh copy without the way to the GPU, on a GPU with the way
     back into fresh memory."""
-    laws = {
-        ("transfer/tensorflow/constant", "h2d"): 2.5e9,
-        ("transfer/cupy/array", "h2d"): 1e10,
-        ("transfer/cupy/asarray", "d2h"): 5e9,
-    }
+    laws = ("tensorflow/constant", "h2d", 2.5e9), ("cupy/array", "h2d", 1e10), ("cupy/asarray", "d2h", 5e9)
     links = [
-        row(kernel, Transfer(direction, 4**i, "pageable"), 4**i / rate, device="gpu:0", spread=0.0)
-        for (kernel, direction), rate in laws.items()
+        row(f"transfer/{kernel}", Transfer(way, 4**i, "pageable"), 4**i / rate, device="gpu:0", spread=0.0)
+        for kernel, way, rate in laws
         for i in range(8, 15)
     ]
     of, n = profile.profile(links), 10**8
