@@ -1,5 +1,6 @@
 """Names of rows, which other tools' files go by, their times in words, and the shapes of products and convolutions."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -31,6 +32,11 @@ def row(m: "Measurement", between: str = " ", equals: str = "=") -> str:
     """`matmul/numpy/blas m=64 n=64 k=64 threads=1`: of two different rows never the same."""
     told = fields(m.problem) + fields(m.settings)
     return between.join([m.kernel, *(f"{name}{equals}{value}" for name, value in told)])
+
+
+def brief(m: "Measurement") -> str:
+    """The same, shorter where it can be: `matmul/numpy/blas n=64 x1`."""
+    return re.sub(r" threads=(\d+)", r" x\1", re.sub(r"m=(\d+) n=\1 k=\1\b", r"n=\1", row(m)))
 
 
 def shape(problem: Problem) -> str:

@@ -9,10 +9,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from workloads import ROOT, options
+from analysis import units
+from workloads import ROOT, options, terminal
 from workloads.machine import health
 from workloads.machine.health import Finding
 
@@ -181,27 +182,41 @@ CHECKS: tuple[Callable[[], list[Finding]], ...] = (
 )
 
 
-def run(checks: tuple[Callable[[], list[Finding]], ...] | None = None) -> list[Finding]:
-    """Every check's findings. A check that fails itself is a problem, and the others go on. Takes 10 to 20 seconds."""
-    found: list[Finding] = []
+def run(checks: tuple[Callable[[], list[Finding]], ...] | None = None) -> Iterator[Finding]:
+    """Every check's findings, as they come. A check that fails itself is a problem, and the others go on. Takes 10 to 20 s."""
     for check in CHECKS if checks is None else checks:
         try:
-            found += check()
+            with terminal.doing(f"looking at {check.__name__}"):
+                found = check()
         except Exception as error:
             seen = f"the check itself failed: {type(error).__name__}: {error}"
             why = "what it looks at is broken or missing"
-            found.append(Finding(check.__name__, "problem", seen, why, "make test"))
-    return found
+            found = [Finding(check.__name__, "problem", seen, why, "make test")]
+        yield from found
 
 
-def table(found: list[Finding]) -> str:
-    """The findings as text: a line each, and for what is not ok the reason and the next command."""
-    lines = []
-    for one in found:
-        lines.append(f"{one.level:8} {one.check:14} {one.seen}")
-        if one.level != "ok":
-            lines += [f"{'':24}why: {one.why}", f"{'':24}try: {one.fix}"]
-    return "\n".join(lines)
+_STYLES = {"ok": "good", "warn": "warning", "problem": "bad"}
+
+
+def line(one: Finding) -> str:
+    return f"{terminal.paint(f'{one.level:8}', _STYLES[one.level])} {one.check:13} {one.seen}"
+
+
+def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
+    """What the findings come to: `of` (this machine is) `fit` (to be measured), or what disturbs it and the command that mends
+    it."""
+    bad = [one for one in found if one.level != "ok"]
+    if not bad:
+        return [terminal.paint(f"{of} {fit}.", "good")]
+    broken = sum(one.level == "problem" for one in bad)
+    counts = [units.count(broken, "thing is", "things are") + " broken"] * bool(broken)
+    counts += [units.count(len(bad) - broken, "thing disturbs", "things disturb") + " it"] * (len(bad) > broken)
+    head = f"{of} {'not ' * bool(broken)}{fit}{'' if broken else ', but'}: {units.join(counts)}."
+    told = {(one.check, one.why): one.fix for one in bad}
+    return [
+        terminal.paint(head, "bad" if broken else "warning"),
+        *(text for (name, why), fix in told.items() for text in (f"  {name:13}  {why}", f"  {'':13}  mend it: {fix}")),
+    ]
 
 
 def parser() -> options.Parser:
@@ -230,7 +245,7 @@ def parser() -> options.Parser:
     return made
 
 
-def stored(runs: list[str]) -> list[Finding]:
+def stored(runs: list[str]) -> Iterator[Finding]:
     """What the checks see in stored rows, machine by machine.
 
     Raises: Usage when there are none.
@@ -238,18 +253,15 @@ def stored(runs: list[str]) -> list[Finding]:
     from analysis.checks import rows as row_checks
     from workloads import records
 
-    found: list[Finding] = []
     for loaded in records.by_machine(*runs).values():
         here = loaded.runs[-1].machine if loaded.runs else None
         where = here.key if here else "a machine that no line names"
         said = f"{len(loaded.measurements)} rows of {where}, {len(row_checks.CHECKS)} things looked for in each"
-        found += [Finding("rows", "ok", said), *row_checks.findings(loaded.measurements, here)]
+        yield from (Finding("rows", "ok", said), *row_checks.findings(loaded.measurements, here))
         if loaded.bad_lines:
             lost = f"{loaded.bad_lines} lines of {where} cannot be read"
-            found.append(
-                Finding("bad lines", "warn", lost, "their rows are lost", "python -m workloads.matmul --resume -o DIR")
-            )
-    return found
+            again = "python -m workloads.matmul --resume -o DIR"
+            yield Finding("bad lines", "warn", lost, "their rows are lost", again)
 
 
 def noise(args: argparse.Namespace) -> int:
@@ -303,7 +315,7 @@ def _keep(folder: Path, here, format_: str) -> None:
 
     import msgspec
 
-    from analysis import noise, table, units
+    from analysis import noise, table
     from workloads import records
 
     swept = _swept(folder)
@@ -339,15 +351,20 @@ def _keep(folder: Path, here, format_: str) -> None:
 def _body(args: argparse.Namespace) -> int:
     if args.noise:
         return noise(args)
-    found = stored(args.runs) if args.runs else run()
+    coming = stored(args.runs) if args.runs else run()
+    found = []
+    for one in coming:
+        found.append(one)
+        if args.format == "table":
+            print(line(one), flush=True)
     if args.format == "json":
         print(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
-        return _code(found)
-    print(table(found))
-    levels = [one.level for one in found]
-    counts = ", ".join(f"{levels.count(level)} {level}" for level in dict.fromkeys(levels))
-    good, bad = ("sound", "not sound") if args.runs else ("ready", "not ready")
-    print(f"\n{bad if 'problem' in levels else good}: {counts}")
+    else:
+        print(
+            "",
+            *verdict(found, *(("These rows are", "sound") if args.runs else ("This machine is", "fit to be measured"))),
+            sep="\n",
+        )
     return _code(found)
 
 

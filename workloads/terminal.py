@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 LEAST = 20  # narrower terminals count as this
-_SGR = {"best": "1;32", "good": "32", "warning": "33", "bad": "31", "faint": "2"}
+_SGR = {"best": "1;32", "good": "32", "warning": "33", "bad": "31"}
 _PAINTED = re.compile(r"\x1b\[[\d;]*m")
 _COMMAND = re.compile(r"(?:^|(?<=\s))\S*python[\d.]* -m \w.*")
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
@@ -33,15 +33,15 @@ def width(stream: TextIO | None = None) -> int:
     return shutil.get_terminal_size().columns
 
 
-def is_dumb(stream: TextIO) -> bool:
-    """Whether the stream is a terminal that can only print line after line."""
+def is_dumb() -> bool:
+    """Whether the terminal can only print line after line."""
     return os.environ.get("TERM", "") in ("dumb", "unknown")
 
 
 def paint(text: str, style: str, stream: TextIO | None = None) -> str:
-    """The text in a style (best, good, warning, bad, faint) on a terminal that has colors, unless NO_COLOR is set."""
+    """The text in a style (best, good, warning, bad) on a terminal that has colors, unless NO_COLOR is set."""
     stream = stream or sys.stdout
-    wanted = stream.isatty() and not os.environ.get("NO_COLOR") and not is_dumb(stream)
+    wanted = stream.isatty() and not os.environ.get("NO_COLOR") and not is_dumb()
     return f"\x1b[{_SGR[style]}m{text}\x1b[0m" if wanted and text.strip() else text
 
 
@@ -88,6 +88,19 @@ def _continued(head: str, command: str, most: int) -> list[str]:
             last, word = "", word[cut:]
         last += blank + word
     return [*lines, last]
+
+
+@contextlib.contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Shows on stderr what goes on meanwhile, where that is a terminal that can take it away again."""
+    shown = sys.stderr.isatty() and not is_dumb()
+    if shown:
+        print(shorten(f"{what} ...", width(sys.stderr) - 1), end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 class Wrapping:

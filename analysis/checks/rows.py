@@ -222,4 +222,7 @@ def lines(rows: Iterable[Measurement], machine: Machine | None, run: str, verbos
     told = [one for one in seen if verbose or one.level == "problem"]
     rest = [one.check for one in seen if one not in told]
     folded = f"{count(len(rest), 'warning')} ({', '.join(rest)}): python -m workloads.doctor {run}"
-    return [f"doubtful ({one.check}): {one.seen}; {one.why}; try: {one.fix}" for one in told] + [folded] * bool(rest)
+    why = {one.check: f"; {one.why}" if verbose else "" for one in told}
+    return [f"doubtful ({one.check}): {one.seen}{why[one.check]}; try: {one.fix}" for one in told] + [folded] * bool(
+        rest
+    )

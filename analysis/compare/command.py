@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from workloads import options
+from workloads import options, terminal
 
 if TYPE_CHECKING:
     from analysis.compare.comparison import Compared, Comparison
@@ -16,7 +16,9 @@ LONG = """What became faster or slower from OLD to NEW, which are result files, 
 --save. A difference is claimed only when its whole 95 % interval lies beyond 2 %; the interval holds what the visits of both runs
 show and what two runs of the machine differ by (measured once: python -m workloads.doctor --noise). Rows are the same when it
 lies within 5 %. Exit code 4 when --fail-on finds a regression."""
-_MOST = 40  # lines of one verdict on a terminal; -v shows all
+_MOST = 40  # lines on a terminal; -v shows all
+_WORDS = ("slower", "faster", "same", "can't tell")  # analysis.compare.comparison's, which is too heavy for --help
+_CHANGED = _WORDS[:2]
 HEAD = ("row", "clock", "old_s", "new_s", "ratio", "low", "high", "verdict", "between_runs", "between_from", "flags")
 
 
@@ -108,77 +110,89 @@ def records(made: "Comparison") -> list[dict]:
 
 
 def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
-    """Prints the comparison: the differences first (on stderr where stdout is a table for machines), then the rows."""
+    """Prints how many rows changed, those that did (`verbose`: all), and what must be known beside them. Where stdout is a table
+    for machines, the words are on stderr."""
     from analysis import table
 
     out = sys.stdout if format_ in ("table", "md") else sys.stderr
-    for line in preamble(made):
-        print(("- " if format_ == "md" else "") + line, file=out)
+    mark = "- " if format_ == "md" else ""
+    print(mark + summary(made), file=out)
     if format_ in ("json", "csv"):
         table.records(records(made), HEAD, format_)
-    else:
-        print("", *_lines(made, format_ == "md", verbose), "", summary(made), sep="\n")
-
-
-def preamble(made: "Comparison") -> list[str]:
-    """What must be known before any row: differences of machine and software, rows that broke, rows without a partner."""
-    from analysis import labels
-    from analysis.noise import MODELS, OWN, side
-    from analysis.units import count
-
-    lines = [f"differs: {text}" for text in made.differences]
-    lines += [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken]
-    for rows, where in ((made.only_old, "OLD"), (made.only_new, "NEW")):
-        if rows:
-            lines.append(f"only in {where}: {count(len(rows), 'row')}, such as {labels.row(rows[0])}")
-    taken = (r for r in made.rows if r.between.share and r.between.source != OWN and side(r.new, r.clock) != MODELS)
-    if strange := dict.fromkeys(r.between.source for r in taken):
-        measure = options.typed("python -m workloads.doctor --noise")
-        lines.append(f"what two runs differ by is {'; '.join(strange)}; measure it here once (15 min): {measure}")
-    return lines
+    elif rows := [_cells(r) for word in _WORDS if verbose or word in _CHANGED for r in made.of(word)]:
+        most = len(rows) if verbose else _MOST
+        shown = table.Table(
+            "row | old | new | change | 95 % interval | flags", rows[:most], 1, "flags", "flags | 95 % interval"
+        )
+        head, *lines = table.shown([shown], format_ == "md")
+        print("", head, *map(_painted, lines), sep="\n")
+        print(*[f"... and {len(rows) - most} more; -v shows all"] * (len(rows) > most), "", sep="\n")
+    for line in notes(made, verbose):
+        print(mark + line, file=out)
 
 
 def summary(made: "Comparison") -> str:
-    """One sentence: how many rows are slower, faster, the same, or cannot be told."""
-    from analysis.compare import comparison
+    """How many rows are slower, faster, and not significantly different."""
     from analysis.units import count
 
-    counts = [f"{len(made.of(word))} {word}" for word in comparison.WORDS]
-    broken = f", {len(made.broken)} broken" if made.broken else ""
-    return f"{count(len(made.rows) + len(made.broken), 'row')}: {', '.join(counts)}{broken}"
+    slower, faster, same, open_ = (len(made.of(word)) for word in _WORDS)
+    ties = [f"{same} the same within 5 %"] * bool(same) + [f"{open_} can't be told"] * bool(open_)
+    counts = [f"{slower} slower", f"{faster} faster", f"{same + open_} ~" + f" ({', '.join(ties)})" * bool(ties)]
+    broken = f"; {len(made.broken)} broken" * bool(made.broken)
+    return f"{', '.join(counts)}{broken}: of {count(len(made.rows) + len(made.broken), 'row')}."
 
 
-def _lines(made: "Comparison", markdown: bool, verbose: bool) -> list[str]:
-    from analysis import table
-    from analysis.compare import comparison
+def notes(made: "Comparison", verbose: bool = False) -> list[str]:
+    """What must be known beside the rows: what `~` is, how many are false alarms, what is missing, what else differs."""
+    from analysis import labels
+    from analysis.noise import MODELS, OWN, side
+    from analysis.units import count, percent
 
-    heads = "verdict | new / old | 95 % interval | runs differ by | old | new | row | flags"
-    rows, cut = [], []
-    for word in comparison.WORDS:
-        found = made.of(word)
-        kept = found if verbose else () if word == "same" else found[:_MOST]
-        rows += [_cells(r) for r in kept]
-        if len(found) > len(kept) and word != "same":
-            cut.append(f"... and {len(found) - len(kept)} more {word}; -v shows all")
-    if not rows:
-        return cut
-    return (table.shown([table.Table(heads, rows)], markdown)) + cut
+    lines = [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken]
+    if made.rows:
+        chance, share = 0.05 * len(made.rows), max(r.between.share for r in made.rows)
+        some = f"At most about {chance:.0f}" if chance >= 1 else "Fewer than one"
+        lines.append(f"~ is no significant difference: two runs differ by up to {percent(share)} here.")
+        lines.append(f"{some} of {count(len(made.rows), 'row')} would be called different by chance.")
+    for rows, where in ((made.only_old, "OLD"), (made.only_new, "NEW")):
+        if rows:
+            lines.append(f"Only in {where}: {count(len(rows), 'row')}, such as {labels.brief(rows[0])}.")
+    most = len(made.differences) if verbose else 2
+    lines += [f"differs: {text}" for text in made.differences[:most]]
+    lines += [f"... and {len(made.differences) - most} other differences (-v)"] * (len(made.differences) > most)
+    taken = (r for r in made.rows if r.between.share and r.between.source != OWN and side(r.new, r.clock) != MODELS)
+    if strange := dict.fromkeys(r.between.source for r in taken):
+        measure = options.typed("python -m workloads.doctor --noise")
+        lines.append(f"What two runs differ by is {'; '.join(strange)}. Measure it here once (15 min): {measure}")
+    return lines
+
+
+def _painted(line: str) -> str:
+    words = line.split()
+    style = next((style for word, style in (("slower", "bad"), ("faster", "good")) if word in words), "")
+    return terminal.paint(line, style) if style else line
 
 
 def _cells(r: "Compared") -> tuple[str, ...]:
+    from analysis import labels
     from analysis.stats import middle
-    from analysis.units import percent, seconds
+    from analysis.units import seconds
 
     ratio = r.verdict.ratio
     return (
-        r.word,
-        f"{ratio.value:.3f}",
-        f"{ratio.low:.3f}..{ratio.high:.3f}",
-        percent(r.between.share),
+        labels.brief(r.new),
         *(seconds(middle(m.on(r.clock))) for m in (r.old, r.new)),
-        r.name,
+        f"{_change(ratio.value)} {r.word}" if r.word in _CHANGED else "~",
+        f"[{_change(ratio.low)}, {_change(ratio.high)}]",
         " ".join(r.flags),
     )
+
+
+def _change(ratio: float) -> str:
+    """`+7.0 %`; from twice as long on `2.3x`."""
+    from analysis.units import digits
+
+    return f"{100 * (ratio - 1):+.1f} %" if ratio < 2 else f"{digits(ratio)}x"
 
 
 def verdict(made: "Comparison", share: float | None) -> int:

@@ -97,7 +97,7 @@ def test_a_machine_without_a_number_takes_that_of_the_one_most_like_it(tmp_path,
     old, new = (loaded(timed(steady(c)), run=run) for c in (1.0, 1.05))
     made = comparison.comparison(old, new)
     assert made.rows[0].between.share == 0.01
-    (line,) = [line for line in command.preamble(made) if "two runs differ by" in line]
+    (line,) = [line for line in command.notes(made) if "What two runs differ by" in line]
     assert "as on intel-avx512-2c, the stored machine most like it" in line and "workloads.doctor --noise" in line
     keep(tmp_path / "two", {(noise.CPU, 0): 0.02})
     keep(tmp_path / "two", {(noise.CPU, 0): 0.03}, GPU_MACHINE)
@@ -178,7 +178,7 @@ def test_one_sample_and_lone_rows():
     assert [m.problem.n for m in made.broken] == [3]
     assert [m.problem.n for m in made.only_old] == [2] and [m.problem.n for m in made.only_new] == [5]
     assert command.verdict(made, 0.05) == options.REGRESSION and command.verdict(made, None) == options.OK
-    assert command.summary(made) == "2 rows: 0 slower, 0 faster, 0 same, 1 can't tell, 1 broken"
+    assert command.summary(made) == "0 slower, 0 faster, 1 ~ (1 can't be told); 1 broken: of 2 rows."
 
 
 def test_differences_of_machines_come_first():
@@ -192,7 +192,9 @@ def test_differences_of_machines_come_first():
         "numpy: 2.4 -> 2.5",
         "sources: def -> xyz",
     )
-    assert command.preamble(made)[0] == "differs: driver: 580.0 -> 590.1"
+    notes = command.notes(made)
+    assert "differs: driver: 580.0 -> 590.1" in notes and "... and 2 other differences (-v)" in notes
+    assert "differs: sources: def -> xyz" in command.notes(made, verbose=True)
 
 
 def write(folder, *measurements, machine=CPU_MACHINE):
@@ -215,9 +217,23 @@ def runs(tmp_path):
 def test_the_exit_code(runs, rule, code, capsys):
     assert command.main([*runs, *rule]) == code
     out, err = capsys.readouterr()
-    assert "1 slower, 1 faster, 1 same, 0 can't tell" in out and ("regression: 1 row" in err) == (code == 4)
-    rows = [line for line in out.splitlines() if "matmul/numpy/blas" in line]
-    assert rows[0].startswith("slower") and "m=64" in rows[0] and rows[1].startswith("faster") and len(rows) == 2
+    first, _, head, *rows = out.splitlines()
+    assert first == "1 slower, 1 faster, 1 ~ (1 the same within 5 %): of 3 rows."
+    assert ("regression: 1 row" in err) == (code == 4) and head.split() == [
+        "row",
+        "old",
+        "new",
+        "change",
+        "95",
+        "%",
+        "interval",
+    ]
+    assert (
+        rows[0].split()[:2] == ["matmul/numpy/blas", "n=64"]
+        and "+7.0 % slower" in rows[0]
+        and " -10.0 % faster" in rows[1]
+    )
+    assert rows[2] == "" and "Fewer than one of 3 rows would be called different by chance." in rows
 
 
 def test_two_machines_are_refused_unless_asked_for(runs, tmp_path, capsys):

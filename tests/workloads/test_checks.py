@@ -311,7 +311,9 @@ def test_the_doctor_looks_at_stored_rows(tmp_path, capsys):
         file.write(msgspec.json.encode(gpu(1e-5, 4e-4, mode="x")) + b"\ngarbage\n")
     assert doctor.main([str(tmp_path)]) == options.FAILED
     out = capsys.readouterr().out
-    assert "problem  no-wait" in out and "bad lines" in out and "not sound" in out and "try: " in out
+    assert (
+        "problem  no-wait" in out and "bad lines" in out and "These rows are not sound: " in out and "mend it: " in out
+    )
     assert doctor.main([str(tmp_path / "none")]) == options.USAGE
 
 

@@ -251,9 +251,9 @@ def raising() -> list[Finding]:
 @pytest.mark.parametrize(
     ("checks", "code", "words"),
     [
-        ((good,), options.OK, ["ready: 1 ok"]),
-        ((good, doubtful), options.OK, ["ready: 1 ok, 1 warn", "why: because", "try: type this"]),
-        ((raising, good), options.FAILED, ["not ready: 1 problem, 1 ok", "OSError: nobody knows"]),
+        ((good,), options.OK, ["This machine is fit to be measured."]),
+        ((good, doubtful), options.OK, ["but: 1 thing disturbs it.", "  doubtful       because", "mend it: type this"]),
+        ((raising, good), options.FAILED, ["not fit to be measured: 1 thing is broken.", "OSError: nobody knows"]),
     ],
 )
 def test_the_command(monkeypatch, capsys, checks, code, words):
@@ -270,7 +270,7 @@ def test_the_command(monkeypatch, capsys, checks, code, words):
 def test_every_check_on_this_machine_but_the_slow_ones(monkeypatch):
     monkeypatch.setattr(doctor, "_WATCH_S", 0.08)
     quick = tuple(check for check in doctor.CHECKS if check not in (health.tensorflow, health.cupy, doctor.timings))
-    found = doctor.run(quick)
+    found = list(doctor.run(quick))
     assert not [finding for finding in found if "the check itself failed" in finding.seen]
     assert {"python", "packages", "blas", "numba", "disk", "memory", "clock"} <= {finding.check for finding in found}
     assert all(finding.why and finding.fix for finding in found if finding.level != "ok")

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from workloads import terminal
 from workloads.harness import rounds
 from workloads.harness.plan import name
 from workloads.records import Measurement, Row
@@ -35,18 +36,20 @@ class InOrder:
 
 @contextlib.contextmanager
 def progress(args: argparse.Namespace) -> Iterator[Callable[[Row, int], None]]:
-    """Calls to show that a visit begins and how many are to go with it: a bar with the time left on a terminal, else plain
-    lines now and then."""
+    """Calls to show that a visit begins and how many are to go with it: how many are done, the time left and a bar on a terminal,
+    else plain lines now and then."""
     made, begin, last = 0, time.monotonic(), -math.inf
     if args.quiet:
         yield lambda row, to_go: None
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() and not terminal.is_dumb():
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.table import Column
 
-        columns = (BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+        what = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
+        columns = (MofNCompleteColumn(), TimeRemainingColumn(), BarColumn(10), what)
         own = sys.stdout.isatty()  # else rows would go to the bar's stream, not into the pipe
-        with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=own) as bar:
+        with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=own, expand=True) as bar:
             task = bar.add_task("visits")
 
             def moved(row: Row, to_go: int) -> None:
