@@ -8,8 +8,6 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from analysis.crossover import families
 from analysis.crossover.crossover import COPIES, LATENCY, Answer, Point
 from analysis.crossover.families import square_rows
@@ -18,7 +16,7 @@ from analysis.roofline import links
 from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
 from analysis.stats import faster, quick_seconds
-from analysis.text import crossings, rates, whole_training
+from analysis.text import crossings, rates, sentences, whole_training
 from analysis.training import break_even
 from analysis.training.break_even import BY_STEP, Pair
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, times
@@ -87,12 +85,8 @@ def _faster(p: "Point") -> str:
 
 
 def _short(a: Answer) -> str:
-    """The verdict without bands: `the GPU wins from n = 103`, with an interval where that is wide."""
-    if a.kind == "gpu-from":
-        return f"the GPU wins from {crossings.short_n_words(a.crossings[0], a.family.size_name)}"
-    if a.kind in ("several", "cant-tell"):
-        return "the winner changes more than once" if a.kind == "several" else "the two cannot be told apart everywhere"
-    return crossings.verdict_words(msgspec.structs.replace(a, bands=()))
+    """The verdict without bands: `the GPU wins from n = 103`."""
+    return sentences.crossing(a)
 
 
 def _small(q: Evidence) -> Answered:

@@ -112,6 +112,12 @@ def counted(size: float, name: str) -> str:
     return f"{name} {words}" if name in ("batch", "width", "depth") else f"{name} = {words}"
 
 
+def spanned(low: int, high: int, name: str) -> str:
+    """`n = 100 and 40,000`, `100 and 40,000 samples`."""
+    first, last = counted(low, name), counted(high, name)
+    return f"{digits(low)} and {last}" if last[0].isdigit() else f"{first} and {digits(high)}"
+
+
 # ---------------------------------------------------------------- who wins
 
 
@@ -166,7 +172,7 @@ def crossing(a: Answer, source: str = MEASURED) -> str:
         case "gpu-from":
             (c, *_) = a.crossings
             if c.wide:
-                return f"the GPU starts to win between {counted(c.below, name)} and {c.above:,}"
+                return f"the GPU starts to win between {spanned(c.below, c.above, name)}"
             return f"the GPU wins from {'about ' * about}{counted(c.at.value if about else c.at.high, name)}"
         case "gpu-at-smallest":
             return f"the GPU wins from {counted(a.low_n, name)}, the smallest {'looked at' if about else 'measured'}"
@@ -207,7 +213,7 @@ def break_even(epochs: Estimate | None, source: str = MEASURED) -> str:
     """After how many epochs the GPU has made up for its longer start; None: never."""
     mark = " (predicted)" if source == PREDICTED else ""
     if epochs is None:
-        return f"The GPU never makes up for its longer start{mark}."
+        return f"The GPU never catches up{mark}."
     if epochs.value <= 0:
         return f"The GPU is ahead from the first epoch{mark}."
     if not math.isfinite(epochs.value):

@@ -10,7 +10,7 @@ from analysis.text.crossings import copies_sentence, crossing_sentence, form_nam
 from analysis.training import side_by_side
 from workloads.records import Loaded, Machine, Measurement
 
-MOST = 5
+MOST, TRAININGS = 5, 2
 
 
 def answer(
@@ -19,7 +19,7 @@ def answer(
     answers: tuple[Answer, ...] | None = None,
     ceilings: "tuple[Roof, ...] | None" = None,
 ) -> list[str]:
-    """The verdict in at most five sentences: who wins from where, why, how the copy moves it, how near the limits.
+    """The verdict in at most five sentences: who wins a training, from where and why, what copies change, how near the limits.
 
     Rows that failed, gave a wrong answer or lie above their roof always have the last sentence. `machine` defaults to
     that of the last run of a Loaded; `answers` and `ceilings` are those of the rows, where they are known already.
@@ -28,16 +28,15 @@ def answer(
     ceilings = roofs(getattr(found, "every", measurements), machine) if ceilings is None else ceilings
     trouble = rates.trouble_sentence(measurements, ceilings, machine)
     answers = crossovers(measurements, machine=machine) if answers is None else answers
-    told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
-    told = told or _cpu_story(measurements, answers, ceilings, machine)
-    told = _with_layers(told, measurements, ceilings, machine, getattr(found, "runs", ()))
-    told += rates.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
-    told = told if any(a.kind != "no-gpu" for a in answers) else [*_of_their_own(measurements), *told]
-    told += (
-        rates.ceiling_sentences(ceilings)
-        + training_answers.training_sentences(measurements)
-        + _of_switches(measurements)
+    has_gpu = any(a.kind != "no-gpu" for a in answers)
+    trained = training_answers.training_sentences(measurements)
+    wins = (_gpu_story(measurements, answers) if has_gpu else []) or _cpu_story(
+        measurements, answers, ceilings, machine
     )
+    told = _with_layers(wins, measurements, ceilings, machine, getattr(found, "runs", ()))
+    told += rates.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
+    told = [*trained[:TRAININGS], *told] if has_gpu else [*_of_their_own(measurements), *trained[:TRAININGS], *told]
+    told += trained[TRAININGS:] + _of_options(measurements) + rates.ceiling_sentences(ceilings)
     # a run of roofs, launches or copies answers with those
     if not any(m.problem.products for m in measurements):
         told += _hardware(measurements, ceilings, machine)
@@ -126,11 +125,10 @@ def _of_their_own(measurements) -> list[str]:
     return told + (inference.lines(measurements) if "inference" in ops else [])
 
 
-def _of_switches(measurements) -> list[str]:
+def _of_options(measurements) -> list[str]:
     """What each change to a training does to its step."""
-    return (
-        whole_training.change_sentences(measurements) if any(m.problem.op == "training" for m in measurements) else []
-    )
+    trained = any(m.problem.op == "training" for m in measurements)
+    return whole_training.change_sentences(measurements) if trained else []
 
 
 def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> list[str]:

@@ -1,18 +1,16 @@
 """Rows in words: what was computed, how, and how fast; of trainings their names, options, and what they learned."""
 
-import re
 from collections.abc import Callable, Iterable
 
 import msgspec
 
 from analysis import labels, units
 from analysis.stats import of, quick_seconds
-from analysis.text import peers
+from analysis.text import peers, sentences
 from analysis.training import break_even, side_by_side
 from analysis.training.break_even import Pair, Setup
 from analysis.training.costs import TrainingCost
-from analysis.units import about, count, digits, percent, seconds, size, times
-from kernels import networks
+from analysis.units import about, count, digits, percent, seconds, size
 from kernels.problems import Conv, Inference, Matmul, Training, Transfer
 from workloads.records import SAMPLES, Measurement
 
@@ -78,35 +76,30 @@ def switch_words(given: "Iterable", without: Iterable[str] = ()) -> list[str]:
 
 
 def subject(setup: Setup, varies: str = "") -> str:
-    """`cifar10-cnn (S0), batch 32, 50,000 samples, float64 inputs, Keras's fit`; what varies is left out."""
-    network = networks.known(setup.model) if not re.search(r"-[WD]|x[WD]", setup.model) else None
-    name = f"{setup.model} ({network.seed})" if network and network.seed else setup.model
+    """`CIFAR-10 CNN, batch 32, 50,000 samples`, and how it was trained where that is not Keras's fit of NumPy arrays; what varies
+    is left out."""
     if setup.batch == setup.samples and varies != "batch":
         sizes = [f"{setup.samples:,} samples in one batch" if setup.samples else "all samples in one batch"]
     else:
-        sizes = [f"batch {setup.batch}"] * bool(setup.batch) + [f"{setup.samples:,} samples"] * bool(setup.samples)
+        sizes = [f"batch {setup.batch:,}"] * bool(setup.batch) + [f"{setup.samples:,} samples"] * bool(setup.samples)
     given = dict(setup.switches)
     _, backend, variant = setup.kernel.split("/")
-    how = (
-        ["Keras's fit"]
-        if variant == "fit"
-        else [f"a bare {backend} loop"]
-        if variant.endswith("loop")
-        else ["one loop on the device"]
-    )
-    home = {"numpy": [], "fed": ["fed each step"], "resident": ["data resident"] * variant.endswith("loop")}
+    loop = variant.endswith("loop")
+    how = [] if variant == "fit" else [f"{backend} loop" if loop else "one loop on the device"]
+    home = {"numpy": [], "fed": ["fed each step"], "resident": ["data resident"] * loop}
     how += home.get(given.get("residence", "numpy"), [str(given.get("residence"))])
-    return ", ".join([name, *sizes, f"{setup.dtype} inputs", *how, *switch_words(given, ("residence",))])
+    how += switch_words(given, ("residence",)) + [f"{setup.dtype} inputs"] * (setup.dtype not in ("float32", "float64"))
+    return ", ".join([sentences.title(setup.model), *sizes, *how])
 
 
 def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
-    """(`of 60,000 samples and 10 epochs, put together from these costs`, the setup without its own samples): which job a
-    training is judged by; the setup as it is where the job has its samples."""
+    """(`10 epochs`, or `60,000 samples, 10 epochs, from its parts`, the setup without its own samples): which whole training a
+    setup is judged by; the setup as it is where that has its samples."""
     samples, epochs = break_even.planned(setup, varies)
-    words = f"of {samples:,} samples and {count(epochs, 'epoch')}"
+    words = sentences.counted(epochs, "epochs")
     if samples == setup.samples:
         return words, setup
-    return f"{words}, put together from these costs", msgspec.structs.replace(setup, samples=0)
+    return f"{samples:,} samples, {words}, from its parts", msgspec.structs.replace(setup, samples=0)
 
 
 def where_word(m: "Measurement") -> str:
@@ -164,10 +157,8 @@ def loss_sentence(pair: Pair, measurements: "Iterable[Measurement]" = ()) -> str
     when, a, b = found
     if not _apart(a, b) or max(a, b) < _LEARNED * max(cpu.series["loss"][0], gpu.series["loss"][0]):
         return ""
-    return (
-        f"{subject(pair.setup)}: {when} the loss is {digits(a)} on the CPU and {digits(b)} on the GPU, "
-        f"{times(max(a, b) / min(a, b)) if min(a, b) else 'many times'} apart{_why_apart(pair, cpu, measurements)}."
-    )
+    why = _why_apart(pair, cpu, measurements)
+    return f"{subject(pair.setup)}: {when} the loss is {digits(a)} on the CPU, {digits(b)} on the GPU. {why}".strip()
 
 
 def _same_samples(a: "Measurement", b: "Measurement") -> bool:
@@ -188,11 +179,8 @@ def _why_apart(pair: Pair, cpu: "Measurement", measurements: "Iterable[Measureme
         if m.problem.op == "training" and m.device == gpu.settings.device and break_even.setup_of(m) == plain:
             found = _last_losses(cpu, m) if m.ok and _same_samples(cpu, m) else None
             if found and _apart(*found[1:]):
-                return f"; with --tf32 off it is {digits(found[2])} on the GPU too"
-    return (
-        "; the GPU's products are in TF32 (10 bits of fraction where float32 has 23), which may be why: with --tf32 off they "
-        "are not"
-    )
+                return f"With --tf32 off it is {digits(found[2])} on the GPU too."
+    return "The GPU's products are in TF32, which may be why. Try --tf32 off."
 
 
 def losses(m: "Measurement") -> str:

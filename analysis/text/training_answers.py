@@ -1,4 +1,4 @@
-"""What is said first of each training: who wins its step and its whole job; of one measured on one device only, how long its job
+"""What is said first of each training: who wins its whole training and its step; of one measured on one device only, how long it
 takes and what of that is start-up, compiling and training."""
 
 from collections.abc import Iterable
@@ -7,36 +7,34 @@ from math import inf
 import msgspec
 
 from analysis.crossover.crossover import Answer
-from analysis.stats import Estimate, of
-from analysis.text import whole_training
+from analysis.stats import Estimate, faster, of
+from analysis.text import sentences, whole_training
 from analysis.text.rates import device_name
 from analysis.text.training import subject, switch_words, whole_job
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair, Setup
-from analysis.units import count, join, percent, seconds, times
+from analysis.units import count, join
 from kernels import networks
 from workloads.records import Measurement, settings
 
-MOST = 8  # of more jobs the table's columns are easier to read than sentences
-_NOISY, _SHOWN = 0.05, 0.2  # of a step: noise worth a word; of the training: what is beside its steps
+MOST = 8  # of more trainings the table's columns are easier to read than sentences
+_SAID = {
+    "one": "{training}: a step takes {step} on the {side}.",
+    "job": "{training}, {sizes}, on {device}: {total}{doubt}. Start-up takes {start}, building and compiling {made}, training "
+    "{trained}.",
+    "parts": "{training}, {sizes}, on {device}: {total} without start-up{doubt}. Building and compiling take {made}, training "
+    "{trained}.",
+    "step": "{training}, on {device}: a step takes {step}.",
+}
 
 
 def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """From where the winner changes, where that is known, and who wins the steps of other sweeps over batch, width or depth;
-    then seconds of each training's step on each device and who wins, and the same of its whole job: like with like, of the most
-    samples that were measured, of many batches that of the model's article. Of what ran on one device, or without the short
-    fits that tell a step, what its rows show."""
+    """Who wins each training and its step: like with like, of the most samples that were measured, of many batches that of the
+    model's article; then from where the winner changes. Of what ran on one device, or without the fits that tell a step, what
+    its rows show."""
     every = list(measurements)
     turns = [a for a in break_even.answers(every) if _worth(a)]
-    turns.sort(key=lambda a: not a.crossings)
-    fits, bare = (
-        [
-            whole_training.answer_sentence(a)
-            for a in turns
-            if whole_training.setup_of(a.family).kernel.endswith("/fit") is own
-        ]
-        for own in (True, False)
-    )
+    turns.sort(key=lambda a: (not a.crossings, not whole_training.setup_of(a.family).kernel.endswith("/fit")))
     most: dict[Setup, Pair] = {}
     made = break_even.pairs(every)
     for pair in made:
@@ -46,8 +44,18 @@ def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
             if any(a.family.varies == "batch" and _is_of(pair.setup, a) for a in turns):
                 alike = msgspec.structs.replace(alike, batch=0)
             most[alike] = max(most.get(alike, pair), pair, key=_telling)
-    told = {(p.setup.model, p.setup.batch) for p in made}
-    return [*fits, *map(_of_pair, most.values()), *_of_rows(every, told), *bare]
+    known = {(p.setup.model, p.setup.batch) for p in made}
+    return [
+        *map(_of_pair, sorted(most.values(), key=_rank)),
+        *map(whole_training.answer_sentence, turns),
+        *_of_rows(every, known),
+    ]
+
+
+def _rank(pair: Pair) -> tuple[bool, bool]:
+    """Keras's own fits go first, and of these the articles' trainings."""
+    network = networks.known(pair.setup.model)
+    return not pair.setup.kernel.endswith("/fit"), not (network and network.seed)
 
 
 def _worth(a: "Answer") -> bool:
@@ -68,57 +76,35 @@ def _telling(pair: Pair) -> tuple[bool, int]:
     return network is not None and pair.setup.batch == network.batch, pair.setup.samples
 
 
-def _of_pair(pair: Pair) -> str:
+def both(pair: Pair, by: str) -> tuple[Estimate, Estimate]:
+    """Seconds of a pair's planned whole training, or of its step: (the CPU's best form, the GPU)."""
     epochs, steps = break_even.job_of(pair, "")
+    sides = pair.cpu(by, epochs, steps), pair.gpu
+    cpu, gpu = (break_even.seconds_by(side.cost, by, steps, epochs) for side in sides)
+    return cpu, gpu
+
+
+def _of_pair(pair: Pair) -> str:
     words, named = whole_job(pair.setup)
-
-    def both(by: str) -> tuple[Estimate, Estimate]:
-        sides = pair.cpu(by, epochs, steps), pair.gpu
-        cpu, gpu = (break_even.seconds_by(side.cost, by, steps, epochs) for side in sides)
-        return cpu, gpu
-
-    most = "at most " * any(side.cost.bound for side in (pair.cpu(BY_STEP), pair.gpu))
-
-    own = [side.cost.epoch.value for side in (pair.cpu(BY_JOB, epochs, steps), pair.gpu)]
-    beyond = any(e > steps * step.value for e, step in zip(own, both(BY_STEP), strict=True))
-    epoch = (
-        f"; beside its {count(steps, 'step')} an epoch takes {seconds(own[0])} and {seconds(own[1])}" if beyond else ""
-    )
-    return (
-        f"Training {subject(named)}: a step takes {most}{_beside(*both(BY_STEP))}{epoch}; "
-        f"the whole job {words}, start-up and compilation included, {_beside(*both(BY_JOB))}."
-    )
+    most = ", at most" * any(side.cost.bound for side in (pair.cpu(BY_STEP), pair.gpu))
+    whole = sentences.winner(*both(pair, BY_JOB), of=f"{subject(named)}, {words}")
+    return f"{whole} {sentences.winner(*both(pair, BY_STEP), of=f'A step alone{most}')}"
 
 
-def _beside(cpu: Estimate, gpu: Estimate) -> str:
-    told = f"{seconds(cpu.value)} on the CPU and {seconds(gpu.value)} on the GPU"
-    if not (gpu.high < cpu.low or cpu.high < gpu.low):
-        side, worse = max((("CPU", cpu), ("GPU", gpu)), key=lambda named: abs(named[1].noise))
-        known = (
-            "from these samples"
-            if worse.high == inf
-            else f"as the {side}'s is only known to +-{percent(abs(worse.noise))}"
-        )
-        return f"{told} (can't tell which is faster, {known})"
-    winner, factor = ("GPU", cpu.value / gpu.value) if gpu.value < cpu.value else ("CPU", gpu.value / cpu.value)
-    return f"{told} (the {winner} is {times(factor)} as fast)"
-
-
-def _of_rows(measurements: "list[Measurement]", told: set[tuple[str, int]]) -> list[str]:
-    """A sentence for each model and batch not told: on each device the row with the shortest step, of those without switches and
-    of float32 inputs where there are such."""
+def _of_rows(measurements: "list[Measurement]", known: set[tuple[str, int]]) -> list[str]:
+    """A sentence for each model and batch not `known`: on each device the row with the shortest step, of those without switches
+    and of float32 inputs where there are such."""
     cases: dict = {}
     for m in measurements:
         if m.problem.op != "training" or not m.ok or not settings.ordinary(m):
             continue
-        if (m.problem.model, m.problem.batch) not in told and (step := _step(m)):
-            side = m.side
+        if (m.problem.model, m.problem.batch) not in known and (step := _step(m)):
             sides = cases.setdefault((m.problem.model, m.problem.batch), {})
             changed = bool(switch_words(m.settings.switches)), m.problem.dtype != "float32"
             found = (*changed, step.value), step
-            sides[side] = min(sides.get(side, found), found, key=lambda one: one[0])
+            sides[m.side] = min(sides.get(m.side, found), found, key=lambda one: one[0])
     return [
-        _of_steps(model, batch, {side: step for side, (_, step) in sides.items()})
+        _of_steps(f"{sentences.title(model)}, batch {batch}", {side: step for side, (_, step) in sides.items()})
         for (model, batch), sides in cases.items()
     ]
 
@@ -134,11 +120,11 @@ def _step(m: "Measurement") -> Estimate | None:
     return of(own) if len(own.seconds) > 1 else Estimate(of(own).value, 0.0, inf)
 
 
-def _of_steps(model: str, batch: int, sides: dict[str, Estimate]) -> str:
-    said = f"Training {model} at batch {batch}: a step takes"
+def _of_steps(training: str, sides: dict[str, Estimate]) -> str:
     if len(sides) == 2:
-        return f"{said} {_beside(sides['CPU'], sides['GPU'])}."
-    return f"{said} " + " and ".join(f"{seconds(step.value)} on the {side}" for side, step in sides.items()) + "."
+        return sentences.winner(sides["CPU"], sides["GPU"], of=f"{training}, a step")
+    ((side, step),) = sides.items()
+    return _SAID["one"].format(training=training, step=sentences.time(step), side=side)
 
 
 def lines(measurements: "Iterable[Measurement]") -> list[str]:
@@ -151,11 +137,11 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
 def chosen(measurements: "list[Measurement]") -> "list[Measurement]":
     """Of each training on one device only, the row as the framework does it by itself: Keras's fit before other ways, the fewest
     switches before more, as what each of them changes is told elsewhere."""
-    both = {(p.setup.model, p.setup.batch, p.setup.samples, p.setup.dtype) for p in break_even.pairs(measurements)}
+    pairs = {(p.setup.model, p.setup.batch, p.setup.samples, p.setup.dtype) for p in break_even.pairs(measurements)}
     found: dict[tuple, Measurement] = {}
     for m in break_even.trainings(measurements):
         p = m.problem
-        if (p.model, p.batch, p.samples, p.dtype) not in both:
+        if (p.model, p.batch, p.samples, p.dtype) not in pairs:
             key = (p, m.device)
             found[key] = min(found.get(key, m), m, key=_plainness)
     return list(found.values())
@@ -166,39 +152,37 @@ def _plainness(m: "Measurement") -> tuple[bool, int, bool]:
 
 
 def single_job(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> str:
-    """`cifar10-cnn (S0) on the CPU: the job of 1,000 samples and 2 epochs takes 22.9 s: 12.7 s start-up, 5.30 s building and
-    compiling and 4.90 s training (64 steps of 15.0 ms; what a fit and its epochs cost besides is the rest).`
-    Without the short fits that tell a job's parts, its step alone."""
+    """`CIFAR-10 CNN, 1,000 samples, 2 epochs, on the CPU: 23 s. Start-up takes 12.7 s, ...`; without fits that tell these,
+    its step alone."""
     p, cost = m.problem, costs.measured(m, measurements)
-    network = networks.known(p.model)
-    name = f"{p.model} ({network.seed})" if network and network.seed else p.model
-    how = [f"{p.dtype} inputs"] * (p.dtype != "float32") + switch_words(m.settings.switches)
-    how += [count(m.threads, "thread")] if m.threads is not None else []
-    where = f"{', '.join([name, *how])} on {device_name(m.device)}"
-    sizes = f"{count(p.samples, 'sample').replace(str(p.samples), f'{p.samples:,}')} and {count(p.epochs, 'epoch')}"
+    how = [sentences.title(p.model), f"batch {p.batch}"] + [f"{p.dtype} inputs"] * (p.dtype != "float32")
+    how += switch_words(m.settings.switches) + ([count(m.threads, "thread")] if m.threads is not None else [])
+    words = {"training": ", ".join(how), "device": device_name(m.device)}
     by = costs.parts(cost, p.epochs, p.steps) if cost else {}
-    trained = sum(by[name].value for name in ("data-set setup", "epochs", "steps")) if cost else 0.0
-    if cost is None or trained <= 0:
-        return f"{where}: a step of {p.batch} samples takes {seconds(of(m.on('host-latency')).value)}."
-    made, steps = by["build and compile"].value, p.epochs * p.steps
-    a_step = cost.step if p.steps > 1 and cost.step.low > 0 else of(m.on("host-latency"))
-    most = "at most " * (a_step is cost.step and cost.bound)
-    told = f"{count(steps, 'step')} of {most}{seconds(a_step.value)}{_doubt(a_step)}"
-    if a_step is not cost.step:
-        told += ", with their share of what a fit and its epochs cost"
-    elif trained - steps * cost.step.value > _SHOWN * trained:
-        told += "; what a fit and its epochs cost besides is the rest"
-    said = [f"{seconds(cost.start.value)} start-up"] if cost.start else []
-    said += [f"{seconds(made)} building and compiling"] * (made > 0)
-    said += [f"{seconds(trained)} training ({told})"]
-    total = (cost.start.value if cost.start else 0.0) + made + trained
-    without = "" if cost.start else ", without its start-up, which no row has"
-    flags = f" (doubtful: its row is flagged {join(m.flags)})" if m.flags else ""
-    return f"{where}: the job of {sizes} takes {seconds(total)}{without}: {join(said)}{flags}."
+    trained = sum((by[name] for name in ("epochs", "steps")), by["data-set setup"]) if cost else None
+    if cost is None or trained is None or trained.value <= 0:
+        return _SAID["step"].format(step=sentences.time(of(m.on("host-latency"))), **words)
+    whole = costs.whole_training(cost, p.epochs, p.steps)
+    words |= {"sizes": f"{sentences.counted(p.samples, 'samples')}, {sentences.counted(p.epochs, 'epochs')}"}
+    words |= {"made": sentences.time(by["build and compile"]), "trained": sentences.time(trained)}
+    words |= {"total": sentences.time(whole), "doubt": f" (doubtful: {join(m.flags)})" if m.flags else ""}
+    if cost.start is None:
+        return _SAID["parts"].format(**words)
+    return _SAID["job"].format(start=sentences.time(cost.start), **words)
 
 
-def _doubt(e: Estimate) -> str:
-    """How well a step is known, where that is worth a word."""
-    if e.noise > 1:
-        return ", hardly known"
-    return f", +-{percent(e.noise)}" if e.noise > _NOISY else ""
+HEADS = "training | a step, CPU | a step, GPU | whole training, CPU | whole training, GPU | finishes first"
+
+
+def table(measurements: "Iterable[Measurement]") -> list[tuple[str, ...]]:
+    """A line under HEADS for each of Keras's own fits that was measured at full size."""
+    rows = []
+    for pair in break_even.pairs(measurements):
+        of = pair.setup
+        if of.switches or not of.kernel.endswith("/fit") or break_even.planned(of, "")[0] != of.samples:
+            continue
+        step, whole = both(pair, BY_STEP), both(pair, BY_JOB)
+        best = {"gpu": "GPU", "cpu": "CPU"}.get(faster(*whole), sentences.CANT_TELL)
+        name = f"{subject(pair.setup)}, {whole_job(pair.setup)[0]}"
+        rows.append((name, *map(sentences.timed, (*step, *whole)), best))
+    return rows

@@ -1,8 +1,7 @@
-"""Trainings in words: crossovers, when the GPU pays back its start, the small-dataset study, the CPU's forms as a trap, where
-the samples live and what each switch does."""
+"""Trainings in words: crossovers, break-even, the small-dataset study, the CPU's forms as a trap, where the samples live and what
+each option does."""
 
 from collections.abc import Iterable
-from math import inf
 from statistics import median
 from typing import Any
 
@@ -10,27 +9,35 @@ import msgspec
 
 from analysis.crossover.crossover import Answer
 from analysis.crossover.families import Family
-from analysis.stats import Estimate, group_by
-from analysis.text import crossings, rates
+from analysis.stats import Estimate
+from analysis.text import rates, sentences
 from analysis.text.training import loss_sentence, subject, switch_words, way_word, whole_job
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_JOB, BY_STEP, Pair, Setup
 from analysis.training.costs import TrainingCost, whole_training
-from analysis.units import count, digits, join, percent, seconds, times
+from analysis.units import count
 from kernels.problems import Training
 from workloads.records import Measurement, settings
 
-CANT_TELL = "can't tell"
-_SHOWN = 0.05  # of a job: a part worth a sentence
+_SHOWN = 0.05  # of a whole training: a part worth a sentence
+_SAID = {
+    "overtaken": "The GPU, which begins sooner, is overtaken after {epochs}.",
+    "ahead": "Which device is ahead can't be told.",
+    "begins": "{training}: the first epoch begins after {gpu} on the GPU, {cpu} on the CPU.",
+    "trap": "{training}: a CPU step takes {best} with the {form}, {worst} with the {trap}. Compare the GPU with the first.",
+    "last": "{training}: the last batch has {rest}, so the GPU compiles twice: {time}, {share} of the whole training. "
+    "A multiple of the batch saves that.",
+    "change": "{training}, on {device}, {what}: a step takes {time} instead of {usual}, {speed}.",
+    "way": "{training}, on {device}: a step takes {time} by {way}, the fastest, and {slow} by {slowest}.",
+    "start": "{model} on the {device}, {count} fresh processes: {total} until {what}. {share} of it is to {largest}.",
+}
 
 
 def answer_sentence(a: Answer) -> str:
-    """Who wins along a size, by what: `cifar10-cnn (S0), ...: by a step the GPU wins from batch = 3.1 (2.9..3.3) ...`."""
+    """Who wins along a size, by what: `CIFAR-10 CNN, whole training of 10 epochs: the GPU wins from 10,700 samples. ...`."""
     job, setup = job_of(a) if a.form.mode == BY_JOB else ("", setup_of(a.family))
-    how = f"{a.form.mode} {job}".strip()
-    return (
-        f"{subject(setup, a.family.varies)}: by {how}, {crossings.verdict_words(a)} (measured {a.low_n}..{a.high_n})."
-    )
+    by = f"whole training of {job}" if job else f"by {a.form.mode}"
+    return " ".join(sentences.crossover(a, f"{subject(setup, a.family.varies)}, {by}"))
 
 
 def job_of(a: Answer) -> tuple[str, Setup]:
@@ -38,7 +45,7 @@ def job_of(a: Answer) -> tuple[str, Setup]:
     varies, setup = a.family.varies, setup_of(a.family)
     at = break_even.at(setup, varies, a.low_n)
     if varies == "samples":
-        return f"of {count(break_even.planned(at, varies)[1], 'epoch')}", setup
+        return sentences.counted(break_even.planned(at, varies)[1], "epochs"), setup
     words, named = whole_job(at, varies)
     return words, msgspec.structs.replace(setup, samples=named.samples)
 
@@ -53,50 +60,31 @@ def setup_of(family: "Family") -> Setup:
 def break_even_sentence(pair: Pair) -> str:
     """When a GPU, which begins later, has caught up."""
     found, sides = pair.break_even, (pair.gpu.cost, pair.opponent.cost)
-    gpu_s, cpu_s = (whole_training(cost, 0, pair.steps).value for cost in sides)
-    epochs = [cost.epoch_seconds(pair.steps).value for cost in sides]
-    begins = f"begins in {seconds(gpu_s)}, the CPU in {seconds(cpu_s)}"
-    an, longer = f"an epoch takes {seconds(epochs[0])} and {seconds(epochs[1])}", epochs[0] - epochs[1]
-    if gpu_s < cpu_s and longer > 0:
-        end = f"so the GPU, which begins sooner, is overtaken after {digits((cpu_s - gpu_s) / longer)} epochs"
-    elif found is None:
-        end = "so the GPU never catches up"
-    elif found.value == inf:
-        end = (
-            f"so whether the GPU catches up cannot be told: after {digits(found.low)} epochs at the earliest, or never"
-            if found.low
-            else "so which one is ahead cannot be told"
-        )
-    elif found.value == 0:
-        end = "so the GPU is ahead from the first epoch"
-    else:
-        far = f"{digits(found.low)}..{digits(found.high)}" if found.high < inf else f"{digits(found.low)} or more"
-        end = f"so the GPU pays its start back after {digits(found.value)} epochs of {pair.setup.samples:,} samples ({far})"
-    return f"{subject(pair.setup)}: the GPU {begins}; {an}; {end}."
+    gpu, cpu = (whole_training(cost, 0, pair.steps) for cost in sides)
+    longer = sides[0].epoch_seconds(pair.steps).value - sides[1].epoch_seconds(pair.steps).value
+    begins = {"gpu": sentences.time(gpu), "cpu": sentences.time(cpu)}
+    said = sentences.break_even(found)
+    if gpu.value < cpu.value and longer > 0:
+        epochs = sentences.counted((cpu.value - gpu.value) / longer, "epochs")
+        said = _SAID["overtaken"].format(epochs=epochs)
+    elif found is not None and found.value == float("inf") and not found.low:
+        said = _SAID["ahead"]
+    return f"{_SAID['begins'].format(training=subject(pair.setup), **begins)} {said}"
 
 
 def trap_sentence(pair: Pair) -> str:
-    """The CPU's forms that are slower by the step than its best one; empty where none is known to be."""
+    """The CPU's form that is slowest by the step beside its best one; empty where none is known to be slower."""
     best = pair.cpu(BY_STEP)
-    others = [side for side in pair.cpus if side is not best]
-    traps = [
-        f"{seconds(side.cost.step.value)} with the {side.form} ({told})"
-        for side in others
-        if (told := factor_words(side.cost.step, best.cost.step)) != CANT_TELL
-    ]
-    near = [f"the {side.form}" for side in others if factor_words(side.cost.step, best.cost.step) == CANT_TELL]
+    traps = [side for side in pair.cpus if _apart(side.cost.step, best.cost.step)]
     if not traps:
         return ""
-    alike = f"; {join(near)} can't be told from the best" if near else ""
-    return (
-        f"{subject(pair.setup)}: the CPU's step takes {seconds(best.cost.step.value)} with the {best.form}, and, a trap for "
-        f"who compares with it, {join(traps)}{alike}; the GPU's {seconds(pair.gpu.cost.step.value)}."
-    )
+    worst = max(traps, key=lambda side: side.cost.step.value)
+    times = {"best": sentences.time(best.cost.step), "worst": sentences.time(worst.cost.step)}
+    return _SAID["trap"].format(training=subject(pair.setup), form=best.form, trap=worst.form, **times)
 
 
-def factor_words(a: Estimate, plain: Estimate) -> str:
-    """How many times as long one takes as the other, or that it can't be told."""
-    return CANT_TELL if a.low <= plain.high and plain.low <= a.high else times(a.value / plain.value)
+def _apart(a: Estimate, b: Estimate) -> bool:
+    return a.low > b.high or b.low > a.high
 
 
 def less_than(e: Estimate) -> float | None:
@@ -129,12 +117,9 @@ def last_batch_sentence(pair: Pair) -> str:
     job = whole_training(pair.gpu.cost, break_even.planned(setup, "samples")[1], pair.steps)
     if once is None or not setup.samples % setup.batch or once.value < _SHOWN * job.value:
         return ""
-    rest = setup.samples % setup.batch
-    return (
-        f"{subject(setup)}: an epoch's last batch holds {count(rest, 'sample')}, and the GPU compiles for that shape too: "
-        f"{seconds(once.value)}, {percent(once.value / job.value)} of its whole job; a batch that divides the samples, or "
-        "leaving the rest out, saves that."
-    )
+    words = {"rest": sentences.counted(setup.samples % setup.batch, "samples"), "time": sentences.time(once)}
+    share = sentences.share(once.value / job.value)
+    return _SAID["last"].format(training=subject(setup), share=share, **words)
 
 
 def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, Estimate, Estimate]]:
@@ -159,7 +144,7 @@ def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, 
         what += [count(m.threads, "thread")] if m.threads is not None else []
         changed, usual = costs.measured(m), costs.measured(base)
         if what and changed and usual:
-            name = f"{p.model}, batch {p.batch}, {p.samples:,} samples"
+            name = f"{sentences.title(p.model)}, batch {p.batch}, {p.samples:,} samples"
             found.append((name, m.device, ", ".join(what), _a_step(changed, p), _a_step(usual, base.problem)))
     return found
 
@@ -170,22 +155,25 @@ def _a_step(cost: TrainingCost, problem: Training) -> Estimate:
 
 
 def change_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """A sentence for each training and device: what each change does to a step."""
-    groups = group_by(changes(measurements), lambda one: (*one[:2], seconds(one[4].value)))
+    """A sentence for each change that is known to move a step, those that save most first."""
+    each = sorted(changes(measurements), key=lambda one: one[3].value / one[4].value)
     return [
-        f"{name}, on {rates.device_name(device)}: a step of a warm epoch takes {own} as Keras does it by itself; "
-        + "; ".join(f"{what}: {seconds(to.value)} ({against(to, plain)})" for *_, what, to, plain in each)
-        + "."
-        for (name, device, own), each in groups.items()
+        _SAID["change"].format(
+            training=name,
+            device=rates.device_name(device),
+            what=what,
+            time=sentences.time(to),
+            usual=sentences.time(plain),
+            speed=against(to, plain),
+        )
+        for name, device, what, to, plain in each
+        if _apart(to, plain)
     ]
 
 
 def against(changed: Estimate, plain: Estimate) -> str:
-    """`4.09 times as long`, `14.2 times as fast`, or that it can't be told."""
-    told = factor_words(changed, plain)
-    if told == CANT_TELL:
-        return told
-    return f"{times(plain.value / changed.value)} as fast" if changed.value < plain.value else f"{told} as long"
+    """`4.1x slower`, `14x faster`, or that it can't be told."""
+    return sentences.speed(plain.value / changed.value) if _apart(changed, plain) else sentences.CANT_TELL
 
 
 def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
@@ -201,20 +189,28 @@ def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     said = []
     for (model, samples, _, device), ways in groups.items():
         if len(ways) > 1:
-            told = join(f"{seconds(e.value)} by {name}" for name, e in sorted(ways, key=lambda way: way[1].value))
-            said.append(
-                f"{model}, {samples:,} samples in one batch, on {rates.device_name(device)}: a step takes {told}."
-            )
+            (way, quick), *_, (slowest, slow) = sorted(ways, key=lambda way: way[1].value)
+            name = f"{sentences.title(model)}, {samples:,} samples in one batch"
+            words = {"way": way, "slowest": slowest, "time": sentences.time(quick), "slow": sentences.time(slow)}
+            said.append(_SAID["way"].format(training=name, device=rates.device_name(device), **words))
     return said
 
 
-_ONCE = (("import_s", "import the framework"), ("device_start_s", "start the device"), ("build_s", "build the model"))
-_FIRST = {True: ("first_call_s", "finish the first step"), False: ("first_call_s", "compile and finish the first fit")}
+# What a process does once: the series, what it is, and until when it lasts.
+_ONCE = (
+    ("import_s", "import the framework", "the framework is imported"),
+    ("device_start_s", "start the device", "the device has started"),
+    ("build_s", "build the model", "the model is built"),
+)
+_FIRST = {
+    True: ("first_call_s", "finish the first step", "the first step ends"),
+    False: ("first_call_s", "compile and finish the first fit", "the first fit ends"),
+}
 
 
 def start_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """What comes before training, a sentence a row of several processes: the middle process and the range of them all. Where rows
-    of fresh processes were asked for just that, those that trained on in several are left out."""
+    """What comes before training, a sentence a row of several processes. Where rows of fresh processes were asked for just that,
+    those that trained on in several are left out."""
     every = [
         m
         for m in measurements  # trials have a sentence of their own
@@ -226,16 +222,14 @@ def start_sentences(measurements: "Iterable[Measurement]") -> list[str]:
         fresh = m.process == "fresh"
         if not fresh and (m.problem.model, m.device, break_even.form_of(m)) in asked:
             continue
-        parts = [
-            f"{seconds(median(taken))} ({seconds(min(taken))}..{seconds(max(taken))}) to {what}"
-            for name, what in (*_ONCE, _FIRST[fresh])
-            if (taken := m.series.get(name))
-        ]
+        named = [part for part in (*_ONCE, _FIRST[fresh]) if m.series.get(part[0])]
+        parts = {what: median(m.series[name]) for name, what, _ in named}
         form = break_even.form_of(m)
         where = "GPU" if m.on_gpu else f"CPU ({form})" if form else "CPU"
-        said.append(
-            f"{m.problem.model} on the {where}: {len(m.series['import_s'])} fresh processes took {join(parts)}."
-        )
+        largest, total = max(parts, key=parts.__getitem__), sum(parts.values())
+        words = {"model": sentences.title(m.problem.model), "count": len(m.series["import_s"]), "what": named[-1][2]}
+        words |= {"total": sentences.time(total), "share": sentences.share(parts[largest] / total)}
+        said.append(_SAID["start"].format(device=where, largest=largest, **words))
     return said
 
 

@@ -115,7 +115,7 @@ def test_a_crossover_is_the_first_size_that_is_sure_and_where_it_cannot_be_told(
 @pytest.mark.parametrize(
     ("epochs", "words"),
     [
-        (None, "The GPU never makes up for its longer start."),
+        (None, "The GPU never catches up."),
         (exact(0.0), "The GPU is ahead from the first epoch."),
         (between(40, math.inf, math.inf), "Break-even after 40 epochs at the earliest."),
         (between(40, 65, math.inf), "Break-even after 65 epochs, if at all."),

@@ -74,12 +74,12 @@ def test_the_answer_on_a_gpu_machine_is_at_most_five_sentences():
     loaded = fake.gpu_run(sizes=(64, 128, 256, 512, 1024))
     said = summary.answer(loaded)
     assert len(said) == 5
-    assert said[0].startswith(
+    assert said[0] == "CIFAR-10 CNN, batch 32, a step: 1.91 ms on the CPU, 2.60 ms on the GPU, 1.4x faster."
+    assert said[1].startswith(
         "Square float32 products, resident on the GPU: the GPU wins from n = 139. Between 100 and 139"
     )
-    assert "launch and Python" in said[1]
-    assert all(way in said[2] for way in ("(asarray, asnumpy)", "(pinned)", "(pageable)"))
-    assert "is copies" in said[3] and "% of its measured FMA peak" in said[4]
+    assert said[2].endswith("of the GPU's is launch and Python.") and said[4].endswith("of the GPU's is copies.")
+    assert all(way in said[3] for way in ("(asarray, asnumpy)", "(pinned)", "(pageable)"))
     assert not set(said) & set(summary.details(loaded))
     assert any(s.startswith("Square bfloat16 (CPU in float32) products") for s in summary.details(loaded))
 
@@ -210,11 +210,11 @@ def test_levels_launches_and_links_have_a_sentence_each_in_the_details_only():
 def test_training_rows_and_roofs_alone_give_an_answer():
     p = Training("m", 32, 320)
     sides = [row("training/keras/fit", p, t, device=d) for d, t in (("cpu", 2e-3), ("gpu:0", 1e-3))]
-    told = "Training m at batch 32: a step takes 2.00 ms on the CPU and 1.00 ms on the GPU"
-    assert training_answers.training_sentences(sides) == [f"{told} (the GPU is 2.00 times as fast)."]
+    told = "m, batch 32, a step: 1.00 ms on the GPU, 2.00 ms on the CPU, 2.0x faster."
+    assert training_answers.training_sentences(sides) == [told]
     close = [row("training/keras/fit", p, t, device=d, spread=0.1) for d, t in (("cpu", 1e-3), ("gpu:0", 1.01e-3))]
-    assert "can't tell which is faster" in training_answers.training_sentences(close)[0]
-    expected = ["Training m at batch 32: a step takes 2.00 ms on the CPU."]
+    assert "can't tell, " in training_answers.training_sentences(close)[0]
+    expected = ["m, batch 32: a step takes 2.00 ms on the CPU."]
     assert training_answers.training_sentences(sides[:1]) == expected
     expected = ["Measured roofs of the CPU: 100 GFLOP/s in float32."]
     assert summary.answer([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)]) == expected

@@ -56,7 +56,7 @@ def test_a_wide_crossing_is_a_band_in_charts_and_between_sizes_in_words():
     asked = questions.Evidence(rows, crossovers(rows), (), [], fake.GPU_MACHINE)
     said = {question: said for question, _, said, _ in questions.answered(asked)}["Is the GPU always faster?"]
     assert said == (
-        "No: with its data there the GPU wins from n = 10 to 1,000. At n = 1000 it is 5.00 "
+        "No: with its data there the GPU starts to win between n = 10 and 1,000. At n = 1000 it is 5.00 "
         "times as fast as the CPU's best, at n = 10 the CPU's best is 10.0 times as fast."
     )
     answer = msgspec.structs.replace(only(far_apart()), family=Family("matmul", "batch", ("m",), tuple(LAYER.items())))

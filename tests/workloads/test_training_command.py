@@ -254,8 +254,8 @@ def test_what_is_said_at_the_end(capsys):
     training.answer(arguments(), SimpleNamespace(measurements=rows_, left=2, begun=0))
     out = capsys.readouterr().out
     assert out.startswith("\n2 of 4 rows are here, and what follows is said of these.\n")
-    times = "the GPU begins in 12.1 s, the CPU in 6.10 s; an epoch takes 70.0 ms and 130 ms;"
-    assert f"{times} so the GPU pays its start" in out and "after 100 epochs" in out
+    times = "begins after 12.1 s on the GPU, 6.10 s on the CPU."
+    assert f"{times} Break-even after 100 epochs." in out
 
 
 def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it_can_be_believed(capsys, tmp_path):
@@ -266,7 +266,7 @@ def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it
     outcome = sweep.Outcome(run_, tmp_path / "training.jsonl", [job, product])
     training.answer(arguments(), outcome)
     first, hint = capsys.readouterr().out.split("\n\n")
-    assert "(S0) on the CPU: the job of 1,000 samples and 2 epochs takes 15.7 s: 10.0 s start-up" in first
+    assert "batch 32, 1,000 samples, 2 epochs, on the CPU: 15.7 s. Start-up takes 10.0 s," in first
     assert "(2 %)" not in first + hint and "| matmul |" not in hint
     assert hint.startswith("What a step is made of, from these rows, nothing measured again: ")
     assert hint.strip().endswith(f"-m workloads.training --fast -o {tmp_path} --resume -v")
@@ -291,9 +291,8 @@ def test_rows_of_starts_have_their_times_and_others_tell_no_first_step(capsys):
     assert shown == ["-", "-", "-", "-", "10.1", "-", "op", "by", "op", "3", "starts"]
     said = whole_training.lines([m])
     assert said == [
-        "cifar10-cnn on the CPU (GPU hidden): 3 fresh processes took 9.00 s (8.00 s..10.0 s) to import the "
-        "framework, 50.0 ms (40.0 ms..60.0 ms) to start the device, 100 ms (100 ms..200 ms) to build the model and "
-        "1.00 s (900 ms..1.10 s) to finish the first step."
+        "CIFAR-10 CNN on the CPU (GPU hidden), 3 fresh processes: 10.2 s until the first step ends. 89 % of it is to import the "
+        "framework."
     ]
     # A first fit of 16 steps is no first step; where fresh processes were asked for their start, theirs alone is told
     once = {"import_s": (8.0,), "first_call_s": (1.0,)}
@@ -302,7 +301,7 @@ def test_rows_of_starts_have_their_times_and_others_tell_no_first_step(capsys):
         for process, series in (("fresh", once), ("warm", once | {"first_call_s": (2.0,)}))
     )
     (said,) = whole_training.start_sentences([whole])
-    assert said.endswith(" and 2.00 s (2.00 s..2.00 s) to compile and finish the first fit.")
+    assert said.endswith("10.0 s until the first fit ends. 80 % of it is to import the framework.")
     assert whole_training.start_sentences([whole, starts]) == whole_training.start_sentences([starts]) != []
 
 

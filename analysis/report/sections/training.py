@@ -189,7 +189,7 @@ def _forms(pairs: list[Pair]) -> list[str]:
 
 
 def _factor(step: Estimate, best: Estimate) -> str:
-    return "the best" if step is best else whole_training.factor_words(step, best)
+    return "the best" if step is best else whole_training.against(step, best)
 
 
 def _losses(pairs: list[Pair], measurements: "list[Measurement]") -> list[str]:
