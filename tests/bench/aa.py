@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from unittest import mock
 
-from must_reach import Figure, exactly, table
+from must_reach import Figure, at_least, at_most, exactly, table
 
 from analysis import noise, stats
 from analysis.compare import comparison
@@ -81,11 +81,8 @@ def one_run(here: Machine, sets: int) -> tuple[list[Figure], list[str]]:
         print(f"[{i + 1}/{sets}] {dict(words)}, planted {found}", file=sys.stderr, flush=True)
     pairs, slowed = sum(words.values()), min(sets, SETS_PLANTED) * len(of)
     false, most, least = words["slower"] + words["faster"], 4 * pairs // 200, 38 * slowed // 40
-    figures = [
-        Figure(f"(a) pairs of one run called different, of {pairs}", f"<= {most}", exactly(false), false <= most),
-        Figure(f"(c) planted {planted:.0%} called slower, of {slowed}", f">= {least}", exactly(found), found >= least),
-    ]
-    return figures, notes
+    alike = at_most(f"(a) pairs of one run called different, of {pairs}", most, false)
+    return [alike, at_least(f"(c) planted {planted:.0%} called slower, of {slowed}", least, found)], notes
 
 
 def two_runs(runs: list[Loaded], apart: float) -> tuple[list[Figure], list[str]]:
@@ -100,34 +97,22 @@ def two_runs(runs: list[Loaded], apart: float) -> tuple[list[Figure], list[str]]
             with mock.patch.object(noise, "stored", lambda root, known=known: {known.machine.key: known}):
                 found += comparison.comparison(runs[i], runs[j]).rows
     false = [row for row in found if row.word in ("slower", "faster")]
-    held = (
-        100 * statistics.fmean(row.verdict.ratio.low <= 1 <= row.verdict.ratio.high for row in found) if found else 0.0
-    )
+    holding = [row.verdict.ratio.low <= 1 <= row.verdict.ratio.high for row in found]
     most = 4 * len(found) // 200
     itself = Counter(row.word for run in runs for row in comparison.comparison(run, run).rows)
+    what = f"(b) rows of two runs >= {apart:.0f} s apart called different, of {len(found)}"
     figures = [
-        Figure(
-            f"(b) rows of two runs >= {apart:.0f} s apart called different, of {len(found)}",
-            f"<= {most}",
-            exactly(len(false)),
-            len(false) <= most and bool(found),
-        ),
-        Figure("(b) the difference's interval holds 0", ">= 93 %", exactly(held), held >= 93, "%"),
-        Figure(
-            "(b) a run against itself, not the same",
-            "0",
-            exactly(itself.total() - itself["same"]),
-            set(itself) == {"same"},
-        ),
+        Figure(what, f"<= {most}", exactly(len(false)), len(false) <= most and bool(found)),
+        at_least("(b) the difference's interval holds 0", 93, 100 * statistics.fmean(holding or [0]), "%"),
+        at_most("(b) a run against itself, not the same", 0, itself.total() - itself["same"]),
     ]
     notes = []
     for side, group in stats.group_by(found, lambda row: noise.side(row.new, row.clock)).items():
         same = 100 * statistics.fmean(row.word == "same" for row in group)
         if side == noise.GPU:
-            figures.append(Figure("(b) device times called the same at 5 %", ">= 80 %", exactly(same), same >= 80, "%"))
-        notes.append(
-            f"- {side}: {same:.0f} % of {len(group)} called the same, {sum(row in false for row in group)} different"
-        )
+            figures.append(at_least("(b) device times called the same at 5 %", 80, same, "%"))
+        different = sum(row in false for row in group)
+        notes.append(f"- {side}: {same:.0f} % of {len(group)} called the same, {different} different")
     notes += [f"- false: {row.name} {row.verdict.ratio.low:.4f} .. {row.verdict.ratio.high:.4f}" for row in false]
     return figures, notes
 
@@ -149,9 +134,7 @@ def ten_crossings(runs: list[Loaded], here: Machine) -> tuple[list[Figure], list
     if not held:
         return [], ["- no crossover: (d) needs sweeps of a machine with a GPU"]
     share = 100 * statistics.fmean(held)
-    return [
-        Figure(f"(d) of {len(held)} crossings that hold the middle one", ">= 85 %", exactly(share), share >= 85, "%")
-    ], notes
+    return [at_least(f"(d) of {len(held)} crossings that hold the middle one", 85, share, "%")], notes
 
 
 def main() -> int:

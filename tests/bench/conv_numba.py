@@ -14,7 +14,7 @@ import sys
 
 import msgspec
 import numba
-from must_reach import REPORTS, Figure, table
+from must_reach import REPORTS, Figure, at_least, printed, table
 
 from analysis import stats
 from analysis.stats import Estimate
@@ -74,8 +74,7 @@ def measured(name: str, problem: Conv) -> dict:
     best = max((side for side in SIDES if side in runs), key=rates.__getitem__)
     ratio = stats.verdict(samples["blocked"], samples[best], paired=True).ratio
     share = stats.verdict(samples["blocked"], samples["peak"], paired=True).ratio
-    scale = 100 * problem.flops / flops
-    share = Estimate(*(x * scale for x in (share.value, share.low, share.high)))
+    share = share * (100 * problem.flops / flops)
     top = flops / stats.of(samples["peak"]).value / 1e9
     note = ", ".join(f"{side} {rate:.4g}" for side, rate in rates.items())
     figures = {"ratio": msgspec.to_builtins(ratio), "share": msgspec.to_builtins(share)}
@@ -102,15 +101,13 @@ def figures(found: dict[str, dict]) -> tuple[list[Figure], list[str]]:
         here = [of for name in layers() if (of := found.get(f"{direction} {name}"))]
         for of in here:
             ratio, share = (msgspec.convert(of[key], Estimate) for key in ("ratio", "share"))
-            rows.append(Figure(f"{direction}, {of['name']}: blocked / oneDNN ({of['best']})", "printed", ratio, True))
-            rows.append(Figure(f"{direction}, {of['name']}: of the FMA peak", "printed", share, True, "%"))
+            rows.append(printed(f"{direction}, {of['name']}: blocked / oneDNN ({of['best']})", ratio))
+            rows.append(printed(f"{direction}, {of['name']}: of the FMA peak", share, "%"))
             notes.append(f"- {direction}, {of['name']}, GFLOP/s: {of['note']}")
         if here:
             mean = geometric_mean([msgspec.convert(of["ratio"], Estimate) for of in here])
-            target = AT_LEAST if direction == "fprop" else None
-            every = f"{len(here)} of {len(layers())} layers"
-            wanted, reached = f">= {target}" if target else "printed", target is None or mean.value >= target
-            rows.append(Figure(f"{direction}, blocked / oneDNN: geometric mean of {every}", wanted, mean, reached))
+            what = f"{direction}, blocked / oneDNN: geometric mean of {len(here)} of {len(layers())} layers"
+            rows.append(at_least(what, AT_LEAST if direction == "fprop" else None, mean))
     return rows, notes
 
 

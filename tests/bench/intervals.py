@@ -15,10 +15,8 @@ from workloads.harness.timing import Limits
 from workloads.machine import facts
 
 SWEEPS = {120: 30, 40: 60, 10: 200, 1: 1000}  # rows of a sweep -> how many sweeps
-LEAST, LEAST_OF_FEW = (
-    0.90,
-    0.75,
-)  # the latter: --fast, two modes, and what wanders as slowly as a sweep of 40 rows lasts
+# the latter: --fast, two modes, and what wanders as slowly as a sweep of 40 rows lasts
+LEAST, LEAST_OF_FEW = 0.90, 0.75
 WIDEST = 1.3
 
 

@@ -16,7 +16,7 @@ import msgspec
 import numba
 import numpy as np
 import threadpoolctl
-from must_reach import REPORTS, Figure, table
+from must_reach import REPORTS, Figure, at_least, table
 
 from analysis import stats, units
 from analysis.stats import Estimate
@@ -92,9 +92,7 @@ def squares(
         what = f"{dtype}{form}, n = {n}, {units.count(threads, 'thread')}"
         for name, of in ratios.items():
             of.append(stats.verdict(samples["simd"], samples[name], paired=True).ratio)
-            target = least if name == "BLAS" else None
-            reached = target is None or of[-1].value >= target
-            figures.append(Figure(f"{what}: simd / {name}", f">= {target}" if target else "printed", of[-1], reached))
+            figures.append(at_least(f"{what}: simd / {name}", least if name == "BLAS" else None, of[-1]))
         rates = {name: problem.flops / stats.of(samples[name]).value for name in kernels}
         line = ", ".join(f"{name} {rate / 1e9:.4g}" for name, rate in rates.items())
         if dtype == "float32":
@@ -103,16 +101,11 @@ def squares(
             line += f"; simd {share:.0%}, BLAS {rates['BLAS'] / top:.0%} of the FMA peak of {top / 1e9:.4g}"
             if form == "" and threads == 1 and n >= 1024:
                 paired = stats.verdict(samples["simd"], samples["peak"], paired=True).ratio
-                scale = problem.flops / flops
-                figure = Estimate(*(x * scale for x in (paired.value, paired.low, paired.high)))
-                figures.append(Figure(f"{what}: simd / FMA peak", ">= 0.8", figure, paired.value * scale >= 0.8))
+                figures.append(at_least(f"{what}: simd / FMA peak", 0.8, paired * (problem.flops / flops)))
         notes.append(f"- {what}, GFLOP/s: {line}")
     for name, of in ratios.items():
-        target = mean_at_least if name == "BLAS" else None
-        mean = geometric_mean(of)
         what = f"{dtype}{form}, {units.count(threads, 'thread')}: simd / {name}, geometric mean of the sizes"
-        wanted = f">= {target}" if target else "printed"
-        figures.append(Figure(what, wanted, mean, target is None or mean.value >= target))
+        figures.append(at_least(what, mean_at_least if name == "BLAS" else None, geometric_mean(of)))
     return figures, notes
 
 
@@ -149,9 +142,7 @@ def amx(threads: int) -> tuple[list[Figure], list[str]]:
         rate = Estimate(*(problem.flops / threads / t / 1e9 for t in (time.value, time.high, time.low)))
         ratio = stats.verdict(samples["amx"], samples["BLAS"], paired=True).ratio
         for word, figure, target, unit in (("per core", rate, 1500, "GFLOP/s"), ("/ float32 BLAS", ratio, 8, "")):
-            target = target if n == 2048 else 0
-            wanted = f">= {target}" if target else "printed"
-            figures.append(Figure(f"{what}: {word}", wanted, figure, figure.value >= target, unit))
+            figures.append(at_least(f"{what}: {word}", target if n == 2048 else None, figure, unit))
     peaks = plan.peak_problem("bfloat16", Settings(threads=threads))
     run = registry.find("peak/numba/tiles").bind(peaks, *peaks.inputs(1))
     run()
