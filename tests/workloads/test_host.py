@@ -61,9 +61,10 @@ def test_cpuinfo(tmp_path, text, maker, simd, model, virtual):
 
 
 def test_a_virtual_machine_is_also_known_by_its_board(tmp_path):
-    assert host.virtual(set(), write(tmp_path / "a", {"sys/class/dmi/id/sys_vendor": "QEMU\n"}))
-    assert host.virtual(set(), write(tmp_path / "b", {"sys/class/dmi/id/product_name": "Virtual Machine\n"}))
-    assert not host.virtual(set(), write(tmp_path / "c", {"sys/class/dmi/id/sys_vendor": "Dell Inc.\n"}))
+    boards = ("sys_vendor", "QEMU", True), ("product_name", "Virtual Machine", True), ("sys_vendor", "Dell Inc.", False)
+    for name, text, virtual in boards:
+        root = write(tmp_path / text, {f"sys/class/dmi/id/{name}": f"{text}\n"})
+        assert host.virtual(set(), root) is virtual
 
 
 def test_cores_by_sysfs_by_cpuinfo_and_by_neither(tmp_path):
@@ -116,16 +117,14 @@ V2 = {
 }
 
 
-def test_cgroup_v1_takes_the_tightest_of_the_folders(tmp_path):
-    root = write(tmp_path, V1)
-    assert host.quota_cpus(root) == 2.5 and host.throttled_s(root) == pytest.approx(1.5)
-    assert host.memory_limit(root) == (8000, 4000)
-
-
-def test_cgroup_v2(tmp_path):
-    root = write(tmp_path, V2)
-    assert host.quota_cpus(root) == 1.5 and host.throttled_s(root) == pytest.approx(0.25)
-    assert host.memory_limit(root) == (6000, 5400)
+@pytest.mark.parametrize(
+    ("files", "quota", "throttled", "memory"),
+    [(V1, 2.5, 1.5, (8000, 4000)), (V2, 1.5, 0.25, (6000, 5400)), ({}, None, 0, None)],
+)
+def test_cgroups_tell_the_tightest_of_their_folders(tmp_path, files, quota, throttled, memory):
+    root = write(tmp_path, files)
+    assert (host.quota_cpus(root), host.memory_limit(root)) == (quota, memory)
+    assert host.throttled_s(root) == pytest.approx(throttled)
 
 
 def test_a_container_that_sees_only_its_own_cgroup(tmp_path):
@@ -138,10 +137,6 @@ def test_a_container_that_sees_only_its_own_cgroup(tmp_path):
     root = write(tmp_path, files)
     assert host.cgroup("cpu", root) == (2, (root / "cg",)) and host.quota_cpus(root) is None
     assert host.memory_limit(root) is None
-
-
-def test_no_cgroups_at_all(tmp_path):
-    assert host.quota_cpus(tmp_path) is None and host.throttled_s(tmp_path) == 0 and host.memory_limit(tmp_path) is None
 
 
 def test_ticks_and_meminfo(tmp_path):

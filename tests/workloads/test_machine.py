@@ -1,10 +1,12 @@
 """This machine: its key, its threads, its memory, its software and its commit."""
 
+import platform
 import subprocess
 import sys
 import time
 import types
 
+import msgspec
 import pytest
 from fake_gpu import GIB
 
@@ -78,10 +80,6 @@ def test_memory_available(monkeypatch, virtual, room, free):
 
 
 def test_this_machine_and_its_software_are_described_without_names_and_frameworks():
-    import platform
-
-    import msgspec
-
     here = facts.describe()
     assert here.cores >= 1 and here.memory_bytes > 0 and here.key == here.key.lower()
     if len(platform.node()) > 3:
@@ -123,10 +121,8 @@ def test_commit(monkeypatch):
     assert facts.commit() == "abc123"
     answers["status"] = " M README.md"
     assert facts.commit() == "abc123+changes"
-    answers["rev-parse"] = "/somewhere/else\nabc123"
-    assert facts.commit() == "unknown"
-    answers["rev-parse"] = str(facts.ROOT)
-    assert facts.commit() == "unknown"
+    for answers["rev-parse"] in ("/somewhere/else\nabc123", str(facts.ROOT)):
+        assert facts.commit() == "unknown"
 
     def absent(*_):
         raise FileNotFoundError("git")
@@ -155,11 +151,7 @@ def test_a_copy_that_differs_from_its_commit_is_dirty(monkeypatch, tmp_path):
     one, two = (git("rev-parse", ref).strip() for ref in ("HEAD~", "HEAD"))
     here = records.source_hash(tmp_path)
     monkeypatch.setattr(facts, "source_hash", lambda folder=tmp_path: records.source_hash(folder))
-    for given, told in (
-        (one, f"{one}+dirty"),
-        (two, two),
-        (f"{one}+changes", f"{one}+changes"),
-        ("--output=x", "--output=x"),
-    ):
+    same = (two, f"{one}+changes", "--output=x")
+    for given, told in ((one, f"{one}+dirty"), *zip(same, same, strict=True)):
         monkeypatch.setenv("CROSSOVER_COMMIT", given)
         assert facts.commit() == facts.marked(given, here) == told

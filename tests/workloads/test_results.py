@@ -51,18 +51,13 @@ def test_what_a_short_write_left_is_written_next(tmp_path):
     assert records.read(tmp_path).measurements == (row(1),)
 
 
-def test_garbage_lines_are_counted_and_skipped(tmp_path):
+def test_garbage_lines_are_counted_and_skipped_and_the_last_line_of_a_key_wins(tmp_path):
     path = tmp_path / "matmul.jsonl"
-    write(path, row(1))
+    write(path, row(1, "failed"), row(1, seconds=0.5), row(1))
     with open(path, "ab") as file:
         file.write(b'garbage\n{"type":"matmul"}\n\xff\xfe\n{"type":"measurement"}\n[]\n' + b'{"a":' * 10_000 + b"\n")
     loaded = records.read(path)
     assert loaded.measurements == (row(1),) and loaded.bad_lines == 6
-
-
-def test_the_last_line_of_a_key_wins(tmp_path):
-    write(tmp_path / "matmul.jsonl", row(1, "failed"), row(1, seconds=0.5))
-    assert records.read(tmp_path).measurements == (row(1, seconds=0.5),)
 
 
 def test_of_two_runs_the_newer_wins_whatever_the_names(tmp_path):
@@ -99,16 +94,13 @@ def test_resuming_with_other_sources_says_so_once_there_are_rows(tmp_path, capsy
     assert capsys.readouterr().err == said
 
 
-def test_an_existing_file_is_never_overwritten(tmp_path):
+def test_an_existing_file_is_never_overwritten_and_has_one_writer_at_a_time(tmp_path):
     write(tmp_path / "matmul.jsonl")
     with pytest.raises(records.Refused, match="add --resume") as refused:
         write(tmp_path / "matmul.jsonl")
     assert refused.value.tip == f"{run().command} --resume"
-
-
-def test_one_writer_at_a_time(tmp_path):
-    with records.Writer(tmp_path / "matmul.jsonl", run()), pytest.raises(records.Refused, match="being written"):
-        records.Writer(tmp_path / "matmul.jsonl", run(), resume=True)
+    with records.Writer(tmp_path / "other.jsonl", run()), pytest.raises(records.Refused, match="being written"):
+        records.Writer(tmp_path / "other.jsonl", run(), resume=True)
 
 
 def test_another_machine_or_a_newer_schema_is_not_resumed(tmp_path):
@@ -123,15 +115,12 @@ def test_another_machine_or_a_newer_schema_is_not_resumed(tmp_path):
         write(tmp_path / "new.jsonl", resume=True)
 
 
-def test_unwritable_places_are_said(tmp_path):
+def test_unwritable_places_and_nothing_to_read_are_said(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no result file"):
+        records.read(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(records.Refused, match="cannot write"):
         write(tmp_path / "file" / "matmul.jsonl")
-
-
-def test_nothing_to_read_names_a_command(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no result file"):
-        records.read(tmp_path)
 
 
 def test_the_key_does_not_depend_on_how_a_row_was_made():
@@ -175,8 +164,6 @@ def test_a_full_disk_is_said_and_what_was_written_stays(tmp_path, monkeypatch):
     ],
 )
 def test_a_line_that_nobody_measured_is_a_bad_one(old, new):
-    import msgspec
-
     line = msgspec.json.encode(row(1)).decode()
     assert old in line and records.decode([line.encode()])[2] == 0
     assert records.decode([line.replace(old, new).encode()]) == ([], [], 1)

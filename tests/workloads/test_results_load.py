@@ -76,16 +76,12 @@ def test_rows_without_a_time_are_absent_not_zero(status):
     assert (r.status, r.reason) == (status, 'why, "so"')
     absent = ["median_s", "low_s", "flops_per_s", "roof_fraction", "joules_per_sample", "noise", "first_call_s"]
     assert table[absent].isna().all(axis=None)
-    assert pandas.isna(r.threads)
-    assert table.threads.dtype == "Int64" and table.median_s.dtype == "float64"
-
-
-def test_a_wrong_row_with_samples_has_no_rate():
+    assert pandas.isna(r.threads) and table.threads.dtype == "Int64" and table.median_s.dtype == "float64"
     r = results.frame([row("matmul/numpy/blas", square(64), 1e-6, status="wrong")]).iloc[0]
     assert r.median_s == 1e-6 and pandas.isna(r.flops_per_s)
 
 
-def test_load_reads_files_folders_and_machine_folders(tmp_path):
+def test_load_reads_files_folders_and_machine_folders_and_says_which_is_not_there(tmp_path):
     run = tmp_path / "2025-01-01"
     run.mkdir()
     write(run, fake.cpu_run(sizes=(64,)))
@@ -93,6 +89,9 @@ def test_load_reads_files_folders_and_machine_folders(tmp_path):
         table = results.load(path)
         assert len(table) == len(fake.cpu_run(sizes=(64,)).measurements) and "machine" not in table
     assert table[(table.op == "matmul") & (table.variant == "blas")].roof_fraction.notna().all()
+    for runs in ([tmp_path, tmp_path / "nowhere"], [tmp_path / "nowhere"]):
+        with pytest.raises(FileNotFoundError, match="nowhere"):
+            results.load(*runs)
 
 
 def test_two_machines_keep_their_rows_apart_under_their_own_roofs(tmp_path):
@@ -105,14 +104,6 @@ def test_two_machines_keep_their_rows_apart_under_their_own_roofs(tmp_path):
     assert table.columns[0] == "machine"
     counts = table.machine.value_counts().to_dict()
     assert counts == {"intel-avx512-2c": len(runs[0].measurements), "nvidia-h200": len(runs[1].measurements)}
-
-
-def test_a_run_without_a_result_file_is_an_error_also_beside_one_that_has(tmp_path):
-    write(tmp_path, fake.cpu_run(sizes=(64,)))
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        results.load(tmp_path, tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError):
-        results.load(tmp_path / "nowhere")
 
 
 def test_bad_lines_are_skipped_and_the_newest_run_of_a_row_wins(tmp_path):

@@ -1,5 +1,7 @@
 """STREAM in Numba: the passes of a call, the instructions the compiler made, the slices; and the command's rows and table."""
 
+import re
+
 import fake_measurements as fake
 import numba
 import numpy as np
@@ -19,19 +21,15 @@ OURS = [LOOP, NONTEMPORAL]
 FAR = stream_numba._FAR_BYTES
 
 
-@numba.njit
-def near(a, b, out, factor, stop):
-    stream_numba._pass("triad", "near", a, b, out, factor, 0, stop)
+def compiled(how: str):
+    @numba.njit
+    def one_pass(a, b, out, factor, stop):
+        stream_numba._pass("triad", how, a, b, out, factor, 0, stop)
+
+    return one_pass
 
 
-@numba.njit
-def far(a, b, out, factor, stop):
-    stream_numba._pass("triad", "far", a, b, out, factor, 0, stop)
-
-
-@numba.njit
-def past(a, b, out, factor, stop):
-    stream_numba._pass("triad", "nontemporal", a, b, out, factor, 0, stop)
+near, far, past = map(compiled, ("near", "far", "nontemporal"))
 
 
 def assembly(function) -> list[str]:
@@ -49,9 +47,8 @@ def assembly(function) -> list[str]:
 def test_the_triad_is_whole_vectors_without_spills(function, width):
     register = {64: "zmm", 32: "ymm", 16: "xmm"}[width]
     lines = assembly(function)
-    fused = [
-        i for i, line in enumerate(lines) if ("vfmadd" in line and "pd" in line and register in line) or "fmla" in line
-    ]
+    vector = re.compile(rf"vfmadd\w*pd.*{register}|fmla")
+    fused = [i for i, line in enumerate(lines) if vector.search(line)]
     assert len(fused) >= stream_numba._UNROLL
     loop = lines[fused[0] - stream_numba._UNROLL : fused[stream_numba._UNROLL - 1] + stream_numba._UNROLL + 1]
     assert not [line for line in loop if "rsp" in line], "a register spills inside the loop"
@@ -75,9 +72,8 @@ def test_every_pass_of_a_call_is_made_and_a_call_is_long_enough(threads):
     threads(1)
     problems = Stream("triad", 1 << 20), Stream("copy", 3 << 25), Stream("add", 24)
     small, large, tiny = (LOOP.bind(p, *p.inputs(1)) for p in problems)
-    assert small.passes == 64  # 43690 values of three arrays, 16 bytes less than 1 MiB
-    assert large.passes == 1
-    assert tiny.passes == stream_numba._MOST_PASSES
+    # 43690 values of three arrays, 16 bytes less than 1 MiB
+    assert (small.passes, large.passes, tiny.passes) == (64, 1, stream_numba._MOST_PASSES)
 
 
 @pytest.mark.parametrize("kernel", OURS, ids=lambda k: k.variant)
@@ -87,9 +83,8 @@ def test_edges_of_lines_vectors_and_slices(kernel, count, threads):
     for dtype in ("float32", "float64"):
         for n in (1, 7, 8, 9, 15, 17, 63, 64, 65, 129, 4099):
             for operation in ("triad", "read") if kernel is LOOP else ("triad",):
-                problem = Stream(
-                    operation, n * (12 if operation == "triad" else 4) * (2 if dtype == "float64" else 1), dtype
-                )
+                item = 12 if operation == "triad" else 4
+                problem = Stream(operation, n * item * (2 if dtype == "float64" else 1), dtype)
                 assert problem.elements == n
                 inputs = problem.inputs(3, True)
                 assert reference.check(problem, inputs, kernel.bind(problem, *inputs)()).passed, (problem, count)

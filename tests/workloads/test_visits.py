@@ -13,9 +13,9 @@ ROW = Measurement("matmul/numpy/blas", Matmul(8, 8, 8), Settings(threads=1), "ok
 
 def visit(i, *seconds, clock="host-latency", at=None, **fields):
     """The row's visit of round i, which ended at second 100 + 2 i."""
-    samples = (Samples(clock, seconds, 4, (0,) * len(seconds), "visit"),) if seconds else ()
+    fields = {"samples": (Samples(clock, seconds, 4, (0,) * len(seconds), "visit"),) if seconds else ()} | fields
     series = {"visit_at_s": (100.0 + 2 * i if at is None else at,)}
-    return msgspec.structs.replace(ROW, samples=samples, series=series, visit=i, **fields)
+    return msgspec.structs.replace(ROW, series=series, visit=i, **fields)
 
 
 def run(at="2026-01-01T00:00:00Z"):
@@ -66,24 +66,18 @@ def test_which_visits_are_one_series(lines, seconds):
     assert row.samples[0].seconds == seconds
 
 
-def test_rows_stay_in_the_order_of_their_first_visits():
-    other = msgspec.structs.replace(visit(1, 5.0), problem=Matmul(9, 9, 9))
+def test_rows_stay_in_the_order_of_their_first_visits_and_whole_ones_as_they_were():
+    other = visit(1, 5.0, problem=Matmul(9, 9, 9))
     assert [m.problem.n for m in decoded(visit(1, 1.0), other, visit(2, 1.0))] == [8, 9]
+    whole = msgspec.structs.replace(visit(1, 1.0, 2.0), visit=0, series={})
+    assert decoded(whole) == [whole] and (whole.visits, whole.span_s) == (0, None)
 
 
 def test_visits_in_processes_of_their_own_are_processes():
-    alone = [
-        msgspec.structs.replace(m, samples=(msgspec.structs.replace(m.samples[0], stop_reason="process"),))
-        for m in (visit(1, 1.0, phases_s={"import": 2.0}), visit(2, 2.0, phases_s={"import": 3.0}))
-    ]
-    (row,) = decoded(*alone)
+    own = lambda i: Samples("host-latency", (float(i),), 4, (0,), "process")  # noqa: E731
+    (row,) = decoded(*(visit(i, samples=(own(i),), phases_s={"import": i + 1.0}) for i in (1, 2)))
     assert row.samples[0].stop_reason == "2 processes" and row.series["import_s"] == (2.0, 3.0)
     assert row.phases_s == {"import": 3.0}
-
-
-def test_whole_rows_are_as_they_were():
-    whole = msgspec.structs.replace(visit(1, 1.0, 2.0), visit=0, series={})
-    assert decoded(whole) == [whole] and (whole.visits, whole.span_s) == (0, None)
 
 
 @pytest.mark.parametrize(
