@@ -2,25 +2,30 @@
 
 import argparse
 import pathlib
+import shlex
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
-from workloads import options
+from workloads import ROOT, options
 
 if TYPE_CHECKING:
-    from analysis.explain.explanation import Sources
+    from analysis.explain.explanation import Request, Sources
     from analysis.predict.profile import Profile
     from kernels.networks import Network
 
 QUESTION = "Is a GPU worth it for my model, and why?"
 EXAMPLE = "python -m analysis.explain --case S4 reports/nvidia-h200"
-LONG = """Says of a training on the CPU and the GPU who wins and why: whether the framework used the GPU, a verdict in five
-sentences, the step part by part, where the winner changes, memory, cost, and what would help most. The training is an article's
-(--case S0 S1a S1b S2 S3a S3b S3c S3d S3e S4), a real complaint's (--case keras-249 and others; an unknown one lists them), or
-your own model's (--model). Everything is predicted from the rows of RUN; nothing is timed, but for --verify."""
+LONG = """Says of a training on the CPU and the GPU who finishes first, why, from where that changes, and what would help. The
+training is your own model's (--model), an article's (--case S0 S1a S1b S2 S3a S3b S3c S3d S3e S4) or a real complaint's (--case
+keras-249 and others; an unknown one lists them). It reads the rows of RUN and times nothing, but for --measure and --verify."""
+STORED_GPU = "reports/nvidia-h200"
+FORMATS = ("table", "md", "json")
 INPUTS = ("numpy", "tf.data", "generator", "prefetch")
 _DESCRIBING_S = 60
+_VERIFIED = 3  # changes
+_ALL = "all"  # cases
 
 
 def parser() -> options.Parser:
@@ -29,9 +34,9 @@ def parser() -> options.Parser:
         "analysis.explain",
         LONG,
         EXAMPLE,
-        "python -m analysis.explain --model file.py:function --batch 32 --gpu-profile reports/nvidia-h200",
+        "python -m analysis.explain --model file.py:function --batch 32 --measure",
         question=QUESTION,
-        needs="model case batch samples epochs gpu-profile price-gpu price-cpu",
+        needs="model case batch samples epochs gpu-profile price-gpu price-cpu measure all",
     )
     made.add_argument(
         "runs",
@@ -60,18 +65,34 @@ def parser() -> options.Parser:
         f"""
 --gpu-profile RUN  take the GPU from these rows of another machine, the CPU from RUN
 --mixed            take rows of several machines as one profile
---price-gpu MONEY  an hour of the machine with the GPU
+--price-gpu MONEY  an hour of the machine with the GPU: 3.50, $3 or 3,50
 --price-cpu MONEY  an hour of the machine without
---verify           measure the best what-ifs here, beside what was predicted
---time-limit S ={_DESCRIBING_S}  seconds that building your model may take ({_DESCRIBING_S})
---format {{table,json}} =table  what stdout gets (table)""",
+--time-limit S ={_DESCRIBING_S}  seconds that building your model may take ({_DESCRIBING_S})""",
         MONEY=options.price,
         S=options.number,
+    )
+    more = made.add_argument_group("more than an answer")
+    options.add(
+        more,
+        f"""
+--all              everything behind the answer: parts, crossovers, memory, cost, all changes
+--measure          first measure here what the answer lacks
+--budget S =90     seconds that --measure may take (90)
+--format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
+        S=options.number,
+    )
+    more.add_argument(
+        "--verify",
+        metavar="N",
+        nargs="?",
+        type=options.number,
+        const=_VERIFIED,
+        help=f"measure the N best changes here, beside what was predicted ({_VERIFIED})",
     )
     return made
 
 
-def _body(args: argparse.Namespace) -> int:
+def _body(args: argparse.Namespace, again: str) -> int:
     from analysis.predict.profile import Lacking
 
     if not args.case and not args.model:
@@ -79,45 +100,87 @@ def _body(args: argparse.Namespace) -> int:
     if args.case and args.model:
         raise options.Usage("--case brings its own model; leave one of --case and --model out")
     try:
-        return _explained(args)
+        return _explained(args, again)
     except Lacking as lacking:
-        first = lacking.commands[0] if lacking.commands else "python -m workloads.suite --quick"
-        raise options.Missing(str(lacking), first) from lacking
+        raise options.Missing(f"no rows of this machine tell it: {lacking}", f"{again} --measure") from lacking
 
 
-def _explained(args: argparse.Namespace) -> int:
+def _explained(args: argparse.Namespace, again: str) -> int:
     from analysis.explain import explanation
     from analysis.explain import verify as verifying
-    from analysis.text import cases as complaints
-    from analysis.text import explanation as explanation_words
+    from analysis.text import cases, details
+    from analysis.text import explanation as words
 
     asked, case = _asked(args)
     of = sources(args)
-    if case is not None and asked is None:  # a complaint about no training
-        told = complaints.apart(case, of)
-        _print(
-            args, {"case": case.name, "answer": told}, explanation_words.headed(f"{case.name}: {case.title}", told)[1:]
-        )
-        return options.OK
+    if case is not None:
+        reply = cases.reply(case, of, asked)
+        lines, record = cases.lines(reply, again, markdown=args.format == "md"), {"case": case.name, "answer": reply}
+        if asked is None or not (args.all or args.format == "json"):
+            _print(args, record, lines)
+            return options.OK
+    else:
+        lines, record = [], {}
+    offer = ""
+    if asked and _is_here(of):
+        of, offer = _measured(args, asked, of)
     made = explanation.explain(asked, of)
-    framework = _framework(of)
-    more = complaints.sections(case, made, of) if case is not None else ()
-    told = explanation_words.lines(made, framework, more, complaints.checked(case, made, of))
-    record = {"framework": framework, "verdict": explanation_words.verdict(made), "explanation": made.told()}
-    _print(args, record, told)
+    lines = [*lines, *([""] if lines else []), *words.answer(made, again, offer)]
+    lines += details.lines(details.sections(made, _framework(of))) if args.all else []
+    record |= {"framework": _framework(of), "verdict": words.answer(made, again, offer), "explanation": made.told()}
+    _print(args, record, lines)
     if args.verify:
-        for line in verifying.lines(made):
+        for line in verifying.lines(made, args.verify):
             print(line, flush=True)
     return options.OK
 
 
+def _is_here(of: "Sources") -> bool:
+    """Whether the CPU's rows are, or would be, those of this machine."""
+    from workloads.machine import facts
+
+    return of.cpu.key == facts.describe().key
+
+
+def _measured(args: argparse.Namespace, asked: "Request", of: "Sources") -> "tuple[Sources, str]":
+    """(the sources with what --measure added, how long it would take where it was not asked for and something is missing)."""
+    from analysis.explain import explanation, measure
+    from analysis.predict.profile import Lacking
+    from workloads.machine import facts
+
+    try:
+        before = explanation.explain(asked, of)
+    except Lacking:
+        before = None
+    gpu_here = not of.borrowed and not facts.gpu_problem()
+    parts = measure.parts(before, asked, of, ["cpu", *["gpu:0"] * gpu_here])
+    if not args.measure:
+        measured = [s for s in before.sides if s.cost.source == "measured"] if before else []
+        return of, f"about {measure.seconds(parts):.0f} s" if parts and len(measured) < 1 + (of.gpu is not None) else ""
+    if not parts:
+        print("Nothing is missing: this machine's rows have it all.", file=sys.stderr)
+        return of, ""
+    folder = _local_folder() / time.strftime("explain-%Y%m%d-%H%M%S")
+    for reason in measure.run(parts, folder, args.budget, _progress):
+        print(f"not measured: {reason}", file=sys.stderr)
+    return sources(args, str(folder)), ""
+
+
+def _progress(text: str) -> None:
+    """On a terminal one line that changes; else a line where something begins."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="" if "/" in text.split(" ")[0] else "\n", file=sys.stderr, flush=True)
+    elif not text.split(": ")[-1][0].isdigit():
+        print(text, file=sys.stderr, flush=True)
+
+
 def _framework(of: "Sources") -> str:
     """Whether the framework used the GPU whose rows these are; of a stored one, first what this machine has."""
-    from analysis.text import explanation as explanation_words
+    from analysis.text import details
     from workloads.machine import facts
 
     source = of.gpu or of.cpu
-    said = explanation_words.seen(source.measurements, source.machine, source.key)
+    said = details.seen(source.measurements, source.machine, source.key)
     if not of.borrowed:
         return said
     problem = facts.gpu_problem()
@@ -125,44 +188,52 @@ def _framework(of: "Sources") -> str:
     return f"This machine has {here}. {said}"
 
 
-def _print(args: argparse.Namespace, record: dict, told: list[str]) -> None:
+def _print(args: argparse.Namespace, record: dict, lines: list[str]) -> None:
     import msgspec
 
     if args.format == "json":
         # NumPy's numbers are floats that JSON does not know
         print(msgspec.json.encode(record, enc_hook=float).decode())
     else:
-        print("\n".join(told))
+        print("\n".join(lines))
 
 
-def sources(args: argparse.Namespace) -> "Sources":
-    """The profiles that the command names.
+def sources(args: argparse.Namespace, *more: str) -> "Sources":
+    """The profiles that the command names, with the runs that were measured since. Without a GPU here, and no other rows named,
+    the GPU is a stored one.
 
     Raises: Usage for a run that is not there, and for rows of several machines unless they are mixed on purpose.
     """
     from analysis.explain.explanation import Sources
     from analysis.predict import profile
     from analysis.predict.prediction import predict
+    from workloads.machine import facts
 
-    here = profile.read(*args.runs, mixed=args.mixed) if args.runs else _local(profile)
-    if args.gpu_profile:
-        gpu = profile.read(args.gpu_profile, mixed=args.mixed)
+    here = profile.read(*args.runs, *more, mixed=args.mixed) if args.runs else _local(profile)
+    has_gpu = any(device != "cpu" for device in here.devices)
+    stored = args.gpu_profile or ("" if args.runs or has_gpu or not facts.gpu_problem() else str(ROOT / STORED_GPU))
+    if stored and (args.gpu_profile or pathlib.Path(stored).exists()):
+        gpu = profile.read(stored, mixed=args.mixed)
         if not any(device != "cpu" for device in gpu.devices):
             raise options.Usage(f"{args.gpu_profile} has no row of a GPU", EXAMPLE)
         return Sources(here, gpu, predict)
-    return Sources(here, here if any(device != "cpu" for device in here.devices) else None, predict)
+    return Sources(here, here if has_gpu else None, predict)
+
+
+def _local_folder() -> pathlib.Path:
+    from workloads.machine import facts
+
+    return pathlib.Path("reports/local") / facts.describe().key
 
 
 def _local(profile) -> "Profile":
     """The rows that were measured on this machine; an empty profile where there are none, which lacks everything."""
     from workloads.machine import facts
 
-    here = facts.describe()
-    folder = pathlib.Path("reports/local") / here.key
     try:
-        return profile.read(str(folder))
+        return profile.read(str(_local_folder()))
     except FileNotFoundError:
-        return profile.profile((), here)
+        return profile.profile((), facts.describe())
 
 
 def _asked(args: argparse.Namespace):
@@ -215,7 +286,7 @@ def _changed(training, args: argparse.Namespace):
 def _case(name: str):
     from workloads.records import published_cases
 
-    known = {**published_cases.BY_NAME, **published_cases.QUESTIONS_BY_NAME, **published_cases.COMPLAINTS_BY_NAME}
+    known = published_cases.EVERY
     if name not in known:
         raise options.unknown("case", name, sorted(known))
     return known[name]
@@ -254,4 +325,15 @@ def describe(model: str, time_limit_s: float) -> "Network":
 
 
 def main(argv: list[str] | None = None) -> int:
-    return options.command(parser(), argv, _body)
+    return options.command(parser(), argv, lambda args: _body(args, _again(argv)))
+
+
+def _again(argv: list[str] | None) -> str:
+    """The command as it was typed, without the flags that say what more to do with its answer."""
+    words = shlex.split(options.command_line("analysis.explain", argv))
+    for flag, takes in (("--all", False), ("--measure", False), ("--budget", True), ("--verify", True)):
+        while flag in words:
+            at = words.index(flag)
+            takes_it = takes and at + 1 < len(words) and words[at + 1].isdigit()
+            del words[at : at + 1 + takes_it]
+    return options.typed(shlex.join(words))

@@ -12,6 +12,7 @@ import msgspec
 
 from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer, Family
+from analysis.explain.sides import Side
 from analysis.predict import what_if
 from analysis.predict.borrowed_gpu import completed, host_factor, rescaled, start_factor
 from analysis.predict.combine import HOST
@@ -59,9 +60,10 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Everything that is said of a training. `cpu` and `gpu` are None without rows of that side, and `lacks` says what is
-    missing. measured: what this very training costs by a row. break_even: epochs after which the GPU has caught up. borrowed: the
-    GPU is a stored one, its host terms scaled by `host_factor`."""
+    """Everything that is said of a training. `sides`: what it takes on each device, measured or predicted. `cpu` and `gpu`: the
+    predictions, None without rows of that side, and `lacks` says what is missing. measured: what this very training costs by a
+    row. break_even: epochs after which the GPU has caught up, predicted. borrowed: the GPU is a stored one, its host terms
+    scaled by `host_factor`."""
 
     asked: Request
     cpu: "Prediction | None"
@@ -78,16 +80,27 @@ class Explanation(msgspec.Struct, frozen=True):
     commands: tuple[str, ...] = ()
     borrowed: str = ""
     host_factor: Estimate | None = None
+    sides: tuple[Side, ...] = ()
 
     @property
-    def sides(self) -> "tuple[Prediction, ...]":
+    def predictions(self) -> "tuple[Prediction, ...]":
         return tuple(p for p in (self.cpu, self.gpu) if p)
+
+    @property
+    def main(self) -> "Prediction | None":
+        """The prediction that changes are set against: the GPU's where there is one."""
+        return self.gpu or self.cpu
+
+    @property
+    def both(self) -> tuple[Side, Side] | tuple[()]:
+        """The CPU and the GPU; nothing unless what the training takes is known of both."""
+        return (self.sides[0], self.sides[1]) if len(self.sides) == 2 else ()
 
     @property
     def partial(self) -> tuple[str, ...]:
         """What the predictions do not know, in words; first the layers that are only estimated."""
         first = [self.asked.unknown_share.words] if self.asked.unknown_share else []
-        return tuple(dict.fromkeys((*first, *(text for p in self.sides for text in p.partial))))
+        return tuple(dict.fromkeys((*first, *(text for p in self.predictions for text in p.partial))))
 
     @property
     def withheld(self) -> bool:
@@ -132,53 +145,67 @@ def explain(asked: Request, of: Sources) -> Explanation:
     Raises: profile.Lacking; ValueError for a model that is not known.
     """
     predict = predictor(asked, of)
-    sides: dict[str, Prediction] = {}
+    made: dict[str, Prediction] = {}
     lacking: dict[str, Lacking] = {}
     for device in ("cpu", *(GPU,) * (of.gpu is not None)):
         try:
-            sides[device] = predict(asked.training, settings_of(asked, device))
+            made[device] = predict(asked.training, settings_of(asked, device))
         except Lacking as error:
             lacking["the CPU" if device == "cpu" else "the GPU"] = error
-    if not sides:
+    rows = measured(asked, of)
+    both = _sides(asked, made, rows)
+    if not (made or both):
         raise all_of(lacking.values())
-    cpu, gpu = sides.get("cpu"), sides.get(GPU)
-    main = gpu or sides["cpu"]
-    other = what_if.other_device(main, cpu if main is gpu else None)
-    found = what_if.what_ifs(main, predict)
+    cpu, gpu = made.get("cpu"), made.get(GPU)
+    main = gpu or cpu
+    other = main and what_if.other_device(main, cpu if main is gpu else None)
+    found = what_if.what_ifs(main, predict) if main else []
     ranked = sorted([w for w in (other, *found) if w], key=lambda w: -w.job_saved.value if w.job_saved else math.inf)
-    validation = {d: validating(asked, p) for d, p in sides.items()} if asked.validation else {}
     held = tuple(
         memory(asked.of, asked.training, device, of_.measurements, of_.machine)
-        for device in sides
+        for device in made
         if (of_ := _profile(of, device))
     )
     prices = tuple(
-        cost(asked.training, with_validation(p, validation), d, asked.prices, _profile(of, d).measurements)
-        for d, p in sides.items()
+        cost(asked.training, side.whole, side.device, asked.prices, _profile(of, side.device).measurements)
+        for side in both
     )
-    lacks = tuple(f"{where}: {error}" for where, error in lacking.items())
-    commands = tuple(dict.fromkeys(command for error in lacking.values() for command in error.commands))
-    crossed = _crossovers(asked, predict) if cpu and gpu else ()
-    even = costs.break_even(cpu.cost, gpu.cost, asked.training.steps) if cpu and gpu else None
-    together = tuple(what_if.at_once(of.gpu.measurements, GPU)) if of.gpu else ()
-    key, factor = (of.gpu.key, host_factor(of.cpu, of.gpu)) if of.gpu and of.borrowed else ("", None)
     return Explanation(
         asked,
         cpu,
         gpu,
-        measured(asked, of),
-        crossed,
-        even,
+        rows,
+        _crossovers(asked, predict) if cpu and gpu else (),
+        costs.break_even(cpu.cost, gpu.cost, asked.training.steps) if cpu and gpu else None,
         held,
         prices,
         tuple(ranked),
-        together,
-        validation,
-        lacks,
-        commands,
-        key,
-        factor,
+        tuple(what_if.at_once(of.gpu.measurements, GPU)) if of.gpu else (),
+        {d: validating(asked, p) for d, p in made.items()} if asked.validation else {},
+        tuple(f"{where}: {error}" for where, error in lacking.items()),
+        tuple(dict.fromkeys(command for error in lacking.values() for command in error.commands)),
+        of.gpu.key if of.gpu and of.borrowed else "",
+        host_factor(of.cpu, of.gpu) if of.gpu and of.borrowed else None,
+        both,
     )
+
+
+def _sides(asked: Request, made: "dict[str, Prediction]", rows: dict[str, TrainingCost]) -> tuple[Side, ...]:
+    """What the training takes on each device, the CPU first: measured, else predicted, else at most what short fits took. A
+    prediction of mostly unknown layers counts for nothing."""
+    unknown = asked.unknown_share
+    found = []
+    for device in ("cpu", GPU):
+        p = made.get(device) if not (unknown and unknown.most) else None
+        row = rows.get(device)
+        if row and (row.start is None or (row.bound and p)):
+            row = None
+        cost = row or (p.cost if p else None)
+        if cost:
+            if asked.validation and device in made:
+                cost = msgspec.structs.replace(cost, epoch=cost.epoch + validating(asked, made[device]))
+            found.append(Side(device, asked.training, cost, p.untold if p and not row else ()))
+    return tuple(found)
 
 
 def predictor(asked: Request, of: Sources) -> Callable[..., "Prediction"]:
@@ -215,9 +242,10 @@ def measured(asked: Request, of: Sources) -> "dict[str, TrainingCost]":
     for device in ("cpu", *(GPU,) * (of.gpu is not None)):
         wanted = (what_if.FIT, t.model, t.batch, device, settings_of(asked, device).switches, None)
         rows = []
-        for m in break_even.trainings(_profile(of, device).measurements):
+        every = _profile(of, device).measurements
+        for m in break_even.trainings(every):
             own = (m.kernel, m.problem.model, m.problem.batch, m.device, m.settings.switches, m.threads)
-            if own == wanted and (cost := costs.measured(m)) and cost.step.value > 0:
+            if own == wanted and (cost := costs.measured(m, every)) and cost.step.value > 0:
                 rows.append((cost, m.problem.dtype != t.dtype))
         if rows:
             found[device] = min(rows, key=lambda row: (*row[0].doubt, row[1]))[0]
@@ -306,14 +334,3 @@ def validating(asked: Request, made: "Prediction") -> Estimate:
     host = total(made.parts.get(n) for n in HOST)
     least = Estimate(max(host.value / 2, made.step_s.value * share), made.step_s.low * share, made.step_s.high)
     return least * steps
-
-
-def with_validation(made: "Prediction", validation_s: dict[str, Estimate]) -> Estimate:
-    """Seconds of a whole job, the validation of each epoch included."""
-    more = validation_s.get(made.settings.device)
-    return made.job_s + more * made.training.epochs if more else made.job_s
-
-
-def job_s(e: Explanation, made: "Prediction") -> Estimate:
-    """Seconds of a whole job of an explanation."""
-    return with_validation(made, e.validation_s)

@@ -13,7 +13,7 @@ from analysis.predict.what_if import Change
 from analysis.stats import Estimate, exact
 from analysis.training import break_even, costs
 from analysis.units import about, percent
-from workloads import records
+from workloads import options, records
 
 MOST = 3
 _SAMPLES, _STEPS = 2048, 64  # a verification shows steps; a whole job would take as long as the job
@@ -22,12 +22,22 @@ _PATIENCE_S = 900
 
 def plan(e: Explanation, most: int = MOST) -> "list[tuple[Change, Estimate | None]]":
     """(what to measure, the predicted saving of a step): the training as it is, then the changes that save most of it."""
-    base = e.sides[-1]
+    base = _main(e)
     own = what_if.Change("as it is", base.training, base.settings)
     best = [
         w for w in e.told().what_ifs if w.step_saved is not None and w.job_saved is not None and w.job_saved.value > 0
     ][:most]
     return [(own, None), *((w.change, w.step_saved) for w in best)]
+
+
+def _main(e: Explanation) -> Prediction:
+    """The prediction that changes are set against.
+
+    Raises: Missing without one, as no change can be predicted then.
+    """
+    if e.main is None:
+        raise options.Missing("there is no prediction to verify; --measure measures what one needs")
+    return e.main
 
 
 def short(samples: int, batch: int) -> int:
@@ -53,14 +63,14 @@ def measure(change: "Change", samples: int, folder: pathlib.Path) -> Estimate | 
     return next((m.reason for m in rows if m.reason), "no row with a time")
 
 
-def lines(e: Explanation, measured: Callable = measure) -> Iterator[str]:
+def lines(e: Explanation, most: int = MOST, measured: Callable = measure) -> Iterator[str]:
     """A line as each measurement comes: a step predicted beside measured, then what each change saved."""
-    base = e.sides[-1]
+    base = _main(e)
     yield ""
     yield "Measured now, each by a command of its own"
     with tempfile.TemporaryDirectory() as folder:
         first: Estimate | None = None
-        for i, (change, saved) in enumerate(plan(e)):
+        for i, (change, saved) in enumerate(plan(e, most)):
             batch = change.training.batch
             found = measured(change, short(base.training.samples, batch), pathlib.Path(folder) / str(i))
             if isinstance(found, str):

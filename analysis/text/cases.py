@@ -1,280 +1,366 @@
-"""The articles' cases and real complaints, answered: what was said, what was measured, and the points that an answer needs."""
+"""Articles and complaints answered: a case is data and one of eight kinds of question, each with one answer and one table."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from analysis.explain.explanation import GPU, Explanation, Sources, predictor, settings_of
-from analysis.predict.what_if import WhatIf
-from analysis.roofline import overheads
-from analysis.text import data_parallel, inference, published, verdicts
-from analysis.text.explanation import Section, answer_sentence, likeliest, unsure
-from analysis.text.explanation_tables import OVERHEAD, PARTS
-from analysis.training import side_by_side
+import msgspec
+
+from analysis.crossover.crossover import Answer, Point
+from analysis.explain import evidence, explanation, published
+from analysis.explain.explanation import GPU, Explanation, Request, Sources
+from analysis.explain.published import Comparison, Measured
+from analysis.stats import faster
+from analysis.table import Table
+from analysis.text import sentences as say
+from analysis.text.explanation import percent, shares
+from analysis.text.published import compared, gain_words, picked
+from analysis.training import break_even, inference, side_by_side
 from analysis.training.break_even import BY_STEP
-from analysis.units import about, digits, join, percent, seconds, size, times
+from analysis.units import join, size
 from kernels import networks
 from kernels.problems import Training
+from workloads import ROOT, records
 from workloads.records.published_cases import Case, Complaint, Question
 
-_BELIEFS = {
-    "S0": ("flops", "copy", "batch"),
-    "S1a": ("flops", "batch"),
-    "S1b": ("flops", "batch"),
-    "S2": ("flops", "copy", "batch"),
-    "S4": ("copy", "flops"),
-    "keras-249": ("copy", "batch"),
-    "tensorflow-5995": ("copy", "batch"),
-    "indepth-mnist": ("flops", "copy"),
+NAMES = {"cpu": "CPU", "gpu": "GPU", "neither": "neither"}
+UNKNOWN = "not measured"
+_LANES = (28, 56)  # what an article counts for a GPU of 3584 lanes against 8 cores
+SAID = {
+    "same": "The {winner} is faster here too: {here}, published {words}.",
+    "unlike": "Unlike the article: {here}, published {words}.",
+    "pair": "{verdict}: {here}.",
+    "none": "Not known here: these rows do not tell it.",
+    "flip": "{wins} (a step; {source}).",
+    "cause": "It is {part}, {share} of the GPU's step; copied bytes are {copied}.",
+    "home": "Keeping the data set on the GPU saves {saved} of {whole}; a larger batch saves {batch}.",
+    "bound": "Yes, the copy decides: pinned memory would make a step {gain} faster, full overlap {most}.",
+    "clock": "No, the copy takes {copy}: the clock was stopped before {passes} passes had run.",
+    "sync": "Put cupy.cuda.Device().synchronize() before each reading of the clock.",
+    "inference": "At batch 1 {one}; at batch {most} {many}.",
+    "gpus": "{count} GPUs are {least} as fast as one at batch {small} and {gain} at batch {large}.",
+    "teacher": "{verdict}: both at once are {gain} as fast as one after the other.",
+    "peaks": "No: by measured peaks the GPU is {peak} faster, its step {step}.",
+    "arithmetic": "{large} has {ratio} the arithmetic for each operation; starting one costs the same.",
+    "floor": "No GPU step takes less than {floor}, whatever the model (measured).",
+    "parts": "GPU step: {shares} (predicted).",
+    "apart": "Otherwise here: {apart}.",
+    "run": "To know it: {command}",
+    "all": "All of it: {command} --all",
 }
+MEASURES = {
+    "winner": "python -m workloads.training --study complaints",
+    "copies": "python -m workloads.transfer --sizes 4KiB:256MiB:x4",
+    "inference": "python -m workloads.inference --model inception-v3 --batch 1 8 32",
+    "gpus": "python -m workloads.training --study data-parallel",
+    "teacher": "python -m workloads.training --study teacher",
+    "peaks": "python -m workloads.peak",
+}
+Row = tuple[str, str, str]
 
 
-def sections(case: Case | Question | Complaint, e: Explanation, of: Sources) -> tuple[Section, ...]:
-    """What a case's answer has beside a training's own."""
-    rows = (of.gpu or of.cpu).measurements
-    if isinstance(case, Question):
-        return ((f"{case.name}: {case.title}", _QUESTIONS[case.name](e, of)),)
-    if isinstance(case, Case):
-        told = [published.sentence(b) for b in published.comparisons(rows, (case,))]
-        told += _POINTS[case.name](e, of, case) if case.name in _POINTS else []
-        return ((f"{case.name}: {case.title}; published beside what was measured", told),)
-    seen = [verdicts.sentence(r, verdicts.measured(r, rows)) for r in case.reported]
-    return (
-        (f"{case.name}: {case.title}", _said(case)),
-        ("Measured", seen),
-        ("What answers it", _POINTS[case.name](e, of, case)),
-    )
+class Reply(msgspec.Struct, frozen=True):
+    """A case's answer: its first sentence, rows (what, published, here), what else belongs to it, and what would measure it."""
+
+    name: str
+    title: str
+    answer: str
+    rows: tuple[Row, ...] = ()
+    more: tuple[str, ...] = ()
+    command: str = ""
 
 
-def _said(case: Complaint) -> list[str]:
-    blamed = f" Blamed: {case.blames}." if case.blames else ""
-    return [f"Reported: {case.said}.{blamed}", *([f"Otherwise here: {case.apart}."] if case.apart else [])]
+class _Asking(msgspec.Struct, frozen=True):
+    """A case, whose record is its kind's, with the rows that answer it; its training is explained where that is needed."""
+
+    case: Any
+    of: Sources
+    request: Any  # a Request, or None of a case without a training
+
+    @property
+    def rows(self) -> tuple[records.Measurement, ...]:
+        return (self.of.gpu or self.of.cpu).measurements
+
+    def explained(self, training: Training | None = None) -> Explanation:
+        asked = msgspec.structs.replace(self.request, training=training) if training else self.request
+        return explanation.explain(asked, self.of)
 
 
-def checked(case: Case | Question | Complaint | None, e: Explanation, of: Sources) -> list[str]:
-    """The beliefs that belong to a case, checked; of a user's own model all of them."""
-    found = published.check(e, of.cpu, of.gpu, predictor(e.asked, of))
-    if case is not None:
-        wanted = case.beliefs if isinstance(case, Question) else _BELIEFS.get(case.name, ())
-        found = [b for b in found if b.name in wanted]
-    return [b.sentence for b in found]
+def reply(case: Case | Complaint | Question, of: Sources, request: Request | None) -> Reply:
+    """The answer to the case's own question."""
+    return KINDS[case.kind](_Asking(case, of, request))
 
 
-# ---------------------------------------------------------------- points, each from an explanation or from rows
+def lines(r: Reply, again: str = "", markdown: bool = False) -> list[str]:
+    """The reply for a terminal or as Markdown: at most 18 lines of 80 columns."""
+    table = Table("what | published | here", r.rows)
+    shown = (["", *table.md()] if markdown else table.text()) if r.rows else []
+    last = SAID["run"].format(command=r.command) if r.command else again and SAID["all"].format(command=again)
+    head = f"## {r.name}: {r.title}" if markdown else f"{r.name}: {r.title}"
+    return [head, *[""] * markdown, r.answer, *shown, *r.more, *filter(None, [last])]
 
 
-def floor(e: Explanation, of: Sources) -> str:
-    """The least that a step takes on the GPU, however small the model."""
-    if not (e.gpu and of.gpu):
-        return "The least that a step takes on the GPU is not known: no GPU was measured."
-    parts = {n: e.gpu.parts[n].value for n in OVERHEAD if n in e.gpu.parts}
-    named = join(f"{PARTS[n]} ({seconds(v)})" for n, v in parts.items() if v)
-    own = f"of this model's step {seconds(sum(parts.values()))} are {named}"
-    constant = verdicts.step_constant(of.gpu.constants, GPU)
-    cpu = overheads.find(of.cpu.constants, "keras-step", "cpu")
-    if not constant:
-        return f"A step has a floor on the GPU: {own}."
-    beside = f", on the CPU {seconds(cpu.seconds.value)}" if cpu else ""
-    return (
-        f"A step on the GPU has a floor of {about(constant.seconds)} (measured on a model with almost no "
-        f"work{beside}): less no network takes; {own}."
-    )
+def _reply(a: _Asking, answer: str, rows: Iterable[Row] = (), more: Iterable[str] = (), command: str = "") -> Reply:
+    apart = getattr(a.case, "apart", "")
+    told = [*more, *[SAID["apart"].format(apart=apart)] * bool(apart)]
+    return Reply(a.case.name, a.case.title, answer, tuple(rows), tuple(told), command)
 
 
-def flips(e: Explanation, varies: str) -> str:
-    """Where the winner changes along a size."""
-    found = next((a for a in e.crossovers if a.family.varies == varies and a.form.mode == BY_STEP), None)
-    if found is None:
-        return f"From which {varies} the GPU wins needs both devices' rows."
-    said, end = answer_sentence(found), {"gpu-at-smallest": 0, "cpu-throughout": -1}.get(likeliest(found).kind)
-    if end is None or unsure(found):
-        return said
-    p, least = found.points[end], "already" if end == 0 else "still"
-    likely = "likely " * bool(found.bands)
-    return (
-        f"{said} It {likely}does not flip here: {least} at {varies} = {p.n:,} a step takes "
-        f"{seconds(p.gpu.seconds.value)} on the GPU and {seconds(p.cpu.seconds.value)} on the CPU."
-    )
+def _unanswered(a: _Asking, what: str) -> Reply:
+    return _reply(a, SAID["none"], command=MEASURES[what])
 
 
-def copies(e: Explanation) -> str:
-    """What copying each batch takes."""
-    if not e.gpu:
-        return "What copying a batch takes needs a GPU's rows."
-    calls, moved = (e.gpu.parts[n].value if n in e.gpu.parts else 0.0 for n in ("transfer calls", "transfer bytes"))
-    t = e.asked.training
-    nbytes = min(t.batch, t.samples) * networks.sample_bytes(e.asked.of, t.dtype)
-    return (
-        f"Copying each batch ({size(nbytes)}) takes {seconds(calls)} for the calls and {seconds(moved)} for the "
-        f"bytes: {percent((calls + moved) / e.gpu.step_s.value)} of the GPU's step of "
-        f"{seconds(e.gpu.step_s.value)}."
-    )
+# ---------------------------------------------------------------- the kinds of question
 
 
-def _what_if(e: Explanation, residence: str) -> "WhatIf | None":
-    return next((w for w in e.what_ifs if w.change.settings.keras.residence == residence), None)
+def _winner(a: _Asking) -> Reply:
+    """Which device is faster, and by how much: an article's claims, or a complaint's trainings."""
+    if isinstance(a.case, Complaint):
+        return _pair(a)
+    found = picked(published.comparisons(a.rows, (a.case,)))
+    first = next((c for c in found if c.here), None)
+    if first is None:
+        return _unanswered(a, "winner")
+    kind = "same" if first.faster == first.claim.faster != "neither" else "unlike"
+    answer = SAID[kind].format(winner=NAMES[first.faster], here=compared(first), words=first.claim.words)
+    rows = [(f"{c.claim.samples:,} samples", c.claim.words, compared(c)) for c in found]
+    gpu = a.explained().gpu
+    more = [SAID["parts"].format(shares=join(shares(gpu)))] if gpu else []
+    return _reply(a, answer, [*rows, *_epochs(first)], more)
 
 
-def kept_on_device(e: Explanation) -> str:
-    """What keeping the data on the GPU would save."""
-    found = _what_if(e, "resident")
-    if found is None or found.job_saved is None or found.step_saved is None:
-        return f"Keeping the data on the device could not be predicted{f': {found.why}' if found else ''}."
-    return (
-        f"Keeping the data on the device saves {about(found.step_saved)} of each step and "
-        f"{about(found.job_saved)} of the job."
-    )
+def _epochs(c: Comparison) -> list[Row]:
+    """Each device's epoch beside the article's, where it gives seconds."""
+    each = [(d, p.epoch_s, e) for d, e in (("cpu", c.cpu), ("gpu", c.gpu)) if (p := c.case.of(d)) and p.epoch_s and e]
+    return [(f"an epoch on the {NAMES[d]}", say.time(theirs), say.timed(ours)) for d, theirs, ours in each]
 
 
-def dispatch_not_pcie(e: Explanation) -> str:
-    """Starting and launching set against the link; the calls that copy are of neither."""
-    if not e.gpu:
-        return "Dispatch and launch against PCIe need a GPU's rows."
-    parts = e.gpu.parts
-    host = sum(parts[n].value for n in ("dispatch", "launches") if n in parts)
-    link = parts["transfer bytes"].value if "transfer bytes" in parts else 0.0
-    step = e.gpu.step_s.value
-    word = "not PCIe" if link < host else "PCIe"
-    return (
-        f"It is {'dispatch and launch, ' if link < host else ''}{word}: starting the step and its kernels takes "
-        f"{seconds(host)} ({percent(min(1.0, host / step))} of the step), the bytes on the link {seconds(link)} "
-        f"({percent(link / step)})."
-    )
+def _reported(a: _Asking) -> list[Row]:
+    """A row for each reported training: what was said, and a step of ours on both devices."""
+    found = [(r, published.measured(r, a.rows)) for r in a.case.reported]
+    return [(_label(a, r.training, m), r.words, _steps(m) if m else UNKNOWN) for r, m in found]
 
 
-def larger_batch(e: Explanation, of: Sources) -> str:
-    """What a bigger batch does to a sample's time."""
-    if not (e.gpu and e.cpu):
-        return "What a bigger batch does needs both devices' rows."
-    return published.batch(e, predictor(e.asked, of)).sentence
+def _label(a: _Asking, t: Training, m: Measured | None) -> str:
+    """What tells a case's trainings apart: the width, or the model; of a single one its batch."""
+    size = break_even.size_of(_setup(t), a.case.varies) if a.case.varies == "width" else None
+    if size:
+        return say.counted(size[0], "width")
+    return say.title(t.model) if len(a.case.reported) > 1 else f"a step, batch {m.batch if m else t.batch}"
 
 
-def a_kernel(training: "Training") -> tuple[float, int]:
-    """(FLOPs of a step's products for each of its operations, how many operations)."""
+def _setup(t: Training) -> break_even.Setup:
+    return break_even.Setup("", t.model, t.batch, t.samples, t.dtype)
+
+
+def _steps(m: Measured) -> str:
+    return f"CPU {say.time(m.cpu)}, GPU {say.time(m.gpu)}"
+
+
+def _pair(a: _Asking) -> Reply:
+    """Two trainings of one machine that have different winners."""
+    found = [m for r in a.case.reported if (m := published.measured(r, a.rows))]
+    if len(found) < len(a.case.reported):
+        return _unanswered(a, "winner")
+    hits = sum(m.comes_back for m in found)
+    verdict = "As reported" if hits == len(found) else "In part as reported" if hits else "Not as reported"
+    here = "; ".join(f"{say.title(m.reported.training.model)}, {say.faster_by(m.cpu, m.gpu)}" for m in found)
+    (_, few), (large, many) = ((r.training.model, _arithmetic(r.training)) for r in a.case.reported)
+    why = SAID["arithmetic"].format(large=say.title(large), ratio=say.factor(many / few))
+    return _reply(a, SAID["pair"].format(verdict=verdict, here=here), _reported(a), [why])
+
+
+def _arithmetic(training: Training) -> float:
+    """FLOPs of a step's products for each of its operations."""
     works = networks.step(networks.find(training.model), min(training.batch, training.samples))
-    return sum(w.flops for w in works if w.kind in ("dense", "conv")) / len(works), len(works)
+    return sum(w.flops for w in works if w.kind in ("dense", "conv")) / len(works)
 
 
-def arithmetic_a_launch(e: Explanation, of: Sources, case: Complaint) -> list[str]:
-    """FLOPs for each operation of the reported trainings beside each other, and who is predicted to win each."""
-    each = {r.training.model: a_kernel(r.training) for r in case.reported}
-    (small, few), (large, many) = ((name, each[name]) for name in each)
-    told = [
-        f"Arithmetic for each operation of a step: {digits(few[0] / 1e6)} MFLOP in {small} ({few[1]} "
-        f"operations), {digits(many[0] / 1e6)} MFLOP in {large} ({many[1]}): {digits(many[0] / few[0])} times as "
-        "much, while launching an operation costs the same."
+def _flip(a: _Asking) -> Reply:
+    """From which width or batch the GPU wins."""
+    made = a.explained()
+    own = [x for x in break_even.answers(a.rows, (a.case.varies,)) if x.form.mode == BY_STEP and _alike(x, a)]
+    predicted = [x for x in made.crossovers if x.family.varies == a.case.varies and x.form.mode == BY_STEP]
+    if not (own or predicted):
+        return _unanswered(a, "winner")
+    source = say.MEASURED if own else say.PREDICTED
+    wins = _wins((own or predicted)[0], source)
+    constant = published.step_constant(a.of.gpu.constants, GPU) if a.of.gpu else None
+    more = [SAID["floor"].format(floor=say.timed(constant.seconds))] if constant else []
+    answer = SAID["flip"].format(wins=wins[0].upper() + wins[1:], source=source)
+    return _reply(a, answer, [*_reported(a), *_copying(made)], more)
+
+
+def _wins(x: Answer, source: str) -> str:
+    """Who wins from which size; where one device alone surely wins, from or up to where."""
+    sure = [p for p in x.points if p.sign]
+    if x.kind != "cant-tell" or len({p.sign for p in sure}) != 1:
+        return say.crossing(x, source)
+    name, device = x.family.size_name, "GPU" if sure[0].sign > 0 else "CPU"
+    if x.points[-1].sign:
+        return f"the {device} surely wins from {say.counted(sure[0].n, name)}; below, it can't be told"
+    return f"the {device} surely wins up to {say.counted(sure[-1].n, name)}; beyond, it can't be told"
+
+
+def _alike(x: Answer, a: _Asking) -> bool:
+    """Whether a measured crossover is of the case's training, but for what varies."""
+    own, fixed = break_even.size_of(_setup(a.request.training), a.case.varies), dict(x.family.fixed)
+    return own is not None and all(fixed.get(name) == getattr(own[1], name) for name in ("model", "batch"))
+
+
+def _copying(e: Explanation) -> list[Row]:
+    share = evidence.copied(e)
+    return [] if share is None else [("copying a batch", "-", f"{percent(share)} of the GPU's step")]
+
+
+def _cause(a: _Asking) -> Reply:
+    """What takes the GPU's step."""
+    m = published.measured(a.case.reported[0], a.rows)
+    if m is None:
+        return _unanswered(a, "winner")
+    share = min(1.0, m.parts[m.largest] / m.gpu.value)
+    copied = percent(m.parts.get(published.COPYING, 0.0) / m.gpu.value)
+    rows = [*_reported(a), *((f"the GPU's {name}", "-", say.time(s)) for name, s in m.parts.items())]
+    answer = SAID["cause"].format(part=m.largest, share=percent(share), copied=copied)
+    return _reply(a, answer, [*rows, *_larger(a.explained())])
+
+
+def _larger(e: Explanation) -> list[Row]:
+    """What a larger batch saves of the whole training."""
+    grown = [(w.job_saved, w.change.training.batch) for w in e.what_ifs if w.change.learns and w.job_saved]
+    if not grown:
+        return []
+    saved, batch = max(grown, key=lambda one: one[0].value)
+    return [(f"batch {batch:,} saves", "-", f"{say.timed(saved)} (predicted)")]
+
+
+def _home(a: _Asking) -> Reply:
+    """Whether the data set should be sent to the GPU once instead of batch by batch."""
+    made = a.explained()
+    kept = next((w for w in made.what_ifs if w.change.settings.keras.residence == "resident"), None)
+    if not (kept and kept.job_saved and made.both and a.of.gpu):
+        return _unanswered(a, "copies")
+    t, whole = made.asked.training, made.both[1].whole
+    nbytes = t.samples * networks.sample_bytes(made.asked.of, t.dtype)
+    sent, larger = a.of.gpu.copying(nbytes, GPU), _larger(made)
+    other = a.explained(msgspec.structs.replace(t, batch=8 * t.batch))
+    beside = f"{say.time(whole)} against {say.time(other.both[1].whole)}" if other.both else UNKNOWN
+    rows = [("the data set", "316 MB", size(nbytes)), ("sent once", "-", say.time(sent) if sent else UNKNOWN)]
+    rows += [*_copying(made), *larger, (f"batch {t.batch} against {8 * t.batch}", "35 min against 12", beside)]
+    saves = larger[0][2] if larger else "nothing"
+    return _reply(a, SAID["home"].format(saved=say.timed(kept.job_saved), whole=say.time(whole), batch=saves), rows)
+
+
+def _copies(a: _Asking) -> Reply:
+    """Whether it is the copy: a step bound by it, or a clock stopped too early."""
+    return _bound(a) if "step_s" in a.case.numbers else _clock(a)
+
+
+def _bound(a: _Asking) -> Reply:
+    found, step = evidence.bound(a.case, a.rows), a.case.numbers["step_s"]
+    if found is None:
+        return _unanswered(a, "copies")
+    pinned, least = found.rest + found.pinned, max(found.rest, found.pinned)
+    rows = [
+        ("a step", say.time(step), "-"),
+        ("copy, pageable", say.time(a.case.numbers["copy_s"]), f"the same for {size(found.nbytes)}"),
+        ("copy, pinned", "-", say.time(found.pinned)),
+        ("a step, pinned", "-", say.time(pinned)),
+        ("a step, copy and work at once", "-", f"at least {say.time(least)}"),
     ]
-    predict = predictor(e.asked, of)
-    for r in case.reported:
-        if not (e.cpu and e.gpu):
-            break
-        cpu, gpu = (predict(r.training, settings_of(e.asked, device)).step_s for device in ("cpu", GPU))
-        ratio = cpu.value / gpu.value
-        told.append(
-            f"{r.training.model} at batch {r.training.batch}: predicted {seconds(gpu.value)} a step on the "
-            f"GPU and {seconds(cpu.value)} on the CPU, the {'GPU' if ratio > 1 else 'CPU'} "
-            f"{times(max(ratio, 1 / ratio))} as fast (reported: {r.words})."
-        )
-    return told
+    return _reply(a, SAID["bound"].format(gain=say.factor(step / pinned), most=say.factor(step / least)), rows)
 
 
-def attributed(e: Explanation, of: Sources) -> list[str]:
-    """The dispatch of a step, measured, call by call."""
-    told = []
-    for profile, device in ((of.gpu, GPU), (of.cpu, "cpu")):
-        for jit, how in (("on", "compiled"), ("off", "operation by operation")):
-            constants = profile.constants if profile else ()
-            step = overheads.find(constants, "keras-step", device, jit=jit)
-            call = overheads.find(constants, "tf-jit-call" if jit == "on" else "tf-function-call", device)
-            if step:
-                where = "GPU" if device == GPU else "CPU"
-                takes = f"takes {about(step.seconds)} {how}"
-                rest = (
-                    "of it is the call of a TensorFlow function, the rest Keras's own Python, its metrics and the batch"
-                )
-                inner = f"; {seconds(call.seconds.value)} {rest}" if call and call.seconds.value > 0 else ""
-                told.append(f"Measured on the {where}: a Keras step of a model with almost no work {takes}{inner}.")
-    if e.gpu:
-        share = min(1.0, sum(e.gpu.parts[n].value for n in OVERHEAD if n in e.gpu.parts) / e.gpu.step_s.value)
-        told.append(f"Of this step on the GPU {percent(share)} are such dispatch; a faster GPU shortens only the rest.")
-    return told or ["The dispatch of a step was not measured: python -m workloads.launch --backends tensorflow"]
+def _clock(a: _Asking) -> Reply:
+    found, numbers = evidence.clock(a.case, a.rows), a.case.numbers
+    if found is None:
+        return _unanswered(a, "copies")
+    passes, waited = f"{numbers['passes']:.0f}", max(0.0, found.ran - found.issued) + found.copy
+    rows = [
+        (f"{passes} passes, not synchronized", say.time(numbers["passes_s"]), say.time(found.issued)),
+        ("the copy with what it waits for", say.time(numbers["copy_s"]), say.time(waited)),
+        (f"{passes} passes, synchronized", "-", say.time(found.ran)),
+        ("the copy alone", "-", say.time(found.copy)),
+    ]
+    return _reply(a, SAID["clock"].format(copy=say.time(found.copy), passes=passes), rows, [SAID["sync"]])
 
 
-_POINTS: dict[str, Callable] = {
-    "so-42097115": lambda e, of, case: [floor(e, of), flips(e, "width")],
-    "keras-249": lambda e, of, case: [flips(e, "batch"), copies(e), kept_on_device(e)],
-    "tensorflow-5995": lambda e, of, case: [dispatch_not_pcie(e), larger_batch(e, of)],
-    "mxnet-2898": arithmetic_a_launch,
-    "indepth-mnist": lambda e, of, case: attributed(e, of),
-    "cntk-751": lambda e, of, case: [flips(e, "width"), floor(e, of)],
-    "S4": lambda e, of, case: [dispatch_not_pcie(e), copies(e)],
+def _inference(a: _Asking) -> Reply:
+    """Whether the GPU answers faster, one sample at a time and in batches."""
+    own = [(way, x) for case, way, x in inference.crossovers(a.rows) if case.model == a.case.training.model]
+    if not own:
+        return _unanswered(a, "inference")
+    x = next((x for way, x in own if way == inference.PREDICT), own[0][1])
+    first, last = x.points[0], x.points[-1]
+    points = dict.fromkeys((first, *x.points[1:-1][:3], last))
+    rows = [(f"frames a second, batch {p.n}", "about 5 on both" if p.n == 1 else "-", _rates(p)) for p in points]
+    return _reply(a, SAID["inference"].format(one=_ahead(first), most=last.n, many=_ahead(last)), rows)
+
+
+def _ahead(p: Point) -> str:
+    best = faster(p.cpu.seconds, p.gpu.seconds)
+    ratio = p.ratio if p.ratio.value >= 1 else 1 / p.ratio
+    return "neither is faster" if best == "neither" else f"the {NAMES[best]} is {say.factor(ratio)} faster"
+
+
+def _rates(p: Point) -> str:
+    return f"CPU {say.number(p.n / p.cpu.seconds)}, GPU {say.number(p.n / p.gpu.seconds)}"
+
+
+def _together(a: _Asking) -> Reply:
+    """What several devices bring at once: GPUs that share each batch, or a teacher beside a student."""
+    return _gpus(a, a.case.rows) if a.case.rows else _teacher(a)
+
+
+def _gpus(a: _Asking, stored: str) -> Reply:
+    model, folder, where = a.case.training.model, ROOT / "reports" / stored, ""
+    if not (found := evidence.several_gpus(a.rows, model)) and folder.exists():
+        found, where = evidence.several_gpus(records.read(folder).measurements, model), stored
+    if not found:
+        return _unanswered(a, "gpus")
+    (small, least), (large, gain) = ((c.several.problem.batch, say.factor(e)) for c, e in (found[0], found[-1]))
+    answer = SAID["gpus"].format(count=found[0][0].count, least=least, gain=gain, small=small, large=f"{large:,}")
+    rows = [(f"{c.count} GPUs, batch {c.several.problem.batch:,} in all", "no faster", gain_words(e)) for c, e in found]
+    rows.append(("twice the layers", "out of memory", "each GPU holds the whole model"))
+    return _reply(a, answer, rows, [f"Rows of {where}."] if where else [])
+
+
+def _teacher(a: _Asking) -> Reply:
+    found = side_by_side.taught([m for m in a.rows if m.ok])
+    if found is None:
+        return _unanswered(a, "teacher")
+    student, teacher = (f"{gain_words(e)} as long" for e in found.slower)
+    rows = [
+        ("student's step on the GPU", "slower?", student),
+        ("teacher's answer on the CPU", "-", teacher),
+        ("both, one after the other", "-", say.time(found.after)),
+        ("both at once", "-", say.time(found.at_once)),
+    ]
+    gain = found.gain
+    verdict = "Can't tell" if gain.low <= 1 <= gain.high else "It pays" if gain.low > 1 else "It does not pay"
+    return _reply(a, SAID["teacher"].format(verdict=verdict, gain=gain_words(gain)), rows)
+
+
+def _peaks(a: _Asking) -> Reply:
+    """Whether counted or measured peaks tell the speedup of a step."""
+    found = evidence.peaks(a.explained(), a.of)
+    if found is None:
+        return _unanswered(a, "peaks")
+    rows = [
+        ("by counting lanes", f"{_LANES[0]} to {_LANES[1]}x", "-"),
+        ("in practice", "20x", f"a step {say.factor(found.step)}"),
+        ("by measured peaks", "-", say.factor(found.ratio)),
+        ("the step's arithmetic at that peak", "-", f"{percent(found.busy)} of the step"),
+    ]
+    return _reply(a, SAID["peaks"].format(peak=say.factor(found.ratio), step=say.factor(found.step)), rows)
+
+
+KINDS: dict[str, Callable[[_Asking], Reply]] = {
+    "winner": _winner,
+    "flip": _flip,
+    "cause": _cause,
+    "home": _home,
+    "copies": _copies,
+    "inference": _inference,
+    "together": _together,
+    "peaks": _peaks,
 }
-
-
-# ---------------------------------------------------------------- articles' questions
-
-
-def _residence(e: Explanation, of: Sources) -> list[str]:
-    t = e.asked.training
-    whole = t.samples * networks.sample_bytes(e.asked.of, t.dtype)
-    return [
-        f"The whole set is {size(whole)}; sent once it takes {_sent(of, whole)}.",
-        copies(e),
-        kept_on_device(e),
-        larger_batch(e, of),
-    ]
-
-
-def _sent(of: Sources, nbytes: int) -> str:
-    found = of.gpu.copying(nbytes, GPU) if of.gpu else None
-    return seconds(found.value) if found else "a time that was not measured (python -m workloads.transfer)"
-
-
-def _several(e: Explanation, of: Sources) -> list[str]:
-    parts = e.sides[-1].parts
-    host = sum(parts[n].value for n in OVERHEAD if n in parts)
-    return [
-        larger_batch(e, of),
-        "TensorFlow uses one GPU unless a tf.distribute strategy shares each batch among several. Then each does a part of the "
-        f"batch, and the dispatch of a step ({seconds(host)} here) stays: no gain without larger batches.",
-        "More layers than fit one GPU are not helped by it: every GPU holds the whole model.",
-        *(
-            data_parallel.lines(of.gpu.measurements if of.gpu else ())
-            or [
-                "What more GPUs buy is not in these rows; python -m workloads.training --study data-parallel measures it on two "
-                "or more"
-            ]
-        ),
-    ]
-
-
-def _counted(e: Explanation, of: Sources) -> list[str]:
-    rest = "what was measured is below" if e.cpu and e.gpu else "to set a count beside steps takes both devices' rows"
-    return [f"Lanes count only where arithmetic is the largest part of a step; {rest}."]
-
-
-_QUESTIONS: dict[str, Callable] = {
-    "S3a": _residence,
-    "S3c": _several,
-    "S3e": _counted,
-    "S3b": lambda e, of: _inference(of),
-    "S3d": lambda e, of: _teacher(of),
-}
-
-
-def _inference(of: Sources) -> list[str]:
-    rows = [m for m in (of.gpu or of.cpu).measurements if m.problem.op == "inference"]
-    return inference.lines(rows) or [
-        "No answers were measured here: python -m workloads.inference --model inception-v3 --batch 1 8 32"
-    ]
-
-
-def _teacher(of: Sources) -> list[str]:
-    rows = [m for m in (of.gpu or of.cpu).measurements if m.ok]
-    return side_by_side.student_sentences(rows) or ["Not measured here: python -m workloads.training --study teacher"]
-
-
-# ---------------------------------------------------------------- complaints about no training
-
-
-def apart(case: Complaint, of: Sources) -> list[str]:
-    """The answer to a complaint about no training, from transfer, stream and launch rows alone."""
-    return [*_said(case), *verdicts.APART[case.name](case, (of.gpu or of.cpu).measurements)]

@@ -1,361 +1,282 @@
-"""An Explanation in words, for a newcomer: short sentences, numbers with units."""
+"""An Explanation as at most twelve lines: who wins, why, from where, what helps, and the command that checks it."""
 
-import math
-import shlex
-
-import msgspec
-
-from analysis.crossover import crossover
-from analysis.crossover.crossover import Answer, Crossing, Side
-from analysis.explain.explanation import Explanation, job_s
-from analysis.predict.memory import Memory
+from analysis.explain import sides as of_sides
+from analysis.explain.explanation import Explanation
+from analysis.explain.sides import Side
 from analysis.predict.prediction import Prediction
-from analysis.predict.step_work import UnknownShare
-from analysis.predict.what_if import WhatIf
-from analysis.stats import exact, faster, group_by
-from analysis.text.explanation_tables import LITTLE, PARTS, budget_lines, device_words, what_if_lines
-from analysis.text.training import step_words
-from analysis.training.costs import whole_training
-from analysis.training.price import Cost
-from analysis.units import about, count, digits, join, percent, seconds, size, times
-from kernels import networks
-from workloads import options
-from workloads.records import Machine, Measurement
+from analysis.predict.what_if import Change, WhatIf
+from analysis.stats import NOTHING, Estimate
+from analysis.text import sentences as say
+from analysis.text.published import gain_words
+from analysis.units import count, join
+from workloads import terminal
 
-STORED_GPU = "--gpu-profile reports/nvidia-h200"
+MOST, WIDTH = 12, 80
+ACTIONS = 3
+_BAR = 36  # blocks of a bar
+_LABEL = " " * 6
+_REACH = 2.5  # times the longer time, beyond which an interval runs off its bar
+_LITTLE = 0.01  # of a step: a part of less is not named
+# Parts of a step as the why names them.
+PARTS = {
+    "dispatch": "dispatch",
+    "launches": "kernel launches",
+    "transfer calls": "copy calls",
+    "transfer bytes": "copied bytes",
+    "matmul": "dense layers",
+    "conv": "convolutions",
+    "element-wise": "element-wise passes",
+    "optimizer": "the optimizer",
+    "input pipeline": "the input pipeline",
+    "at the same time": "overlap",
+}
+# What a change is called, by the setting that it changes; {} is its new value. And what else it does.
+_CHANGES = {
+    "batch": ("batch {}", "learns otherwise"),
+    "samples": ("{} samples: whole batches", "one compilation less"),
+    "steps_per_execution": ("steps_per_execution={}", "fewer callbacks"),
+    "resident": ("data set on the GPU, own loop", "no callbacks"),
+    "prefetch": ("prefetch to the GPU", "tf.data"),
+    "on": ("with XLA", "compiles each batch size"),
+    "off": ("without XLA", "nothing is compiled"),
+    "tf32": ("TF32 allowed", "fewer bits"),
+    "precision": ("{}", "fewer bits"),
+    "device": ("use the {}", ""),
+}
+# By whether the GPU's steps are faster, and whether it starts later.
+WHY = {
+    (True, True): "The GPU's steps are {step} faster, but it starts {later} later{most}.",
+    (True, False): "The GPU's steps are {step} faster, and it starts no later.",
+    (False, True): "The GPU's steps are {step} slower, and it starts {later} later{most}.",
+    (False, False): "The GPU's steps are {step} slower, but it starts {earlier} earlier.",
+}
+SAID = {
+    "beside": "Most goes to {what}: {parts}.",
+    "share": "{name} step: {shares}{predicted}.",
+    "turn": "{at} on, the {to} finishes first.",
+    "never": "the first epoch on, the {to} finishes first, and it stays so.",
+    "overlap": "Savings overlap: do not add them.",
+    "more": "{n} more {verb} no sure saving (--all).",
+    "no saving": "Nothing looked at surely saves time; --all has what was.",
+    "measure": "Measure it here, {time}: {command}",
+    "verify": "Check it (1 min): {command}",
+    "all": "More: {command}",
+    "none": "No verdict yet: {who} for this model.",
+    "one": "On the {name} it takes {time} ({source}).",
+    "withheld": "No verdict: nothing here knows {names}, {share} of a step's arithmetic.",
+    "partial": "Partial: {names}, {share} of the arithmetic, {verb} only estimated.",
+    "unknown": "Left out of the {name}'s time, as no row tells it: {parts}.",
+    "money": "Cheapest is the {cheap} ({low} against {high}); fastest is the {fast}.",
+    "one price": "On the {name} it costs {money} at {price} an hour.",
+    "worth": "The GPU pays while its machine costs less than {ratio} the CPU's an hour.",
+}
 
 
 def subject(e: Explanation) -> str:
-    """`mnist-cnn (S2): batch 32, 60,000 samples, 5 epochs, float32 inputs`."""
-    t, network = e.asked.training, networks.known(e.asked.training.model)
-    seed = f" ({network.seed})" if network and network.seed else ""
-    more = [f"validated on {e.asked.validation:,} samples"] if e.asked.validation else []
-    sizes = [f"{t.model}{seed}: batch {t.batch:,}", f"{t.samples:,} samples", count(t.epochs, "epoch")]
-    return ", ".join([*sizes, f"{t.dtype} inputs", *more])
-
-
-def seen(measurements: "tuple[Measurement, ...]", machine: "Machine | None", where: str) -> str:
-    """Whether the framework saw the GPU and used it, as far as the rows of the machine `where` can say."""
-    rows = [m for m in measurements if m.on_gpu and _of_tensorflow(m)]
-    used = [m for m in rows if m.ok]
-    if used:
-        trained = sum(m.problem.op == "training" for m in used)
-        built = next((m.notes["cuda"] for m in used if "cuda" in m.notes), "")
-        checked = f", {trained:,} of them trainings with their weights on it" if trained else ""
-        said = f"On {where} TensorFlow saw the GPU and used it in {count(len(used), 'measurement')}{checked}"
-        return f"{said}; TensorFlow is {built}." if built else f"{said}."
-    if refused := next((m for m in rows if m.status == "failed"), None):
-        return f"On {where} TensorFlow did not use the GPU: {refused.reason}."
-    if machine and machine.gpus:
-        return (
-            f"{where} has a GPU ({machine.gpus[0].name}), but whether TensorFlow sees it was not measured; "
-            "python -m workloads.doctor says so."
-        )
-    return (
-        f"On {where} no GPU was measured: all of this is about its CPU (python -m workloads.doctor says what it sees; "
-        f"{STORED_GPU} sets a stored GPU beside it)."
-    )
-
-
-def _of_tensorflow(m: "Measurement") -> bool:
-    """Whether TensorFlow did what was measured, by itself or below Keras."""
-    library, below = m.backend, m.keras.keras_backend
-    return "tensorflow" in (library, below if library == "keras" else "")
-
-
-def verdict(e: Explanation) -> list[str]:
-    """Five sentences at most: who wins, why, where it turns, when the GPU pays back its start, what helps most. The first says
-    which layers are only estimated; where these are most of the arithmetic it stands alone, and no time is told."""
-    unknown = e.asked.unknown_share
-    if unknown and e.withheld:
-        return [_withheld(e, unknown)]
-    first, *rest = _told(e)
-    if unknown:
-        first = (
-            f"{first.removesuffix('.')}; partial: of {unknown.names}, about {percent(unknown.arithmetic)} of a step's "
-            "arithmetic, nothing is known here and all is estimated."
-        )
-    return [first, *rest]
-
-
-def _withheld(e: Explanation, unknown: "UnknownShare") -> str:
-    """Why no time is told, what was measured, and what would measure it."""
-    each = [f"{step_words(cost)} on the {'CPU' if device == 'cpu' else 'GPU'}" for device, cost in e.measured.items()]
-    beside = f" Measured, a step takes {join(each)}." if each else ""
+    """`CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`."""
     t = e.asked.training
-    words = ["--model", t.model, "--batch", str(t.batch), "--samples", str(t.samples), "--epochs", str(t.epochs)]
-    command = shlex.join(
-        ["python", "-m", "workloads.training", *words, *(["--dtypes", t.dtype] * (t.dtype != "float32"))]
-    )
-    return (
-        f"Partial: which device wins, and in what time, is not told, for nothing here knows {unknown.names}, about "
-        f"{percent(unknown.arithmetic)} of a step's arithmetic.{beside} To measure it: {options.typed(command)}"
-    )
+    more = [f"{t.dtype} inputs"] * (t.dtype != "float32")
+    more += [f"validated on {e.asked.validation:,}"] * bool(e.asked.validation)
+    sizes = [say.title(t.model), f"batch {t.batch:,}", f"{t.samples:,} samples", count(t.epochs, "epoch")]
+    return ", ".join([*sizes, *more])
 
 
-def _told(e: Explanation) -> list[str]:
-    if not (e.cpu and e.gpu):
-        (only,) = e.sides
-        beside = f", and {join(only.untold)}, which no row tells" if only.untold else ""
-        told = [
-            f"Only {device_words(only)} could be predicted: a step takes {about(only.step_s)}, the whole job "
-            f"{about(job_s(e, only))}{beside}.",
-            _largest(e),
-        ]
-        return [*told, *_best(e)]
-    return [_winner(e), _largest(e), *_turns(e), _pays(e), *_best(e)][:5]
+def sources(e: Explanation) -> str:
+    """`predicted`, `measured`, or which is which; and whose GPU it is."""
+    each = {s.name: s.cost.source for s in e.sides}
+    kinds = set(each.values())
+    said = kinds.pop() if len(kinds) == 1 else ", ".join(f"{name} {source}" for name, source in each.items())
+    return f"{said}; GPU of {e.borrowed}" if e.borrowed else said
 
 
-def _winner(e: Explanation) -> str:
-    if untold := tuple(dict.fromkeys(name for p in e.sides for name in p.untold)):
-        return _winner_of_steps(e, untold)
-    cpu_side, gpu_side = e.sides
-    cpu, gpu = job_s(e, cpu_side), job_s(e, gpu_side)
-    word, likelier = faster(cpu, gpu), "gpu" if gpu.value < cpu.value else "cpu"
-    step = cpu_side.step_s.value / gpu_side.step_s.value
-    ratio = max(cpu.value / gpu.value, gpu.value / cpu.value)
-    sure = f"The {likelier.upper()} finishes first, {times(ratio)} as fast"
-    close = f"It is too close to be sure, but likely the {likelier.upper()} finishes first, {times(ratio)} as fast"
-    turned = (
-        f" (by the step alone the {'GPU' if step > 1 else 'CPU'} is ahead)" if (step > 1) != (likelier == "gpu") else ""
-    )
-    by_step = (
-        f"a step takes {seconds(gpu_side.step_s.value)} on the GPU and {seconds(cpu_side.step_s.value)} on the CPU"
-    )
-    whole = f"the whole job {about(gpu)} and {about(cpu)}, start-up and compilation included"
-    return f"{close if word == 'neither' else sure}{turned}: {by_step}; {whole}."
+def answer(e: Explanation, again: str, measuring: str = "") -> list[str]:
+    """The lines. again: the command that was typed; measuring: how long --measure would take, where it would help."""
+    head, where = subject(e), sources(e) if e.sides else ""
+    gap = " " * (WIDTH - len(head) - len(where))
+    first = [f"{head}{gap if len(gap) > 1 else '; '}{where}" if where else head]
+    last = [_next(e, again, measuring)]
+    if not e.both:
+        return [*first, *_no_verdict(e), *last]
+    cpu, gpu = e.both
+    body = [winner(cpu, gpu), *bars(e.both), f"Why   {why(cpu, gpu)}", *(f"{_LABEL}{said}" for said in _shares(e))]
+    body += [f"From  {turns(cpu, gpu)}", *(f"{_LABEL}{said}" for said in _doubts(e))]
+    body += [f"Cost  {said}" for said in price(e) if e.asked.prices]
+    room = MOST - sum(map(lines_of, (*first, *body, *last)))
+    return [*first, *body, *_actions(e, room), *last]
 
 
-def _winner_of_steps(e: Explanation, untold: tuple[str, ...]) -> str:
-    """Who is faster by the step, where what a job takes beside its steps is not measured of both."""
-    cpu, gpu = (p.step_s for p in e.sides)
-    word = faster(cpu, gpu)
-    close = "It is too close to tell which is faster by the step"
-    who = close if word == "neither" else f"By the step the {word.upper()} is faster"
-    return (
-        f"{who}: {about(gpu)} on the GPU and {about(cpu)} on the CPU. Who finishes a whole job first cannot be told: "
-        f"{join(untold)} was not measured."
-    )
+def lines_of(text: str) -> int:
+    """Lines of WIDTH that a line takes."""
+    return len(terminal.wrapped(text, WIDTH))
 
 
-def largest(p: "Prediction") -> tuple[str, float]:
-    """(the largest part of a step, its share of the step)."""
-    name = max((n for n in p.parts if n != "at the same time"), key=lambda n: p.parts[n].value)
-    return name, p.parts[name].value / p.step_s.value
+def winner(cpu: Side, gpu: Side) -> str:
+    """The first sentence: who finishes first, and both times."""
+    kinds = {cpu.cost.source, gpu.cost.source}
+    return say.winner(cpu.whole, gpu.whole, say.PREDICTED if say.PREDICTED in kinds else kinds.pop())
 
 
-def _largest(e: Explanation) -> str:
-    """The largest part of a step on each device, in one sentence."""
-    told = []
-    for p in reversed(e.sides):
-        name, share = largest(p)
-        how = "compiled by XLA" if p.execution == "compiled" else "operation by operation"
-        amount = f"{seconds(p.parts[name].value)}, {percent(min(share, 1.0))} of it"
-        told.append(f"{PARTS.get(name, name)} on {device_words(p)} ({how}; {amount})")
-    return f"The largest part of a step is {join(told)}."
+def _no_verdict(e: Explanation) -> list[str]:
+    """Why there is none, and what is known of one device."""
+    unknown = e.asked.unknown_share
+    said = [SAID["one"].format(name=s.name, time=say.timed(s.whole), source=s.cost.source) for s in e.sides]
+    if unknown and e.withheld:
+        return [SAID["withheld"].format(names=unknown.names, share=percent(unknown.arithmetic)), *said]
+    there = {s.device for s in e.sides}
+    who = "the CPU has no rows" if "cpu" not in there else "no GPU was measured"
+    return [SAID["none"].format(who=who), *said]
 
 
-def _turns(e: Explanation) -> list[str]:
-    wanted = e.asked.varies or ("batch" if e.asked.training.batch < e.asked.training.samples else "samples")
-    found = next((a for a in e.crossovers if a.family.varies == wanted), None)
-    return [answer_sentence(found)] if found else []
+def percent(share: float) -> str:
+    """Whole percents; of a little one digit."""
+    return f"{100 * share:.0f} %" if share >= _LITTLE or not share else f"{100 * share:.1g} %"
 
 
-def answer_sentence(a: Answer) -> str:
-    """A predicted crossover by its likeliest values, and where the intervals leave it open: `By a step, the GPU wins from
-    batch = 24 on (too close to tell at batch 16 to 64; predicted over batch 1 to 1,024).`"""
-    name = a.family.varies
-    bands = [f"{first:,}" if first == last else f"{first:,} to {last:,}" for first, last in a.bands]
-    close = f"too close to be sure at {name} {join(bands)}; " if bands and not unsure(a) else ""
-    return f"By {a.form.mode}, {_wins(a)} ({close}predicted over {name} {a.low_n:,} to {a.high_n:,})."
+def bars(both: tuple[Side, Side]) -> list[str]:
+    """A bar a device: full to the interval's low end, light to its high end, with a mark at the value."""
+    longest = max(s.whole.value for s in both)
+    scale = _BAR / min(max(s.whole.high for s in both), _REACH * longest)
+    lines = []
+    for side in both:
+        low, value, high = (round(scale * min(x, _BAR / scale)) for x in _ends(side.whole))
+        bar = "█" * low + "░" * (value - low) + "|" + "░" * (high - value)
+        lines.append(f"  {side.name}  {bar:<{_BAR + 1}}  {say.timed(side.whole)}")
+    return lines
 
 
-def unsure(a: Answer) -> bool:
-    """Whether no size has a winner that is sure."""
-    return a.bands == ((a.low_n, a.high_n),)
+def _ends(e: Estimate) -> tuple[float, float, float]:
+    return max(0.0, e.low), e.value, e.high
 
 
-def _wins(a: Answer) -> str:
-    """Who wins where, by the likeliest values; turns that lie in one band are one, or none where the winner is the same after
-    them."""
-    name, ends = a.family.varies, ["GPU" if p.ratio.value > 1 else "CPU" for p in (a.points[0], a.points[-1])]
-    each = f"number of {name}" if name == "samples" else name
-    if unsure(a):
-        likelier = (
-            ends[0] if ends[0] == ends[1] else f"{ends[0]} at {name} = {a.low_n:,} and the {ends[1]} at {a.high_n:,}"
-        )
-        return f"no winner can be told at any {each} looked at; likelier is the {likelier}"
-    turns = _turned(a)
-    if not turns:
-        return f"the {ends[0]} {'likely ' * bool(a.bands)}wins at every {each} looked at"
-    if len(turns) == 1 and ends[0] == "CPU":
-        return f"the GPU wins from {turns[0][0]} on"
-    likely = "likely " * (a.points[0].sign == 0)
-    return f"the {ends[0]} {likely}wins at {name} = {a.low_n:,}, {join(f'from {at} the {to}' for at, to in turns)}"
-
-
-def _turned(a: Answer) -> list[tuple[str, str]]:
-    """(where, the device that wins from there) of each turn of the likeliest values; of several in one band it is somewhere
-    between the first and the last."""
-
-    def band(c: Crossing) -> tuple[int, int]:
-        return next((b for b in a.bands if c.below <= b[1] and b[0] <= c.above), (c.below, c.above))
-
-    made = []
-    for found in (f for f in group_by(likeliest(a).crossings, band).values() if len(f) % 2):
-        first, last = (_at(c.at.value) for c in (found[0], found[-1]))
-        between, beyond = ("somewhere between ", f" and {last}") if len(found) > 1 else ("", "")
-        made.append((f"{between}{a.family.varies} = {first}{beyond}", found[0].to.upper()))
-    return made
-
-
-def _at(size_: float) -> str:
-    return f"{math.ceil(size_ - 1e-9):,}" if size_ < 100 else f"{float(f'{size_:.2g}'):,.0f}"
-
-
-def likeliest(a: Answer) -> Answer:
-    """The same answer if every prediction's value were certain."""
-    points = [msgspec.structs.replace(p, cpu=_certain(p.cpu), gpu=_certain(p.gpu)) for p in a.points]
-    return crossover.classify(a.precision, a.form, points, family=a.family)
-
-
-def _certain(side: Side) -> Side:
-    return msgspec.structs.replace(side, seconds=exact(side.seconds.value))
-
-
-def _pays(e: Explanation) -> str:
-    cpu, gpu = e.sides
-    later = _begin(gpu) - _begin(cpu)
-    begins = f"The GPU's job begins {seconds(abs(later))} {'later' if later > 0 else 'earlier'}"
-    if e.break_even is None:
-        return f"{begins} and its epochs are no shorter: it never catches up."
-    if math.isinf(e.break_even.value):
-        earliest = f"after {digits(e.break_even.low)} epochs" if e.break_even.low else "from the first epoch"
-        return (
-            f"{begins}, and whether its epochs are shorter cannot be told: it is ahead {earliest} at the earliest, or never; "
-            f"this job has {e.asked.training.epochs:,}."
-        )
-    if e.break_even.value == 0:
-        return "The GPU's job begins no later than the CPU's, so it is ahead from the first epoch."
-    far = (
-        f"{digits(e.break_even.low)} to {digits(e.break_even.high)}"
-        if math.isfinite(e.break_even.high)
-        else f"{digits(e.break_even.low)} or more"
-    )
-    return (
-        f"The GPU's job begins {seconds(later)} later (start-up and compilation), which it has paid back after "
-        f"{digits(e.break_even.value)} epochs ({far}); this job has {e.asked.training.epochs:,}."
+def why(cpu: Side, gpu: Side) -> str:
+    """Steps and start-up of the GPU against the CPU's; where neither's steps are most of it, what is."""
+    largest = {s.name: max(s.parts, key=lambda name: s.parts[name].value) for s in (cpu, gpu)}
+    if not {"steps", "start-up", "build and compile"} & set(largest.values()):
+        each = [f"{say.time(s.parts[largest[s.name]])} on the {s.name}" for s in (cpu, gpu)]
+        return SAID["beside"].format(what=" and ".join(dict.fromkeys(largest.values())), parts=", ".join(each))
+    ratio = cpu.cost.step.value / gpu.cost.step.value
+    none = cpu.training.samples
+    later = gpu.of(none, 0).value - cpu.of(none, 0).value
+    compiling = (gpu.cost.compile or NOTHING).value - (cpu.cost.compile or NOTHING).value
+    said = WHY[ratio > 1, later > 0]
+    most = " (compilation)" if compiling > later / 2 else ""
+    return said.format(
+        step=say.factor(max(ratio, 1 / ratio)), later=say.time(later), earlier=say.time(-later), most=most
     )
 
 
-def _begin(p: "Prediction") -> float:
-    return whole_training(p.cost, 0, p.training.steps).value
+def shares(p: Prediction, most: int = 3) -> list[str]:
+    """`72 % dispatch`: the largest parts of a predicted step, as shares of all of them."""
+    parts = {name: e.value for name, e in p.parts.items() if e.value > 0}
+    whole = sum(parts.values())
+    ranked = sorted(parts, key=lambda name: -parts[name])[:most]
+    return [f"{percent(parts[n] / whole)} {PARTS.get(n, n)}" for n in ranked if parts[n] > _LITTLE * whole]
 
 
-def _best(e: Explanation) -> list[str]:
-    """What helps most without changing what is learned, and what a larger batch would do."""
-    whole_job = job_s(e, e.sides[-1]).value
-    helping = [w for w in e.what_ifs if w.job_saved and w.job_saved.value > LITTLE * whole_job]
-    best = next((w for w in helping if not w.change.learns), None)
-    larger = next((w for w in helping if w.change.learns), None)
-    if best is None:
-        first = "Nothing looked at would help much without changing what is learned"
+def _shares(e: Explanation) -> list[str]:
+    p = e.gpu or e.cpu
+    if p is None:
+        return []
+    name = "GPU" if p is e.gpu else "CPU"
+    marked = " (predicted)" if any(s.name == name and s.cost.source != say.PREDICTED for s in e.sides) else ""
+    said = [SAID["share"].format(name=name, shares=", ".join(shares(p, most)), predicted=marked) for most in (3, 2)]
+    return [next((line for line in said if len(line) + len(_LABEL) <= WIDTH), said[-1])]
+
+
+def turns(cpu: Side, gpu: Side) -> str:
+    """From how many samples or epochs on the winner is another one."""
+    t = cpu.training
+    epochs = of_sides.epochs_turn(cpu, gpu)
+    found = {"samples": of_sides.samples_turn(cpu, gpu)} if t.batch < t.samples else {}
+    found |= {"epochs": epochs} if epochs.at else {}
+    told = {what: turn for what, turn in found.items() if turn.at > 0 and turn.to == epochs.to}
+    if not told:
+        return SAID["never"].format(to=epochs.to.upper())
+    at = " or ".join(say.counted(max(1.0, turn.at), what) for what, turn in told.items())
+    return SAID["turn"].format(at=f"about {at}", to=epochs.to.upper())
+
+
+def _doubts(e: Explanation) -> list[str]:
+    """Layers that are only estimated, and what no row tells of a side."""
+    unknown = e.asked.unknown_share
+    said = []
+    if unknown and say.PREDICTED in {s.cost.source for s in e.sides}:
+        verb = "are" if " and " in unknown.names else "is"
+        said.append(SAID["partial"].format(names=unknown.names, share=percent(unknown.arithmetic), verb=verb))
+    missing = [(s.name, join(s.unknown)) for s in e.sides if s.unknown]
+    return said + [SAID["unknown"].format(name=name, parts=parts) for name, parts in missing]
+
+
+def actions(e: Explanation) -> list[WhatIf]:
+    """The changes whose saving is surely above 0, the surest first; of several batches the one that saves most."""
+    sure = [w for w in e.what_ifs if w.helps and w.change.settings.device == e.main.settings.device] if e.main else []
+    ranked = sorted(sure, key=lambda w: -w.job_saved.low if w.job_saved else 0.0)
+    batches = [w for w in ranked if w.change.learns]
+    return [w for w in ranked if w not in batches[1:]]
+
+
+def _actions(e: Explanation, room: int) -> list[str]:
+    """A line an action, as many as there is room for, and what else was looked at."""
+    sure = actions(e)
+    told = sure[: max(0, min(ACTIONS, room - 1))]
+    left = len([w for w in e.what_ifs if w.change.training.batch == e.asked.training.batch]) - len(told)
+    if not told:
+        return [f"Do    {SAID['no saving']}"] * (room > 0 and not sure)
+    lines = [f"{'Do    ' if i == 1 else _LABEL}{i}. {action(e, w)}" for i, w in enumerate(told, 1)]
+    notes = [SAID["overlap"]] * (len(told) > 1)
+    notes += [SAID["more"].format(n=left, verb="shows" if left == 1 else "show")] * (left > 0)
+    return [*lines, f"{_LABEL}{' '.join(notes)}"] if notes else lines
+
+
+def action(e: Explanation, w: WhatIf) -> str:
+    """`batch 512                      saves 38 s [17, 60]   changes what is learned`."""
+    words, note = change_words(w.change, e)
+    saves = f"saves {say.timed(w.job_saved)}" if w.job_saved else w.why
+    line = f"{words:<30}{saves:<21}"
+    return f"{line}{note}".rstrip() if len(line) + len(note) + 9 <= WIDTH else line.rstrip()
+
+
+def change_words(c: Change, e: Explanation) -> tuple[str, str]:
+    """(what to do otherwise, what else that does)."""
+    t, base = c.training, e.asked.training
+    now, before = c.settings.switches, e.main.settings.switches if e.main else {}
+    changed = next((name for name in now if now[name] != before.get(name)), "")
+    if c.settings.device != (e.main.settings.device if e.main else ""):
+        key, value = "device", "CPU" if c.settings.device == "cpu" else "GPU"
+    elif t.batch != base.batch:
+        key, value = "batch", f"{t.batch:,}"
+    elif t.samples != base.samples:
+        key, value = "samples", f"{t.samples:,}"
     else:
-        sure = "" if best.helps else ", though that cannot be told from nothing"
-        first = f"What would help most: {best.change.words}: {_of_job(best, whole_job)}{sure}"
-    return [
-        f"{first}; {larger.change.words} would save {_of_job(larger, whole_job)}, but changes what is learned."
-        if larger
-        else f"{first}."
-    ]
+        value = now.get(changed, "")
+        key = changed if changed in _CHANGES else value
+    words, note = _CHANGES.get(key, (c.words, ""))
+    return words.format(value), note
 
 
-def _of_job(w: "WhatIf", whole_job: float) -> str:
-    saved = w.job_saved.value if w.job_saved else 0.0
-    return f"{seconds(saved)} of the {seconds(whole_job)} ({percent(saved / whole_job)})"
+def price(e: Explanation) -> list[str]:
+    """What the whole training costs on both, where prices are given; else up to which price the GPU pays."""
+    money = {c.device: c.money for c in e.costs if c.money}
+    if not e.both:
+        return []
+    cpu, gpu = e.both
+    if not money:
+        return [SAID["worth"].format(ratio=gain_words(cpu.whole / gpu.whole))]
+    names = {s.device: s.name for s in e.both}
+    if len(money) < 2:
+        (device,) = money
+        rate = e.asked.prices["cpu" if device == "cpu" else "gpu"]
+        return [SAID["one price"].format(name=names[device], money=say.number(money[device]), price=f"{rate:g}")]
+    cheap, dear = sorted(money, key=lambda device: money[device].value)
+    low, high = (say.number(money[device]) for device in (cheap, dear))
+    fast = of_sides.likelier(cpu, gpu).upper()
+    return [SAID["money"].format(cheap=names[cheap], low=low, high=high, fast=fast)]
 
 
-def memory_sentence(m: Memory, samples: int) -> str:
-    where = "the CPU" if m.device == "cpu" else "the GPU"
-    said = f"On {where} it holds about {about(m.peak, size)} at its peak, {m.source}"
-    if m.largest_batch is None or m.capacity is None:
-        return f"{said}; how much memory {where} has is not known."
-    fits = m.largest_batch.value
-    if fits < 1:
-        return f"{said}: not even a batch of 1 fits into the {size(m.capacity)} of {where}."
-    if m.largest_batch.low > samples:
-        return f"{said}; {where} has {size(m.capacity)}, so all {samples:,} samples would fit even as one batch."
-    return (
-        f"{said}; {where} has {size(m.capacity)}, so the largest batch that fits is about {_at(fits)} "
-        f"({_at(m.largest_batch.low)} to {_at(m.largest_batch.high)})."
-    )
-
-
-def cost_sentence(c: Cost) -> str:
-    where = "the CPU" if c.device == "cpu" else "the GPU"
-    flag = "--price-cpu" if c.device == "cpu" else "--price-gpu"
-    money = (
-        f"costs {digits(c.money.value)} ({digits(c.money.low)} to {digits(c.money.high)})"
-        if c.money
-        else f"has no price here ({flag} PER_HOUR)"
-    )
-    power = (
-        f"and takes {digits(c.joules.value)} J ({digits(c.joules.value / 3.6e6)} kWh; power as in the {c.watts_from})"
-        if c.joules
-        else "and its energy is not known: no row has its power"
-    )
-    return f"The job on {where} {money}, {power}."
-
-
-def caveats(e: Explanation) -> list[str]:
-    """What the answer does not know or borrows."""
-    found = [f"Partial: {text}." for text in e.partial]
-    if e.borrowed:
-        f = e.host_factor
-        scaled = (
-            f"what the host does for it is taken as {digits(f.value)} ({digits(f.low)} to {digits(f.high)}) "
-            f"times as long as "
-            "there, as this machine's calls are"
-            if f
-            else "its host's times are taken as they are there: no call was measured on both"
-        )
-        found.append(
-            f"The GPU is not of this machine: its times are those stored of {e.borrowed}; {scaled}; copies "
-            "are its link's. Your own GPU will differ: a data-center GPU such as an H200 is not a "
-            "laptop's, whose arithmetic and memory can be ten times slower."
-        )
-    found += [f"Missing: {text}." for text in e.lacks]
-    if not e.gpu and not e.lacks:
-        found.append(f"These rows are of no GPU; {STORED_GPU} takes one that was measured elsewhere.")
-    return found
-
-
-Section = tuple[str, list[str]]
-
-
-def lines(
-    e: Explanation, framework: str, more: tuple[Section, ...] = (), checked: list[str] | None = None
-) -> list[str]:
-    """The whole answer, in order; `more` are a case's sections, that go after the verdict; `checked` what people believe. What
-    rests on a step's time is left out where most of its arithmetic is unknown."""
-    timed = not e.withheld
-    turns = [*map(answer_sentence, e.crossovers), *([_pays(e)] if e.cpu and e.gpu else [])]
-    sections: list[Section] = [
-        ("", [subject(e)]),
-        ("Does the framework use the GPU?", [framework]),
-        ("Verdict", verdict(e)),
-        *more,
-        ("Where a step's time goes (predicted)", budget_lines(e) * timed),
-        ("Where the winner changes", turns * timed),
-        ("Memory", [memory_sentence(m, e.asked.training.samples) for m in e.memory]),
-        ("Cost of the job", [cost_sentence(c) for c in e.costs] * timed),
-        ("What if", what_if_lines(e) * timed),
-        ("What people believe, checked", (checked or []) * timed),
-        ("What this answer does not know", caveats(e)),
-    ]
-    return [line for title, text in sections for line in headed(title, text)][1:]
-
-
-def headed(title: str, text: list[str]) -> list[str]:
-    """A blank line, the title, and its lines beneath it; nothing without lines."""
-    return ["", *([title] if title else []), *(f"  {line}" if title else line for line in text)] if text else []
+def _next(e: Explanation, again: str, measuring: str) -> str:
+    """The one command that measures what is missing, checks the first saving, or shows the rest."""
+    if measuring:
+        return SAID["measure"].format(time=measuring, command=f"{again} --measure")
+    if actions(e) and not e.borrowed:
+        return SAID["verify"].format(command=f"{again} --verify 1")
+    return SAID["all"].format(command=f"{again} --all")

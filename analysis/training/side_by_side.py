@@ -4,6 +4,8 @@ in one process or in many."""
 from collections.abc import Iterable
 from statistics import median
 
+import msgspec
+
 from analysis.stats import Estimate, group_by, of, verdict
 from analysis.units import around, count, digits, join, seconds
 from workloads.records import Measurement, Samples
@@ -37,18 +39,42 @@ def _where(m: "Measurement") -> str:
     return m.side
 
 
-def student_sentences(done: "list[Measurement]") -> list[str]:
-    """The slowdown of teacher and student, and what both at once bring against one after the other."""
-    said = []
-    for student in (m for m in done if _beside(m) == "teacher"):
+class Taught(msgspec.Struct, frozen=True):
+    """A student that trains while a teacher answers its batches: rows of both, how many times as long a step of each takes as
+    alone, seconds of both one after the other and at once, and how many times as fast that is."""
+
+    student: Measurement
+    teacher: Measurement
+    alone: tuple[Measurement, Measurement]
+    slower: tuple[Estimate, Estimate]
+    after: float
+    at_once: float
+    gain: Estimate
+
+
+def taught(done: "list[Measurement]", batch: int | None = None) -> Taught | None:
+    """The first student of that batch, or of any, with a teacher beside it and both alone; None without one."""
+    for student in (m for m in done if _beside(m) == "teacher" and batch in (None, m.problem.batch)):
         teacher = next((m for m in done if _beside(m) == "student" and m.problem.batch == student.problem.batch), None)
         alone = [a for m in (student, teacher) if m and (a := _alone(m, done))]
         if teacher is None or len(alone) < 2:
             continue
-        slower = [slowdown(a, m) for a, m in zip(alone, (student, teacher), strict=True)]
-        step, answer = (of(m.on("host-latency")) for m in alone)
+        ratios = [slowdown(a, m) for a, m in zip(alone, (student, teacher), strict=True)]
+        each = [of(m.on("host-latency")).value for m in alone]
         longer = max((student, teacher), key=lambda m: of(m.on("host-latency")).value)
-        both = of(longer.on("host-latency"))
+        both, gain = of(longer.on("host-latency")).value, _gain_of(alone, longer)
+        return Taught(student, teacher, (alone[0], alone[1]), (ratios[0], ratios[1]), sum(each), both, gain)
+    return None
+
+
+def student_sentences(done: "list[Measurement]") -> list[str]:
+    """The slowdown of teacher and student, and what both at once bring against one after the other."""
+    said = []
+    for batch in dict.fromkeys(m.problem.batch for m in done if _beside(m) == "teacher"):
+        if (found := taught(done, batch)) is None:
+            continue
+        student, teacher, slower = found.student, found.teacher, found.slower
+        step, answer = (of(m.on("host-latency")) for m in found.alone)
         said.append(
             f"A frozen teacher ({teacher.problem.model}) answering on the {_where(teacher)} while the student "
             f"({student.problem.model}, batch {student.problem.batch}) trains on the {_where(student)}: the student's step takes "
@@ -57,7 +83,8 @@ def student_sentences(done: "list[Measurement]") -> list[str]:
         )
         said.append(
             f"A step and the teacher's answer to its batch take {seconds(step.value + answer.value)} one after the other "
-            f"({seconds(step.value)} and {seconds(answer.value)}) and {seconds(both.value)} at once: {_gain(alone, longer)}."
+            f"({seconds(step.value)} and {seconds(answer.value)}) and {seconds(found.at_once)} at once: "
+            f"{_gain(found.gain)}."
         )
     return said
 
@@ -66,12 +93,15 @@ def _doubt(ratio: Estimate) -> str:
     return " (can't tell)" if ratio.low <= 1 <= ratio.high else ""
 
 
-def _gain(alone: "list[Measurement]", longer: "Measurement") -> str:
-    """What both at once, which take as long as the longer of them, bring against one after the other."""
+def _gain_of(alone: "list[Measurement]", longer: "Measurement") -> Estimate:
+    """How many times as fast both at once, which take as long as the longer of them, are as one after the other."""
     both = longer.on("host-latency")
     sums = tuple(map(sum, zip(*(_rounds(m.on("host-latency")) for m in alone), strict=True)))
     after = Samples("host-latency", sums, 1, tuple(range(len(sums))), "")
-    gain = _by_rounds(sum(of(m.on("host-latency")).value for m in alone) / of(both).value, both, after)
+    return _by_rounds(sum(of(m.on("host-latency")).value for m in alone) / of(both).value, both, after)
+
+
+def _gain(gain: Estimate) -> str:
     if gain.low <= 1 <= gain.high:
         return f"can't tell which is quicker, {around(gain)} times as fast"
     return f"{around(gain)} times as fast" if gain.low > 1 else f"{around(1 / gain)} times as long"

@@ -4,16 +4,14 @@ import json
 import pathlib
 import subprocess
 
-import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, run, transfer_rows
 from fake_predictions import MS, exactly, predict, sources
 
 from analysis.explain import command as explain
-from analysis.explain import explanation, verify
-from analysis.explain.explanation import Request
-from analysis.predict import what_if
-from analysis.text import explanation as explanation_words
+from analysis.explain import explanation, measure, verify
+from analysis.explain.explanation import Request, Sources
+from analysis.predict import profile, what_if
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
 from workloads import options, records
@@ -83,14 +81,17 @@ def test_a_model_that_cannot_be_described_is_one_error_line(monkeypatch, done, c
 
 
 def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys):
-    folder = written(tmp_path / "box")
-    code, out, _ = said(capsys, "--case", "S0", "--samples", "3200", "--dtype", "float32", folder)
-    assert code == options.OK and "On nvidia-h200 TensorFlow saw the GPU and used it in 24 measurements." in out
-    assert "The CPU finishes first, 1.62 times as fast" in out and "published beside what was measured" in out
-    code, out, _ = said(capsys, "--case", "S0", "--samples", "3200", "--dtype", "float32", "--format", "json", folder)
+    words = ("--model", "cifar10-cnn", "--samples", "3200", written(tmp_path / "box"))
+    code, out, _ = said(capsys, *words)
+    assert code == options.OK and "The CPU: 7.24 s against 11.8 s on the GPU, 1.6x faster (predicted)." in out
+    assert len(out.splitlines()) <= 12 and out.splitlines()[-1].endswith("--verify 1")
+    code, more, _ = said(capsys, *words, "--all")
+    assert more.startswith(out.splitlines()[0]) and "On nvidia-h200 TensorFlow used the GPU in 24 rows" in more
+    code, out, _ = said(capsys, *words, "--format", "json")
     made = json.loads(out)
-    assert made["verdict"][0].startswith("The CPU finishes first, 1.62 times") and len(made["verdict"]) == 5
+    assert made["verdict"][1].startswith("The CPU: 7.24 s against 11.8 s on the GPU")
     assert made["explanation"]["gpu"]["step_s"]["value"] == pytest.approx(2.164 * MS)
+    assert [side["cost"]["source"] for side in made["explanation"]["sides"]] == ["predicted"] * 2
 
 
 def test_rows_of_several_machines_are_refused(tmp_path, capsys):
@@ -100,7 +101,7 @@ def test_rows_of_several_machines_are_refused(tmp_path, capsys):
     assert code == options.USAGE and "of 2 machines" in err[0]
     assert "or mix them on purpose with --mixed" in err[0] and "--profile" not in err[0]
     code, out, _ = said(capsys, "--case", "S0", "--mixed", str(tmp_path))
-    assert code == options.OK and "Verdict" in out
+    assert code == options.OK and out.startswith("S0: ")
 
 
 def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, monkeypatch):
@@ -108,10 +109,11 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
     slow = [row("launch/tensorflow/fit_op_by_op", Launch("step", n), 0.02 + n * 8e-4) for n in (10, 80, 640)]
     written(tmp_path / "reports/local" / CPU_MACHINE.key / "one", CPU_MACHINE, slow)
-    code, out, _ = said(capsys, "--case", "S0", "--samples", "3200", "--gpu-profile", written(tmp_path / "stored"))
-    assert code == options.OK
-    assert "This machine has no GPU that can be measured (no driver). On nvidia-h200 TensorFlow saw the GPU" in out
-    assert "is taken as 2.00" in out and "not a laptop's" in out  # 0.8 ms a step here, 0.4 there
+    stored = written(tmp_path / "stored")
+    code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200", "--all", "--gpu-profile", stored)
+    assert code == options.OK and "GPU of nvidia-h200" in out.splitlines()[0]
+    assert "This machine has no GPU that can be measured (no driver). On nvidia-h200 TensorFlow used the GPU" in out
+    assert "takes 2.0x as long here" in out  # 0.8 ms a step here, 0.4 there
     code, _, err = said(capsys, "--case", "S0", "--gpu-profile", str(tmp_path / "reports/local" / CPU_MACHINE.key))
     assert code == options.USAGE and "has no row of a GPU" in err[0]
 
@@ -119,10 +121,53 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
 def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkeypatch):
     monkeypatch.undo()  # the real predictor
     monkeypatch.chdir(tmp_path)
-    code, _, err = said(capsys, "--case", "S1b")
+    monkeypatch.setattr(facts, "gpu_problem", lambda: "")  # so no stored GPU is taken
+    code, _, err = said(capsys, "--model", "fashion-mlp")
     assert code == options.MISSING and len(err) == 2
-    assert err[0].startswith("error: the profile has no") and "python -m workloads." in err[0]
-    assert " -m workloads." in err[1]
+    assert err[0].startswith("error: no rows of this machine tell it") and err[1].endswith(
+        "--model fashion-mlp --measure"
+    )
+
+
+def test_without_a_gpu_a_stored_one_is_set_beside_this_cpu(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
+    monkeypatch.setattr(explain, "ROOT", tmp_path)
+    written(tmp_path / "reports/nvidia-h200")
+    code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200")
+    assert code == options.OK and "GPU of nvidia-h200" in out.splitlines()[0]
+    assert out.splitlines()[-1].startswith("Measure it here, about ")
+
+
+def test_what_is_measured_first_is_the_real_step_and_what_was_not_reached_is_said(tmp_path, monkeypatch):
+    e = explained()
+    parts = measure.parts(e, e.asked, sources(), ["cpu", "gpu:0"])
+    assert [part.words for part in parts] == ["its own step on the CPU", "its own step on the GPU"]
+    bare = Sources(profile.profile((), CPU_MACHINE), None, predict)
+    parts = measure.parts(None, e.asked, bare, ["cpu"])
+    names = ["its own step", "start-up and dispatch", "its convolutions", "its dense layers", "passes over memory"]
+    assert [part.words for part in parts] == [f"{name} on the CPU" for name in names]
+    assert parts[0].command[:3] == ("workloads.training", "--model", "cifar10-cnn")
+    assert (measure.seconds(parts), measure.seconds(parts[:1], 20)) == (90, 20)
+    ran = []
+    monkeypatch.setattr(measure, "_child", lambda part, folder, left, say: ran.append(part.words) or "it broke")
+    clock = iter([0.0, 0.0, 50.0, 80.0, 90.0, 95.0])
+    monkeypatch.setattr(measure.time, "monotonic", lambda: next(clock))
+    left_out = measure.run(parts, tmp_path, 90)
+    assert ran == [f"{name} on the CPU" for name in names[:2]] + [f"{names[2]} on the CPU"] * (len(ran) - 2)
+    assert left_out[0] == "its own step on the CPU: it broke" and left_out[-1].endswith(": the 90 s were spent")
+
+
+def test_a_child_that_hangs_is_ended_and_one_that_fails_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "_PATIENCE_S", 0)
+    for code, words in (
+        ("import time; time.sleep(60)", "ended with -15"),
+        ("import sys; sys.exit('error: no such layer')", "no such layer"),
+    ):
+        (tmp_path / "hangs.py").write_text(code)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        reason = measure._child(measure.Part("it", ("hangs",), 1), tmp_path / "out", 0.5, lambda text: None)
+        assert reason.endswith(words)
 
 
 def explained():
@@ -142,7 +187,7 @@ def test_what_is_verified_stands_beside_what_was_predicted():
         word = change.words.split()[0]
         return exactly(steps[word]) if word in steps else "no memory"
 
-    lines = list(verify.lines(explained(), measured))
+    lines = list(verify.lines(explained(), measured=measured))
     assert "  a step as it is: predicted 2.16 ms, measured 2.40 ms" in lines
     # 2.4 - 1.6 ms on the CPU, predicted 0.524; 2.4 - 3.2 / 16 at batch 512, predicted 1.97
     expected = (
@@ -171,16 +216,3 @@ def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path, mo
         subprocess, "run", lambda command, **k: subprocess.CompletedProcess(command, 3, "", "error: no GPU here\n")
     )
     assert verify.measure(change, 2048, tmp_path / "none") == "error: no GPU here"
-
-
-def test_the_sections_stand_in_order_and_json_has_the_numbers():
-    made = explanation.explain(Request(Training("cifar10-cnn", 32, 3200, 10)), sources())
-    lines = explanation_words.lines(made, "seen", (("More", ["of it"]),), ["a belief"])
-    titles = [line for line in lines if line and not line.startswith(" ")]
-    first = ["cifar10-cnn (S0): batch 32, 3,200 samples, 10 epochs, float32 inputs", "Does the framework use the GPU?"]
-    parts = ["Verdict", "More", "Where a step's time goes (predicted)", "Where the winner changes", "Memory"]
-    assert titles == [*first, *parts, "Cost of the job", "What if", "What people believe, checked"]
-    assert lines[0] == titles[0] and "" not in (lines[0], lines[-1])
-    of = explanation.explain(Request(Training("cifar10-cnn", 32, 3200, 10)), sources())
-    made = msgspec.json.decode(msgspec.json.encode(of))
-    assert made["gpu"]["step_s"]["value"] == pytest.approx(2.164 * MS) and made["what_ifs"][0]["change"]["words"]

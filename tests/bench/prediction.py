@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 from must_reach import REPORTS, Figure, exactly, table
 
-from analysis.explain import command
+from analysis.explain import command, evidence, published
 from analysis.predict import budget, calibration, held_out, predicted_crossover, prediction, profile, what_if
 from analysis.stats import Estimate, group_by
-from analysis.text import prediction_errors, verdicts
+from analysis.text import prediction_errors
 from analysis.training import costs
 from analysis.units import percent
 from kernels import networks
@@ -145,14 +145,15 @@ def complaints(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     told, notes, agreed, asked = 0, [], 0, 0
     for c in published_cases.COMPLAINTS:
         if not c.reported:
-            said = verdicts.APART[c.name](c, of.measurements)
-            told += said[0] != verdicts.NO_COPIES
-            notes.append(f"- {c.name}: {said[-1]}")
+            found = (evidence.bound if "step_s" in c.numbers else evidence.clock)(c, of.measurements)
+            told += found is not None
+            notes.append(f"- {c.name}: {found}")
             continue
-        seen = [verdicts.measured(r, of.measurements) for r in c.reported]
+        seen = [published.measured(r, of.measurements) for r in c.reported]
         told += all(seen)
         for reported, found in zip(c.reported, seen, strict=True):
-            notes.append(f"- {c.name}: {verdicts.sentence(reported, found)}")
+            said = f"{found.faster} faster, the largest part {found.largest}" if found else "not measured"
+            notes.append(f"- {c.name}, {reported.training.model}: reported {reported.faster}, here {said}")
             if found and found.faster != "neither":
                 asked += 1
                 agreed += winner(of, reported, found) == found.faster
@@ -166,7 +167,7 @@ def complaints(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     return figures, notes
 
 
-def winner(of: profile.Profile, reported: published_cases.Reported, found: verdicts.Measured) -> str:
+def winner(of: profile.Profile, reported: published_cases.Reported, found: published.Measured) -> str:
     """The device whose step is predicted to be the shorter one, its model left out."""
     training = msgspec.structs.replace(
         reported.training, batch=found.batch, samples=max(reported.training.samples, found.batch)

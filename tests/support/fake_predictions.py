@@ -1,4 +1,4 @@
-"""A predictor whose laws are known: what explanations, what-ifs and beliefs are worked out from by hand."""
+"""A predictor whose laws are known: what explanations, what-ifs and cases are worked out from by hand."""
 
 import re
 

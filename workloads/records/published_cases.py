@@ -1,7 +1,6 @@
 """The articles that this project re-runs and real complaints, read from the TOML file beside: systems, claims, what was said.
 
-analysis.text.published sets the articles beside what was measured here, analysis.text.cases answers the complaints.
-S3's systems have no published rate of their own here; what was asked in them is answered by the residence and batch studies.
+analysis.explain.published sets them beside what was measured here, analysis.text.cases answers each one's kind of question.
 """
 
 import pathlib
@@ -33,10 +32,11 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A system of the articles. `loop`: trained by bare steps, not by Keras's fit. `blames`: what the article holds for the
-    cause. `unknown`: what it leaves out that a comparison would need."""
+    """A system of the articles. kind: the question that analysis.text.cases answers. `loop`: trained by bare steps, not by
+    Keras's fit. `blames`: what the article holds for the cause. `unknown`: what it leaves out that a comparison would need."""
 
     name: str
+    kind: str
     model: str
     title: str
     dtype: str
@@ -69,6 +69,7 @@ class Complaint(msgspec.Struct, frozen=True):
     `numbers`: theirs, the unit in the name."""
 
     name: str
+    kind: str
     title: str
     said: str
     reported: tuple[Reported, ...] = ()
@@ -80,13 +81,14 @@ class Complaint(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """An article's question that is no training of its own: which `training` shows the answer, and which of
-    analysis.text.published's checks belong to it."""
+    """An article's question that is no training of its own: which `training` shows the answer. `rows`: the stored machine that
+    answers where no other rows do."""
 
     name: str
+    kind: str
     title: str
     training: Training
-    beliefs: tuple[str, ...]
+    rows: str = ""
 
 
 class _Told(msgspec.Struct):
@@ -100,3 +102,4 @@ CASES, COMPLAINTS, QUESTIONS = _TOLD.cases, _TOLD.complaints, _TOLD.questions
 BY_NAME, COMPLAINTS_BY_NAME, QUESTIONS_BY_NAME = (
     {one.name: one for one in told} for told in (CASES, COMPLAINTS, QUESTIONS)
 )
+EVERY = {**BY_NAME, **QUESTIONS_BY_NAME, **COMPLAINTS_BY_NAME}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from analysis import labels
 from analysis.crossover.crossover import Answer
+from analysis.explain.published import comparisons
 from analysis.report.sections import data_parallel
 from analysis.stats import Estimate, is_gpu, total
 from analysis.table import listed, table, text
@@ -149,8 +150,8 @@ def _ways(measurements: "list[Measurement]") -> list[str]:
 
 
 def _articles(measurements: "list[Measurement]") -> list[str]:
-    """Every article's claim beside ours, those that were not measured too; then why they differ."""
-    found = published.comparisons(measurements)
+    """Every article's claim beside ours, those that were not measured too."""
+    found = comparisons(measurements)
     if not any(b.here for b in found):
         return []
     heads = "article | samples | published | here | how | faster here"
@@ -160,13 +161,12 @@ def _articles(measurements: "list[Measurement]") -> list[str]:
             f"{b.claim.samples:,}",
             b.claim.words,
             published.gain_words(b.here) if b.here else published.NOT_MEASURED,
-            b.way or "-",
+            training.way_word(b.row) if b.row else "-",
             b.faster or "-",
         )
         for b in found
     ]
-    said = listed(published.sentence(b) for b in found if b.here)
-    return ["### The articles beside this machine", "", *table(heads, rows, 3), *said]
+    return ["### The articles beside this machine", "", *table(heads, rows, 3)]
 
 
 def _forms(pairs: list[Pair]) -> list[str]:

@@ -1,0 +1,130 @@
+"""`explain --measure`: runs here what a training's verdict lacks, each part by a command of its own, as far as a budget goes."""
+
+import functools
+import pathlib
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from analysis.explain.explanation import Explanation, Request, Sources, settings_of
+from analysis.predict import what_if
+from workloads import options
+from workloads.records import settings
+
+BUDGET_S = 90
+_SAMPLES, _STEPS = 2048, 64  # of the real step: its later epochs tell it, so few samples do
+_PATIENCE_S = 15  # what a child may take beyond its share: it finishes the visit that it is in
+# Seconds that a part is guessed to take, rounded from one look at two cores.
+_GUESS_S = {"training": 30, "launch": 40, "conv": 20, "matmul": 15, "stream": 40}
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Something to measure: in words, the words of `python -m ...`, and the seconds that it is guessed to take."""
+
+    words: str
+    command: tuple[str, ...]
+    seconds: int
+
+
+def parts(e: Explanation | None, asked: Request, of: Sources, devices: Iterable[str]) -> list[Part]:
+    """What is missing on these devices of this machine, what the verdict needs most first: the real step of the model, what a
+    step costs before any work, then the model's operations."""
+    devices = list(devices)
+    measured = {s.device for s in e.sides if s.cost.source == "measured"} if e else set()
+    predicted = {p.settings.device for p in e.predictions} if e else set()
+    found = [_step(asked, device) for device in devices if device not in measured]
+    for device in devices:
+        profile = of.cpu if device == "cpu" else of.gpu
+        if profile is None or not profile.constant("keras-step", device):
+            words = ("workloads.launch", "--backends", "tensorflow", "--variants", "fit", "once", *_on(device))
+            found.append(Part(f"start-up and dispatch on the {_name(device)}", words, _GUESS_S["launch"]))
+    return found + [part for device in devices if device not in predicted for part in _operations(asked, device)]
+
+
+def _name(device: str) -> str:
+    return "CPU" if device == "cpu" else "GPU"
+
+
+def _on(device: str) -> tuple[str, ...]:
+    return ("--device", "cpu" if device == "cpu" else "gpu", "--fast")
+
+
+def _step(asked: Request, device: str) -> Part:
+    t = asked.training
+    least = max(_STEPS * t.batch, _SAMPLES) + t.samples % t.batch
+    change = what_if.Change("", t, settings_of(asked, device))
+    words = what_if.command(change, epochs=1, samples=min(t.samples, least))
+    return Part(f"its own step on the {_name(device)}", (*words, "--fast"), _GUESS_S["training"])
+
+
+def _operations(asked: Request, device: str) -> list[Part]:
+    """The products, convolutions and passes of its step; of a user's own model those of one that has a name."""
+    t = asked.training
+    own = not settings.is_user_model(t.model)
+    kinds = {layer.kind for layer in asked.of.layers}
+    found = []
+    for op, kind, instead, words in (
+        ("conv", "conv", "cifar10-cnn", "its convolutions"),
+        ("matmul", "dense", "fashion-mlp", "its dense layers"),
+    ):
+        if kind in kinds:
+            model = ("--model", t.model if own else instead, "--batch", str(t.batch), "--direction", "all")
+            command = (f"workloads.{op}", *model, "--backends", "tensorflow", *_on(device))
+            found.append(Part(f"{words} on the {_name(device)}", command, _GUESS_S[op]))
+    passes = ("--operations", *_PASSES, "--dtypes", "float32", "--sizes", "64KiB:64MiB:x32")
+    command = ("workloads.stream", *passes, "--backends", "tensorflow", *_on(device))
+    return [*found, Part(f"passes over memory on the {_name(device)}", command, _GUESS_S["stream"])]
+
+
+_PASSES = ("read", "add", "relu", "relu_grad", "dropout", "maxpool", "maxpool_grad", "batchnorm", "sgd", "adam")
+
+
+def seconds(found: Iterable[Part], budget: float = BUDGET_S) -> float:
+    """Seconds that the parts are guessed to take, at most the budget."""
+    return min(budget, sum(p.seconds for p in found))
+
+
+def run(
+    found: list[Part], folder: pathlib.Path, budget: float = BUDGET_S, say: Callable[[str], None] = lambda text: None
+) -> list[str]:
+    """Runs the parts into the folder until the budget is spent; what was not reached or failed, in words."""
+    begin, left_out = time.monotonic(), []
+    say(f"Measuring {len(found)} parts here, about {seconds(found, budget):.0f} s; rows go to {folder}")
+    for i, part in enumerate(found, 1):
+        left = budget - (time.monotonic() - begin)
+        if left < min(part.seconds, budget) / 2:
+            left_out.append(f"{part.words}: the {budget:g} s were spent")
+            continue
+        head = f"{i}/{len(found)} {part.words}"
+        reason = _child(part, folder / str(i), left, functools.partial(_under, say, head))
+        left_out += [f"{part.words}: {reason}"] if reason else []
+    return left_out
+
+
+def _under(say: Callable[[str], None], head: str, text: str) -> None:
+    say(f"{head}: {text}")
+
+
+def _child(part: Part, folder: pathlib.Path, left: float, say: Callable[[str], None]) -> str:
+    """Why the part has no rows; "" where it has. It stops by itself when its time is over, and is ended if it does not."""
+    stop = ("--stop-after", f"{left:.0f}", "-q", "-o", str(folder))
+    command = [sys.executable, "-m", *part.command, *stop]
+    begin = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
+        while True:
+            taken = time.monotonic() - begin
+            if taken > left + _PATIENCE_S:
+                child.terminate()
+            try:
+                _, errors = child.communicate(timeout=1)
+                break
+            except subprocess.TimeoutExpired:
+                say(f"{taken:.0f} of about {min(part.seconds, left):.0f} s")
+    if child.returncode in (options.OK, options.FAILED) and list(folder.glob("*.jsonl")):
+        return ""
+    said = [line.removeprefix("error: ") for line in errors.splitlines() if line.strip()]
+    return said[0] if said else f"{shlex.join(part.command)} ended with {child.returncode}"

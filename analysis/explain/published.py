@@ -1,0 +1,155 @@
+"""What was published or reported of trainings beside the same trainings' rows here; everything is measured, nothing predicted."""
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+from analysis.roofline import links, overheads
+from analysis.stats import Estimate, faster
+from analysis.training import break_even
+from analysis.training.break_even import BY_EPOCH, BY_STEP, Pair, Trained
+from kernels import networks
+from workloads.records import Measurement
+from workloads.records.published_cases import CASES, Case, Claim, Reported
+
+FIT = "training/keras/fit"
+NEAR = 4.0  # a row of so many times the batch may still stand for a complaint
+STARTING, COPYING, WORKING = "dispatch", "copied bytes", "kernels"
+COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
+_RESIDENT = ("residence", "resident")
+_LEAST = 4
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """One claim beside our row on the GPU and both sides' seconds of an epoch, of a bare loop of a step; None without rows."""
+
+    case: Case
+    claim: Claim
+    row: Measurement | None = None
+    cpu: Estimate | None = None
+    gpu: Estimate | None = None
+
+    @property
+    def here(self) -> Estimate | None:
+        """How many times as fast as the CPU the GPU is."""
+        return self.cpu / self.gpu if self.cpu and self.gpu else None
+
+    @property
+    def faster(self) -> str:
+        """cpu, gpu, or neither where the interval holds 1; empty without rows."""
+        return faster(self.cpu, self.gpu) if self.cpu and self.gpu else ""
+
+    @property
+    def is_loop(self) -> bool:
+        return bool(self.row and self.row.kernel.endswith("loop"))
+
+
+def comparisons(measurements: Iterable[Measurement], cases: Iterable[Case] = CASES) -> list[Comparison]:
+    """Every claim with each way of training that it may be compared with; those without rows once."""
+    pairs = break_even.pairs(list(measurements))
+    found = []
+    for case in cases:
+        for claim in case.claims:
+            own = [_compared(case, claim, pair) for pair in pairs if _is(pair, case, claim)]
+            found += own or [Comparison(case, claim)]
+    return found
+
+
+def _is(pair: Pair, case: Case, claim: Claim) -> bool:
+    """Whether a pair is the claim's training: the article's model, type, batch and samples, with no switch but where a
+    bare loop keeps its data."""
+    s = pair.setup
+    batch = claim.samples if case.loop else case.batch
+    if (s.model, s.batch, s.samples, s.dtype) != (case.model, batch, claim.samples, case.dtype):
+        return False
+    return not s.switches or (case.loop and s.kernel.endswith("loop") and s.switches == (_RESIDENT,))
+
+
+def _compared(case: Case, claim: Claim, pair: Pair) -> Comparison:
+    by = BY_STEP if pair.setup.kernel.endswith("loop") else BY_EPOCH
+    cpu, gpu = (break_even.seconds_by(side.cost, by, pair.steps) for side in (pair.cpu(by), pair.gpu))
+    return Comparison(case, claim, pair.gpu.row, cpu, gpu)
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """Seconds of a step on both sides, measured at `batch`, and the parts of the GPU's: what a step of a model with almost no
+    work takes, the batch's bytes on the link, and the rest."""
+
+    reported: Reported
+    batch: int
+    cpu: Estimate
+    gpu: Estimate
+    parts: dict[str, float]
+
+    @property
+    def faster(self) -> str:
+        """gpu, cpu, or neither where the intervals overlap."""
+        return faster(self.cpu, self.gpu)
+
+    @property
+    def largest(self) -> str:
+        return max(self.parts, key=lambda name: self.parts[name])
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether the reporter's finding shows here too."""
+        return self.faster == self.reported.faster
+
+
+def measured(reported: Reported, measurements: Iterable[Measurement]) -> Measured | None:
+    """A reported training by rows of its model at the nearest batch, of each device the one that tells its step best; None
+    without both devices."""
+    every = list(measurements)
+    wanted = reported.training
+    own = [m for m in every if m.problem.op == "training" and m.problem.model == wanted.model]
+    near = [
+        p
+        for p in break_even.pairs(own)
+        if p.setup.kernel == FIT and not p.setup.switches and _distance(p, wanted.batch) <= math.log(NEAR)
+    ]
+    if not near:
+        return None
+    batch = min(near, key=lambda p: _distance(p, wanted.batch)).setup.batch
+    there = [p for p in near if p.setup.batch == batch]
+    pair = min(there, key=lambda p: _trust(p.gpu, wanted.dtype))
+    cpu = min((p.cpu(BY_STEP) for p in there), key=lambda side: _trust(side, wanted.dtype))
+    step = pair.gpu.cost.step
+    return Measured(reported, batch, cpu.cost.step, step, _parts(pair, every, step.value))
+
+
+def _trust(side: Trained, dtype: str) -> tuple[bool, float, bool]:
+    return *side.cost.doubt, side.row.problem.dtype != dtype
+
+
+def _distance(pair: Pair, batch: int) -> float:
+    return abs(math.log(pair.setup.batch / batch))
+
+
+def _parts(pair: Pair, measurements: list[Measurement], step: float) -> dict[str, float]:
+    """The GPU's step: the constant of a Keras step, the bytes by the copies' law beyond a few bytes' copy, the rest."""
+    s = pair.setup
+    constant = step_constant(overheads.constants(measurements), pair.gpu.device)
+    parts = {STARTING: min(step, constant.seconds.value)} if constant else {}
+    network, law = networks.known(s.model), copy_law(measurements, pair.gpu.device)
+    if network and law:
+        dtype = "float32" if s.dtype == "float64" else s.dtype
+        nbytes = min(s.batch, s.samples) * networks.sample_bytes(network, dtype)
+        parts[COPYING] = max(0.0, law.seconds(nbytes).value - law.seconds(_LEAST).value)
+    return parts | {WORKING: max(0.0, step - sum(parts.values()))}
+
+
+def step_constant(constants: tuple[overheads.Constant, ...], device: str) -> overheads.Constant | None:
+    """What a Keras step takes on a GPU whatever its work: compiled by XLA, where that was measured."""
+    return overheads.find(constants, "keras-step", device, jit="on") or overheads.find(constants, "keras-step", device)
+
+
+def copy_law(
+    measurements: Iterable[Measurement], device: str, direction: str = "h2d", memory: str = "pageable"
+) -> links.Link | None:
+    """The law of copies of a batch: a batch is a tensor in host memory already, so plain ones before TensorFlow's."""
+    rows = [m for m in measurements if m.problem.op == "transfer" and m.device == device]
+    fitted = links.fits(rows)
+    if direction == "h2d" and memory == "pageable":
+        return next((x for kernel in COPIERS if (x := links.find(fitted, direction, memory, kernel))), None)
+    return links.find(fitted, direction, memory)
