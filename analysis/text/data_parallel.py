@@ -120,7 +120,7 @@ def _apart_by_epoch(case: Case) -> Estimate | None:
 
 
 def _predicted(case: Case) -> str:
-    gain = case.foretold_gain
+    gain = case.predicted_gain
     waits = ", as a step waits for the host" if case.waits else ""
     return (
         _SAID["predicted"].format(factor=sentences.factor(gain.value), waits=waits)

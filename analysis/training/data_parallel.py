@@ -2,9 +2,8 @@
 
 # Predicted: a step on n GPUs takes what one GPU takes for its part of the batch, under the same strategy, and adding up the
 # gradients; at least what feeding n GPUs takes. A step that takes no longer with all of the batch waits for the host: then the
-# sum
-# is hidden behind it, and the step grows with the GPUs as that of a model of one unit does, whose step is the host's work alone:
-# each argument of a step is handed to each GPU.
+# sum is hidden behind it, and the step grows with the GPUs as that of a model of one unit does, whose step is the host's work
+# alone: each argument of a step is handed to each GPU.
 
 import re
 from collections.abc import Iterable
@@ -30,15 +29,15 @@ _IDLE = re.compile(r"mlp-\d+-1x1-10")
 
 class Case(msgspec.Struct, frozen=True):
     """A training on several GPUs (`several`) and the rows of one GPU, otherwise alike, that it is set beside: `one` with the same
-    batch in all; `part` with the batch that each of the several has, and `base` the same under the strategy; `fed_one` and
-    `fed_several`, the steps of a model of one unit with the whole batch. None where there is no such row."""
+    batch in all; `part` with the batch that each of the several has, and `base` the same under the strategy; `host_one` and
+    `host_several`, the steps of a model of one unit with the whole batch. None where there is no such row."""
 
     several: "Measurement"
     one: "Measurement | None"
     part: "Measurement | None"
     base: "Measurement | None"
-    fed_one: "Measurement | None"
-    fed_several: "Measurement | None"
+    host_one: "Measurement | None"
+    host_several: "Measurement | None"
     sums: "tuple[Measurement, ...]" = ()  # stored all-reduces over as many GPUs
 
     @property
@@ -73,29 +72,29 @@ class Case(msgspec.Struct, frozen=True):
         return bool(self.one and part and step(self.one).value <= WAITS * step(part).value)
 
     @property
-    def foretold_step(self) -> Estimate | None:
-        """Seconds of a step on the several GPUs, foretold without it; None without a row of a part of the batch, of what feeding
+    def predicted_step(self) -> Estimate | None:
+        """Seconds of a step on the several GPUs, predicted without it; None without a row of a part of the batch, of what feeding
         as many GPUs takes (where a step waits for the host: one too), or an all-reduce of its gradients."""
         base, added = self.base or self.part, all_reduce(self)
-        if base is None or added is None or self.fed_several is None:
+        if base is None or added is None or self.host_several is None:
             return None
-        own, feeding = step(base), step(self.fed_several)
+        own, feeding = step(base), step(self.host_several)
         if self.waits:
-            if self.fed_one is None:
+            if self.host_one is None:
                 return None
-            own, added = own * max(1.0, feeding.value / step(self.fed_one).value), NOTHING
+            own, added = own * max(1.0, feeding.value / step(self.host_one).value), NOTHING
         return (own + added).at_least(feeding)
 
     @property
-    def foretold_gain(self) -> Estimate | None:
-        """How many times as fast as one GPU with the same batch in all it was foretold to be."""
-        made = self.foretold_step
+    def predicted_gain(self) -> Estimate | None:
+        """How many times as fast as one GPU with the same batch in all it was predicted to be."""
+        made = self.predicted_step
         return step(self.one) / made if self.one and self.gain and made else None
 
     @property
     def off(self) -> float | None:
-        """How far the foretold gain is off the measured one: 0.1 is 10 % more."""
-        gain, told = self.gain, self.foretold_gain
+        """How far the predicted gain is off the measured one: 0.1 is 10 % more."""
+        gain, told = self.gain, self.predicted_gain
         return told.value / gain.value - 1 if gain and told else None
 
 
@@ -119,8 +118,8 @@ def cases(measurements: "Iterable[Measurement]") -> list[Case]:
         ]
         own = [o for o in trained if o.problem.model == m.problem.model and _alike(o, m)]
         alone = (_like(own, m.problem.batch), _like(own, part), _like(own, part, strategy))
-        fed_one, fed_several = (_like(idle, m.problem.batch, strategy, n) for n in (1, count))
-        found.append(Case(m, *alone, fed_one, fed_several, tuple(o for o in every if _is_sum(o, count))))
+        host_one, host_several = (_like(idle, m.problem.batch, strategy, n) for n in (1, count))
+        found.append(Case(m, *alone, host_one, host_several, tuple(o for o in every if _is_sum(o, count))))
     return found
 
 

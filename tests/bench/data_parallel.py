@@ -1,4 +1,4 @@
-"""How far the foretold gain of several GPUs is off the measured one, and their losses off one GPU's, of stored trainings."""
+"""How far the predicted gain of several GPUs is off the measured one, and their losses off one GPU's, of stored trainings."""
 
 import argparse
 import sys
@@ -15,14 +15,14 @@ RUN = "reports/nvidia-h200-x4"
 
 
 def figures(cases: list[data_parallel.Case]) -> list[Figure]:
-    """A row for each case that was foretold, and one for all losses."""
+    """A row for each case that was predicted, and one for all losses."""
     found, apart = [], []
     for c in cases:
-        p, gain, told = c.several.problem, c.gain, c.foretold_gain
+        p, gain, told = c.several.problem, c.gain, c.predicted_gain
         if gain and told:
             ratio = Estimate(*(told.value / end for end in (gain.value, gain.high, gain.low)))
             how = data_parallel_words.way(c.several)
-            what = f"{p.model}, batch {p.batch}, {c.count} GPUs, {how}: foretold {told.value:.3g}, measured {gain.value:.3g}"
+            what = f"{p.model}, batch {p.batch}, {c.count} GPUs, {how}: predicted {told.value:.3g}, measured {gain.value:.3g}"
             found.append(Figure(what, f"1 to {OFF:.0%}", ratio, abs(ratio.value - 1) <= OFF))
         if (difference := data_parallel.loss_difference(c)) is not None:
             apart.append(difference)

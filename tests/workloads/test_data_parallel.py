@@ -1,4 +1,4 @@
-"""Training on several GPUs: what is foretold and said, worked out by hand; which rows are asked for; and the real thing on parts
+"""Training on several GPUs: what is predicted and said, worked out by hand; which rows are asked for; and the real thing on parts
 of a CPU: the losses of two devices are one's."""
 
 import math
@@ -66,30 +66,30 @@ def fed(seconds, count=2, model=FEED):
 USUAL = (two(), fit(4e-3), fit(2.2e-3, 32), fit(1.8e-3, 32, strategy="DataParallel"), fed(1e-4))
 
 
-def test_gains_are_one_gpus_step_over_that_of_all_and_foretold_by_the_step_of_a_part():
+def test_gains_are_one_gpus_step_over_that_of_all_and_predicted_by_the_step_of_a_part():
     case = only(*USUAL)
     assert (case.count, case.gain.value, case.scaled.value) == (2, pytest.approx(2.0), pytest.approx(2.2))
     below = fit(2e-3, series={"fit_s 1x1": (0.3,), "fit_s 1x41": (0.2,), "fit_s 3x1": (0.4,)})  # more steps took less
     assert data_parallel.step(below).value == pytest.approx(2e-3)
     case = only(*USUAL)
-    assert case.foretold_step.value == pytest.approx(2.1e-3)  # 1.8 + 0.3
-    assert case.foretold_gain.value == pytest.approx(4 / 2.1) and case.off == pytest.approx(4 / 2.1 / 2 - 1)
+    assert case.predicted_step.value == pytest.approx(2.1e-3)  # 1.8 + 0.3
+    assert case.predicted_gain.value == pytest.approx(4 / 2.1) and case.off == pytest.approx(4 / 2.1 / 2 - 1)
     without = only(*USUAL[:3], USUAL[4])  # no row under the strategy on one GPU: the plain one stands for it
-    assert without.foretold_step.value == pytest.approx(2.5e-3)
-    assert only(two(summed=0), *USUAL[1:]).foretold_step is None
-    assert only(*USUAL[:4]).foretold_step is None  # what feeding two GPUs takes is not known
+    assert without.predicted_step.value == pytest.approx(2.5e-3)
+    assert only(two(summed=0), *USUAL[1:]).predicted_step is None
+    assert only(*USUAL[:4]).predicted_step is None  # what feeding two GPUs takes is not known
     based = only(USUAL[0], USUAL[1], USUAL[3])  # no plain row of a part: the one under the strategy stands for it
     assert based.scaled.value == pytest.approx(2 * 1.8 / 2)
     other = fed(9e-3, model="mlp-784-1x1-10")  # fed with smaller samples: of another case
-    assert only(*USUAL[:4], other, fed(3e-3)).foretold_step.value == pytest.approx(3e-3)
+    assert only(*USUAL[:4], other, fed(3e-3)).predicted_step.value == pytest.approx(3e-3)
     waiting = (two(), fit(1.9e-3), fit(1.8e-3, 32), fit(1.8e-3, 32, strategy="DataParallel"))
     assert only(*waiting).waits
-    assert only(*waiting).foretold_step is None and only(*waiting, fed(0.7e-3)).foretold_step is None
+    assert only(*waiting).predicted_step is None and only(*waiting, fed(0.7e-3)).predicted_step is None
     feeding = (fed(0.5e-3, 1), fed(0.7e-3))
     # what the host does, for two
-    assert only(*waiting, *feeding).foretold_step.value == pytest.approx(1.8e-3 * 0.7 / 0.5)
+    assert only(*waiting, *feeding).predicted_step.value == pytest.approx(1.8e-3 * 0.7 / 0.5)
     quicker = (feeding[0], fed(0.4e-3))
-    assert only(*waiting, *quicker).foretold_step.value == pytest.approx(1.8e-3)
+    assert only(*waiting, *quicker).predicted_step.value == pytest.approx(1.8e-3)
     assert not only(*USUAL).waits
     off = {**JAX, "jit_compile": "off"}
     others = [fit(4e-3, given=off), fit(4e-3, given={**JAX, "dropout": "on"}), fit(4e-3, 64, device="gpu:1")]

@@ -11,7 +11,7 @@ from workloads.records import Measurement
 
 _ALWAYS = "training | how | GPUs | batch in all | a GPU | step on one | step on all"
 _OPTIONAL = (
-    "times as fast | by short epochs | foretold | off | samples a second at the same batch a GPU | all-reduce | "
+    "times as fast | by short epochs | predicted | off | samples a second at the same batch a GPU | all-reduce | "
     "bus bandwidth | weights and optimizer, each | activations, one GPU | activations, each | losses differ by"
 )
 _ABOUT = (
@@ -49,7 +49,7 @@ def row(case: Case) -> tuple[str, ...]:
         seconds(data_parallel.step(m).value),
         data_parallel_words.between(case.gain) if case.gain else "-",
         data_parallel_words.between(case.by_epoch) if case.by_epoch else "-",
-        digits(case.foretold_gain.value) if case.foretold_gain else "-",
+        digits(case.predicted_gain.value) if case.predicted_gain else "-",
         f"{'+' if case.off > 0 else '-'}{percent(abs(case.off))}" if case.off is not None else "-",
         f"{digits(case.scaled.value)}x" if case.scaled else "-",
         seconds(reduced.value) if reduced else "-",
