@@ -36,7 +36,7 @@ def small(monkeypatch):
     cache_state._cpu.cache_clear()
 
 
-def test_every_cpu_reads_four_times_its_last_cache(small, monkeypatch):
+def test_every_cpu_reads_four_times_its_last_cache_in_a_thread_that_stays_on_it(small, monkeypatch):
     read = []
 
     class Part(np.ndarray):
@@ -44,19 +44,15 @@ def test_every_cpu_reads_four_times_its_last_cache(small, monkeypatch):
             read.append((threading.get_ident(), self.nbytes, float(np.asarray(self).min())))
 
     monkeypatch.setattr(cache_state.np, "ones", lambda size: np.full(size, 1.0).view(Part))
+    stayed = []
+    monkeypatch.setattr(cache_state, "_stay_on", stayed.append)
     flush = cache_state._cpu(frozenset({2, 5, 7}))
     assert len({thread for thread, *_ in read}) == 3  # once when it was made, each thread one part
     read.clear()
     flush()
     assert sorted(nbytes for _, nbytes, _ in read) == [4 << 16] * 3
     assert {least for *_, least in read} == {1.0}  # touched pages, not the kernel's page of zeros
-
-
-def test_the_threads_stay_each_on_a_cpu(small, monkeypatch):
-    stayed = []
-    monkeypatch.setattr(cache_state, "_stay_on", stayed.append)
-    cache_state._cpu(frozenset({3, 9}))()
-    assert sorted(stayed) == [3, 9]
+    assert sorted(stayed) == [2, 5, 7]
 
 
 def test_last_caches_are_counted_by_what_the_cpus_share(tmp_path):
@@ -73,9 +69,8 @@ def test_last_caches_are_counted_by_what_the_cpus_share(tmp_path):
 
 def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(small, monkeypatch):
     monkeypatch.setattr(cache_state.facts, "memory_available", lambda: 1 << 19)
-    with pytest.raises(
-        ValueError, match=r"takes 0.000488 GiB to read, and at most a quarter of what is free, 0.000488 GiB"
-    ):
+    room = r"takes 0.000488 GiB to read, and at most a quarter of what is free, 0.000488 GiB"
+    with pytest.raises(ValueError, match=room):
         cache_state._cpu(frozenset({0, 1}))
     monkeypatch.setattr(cache_state.host, "caches", lambda cpus: {})
     with pytest.raises(ValueError, match="how large this CPU's caches are is not known"):
@@ -206,11 +201,12 @@ def test_a_cold_row_is_measured_and_its_calls_are_flushed(small, monkeypatch):
     flushed = []
     monkeypatch.setattr(cache_state, "flush", lambda kernel, device: lambda: flushed.append(device))
     row = Row("matmul/numpy/blas", Matmul(8, 8, 8), msgspec.structs.replace(COLD, threads=1))
-    m = one_row.measure(row, Limits(visit_s=1e-4, rounds=1, max_noise=1.0, max_time=1e-3), 1)
+    limits = Limits(visit_s=1e-4, rounds=1, max_noise=1.0, max_time=1e-3)
+    m = one_row.measure(row, limits, 1)
     assert (m.status, m.check, [s.clock for s in m.samples]) == ("ok", "exact", ["host-latency"])
     assert len(flushed) >= len(m.samples[0].seconds) * m.samples[0].calls > 0 and set(flushed) == {"cpu"}
     before = len(flushed)
-    one_row.measure(msgspec.structs.replace(row, settings=Settings(threads=1)), Limits(max_time=1e-3), 1)
+    one_row.measure(msgspec.structs.replace(row, settings=Settings(threads=1)), limits, 1)
     assert len(flushed) == before
 
 

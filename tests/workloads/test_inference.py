@@ -220,10 +220,8 @@ def test_the_command_from_flags_to_sentences_and_again(train, tmp_path, monkeypa
 
     monkeypatch.setattr(sweep, "Worker", OneTensorFlow)
     folder = tmp_path / "run"
-    flags = [
-        *["--model", "lenet", "--batch", "1", "8", "--variants", "call", "--device", "cpu", "--fast", "-q", "-o"],
-        str(folder),
-    ]
+    words = "--model lenet --batch 1 8 --variants call --device cpu --fast --min-time 0.01 -q -o"
+    flags = [*words.split(), str(folder)]
     assert inference.main(flags) == 0
     out = capsys.readouterr().out
     assert "samples/s" in out and "lenet, batch 8, resident: " in out

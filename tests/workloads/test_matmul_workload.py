@@ -31,9 +31,8 @@ def test_a_models_dense_layers_layouts_and_float8():
     assert [(p.n, p.layout, p.math) for p in found] == expected
     eight = Matmul(16, 16, 16, "float8_e4m3", out="bfloat16", layout="nt")
     assert problems("--sizes", "16", "--dtypes", "float8_e4m3", "--layouts", "nn", "nt") == [eight]
-    assert {
-        (p.layout, p.out) for p in problems("--model", "lenet", "--dtypes", "float8_e4m3", "--direction", "all")
-    } == {("nt", "bfloat16")}
+    found = problems("--model", "lenet", "--dtypes", "float8_e4m3", "--direction", "all")
+    assert {(p.layout, p.out) for p in found} == {("nt", "bfloat16")}
 
 
 def test_crossovers_are_refined_in_the_batch_and_by_their_own_kernels():
@@ -41,17 +40,13 @@ def test_crossovers_are_refined_in_the_batch_and_by_their_own_kernels():
         n = p.k if p.layout == "tn" else p.m
         return [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 20e-6)]
 
-    rows = [
-        m
-        for n in (1, 512)
-        for p in problems("--model", "lenet", "--batch", str(n), "--direction", "all")
-        for m in at(p)
-    ]
+    layers = [problems("--model", "lenet", "--batch", n, "--direction", "all") for n in ("1", "512")]
+    rows = [m for some in layers for p in some for m in at(p)]
     added = matmul.refine(rows, in_batch=True)
     shapes = {r.problem for r in rows}
     assert added and not {r.problem for r in added} & shapes
-    expected = {(p.n, p.k) if p.layout != "tn" else (p.m, p.n) for p in shapes}
-    assert {(p.n, p.k) if p.layout != "tn" else (p.m, p.n) for p in (r.problem for r in added)} == expected
+    fixed = lambda p: (p.n, p.k) if p.layout != "tn" else (p.m, p.n)  # noqa: E731
+    assert {fixed(r.problem) for r in added} == set(map(fixed, shapes))
     assert matmul.refine(rows) == []
     rows = fake.laws(lambda n: 1e-9 * n**2, lambda n: 2e-5, [64, 1024])
     rows += [row("matmul/tensorflow/function", square(n), 1e-9 * n**2 * 3) for n in (64, 1024)]
@@ -63,9 +58,8 @@ def test_crossovers_are_refined_in_the_batch_and_by_their_own_kernels():
 
 def test_the_table_names_the_layer_and_tensorflow_runs_only_when_it_is_named(capsys):
     args = matmul.parser().parse_args(["--model", "cifar10-cnn", "--direction", "all"])
-    table = tables.Matmuls(
-        fake.GPU_MACHINE, tables.layer_names(matmul.works(args), True), matmul.problems(args), cold=True
-    )
+    names = tables.layer_names(matmul.works(args), True)
+    table = tables.Matmuls(fake.GPU_MACHINE, names, matmul.problems(args), cold=True)
     for p in matmul.problems(args):
         table.shown(row("matmul/numpy/blas", p, 1e-3, threads=1))
         table.shown(row("matmul/mkl/gemm", p, 5e-4, threads=2))
@@ -75,10 +69,8 @@ def test_the_table_names_the_layer_and_tensorflow_runs_only_when_it_is_named(cap
     assert lines[1].split()[:5] == ["dense1", "dgrad", "32x3136x512", "float32", "nt"]
     assert lines[1].endswith("mkl/gemm x2")
     assert len(lines) == 6 and {line.index("float32") > 30 for line in lines} == {True}
-    kinds = {
-        k.backend
-        for k in plan.kernels("matmul", matmul.parser().parse_args(["-q"]), ["cpu"], on_request=("tensorflow",))
-    }
+    args = matmul.parser().parse_args(["-q"])
+    kinds = {k.backend for k in plan.kernels("matmul", args, ["cpu"], on_request=("tensorflow",))}
     assert {"numpy", "numba"} <= kinds and "tensorflow" not in kinds
 
 

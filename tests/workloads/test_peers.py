@@ -69,11 +69,9 @@ def test_what_is_no_problem_is_refused(make, why):
 
 def test_a_row_of_several_gpus_sees_them_by_their_uuids_in_order():
     uuids = {f"gpu:{i}": f"GPU-{i}" for i in range(4)}
-    seen = {
-        environment(Row("peer/cupy/direct", p, Settings("gpu:3")), uuids)["CUDA_VISIBLE_DEVICES"]
-        for p in (PeerCopy(3, 1, 4), PeerCopy(1, 3, 4), AllReduce(8, "1,3"))
-    }
-    assert seen == {"GPU-1,GPU-3"}
+    for p in (PeerCopy(3, 1, 4), PeerCopy(1, 3, 4), AllReduce(8, "1,3")):
+        own = environment(Row("peer/cupy/direct", p, Settings("gpu:3")), uuids)
+        assert own["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-3"
     alone = Row("matmul/cupy/cublas", AtOnce("matmul", 64, "0,1,2"), Settings("gpu:2"))
     assert environment(alone, uuids)["CUDA_VISIBLE_DEVICES"] == "GPU-2"
 
@@ -142,9 +140,8 @@ def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for(monkeyp
     assert [f["device"] for _, f in parts if "device" in f] == [["gpu:0", "gpu:1", "gpu:2"]]
     names = [name for name, _ in parts]
     assert names.index("matmul") < names.index("peers") < names.index("training")
-    made = suite.arguments(
-        suite.parser().parse_args(["--device", "all"]), "peers", {"fast": True}, suite.pathlib.Path("x"), None
-    )
+    all_ = suite.parser().parse_args(["--device", "all"])
+    made = suite.arguments(all_, "peers", {"fast": True}, suite.pathlib.Path("x"), None)
     assert peers.gpus(made, host(2)) == [0, 1] and made.output == "x"
     seen = []
     monkeypatch.setattr(facts, "describe", lambda: host(1))
@@ -185,10 +182,8 @@ def test_what_gpus_take_from_each_other_is_told_work_by_work():
 def test_a_crossover_that_moves_is_told_apart_from_one_that_does_not():
     """The CPU takes 1 µs + 2 n^3 / 1e12; a GPU 20 µs and next to nothing more, so that they meet at n^3 = 19e-6 * 1e12 / 2,
     n = 212. With 1.5 times 20 µs for copies it is 29e-6: n = 244, 15 % more."""
-    cpu = [
-        fake.row("matmul/numpy/blas", fake.square(n), 1e-6 + 2 * n**3 / 1e12, threads=1)
-        for n in (64, 128, 256, 512, 1024)
-    ]
+    sizes = (64, 128, 256, 512, 1024)
+    cpu = [fake.row("matmul/numpy/blas", fake.square(n), 1e-6 + 2 * n**3 / 1e12, threads=1) for n in sizes]
     told = words.crossover_lines([*cpu, *rows_at_once(1.5)])
     assert len(told) == 4  # two GPUs, with their data there and with copies
     assert "resident on the GPU" in told[0] and told[0].endswith("while all GPUs work. It stays where it is.")
@@ -232,9 +227,8 @@ def test_copies_are_told_pair_by_pair():
 
 def test_sums_are_told_with_the_ratio_of_what_is_launched_alike():
     def row(variant, nbytes, queued, **how):
-        return fake.row(
-            f"collective/cupy/{variant}", AllReduce(nbytes, **how), {"host-latency": 1e-3, "host-throughput": queued}
-        )
+        clocks = {"host-latency": 1e-3, "host-throughput": queued}
+        return fake.row(f"collective/cupy/{variant}", AllReduce(nbytes, **how), clocks)
 
     rows = [
         row("nccl", 4096, 20e-6),
@@ -259,12 +253,9 @@ def test_sums_are_told_with_the_ratio_of_what_is_launched_alike():
 
 
 def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
-    from analysis.report.sections import several_gpus
-
     assert several_gpus.section([fake.row("matmul/cupy/cublas", fake.square(64), 1e-5)]) == []
     variant = "peer/cupy/direct"
     copy = fake.row(variant, PeerCopy(0, 1, 256 * MIB), {"host-latency": 1e-3, "host-throughput": 256 * MIB / 4e11})
-    variant = "peer/cupy/direct"
     small = fake.row(variant, PeerCopy(1, 0, 4), {"host-latency": 1e-5, "host-throughput": 2e-6}, device="gpu:1")
     total = fake.row("collective/cupy/nccl", AllReduce(4096), {"host-latency": 2e-5, "host-throughput": 1e-5})
     lines = several_gpus.section([copy, small, total, *rows_at_once(1.5)])
@@ -313,10 +304,8 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
     def in_turns(rows, workers, sets, turns):
         asked_for.append((tuple(r.settings.device for r in rows), sets, len(workers), turns.rounds))
         answers = [Measurement(r.kernel, r.problem, r.settings, "ok", check="exact") for r in rows]
-        rounds = [
-            {members: {i: [1e-3 * len(members)] * 4 for i in members} for members in sets} for _ in range(turns.rounds)
-        ]
-        return answers, rounds, None
+        one = {members: {i: [1e-3 * len(members)] * 4 for i in members} for members in sets}
+        return answers, [one] * turns.rounds, None
 
     closed = []
     monkeypatch.setattr(concurrent, "in_turns", in_turns)

@@ -10,9 +10,10 @@ from kernels.problems import Launch, Matmul, Peak, Training
 from workloads import options, session, tables
 from workloads.harness import rounds
 from workloads.harness.timing import Limits
-from workloads.records import Measurement, Row, Samples, Settings, settings, visits
+from workloads.records import Row, Samples, Settings, settings, visits
 
 LIMITS = Limits(visit_s=0.5, rounds=5, max_noise=0.01, max_time=100.0)
+SMALL = Matmul(8, 8, 8)
 
 
 def row(n=8, variant="blas", threads=1, **settings):
@@ -48,6 +49,8 @@ def test_every_row_has_a_visit_a_round_and_the_order_is_the_seeds():
         assert threads in ([1] * 6 + [2] * 6, [2] * 6 + [1] * 6)
     assert [m.key for m in around.measurements] == [r.key for r in wanted]  # as planned, whatever the shuffles
     assert {m.samples[0].stop_reason for m in around.measurements} == {"5 visits"}
+    (m,) = swept([row(8)])[1].measurements
+    assert m.visits == 5 and m.span_s == 4.0
 
 
 def test_in_the_first_round_the_sizes_of_a_kernel_rise():
@@ -150,9 +153,8 @@ def test_what_was_kept_is_not_made_again_and_the_rest_is():
 
 def test_a_size_added_before_the_kill_keeps_its_visits():
     added = row(24)
-    asked, _ = swept(
-        [row(16)], refine=lambda done: [added] * (len(done) == 1), kept={added.key: [visit(added, 1), visit(added, 2)]}
-    )
+    kept = {added.key: [visit(added, 1), visit(added, 2)]}
+    asked, _ = swept([row(16)], refine=lambda done: [added] * (len(done) == 1), kept=kept)
     assert [i for r, i in asked if r == added] == [3, 4, 5]
 
 
@@ -164,23 +166,17 @@ def test_how_much_is_left_when_it_is_stopped():
     assert sorted(m.visits for m in around.measurements) == [0, 1, 2]
 
 
-def test_rows_of_a_gpu_that_are_measured_once_more_under_load():
-    def gpu(op, seconds, **settings):
-        problem = {"matmul": Matmul(8, 8, 8)}[op]
-        taken = visit(Row(f"{op}/cupy/cublas", problem, Settings("gpu:0", **settings)), 1, seconds, clock="device")
-        return visits.together([taken])
+def on_gpu(seconds, kernel="matmul/cupy/cublas", problem=SMALL, **switches):
+    taken = Row(kernel, problem, Settings("gpu:0", switches=switches))
+    return visits.together([visit(taken, 1, seconds, clock="device")])
 
-    long, short = gpu("matmul", 2e-3), gpu("matmul", 0.5e-3)
+
+def test_rows_of_a_gpu_that_are_measured_once_more_under_load():
+    long, short = on_gpu(2e-3), on_gpu(0.5e-3)
     (twin,) = rounds.held([long, short, visits.together([visit(row(8), 1)])])
     assert twin.settings.switches == {"load": "held"} and twin.problem == long.problem and settings.is_held(twin)
     loaded = replace(long, settings=twin.settings)
     assert rounds.held([long, loaded]) == [twin] and rounds.held([loaded]) == []
-
-
-def test_joined_rows_say_their_visits():
-    _, around = swept([row(8)])
-    (m,) = around.measurements
-    assert isinstance(m, Measurement) and m.visits == 5 and m.span_s == 4.0
 
 
 @pytest.mark.parametrize("name", ["independent", "Pareto", "levels of 0.5 s", "OU, tau 1 s"])
@@ -198,12 +194,8 @@ def test_intervals_hold_the_true_time_as_often_as_they_say(name):
 
 def test_pages_and_tables_take_rows_of_a_burst_where_they_take_one(capsys):
     """A GPU's peak under a load of its own, the higher one here, is no roof; it is a line of its own where rows are listed."""
-    burst, loaded = (
-        visits.together(
-            [visit(Row("peak/cupy/fma", Peak("float32", 1 << 30), Settings("gpu:0", switches=s)), 1, t, clock="device")]
-        )
-        for s, t in (({}, 2e-3), (settings.HELD, 1e-3))
-    )
+    fma = "peak/cupy/fma", Peak("float32", 1 << 30)
+    burst, loaded = on_gpu(2e-3, *fma), on_gpu(1e-3, *fma, **settings.HELD)
     (roof,) = [r for r in roofs.roofs([burst, loaded]) if r.kind == "compute"]
     assert roof.rate.value == (1 << 30) / 2e-3
     table = session.Lines()
@@ -212,9 +204,7 @@ def test_pages_and_tables_take_rows_of_a_burst_where_they_take_one(capsys):
     plain, held = capsys.readouterr().out.splitlines()[1:]
     assert held.endswith(" held") and not plain.endswith(" held")
     products = tables.Matmuls()
-    long = visits.together(
-        [visit(Row("matmul/cupy/cublas", Matmul(8, 8, 8), Settings("gpu:0")), 1, 2e-3, clock="device")]
-    )
+    long = on_gpu(2e-3)
     products.shown(replace(long, settings=rounds.held([long])[0].settings))
     products.finish()
     assert not capsys.readouterr().out

@@ -11,8 +11,9 @@ import pytest
 from fake_gpu import GIB, FakeNvml, fake_cupy, use_nvml
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
+from analysis.crossover import transfer_study
 from kernels import registry
-from kernels.problems import Matmul, Transfer
+from kernels.problems import Matmul, Stream, Transfer
 from kernels.registry import Kernel
 from workloads import ROOT, options, results, transfer
 from workloads.harness import kept, one_row, plan, telemetry
@@ -94,16 +95,13 @@ def test_overlap_adds_a_kernel_beside_the_copy_in_chunks_over_streams(kernels):
         for compute in ("fma", "triad")
         for streams in (1, 2, 4)
     }
-    rows = planned(
-        "--sizes", "4KiB", "--directions", "h2d", "--host-memory", "managed", "--overlap", "1MiB", "--chunks", "64"
-    )
+    words = "--sizes 4KiB --directions h2d --host-memory managed --overlap 1MiB --chunks 64"
+    rows = planned(*words.split())
     assert {(r.problem.nbytes, r.problem.chunks) for r in rows if r.problem.compute} == {(1 << 20, 64)}
     assert {r.problem.host_memory for r in rows if not r.problem.compute} == {"managed"}
 
 
 def test_the_study_has_both_libraries_and_each_size_once(kernels):
-    from analysis.crossover import transfer_study
-
     rows = planned("--study", "small-dataset")
     ways = {(r.kernel, r.problem.host_memory) for r in rows}
     assert ways == {
@@ -131,11 +129,8 @@ def test_the_table(capsys):
     table.shown(copy({"host-latency": 2e-3}, memory="pageable", kernel="transfer/cupy/array", flags=("other-tenant",)))
     table.shown(copy({"host-latency": 1e-3, "device": 1e-6}, direction="d2d", memory="", kernel="transfer/cupy/wide"))
     table.shown(row("transfer/cupy/overlap_both", Transfer("h2d", 1 << 28, "pinned", "fma", 32, 2), 5e-3))
-    refused = [
-        copy(None, n=1 << k, kernel="transfer/cupy/staged", status="skipped", reason="pageable only") for k in (3, 4)
-    ]
-    for m in refused:
-        table.shown(m)
+    for n in (8, 16):
+        table.shown(copy(None, n, kernel="transfer/cupy/staged", status="skipped", reason="pageable only"))
     table.finish()
     head, *lines = capsys.readouterr().out.splitlines()
     expected = ["way", "host", "memory", "size", "kernel", "µs", "waited", "±%", "enqueue", "µs", "GB/s", "notes"]
@@ -171,9 +166,8 @@ def memory(host, gpu=100 * GIB):
 @pytest.mark.parametrize("kind", ["pinned", "write-combined", "registered", "managed"])
 def test_more_locked_memory_than_half_of_what_is_free_is_refused_by_arithmetic(kind):
     problem = Transfer("h2d", 1 << 30, kind)
-    with pytest.raises(
-        one_row.DoesNotFit, match=f"needs 1 GiB of {kind} host memory; at most half of what is free, 0.99"
-    ):
+    needs = f"needs 1 GiB of {kind} host memory; at most half of what is free, 0.99"
+    with pytest.raises(one_row.DoesNotFit, match=needs):
         one_row.require_memory(problem, "gpu:0", memory(2 * 1023 << 20))
     one_row.require_memory(problem, "gpu:0", memory(6 * GIB))
     with pytest.raises(one_row.DoesNotFit, match=f"needs 2 GiB of {kind} host memory"):
@@ -212,20 +206,17 @@ def test_memory_that_the_driver_does_not_lock_is_skipped_with_the_limit(monkeypa
 
     asked = Row("transfer/cupy/memcpy", Transfer("h2d", 256 << 20, "registered"), Settings("gpu:0"))
     done = one_row.guarded(asked, fails)
-    assert done.status == "skipped"
-    assert done.reason == (
-        "the driver gave no 256 MiB of registered host memory (cudaErrorMemoryAllocation: out of memory); " + said
-    )
+    why = "the driver gave no 256 MiB of registered host memory (cudaErrorMemoryAllocation: out of memory); "
+    assert (done.status, done.reason) == ("skipped", why + said)
     assert one_row.guarded(asked, lambda: fails("cudaErrorInvalidValue: no")).status == "failed"
     pageable = Row("transfer/cupy/memcpy", Transfer("h2d", 256 << 20), Settings("gpu:0"))
     assert one_row.guarded(pageable, fails).status == "failed", "nothing was locked"
 
 
 def test_the_lock_limit_is_the_systems(monkeypatch):
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (8 << 20, resource.RLIM_INFINITY))
-    assert one_row.lock_limit() == 8 << 20
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert one_row.lock_limit() is None
+    for soft, limit in ((8 << 20, 8 << 20), (resource.RLIM_INFINITY, None)):
+        monkeypatch.setattr(resource, "getrlimit", lambda which, soft=soft: (soft, resource.RLIM_INFINITY))
+        assert one_row.lock_limit() == limit
 
 
 def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch):
@@ -246,8 +237,6 @@ def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch)
 @pytest.mark.parametrize(("op", "link"), [("transfer", True), ("stream", False)])
 def test_rows_that_copy_ask_for_the_link(monkeypatch, op, link):
     """visit() makes the watch; everything around it is a stand-in."""
-    from kernels.problems import Stream
-
     asked = []
     seen = SimpleNamespace(seen=lambda: ({"pcie_generation": 5.0}, ("other-tenant",)), begin=list)
     monkeypatch.setattr(telemetry, "watch", lambda device, link, framework: asked.append((device, link)) or seen)
