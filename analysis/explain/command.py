@@ -25,7 +25,11 @@ FORMATS = ("table", "md", "json")
 INPUTS = ("numpy", "tf.data", "generator", "prefetch")
 _DESCRIBING_S = 60
 _VERIFIED = 3  # changes
-_ALL = "all"  # cases
+ALL = "all"  # the cases
+CASES_PAGE = """# Articles and complaints, answered
+
+`python -m analysis.explain --case all --format md {runs} > docs/cases.md` writes this page.
+"""
 
 
 def parser() -> options.Parser:
@@ -47,7 +51,7 @@ def parser() -> options.Parser:
     options.add(
         made.add_argument_group("what to explain"),
         f"""
---case ID        an article's system or a complaint
+--case ID        an article's system or a complaint; all of them
 --model NAME     a name, package.module:function that builds a model, or file.keras
 --batch N        samples a step (32)
 --samples N      samples an epoch (the model's own)
@@ -111,6 +115,8 @@ def _explained(args: argparse.Namespace, again: str) -> int:
     from analysis.text import cases, details
     from analysis.text import explanation as words
 
+    if args.case == ALL:
+        return _every_case(args)
     asked, case = _asked(args)
     of = sources(args)
     if case is not None:
@@ -132,6 +138,22 @@ def _explained(args: argparse.Namespace, again: str) -> int:
     if args.verify:
         for line in verifying.lines(made, args.verify):
             print(line, flush=True)
+    return options.OK
+
+
+def _every_case(args: argparse.Namespace) -> int:
+    """Every case's lines; as Markdown they are docs/cases.md."""
+    from analysis.text import cases
+    from workloads.records import published_cases
+
+    of, markdown, replies = sources(args), args.format == "md", {}
+    said = CASES_PAGE.format(runs=" ".join(args.runs)).splitlines() if markdown else []
+    for name in published_cases.EVERY:
+        args.case = name
+        asked, case = _asked(args)
+        replies[name] = cases.reply(case, of, asked)
+        said += [*[""] * bool(said), *cases.lines(replies[name], markdown=markdown)]
+    _print(args, replies, said)
     return options.OK
 
 

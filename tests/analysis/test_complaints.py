@@ -46,13 +46,19 @@ def test_there_are_eight_complaints_and_every_training_is_one_that_can_be_run():
         assert networks.find(q.training.model)
 
 
-@pytest.mark.parametrize("name", [*published_cases.EVERY])
-def test_the_stored_machine_answers_every_case_in_eighteen_lines(name, stored, monkeypatch):
+def test_the_stored_machine_answers_every_case_in_eighteen_lines_and_docs_has_them(stored, monkeypatch, capsys):
+    replies, reply = [], cases.reply
     monkeypatch.setenv("COLUMNS", "80")
-    made = replied(name, stored)
-    assert not made.command and made.rows and made.answer != cases.SAID["none"]
-    lines = [part for line in cases.lines(made, f"{options.python()} -m x") for part in terminal.wrapped(line, 80)]
-    assert len(lines) <= 18 and max(map(len, lines)) <= 80
+    monkeypatch.setattr(command, "sources", lambda args: stored)
+    monkeypatch.setattr(cases, "reply", lambda *given: replies.append(reply(*given)) or replies[-1])
+    assert command.main(["--case", "all", "--format", "md", "reports/nvidia-h200"]) == 0
+    assert capsys.readouterr().out == (ROOT / "docs/cases.md").read_text(), "write docs/cases.md anew, as its head says"
+    assert [made.name for made in replies] == [*published_cases.EVERY]
+    for made in replies:
+        assert not made.command and made.rows, made.name
+        again = f"{options.python()} -m analysis.explain --case {made.name} reports/nvidia-h200"
+        lines = [part for line in cases.lines(made, again) for part in terminal.wrapped(line, 80)]
+        assert len(lines) <= 18 and max(map(len, lines)) <= 80, made.name
 
 
 def test_at_most_eight_kinds_of_question_and_no_rows_name_what_measures_them():
