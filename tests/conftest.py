@@ -7,6 +7,7 @@ import pathlib
 import re
 import tempfile
 
+os.unsetenv("COLUMNS")  # readline, which pytest loads, sets it for children behind os.environ: their lines would wrap
 os.environ.setdefault("NUMBA_CACHE_DIR", str(pathlib.Path(tempfile.gettempdir()) / f"crossover-numba-{os.getuid()}"))
 
 import pytest
