@@ -97,6 +97,7 @@ class Table:
                 spare -= min(more, max(0, spare))
         flush = {i: str.ljust if i in self._words else str.rjust for i in widths}
         padded = {i: flush[i](cell, widths[i]) for i, cell in shown.items()}
+        padded[max(padded)] = padded[max(padded)].rstrip()
         best = {i: terminal.paint(c, "best") if isinstance(cells[i], Best) else c for i, c in padded.items()}
         return "  ".join(best.values()).rstrip()
 

@@ -335,6 +335,8 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.N
     with terminal.wrapping() as out:
         try:
             args = made.parse_args(argv)
+            if not getattr(args, "quiet", False):
+                terminal.show_waiting()
             out.wraps = {getattr(args, "format", None), getattr(args, "to", None)} <= {"table", None}
             return body(args)
         except Stop as stop:

@@ -6,12 +6,16 @@ import re
 import shutil
 import sys
 import textwrap
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+_SILENT_S = 0.6
 LEAST = 20  # narrower terminals count as this
 _SGR = {"best": "1;32", "good": "32", "warning": "33", "bad": "31"}
 _PAINTED = re.compile(r"\x1b\[[\d;]*m")
+_MOVES = re.compile(r"\r|\x1b\[[\d;?]*[A-Zac-ln-z]")  # of a progress bar, which fits by itself
 _COMMAND = re.compile(r"(?:^|(?<=\s))\S*python[\d.]* -m \w.*")
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
 # What stands before a line's text: `- `, `1. `, `tip: `, or a label with two blanks or more behind it.
@@ -61,10 +65,11 @@ def shorten(text: str, most: int) -> str:
 def wrapped(line: str, most: int) -> list[str]:
     """A line as lines of at most so many columns, cut between words, what follows indented under its text; a command goes on
     after a backslash, so that it can be copied."""
-    if not most or length(line) <= most:
+    if not most or length(line) <= most or _MOVES.search(line):
         return [line]
     label = _LABEL.match(line)
-    indent = " " * (len(label[0]) if label and len(label[0]) <= most // 2 else len(line) - len(line.lstrip()))
+    hang = length(label[0]) if label else 0
+    indent = " " * (hang if hang <= most // 2 else len(line) - len(line.lstrip()))
     if (command := _COMMAND.search(line)) is None:
         return textwrap.wrap(line, most, subsequent_indent=indent, break_on_hyphens=False)
     head = line[: command.start()]
@@ -90,24 +95,72 @@ def _continued(head: str, command: str, most: int) -> list[str]:
     return [*lines, last]
 
 
+class Waiting:
+    """Shows on a terminal's stderr that a command works, once it has said nothing for most of a second, and for how long; what
+    is printed next takes its place."""
+
+    def __init__(self, stream: TextIO):
+        self._stream, self._lock, self._done = stream, threading.Lock(), threading.Event()
+        self._begin = self._last = time.monotonic()
+        self._shown, self._ready, self.what = False, True, "working"
+
+    def start(self) -> None:
+        if self._stream.isatty() and not is_dumb():
+            threading.Thread(target=self._watch, daemon=True).start()
+
+    def end(self) -> None:
+        self._done.set()
+        self.saying("")
+
+    def _watch(self) -> None:
+        while not self._done.wait(_SILENT_S / 4):
+            self.show(time.monotonic())
+
+    def show(self, now: float) -> None:
+        """Says since when the command works, where it has been silent and the last line has ended."""
+        with self._lock:
+            if now - self._last > _SILENT_S and self._ready and not self._done.is_set():
+                told = shorten(f"[{now - self._begin:.0f} s] {self.what} ...", width(self._stream) - 1)
+                self._stream.write(f"\r\x1b[K{told}")
+                self._stream.flush()
+                self._shown = True
+
+    def saying(self, text: str) -> None:
+        """Makes way for a text; none is shown behind a line that has not ended."""
+        with self._lock:
+            if self._shown:
+                self._stream.write("\r\x1b[K")
+                self._stream.flush()
+            self._shown, self._last = False, time.monotonic()
+            self._ready = text.endswith("\n") if text else self._ready
+
+
+_waiting: Waiting | None = None  # the command's that runs
+
+
+def show_waiting() -> None:
+    if _waiting is not None:
+        _waiting.start()
+
+
 @contextlib.contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Shows on stderr what goes on meanwhile, where that is a terminal that can take it away again."""
-    shown = sys.stderr.isatty() and not is_dumb()
-    if shown:
-        print(shorten(f"{what} ...", width(sys.stderr) - 1), end="", file=sys.stderr, flush=True)
+    """What is shown of a command that says nothing meanwhile."""
+    if _waiting is None:
+        yield
+        return
+    before, _waiting.what = _waiting.what, what
     try:
         yield
     finally:
-        if shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        _waiting.what = before
 
 
 class Wrapping:
     """A stream whose lines wrap at the width of its terminal, while `wraps`."""
 
-    def __init__(self, stream: TextIO):
-        self._stream, self._rest, self.wraps = stream, "", True
+    def __init__(self, stream: TextIO, waiting: Waiting):
+        self._stream, self._waiting, self._rest, self.wraps = stream, waiting, "", True
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -115,19 +168,26 @@ class Wrapping:
     def write(self, text: str) -> int:
         *lines, self._rest = (self._rest + text).split("\n")
         most = width(self._stream) if self.wraps else 0
-        self._stream.write("".join(f"{part}\n" for line in lines for part in wrapped(line, most)))
+        self._put("".join(f"{part}\n" for line in lines for part in wrapped(line, most)))
         return len(text)
 
     def flush(self) -> None:
-        self._stream.write(self._rest)
+        self._put(self._rest)
         self._rest = ""
         self._stream.flush()
+
+    def _put(self, text: str) -> None:
+        if text:
+            self._waiting.saying(text)
+            self._stream.write(text)
 
 
 @contextlib.contextmanager
 def wrapping() -> Iterator[Wrapping]:
     """Lets what is printed meanwhile wrap at words; gives stdout, for a command whose output is for machines."""
-    out, err = Wrapping(sys.stdout), Wrapping(sys.stderr)
+    global _waiting
+    before, _waiting = _waiting, Waiting(sys.stderr)
+    out, err = Wrapping(sys.stdout, _waiting), Wrapping(sys.stderr, _waiting)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without µ is no reason to stop
@@ -136,5 +196,7 @@ def wrapping() -> Iterator[Wrapping]:
             yield out
         finally:
             with contextlib.suppress(BrokenPipeError, ValueError):
+                _waiting.end()
                 out.flush()
                 err.flush()
+            _waiting = before

@@ -100,3 +100,21 @@ def test_what_a_command_prints_wraps_unless_it_is_for_machines(capsys, monkeypat
     ]
     monkeypatch.delenv("COLUMNS")
     assert terminal.width(io.StringIO()) == 0
+
+
+def test_a_command_that_says_nothing_shows_that_it_works(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    stream = Terminal()
+    waiting = terminal.Waiting(stream)
+    waiting.show(waiting._last + 0.5)
+    assert stream.getvalue() == ""
+    waiting.show(waiting._last + 2)
+    assert stream.getvalue() == "\r\x1b[K[2 s] working ..."
+    out = terminal.Wrapping(stream, waiting)
+    out.write("one\n")
+    assert stream.getvalue().endswith("...\r\x1b[Kone\n")
+    out.write("half a line")
+    out.flush()
+    waiting.show(waiting._last + 9)
+    assert stream.getvalue().endswith("half a line")
