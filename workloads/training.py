@@ -232,10 +232,9 @@ def answer(args: argparse.Namespace, outcome) -> None:
     """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with --verbose."""
     from analysis.predict import budget
     from analysis.text import budget as budget_words
-    from analysis.text import data_parallel, published, training_answers, whole_training
-    from analysis.training import side_by_side as together
+    from analysis.text import data_parallel, published, side_by_side, training_answers, whole_training
 
-    rows_, parts = outcome.measurements, (training_answers, whole_training, published, together, data_parallel)
+    rows_, parts = outcome.measurements, (training_answers, whole_training, published, side_by_side, data_parallel)
     told = part(outcome) + [line for part in parts for line in part.lines(rows_)]
     if not any(m.problem.op == "matmul" for m in rows_):
         if told:

@@ -6,13 +6,24 @@ from analysis.predict.budget import Budget, Part, budgets, problem_of
 from analysis.predict.combine import HIDDEN
 from analysis.stats import Estimate, group_by
 from analysis.table import line as table_line
+from analysis.text import sentences as sentences_
 from analysis.text.rates import device_name
+from analysis.text.sentences import time
 from analysis.text.training import switch_words
-from analysis.units import count, join, seconds, signed
-from kernels import networks
+from analysis.units import count, join, signed
 from workloads.records import Machine, Measurement
 
+_NAMES = {HIDDEN: "overlap"}  # of parts that stored predictions name otherwise
 _TOTALS = {"sum": "explained", "step": "step", "remainder": "remainder"}  # the table's last lines and their fields
+_LARGEST = 3  # parts in a sentence
+_SAID = {
+    "step": "{training}, on {where}: a step takes {step}.",
+    "parts": "Its largest parts: {of}.",
+    "rest": "{share} is not explained{missing}.",
+    "noise": "The parts come to {amount} more than the step, within their noise.",
+    "high": "The parts come to {amount} more than the step, so they are counted too high.",
+    "busy": "The parts come to {amount} more than the step: the machine was busy, so measure again.",
+}
 _EVERY_STEPS = {"dispatch", "transfer calls"}  # parts that no step is without
 
 
@@ -25,35 +36,30 @@ def where(training: "Measurement") -> str:
 def subject(training: "Measurement") -> str:
     """Model and batch in a few words."""
     problem = problem_of(training)
-    network = networks.known(problem.model)
-    name = f"{problem.model} ({network.seed})" if network and network.seed else problem.model
-    return f"{name} at batch {problem.batch}"
+    return f"{sentences_.title(problem.model)}, batch {problem.batch:,}"
 
 
 def sentence(made: Budget) -> str:
-    """The budget in one or two sentences: the step, what accounts for it, and what is not explained."""
-    known = [
-        f"less {seconds(abs(p.seconds.value))} that are done {HIDDEN}"
-        if p.name == HIDDEN
-        else f"{p.name} {signed(p.seconds.value)} ({_share(p.seconds, made.step)})"
-        for p in sorted(made.parts, key=lambda p: p.name == HIDDEN)
-        if p.seconds and p.seconds.value
-    ]
-    start = f"{subject(made.training)} takes {seconds(made.step.value)} a step on {where(made.training)}"
-    doubt = f" (doubtful: its row is flagged {join(made.flags)})" if made.flags else ""
-    return f"{start}{': ' + join(known) if known else ''}; {_rest(made)}{doubt}."
+    """The budget in two or three sentences: the step, its largest parts, and what is not explained."""
+    known = [p for p in made.parts if p.name != HIDDEN and p.seconds and p.seconds.value > 0]
+    largest = sorted(known, key=lambda p: -p.seconds.value)[:_LARGEST]
+    said = [_SAID["step"].format(training=subject(made.training), where=where(made.training), step=time(made.step))]
+    if made.flags:
+        said[0] = f"{said[0].removesuffix('.')} (doubtful: {join(made.flags)})."
+    if largest:
+        said.append(_SAID["parts"].format(of=join(f"{_share(p.seconds, made.step)} {p.name}" for p in largest)))
+    return " ".join([*said, _rest(made)])
 
 
 def _rest(made: Budget) -> str:
-    amount, share = seconds(abs(made.remainder.value)), _share(made.remainder, made.step)
-    verb = "is" if len(made.missing) == 1 else "are"
-    missing = f": {join(made.missing)} {verb} not measured yet" if made.missing else ""
-    if made.remainder.value < 0:
-        why = "so they are counted too high" if made.remainder.high < 0 else "which is within their noise"
-        if made.flags and made.remainder.high < 0:
-            why = "which cannot be: the machine was busy meanwhile, so measure again when it is quiet"
-        return f"its parts come to {amount} more than the step ({share}), {why}"
-    return f"{amount} ({share}) is not explained{missing}"
+    over = made.remainder.value < 0
+    amount = time(abs(made.remainder.value))
+    if over and made.flags and made.remainder.high < 0:
+        return _SAID["busy"].format(amount=amount)
+    if over:
+        return _SAID["high" if made.remainder.high < 0 else "noise"].format(amount=amount)
+    missing = f": {join(made.missing)} not measured yet" if made.missing else ""
+    return _SAID["rest"].format(share=_share(made.remainder, made.step), missing=missing)
 
 
 def _share(part: Estimate, whole: Estimate) -> str:
@@ -82,7 +88,7 @@ def lost(m: "Measurement") -> str:
     given, count = m.settings.switches, m.experiment.replicas
     how = [f"{m.problem.dtype} inputs"] * (m.problem.dtype != "float32") + switch_words(given, ("replicas",))
     on = f"{count} GPUs" if count > 1 else where(m)
-    return f"{subject(m)}{f' ({join(how)})' if how else ''} has no time on {on} ({m.status}): {m.reason}"
+    return f"{subject(m)}{f' ({join(how)})' if how else ''}: {m.status} on {on}: {m.reason}"
 
 
 def table(made: list[Budget]) -> list[str]:
@@ -91,7 +97,8 @@ def table(made: list[Budget]) -> list[str]:
     names = sorted(dict.fromkeys(p.name for b in made for p in b.parts), key=lambda n: n == HIDDEN)
     lines = [_line("a step", heads), "| --- |" + " ---: |" * len(made)]
     lines += [
-        _line(name, [_cell(next((p for p in b.parts if p.name == name), None), b) for b in made]) for name in names
+        _line(_NAMES.get(name, name), [_cell(next((p for p in b.parts if p.name == name), None), b) for b in made])
+        for name in names
     ]
     lines += [_line(name, [_amount(getattr(b, field), b) for b in made]) for name, field in _TOTALS.items()]
     return [*lines, _line("remainder's interval", [_ends(b.remainder) for b in made])]
@@ -121,7 +128,7 @@ def notes(made: list[Budget]) -> list[str]:
     """Where each number comes from, or why there is none: a line a part, devices that say the same together."""
     said: dict[str, list[str]] = {}
     for b in made:
-        texts = [f"{p.name}: {p.why}" for p in b.parts]
+        texts = [f"{_NAMES.get(p.name, p.name)}: {p.why}" for p in b.parts]
         texts += [f"step: its row is flagged {join(b.flags)}"] if b.flags else []
         for text in texts:
             said.setdefault(text, []).append(where(b.training))

@@ -37,6 +37,18 @@ STRICTLY = (
     "The same without rows of products and convolutions of its own layers' shapes at any batch, and without trainings of its "
     "twins (the same layers and optimizer under another name):"
 )
+_SAID = {
+    "reached": "{steps} steps: median error {median}, mean {mean}, both within the targets.",
+    "missed": "{steps} steps: median error {median}, mean {mean}, not within the targets.",
+    "simpler": "The best simpler prediction ({best}) has a median error of {error}.",
+    "crossings": "{near} of {all} crossovers of trainings were predicted within {within}.",
+    "unseen": "First measured after the last change of a rule ({since}), on the {device}: median error {errors} of {count}.",
+    "saved": "Saved before they were measured, on the {device}: median error {errors} of {count}.",
+    "floor": "On the {device} steps differ by {between} (standard deviation) between processes, {within} within one.",
+    "counts": "All {steps} steps of {trainings} trainings count in full. {wide} are noisier than {noisy} and fit nothing.",
+    "fitted": "{numbers} numbers are fitted on other models' trainings.",
+    "bounds": "{bounds} steps are of short fits, with data-set setup in them.",
+}
 _STEP = ("model", "batch", "device", "execution")
 _WORDS = ("device", "steps", "model", "execution", "without")  # the columns that are not numbers
 
@@ -118,13 +130,14 @@ def verdicts(found: Iterable[Summary]) -> list[str]:
     for s in found:
         best = min(s.baselines.items(), key=lambda item: item[1], default=None)
         reached = s.median <= TARGETS["median"] and s.mean <= TARGETS["mean"]
-        beside = f"; {best[0]}, the best simpler one, {percent(best[1])}" if best else ""
-        half = " (more than half of that)" if best and s.median > best[1] / 2 else ""
-        said.append(
-            f"{s.device}, {s.bound}: median {percent(s.median)}, mean {percent(s.mean)}: "
-            f"{'within' if reached else 'not within'} {percent(TARGETS['median'])} and {percent(TARGETS['mean'])}"
-            f"{beside}{half}."
-        )
+        words = {
+            "steps": f"{DEVICES.get(s.device, s.device)}, {s.bound}",
+            "median": percent(s.median),
+            "mean": percent(s.mean),
+        }
+        said.append(_SAID["reached" if reached else "missed"].format(**words))
+        if best:
+            said.append(_SAID["simpler"].format(best=best[0], error=percent(best[1])))
     return said
 
 
@@ -177,20 +190,21 @@ def crossing_line(of: "Profile") -> str:
     """How many measured crossovers were predicted near enough; "" where none was measured."""
     errors = [b.error for b in predicted_crossover.comparisons(of) if b.error is not None]
     near, within = sum(e <= predicted_crossover.WITHIN for e in errors), percent(predicted_crossover.WITHIN)
-    return f"{near} of {len(errors)} crossovers of trainings were predicted within {within}." if errors else ""
+    return _SAID["crossings"].format(near=near, all=len(errors), within=within) if errors else ""
 
 
 def unseen_line(cases: list[Case], of: "Profile") -> str:
     """The errors of trainings that no rule was made on; "" without any."""
     late = unseen(cases, of)
-    each = (
-        f"{DEVICES.get(d, d)} {_errors(late, d)} of {sum(c.device == d for c in late)}"
+    return " ".join(
+        _SAID["unseen"].format(
+            since=RULES_CHANGED[:10],
+            device=DEVICES.get(d, d),
+            errors=_errors(late, d).replace(", ", ", mean "),
+            count=sum(c.device == d for c in late),
+        )
         for d in dict.fromkeys(c.device for c in late)
     )
-    about = (
-        f"Trainings measured for the first time after the last change of a rule ({RULES_CHANGED[:10]}), median and mean"
-    )
-    return f"{about}: {'; '.join(each)}." if late else ""
 
 
 def floors(of: "Profile") -> list[str]:
@@ -199,10 +213,7 @@ def floors(of: "Profile") -> list[str]:
     for device in of.devices:
         if each := apart(of, device):
             between, within = (percent(statistics.median(getattr(one, name) for one in each)) for name in _APART)
-            said += [
-                f"On the {DEVICES.get(device, device)} the steps of several processes of a training have a standard deviation "
-                f"of {between} ({count(len(each), 'training')}), each one's own noise being {within}."
-            ]
+            said.append(_SAID["floor"].format(device=DEVICES.get(device, device), between=between, within=within))
     return said
 
 
@@ -210,11 +221,9 @@ def counts(cases: list[Case], of: "Profile") -> list[str]:
     """How many trainings are in the table, how many of them fit nothing, and why others are not in it."""
     wide = sum(not c.seen.told for c in cases)
     bounds = sum(c.seen.bound for c in cases)
-    said = (
-        f"All {len(cases)} steps of {len(of.trainings)} trainings count in full; {wide} of them, known to no better than "
-        f"{percent(calibration.NOISY)}, fit nothing. {calibration.fitted_numbers(of)} numbers are fitted on other models' "
-        f"trainings. {bounds} steps are of short fits, with each step's data-set setup in them, measured and predicted."
-    )
+    counted = {"steps": len(cases), "trainings": len(of.trainings), "wide": wide, "noisy": percent(calibration.NOISY)}
+    numbers = _SAID["fitted"].format(numbers=calibration.fitted_numbers(of))
+    said = f"{_SAID['counts'].format(**counted)} {numbers} {_SAID['bounds'].format(bounds=bounds)}"
     return [said, "Not in it: " + "; ".join(f"{n} ({why})" for why, n in calibration.left_out(of).items()) + "."]
 
 
@@ -243,14 +252,11 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
         why = "None of them was measured in these runs."
         if known:
             why = (
-                f"Rows of {count(known, 'training')} of these are here, but not the microbenchmarks that say how they run: give "
-                "the machine's whole folder, such as reports/nvidia-h200."
+                f"Rows of {count(known, 'training')} are here, but not the microbenchmarks of their machine. Give its whole "
+                "folder, such as reports/nvidia-h200."
             )
         return [*lines, "", why]
-    about = (
-        "A step told by short fits has in it what a fit does for each step's samples before its first epoch; where that was "
-        "not saved with the prediction, the last column adds what this profile says of it (to add)."
-    )
+    about = "A step of short fits has data-set setup in it. Where the prediction has none, the last column adds it (to add)."
     told = [_checked(device, [(e[i], e[2]) for e in each], i == 1) for device, each in found.items() for i in (0, 1)]
     return [*lines, "", about, "", *told]
 
@@ -296,11 +302,16 @@ def saved_line(sets: dict[str, list[Prediction]], of: "Profile") -> str:
     """The errors of all predictions that were saved before they were measured, a sentence; "" where none was measured."""
     found = [saved_set(predictions, of) for predictions in sets.values()]
     errors = {d: [saved_error(*pair) for one in found for pair in one.since.get(d, [])] for d in of.devices}
-    each = [f"{DEVICES.get(d, d)} {median_mean(e)} of {len(e)}" for d, e in sorted(errors.items()) if e]
+    said = [
+        _SAID["saved"].format(
+            device=DEVICES.get(d, d), errors=median_mean(e).replace(", ", ", mean "), count=f"{len(e)}"
+        )
+        for d, e in sorted(errors.items())
+        if e
+    ]
     before = sum(one.before for one in found)
-    less = f"; {before} that had been measured before do not count" if before else ""
-    about = f"{count(len(found), 'set')} by the predictor of its day{less}"
-    return f"Saved before they were measured ({about}), median and mean: {'; '.join(each)}." if each else ""
+    less = [f"{before} that had been measured before do not count."] if before and said else []
+    return " ".join([*said, *less])
 
 
 def _checked(device: str, found: "list[tuple[float, Seen]]", shared: bool) -> str:

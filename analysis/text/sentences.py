@@ -89,7 +89,7 @@ def factor(e: Estimate | float, most: int = 2) -> str:
 def speed(ratio: Estimate | float, than: str = "") -> str:
     """`3.2x faster than one`, `1.4x slower than one`; `not told from one` where the interval holds 1."""
     e = ratio if isinstance(ratio, Estimate) else exact(ratio)
-    if e.low < 1 < e.high:
+    if e.low <= 1 <= e.high:
         return f"not told from {than}" if than else CANT_TELL
     return (f"{factor(e)} faster" if e.value >= 1 else f"{factor(1 / e)} slower") + (f" than {than}" if than else "")
 

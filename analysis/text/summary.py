@@ -5,9 +5,17 @@ from collections.abc import Iterable
 from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, crossovers
 from analysis.crossover.time_split import why
 from analysis.roofline.bounds import Roof, roofs
-from analysis.text import answers, data_parallel, inference, peers, rates, training_answers, whole_training
+from analysis.text import (
+    answers,
+    data_parallel,
+    inference,
+    peers,
+    rates,
+    side_by_side,
+    training_answers,
+    whole_training,
+)
 from analysis.text.crossings import copies_sentence, crossing_sentence, form_name, no_gpu_sentence, why_sentence
-from analysis.training import side_by_side
 from workloads.records import Loaded, Machine, Measurement
 
 MOST, TRAININGS = 5, 2

@@ -78,8 +78,7 @@ def test_processes_of_a_training_lie_apart_by_their_standard_deviation(base):
     (found,) = held_out.apart(whole, "cpu")
     assert (found.between, found.within) == (pytest.approx(0.00852**0.5 / 2), pytest.approx(0, abs=1e-9))
     assert prediction_errors.floors(whole) == [
-        "On the CPU the steps of several processes of a training have a standard deviation of 4.62 % (1 training), each one's "
-        "own noise being 0 %."
+        "On the CPU steps differ by 4.62 % (standard deviation) between processes, 0 % within one."
     ]
 
 
@@ -110,7 +109,8 @@ def test_unseen_are_trainings_first_measured_after_the_last_change_of_a_rule(bas
     of = profile.profile([*base.measurements, *rows], GPU_MACHINE)
     cases = held_out.leave_one_out(of)
     assert [c.seen.row.problem.model for c in held_out.unseen(cases, of)] == ["lenet"]
-    assert "CPU " in prediction_errors.unseen_line(cases, of) and " of 1." in prediction_errors.unseen_line(cases, of)
+    said = prediction_errors.unseen_line(cases, of)
+    assert ", on the CPU: median error " in said and said.endswith(" of 1.")
 
 
 def test_the_simpler_predictions_know_the_other_models_alone(base):
@@ -143,8 +143,8 @@ def test_the_table_says_what_is_reached(base):
     assert head.startswith("| device | steps | models | trainings | median error |")
     assert overhead.startswith("| cpu | overhead-bound | 1 | 1 | 5.00 % | 5.00 % |")
     said = prediction_errors.verdicts(found)
-    assert "cpu, overhead-bound: median 5.00 %, mean 5.00 %: within 10.0 % and 15.0 %" in said[0]
-    assert "cpu, work-bound: median 40.0 %, mean 40.0 %: not within" in said[1]
+    assert said[0] == "CPU, overhead-bound steps: median error 5.00 %, mean 5.00 %, both within the targets."
+    assert "CPU, work-bound steps: median error 40.0 %, mean 40.0 %, not within the targets." in said
     assert prediction_errors.lines(base) == [
         "No training in this profile tells its step: measure some with: python -m workloads.training --study seeds"
     ]
@@ -177,9 +177,7 @@ def test_a_step_known_less_well_counts_in_full(base):
     cases = [replace(c, seen=replace(c.seen, step=replace(c.seen.step, low=0.0))) for c in uncalibrated(of)]
     *_, every = held_out.summaries(cases)
     assert not any(c.seen.told for c in cases) and (every.cases, every.mean) == (2, pytest.approx(0.2))
-    assert prediction_errors.counts(cases, of)[0].startswith(
-        "All 2 steps of 2 trainings count in full; 2 of them, known to no "
-    )
+    assert prediction_errors.counts(cases, of)[0].startswith("All 2 steps of 2 trainings count in full. 2 are ")
 
 
 def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
@@ -295,19 +293,19 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), setup_s=Estimate(0.0, 0.0, 0.0))
     of = profile.profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
     told = prediction_errors.saved_line({"first": [saved, replace(saved, execution="compiled")]}, of)
-    assert told.endswith("(1 set by the predictor of its day), median and mean: CPU 75.0 %, 75.0 % of 1.")
+    assert told == "Saved before they were measured, on the CPU: median error 75.0 %, mean 75.0 % of 1."
     late = replace(saved, saved_at="2099-01-01T00:00:00Z")
     found = prediction_errors.saved_set([late, saved], of)
     assert (found.predictions, found.before, {d: len(pairs) for d, pairs in found.since.items()}) == (2, 1, {"cpu": 1})
     assert prediction_errors.saved_line({"first": [], "late": [late]}, of) == ""
     both = prediction_errors.saved_line({"first": [saved], "late": [late]}, of)
-    assert "(2 sets by the predictor of its day; 1 that had been measured before do not count)" in both
+    assert both.endswith(" of 1. 1 that had been measured before do not count.")
     base = profile.profile(made_profile.everything(), GPU_MACHINE)
     saved = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     rows = [made_profile.training("fashion-mlp", 32, 1e-3)]
     assert prediction_errors.check_lines([saved], profile.profile(rows, GPU_MACHINE))[-1] == (
-        "Rows of 1 training of these are here, but not the microbenchmarks that say how they run: give the machine's whole "
-        "folder, such as reports/nvidia-h200."
+        "Rows of 1 training are here, but not the microbenchmarks of their machine. Give its whole folder, such as "
+        "reports/nvidia-h200."
     )
     none = prediction_errors.check_lines([saved], profile.profile([], GPU_MACHINE))[-1]
     assert none == "None of them was measured in these runs."

@@ -13,8 +13,9 @@ from fake_measurements import answer as made
 from analysis.report import page
 from analysis.report.material import Material
 from analysis.report.sections import step_budgets
+from analysis.text import side_by_side as said
 from analysis.text import summary, whole_training
-from analysis.training import side_by_side as said
+from analysis.training.side_by_side import TRIAL, slowdown, trial_seconds
 from kernels.problems import Inference, Training
 from workloads import options, records, training
 from workloads.frameworks import forecast, side_by_side, windows
@@ -177,10 +178,9 @@ def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
     read = records.read(tmp_path).measurements
     assert [m.key for m in read] == [m.key for m in shown] and all(switches.of(m.row) for m in read)
     assert said.lines(read) == [
-        "A frozen teacher (vgg-small) answering on the CPU while the student (cifar10-cnn, batch 32) trains on the GPU: the "
-        "student's step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 2.00 (2.00..2.00) times.",
-        "A step and the teacher's answer to its batch take 200 ms one after the other (100 ms and 100 ms) and 200 ms at once: "
-        "can't tell which is quicker, 1.00 (1.00..1.00) times as fast.",
+        "CIFAR-10 CNN trains on the GPU while a frozen vgg-small answers on the CPU, batch 32. Beside each other its step is "
+        "2.0x slower than alone, the teacher's answer 2.0x slower than alone.",
+        "A step and the teacher's answer take 200 ms one after the other, 200 ms overlapped: can't tell.",
     ]
 
 
@@ -211,11 +211,8 @@ def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     assert found[2].on("host-throughput").seconds == pytest.approx([0.1] * 4)
     assert len(workers.every) == 4
     (line,) = said.lines(found)
-    more = "at once make 1.00 (1.00..1.00) times as many steps a second in all"
-    assert line == (
-        "Trainings of lenet at batch 32 on one GPU, each in its process: one makes 10.0 steps a second, "
-        f"2 {more} and 4 {more}."
-    )
+    name = "lenet, batch 32, several on one GPU, a process each"
+    assert line == f"{name}: 2 make 1.0x and 4 make 1.0x the steps a second of one."
 
 
 def timed(row: Row, clocks: dict[str, float], **given: str) -> Measurement:
@@ -227,13 +224,11 @@ def timed(row: Row, clocks: dict[str, float], **given: str) -> Measurement:
 def test_what_both_at_once_bring_by_hand():
     """10 and 30 ms one after the other are 40; at once the longer of 20 and 32 is 32: 1.25 times as fast."""
     slower, gain = said.lines(four(timed, *([{"host-latency": s}] for s in (0.01, 0.03, 0.02, 0.032))))
-    expected = "step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 1.07 (1.07..1.07) times."
-    assert expected in slower
-    expected = "40.0 ms one after the other (10.0 ms and 30.0 ms) and 32.0 ms at once: 1.25 (1.25..1.25) times as fast."
-    assert expected in gain
+    assert "its step is 2.0x slower than alone, the teacher's answer 1.1x slower than alone." in slower
+    assert gain.endswith("40.0 ms one after the other, 32.0 ms overlapped: 1.2x faster.")
     at_once = timed(STUDENT, {"host-latency": 0.016, "host-throughput": 0.008}, beside="fits", at_once="2")
     (line,) = said.lines([timed(STUDENT, {"host-latency": 0.01}, beside="nothing", at_once="1"), at_once])
-    assert "one makes 100 steps a second, 2 at once make 1.25 (1.25..1.25) times as many steps a second in all." in line
+    assert line.endswith(": 2 make 1.2x the steps a second of one.")
     assert said.lines([at_once]) == []
 
 
@@ -255,13 +250,11 @@ def test_a_slowdown_that_may_be_none_says_so_and_a_fast_study_has_rounds_enough(
         return msgspec.structs.replace(one, samples=(Samples("host-latency", seconds, 1, (0, 1, 2), ""),))
 
     slower, gain = said.lines(four(of, (0.010, 0.012, 0.011), (0.03,) * 3, (0.011, 0.011, 0.0115), (0.09,) * 3))
-    assert " times as long as alone (can't tell), the teacher's answer 3.00 (3.00..3.00) times." in slower
+    assert "its step is not told from alone, the teacher's answer 3.0x slower than alone." in slower
     assert gain.endswith(" times as long.") and "at once: 2.20 (" in gain  # 90 ms against 41
     # three of rounds 1.26 to 1.62 times as long tell nothing, however far apart the samples: their interval is too wide
     slow = (0.0162, 0.01535, 0.0126, 0.0150)
-    told = [
-        said.slowdown(rounds(STUDENT, *(0.01,) * n), rounds(STUDENT, *slow[:n])) for n in (3, side_by_side.FAST_ROUNDS)
-    ]
+    told = [slowdown(rounds(STUDENT, *(0.01,) * n), rounds(STUDENT, *slow[:n])) for n in (3, side_by_side.FAST_ROUNDS)]
     assert told[0].low < 1 < told[1].low
 
 
@@ -280,14 +273,14 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     (_, [(_, gain)]), *_ = said.gains([alone, both]).values()
     expected = (0.003 / 0.00168, True, True)
     assert (gain.value, 1.4 < gain.low < 0.0028 / 0.00168, 0.0032 / 0.00168 < gain.high < 2.2) == expected
-    drift = said.slowdown(rounds(STUDENT, 0.01, 0.02, 0.03), rounds(STUDENT, 0.011, 0.022, 0.033))
+    drift = slowdown(rounds(STUDENT, 0.01, 0.02, 0.03), rounds(STUDENT, 0.011, 0.022, 0.033))
     assert (drift.low, drift.high) == (pytest.approx(1.1), pytest.approx(1.1))  # what slows a round slows both of it
     files = ("training-together.jsonl",)
     shown = page.markdown(Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, files)), False)
     assert "| time | +- | by all at once |" in shown and "seconds over the steps of all processes" in shown
-    assert "queued" not in shown and "2 at once make 1.79 (" in shown
+    assert "queued" not in shown and "2 make 1.8x the steps a second of one." in shown
     rows = four(rounds, (0.003, 0.0031, 0.0029), (0.010,) * 3, (0.004,) * 3, (0.0108,) * 3)
-    assert said.lines(rows)[1].endswith("10.8 ms at once: 1.20 (1.18..1.23) times as fast.")
+    assert said.lines(rows)[1].endswith("10.8 ms overlapped: 1.2x faster.")
 
 
 def test_a_page_of_both_says_what_a_teacher_beside_a_student_costs():
@@ -302,38 +295,42 @@ def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     monkeypatch.setattr(side_by_side.time, "perf_counter", lambda: float(next(ticks)))
     args = arguments(tmp_path, "--device", "cpu", "--steps", "3", "--jit", "on")
     found = side_by_side.trials(args, GPU_MACHINE, "command").measurements
-    expected = [(said.TRIAL, "warm", "off"), (said.TRIAL, "warm", "on"), (said.TRIAL, "fresh", "off")]
+    expected = [(TRIAL, "warm", "off"), (TRIAL, "warm", "on"), (TRIAL, "fresh", "off")]
     assert [(m.kernel, m.settings.process, m.settings.switches["clear_session"]) for m in found] == expected
     assert {m.settings.switches["jit_compile"] for m in found} == {"on"}
     assert [m.on("host-latency").seconds for m in found] == [(1.0, 1.0, 1.0)] * 3
     assert found[0].values == {"total_s": 3.0, "trials": 3.0, "traces": 6.0, "jit_compile": 0.0}
     assert found[0].series["build_s"] == (0.5, 0.5, 0.5)
     assert [worker.closed for worker in workers.every] == [1, 1, 4]  # fresh: after each trial, and at the end
-    (line,) = said.lines(found)
-    traced = "the train step traced 6 times in all"
-    expected = f"3 trials in one process took 3.00 s (1.00 s each after the first; {traced}, 0 MiB more memory each)"
-    assert expected in line and "3 trials in one process, clear_session before each, took 3.00 s" in line
-    assert f"3 trials in fresh processes took 3.00 s (1.00 s each; {traced})." in line
-    assert line.endswith(" One more takes 1.00 s in a process that is there and 1.00 s in one of its own.")
-    assert "One more" not in said.lines(found[:2])[0]
+    one, cleared, fresh, more = said.lines(found)
+    assert (
+        "3 trials in one process: 1.00 s each, 3.00 s in all. Its train step was traced 6 times. Each one adds 0 MiB"
+        in one
+    )
+    assert (
+        "in one process, clear_session before each: 1.00 s each" in cleared
+        and "in fresh processes: 1.00 s each" in fresh
+    )
+    assert more == "One more trial takes 1.00 s in a process that is there, 1.00 s in one of its own."
+    assert len(said.lines(found[:2])) == 2
 
 
 def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     """9, 4 and 6 s in one process: 5 s each after the first; a process each: 6 s in the middle."""
-    row = Row(said.TRIAL, Training("lenet", 4, 8), Settings())
+    row = Row(TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s={"import": 3.0, "build": 1.0}, values=VALUES)] * 3
     warm, fresh = (
         side_by_side.tried(msgspec.structs.replace(row, settings=Settings(process=process)), taken, [9.0, 4.0, 6.0])
         for process in ("warm", "fresh")
     )
     fresh = msgspec.structs.replace(fresh, settings=Settings(process="fresh"))
-    assert (said.trial_seconds(warm), said.trial_seconds(fresh)) == (5.0, 6.0)
+    assert (trial_seconds(warm), trial_seconds(fresh)) == (5.0, 6.0)
     # they start processes, but that is not what they are asked
     assert whole_training.start_sentences([warm, fresh]) == []
     cells = training.Table().cells(warm)
     assert cells[6:9] == ["-"] * 3 and cells[-1].endswith("3 trials one process 5.00 s each")
     assert training.Table().cells(fresh)[-1].endswith("3 trials a process each 6.00 s each")
-    row = Row(said.TRIAL, Training("lenet", 4, 8), Settings())
+    row = Row(TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s=phases, values=VALUES) for phases in ({"import": 3.0, "build": 1.0}, {"build": 2.0})]
     m = side_by_side.tried(row, taken, [9.0, 4.0])
     assert m.series["import_s"] == (3.0, 0.0) and m.series["build_s"] == (1.0, 2.0)
@@ -448,14 +445,14 @@ def test_a_window_of_answers_in_a_real_worker(train):
 
 
 def test_trials_in_a_real_worker_trace_anew_each_time_and_a_refusal_has_its_reason(train):
-    row = Row(said.TRIAL, Training("lenet", 4, 8), Settings(switches={"clear_session": "off"}))
+    row = Row(TRIAL, Training("lenet", 4, 8), Settings(switches={"clear_session": "off"}))
     first, second = (train.worker.ask(order("trial", row), 120) for _ in range(2))
     assert (second.status, second.reason, second.check) == ("ok", "", "weights")
     assert first.values["traces"] == second.values["traces"] >= 1
     assert first.values["final_loss"] == pytest.approx(second.values["final_loss"], rel=1e-4)
     assert second.values["functions"] > first.values["functions"]
     assert {"data", "clear", "build", "first_call"} <= set(second.phases_s) and second.values["rss_bytes"] > 2**20
-    row = Row(said.TRIAL, Training("nobody", 4, 8), Settings())
+    row = Row(TRIAL, Training("nobody", 4, 8), Settings())
     m = train.worker.ask(order("trial", row), 60)
     assert (m.status, "unknown model 'nobody'" in m.reason) == ("skipped", True)
     assert one_row.obey(Order("dance", row)).status == "failed"

@@ -276,7 +276,7 @@ def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it
     every = [*made_profile.everything(), job, product, small]
     training.answer(arguments(), sweep.Outcome(run_, tmp_path / "training.jsonl", every))
     out = capsys.readouterr().out
-    assert "cifar10-cnn (S0) at batch 32 takes 15.0 ms a step" in out and "What a step is made of" not in out
+    assert "CIFAR-10 CNN, batch 32, on the CPU: a step takes 15.0 ms." in out and "What a step is made of" not in out
 
 
 def test_rows_of_starts_have_their_times_and_others_tell_no_first_step(capsys):
@@ -353,7 +353,7 @@ def test_a_file_that_holds_no_predictions_is_not_named_as_one_to_save_to(tmp_pat
         assert error.startswith(f"error: {file} holds no predictions: {why}") and "--save" not in error
         words = shlex.split(tip.partition("-m analysis.predict ")[2])
         args = predict.parser().parse_args(words)
-        assert (args.model, args.profile, args.save) == (["cifar10-cnn"], ["reports/nvidia-h200"], "foretold.ndjson")
+        assert (args.model, args.profile, args.save) == (["cifar10-cnn"], ["reports/nvidia-h200"], "predicted.ndjson")
         assert pathlib.Path(args.profile[0]).is_dir() and file.read_text() == text
 
 

@@ -8,8 +8,7 @@ from analysis.predict.budget import Budget
 from analysis.predict.combine import HIDDEN
 from analysis.stats import Estimate
 from analysis.table import listed, table, text
-from analysis.text import budget, training, whole_training
-from analysis.training import side_by_side
+from analysis.text import budget, side_by_side, training, whole_training
 from analysis.units import count, join, signed
 from workloads.records import Measurement
 
