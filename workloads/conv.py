@@ -72,6 +72,7 @@ def works(args: argparse.Namespace) -> list:
     """
     from msgspec.structs import replace
 
+    from workloads.frameworks import grid
     from workloads.harness import plan
 
     if args.model is None and (args.shapes or args.vary):
@@ -87,7 +88,8 @@ def works(args: argparse.Namespace) -> list:
                 f"--{flag} is for shapes; a model's layers have their own, and --batch goes through batches", tip
             )
     args.model = args.model or "cifar10-cnn"
-    found: list = [w for batch in plan.batches(args) for w in plan.layers(args, "conv", batch, plan.precisions(args))]
+    args.network = getattr(args, "network", None) or grid.network(args.model)
+    found: list = plan.layers(args, args.network, "conv")
     return [replace(w, problem=replace(w.problem, layout=args.layout)) for w in found]
 
 

@@ -10,7 +10,6 @@ EXAMPLE = "python -m workloads.describe --model cifar10-cnn"
 LONG = """Builds a Keras model in a process of its own and says what it is made of: layers with their shapes, weights and FLOPs a
 sample in a training step, and which of them are not known, so that what they take can only be estimated."""
 TIME_LIMIT_S = 60
-_LATE = "time limit"
 
 
 def parser() -> options.Parser:
@@ -26,49 +25,12 @@ def parser() -> options.Parser:
     options.add(
         made,
         f"""
---model NAME =cifar10-cnn  a name, package.module:function or file.keras (cifar10-cnn)
+--model NAME =cifar10-cnn  a name, file.py:function or file.keras (cifar10-cnn)
 --time-limit S ={TIME_LIMIT_S}  seconds that building may take, TensorFlow's import among them ({TIME_LIMIT_S})
 --format {{table,json}} =table  what stdout gets (table)""",
         S=options.number,
     )
     return made
-
-
-def network(model: str, time_limit_s: float = TIME_LIMIT_S):
-    """The kernels.networks.layers.Network of a model: from the tables by name, else described in a process that builds it.
-
-    Raises: Usage for an unknown name; Missing without TensorFlow, and when the model cannot be built in time.
-    """
-    from kernels import networks
-    from workloads.frameworks import grid
-    from workloads.records import settings
-
-    grid.known_model(model)
-    return _built(model, time_limit_s) if settings.is_user_model(model) else networks.find(model)
-
-
-def _built(model: str, time_limit_s: float):
-    import msgspec
-
-    from kernels.networks.layers import Network
-    from kernels.problems import Training
-    from workloads.frameworks import grid, training_row
-    from workloads.harness.timing import Limits
-    from workloads.harness.worker import Order, Worker, environment
-    from workloads.records import Row, Settings
-
-    grid.require_keras()
-    row = Row(training_row.BUILD, Training(model, 1, 1), Settings(switches={"data": "synthetic"}))
-    worker = Worker(environment(row, {}))
-    try:
-        m = worker.ask(Order("measure", row, Limits()), time_limit_s)
-    finally:
-        worker.close()
-    if not m.ok:
-        longer = f"python -m workloads.describe --model {model} --time-limit {5 * int(time_limit_s)}"
-        said = f"{model} cannot be described: building it has {m.reason}" if _LATE in m.reason else m.reason
-        raise options.Missing(said, longer if _LATE in m.reason else EXAMPLE)
-    return msgspec.json.decode(m.notes["layers"], type=Network)
 
 
 def lines(of) -> list[str]:
@@ -100,7 +62,9 @@ def lines(of) -> list[str]:
 def _body(args: argparse.Namespace) -> int:
     import msgspec
 
-    found = network(args.model, args.time_limit)
+    from workloads.frameworks import grid
+
+    found = grid.network(args.model, args.time_limit)
     print(msgspec.json.encode(found).decode() if args.format == "json" else "\n".join(lines(found)))
     return options.OK
 

@@ -33,7 +33,7 @@ def parser() -> options.Parser:
     options.add(
         made,
         f"""
---model NAME ... =cifar10-cnn   the models that answer, also package.module:function and file.keras; `seeds`: the articles' and
+--model NAME ... =cifar10-cnn   the models that answer, also file.py:function and file.keras; `seeds`: the articles' and
                                 inception-v3 (cifar10-cnn)
 --batch N ... ={BATCHES}        samples a call ({BATCHES})
 --modes MODE ... ={",".join(MODES)}  resident (samples and answers stay on the device) roundtrip (array to array) (both)

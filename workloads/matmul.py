@@ -51,6 +51,7 @@ def works(args: argparse.Namespace) -> list:
     """
     import msgspec
 
+    from workloads.frameworks import grid
     from workloads.harness import plan
 
     if args.model is None:
@@ -66,7 +67,8 @@ def works(args: argparse.Namespace) -> list:
                 f"--{flag} and --model exclude each other: a model's layers have their own shapes",
                 f"python -m workloads.matmul --model {args.model} --batch 1:1024:x4",
             )
-    found = [w for batch in plan.batches(args) for w in plan.layers(args, "dense", batch, plan.precisions(args))]
+    args.network = getattr(args, "network", None) or grid.network(args.model)
+    found = plan.layers(args, args.network, "dense")
     return [msgspec.structs.replace(w, problem=_as_float8(w.problem)) for w in found]
 
 

@@ -1,7 +1,9 @@
 """Explains a training, an article's, a complaint's or your own model's: which device wins, why, and what would help."""
 
 import argparse
+import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -40,7 +42,7 @@ def parser() -> options.Parser:
         EXAMPLE,
         "python -m analysis.explain --model file.py:function --batch 32 --measure",
         question=QUESTION,
-        needs="model case batch samples epochs gpu-profile price-gpu price-cpu measure all",
+        needs="model case batch samples epochs gpu-profile price-gpu measure all",
     )
     made.add_argument(
         "runs",
@@ -52,7 +54,7 @@ def parser() -> options.Parser:
         made.add_argument_group("what to explain"),
         f"""
 --case ID        an article's system or a complaint; all of them
---model NAME     a name, package.module:function that builds a model, or file.keras
+--model NAME     a name, file.py:function or file.keras
 --batch N        samples a step (32)
 --samples N      samples an epoch (the model's own)
 --epochs N       epochs (the model's own)
@@ -67,7 +69,7 @@ def parser() -> options.Parser:
     options.add(
         made.add_argument_group("with what"),
         f"""
---gpu-profile RUN  take the GPU from these rows of another machine, the CPU from RUN
+--gpu-profile RUN  take the GPU from the rows of another machine
 --mixed            take rows of several machines as one profile
 --price-gpu MONEY  an hour of the machine with the GPU: 3.50, $3 or 3,50
 --price-cpu MONEY  an hour of the machine without
@@ -334,15 +336,15 @@ def describe(model: str, time_limit_s: float) -> "Network":
         "--time-limit",
         str(int(time_limit_s)),
     ]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": ""})
     if done.returncode:
         lines = done.stderr.strip().splitlines()
-        said = next(
-            (line.removeprefix("error: ") for line in lines if line.startswith("error: ")),
-            (lines or ["it said nothing"])[-1],
-        )
-        tip = next((line.partition("try: ")[2] for line in lines if line.strip().startswith("try: ")), "")
-        raise (options.Usage if done.returncode == options.USAGE else options.Missing)(said, tip)
+        told = dict(line.strip().partition(": ")[::2] for line in lines)
+        said = told.get("error") or (lines or ["it said nothing"])[-1]
+        near = re.fullmatch(r"a similar path exists: '(.*)'", told.get("tip", ""))
+        similar = ("path", model.partition(":")[0], near[1]) if near else None
+        kind = options.Usage if done.returncode == options.USAGE else options.Missing
+        raise kind(said, told.get("try", ""), similar)
     return msgspec.json.decode(done.stdout, type=Network)
 
 

@@ -72,19 +72,21 @@ def read(runs: list[str], mixed: bool) -> "Profile":
 
 
 def trainings(args: argparse.Namespace) -> list:
-    """The trainings that the arguments name.
+    """The trainings that the arguments name, each with its network where it is a user's own.
 
-    Raises: options.Usage for an unknown model or a number that is none.
+    Raises: options.Usage for an unknown model or a number that is none; Missing for a model that cannot be built.
     """
+    from analysis.explain.command import describe
     from kernels.problems import Training
     from workloads.records import settings as switches
 
     found = []
     for name in options.words(args.model) or []:
-        network = switches.network(name)
+        own = describe(name, 60) if switches.is_user_model(name) else None
+        network = own or switches.network(name, own=True)
         for samples in options.sizes(args.samples) if args.samples else [network.samples]:
             found += [
-                Training(name, batch, samples, args.epochs or network.epochs, args.dtype)
+                (Training(name, batch, samples, args.epochs or network.epochs, args.dtype), own)
                 for batch in options.sizes(args.batch)
             ]
     return found
@@ -132,7 +134,7 @@ def print_predictions(args: argparse.Namespace) -> int:
     of = read(args.profile, args.mixed)
     every = settings(args, of)
     try:
-        made = [prediction.predict(t, s, of) for t in trainings(args) for s in every]
+        made = [prediction.predict(t, s, of, own) for t, own in trainings(args) for s in every]
     except profile.Lacking as error:
         raise options.Usage(str(error), tip=error.commands[0]) from error
     except ValueError as error:

@@ -83,8 +83,8 @@ REFUSED = {
         --dtypes int4 => unknown dtype 'int4'
         --modes psychic => unknown mode 'psychic'""",
     "workloads.training": """
-        --model a/b => 'a/b' is no package.module:function => --model cifar10-cnn
-        --model my.py: => 'my.py:' is no package.module:function => --model cifar10-cnn
+        --model a/b => 'a/b' is no file.py:function => --model cifar10-cnn
+        --model my.py: => 'my.py:' is no file.py:function => --model cifar10-cnn
         --model nopkg.mod:build => there is no module nopkg (looked in  => --model cifar10-cnn
         --model json:nothing => json has no function nothing => --model cifar10-cnn
         --model x.keras => there is no file x.keras => --model cifar10-cnn

@@ -26,12 +26,15 @@ def folder(tmp_path, monkeypatch):
     (package / "broken.py").write_text("def build(:\n")
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "inner.py").write_text("def build():\n    pass\n")
+    (tmp_path / "mine.py").write_text("import ownpkg.nets\n\ndef build():\n    pass\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 FOUND = "ownpkg.nets:build ownpkg.nets:made ownpkg.nets:read ownpkg.lazy:any ownpkg.star:any ownpkg.broken:build"
-FOUND += " bare.inner:build json:loads math:sin os.path:join email.mime.text:MIMEText"
+FOUND += (
+    " bare.inner:build mine.py:build ./bare/inner.py:build json:loads math:sin os.path:join email.mime.text:MIMEText"
+)
 
 
 @pytest.mark.parametrize("name", FOUND.split())
@@ -46,6 +49,8 @@ def test_what_may_be_there_is_let_through_and_not_imported(folder, name):
         ("nopkg.mod:build", "there is no module nopkg (looked in "),
         ("ownpkg.other:build", "there is no module ownpkg.other "),
         ("bare.other:build", "there is no module bare.other "),
+        ("mine.py:nothing", "mine.py has no function nothing"),
+        ("bare/mine.py:build", "there is no file bare/mine.py"),
         ("json:nothing", "json has no function nothing"),
         ("ownpkg.nets:nothing", "ownpkg.nets has no function nothing"),
         ("bare.inner.deeper:build", "there is no module bare.inner.deeper: bare.inner is no package"),
@@ -56,6 +61,12 @@ def test_what_is_not_there_is_one_error_before_any_process_starts(folder, name, 
     with pytest.raises(options.Usage) as refused:
         grid.known_model(name)
     assert (refused.value.code, str(refused.value)) == (options.USAGE, user_model.missing(name))
+
+
+def test_a_file_nearly_named_is_named(folder):
+    with pytest.raises(options.Usage) as refused:
+        grid.known_model("mime.py:build")
+    assert refused.value.similar == ("path", "mime.py", "mine.py")
 
 
 def saved(path, layers, name="config.json"):

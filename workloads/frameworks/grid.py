@@ -1,17 +1,21 @@
 """What the words of `python -m workloads.training` ask for: models, shapes, ways of training and switches, as rows."""
 
 import argparse
+import contextlib
 import importlib.util
 import itertools
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from kernels import networks, registry
 from kernels.problems import Training
 from workloads import options
 from workloads.frameworks import data, several_gpus, studies, user_model
-from workloads.harness import plan
+from workloads.harness import plan, worker
+from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Machine, Row, Settings, settings
 from workloads.records.settings import KNOWN
@@ -33,6 +37,7 @@ _NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float
 # Flags that a study has its own of.
 _STUDY_HAS = "model inputs width depth outputs hidden_layers batch samples steps epochs dtypes jit"
 _STUDY_HAS += f" {' '.join(KNOWN)} onednn cpu_forms variants backends threads gpus"
+_DESCRIBE = "python -m workloads.describe --model cifar10-cnn"
 _SEEDS = "python -m workloads.training --study seeds"
 _MLP = {"inputs": 784, "width": 500, "depth": 2, "outputs": 10}
 _ONLY_OF = {**dict.fromkeys(_MLP, "mlp"), "hidden_layers": "fashion-mlp"}
@@ -67,11 +72,31 @@ def known_model(name: str) -> str:
     """
     if ":" in name or "/" in name or name.endswith((".py", ".keras")):
         if not settings.is_user_model(name):
-            raise options.Usage(f"{name!r} is no package.module:function that builds a model, and no .keras file")
+            raise options.Usage(f"{name!r} is no file.py:function or package.module:function, and no .keras file")
         if lost := user_model.missing(name):
-            raise options.Usage(lost)
+            path, right = name.partition(":")[0], options.similar_path(name.partition(":")[0])
+            raise options.Usage(lost, similar=("path", path, right) if right not in ("", path) else None)
         return name
     return settings.network(name, own=True).name
+
+
+def network(name: str, time_limit_s: float = 60) -> networks.Network:
+    """The layers of a network by its name; of a user's own model as a process that builds it describes them.
+
+    Raises: Usage for an unknown name; Missing without TensorFlow, and when the model cannot be built in time.
+    """
+    if not settings.is_user_model(known_model(name)):
+        return networks.find(name)
+    require_keras()
+    row = Row("training/keras/build", Training(name, 1, 1), Settings(switches={"data": "synthetic"}))
+    with contextlib.closing(worker.Worker(worker.environment(row, {}))) as builder:
+        m = builder.ask(worker.Order("measure", row, Limits()), time_limit_s)
+    if m.ok:
+        return msgspec.json.decode(m.notes["layers"], type=networks.Network)
+    if "time limit" not in m.reason:
+        raise options.Missing(m.reason, _DESCRIBE)
+    longer = f"{_DESCRIBE.rpartition(' ')[0]} {name} --time-limit {5 * int(time_limit_s)}"
+    raise options.Missing(f"{name} cannot be described: building it has {m.reason}", longer)
 
 
 def problems(args: argparse.Namespace) -> list[Training]:

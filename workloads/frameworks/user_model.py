@@ -1,7 +1,9 @@
-"""A user's own Keras model: `package.module:function`, called in the worker, or a `.keras` file, read in Keras's safe mode."""
+"""A user's own Keras model: `file.py:function` or `package.module:function`, called in the worker, or a `.keras` file, read in
+Keras's safe mode."""
 
 import ast
 import importlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -73,10 +75,8 @@ def _from_file(name: str):
 def _from_function(name: str):
     module, _, function = name.partition(":")
     here = os.environ.get(FOLDER) or os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
     try:
-        build = getattr(importlib.import_module(module), function, None)
+        build = getattr(_imported(module, here), function, None)
     except ModuleNotFoundError as error:
         raise Broken(f"there is no module {error.name} (looked in {here} and the installed packages)") from error
     except (Exception, SystemExit) as error:
@@ -93,6 +93,20 @@ def _from_function(name: str):
         given = type(model).__name__
         raise Broken(f"{name}() gives {'an' if given[0].lower() in 'aeiou' else 'a'} {given}, not a keras.Model")
     return model
+
+
+def _imported(module: str, here: str):
+    """A module by its dotted name or its file, looked for in the folder `here`; a file may import what lies beside it."""
+    file = pathlib.Path(here, module).expanduser()
+    folder = str(file.parent) if module.endswith(".py") else here
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if not module.endswith(".py"):
+        return importlib.import_module(module)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    made = sys.modules[file.stem] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(made)  # type: ignore[union-attr]
+    return made
 
 
 def _short(error: BaseException) -> str:
@@ -159,7 +173,7 @@ def _vocabulary(model, wants: str) -> int:
 
 
 def missing(name: str) -> str:
-    """Why `package.module:function` or `file.keras` cannot be a model, as far as its files say; "" where they do not."""
+    """Why a user's own model cannot be one, as far as its files say; "" where they do not."""
     return _of_file(name) if name.endswith(".keras") else _of_function(name)
 
 
@@ -189,6 +203,11 @@ def _of_function(name: str) -> str:
     module, _, function = name.partition(":")
     here, found = os.getcwd(), ""
     spec: ModuleSpec | None = None
+    if module.endswith(".py"):
+        file = pathlib.Path(module).expanduser()
+        if not file.is_file():
+            return f"there is no file {module}"
+        return _lacks(module, function, importlib.util.spec_from_file_location(file.stem, file))
     for part in module.split("."):
         source = _source(spec)
         if spec is not None and spec.submodule_search_locations is None:
@@ -199,6 +218,10 @@ def _of_function(name: str) -> str:
             if parent is not None and parent.origin is not None and _may_make_names(source):
                 return ""
             return f"there is no module {found} (looked in {here} and the installed packages)"
+    return _lacks(module, function, spec)
+
+
+def _lacks(module: str, function: str, spec: ModuleSpec | None) -> str:
     source = _source(spec)
     found_here = source is None or _may_make_names(source) or function in _names(source)
     return "" if found_here else f"{module} has no function {function}"

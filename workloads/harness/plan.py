@@ -17,7 +17,6 @@ from workloads.harness import rounds
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Machine, Row, Settings
-from workloads.records import settings as switches
 
 CACHES = ("warm", "cold")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
@@ -141,15 +140,18 @@ def batches(args: argparse.Namespace) -> list[int]:
     return options.sizes(args.batch or ["32"])
 
 
-def layers(args: argparse.Namespace, kind: str, batch: int, precisions: Iterable[tuple[str, str]]) -> list[Work]:
-    """The products of one kind (conv, dense) in a training step of --model, in the directions asked for: layer by layer in
-    each precision. The first layer has no dgrad, as nothing needs it.
+def layers(args: argparse.Namespace, network: networks.Network, kind: str) -> list[Work]:
+    """The products of one kind (conv, dense) in a training step of a network, in the directions and batches asked for: layer by
+    layer in each precision. The first layer has no dgrad, as nothing needs it.
 
-    Raises: Usage for an unknown model and for one that has none.
+    Raises: Usage for a network that has none.
     """
-    network = switches.network(args.model)
+    return [work for batch in batches(args) for work in _layers(args, network, kind, batch)]
+
+
+def _layers(args: argparse.Namespace, network: networks.Network, kind: str, batch: int) -> list[Work]:
     wanted = directions(args)
-    steps = [[w for w in networks.step(network, batch, *p) if w.kind == kind] for p in precisions]
+    steps = [[w for w in networks.step(network, batch, *p) if w.kind == kind] for p in precisions(args)]
     if not steps[0]:
         other = f"python -m workloads.{'matmul' if kind == 'conv' else 'conv'} --model {args.model} --batch {batch}"
         raise options.Usage(

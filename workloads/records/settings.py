@@ -14,7 +14,7 @@ from workloads.records.switches import KNOWN, VARIABLES, Keras, typed
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 PARTS = "CROSSOVER_CPU_PARTS"  # the variable that tells TensorFlow's worker to cut its CPU into so many devices
 FOLDER = "CROSSOVER_FOLDER"  # the variable that tells a worker where the command was typed
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 # trace, match: of stored rows, see tests/validation; a match is timed as another benchmark times it.
 HELD = {"load": "held"}
 _STUDIED = {"load", "beside", "at_once", "clear_session", "strategy", "replicas", "trace", "match"}
@@ -65,7 +65,7 @@ def changed(given: dict[str, str]) -> dict[str, str]:
 
 
 def is_user_model(name: str) -> bool:
-    """Whether a model's name means a user's own (`package.module:function`, `file.keras`), not a table of kernels.networks."""
+    """Whether a name means a user's own model (`file.py:function`, `package.module:function`, `file.keras`), no known one."""
     return name.endswith(".keras") or _FUNCTION.fullmatch(name) is not None
 
 
