@@ -63,7 +63,7 @@ def pytest_xdist_make_scheduler(config, log):
     asking = {
         f"tests/{file.relative_to(folder)}"
         for file in folder.rglob("test_*.py")
-        if re.search(r"def \w+\((.*, )?(train|inside|build)\b", file.read_text(encoding="utf-8"))
+        if re.search(r"def \w+\((.*, )?(train|inside|build|measured)\b", file.read_text(encoding="utf-8"))
     }
 
     class Scopes(LoadScopeScheduling):
@@ -200,6 +200,17 @@ def jax_worker():
     with contextlib.closing(Worker(variables)) as worker:
         lighten(worker, keras_backend="jax")
         yield lambda row: worker.ask(Order("measure", row, Limits(max_time=0.01)), 120)
+
+
+@pytest.fixture(scope="session")
+def measured(train):
+    """measured(kernel, problem): its row on the CPU, in the suite's one TensorFlow process."""
+    quick = Limits(visit_s=1e-4, rounds=1, max_noise=1.0, max_time=1e-3)
+
+    def ask(kernel: str, problem):
+        return train.worker.ask(Order("measure", Row(kernel, problem, Settings("cpu")), quick), 120)
+
+    return ask
 
 
 @pytest.fixture(scope="session")

@@ -178,10 +178,7 @@ def test_a_tile_sums_its_runs_for_the_rows_and_columns_that_are_there(vector):
 
 def test_other_arithmetic_and_layouts_are_refused():
     for variant in ("direct", "blocked"):
-        for problem in (
-            Conv(1, 4, 4, 2, 2, 1, 1, layout="NCHW"),
-            Conv(1, 4, 4, 2, 2, 1, 1, dtype="bfloat16"),
-            Conv(1, 4, 4, 2, 2, 1, 1, math="tf32"),
-        ):
+        for other in ({"layout": "NCHW"}, {"dtype": "bfloat16"}, {"math": "tf32"}):
+            problem = Conv(1, 4, 4, 2, 2, 1, 1, **other)
             with pytest.raises(ValueError, match=r"convolve float32 .*in NHWC, not"):
                 registry.find(f"conv/numba/{variant}").bind(problem, *problem.inputs(1))

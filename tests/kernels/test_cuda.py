@@ -133,4 +133,6 @@ def test_an_error_is_in_the_file_and_line_where_it_was_written(tmp_path, monkeyp
 
 @pytest.mark.parametrize(("file", "arch"), [(f, a) for f in FILES for a in architectures(f)])
 def test_compiles(file, arch):
-    assert len(compiled(loader.source(file), arch).code) > 1000
+    text = loader.source(file)
+    cubin = kept(".cubin", (text, arch, *_compilers()), lambda path: path.write_bytes(compiled(text, arch).code))
+    assert cubin.stat().st_size > 1000

@@ -116,9 +116,8 @@ def broken(path):
     ],
 )
 def test_what_is_missing_is_named_with_what_installs_it(fresh, files, load, words):
-    with pytest.raises(
-        registry.NotInstalled, match=r"mkl is not installed; install it with: .* -m pip install mkl"
-    ) as found:
+    install = r"mkl is not installed; install it with: .* -m pip install mkl"
+    with pytest.raises(registry.NotInstalled, match=install) as found:
         fresh(files, load)
     assert words in str(found.value.__cause__)
 

@@ -1,6 +1,7 @@
 """Sums over GPUs and copies between them without a GPU: the kernel itself runs on the CPU, a thread a GPU, over a fake CuPy."""
 
 import gc
+import os
 
 import fake_peers
 import numpy as np
@@ -8,12 +9,6 @@ import pytest
 
 from kernels import reference
 from kernels.problems import AllReduce, PeerCopy
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """Where the kernels compiled for the CPU lie."""
-    return tmp_path_factory.mktemp("built")
 
 
 @pytest.fixture
@@ -149,8 +144,6 @@ def test_without_nccl_its_rows_say_what_installs_it(gpus):
 
 
 def test_multicast_is_off_before_nccl_starts(gpus, monkeypatch):
-    import os
-
     collective, _, _ = gpus
     monkeypatch.setenv("NCCL_NVLS_ENABLE", "2")
     collective.nccl(AllReduce(64), *AllReduce(64).inputs(1))

@@ -105,31 +105,20 @@ SMALL, LARGE = Matmul(17, 33, 65), Matmul(300, 290, 310)
 )
 def test_right_answers_pass(p):
     inputs = p.inputs(1, True)
-    assert reference.check(p, inputs, product(p, inputs)) == reference.Check(
-        "exact", True, reference.check(p, inputs, product(p, inputs)).max_error
-    )
+    found = reference.check(p, inputs, product(p, inputs))
+    assert (found.how, found.passed) == ("exact", True)
 
 
 @pytest.mark.parametrize("p", [SMALL, LARGE, Matmul(300, 290, 310, "bfloat16")])
-@pytest.mark.parametrize("fault", ["nan", "one-off", "transposed", "dtype", "last-tile", "zeros"])
-def test_wrong_answers_fail(p, fault):
+def test_wrong_answers_fail(p):
+    """A NaN, one off in the middle and in the last tile, transposed, of another dtype, all zeros."""
     inputs = p.inputs(1, True)
-    c = product(p, inputs)
-    match fault:
-        case "nan":
-            c[p.m // 2, p.n // 2] = np.nan
-        case "one-off":
-            c[p.m // 2, p.n // 2] *= 2
-            c[p.m // 2, p.n // 2] += 1
-        case "transposed":
-            c = np.ascontiguousarray(c.T)
-        case "dtype":
-            c = c.astype(np.float64)
-        case "last-tile":
-            c[-1, -1] += 8
-        case "zeros":
-            c[...] = 0
-    assert not reference.check(p, inputs, c).passed
+    right, middle = product(p, inputs), (p.m // 2, p.n // 2)
+    wrong = [np.ascontiguousarray(right.T), right.astype(np.float64), np.zeros_like(right)]
+    for place, value in ((middle, np.nan), (middle, 2 * right[middle] + 1), ((-1, -1), right[-1, -1] + 8)):
+        wrong.append(right.copy())
+        wrong[-1][place] = value
+    assert not [c for c in wrong if reference.check(p, inputs, c).passed]
 
 
 def test_answers_worked_out_by_hand():

@@ -47,9 +47,8 @@ def test_a_dot_adds_two_products_to_each_lane():
     a, b = RNG.integers(-2, 3, (2, 16, 2))
     sums = np.empty(vectors.CHAINS * 16, np.float32)
     dots(sums, words(a), words(b), 3)
-    np.testing.assert_array_equal(
-        sums.reshape(vectors.CHAINS, 16), np.tile(3 * peaks._UNROLL * (a * b).sum(1), (vectors.CHAINS, 1))
-    )
+    expected = np.tile(3 * peaks._UNROLL * (a * b).sum(1), (vectors.CHAINS, 1))
+    np.testing.assert_array_equal(sums.reshape(vectors.CHAINS, 16), expected)
 
 
 def test_the_dots_are_whole_vectors_without_spills():

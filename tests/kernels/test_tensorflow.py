@@ -7,11 +7,7 @@ import pytest
 from kernels import registry
 from kernels.problems import Launch, Stream, Transfer
 from kernels.reference import stream as passes
-from workloads.harness.timing import Limits
-from workloads.harness.worker import Order
-from workloads.records import Row, Settings
 
-QUICK = Limits(visit_s=1e-4, rounds=1, max_noise=1.0, max_time=1e-3)
 ADDS = ("copy", "scale", "add", "triad", "read")
 STEPS = ("relu", "relu_grad", "dropout", "maxpool", "maxpool_grad", "batchnorm", "sgd", "adam")
 CALLS = {
@@ -22,16 +18,6 @@ CALLS = {
     "fit_jit": ("step",),
     "fit_op_by_op": ("epoch",),
 }
-
-
-@pytest.fixture(scope="module")
-def measured(train):
-    """measured(kernel, problem): its row on the CPU."""
-
-    def ask(kernel: str, problem):
-        return train.worker.ask(Order("measure", Row(kernel, problem, Settings("cpu")), QUICK), 120)
-
-    return ask
 
 
 @pytest.mark.parametrize(("variant", "call"), [(v, c) for v, calls in CALLS.items() for c in calls])
