@@ -30,7 +30,7 @@ def pair(step: float, plain: float, whole: float = 30.0, start: float = 10.0) ->
 def test_a_steps_ratio_has_no_constant_of_an_epoch_and_several_pairs_have_their_median():
     one = bench.steps([pair(0.020, 0.019)])
     assert one.figure.value == pytest.approx(20 / 19) and one.reached
-    assert "384 KiB" in one.what and "20 ms / 19 ms" in one.what
+    assert "384 KiB" in one.what and "20.0 ms / 19.0 ms" in one.what
     short = bench.steps([pair(0.020, 0.018), pair(0.020, 0.016), pair(0.020, 0.020)])
     assert (
         short.figure.value == pytest.approx(20 / 18) and short.figure.high == pytest.approx(1.25) and not short.reached
