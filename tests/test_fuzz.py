@@ -8,9 +8,8 @@ from hypothesis import HealthCheck, given, settings
 
 
 def few(count: int):
-    return settings(
-        max_examples=count, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
-    )
+    how = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+    return settings(max_examples=count, derandomize=True, **how)
 
 
 @few(150)

@@ -1,7 +1,9 @@
 """100,000 made-up inputs: words of command lines, lines of result files, and what a report is made from."""
 
 import argparse
+import importlib.util
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,13 +25,9 @@ def run(name: str, count: int, number: int) -> Counter:
     strategy, target = fuzzing.TARGETS[name]
     seen: Counter = Counter()
 
-    @settings(
-        max_examples=count,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    how = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+
+    @settings(max_examples=count, phases=[Phase.generate], **how)
     @seed(number)
     @given(strategy)
     def go(made) -> None:
@@ -48,9 +46,6 @@ def run(name: str, count: int, number: int) -> Counter:
 
 def guided(name: str, count: int) -> Counter | str:
     """The same target steered by coverage (atheris), in a process of its own as it ends the one that it runs in."""
-    import importlib.util
-    import subprocess
-
     if importlib.util.find_spec("atheris") is None:
         return "atheris is not installed: pip install atheris"
     code = (
@@ -66,12 +61,10 @@ def guided(name: str, count: int) -> Counter | str:
             (Path(folder) / str(i)).write_bytes(seed_)
         flags = [f"-runs={count}", "-max_len=4096", "-seed=1", f"-artifact_prefix={folder}/"]
         env = {**os.environ, "PYTHONPATH": paths}
-        done = subprocess.run(
-            [sys.executable, "-c", code, name, *flags, folder], capture_output=True, text=True, check=False, env=env
-        )
-    last = next(
-        (line for line in (done.stdout + done.stderr).splitlines() if "Error" in line), "it said nothing of an error"
-    )
+        words = [sys.executable, "-c", code, name, *flags, folder]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+    said = [line for line in (done.stdout + done.stderr).splitlines() if "Error" in line]
+    last = said[0] if said else "it said nothing of an error"
     return Counter() if done.returncode == 0 else Counter({f"exit code {done.returncode}: {last}": 1})
 
 
@@ -95,10 +88,8 @@ def main() -> int:
         if isinstance(came, str):
             left_out = came
             continue
-        told |= {
-            f"inputs of {name}, steered by coverage": args.guided,
-            **{f"bug: {name}: {where}": n for where, n in came.items()},
-        }
+        told[f"inputs of {name}, steered by coverage"] = args.guided
+        told |= {f"bug: {name}: {where}": n for where, n in came.items()}
     told = added(args.append, {**told, "seconds": round(time.monotonic() - begin)})
     total = sum(n for what, n in told.items() if what.startswith("inputs"))
     bugs = {what: n for what, n in told.items() if what.startswith("bug: ")}

@@ -27,12 +27,8 @@ from workloads import options, records
 
 _WORDS = st.text(st.sampled_from("0123456789:x+,^.-KMGiB eE_aé\x00"), max_size=24)
 SIZES = st.lists(st.one_of(_WORDS, st.text(max_size=20)), max_size=4)
-NUMBERS = st.one_of(
-    st.integers(-5, 5),
-    st.integers(),
-    st.floats(),
-    st.sampled_from([0, 1, 1e-320, 1e-29, 2e-12, 9e8, 9e29, 1e308, -1.0, 2**59, 2**63, 10**40]),
-)
+_EDGES = [0, 1, 1e-320, 1e-29, 2e-12, 9e8, 9e29, 1e308, -1.0, 2**59, 2**63, 10**40]
+NUMBERS = st.one_of(st.integers(-5, 5), st.integers(), st.floats(), st.sampled_from(_EDGES))
 DEEP = "nested ten thousand deep"  # a text in whose place the encoded line has as many lists
 HOSTILE = (
     "<img src=x onerror=x>",
@@ -61,10 +57,8 @@ def _lines() -> list[bytes]:
     rows: dict[tuple, records.Measurement] = {}
     for loaded in (gpu_run(sizes=(64, 512)), cpu_run(sizes=(64, 512))):
         for m in loaded.measurements:
-            rows.setdefault(
-                (m.kernel.rsplit("/", 1)[0], m.settings.device, m.settings.mode, m.status, getattr(m.problem, "n", 0)),
-                m,
-            )
+            kind = m.kernel.rsplit("/", 1)[0], m.settings.device, m.settings.mode, m.status
+            rows.setdefault((*kind, getattr(m.problem, "n", 0)), m)
     runs = [gpu_run(sizes=(64,)).runs[0]]
     return [msgspec.json.encode(line) for line in (*runs, *rows.values())]
 
@@ -212,12 +206,7 @@ def page(lines: list[bytes]) -> None:
     comparison.comparison(loaded, reader(LINES))
 
 
-TARGETS = {
-    "sizes": (SIZES, sizes),
-    "reader": (FILES, reader),
-    "resumed": (PAGES, resumed),
-    "page": (PAGES, page),
-}
+TARGETS = {"sizes": (SIZES, sizes), "reader": (FILES, reader), "resumed": (PAGES, resumed), "page": (PAGES, page)}
 
 # The same targets on plain bytes, for a fuzzer that is steered by coverage, and what it may begin with.
 RAW = {

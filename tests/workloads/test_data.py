@@ -24,8 +24,7 @@ def test_synthetic_data_follows_the_seed_the_type_and_its_version():
     (a, i), (b, _), (c, _) = (data.synthetic(S0, 5, seed) for seed in (1, 1, 2))
     assert (a == b).all() and not (a == c).all()
     wide, j = data.load("synthetic", S0, 5, 1, "float64")
-    assert wide.dtype == np.float64
-    assert (i == j).all()
+    assert wide.dtype == np.float64 and (i == j).all()
     with pytest.raises(ValueError, match="float32, float64, uint8, not int8"):
         data.load("synthetic", S0, 5, 1, "int8")
     with pytest.raises(ValueError, match="unknown data 'imaginary'"):
@@ -37,8 +36,8 @@ def test_synthetic_data_follows_the_seed_the_type_and_its_version():
     assert x[:, 0, 0] == pytest.approx(np.array([[0.890, 0.552, 0.783], [0.265, 0.242, 0.944]]), abs=1e-3)
     x, y = data.load("synthetic", networks.find("cifar10-mlp"), 5, 1)
     _, classes = data.load("synthetic", S0, 5, 1)
-    assert (x.shape, y.shape, y.dtype) == ((5, 32, 32, 3), (5, 10), np.float32) and (y.argmax(1) == classes).all()
-    assert (y.sum(1) == 1).all()
+    assert (x.shape, y.shape, y.dtype) == ((5, 32, 32, 3), (5, 10), np.float32)
+    assert (y.argmax(1) == classes).all() and (y.sum(1) == 1).all()
 
 
 def test_uint8_inputs_are_whole_numbers_of_the_same_images(monkeypatch):
@@ -65,9 +64,8 @@ def test_real_data_is_scaled_shaped_and_never_swapped_for_made_up_data(monkeypat
         raise Exception("URL fetch failure on https://data\n: no way")
 
     monkeypatch.setitem(data.REAL, "cifar10", ("CIFAR-10", fail))
-    with pytest.raises(
-        data.Unavailable, match="no data: CIFAR-10 cannot be loaded: URL fetch failure on https://data : no way"
-    ):
+    why = "no data: CIFAR-10 cannot be loaded: URL fetch failure on https://data : no way"
+    with pytest.raises(data.Unavailable, match=why):
         data.load("real", S0, 4, 1)
     images, labels = np.full((3, 28, 28), 51, np.uint8), np.arange(3, dtype=np.uint8)
     monkeypatch.setitem(data.REAL, "mnist", ("MNIST", lambda: (images, labels)))

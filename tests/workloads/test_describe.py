@@ -19,24 +19,22 @@ from workloads.harness.worker import Order
 from workloads.records import Row, Settings
 
 
-def asserted(train, name):
-    """(status, reason) of a function of tests/support/inside_describing.py."""
-    m = train.worker.ask(Order("measure", built(f"tests.support.inside_describing:{name}"), Limits()), 120)
-    return m.status, m.reason
-
-
-def built(model):
-    return Row("training/keras/build", Training(model, 1, 1), Settings(switches={"data": "synthetic"}))
+def built(train, model):
+    """What a row that builds a function of tests/support gives, in the suite's TensorFlow process."""
+    of = Training(f"tests.support.{model}", 1, 1)
+    row = Row("training/keras/build", of, Settings(switches={"data": "synthetic"}))
+    m = train.worker.ask(Order("measure", row, Limits()), 120)
+    assert (m.status, m.reason) == ("ok", "")
+    return m
 
 
 @pytest.mark.parametrize("name", ["tables", "joined", "sizes_not_known"])
 def test_what_is_built_is_described(train, name):
-    assert asserted(train, name) == ("ok", "")
+    built(train, f"inside_describing:{name}")
 
 
 def test_strange_layers_are_named_and_frozen_ones_marked(train):
-    m = train.worker.ask(Order("measure", built("tests.support.own_models:strange"), Limits()), 120)
-    assert (m.status, m.reason) == ("ok", "")
+    m = built(train, "own_models:strange")
     found = msgspec.json.decode(m.notes["layers"], type=Network)
     named = {layer.name: layer for layer in found.layers}
     assert [la.name for la in layers.unknown(found)] == ["lstm", "mine", "again (2)", "again (3)"]
@@ -125,10 +123,8 @@ def test_a_model_that_never_comes_or_raises_ends_in_one_line(monkeypatch, capsys
     monkeypatch.setattr(worker, "Worker", answering)
     assert describe.main(["--model", "tests.support.own_models:classes", "--time-limit", "7"]) == options.MISSING
     said = capsys.readouterr().err.splitlines()
-    assert (
-        said[0]
-        == "error: tests.support.own_models:classes cannot be described: building it has stopped after its time limit of 7 s"
-    )
+    why = "cannot be described: building it has stopped after its time limit of 7 s"
+    assert said[0] == f"error: tests.support.own_models:classes {why}"
     assert said[1].endswith("--model tests.support.own_models:classes --time-limit 35")
     assert len(said) == 2 and answering.timeout_s == 7
     fails = Answering("failed", "tests.support.own_models:classes() fails: RuntimeError: no")

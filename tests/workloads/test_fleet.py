@@ -40,17 +40,11 @@ def test_nodes_are_named_by_their_own_name_else_their_host_and_told_apart_by_id(
     assert [n.name for n in cluster.with_distinct_names(seen)] == ["gpu-box-00000000", "gpu-box-11111111", "rack-2-a"]
 
 
-@pytest.mark.parametrize(
-    ("address", "error"), [("ray://head:10001", "Ray Client"), ("nonsense", "is no address of a cluster")]
-)
-def test_what_is_no_address_is_refused(address, error):
+def test_no_address_no_cluster_and_no_ray_are_refused_with_what_to_type(monkeypatch, capsys):
     pytest.importorskip("ray")
-    with pytest.raises(options.Usage, match=error):
-        cluster.connect(address, print)
-
-
-def test_no_cluster_and_no_ray_exit_3_with_what_to_type(monkeypatch, capsys):
-    pytest.importorskip("ray")
+    for address, error in (("ray://head:10001", "Ray Client"), ("nonsense", "is no address of a cluster")):
+        with pytest.raises(options.Usage, match=error):
+            cluster.connect(address, print)
     assert suite.main(["--ray", "127.0.0.1:1"]) == 3
     said = capsys.readouterr().err
     assert "no Ray cluster answers at 127.0.0.1:1" in said and "ray start --head" in said
@@ -73,16 +67,8 @@ def exit_code(*parts, stopped="") -> int:
     return fleet.exit_code([part.tally() for part in parts], any(part.lost for part in parts), stopped)
 
 
-class RayError(Exception):
-    pass
-
-
-class Died(RayError):
-    pass
-
-
-class Late(RayError):
-    pass
+RayError = type("RayError", (Exception,), {})
+Died, Late = (type(name, (RayError,), {}) for name in ("Died", "Late"))
 
 
 class Stream_:

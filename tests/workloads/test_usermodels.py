@@ -29,6 +29,8 @@ def test_a_function_of_the_users_is_trained_and_what_was_chosen_is_said(train):
     assert (found.name, found.input, found.classes) == ("tests.support.own_models:classes", (8,), 3)
     assert m.notes["compiled"] == "it came without; compiled with adam and sparse_categorical_crossentropy"
     assert len(m.series["accuracy"]) == len(m.series["loss"]) == 3 and m.on("host-latency").calls == 2
+    m = own(train, "words")  # it takes whole numbers
+    assert (m.status, m.reason) == ("ok", "") and "mse" in m.notes["compiled"] and "accuracy" not in m.series
 
 
 def test_a_compiled_model_from_a_file_stays_as_it_is(train):
@@ -41,11 +43,6 @@ def test_a_compiled_model_from_a_file_stays_as_it_is(train):
     assert (m.status, "holds a Lambda layer, whose code a file may not bring along" in m.reason) == ("failed", True)
 
 
-def test_whole_numbers_are_given_to_a_model_that_takes_them(train):
-    m = own(train, "words")
-    assert (m.status, m.reason) == ("ok", "") and "mse" in m.notes["compiled"] and "accuracy" not in m.series
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -54,10 +51,7 @@ def test_whole_numbers_are_given_to_a_model_that_takes_them(train):
         ("any_length", "the model takes (None, None, 4) and gives (None, 3): sizes beside the batch must be known"),
         ("layers_that_do_not_match", "tests.support.own_models:layers_that_do_not_match() fails: ValueError"),
         ("no_such_loss", "mean_absurd_error"),
-        (
-            "a_loss_of_another_shape",
-            "tests.support.own_models:a_loss_of_another_shape does not train on made-up samples",
-        ),
+        ("a_loss_of_another_shape", "own_models:a_loss_of_another_shape does not train on made-up samples"),
         ("no_model", "tests.support.own_models:no_model() gives an int, not a keras.Model"),
         ("missing", "tests.support.own_models has no function missing"),
     ],
@@ -67,18 +61,15 @@ def test_a_model_that_cannot_be_trained_fails_with_the_reason_and_the_next_goes_
     assert (m.status, words in m.reason) == ("failed", True), m.reason
 
 
-def test_what_is_not_there_or_does_not_fit_is_said(train):
+def test_what_is_not_there_does_not_fit_or_cannot_be_obeyed_is_said(train):
     assert "there is no module tests.own_modules" in train(model="tests.own_modules:classes").reason
     assert train(model="nowhere.keras").reason.startswith("there is no file ")
     m = train(4, 10**12, model="tests.support.own_models:classes")
-    assert m.status == "skipped"
-    assert m.reason.startswith("needs 8.94e+04 GiB of host memory, ")  # 3 x 8 numbers x 4 bytes x 10^12
-
-
-@pytest.mark.parametrize("given", [{"data": "real"}, {"dropout": "off"}, {"targets": "float64"}])
-def test_what_a_model_of_the_users_cannot_obey_is_refused(train, given):
-    m = own(train, "classes", **given)
-    assert m.status == "skipped" and f"is a model of your own: {next(iter(given))} can only be " in m.reason
+    # 3 x 8 numbers x 4 bytes x 10^12
+    assert m.status == "skipped" and m.reason.startswith("needs 8.94e+04 GiB of host memory, ")
+    for name, value in (("data", "real"), ("dropout", "off"), ("targets", "float64")):
+        m = own(train, "classes", **{name: value})
+        assert m.status == "skipped" and f"is a model of your own: {name} can only be " in m.reason
 
 
 def model(loss, out=(3,), shape=(5,), dtype="float32", vocabulary=0):
