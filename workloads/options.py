@@ -114,6 +114,9 @@ def sizes(texts: Sequence[str]) -> list[int]:
     Raises: Usage with the word at fault.
     """
     found: set[int] = set()
+    for text in texts:
+        if re.search(r"\d,0\d\d", text):
+            raise Usage(f"{text!r} are several sizes", similar=("size", text, text.replace(",", "")))
     for word in (w for text in texts for w in text.split(",")):
         found.update(_range(word) if ":" in word else (number(word),))
         if len(found) > MOST_SIZES:
@@ -336,7 +339,7 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.N
         try:
             args = made.parse_args(argv)
             if not getattr(args, "quiet", False):
-                terminal.show_waiting()
+                terminal.show_waiting(made.question)
             out.wraps = {getattr(args, "format", None), getattr(args, "to", None)} <= {"table", None}
             return body(args)
         except Stop as stop:

@@ -16,6 +16,7 @@ LEAST = 20  # narrower terminals count as this
 _SGR = {"best": "1;32", "good": "32", "warning": "33", "bad": "31"}
 _PAINTED = re.compile(r"\x1b\[[\d;]*m")
 _MOVES = re.compile(r"\r|\x1b\[[\d;?]*[A-Zac-ln-z]")  # of a progress bar, which fits by itself
+_WINNER = re.compile(r"^(?:Probably t|T)he [CG]PU(?=: )|\b[Tt]he [CG]PU wins\b")
 _COMMAND = re.compile(r"(?:^|(?<=\s))\S*python[\d.]* -m \w.*")
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
 # What stands before a line's text: `- `, `1. `, `tip: `, or a label with two blanks or more behind it.
@@ -138,8 +139,10 @@ class Waiting:
 _waiting: Waiting | None = None  # the command's that runs
 
 
-def show_waiting() -> None:
+def show_waiting(what: str) -> None:
+    """From now on, silence of the command that runs is filled by what it does."""
     if _waiting is not None:
+        _waiting.what = what or _waiting.what
         _waiting.start()
 
 
@@ -157,7 +160,7 @@ def doing(what: str) -> Iterator[None]:
 
 
 class Wrapping:
-    """A stream whose lines wrap at the width of its terminal, while `wraps`."""
+    """A stream whose lines wrap at the width of its terminal and show the winner they name in color, while `wraps`."""
 
     def __init__(self, stream: TextIO, waiting: Waiting):
         self._stream, self._waiting, self._rest, self.wraps = stream, waiting, "", True
@@ -168,8 +171,12 @@ class Wrapping:
     def write(self, text: str) -> int:
         *lines, self._rest = (self._rest + text).split("\n")
         most = width(self._stream) if self.wraps else 0
-        self._put("".join(f"{part}\n" for line in lines for part in wrapped(line, most)))
+        parts = [part for line in lines for part in wrapped(line, most)]
+        self._put("".join(f"{_WINNER.sub(self._best, part) if self.wraps else part}\n" for part in parts))
         return len(text)
+
+    def _best(self, found: re.Match) -> str:
+        return paint(found[0], "best", self._stream)
 
     def flush(self) -> None:
         self._put(self._rest)

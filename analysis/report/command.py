@@ -4,7 +4,7 @@ import argparse
 import pathlib
 import webbrowser
 
-from workloads import options
+from workloads import options, terminal
 
 QUESTION = "What did a run measure, on one page?"
 MEASURE = "python -m workloads.suite"
@@ -63,9 +63,10 @@ def _report(arguments: argparse.Namespace) -> int:
     from analysis.report import html, material, page
 
     shown = material.shown(arguments.runs)
-    path = page.write(shown, page.place(arguments.runs, arguments.out))
     for of in shown:
-        print("\n".join([*([of.label] if of.label else []), *of.said]))
+        print(*([of.label] if of.label else []), *of.said, sep="\n", flush=True)
+    with terminal.doing("writing the page and its pictures"):
+        path = page.write(shown, page.place(arguments.runs, arguments.out))
     opened = report.to_open(path) if html.has_libraries() else path
     print(opened)
     if arguments.readme:

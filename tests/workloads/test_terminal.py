@@ -103,6 +103,7 @@ def test_what_a_command_prints_wraps_unless_it_is_for_machines(capsys, monkeypat
 
 
 def test_a_command_that_says_nothing_shows_that_it_works(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")
     stream = Terminal()
@@ -118,3 +119,5 @@ def test_a_command_that_says_nothing_shows_that_it_works(monkeypatch):
     out.flush()
     waiting.show(waiting._last + 9)
     assert stream.getvalue().endswith("half a line")
+    out.write("\nThe GPU: 61 s against 126 s on the CPU\n")
+    assert stream.getvalue().endswith("\n\x1b[1;32mThe GPU\x1b[0m: 61 s against 126 s on the CPU\n")
