@@ -1,10 +1,28 @@
-"""Public names keep to the words of the field, which docs/words.md explains."""
+"""Public names and sentences keep to the words of the field, which docs/words.md explains; sentences are short and true."""
 
 import ast
+import contextlib
+import importlib
+import io
 import re
 
 import house
+import plain_words
 import pytest
+
+from analysis.predict import profile
+from analysis.text import (
+    budget,
+    data_parallel,
+    inference,
+    peers,
+    prediction_errors,
+    side_by_side,
+    summary,
+    training_answers,
+    whole_training,
+)
+from workloads import help_screen, records
 
 # Words that name nothing, or say in a private way what the field has a word for. The list is closed.
 RETIRED = {
@@ -47,3 +65,82 @@ def test_the_glossary_has_at_most_forty_terms_each_once():
     terms = [row[1].strip() for row in rows if row[1].strip() != "term"]
     assert 30 <= len(terms) <= 40 and len(set(terms)) == len(terms)
     assert all(len(row) == 4 and row[2].strip().endswith(".") for row in rows if row[1].strip() != "term")
+
+
+# ---------------------------------------------------------------- sentences
+
+TOPICS = (peers, data_parallel, inference, training_answers, whole_training, side_by_side)
+MACHINES = sorted({file.parent.parent.name for file in (house.ROOT / "reports").glob("*/*/*.jsonl")})
+
+
+def rendered(machine: str) -> list[str]:
+    """Every sentence that the stored rows of a machine give."""
+    loaded = records.read(house.ROOT / "reports" / machine)
+    rows = loaded.measurements
+    said = [*summary.answer(loaded), *summary.details(loaded), *budget.sentences(rows)]
+    return said + [line for topic in TOPICS for line in topic.lines(rows)]
+
+
+def predicted_errors() -> list[str]:
+    """What is said of the H200's predictions, without the tables."""
+    said = prediction_errors.brief(profile.read(house.ROOT / "reports" / "nvidia-h200"))
+    return [line for line in said if line and not line.startswith("|")]
+
+
+@pytest.mark.parametrize("machine", [*MACHINES, "predictions"])
+def test_every_sentence_on_the_stored_rows_is_short_and_in_the_words_of_the_field(machine):
+    said = predicted_errors() if machine == "predictions" else rendered(machine)
+    assert not [fault for text in said for fault in plain_words.faults(text)]
+    lengths = [plain_words.words(sentence) for text in said for sentence in plain_words.split(text)]
+    assert not lengths or sum(lengths) / len(lengths) <= plain_words.MEAN_WORDS
+
+
+PAGES = [*sorted((house.ROOT / "docs").glob("*.md")), house.ROOT / "README.md", house.ROOT / "CONTRIBUTING.md"]
+DEVELOPERS = ("CONTRIBUTING.md", "cases.md")  # may be longer, and names the articles by the ids of --case
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_pages_are_in_the_words_of_the_field(page):
+    every = plain_words.prose(page.read_text(encoding="utf-8"))
+    found = [fault for text in every for fault in plain_words.faults(text, page.name not in DEVELOPERS)]
+    assert not [fault for fault in found if page.name not in DEVELOPERS or "the model's name" not in fault]
+
+
+@pytest.mark.parametrize("command", sorted(help_screen.commands()))
+def test_help_is_in_the_words_of_the_field(command):
+    out, path = io.StringIO(), house.ROOT.joinpath(*command.split("."))
+    module = importlib.import_module(f"{command}.command" if (path / "command.py").exists() else command)
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        (module if hasattr(module, "main") else importlib.import_module(f"{command}.__main__")).main(["--help"])
+    text = " ".join(out.getvalue().split())
+    assert text and not [fault for fault in plain_words.faults(text, False) if "the model's name" not in fault]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("The GPU is 3 times as fast.", "3.2x faster"),
+        ("A call takes 12 us.", "µs"),
+        ("It saves -3.1 ms a step.", "negative time"),
+        ("It saves 3 ms [-2, 8].", "impossible range"),
+        ("A step takes 12.345 ms.", "too many digits"),
+        ("One takes 1 s, 2 s, 3 s or 4 s.", "4 numbers of 3"),
+        ("The GPU (new) wins here (always).", "2 brackets of 1"),
+        (" ".join(["word"] * 26), "26 words of 25"),
+        ("Training cifar10-cnn (S0) takes long.", "the model's name"),
+    ],
+)
+def test_each_fault_of_a_sentence_is_seen(text, fault):
+    assert any(fault in found for found in plain_words.faults(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Square float32 products, resident on the GPU: the GPU wins from n = 133. Between 95 and 133 it can't be told.",
+        "CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs: 61 s on the GPU, 126 s on the CPU, 2.1x faster.",
+        "Break-even after 65 epochs [40, 90]: `python -m analysis.explain --case S0` says more.",
+    ],
+)
+def test_names_sizes_and_commands_are_no_claims(text):
+    assert plain_words.faults(text) == []

@@ -283,7 +283,7 @@ def add_measuring(made: Parser) -> None:
 --max-time S     but not once their calls have taken so many seconds ({FINE["max_time"]}); trainings end after about these
 --fast           a quick look: {FAST["rounds"]} rounds, 5 %% noise allowed
 --rigorous       {RIGOROUS_ROUNDS} rounds, each visit in a fresh process (of a framework one process a round; of a training
-                 five): intervals over processes of this moment (another hour may differ by more)""",
+                 five): intervals over processes started now (another hour may differ by more)""",
         S=_positive,
         F=_positive,
     )

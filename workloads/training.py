@@ -11,7 +11,7 @@ __all__ = ("run",)
 QUESTION = "Does a GPU train a model sooner, start-up included?"
 EXAMPLE = "python -m workloads.training --model cifar10-cnn --samples 1000 --epochs 2"
 LONG = """Trains models on the CPU and on the GPU, a process for each device and set of switches: milliseconds a step, an epoch
-and a fit, each from runs that vary it alone, what compilation and start-up cost, and the whole job. A model is NAME (unknown
+and a fit, each from runs that vary it alone, what compilation and start-up cost, and the whole training. A model is NAME (unknown
 names list those that there are), mlp with --inputs --width --depth --outputs, fashion-mlp with --hidden-layers,
 file.py:function, package.module:function, or file.keras. Flags that take several words run every combination."""
 MOST_BUDGETS = 4  # tables at the end; of more trainings each has its sentence, and its table in the report

@@ -209,7 +209,7 @@ def _gain(step: Step) -> str:
         return f"starts with {flops_rate(step.problem.flops / step.seconds.value)} at {problem_name(step.problem)}"
     gain, before = step.over_before, _short(step.before)
     if gain.low <= 1 <= gain.high:
-        return f"cannot be told from {before}"
+        return f"can't be told from {before}"
     if gain.high < 1:
         return f"is slower than {before}, {times(gain.value)} its speed"
     return f"has {times(gain.value)} the speed of {before}"

@@ -245,8 +245,7 @@ def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[st
         groups.setdefault((key[3], key[2], key[4]), []).append(f"{found.words()} {WAYS.get(key[5], key[5])}")
     noun = _NOUNS[op]
     return [
-        f"{math}, on the {where}: beside the best library a {noun} by {title(framework)} takes so many "
-        f"times as long: {join(told)} (the middle of all layers and batches, the least and the most)."
+        f"{math}, on the {where}: median slowdown of a {noun} by {title(framework)} beside the best library: {join(told)}."
         for (where, math, framework), told in groups.items()
     ]
 
@@ -255,10 +254,10 @@ def cold_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:
     """What cold caches cost: a sentence a device."""
     said = []
     for (device, where), found in grouped(cold_and_warm(measurements, op), lambda m: (m.device, place(m))).items():
-        what = f"the middle of {found.problems}, the least and the most" if found.problems > 1 else f"one {_NOUNS[op]}"
+        what = f"median of {found.problems}, least and most" if found.problems > 1 else f"one {_NOUNS[op]}"
         said.append(
             f"On the {where} a {_NOUNS[op]} from cold {'L2' if is_gpu(device) else 'caches'} takes "
-            f"{found.words()} times as long as from warm ({what})."
+            f"{found.words()} times the time from warm ({what})."
         )
     return said
 

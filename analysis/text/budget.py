@@ -88,7 +88,7 @@ def lost(m: "Measurement") -> str:
     given, count = m.settings.switches, m.experiment.replicas
     how = [f"{m.problem.dtype} inputs"] * (m.problem.dtype != "float32") + switch_words(given, ("replicas",))
     on = f"{count} GPUs" if count > 1 else where(m)
-    return f"{subject(m)}{f' ({join(how)})' if how else ''}: {m.status} on {on}: {m.reason}"
+    return f"{subject(m)}{f' ({join(how)})' if how else ''}: {m.status} on {on}, {m.reason.partition(': ')[0]}"
 
 
 def table(made: list[Budget]) -> list[str]:

@@ -11,7 +11,8 @@ from analysis.units import count, join
 from workloads.records import Machine, Measurement
 
 _COPYING = "copied in and out on every call"
-_WAYS = {"roundtrip": "asarray, asnumpy", "roundtrip-pinned": "pinned", "roundtrip-pageable": "pageable"}
+_WAYS = {"roundtrip": "asarray and asnumpy", "roundtrip-pinned": "pinned", "roundtrip-pageable": "pageable"}
+_WITH = {"roundtrip": "with asarray and asnumpy"}
 _NO_CROSSOVER = {  # why there is none
     "apart": "Nothing was timed on both the CPU and the GPU here, so there is no crossover.",
     "gpu": "Only the GPU was timed here, so there is no crossover; leave out --device to time the CPU too.",
@@ -38,13 +39,13 @@ def no_gpu_sentence(measurements: "Iterable[Measurement]", machine: "Machine | N
 
 
 def form_name(form: Form) -> str:
-    """What a call includes: `resident on the GPU`, `copied in and out on every call (pinned)`."""
-    words = ["as written (a @ b)"] if form.as_written else []
+    """What a call includes: `resident on the GPU`, `copied in and out on every call, pinned`."""
+    words = ["as written, a @ b"] if form.as_written else []
     if form.mode == "resident":
         words.append("resident on the GPU")
         words += ["calls queued"] * (form.clock != "host-latency")
     else:
-        words.append(_COPYING if form.as_written else f"{_COPYING} ({way_name(form)})")
+        words.append(_COPYING if form.as_written else f"{_COPYING}, {way_name(form)}")
     return ", ".join(words + [f"each copy used {form.reuse} times"] * (form.reuse > 1))
 
 
@@ -100,9 +101,9 @@ def copies_sentence(answers: Iterable[Answer]) -> str:
     answers = list(answers)
     name = answers[0].family.size_name
     if all(a.kind == "gpu-from" for a in answers):
-        ways = [f"{sentences.since(a.crossings[0])} ({way_name(a.form)})" for a in answers]
+        ways = [f"{sentences.since(a.crossings[0])} {_WITH.get(a.form.mode, way_name(a.form))}" for a in answers]
         return f"Copied in and out on every call, the GPU wins from {name} = {join(ways)}."
-    return " ".join(f"Copied in and out on every call ({way_name(a.form)}), {sentences.crossing(a)}." for a in answers)
+    return " ".join(f"Copied in and out on every call, {way_name(a.form)}: {sentences.crossing(a)}." for a in answers)
 
 
 def side_name(side: Side) -> str:

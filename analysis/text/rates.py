@@ -262,7 +262,8 @@ def _named(rows, why=lambda m: "") -> str:
 def skipped_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """Rows that were not run, by reason."""
     reasons = group_by((m for m in measurements if m.status == "skipped"), lambda m: m.reason)
-    return [f"{count(len(rows), 'row')} skipped ({reason}): {_named(rows)}." for reason, rows in reasons.items()]
+    each = ((count(len(rows), "row"), reason.partition(": ")[0], _named(rows)) for reason, rows in reasons.items())
+    return [f"{rows} skipped: {named}. Why: {reason}." for rows, reason, named in each]
 
 
 def flag_sentences(measurements: "Iterable[Measurement]") -> list[str]:

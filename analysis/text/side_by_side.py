@@ -13,7 +13,7 @@ _SAID = {
     "teacher": "{student} trains on the {here} while a frozen {teacher} answers on the {there}, batch {batch}. "
     "Beside each other its step is {step}, the teacher's answer {answer}.",
     "both": "A step and the teacher's answer take {after} one after the other, {at_once} overlapped: {gain}.",
-    "at once": "{training}, batch {batch}, several on one {side}, a process each: {of} the steps a second of one.",
+    "at once": "{training}, batch {batch}, on one {side}, a process each: {of} the steps a second of one.",
     "trial": "{training} on the {side}, {trials} in {how}: {each} each, {total} in all.",
     "trace": "Its train step was traced {traces}.",
     "memory": "Each one adds {memory} of memory.",
@@ -45,7 +45,7 @@ def at_once_sentences(done: "list[Measurement]") -> list[str]:
     """What several trainings at once bring."""
     said = []
     for alone, pairs in gains(done).values():
-        each = [f"{k} make {sentences.factor(gain)}" for k, gain in pairs]
+        each = [f"{k} trainings make {sentences.factor(gain)}" for k, gain in pairs]
         p = alone.problem
         words = {"training": sentences.title(p.model), "batch": p.batch, "side": alone.side}
         said.append(_SAID["at once"].format(of=join(each), **words))

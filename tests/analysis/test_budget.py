@@ -131,12 +131,12 @@ def test_lines_put_devices_side_by_side_and_failed_rows_into_words(whole):
     lost = row("training/keras/fit", S0, None, device="gpu:1", status="failed", reason="TensorFlow finds no GPU")
     lines = budget_words.lines([*whole.measurements, training(), training("gpu:0"), lost], GPU_MACHINE)
     assert "| a step | CPU | GPU |" in lines
-    assert "CIFAR-10 CNN, batch 32: failed on GPU 1: TensorFlow finds no GPU" in lines
+    assert "CIFAR-10 CNN, batch 32: failed on GPU 1, TensorFlow finds no GPU" in lines
     assert "- conv: libraries' rows (the GPU)" in lines
     several = {"data": "synthetic", "jit_compile": "on", "replicas": "4", "strategy": "MirroredStrategy"}
     refused = row("training/keras/fit", S0, None, device="gpu:0", status="skipped", reason="XLA compiles none")
     refused = msgspec.structs.replace(refused, settings=Settings("gpu:0", switches=several))
-    said = "CIFAR-10 CNN, batch 32 (jit on and MirroredStrategy): skipped on 4 GPUs: XLA compiles none"
+    said = "CIFAR-10 CNN, batch 32 (jit on and MirroredStrategy): skipped on 4 GPUs, XLA compiles none"
     assert said in budget_words.lines([training("gpu:0"), refused], GPU_MACHINE)
     assert f"- {said}" in step_budgets.section([], [training("gpu:0"), refused])
     assert budget_words.lines([]) == []

@@ -110,7 +110,7 @@ def test_unseen_are_trainings_first_measured_after_the_last_change_of_a_rule(bas
     cases = held_out.leave_one_out(of)
     assert [c.seen.row.problem.model for c in held_out.unseen(cases, of)] == ["lenet"]
     said = prediction_errors.unseen_line(cases, of)
-    assert ", on the CPU: median error " in said and said.endswith(" of 1.")
+    assert ", on the CPU: median error " in said and said.endswith(" of 1 steps.")
 
 
 def test_the_simpler_predictions_know_the_other_models_alone(base):
@@ -293,13 +293,13 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), setup_s=Estimate(0.0, 0.0, 0.0))
     of = profile.profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
     told = prediction_errors.saved_line({"first": [saved, replace(saved, execution="compiled")]}, of)
-    assert told == "Saved before they were measured, on the CPU: median error 75.0 %, mean 75.0 % of 1."
+    assert told == "Saved before they were measured, on the CPU: median error 75.0 %, mean 75.0 % of 1 steps."
     late = replace(saved, saved_at="2099-01-01T00:00:00Z")
     found = prediction_errors.saved_set([late, saved], of)
     assert (found.predictions, found.before, {d: len(pairs) for d, pairs in found.since.items()}) == (2, 1, {"cpu": 1})
     assert prediction_errors.saved_line({"first": [], "late": [late]}, of) == ""
     both = prediction_errors.saved_line({"first": [saved], "late": [late]}, of)
-    assert both.endswith(" of 1. 1 that had been measured before do not count.")
+    assert both.endswith(" of 1 steps. 1 that had been measured before do not count.")
     base = profile.profile(made_profile.everything(), GPU_MACHINE)
     saved = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     rows = [made_profile.training("fashion-mlp", 32, 1e-3)]

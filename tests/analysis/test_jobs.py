@@ -367,7 +367,7 @@ def test_the_section_has_the_study_and_its_pictures(tmp_path):
     for heading in (
         "### Where the GPU starts to win a training",
         "### Small data sets",
-        "### When the GPU pays back its start",
+        "### Break-even",
     ):
         assert heading in page
     assert "| 3,200 | GPU | 17.4 s | 9.00 s | 7.00 s | 100 ms | 300 ms | 1.00 s | 260 ms | yes | no | 17.9 |" in page

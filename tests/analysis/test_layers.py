@@ -156,9 +156,9 @@ def test_a_framework_and_cold_caches_beside_the_best_library():
         ("gpu:0", "function", pytest.approx(4)),
     ]
     said = layers.library_sentences(rows, "conv")
-    assert said[0].startswith(
-        "float32, on the CPU: beside the best library a convolution by TensorFlow takes so many times as "
-        "long: 3.00 in a tf.function and 0.500 with its layouts held ("
+    assert said[0] == (
+        "float32, on the CPU: median slowdown of a convolution by TensorFlow beside the best library: 3.00 in a tf.function and "
+        "0.500 with its layouts held."
     )
     assert "on the GPU" in said[1] and "4.00 in a tf.function" in said[1]
     assert layers.spread([3.0, 1.0, 8.0]) == layers.Spread(3.0, 1.0, 8.0, 3)
@@ -173,7 +173,7 @@ def test_a_framework_and_cold_caches_beside_the_best_library():
     ]
     ((m, base, ratio),) = layers.cold_and_warm(rows, "conv")
     assert (m.settings.threads, base.settings.threads, ratio) == (1, 2, pytest.approx(3))
-    expected = ["On the CPU a convolution from cold caches takes 3.00 times as long as from warm (one convolution)."]
+    expected = ["On the CPU a convolution from cold caches takes 3.00 times the time from warm (one convolution)."]
     assert layers.cold_sentences(rows, "conv") == expected
 
 

@@ -15,7 +15,7 @@ from analysis.report.material import Material
 from analysis.report.sections import step_budgets
 from analysis.text import side_by_side as said
 from analysis.text import summary, whole_training
-from analysis.training.side_by_side import TRIAL, slowdown, trial_seconds
+from analysis.training.side_by_side import TRIAL, gains, slowdown, trial_seconds
 from kernels.problems import Inference, Training
 from workloads import options, records, training
 from workloads.frameworks import forecast, side_by_side, windows
@@ -211,8 +211,8 @@ def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     assert found[2].on("host-throughput").seconds == pytest.approx([0.1] * 4)
     assert len(workers.every) == 4
     (line,) = said.lines(found)
-    name = "lenet, batch 32, several on one GPU, a process each"
-    assert line == f"{name}: 2 make 1.0x and 4 make 1.0x the steps a second of one."
+    name = "lenet, batch 32, on one GPU, a process each"
+    assert line == f"{name}: 2 trainings make 1.0x and 4 trainings make 1.0x the steps a second of one."
 
 
 def timed(row: Row, clocks: dict[str, float], **given: str) -> Measurement:
@@ -228,7 +228,7 @@ def test_what_both_at_once_bring_by_hand():
     assert gain.endswith("40.0 ms one after the other, 32.0 ms overlapped: 1.2x faster.")
     at_once = timed(STUDENT, {"host-latency": 0.016, "host-throughput": 0.008}, beside="fits", at_once="2")
     (line,) = said.lines([timed(STUDENT, {"host-latency": 0.01}, beside="nothing", at_once="1"), at_once])
-    assert line.endswith(": 2 make 1.2x the steps a second of one.")
+    assert line.endswith(": 2 trainings make 1.2x the steps a second of one.")
     assert said.lines([at_once]) == []
 
 
@@ -251,7 +251,7 @@ def test_a_slowdown_that_may_be_none_says_so_and_a_fast_study_has_rounds_enough(
 
     slower, gain = said.lines(four(of, (0.010, 0.012, 0.011), (0.03,) * 3, (0.011, 0.011, 0.0115), (0.09,) * 3))
     assert "its step is not told from alone, the teacher's answer 3.0x slower than alone." in slower
-    assert gain.endswith(" times as long.") and "at once: 2.20 (" in gain  # 90 ms against 41
+    assert gain.endswith("overlapped: 2.2x slower.")  # 90 ms against 41
     # three of rounds 1.26 to 1.62 times as long tell nothing, however far apart the samples: their interval is too wide
     slow = (0.0162, 0.01535, 0.0126, 0.0150)
     told = [slowdown(rounds(STUDENT, *(0.01,) * n), rounds(STUDENT, *slow[:n])) for n in (3, side_by_side.FAST_ROUNDS)]
@@ -270,15 +270,15 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     other and 10.8 at once are 1.20 times as fast, the rounds' own 1.20, 1.21 and 1.19."""
     alone = rounds(STUDENT, 0.0030, 0.0028, 0.0032, beside="nothing", at_once="1")
     both = rounds(STUDENT, 0.00168, 0.00168, 0.00168, clock="host-throughput", beside="fits", at_once="2")
-    (_, [(_, gain)]), *_ = said.gains([alone, both]).values()
+    (_, [(_, gain)]), *_ = gains([alone, both]).values()
     expected = (0.003 / 0.00168, True, True)
     assert (gain.value, 1.4 < gain.low < 0.0028 / 0.00168, 0.0032 / 0.00168 < gain.high < 2.2) == expected
     drift = slowdown(rounds(STUDENT, 0.01, 0.02, 0.03), rounds(STUDENT, 0.011, 0.022, 0.033))
     assert (drift.low, drift.high) == (pytest.approx(1.1), pytest.approx(1.1))  # what slows a round slows both of it
     files = ("training-together.jsonl",)
     shown = page.markdown(Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, files)), False)
-    assert "| time | +- | by all at once |" in shown and "seconds over the steps of all processes" in shown
-    assert "queued" not in shown and "2 make 1.8x the steps a second of one." in shown
+    assert "| time | +- | contention |" in shown and "seconds over the steps of all processes" in shown
+    assert "queued" not in shown and "2 trainings make 1.8x the steps a second of one." in shown
     rows = four(rounds, (0.003, 0.0031, 0.0029), (0.010,) * 3, (0.004,) * 3, (0.0108,) * 3)
     assert said.lines(rows)[1].endswith("10.8 ms overlapped: 1.2x faster.")
 

@@ -102,7 +102,7 @@ def test_the_slider_of_uses_goes_to_its_ends_and_chooses_a_copied_call(page):
     most = max(page.evaluate(USES))
     assert page.locator("#x-uses-says").inner_text() == str(most)
     assert slider.get_attribute("aria-valuetext") == f"{most} uses of each copy"
-    assert "copying in and out" in page.evaluate("document.getElementById('x-form').selectedOptions[0].textContent")
+    assert "copied in and out" in page.evaluate("document.getElementById('x-form').selectedOptions[0].textContent")
     slider.press("Home")
     assert page.locator("#x-uses-says").inner_text() == "1"
     assert slider.get_attribute("aria-valuetext") == "1 use of each copy"

@@ -37,7 +37,7 @@ def timed(clock, problem, held, limits=LIMITS):
     """(samples, series, their plan) of a row."""
     planned = keras_fit.plan(clock.trainer, problem, held, limits)
     clock.calls.clear()
-    first, samples, series = keras_fit.own(clock.trainer, problem, planned, limits, lambda: None)
+    first, samples, series = keras_fit.long_fits(clock.trainer, problem, planned, limits, lambda: None)
     assert len(first.losses) == planned.epochs
     return samples, series, planned
 

@@ -115,7 +115,7 @@ def plan(trainer: Trainer, problem: Training, held: int, limits: Limits, unit: i
     return planned(problem, held, max(one - unit * step, 1e-6), step, limits.max_time, unit)
 
 
-def own(
+def long_fits(
     trainer: Trainer, problem: Training, wanted: Plan, limits: Limits, before: Callable
 ) -> tuple[Fitted, Samples, dict[str, tuple[float, ...]]]:
     """(the first fit of the problem's own samples, seconds a step of its later epochs and of those of more such fits, series).

@@ -119,7 +119,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
         ) from error
     planned = keras_fit.plan(trainer, problem, held, limits, unit)
     watch = telemetry.watch(row.device, framework=True)
-    first, samples, series = keras_fit.own(trainer, problem, planned, limits, watch.before_block)
+    first, samples, series = keras_fit.long_fits(trainer, problem, planned, limits, watch.before_block)
     seen, flags = watch.seen()
     epoch = statistics.median(samples.seconds) * samples.calls
     phases["first_call"] = phases["compile"] + phases.get("compile_last", 0.0) + series[SETUP][0] + epoch

@@ -25,13 +25,13 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
     for pair in (p for p in pairs if not p.setup.switches):
         paid, both = pair.break_even, (pair.opponent.cost, pair.gpu.cost)
         on_cpu, on_gpu = ([(float(e), costs.whole_training(cost, e, pair.steps)) for e in _EPOCHS] for cost in both)
-        axes = Axis("epochs", "count"), Axis("the whole job", "seconds")
+        axes = Axis("epochs", "count"), Axis("whole training", "seconds")
         says, traces = whole_training.break_even_sentence(pair), sides(on_cpu, on_gpu, lambda e: count(int(e), "epoch"))
         views.append(View(training.subject(pair.setup), *axes, traces, says, **_paid(paid)))
         after = "never" if paid is None else "cannot be told" if paid.value == inf else digits(paid.value)
         rows.append((*begins(pair), after))
-    heads = f"{BEGINS} | epochs until the GPU has paid back"
-    title = "The whole job: when the GPU has paid back its start"
+    heads = f"{BEGINS} | break-even, epochs"
+    title = "Whole training: break-even"
     return [Chart("break-even", title, views, heads, rows, chooses="Training")] if views else []
 
 
@@ -40,7 +40,7 @@ def _paid(e: "Estimate | None") -> dict[str, Any]:
     if e is None or e.value < 1 or e.value == inf:
         return {}
     low, high = (min(max(end, _EPOCHS[0]), _EPOCHS[-1]) for end in (e.low, e.high))
-    words = f"paid back after {digits(e.value)}"
+    words = f"break-even after {digits(e.value)}"
     wide = e.high > FINE * e.low and low < high
     ends = f"{digits(e.low)} or more" if e.high == inf else f"{digits(e.low)}..{digits(e.high)}"
     lines = [(rounded(e.value), "" if wide else words)] if e.value <= _EPOCHS[-1] else []
@@ -66,7 +66,7 @@ def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:
                 bars[f"{pair.setup.samples:,} {where}"] = split
         axes = Axis("samples", "count"), Axis(f"job of {count(epochs, 'epoch')}", "seconds")
         traces = sides(both[0], both[1], lambda n: f"{n:,} samples")
-        views.append(View(f"{name}: the whole job", *axes, traces, says))
+        views.append(View(f"{name}: whole training", *axes, traces, says))
         views.append(_bars(name, bars, says))
         rows += [
             (name, where, part, signed(s[part]), percent(s[part] / sum(s.values())))
@@ -75,7 +75,7 @@ def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:
             if s[part]
         ]
     heads = "training | samples, device | part | time | of the job"
-    title = "Small data sets: samples against the whole job"
+    title = "Small data sets: seconds of the whole training by samples"
     return [Chart("small-dataset", title, views, heads, rows, "small-dataset.svg", "Training")]
 
 

@@ -11,7 +11,7 @@ from workloads.records import Measurement
 
 _ALWAYS = "training | how | GPUs | batch in all | a GPU | step on one | step on all"
 _OPTIONAL = (
-    "times as fast | by short epochs | predicted | off | samples a second at the same batch a GPU | all-reduce | "
+    "speedup | by short epochs | predicted | off | samples a second at the same batch a GPU | all-reduce | "
     "bus bandwidth | weights and optimizer, each | activations, one GPU | activations, each | losses differ by"
 )
 _ABOUT = (

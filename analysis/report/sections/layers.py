@@ -29,7 +29,7 @@ _CELLS = (
     "A cell is the fastest kernel of a backend with its data there and warm caches: the time of one call that is waited for, "
     "its rate and the part of its roof (on the device's clock, where it has one)."
 )
-_TIMES = "times as long, the middle"
+_TIMES = "slowdown, median"
 
 
 class Layers(msgspec.Struct, frozen=True):
@@ -269,13 +269,13 @@ def _comparisons(of: Layers) -> list[str]:
     for title, says, told, compared in (
         (
             "what a framework's way costs",
-            f"How many times as long a {one} takes as the best library's call.",
+            f"Slowdown of a {one} beside the best library's call.",
             layers.library_sentences,
             [c for c in layers.against_library(of.rows, of.op) if c[0].settings.cache == "warm"],
         ),
         (
             "cold beside warm",
-            "How many times as long a call takes when nothing lies in the caches.",
+            "Slowdown of a call from cold caches.",
             layers.cold_sentences,
             layers.cold_and_warm(of.rows, of.op),
         ),
@@ -306,7 +306,7 @@ def _comparisons(of: Layers) -> list[str]:
     ]
     if len(rows) < 2:
         return lines
-    sizes, shares = "channels" if of.op == "conv" else "sizes", "of the roof | times as fast as float32"
+    sizes, shares = "channels" if of.op == "conv" else "sizes", "of the roof | speedup over float32"
     heads = f"device | backend | precision | {sizes} | {one}s | rate, the middle | the best | {shares}"
     says = (
         f"Each {one} at the largest batch that all precisions of its backend were measured at: the middle and the best. "

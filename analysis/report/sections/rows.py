@@ -30,7 +30,7 @@ NUMBERS = (
     "+-",
     "device time",
     "queued",
-    "by all at once",
+    "contention",
     "rate",
     "of its roof",
     "status, flags",
@@ -38,7 +38,7 @@ NUMBERS = (
 
 
 # Columns that are left out where they say nothing (a dash or nothing in every row).
-OPTIONAL = ("how", "math", "threads", "device time", "queued", "by all at once", "rate", "of its roof", "status, flags")
+OPTIONAL = ("how", "math", "threads", "device time", "queued", "contention", "rate", "of its roof", "status, flags")
 
 
 def is_concurrent(m: "Measurement") -> bool:

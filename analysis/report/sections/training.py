@@ -44,7 +44,8 @@ def _answers(answers: list[Answer]) -> list[str]:
         (_named(group), family.varies, f"{low}..{high}", *(_verdict(group[by]) if by in group else "-" for by in bys))
         for (family, low, high), group in groups.items()
     ]
-    heads = ("training", "along", "measured", *(f"by {by}" for by in bys))
+    names = {BY_JOB: "by the whole training"}
+    heads = ("training", "along", "measured", *(names.get(by, f"by {by}") for by in bys))
     return ["### Where the GPU starts to win a training", "", *table(heads, rows, len(heads))]
 
 
@@ -66,9 +67,9 @@ def _small(found: "list[whole_training.Small]") -> list[str]:
         return []
     lines = ["### Small data sets: the training half", ""]
     heads = (
-        "samples | device | the whole job | start-up | build and compile | per fit | per epoch | per step | an epoch"
+        "samples | device | whole training | start-up | build and compile | per fit | per epoch | per step | an epoch"
     )
-    heads += " | GPU wins by epoch | by job | epochs until it pays back"
+    heads += " | GPU wins by epoch | by whole training | break-even, epochs"
     for small in found:
         lines += [f"{text(training.subject(small.fixed))}, {_epochs(small.pairs[0])} epochs:", ""]
         rows = [row for pair in small.pairs for row in _small_rows(pair)]
@@ -120,11 +121,7 @@ def _break_evens(pairs: list[Pair]) -> list[str]:
     """When a GPU has paid back what it costs to begin, a line a training."""
     rows = [(*begins(pair), _paid(pair.break_even)) for pair in pairs if not pair.setup.switches]
     about = "Epochs of the samples that each line names."
-    return (
-        ["### When the GPU pays back its start", "", about, "", *table(f"{BEGINS} | paid back after so many", rows)]
-        if rows
-        else []
-    )
+    return ["### Break-even", "", about, "", *table(f"{BEGINS} | break-even after", rows)] if rows else []
 
 
 def begins(pair: Pair) -> tuple[str, ...]:
@@ -139,7 +136,7 @@ def _paid(paid: Estimate | None) -> str:
     if paid is None:
         return "never"
     if paid.value == inf:
-        return f"cannot be told ({digits(paid.low)} at the earliest)" if paid.low else "cannot be told"
+        return f"can't tell ({digits(paid.low)} at the earliest)" if paid.low else "can't tell"
     ends = f"{digits(paid.low)} or more" if paid.high == inf else f"{digits(paid.low)}..{digits(paid.high)}"
     return f"{digits(paid.value)} ({ends})" if paid.value else "0: ahead from the first"
 
@@ -181,10 +178,7 @@ def _forms(pairs: list[Pair]) -> list[str]:
         best = min(by.values(), key=lambda e: e.value)
         told = [f"{seconds(by[n].value)} ({_factor(by[n], best)})" if n in by else "-" for n in names]
         rows.append((training.subject(pair.setup), *told, seconds(pair.gpu.cost.step.value)))
-    about = (
-        "A step on the CPU by how it was set up. Who compares the GPU with a slower form than the best is trapped; can't "
-        "tell: its interval meets that of the best."
-    )
+    about = "A step on the CPU by how it was set up. Compare the GPU with the best form."
     return ["### The CPU's forms", "", about, "", *table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows)]
 
 
@@ -208,7 +202,7 @@ def _changes(measurements: "list[Measurement]") -> list[str]:
         for name, device, what, e, plain in found
     ]
     return [
-        "### What switches and the samples' place change",
+        "### What options change",
         "",
         "Steps of a warm epoch, its own cost shared among them.",
         "",

@@ -61,7 +61,7 @@ const calculator = (() => {
       return p;
     }));
     const own = Object.keys(of.copies);
-    get("c-way").replaceChildren(new Option("are on the GPU already", ""), ...own.map((w) => new Option(ways[w] || w, w)));
+    get("c-way").replaceChildren(new Option("are resident on the GPU", ""), ...own.map((w) => new Option(ways[w] || w, w)));
     get("c-copying").hidden = !own.length;
     get("c-job").hidden = of.kind !== "training";
     get("c-copying").style.display = own.length ? "" : "none";
@@ -71,7 +71,7 @@ const calculator = (() => {
   function answer(judged, doubt) {
     if (!judged.gpu) return `The CPU is predicted to need ${units.seconds(judged.cpu.seconds)}${doubt}; no GPU was measured on this machine.`;
     const winner = judged.gpu.seconds < judged.cpu.seconds ? "gpu" : "cpu", other = winner === "gpu" ? "cpu" : "gpu";
-    return `The ${names[winner]} is predicted to be ${units.digits(judged[other].seconds / judged[winner].seconds)} times as fast: ${units.seconds(judged[winner].seconds)} against ${units.seconds(judged[other].seconds)}${doubt}.`;
+    return `The ${names[winner]} is predicted to be ${units.digits(judged[other].seconds / judged[winner].seconds)}x faster: ${units.seconds(judged[winner].seconds)} against ${units.seconds(judged[other].seconds)}${doubt}.`;
   }
   const number = (input) => Math.max(1, Number(input.value) || 1);
   function show() {

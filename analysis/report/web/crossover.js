@@ -39,7 +39,7 @@ const crossover = (() => {
       const style = styles[form ? state.form % styles.length : 0];
       if (same) traces.push(trace(`${letter(run)}GPU, ${same.form}${often(at(same))}`, at(same).n, at(same), [style[0], marker, dash], other, metric, says, false));
     });
-    const y = { time: { title: "time of a call", unit: "seconds", log: true }, rate: { title: "rate", unit: "flops", log: true }, speedup: { title: "times as fast as the CPU", unit: "times", log: true } }[metric];
+    const y = { time: { title: "time of a call", unit: "seconds", log: true }, rate: { title: "rate", unit: "flops", log: true }, speedup: { title: "speedup over the CPU", unit: "times", log: true } }[metric];
     return { label: "", x: { title: "n of an n x n x n product", unit: "count", log: true }, y, traces, lines: [] };
   }
   // The chosen run's answer, then the others' in the same precision and form.

@@ -15,7 +15,7 @@ RETIRED = {
     r"the whole job": "whole training",
     r"held up|by all at once|hold each other": "contention",
     r"of this moment|\boccasions\b": "between-process noise",
-    r"\b(S[0-4][a-e]?)\b(?! of)": "the model's name",
+    r"(?<!--case )\bS[0-4][a-e]?\b": "the model's name",
     r"beside its like|so many times": "a plain number",
 }
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
@@ -25,7 +25,7 @@ _NAMES = re.compile(
     rf"`[^`]*`|\[[^\]]*\]|\b[\w.-]*[A-Za-z_][\w./-]*\d[\w./-]*|\b\d+(?:x\d+)+\S*|\b(?:n|image side) = {_NUMBER}"
     rf"|\b(?:batch|width|depth|GPU|gpu|level|n =|first|From|Between|At) {_NUMBER}(?: (?:to|and) {_NUMBER})?"
     rf"|{_NUMBER}(?:st|nd|rd|th)?[ -](?:samples?|epochs?|steps?|GPUs?|cores?|threads?|rows?|trainings?|layers?|processes"
-    rf"|channels?|fresh|uses|more|products|convolutions|models?|machines?|visits|KiB|MiB|GiB|bytes)\b|\b(?:19|20)\d\d\b"
+    rf"|channels?|fresh|uses|more|products|convolutions|models?|machines?|visits|KiB|MiB|GiB|bytes)\b|\b(?:19|20)\d\d(?:-\d\d-\d\d)?\b"
 )
 
 
