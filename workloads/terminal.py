@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-_SILENT_S = 0.6
+_SILENT_S = 0.4
 LEAST = 20  # narrower terminals count as this
 _SGR = {"best": "1;32", "good": "32", "warning": "33", "bad": "31"}
 _PAINTED = re.compile(r"\x1b\[[\d;]*m")

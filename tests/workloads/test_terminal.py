@@ -108,7 +108,7 @@ def test_a_command_that_says_nothing_shows_that_it_works(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     stream = Terminal()
     waiting = terminal.Waiting(stream)
-    waiting.show(waiting._last + 0.5)
+    waiting.show(waiting._last + 0.3)
     assert stream.getvalue() == ""
     waiting.show(waiting._last + 2)
     assert stream.getvalue() == "\r\x1b[K[2 s] working ..."
