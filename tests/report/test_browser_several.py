@@ -6,6 +6,8 @@ import browser as chromium_of
 import calculator_answers
 import fake_measurements as fake
 import pytest
+from test_browser import LINES
+from test_browser_controls import TRACES
 from test_report_several import folders, slowed
 
 from analysis import report
@@ -26,21 +28,13 @@ def made(tmp_path_factory):
 
 def names(page, chart: str) -> list[str]:
     """The lines of a chart."""
-    return page.evaluate(
-        "id => document.querySelector(`#chart-${id} .plot`).data.filter(t => t.hoverinfo !== 'skip').map(t => t.name)",
-        chart,
-    )
+    return page.evaluate(TRACES, chart)
 
 
 def test_every_chart_has_the_lines_of_every_run_that_has_them(page, made):
     assert [m.letter for m in made[1]] == ["A", "B", "C"]
-    for chart, letters in (
-        ("crossover", "ABC"),
-        ("roofline", "ABC"),
-        ("rates", "ABC"),
-        ("memory", "AB"),
-        ("transfers", "AB"),
-    ):
+    charts = dict.fromkeys(("crossover", "roofline", "rates"), "ABC") | dict.fromkeys(("memory", "transfers"), "AB")
+    for chart, letters in charts.items():
         assert {name[0] for name in names(page, chart)} == set(letters), chart
         assert all(name[1] == " " for name in names(page, chart))
         table = page.locator(f"#chart-{chart} details.data table").first
@@ -57,16 +51,13 @@ def test_every_chart_has_the_lines_of_every_run_that_has_them(page, made):
 def test_the_crossover_s_run_is_chosen_with_its_own_answer(page, made):
     select, verdict = page.locator("#x-run"), page.locator("#x-verdict")
     assert select.locator("option").all_inner_texts() == [m.label for m in made[1]]
-    lines = (
-        "document.querySelector('#chart-crossover .plot').layout.shapes.filter(s => s.type === 'line').map(s => s.x0)"
-    )
     page.select_option("#x-precision", label="float64")
     for i in (1, 0):
         select.select_option(str(i))
         answer = next(a for a in crossover.shown(made[1][i].answers) if a.precision == "float64")
         assert page.evaluate("document.getElementById('x-precision').selectedOptions[0].text") == "float64"
         assert verdict.inner_text().startswith(f"{'AB'[i]}: {crossover.verdict(answer)}")
-        assert page.evaluate(lines) == [pytest.approx(c.at.value, rel=1e-5) for c in answer.crossings]
+        assert page.evaluate(LINES) == [pytest.approx(c.at.value, rel=1e-5) for c in answer.crossings]
         assert {n[:5] for n in names(page, "crossover")} == {"A CPU", "A GPU", "B CPU", "B GPU", "C CPU"}
     y = "n => document.querySelector('#chart-crossover .plot').data.find(t => t.name === n).y"
     slow, fast = (page.evaluate(y, f"{letter} CPU, best") for letter in "BA")
