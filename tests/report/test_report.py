@@ -9,7 +9,7 @@ import pytest
 from fake_measurements import laws, row, square
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
-from test_crossover import cpu_law, gpu_law, only
+from test_crossover import cpu_law, gpu_law, only, resident_and_copies
 from test_results_load import write
 
 from analysis import report, table
@@ -22,15 +22,10 @@ from analysis.roofline import __main__ as roofline_command
 from analysis.roofline.bounds import roofs
 from workloads import options, records
 
-SECTIONS = (
-    "## The answer",
-    "## Where the GPU wins",
-    "## How far from the hardware's limit",
-    "## Kernels",
-    "## Training with Keras",
-    "## How it was measured",
-    "## All numbers",
+_TITLES = (
+    "The answer|Where the GPU wins|How far from the hardware's limit|Kernels|Training with Keras|How it was measured"
 )
+SECTIONS = tuple(f"## {title}" for title in f"{_TITLES}|All numbers".split("|"))
 
 
 @pytest.fixture(scope="module")
@@ -167,10 +162,8 @@ def test_bad_input_is_one_error_line_and_exit_2(entry, tmp_path, capsys):
     write(other, fake.gpu_run(sizes=(64,)))
     (tmp_path / "file").write_text("")
     (kept := other / "report.md").write_text("# A page")
-    bad = [
-        ([str(tmp_path / "nowhere")], "no result file"),
-        ([str(other), "-o", str(tmp_path / "file" / "x")], "cannot write"),
-    ]
+    bad = [([str(tmp_path / "nowhere")], "no result file")]
+    bad.append(([str(other), "-o", str(tmp_path / "file" / "x")], "cannot write"))
     if entry is roofline_command.main:
         bad.append(([str(tmp_path / "0.jsonl"), str(other)], "machines (intel-avx512-2c, nvidia-h200)"))
     else:
@@ -188,8 +181,6 @@ def test_the_badge_the_why_table_and_portable_commands():
     wide = row("matmul/numpy/blas", square(11), 1.0, spread=0.3)
     assert overview.badge([*quiet, flagged]).startswith("**clean**: 1 of 10 timed rows")
     assert overview.badge([*quiet, flagged, wide]).startswith("**noisy**: 2 of 11 timed rows")
-    from test_crossover import resident_and_copies
-
     rows = resident_and_copies()
     text = "\n".join(overview.crossover_section(rows, crossovers(rows)))
     assert "| 64 | 50.0 µs | numpy/blas, 1 thread | 100 µs | 5.00 µs | 19.0 µs | 76.0 µs | 0 s |" in text

@@ -14,7 +14,7 @@ from test_results_load import write
 from analysis.crossover import reuse
 from analysis.crossover.crossover import LATENCY, crossovers
 from analysis.predict import budget
-from analysis.report import calculator, html, html_page, markdown
+from analysis.report import calculator, command, html, html_page, markdown
 from analysis.report.calculator import Axis, Table, Tool, look_up
 from analysis.report.charts import break_even as break_even_chart
 from analysis.report.charts import crossover, training
@@ -69,24 +69,18 @@ def test_the_data_hold_every_row_with_at_most_50_quantiles(text, of):
 
 
 def test_markdown_becomes_html_with_text_as_text_and_long_lists_folded():
-    lines = [
-        "## Title",
-        "",
-        "- one `code` &lt;b&gt; *",
-        "- <i>two</i>",
-        "  - under",
-        "",
-        "### Part",
-        "",
-        "A sentence.",
-        "",
-        "| name | time | |",
-        "| --- | ---: | ---: |",
-        "| a \\| b | 3.0 µs | [x](http://y) |",
-        "| c | - | ![z](http://y) |",
-        "",
-    ]
-    made = markdown.markdown(lines)
+    text = """## Title\n
+- one `code` &lt;b&gt; *
+- <i>two</i>
+  - under\n
+### Part\n
+A sentence.\n
+| name | time | |
+| --- | ---: | ---: |
+| a \\| b | 3.0 µs | [x](http://y) |
+| c | - | ![z](http://y) |
+"""
+    made = markdown.markdown([*text.splitlines(), ""])
     assert "<h3>Part</h3>" in made and "Title" not in made and "<li>one <code>code</code> &lt;b&gt; *</li>" in made
     assert "<summary>&lt;i&gt;two&lt;/i&gt; <small>1</small></summary><ul><li>under</li></ul>" in made
     assert '<td>a | b</td><td class="n">3.0 µs</td><td>[x](http://y)</td>' in made and "<td>![z](http://y)</td>" in made
@@ -109,16 +103,9 @@ def test_a_copy_used_k_times_costs_a_kth_of_it_and_moves_the_crossover():
     one, copied = Estimate(2.0, 1.0, 3.0), Estimate(12.0, 11.0, 13.0)
     assert reuse.shared(one, copied, 1) == copied
     assert reuse.shared(one, copied, 5) == Estimate(4.0, 3.0, 5.0)  # (4 x 2 + 12) / 5
-    sizes = (64, 128, 256, 512, 1024)
-    made = [
-        m
-        for n in sizes
-        for m in (
-            fake.row("matmul/numpy/blas", fake.square(n), 1e-6 * n, threads=1),
-            fake.row("matmul/cupy/cublas", fake.square(n), 100e-6),
-            fake.row("matmul/cupy/cublas", fake.square(n), 400e-6, mode="roundtrip"),
-        )
-    ]
+    made = [fake.row("matmul/numpy/blas", fake.square(n), 1e-6 * n, threads=1) for n in SIZES]
+    made += [fake.row("matmul/cupy/cublas", fake.square(n), 100e-6) for n in SIZES]
+    made += [fake.row("matmul/cupy/cublas", fake.square(n), 400e-6, mode="roundtrip") for n in SIZES]
     (resident, copied), *_ = reuse.pairs(crossovers(made), "float32")
     for uses, seconds in ((1, 400e-6), (2, 250e-6), (3, 200e-6)):
         answer = reuse.amortized(resident, copied, uses)
@@ -199,9 +186,8 @@ def test_questions_are_answered_with_this_machines_numbers(of):
 
 
 def test_a_page_of_next_to_nothing_is_still_a_page(tmp_path):
-    for i, measurements in enumerate(
-        ([], fake.training_rows(), [fake.row("matmul/cupy/cublas", fake.square(64), 1e-5)])
-    ):
+    one = fake.row("matmul/cupy/cublas", fake.square(64), 1e-5)
+    for i, measurements in enumerate(([], fake.training_rows(), [one])):
         loaded = msgspec.structs.replace(fake.gpu_run(sizes=(64,)), measurements=tuple(measurements))
         assert '<section id="answer"' in html.write(Material(loaded), tmp_path / f"{i}.html", None).read_text()
     nameless = msgspec.structs.replace(fake.gpu_run(sizes=(64,)), runs=())
@@ -209,8 +195,6 @@ def test_a_page_of_next_to_nothing_is_still_a_page(tmp_path):
 
 
 def test_without_plotly_the_command_says_what_to_install(tmp_path, monkeypatch, capsys):
-    from analysis.report import command
-
     write(tmp_path, fake.cpu_run(sizes=(64,)))
     monkeypatch.setattr(html, "has_libraries", lambda: False)
     assert command.main([str(tmp_path)]) == 3

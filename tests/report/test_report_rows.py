@@ -40,10 +40,7 @@ PROBLEMS = (
     ),
     (Stream("copy", 1 << 20), {"operation": "scale", "nbytes": (1 << 20) + 16, "dtype": "float32"}),
     (Peak("float32", 1 << 27), {"math": "float64", "flops": (1 << 27) + 1}),
-    (
-        Transfer("h2d", 1 << 20),
-        {"direction": "d2h", "nbytes": (1 << 20) + 1, "host_memory": "pinned", "compute": "fma"},
-    ),
+    (Transfer("h2d", 1 << 20), {"direction": "d2h", "nbytes": 1 << 21, "host_memory": "pinned", "compute": "fma"}),
     (Transfer("h2d", 1 << 20, "pinned", "fma", 2, 2), {"chunks": 4, "streams": 3}),
     (Launch("step"), {"call": "epoch", "count": 2}),
     (Training("lenet", 32, 64), {"model": "peaks", "batch": 16, "samples": 65, "epochs": 2, "dtype": "float64"}),

@@ -13,19 +13,22 @@ from analysis.crossover import crossover, families
 from analysis.crossover.crossover import LATENCY
 from analysis.text import answers
 from kernels import registry
+from kernels.networks import NETWORKS, Layer, Network
 from kernels.problems import Conv, Matmul
 from kernels.reference import conv as reference_conv
+from kernels.registry import Kernel
 from workloads import conv, matmul, options, tables
-from workloads.harness import one_row, plan
-from workloads.records import Measurement, Settings
+from workloads.harness import copy_modes, one_row, plan
+from workloads.harness.timing import Limits
+from workloads.records import Measurement, Row, Settings
 
 FAST = ["--fast", "--backends", "numpy", "--threads", "1", "--max-time", "0.05", "--min-time", "0.005", "-q"]
 
 
 @pytest.fixture(autouse=True)
-def small_roofs(monkeypatch):
-    """A look at the memory's roof over arrays as small as it may be: no test here reads it."""
-    monkeypatch.setattr(plan, "_FAST_CACHES", 0.0)
+def no_roofs(monkeypatch):
+    """The look at the roofs takes longer than all else here, and no test here reads it."""
+    monkeypatch.setattr(plan, "roof_rows", lambda *given: [])
 
 
 def problems(*argv, of=conv):
@@ -63,8 +66,6 @@ def test_a_model_without_convolutions_or_a_direction_is_refused_with_what_works(
     assert capsys.readouterr().err.rstrip().endswith("-m workloads.matmul --model peaks --batch 7")
     dense = problems("--model", "peaks", "--batch", "7", of=matmul)
     assert {(p.m, p.n, p.k) for p in dense} == {(7, 20, 2), (7, 5, 20), (7, 1, 5)}
-    from kernels.networks import NETWORKS, Layer, Network
-
     layers = (Layer("conv1", "conv", 2, 3), Layer("flatten", "flatten"), Layer("classes", "dense", 2))
     NETWORKS["one-conv"] = Network("one-conv", "", (8, 8, 1), 2, layers)
     plan.networks.known.cache_clear()
@@ -199,8 +200,6 @@ def test_rows_of_the_plan_hold_every_setting_once_and_cold_ones_are_resident():
     found = [r for r in conv.rows(args, fake.CPU_MACHINE) if r.problem.op == "conv"]
     expected = [("conv/numpy/im2col", "warm"), ("conv/numpy/im2col", "cold")]
     assert [(r.kernel, r.settings.cache) for r in found] == expected
-    from kernels.registry import Kernel
-
     on_gpu = Kernel("conv", "cudnn", "plan", lambda p, a, b: None, ("gpu",))
     modes = list(options.MODES)
     assert [s.mode for s in plan.settings(on_gpu, ["cpu", "gpu:0"], args, modes)] == modes
@@ -211,19 +210,12 @@ def test_rows_of_the_plan_hold_every_setting_once_and_cold_ones_are_resident():
 
 def test_the_ladder_brings_the_rungs():
     shape = ["--shapes", "1x8x8x4:4x3x3", *FAST, "--backends", "numba"]
-    for more, expected in (
-        ([], ["blocked"]),
-        (["--ladder"], ["direct", "blocked"]),
-        (["--variants", "direct"], ["direct"]),
-    ):
-        found = [
-            r for r in conv.rows(conv.parser().parse_args([*shape, *more]), fake.CPU_MACHINE) if r.problem.op == "conv"
-        ]
-        assert sorted(r.kernel for r in found) == sorted(f"conv/numba/{name}" for name in expected)
+    for more, expected in (("", ["blocked"]), ("--ladder", ["blocked", "direct"]), ("--variants direct", ["direct"])):
+        found = conv.rows(conv.parser().parse_args([*shape, *more.split()]), fake.CPU_MACHINE)
+        assert sorted(r.kernel for r in found if r.problem.op == "conv") == [f"conv/numba/{name}" for name in expected]
 
 
-def test_the_command_measures_and_its_formats_hold_the_rows(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(plan, "roof_rows", lambda *given: [])  # they take longer than all else here
+def test_the_command_measures_and_its_formats_hold_the_rows(tmp_path, capsys):
     flags = ["--shapes", "2x8x8x3:4x3x3", "--direction", "all", "--format", "json", "-o"]
     assert conv.main([*flags, str(tmp_path), *FAST]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -235,9 +227,6 @@ def test_the_command_measures_and_its_formats_hold_the_rows(tmp_path, capsys, mo
 
 def test_a_plan_and_its_bound_reach_the_measurement(monkeypatch):
     """A kernel whose answer is off by less than it says is `bound`, one that is off by more is wrong."""
-    from kernels import registry
-    from workloads.harness.timing import Limits
-    from workloads.records import Row
 
     def planted(error: float, bound: float | None):
         def bind(p, a, b):
@@ -273,7 +262,6 @@ def test_notes_are_kept_in_files_and_outlive_the_copies_around_a_kernel():
     assert msgspec.json.decode(msgspec.json.encode(made), type=Measurement) == made
     old = msgspec.json.encode({k: v for k, v in msgspec.to_builtins(made).items() if k != "notes"})
     assert msgspec.json.decode(old, type=Measurement).notes == {}
-    from workloads.harness import copy_modes
 
     def compute():
         pass

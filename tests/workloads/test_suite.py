@@ -9,7 +9,7 @@ import pytest
 
 from analysis import report
 from analysis.report import page as report_page
-from workloads import matmul, options, records, session, suite
+from workloads import matmul, options, records, session, suite, tables
 from workloads.harness import plan, worker
 
 QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "-q"]
@@ -76,8 +76,6 @@ def test_a_machine_without_a_gpu_is_told_of_a_stored_one_that_is_whole():
 
 
 def test_the_table_has_backends_side_by_side_and_names_the_winner(capsys):
-    from workloads import tables
-
     printed = tables.Matmuls(fake.GPU_MACHINE)
     loaded = [m for m in fake.gpu_run().measurements if m.problem.op == "matmul"]
     loaded.sort(key=lambda m: (m.problem.n, m.problem.math != "float32", m.problem.math))
