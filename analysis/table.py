@@ -1,15 +1,19 @@
 """The one Table: fitted to the terminal, or as Markdown or CSV; and what Markdown is made of."""
 
 import csv
+import html
+import itertools
 import json
 import pathlib
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from workloads import terminal
 
 _SHORT = 12  # columns that words keep when they are shortened
+_BAR = re.compile(r"(?<!\\)\|")
 _NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
 
 
@@ -36,7 +40,7 @@ def parsed(rows: str) -> list[list[str]]:
 class Table:
     """Heads (`one | two` or one by one) and rows. The first `left` columns are words, the others numbers, but for the last one
     where `last` says so. `optional` columns are left out where they say nothing (a dash or nothing in every row), those of
-    `least` where the terminal is too narrow, the first of these first; then words are shortened."""
+    `least` where the terminal is too narrow, the first of these first."""
 
     def __init__(
         self,
@@ -57,9 +61,16 @@ class Table:
     def text(self, most: int | None = None) -> list[str]:
         """The lines for a terminal of so many columns, by default the one that stdout is; 0: any number."""
         most = terminal.width() if most is None else most
-        widths = [max(len(str(cell)) for cell in cells) for cells in zip(self.heads, *self.rows, strict=True)]
-        fitted = self.fitted(widths, most)
-        return [self.line(cells, fitted, most) for cells in (self.heads, *self.rows)]
+        cells = [max((len(str(row[i])) for row in self.rows), default=0) for i in range(len(self.heads))]
+        widths = self.fitted(cells, most)
+        return [*self.head(widths, most), *(self.line(row, widths, most) for row in self.rows)]
+
+    def head(self, widths: dict[int, int], most: int) -> list[str]:
+        """The heads over columns of these widths, in several lines where they are longer."""
+        parts = [textwrap.wrap(head, widths.get(i, len(head))) for i, head in enumerate(self.heads)]
+        high = max(len(parts[i]) for i in widths)
+        lines = zip(*([""] * (high - len(part)) + part[:high] for part in parts), strict=True)
+        return [self.line(cells, widths, most) for cells in lines]
 
     def md(self) -> list[str]:
         """The Markdown lines, and an empty one."""
@@ -70,13 +81,22 @@ class Table:
         marks = ["---" if i in self._words else "---:" for i in range(len(self.heads))]
         return [line(self.heads), line(marks)]
 
-    def fitted(self, widths: Sequence[int], most: int) -> dict[int, int]:
-        """Column -> its width, of those that a terminal of so many columns (0: any number) has room for."""
-        kept = dict(enumerate(widths))
+    def fitted(self, cells: Sequence[int], most: int) -> dict[int, int]:
+        """Column -> its width, of those that a terminal of so many columns (0: any number) has room for, by the widths of their
+        cells: heads wrap, then columns of `least` go, then words are shortened."""
+        whole = [max(wide, len(head)) for wide, head in zip(cells, self.heads, strict=True)]
+        least = [max(wide, *map(len, head.split())) for wide, head in zip(cells, self.heads, strict=True)]
+        kept = dict(enumerate(whole))
 
         def over() -> int:
             return sum(kept.values()) + 2 * (len(kept) - 1) - most if most else 0
 
+        def widen(to: Sequence[int]) -> None:
+            for i in kept:
+                kept[i] += max(0, min(to[i] - kept[i], -over()))
+
+        if over() > 0:
+            kept = dict(enumerate(least))
         for column in self._least:
             if over() > 0:
                 del kept[column]
@@ -85,6 +105,9 @@ class Table:
             kept[longest] = max(_SHORT, kept[longest] - over())
         while over() > 0 and len(kept) > 1:
             del kept[list(kept)[-2 if len(kept) > 2 else -1]]
+        if most:
+            widen(least)
+            widen(whole)
         return kept
 
     def line(self, cells: Sequence[object], widths: dict[int, int], most: int) -> str:
@@ -111,13 +134,12 @@ class Printed(Table):
         super().__init__([name for name, _, _ in parts], least=least)
         self._most, self._markdown, self.begun = 0 if markdown else terminal.width(), markdown, False
         self._words = {i for i, (_, _, wide) in enumerate(parts) if wide.endswith("<")}
-        self._widths = self.fitted([max(len(name), int(wide.rstrip("<"))) for name, _, wide in parts], self._most)
+        self._widths = self.fitted([int(wide.rstrip("<")) for _, _, wide in parts], self._most)
 
     def show(self, cells: Sequence[object]) -> None:
         """Prints a row, the first one under the heads."""
         if not self.begun:
-            heads = self.md_head() if self._markdown else [self.line(self.heads, self._widths, self._most)]
-            print(*heads, sep="\n")
+            print(*(self.md_head() if self._markdown else self.head(self._widths, self._most)), sep="\n")
         self.begun = True
         print(line(map(text, cells)) if self._markdown else self.line(cells, self._widths, self._most), flush=True)
 
@@ -136,6 +158,19 @@ def shown(parts: Iterable["str | Table"], markdown: bool = False) -> list[str]:
         for part in parts
         for line in ([part] if isinstance(part, str) else part.md()[:-1] if markdown else part.text())
     ]
+
+
+def for_terminal(lines: Iterable[str], least: str = "") -> list[str]:
+    """Markdown lines for the terminal, their tables fitted to it; `least` as Table has it."""
+    told: list[str] = []
+    for is_table, group in itertools.groupby(lines, lambda line: line.startswith("| ")):
+        if is_table:
+            cells = [[html.unescape(c.strip().replace("\\|", "|")) for c in _BAR.split(row)[1:-1]] for row in group]
+            left = next((i for i, mark in enumerate(cells[1]) if mark.endswith(":")), len(cells[1]))
+            told += Table(cells[0], cells[2:], left, least=least).text()
+        else:
+            told += group
+    return told
 
 
 def cell(value: object) -> object:

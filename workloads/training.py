@@ -231,6 +231,7 @@ class Table(Lines):
 def answer(args: argparse.Namespace, outcome) -> None:
     """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with --verbose."""
     from analysis.predict import budget
+    from analysis.table import for_terminal
     from analysis.text import budget as budget_words
     from analysis.text import data_parallel, published, side_by_side, training_answers, whole_training
 
@@ -245,7 +246,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
     words = budget_words.lines if sum(wanted) <= MOST_BUDGETS else budget_words.sentences
     budgets = words(rows_, wanted=lambda b: args.verbose or budget_words.sound(b)) if any(wanted) else []
     budgets += [] if all(wanted) else [_how_to_see(outcome)]
-    print("\n" + "\n".join([*told, *([""] if told and budgets else []), *budgets]))
+    print("", *told, *([""] if told and budgets else []), *for_terminal(budgets), sep="\n")
 
 
 def _how_to_see(outcome) -> str:

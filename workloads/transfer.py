@@ -165,8 +165,9 @@ def answer(args: argparse.Namespace, outcome) -> None:
     """Laws of copies, or the study's answers."""
     from analysis.crossover import transfer_study
     from analysis.roofline import links
+    from analysis.table import for_terminal
 
-    print("\n".join(["", *(transfer_study if args.study else links).lines(outcome.measurements)]))
+    print("", *for_terminal((transfer_study if args.study else links).lines(outcome.measurements)), sep="\n")
 
 
 WORKLOAD = Workload("transfer", parser, rows, Table, answer)

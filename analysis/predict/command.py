@@ -183,13 +183,15 @@ def save(path: str, made: "list[Prediction]") -> None:
 
 def checked(args: argparse.Namespace) -> int:
     """Prints predictions beside the steps that were measured."""
+    from analysis import table
     from analysis.predict import prediction
     from analysis.text import prediction_errors
 
     path, *runs = args.check
     if not runs:
         raise options.Usage(f"--check {path} needs the RUN in which the trainings were measured")
-    print("\n".join(prediction_errors.check_lines(prediction.load(path), read(runs, args.mixed))))
+    told = prediction_errors.check_lines(prediction.load(path), read(runs, args.mixed))
+    print(*table.for_terminal(told, "samples' share ms | with the samples' share | execution"), sep="\n")
     return options.OK
 
 
@@ -200,15 +202,8 @@ def left_out(args: argparse.Namespace) -> int:
     from analysis.text import prediction_errors
 
     of = read(args.leave_one_out, args.mixed)
-    print(
-        "\n".join(
-            [
-                *prediction_errors.lines(of, not args.no_ablation),
-                "",
-                *predicted_crossover.lines(predicted_crossover.comparisons(of)),
-            ]
-        )
-    )
+    print(*table.for_terminal(prediction_errors.lines(of, not args.no_ablation)), "", sep="\n")
+    print(*predicted_crossover.lines(predicted_crossover.comparisons(of)), sep="\n")
     if args.readme:
         files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"), key=lambda f: f.stem)
         saved = {file.stem.removeprefix("predictions-"): prediction.load(str(file)) for file in files}

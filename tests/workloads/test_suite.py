@@ -125,7 +125,7 @@ def test_markdown_is_the_table_that_is_shown(capsys, monkeypatch):
         printed.finish()
     lines = capsys.readouterr().out.splitlines()
     fitted, (head, marks, *_) = [one for one in lines if "|" not in one], [one for one in lines if "|" in one]
-    assert max(map(len, fitted)) <= 60 and fitted[0].split()[0] == "n" and fitted[0].endswith("winner")
+    assert max(map(len, fitted)) <= 60 and fitted[1].split()[0] == "n" and fitted[1].endswith("winner")
     assert head.startswith("| n | type | ") and "+pinned ms" in head and marks.startswith("| ---: | --- | ---: |")
 
 

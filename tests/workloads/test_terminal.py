@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from analysis.table import Best, Printed, Table
+from analysis.table import Best, Printed, Table, for_terminal
 from workloads import options, terminal
 
 COMMAND = (
@@ -51,6 +51,12 @@ def test_a_table_fits_drops_and_shortens():
         "| --- | ---: | --- |",
         "| matmul/numpy/operator | 1.5 | fine |",
     ]
+
+
+def test_a_table_in_markdown_is_fitted_for_the_terminal():
+    lines = ["Errors:", "", *Table("a | b", [("x|y <1>", "10"), ("z", "2")]).md(), "end"]
+    with_width = for_terminal(lines)
+    assert with_width == ["Errors:", "", "a         b", "x|y <1>  10", "z         2", "", "end"]
 
 
 def test_rows_are_printed_as_they_come_with_room_where_there_is_some(capsys, monkeypatch):
