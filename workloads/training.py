@@ -11,8 +11,8 @@ __all__ = ("run",)
 QUESTION = "Does a GPU train a model sooner, start-up included?"
 EXAMPLE = "python -m workloads.training --model cifar10-cnn --samples 1000 --epochs 2"
 LONG = """Trains models on the CPU and on the GPU, a process for each device and set of switches: milliseconds a step, an epoch
-and a fit, each from runs that vary it alone, what compilation and start-up cost, and the whole training. A model is NAME (unknown
-names list those that there are), mlp with --inputs --width --depth --outputs, fashion-mlp with --hidden-layers,
+and a fit, told by later epochs of many and of few steps, what compilation and start-up cost, and the whole training. A model
+is NAME (unknown names list those that there are), mlp with --inputs --width --depth --outputs, fashion-mlp with --hidden-layers,
 file.py:function, package.module:function, or file.keras. Flags that take several words run every combination."""
 MOST_BUDGETS = 4  # tables at the end; of more trainings each has its sentence, and its table in the report
 
@@ -168,8 +168,8 @@ def _dry_run(args: argparse.Namespace, here) -> None:
 
 
 class Table(Lines):
-    """A line a training on 120 columns. What a step, an epoch and a fit cost is fitted from runs that vary it alone
-    (analysis.training.costs); where that failed, ms/step is a whole fit's."""
+    """A line a training on 120 columns. What a step, an epoch and a fit cost is told by later epochs (analysis.training.costs);
+    of a row without such, ms/step is a whole fit's."""
 
     HEAD = (
         "model 12< | batch 5 | samples 7 | ep 4 | where 11< | how 9< | ms/step 7 | ms/ep 6 | ms/fit 6 | comp. s 7 | "
