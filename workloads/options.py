@@ -165,7 +165,8 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors are one `error:` line and one command that works, with exit code 2. `-h` is one screen: the
     flags of `needs` and the examples; `--help` is all of them."""
 
-    example, question, needs = "", "", ()
+    example, question = "", ""
+    needs: tuple[str, ...] = ()
 
     def error(self, message: str):
         extra, choice = re.match(r"unrecognized arguments: (\S+)", message), re.search(r"choice: '(.*?)' \(", message)
