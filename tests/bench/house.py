@@ -103,7 +103,7 @@ def suite() -> list[Figure]:
     begin = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope"], cwd=house.ROOT)
     taken = time.perf_counter() - begin
-    golden = subprocess.run([sys.executable, "tests/golden.py"], cwd=house.ROOT, env=recipes.environment())
+    golden = subprocess.run([sys.executable, "tests/golden/golden.py"], cwd=house.ROOT, env=recipes.environment())
     return [
         Figure("the suite, seconds", "<= 330", exactly(taken), taken <= 330 and not done.returncode, "s"),
         Figure("goldens that differ", "0", exactly(golden.returncode), not golden.returncode),
