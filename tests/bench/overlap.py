@@ -2,9 +2,8 @@
 
 import sys
 
-import msgspec
 from gpu_bench import GPU, MIB, alternating, on_gpu, over
-from must_reach import Figure, table
+from must_reach import Figure, at_most, printed, table
 
 from analysis import stats
 from kernels import registry
@@ -38,28 +37,22 @@ def overlapped(problem: Transfer, stream) -> list[Figure]:
             prepared.run()
         stream.synchronize()
         takes.append(timing.device(prepared.run, stream))
-    copy, compute, both = alternating(*(lambda take=take: take(CALLS) / CALLS for take in takes))
+    copy, compute, both = taken = alternating(*(lambda take=take: take(CALLS) / CALLS for take in takes))
     longer = [max(a, b) for a, b in zip(copy, compute, strict=True)]
     ratio, equal = over(both, longer), over(copy, compute)
     name = f"{problem.compute}, {problem.chunks} chunks, {problem.streams} streams"
     return [
-        Figure(f"{name}: overlapped / the longer", "<= 1.05", ratio, ratio.value <= 1.05),
+        at_most(f"{name}: overlapped / the longer", 1.05, ratio),
         Figure(f"{name}: copy / kernels, alone", "0.9 .. 1.1", equal, 0.9 <= equal.value <= 1.1),
-        *(
-            Figure(f"{name}: {part}", "printed", stats.median(seconds) * 1e3, True, "ms")
-            for part, seconds in zip(PARTS, (copy, compute, both), strict=True)
-        ),
+        *(printed(f"{name}: {part}", stats.median(s) * 1e3, "ms") for part, s in zip(PARTS, taken, strict=True)),
     ]
 
 
 def best_of(groups: list[list[Figure]]) -> list[Figure]:
     """All figures; those with targets only of the number of streams whose first figure, the ratio, is the lowest."""
     best = min(groups, key=lambda group: group[0].figure.value)
-    return [
-        f if group is best else msgspec.structs.replace(f, target="printed", reached=True)
-        for group in groups
-        for f in group
-    ]
+    others = [f for group in groups if group is not best for f in group]
+    return [*best, *(printed(f.what, f.figure, f.unit) for f in others)]
 
 
 if __name__ == "__main__":

@@ -163,9 +163,8 @@ def memory_rows(spread: float = 0.01) -> list[Measurement]:
     """Both devices' levels: the CPU of GPU_MACHINE with one and 16 threads, and its GPU (its first rows cost a call)."""
     made = []
     for threads, rates in ((1, (4e11, 1.5e11, 3.6e10, 1.2e10)), (16, (5.6e12, 2e12, 3e11, 4.8e10))):
-        law = stairs(
-            (48 * 2**10 * threads, rates[0]), (2 * 2**20 * threads, rates[1]), (105 * 2**20, rates[2]), last=rates[3]
-        )
+        held = 48 * 2**10 * threads, 2 * 2**20 * threads, 105 * 2**20
+        law = stairs(*zip(held, rates[:3], strict=True), last=rates[3])
         for operation in ("copy", "triad"):
             made += stream_curve("stream/numba/loop", law, STREAM_SIZES, threads, operation, spread)
 
@@ -210,15 +209,11 @@ def launch_rows(spread: float = 0.01) -> list[Measurement]:
 
 def tensor_peaks() -> list[Measurement]:
     """Tensor-core peaks beside the FMA ones: wgmma beyond mma.sync, float64 on tensor cores at twice the vector's."""
-    rates = {
-        ("tensor", "float16"): 6e14,
-        ("wgmma", "float16"): 9e14,
-        ("wgmma", "tf32"): 4.5e14,
-        ("tensor", "float64"): 6.5e13,
-    }
+    wgmma, tensor = {"float16": 9e14, "tf32": 4.5e14}, {"float16": 6e14, "float64": 6.5e13}
     return [
         row(f"peak/cupy/{variant}", Peak(math_, 10**13), {"device": 10**13 / rate, "host-latency": 0.3})
-        for (variant, math_), rate in rates.items()
+        for variant, rates in (("tensor", tensor), ("wgmma", wgmma))
+        for math_, rate in rates.items()
     ]
 
 
@@ -303,9 +298,8 @@ def layer_rows(
 
 def layers_run(spread: float = 0.01, **how) -> Loaded:
     """A run of a network's layers with the roofs of whole_run."""
-    command = (
-        f"python -m workloads.conv --model {how.get('model', 'cifar10-cnn')} --batch 1 8 32 128 512 --direction all"
-    )
+    model = how.get("model", "cifar10-cnn")
+    command = f"python -m workloads.conv --model {model} --batch 1 8 32 128 512 --direction all"
     peaks = [m for m in gpu_run(spread, (64,)).measurements if m.problem.op in ("peak", "stream")]
     more = (*memory_rows(spread), *transfer_rows(spread), *launch_rows(spread), *tensor_peaks())
     rows = [*peaks, *more, *layer_rows(spread=spread, **how)]
