@@ -80,6 +80,7 @@ class Workload:
     rows(args, machine): the plan. table(args, machine): prints rows as they finish. answer(args, outcome): prints what they come
     to; in a suite only with `answers_in_suite`. refine(args, machine, rows so far): the rows still needed. own: measures in its
     own way, as `sweep` would. dry_run(args, machine): prints the plan. example: a command of one model, where rows have models.
+    op(args): the operation of its rows, where that is not its name.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Workload:
     dry_run: Callable | None = None
     answers_in_suite: bool = False
     example: str = ""
+    op: Callable = lambda args: ""
 
     def sweep(self, args: argparse.Namespace, command: str, shown=lambda m: None, run=None, rows=None):
         """Runs the rows, by default all, and those that `refine` asks for; the sweep.Outcome.
@@ -135,7 +137,7 @@ class Workload:
         Raises: KeyboardInterrupt when a signal ended the sweep; the rows are in its file.
         """
         args = options.namespace(self.parser(), **{"quiet": True, **keywords})
-        return frame(self.measure(args, f"workloads.{self.name}.run(**{keywords!r})"), self.name)
+        return frame(self.measure(args, f"workloads.{self.name}.run(**{keywords!r})"), self.op(args) or self.name)
 
     def session(self, args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
         """The command's body, `alone` or as one part of a suite (`run` is then the suite's Run line): the plan for --dry-run,
@@ -149,11 +151,8 @@ class Workload:
             return options.OK
         check_flags(args)
         run = run or sweep.header(args, command)
-        out = (
-            self.table(args, run.machine)
-            if args.format in ("table", "md")
-            else Rows(args.format, self.name, run.machine)
-        )
+        rows = lambda args, here: Rows(args.format, self.op(args) or self.name, here)  # noqa: E731
+        out = (self.table if args.format in ("table", "md") else rows)(args, run.machine)
         outcome = self.measure(args, command, out.shown, run)
         out.finish()
         if args.format == "table" and (alone or self.answers_in_suite):

@@ -16,6 +16,7 @@ HOST_MEMORIES = ("pageable", "pinned", "write-combined", "registered")
 # The ways of the study, as people copy batches; and the host memories of those that take more than pageable.
 STUDY_VARIANTS = ("array", "asarray", "staged", "constant", "dataset")
 STUDY_MEMORIES = {"array": ("pageable", "pinned")}
+FEEDING = "feeding"
 
 
 def parser() -> options.Parser:
@@ -43,7 +44,8 @@ def parser() -> options.Parser:
         """
 --chunks N ... =32      pieces of an overlapped copy (32)
 --streams N ... =1,2,4  streams they share (1 2 4)
---study {small-dataset}  the copies of the articles' data sets and batches, by CuPy and by TensorFlow, instead of --sizes""",
+--study {small-dataset,feeding}  instead of --sizes: the copies of the articles' data sets and batches, by CuPy and by TensorFlow;
+                         or what it takes to get a batch into Keras's training step, by every way, on CPU and GPU""",
     )
     options.add_measuring(made)
     return made
@@ -59,16 +61,7 @@ def problems(args: argparse.Namespace) -> list:
     if args.study:
         from analysis.crossover import transfer_study
 
-        given = [
-            f"--{flag.replace('_', '-')}"
-            for flag in ("sizes", "directions", "host_memory", "overlap")
-            if getattr(args, flag)
-        ]
-        if given:
-            raise options.Usage(
-                f"--study brings its own sizes and ways; leave {' '.join(given)} out",
-                f"python -m workloads.transfer --study {args.study}",
-            )
+        _alone(args, "sizes directions host_memory overlap")
         return [Transfer("h2d", n, memory) for memory in ("pageable", "pinned") for n in transfer_study.sizes()]
     directions = options.words(args.directions) if args.directions else list(Transfer.DIRECTIONS)
     memories = options.words(args.host_memory) if args.host_memory else list(HOST_MEMORIES)
@@ -91,6 +84,59 @@ def problems(args: argparse.Namespace) -> list:
     return made
 
 
+def _alone(args: argparse.Namespace, flags: str) -> None:
+    """Raises: Usage for flags that a study has its own of."""
+    given = [f"--{flag.replace('_', '-')}" for flag in flags.split() if getattr(args, flag)]
+    if given:
+        raise options.Usage(
+            f"--study brings its own sizes and ways; leave {' '.join(given)} out",
+            f"python -m workloads.transfer --study {args.study}",
+        )
+
+
+def feeding_rows(args: argparse.Namespace, here) -> list:
+    """The rows of --study feeding: each type's sizes by every way on every device asked for, then CuPy's copies of as many bytes.
+
+    Raises: Usage for an unknown device, backend or way; Missing without TensorFlow, and for a device that is not here.
+    """
+    from analysis.training import feeding
+    from kernels.problems import Feeding, Transfer
+    from workloads.frameworks import grid
+    from workloads.harness import plan
+    from workloads.records import Row, Settings
+
+    _alone(args, "sizes directions host_memory overlap threads")
+    tip = f"python -m workloads.transfer --study {args.study}"
+    on = plan.devices(args, here)
+    backends = plan.known("backend", args.backends, ("keras", "cupy"), " for feeding", tip) or ["keras", "cupy"]
+    ways = plan.known("way", args.variants, Feeding.WAYS, tip=tip) or list(Feeding.WAYS)
+    found = []
+    if "keras" in backends:
+        grid.require_keras()
+        sizes = [(dtype, *size) for dtype in feeding.DTYPES for size in (*feeding.SIZES, *feeding.HELD_OUT)]
+        found += [
+            Row(f"feeding/keras/{way}", Feeding(batch, width, feeding.steps(batch, width), dtype), Settings(device))
+            for device in on
+            for dtype, batch, width in sizes
+            for way in ways
+            if feeding.tells(device, way, dtype)
+        ]
+    if "cupy" in backends and not args.variants:
+        nbytes = sorted({4 * batch * width for batch, width in (*feeding.SIZES, *feeding.HELD_OUT)})
+        found += [
+            Row("transfer/cupy/array", Transfer("h2d", n, memory), Settings(device))
+            for device in on
+            if device != "cpu"
+            for memory in STUDY_MEMORIES["array"]
+            for n in nbytes
+        ]
+    if not found:
+        raise options.Missing(
+            "CuPy's copies are to a GPU, and none was asked for or is here", f"{tip} --backends keras"
+        )
+    return found
+
+
 def rows(args: argparse.Namespace, here) -> list:
     """The rows of the sweep: kernel by kernel, each way over all its sizes, as a law is read off them.
 
@@ -100,6 +146,8 @@ def rows(args: argparse.Namespace, here) -> list:
     from workloads.machine import facts
     from workloads.records import Row
 
+    if args.study == FEEDING:
+        return feeding_rows(args, here)
     wanted = problems(args)
     on = [device for device in plan.devices(args, here) if device != "cpu"]
     if not here.gpus:
@@ -161,16 +209,48 @@ class Table(Lines):
         ]
 
 
+class FeedingTable(Lines):
+    """A line a row: milliseconds of a step with next to no arithmetic, whose batch of so many bytes has to get into it."""
+
+    HEAD = "way 14< | where 6< | type 7< | batch 5 | values 6 | bytes 9 | ms a step 9 | ±% 4 | notes 5<"
+    LEAST = "±% | values"
+    ABOUT = (
+        "ms a step: of Keras's fit around a model that does next to nothing; copies by CuPy are those of as many bytes"
+    )
+
+    def cells(self, m) -> list[str]:
+        from analysis import stats, units
+        from analysis.training import feeding
+
+        p = m.problem
+        if p.op == "transfer":
+            start, seconds = [f"CuPy, {p.host_memory}", m.device, "-", "-", "-"], stats.seconds_of(m)
+        else:
+            start = [m.variant, m.device, p.dtype, str(p.batch), str(p.width)]
+            seconds = feeding.step(m) if m.ok else None
+        start.append(units.size(p.nbytes))
+        if seconds is None:
+            return [*start, m.status, "", m.reason]
+        return [*start, number(seconds.value * 1e3), number(100 * seconds.noise, 2), " ".join(m.flags)]
+
+
+def table(args=None, here=None) -> Lines:
+    """The table of the copies, or of the feeding study."""
+    return (FeedingTable if args and args.study == FEEDING else Table)(args, here)
+
+
 def answer(args: argparse.Namespace, outcome) -> None:
-    """Laws of copies, or the study's answers."""
+    """Laws of copies, or a study's answers."""
     from analysis.crossover import transfer_study
     from analysis.roofline import links
     from analysis.table import for_terminal
+    from analysis.text import feeding
 
-    print("", *for_terminal((transfer_study if args.study else links).lines(outcome.measurements)), sep="\n")
+    of = {"small-dataset": transfer_study, FEEDING: feeding}.get(args.study, links)
+    print("", *for_terminal(of.lines(outcome.measurements)), sep="\n")
 
 
-WORKLOAD = Workload("transfer", parser, rows, Table, answer)
+WORKLOAD = Workload("transfer", parser, rows, table, answer, op=lambda args: FEEDING * (args.study == FEEDING))
 main = WORKLOAD.main
 
 

@@ -1,7 +1,17 @@
 """The sections of a run's page between the answer and all numbers, as Markdown, in their order."""
 
 from analysis.report.material import Material
-from analysis.report.sections import inference, layers, method, movement, overview, several_gpus, step_budgets, training
+from analysis.report.sections import (
+    feeding,
+    inference,
+    layers,
+    method,
+    movement,
+    overview,
+    several_gpus,
+    step_budgets,
+    training,
+)
 
 
 def parts(of: Material) -> dict[str, list[str]]:
@@ -15,6 +25,7 @@ def parts(of: Material) -> dict[str, list[str]]:
         made[layers.SECTIONS[op][2]] = layers.section(one, of.prefix)
     made["memory"] = movement.memory_section(rows, of.machine, ceilings)
     made["transfers"] = movement.copies_section(rows, ceilings)
+    made["feeding"] = feeding.section(rows)
     made["launches"] = movement.launches_section(rows, ceilings)
     made["several"] = several_gpus.section(rows)
     made["kernels"] = overview.kernels_section(rows, ceilings)

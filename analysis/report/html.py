@@ -13,7 +13,7 @@ from analysis.report.charts import crossover as charts_crossover
 from analysis.report.html_page import Page, title
 from analysis.report.material import Material
 from analysis.report.sections import differences, inference, layers, method, movement, overview, rows, several_gpus
-from analysis.text import crossings, questions, rates
+from analysis.text import crossings, feeding, questions, rates
 from analysis.text import training as row_words
 from analysis.units import count, join, size
 from workloads.machine import facts
@@ -235,6 +235,7 @@ def write(
     page.add("memory", "Memory: how fast at every level", page.draw("memory"), page.part("memory"))
     copies = page.told(lambda of: markdown.without(body.parts(of)["transfers"], movement.SMALL))
     page.add("transfers", "Copies between host and GPU", page.draw("transfers"), copies)
+    page.add("feeding", feeding.TITLE, page.draw("feeding"), page.part("feeding"))
     page.add("launches", "Launches and framework constants", page.part("launches"))
     page.add("several", several_gpus.TITLE, page.part("several"))
     trainings(page)

@@ -238,6 +238,7 @@ _PROBLEMS: dict[str, Callable] = {
     "peak": lambda p: f"{p.flops:,} FLOP",
     "training": _model,
     "inference": _model,
+    "feeding": lambda p: f"{p.batch:,} of {p.samples:,} samples of {p.width:,} {p.dtype} values",
     "transfer": _copy,
     "launch": lambda p: p.call + f" x{p.count} together" * (p.count > 1),
     **dict.fromkeys(("peer", "collective", "at-once"), peers.words),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.problems.collective import ONE_SHOT_BYTES, AllReduce
 from kernels.problems.conv import Conv
+from kernels.problems.feeding import Feeding
 from kernels.problems.launch import Launch
 from kernels.problems.matmul import Matmul
 from kernels.problems.model import Inference, Training
@@ -19,6 +20,7 @@ __all__ = [
     "AllReduce",
     "AtOnce",
     "Conv",
+    "Feeding",
     "Inference",
     "Launch",
     "Matmul",
@@ -33,4 +35,17 @@ __all__ = [
 if TYPE_CHECKING:
     Problem = Any  # which one it is, `op` says: no checker follows that, so to them it has every field
 else:
-    Problem = Matmul | Conv | Stream | Peak | Transfer | Launch | Training | Inference | PeerCopy | AllReduce | AtOnce
+    Problem = (
+        Matmul
+        | Conv
+        | Stream
+        | Peak
+        | Transfer
+        | Launch
+        | Training
+        | Inference
+        | Feeding
+        | PeerCopy
+        | AllReduce
+        | AtOnce
+    )

@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 
 from kernels import networks
-from kernels.problems import Training
-from workloads.frameworks import data, data_parallel, input_pipeline, jax_loop, tf_loop, trainers
+from kernels.problems import Feeding, Training
+from workloads.frameworks import data, data_parallel, feeding, input_pipeline, jax_loop, tf_loop, trainers
+from workloads.harness.timing import Limits
 from workloads.records import Row, Settings, settings
 
 SAMPLES, BATCH, STEPS = 10, 4, 3  # two whole batches and a smaller one
@@ -122,6 +123,23 @@ def fits_of_every_residence():
         assert steps == 2 * STEPS, (residence, steps)
         wanted = wanted or losses
         close(losses, wanted)
+
+
+@made
+def batches_of_the_feeding_study_arrive_whole():
+    """Every way's, in whatever type; one with another value in it is wrong."""
+    asked, real = Limits(max_time=0.01), input_pipeline.feeder
+
+    def one_more(chosen, x, *rest):
+        return real(chosen, x + np.ones((), x.dtype), *rest)
+
+    for way, dtype in zip(Feeding.WAYS, ("float64", "uint8", "float32", "uint8", "float64"), strict=True):
+        row = Row(f"feeding/keras/{way}", Feeding(2, 16, 4, dtype), Settings())
+        m = feeding.measure(row, asked, 1)
+        assert (m.status, m.samples[0].calls) == ("ok", 4), (way, m.reason)
+    with mock.patch.object(input_pipeline, "feeder", one_more):
+        broken = feeding.measure(row, asked, 1)
+    assert broken.status == "wrong" and "arrived wrong: the loss is" in broken.reason, broken
 
 
 FORMS = ((SAMPLES, 3), (2 * BATCH, 1), (BATCH, 1))

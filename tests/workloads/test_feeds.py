@@ -11,7 +11,9 @@ def chosen(**given):
     return typed(Keras, {"keras_backend": "tensorflow", **given})
 
 
-@pytest.mark.parametrize("name", ["order_and_sizes", "fits_of_every_residence"])
+@pytest.mark.parametrize(
+    "name", ["order_and_sizes", "fits_of_every_residence", "batches_of_the_feeding_study_arrive_whole"]
+)
 def test_inside(inside, name):
     assert inside(name) == ("ok", "")
 

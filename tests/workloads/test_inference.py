@@ -14,7 +14,7 @@ from analysis.training import inference as said
 from kernels import networks
 from kernels.problems import Inference
 from workloads import inference, records
-from workloads.frameworks import inference_row, keras_fit, serving
+from workloads.frameworks import inference_row, keras_fit
 from workloads.harness import energy, one_row, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker
@@ -118,7 +118,7 @@ def test_a_reference_that_answers_alike_and_probabilities_of_a_sigmoid():
 def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     ready = SimpleNamespace(device="/CPU:0", wait=None, compiled=set(), reference=REFERENCE, softmax=True, about={})
     monkeypatch.setattr(inference_row, "prepare", lambda *of: (ready, np.zeros((4, 1))))
-    monkeypatch.setattr(serving, "placed", lambda device: __import__("contextlib").nullcontext())
+    monkeypatch.setattr(inference_row, "placed", lambda device: __import__("contextlib").nullcontext())
     monkeypatch.setattr(inference_row, "caller", lambda *of: lambda: REFERENCE[::-1])
     # it asks TensorFlow, which is in no test's process
     monkeypatch.setattr(inference_row.tensors, "about", lambda *of: {})

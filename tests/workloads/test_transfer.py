@@ -1,6 +1,7 @@
 """`python -m workloads.transfer`: its rows, its table and words, what it refuses before anything is allocated."""
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -253,3 +254,31 @@ def test_rows_that_copy_ask_for_the_link(monkeypatch, op, link):
     kept.clear()
     assert asked == [("gpu:0", link)]
     assert (done.status, done.values, done.flags) == ("ok", {"pcie_generation": 5.0}, ("other-tenant",))
+
+
+def test_the_feeding_study_brings_every_way_and_as_many_bytes_by_cupy():
+    made = planned("--study", "feeding")
+    fed = [row for row in made if row.problem.op == "feeding"]
+    assert {row.variant for row in fed if row.on_gpu} == {"numpy", "tf.data", "generator", "prefetch", "resident"}
+    assert {row.variant for row in fed if not row.on_gpu} == {"numpy", "tf.data", "generator", "resident"}
+    assert len(fed) == 9 * (3 * (4 + 3) + 1 + 1)  # sizes; types, ways on the GPU and the CPU; resident in one type
+    copied = {row.problem.nbytes for row in made if row.problem.op == "transfer"}
+    assert copied == {row.problem.nbytes for row in fed if row.problem.dtype == "float32"}
+    assert max(row.problem.footprint_bytes for row in fed) == 16 * 8 * 2048 * 3072
+    here = planned("--study", "feeding", "--variants", "numpy", here=CPU_MACHINE)
+    assert {(row.kernel, row.device) for row in here} == {("feeding/keras/numpy", "cpu")}
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "tip"),
+    [
+        (["--threads", "2"], "leave --threads out", "--study feeding"),
+        (["--variants", "numpyy"], "unknown way 'numpyy'; known: numpy, tf.data", "--study feeding"),
+        (["--backends", "torch"], "unknown backend 'torch' for feeding; known: keras, cupy", "--study feeding"),
+        (["--backends", "cupy"], "CuPy's copies are to a GPU", "--study feeding --backends keras"),
+    ],
+)
+def test_what_the_feeding_study_cannot_do_is_said_with_a_command(words, said, tip):
+    with pytest.raises(options.Stop, match=re.escape(said)) as stop:
+        planned("--study", "feeding", *words, here=CPU_MACHINE)
+    assert tip in stop.value.tip

@@ -1,5 +1,6 @@
 """Inside a worker: the answers of a Keras model to batches of samples. The worker's environment chose its device."""
 
+import concurrent.futures
 import dataclasses
 import functools
 import itertools
@@ -12,8 +13,9 @@ import numpy as np
 
 from kernels import networks
 from kernels.problems import Inference
-from workloads.frameworks import data, models, serving, user_model
+from workloads.frameworks import data, models, user_model
 from workloads.frameworks import tensorflow as tensors
+from workloads.frameworks.keras_fit import enough
 from workloads.frameworks.tensorflow import timed
 from workloads.harness import energy, telemetry, timing
 from workloads.harness.dispatch import Broken
@@ -27,6 +29,8 @@ from workloads.records import Measurement, Row, Samples, settings
 BOUNDS = {"float32": 1e-2, "tf32": 0.1, "mixed_bfloat16": 0.5, "mixed_float16": 0.1}
 _SUM_BOUNDS = {"float32": 1e-4, "tf32": 1e-4, "mixed_bfloat16": 2e-2, "mixed_float16": 5e-3}
 _OBEYED = {"data", "jit_compile", "gpu", "precision", "tf32", "in_flight", "beside", "at_once"}
+COMPARED = 4  # samples whose answers are compared with the reference: requests are made of these
+_SERVED_S = 0.1  # seconds of a sample of requests
 PREDICT, CALL, SERVE = (f"inference/keras/{name}" for name in ("predict", "call", "serve"))
 
 
@@ -80,7 +84,7 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
         tensorflow.config.experimental.reset_memory_stats("GPU:0")
     notes |= tensors.about(row, settings.of(row)) | ready.about
     in_flight = row.experiment.in_flight
-    with serving.placed(ready.device):
+    with placed(ready.device):
         call = caller(row, ready, x)
         made = (row.kernel == PREDICT, row.problem.batch)  # predict has a graph of its own
         with timed({} if made in ready.compiled else phases, "first_call"):
@@ -92,8 +96,8 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
             return {"status": "wrong", "reason": wrong, **about}
         watch = telemetry.watch(row.device, framework=True)
         if row.kernel == SERVE:
-            answers, latencies = serving.serve(ready, x, row.problem.batch, in_flight, limits, watch.before_block)
-            samples: tuple[Samples, ...] = (latencies, answers)
+            answered, latencies = serve(ready, x, row.problem.batch, in_flight, limits, watch.before_block)
+            samples: tuple[Samples, ...] = (latencies, answered)
         else:
             samples = tuple(
                 timing.visits(take, limits, clock, watch.before_block)
@@ -107,7 +111,7 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
 
 
 def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.ndarray]:
-    """(the model of a row, ready to answer; the row's batch of samples, at least serving.COMPARED of them).
+    """(the model of a row, ready to answer; the row's batch of samples, at least COMPARED of them).
 
     Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; Broken; data.Unavailable.
     """
@@ -137,8 +141,8 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
         "jit_compile": float(ready.model.jit_compile is True),
         "tf32": float(_arithmetic(row) == "tf32"),
     }
-    x = _samples(ready.model, problem.model, wanted.data, max(problem.batch, serving.COMPARED), seed, problem.dtype)
-    x[: serving.COMPARED] = ready.first  # made-up samples are others in a larger set
+    x = _samples(ready.model, problem.model, wanted.data, max(problem.batch, COMPARED), seed, problem.dtype)
+    x[:COMPARED] = ready.first  # made-up samples are others in a larger set
     return ready, x
 
 
@@ -158,7 +162,7 @@ def _ready(name: str, device: str, threads: int | None, dtype: str, seed: int, c
     keras.utils.set_random_seed(seed)
     keras.config.set_dtype_policy(precision)
     try:
-        with serving.placed(where):
+        with placed(where):
             compiled = settings.JIT[jit]
             model, about = (models.build(network, compiled), {}) if network else user_model.load(name, compiled)
     finally:
@@ -166,11 +170,11 @@ def _ready(name: str, device: str, threads: int | None, dtype: str, seed: int, c
     if network and (wrong := models.differences(model, network)):
         raise Broken("; ".join(wrong)[:500])
     tensors.require_device(model, device, "tensorflow")
-    x = _samples(model, name, kind, serving.COMPARED, seed, dtype)
+    x = _samples(model, name, kind, COMPARED, seed, dtype)
     if network:  # a user's own model may have learned its own
-        with serving.placed(where):
+        with placed(where):
             _normalize(model, x)
-    with serving.placed("/CPU:0"):
+    with placed("/CPU:0"):
         reference = np.asarray(model(tensorflow.constant(x), training=False), np.float64)
     function = tensorflow.function(
         lambda batch: model(batch, training=False), jit_compile=model.jit_compile is True, autograph=False
@@ -248,8 +252,8 @@ def checked(row: Row, ready: Ready, x: np.ndarray, in_flight: int) -> tuple[floa
     kind = _arithmetic(row)
     if row.kernel == SERVE:
         size = row.problem.batch
-        asked = list(itertools.islice(itertools.cycle(serving.requests(x, size)), 4 * in_flight))
-        found, _ = serving.answers(ready, [request for _, request in asked], in_flight)
+        asked = list(itertools.islice(itertools.cycle(requests(x, size)), 4 * in_flight))
+        found, _ = answers(ready, [request for _, request in asked], in_flight)
         pairs = [(answer, ready.reference[at : at + size]) for (at, _), answer in zip(asked, found, strict=True)]
     else:
         pairs = [(tensors.on_host(caller(row, ready, x)()), ready.reference)]
@@ -287,12 +291,73 @@ def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: in
         return {}
     wait, samples = ready.wait or (lambda: None), row.problem.batch
     if row.kernel == SERVE:
-        requests = [
-            request for _, request in itertools.islice(itertools.cycle(serving.requests(x, samples)), 4 * in_flight)
-        ]
-        call, samples = lambda: serving.answers(ready, requests, in_flight), samples * len(requests)
+        sent = [request for _, request in itertools.islice(itertools.cycle(requests(x, samples)), 4 * in_flight)]
+        call, samples = lambda: answers(ready, sent, in_flight), samples * len(sent)
     used = energy.used(read, call, wait, samples)
     if used is None:
         notes["energy"] = f"{said}: the counter did not move"
         return {}
     return {"joules_per_sample": used.joules_per_sample, "watts": used.watts}
+
+
+def placed(device: str):
+    """The scope in which everything is made and called on TensorFlow's `device`: a CPU row may see a GPU that it must not use."""
+    import tensorflow
+
+    return tensorflow.device(device)
+
+
+def requests(x: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:
+    """(first sample, samples) of the different requests there are among those that have a reference."""
+    return [(at, np.ascontiguousarray(x[at : at + size])) for at in range(max(1, COMPARED - size + 1))]
+
+
+def answers(ready, sent: list[np.ndarray], in_flight: int) -> tuple[list[np.ndarray], list[float]]:
+    """(answers, seconds that each request waited) in the requests' order, `in_flight` threads sending one after another to a
+    model that is ready (Ready)."""
+    import tensorflow
+
+    def answer(request: np.ndarray) -> tuple[np.ndarray, float]:
+        begin = time.perf_counter()
+        with placed(ready.device):
+            found = ready.function(tensorflow.constant(request)).numpy()
+        return found, time.perf_counter() - begin
+
+    found = list(_pool(in_flight).map(answer, sent))
+    return [a for a, _ in found], [s for _, s in found]
+
+
+@functools.cache
+def _pool(threads: int) -> concurrent.futures.ThreadPoolExecutor:
+    return concurrent.futures.ThreadPoolExecutor(threads)
+
+
+def serve(
+    ready, x: np.ndarray, size: int, in_flight: int, limits: Limits, before_block: Callable
+) -> tuple[Samples, Samples]:
+    """(host-throughput: seconds by the number of requests; host-latency: what a request waits) of blocks of requests that
+    threads send one after another, `in_flight` of them at the same time: `size` samples each, array to array."""
+    one = [request for _, request in requests(x, size)]
+
+    def block(calls: int) -> tuple[float, float]:
+        sent = list(itertools.islice(itertools.cycle(one), calls))
+        begin = time.perf_counter()
+        _, waited = answers(ready, sent, in_flight)
+        return (time.perf_counter() - begin) / calls, sum(waited) / calls
+
+    calls = 4 * in_flight
+    rough, _ = block(calls)
+    calls = max(calls, math.ceil(_SERVED_S / rough))
+    seconds, latencies = [], []
+    begin, reason = time.perf_counter(), ""
+    while not reason:
+        before_block()
+        each, wait = block(calls)
+        seconds.append(timing.rounded(each))
+        latencies.append(timing.rounded(wait))
+        reason = enough(seconds, time.perf_counter() - begin, limits)
+    blocks = tuple(range(len(seconds)))
+    return (
+        Samples("host-throughput", tuple(seconds), calls, blocks, reason),
+        Samples("host-latency", tuple(latencies), calls, blocks, reason),
+    )

@@ -170,20 +170,24 @@ def finite(losses) -> tuple[float, ...]:
     return tuple(float(loss) for loss in losses)
 
 
+def fitted(model, epochs: int, stamped: bool, data, **how) -> Fitted:
+    """What model.fit gives, its epochs stamped where that is asked for."""
+    stamps = _EpochSeconds()
+    callbacks = [stamps.callback()] if stamped else None
+    history = model.fit(data, epochs=epochs, verbose=0, callbacks=callbacks, **how).history
+    accuracies = next((history[name] for name in history if name.endswith("accuracy")), ())
+    return Fitted(finite(history["loss"]), tuple(map(float, accuracies)), tuple(stamps.seconds))
+
+
 def keras_fit(order: Order) -> Trainer:
     """model.fit as people call it, its samples where the residence says."""
     made, problem = built(order), order.row.problem
     model, feed = made.model, input_pipeline.feeder(order.switches, order.x, order.y, problem.batch, order.seed)
 
     def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
-        stamps = _EpochSeconds()
         data, how = feed(samples)
         with placed(order.row):
-            history = model.fit(
-                data, epochs=epochs, verbose=0, callbacks=[stamps.callback()] if stamped else None, **how
-            ).history
-        accuracies = next((history[name] for name in history if name.endswith("accuracy")), ())
-        return Fitted(finite(history["loss"]), tuple(map(float, accuracies)), tuple(stamps.seconds))
+            return fitted(model, epochs, stamped, data, **how)
 
     def step_losses(count: int) -> list[float]:
         found = []

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from kernels import networks, registry
-from workloads.frameworks import data, inference_row, models, serving, trainers
+from workloads.frameworks import data, inference_row, models, trainers
 from workloads.frameworks import tensorflow as tensors
 from workloads.frameworks.tensorflow import timed
 from workloads.harness import copy_modes, one_row
@@ -63,7 +63,7 @@ def _inference(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     """
     values: dict[str, float] = {}
     ready, x = inference_row.prepare(row, seed, phases, values)
-    with serving.placed(ready.device):
+    with inference_row.placed(ready.device):
         call = inference_row.caller(row, ready, x)
         with timed(phases, "first_call"):
             call()
@@ -72,7 +72,7 @@ def _inference(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
         raise Broken(wrong)
 
     def run(calls: int) -> None:
-        with serving.placed(ready.device):
+        with inference_row.placed(ready.device):
             for _ in range(calls):
                 call()
             if ready.wait:
@@ -190,7 +190,7 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
         if row.experiment.clear_session == "on":
             keras.utils.clear_session()
     keras.utils.set_random_seed(seed)
-    with serving.placed(where):
+    with inference_row.placed(where):
         with timed(phases, "build"):
             model = models.build(network, settings.JIT[wanted.jit_compile])
         traces = traced(model)

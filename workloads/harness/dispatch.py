@@ -6,6 +6,7 @@ from collections.abc import Callable
 HANDLERS = {
     "training": "workloads.frameworks.training_row:measure",
     "inference": "workloads.frameworks.inference_row:measure",
+    "feeding": "workloads.frameworks.feeding:measure",
     "training/keras/fit": "workloads.frameworks.trainers:keras_fit",
     "training/keras/resident": "workloads.frameworks.tf_loop:resident",
     "training/tensorflow/loop": "workloads.frameworks.tf_loop:tensorflow_loop",

@@ -22,6 +22,7 @@ MOST_VISITS = 20  # of a row: 200 samples
 _WHOLE = (
     "training",
     "inference",
+    "feeding",
     "peer",
     "collective",
 )  # problems that several devices or a framework work at for seconds

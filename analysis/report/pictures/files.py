@@ -4,7 +4,7 @@ import functools
 import pathlib
 from collections.abc import Callable, Iterator
 
-from analysis.report.charts import break_even, chart, crossover, overlay
+from analysis.report.charts import break_even, chart, crossover, feeding, overlay
 from analysis.report.charts import movement as charts_movement
 from analysis.report.charts import roofline as charts_roofline
 from analysis.report.charts import training as charts_training
@@ -12,11 +12,13 @@ from analysis.report.charts.chart import Chart, View
 from analysis.report.material import Material
 from analysis.report.sections import layers
 from analysis.table import image
+from analysis.text import feeding as feeding_words
 
 CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "roofline": lambda of: charts_roofline.chart(of.rows, of.roofs),
     "memory": lambda of: charts_movement.memory(of.rows, of.machine),
     "transfers": lambda of: charts_movement.copies(of.rows),
+    "feeding": lambda of: feeding.feeding_chart(of.rows),
     "rates": lambda of: chart.rates(of.rows, of.roofs),
     "along": lambda of: charts_training.along(of.trainings),
     "budget": lambda of: charts_training.steps(of.budgets),
@@ -28,6 +30,7 @@ _HEADINGS = {
     "## How far from the hardware's limit": ("roofline",),
     "## Memory: how fast at every level": ("memory",),
     "## Host-device copies": ("transfers",),
+    f"## {feeding_words.TITLE}": ("feeding",),
     "## Kernels": ("rates",),
     "## Training with Keras": ("along", "small-dataset"),
 }

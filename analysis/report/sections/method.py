@@ -39,6 +39,10 @@ _FORMULAS = (
         {"training"},
         "a job: start-up, build and compilation, then a fit: once + epochs (an epoch's own + steps x a step)",
     ),
+    (
+        {"feeding"},
+        "feeding: what epochs of two lengths differ by, a step; its law: call + samples x a sample + bytes / bandwidth",
+    ),
     ({"inference"}, "samples a second: the samples of a call over its median time"),
 )
 

@@ -1,0 +1,84 @@
+"""Chart of what it takes to get a batch into a training step, by its bytes, with the fitted laws and CuPy's copies beside."""
+
+from collections.abc import Iterable
+
+from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
+from analysis.stats import Estimate, group_by, of
+from analysis.text import feeding as words
+from analysis.training import feeding
+from analysis.training.feeding import Law
+from analysis.units import percent, seconds, size
+from kernels.problems import Feeding
+from workloads.records import Measurement
+
+Row = tuple[Measurement, Estimate]  # with its step
+_LINE = 12  # points of a law's line
+
+
+def feeding_chart(measurements: Iterable[Measurement]) -> list[Chart]:
+    """Seconds of a step against the bytes of its batch, a view a device and type; none without laws."""
+    every = list(measurements)
+    fitted, found = feeding.laws(every), feeding.rows(every)
+    views = []
+    for device, dtype in dict.fromkeys((law.device, law.dtype) for law in fitted):
+        traces: list[Trace] = []
+        for law in _of(fitted, device, dtype):
+            traces += _way(law, _own(law, found), len(traces) // 2)
+        traces += _copies(every, device, len(traces) // 2)
+        axes = (
+            Axis(f"bytes of a {dtype} batch", "bytes"),
+            Axis(f"step with next to no arithmetic, {words.side(device)}", "seconds"),
+        )
+        views.append(View(f"{words.side(device)}, {dtype}", *axes, traces, words.view_sentence(fitted, device, dtype)))
+    rows = [_row(law, *row) for law in fitted for row in _own(law, found)]
+    heads = "device | way | type | samples | bytes | measured | by the law | off by"
+    return [Chart("feeding", words.CHART, views, heads, rows, "feeding.svg", "Device and type")] if views else []
+
+
+def _of(fitted: Iterable[Law], device: str, dtype: str) -> list[Law]:
+    """The laws of a view: what lies on the device already is in each."""
+    return [x for x in fitted if x.device == device and (x.dtype == dtype or x.way == Feeding.RESIDENT)]
+
+
+def _own(law: Law, found: Iterable[Row]) -> list[Row]:
+    """The rows that a law was fitted to, by rising bytes."""
+    own = [(m, e) for m, e in found if (m.device, m.variant, m.problem.dtype) == (law.device, law.way, law.dtype)]
+    return sorted(own, key=lambda row: row[0].problem.nbytes)
+
+
+def _way(law: Law, own: list[Row], number: int) -> list[Trace]:
+    """The points of a way, and its law for samples of CIFAR-10's size."""
+    color, marker, dash = marks(number).values()
+    says = [f"{law.way}, {words.batch(m)}: {seconds(e.value)}" for m, e in own]
+    ratio = (law.high / law.low) ** (1 / (_LINE - 1))
+    sizes = [law.low * ratio**i for i in range(_LINE)]
+    by_law = [law.seconds(words.samples_of(n, law.dtype), n).value for n in sizes]
+    told = [f"{law.way}, {size(n)}: {seconds(t)} by the law" for n, t in zip(sizes, by_law, strict=True)]
+    measured = line(
+        law.way, [(m.problem.nbytes, e) for m, e in own], color, says, marker=marker, line=False, hollow=True
+    )
+    xs, ys = list(map(rounded, sizes)), list(map(rounded, by_law))
+    return [measured, Trace(f"{law.way}, law", xs, ys, color, dash=dash, says=told, legend=False)]
+
+
+def _copies(every: list[Measurement], device: str, number: int) -> list[Trace]:
+    """CuPy's copies of the same bytes, a line a host memory."""
+    made = []
+    for i, (memory, own) in enumerate(group_by(feeding.copies(every, device), lambda m: m.problem.host_memory).items()):
+        points = [(m.problem.nbytes, of(m.on("host-latency"))) for m in sorted(own, key=lambda m: m.problem.nbytes)]
+        says = [f"CuPy copies {size(n)} from {memory} memory: {seconds(e.value)}" for n, e in points]
+        made.append(line(f"CuPy, {memory}", points, says=says, **marks(number + i)))
+    return made
+
+
+def _row(law: Law, m: Measurement, seen: Estimate) -> tuple:
+    p = m.problem
+    by_law = law.seconds(p.batch, p.nbytes).value
+    cells = (
+        f"{p.batch:,}",
+        size(p.nbytes),
+        seconds(seen.value),
+        seconds(by_law),
+        percent(round(abs(by_law / seen.value - 1), 3)),
+    )
+    return words.side(m.device), law.way, p.dtype, *cells

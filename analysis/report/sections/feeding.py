@@ -1,0 +1,15 @@
+"""What it takes to feed a training, on the page."""
+
+from collections.abc import Iterable
+
+from analysis.table import listed, table
+from analysis.text import feeding as words
+from workloads.records import Measurement
+
+
+def section(measurements: Iterable[Measurement]) -> list[str]:
+    """The answer and the laws; empty without rows of the study."""
+    rows = list(measurements)
+    if not (found := words.cells(rows)):
+        return []
+    return [f"## {words.TITLE}", "", *listed(words.sentences(rows)), *table(words.HEADS, found, 3)]

@@ -1,0 +1,213 @@
+"""What it takes to get a batch into a training step, and a data set into a fit: a law for each way, type and device."""
+
+# Rows of `python -m workloads.transfer --study feeding`: Keras's own step around next to no arithmetic.
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+from scipy.optimize import nnls
+
+from analysis.stats import Estimate, group_by, median
+from analysis.training import costs
+from kernels import networks
+from kernels.problems import Feeding, Transfer
+from workloads.records import SETUP, Measurement, settings
+
+FIT, COPIES = "training/keras/fit", "transfer/cupy/array"
+DTYPES = ("float32", "uint8", "float64")
+# (samples of a batch, values of a sample). A law is fitted to the first and, in the bench, asked for the others.
+SIZES = ((32, 784), (256, 784), (2048, 784), (32, 12288), (256, 12288), (2048, 3072))
+HELD_OUT = ((128, 3072), (1024, 1568), (512, 6144))
+BATCH, DATA_SET = "batch", "data set"
+SET_BYTES = 128 << 20  # of a data set in float32, in at least and at most so many batches
+FEWEST_STEPS, MOST_STEPS = 16, 128
+FEWEST = 4  # sizes for a law
+_DRAWS = 200
+_Z = 1.959964
+
+
+def steps(batch: int, width: int) -> int:
+    """Batches of the data set that a row has."""
+    return min(MOST_STEPS, max(FEWEST_STEPS, SET_BYTES // (4 * batch * width)))
+
+
+def tells(device: str, way: str, dtype: str) -> bool:
+    """Whether that way says something there: on a CPU there is nowhere to copy ahead to, and what lies on the device already is
+    looked at in one type."""
+    return not (device == "cpu" and way == "prefetch") and (way != Feeding.RESIDENT or dtype == DTYPES[0])
+
+
+class Law(msgspec.Struct, frozen=True):
+    """seconds = call + samples * sample + bytes * byte, of a batch or of a data set's setup; `low` to `high` bytes were measured.
+
+    error: the largest relative error, or the noise, of the sizes that it was fitted to.
+    """
+
+    device: str
+    way: str
+    dtype: str
+    call: Estimate
+    sample: Estimate
+    byte: Estimate
+    error: float
+    low: int
+    high: int
+
+    def seconds(self, samples: float, nbytes: float) -> Estimate:
+        """Seconds of so many samples that have so many bytes; the interval is the law's error."""
+        value = self.call.value + samples * self.sample.value + nbytes * self.byte.value
+        return Estimate(value, value * (1 - min(1.0, self.error)), value * (1 + self.error))
+
+    @property
+    def bandwidth(self) -> Estimate:
+        """Bytes a second of a batch so large that its call and its samples do not count; infinite where bytes cost nothing."""
+        return 1 / self.byte
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """A law fitted without a size, asked for it."""
+
+    measurement: Measurement
+    predicted: Estimate
+    measured: Estimate
+
+    @property
+    def error(self) -> float:
+        return abs(self.predicted.value / self.measured.value - 1)
+
+
+class Share(msgspec.Struct, frozen=True):
+    """A measured training with what getting a batch into its step takes; less of a step where work goes on meanwhile."""
+
+    training: Measurement
+    cost: costs.TrainingCost
+    feeding: Estimate
+
+    @property
+    def share(self) -> Estimate:
+        """Of a step."""
+        return self.feeding / self.cost.step
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Seconds of so many samples with so many bytes."""
+
+    samples: int
+    nbytes: int
+    seconds: Estimate
+
+
+def rows(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Estimate]]:
+    """The rows of the study with seconds of a step each; those that do not tell it are left out."""
+    found = ((m, step(m)) for m in measurements if isinstance(m.problem, Feeding))
+    return [(m, seconds) for m, seconds in found if seconds]
+
+
+def step(m: Measurement) -> Estimate | None:
+    """Seconds of a step; None of a row that does not tell it."""
+    cost = costs.measured(m)
+    return cost.step if cost and cost.step.value > 0 else None
+
+
+def laws(measurements: Iterable[Measurement], what: str = BATCH) -> tuple[Law, ...]:
+    """A Law for every device, way and type that has enough sizes: of a batch, or of a data set's setup."""
+    groups = group_by((m for m, _ in rows(measurements)), lambda m: (m.device, m.variant, m.problem.dtype))
+    made = (_law(key, [p for m in own for p in _points(m, what)]) for key, own in groups.items())
+    return tuple(law for law in made if law)
+
+
+def _points(m: Measurement, what: str) -> list[Point]:
+    """What the row says of a batch; or of the setup of its whole data set, and of the part that its short fits take."""
+    p, cost = m.problem, costs.measured(m)
+    if cost is None:
+        return []
+    if what == BATCH:
+        return [Point(p.batch, p.nbytes, cost.step)]
+    each = (
+        (int(name.partition(" ")[2] or p.steps), taken) for name, taken in m.series.items() if name.startswith(SETUP)
+    )
+    made = [(n, median(taken)) for n, taken in each]
+    return [Point(n * p.batch, n * p.nbytes, seconds) for n, seconds in made if seconds.value > 0]
+
+
+def _law(key: tuple[str, str, str], points: list[Point]) -> Law | None:
+    """The law with the least squares of the relative errors; no part of it is below 0. None of too few sizes."""
+    if len({(p.samples, p.nbytes) for p in points}) < FEWEST:
+        return None
+    each = np.array([(1.0, p.samples, p.nbytes) for p in points])
+    seconds = np.array([p.seconds.value for p in points])
+    noise = np.array([p.seconds.noise for p in points])
+    found = _parts(each, seconds)
+    normal = np.random.default_rng(1).standard_normal((_DRAWS, len(points)))
+    drawn = np.array([_parts(each, t) for t in seconds * np.exp(normal * noise / _Z)])
+    low, high = (
+        np.minimum(found, np.quantile(drawn, 0.025, axis=0)),
+        np.maximum(found, np.quantile(drawn, 0.975, axis=0)),
+    )
+    call, sample, byte = (Estimate(*map(float, ends)) for ends in zip(found, low, high, strict=True))
+    error = max(float(np.max(np.abs(each @ found / seconds - 1))), float(np.median(noise)))
+    sizes = [p.nbytes for p in points]
+    return Law(*key, call, sample, byte, error, min(sizes), max(sizes))
+
+
+def _parts(each: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """(call, a sample, a byte) in seconds: the columns are scaled, as bytes are many and their seconds few."""
+    scale = each.max(0)
+    return nnls(each / scale / seconds[:, np.newaxis], np.ones(len(seconds)))[0] / scale
+
+
+def find(laws: Iterable[Law], device: str, way: str, dtype: str = "float32") -> Law | None:
+    """The law of that way; of the resident one whatever its type, as it has nothing to bring."""
+    own = (x for x in laws if (x.device, x.way) == (device, way))
+    return next((x for x in own if x.dtype == dtype or way == Feeding.RESIDENT), None)
+
+
+def beyond_resident(laws: Iterable[Law], law: Law, samples: int, nbytes: int) -> Estimate:
+    """Seconds that a batch adds to the same step on samples that lie on the device; without such a row, beyond the call."""
+    there = find(laws, law.device, Feeding.RESIDENT)
+    return (law.seconds(samples, nbytes) - (there or law).call.value).at_least(0.0)
+
+
+def copies(measurements: Iterable[Measurement], device: str) -> list[Measurement]:
+    """CuPy's plain copies to that GPU, from pageable and pinned memory."""
+    return [
+        m
+        for m in measurements
+        if isinstance(m.problem, Transfer)
+        and m.kernel == COPIES
+        and m.device == device
+        and m.ok
+        and m.on("host-latency")
+        if m.problem.direction == "h2d" and m.problem.host_memory in ("pageable", "pinned")
+    ]
+
+
+def shares(measurements: Iterable[Measurement]) -> list[Share]:
+    """Each of Keras's fits of a known model that has a step and a law of its way, as it stands."""
+    every, found = list(measurements), []
+    fitted = laws(every)
+    for m in (m for m in every if m.kernel == FIT and m.process == "warm" and settings.ordinary(m)):
+        p = m.problem
+        law, network = find(fitted, m.device, m.keras.residence, p.dtype), networks.known(p.model)
+        cost = costs.measured(m, every) if law and network else None
+        if law and network and cost and not cost.bound and cost.step.value > 0:
+            size = min(p.batch, p.samples)
+            fed = beyond_resident(fitted, law, size, size * networks.sample_bytes(network, p.dtype))
+            found.append(Share(m, cost, fed))
+    return found
+
+
+def held_out(
+    measurements: Iterable[Measurement], what: str = BATCH, sizes: tuple[tuple[int, int], ...] = HELD_OUT
+) -> list[Comparison]:
+    """Each row of those sizes beside what the law of its way says that is fitted to the others: of its batch, or its data set."""
+    every = [m for m, _ in rows(measurements)]
+    kept = [m for m in every if (m.problem.batch, m.problem.width) not in sizes]
+    fitted, asked = laws(kept, what), []
+    for m in (m for m in every if m not in kept):
+        law, points = find(fitted, m.device, m.variant, m.problem.dtype), _points(m, what)
+        if law and points:
+            seen = max(points, key=lambda p: p.nbytes)
+            asked.append(Comparison(m, law.seconds(seen.samples, seen.nbytes), seen.seconds))
+    return asked

@@ -1,0 +1,99 @@
+"""Laws of feeding a step, recovered from planted ones; what share of a step it is, and small data sets in words."""
+
+import pytest
+
+from analysis.report.charts.feeding import feeding_chart
+from analysis.report.sections.feeding import section
+from analysis.text import feeding as words
+from analysis.training import feeding
+from kernels.problems import Feeding, Training, Transfer
+from workloads.records import Measurement, Samples, Settings
+
+CALL, SAMPLE, BYTE, EPOCH, SETUP = 0.6e-3, 1e-7, 1 / 5e9, 0.04, 0.02
+
+
+def timed(kernel, problem, step, device, few, setup=None, **fields):
+    """A row whose epochs take EPOCH and its steps."""
+    steps, epochs = problem.steps, [(n, EPOCH + n * step) for n in (problem.steps, few)]
+    samples = Samples("host-latency", (epochs[0][1] / steps,) * 4, steps, (0, 0, 1, 1), "epochs of 2 fits, steady")
+    series = {f"later_epoch_s {few}": (epochs[1][1],) * 4}
+    if setup:
+        series |= {"setup_s": (setup(steps),) * 2, f"setup_s {few}": (setup(few),) * 2}
+    return Measurement(kernel, problem, Settings(device), "ok", samples=(samples,), series=series, **fields)
+
+
+def fed(way, batch, width, slower=1.0, device="gpu:0", dtype="float32"):
+    """A row of the study: its step follows the planted law; what lies on the device already, its call."""
+    problem = Feeding(batch, width, feeding.steps(batch, width), dtype)
+    step = CALL if way == "resident" else (CALL + batch * SAMPLE + problem.nbytes * BYTE) * slower
+    set_up = lambda steps: SETUP + steps * problem.nbytes / 3e9  # noqa: E731
+    return timed(f"feeding/keras/{way}", problem, step, device, 4, set_up)
+
+
+def study(ways=("numpy", "resident"), sizes=feeding.SIZES, **how):
+    return [fed(way, *size, **how) for way in ways for size in sizes]
+
+
+def test_a_planted_law_is_recovered():
+    law, there = feeding.laws(study())
+    assert (law.call.value, law.sample.value) == (pytest.approx(CALL), pytest.approx(SAMPLE))
+    assert law.bandwidth.value == pytest.approx(5e9) and law.error < 1e-9
+    assert law.seconds(2048, 25_165_824).value == pytest.approx(0.6e-3 + 0.2048e-3 + 5.0331648e-3)
+    assert (law.low, law.high) == (4 * 32 * 784, 4 * 2048 * 3072)
+    assert there.call.value == pytest.approx(CALL) and there.byte.value == pytest.approx(0, abs=1e-15)
+    beyond = feeding.beyond_resident([law, there], law, 2048, 25_165_824)
+    assert beyond.value == pytest.approx(0.2048e-3 + 5.0331648e-3)
+    (by_set,) = feeding.laws(study(("numpy",)), feeding.DATA_SET)
+    assert by_set.call.value == pytest.approx(SETUP) and by_set.bandwidth.value == pytest.approx(3e9)
+    assert feeding.laws(study(sizes=feeding.SIZES[: feeding.FEWEST - 1])) == ()
+
+
+def test_a_law_is_asked_for_the_sizes_that_it_was_not_fitted_to():
+    slower = [fed("numpy", *size, slower=1.25) for size in feeding.HELD_OUT]
+    asked = feeding.held_out([*study(("numpy",)), *slower])
+    assert len(asked) == len(feeding.HELD_OUT) and {round(a.error, 9) for a in asked} == {0.2}
+    assert not set(feeding.SIZES) & set(feeding.HELD_OUT)
+
+
+def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
+    # A batch of 32 CIFAR-10 images as float32: 3.2 µs for its samples, 78.6432 µs for its 393,216 bytes.
+    training = timed(
+        "training/keras/fit",
+        Training("cifar10-cnn", 32, 1024, 4),
+        2e-3,
+        "gpu:0",
+        8,
+        lambda steps: 0.1,
+        phases_s={"import": 5.0, "device_start": 2.0, "build": 0.5, "compile": 4.5},
+    )
+    pinned = Measurement(
+        "transfer/cupy/array",
+        Transfer("h2d", 25_165_824, "pinned"),
+        Settings("gpu:0"),
+        "ok",
+        samples=(Samples("host-latency", (25_165_824 / 50e9,) * 3, 1, (0, 1, 2), "3 visits"),),
+    )
+    rows = [*study(), *study(("numpy",), dtype="uint8"), training, pinned]
+    (share,) = feeding.shares(rows)
+    assert share.feeding.value == pytest.approx(81.8432e-6) and share.share.value == pytest.approx(0.0409216)
+    said = words.sentences(rows)
+    assert said[2] == "GPU: 2,048 CIFAR-10 images from NumPy arrays add 5.24 ms to a step: 4.80 GB/s."
+    assert said[3] == "CuPy copies as many bytes at 50.0 GB/s from pinned memory, so the link is not what limits."
+    assert said[4] == "GPU: kept as uint8 they add 1.46 ms."  # 0.2048 ms and 6,291,456 bytes at 5 GB/s
+    assert said[5] == "CIFAR-10 CNN, batch 32: feeding is at most 4.09 % of a step of 2.00 ms on the GPU."
+    # 7 s of start-up, 5 of building and compiling, 0.1 of setup, 4 epochs of 40 ms and 32 steps: 12.516 s, fed 10.5 ms.
+    assert said[0].startswith(
+        "CIFAR-10 CNN, 1,024 samples, 4 epochs: 12.5 s on the GPU, of which start-up and compilation are 95.9 %"
+    )
+    assert said[0].endswith("feeding the batches 0.0837 %.") and "copies are not why" in said[1]
+
+
+def test_the_page_has_the_laws_and_every_point_beside_them():
+    rows = [*study(), *study(("tf.data",), device="cpu")]
+    (chart,) = feeding_chart(rows)
+    assert [view.label for view in chart.views] == ["GPU, float32", "CPU, float32"]
+    assert len(chart.rows) == 18 and {row[-1] for row in chart.rows} == {"0 %"}
+    assert section(rows)[0] == f"## {words.TITLE}" and any(
+        "| GPU | numpy | float32 | 600 µs |" in x for x in section(rows)
+    )
+    assert feeding_chart(rows[:3]) == [] == section(rows[:3])

@@ -1,0 +1,115 @@
+"""Times how a batch gets into Keras's training step: the step itself does next to no arithmetic. Runs in a worker."""
+
+import gc
+import sys
+
+import numpy as np
+
+from kernels.problems import Feeding, Training
+from workloads.frameworks import input_pipeline, keras_fit, trainers
+from workloads.frameworks import tensorflow as tensors
+from workloads.frameworks.tensorflow import timed
+from workloads.harness import telemetry
+from workloads.harness.dispatch import Broken
+from workloads.harness.one_row import require_memory
+from workloads.harness.timing import Limits
+from workloads.machine.facts import now
+from workloads.records import Measurement, Row
+from workloads.records.switches import Keras
+
+_kept: dict[str, np.ndarray] = {}  # the values of the type of the row before
+
+
+def measure(row: Row, limits: Limits, seed: int) -> Measurement:
+    """The row's later epochs as a training's: `host-latency` samples are seconds a step, its variant the way of the batches.
+
+    The samples are whole numbers and the targets what the model makes of them, so that the loss of every epoch is 0 exactly;
+    any other is a batch that arrived wrong.
+    Raises: ValueError for a way that is not known; registry.NotInstalled; DoesNotFit.
+    """
+    if row.variant not in Feeding.WAYS or not isinstance(row.problem, Feeding):
+        raise ValueError(f"{row.kernel} feeds nothing; known: {', '.join(Feeding.WAYS)}")
+    require_memory(row.problem, "cpu")  # a GPU's is TensorFlow's already
+    phases = tensors.begin(row.device, row.threads)
+    fields: dict = {"status": "ok", "check": "exact", "notes": tensors.about(row, Keras())}
+    try:
+        with timed(phases, "build"):
+            fit = _fit(row, seed)
+        fields |= _timed(row, fit, limits)
+    except Broken as error:
+        fields |= {"status": "wrong", "reason": str(error)}
+    _forget()
+    return row.result(**fields, phases_s=phases, at=now())
+
+
+def _timed(row: Row, fit, limits: Limits) -> dict:
+    """The fields that the clock tells; nothing is compiled in any of its fits, as they are asked for their later epochs."""
+    problem, watch = row.problem, telemetry.watch(row.device, framework=True)
+    trainer = trainers.Trainer(fit, lambda: None, {}, {})
+    training = Training("", problem.batch, problem.samples, 1, problem.dtype)
+    planned = keras_fit.plan(trainer, training, problem.samples, limits)
+    _, samples, series = keras_fit.own(trainer, training, planned, limits, watch.before_block)
+    seen, flags = watch.seen()
+    return {"samples": (samples,), "series": series, "values": seen, "flags": flags}
+
+
+def _fit(row: Row, seed: int):
+    """A Trainer's fit of the model that does next to nothing, its batches brought by the row's way."""
+    problem = row.problem
+    values = _values(problem.dtype, seed, problem.samples * problem.width)
+    x = values[: problem.samples * problem.width].reshape(problem.samples, problem.width)
+    y = _looked_at(x).astype(np.float32).mean(1, keepdims=True)
+    if row.variant == Feeding.RESIDENT:
+        model = _model(1, tensors.place((x,), "/GPU:0" if row.on_gpu else "/CPU:0")[0])
+        x = np.arange(problem.samples)[:, np.newaxis]
+    else:
+        model = _model(problem.width)
+    residence = "numpy" if row.variant == Feeding.RESIDENT else row.variant
+    feed = input_pipeline.feeder(Keras(residence=residence), x, y, problem.batch, seed)  # type: ignore[arg-type]
+
+    def fit(samples: int, epochs: int, stamped: bool = False) -> trainers.Fitted:
+        data, how = feed(samples)
+        fitted = trainers.fitted(model, epochs, stamped, data, **how)
+        if any(fitted.losses):
+            raise Broken(f"a batch arrived wrong: the loss is {max(fitted.losses):.3g}, not 0")
+        return fitted
+
+    return fit
+
+
+def _looked_at(x):
+    """The values of each sample that the model looks at, spread over it."""
+    return x[:, :: x.shape[1] // Feeding.LEAST_WIDTH][:, : Feeding.LEAST_WIDTH]
+
+
+def _model(width: int, held=None):
+    """A weight times the mean of some of a sample's values, compiled with SGD; of `held` samples that lie on the device it
+    takes the numbers. As XLA's and TensorFlow's arguments are whole tensors, the whole batch has to get there."""
+    import keras
+
+    class Look(keras.layers.Layer):
+        def build(self, shape):
+            self.weight = self.add_weight(shape=(), initializer="ones", name="weight")
+
+        def call(self, x):
+            if held is not None:
+                x = keras.ops.take(held, x[:, 0], axis=0)
+            return self.weight * keras.ops.mean(keras.ops.cast(_looked_at(x), "float32"), axis=1, keepdims=True)
+
+    model = keras.Sequential([keras.Input((width,), dtype="int64" if held is not None else "float32"), Look()])
+    model.compile("sgd", "mse")
+    return model
+
+
+def _values(dtype: str, seed: int, count: int) -> np.ndarray:
+    """At least `count` whole numbers from 0 to 255, kept for the next row of that type."""
+    if len(_kept.get(dtype, ())) < count:
+        _kept.clear()
+        _kept[dtype] = np.random.default_rng(seed).integers(0, 256, count, np.uint8).astype(dtype)
+    return _kept[dtype]
+
+
+def _forget() -> None:
+    """Lets go of the model, and of what was traced for it."""
+    sys.modules["keras"].backend.clear_session()
+    gc.collect()
