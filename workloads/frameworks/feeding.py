@@ -48,7 +48,7 @@ def _timed(row: Row, fit, limits: Limits) -> dict:
     trainer = trainers.Trainer(fit, lambda: None, {}, {})
     training = Training("", problem.batch, problem.samples, 1, problem.dtype)
     planned = keras_fit.plan(trainer, training, problem.samples, limits)
-    _, samples, series = keras_fit.own(trainer, training, planned, limits, watch.before_block)
+    _, samples, series = keras_fit.long_fits(trainer, training, planned, limits, watch.before_block)
     seen, flags = watch.seen()
     return {"samples": (samples,), "series": series, "values": seen, "flags": flags}
 
