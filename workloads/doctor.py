@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import json
-import os
 import platform
 import shutil
 import subprocess
@@ -342,7 +341,7 @@ def _keep(folder: Path, here, format_: str) -> None:
         rows = [m for one in loaded for m in one.measurements]
         if loud := sum(bool(noise.DISTURBED & {*m.flags}) for m in rows):
             print(f"other load disturbed {loud} of {len(rows)} rows: measure again on a quiet machine", file=sys.stderr)
-        print(f"stored: {os.path.relpath(place)}", file=sys.stderr)
+        print(f"stored: {options.near(place)}", file=sys.stderr)
     if len(swept) < SWEEPS:
         again = options.typed("python -m workloads.doctor --noise --resume")
         print(f"{len(swept)} of {SWEEPS} sweeps are made; go on with:\n  {again}", file=sys.stderr)

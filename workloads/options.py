@@ -375,8 +375,13 @@ def python() -> str:
         and os.path.dirname(found) in sys.executable
     ):
         return "python"
-    inside = os.path.relpath(sys.executable)
-    return shlex.quote(sys.executable if inside.startswith("..") else inside)
+    return shlex.quote(near(sys.executable))
+
+
+def near(path: str | os.PathLike) -> str:
+    """A path as it is shown: from here where it lies below, else whole."""
+    inside = os.path.relpath(path)
+    return os.fspath(path) if inside.startswith("..") else inside
 
 
 def typed(command: str) -> str:

@@ -7,7 +7,6 @@ import csv
 import dataclasses
 import json
 import math
-import os
 import re
 import sys
 from collections import Counter
@@ -277,7 +276,7 @@ def save_and_compare(args: argparse.Namespace, files: list, code: int) -> int:
     if args.save:
         kept = baselines.save(args.save, files)
         if not args.quiet:
-            print(f"saved as the baseline {args.save!r}: {os.path.relpath(kept)}", file=sys.stderr)
+            print(f"saved as the baseline {args.save!r}: {options.near(kept)}", file=sys.stderr)
     if args.against:
         regressed = compare.against(args.against, files, args.fail_on, args.format)
         return code or regressed
@@ -311,7 +310,7 @@ def ended(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
     from analysis.checks import rows as row_checks
     from workloads.harness.plan import name, note
 
-    file = os.path.relpath(outcome.path)
+    file = options.near(outcome.path)
     bad = [m for m in outcome.measurements if m.status in ("failed", "wrong")]
     for m in bad[:5]:
         print(f"{m.status}: {name(m.row)}: {m.reason}", file=sys.stderr)

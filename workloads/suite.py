@@ -284,7 +284,7 @@ def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
     said += [] if loaded.runs[-1].machine.gpus else elsewhere(STORED)
     print("\n" + "\n".join(said), file=out)
     print(f"\nnext:   {options.typed('python -m workloads.matmul --sizes 64:4096:x2')}", file=out)
-    print(f"report, to open:\n{os.path.relpath(path)}", file=out)
+    print(f"report, to open:\n{options.near(path)}", file=out)
 
 
 def elsewhere(reports: pathlib.Path) -> list[str]:

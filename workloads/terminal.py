@@ -69,8 +69,8 @@ def wrapped(line: str, most: int) -> list[str]:
     if not most or length(line) <= most or _MOVES.search(line):
         return [line]
     label = _LABEL.match(line)
-    hang = length(label[0]) if label else 0
-    indent = " " * (hang if hang <= most // 2 else len(line) - len(line.lstrip()))
+    hang, longest = length(label[0]) if label else 0, max(map(len, line.split()), default=0)
+    indent = " " * (hang if hang <= most // 2 and hang + longest <= most else len(line) - len(line.lstrip()))
     if (command := _COMMAND.search(line)) is None:
         return textwrap.wrap(line, most, subsequent_indent=indent, break_on_hyphens=False)
     head = line[: command.start()]

@@ -279,7 +279,7 @@ def _ended(args: argparse.Namespace, command: str, folder: pathlib.Path, parts: 
         _note(f"{name} was measured before and is not among the nodes now")
     if stopped or (args.stop_after and any(tally["to go"] for tally in tallies)) or any(p.lost for p in parts):
         base = sweep.command_without(command, "--resume")
-        again = f"{base}{'' if args.output else f' -o {os.path.relpath(folder)}'} --resume"
+        again = f"{base}{'' if args.output else f' -o {options.near(folder)}'} --resume"
         _note(f"{'stopped by ' + stopped + '; ' if stopped else ''}finish with:\n  {options.typed(again)}")
     code = exit_code(tallies, any(p.lost for p in parts), stopped)
     if code == options.MISSING:
@@ -295,9 +295,9 @@ def _ended(args: argparse.Namespace, command: str, folder: pathlib.Path, parts: 
 
             kept = baselines.save(args.save, records.files_of(folder), apart=True)
             if not args.quiet:
-                _note(f"saved as the baseline {args.save!r}: {os.path.relpath(kept)}")
-        print(f"results: {os.path.relpath(folder)}")
-        print(f"next:    {options.typed(f'python -m analysis.fleet {os.path.relpath(folder)}')}")
+                _note(f"saved as the baseline {args.save!r}: {options.near(kept)}")
+        print(f"results: {options.near(folder)}")
+        print(f"next:    {options.typed(f'python -m analysis.fleet {options.near(folder)}')}")
     return code
 
 
