@@ -97,7 +97,7 @@ def _continued(head: str, command: str, most: int) -> list[str]:
 
 
 class Waiting:
-    """Shows on a terminal's stderr that a command works, once it has said nothing for most of a second, and for how long; what
+    """Shows on a terminal's stderr what a command does, at first and whenever it says nothing for a while, and since when; what
     is printed next takes its place."""
 
     def __init__(self, stream: TextIO):
@@ -107,6 +107,8 @@ class Waiting:
 
     def start(self) -> None:
         if self._stream.isatty() and not is_dumb():
+            self._last -= 2 * _SILENT_S  # at once: what is imported next may let no other thread write for seconds
+            self.show(time.monotonic())
             threading.Thread(target=self._watch, daemon=True).start()
 
     def end(self) -> None:
