@@ -214,7 +214,11 @@ def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
     told = {(one.check, one.why): one.fix for one in bad}
     return [
         terminal.paint(head, "bad" if broken else "warning"),
-        *(text for (name, why), fix in told.items() for text in (f"  {name:13}  {why}", f"  {'':13}  mend it: {fix}")),
+        *(
+            text
+            for (name, why), fix in told.items()
+            for text in (f"  {name:13}  {why}", f"  {'':13}  mend it: {options.typed(fix)}")
+        ),
     ]
 
 

@@ -171,7 +171,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str):
         extra, choice = re.match(r"unrecognized arguments: (\S+)", message), re.search(r"choice: '(.*?)' \(", message)
         if extra:
-            word = extra[1].partition("=")[0]
+            word, module = extra[1].partition("=")[0], self.prog.split()[-1]
+            if module in ("workloads", "analysis") and (near := closest(f"{module}.{word}", help_screen.commands())):
+                raise Usage(f"{word!r} is no argument; a command is typed with a dot", f"python -m {near} -h")
             right = closest(word, self._option_string_actions) if word.startswith("-") else ""
             raise Usage(f"unexpected argument {word!r}", similar=("argument", word, right) if right else None)
         flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)

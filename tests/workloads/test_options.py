@@ -117,6 +117,9 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
         f"  try: {options.python()} -m workloads.x --format=csv --fast",
     ]
 
+    lone = options.parser("workloads", "", "python -m workloads")
+    assert refused(lone, "matmull", capsys)[1].endswith("-m workloads.matmul -h")
+
     def body(args):
         raise options.unknown("variant", "bals", ["blas", "loop"])
 
