@@ -20,7 +20,7 @@ from must_reach import REPORTS, Figure, exactly, short, table
 from analysis import stats, units
 from analysis.predict import budget, profile
 from analysis.stats import Estimate, group_by
-from analysis.training import costs
+from analysis.training import costs, feeding
 from kernels import networks
 from kernels.problems import Training
 from workloads.harness.timing import Limits
@@ -41,6 +41,7 @@ CASES = (
 )
 WARM = Training("strided-cnn", 64, 256)
 WHOLE = (("strided-cnn", 256), ("cifar10-cnn", 32), ("mlp-784-500x2-10", 32))
+NEAR, HELD_OUT = 0.10, 0.90
 STEP, JOB, REST, ROW_S = (0.93, 1.07), (0.95, 1.05), 0.15, 30.0
 
 
@@ -183,19 +184,33 @@ def unexplained(p: Pair, of: profile.Profile) -> Figure | str:
     return Figure(what, f"< {units.percent(REST)}", exactly(100 * share), share < REST, "%")
 
 
+def laws(of: profile.Profile) -> list[Figure]:
+    """Of how many sizes that a law of feeding or of data-set setup was not fitted to it is near."""
+    found = []
+    for what, words in ((feeding.BATCH, "feeding a batch"), (feeding.DATA_SET, "setting up a data set")):
+        asked = feeding.held_out(of.measurements, what)
+        for device, group in group_by(asked, lambda a: a.measurement.device).items():
+            share = statistics.fmean(a.error <= NEAR for a in group)
+            name = f"{device}: {words}: held-out sizes within {units.percent(NEAR)} of their law ({len(group)})"
+            found.append(Figure(name, f">= {units.percent(HELD_OUT)}", exactly(100 * share), share >= HELD_OUT, "%"))
+    return found
+
+
 def figures(pairs: list[Pair], of: profile.Profile) -> tuple[list[Figure], list[str]]:
     """What is to be reached, and what the stored rows do not tell."""
     groups = list(group_by(pairs, lambda p: p.case).values())
     rests = [unexplained(group[0], of) for group in groups]
     found = [steps(group) for group in groups]
     found += [whole(group) for group in groups if group[0].case[1:] in WHOLE]
-    found += [f for f in rests if isinstance(f, Figure)]
+    told = laws(of)
+    found += [f for f in rests if isinstance(f, Figure)] + told
     for device, group in group_by(pairs, lambda p: p.ours.device).items():
         longest = max(p.row_s for p in group)
         found.append(
             Figure(f"{device}: seconds of the longest row", f"<= {ROW_S:g} s", exactly(longest), longest <= ROW_S, "s")
         )
-    return found, [why for why in rests if isinstance(why, str)]
+    lacking = [] if told else ["- laws of feeding: python -m workloads.transfer --study feeding"]
+    return found, [why for why in rests if isinstance(why, str)] + lacking
 
 
 def read(path: pathlib.Path) -> list[Pair]:

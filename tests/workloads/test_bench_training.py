@@ -4,6 +4,8 @@ import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE
 
+from analysis.predict.profile import profile
+from analysis.stats import exact
 from kernels.problems import Training
 from tests.bench import training as bench
 from workloads.records import Measurement, Samples, Settings
@@ -51,3 +53,13 @@ def test_what_is_stored_is_read_again_and_the_script_shares_no_code(tmp_path):
     lines = (line.split() for line in bench.SCRIPT.read_text().splitlines())
     imported = {words[1] for words in lines if words and words[0] in ("import", "from")}
     assert imported == {"json", "sys", "time", "keras", "numpy"}
+
+
+def test_a_law_is_held_to_nine_of_ten_sizes_that_it_was_not_fitted_to(monkeypatch):
+    m = pair(0.02, 0.02).ours
+    asked = [bench.feeding.Comparison(m, exact(1.0 + off), exact(1.0)) for off in (*(0.09,) * 8, 0.2, -0.05)]
+    monkeypatch.setattr(bench.feeding, "held_out", lambda rows, what: asked if what == "batch" else asked[:9])
+    assert [(f.figure.value, f.reached) for f in bench.laws(profile([]))] == [
+        (90.0, True),
+        (pytest.approx(800 / 9), False),
+    ]
