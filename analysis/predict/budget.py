@@ -163,6 +163,8 @@ def _why(name: str, made: Components, fitted: Calibration, problem: Training) ->
                 f"{size(batch * networks.sample_bytes(networks.find(problem.model)))} a batch by the law of its copies"
             )
         case "input pipeline":
+            if made.host_feeds:
+                return "getting the batch into the step, by the measured law of its way"
             return "the batch gathered from the shuffled samples, in threads of its own"
         case "at the same time":
             return "what host, device and input pipeline do at once, or operations that do not wait for each other, taken off"

@@ -149,7 +149,8 @@ def _solved(others: list[Seen], models: tuple[str, ...], setup: np.ndarray) -> t
 
 
 def _arrays(seen: list[Seen]) -> np.ndarray:
-    """A column for each training: dispatch, launches, calls and bytes of copies, the device's work, the pipeline, on a GPU."""
+    """A column for each training: dispatch, launches, calls and bytes of copies, the device's work, the pipeline, on a GPU,
+    whether the host waits for the pipeline."""
 
     return np.array(
         [
@@ -162,6 +163,7 @@ def _arrays(seen: list[Seen]) -> np.ndarray:
                 *_path(s.made),
                 total_of(s.made.parts, (PIPELINE,)).value,
                 s.made.on_gpu,
+                s.made.host_feeds,
             )
             for s in seen
         ]
@@ -178,11 +180,12 @@ def _path(made: Components) -> tuple[float, float, float]:
 
 def _steps(arrays: np.ndarray, dispatch: float, launches: float, work: float) -> np.ndarray:
     """Seconds of the steps, as analysis.predict.combine puts them together."""
-    floor, issued, calls, copying, device, path, waited, busy, feeding, on_gpu = arrays
+    floor, issued, calls, copying, device, path, waited, busy, feeding, on_gpu, waits = arrays
     issuing = launches * issued
     both = np.minimum(work * device + issuing, np.maximum(work * path + waited * issuing, work * busy))
     device, issuing = np.where(on_gpu > 0, work * device, both - issuing), dispatch * floor + issuing + calls
-    return np.maximum(copying + np.where(on_gpu > 0, np.maximum(issuing, device), issuing + device), feeding)
+    ahead = feeding + np.where(waits > 0, copying + issuing, 0.0)
+    return np.maximum(copying + np.where(on_gpu > 0, np.maximum(issuing, device), issuing + device), ahead)
 
 
 def _once(of_: "Profile", others: list[Seen], device: str, leaving_out: frozenset[str]) -> Calibration:

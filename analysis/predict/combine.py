@@ -53,7 +53,7 @@ def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULE
     """The parts of a step, with what is done at the same time: on the CPU the host dispatches, then the operations of a graph
     run, those at once that do not wait for each other, as far as there are cores and bandwidth. A GPU works while the host
     dispatches and issues; but a copy of pageable memory waits until it is done with the step before, and the host for the copy.
-    The input pipeline has threads of its own.
+    The input pipeline has threads of its own; measured, it is what a batch adds to the dispatch, beside the device's work.
 
     Source: TensorFlow's GPUUtil::CopyCPUTensorToGPU, whose copying stream waits for the computing one.
     """
@@ -63,8 +63,9 @@ def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULE
         0.0 if made.path is None else max(0.0, parts["launches"].value + device.value - least(made, made.path, fitted))
     )
     lanes = [copying + issuing, copying + device] if made.on_gpu else [issuing + copying + device - beside]
-    if feeding.value > max(lane.value for lane in lanes):
-        lanes.append(feeding)
+    ahead = copying + issuing + feeding if made.host_feeds else feeding
+    if ahead.value > max(lane.value for lane in lanes):
+        lanes.append(ahead)
     else:  # wholly hidden
         parts.pop(PIPELINE, None)
     if ("at once" in rules and len(lanes) > 1) or beside:
@@ -94,6 +95,8 @@ def fitting(made: Components, fitted: Calibration) -> Estimate:
 
 def casting(made: Components, fitted: Calibration) -> Estimate:
     """Seconds that a call of fit takes to cast and copy its samples."""
+    if made.setup_measured:
+        return made.gathered_s
     cast = (
         made.cast_bytes * fitted.cast_s if fitted.cast_s and made.cast_bytes else fitted.holding * made.gathered_s.value
     )

@@ -14,6 +14,7 @@ from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
 from analysis.predict.step_work import RULES, Path, kernels_of, step_works, work_parts
 from analysis.stats import NOTHING, Estimate, exact, independent_sum, median, middle, plus_minus, total, within_factor
+from analysis.training import feeding
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Stream, Training
@@ -34,7 +35,8 @@ class Components(msgspec.Struct, frozen=True):
     in whole or for some of their kernels, and what to measure. sources: what the work's parts are read from. given: the
     switches that are not their default. traced: what a compilation grows with: the sizes (logarithms) of the different
     products and convolutions that XLA compiles, or the operations of a graph that is traced and laid out; cast_bytes: of the
-    samples that a fit casts to float32."""
+    samples that a fit casts to float32. host_feeds: the host waits for the input pipeline, whose seconds are a measured law's;
+    setup_measured: gathered_s is such a law's too."""
 
     training: Training
     execution: str
@@ -54,6 +56,8 @@ class Components(msgspec.Struct, frozen=True):
     gathered_s: Estimate = NOTHING
     traced: float = 0.0
     cast_bytes: int = 0
+    host_feeds: bool = False
+    setup_measured: bool = False
     given: tuple[tuple[str, str], ...] = ()
     path: Path | None = None
 
@@ -98,7 +102,17 @@ def components(
     count, launches = _launches(kernels, of, device, execution) if "operations" in rules else (0, NOTHING)
     if settings.threads:
         partial.append(f"its {settings.threads} threads: the profile's rows are of as many as TensorFlow takes")
-    fits = kernel == FIT
+    fits, sample = kernel == FIT, networks.sample_bytes(network, training.dtype)
+    way = device, chosen.residence, training.dtype
+    law, setup = (feeding.find(_laws(of, what), *way) if fits else None for what in (feeding.BATCH, feeding.DATA_SET))
+    pipeline = _pipeline(of, network, batch, chosen, rules) if fits else {}
+    if law and "pipeline" in rules:
+        copies.pop("transfer bytes", None)
+        pipeline = {"input pipeline": (law.seconds(batch, batch * sample) - law.call.value).at_least(0.0)}
+    if setup:
+        gathered = setup.seconds(training.samples, training.samples * sample) - setup.call.value
+    else:
+        gathered = _gathered(of, network, training, chosen, device) if fits else NOTHING
     return Components(
         training,
         execution,
@@ -106,18 +120,20 @@ def components(
         dispatch,
         count,
         launches,
-        {**copies, **parts, **(_pipeline(of, network, batch, chosen, rules) if fits else {})},
+        {**copies, **parts, **pipeline},
         _constant("keras-epoch", of, device, execution) if fits else NOTHING,
-        _constant("keras-fit", of, device, execution) if fits else NOTHING,
+        setup.call if setup else _constant("keras-fit", of, device, execution) if fits else NOTHING,
         _compile(of, device, execution),
         _start(of, device),
         fusion.count(kernels),
         tuple(dict.fromkeys(partial)),
         lacking,
         work.sources,
-        _gathered(of, network, training, chosen, device) if fits else NOTHING,
+        gathered,
         _traced(kernels, execution),
-        training.samples * networks.sample_bytes(network, training.dtype) if training.dtype != "float32" else 0,
+        training.samples * sample if training.dtype != "float32" else 0,
+        bool(law) and "pipeline" in rules and chosen.residence != "prefetch",
+        bool(setup),
         tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS)),
         work.path,
     )
@@ -185,6 +201,12 @@ def _copies(of: Profile, network: Network, batch: int, chosen: Keras) -> dict[st
     beyond = sum(max(0.0, e.value - one.value) for e in whole)
     wide = sum(e.high - e.low for e in whole) / 2
     return {"transfer calls": one * len(sizes), "transfer bytes": plus_minus(beyond, wide).at_least(0.0)}
+
+
+@once
+def _laws(of: Profile, what: str) -> tuple[feeding.Law, ...]:
+    """What getting a batch into a step takes, or a data set into a fit, by the rows of the feeding study."""
+    return feeding.laws(of.measurements, what)
 
 
 def _pipeline(of: Profile, network: Network, batch: int, chosen: Keras, rules: frozenset[str]) -> dict[str, Estimate]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 import msgspec
 import numpy as np
-from scipy.optimize import nnls
 
 from analysis.stats import Estimate, group_by, median
 from analysis.training import costs
@@ -153,6 +152,8 @@ def _law(key: tuple[str, str, str], points: list[Point]) -> Law | None:
 
 def _parts(each: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     """(call, a sample, a byte) in seconds: the columns are scaled, as bytes are many and their seconds few."""
+    from scipy.optimize import nnls
+
     scale = each.max(0)
     return nnls(each / scale / seconds[:, np.newaxis], np.ones(len(seconds)))[0] / scale
 
