@@ -59,7 +59,7 @@ def test_the_form_greys_what_lies_beyond_and_takes_nothing_for_one(page, made):
     assert said.endswith(" (extrapolated: beyond what was measured).")
     assert page.evaluate("getComputedStyle(document.getElementById('c-answer')).fontStyle") == "italic"
     ratio = found["cpu"].seconds / found["gpu"].seconds
-    assert said.startswith(f"The GPU is predicted to be {page.evaluate('v => units.digits(v)', ratio)} times as fast")
+    assert said.startswith(f"The GPU is predicted to be {page.evaluate('v => units.digits(v)', ratio)}x faster")
     page.fill("#c-n", str(SIZES[1]))
     assert "extrapolated" not in page.locator("#c-form").inner_text()
     assert page.evaluate("getComputedStyle(document.getElementById('c-answer')).fontStyle") == "normal"
