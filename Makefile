@@ -73,8 +73,7 @@ screenshots:
 # Each marked part of these pages names the command that writes it.
 readme: PAGES = README.md $(wildcard docs/*.md) $(wildcard reports/*/README.md)
 readme:
-	@$(ready); sed -n 's/^<!-- [a-z]*: python \(.*\) -->$$/\1/p' $(or $(ARGS),$(PAGES)) | while read -r words; do \
-	echo "python $$words"; "$$python" $$words </dev/null >/dev/null || exit; done
+	@$(ready); COLUMNS=80 PYTHONPATH='$(SEEN)' "$$python" tests/support/readme.py $(or $(ARGS),$(PAGES))
 
 # The second starts from the first: what both flavors share has one version.
 constraints: COMPILE = -q pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --only-binary :all: --no-header --no-annotate \

@@ -17,7 +17,6 @@ from analysis.text import (
     inference,
     peers,
     prediction_errors,
-    side_by_side,
     summary,
     training_answers,
     whole_training,
@@ -69,7 +68,7 @@ def test_the_glossary_has_at_most_forty_terms_each_once():
 
 # ---------------------------------------------------------------- sentences
 
-TOPICS = (peers, data_parallel, inference, training_answers, whole_training, side_by_side)
+TOPICS = (peers, data_parallel, inference, training_answers, whole_training)
 MACHINES = sorted({file.parent.parent.name for file in (house.ROOT / "reports").glob("*/*/*.jsonl")})
 
 
@@ -78,7 +77,7 @@ def rendered(machine: str) -> list[str]:
     loaded = records.read(house.ROOT / "reports" / machine)
     rows = loaded.measurements
     said = [*summary.answer(loaded), *summary.details(loaded), *budget.sentences(rows)]
-    return said + [line for topic in TOPICS for line in topic.lines(rows)]
+    return [*said, *whole_training.side_by_side(rows), *(line for topic in TOPICS for line in topic.lines(rows))]
 
 
 def predicted_errors() -> list[str]:

@@ -233,10 +233,12 @@ def answer(args: argparse.Namespace, outcome) -> None:
     from analysis.predict import budget
     from analysis.table import for_terminal
     from analysis.text import budget as budget_words
-    from analysis.text import data_parallel, published, side_by_side, training_answers, whole_training
+    from analysis.text import data_parallel, published, training_answers, whole_training
 
-    rows_, parts = outcome.measurements, (training_answers, whole_training, published, side_by_side, data_parallel)
-    told = part(outcome) + [line for part in parts for line in part.lines(rows_)]
+    rows_ = outcome.measurements
+    parts = [p.lines for p in (training_answers, whole_training, published)]
+    parts += [whole_training.side_by_side, data_parallel.lines]
+    told = part(outcome) + [line for lines in parts for line in lines(rows_)]
     if not any(m.problem.op == "matmul" for m in rows_):
         if told:
             print("\n" + "\n".join(told))

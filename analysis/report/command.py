@@ -70,10 +70,13 @@ def _report(arguments: argparse.Namespace) -> int:
     opened = report.to_open(path) if html.has_libraries() else path
     print(opened)
     if arguments.readme:
-        answer = [f"- {table.text(sentence)}" for sentence in shown[0].said]
-        blocks = {"answer": answer, "page": page.short(path, arguments.runs[0])}
+        readme = pathlib.Path(arguments.readme)
+        blocks = {"answer": [f"- {table.text(sentence)}" for sentence in shown[0].said]}
+        blocks |= {"page": page.short(path, arguments.runs[0]), "trainings": shown[0].table_of_trainings}
+        if "<!-- findings: " in readme.read_text(encoding="utf-8"):
+            blocks["findings"] = shown[0].findings
         command = f"analysis.report {arguments.runs[0]} --readme {arguments.readme}"
-        table.put_blocks(pathlib.Path(arguments.readme), blocks, arguments.runs[0], command)
+        table.put_blocks(readme, blocks, arguments.runs[0], command)
     if arguments.open:
         webbrowser.open(opened.resolve().as_uri())
     require_matplotlib("the report has no pictures")

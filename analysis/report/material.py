@@ -12,7 +12,8 @@ from analysis.predict.budget import Budget, budget
 from analysis.predict.profile import Profile
 from analysis.report.sections import layers, rows
 from analysis.roofline.bounds import Judged, Roof, judge, roofs
-from analysis.text import summary, whole_training
+from analysis.table import table
+from analysis.text import summary, training_answers, whole_training
 from analysis.training import break_even
 from analysis.training.break_even import Pair
 from workloads.records import Loaded, Machine, Measurement, by_machine, read, settings
@@ -97,6 +98,16 @@ class Material:
     def trainings(self) -> "list[Answer]":
         """From which batch, samples, width or depth the GPU wins a training."""
         return break_even.answers(self.rows)
+
+    @property
+    def table_of_trainings(self) -> list[str]:
+        """The trainings that were measured at full size, a line each."""
+        return table(training_answers.HEADS, training_answers.table(self.rows), 1)[:-1]
+
+    @property
+    def findings(self) -> list[str]:
+        """What these rows found, a line each."""
+        return summary.findings(self.answers, self.trainings, self.profile, self.foretold)
 
     @functools.cached_property
     def small(self) -> "list[whole_training.Small]":

@@ -81,10 +81,10 @@ def together(works: "Iterable[Work]", measurements: "Iterable[Measurement]", wha
     for t in network_steps.totals(works, measurements, op):
         sums = [f"{sentences.time(e)} on the {name}" for e, name in ((t.gpu, "GPU"), (t.cpu, "CPU")) if e is not None]
         if sums:
-            ratio = sentences.speed(t.cpu / t.gpu) if len(sums) == 2 else ""
+            ratio = sentences.speed(t.cpu / t.gpu) if t.cpu and t.gpu else ""
             words = {"what": what, "directions": join(t.directions), "batch": t.batch, "math": t.math}
-            works = f"All {t.works}" if t.works > 1 else "One of the"
-            said.append(_SAID["together"].format(works=works, sums=", ".join(filter(None, [*sums, ratio])), **words))
+            each = f"All {t.works}" if t.works > 1 else "One of the"
+            said.append(_SAID["together"].format(works=each, sums=", ".join(filter(None, [*sums, ratio])), **words))
     return said
 
 

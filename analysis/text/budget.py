@@ -41,13 +41,13 @@ def subject(training: "Measurement") -> str:
 
 def sentence(made: Budget) -> str:
     """The budget in two or three sentences: the step, its largest parts, and what is not explained."""
-    known = [p for p in made.parts if p.name != HIDDEN and p.seconds and p.seconds.value > 0]
-    largest = sorted(known, key=lambda p: -p.seconds.value)[:_LARGEST]
+    known = {p.name: p.seconds for p in made.parts if p.name != HIDDEN and p.seconds and p.seconds.value > 0}
+    largest = sorted(known, key=lambda name: -known[name].value)[:_LARGEST]
     said = [_SAID["step"].format(training=subject(made.training), where=where(made.training), step=time(made.step))]
     if made.flags:
         said[0] = f"{said[0].removesuffix('.')} (doubtful: {join(made.flags)})."
     if largest:
-        said.append(_SAID["parts"].format(of=join(f"{_share(p.seconds, made.step)} {p.name}" for p in largest)))
+        said.append(_SAID["parts"].format(of=join(f"{_share(known[n], made.step)} {n}" for n in largest)))
     return " ".join([*said, _rest(made)])
 
 

@@ -188,7 +188,7 @@ def records(judged: Judged) -> list[dict]:
 
 def table(judged: Judged) -> tuple[str, list[tuple[str, ...]]]:
     """(head, rows) for reading: a line a finding."""
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (name(f.device), f.quantity, f.against, str(f.rows), below(f), sentences.share(f.least), "yes" * f.flagged)
         for f in judged.findings
     ]

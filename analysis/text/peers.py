@@ -140,8 +140,8 @@ def sum_lines(rows: "list[Measurement]") -> list[str]:
         for suffix, how in _LAUNCHED.items():
             if ratios := speed_ups(done, dtype, suffix):
                 ends = dict([min(ratios.items()), max(ratios.items())])
-                words = join(f"{sentences.speed(r, 'NCCL')} at {size(n)}" for n, r in ends.items())
-                told.append(_SAID["ours"].format(how=how, dtype=dtype, of=words))
+                each = join(f"{sentences.speed(r, 'NCCL')} at {size(n)}" for n, r in ends.items())
+                told.append(_SAID["ours"].format(how=how, dtype=dtype, of=each))
     return told
 
 

@@ -5,11 +5,23 @@ from collections.abc import Iterable
 from analysis.crossover.crossover import square_rows
 from analysis.crossover.layers import is_square
 from analysis.roofline import memory_levels
-from analysis.roofline.bounds import ABOVE, BEST_MATMUL, Roof, describe, is_above, judge, level, pick, ridge
+from analysis.roofline.bounds import (
+    ABOVE,
+    BEST_MATMUL,
+    NO_CACHE_ROOF,
+    Judged,
+    Roof,
+    describe,
+    is_above,
+    judge,
+    level,
+    pick,
+    ridge,
+)
 from analysis.roofline.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED
 from analysis.stats import best_by, call_s, group_by, quick_seconds
 from analysis.text import sentences
-from analysis.units import bytes_rate, count, flops_rate, join, size
+from analysis.units import bytes_rate, count, flops_rate, join, percent, seconds, size
 from workloads.records import Machine, Measurement
 
 _NAMED = 3  # of anything in a sentence
@@ -41,6 +53,10 @@ _BOUND = {
     "cached": "It would be memory-bound, but its {bytes} fit {level}",
     "memory": "It is memory-bound",
 }
+
+
+CACHED_MARK = "*"
+CACHED_WORDS = "its working set fits a cache, whose roof was not measured: only the compute roof counts"
 
 
 def machine_words(machine: "Machine") -> str:
@@ -272,3 +288,23 @@ def flag_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     return [
         f"{count(len(rows), 'row')} flagged {flag}: {_named([m for _, m in rows])}." for flag, rows in flags.items()
     ]
+
+
+def fraction_words(judged: Judged) -> str:
+    """`82.1 %`, marked where no memory roof was known to hold; `-` without a roof."""
+    if judged.fraction is None:
+        return "-"
+    return percent(judged.fraction.value) + (f" {CACHED_MARK}" if judged.note == NO_CACHE_ROOF else "")
+
+
+def roof_name(roof: Roof) -> str:
+    """`float32`, `DRAM bandwidth`, `link h2d`, `launch: waited call`."""
+    words = {"compute": roof.name, "link": f"link {roof.name}", "launch": f"launch: {roof.name}"}
+    return words.get(roof.kind, f"{roof.name} bandwidth")
+
+
+def roof_rate(roof: Roof) -> str:
+    """The rate in its unit; of a launch, the time of a call."""
+    if roof.kind == "launch":
+        return f"{seconds(1 / roof.rate.value)} a call"
+    return (flops_rate if roof.kind == "compute" else bytes_rate)(roof.rate.value)

@@ -1,21 +1,31 @@
-"""Records to plain sentences for a newcomer: numbers with units, three significant digits, the form named."""
+"""What a run says first, in at most five sentences, what these leave out, and a machine's findings for README."""
 
 from collections.abc import Iterable
 
 from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, crossovers
 from analysis.crossover.time_split import why
+from analysis.explain.explanation import Request, settings_of
+from analysis.predict import held_out
+from analysis.predict.held_out import Case
+from analysis.predict.prediction import predict
+from analysis.predict.profile import Lacking, Profile
 from analysis.roofline.bounds import Roof, roofs
 from analysis.text import (
     answers,
     data_parallel,
+    explanation,
     inference,
     peers,
     rates,
-    side_by_side,
+    sentences,
     training_answers,
     whole_training,
 )
 from analysis.text.crossings import copies_sentence, crossing_sentence, form_name, no_gpu_sentence, why_sentence
+from analysis.training.break_even import BY_JOB
+from analysis.units import join
+from kernels import networks
+from kernels.problems import Training
 from workloads.records import Loaded, Machine, Measurement
 
 MOST, TRAININGS = 5, 2
@@ -89,16 +99,20 @@ def _parts(found, machine) -> "tuple[list[Measurement], Machine | None]":
     return list(found), machine
 
 
+def first_forms(answers: tuple[Answer, ...]) -> tuple[Answer | None, list[Answer]]:
+    """(resident, the ways of copying) of the first precision."""
+    first = [a for a in answers if a.precision == answers[0].precision]
+    return next((a for a in first if a.form in (LATENCY, THROUGHPUT)), None), [a for a in first if a.form in COPIES]
+
+
 def _gpu_story(measurements, answers: tuple[Answer, ...]) -> list[str]:
     """The first precision: resident and why, the copies together and why."""
-    first = [a for a in answers if a.precision == answers[0].precision]
-    resident = next((a for a in first if a.form in (LATENCY, THROUGHPUT)), None)
-    copied = [a for a in first if a.form in COPIES]
+    resident, copied = first_forms(answers)
     told = [crossing_sentence(resident)] if resident else []
     told += _reason(measurements, resident)
     told += [copies_sentence(copied)] if copied else []
     told += _reason(measurements, copied[0]) if copied else []
-    return told or [crossing_sentence(a) for a in first[:2]]
+    return told or [crossing_sentence(a) for a in answers[:2] if a.precision == answers[0].precision]
 
 
 def _with_layers(told: list[str], measurements, ceilings: "tuple[Roof, ...]", machine, runs) -> list[str]:
@@ -126,7 +140,7 @@ def _of_their_own(measurements) -> list[str]:
     if "training" in ops:
         told = [
             *data_parallel.lines(measurements),
-            *side_by_side.lines(measurements),
+            *whole_training.side_by_side(measurements),
             *whole_training.start_sentences(measurements),
         ]
     told += peers.story(measurements) if ops & {"peer", "collective", "at-once"} else []
@@ -146,3 +160,61 @@ def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> 
     told = [] if timed else [no_gpu_sentence(measurements, machine)]
     told += rates.rate_sentences(measurements, ceilings)[:1] + rates.library_sentences(measurements)
     return told + rates.bound_sentences(measurements, ceilings) + rates.thread_sentences(measurements)
+
+
+# ---------------------------------------------------------------- findings, for README
+
+_FIRST = "cifar10-cnn"
+_FOUND = {
+    "small": "**Small data sets.** {said}",
+    "why": "**Why.** {said}",
+    "product": "**Bare products.** {said}",
+    "copies": "**Copies.** {said}",
+    "believe": "**How far to believe it.** Predicted steps have a median error of {gpu} on the GPU, {cpu} on the CPU. "
+    "Where intervals overlap, the answer is: can't tell.",
+}
+
+
+def findings(answers: "tuple[Answer, ...]", trainings: list[Answer], of: Profile, cases: list[Case]) -> list[str]:
+    """The findings of rows: `answers` of products, `trainings` along a size, the profile, predictions left out in turn."""
+    found = {"small": _small(trainings), "why": _why(of), **_products(answers)}
+    said = [_FOUND[name].format(said=text) for name, text in found.items() if text]
+    errors = {s.device: sentences.share(s.median) for s in held_out.summaries(cases) if s.bound == "all"}
+    if {"cpu", "gpu:0"} <= errors.keys():
+        said.append(_FOUND["believe"].format(cpu=errors["cpu"], gpu=errors["gpu:0"]))
+    return [f"- {line}" for line in said]
+
+
+def _is_article(model: str) -> bool:
+    network = networks.known(model)
+    return bool(network and network.seed)
+
+
+def _small(trainings: list[Answer]) -> str:
+    """From how many samples on an article's whole training is shorter on the GPU."""
+    for a in trainings:
+        setup = whole_training.setup_of(a.family)
+        own = setup.kernel.endswith("/fit") and not setup.switches and _is_article(setup.model)
+        if own and a.family.varies == "samples" and a.form.mode == BY_JOB and a.crossings and not a.crossings[0].wide:
+            return whole_training.answer_sentence(a)
+    return ""
+
+
+def _why(of: Profile) -> str:
+    """The largest parts of a GPU step of the first article's training, as an explanation has them; "" where it lacks rows."""
+    network = networks.find(_FIRST)
+    training = Training(network.name, network.batch, network.samples, network.epochs)
+    request = Request(training)
+    try:
+        made = predict(training, settings_of(request, "gpu:0"), of)
+    except Lacking:
+        return ""
+    return f"Of a GPU step of {sentences.title(_FIRST)}: {join(explanation.shares(made))} (predicted)."
+
+
+def _products(answers: "tuple[Answer, ...]") -> dict[str, str]:
+    resident, copied = first_forms(answers)
+    return {
+        "product": crossing_sentence(resident) if resident else "",
+        "copies": copies_sentence(copied) if copied else "",
+    }

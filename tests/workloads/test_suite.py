@@ -6,9 +6,12 @@ from collections import Counter
 
 import fake_measurements as fake
 import pytest
+import readme
 
-from analysis import report
+from analysis import noise, report
 from analysis.report import page as report_page
+from analysis.report.material import Material
+from analysis.text import summary
 from workloads import matmul, options, records, session, suite, tables
 from workloads.harness import plan, worker
 
@@ -98,18 +101,37 @@ def test_refinement_runs_only_the_kernels_that_won_near_the_crossing():
     assert all(row.settings.mode == "resident" for row in added if row.settings.device == "cpu")
 
 
-IN_README = "/suite /training-seeds /training-small-dataset -x4/peers -x4/training-data-parallel"
+def quoted(page: str, mark: str) -> list[str]:
+    """The lines between a page's mark and its end."""
+    text = (worker.ROOT / page).read_text(encoding="utf-8")
+    assert f"<!-- {mark}" in text, mark
+    return text.partition(f"<!-- {mark}")[2].partition("-->\n")[2].partition("<!-- /")[0].splitlines()
 
 
-@pytest.mark.parametrize("run", [f"nvidia-h200{run}" for run in IN_README.split()])
-def test_the_readme_says_what_the_stored_files_say(run):
-    from analysis.text import summary
-
-    text = (worker.ROOT / "README.md").read_text()
-    block = text.partition(f"<!-- answer: python -m analysis.report reports/{run} ")[2]
-    block = block.partition("-->\n")[2].partition("<!-- /answer -->")[0]
+@pytest.mark.parametrize("run", ["nvidia-h200-x4/peers", "nvidia-h200-x4/training-data-parallel"])
+def test_the_results_page_says_what_the_stored_files_say(run):
     told = summary.answer(records.read(worker.ROOT / "reports" / run))
-    assert block == "".join(f"- {sentence}\n" for sentence in told)
+    block = quoted("docs/results.md", f"answer: python -m analysis.report reports/{run} ")
+    assert block == [f"- {sentence}" for sentence in told]
+
+
+def test_the_readme_is_short_and_says_what_the_stored_files_say(monkeypatch):
+    monkeypatch.setattr(noise, "REPORTS", worker.ROOT / "reports")
+    assert len((worker.ROOT / "README.md").read_text(encoding="utf-8").split()) <= 1000
+    seeds = Material(records.read(worker.ROOT / "reports/nvidia-h200/training-seeds"))
+    block = quoted("README.md", "trainings: python -m analysis.report reports/nvidia-h200/training-seeds ")
+    assert block == seeds.table_of_trainings
+    of = Material(records.read(worker.ROOT / "reports/nvidia-h200"))
+    block = quoted("README.md", "findings: python -m analysis.report reports/nvidia-h200 ")
+    assert block[:-1] == summary.findings(of.answers, of.trainings, of.profile, []) and len(block) == 5
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reference.md"])
+def test_what_commands_print_is_quoted_as_they_print_it(page, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = (worker.ROOT / page).read_text(encoding="utf-8")
+    first = text.partition("<!-- /output -->")
+    assert readme.filled("".join(first[:2])) == "".join(first[:2]) and (page == "README.md" or len(first[2]) > 1000)
 
 
 def test_markdown_is_the_table_that_is_shown(capsys, monkeypatch):

@@ -14,7 +14,7 @@ from analysis.roofline.bounds import Roof, judge
 from analysis.stats import Estimate, quick_seconds
 from analysis.text import training as row_words
 from analysis.text.crossings import short_n_words
-from analysis.text.roofs import fraction_words
+from analysis.text.rates import fraction_words
 from analysis.units import flops_rate, join, seconds
 from workloads.records import Measurement
 

@@ -14,7 +14,7 @@ from analysis.roofline.roofs import WAITED
 from analysis.stats import call_s, group_by, is_gpu
 from analysis.text import answers
 from analysis.text import training as row_words
-from analysis.text.roofs import fraction_words, roof_name, roof_rate
+from analysis.text.rates import fraction_words, roof_name, roof_rate
 from analysis.units import digits, flops_rate, join, seconds
 from workloads.records import Measurement
 

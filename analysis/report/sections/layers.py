@@ -14,7 +14,7 @@ from analysis.roofline.bounds import Roof, judge
 from analysis.table import image, listed, named, table, text
 from analysis.text import answers, crossings
 from analysis.text import training as row_words
-from analysis.text.roofs import CACHED_MARK, CACHED_WORDS, fraction_words
+from analysis.text.rates import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.units import count, digits, flops_rate, percent, seconds
 from kernels.problems import Problem
 from workloads.records import Loaded, Measurement, settings

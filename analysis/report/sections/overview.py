@@ -18,7 +18,7 @@ from analysis.stats import of, quick_seconds
 from analysis.table import listed, table, text
 from analysis.text import crossings, peers, rates
 from analysis.text import training as row_words
-from analysis.text.roofs import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
+from analysis.text.rates import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.units import count, digits, join, percent, seconds, size
 from workloads.machine import facts
 from workloads.records import Loaded, Machine, Measurement, Run

@@ -10,7 +10,7 @@ from analysis.report.charts.chart import rounded
 from analysis.roofline.bounds import Judged
 from analysis.stats import is_gpu, of
 from analysis.text import training as rows
-from analysis.text.roofs import fraction_words
+from analysis.text.rates import fraction_words
 from workloads.records import Measurement, Samples, visits
 
 QUANTILES = 50  # of a row at most, over all its clocks

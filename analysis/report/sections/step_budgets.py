@@ -8,7 +8,7 @@ from analysis.predict.budget import Budget
 from analysis.predict.combine import HIDDEN
 from analysis.stats import Estimate
 from analysis.table import listed, table, text
-from analysis.text import budget, side_by_side, training, whole_training
+from analysis.text import budget, training, whole_training
 from analysis.units import count, join, signed
 from workloads.records import Measurement
 
@@ -25,7 +25,10 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
         return []
     heads = "training | device | a step | +- | largest part known | not explained | losses | flags"
     lines = ["## Training with Keras", "", *listed(budget.lost(m) for m in rows if not m.ok)]
-    told = [*side_by_side.lines(every), *whole_training.start_sentences(rows)]  # whose question is not a step's time
+    told = [
+        *whole_training.side_by_side(every),
+        *whole_training.start_sentences(rows),
+    ]  # whose question is not a step's time
     lines += listed(line for line in told if line not in set(said))
     if made:
         lines += table(heads, map(_row, made), 2, "largest part known | not explained | losses | flags")

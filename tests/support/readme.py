@@ -1,0 +1,43 @@
+"""Writes what the pages named quote (`make readme`): each marked part begins with the command that gives it.
+
+`<!-- output: COMMAND -->` holds what the command prints; of other marks the command writes the part itself.
+"""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+MARK = re.compile(r"^<!-- (?P<kind>[a-z]+): python (?P<words>.*) -->$", re.MULTILINE)
+
+
+def printed(words: str) -> str:
+    """What a command prints 80 columns wide, with no path of this machine's Python in it."""
+    command = [sys.executable, *shlex.split(words)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
+    return ran.stdout.replace(sys.executable, "python")
+
+
+def filled(text: str) -> str:
+    """A page with what its `output` commands print."""
+
+    def part(found: re.Match) -> str:
+        return f"{found[1]}\n```\n{printed(found[2]).rstrip()}\n```\n<!-- /output -->"
+
+    return re.sub(r"(<!-- output: python (.*?) -->)\n.*?<!-- /output -->", part, text, flags=re.DOTALL)
+
+
+def main(pages: list[str]) -> int:
+    for page in map(pathlib.Path, pages):
+        marks = MARK.findall(page.read_text(encoding="utf-8"))
+        for words in dict.fromkeys(words for kind, words in marks if kind != "output"):
+            print(f"{page}: python {words}", flush=True)
+            printed(words)
+        text = page.read_text(encoding="utf-8")
+        page.write_text(filled(text), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
