@@ -15,6 +15,9 @@ from workloads.records import Measurement
 TITLE = "Feeding a training: how a batch gets into a step"
 CHART = "A step with next to no arithmetic, by the bytes of its batch"
 HEADS = "device | way | samples as | a call | a sample | bandwidth | within | sizes"
+NOT_KNOWN = (
+    "How quick batches come can't be told: too few sizes, or noisier than 25 %. Run it again with nothing beside it."
+)
 IMAGE = 32 * 32 * 3  # values of a CIFAR-10 image
 BATCH = 2048
 FASTER = 1.5  # times: from which on copies are quicker than the way that the batches come
@@ -60,16 +63,18 @@ def cells(measurements: Iterable[Measurement]) -> list[tuple[str, ...]]:
 
 
 def lines(measurements: Iterable[Measurement]) -> list[str]:
-    """The sentences and the laws for a terminal; empty without laws."""
+    """The sentences and the laws for a terminal; empty without rows of the study."""
     rows = list(measurements)
     found = cells(rows)
-    return [*sentences(rows), "", *Table(HEADS, found, 3).text()] if found else []
+    return sentences(rows) + (["", *Table(HEADS, found, 3).text()] if found else [])
 
 
 def sentences(measurements: Iterable[Measurement]) -> list[str]:
     """Small data sets; how quick batches come on each device and what limits them; what share of measured steps they are."""
     rows = list(measurements)
     fitted = feeding.laws(rows)
+    if not fitted and feeding.rows(rows):
+        return [NOT_KNOWN]
     devices = sorted({law.device for law in fitted}, reverse=True)
     shares = feeding.shares(rows)
     said = [line for device in devices for line in _device(fitted, rows, device)]

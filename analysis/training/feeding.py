@@ -22,6 +22,7 @@ BATCH, DATA_SET = "batch", "data set"
 SET_BYTES = 128 << 20  # of a data set in float32, in at least and at most so many batches
 FEWEST_STEPS, MOST_STEPS = 16, 128
 FEWEST = 4  # sizes for a law
+NOISY = 0.25  # noise of a row from which on no law is fitted to it
 _DRAWS = 200
 _Z = 1.959964
 
@@ -131,7 +132,9 @@ def _points(m: Measurement, what: str) -> list[Point]:
 
 
 def _law(key: tuple[str, str, str], points: list[Point]) -> Law | None:
-    """The law with the least squares of the relative errors; no part of it is below 0. None of too few sizes."""
+    """The law with the least squares of the relative errors; no part of it is below 0. None of too few sizes that are known to
+    NOISY or better."""
+    points = [p for p in points if p.seconds.noise <= NOISY]
     if len({(p.samples, p.nbytes) for p in points}) < FEWEST:
         return None
     each = np.array([(1.0, p.samples, p.nbytes) for p in points])

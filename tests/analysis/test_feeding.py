@@ -1,6 +1,7 @@
 """Laws of feeding a step, recovered from planted ones; what share of a step it is, and small data sets in words."""
 
 import pytest
+from msgspec.structs import replace
 
 from analysis.report.charts.feeding import feeding_chart
 from analysis.report.sections.feeding import section
@@ -46,6 +47,14 @@ def test_a_planted_law_is_recovered():
     (by_set,) = feeding.laws(study(("numpy",)), feeding.DATA_SET)
     assert by_set.call.value == pytest.approx(SETUP) and by_set.bandwidth.value == pytest.approx(3e9)
     assert feeding.laws(study(sizes=feeding.SIZES[: feeding.FEWEST - 1])) == ()
+
+
+def test_a_row_that_is_hardly_known_fits_no_law():
+    exact, wild = study(("numpy",)), fed("numpy", 64, 784, slower=9.0)
+    (own,) = wild.samples
+    first, *rest = own.seconds
+    wild = replace(wild, samples=(replace(own, seconds=(first / 5, *rest[1:], 2 * first), block=(0, 1, 2, 3)),))
+    assert feeding.step(wild).noise > feeding.NOISY and feeding.laws([*exact, wild]) == feeding.laws(exact)
 
 
 def test_a_law_is_asked_for_the_sizes_that_it_was_not_fitted_to():
@@ -96,4 +105,5 @@ def test_the_page_has_the_laws_and_every_point_beside_them():
     assert section(rows)[0] == f"## {words.TITLE}" and any(
         "| GPU | numpy | float32 | 600 µs |" in x for x in section(rows)
     )
-    assert feeding_chart(rows[:3]) == [] == section(rows[:3])
+    few = rows[: feeding.FEWEST - 1]
+    assert feeding_chart(few) == [] == section([]) and words.NOT_KNOWN in section(few)[2]

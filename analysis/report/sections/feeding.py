@@ -10,6 +10,7 @@ from workloads.records import Measurement
 def section(measurements: Iterable[Measurement]) -> list[str]:
     """The answer and the laws; empty without rows of the study."""
     rows = list(measurements)
-    if not (found := words.cells(rows)):
+    if not (said := words.sentences(rows)):
         return []
-    return [f"## {words.TITLE}", "", *listed(words.sentences(rows)), *table(words.HEADS, found, 3)]
+    found = words.cells(rows)
+    return [f"## {words.TITLE}", "", *listed(said), *(table(words.HEADS, found, 3) if found else [])]
