@@ -10,14 +10,28 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from workloads import ROOT, options
+from workloads import options
 
 QUESTION = "Where does a GPU begin to win on this machine?"
 EXAMPLE = "python -m workloads.suite --quick"
+NEXT = "python -m analysis.explain --model file.py:function --batch 32 --measure"
 LONG = """Roofs, memory levels, launches, copies, matrix products, their crossover and one Keras row in one folder, with a report.
---quick leaves all but the products and the Keras row out and takes about a minute. --device all measures every GPU alone, then
-what several do with each other and what they take from each other at once."""
-STORED = ROOT / "reports"
+--quick leaves all out but products, one Keras row and what its step is made of, and takes two to three minutes. --device all
+measures every GPU alone, then what several do with each other and what they take from each other at once."""
+# What a step of the CIFAR-10 CNN is made of, in TensorFlow's rows; and what of it a CPU alone needs.
+OF_A_STEP: dict = {"backends": ["tensorflow"], "fast": True}
+_CNN: dict = {"model": "cifar10-cnn", "batch": ["32"], "direction": ["all"]}
+_PASSES = "read add relu relu_grad dropout maxpool maxpool_grad sgd adam"
+STEP_PARTS: list[tuple[str, dict, dict]] = [
+    ("launch", {"variants": ["function", "jit", "fit", "once"]}, {"variants": ["function", "fit", "once"]}),
+    ("conv", _CNN, {"variants": ["function", "held"]}),
+    ("matmul", _CNN, {"variants": ["function"]}),
+    (
+        "stream",
+        {"operations": _PASSES.split(), "sizes": ["64KiB:16MiB:x16"], "dtypes": ["float32"]},
+        {"variants": ["function"]},
+    ),
+]
 SHARED = "device threads require_gpu min_time max_noise max_time fast rigorous seed resume quiet verbose"
 
 
@@ -53,6 +67,7 @@ def plan(quick: bool, gpu: bool, several: bool = False) -> list[tuple[str, dict]
         return [
             ("matmul", {"sizes": ["64:1024:x2"], "fast": True}),
             *together,
+            *[(name, {**flags, **OF_A_STEP, **({} if gpu else only)}) for name, flags, only in STEP_PARTS],
             ("training", {"steps": 60, "fast": True}),
         ]
     dtypes = ["float32", "float64", *(["tf32", "float16", "bfloat16"] if gpu else [])]
@@ -270,35 +285,19 @@ def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
 def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
     """Writes the report into the folder and says its answer and its path."""
     from analysis import report
-    from analysis.text import budget, peers, summary
+    from analysis.explain import command as explain
+    from analysis.text import peers, summary
     from workloads import records
 
     loaded = records.read(folder)
     path = report.to_open(report.render([folder], folder))
     out = sys.stdout if args.format == "table" else sys.stderr
-    said = [
-        *summary.answer(loaded.measurements, loaded.runs[-1].machine),
-        *budget.sentences(loaded.measurements),
-        *peers.lines(loaded.measurements),
-    ]
-    said += [] if loaded.runs[-1].machine.gpus else elsewhere(STORED)
+    said = [*summary.answer(loaded.measurements, loaded.runs[-1].machine), *peers.lines(loaded.measurements)]
     print("\n" + "\n".join(said), file=out)
-    print(f"\nnext:   {options.typed('python -m workloads.matmul --sizes 64:4096:x2')}", file=out)
+    if any(m.problem.op == "training" for m in loaded.measurements):
+        print("\n" + "\n".join(explain.of_run("cifar10-cnn", str(folder))), file=out)
+    print(f"\nnext:   {options.typed(NEXT)}", file=out)
     print(f"report, to open:\n{options.near(path)}", file=out)
-
-
-def elsewhere(reports: pathlib.Path) -> list[str]:
-    """What a machine without a GPU can be told: the answer of each stored machine that has one, named as such."""
-    from analysis.text import summary
-    from workloads import records
-
-    told = []
-    for folder in sorted(suite.parent for suite in reports.glob("nvidia-*/suite")):
-        stored = records.read(folder)
-        here = stored.runs[-1].machine
-        about = f"Elsewhere, on a stored {here.gpus[0].name} against its own {here.cores}-core host (not this CPU)"
-        told += [f"{about}: {sentence}" for sentence in summary.answer(stored.measurements, here)[:1]]
-    return told
 
 
 if __name__ == "__main__":

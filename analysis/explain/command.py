@@ -27,6 +27,8 @@ FORMATS = ("table", "md", "json")
 INPUTS = ("numpy", "tf.data", "generator", "prefetch")
 _DESCRIBING_S = 60
 _VERIFIED = 3  # changes
+_BEGUN = time.monotonic()
+_ANSWERING_S = 5  # seconds of a budget that are kept for the answer
 ALL = "all"  # the cases
 CASES_PAGE = """# Articles and complaints, answered
 
@@ -87,6 +89,7 @@ def parser() -> options.Parser:
 --format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
         S=options.number,
     )
+    made.set_defaults(stored_gpu=False)
     more.add_argument(
         "--verify",
         metavar="N",
@@ -143,6 +146,21 @@ def _explained(args: argparse.Namespace, again: str) -> int:
     return options.OK
 
 
+def of_run(model: str, run: str) -> list[str]:
+    """The answer for a model of a name by the rows of one run; without a GPU's, beside a stored one."""
+    from analysis.explain import explanation
+    from analysis.predict.profile import Lacking
+    from analysis.text import explanation as words
+
+    args = parser().parse_args(["--model", model, run])
+    args.stored_gpu = True
+    try:
+        made = explanation.explain(_asked(args)[0], sources(args))
+    except Lacking as lacking:
+        return [f"No verdict on {model}: {lacking}"]
+    return words.answer(made, options.typed(f"python -m analysis.explain --model {model}"))
+
+
 def _every_case(args: argparse.Namespace) -> int:
     """Every case's lines; as Markdown they are docs/cases.md."""
     from analysis.text import cases
@@ -180,14 +198,15 @@ def _measured(args: argparse.Namespace, asked: "Request", of: "Sources") -> "tup
     parts = measure.parts(before, asked, of, ["cpu", *["gpu:0"] * gpu_here])
     if not args.measure:
         measured = [s for s in before.sides if s.cost.source == "measured"] if before else []
-        return of, f"about {measure.seconds(parts):.0f} s" if parts and len(measured) < 1 + (of.gpu is not None) else ""
+        return of, f"about {measure.seconds(parts):.0f} s" if parts and len(measured) < 1 + gpu_here else ""
     if not parts:
         print("Nothing is missing: this machine's rows have it all.", file=sys.stderr)
         return of, ""
     folder = _local_folder() / time.strftime("explain-%Y%m%d-%H%M%S")
-    for reason in measure.run(parts, folder, args.budget, _progress):
+    left = max(1.0, args.budget - (time.monotonic() - _BEGUN) - _ANSWERING_S)
+    for reason in measure.run(parts, folder, left, _progress):
         print(f"not measured: {reason}", file=sys.stderr)
-    return sources(args, str(folder)), ""
+    return sources(args, *map(str, folder.parent.glob(f"{folder.name}-*"))), ""
 
 
 def _progress(text: str) -> None:
@@ -235,8 +254,10 @@ def sources(args: argparse.Namespace, *more: str) -> "Sources":
 
     here = profile.read(*args.runs, *more, mixed=args.mixed) if args.runs else _local(profile)
     has_gpu = any(device != "cpu" for device in here.devices)
-    stored = args.gpu_profile or ("" if args.runs or has_gpu or not facts.gpu_problem() else str(ROOT / STORED_GPU))
-    if stored and (args.gpu_profile or pathlib.Path(stored).exists()):
+    wanted = (
+        not (has_gpu or (args.runs and not args.stored_gpu)) and facts.gpu_problem() and (ROOT / STORED_GPU).exists()
+    )
+    if stored := args.gpu_profile or (str(ROOT / STORED_GPU) if wanted else ""):
         gpu = profile.read(stored, mixed=args.mixed)
         if not any(device != "cpu" for device in gpu.devices):
             raise options.Usage(f"{args.gpu_profile} has no row of a GPU", EXAMPLE)

@@ -153,7 +153,8 @@ def explain(asked: Request, of: Sources) -> Explanation:
         except Lacking as error:
             lacking["the CPU" if device == "cpu" else "the GPU"] = error
     rows = measured(asked, of)
-    both = _sides(asked, made, rows)
+    here = {device: cost for device, cost in rows.items() if device == "cpu" or not of.borrowed}
+    both = _sides(asked, made, here)
     if not (made or both):
         raise all_of(lacking.values())
     cpu, gpu = made.get("cpu"), made.get(GPU)
@@ -191,8 +192,8 @@ def explain(asked: Request, of: Sources) -> Explanation:
 
 
 def _sides(asked: Request, made: "dict[str, Prediction]", rows: dict[str, TrainingCost]) -> tuple[Side, ...]:
-    """What the training takes on each device, the CPU first: measured, else predicted, else at most what short fits took. A
-    prediction of mostly unknown layers counts for nothing."""
+    """What the training takes on each device, the CPU first: measured here, else predicted, else at most what short fits took.
+    A prediction of mostly unknown layers counts for nothing."""
     unknown = asked.unknown_share
     found = []
     for device in ("cpu", GPU):

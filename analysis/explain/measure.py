@@ -91,16 +91,17 @@ def seconds(found: Iterable[Part], budget: float = BUDGET_S) -> float:
 def run(
     found: list[Part], folder: pathlib.Path, budget: float = BUDGET_S, say: Callable[[str], None] = lambda text: None
 ) -> list[str]:
-    """Runs the parts into the folder until the budget is spent; what was not reached or failed, in words."""
+    """Runs each part into a folder of its own, NAME-1 and so on, until the budget is spent; what was not reached or failed, in
+    words."""
     begin, left_out = time.monotonic(), []
-    say(f"Measuring {len(found)} parts here, about {seconds(found, budget):.0f} s; rows go to {folder}")
+    say(f"Measuring {len(found)} parts here, about {seconds(found, budget):.0f} s; rows go to {folder}-*")
     for i, part in enumerate(found, 1):
         left = budget - (time.monotonic() - begin)
         if left < min(part.seconds, budget) / 2:
-            left_out.append(f"{part.words}: the {budget:g} s were spent")
+            left_out.append(f"{part.words}: the time was spent")
             continue
         head = f"{i}/{len(found)} {part.words}"
-        reason = _child(part, folder / str(i), left, functools.partial(_under, say, head))
+        reason = _child(part, folder.with_name(f"{folder.name}-{i}"), left, functools.partial(_under, say, head))
         left_out += [f"{part.words}: {reason}"] if reason else []
     return left_out
 

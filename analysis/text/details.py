@@ -72,7 +72,7 @@ def _whole(e: Explanation) -> Table:
 def _bounded(part: Estimate, side: sides.Side, name: str) -> str:
     """A part's seconds; what no row tells is not nothing."""
     unknown = part.high <= 0 and any(word in name for word in ("start-up", "epoch")) and side.unknown
-    return "not known" if unknown else say.timed(part)
+    return "not known" if unknown else say.timed(part.at_least(0.0))
 
 
 def _step(e: Explanation) -> Table:

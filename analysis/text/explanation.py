@@ -82,11 +82,12 @@ def subject(e: Explanation) -> str:
 
 
 def sources(e: Explanation) -> str:
-    """`predicted`, `measured`, or which is which; and whose GPU it is."""
+    """`predicted`, `measured`, or which is which; a stored GPU by its machine."""
     each = {s.name: s.cost.source for s in e.sides}
-    kinds = set(each.values())
-    said = kinds.pop() if len(kinds) == 1 else ", ".join(f"{name} {source}" for name, source in each.items())
-    return f"{said}; GPU of {e.borrowed}" if e.borrowed else said
+    if e.borrowed and "GPU" in each:
+        each[e.borrowed] = each.pop("GPU")
+    alone = len(set(each.values())) == 1 and not e.borrowed
+    return next(iter(each.values())) if alone else ", ".join(f"{name} {source}" for name, source in each.items())
 
 
 def answer(e: Explanation, again: str, measuring: str = "") -> list[str]:
@@ -232,7 +233,7 @@ def action(e: Explanation, w: WhatIf) -> str:
     """`batch 512                      saves 38 s [17, 60]   changes what is learned`."""
     words, note = change_words(w.change, e)
     saves = f"saves {say.timed(w.job_saved)}" if w.job_saved else w.why
-    line = f"{words:<30}{saves:<21}"
+    line = f"{words:<30}{saves:<23}"
     return f"{line}{note}".rstrip() if len(line) + len(note) + 9 <= WIDTH else line.rstrip()
 
 

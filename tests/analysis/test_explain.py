@@ -111,7 +111,7 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
     written(tmp_path / "reports/local" / CPU_MACHINE.key / "one", CPU_MACHINE, slow)
     stored = written(tmp_path / "stored")
     code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200", "--all", "--gpu-profile", stored)
-    assert code == options.OK and "GPU of nvidia-h200" in out.splitlines()[0]
+    assert code == options.OK and "nvidia-h200 predicted" in out.splitlines()[0]
     assert "This machine has no GPU that can be measured (no driver). On nvidia-h200 TensorFlow used the GPU" in out
     assert "takes 2.0x as long here" in out  # 0.8 ms a step here, 0.4 there
     code, _, err = said(capsys, "--case", "S0", "--gpu-profile", str(tmp_path / "reports/local" / CPU_MACHINE.key))
@@ -135,7 +135,7 @@ def test_without_a_gpu_a_stored_one_is_set_beside_this_cpu(tmp_path, capsys, mon
     monkeypatch.setattr(explain, "ROOT", tmp_path)
     written(tmp_path / "reports/nvidia-h200")
     code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200")
-    assert code == options.OK and "GPU of nvidia-h200" in out.splitlines()[0]
+    assert code == options.OK and "nvidia-h200 predicted" in out.splitlines()[0]
     assert out.splitlines()[-1].startswith("Measure it here, about ")
 
 
@@ -155,7 +155,7 @@ def test_what_is_measured_first_is_the_real_step_and_what_was_not_reached_is_sai
     monkeypatch.setattr(measure.time, "monotonic", lambda: next(clock))
     left_out = measure.run(parts, tmp_path, 90)
     assert ran == [f"{name} on the CPU" for name in names[:2]] + [f"{names[2]} on the CPU"] * (len(ran) - 2)
-    assert left_out[0] == "its own step on the CPU: it broke" and left_out[-1].endswith(": the 90 s were spent")
+    assert left_out[0] == "its own step on the CPU: it broke" and left_out[-1].endswith(": the time was spent")
 
 
 def test_a_child_that_hangs_is_ended_and_one_that_fails_is_one_line(tmp_path, monkeypatch):
