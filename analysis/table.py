@@ -151,26 +151,23 @@ def table(
     return Table(heads, rows, left, optional).md()
 
 
-def shown(parts: Iterable["str | Table"], markdown: bool = False) -> list[str]:
-    """The lines of sentences and tables, for the terminal or as Markdown."""
-    return [
-        line
-        for part in parts
-        for line in ([part] if isinstance(part, str) else part.md()[:-1] if markdown else part.text())
-    ]
-
-
-def for_terminal(lines: Iterable[str], least: str = "") -> list[str]:
-    """Markdown lines for the terminal, their tables fitted to it; `least` as Table has it."""
+def shown(parts: Iterable["str | Table"], markdown: bool = False, least: str = "") -> list[str]:
+    """The lines of sentences and tables, as Markdown or for the terminal, where tables that are Markdown already are fitted too
+    (`least` as Table has it)."""
     told: list[str] = []
-    for is_table, group in itertools.groupby(lines, lambda line: line.startswith("| ")):
+    for part in parts:
+        told += [part] if isinstance(part, str) else part.md()[:-1] if markdown else part.text()
+    if markdown:
+        return told
+    made: list[str] = []
+    for is_table, group in itertools.groupby(told, lambda line: line.startswith("| ")):
         if is_table:
             cells = [[html.unescape(c.strip().replace("\\|", "|")) for c in _BAR.split(row)[1:-1]] for row in group]
             left = next((i for i, mark in enumerate(cells[1]) if mark.endswith(":")), len(cells[1]))
-            told += Table(cells[0], cells[2:], left, least=least).text()
+            made += Table(cells[0], cells[2:], left, least=least).text()
         else:
-            told += group
-    return told
+            made += group
+    return made
 
 
 def cell(value: object) -> object:

@@ -231,7 +231,7 @@ class Table(Lines):
 def answer(args: argparse.Namespace, outcome) -> None:
     """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with --verbose."""
     from analysis.predict import budget
-    from analysis.table import for_terminal
+    from analysis.table import shown
     from analysis.text import budget as budget_words
     from analysis.text import data_parallel, published, training_answers, whole_training
 
@@ -248,7 +248,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
     words = budget_words.lines if sum(wanted) <= MOST_BUDGETS else budget_words.sentences
     budgets = words(rows_, wanted=lambda b: args.verbose or budget_words.sound(b)) if any(wanted) else []
     budgets += [] if all(wanted) else [_how_to_see(outcome)]
-    print("", *told, *([""] if told and budgets else []), *for_terminal(budgets), sep="\n")
+    print("", *told, *([""] if told and budgets else []), *shown(budgets), sep="\n")
 
 
 def _how_to_see(outcome) -> str:

@@ -243,11 +243,11 @@ def answer(args: argparse.Namespace, outcome) -> None:
     """Laws of copies, or a study's answers."""
     from analysis.crossover import transfer_study
     from analysis.roofline import links
-    from analysis.table import for_terminal
+    from analysis.table import shown
     from analysis.text import feeding
 
     of = {"small-dataset": transfer_study, FEEDING: feeding}.get(args.study, links)
-    print("", *for_terminal(of.lines(outcome.measurements)), sep="\n")
+    print("", *shown(of.lines(outcome.measurements)), sep="\n")
 
 
 WORKLOAD = Workload("transfer", parser, rows, table, answer, op=lambda args: FEEDING * (args.study == FEEDING))

@@ -191,7 +191,7 @@ def checked(args: argparse.Namespace) -> int:
     if not runs:
         raise options.Usage(f"--check {path} needs the RUN in which the trainings were measured")
     told = prediction_errors.check_lines(prediction.load(path), read(runs, args.mixed))
-    print(*table.for_terminal(told, "samples' share ms | with the samples' share | execution"), sep="\n")
+    print(*table.shown(told, least="samples' share ms | with the samples' share | execution"), sep="\n")
     return options.OK
 
 
@@ -202,7 +202,7 @@ def left_out(args: argparse.Namespace) -> int:
     from analysis.text import prediction_errors
 
     of = read(args.leave_one_out, args.mixed)
-    print(*table.for_terminal(prediction_errors.lines(of, not args.no_ablation)), "", sep="\n")
+    print(*table.shown(prediction_errors.lines(of, not args.no_ablation)), "", sep="\n")
     print(*predicted_crossover.lines(predicted_crossover.comparisons(of)), sep="\n")
     if args.readme:
         files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"), key=lambda f: f.stem)

@@ -10,9 +10,11 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
+from analysis.labels import width
 from analysis.roofline import data_sheets
 from analysis.stats import Estimate, group_by, of, plus_minus
-from analysis.units import bytes_rate, percent, seconds, size
+from analysis.table import Table
+from analysis.units import bytes_rate, count, percent, seconds, size
 from workloads.records import Measurement
 
 CLOCKS = ("host-latency", "device")
@@ -239,8 +241,8 @@ def pcie(measurements: "Iterable[Measurement]") -> tuple[int, int] | None:
     return max(seen, default=None)
 
 
-def sentence(link: Link, seen: tuple[int, int] | None = None) -> str:
-    """The law in words, for the PCIe link `seen` with the share of its rate.
+def sentence(link: Link) -> str:
+    """The law in words.
 
     `pinned h2d by cupy/memcpy_async: 9.81 µs + 55.3 GB/s; half of that bandwidth from 530 KiB`.
     """
@@ -250,23 +252,46 @@ def sentence(link: Link, seen: tuple[int, int] | None = None) -> str:
     parts = [f"{seconds(max(0.0, link.latency.value))} + {bytes_rate(link.bandwidth.value)}{ways}{between}"]
     if link.half_bytes:
         parts.append(f"half of that bandwidth from {size(link.half_bytes.value)}")
-    rate = data_sheets.pcie_bytes_per_s(*seen) if seen and link.direction != "d2d" else None
-    if rate and seen:
-        parts.append(f"{percent(link.bandwidth.value / rate)} of the {bytes_rate(rate)} of PCIe {seen[0]} x{seen[1]}")
-    worst = max(p.error for p in link.pieces)  # rounded up, as a bound is
-    parts.append(f"within {max(1, math.ceil(100 * worst))} % of every size measured")
+    parts.append(f"within {_off(link)} of every size measured")
     name = " ".join(filter(None, (link.host_memory, link.direction)))
     return f"{name} by {link.kernel.partition('/')[2]}: {'; '.join(parts)}"
 
 
-def lines(measurements: "Iterable[Measurement]") -> list[str]:
-    """The laws of what a program waits for in words, and the PCIe link that was seen; empty without laws."""
-    rows = list(measurements)
-    seen = pcie(rows)
-    told = [sentence(link, seen) for link in fits(rows) if link.clock == "host-latency"]
-    if not told:
-        return []
+def _off(link: Link) -> str:
+    """How far from it any size was, rounded up, as a bound is."""
+    return f"{max(1, math.ceil(100 * max(p.error for p in link.pieces)))} %"
+
+
+def laws_of(measurements: "Iterable[Measurement]") -> list[Link]:
+    """The laws of what a program waits for, the fastest first."""
+    found = [x for x in fits(measurements) if x.clock == "host-latency"]
+    return sorted(found, key=lambda x: -x.bandwidth.value)
+
+
+def lines(measurements: "list[Measurement]") -> list["str | Table"]:
+    """The laws as a table, and what is known of the PCIe link; nothing without laws."""
+    seen = pcie(measurements)
+    rate = data_sheets.pcie_bytes_per_s(*seen) if seen else None
+    rows = [
+        (
+            law.direction,
+            law.host_memory or "-",
+            law.kernel.partition("/")[2],
+            seconds(max(0.0, law.latency.value)),
+            bytes_rate(law.bandwidth.value),
+            width(law.bandwidth),
+            size(law.half_bytes.value) if law.half_bytes else "-",
+            percent(law.bandwidth.value / rate) if rate and law.direction != "d2d" else "-",
+            _off(law),
+        )
+        for law in laws_of(measurements)
+    ]
+    heads = "way | host memory | by | latency | bandwidth | +- | half of it from | of the PCIe link | off by"
+    at_most = f", at most {bytes_rate(rate)} each way" if rate else ""
     about = (
-        f"the link ran at PCIe generation {seen[0]} x{seen[1]} while copying" if seen else "the PCIe link was not told"
+        f"The link ran at PCIe generation {seen[0]} with {count(seen[1], 'lane')} while copying{at_most}."
+        if seen
+        else ""
     )
-    return ["a copy costs its latency and its bytes:", *(f"  {line}" for line in told), f"  {about}"]
+    told: list[str | Table] = [Table(heads, rows, 3, least="+- | off by | half of it from")]
+    return [*told, *["", about] * bool(about)] if rows else []

@@ -139,14 +139,14 @@ def test_the_words():
     rows = [msgspec.structs.replace(m, values={"pcie_generation": 5.0, "pcie_width": 16.0}) for m in copies(straight)]
     rows[0] = msgspec.structs.replace(rows[0], values={"pcie_generation": 1.0, "pcie_width": 16.0})  # an idle look
     assert links.pcie(rows) == (5, 16)
-    assert links.lines(rows) == [
-        "a copy costs its latency and its bytes:",
-        "  pinned h2d by cupy/memcpy_async: 10.0 µs + 50.0 GB/s; half of that bandwidth from 488 KiB; "
-        "79.3 % of the 63.0 GB/s of PCIe 5 x16; within 1 % of every size measured",
-        "  the link ran at PCIe generation 5 x16 while copying",
-    ]
-    told = links.lines(copies(straight, direction="both"))
-    assert "50.0 GB/s each way" in told[1] and told[-1] == "  the PCIe link was not told"
+    made, _, about = links.lines(rows)
+    assert about == "The link ran at PCIe generation 5 with 16 lanes while copying, at most 63.0 GB/s each way."
+    cells = "h2d pinned cupy/memcpy_async", "10.0 µs", "50.0 GB/s", "488 KiB", "79.3 %", "1 %"
+    assert " ".join(made.rows[0][:3]) == cells[0] and [made.rows[0][i] for i in (3, 4, 6, 7, 8)] == [*cells[1:]]
+    (told,) = links.lines(copies(straight, direction="both"))
+    assert told.rows[0][7] == "-" and "50.0 GB/s each way" in links.sentence(
+        links.laws_of(copies(straight, direction="both"))[0]
+    )
     assert bytes_rate(data_sheets.pcie_bytes_per_s(5, 16)) == "63.0 GB/s"
     assert bytes_rate(data_sheets.pcie_bytes_per_s(3, 16)) == "15.8 GB/s" and data_sheets.pcie_bytes_per_s(1, 16) == 4e9
     assert data_sheets.pcie_bytes_per_s(9, 16) is None

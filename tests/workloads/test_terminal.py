@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from analysis.table import Best, Printed, Table, for_terminal
+from analysis.table import Best, Printed, Table, shown
 from workloads import options, terminal
 
 COMMAND = (
@@ -55,7 +55,7 @@ def test_a_table_fits_drops_and_shortens():
 
 def test_a_table_in_markdown_is_fitted_for_the_terminal():
     lines = ["Errors:", "", *Table("a | b", [("x|y <1>", "10"), ("z", "2")]).md(), "end"]
-    with_width = for_terminal(lines)
+    with_width = shown(lines)
     assert with_width == ["Errors:", "", "a         b", "x|y <1>  10", "z         2", "", "end"]
 
 

@@ -38,7 +38,7 @@ def copies(measurements: "list[Measurement]") -> list[Chart]:
     if not movement.has_copies(measurements):
         return []
     traces, rows = [], []
-    laws = movement.telling(movement.laws_of(measurements))
+    laws = movement.telling(links.laws_of(measurements))
     for i, law in enumerate(laws):
         way, seen, how = movement.way_words(law), links.errors(law, measurements), marks(i)
         sizes = [rounded(nbytes) for nbytes, *_ in seen]

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from analysis import labels
 from analysis.crossover import transfer_study
-from analysis.roofline import data_sheets, links, memory_levels, overheads
+from analysis.roofline import links, memory_levels, overheads
 from analysis.roofline.bounds import Roof
-from analysis.table import listed, table, text
+from analysis.table import listed, shown, table, text
 from analysis.text import rates as facts
-from analysis.units import bytes_rate, count, percent, seconds, size
+from analysis.units import bytes_rate, seconds, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,12 +42,6 @@ def where_words(device: str, shown: "Iterable[memory_levels.Key]") -> str:
     return "GPU" if gpus == {device} else device.upper().replace(":", " ")
 
 
-def laws_of(measurements: "list[Measurement]") -> list[links.Link]:
-    """The laws of what a program waits for, the fastest first."""
-    found = [x for x in links.fits(measurements) if x.clock == "host-latency"]
-    return sorted(found, key=lambda x: -x.bandwidth.value)
-
-
 def telling(laws: list[links.Link]) -> list[links.Link]:
     """One law for each way that behaves differently: of each direction and memory the fastest, registered and write-combined
     memory only where none is pinned, and apart from them what people write (asarray) and our staged copy."""
@@ -73,7 +67,7 @@ def has_memory(measurements: "Iterable[Measurement]") -> bool:
 
 def has_copies(measurements: "Iterable[Measurement]") -> bool:
     """Whether there is a law of copies to draw."""
-    return any(m.problem.op == "transfer" for m in measurements) and bool(laws_of(list(measurements)))
+    return any(m.problem.op == "transfer" for m in measurements) and bool(links.laws_of(list(measurements)))
 
 
 def memory_section(measurements: "list[Measurement]", machine: "Machine | None", roofs: tuple[Roof, ...]) -> list[str]:
@@ -112,33 +106,13 @@ def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -
     """The laws of copying, what of the link they reach, and what the articles' data sets cost."""
     if not any(m.problem.op == "transfer" for m in measurements):
         return []
-    seen = links.pcie(measurements)
-    rate = data_sheets.pcie_bytes_per_s(*seen) if seen else None
-    rows = [
-        (
-            law.direction,
-            law.host_memory or "-",
-            law.kernel.partition("/")[2],
-            seconds(max(0.0, law.latency.value)),
-            bytes_rate(law.bandwidth.value),
-            labels.width(law.bandwidth),
-            size(law.half_bytes.value) if law.half_bytes else "-",
-            percent(law.bandwidth.value / rate) if rate and law.direction != "d2d" else "-",
-        )
-        for law in laws_of(measurements)
-    ]
-    heads = "way | host memory | by | latency | bandwidth | +- | half of it from | of the PCIe link"
-    about = []
-    if seen:
-        at_most = f", at most {bytes_rate(rate)} each way" if rate else ""
-        about = [f"The link ran at PCIe generation {seen[0]} with {count(seen[1], 'lane')} while copying{at_most}.", ""]
     learned = transfer_study.lines(measurements)
     return [
         "## Host-device copies",
         "",
         *listed(facts.link_sentences(roofs)),
-        *table(heads, rows, 3),
-        *about,
+        *shown(links.lines(measurements), markdown=True),
+        "",
         *([SMALL, "", *learned, ""] if learned else []),
     ]
 
