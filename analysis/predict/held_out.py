@@ -156,7 +156,7 @@ def first_measured(of: "Profile") -> dict[tuple, str]:
 
 
 def unseen(cases: Iterable[Case], of: "Profile") -> list[Case]:
-    """The cases whose training was measured for the first time after the last change of a rule."""
+    """The cases whose training was measured for the first time after trainings had last shaped a rule."""
     at = first_measured(of)
     return [c for c in cases if at[training_of(c.predicted)] > RULES_CHANGED]
 

@@ -42,7 +42,7 @@ _SAID = {
     "missed": "{steps} steps: median error {median}, mean {mean}, not within the targets.",
     "simpler": "The best simpler prediction ({best}) has a median error of {error}.",
     "crossings": "{near} of {all} crossovers of trainings were predicted within {within}.",
-    "unseen": "First measured after the last rule change ({since}), on the {device}: median error {errors} of {count} steps.",
+    "unseen": "First measured after trainings last shaped a rule ({since}), {device}: median error {errors} of {count} steps.",
     "saved": "Saved before they were measured, on the {device}: median error {errors} of {count} steps.",
     "floor": "On the {device} steps differ by {between} (standard deviation) between processes, {within} within one.",
     "counts": "All {steps} steps of {trainings} trainings count in full. {wide} are noisier than {noisy} and fit nothing.",
