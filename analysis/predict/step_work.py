@@ -42,8 +42,8 @@ RULE_WORDS = {
     "calibrated": "the global numbers fitted on other models' trainings",
 }
 RULES = frozenset(RULE_WORDS)
-# When a rule, or what is fitted, was last chosen by what trainings took: those measured first after it are unseen. Laws of feeding
-# came later, fitted to rows of their own.
+# When a rule, or what is fitted, was last chosen by what trainings took: those measured first after it are unseen. Laws of
+# feeding came later, fitted to rows of their own.
 RULES_CHANGED = "2026-11-22T05:31:41Z"
 
 
