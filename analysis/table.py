@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from workloads import terminal
 
-_SHORT = 12  # columns that words keep when they are shortened
+_SHORT = 10  # columns that words keep when they are shortened
 _BAR = re.compile(r"(?<!\\)\|")
 _NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
 
@@ -101,8 +101,7 @@ class Table:
             if over() > 0:
                 del kept[column]
         while over() > 0 and (long := [i for i in kept if i in self._words and kept[i] > _SHORT]):
-            longest = max(long, key=lambda i: kept[i])
-            kept[longest] = max(_SHORT, kept[longest] - over())
+            kept[max(long, key=lambda i: kept[i])] -= 1
         while over() > 0 and len(kept) > 1:
             del kept[list(kept)[-2 if len(kept) > 2 else -1]]
         if most:

@@ -152,7 +152,7 @@ class Table(Lines):
         "model 12< | batch 5 | call 7< | mode 9< | device 9< | ms/call 8 | ±% 4 | queued ms 9 | samples/s 9 | "
         "J/sample 8 | first call s 12 | notes 5<"
     )
-    LEAST = "±% | first call s | J/sample | queued ms"
+    LEAST = "±% | first call s | J/sample | queued ms | notes"
 
     def wanted(self, m) -> bool:
         return m.problem.op == "inference" and super().wanted(m)

@@ -175,7 +175,7 @@ class Table(Lines):
         "model 12< | batch 5 | samples 7 | ep 4 | where 11< | how 9< | ms/step 7 | ms/ep 6 | ms/fit 6 | comp. s 7 | "
         "start s 7 | job s 6 | notes 5<"
     )
-    LEAST = "ms/fit | ms/ep | ep | start s | comp. s | samples"
+    LEAST = "ms/fit | ms/ep | ep | start s | comp. s | samples | notes"
 
     ABOUT = (
         "ms/step, ms/ep, ms/fit: what a step, an epoch beside its steps and a fit beside its epochs take (<: less than "

@@ -175,7 +175,7 @@ class Table(Lines):
     once."""
 
     HEAD = "way 4< | host memory 14< | size 9 | kernel 20< | µs waited 9 | ±% 4 | enqueue µs 10 | GB/s 6 | notes 5<"
-    LEAST = "±% | enqueue µs"
+    LEAST = "±% | enqueue µs | notes"
 
     def __init__(self, args=None, here=None):
         super().__init__(args)
