@@ -15,9 +15,10 @@ from workloads.records import Machine, Row
 # a CPU core and of a GPU in small steps, seconds to make a number of the data. Rounded from looks at an H200 with 16 cores.
 EPOCH_S, CORE_FLOPS, GPU_FLOPS, NUMBER_S = 0.05, 55e9, 8e12, 15e-9
 STEP_S = {"cpu": 3e-3, "gpu": 1.5e-3}
-LOOP_STEP_S, LOOP_COMPILES, FIT_S = 0.4e-3, 0.3, 0.03  # of a loop's small model
+LOOP_STEP_S, LOOP_COMPILES, FIT_S = 0.4e-3, 0.3, 0.03  # of a loop's small model's
 COMPILE_S = {"cpu": 1.5, "jit": 4.0, "gpu": 5.0}
 START_S = 10.0
+BARE = ("loop", "resident")  # without model.fit
 UNKNOWN_FLOPS = 1e8  # a sample, of a user's model
 FRESH = plan.RIGOROUS_PROCESSES
 
@@ -40,7 +41,7 @@ def step_s(row: Row, cores: int) -> float:
     network = networks.known(p.model)
     flops = min(p.batch, p.samples) * (networks.training_flops(network) if network else UNKNOWN_FLOPS)
     rate = GPU_FLOPS if s.on_gpu else CORE_FLOPS * (s.threads or cores)
-    return (LOOP_STEP_S if row.kernel.endswith("loop") else STEP_S["gpu" if s.on_gpu else "cpu"]) + flops / rate
+    return (LOOP_STEP_S if row.kernel.endswith(BARE) else STEP_S["gpu" if s.on_gpu else "cpu"]) + flops / rate
 
 
 def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> float:
@@ -53,8 +54,8 @@ def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> fl
     numbers = p.samples * (networks.sample_bytes(network, "uint8") if network else 3000)
     shapes = 2 if p.samples > p.batch and p.samples % p.batch else 1
     where = "gpu" if s.on_gpu else "jit" if s.keras.jit_compile == "on" or s.keras.gpu == "visible" else "cpu"
-    fit, epoch = (1e-3, 1e-4) if row.kernel.endswith("loop") else (FIT_S, EPOCH_S)
-    once = numbers * NUMBER_S + shapes * COMPILE_S[where] * (LOOP_COMPILES if row.kernel.endswith("loop") else 1)
+    fit, epoch = (1e-3, 1e-4) if row.kernel.endswith(BARE) else (FIT_S, EPOCH_S)
+    once = numbers * NUMBER_S + shapes * COMPILE_S[where] * (LOOP_COMPILES if row.kernel.endswith(BARE) else 1)
     if s.process == "fresh":
         return FRESH * (once + fit + epoch + step + START_S)
     unit, each = s.keras.steps_per_execution, networks.sample_bytes(network, p.dtype) if network else 3000
