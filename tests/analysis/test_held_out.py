@@ -102,7 +102,7 @@ def test_strictly_nothing_of_the_models_own_layers_is_known(base):
     assert alone.predicted.step_s == held_out.strictly([ours], of)[0].predicted.step_s and alone.bound == loose.bound
 
 
-def test_unseen_are_trainings_first_measured_after_the_last_change_of_a_rule(base):
+def test_unseen_are_trainings_first_measured_after_trainings_last_shaped_a_rule(base):
     old, new, again = "2026-11-21T00:00:00Z", "2099-01-01T00:00:00Z", "2099-01-02T00:00:00Z"
     at = {("fashion-mlp", 32): (old, again), ("lenet", 32): (new,)}
     rows = [replace(training(m, b, 1e-3), at=when) for (m, b), times in at.items() for when in times]
@@ -110,7 +110,7 @@ def test_unseen_are_trainings_first_measured_after_the_last_change_of_a_rule(bas
     cases = held_out.leave_one_out(of)
     assert [c.seen.row.problem.model for c in held_out.unseen(cases, of)] == ["lenet"]
     said = prediction_errors.unseen_line(cases, of)
-    assert ", on the CPU: median error " in said and said.endswith(" of 1 steps.")
+    assert ", CPU: median error " in said and said.endswith(" of 1 steps.")
 
 
 def test_the_simpler_predictions_know_the_other_models_alone(base):
