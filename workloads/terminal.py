@@ -15,6 +15,7 @@ _SILENT_S = 0.4
 LEAST = 20  # narrower terminals count as this
 _SGR = {"best": "1;32", "good": "32", "warning": "33", "bad": "31"}
 _PAINTED = re.compile(r"\x1b\[[\d;]*m")
+_ASCII = str.maketrans("█░│…µ±·–", "#.|~u~.-")  # for terminals without these
 _MOVES = re.compile(r"\r|\x1b\[[\d;?]*[A-Zac-ln-z]")  # of a progress bar, which fits by itself
 _WINNER = re.compile(r"^(?:Probably t|T)he [CG]PU(?=: )|\b[Tt]he [CG]PU wins\b")
 _COMMAND = re.compile(r"(?:^|(?<=\s))\S*python[\d.]* -m \w.*")
@@ -188,7 +189,8 @@ class Wrapping:
     def _put(self, text: str) -> None:
         if text:
             self._waiting.saying(text)
-            self._stream.write(text)
+            named = (getattr(self._stream, "encoding", None) or "utf-8").lower()
+            self._stream.write(text if named.startswith("utf") else text.translate(_ASCII))
 
 
 @contextlib.contextmanager

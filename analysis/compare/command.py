@@ -121,11 +121,9 @@ def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
         table.records(records(made), HEAD, format_)
     elif rows := [_cells(r) for word in _WORDS if verbose or word in _CHANGED for r in made.of(word)]:
         most = len(rows) if verbose else _MOST
-        shown = table.Table(
-            "row | old | new | change | 95 % interval | flags", rows[:most], 1, "flags", "flags | 95 % interval"
-        )
-        head, *lines = table.shown([shown], format_ == "md")
-        print("", head, *map(_painted, lines), sep="\n")
+        heads, least = "row | old | new | change | 95 % interval | flags", "flags | 95 % interval"
+        changed = table.Table(heads, rows[:most], 1, "flags", least, last=any(row[-1] for row in rows))
+        print("", *map(_painted, table.shown([changed], format_ == "md")), sep="\n")
         print(*[f"... and {len(rows) - most} more; -v shows all"] * (len(rows) > most), "", sep="\n")
     for line in notes(made, verbose):
         print(mark + line, file=out)

@@ -106,6 +106,10 @@ def test_what_a_command_prints_wraps_unless_it_is_for_machines(capsys, monkeypat
     ]
     monkeypatch.delenv("COLUMNS")
     assert terminal.width(io.StringIO()) == 0
+    plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    terminal.Wrapping(plain, terminal.Waiting(plain)).write("█░ 3 µs ±1 %…\n")
+    plain.flush()
+    assert plain.buffer.getvalue() == b"#. 3 us ~1 %~\n"
 
 
 def test_a_command_that_says_nothing_shows_that_it_works(monkeypatch):
