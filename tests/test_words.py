@@ -10,6 +10,7 @@ import house
 import plain_words
 import pytest
 
+from analysis.crossover import ladder, layers, transfer_study
 from analysis.predict import profile
 from analysis.text import (
     budget,
@@ -76,7 +77,11 @@ def rendered(machine: str) -> list[str]:
     """Every sentence that the stored rows of a machine give."""
     loaded = records.read(house.ROOT / "reports" / machine)
     rows = loaded.measurements
-    said = [*summary.answer(loaded), *summary.details(loaded), *budget.sentences(rows)]
+    said = [*summary.answer(loaded), *summary.details(loaded), *budget.sentences(rows), *transfer_study.sentences(rows)]
+    for op in ("matmul", "conv"):
+        said += [s for ways in (layers.library_sentences, layers.cold_sentences) for s in ways(rows, op)]
+        for one in ladder.ladders(rows, loaded.runs[-1].machine, op):
+            said += [s for s in ladder.sentences(one) if not any(idea in s for idea in one.ideas.values())]
     return [*said, *whole_training.side_by_side(rows), *(line for topic in TOPICS for line in topic.lines(rows))]
 
 

@@ -167,10 +167,10 @@ def answer(args: argparse.Namespace, outcome) -> None:
     done, works_ = outcome.measurements, works(args)
     if works_:
         said = answers.together(works_, done, f"products of the dense layers of {args.model}")
-    elif square_rows(done) or not any(m.on_gpu for m in done):
+    elif not any(m.on_gpu for m in done):
         said = summary.answer(done, outcome.run.machine)
     else:
-        said = []
+        said = summary.wins(done, outcome.run.machine) if square_rows(done) else []
     if args.ladder:
         from analysis.crossover import ladder
 

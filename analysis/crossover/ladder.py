@@ -11,7 +11,7 @@ from analysis.crossover.layers import is_square
 from analysis.roofline.bounds import Roof, pick, roofs
 from analysis.stats import Estimate, best_by, call_s, group_by, is_gpu, quick_seconds, seconds_of
 from analysis.table import Table
-from analysis.units import count, flops_rate, join, percent, times
+from analysis.units import count, digits, flops_rate, join, percent
 from kernels import registry
 from kernels.problems import Problem
 from workloads.records import Machine, Measurement
@@ -20,7 +20,7 @@ _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings
 _SHARES = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have
 # channels that lie on 16 bytes in two-byte types; seconds in which larger tiles stay half empty
 _EIGHTS, _BRIEF_S = (8, 1e-4)
-_BEYOND, _WIDE = 1.05, 0.02  # of the peak: no kernel is faster; of a fraction: an interval worth printing
+_BEYOND = 1.05  # of the peak: no kernel is faster
 SHARES = "of the library | of the peak | over the one before"
 HEADS = f"rung | rate | {SHARES}"
 
@@ -156,7 +156,7 @@ def cells(ladder: Ladder, problem: "Problem") -> list[tuple[str, ...]]:
             _short(s.kernel),
             flops_rate(problem.flops / s.seconds.value),
             *("-" if e is None else percent(e.value) for e in (s.of_library, s.of_peak)),
-            times(s.over_before.value) if s.over_before else "-",
+            f"{digits(s.over_before.value)}x" if s.over_before else "-",
         )
         for s in ladder.at(problem)
     ]
@@ -177,7 +177,8 @@ def sentences(ladder: Ladder) -> list[str]:
     at = deciding(ladder)
     steps = ladder.at(at)
     lines = [f"{_short(s.kernel)} {_gain(s)}. {_idea(s, ladder)}" for s in steps]
-    lines += [_fallen(s) for s in ladder.steps if s.problem != at and s.over_before and s.over_before.high < 1]
+    fallen = [s for s in ladder.steps if s.problem != at and s.over_before and s.over_before.high < 1]
+    lines += [_fallen(own) for own in group_by(fallen, lambda s: (s.kernel, _why(s))).values()]
     largest = ladder.problems[-1]
     lines += [_standing(ladder, problem) for problem in dict.fromkeys((at, largest))]
     lines += [
@@ -186,18 +187,13 @@ def sentences(ladder: Ladder) -> list[str]:
     ]
     elsewhere = {s.kernel for s in ladder.steps} - {s.kernel for s in steps} - {kernel for kernel, *_ in ladder.skipped}
     if is_gpu(ladder.device) and any(s.of_library for s in ladder.steps):
-        lines.append(
-            "These rows were measured one after the other; in turns the last rungs and the library stand in "
-            f"`make bench NAME={ladder.op}_cuda`."
-        )
+        lines.append(f"`make bench NAME={ladder.op}_cuda` measures the last rungs and the library in turns.")
     if (
         ladder.op == "conv"
         and ladder.device == "cpu"
         and not any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
     ):
-        lines.append(
-            "oneDNN, the library of convolutions on a CPU, comes with TensorFlow and was not measured beside these."
-        )
+        lines.append("oneDNN, the CPU's library of convolutions, comes with TensorFlow and was not measured here.")
     lines += [
         f"{_short(kernel)} was not measured at {problem_name(at)}." for kernel in ladder.ideas if kernel in elsewhere
     ]
@@ -211,8 +207,8 @@ def _gain(step: Step) -> str:
     if gain.low <= 1 <= gain.high:
         return f"can't be told from {before}"
     if gain.high < 1:
-        return f"is slower than {before}, {times(gain.value)} its speed"
-    return f"has {times(gain.value)} the speed of {before}"
+        return f"is {digits(1 / gain.value)}x slower than {before}"
+    return f"is {digits(gain.value)}x faster than {before}"
 
 
 def _idea(step: Step, ladder: Ladder) -> str:
@@ -222,21 +218,26 @@ def _idea(step: Step, ladder: Ladder) -> str:
     return ladder.ideas[step.kernel] + (f" The tiles chosen here: {step.tiles}." if step.tiles else "")
 
 
-def _fallen(step: Step) -> str:
-    """Where a rung is slower than the one before it: said, as each is told for what it gains."""
-    return f"At {problem_name(step.problem)} {_short(step.kernel)} {_gain(step)}; a likely reason: {_why(step)}."
+def _fallen(steps: list[Step]) -> str:
+    """Where a rung is slower than the one before it for one reason: said, as each is told for what it gains."""
+    worst = max(steps, key=lambda s: 1 / s.over_before.value if s.over_before else 0.0)
+    where = f"at {len(steps)} sizes, most at" if len(steps) > 1 else "at"
+    reason = _why(worst)
+    return (
+        f"{_short(worst.kernel)} {_gain(worst)} {where} {problem_name(worst.problem)}. {reason[0].upper()}{reason[1:]}."
+    )
 
 
 def _why(step: Step) -> str:
     """What may make a rung slower than a simpler one, as far as the problem shows it; no row says so."""
     if step.kernel in _SHARES:
-        return "the threads cost more than they share, or there is but one"
+        return "Likely because threads cost more than they share"
     channels = getattr(step.problem, "c_in", _EIGHTS)
     if channels % _EIGHTS and step.kernel.split("/")[1] == "cuda":
-        return f"its steps are of whole lines of channels, and images of {channels} are filled up with zeros to them"
+        return f"Likely because images with {channels} channels are filled up with zeros"
     if step.seconds.value < _BRIEF_S:
-        return "so small a problem leaves its larger tiles half empty, and what it sets up is not earned back"
-    return "what it arranges first is not earned back at this shape"
+        return "Likely because so small a problem leaves its larger tiles half empty"
+    return "Likely because setting it up takes longer than it saves at this shape"
 
 
 def _standing(ladder: Ladder, problem: "Problem") -> str:
@@ -246,21 +247,15 @@ def _standing(ladder: Ladder, problem: "Problem") -> str:
         f"{_share(best.of_peak)} of the measured peak" if best.of_peak else "",
     ]
     reached = " and ".join(filter(None, parts)) or flops_rate(problem.flops / best.seconds.value)
-    beyond = best.of_peak and best.of_peak.value > _BEYOND
-    doubts = (
-        ["more than its peak is no speed but a disturbance of one of the two: measure both again"] if beyond else []
-    )
-    doubts += [f"flagged while it was measured: {join(best.flags)}"] if best.flags else []
-    return (
-        f"At {problem_name(problem)} the fastest rung, {_short(best.kernel)}, reaches {reached}"
-        + "".join(f" ({doubt})" for doubt in doubts)
-        + "."
-    )
+    said = f"At {problem_name(problem)} the fastest rung, {_short(best.kernel)}, reaches {reached}."
+    if best.of_peak and best.of_peak.value > _BEYOND:
+        said += " More than its peak is a disturbance: measure both again."
+    return said + (f" It was flagged: {join(best.flags)}." if best.flags else "")
 
 
 def _share(e: "Estimate") -> str:
-    """A fraction in percent, with its interval where that is wider than what is printed."""
-    return percent(e.value) + (f" ({percent(e.low)}..{percent(e.high)})" if e.high - e.low > _WIDE * e.value else "")
+    """A fraction in percent."""
+    return percent(e.value)
 
 
 def _short(kernel: str) -> str:

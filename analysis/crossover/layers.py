@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis import labels
 from analysis.crossover.crossover import framework_of
 from analysis.crossover.families import batch_family, precision_of
 from analysis.roofline.bounds import Roof, judge
@@ -223,18 +222,17 @@ def rate_sentences(measurements: "Iterable[Measurement]", op: str, roofs: "tuple
     told = []
     for device in dict.fromkeys(m.device for m in rows):
         own = (m for m in rows if m.device == device and precision_of(m.problem) == first and not framework_of(m))
-        if not (best := best_by(own, lambda m: m.problem, call_s)):
-            continue
-        ranked = sorted(best.values(), key=lambda m: m.problem.flops / call_s(m))
-        ends = [ranked[0], ranked[-1]] if len(ranked) > 1 else ranked
-        told.append(f"on the {place(ranked[0])} {' to '.join(_reached(m, roofs) for m in ends)}")
-    return [f"{first}, {_NOUNS[op]}s at their largest batch: {'; '.join(told)}."] if told else []
+        if best := best_by(own, lambda m: m.problem, call_s):
+            ranked = sorted(best.values(), key=lambda m: m.problem.flops / call_s(m))
+            reached = " to ".join(dict.fromkeys(_reached(m, roofs) for m in (ranked[0], ranked[-1])))
+            told.append(f"{first} {_NOUNS[op]}s on the {place(ranked[0])}, largest batch: {reached}.")
+    return told
 
 
 def _reached(m: "Measurement", roofs) -> str:
     judged = judge(m, roofs)
-    share = f", {percent(judged.fraction.value)} of its roof" if judged.fraction else ""
-    return f"{flops_rate(m.problem.flops / call_s(m))} ({labels.shape(m.problem)}, {m.label}{share})"
+    share = f" ({percent(judged.fraction.value)} of its roof)" if judged.fraction else ""
+    return flops_rate(m.problem.flops / call_s(m)) + share
 
 
 def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:
@@ -242,7 +240,7 @@ def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[st
     compared = [c for c in against_library(measurements, op) if c[0].settings.cache == "warm"]
     groups: dict = {}
     for key, found in grouped(compared, lambda m: (*by_size(m)[:3], place(m), framework_of(m), m.variant)).items():
-        groups.setdefault((key[3], key[2], key[4]), []).append(f"{found.words()} {WAYS.get(key[5], key[5])}")
+        groups.setdefault((key[3], key[2], key[4]), []).append(f"{digits(found.median)} {WAYS.get(key[5], key[5])}")
     noun = _NOUNS[op]
     return [
         f"{math}, on the {where}: median slowdown of a {noun} by {title(framework)} beside the best library: {join(told)}."
@@ -254,10 +252,9 @@ def cold_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:
     """What cold caches cost: a sentence a device."""
     said = []
     for (device, where), found in grouped(cold_and_warm(measurements, op), lambda m: (m.device, place(m))).items():
-        what = f"median of {found.problems}, least and most" if found.problems > 1 else f"one {_NOUNS[op]}"
         said.append(
             f"On the {where} a {_NOUNS[op]} from cold {'L2' if is_gpu(device) else 'caches'} takes "
-            f"{found.words()} times the time from warm ({what})."
+            f"{digits(found.median)} times the time from warm{', the median' * (found.problems > 1)}."
         )
     return said
 

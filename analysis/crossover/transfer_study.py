@@ -12,7 +12,7 @@ import msgspec
 from analysis import table as cells
 from analysis.roofline import links
 from analysis.stats import Estimate, of
-from analysis.units import join, percent, seconds, size, times
+from analysis.units import digits, percent, seconds, size
 from workloads.records import Measurement
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "uint8": 1}
@@ -215,22 +215,14 @@ def costs(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DAT
 
 
 def sentence(c: Cost) -> str:
-    """`60,000 float32 MNIST images in batches of 32 by ndarray.set: 1,875 calls of 98 KiB cost 41 ms an epoch, 28 ms of it
-    the calls themselves; in one piece 17 ms.`"""
+    """`60,000 float32 MNIST images in batches of 32 by ndarray.set: copies take 41 ms an epoch, 68 % of it the calls. ...`"""
     what = f"{c.data.samples:,} {c.dtype} {c.data.name} {c.data.what}"
-    calls = f"{c.calls:,} calls of {size(c.nbytes)} cost" if c.calls > 1 else f"a call of {size(c.nbytes)} costs"
-    told = f"{what} {_batches(c)} by {c.way}: {calls} {seconds(c.epoch.value)} an epoch"
+    told = f"{what} {_batches(c)} by {c.way}: copies take {seconds(c.epoch.value)} an epoch"
     if c.calls_alone:
-        themselves = "the calls themselves" if c.calls > 1 else "the call itself"
-        told += f", {seconds(min(c.calls_alone.value, c.epoch.value))} of it {themselves}"
-    if c.whole and c.calls > 1:
-        told += f"; in one piece {seconds(c.whole.value)}"
-    if c.whole and c.data.epochs > 1:
-        pieces = [f"{seconds(c.training.value)} batch by batch"] if c.calls > 1 else []
-        pieces.append(f"{seconds((c.whole * c.data.epochs).value)} in one piece an epoch")
-        pieces.append(f"{seconds(c.whole.value)} once for all")
-        told += f". Over {c.data.epochs:,} epochs: {', '.join(pieces)}"
-    return f"{told}.{_how(c)}"
+        share = percent(min(1.0, c.calls_alone.value / c.epoch.value))
+        told += f", {share} of it the call{'s' * (c.calls > 1)}"
+    whole = f" In one piece they take {seconds(c.whole.value)}." if c.whole and c.calls > 1 else ""
+    return f"{told}.{whole}{_how(c)}"
 
 
 def _batches(c: Cost) -> str:
@@ -242,43 +234,39 @@ def _batches(c: Cost) -> str:
 
 def _how(c: Cost) -> str:
     where = {"interpolated": "between", "extrapolated": "beyond"}
-    return f" ({c.how.capitalize()} {where[c.how]} the sizes measured.)" if c.how in where else ""
+    return f" {c.how.capitalize()} {where[c.how]} the sizes measured." if c.how in where else ""
 
 
 def _ways_sentence(group: list[Cost]) -> list[str]:
-    """The ways beside each other, the cheapest epoch first."""
+    """The fastest way and the slowest."""
     if len(group) < 2:
         return []
-    ranked = sorted(group, key=lambda c: c.epoch.value)
-    told = [f"{seconds(c.epoch.value)} by {c.way}" for c in ranked]
-    first = group[0]
-    return [f"{first.data.name} {_batches(first)}, an epoch's copies: {join(told)}."]
+    first, last = (pick(group, key=lambda c: c.epoch.value) for pick in (min, max))
+    name = f"{first.data.name} {_batches(first)}"
+    fast, slow = (seconds(c.epoch.value) for c in (first, last))
+    return [f"{name}: {fast} an epoch by {first.way}, the fastest; {slow} by {last.way}."]
 
 
 def _type_sentence(group: list[Cost]) -> list[str]:
     """What the type of the input does to an epoch, against float32."""
     base = next((c for c in group if c.dtype == "float32"), None)
-    others = [c for c in group if c.dtype != "float32"]
-    if base is None or not others:
+    if base is None:
         return []
-    told = [f"as {c.dtype} {times(c.epoch.value / base.epoch.value)} that ({seconds(c.epoch.value)})" for c in others]
     return [
-        f"{base.data.name} {_batches(base)} by {base.way} costs {seconds(base.epoch.value)} an epoch "
-        f"as float32, {join(told)}."
+        f"{c.data.name} {_batches(c)} as {c.dtype}: {seconds(c.epoch.value)} an epoch, "
+        f"{digits(c.epoch.value / base.epoch.value)}x the float32 copies."
+        for c in group
+        if c.dtype != "float32"
     ]
 
 
 def _batch_sentence(group: list[Cost]) -> list[str]:
-    """What the batch size does to an epoch, with the share of the calls themselves."""
-    some = [c for c in group if c.calls_alone]
+    """What the batch size does to an epoch: the smallest and the largest batch."""
+    some = sorted((c for c in group if c.calls_alone and c.calls > 1), key=lambda c: c.batch)
     if len(some) < 2:
         return []
-    told = [
-        f"{_batches(c)} {seconds(c.epoch.value)} ({percent(min(1.0, c.calls_alone.value / c.epoch.value))} calls)"
-        for c in some
-        if c.calls_alone
-    ]
-    return [f"{some[0].data.name} in {some[0].dtype} by {some[0].way}, an epoch: {join(told)}."]
+    ends = [f"{seconds(c.epoch.value)} {_batches(c)}" for c in (some[0], some[-1])]
+    return [f"{some[0].data.name} in {some[0].dtype} by {some[0].way}, an epoch: {' and '.join(ends)}."]
 
 
 def sentences(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DATA) -> list[str]:

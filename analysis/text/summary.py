@@ -105,6 +105,15 @@ def first_forms(answers: tuple[Answer, ...]) -> tuple[Answer | None, list[Answer
     return next((a for a in first if a.form in (LATENCY, THROUGHPUT)), None), [a for a in first if a.form in COPIES]
 
 
+def wins(measurements: "Iterable[Measurement]", machine: "Machine | None") -> list[str]:
+    """From which size the GPU wins the square products of each precision, resident, and how copies move it in the first."""
+    rows = list(measurements)
+    answers = [a for a in crossovers(rows, machine=machine) if a.points]
+    _, copied = first_forms(tuple(answers)) if answers else (None, [])
+    said = [crossing_sentence(a) for a in answers if a.form == LATENCY]
+    return [*said, *([copies_sentence(copied)] if copied else [])] or [no_gpu_sentence(rows, machine)]
+
+
 def _gpu_story(measurements, answers: tuple[Answer, ...]) -> list[str]:
     """The first precision: resident and why, the copies together and why."""
     resident, copied = first_forms(answers)

@@ -23,9 +23,9 @@ _UNITS = r"(?:s|ms|µs|ns|J|x|%|GB/s|TFLOP/s|GFLOP/s|TB/s|KiB|MiB|GiB|bytes|samp
 # Digits that name the case or a size are not counted: models, kernels, n = 64, batch 32, 4 GPUs, 10 epochs, [17, 35].
 _NAMES = re.compile(
     rf"`[^`]*`|\[[^\]]*\]|\b[\w.-]*[A-Za-z_][\w./-]*\d[\w./-]*|\b\d+(?:x\d+)+\S*|\b(?:n|image side) = {_NUMBER}"
-    rf"|\b(?:batch|width|depth|GPU|gpu|level|n =|first|From|Between|At) {_NUMBER}(?: (?:to|and) {_NUMBER})?"
+    rf"|\b(?:batch|batches of|stride|pad|width|depth|GPU|gpu|level|n =|first|From|Between|At) {_NUMBER}(?: (?:to|and) {_NUMBER})?"
     rf"|{_NUMBER}(?:st|nd|rd|th)?[ -](?:samples?|epochs?|steps?|GPUs?|cores?|threads?|rows?|trainings?|layers?|processes"
-    rf"|channels?|fresh|uses|more|products|convolutions|models?|machines?|visits|KiB|MiB|GiB|bytes)\b|\b(?:19|20)\d\d(?:-\d\d-\d\d)?\b"
+    rf"|float\d+|uint8|sizes|channels?|fresh|uses|more|products|convolutions|models?|machines?|visits|KiB|MiB|GiB|bytes)\b|\b(?:19|20)\d\d(?:-\d\d-\d\d)?\b"
 )
 
 
@@ -54,7 +54,8 @@ def words(sentence: str) -> int:
 
 def numbers(sentence: str) -> int:
     """Numbers that are claims: those that name a case or a size are none."""
-    return len(re.findall(_NUMBER, _NAMES.sub(" ", sentence)))
+    without_shapes = re.sub(r"\b\d+(?:x\d+)+\S*", " ", sentence)
+    return len(re.findall(_NUMBER, _NAMES.sub(" ", without_shapes)))
 
 
 def faults(text: str, measured: bool = True) -> list[str]:
