@@ -149,17 +149,22 @@ def show_waiting(what: str) -> None:
         _waiting.start()
 
 
+def now(what: str) -> bool:
+    """Changes what fills the silence; whether it is shown."""
+    if _waiting is not None:
+        _waiting.what = what
+    return sys.stderr.isatty() and not is_dumb()
+
+
 @contextlib.contextmanager
 def doing(what: str) -> Iterator[None]:
-    """What is shown of a command that says nothing meanwhile."""
-    if _waiting is None:
-        yield
-        return
-    before, _waiting.what = _waiting.what, what
+    """What fills the silence meanwhile."""
+    before = _waiting.what if _waiting else ""
+    now(what)
     try:
         yield
     finally:
-        _waiting.what = before
+        now(before)
 
 
 class Wrapping:

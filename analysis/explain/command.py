@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from workloads import ROOT, options
+from workloads import ROOT, options, terminal
 
 if TYPE_CHECKING:
     from analysis.explain.explanation import Request, Sources
@@ -204,16 +204,16 @@ def _measured(args: argparse.Namespace, asked: "Request", of: "Sources") -> "tup
         return of, ""
     folder = _local_folder() / time.strftime("explain-%Y%m%d-%H%M%S")
     left = max(1.0, args.budget - (time.monotonic() - _BEGUN) - _ANSWERING_S)
-    for reason in measure.run(parts, folder, left, _progress):
-        print(f"not measured: {reason}", file=sys.stderr)
+    with terminal.doing("measuring"):
+        left_out = measure.run(parts, folder, left, _progress)
+    print(*(f"not measured: {reason}" for reason in left_out), sep="\n", end="\n" * bool(left_out), file=sys.stderr)
     return sources(args, *map(str, folder.parent.glob(f"{folder.name}-*"))), ""
 
 
 def _progress(text: str) -> None:
-    """On a terminal one line that changes; else a line where something begins."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="" if "/" in text.split(" ")[0] else "\n", file=sys.stderr, flush=True)
-    elif not text.split(": ")[-1][0].isdigit():
+    """On a terminal what fills the silence; else a line where something begins."""
+    shown = "/" in text.split(" ")[0] and terminal.now(text)
+    if not shown and not text.split(": ")[-1][0].isdigit():
         print(text, file=sys.stderr, flush=True)
 
 
