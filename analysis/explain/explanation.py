@@ -238,7 +238,8 @@ def _profile(of: Sources, device: str) -> "Profile":
 
 def measured(asked: Request, of: Sources) -> "dict[str, TrainingCost]":
     """Device -> what this very training costs by a row, where there is one, of several the one that tells its step best: beside
-    the prediction, never in it. A fit casts other inputs before its steps."""
+    the prediction, never in it. A fit casts other inputs before its steps. Both devices begin with the same import, which
+    therefore has no interval."""
     found, t = {}, asked.training
     for device in ("cpu", *(GPU,) * (of.gpu is not None)):
         wanted = (what_if.FIT, t.model, t.batch, device, settings_of(asked, device).switches, None)
@@ -246,8 +247,10 @@ def measured(asked: Request, of: Sources) -> "dict[str, TrainingCost]":
         every = _profile(of, device).measurements
         for m in break_even.trainings(every):
             own = (m.kernel, m.problem.model, m.problem.batch, m.device, m.settings.switches, m.threads)
-            if own == wanted and (cost := costs.measured(m, every)) and cost.step.value > 0:
-                rows.append((cost, m.problem.dtype != t.dtype))
+            if own == wanted and (cost := costs.measured(m)) and cost.step.value > 0:
+                begun = costs.begun(m, every)
+                start = begun and begun[1] + begun[0].value
+                rows.append((msgspec.structs.replace(cost, start=start), m.problem.dtype != t.dtype))
         if rows:
             found[device] = min(rows, key=lambda row: (*row[0].doubt, row[1]))[0]
     return found

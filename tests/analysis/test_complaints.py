@@ -4,6 +4,7 @@ GPU machine's; and the measured verdict, which asks no prediction."""
 import ast
 import pathlib
 
+import plain_words
 import pytest
 from fake_measurements import launch_rows, row, transfer_rows
 from fake_predictions import MS, sources
@@ -59,6 +60,7 @@ def test_the_stored_machine_answers_every_case_in_eighteen_lines_and_docs_has_th
         again = f"{options.python()} -m analysis.explain --case {made.name} reports/nvidia-h200"
         lines = [part for line in cases.lines(made, again) for part in terminal.wrapped(line, 80)]
         assert len(lines) <= 18 and max(map(len, lines)) <= 80, made.name
+        assert not [fault for text in (made.answer, *made.more) for fault in plain_words.faults(text)]
 
 
 def test_at_most_eight_kinds_of_question_and_no_rows_name_what_measures_them():
