@@ -17,6 +17,7 @@ from analysis.units import count, join
 from kernels import networks
 from workloads.records import Measurement, settings
 
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 MOST = 8  # of more trainings the table's columns are easier to read than sentences
 _SAID = {
     "one": "{training}: a step takes {step} on the {side}.",
@@ -184,5 +185,6 @@ def table(measurements: "Iterable[Measurement]") -> list[tuple[str, ...]]:
         step, whole = both(pair, BY_STEP), both(pair, BY_JOB)
         best = {"gpu": "GPU", "cpu": "CPU"}.get(faster(*whole), sentences.CANT_TELL)
         name = f"{subject(pair.setup)}, {whole_job(pair.setup)[0]}"
-        rows.append((name, *map(sentences.timed, (*step, *whole)), best))
+        times = (sentences.timed(e).replace(" ", _NO_BREAK) for e in (*step, *whole))
+        rows.append((name, *times, best))
     return rows

@@ -1,6 +1,7 @@
 """Writes what the pages named quote (`make readme`): each marked part begins with the command that gives it.
 
-`<!-- output: COMMAND -->` holds what the command prints; of other marks the command writes the part itself.
+`<!-- output: COMMAND -->` holds what the command prints; of other marks the command writes the part itself. A page that says
+"`COMMAND > PAGE` writes this page" is what the command prints.
 """
 
 import pathlib
@@ -9,6 +10,7 @@ import shlex
 import subprocess
 import sys
 
+WHOLE = re.compile(r"^`python (.*) > \S+` writes this page", re.MULTILINE)
 MARK = re.compile(r"^<!-- (?P<kind>[a-z]+): python (?P<words>.*) -->$", re.MULTILINE)
 
 
@@ -35,7 +37,8 @@ def main(pages: list[str]) -> int:
             print(f"{page}: python {words}", flush=True)
             printed(words)
         text = page.read_text(encoding="utf-8")
-        page.write_text(filled(text), encoding="utf-8")
+        whole = WHOLE.search(text)
+        page.write_text(printed(whole[1]) if whole else filled(text), encoding="utf-8")
     return 0
 
 
