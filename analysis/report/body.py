@@ -10,6 +10,7 @@ from analysis.report.sections import (
     overview,
     several_gpus,
     step_budgets,
+    stored_gpu,
     training,
 )
 
@@ -32,7 +33,7 @@ def parts(of: Material) -> dict[str, list[str]]:
     for op in overview.LADDERS:
         made[f"ladder-{op}"] = overview.ladder_section(rows, of.machine, op)
     made["budgets"] = step_budgets.section(of.budgets, rows, of.said)
-    made["training"] = training.section(of)
+    made["training"] = [*stored_gpu.section(rows, of.machine), *training.section(of)]
     made["inference"] = inference.section(rows, of.said)
     made["details"] = overview.details_section(of.left_out)
     made["method"] = method.how_section(of.loaded)

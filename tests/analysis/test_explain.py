@@ -6,12 +6,13 @@ import subprocess
 
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, run, transfer_rows
-from fake_predictions import MS, exactly, predict, sources
+from fake_predictions import MS, borrowed, exactly, predict, sources
 
 from analysis.explain import command as explain
 from analysis.explain import explanation, measure, verify
 from analysis.explain.explanation import Request, Sources
 from analysis.predict import profile, what_if
+from analysis.report.sections import stored_gpu
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
 from workloads import options, records
@@ -137,6 +138,22 @@ def test_without_a_gpu_a_stored_one_is_set_beside_this_cpu(tmp_path, capsys, mon
     code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200")
     assert code == options.OK and "nvidia-h200 predicted" in out.splitlines()[0]
     assert out.splitlines()[-1].startswith("Measure it here, about ")
+
+
+def test_the_page_of_a_cpu_alone_says_what_a_stored_gpu_would_do(monkeypatch):
+    """On the CPU 15,630 steps of 1.64 ms, 5 s to begin, 0.5 s of epochs and 0.1 of the fit."""
+    from test_jobs import trained
+
+    of = borrowed()
+    monkeypatch.setattr(stored_gpu, "predict", predict)
+    monkeypatch.setattr(stored_gpu.profile, "read", lambda *runs: of.gpu)
+    rows = [*of.cpu.measurements, trained("cifar10-cnn", 32, 640, (0.0, 0.0, 2e-3))]
+    head, _, line, _ = stored_gpu.section(rows, CPU_MACHINE)
+    assert head == "### If it had the stored nvidia-h200"
+    e = explanation.explain(Request(Training("cifar10-cnn", 32, 50_000, 10)), of)
+    assert line.startswith("- CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs: 31.2 s on the CPU, ")
+    assert e.both[0].whole.value == pytest.approx(31.2332) and line.endswith("faster (predicted).")
+    assert stored_gpu.section(rows, GPU_MACHINE) == stored_gpu.section(rows[:-1], CPU_MACHINE) == []
 
 
 def test_what_is_measured_first_is_the_real_step_and_what_was_not_reached_is_said(tmp_path, monkeypatch):
