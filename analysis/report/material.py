@@ -3,6 +3,7 @@
 import functools
 import os
 import pathlib
+import re
 from collections.abc import Iterable
 
 from analysis.crossover.crossover import Answer, crossovers
@@ -102,7 +103,8 @@ class Material:
     @property
     def table_of_trainings(self) -> list[str]:
         """The trainings that were measured at full size, a line each."""
-        return table(training_answers.HEADS, training_answers.table(self.rows), 1)[:-1]
+        made = table(training_answers.HEADS, training_answers.table(self.rows), 1)[:-1]
+        return [re.sub(r"(\d) (\S+) (\[\S+) (\S+\])", r"\1&nbsp;\2 \3&nbsp;\4", line) for line in made]
 
     @property
     def findings(self) -> list[str]:

@@ -91,6 +91,8 @@ def speed(ratio: Estimate | float, than: str = "") -> str:
     e = ratio if isinstance(ratio, Estimate) else exact(ratio)
     if e.low <= 1 <= e.high:
         return f"not told from {than}" if than else CANT_TELL
+    if factor(e) == "1.0x":
+        return f"as fast as {than}" if than else "as fast"
     return (f"{factor(e)} faster" if e.value >= 1 else f"{factor(1 / e)} slower") + (f" than {than}" if than else "")
 
 

@@ -17,7 +17,6 @@ from analysis.units import count, join
 from kernels import networks
 from workloads.records import Measurement, settings
 
-_NO_BREAK = "\N{NO-BREAK SPACE}"
 MOST = 8  # of more trainings the table's columns are easier to read than sentences
 _SAID = {
     "one": "{training}: a step takes {step} on the {side}.",
@@ -68,13 +67,13 @@ def _worth(a: "Answer") -> bool:
 
 def _is_of(setup: Setup, a: "Answer") -> bool:
     of = dict(a.family.fixed)
-    return (setup.kernel, setup.model, setup.dtype) == (of["kernel"], of["model"], of["dtype"])
+    return (setup.kernel, setup.model) == (of["kernel"], of["model"])
 
 
-def _telling(pair: Pair) -> tuple[bool, int]:
-    """Of alike pairs the article's batch goes first, then the most samples."""
+def _telling(pair: Pair) -> tuple[bool, tuple[bool, int]]:
+    """Of alike pairs the article's batch goes first, then a step that is no mere bound, then the most samples."""
     network = networks.known(pair.setup.model)
-    return network is not None and pair.setup.batch == network.batch, pair.setup.samples
+    return network is not None and pair.setup.batch == network.batch, pair.weight
 
 
 def both(pair: Pair, by: str) -> tuple[Estimate, Estimate]:
@@ -185,6 +184,5 @@ def table(measurements: "Iterable[Measurement]") -> list[tuple[str, ...]]:
         step, whole = both(pair, BY_STEP), both(pair, BY_JOB)
         best = {"gpu": "GPU", "cpu": "CPU"}.get(faster(*whole), sentences.CANT_TELL)
         name = f"{subject(pair.setup)}, {whole_job(pair.setup)[0]}"
-        times = (sentences.timed(e).replace(" ", _NO_BREAK) for e in (*step, *whole))
-        rows.append((name, *times, best))
+        rows.append((name, *map(sentences.timed, (*step, *whole)), best))
     return rows
