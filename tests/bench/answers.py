@@ -78,7 +78,8 @@ def sentences() -> list[Figure]:
 
 def alike() -> tuple[Figure, list[str]]:
     """How many facts (winner, both whole trainings, both steps) of README's trainings differ on the terminal or in JSON."""
-    block = (house.ROOT / "README.md").read_text().partition("<!-- trainings:")[2].partition("<!-- /trainings")[0]
+    text = (house.ROOT / "README.md").read_text().replace("&nbsp;", " ")
+    block = text.partition("<!-- trainings:")[2].partition("<!-- /trainings")[0]
     apart, facts = [], 0
     for row in (
         line.strip("| ").split(" | ") for line in block.splitlines() if line.startswith("|") and "---" not in line
