@@ -10,6 +10,7 @@ from analysis.text import sentences as say
 from analysis.text.explanation import PARTS, change_words, percent, price
 from analysis.text.published import gain_words
 from analysis.units import size
+from workloads import terminal
 from workloads.records import Machine, Measurement
 
 Section = tuple[str, "list[str | Table]"]
@@ -50,9 +51,10 @@ def sections(e: Explanation, framework: str) -> list[Section]:
 def lines(found: list[Section]) -> list[str]:
     """The sections for a terminal: a blank line, the title and its lines; nothing of an empty one."""
     said: list[str] = []
+    most = max(0, terminal.width() - 2)
     for title, parts in found:
         if parts:
-            said += ["", title, *(f"  {s}" for p in parts for s in ([p] if isinstance(p, str) else p.text(76)))]
+            said += ["", title, *(f"  {s}" for p in parts for s in ([p] if isinstance(p, str) else p.text(most)))]
     return said
 
 

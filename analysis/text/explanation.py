@@ -13,7 +13,7 @@ from workloads import terminal
 
 MOST, WIDTH = 12, 80
 ACTIONS = 3
-_BAR = 36  # blocks of a bar
+_BAR = 36  # blocks of a bar, fewer where the terminal is narrow
 _LABEL = " " * 6
 _REACH = 2.5  # times the longer time, beyond which an interval runs off its bar
 _LITTLE = 0.01  # of a step: a part of less is not named
@@ -136,12 +136,13 @@ def percent(share: float) -> str:
 def bars(both: tuple[Side, Side]) -> list[str]:
     """A bar a device: full to the interval's low end, light to its high end, with a mark at the value."""
     longest = max(s.whole.value for s in both)
-    scale = _BAR / min(max(s.whole.high for s in both), _REACH * longest)
+    blocks = max(_BAR // 4, min(_BAR, (terminal.width() or WIDTH) - WIDTH + _BAR))
+    scale = blocks / min(max(s.whole.high for s in both), _REACH * longest)
     lines = []
     for side in both:
-        low, value, high = (round(scale * min(x, _BAR / scale)) for x in _ends(side.whole))
+        low, value, high = (round(scale * min(x, blocks / scale)) for x in _ends(side.whole))
         bar = "█" * low + "░" * (value - low) + "|" + "░" * (high - value)
-        lines.append(f"  {side.name}  {bar:<{_BAR + 1}}  {say.timed(side.whole)}")
+        lines.append(f"  {side.name}  {bar:<{blocks + 1}}  {say.timed(side.whole)}")
     return lines
 
 
