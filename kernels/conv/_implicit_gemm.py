@@ -10,7 +10,7 @@ from cupy.cuda import runtime
 
 from kernels.cuda import autotuner, conv_tiles, loader
 from kernels.cuda.conv_tiles import Gather
-from kernels.cuda.tiles import Tiles
+from kernels.cuda.tiles import Tiles, splits
 from kernels.problems import Conv
 from kernels.problems.arrays import ARITHMETIC
 
@@ -137,7 +137,7 @@ def candidates(
     multiprocessors = cupy.cuda.Device().attributes["MultiProcessorCount"]
     found: dict[str, Callable[[], Callable]] = {}
     for tile in [t for t in tiles if t.tile[1] <= max(narrowest, 2 * n)] or tiles:
-        for split in conv_tiles.splits(tile.count(m, n), -(-k // tile.deep), tile.blocks * multiprocessors, m * n):
+        for split in splits(tile.count(m, n), -(-k // tile.deep), tile.blocks * multiprocessors, m * n):
             found[name(tile, split)] = functools.partial(call, on, tile, split)
     return found
 

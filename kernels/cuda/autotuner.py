@@ -1,6 +1,8 @@
 """Picks the fastest of several tiles for this GPU by timing them once, and keeps the choice on disk."""
 
+import concurrent.futures
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -14,6 +16,8 @@ from kernels.cuda import held, loader
 
 _chosen: dict[tuple, str] = {}  # in this process: copying calls bind anew each time
 _ROUNDS, _ROUND_S, _MOST_CALLS = 5, 4e-3, 50
+_HEAVY_S, _LOAD_S, _LOADED_S = 10e-6, 60e-3, 20e-3  # of a call; of its own load before it is timed; of that timing
+_LOADED = 4  # candidates that are timed so
 
 
 def folder() -> pathlib.Path:
@@ -63,8 +67,13 @@ def fastest(
     return _chosen[asked]
 
 
-def tuned(file: str, problem: str, candidates: Mapping[str, Callable[[], Callable]]) -> Callable:
-    """The fastest of the calls on the GPU at hand, timed when the problem is first met there.
+def tuned(
+    file: str,
+    problem: str,
+    candidates: Mapping[str, Callable[[], Callable]],
+    seconds: Callable[[Callable], float] | None = None,
+) -> Callable:
+    """The fastest of the calls on the GPU at hand, timed (by `device_seconds`) when the problem is first met there.
 
     Raises: ValueError where there is none.
     """
@@ -72,8 +81,16 @@ def tuned(file: str, problem: str, candidates: Mapping[str, Callable[[], Callabl
 
     if not candidates:
         raise ValueError("a block of this GPU has too little shared memory for the smallest tiles")
-    gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
-    return candidates[fastest(gpu, file, problem, candidates)]()
+    device, stream = cupy.cuda.Device(), cupy.cuda.get_current_stream()
+    gpu = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
+
+    def bound(make: Callable[[], Callable]) -> Callable:
+        device.use()  # a thread of the pool has no context yet, and the default stream
+        with stream:
+            return make()
+
+    makers = {name: functools.partial(bound, make) for name, make in candidates.items()}
+    return candidates[fastest(gpu, file, problem, makers, seconds)]()
 
 
 def _fastest(gpu: str, file: str, problem: str, candidates: Mapping, seconds: Callable[[Callable], float]) -> str:
@@ -81,14 +98,21 @@ def _fastest(gpu: str, file: str, problem: str, candidates: Mapping, seconds: Ca
     key = f"{gpu}, {file} {hashlib.sha256(text.encode()).hexdigest()[:12]}, {problem}"
     if (known := kept().get(key, "")) in candidates:
         return known
-    runs = {name: make() for name, make in candidates.items()}
-    taken: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(_ROUNDS):
-        for name, run in runs.items():
-            taken[name].append(seconds(run))
-    choice = min(taken, key=lambda name: np.median(taken[name]))
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
+        runs = dict(zip(candidates, pool.map(lambda make: make(), candidates.values()), strict=True))
+    if seconds is loaded_seconds:  # that takes a while: of the fastest few alone
+        first = _medians(runs, device_seconds)
+        runs = {name: runs[name] for name in sorted(runs, key=first.__getitem__)[:_LOADED]}
+    medians = _medians(runs, seconds)
+    choice = min(medians, key=medians.__getitem__)
     keep(key, choice)
     return choice
+
+
+def _medians(runs: Mapping[str, Callable], seconds: Callable[[Callable], float]) -> dict[str, float]:
+    """Seconds of each over rounds in which they take turns."""
+    rounds = [{name: seconds(run) for name, run in runs.items()} for _ in range(_ROUNDS)]
+    return {name: float(np.median([taken[name] for taken in rounds])) for name in runs}
 
 
 def milliseconds(call: Callable, calls: int, stream) -> float:
@@ -114,3 +138,16 @@ def device_seconds(run: Callable) -> float:
     batch = held.batches(stream)
     calls = min(_MOST_CALLS, max(1, round(_ROUND_S / max(batch(run, 1)[0], 1e-7))))
     return batch(run, calls)[0] / calls
+
+
+def loaded_seconds(run: Callable) -> float:
+    """The same of a long call after a while of its own load: a GPU at its power limit slows down, hungry kernels most."""
+    import cupy
+
+    each = device_seconds(run)
+    if each < _HEAVY_S:
+        return each
+    for _ in range(round(_LOAD_S / each)):
+        run()
+    calls = max(1, round(_LOADED_S / each))
+    return milliseconds(run, calls, cupy.cuda.get_current_stream()) * 1e-3 / calls

@@ -13,8 +13,6 @@ from kernels.problems import Conv, conv
 from kernels.problems.conv import phase
 
 MOST_ITEMS = 1 << 31  # of an array: places are counted in 32 bits
-_LEAST_STEPS = 4  # of each part of a split-k
-_PARTIAL_BYTES = 1 << 28
 
 
 class Gather(NamedTuple):
@@ -94,14 +92,6 @@ def _turned(side: conv.Phase, stride: int) -> slice:
     """The taps of a phase, the last first."""
     before = side.last - side.taps * stride
     return slice(side.last, before if before >= 0 else None, -stride)
-
-
-def splits(tiles: int, steps: int, at_once: int, outputs: int) -> list[int]:
-    """Blocks that may share a sum (split-k): one, and as many as make a wave or two of blocks where that is more; each has a few
-    steps and all partial sums together fit where they are kept."""
-    most = max(1, min(steps // _LEAST_STEPS, _PARTIAL_BYTES // (4 * outputs)))
-    counts = {1, *(min(most, max(1, waves * at_once // tiles)) for waves in (1, 2))}
-    return sorted({-(-steps // -(-steps // of)) for of in counts} if steps else {1})  # none of them empty
 
 
 class Warps(WarpTiles, frozen=True):

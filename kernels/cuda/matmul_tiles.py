@@ -3,14 +3,17 @@
 Nothing here needs a GPU.
 """
 
-from kernels.cuda.tiles import HOPPER_SHARED_BYTES, GroupTiles, WarpTiles
+import msgspec
+
+from kernels.cuda.tiles import HOPPER_SHARED_BYTES, LINE, GroupTiles, WarpTiles
 
 ITEMS_ON_16_BYTES = 8  # of 2 bytes
+DEEP = 64  # of k, a stage of matmul/cuda_wgmma.cu
 
 
 class Warps(WarpTiles, frozen=True):
     """matmul/cuda_warp.cu: of C a block and a warp, k a stage, of C a thread; stages; groups of warps that share a stage's k;
-    blocks on a multiprocessor; threads along a row of A's tile that fetch."""
+    blocks on a multiprocessor; threads along k that fetch an operand which is turned."""
 
     deep: int
     each_m: int
@@ -26,8 +29,8 @@ class Warps(WarpTiles, frozen=True):
 
     @property
     def shared_bytes(self) -> int:
-        """The ring of stages, k's of A 4 floats apart; where k is shared out, C's tile at the end too, of half the groups."""
-        ring = 4 * self.stages * self.deep * (self.tile_m + 4 + self.tile_n)
+        """The ring of stages, k's 4 floats apart; where k is shared out, C's tile at the end too, of half the groups."""
+        ring = 4 * self.stages * self.deep * (self.tile_m + 4 + self.tile_n + 4)
         return max(ring, 4 * self.tile_m * self.tile_n * (self.slices // 2))
 
     def __str__(self) -> str:
@@ -46,8 +49,9 @@ WARPS = (
     Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2, 16),
     Warps(64, 128, 64, 32, 16, 8, 8, 4, 1, 4, 8),
     Warps(64, 128, 64, 32, 32, 8, 8, 3, 2, 2, 16),
-    Warps(64, 64, 64, 32, 32, 8, 8, 4, 4, 2, 8),
+    Warps(64, 64, 64, 32, 32, 8, 8, 4, 2, 3, 16),
     Warps(64, 64, 64, 32, 64, 8, 8, 3, 4, 2, 16),
+    Warps(32, 64, 32, 32, 32, 4, 8, 4, 2, 4, 16),
 )
 
 
@@ -114,11 +118,14 @@ class Groups(GroupTiles, frozen=True):
         whole = a % (64 if layout == "tn" else 8) == 0 and b % (8 if layout == "nt" else 64) == 0
         return whole and self.shared_bytes <= HOPPER_SHARED_BYTES
 
-    def blocks(self, m: int, n: int, multiprocessors: int) -> int:
-        """Of a launch: one a multiprocessor, whole clusters, no more than there are tiles."""
-        (tile_m, tile_n), size = self.tile, self.cluster
-        units = -(-m // (tile_m * self.cluster_m)) * -(-n // (tile_n * self.cluster_n))
-        return min(units, multiprocessors // size) * size
+    def count_clusters(self, m: int, n: int) -> int:
+        """Clusters' tiles that cover a product."""
+        tile_m, tile_n = self.tile
+        return -(-m // (tile_m * self.cluster_m)) * -(-n // (tile_n * self.cluster_n))
+
+    def blocks(self, m: int, n: int, multiprocessors: int, parts: int = 1) -> int:
+        """Of a launch: one a multiprocessor, whole clusters, no more than there are tiles, or parts of them."""
+        return min(self.count_clusters(m, n) * parts, multiprocessors // self.cluster) * self.cluster
 
     def __str__(self) -> str:
         return (
@@ -132,7 +139,71 @@ GROUPS = (
     Groups(2, 128, 128, 6, 1, 2, 2, 1),
     Groups(2, 128, 128, 6, 2, 1, 2, 1),
     Groups(2, 64, 256, 4, 1, 1, 2),
+    Groups(2, 64, 256, 4, 2, 1, 2),
+    Groups(2, 64, 256, 3, 2, 1, 4),
+    Groups(2, 128, 192, 3, 2, 1, 3),
+    Groups(2, 128, 192, 3, 1, 2, 3),
+    Groups(2, 128, 192, 4, 1, 1, 2, 1),
+    Groups(3, 64, 192, 4, 1, 1, 1),
+    Groups(2, 128, 128, 4, 1, 1, 2),
+    Groups(2, 64, 128, 6, 1, 1, 2),
+    Groups(2, 64, 64, 8, 1, 1, 1),
+    Groups(1, 64, 256, 5, 1, 1, 2),
+    Groups(1, 64, 128, 8, 1, 1, 2),
+    Groups(1, 64, 64, 12, 1, 1, 1),
 )
+TRIED = 4  # plans that are timed on the GPU, of those that the model of their cost ranks first
+# Of one Hopper multiprocessor, to rank plans and for nothing else: multiply-adds of 2-byte items a cycle (dense, the data
+# sheet's), bytes a cycle that arrive from the L2 and that wgmma reads of shared memory, and cycles until a first stage is there.
+MULTIPLIES, L2_BYTES, SHARED_BYTES_CYCLE, FILL = 2048, 64, 128, 1500
+POWER = 0.07  # of the time that operands take from the L2: what that costs of the clock of a GPU at its power limit
+MOST_PARTS, LEAST_STEPS = 16, 4  # of k, and of stages in a part
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Tiles, and the number of parts that k is split into, whose sums are added in their order (split-k)."""
+
+    of: Groups
+    parts: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.of} split-k={self.parts}" if self.parts > 1 else str(self.of)
+
+    def deep(self, k: int) -> int:
+        """Stages of a part of k."""
+        return -(-k // (DEEP * self.parts))
+
+    def cycles(self, m: int, n: int, k: int, multiprocessors: int) -> float:
+        """Cycles of a launch, roughly: waves of tiles, each as long as its products, its operands' way from the L2 or out
+        of shared memory; what leaves a tile, which ping-pong hides; and parts on their way through the L2."""
+        of, (tile_m, tile_n) = self.of, self.of.tile
+        waves = -(-of.count_clusters(m, n) * self.parts // (multiprocessors // of.cluster))
+        wgmmas = tile_m // 64 * DEEP // 16
+        arriving = sum(of.shares()) * LINE / L2_BYTES
+        products = max(tile_m * tile_n * DEEP / MULTIPLIES, wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_CYCLE)
+        stage = max(products, arriving) + POWER * arriving
+        leaving = tile_m * tile_n * 2 / L2_BYTES * (0.25 if of.pingpong else 1)
+        adding = tile_m * tile_n * 4 * (self.parts + 1) / L2_BYTES + FILL if self.parts > 1 else 0
+        return FILL + waves * (self.deep(k) * stage + leaving + adding)
+
+
+def plans(m: int, n: int, k: int, layout: str, multiprocessors: int) -> list[Plan]:
+    """The plans of a product to be timed, the one that the model ranks first before the others; two of one size of tile."""
+    found = []
+    for of in (of for of in GROUPS if of.fits(layout)):
+        slots, units = multiprocessors // of.cluster, of.count_clusters(m, n)
+        steps = -(-k // DEEP)
+        most = max(1, min(MOST_PARTS, steps // LEAST_STEPS))
+        every = [
+            Plan(of, parts)
+            for parts in range(1, most + 1)
+            if parts == 1
+            or (units * parts <= 4 * slots and (parts - 1) * Plan(of, parts).deep(k) < steps)  # none is empty
+        ]
+        found.append(min(every, key=lambda plan: plan.cycles(m, n, k, multiprocessors)))
+    ranked = sorted(found, key=lambda plan: plan.cycles(m, n, k, multiprocessors))
+    tiles = [plan.of.tile for plan in ranked]
+    return [plan for i, plan in enumerate(ranked) if tiles[:i].count(tiles[i]) < 2][:TRIED]
 
 
 def pitch(columns: int) -> int:

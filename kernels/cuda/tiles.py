@@ -6,6 +6,8 @@ GROUP_ROWS = 2048  # of a product, whose tiles are worked on together
 HOPPER_SHARED_BYTES = 227 << 10  # what a block may have, from the CUDA C programming guide
 # Bytes of a row of a stage, and of a part of the results on their way, as the wgmma sources have them.
 LINE, STORED_BYTES = 128, 64 * 128
+_LEAST_STEPS = 4  # of each part of a split-k
+_PARTIAL_BYTES = 1 << 28
 
 
 class Tiles(msgspec.Struct, frozen=True):
@@ -60,3 +62,11 @@ class GroupTiles(Tiles, frozen=True):
     def ring_bytes(self, staged: int) -> int:
         """The ring of stages with two barriers each, and `staged` parts of each warpgroup's results on their way."""
         return self.stages * (sum(self.tile) * LINE + 16) + self.consumers * staged * STORED_BYTES
+
+
+def splits(tiles: int, steps: int, at_once: int, outputs: int) -> list[int]:
+    """Blocks that may share a sum (split-k): one, and as many as make a wave or two of blocks where that is more; each has a few
+    steps and all partial sums together fit where they are kept."""
+    most = max(1, min(steps // _LEAST_STEPS, _PARTIAL_BYTES // (4 * outputs)))
+    counts = {1, *(min(most, max(1, waves * at_once // tiles)) for waves in (1, 2))}
+    return sorted({-(-steps // -(-steps // of)) for of in counts} if steps else {1})  # none of them empty

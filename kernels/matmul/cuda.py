@@ -6,6 +6,7 @@ import cupy
 import numpy as np
 
 from kernels.cuda import autotuner, loader, matmul_tiles
+from kernels.cuda.tiles import splits
 from kernels.problems import Matmul
 from kernels.registry import kernel
 
@@ -71,28 +72,45 @@ def register_tiled(problem: Matmul, a, b):
     return _bound("register_tiled", problem, a, b, (16, 16), (128, 128))
 
 
-def warps_call(problem: Matmul, of: matmul_tiles.Warps, a, b, c):
-    """The call of matmul/cuda_warp.cu with those tiles."""
+def warps_call(problem: Matmul, of: matmul_tiles.Warps, parts: int, a, b, c):
+    """The call of matmul/cuda_warp.cu with those tiles, k in so many parts."""
     m, n, k = problem.m, problem.n, problem.k
-    vector = int(n % 4 == 0 and b.data.ptr % 16 == 0)
-    compiled = loader.load("matmul/cuda_warp", "matmul", **of.macros(), VECTOR=vector)
+    a_km, b_kn = int(problem.layout == "tn"), int(problem.layout != "nt")
+
+    def vector(columns: int, array) -> int:
+        return int(columns % 4 == 0 and array.data.ptr % 16 == 0)
+
+    stored = {"A_STORED_KM": a_km, "B_STORED_KN": b_kn}
+    vectors = {"VECTOR_A": vector(m, a) if a_km else 1, "VECTOR_B": vector(n, b) if b_kn else 1, "VECTOR": vector(n, c)}
+    compiled = loader.load("matmul/cuda_warp", "matmul", **of.macros(), **stored, **vectors)
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
-    grid, arguments = (of.count(m, n),), (a, b, c, *map(np.int32, (m, n, k)), np.float32(1))
+    tiles, deep = of.count(m, n), -(-k // (of.deep * parts)) * of.deep
+    room = tiles * parts * of.tile_m * of.tile_n if parts > 1 else 1
+    partial, arrived = cupy.empty(room, np.float32), cupy.zeros(tiles, np.uint32)
+    grid, counts = (tiles * parts,), map(np.int32, (m, n, k, parts, deep))
+    arguments = (a, b, c, *counts, partial, arrived, np.float32(1))
 
     def run():
         compiled(grid, (of.threads,), arguments, shared_mem=of.shared_bytes)
         return c
 
-    run.notes = {"tiles": str(of)}
+    run.notes = {"tiles": f"{of} split-k={parts}" if parts > 1 else str(of)}
     return run
 
 
 @kernel
 def warp_tiled(problem: Matmul, a, b):
-    _known(problem)
-    c = cupy.empty((problem.m, problem.n), np.float32)
-    limit = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-    fitting = [of for of in matmul_tiles.WARPS if of.shared_bytes <= limit]
-    calls = {str(of): functools.partial(warps_call, problem, of, a, b, c) for of in fitting}
-    name = f"float32 nn {problem.m}x{problem.n}x{problem.k}"
-    return autotuner.tuned("matmul/cuda_warp", name, calls)
+    if problem.math != "float32":
+        raise ValueError(f"this kernel multiplies float32, not {problem.math}")
+    count_in_32_bits(problem)
+    m, n, k = problem.m, problem.n, problem.k
+    c, attributes = cupy.empty((m, n), np.float32), cupy.cuda.Device().attributes
+    calls = {}
+    for of in matmul_tiles.WARPS:
+        if of.shared_bytes <= attributes["MaxSharedMemoryPerBlockOptin"]:
+            at_once = of.blocks * attributes["MultiProcessorCount"]
+            for parts in splits(of.count(m, n), -(-k // of.deep), at_once, m * n):
+                name = f"{of} split-k={parts}" if parts > 1 else str(of)
+                calls[name] = functools.partial(warps_call, problem, of, parts, a, b, c)
+    name = f"float32 {problem.layout} {m}x{n}x{k}"
+    return autotuner.tuned("matmul/cuda_warp", name, calls, autotuner.loaded_seconds)

@@ -11,78 +11,88 @@
 #define STAGES 4     // tiles of A and B in shared memory
 #define SLICES 1     // groups of warps that share a stage's k and add up at the end
 #define BLOCKS 2     // that fit on a multiprocessor
-#define ALONG 16     // threads along a row of A's tile: 8, 16 or 32
-#define VECTOR 1     // rows of B and C begin on 16 bytes
+#define ALONG 16     // threads along k of an operand that is turned on its way: 8, 16 or 32
+#define A_STORED_KM 0 // 1: A lies k x m
+#define B_STORED_KN 1 // 1: B lies k x n
+#define VECTOR_A 1   // rows of A, of B, of C begin on 16 bytes; of an operand that is turned it does not matter
+#define VECTOR_B 1
+#define VECTOR 1
 #endif
 
 constexpr int LANES_M = WARP_M / EACH_M, LANES_N = WARP_N / EACH_N;
 constexpr int WARPS_M = TILE_M / WARP_M, WARPS_N = TILE_N / WARP_N, GROUP = WARPS_M * WARPS_N * 32, THREADS = GROUP * SLICES;
-constexpr int A_PITCH = TILE_M + 4, A_SIZE = DEEP * A_PITCH, STAGE = A_SIZE + DEEP * TILE_N;  // in floats; A lies k x m, + 4 spreads k over banks
+// In floats. Both operands lie with k down, A k x m and B k x n; + 4 spreads k over banks.
+constexpr int A_PITCH = TILE_M + 4, B_PITCH = TILE_N + 4, A_SIZE = DEEP * A_PITCH, STAGE = A_SIZE + DEEP * B_PITCH;
 constexpr int OWN_DEEP = DEEP / SLICES;
 static_assert(LANES_M == 8 && LANES_N == 4 && EACH_M % 4 == 0 && EACH_N % 4 == 0 && OWN_DEEP % ALONG == 0, "a warp is 8 x 4 threads");
 
 #include "cp_async.cuh"
+
+// A thread's way through an operand, whose tile of TILE lines (rows of A, columns of B) goes into shared memory with k down.
+// TURNED: k lies along the operand's rows in memory. Then ALONG threads fetch as many neighbors of a row, item by item, and lines
+// are swapped in their four (by xor) from 8 k's to the next, so that these items go to different banks too.
+template <bool TURNED, int TILE, int PITCH, int WIDE> struct Operand {
+    static constexpr int EVEN = TILE & -TILE, ACROSS = (EVEN < THREADS * WIDE ? EVEN : THREADS * WIDE) / WIDE;
+    static constexpr int ROWS = THREADS / (TURNED ? ALONG : ACROSS), PIECES = (TURNED ? TILE : DEEP) / ROWS;
+    static_assert((TURNED ? TILE : DEEP) % ROWS == 0 && (!TURNED || ROWS % 4 == 0), "every thread fetches whole pieces");
+    const float *start, *next;
+    long long further, deeper;
+    int line, l, first, size;  // where this thread begins in the tile, the tile in the operand's lines
+
+    __device__ Operand(const float* from, int first, int size, int k, int k0, int t) : start(from), first(first), size(size) {
+        line = TURNED ? t / ALONG : t % ACROSS * WIDE, l = TURNED ? t % ALONG : t / ACROSS;
+        next = from + (TURNED ? (long long)(first + line) * k + k0 + l : (long long)(k0 + l) * size + first + line);
+        further = (long long)ROWS * (TURNED ? k : size), deeper = TURNED ? DEEP : (long long)DEEP * size;
+    }
+    __device__ void stage(float* slot, int left) {  // `left`: of k
+        float* const to = slot + l * PITCH + (TURNED ? line ^ l / 8 * (32 / ALONG) : line);
+        constexpr int MORE = TURNED ? DEEP : TILE, EACH = TURNED ? ALONG : ACROSS * WIDE, FLOATS = TURNED ? 1 : WIDE;
+        if (first + TILE <= size && left >= DEEP) {
+            #pragma unroll
+            for (int e = 0; e < PIECES; e++)
+                #pragma unroll
+                for (int i = 0; i < MORE; i += EACH)
+                    fetch<4 * FLOATS>(to + (TURNED ? i * PITCH + e * ROWS : e * ROWS * PITCH + i), next + e * further + i, 4 * FLOATS);
+        } else {  // at an edge: zeros where nothing is
+            #pragma unroll 1
+            for (int e = 0; e < PIECES; e++)
+                #pragma unroll 1
+                for (int i = 0; i < MORE; i += EACH) {
+                    const bool valid = first + line + (TURNED ? e * ROWS : i) < size && l + (TURNED ? i : e * ROWS) < left;
+                    fetch<4 * FLOATS>(to + (TURNED ? i * PITCH + e * ROWS : e * ROWS * PITCH + i),
+                                      valid ? next + e * further + i : start, valid ? 4 * FLOATS : 0);
+                }
+        }
+        next += deeper;
+    }
+};
 
 // `scale` is 1. Multiplying by it at the end frees the sums' registers: those that are stored 16 bytes at once lie in groups of four,
 // and the sums would keep to these all along, often in the bank of the register file that holds the operand they are added to.
 // A multiply-add whose registers lie in one bank waits: without it the loop's take 1.2 to 2 cycles, with it 1.1 (counted
 // in the machine code for sm_90, two banks that give a register a cycle each).
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k, float scale) {
+matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k, int parts, int deep,
+       float* partial, unsigned* arrived_parts, float scale) {
     extern __shared__ __align__(16) float memory[];
-    constexpr int WIDE = VECTOR ? 4 : 1;
     const int t = threadIdx.x, lane = t % 32, warp = t % GROUP / 32, slice = t / GROUP;
     // Neighbors differ in n, the next in m: either operand's 16-byte loads are then the same in half of the lanes near by.
     const int lane_n = (lane & 1) | (lane >> 1 & 2), lane_m = (lane >> 1 & 1) | (lane >> 2 & 6);
     const int row = warp / WARPS_N * WARP_M + lane_m * 4, column = warp % WARPS_N * WARP_N + lane_n * 4;
-    const int across = (n + TILE_N - 1) / TILE_N, top = blockIdx.x / across * TILE_M, left = blockIdx.x % across * TILE_N;
+    const int across = (n + TILE_N - 1) / TILE_N, k0 = blockIdx.x % parts * deep;
+    const int top = blockIdx.x / parts / across * TILE_M, left = blockIdx.x / parts % across * TILE_N;
 
-    // A is turned on its way, so that a thread finds its rows side by side: ALONG threads fetch as many neighbors of a row, item by
-    // item. Rows are swapped in their four (by xor) from 8 k's to the next, so that these items go to different banks too.
-    constexpr int ROWS_A = THREADS / ALONG, PIECES_A = TILE_M / ROWS_A;
-    constexpr int EVEN = TILE_N & -TILE_N, ACROSS = (EVEN < THREADS * WIDE ? EVEN : THREADS * WIDE) / WIDE;  // threads along a row of B's tile
-    constexpr int ROWS_B = THREADS / ACROSS, PIECES_B = DEEP / ROWS_B;
-    static_assert(TILE_M % ROWS_A == 0 && DEEP % ROWS_B == 0 && ROWS_A % 4 == 0, "every thread fetches whole pieces");
-    const int a_row = t / ALONG, a_l = t % ALONG, b_l = t / ACROSS, b_column = t % ACROSS * WIDE;
-    const float* a_next = a + (long long)(top + a_row) * k + a_l;
-    const float* b_next = b + (long long)b_l * n + left + b_column;
-    const long long a_further = (long long)ROWS_A * k, b_further = (long long)ROWS_B * n;
-    const bool inside = top + TILE_M <= m && left + TILE_N <= n;
-    int slot_in = 0, l_left = k;  // where the next stage goes, and how much of k is left for it
+    Operand<!A_STORED_KM, TILE_M, A_PITCH, VECTOR_A ? 4 : 1> a_tile(a, top, m, k, k0, t);
+    Operand<!B_STORED_KN, TILE_N, B_PITCH, VECTOR_B ? 4 : 1> b_tile(b, left, n, k, k0, t);
+    int slot_in = 0, l_left = min(deep, k - k0);  // where the next stage goes, and how much of k is left for it
+    const int steps = (l_left + DEEP - 1) / DEEP;
     auto stage = [&]() {
-        float* const as = memory + slot_in * STAGE + a_l * A_PITCH + (a_row ^ a_l / 8 * (32 / ALONG));
-        float* const bs = memory + slot_in * STAGE + A_SIZE + b_l * TILE_N + b_column;
-        if (inside && l_left >= DEEP) {
-            #pragma unroll
-            for (int e = 0; e < PIECES_A; e++)
-                #pragma unroll
-                for (int l = 0; l < DEEP; l += ALONG) fetch<4>(as + l * A_PITCH + e * ROWS_A, a_next + e * a_further + l, 4);
-            #pragma unroll
-            for (int e = 0; e < PIECES_B; e++)
-                #pragma unroll
-                for (int j = 0; j < TILE_N; j += ACROSS * WIDE)
-                    fetch<4 * WIDE>(bs + e * ROWS_B * TILE_N + j, b_next + e * b_further + j, 4 * WIDE);
-        } else {  // at an edge: zeros where nothing is
-            #pragma unroll 1
-            for (int e = 0; e < PIECES_A; e++)
-                #pragma unroll 1
-                for (int l = 0; l < DEEP; l += ALONG) {
-                    const bool valid = top + a_row + e * ROWS_A < m && a_l + l < l_left;
-                    fetch<4>(as + l * A_PITCH + e * ROWS_A, valid ? a_next + e * a_further + l : a, valid ? 4 : 0);
-                }
-            #pragma unroll 1
-            for (int e = 0; e < PIECES_B; e++)
-                #pragma unroll 1
-                for (int j = 0; j < TILE_N; j += ACROSS * WIDE) {
-                    const bool valid = left + b_column + j < n && b_l + e * ROWS_B < l_left;
-                    fetch<4 * WIDE>(bs + e * ROWS_B * TILE_N + j, valid ? b_next + e * b_further + j : b, valid ? 4 * WIDE : 0);
-                }
-        }
-        a_next += DEEP, b_next += (long long)DEEP * n, l_left -= DEEP;
+        a_tile.stage(memory + slot_in * STAGE, l_left);
+        b_tile.stage(memory + slot_in * STAGE + A_SIZE, l_left);
+        l_left -= DEEP;
         if (++slot_in == STAGES) slot_in = 0;
     };
 
-    const int steps = (k + DEEP - 1) / DEEP;
     #pragma unroll 1
     for (int s = 0; s < STAGES - 1; s++) {
         if (s < steps) stage();
@@ -90,12 +100,12 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
     }
     float sums[EACH_M][EACH_N] = {};
     float4 u[2][EACH_M / 4], v[2][EACH_N / 4];
-    const float *as = memory + slice * OWN_DEEP * A_PITCH + row, *bs = memory + A_SIZE + slice * OWN_DEEP * TILE_N + column;
+    const float *as = memory + slice * OWN_DEEP * A_PITCH + row, *bs = memory + A_SIZE + slice * OWN_DEEP * B_PITCH + column;
     auto read = [&](int which, int l) {
         #pragma unroll
         for (int i = 0; i < EACH_M / 4; i++) u[which][i] = *(const float4*)(as + l * A_PITCH + i * LANES_M * 4);
         #pragma unroll
-        for (int j = 0; j < EACH_N / 4; j++) v[which][j] = *(const float4*)(bs + l * TILE_N + j * LANES_N * 4);
+        for (int j = 0; j < EACH_N / 4; j++) v[which][j] = *(const float4*)(bs + l * B_PITCH + j * LANES_N * 4);
     };
     int slot = 0;
     auto next_slot = [&]() {
@@ -120,7 +130,8 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
             #pragma unroll
             for (int e = 0; e < EACH_M * EACH_N; e++) {  // there and back: each shares an operand with the one before
                 const int i = e / EACH_N, j = i % 2 * (EACH_N - 1) + (1 - i % 2 * 2) * (e % EACH_N);
-                sums[i][j] += ((const float*)u[l % 2])[i ^ l % ALONG / 8 * (32 / ALONG)] * ((const float*)v[l % 2])[j];
+                constexpr int SWAP_A = A_STORED_KM ? 0 : 32 / ALONG, SWAP_B = B_STORED_KN ? 0 : 32 / ALONG;
+                sums[i][j] += ((const float*)u[l % 2])[i ^ l % ALONG / 8 * SWAP_A] * ((const float*)v[l % 2])[j ^ l % ALONG / 8 * SWAP_B];
             }
         }
     }
@@ -138,23 +149,48 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
             for (int e = 0; e < EACH_M * EACH_N; e++) sums[e / EACH_N][e % EACH_N] += own[e * GROUP];
         }
     }
-    if (slice) return;
-    #pragma unroll
-    for (int i = 0; i < EACH_M; i++) {
-        const int at = top + row + i / 4 * LANES_M * 4 + i % 4;
-        if (at < m)
+    auto put = [&](int i, int j, float4 x) {  // four neighbors of C that belong to row i of this thread's
+        const int at = top + row + i / 4 * LANES_M * 4 + i % 4, beside = left + column + j * LANES_N * 4;
+        float* const to = c + (long long)at * n + beside;
+        if (at >= m || beside >= n) return;
+        if (VECTOR) *(float4*)to = x;
+        else {
+            to[0] = x.x;
+            if (beside + 1 < n) to[1] = x.y;
+            if (beside + 2 < n) to[2] = x.z;
+            if (beside + 3 < n) to[3] = x.w;
+        }
+    };
+    constexpr int FOURS = EACH_N / 4;
+    // Of several parts of k each leaves its sums, and whoever comes last adds them in their order: no result depends on who that is.
+    float4* const held = (float4*)partial + (long long)(blockIdx.x / parts * parts) * EACH_M * FOURS * GROUP + t % GROUP;
+    if (!slice)
+        #pragma unroll
+        for (int i = 0; i < EACH_M; i++)
             #pragma unroll
-            for (int j = 0; j < EACH_N / 4; j++) {
-                const int beside = left + column + j * LANES_N * 4;
-                float* const to = c + (long long)at * n + beside;
-                const float x[4] = {sums[i][4 * j] * scale, sums[i][4 * j + 1] * scale, sums[i][4 * j + 2] * scale, sums[i][4 * j + 3] * scale};
-                if (VECTOR) {
-                    if (beside < n) *(float4*)to = make_float4(x[0], x[1], x[2], x[3]);
-                } else {
-                    #pragma unroll
-                    for (int e = 0; e < 4; e++)
-                        if (beside + e < n) to[e] = x[e];
-                }
+            for (int j = 0; j < FOURS; j++) {
+                const float* const v = sums[i] + 4 * j;
+                const float4 x = make_float4(v[0] * scale, v[1] * scale, v[2] * scale, v[3] * scale);
+                if (parts > 1) __stcg(held + (blockIdx.x % parts * EACH_M * FOURS + i * FOURS + j) * GROUP, x);
+                else put(i, j, x);
             }
+    if (parts == 1) return;
+    unsigned* const last = (unsigned*)memory;
+    __threadfence();
+    __syncthreads();
+    if (t == 0) *last = atomicAdd(arrived_parts + blockIdx.x / parts, 1) == parts - 1;
+    __syncthreads();
+    if (!*last) return;
+    if (t == 0) arrived_parts[blockIdx.x / parts] = 0;  // for the next call
+    __threadfence();
+    #pragma unroll 1
+    for (int q = slice; q < EACH_M * FOURS; q += SLICES) {
+        float4 sum = make_float4(0, 0, 0, 0);
+        #pragma unroll 4
+        for (int part = 0; part < parts; part++) {
+            const float4 x = __ldcg(held + (part * EACH_M * FOURS + q) * GROUP);
+            sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+        }
+        put(q / FOURS, q % FOURS, sum);
     }
 }

@@ -52,12 +52,49 @@ __device__ void load_share(unsigned to, const Map* map, int at, int k, unsigned 
     }
 }
 
+// Split-k: a warpgroup leaves its sums of a part in `partial`, and whoever comes last adds all parts of that piece of C in their
+// order, so that the result does not depend on who that is. True for the last one, which has the whole sums in d.
+__device__ __forceinline__ bool added(float (&d)[ROWS / 64][COLUMNS / 2], float* partial, unsigned* arrived, int piece, int part,
+                                      int parts, int thread, int consumer) {
+    constexpr int QUADS = ROWS / 64 * COLUMNS / 8;  // of a thread's sums
+    float4* const held = (float4*)partial + (long long)piece * parts * QUADS * 128 + thread;
+    #pragma unroll
+    for (int q = 0; q < QUADS; q++) {
+        const float* const v = &d[4 * q / (COLUMNS / 2)][4 * q % (COLUMNS / 2)];
+        __stcg(held + (part * QUADS + q) * 128, make_float4(v[0], v[1], v[2], v[3]));
+    }
+    __threadfence();
+    meet(consumer);
+    unsigned last = 0;
+    if (thread == 0) last = atomicAdd(arrived + piece, 1) == parts - 1;
+    asm volatile("{\n.reg .pred mine, any;\nsetp.ne.u32 mine, %0, 0;\nbarrier.red.or.pred any, %1, 128, mine;\nselp.u32 %0, 1, 0, any;\n}"
+                 : "+r"(last) : "r"(1 + consumer) : "memory");
+    if (!last) return false;
+    if (thread == 0) arrived[piece] = 0;  // for the next launch
+    __threadfence();
+    #pragma unroll
+    for (int q = 0; q < QUADS; q++) {
+        float* const v = &d[4 * q / (COLUMNS / 2)][4 * q % (COLUMNS / 2)];
+        v[0] = v[1] = v[2] = v[3] = 0;
+    }
+    #pragma unroll 1
+    for (int i = 0; i < parts; i++)
+        #pragma unroll
+        for (int q = 0; q < QUADS; q++) {
+            float* const v = &d[4 * q / (COLUMNS / 2)][4 * q % (COLUMNS / 2)];
+            const float4 x = __ldcg(held + (i * QUADS + q) * 128);
+            v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w;
+        }
+    return true;
+}
+
+// k is summed in `parts` of `deep` stages each (the last may have fewer); the parts of a tile follow each other.
 extern "C" __global__ void __launch_bounds__(128 + 128 * CONSUMERS, 1)
 #if CLUSTER_M * CLUSTER_N > 1
 __cluster_dims__(CLUSTER_M * CLUSTER_N, 1, 1)
 #endif
 matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, const __grid_constant__ Map c_map,
-       int m, int n, int k, int group) {
+       int m, int n, int k, int group, int parts, int deep, float* partial, unsigned* arrived) {
     extern __shared__ char raw[];
     char* const memory = raw + (-shared(raw) & 1023);  // the swizzle counts from multiples of 1024
     const unsigned ring = shared(memory), out = ring + STAGES * STAGE_BYTES;
@@ -68,7 +105,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
     const int rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
     const int units_m = (m + TILE_M * CLUSTER_M - 1) / (TILE_M * CLUSTER_M);
     const int units_n = (n + TILE_N * CLUSTER_N - 1) / (TILE_N * CLUSTER_N);
-    const int units = units_m * units_n, clusters = gridDim.x / CLUSTER, steps = (k + DEEP - 1) / DEEP;
+    const int units = units_m * units_n * parts, clusters = gridDim.x / CLUSTER, all = (k + DEEP - 1) / DEEP;
 
     asm volatile("griddepcontrol.launch_dependents;");  // the next kernel's blocks may come as these leave
     if (threadIdx.x == 0) {
@@ -89,10 +126,11 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             for (int i = 0; i < CLUSTER_N; i++) row |= 1 << (rank_m + i * CLUSTER_M);
             for (int unit = blockIdx.x / CLUSTER; unit < units; unit += clusters) {
                 int at_m, at_n;
-                rasterize(unit, units_m, units_n, group, at_m, at_n);
+                rasterize(unit / parts, units_m, units_n, group, at_m, at_n);
                 at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + rank_n * A_SHARE;
                 at_n = (at_n * CLUSTER_N + rank_n) * TILE_N + rank_m * B_SHARE;
-                for (int step = 0; step < steps; step++) {
+                const int first = unit % parts * deep, end = min(first + deep, all);
+                for (int step = first; step < end; step++) {
                     const unsigned barrier = full + 8 * slot, to = ring + slot * STAGE_BYTES;
                     wait(empty + 8 * slot, parity);
                     announce(barrier, STAGE_BYTES);
@@ -125,6 +163,8 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
         // it begins when the other has seen the last of its own. Barrier 4 + i lets warpgroup i begin.
         if (PINGPONG && consumer == 1) asm volatile("bar.arrive %0, 256;" :: "r"(4) : "memory");
         for (int unit = blockIdx.x / CLUSTER; unit < units; unit += clusters) {
+            const int tile = unit / parts, part_of_k = unit % parts;
+            const int steps = min(deep, all - part_of_k * deep);
             if (PINGPONG && turn-- > 0) {  // another's tile: its stages go by
                 const unsigned on = slot + steps;
                 slot = on % STAGES, parity ^= on / STAGES & 1;
@@ -132,7 +172,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             }
             turn = CONSUMERS - 1;
             int at_m, at_n;
-            rasterize(unit, units_m, units_n, group, at_m, at_n);
+            rasterize(tile, units_m, units_n, group, at_m, at_n);
             at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + own;
             at_n = (at_n * CLUSTER_N + rank_n) * TILE_N;
             unsigned before = 0;
@@ -151,6 +191,8 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             if (PINGPONG && unit + clusters < units) asm volatile("bar.arrive %0, 256;" :: "r"(5 - consumer) : "memory");
             multiplied();
             release(before);
+            const int piece_of_c = (tile * CLUSTER + rank) * (TILE_M / ROWS) + own / ROWS;
+            if (parts > 1 && !added(d, partial, arrived, piece_of_c, part_of_k, parts, thread, consumer)) continue;
             #pragma unroll
             for (int r = 0; r < ROWS / 64; r++)
                 #pragma unroll

@@ -9,13 +9,12 @@ import numpy as np
 from cupy.cuda import runtime
 
 from kernels.cuda import autotuner, loader, matmul_tiles
+from kernels.cuda.matmul_tiles import DEEP
 from kernels.cuda.tiles import GROUP_ROWS
 from kernels.matmul.cuda import count_in_32_bits
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
-
-_DEEP = 64  # k of a stage, and rows of a box where k lies across, as matmul/cuda_wgmma.cu has them
 
 
 class Placed(NamedTuple):
@@ -44,10 +43,10 @@ def placed(array: cupy.ndarray, out: bool = False) -> Placed:
 
 
 def call(
-    problem: Matmul, of: matmul_tiles.Groups, a: Placed, b: Placed, c: Placed, result, group_rows: int = GROUP_ROWS
+    problem: Matmul, plan: matmul_tiles.Plan, a: Placed, b: Placed, c: Placed, result, group_rows: int = GROUP_ROWS
 ):
-    """The call of matmul/cuda_wgmma.cu with those tiles."""
-    m, n, k = problem.m, problem.n, problem.k
+    """The call of matmul/cuda_wgmma.cu with those tiles, k in that many parts."""
+    of, m, n, k = plan.of, problem.m, problem.n, problem.k
     a_share, b_share = of.shares()
     a_km, b_kn = int(problem.layout == "tn"), int(problem.layout != "nt")
     compiled = loader.load(
@@ -61,13 +60,17 @@ def call(
     )
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
     sides = ((k, m) if a_km else (m, k)), ((k, n) if b_kn else (n, k)), (m, n)
-    boxes = (_DEEP if a_km else a_share, _DEEP), (_DEEP if b_kn else b_share, _DEEP), (64, 64)
+    boxes = (DEEP if a_km else a_share, DEEP), (DEEP if b_kn else b_share, DEEP), (64, 64)
     maps = [
         loader.tensor_map(x.array.data.ptr, *side, x.pitch, box)
         for x, side, box in zip((a, b, c), sides, boxes, strict=True)
     ]
-    blocks = of.blocks(m, n, cupy.cuda.Device().attributes["MultiProcessorCount"])
-    arguments = (*maps, *map(np.int32, (m, n, k, of.group(group_rows // of.cluster_m))))
+    blocks = of.blocks(m, n, cupy.cuda.Device().attributes["MultiProcessorCount"], plan.parts)
+    tiles = of.count_clusters(m, n) * of.cluster if plan.parts > 1 else 0
+    partial = cupy.empty(max(1, tiles * plan.parts * of.tile[0] * of.tile[1]), np.float32)
+    arrived = cupy.zeros(max(1, tiles * of.consumers), np.uint32)
+    counts = map(np.int32, (m, n, k, of.group(group_rows // of.cluster_m), plan.parts, plan.deep(k)))
+    arguments = (*maps, *counts, partial, arrived)
     before, after = [x.copy for x in (a, b) if x.copy], c.copy
     launch = loader.overlapping(compiled, blocks, of.threads, arguments, of.shared_bytes)
 
@@ -79,7 +82,7 @@ def call(
             after()
         return result
 
-    run.notes = {"tiles": str(of)}
+    run.notes = {"tiles": str(plan)}
     return run
 
 
@@ -95,7 +98,8 @@ def wgmma(problem: Matmul, a, b):
         raise ValueError(f"wgmma is of compute capability 9.0 alone, this GPU has {have}")
     result = cupy.empty((problem.m, problem.n), a.dtype)
     operands = placed(a), placed(b), placed(result, out=True)
-    fitting = [of for of in matmul_tiles.GROUPS if of.fits(problem.layout)]
-    calls = {str(of): functools.partial(call, problem, of, *operands, result) for of in fitting}
+    count = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    plans = matmul_tiles.plans(problem.m, problem.n, problem.k, problem.layout, count)
+    calls = {str(plan): functools.partial(call, problem, plan, *operands, result) for plan in plans}
     name = f"{problem.math} {problem.layout} {problem.m}x{problem.n}x{problem.k}"
-    return autotuner.tuned("matmul/cuda_wgmma", name, calls)
+    return autotuner.tuned("matmul/cuda_wgmma", name, calls, autotuner.loaded_seconds)

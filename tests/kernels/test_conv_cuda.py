@@ -96,12 +96,12 @@ def test_phases_by_hand_and_what_tiles_take_of_a_multiprocessor():
         (1000, 9, 264, 1 << 24),
         (8, 0, 132, 64),
     ):
-        found = conv_tiles.splits(count, steps, at_once, outputs)
+        found = tiles.splits(count, steps, at_once, outputs)
         assert found[0] == 1 and len(found) <= 3 and found == sorted(set(found))
         for parts in found[1:]:
             share = -(-steps // parts)
             assert (parts - 1) * share < steps and share >= 4 and parts * outputs * 4 <= 1 << 28
-    assert conv_tiles.splits(5, 6272, 396, 36864) == [1, 79, 157]  # a wave of blocks, and two
+    assert tiles.splits(5, 6272, 396, 36864) == [1, 79, 157]  # a wave of blocks, and two
     assert conv_tiles.WARPS[0].shared_bytes(False) == 4 * 4 * (128 * 20 + 16 * 64)
     assert conv_tiles.WARPS[0].shared_bytes(True) == 4 * 4 * (128 * 16 + 16 * 64)
     assert conv_tiles.TENSORS[0].shared_bytes(False) == 2 * 4 * (128 * 40 + 32 * 136)
@@ -206,7 +206,7 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, way, bound, built, mo
     for name, some in chosen.items():
         monkeypatch.setattr(conv_tiles, name, some)
 
-    def some(gpu, file, problem, calls):
+    def some(gpu, file, problem, calls, _=None):
         name = list(calls)[-1]  # that with the most parts
         parts.add(name.rpartition("=")[2])
         return name
@@ -240,7 +240,7 @@ def test_images_that_begin_between_16_bytes_are_convolved_too(way, bound, built,
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
     offered = {}
 
-    def some(gpu, file, problem, calls):
+    def some(gpu, file, problem, calls, _=None):
         offered.update((name.split()[0], name) for name in calls)
         return offered.get("64x64x16") or next(iter(calls))
 

@@ -12,6 +12,7 @@ import time
 import types
 
 import cuda_on_cpu
+import msgspec
 import numpy as np
 import pytest
 from cuda_on_cpu import Encoder
@@ -156,16 +157,18 @@ def test_a_warp_is_8_x_4_threads_and_what_it_reads_and_writes_lies_in_different_
     assert sorted(lanes) == [(m, n) for m in range(8) for n in range(4)]
     for half in (lanes[:16], lanes[16:]):  # 4 rows of A and 4 pieces of B in a half warp, each wanted by 4
         assert len({m for m, _ in half}) == len({n for _, n in half}) == 4
-    row, l = re.search(r"const int a_row = (.*), a_l = (.*), b_l", text).groups()
-    to = re.search(r"float\* const as = memory \+ slot_in \* STAGE \+ (.*);", text)[1]
-    swapped = found(WARP, r"u\[l % 2\]\)\[(i \^ .*?)\]")
+    row, l = re.search(r"line = TURNED \? (t / ALONG) : .*, l = TURNED \? (t % ALONG) : ", text).groups()
+    swap = re.search(r"slot \+ l \* PITCH \+ \(TURNED \? (line \^ .*) : line\);", text)[1]
+    swapped = found(WARP, r"u\[l % 2\]\)\[(i \^ .*?)\]").replace(
+        "SWAP_A", f"({found(WARP, 'SWAP_A = A_STORED_KM . 0 : (.*?),')})"
+    )
     for of in matmul_tiles.WARPS:
         assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n
-        pitch, names = c(found(WARP, "A_PITCH = (.*), A_SIZE"), TILE_M=of.tile_m), {"ALONG": of.along}
+        pitch, names = c(found(WARP, "A_PITCH = (.*), B_PITCH"), TILE_M=of.tile_m), {"ALONG": of.along}
         where = {}
         for t in range(32):
-            at = {"a_row": c(row, t=t, **names), "a_l": c(l, t=t, **names)}
-            where[at["a_row"], at["a_l"]] = c(to, A_PITCH=pitch, **at, **names)
+            at = {"line": c(row, t=t, **names), "l": c(l, t=t, **names)}
+            where[at["line"], at["l"]] = at["l"] * pitch + c(swap, **at, **names)
         assert len({at % 32 for at in where.values()}) == 32 and pitch % 4 == 0  # rows begin on 16 bytes
         for (i, k), at in where.items():  # row i of k lies where the thread that reads this four looks for it
             assert at == k * pitch + c(swapped, i=i, l=k, **names)
@@ -184,8 +187,8 @@ def test_every_product_is_added_once_and_shares_an_operand_with_the_one_before(o
 
 
 def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
-    first = matmul_tiles.Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2, 8)  # 4 stages of 16 k's of 132 and of 128 floats
-    assert (first.threads, first.shared_bytes) == (128, 4 * 4 * 16 * (132 + 128))
+    first = matmul_tiles.Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2, 8)  # 4 stages of 16 k's of 132 floats twice
+    assert (first.threads, first.shared_bytes) == (128, 4 * 4 * 16 * (132 + 132))
     sliced = matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 2, 1, 8)  # C's tile is more than its ring
     assert (sliced.threads, sliced.shared_bytes) == (256, 128 * 128 * 4)
     # two add what two others have
@@ -198,7 +201,13 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
     assert matmul_tiles.Groups(2, 128, 128, 6, 2, 1, 2, 1).tile == (128, 128)
     for of in matmul_tiles.GROUPS:
         assert of.fits("nt") and of.shared_bytes <= 232448
-        assert 128 * (40 + of.consumers * 232) <= 65536 and of.rows // 64 * of.columns // 2 <= 200  # sums in registers
+        given = (
+            65536 // of.threads // 8 * 8
+        )  # registers of a thread at the launch, all that a block may share out again
+        changed = re.findall(rf"CONSUMERS == {of.consumers}\).*u32 (\d+);", loader.source(WGMMA)) or [given] * 2
+        loading, each = map(int, changed)
+        assert loading + of.consumers * each <= given * (1 + of.consumers), "it would wait for registers for ever"
+        assert of.rows // 64 * of.columns // 2 <= min(each, 255) - 32
     assert matmul_tiles.Groups(2, 128, 192, 3, 1, 2, 2).fits("nn")
     assert not matmul_tiles.Groups(2, 128, 192, 3, 2, 1, 2).fits("nn")
     assert not matmul_tiles.Groups(2, 64, 256, 5, 1, 1, 1).fits("nt")  # 5 places of 48 KiB
@@ -207,8 +216,26 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
     of = group  # units of 256 x 256
     assert [of.blocks(n, n, 132) for n in (1, 256, 257, 2048, 8192)] == [2, 2, 8, 128, 132]
     assert matmul_tiles.Groups(2, 64, 256, 4, 1, 1, 2).blocks(8192, 8192, 133) == 133
-    assert of.blocks(8192, 8192, 133) == 132
+    assert of.blocks(8192, 8192, 133) == 132 and of.blocks(256, 256, 132, parts=5) == 10
     assert [matmul_tiles.pitch(n) for n in (1, 8, 9, 4095)] == [8, 8, 16, 4096]
+
+
+def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
+    one = matmul_tiles.Plan(matmul_tiles.Groups(2, 128, 128, 6, 1, 1, 2, 1))
+    # a stage: 128 x 128 x 64 / 2048 = 512 cycles of products, as many for 32 KiB from the L2, of which 7 % beside; 128 to leave
+    assert one.cycles(128, 128, 64, 132) == pytest.approx(1500 + 512 * 1.07 + 128)
+    assert one.cycles(128, 128 * 133, 64, 132) == pytest.approx(
+        1500 + 2 * (512 * 1.07 + 128)
+    )  # a second wave for one tile
+    parts = msgspec.structs.replace(one, parts=5)
+    assert parts.deep(3072) == 10 and one.deep(3072) == 48
+    for m, n, k, layout in [(128, 3000, 3072, "nt"), (8192, 8192, 8192, "nn"), (1, 1, 1, "tn"), (32, 1024, 4096, "nn")]:
+        plans = matmul_tiles.plans(m, n, k, layout, 132)
+        assert 1 < len(plans) <= 4 and len({str(plan) for plan in plans}) == len(plans)
+        assert all(plan.of.fits(layout) and (plan.parts - 1) * plan.deep(k) < -(-k // DEEP) for plan in plans), (
+            "an empty part"
+        )
+        assert any(plan.parts > 1 for plan in plans) == (k > 1000 and m < 200)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +254,11 @@ def test_every_field_is_a_macro_of_its_source(path, some):
 
 
 TRIED = [
-    *((WARP, of, {"VECTOR": vector}) for of in matmul_tiles.WARPS for vector in (0, 1)),
+    *(
+        (WARP, of, {"VECTOR": vector, "VECTOR_A": 1, "VECTOR_B": vector, "A_STORED_KM": km, "B_STORED_KN": kn})
+        for of in matmul_tiles.WARPS
+        for vector, km, kn in ((0, 0, 1), (1, 0, 1), (1, 1, 1), (1, 0, 0))
+    ),
     *(
         (TENSOR, of, {"VECTOR": vector, "TF32": tf32, "TYPE": '"f16"'})
         for of in matmul_tiles.TENSORS
@@ -266,7 +297,9 @@ def test_every_wait_gives_up(wgmma):
 SHAPES = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (131, 137, 35), (72, 136, 72), (9, 16, 328), (9, 15, 327)]
 RUNGS = [
     *(("", rung, "", "float32") for rung in ("naive", "coalesced", "tiled", "register_tiled")),
-    *(("", "warp_tiled", of, "float32") for of in matmul_tiles.WARPS[6:8]),
+    *(("", "warp_tiled", of, layout) for of in matmul_tiles.WARPS[6:8] for layout in ("nn", "nt", "tn")),
+    ("", "warp_tiled", matmul_tiles.WARPS[-1], "nn split-k=2"),
+    ("", "warp_tiled", matmul_tiles.WARPS[-1], "tn split-k=2"),
     *(("_tensor", "tensor_core", matmul_tiles.TENSORS[3], math) for math in ("bfloat16", "tf32")),
 ]
 
@@ -276,11 +309,14 @@ RUNGS = [
 def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypatch):
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
-    monkeypatch.setattr(autotuner, "fastest", lambda gpu, file, problem, calls: str(tile))
+    layout, _, split = math.partition(" ") if math[:2] in ("nn", "nt", "tn") else ("nn", "", "")
+    math = "float32" if math.startswith(layout) else math
+    named = f"{tile} {split}".strip()
+    monkeypatch.setattr(autotuner, "fastest", lambda *given: named if named in given[3] else str(tile))
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)(of, "matmul")
-    dtype = "float32" if math == "tf32" else math
+    dtype, notes = "float32" if math == "tf32" else math, set()
     for m, n, k in SHAPES:
-        problem = Matmul(m, n, k, dtype, math)
+        problem = Matmul(m, n, k, dtype, math, layout=layout)
         inputs = problem.inputs(3, True)
         given = [cuda_on_cpu.filled(x.view(np.uint16) if dtype == "bfloat16" else x) for x in inputs]
         run = getattr(module, rung)(problem, *given)
@@ -288,6 +324,8 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
             out = run()
             assert reference.check(problem, inputs, np.array(out).view(inputs[0].dtype)).passed, problem
             out.view(np.uint8)[...] = 0xFF
+        notes.add(getattr(run, "notes", {}).get("tiles", ""))
+    assert named in notes or not split, "no sum was split"
 
 
 def candidates(made: list):

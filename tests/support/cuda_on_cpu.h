@@ -10,7 +10,7 @@
 #include <functional>
 #include <vector>
 
-#define __device__ static
+#define __device__
 #define __forceinline__ inline
 #define __restrict__
 #define __align__(n) alignas(n)
@@ -30,6 +30,11 @@ static float4 make_float4(float x, float y, float z, float w) { return {x, y, z,
 static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+
+static void __stcg(float4* to, float4 value) { *to = value; }
+static float4 __ldcg(const float4* from) { return *from; }
+static unsigned atomicAdd(unsigned* to, unsigned more) { const unsigned before = *to; *to += more; return before; }
+static void __threadfence() {}
 
 typedef std::function<void()> Action;
 struct Fiber { ucontext_t context; Index index; unsigned number; bool done = false; std::function<bool()> ready; std::vector<std::vector<Action>> groups; std::vector<Action> open; };
