@@ -47,7 +47,7 @@ def sentence(made: Budget) -> str:
     if made.flags:
         said[0] = f"{said[0].removesuffix('.')} (doubtful: {join(made.flags)})."
     if largest:
-        said.append(_SAID["parts"].format(of=join(f"{_share(known[n], made.step)} {n}" for n in largest)))
+        said.append(_SAID["parts"].format(of=join(f"{_part(known[n], made)} {n}" for n in largest)))
     return " ".join([*said, _rest(made)])
 
 
@@ -59,7 +59,12 @@ def _rest(made: Budget) -> str:
     if over:
         return _SAID["high" if made.remainder.high < 0 else "noise"].format(amount=amount)
     missing = f": {join(made.missing)} not measured yet" if made.missing else ""
-    return _SAID["rest"].format(share=_share(made.remainder, made.step), missing=missing)
+    return _SAID["rest"].format(share=_part(made.remainder, made), missing=missing)
+
+
+def _part(part: Estimate, of: Budget) -> str:
+    """A part of a step in a sentence: two digits."""
+    return sentences_.share(part.value / of.step.value)
 
 
 def _share(part: Estimate, whole: Estimate) -> str:
