@@ -4,6 +4,7 @@
 "`COMMAND > PAGE` writes this page" is what the command prints.
 """
 
+import os
 import pathlib
 import re
 import shlex
@@ -15,10 +16,13 @@ MARK = re.compile(r"^<!-- (?P<kind>[a-z]+): python (?P<words>.*) -->$", re.MULTI
 
 
 def printed(words: str) -> str:
-    """What a command prints 80 columns wide, with no path of this machine's Python in it."""
+    """What a command prints 80 columns wide where this Python is what `python` means, as its lines are as long as its name."""
+    path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
     command = [sys.executable, *shlex.split(words)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
-    return ran.stdout.replace(sys.executable, "python")
+    ran = subprocess.run(
+        command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL, env={**os.environ, "PATH": path}
+    )
+    return ran.stdout
 
 
 def filled(text: str) -> str:

@@ -141,6 +141,7 @@ def test_settle_by_the_process_clock_where_states_are_not_told():
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system does not tell")
 def test_settle_waits_for_a_real_thread_that_works():
     chain, started = telemetry.compiled_chain(), threading.Event()
+    telemetry.settle(10.0)  # what tests before it left at work
 
     def work():
         started.set()
