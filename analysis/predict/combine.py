@@ -95,8 +95,6 @@ def fitting(made: Components, fitted: Calibration) -> Estimate:
 
 def casting(made: Components, fitted: Calibration) -> Estimate:
     """Seconds that a call of fit takes to cast and copy its samples."""
-    if made.setup_measured:
-        return made.gathered_s
     cast = (
         made.cast_bytes * fitted.cast_s if fitted.cast_s and made.cast_bytes else fitted.holding * made.gathered_s.value
     )

@@ -35,8 +35,7 @@ class Components(msgspec.Struct, frozen=True):
     in whole or for some of their kernels, and what to measure. sources: what the work's parts are read from. given: the
     switches that are not their default. traced: what a compilation grows with: the sizes (logarithms) of the different
     products and convolutions that XLA compiles, or the operations of a graph that is traced and laid out; cast_bytes: of the
-    samples that a fit casts to float32. host_feeds: the host waits for the input pipeline, whose seconds are a measured law's;
-    setup_measured: gathered_s is such a law's too."""
+    samples that a fit casts to float32. host_feeds: the host waits for the input pipeline, whose seconds are a measured law's."""
 
     training: Training
     execution: str
@@ -57,7 +56,6 @@ class Components(msgspec.Struct, frozen=True):
     traced: float = 0.0
     cast_bytes: int = 0
     host_feeds: bool = False
-    setup_measured: bool = False
     given: tuple[tuple[str, str], ...] = ()
     path: Path | None = None
 
@@ -104,15 +102,12 @@ def components(
         partial.append(f"its {settings.threads} threads: the profile's rows are of as many as TensorFlow takes")
     fits, sample = kernel == FIT, networks.sample_bytes(network, training.dtype)
     way = device, chosen.residence, training.dtype
-    law, setup = (feeding.find(_laws(of, what), *way) if fits else None for what in (feeding.BATCH, feeding.DATA_SET))
+    law = feeding.find(_laws(of), *way) if fits else None
     pipeline = _pipeline(of, network, batch, chosen, rules) if fits else {}
     if law and "pipeline" in rules:
         copies.pop("transfer bytes", None)
         pipeline = {"input pipeline": (law.seconds(batch, batch * sample) - law.call.value).at_least(0.0)}
-    if setup:
-        gathered = setup.seconds(training.samples, training.samples * sample) - setup.call.value
-    else:
-        gathered = _gathered(of, network, training, chosen, device) if fits else NOTHING
+    gathered = _gathered(of, network, training, chosen, device) if fits else NOTHING
     return Components(
         training,
         execution,
@@ -122,7 +117,7 @@ def components(
         launches,
         {**copies, **parts, **pipeline},
         _constant("keras-epoch", of, device, execution) if fits else NOTHING,
-        setup.call if setup else _constant("keras-fit", of, device, execution) if fits else NOTHING,
+        _constant("keras-fit", of, device, execution) if fits else NOTHING,
         _compile(of, device, execution),
         _start(of, device),
         fusion.count(kernels),
@@ -133,7 +128,6 @@ def components(
         _traced(kernels, execution),
         training.samples * sample if training.dtype != "float32" else 0,
         bool(law) and "pipeline" in rules and chosen.residence != "prefetch",
-        bool(setup),
         tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS)),
         work.path,
     )
@@ -204,9 +198,9 @@ def _copies(of: Profile, network: Network, batch: int, chosen: Keras) -> dict[st
 
 
 @once
-def _laws(of: Profile, what: str) -> tuple[feeding.Law, ...]:
-    """What getting a batch into a step takes, or a data set into a fit, by the rows of the feeding study."""
-    return feeding.laws(of.measurements, what)
+def _laws(of: Profile) -> tuple[feeding.Law, ...]:
+    """What getting a batch into a step takes, by the rows of the feeding study."""
+    return feeding.laws(of.measurements)
 
 
 def _pipeline(of: Profile, network: Network, batch: int, chosen: Keras, rules: frozenset[str]) -> dict[str, Estimate]:

@@ -178,8 +178,8 @@ def test_the_epoch_the_fit_and_the_job(whole):
         seconds(whole, kernel="training/jax/loop")
 
 
-def test_measured_laws_are_the_input_pipeline_and_the_data_set_setup(whole):
-    """A batch of 6,422,528 bytes: 0.2048 ms for its samples and 1.2845 ms at 5 GB/s; eight of them at 3 GB/s and 20 ms a fit."""
+def test_a_measured_law_is_the_input_pipeline(whole):
+    """A batch of 6,422,528 bytes takes 0.2048 ms for its samples and 1.2845 ms at 5 GB/s."""
     of = profile.profile([*whole.measurements, *study(("numpy", "prefetch"))], GPU_MACHINE)
     what, ahead = Training("mlp-784-100x2-10", 2048, 16_384), Settings("gpu:0", switches={"residence": "prefetch"})
     made, prefetched = seconds(of, GPU, what), seconds(of, ahead, what)
@@ -188,8 +188,6 @@ def test_measured_laws_are_the_input_pipeline_and_the_data_set_setup(whole):
     assert made.parts["input pipeline"].value == pytest.approx(brought) and "transfer bytes" not in made.parts
     assert made.step_s.value == pytest.approx(max(host + brought, device)) and host + brought > device
     assert prefetched.step_s.value == pytest.approx(max(host, device, brought))
-    assert made.fit_s.value == pytest.approx(0.02 + 8 * 6_422_528 / 3e9)
-    assert made.setup_s.value == pytest.approx(8 * 6_422_528 / 3e9)
     assert "transfer bytes" in seconds(of, GPU, what, rules=RULES - {"pipeline"}).parts
 
 
