@@ -24,11 +24,18 @@ SAPPHIRE_RAPIDS = CASCADE_LAKE.replace("avx512vl", "avx512vl amx_bf16 amx_tile a
 )
 ZEN2 = """processor\t: 0
 vendor_id\t: AuthenticAMD
+cpu family\t: 23
+model\t\t: 49
 model name\t: AMD EPYC 7742 64-Core Processor
 physical id\t: 0
 core id\t\t: 3
 flags\t\t: fpu sse4_2 avx avx2 fma sse4a
 """
+LATE_INTEL = SAPPHIRE_RAPIDS.replace("model name", "cpu family: 6\nmodel: 143\nmodel name")
+# What both of these call themselves is "AMD EPYC".
+ZEN4, ZEN5 = (
+    ZEN2.replace(": 23", f": {f}").replace(": 49", f": {m}").replace(" 7742", "") for f, m in ((25, 17), (26, 2))
+)
 GRAVITON3 = """processor\t: 0
 BogoMIPS\t: 2100.00
 Features\t: fp asimd evtstrm aes sve
@@ -48,7 +55,11 @@ RASPBERRY = GRAVITON3.replace(" sve", "").replace("0xd40", "0xd0b")
     [
         (CASCADE_LAKE, "intel", "avx512", "Intel(R) Xeon(R) Processor @ 2.50GHz", True),
         (SAPPHIRE_RAPIDS, "intel", "avx512+amx", "Intel(R) Xeon(R) Platinum 8480+", True),
-        (ZEN2, "amd", "avx2", "AMD EPYC 7742 64-Core Processor", False),
+        (ZEN2, "amd", "avx2", "AMD EPYC 7742 64-Core Processor (Zen 2)", False),
+        (ZEN4, "amd", "avx2", "AMD EPYC 64-Core Processor (Zen 4)", False),
+        (ZEN5, "amd", "avx2", "AMD EPYC 64-Core Processor (Zen 5)", False),
+        (ZEN5.replace(": 26", ": 27"), "amd", "avx2", "AMD EPYC 64-Core Processor", False),
+        (LATE_INTEL, "intel", "avx512+amx", "Intel(R) Xeon(R) Platinum 8480+ (Sapphire Rapids)", True),
         (GRAVITON3, "arm", "sve", "Neoverse V1", False),
         (RASPBERRY, "arm", "neon", "Cortex-A76", False),
     ],

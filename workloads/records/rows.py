@@ -220,7 +220,8 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """Facts of a machine. `key` names its folder; only another key is another machine. Never a hostname."""
+    """Facts of a machine. `key` names its folder; only another key is another machine. Never a hostname. cpu: its name, with the
+    microarchitecture in brackets (`AMD EPYC (Zen 4)`) in rows of later versions."""
 
     key: Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f]+\Z")]
     cpu: str
