@@ -78,8 +78,8 @@ def lines(e: Explanation, most: int = MOST, measured: Callable = measure) -> Ite
                 continue
             if saved is None:
                 first = found
-                foretold = "" if e.withheld else f"predicted {about(base.step_s)}, "
-                yield f"  a step as it is: {foretold}measured {about(found)}"
+                predicted = "" if e.withheld else f"predicted {about(base.step_s)}, "
+                yield f"  a step as it is: {predicted}measured {about(found)}"
                 continue
             if first is None:
                 lone = "as it is was not measured, so nothing can be set against it"

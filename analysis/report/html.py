@@ -133,7 +133,7 @@ def trainings(page: Page) -> None:
             *markdown.only(body.parts(of)["transfers"], movement.SMALL),
         ]
 
-    drawn = page.draw("along", "budget", "foretold", "break-even")
+    drawn = page.draw("along", "budget", "predicted", "break-even")
     page.add("training", "Training with Keras", drawn, page.part("budgets"), page.told(rest))
     title = "Small data sets: is it the copying?"
     page.add("small-data", title, page.draw("small-dataset"), page.told(small))

@@ -109,7 +109,7 @@ class Material:
     @property
     def findings(self) -> list[str]:
         """What these rows found, a line each."""
-        return summary.findings(self.answers, self.trainings, self.profile, self.foretold)
+        return summary.findings(self.answers, self.trainings, self.profile, self.predicted)
 
     @functools.cached_property
     def small(self) -> "list[whole_training.Small]":
@@ -117,7 +117,7 @@ class Material:
         return whole_training.small_datasets(self.pairs)
 
     @functools.cached_property
-    def foretold(self) -> "list[held_out.Case]":
+    def predicted(self) -> "list[held_out.Case]":
         """Every training predicted without its model, where the profile has enough rows for that."""
         try:
             return held_out.leave_one_out(self.profile)

@@ -27,7 +27,7 @@ MEDIAN, MEAN = held_out.TARGETS["median"], held_out.TARGETS["mean"]
 REMAINDER, MODELS_SHARE = 0.10, 0.8
 SAVING, OF_STEP, TOP = 0.25, 0.03, 3
 EXPLAIN_S, TURNS = 3.0, 3
-FEWEST_FORETOLD = 10
+FEWEST_PREDICTED = 10
 DRAWS = 1000
 ALONE = ", without its layers' shapes and twins"
 GPU = "gpu:0"
@@ -96,7 +96,7 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
         one = prediction_errors.saved_set(prediction.load(str(file)), of)
         since = sum(map(len, one.since.values()))
         what = f"{file.name}: predictions measured since they were saved ({one.before} more had been before)"
-        found.append(Figure(what, f">= {FEWEST_FORETOLD}", exactly(since), since >= FEWEST_FORETOLD))
+        found.append(Figure(what, f">= {FEWEST_PREDICTED}", exactly(since), since >= FEWEST_FORETOLD))
         for device, pairs in one.since.items():
             errors = [prediction_errors.saved_error(*pair) for pair in pairs]
             found += both(

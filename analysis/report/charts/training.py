@@ -84,7 +84,7 @@ def predicted_steps(cases: "list[Case]") -> list[Chart]:
     )
     view = View("", Axis("measured, a step", "seconds"), Axis("predicted, a step", "seconds"), traces, told)
     heads = "training | device | step is | predicted | measured | off by"
-    return [Chart("foretold", "Training steps: predicted against measured", [view], heads, rows)]
+    return [Chart("predicted", "Training steps: predicted against measured", [view], heads, rows)]
 
 
 def _case(c: "Case") -> str:

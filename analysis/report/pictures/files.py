@@ -22,7 +22,7 @@ CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "rates": lambda of: chart.rates(of.rows, of.roofs),
     "along": lambda of: charts_training.along(of.trainings),
     "budget": lambda of: charts_training.steps(of.budgets),
-    "foretold": lambda of: charts_training.predicted_steps(of.foretold),
+    "predicted": lambda of: charts_training.predicted_steps(of.predicted),
     "break-even": lambda of: break_even.break_even(of.pairs),
     "small-dataset": lambda of: break_even.small(of.small, of.budgets),
 }

@@ -16,7 +16,7 @@ _OPTIONAL = (
 )
 _ABOUT = (
     "A step on one GPU with the same batch in all, and on all GPUs, each with its part; the jit setting is the same on "
-    "both sides. By short epochs: with all that a warm epoch of as many steps as were measured costs. Foretold: one GPU's "
+    "both sides. By short epochs: with all that a warm epoch of as many steps as were measured costs. Predicted: one GPU's "
     "step with a part of the batch and the all-reduce of the gradients, at least what feeding all GPUs takes; a dash where "
     "no row tells one of them."
 )
