@@ -1,4 +1,9 @@
-"""The sections of a run's page between the answer and all numbers, as Markdown, in their order."""
+"""The sections of a page between the answer and the numbers: what each is called, its charts and what it says of a run."""
+
+import functools
+from collections.abc import Callable
+
+import msgspec
 
 from analysis.report.material import Material
 from analysis.report.sections import (
@@ -13,41 +18,74 @@ from analysis.report.sections import (
     stored_gpu,
     training,
 )
+from analysis.text import feeding as feeding_words
 
 
-def parts(of: Material) -> dict[str, list[str]]:
-    """name -> the lines of a section, with layers' pictures; none where there are no such rows. Worked out once a run."""
-    if of.parts:
-        return of.parts
-    rows, ceilings, made = of.rows, of.roofs, of.parts
-    made["crossover"] = overview.crossover_section(rows, of.answers)
-    made["roofline"] = overview.roofline_section(rows, ceilings)
-    for op, one in of.layers.items():
-        made[layers.SECTIONS[op][2]] = layers.section(one, of.prefix)
-    made["memory"] = movement.memory_section(rows, of.machine, ceilings)
-    made["transfers"] = movement.copies_section(rows, ceilings)
-    made["feeding"] = feeding.section(rows)
-    made["launches"] = movement.launches_section(rows, ceilings)
-    made["several"] = several_gpus.section(rows)
-    made["kernels"] = overview.kernels_section(rows, ceilings)
-    for op in overview.LADDERS:
-        made[f"ladder-{op}"] = overview.ladder_section(rows, of.machine, op)
-    made["budgets"] = step_budgets.section(of.budgets, rows, of.said)
-    made["training"] = [*stored_gpu.section(rows, of.machine), *training.section(of)]
-    made["inference"] = inference.section(rows, of.said)
-    made["details"] = overview.details_section(of.left_out)
-    made["method"] = method.how_section(of.loaded)
-    return made
+class Section(msgspec.Struct, frozen=True):
+    """name: its address on the page. make: the Markdown of one run without the title, nothing where it has no such rows.
+    charts: names of pictures.files.CHARTS."""
+
+    name: str
+    title: str
+    make: Callable[[Material], list[str]]
+    charts: tuple[str, ...] = ()
 
 
-def markdown(of: Material, pictures: bool) -> list[str]:
-    """All of them. Without `pictures` the lines of those of layers are left out; what is drawn from charts is not among them."""
-    lines, left_out = [], False
-    for line in (line for part in parts(of).values() for line in part):
-        if left_out and not line:  # the empty line behind a picture
-            left_out = False
-            continue
-        left_out = line.startswith("![") and not pictures
-        if not left_out:
-            lines.append(line)
-    return lines
+def _ladder(op: str) -> Callable[[Material], list[str]]:
+    return lambda of: overview.ladder_section(of.rows, of.machine, op)
+
+
+def _layers(op: str) -> Callable[[Material], list[str]]:
+    return lambda of: layers.section(of.layers[op], of.prefix)
+
+
+def _trainings(of: Material) -> list[str]:
+    budgets = step_budgets.section(of.budgets, of.rows, of.said)
+    return [*budgets, *stored_gpu.section(of.rows, of.machine), *training.section(of)]
+
+
+METHOD = Section("method", "How it was measured", lambda of: method.how_section(of.loaded))
+SECTIONS = (
+    Section(
+        "crossover", "Where the GPU wins", lambda of: overview.crossover_section(of.rows, of.answers), ("crossover",)
+    ),
+    Section(
+        "roofline",
+        "How far from the hardware's limit",
+        lambda of: overview.roofline_section(of.rows, of.roofs),
+        ("roofline",),
+    ),
+    Section("kernels", "Kernels", lambda of: overview.kernels_section(of.rows, of.roofs), ("rates",)),
+    Section("ladder-matmul", "From three loops to the library", _ladder("matmul")),
+    Section("ladder-conv", "From seven loops to the library", _ladder("conv")),
+    *(Section(stem, heading, _layers(op)) for op, (heading, _, stem) in layers.SECTIONS.items()),
+    Section(
+        "memory",
+        "Memory: how fast at every level",
+        lambda of: movement.memory_section(of.rows, of.machine, of.roofs),
+        ("memory",),
+    ),
+    Section(
+        "transfers",
+        "Copies between host and GPU",
+        lambda of: movement.copies_section(of.rows, of.roofs),
+        ("transfers",),
+    ),
+    Section("feeding", feeding_words.TITLE, lambda of: feeding.section(of.rows), ("feeding",)),
+    Section("launches", "Launches and framework constants", lambda of: movement.launches_section(of.rows, of.roofs)),
+    Section("several", several_gpus.TITLE, lambda of: several_gpus.section(of.rows)),
+    Section("training", "Training with Keras", _trainings, ("along", "budget", "predicted", "break-even")),
+    Section("small-data", "Small data sets: is it the copying?", training.small_section, ("small-dataset",)),
+    Section(
+        "inference",
+        "Inference: a model's answers, batch by batch",
+        lambda of: inference.section(of.rows, of.said),
+    ),
+    Section("details", "Also seen", lambda of: overview.details_section(of.left_out)),
+)
+
+
+@functools.cache
+def lines(of: Section, run: Material) -> list[str]:
+    """What the section says of the run, worked out once."""
+    return of.make(run)

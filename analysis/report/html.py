@@ -12,8 +12,8 @@ from analysis.report import body, calculator, markdown
 from analysis.report.charts import crossover as charts_crossover
 from analysis.report.html_page import Page, title
 from analysis.report.material import Material
-from analysis.report.sections import differences, inference, layers, method, movement, overview, rows, several_gpus
-from analysis.text import crossings, feeding, questions, rates
+from analysis.report.sections import differences, layers, method, overview, rows
+from analysis.text import crossings, questions, rates
 from analysis.text import training as row_words
 from analysis.units import count, join, size
 from workloads.machine import facts
@@ -80,63 +80,41 @@ def ask(page: Page) -> None:
         page.add("questions", "Questions newcomers ask", str(page.parts.questions(found, titles)))
 
 
-def crossover(page: Page) -> None:
-    """The chart with its controls, and the answers in tables."""
-    figure = ""
-    if charts_crossover.is_drawn(page.runs):
-        first = next((of for of in page.runs if charts_crossover.shown(of.answers)), page.of)
-        answers = charts_crossover.shown(first.answers)
-        heads, found = charts_crossover.table(page.runs)
-        table = markdown.table(heads, found, "The numbers of this chart: time of a call at every size", is_open=False)
-        says = charts_crossover.verdict(answers[0]) if answers else crossings.no_gpu_sentence(first.rows, first.machine)
-        figure = str(
-            page.parts.crossover(
-                " ".join(filter(None, (f"{first.letter}:" * page.several, says))),
-                page.safe(table),
-                page.picture("crossover.svg"),
-                charts_crossover.says(first.answers),
-                page.several,
-            )
+def crossover(page: Page) -> str:
+    """The figure with the controls; empty where there are no two lines to see."""
+    if not charts_crossover.is_drawn(page.runs):
+        return ""
+    first = next((of for of in page.runs if charts_crossover.shown(of.answers)), page.of)
+    answers = charts_crossover.shown(first.answers)
+    heads, found = charts_crossover.table(page.runs)
+    table = markdown.table(heads, found, "The numbers of this chart: time of a call at every size", is_open=False)
+    says = charts_crossover.verdict(answers[0]) if answers else crossings.no_gpu_sentence(first.rows, first.machine)
+    return str(
+        page.parts.crossover(
+            f"{first.letter}: {says}" if page.several else says,
+            page.safe(table),
+            page.picture("crossover.svg"),
+            charts_crossover.says(first.answers),
+            page.several,
         )
-    page.add("crossover", "Where the GPU wins", figure, page.part("crossover"))
+    )
 
 
-def roofline(page: Page) -> None:
-    """The ceilings and what stands under them."""
-    drawn = page.draw("roofline")
-    page.add("roofline", "How far from the hardware's limit", drawn, page.part("roofline") if drawn else "")
+def stills(page: Page, op: str) -> str:
+    """The pictures of an operation's layers, which no chart stands for."""
+    return "".join(
+        page.still(f"{of.prefix}{name}.svg", f"{of.letter}: {says}" if page.several else says, "-" not in name)
+        for of in page.runs
+        for name, says in layers.pictures_of(of.layers[op])
+    )
 
 
-def by_layer(page: Page) -> None:
-    """Convolutions and the products of layers, each with its pictures."""
-    for op, (heading, _, stem) in layers.SECTIONS.items():
-        stills = "".join(
-            page.still(f"{of.prefix}{name}.svg", f"{of.letter}: {says}" if page.several else says, "-" not in name)
-            for of in page.runs
-            for name, says in layers.pictures_of(of.layers[op])
-        )
-        page.add(stem, heading, stills, page.part(stem))
-
-
-_SMALL = ("### Small data sets", "### The articles beside")
-
-
-def trainings(page: Page) -> None:
-    """Charts along every size, the budgets, the tables; the study of small data sets in a section of its own."""
-
-    def rest(of: Material) -> list[str]:
-        return markdown.without(body.parts(of)["training"], *_SMALL)
-
-    def small(of: Material) -> list[str]:
-        return [
-            *markdown.only(body.parts(of)["training"], *_SMALL),
-            *markdown.only(body.parts(of)["transfers"], movement.SMALL),
-        ]
-
-    drawn = page.draw("along", "budget", "predicted", "break-even")
-    page.add("training", "Training with Keras", drawn, page.part("budgets"), page.told(rest))
-    title = "Small data sets: is it the copying?"
-    page.add("small-data", title, page.draw("small-dataset"), page.told(small))
+def sections(page: Page) -> None:
+    """Every section with its charts."""
+    figures = {"crossover": crossover(page)} | {stem: stills(page, op) for op, (*_, stem) in layers.SECTIONS.items()}
+    for of in body.SECTIONS:
+        figure = figures[of.name] if of.name in figures else page.draw(*of.charts)
+        page.add(of.name, of.title, figure, page.part(of))
 
 
 _TABLES = (
@@ -174,14 +152,9 @@ def _hint(m: Measurement) -> str:
 
 
 def how_measured(page: Page) -> None:
-    """How it was measured."""
-    page.add(
-        "method",
-        "How it was measured",
-        page.part("details"),
-        page.part("method"),
-        markdown.markdown(method.formulas(m for of in page.runs for m in of.rows)),
-    )
+    """How it was measured, and what the numbers are."""
+    formulas = method.formulas(m for of in page.runs for m in of.rows)
+    page.add("method", body.METHOD.title, page.part(body.METHOD), markdown.markdown(formulas))
 
 
 def embedded(runs: list[Material]) -> dict:
@@ -226,20 +199,7 @@ def write(
     """Writes the page. pictures: the folder of the SVGs that show without JavaScript. others: the runs shown beside it."""
     page = Page([of, *others], pictures)
     answer(page)
-    crossover(page)
-    roofline(page)
-    page.add("kernels", "Kernels", page.draw("rates"), page.part("kernels"))
-    for op, heading in overview.LADDERS.items():
-        page.add(f"ladder-{op}", heading, page.part(f"ladder-{op}"))
-    by_layer(page)
-    page.add("memory", "Memory: how fast at every level", page.draw("memory"), page.part("memory"))
-    copies = page.told(lambda of: markdown.without(body.parts(of)["transfers"], movement.SMALL))
-    page.add("transfers", "Copies between host and GPU", page.draw("transfers"), copies)
-    page.add("feeding", feeding.TITLE, page.draw("feeding"), page.part("feeding"))
-    page.add("launches", "Launches and framework constants", page.part("launches"))
-    page.add("several", several_gpus.TITLE, page.part("several"))
-    trainings(page)
-    page.add("inference", inference.TITLE, page.part("inference"))
+    sections(page)
     tools = calculate(page)
     list_rows(page)
     how_measured(page)

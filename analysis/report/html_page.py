@@ -5,7 +5,6 @@ import gzip
 import importlib.util
 import json
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -66,19 +65,12 @@ class Page:
             found.append(str(self.parts.chart(c, self.safe(table), self.picture(c.picture))))
         return "".join(found)
 
-    def part(self, name: str) -> str:
-        """The section of that name of each run."""
-        return self.told(lambda of: body.parts(of)[name])
-
-    def told(self, make: "Callable[[Material], list[str]]") -> str:
-        """The Markdown lines of each run as HTML, under its name where there are several."""
+    def part(self, section: body.Section) -> str:
+        """What a section says of each run as HTML, under its name where there are several."""
         if not self.several:
-            return markdown.markdown(make(self.of))
-        found = []
-        for of in self.runs:
-            if html := markdown.markdown(make(of), 4):
-                found.append(f"<h3>{title(of)}</h3>{html}")
-        return "".join(found)
+            return markdown.markdown(body.lines(section, self.of), section.title)
+        told = [(of, markdown.markdown(body.lines(section, of), section.title, 4)) for of in self.runs]
+        return "".join(f"<h3>{title(of)}</h3>{html}" for of, html in told if html)
 
     def add(self, name: str, title: str, *bodies: str) -> None:
         """A section, if there is anything in it."""

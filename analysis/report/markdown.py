@@ -70,13 +70,13 @@ def _is_numbers(column: Iterable[object]) -> bool:
     return sum(bool(_NUMBER.match(c)) for c in said) > len(said) / 2 and max(map(len, said), default=0) <= 40
 
 
-def markdown(lines: Iterable[str], level: int = 3) -> str:
-    """The HTML of Markdown lines of `sections.overview` and its like: headings (one # each, ## the page has already),
-    lists, tables, paragraphs. A table is called by the line before it that ends with a colon, else by its heading."""
+def markdown(lines: Iterable[str], title: str = "", level: int = 3) -> str:
+    """The HTML of a section's Markdown: headings, lists, tables, paragraphs, no pictures. A table is called by the line before
+    it that ends with a colon, else by its heading, the first one by the section's title."""
     from markdown_it.tree import SyntaxTreeNode
 
     made: list[str] = []
-    about = ""
+    about = title
     blocks = SyntaxTreeNode(_parser().parse("\n".join(line for line in lines if not line.startswith("![")))).children
     for block, after in zip(blocks, [*blocks[1:], None], strict=False):
         words = "" if block.type in ("table", "bullet_list") else _words(block)
@@ -87,7 +87,7 @@ def markdown(lines: Iterable[str], level: int = 3) -> str:
             made.append(items([_item(one) for one in block.children]))
         elif block.type == "heading":
             about = words
-            made.append(f"<h{level}>{inline(words)}</h{level}>" if block.tag != "h2" else "")
+            made.append(f"<h{level}>{inline(words)}</h{level}>")
         elif after is not None and after.type == "table" and words.endswith(":") and len(words) <= _CAPTION:
             about = words
         else:
@@ -132,25 +132,3 @@ def _table(block: "SyntaxTreeNode", about: str) -> str:
     plain = [re.sub(r"[`*]", "", html.unescape(text)).strip() for text in (about.rstrip(":"), *heads)]
     named = ", ".join(plain[1:6]) + (" ..." if len(heads) > 5 else "")
     return table(heads, rows, plain[0] if 0 < len(about) <= _CAPTION else named, cell=inline)
-
-
-def only(lines: list[str], *headings: str) -> list[str]:
-    """The lines of the parts that begin with those ### headings."""
-    return [line for heading in headings for line in _part(lines, heading)]
-
-
-def without(lines: list[str], *headings: str) -> list[str]:
-    """The lines without these parts."""
-    for heading in headings:
-        part = _part(lines, heading)
-        start = lines.index(part[0]) if part else 0
-        lines = lines[:start] + lines[start + len(part) :]
-    return lines
-
-
-def _part(lines: list[str], heading: str) -> list[str]:
-    start = next((i for i, line in enumerate(lines) if line.startswith(heading)), None)
-    if start is None:
-        return []
-    end = next((i for i in range(start + 1, len(lines)) if lines[i].startswith("#")), len(lines))
-    return lines[start:end]

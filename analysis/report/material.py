@@ -26,7 +26,6 @@ class Material:
     def __init__(self, loaded: "Loaded", letter: str = "", name: str = ""):
         self.loaded, self.letter, self.name = loaded, letter, name
         self.rows: list[Measurement] = list(loaded.measurements)
-        self.parts: dict[str, list[str]] = {}  # the sections of its page, which analysis.report.body makes
 
     @property
     def label(self) -> str:

@@ -103,8 +103,10 @@ def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> s
     lines += overview.answers_section([(one.label, one.said) for one in every])
     if not pictures:
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
-    lines += differences.section(every)
-    lines += _side_by_side(every, pictures) if several else _alone(of, pictures)
+    if differs := differences.section(every):
+        lines += [f"## {differences.HEADING}", "", *differs]
+    for section in (*body.SECTIONS, body.METHOD):
+        lines += _section(section, every, pictures)
     heads, found = overview.numbers(every)
     # the check is on the HTML page
     numbers = [tuple(row[:-1]) for row, one in zip(found, _tried(every), strict=True) if one]
@@ -117,30 +119,20 @@ def _tried(every: list[Material]) -> list[bool]:
     return [m.status != "skipped" for of in every for m in of.ordered]
 
 
-def _alone(of: Material, pictures: bool) -> list[str]:
-    """Every section with its pictures under its name."""
-    lines = []
-    for line in body.markdown(of, pictures):
-        lines.append(line)
-        if pictures and line.startswith("## "):
-            lines += ["", *drawing.images(line, [of])][:-1]
+def _section(section: body.Section, every: list[Material], pictures: bool) -> list[str]:
+    """A section with its pictures; of several runs each one's part under its name."""
+    parts = {of.label: own for of in every if (own := body.lines(section, of))}
+    drawn = drawing.images(section.charts, every) if pictures else []
+    if not (parts or drawn):
+        return []
+    lines = [f"## {section.title}", "", *drawn]
+    for label, own in parts.items():
+        told = own if pictures else _without_pictures(own)
+        lower = [f"#{line}" if label and line.startswith("###") else line for line in told]
+        lines += [*([f"### {text(label)}", ""] if label else []), *lower]
     return lines
 
 
-def _side_by_side(every: list[Material], pictures: bool) -> list[str]:
-    """Every section once, the runs' own under their names, the pictures of all of them first."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for of in every:
-        heading = ""
-        for line in body.markdown(of, pictures):
-            if line.startswith("## "):
-                heading = line
-            found.setdefault(heading, {}).setdefault(of.label, [])
-            if line != heading:
-                found[heading][of.label].append(f"#{line}" if line.startswith("###") else line)
-    lines = []
-    for heading, told in found.items():
-        lines += [heading, "", *(drawing.images(heading, every) if pictures else ())]
-        for label, own in told.items():
-            lines += [f"### {text(label)}", "", *("\n".join(own).strip("\n").split("\n")), ""]
-    return lines
+def _without_pictures(lines: list[str]) -> list[str]:
+    """The lines without pictures and the empty line behind each."""
+    return [line for before, line in zip(["", *lines], lines, strict=False) if not {before[:2], line[:2]} & {"!["}]

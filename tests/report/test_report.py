@@ -92,7 +92,7 @@ def test_pages_and_pictures_of_anything_less_are_still_there(tmp_path, monkeypat
     for rows in ([], [row("matmul/cupy/cublas", square(64), 1e-5)], fake.training_rows()):
         of = material.Material(records.Loaded((), tuple(rows), 0, ()))
         views = [v for name in files.CHARTS for c in files.CHARTS[name](of) for v in c.views if not v.bars]
-        assert bool(views) == (len(rows) == 1) and crossover.view([of]) is None
+        assert bool(views) == (len(rows) == 1) and crossover.chart(of) == []
         assert all(chart_views.figure(view, "").axes for view in views)
 
 
@@ -244,7 +244,7 @@ def test_levels_copies_and_launches_have_sections_where_their_rows_are_there(who
     text = whole.read_text()
     for heading in (
         "## Memory: how fast at every level",
-        "## Host-device copies",
+        "## Copies between host and GPU",
         "## Launches and framework constants",
     ):
         assert heading in text and heading not in rendered.read_text()

@@ -50,7 +50,7 @@ def test_a_wide_crossing_is_a_band_in_charts_and_between_sizes_in_words():
     (run,) = crossover.data([Material(loaded())])["runs"]
     (use,) = run["precisions"][0]["forms"][0]["uses"]
     assert use["crossings"] == [] and use["spans"] == [[10.0, 1000.0, 0]]
-    view = crossover.view([Material(loaded())])
+    ((view,),) = [chart.views for chart in crossover.chart(Material(loaded()))]
     assert view.lines == [] and view.bands == [(10.0, 1000.0, "can't tell")]
     rows = far_apart()
     asked = questions.Evidence(rows, crossovers(rows), (), [], fake.GPU_MACHINE)

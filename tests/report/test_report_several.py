@@ -212,9 +212,9 @@ def test_the_page_embeds_every_run_with_its_tools_and_rows(two):
 
 def test_two_cpus_are_drawn_over_each_other_and_a_gpu_may_come_second(tmp_path):
     cpus = [Material(fake.cpu_run(sizes=SIZES), letter, letter) for letter in "AB"]
-    view = crossover.view(cpus)
-    assert [t.name for t in view.traces] == ["A CPU, best, float32", "B CPU, best, float32"]
-    assert crossover.data(cpus[:1]) == {} and crossover.view(cpus[:1]) is None
+    (both,) = overlay.several((of.letter, crossover.chart(of)) for of in cpus)
+    assert [t.name for t in both.views[0].traces] == ["A CPU, best, float32", "B CPU, best, float32"]
+    assert crossover.data(cpus[:1]) == {} and crossover.chart(Material(fake.cpu_run(sizes=SIZES))) == []
     made = folders(tmp_path, fake.cpu_run(sizes=SIZES), fake.gpu_run(sizes=SIZES))
     path = report.render(made, tmp_path / "out", with_html=False)
     assert re.search(r"!\[A: No GPU.* B: float32, resident on the GPU.*\]\(crossover\.svg\)", path.read_text())

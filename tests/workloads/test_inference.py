@@ -349,7 +349,6 @@ def test_the_table_and_the_page_show_rates_and_failures(capsys):
     from analysis.report.sections import inference as page
 
     lines = page.section(two_sides())
-    assert lines[0] == "## Inference: a model's answers, batch by batch"
     assert any(line.startswith("- ") and "samples/s" in line for line in lines)
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| lenet")]
     assert [r[1] for r in rows] == ["1", "2", "8", "16"]

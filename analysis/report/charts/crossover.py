@@ -8,7 +8,6 @@ from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Si
 from analysis.crossover.families import Rows
 from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.crossover.time_split import COPIES as COPYING
-from analysis.report.charts import overlay
 from analysis.report.charts.chart import Axis, Chart, View, crossed, line, marks, rounded
 from analysis.report.charts.choose import WINNER, spans
 from analysis.report.material import Material
@@ -16,7 +15,6 @@ from analysis.text import crossings
 from analysis.units import join, seconds
 
 _FORMS = (LATENCY, THROUGHPUT, *COPIES)
-TITLE = "Time of one square matmul"
 _SHORT = {
     LATENCY: "data on the GPU, one call",
     THROUGHPUT: "data on the GPU, calls queued",
@@ -79,45 +77,30 @@ def _cpu(of: "Material") -> "dict[str, dict[int, Side]]":
     return {precision: dict(sorted(at.items())) for precision, at in found.items() if at}
 
 
-def view(runs: "Iterable[Material]") -> View | None:
-    """The first precision of all runs as one view: the CPU's best and a GPU call on data that is there, of one run in every form
-    with who wins where; None where the chart is not drawn. Its lines are the crossings."""
-    if not is_drawn(runs := list(runs)):
-        return None
-    parts = []
-    for of in runs:
-        named = _cpu(of)
-        resident = [a for a in shown(of.answers) if a.form == LATENCY]
-        precision = next((a.precision for a in resident), next(iter(named), ""))
-        if not named:
-            continue
-        told = next((a for a in resident if a.precision == precision), None)
-        own = [a for a in shown(of.answers) if a.precision == precision and (a is told or len(runs) == 1)]
-        traces = [
-            line(
-                f"CPU, best, {precision}",
-                [(n, s.seconds) for n, s in named[precision].items()],
-                "blue",
-                marker="circle",
-                dash="dot",
-                hollow=True,
-            )
-        ]
-        for a in own:
-            points, how = [(p.n, p.gpu.seconds) for p in a.points], marks(1 + _FORMS.index(a.form))
-            traces.append(line(f"GPU, {_SHORT[a.form]}, {precision}", points, **how | {"dash": "solid"}))
-        if told and told.default and len(runs) == 1:
+def chart(of: "Material") -> list[Chart]:
+    """The first precision: the CPU's best and one GPU call with resident data; of a page's only run every form of a call, with
+    who wins where. A lone run without a GPU has nothing to set beside its CPU."""
+    named, answers, alone = _cpu(of), shown(of.answers), not of.letter
+    if not named or (alone and not answers):
+        return []
+    told = next((a for a in answers if a.form == LATENCY), None)
+    precision = told.precision if told else next(iter(named))
+    points = [(n, s.seconds) for n, s in named[precision].items()]
+    traces = [line(f"CPU, best, {precision}", points, "blue", marker="circle", dash="dot", hollow=True)]
+    for a in (a for a in answers if a.precision == precision and (a is told or alone)):
+        how = marks(1 + _FORMS.index(a.form)) | {"dash": "solid"}
+        traces.append(line(f"GPU, {_SHORT[a.form]}, {precision}", [(p.n, p.gpu.seconds) for p in a.points], **how))
+    label, marked = "", crossed(told.crossings, told.family.size_name) if told else {}
+    if told and alone:
+        if told.default:
             points = [(p.n, p.cpu.seconds) for p in told.default.points]
             traces.append(line(f"CPU, default threads, {precision}", points, **marks(6)))
-        marked = crossed(told.crossings, told.family.size_name) if told else {}
-        label = ""
-        if told and len(runs) == 1:
-            marked["bands"] = [(low, high, WINNER[sign]) for low, high, sign in spans(told)]
-            label = f"{precision}; shaded: {crossings.form_name(told.form)}"
-        says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.machine)
-        axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "seconds")
-        parts.append((of.letter, [Chart("crossover", TITLE, [View(label, *axes, traces, says, **marked)], "", [])]))
-    return overlay.several(parts)[0].views[0]
+        marked["bands"] = [(low, high, WINNER[sign]) for low, high, sign in spans(told)]
+        label = f"{precision}; shaded: {crossings.form_name(told.form)}"
+    says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.machine)
+    axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "seconds")
+    view = View(label, *axes, traces, says, **marked)
+    return [Chart("crossover", "Time of one square matmul", [view], "", [], "crossover.svg")]
 
 
 def _curve(sides) -> dict:

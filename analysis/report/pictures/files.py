@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from analysis.report.charts import break_even, chart, crossover, feeding, overlay
 from analysis.report.charts import movement as charts_movement
@@ -12,9 +12,9 @@ from analysis.report.charts.chart import Chart, View
 from analysis.report.material import Material
 from analysis.report.sections import layers
 from analysis.table import image
-from analysis.text import feeding as feeding_words
 
 CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
+    "crossover": crossover.chart,
     "roofline": lambda of: charts_roofline.chart(of.rows, of.roofs),
     "memory": lambda of: charts_movement.memory(of.rows, of.machine),
     "transfers": lambda of: charts_movement.copies(of.rows),
@@ -26,15 +26,6 @@ CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "break-even": lambda of: break_even.break_even(of.pairs),
     "small-dataset": lambda of: break_even.small(of.small, of.budgets),
 }
-_HEADINGS = {
-    "## How far from the hardware's limit": ("roofline",),
-    "## Memory: how fast at every level": ("memory",),
-    "## Host-device copies": ("transfers",),
-    f"## {feeding_words.TITLE}": ("feeding",),
-    "## Kernels": ("rates",),
-    "## Training with Keras": ("along", "small-dataset"),
-}
-_CROSSOVER = "## Where the GPU wins"
 
 
 def draw(runs: "list[Material]", folder: pathlib.Path) -> None:
@@ -43,17 +34,16 @@ def draw(runs: "list[Material]", folder: pathlib.Path) -> None:
     from analysis.report.pictures import layers as layers_svg
 
     who = ", ".join(of.label for of in runs if of.label)
-    for heading in (_CROSSOVER, *_HEADINGS):
-        for name, title, view in _views(heading, runs):
-            style.save(chart_views.figure(view, title, who), folder / name)
+    for name, title, view in _views(CHARTS, runs):
+        style.save(chart_views.figure(view, title, who), folder / name)
     for prefix, found in [(of.prefix, found) for of in runs for found in of.layers.values()]:
         for name, _ in layers.pictures_of(found):
             style.save(layers_svg.figure(found, name), folder / f"{prefix}{name}.svg")
 
 
-def images(heading: str, runs: "list[Material]") -> list[str]:
-    """The Markdown lines of the pictures that belong to a section."""
-    return [line for name, title, view in _views(heading, runs) for line in image(name, view.says or title)]
+def images(charts: Iterable[str], runs: "list[Material]") -> list[str]:
+    """The Markdown lines of the pictures of these charts."""
+    return [line for name, title, view in _views(charts, runs) for line in image(name, view.says or title)]
 
 
 @functools.cache
@@ -62,12 +52,10 @@ def charts_of(name: str, of: "Material") -> list[Chart]:
     return CHARTS[name](of)
 
 
-def _views(heading: str, runs: "list[Material]") -> "Iterator[tuple[str, str, View]]":
+def _views(charts: Iterable[str], runs: "list[Material]") -> "Iterator[tuple[str, str, View]]":
     """(file name, title, view) of each picture: of one run the views that have the same axes, of several the view that most
     runs are in."""
-    if heading == _CROSSOVER and (view := crossover.view(runs)):
-        yield "crossover.svg", _titled(crossover.TITLE, view), view
-    for chosen in _HEADINGS.get(heading, ()):
+    for chosen in charts:
         for one in overlay.several((of.letter, charts_of(chosen, of)) for of in runs):
             drawn = [view for view in one.views if not view.bars]
             if one.picture and drawn:

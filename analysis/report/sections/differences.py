@@ -14,7 +14,7 @@ def section(runs: "list[Material]") -> list[str]:
     if len(runs) < 2:
         return []
     first, *others = runs
-    lines = [f"## {HEADING}", "", *listed(machines.crossing([(of.name, of.answers) for of in runs]))]
+    lines = listed(machines.crossing([(of.name, of.answers) for of in runs]))
     for of in others:
         lines += _pair(first, of)
     return lines

@@ -9,7 +9,6 @@ from analysis.training import inference
 from analysis.units import digits
 from workloads.records import Measurement
 
-TITLE = "Inference: a model's answers, batch by batch"
 HEADS = "model | batch | how | a call, CPU | +- | a call, GPU | +- | samples a second, CPU | samples a second, GPU | GPU over CPU"
 
 
@@ -26,7 +25,7 @@ def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list
         if (line := _line(case, own, way, batch))
     ]
     told = listed(line for line in inference_words.lines(measurements) if line not in set(said))
-    return [f"## {TITLE}", "", *told, *table(HEADS, rows, 3)]
+    return [*told, *table(HEADS, rows, 3)]
 
 
 def _line(case: inference.Case, rows: "list[Measurement]", way: inference.Way, batch: int) -> tuple[str, ...] | None:

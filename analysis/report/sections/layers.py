@@ -109,9 +109,9 @@ def section(of: Layers, prefix: str) -> list[str]:
     if not of.rows:
         return []
     images = {name: image(f"{prefix}{name}.svg", says) for name, says in pictures_of(of)}
-    heading, _, stem = SECTIONS[of.op]
+    stem = SECTIONS[of.op][2]
     told = layers.rate_sentences(of.rows, of.op, of.roofs)
-    lines = [f"## {heading}", "", *images.get(stem, []), *listed(told), *_totals_table(of)]
+    lines = [*images.get(stem, []), *listed(told), *_totals_table(of)]
     return [*lines, *_crossings(of, images), *_layer_tables(of), *_comparisons(of)]
 
 

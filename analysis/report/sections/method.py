@@ -88,8 +88,6 @@ def how_section(loaded: "Loaded") -> list[str]:
         )
     lines += _seeds(ms)
     return [
-        "## How it was measured",
-        "",
         *(f"- {line}" for line in lines),
         "",
         not_shown(ms, run.machine if run else None),

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from analysis import labels
-from analysis.crossover import transfer_study
 from analysis.roofline import links, memory_levels, overheads
 from analysis.roofline.bounds import Roof
 from analysis.table import listed, shown, table, text
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 _ORDER = ("triad", "copy", "add", "scale", "read")
 _APART = ("asarray", "staged", "dataset")
-SMALL = "### What small data sets cost to copy"
 
 
 def shown_curves(measurements: "Iterable[Measurement]") -> "dict[memory_levels.Key, memory_levels.Curve]":
@@ -94,8 +92,6 @@ def memory_section(measurements: "list[Measurement]", machine: "Machine | None",
     heads = "device | threads | operation | level | bandwidth | +- | working sets | sizes | fastest there"
     lost = listed([*memory_levels.missing(measurements, machine), *facts.unflat_sentences(roofs)])
     return [
-        "## Memory: how fast at every level",
-        "",
         *listed(facts.level_sentences(measurements, machine)),
         *(table(heads, rows, 4) if rows or not lost else []),
         *lost,
@@ -106,15 +102,7 @@ def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -
     """The laws of copying, what of the link they reach, and what the articles' data sets cost."""
     if not any(m.problem.op == "transfer" for m in measurements):
         return []
-    learned = transfer_study.lines(measurements)
-    return [
-        "## Host-device copies",
-        "",
-        *listed(facts.link_sentences(roofs)),
-        *shown(links.lines(measurements), markdown=True),
-        "",
-        *([SMALL, "", *learned, ""] if learned else []),
-    ]
+    return [*listed(facts.link_sentences(roofs)), *shown(links.lines(measurements), markdown=True), ""]
 
 
 def launches_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
@@ -138,4 +126,4 @@ def launches_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...])
     heads = "constant | device | clock | threads | jit_compile | a time | +- | from"
     listed = [f"- {text(s)}" for s in facts.launch_sentences(roofs)]
     listed += [("  - " if line.startswith(" ") else "- ") + text(line) for line in overheads.lines(found)]
-    return ["## Launches and framework constants", "", *listed, *([""] if listed else []), *table(heads, rows, 5)]
+    return [*listed, *([""] if listed else []), *table(heads, rows, 5)]

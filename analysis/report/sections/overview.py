@@ -120,8 +120,7 @@ def answers_section(told: "Iterable[tuple[str, list[str]]]") -> list[str]:
 
 def details_section(left_out: list[str]) -> list[str]:
     """What the five sentences leave out, apart from the answers that stand in the crossover table."""
-    told = [s for s in left_out if "the roof measured" in s or s.startswith("At n")]
-    return ["## Also seen", "", *listed(told)] if told else []
+    return listed(s for s in left_out if "the roof measured" in s or s.startswith("At n"))
 
 
 def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, ...]) -> list[str]:
@@ -129,20 +128,18 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
     if not answers:
         return []
     told = [a for a in answers if a.kind != "no-gpu" or a.gaps]
-    lines = ["## Where the GPU wins", ""]
     if not told:
         if peers.crossover_lines(measurements):
             return [
-                *lines,
                 "The GPUs' square products were timed on each alone and on all at once; from where each wins stands "
                 f'under "{several_gpus.TITLE}".',
                 "",
             ]
         there = any(m.on_gpu and m.ok for m in measurements)
         why = "The GPU has no square products here" if there else "No GPU was measured"
-        return [*lines, f"{why}, so there is no crossover.", ""]
+        return [f"{why}, so there is no crossover.", ""]
     heads = "precision | a call | answer, CPU at its best | answer, default threads | measured"
-    lines += table(heads, map(_answer_row, told), 5)
+    lines = table(heads, map(_answer_row, told), 5)
     gaps = dict.fromkeys(f"- {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps)
     return [*lines, *gaps, *([""] if gaps else []), *_why_table(measurements, told)]
 
@@ -173,8 +170,7 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...])
     measured, rows = ceilings(roofs), products(measurements, roofs)
     if not measured and not rows:
         return []
-    lines = ["## How far from the hardware's limit", ""]
-    lines += (
+    lines = (
         table(CEILINGS, measured, 2, "of the data sheet | ridge, FLOP per byte")
         if measured
         else ["No roof was measured.", ""]
@@ -233,16 +229,14 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) 
     ranked = sorted(paths.items(), key=lambda item: (item[0][1] != "float32", item[0][1]))
     heads = "kernel | precision | threads | best rate | at n | of its roof | at the largest n | n"
     best = [(*key, *_kernel_row(path, roofs)) for key, path in ranked]
-    lines = ["## Kernels", ""]
-    lines += table(heads, best, 2, ("of its roof",)) if ranked else []
+    lines = table(heads, best, 2, ("of its roof",)) if ranked else []
     rows = [
         (m.kernel, row_words.problem(m), m.device, labels.threads(m), row_words.rate(m))
         for m in measurements
         if m.problem.op in ("stream", "peak") and quick_seconds(m)
     ]
     streams = ["Streams and peaks:", "", *table("kernel | problem | device | threads | rate", rows, 3)]
-    lines += streams if rows else []
-    return lines if ranked or rows else []
+    return lines + (streams if rows else [])
 
 
 def _kernel_row(path: "dict[int, Measurement]", roofs: tuple[Roof, ...]) -> tuple:
@@ -322,9 +316,6 @@ def commands(runs: "Iterable[Run]") -> list[str]:
     return list(found.values())
 
 
-LADDERS = {"matmul": "From three loops to the library", "conv": "From seven loops to the library"}
-
-
 def ladder_section(measurements: "Iterable[Measurement]", machine: "Machine | None", op: str = "matmul") -> list[str]:
     """A table for each device, arithmetic and thread count, a line a rung at each size, and what each rung changed; nothing
     where no teaching rung was measured."""
@@ -332,7 +323,7 @@ def ladder_section(measurements: "Iterable[Measurement]", machine: "Machine | No
     if not found:
         return []
     about = "Our own kernels, the simplest first, beside the fastest library there and under the measured peak."
-    lines = [f"## {LADDERS[op]}", "", about, ""]
+    lines = [about, ""]
     for one in found:
         rows = [(ladder.problem_name(p), *cells) for p in one.problems for cells in ladder.cells(one, p)]
         lines += [f"### {text(ladder.title(one))}", "", *table(f"problem | {ladder.HEADS}", rows, 2, ladder.SHARES)]

@@ -16,7 +16,7 @@ def section(measurements: "list[Measurement]") -> list[str]:
     parts = [_copies(measurements), _sums(measurements), _at_once(measurements)]
     if not any(parts):
         return []
-    return [f"## {TITLE}", "", *listed(peers.lines(measurements)), *(line for part in parts for line in part)]
+    return [*listed(peers.lines(measurements)), *(line for part in parts for line in part)]
 
 
 def _copies(measurements: "list[Measurement]") -> list[str]:

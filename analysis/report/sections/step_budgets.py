@@ -24,7 +24,7 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
     if not rows:
         return []
     heads = "training | device | a step | +- | largest part known | not explained | losses | flags"
-    lines = ["## Training with Keras", "", *listed(budget.lost(m) for m in rows if not m.ok)]
+    lines = listed(budget.lost(m) for m in rows if not m.ok)
     told = [
         *whole_training.side_by_side(every),
         *whole_training.start_sentences(rows),
@@ -32,8 +32,7 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
     lines += listed(line for line in told if line not in set(said))
     if made:
         lines += table(heads, map(_row, made), 2, "largest part known | not explained | losses | flags")
-    lines += missing(made) + _parts(made)
-    return lines if len(lines) > 2 else []
+    return lines + missing(made) + _parts(made)
 
 
 def _parts(made: list[Budget]) -> list[str]:

@@ -5,6 +5,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from analysis import labels
+from analysis.crossover import transfer_study
 from analysis.crossover.crossover import Answer
 from analysis.explain.published import comparisons
 from analysis.report.sections import data_parallel
@@ -27,9 +28,16 @@ def section(of: "Material") -> list[str]:
     lines = data_parallel.section(of.rows)
     if not break_even.trainings(of.rows):
         return lines
-    by_pair = _break_evens(of.pairs) + _ways(of.rows) + _articles(of.rows) + _forms(of.pairs)
+    by_pair = _break_evens(of.pairs) + _ways(of.rows) + _forms(of.pairs)
     changed = _losses(of.pairs, of.rows) + _changes(of.rows)
-    return _answers(of.trainings) + _small(of.small) + by_pair + changed + lines
+    return _answers(of.trainings) + by_pair + changed + lines
+
+
+def small_section(of: "Material") -> list[str]:
+    """The study of small data sets: where a job's seconds go, the articles' claims, and what copying their data costs."""
+    learned = transfer_study.lines(of.rows)
+    copies = ["### What small data sets cost to copy", "", *learned, ""] if learned else []
+    return _small(of.small) + _articles(of.rows) + copies
 
 
 def _answers(answers: list[Answer]) -> list[str]:
