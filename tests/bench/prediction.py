@@ -96,7 +96,7 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
         one = prediction_errors.saved_set(prediction.load(str(file)), of)
         since = sum(map(len, one.since.values()))
         what = f"{file.name}: predictions measured since they were saved ({one.before} more had been before)"
-        found.append(Figure(what, f">= {FEWEST_PREDICTED}", exactly(since), since >= FEWEST_FORETOLD))
+        found.append(Figure(what, f">= {FEWEST_PREDICTED}", exactly(since), since >= FEWEST_PREDICTED))
         for device, pairs in one.since.items():
             errors = [prediction_errors.saved_error(*pair) for pair in pairs]
             found += both(
