@@ -68,7 +68,7 @@ def plan(quick: bool, gpu: bool, several: bool = False) -> list[tuple[str, dict]
             ("matmul", {"sizes": ["64:1024:x2"], "fast": True}),
             *together,
             *[(name, {**flags, **OF_A_STEP, **({} if gpu else only)}) for name, flags, only in STEP_PARTS],
-            ("training", {"steps": 60, "fast": True}),
+            ("training", {"steps": 24, "fast": True}),
         ]
     dtypes = ["float32", "float64", *(["tf32", "float16", "bfloat16"] if gpu else [])]
     return [

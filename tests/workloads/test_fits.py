@@ -58,9 +58,9 @@ def test_neither_setup_nor_compilation_is_in_the_epochs(monkeypatch):
     """100 steps: an epoch of 0.5 + 1 s. Of 8 steps 0.58 s. A fit of 3,200 samples is set up in 1 + 6.4 s, of 256 in 1.512 s."""
     clock = Clock(monkeypatch, 32)
     samples, series, planned = timed(clock, Training("m", 32, 3200), 3200)
-    assert planned == (6, 8)  # 12 s, 6 times max_time, are 8 epochs of 1.5 s
+    assert planned == (6, 8, 3)
     assert (samples.seconds, samples.calls, samples.block) == ((0.015,) * 5, 100, (0,) * 5)
-    assert samples.stop_reason == EPOCHS_OF + "1 fit, max-time"  # 21.4 s
+    assert samples.stop_reason == EPOCHS_OF + "1 fit"  # five of 21.4 s are more than 12 s
     expected = {"setup_s": [7.4], "later_epoch_s 8": [0.58] * 5, "setup_s 8": [1.512]}
     assert {name: pytest.approx(taken) for name, taken in expected.items()} == {n: list(t) for n, t in series.items()}
     assert clock.calls == [(256, 6), (3200, 6)]
@@ -71,12 +71,16 @@ def test_neither_setup_nor_compilation_is_in_the_epochs(monkeypatch):
 
 
 def test_short_fits_are_repeated_in_turns(monkeypatch):
-    """1 ms a step and 40 ms an epoch: 104 ms of 64 steps, 48 ms of 8. A round sets up 1 + 0.512 and 1 + 4.096 s."""
-    clock = Clock(monkeypatch, 32, {32}, 0.04, 0.001)
-    samples, _, planned = timed(clock, Training("m", 32, 2048), 2048, Limits(max_time=7.0))
-    assert planned == (6, 8) and clock.calls == [(256, 6), (2048, 6)] * 2
-    assert samples.block == (0,) * 5 + (1,) * 5 and samples.stop_reason == EPOCHS_OF + "2 fits, max-time"
-    assert samples.seconds == (0.104 / 64,) * 10
+    """1 ms a step and 40 ms an epoch: 104 ms of 64 steps, 48 ms of 8. The first pair is set up in 1.512 + 5.096 s and has six
+    epochs of each, 7.52 s; four more with half the epochs are guessed to take 2 times as long: 22.56 s in all."""
+    for max_time, count in ((3.77, 5), (3.75, 1)):
+        clock = Clock(monkeypatch, 32, {32}, 0.04, 0.001)
+        samples, series, planned = timed(clock, Training("m", 32, 2048), 2048, Limits(max_time=max_time))
+        assert planned == (6, 8, 3) and clock.calls == [(256, 6), (2048, 6), *[(256, 3), (2048, 3)] * (count - 1)]
+        blocks = (0,) * 5 + tuple(i for i in range(1, count) for _ in range(2))
+        assert samples.block == blocks and samples.seconds == (0.104 / 64,) * len(blocks)
+        assert samples.stop_reason == EPOCHS_OF + ("5 fits" if count == 5 else "1 fit")
+        assert len(series["setup_s"]) == count and len(series["later_epoch_s 8"]) == len(blocks)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +98,9 @@ def test_short_fits_are_repeated_in_turns(monkeypatch):
 def test_how_many_epochs_and_steps(monkeypatch, batch, samples, held, epochs, steps):
     problem = Training("m", batch, samples, 10 if samples == 50_000 else 1)
     clock = Clock(monkeypatch, batch)
-    assert keras_fit.plan(clock.trainer, problem, held, LIMITS) == (epochs, steps)
+    assert keras_fit.plan(clock.trainer, problem, held, LIMITS)[:2] == (epochs, steps)
     long = keras_fit.plan(Clock(monkeypatch, batch, step_s=1.0).trainer, problem, held, LIMITS)
-    assert long.epochs == (10 if samples == 50_000 else 4 if problem.steps > 2 else 6)  # no fewer later ones than 3
+    assert long.epochs == (10 if samples == 50_000 else 4 if problem.steps > 2 else 6)  # an epoch of 3 s is long
     assert long.steps != problem.steps and (long.steps < problem.steps or long.steps * batch <= held)
 
 
@@ -111,21 +115,6 @@ def test_fits_are_of_whole_executions(monkeypatch):
     clock.calls.clear()
     keras_fit.compiled(clock.trainer, Training("m", 4, 98), {}, unit=8)
     assert {-(-samples // 4) for samples, _ in clock.calls} == {8}
-
-
-@pytest.mark.parametrize(
-    ("seconds", "spent", "reason"),
-    [
-        ([1], 3, ""),
-        ([1, 1], 1, ""),
-        ([1, 1], 3, "max-time"),
-        ([1, 1, 1, 1, 1], 1, "steady"),
-        ([1, 2, 3, 4, 5], 1, ""),
-        ([1, 2] * 10, 1, "max-blocks"),
-    ],
-)
-def test_when_to_stop(seconds, spent, reason):
-    assert keras_fit.enough([float(s) for s in seconds], spent, Limits(max_time=2), 2) == reason
 
 
 def test_the_loss_run_begins_anew_and_samples_are_held_within_a_bound(monkeypatch):

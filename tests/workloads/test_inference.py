@@ -14,7 +14,7 @@ from analysis.training import inference as said
 from kernels import networks
 from kernels.problems import Inference
 from workloads import inference, records
-from workloads.frameworks import inference_row, keras_fit
+from workloads.frameworks import inference_row
 from workloads.harness import energy, one_row, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker
@@ -181,7 +181,7 @@ def test_when_requests_have_been_asked_often_enough():
         ([1, 2, 3, 4, 5], 1, ""),
         ([1, 2] * 10, 1, "max-blocks"),
     ):
-        assert keras_fit.enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
+        assert inference_row.enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
 
 
 def arguments(words: str):

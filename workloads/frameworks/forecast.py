@@ -61,10 +61,10 @@ def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> fl
     unit, each = s.keras.steps_per_execution, networks.sample_bytes(network, p.dtype) if network else 3000
     wanted = keras_fit.planned(p, keras_fit.samples_held(p, each, unit), epoch, step, max_time, unit)
     own, other = wanted.epochs * (epoch + p.steps * step), (keras_fit.LATER + 1) * (epoch + wanted.steps * step)
-    rounds = max(keras_fit.fewest_fits(own + other, max_time), min(keras_fit.MOST_FITS, max_time / (own + other)))
+    more = (keras_fit.fits(own + other, wanted, max_time) - 1) * wanted.brief / wanted.epochs
     looks = 8 + 2 * keras_fit.LOOK + keras_fit.LOSS_EPOCHS  # short epochs, of fits for compilation and losses too
     steps = keras_fit.LOOK * (keras_fit.FEW + 1) + keras_fit.LOSS_EPOCHS * min(p.steps, keras_fit.LOSS_BATCHES)
-    whole = once + rounds * (own + other + 2 * fit) + looks * (fit + epoch) + steps * step
+    whole = once + (1 + more) * (own + other + 2 * fit) + looks * (fit + epoch) + steps * step
     return FRESH * whole if rigorous else whole
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from analysis import stats
 from kernels import networks
 from kernels.problems import Inference
 from workloads.frameworks import data, models, user_model
 from workloads.frameworks import tensorflow as tensors
-from workloads.frameworks.keras_fit import enough
 from workloads.frameworks.tensorflow import timed
 from workloads.harness import energy, telemetry, timing
 from workloads.harness.dispatch import Broken
@@ -30,7 +30,7 @@ BOUNDS = {"float32": 1e-2, "tf32": 0.1, "mixed_bfloat16": 0.5, "mixed_float16": 
 _SUM_BOUNDS = {"float32": 1e-4, "tf32": 1e-4, "mixed_bfloat16": 2e-2, "mixed_float16": 5e-3}
 _OBEYED = {"data", "jit_compile", "gpu", "precision", "tf32", "in_flight", "beside", "at_once"}
 COMPARED = 4  # samples whose answers are compared with the reference: requests are made of these
-_SERVED_S = 0.1  # seconds of a sample of requests
+_SERVED_S, _MOST_BLOCKS = 0.1, 20  # seconds of a sample of requests; samples
 PREDICT, CALL, SERVE = (f"inference/keras/{name}" for name in ("predict", "call", "serve"))
 
 
@@ -330,6 +330,17 @@ def answers(ready, sent: list[np.ndarray], in_flight: int) -> tuple[list[np.ndar
 @functools.cache
 def _pool(threads: int) -> concurrent.futures.ThreadPoolExecutor:
     return concurrent.futures.ThreadPoolExecutor(threads)
+
+
+def enough(seconds: list[float], spent: float, limits: Limits) -> str:
+    """Why to stop after these blocks: time is up, or the interval is narrow enough; empty to go on."""
+    if len(seconds) < 3:
+        return ""
+    if spent > limits.max_time:
+        return "max-time"
+    if len(seconds) >= 5 and stats.median(seconds).noise <= limits.max_noise:
+        return "steady"
+    return "max-blocks" if len(seconds) == _MOST_BLOCKS else ""
 
 
 def serve(

@@ -12,15 +12,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from analysis import stats, units
+from analysis import units
 from kernels.problems import Training
 from workloads.frameworks.trainers import Fitted, Trainer
 from workloads.harness.timing import Limits, rounded
 from workloads.records import EPOCHS_OF, SETUP, Samples
 
-LATER, FEWEST_LATER = 5, 3  # later epochs of a fit whose problem has no more; where they are long
-LONG = 6  # times limits.max_time that a fit of LATER + 1 epochs may take, else it has fewer
-MOST_FITS = 20
+LATER, FEWEST_LATER = 5, 3  # later epochs of a fit whose problem has no more; where they are LONG
+LONG = 3.0  # seconds
+FITS, BRIEF = (
+    5,
+    3,
+)  # fits of a row, if these take no more than MOST times limits.max_time; epochs of those after the first
+MOST = 6
 LOOK, FEW = 3, 8  # epochs of a first look, and their steps
 MANY = 32  # steps of an epoch that is long enough to tell a step
 MOST_STEPS, MOST_BYTES = 200, 512 << 20  # of the longer epochs that tell a step where the problem's own are short
@@ -87,10 +91,12 @@ def timed(trainer: Trainer, samples: int, epochs: int) -> Timed:
 
 
 class Plan(NamedTuple):
-    """What is fitted: `epochs` of the problem's own samples, and LATER + 1 of `steps` whole batches."""
+    """What is fitted: `epochs` of the problem's own samples, `brief` in the fits after the first, and epochs of `steps` whole
+    batches in turns with them."""
 
     epochs: int
     steps: int
+    brief: int = BRIEF
 
 
 def planned(problem: Training, held: int, epoch: float, step: float, max_time: float, unit: int = 1) -> Plan:
@@ -99,12 +105,19 @@ def planned(problem: Training, held: int, epoch: float, step: float, max_time: f
     Epochs: the problem's own, else LATER + 1, or fewer where these are long. Steps: fewer than the problem's where it has
     many; else as many more as are held and do not take long.
     """
-    later = int(LONG * max_time / (epoch + problem.steps * step)) - 1
-    epochs = max(problem.epochs, 1 + min(LATER, max(FEWEST_LATER, later)))
+    epochs = 1 + (LATER if epoch + problem.steps * step <= LONG else FEWEST_LATER)
     whole, most = problem.samples // problem.batch, min(held // problem.batch, int(max_time / 2 / LATER / step))
     if whole < 4 * unit or (whole < MANY * unit and most >= 2 * whole):
-        return Plan(epochs, max(most // unit * unit, 2 * unit * -(-problem.steps // unit)))
-    return Plan(epochs, max(unit, min(whole // 4, max(FEW, whole // 16)) // unit * unit))
+        steps = max(most // unit * unit, 2 * unit * -(-problem.steps // unit))
+    else:
+        steps = max(unit, min(whole // 4, max(FEW, whole // 16)) // unit * unit)
+    return Plan(max(problem.epochs, epochs), steps, max(problem.epochs, BRIEF))
+
+
+def fits(first_s: float, wanted: Plan, max_time: float) -> int:
+    """How many fits a row has whose first one, with that of other steps, took so many seconds: FITS or one. What two to four
+    differ by says too little."""
+    return FITS if first_s * (1 + (FITS - 1) * wanted.brief / wanted.epochs) <= MOST * max_time else 1
 
 
 def plan(trainer: Trainer, problem: Training, held: int, limits: Limits, unit: int = 1) -> Plan:
@@ -120,22 +133,24 @@ def long_fits(
 ) -> tuple[Fitted, Samples, dict[str, tuple[float, ...]]]:
     """(the first fit of the problem's own samples, seconds a step of its later epochs and of those of more such fits, series).
 
-    Such fits take turns with those of other steps, until the interval is narrow or time is up.
+    Such fits take turns with those of other steps.
     """
-    fits: list[tuple[Timed, Timed]] = []
-    begin, reason = time.perf_counter(), ""
-    while not reason:
-        other = timed(trainer, wanted.steps * problem.batch, LATER + 1)
+
+    def pair(epochs: int, others: int) -> tuple[Timed, Timed]:
+        other = timed(trainer, wanted.steps * problem.batch, others)
         before()
-        fits.append((timed(trainer, problem.samples, wanted.epochs), other))
-        medians, spent = [statistics.median(fit.later) for fit, _ in fits], time.perf_counter() - begin
-        reason = enough(medians, spent, limits, fewest_fits(spent, limits.max_time))
-    most = max(2, MOST_KEPT // len(fits))
-    taken = [(i, s / problem.steps) for i, (fit, _) in enumerate(fits) for s in kept(fit.later, most)]
+        return timed(trainer, problem.samples, epochs), other
+
+    begin = time.perf_counter()
+    pairs = [pair(wanted.epochs, LATER + 1)]
+    count = fits(time.perf_counter() - begin, wanted, limits.max_time)
+    pairs += [pair(wanted.brief, BRIEF) for _ in range(count - 1)]
+    each, others = zip(*pairs, strict=True)
+    most = max(2, MOST_KEPT // count)
+    taken = [(i, s / problem.steps) for i, fit in enumerate(each) for s in kept(fit.later, most)]
     block, seconds_ = zip(*taken, strict=True)
-    said = f"{EPOCHS_OF}{units.count(len(fits), 'fit')}, {reason}"
+    said = f"{EPOCHS_OF}{units.count(count, 'fit')}"
     found = Samples("host-latency", tuple(map(rounded, seconds_)), problem.steps, block, said)
-    each, others = zip(*fits, strict=True)
     series = {
         SETUP: tuple(fit.setup for fit in each),
         f"later_epoch_s {wanted.steps}": tuple(itertools.chain(*(fit.later for fit in others))),
@@ -144,26 +159,11 @@ def long_fits(
     return each[0].fitted, found, series
 
 
-def fewest_fits(spent: float, max_time: float) -> int:
-    return 1 if spent > 2 * max_time else 2
-
-
 def kept(taken: Sequence[float], most: int = MOST_KEPT) -> tuple[float, ...]:
     """A series as a row keeps it: whole, or `most` of it at even distances, the first and the last among them."""
     if len(taken) <= most:
         return tuple(taken)
     return tuple(taken[round(i * (len(taken) - 1) / (most - 1))] for i in range(most))
-
-
-def enough(seconds: list[float], spent: float, limits: Limits, fewest: int = 3, looked_at: int = 5) -> str:
-    """Why to stop after these long samples: time is up, or the interval is narrow enough; empty to go on."""
-    if len(seconds) < fewest:
-        return ""
-    if spent > limits.max_time:
-        return "max-time"
-    if len(seconds) >= looked_at and stats.median(seconds).noise <= limits.max_noise:
-        return "steady"
-    return "max-blocks" if len(seconds) == MOST_FITS else ""
 
 
 def learned(trainer: Trainer, problem: Training, unit: int = 1) -> Fitted:
