@@ -8,6 +8,7 @@ its whole time, and from which epoch on a GPU is ahead."""
 
 from collections.abc import Iterable
 from math import inf
+from statistics import stdev
 from typing import Literal
 
 import msgspec
@@ -125,17 +126,34 @@ def _warm(m: "Measurement") -> TrainingCost | None:
 
 def _of_later_epochs(m: "Measurement", few: int, taken: tuple[float, ...]) -> TrainingCost:
     """The costs by later epochs of the row's own steps and of another number of them."""
-    samples, setup, other = m.on("host-latency"), m.series.get(SETUP), m.series.get(f"{SETUP} {few}")
+    samples, setup = m.on("host-latency"), setups(m)
     assert samples is not None
     epochs = sorted(
         [(samples.calls, stats.of(samples) * samples.calls), (few, stats.median(taken))], key=lambda e: e[0]
     )
     (fewer, brief), (more, long) = epochs
     step = (long - brief) / (more - fewer)
-    whole, each = stats.median(setup) if setup else NOTHING, NOTHING
-    if setup and other:
-        each = ((whole - stats.median(other)) / (samples.calls - few)).at_least(0.0)
+    whole, each = setup.get(samples.calls, NOTHING), NOTHING
+    if len(setup) > 1:
+        each = ((whole - setup[few]) / (samples.calls - few)).at_least(0.0)
     return TrainingCost(whole, brief - step * fewer, step, setup_step=each, steps=samples.calls)
+
+
+def setups(m: "Measurement") -> dict[int, Estimate]:
+    """Steps of an epoch -> a data set's setup in seconds: over fits; that of a single one is known as its first epoch is, which
+    is one more of those after it."""
+    samples, found = m.on("host-latency"), {}
+    own = [] if samples is None else [(SETUP, samples.calls, [s * samples.calls for s in samples.seconds])]
+    others = [
+        (f"{SETUP} {match[1]}", int(match[1]), t) for name, t in m.series.items() if (match := LATER.fullmatch(name))
+    ]
+    for name, steps, later in [*own, *others]:
+        taken = m.series.get(name, ())
+        if len(taken) == 1 and len(later) > 1:
+            found[steps] = stats.plus_minus(taken[0], stats.t_quantile(len(later) - 1) * stdev(later))
+        elif taken:
+            found[steps] = stats.median(taken)
+    return found
 
 
 def _of_first_fit(m: "Measurement", short: TrainingCost) -> TrainingCost:

@@ -7,18 +7,17 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from analysis.stats import Estimate, group_by, median
+from analysis.stats import Estimate, group_by
 from analysis.training import costs
 from kernels import networks
 from kernels.problems import Feeding, Transfer
-from workloads.records import SETUP, Measurement, settings
+from workloads.records import Measurement, settings
 
 FIT, COPIES = "training/keras/fit", "transfer/cupy/array"
 DTYPES = ("float32", "uint8", "float64")
 # (samples of a batch, values of a sample). A law is fitted to the first and, in the bench, asked for the others.
 SIZES = ((32, 784), (256, 784), (2048, 784), (32, 12288), (256, 12288), (2048, 3072))
 HELD_OUT = ((128, 3072), (1024, 1568), (512, 6144))
-BATCH, DATA_SET = "batch", "data set"
 SET_BYTES = 128 << 20  # of a data set in float32, in at least and at most so many batches
 FEWEST_STEPS, MOST_STEPS = 16, 128
 FEWEST = 4  # sizes for a law
@@ -39,7 +38,7 @@ def tells(device: str, way: str, dtype: str) -> bool:
 
 
 class Law(msgspec.Struct, frozen=True):
-    """seconds = call + samples * sample + bytes * byte, of a batch or of a data set's setup; `low` to `high` bytes were measured.
+    """seconds = call + samples * sample + bytes * byte, of a batch; `low` to `high` bytes were measured.
 
     error: the largest relative error, or the noise, of the sizes that it was fitted to.
     """
@@ -90,14 +89,6 @@ class Share(msgspec.Struct, frozen=True):
         return self.feeding / self.cost.step
 
 
-class Point(msgspec.Struct, frozen=True):
-    """Seconds of so many samples with so many bytes."""
-
-    samples: int
-    nbytes: int
-    seconds: Estimate
-
-
 def rows(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Estimate]]:
     """The rows of the study with seconds of a step each; those that do not tell it are left out."""
     found = ((m, step(m)) for m in measurements if isinstance(m.problem, Feeding))
@@ -110,36 +101,20 @@ def step(m: Measurement) -> Estimate | None:
     return cost.step if cost and cost.step.value > 0 else None
 
 
-def laws(measurements: Iterable[Measurement], what: str = BATCH) -> tuple[Law, ...]:
-    """A Law for every device, way and type that has enough sizes: of a batch, or of a data set's setup."""
-    groups = group_by((m for m, _ in rows(measurements)), lambda m: (m.device, m.variant, m.problem.dtype))
-    made = (_law(key, [p for m in own for p in _points(m, what)]) for key, own in groups.items())
-    return tuple(law for law in made if law)
+def laws(measurements: Iterable[Measurement]) -> tuple[Law, ...]:
+    """A Law for every device, way and type that has enough sizes."""
+    groups = group_by(rows(measurements), lambda row: (row[0].device, row[0].variant, row[0].problem.dtype))
+    return tuple(law for key, own in groups.items() if (law := _law(key, own)))
 
 
-def _points(m: Measurement, what: str) -> list[Point]:
-    """What the row says of a batch; or of the setup of its whole data set, and of the part that its short fits take."""
-    p, cost = m.problem, costs.measured(m)
-    if cost is None:
-        return []
-    if what == BATCH:
-        return [Point(p.batch, p.nbytes, cost.step)]
-    each = (
-        (int(name.partition(" ")[2] or p.steps), taken) for name, taken in m.series.items() if name.startswith(SETUP)
-    )
-    made = [(n, median(taken)) for n, taken in each]
-    return [Point(n * p.batch, n * p.nbytes, seconds) for n, seconds in made if seconds.value > 0]
-
-
-def _law(key: tuple[str, str, str], points: list[Point]) -> Law | None:
+def _law(key: tuple[str, str, str], own: list[tuple[Measurement, Estimate]]) -> Law | None:
     """The law with the least squares of the relative errors; no part of it is below 0. None of too few sizes that are known to
     NOISY or better."""
-    points = [p for p in points if p.seconds.noise <= NOISY]
-    if len({(p.samples, p.nbytes) for p in points}) < FEWEST:
+    points = [(m.problem, e) for m, e in own if e.noise <= NOISY]
+    if len({(p.batch, p.nbytes) for p, _ in points}) < FEWEST:
         return None
-    each = np.array([(1.0, p.samples, p.nbytes) for p in points])
-    seconds = np.array([p.seconds.value for p in points])
-    noise = np.array([p.seconds.noise for p in points])
+    each = np.array([(1.0, p.batch, p.nbytes) for p, _ in points])
+    seconds, noise = (np.array([value(e) for _, e in points]) for value in (lambda e: e.value, lambda e: e.noise))
     found = _parts(each, seconds)
     normal = np.random.default_rng(1).standard_normal((_DRAWS, len(points)))
     drawn = np.array([_parts(each, t) for t in seconds * np.exp(normal * noise / _Z)])
@@ -149,7 +124,7 @@ def _law(key: tuple[str, str, str], points: list[Point]) -> Law | None:
     )
     call, sample, byte = (Estimate(*map(float, ends)) for ends in zip(found, low, high, strict=True))
     error = max(float(np.max(np.abs(each @ found / seconds - 1))), float(np.median(noise)))
-    sizes = [p.nbytes for p in points]
+    sizes = [p.nbytes for p, _ in points]
     return Law(*key, call, sample, byte, error, min(sizes), max(sizes))
 
 
@@ -202,16 +177,10 @@ def shares(measurements: Iterable[Measurement]) -> list[Share]:
     return found
 
 
-def held_out(
-    measurements: Iterable[Measurement], what: str = BATCH, sizes: tuple[tuple[int, int], ...] = HELD_OUT
-) -> list[Comparison]:
-    """Each row of those sizes beside what the law of its way says that is fitted to the others: of its batch, or its data set."""
-    every = [m for m, _ in rows(measurements)]
-    kept = [m for m in every if (m.problem.batch, m.problem.width) not in sizes]
-    fitted, asked = laws(kept, what), []
-    for m in (m for m in every if m not in kept):
-        law, points = find(fitted, m.device, m.variant, m.problem.dtype), _points(m, what)
-        if law and points:
-            seen = max(points, key=lambda p: p.nbytes)
-            asked.append(Comparison(m, law.seconds(seen.samples, seen.nbytes), seen.seconds))
-    return asked
+def held_out(measurements: Iterable[Measurement]) -> list[Comparison]:
+    """Each row of the sizes HELD_OUT beside what the law of its way says that is fitted to the others."""
+    every = rows(measurements)
+    asked = [(m, e) for m, e in every if (m.problem.batch, m.problem.width) in HELD_OUT]
+    fitted = laws(m for m, _ in every if (m.problem.batch, m.problem.width) not in HELD_OUT)
+    found = ((m, e, find(fitted, m.device, m.variant, m.problem.dtype)) for m, e in asked)
+    return [Comparison(m, law.seconds(m.problem.batch, m.problem.nbytes), e) for m, e, law in found if law]

@@ -44,8 +44,6 @@ def test_a_planted_law_is_recovered():
     assert there.call.value == pytest.approx(CALL) and there.byte.value == pytest.approx(0, abs=1e-15)
     beyond = feeding.beyond_resident([law, there], law, 2048, 25_165_824)
     assert beyond.value == pytest.approx(0.2048e-3 + 5.0331648e-3)
-    (by_set,) = feeding.laws(study(("numpy",)), feeding.DATA_SET)
-    assert by_set.call.value == pytest.approx(SETUP) and by_set.bandwidth.value == pytest.approx(3e9)
     assert feeding.laws(study(sizes=feeding.SIZES[: feeding.FEWEST - 1])) == ()
 
 
