@@ -3,6 +3,7 @@ and what laws of feeding and budgets make of the same models.
 """
 
 import argparse
+import collections
 import contextlib
 import itertools
 import json
@@ -13,12 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from math import inf
 
 import msgspec
 from must_reach import REPORTS, Figure, exactly, short, table
 
 from analysis import stats, units
-from analysis.predict import budget, profile
+from analysis.predict import budget, held_out, profile
 from analysis.stats import Estimate, group_by
 from analysis.training import costs, feeding
 from kernels import networks
@@ -47,12 +49,13 @@ STEP, JOB, REST, ROW_S = (0.93, 1.07), (0.95, 1.05), 0.15, 30.0
 
 class Plain(msgspec.Struct, frozen=True):
     """What the plain script took: seconds from its process's start to the end of its first fit, less making up the samples;
-    epochs 2 and later of all samples and of a fourth of them."""
+    epochs 2 and later of all samples and of a fourth of them; import, build and first fit apart."""
 
     whole_s: float
     epoch_s: tuple[float, ...]
     short_s: tuple[float, ...]
     short: int
+    parts: dict[str, float] = {}
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -103,7 +106,7 @@ def plain(of: Training, device: str, uuids: dict[str, str]) -> Plain:
     said = json.loads(out)
     if said["weights"] != (wanted := networks.parameters(networks.find(of.model))):
         raise SystemExit(f"{of.model}: the script's model has {said['weights']} weights, the table's {wanted}")
-    return Plain(whole - said["data_s"], tuple(said["epoch_s"]), tuple(said["short_s"]), few)
+    return Plain(whole - said["data_s"], tuple(said["epoch_s"]), tuple(said["short_s"]), few, said["parts"])
 
 
 def ours(of: Training, device: str, uuids: dict[str, str]) -> tuple[Measurement, float]:
@@ -174,6 +177,16 @@ def whole(pairs: list[Pair]) -> Figure:
     return within(f"{what} ({EPOCHS} epochs, {units.seconds(own)} / {units.seconds(other)})", ratio, JOB)
 
 
+def beside(p: Pair) -> str:
+    """The parts of a whole training by both ways, in words."""
+    told = costs.parts(cost(p), EPOCHS, p.ours.problem.steps)
+    own = {"import": told["start-up"], "build": costs.phase(p.ours, "build") or stats.NOTHING}
+    own["fit"] = stats.total(told.values()) - stats.total(own.values())
+    words = (f"{name} {own[name].value:.1f} / {seconds:.1f} s" for name, seconds in p.plain.parts.items())
+    device, model, batch = p.case
+    return f"- {device}: {model} at batch {batch}: {', '.join(words)}."
+
+
 def unexplained(p: Pair, of: profile.Profile) -> Figure | str:
     """The share of a step that its budget does not explain, from the machine's stored rows; or what these lack."""
     (device, model, batch), found = p.case, budget.budget(p.ours, of)
@@ -185,14 +198,32 @@ def unexplained(p: Pair, of: profile.Profile) -> Figure | str:
 
 
 def laws(of: profile.Profile) -> list[Figure]:
-    """Of how many sizes that a law of feeding or of data-set setup was not fitted to it is near."""
+    """Of how many sizes that a law of feeding was not fitted to it is near; and of data-set setups another one."""
     found = []
-    for what, words in ((feeding.BATCH, "feeding a batch"), (feeding.DATA_SET, "setting up a data set")):
-        asked = feeding.held_out(of.measurements, what)
-        for device, group in group_by(asked, lambda a: a.measurement.device).items():
-            share = statistics.fmean(a.error <= NEAR for a in group)
-            name = f"{device}: {words}: held-out sizes within {units.percent(NEAR)} of their law ({len(group)})"
-            found.append(Figure(name, f">= {units.percent(HELD_OUT)}", exactly(100 * share), share >= HELD_OUT, "%"))
+    groups = group_by(feeding.held_out(of.measurements), lambda a: a.measurement.device)
+    for device, group in groups.items():
+        found.append(near(f"{device}: feeding a batch: held-out sizes", "their law", [a.error for a in group]))
+    for device, errors in twins(of).items():
+        found.append(near(f"{device}: setting up a data set: rows", "another one's of as many bytes", errors))
+    return found
+
+
+def near(what: str, of_: str, errors: list[float]) -> Figure:
+    share = statistics.fmean(e <= NEAR for e in errors)
+    name = f"{what} within {units.percent(NEAR)} of {of_} ({len(errors)})"
+    return Figure(name, f">= {units.percent(HELD_OUT)}", exactly(100 * share), share >= HELD_OUT, "%")
+
+
+def twins(of: profile.Profile) -> dict[str, list[float]]:
+    """Device -> how far apart setups of data sets are that differ in the shape of a sample alone: no law of bytes is nearer."""
+    found: dict[str, list[float]] = {}
+    alike = group_by(
+        (m for m, _ in feeding.rows(of.measurements)),
+        lambda m: (m.device, m.variant, m.problem.dtype, m.problem.nbytes, m.problem.steps),
+    )
+    for (device, *_), rows in alike.items():
+        each = [costs.setups(m)[m.problem.steps].value for m in rows]
+        found.setdefault(device, []).extend(held_out.off(a, b) for a, b in itertools.pairwise(each) if b > 0)
     return found
 
 
@@ -219,11 +250,11 @@ def read(path: pathlib.Path) -> list[Pair]:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__)
-    made.add_argument("--part", default="1/1", help="I/N: every N-th training from the I-th on")
     made.add_argument("--device", nargs="+", help="cpu, gpu:0 (all that are here)")
-    made.add_argument("--rounds", type=int, default=1, help="how often each training is measured by both ways")
+    made.add_argument("--rounds", type=int, default=1, help="pairs of each training that the file is to have")
+    made.add_argument("--stop-after", type=float, default=inf, help="seconds within which the last pair is to end")
     made.add_argument(
-        "--append", type=pathlib.Path, help="only measures, and adds to this file; else the machine's own begins anew"
+        "--append", type=pathlib.Path, help="only measures, what this file lacks; else the machine's own begins anew"
     )
     made.add_argument("--print", type=pathlib.Path, help="measures nothing: the table of this file")
     return made
@@ -235,15 +266,18 @@ def main(argv: list[str]) -> int:
         return printed(read(args.print))
     here, uuids = facts.describe(), facts.describe().uuids
     devices = args.device or ["cpu", *["gpu:0"] * bool(here.gpus)]
-    part, parts = map(int, args.part.split("/"))
-    path = args.append or REPORTS / here.key / "bench-training.ndjson"
+    path, begin = args.append or REPORTS / here.key / "bench-training.ndjson", time.monotonic()
     if not args.append:
         path.write_bytes(b"")
-    for device in devices:
-        plain(WARM, device, uuids)  # what is read from the disk is in memory for both ways
-    every = [(case, device) for device in devices for case in CASES][part - 1 :: parts]
+    stored = collections.Counter(p.case for p in read(path)) if path.exists() else {}
+    plain(WARM, devices[0], uuids)  # what is read from the disk is in memory for both ways
+    every, longest = [(case, device) for device in devices for case in CASES], 0.0
     for round_, (i, (case, device)) in itertools.product(range(args.rounds), enumerate(every)):
+        before = time.monotonic()
+        if stored.get((device, *case[:2]), 0) > round_ or before - begin + longest > args.stop_after:
+            continue
         pair = measured(problem(case, device), device, bool((i + round_) % 2), here, uuids)
+        longest = max(longest, time.monotonic() - before)
         with path.open("ab") as file:
             file.write(msgspec.json.encode(pair) + b"\n")
         print(f"{pair.case}: row {pair.row_s:.1f} s, script {pair.plain.whole_s:.1f} s", file=sys.stderr, flush=True)
@@ -260,11 +294,13 @@ def printed(pairs: list[Pair]) -> int:
     notes = [
         f"Measured {min(p.ours.at for p in pairs)} to {max(p.ours.at for p in pairs)} at commit {short(pairs[0].commit)}, each "
         "training by both ways one after the other, in alternating order. The script (tests/bench/plain_keras.py) fits "
-        f"{EPOCHS} epochs of all samples and {EPOCHS} of a fourth of them; a step is what their later epochs differ by, so "
+        f"{EPOCHS} epochs of all samples and {EPOCHS} of a fourth, twice; a step is what their later epochs differ by, so "
         "neither has an epoch's constant. The stopwatch counts from the process's start to the end of the first fit, without "
         "the samples' making."
     ]
     found, lacking = figures(pairs, stored)
+    told = [beside(p) for p in pairs if p.plain.parts]
+    notes += ["", "Whole trainings, from the row's parts / the script's:", "", *told] if told else []
     notes += ["", "Not told:", "", *lacking] if lacking else []
     return table("training", "What a training costs", found, notes, of=here)
 

@@ -6,7 +6,7 @@ from fake_measurements import CPU_MACHINE
 
 from analysis.predict.profile import profile
 from analysis.stats import exact
-from kernels.problems import Training
+from kernels.problems import Feeding, Training
 from tests.bench import training as bench
 from workloads.records import Measurement, Samples, Settings
 
@@ -20,7 +20,7 @@ def pair(step: float, plain: float, whole: float = 30.0, start: float = 10.0) ->
         Training("cifar10-cnn", 32, 3200),
         Settings("cpu", switches={"data": "synthetic"}),
         "ok",
-        samples=(Samples("host-latency", (later,) * 5, 100, (0,) * 5, "epochs of 1 fit, max-time"),),
+        samples=(Samples("host-latency", (later,) * 5, 100, (0,) * 5, "epochs of 1 fit"),),
         series={"later_epoch_s 8": (8 * step + 0.04,) * 5, "setup_s": (0.5,), "setup_s 8": (0.5,)},
         phases_s={"import": start, "device_start": 0.0, "build": 0.0, "compile": 2.0, "first_call": 3.0},
         at="2026-11-22T23:00:00Z",
@@ -55,11 +55,28 @@ def test_what_is_stored_is_read_again_and_the_script_shares_no_code(tmp_path):
     assert imported == {"json", "sys", "time", "keras", "numpy"}
 
 
-def test_a_law_is_held_to_nine_of_ten_sizes_that_it_was_not_fitted_to(monkeypatch):
+def test_a_law_is_held_to_sizes_that_it_was_not_fitted_to_and_a_setup_to_one_of_as_many_bytes(monkeypatch):
     m = pair(0.02, 0.02).ours
     asked = [bench.feeding.Comparison(m, exact(1.0 + off), exact(1.0)) for off in (*(0.09,) * 8, 0.2, -0.05)]
-    monkeypatch.setattr(bench.feeding, "held_out", lambda rows, what: asked if what == "batch" else asked[:9])
-    assert [(f.figure.value, f.reached) for f in bench.laws(profile([]))] == [
-        (90.0, True),
-        (pytest.approx(800 / 9), False),
-    ]
+    monkeypatch.setattr(bench.feeding, "held_out", lambda rows: asked)
+    sets = [fed(128, 3072, 0.109), fed(32, 12288, 0.1), fed(256, 784, 0.3)]
+    monkeypatch.setattr(bench.feeding, "rows", lambda rows: [(m, exact(1.0)) for m in sets])
+    found = [(f.figure.value, f.reached) for f in bench.laws(profile([]))]
+    assert found == [(90.0, True), (100.0, True)]
+    sets[0] = fed(128, 3072, 0.111)
+    assert [f.reached for f in bench.laws(profile([]))] == [True, False]
+
+
+def fed(batch: int, width: int, setup: float) -> Measurement:
+    """A row of the feeding study of 64 steps whose data set is set up in so many seconds."""
+    samples = Samples("host-latency", (1.0,) * 5, 64, (0,) * 5, "epochs of 1 fit")
+    series = {"later_epoch_s 8": (8.0,) * 5, "setup_s": (setup,)}
+    kernel, problem = "feeding/keras/numpy", Feeding(batch, width, 64)
+    return Measurement(kernel, problem, Settings("gpu:0"), "ok", samples=(samples,), series=series)
+
+
+def test_a_whole_training_stands_beside_the_scripts_part_by_part():
+    one = pair(0.020, 0.019)
+    script = msgspec.structs.replace(one.plain, parts={"import": 9.5, "build": 0.25, "fit": 15.0})
+    words = bench.beside(msgspec.structs.replace(one, plain=script))
+    assert words.endswith(": import 10.0 / 9.5 s, build 0.0 / 0.2 s, fit 14.7 / 15.0 s.")  # 2 + 0.5 + 6 x 2.04
