@@ -11,7 +11,10 @@ from workloads.session import Workload, refined
 __all__ = ("run",)
 
 QUESTION = "From which size on is a GPU faster at convolutions?"
-EXAMPLE = "python -m workloads.conv --model cifar10-cnn --batch 32 --direction all"
+EXAMPLES = (
+    "python -m workloads.conv --model cifar10-cnn --batch 32 --direction all",
+    "python -m workloads.conv --vary size --sizes 8:128:x2",
+)
 LONG = """Convolutions forward (fprop) and backward (dgrad, wgrad) on the CPU (NumPy's BLAS, our tiles in Numba) and the GPU
 (cuBLAS, cuDNN), and as TensorFlow runs them (--backends tensorflow): resident on the device and with each kind of
 copy, under measured roofs. Over a range of batches, channels or image sizes it ends with the crossover in words."""
@@ -19,21 +22,7 @@ SHAPES = "python -m workloads.conv --shapes 32x32x32x3:64x3x3 --pad same"
 VARY = ("batch", "channels", "size")
 _SIZES = {"batch": "1:1024:x4", "channels": "4:256:x2", "size": "8:128:x2"}
 _BASE = "32x32x32x64:64x3x3"
-
-
-def parser() -> options.Parser:
-    """The command line of python -m workloads.conv."""
-    made = options.parser(
-        "workloads.conv",
-        LONG,
-        EXAMPLE,
-        "python -m workloads.conv --vary size --sizes 8:128:x2",
-        question=QUESTION,
-        needs="model batch vary",
-    )
-    options.add(
-        made,
-        """
+FLAGS = f"""
 --model NAME               the convolutions of this network's training step, each distinct one once (cifar10-cnn, unless
                            there are --shapes or --vary)
 --batch N ...              images a call: 32 | 1:2048:x4 (32, or as the shape says)
@@ -41,23 +30,15 @@ def parser() -> options.Parser:
 --shapes NxHxWxC:KxRxS ...  N images of H x W pixels in C channels, K filters of R x S, such as 32x32x32x3:64x3x3
 --stride N                 of --shapes (1)
 --pad PAD                  of --shapes: same, valid or the zeros on every side (same)
---groups N                 of --shapes (1)""",
-    )
-    about = f"batch, channels (as many in as out) or size (square images) of each shape ({_BASE})"
-    made.add_argument("--vary", choices=VARY, metavar="WHAT", help=about)
-    options.add(
-        made,
-        f"""
+--groups N                 of --shapes (1)
+--vary {{batch,channels,size}}  batch, channels (as many in as out) or size (square images) of each shape ({_BASE})
 --sizes N ...              what --vary goes through ({", ".join(f"{k} {v}" for k, v in _SIZES.items())})
 --layout {{NHWC,NCHW}} =NHWC  how images lie in memory (NHWC)
 --dtypes TYPE ... =float32  float64 float32 tf32 float16 bfloat16 (default float32)
 --modes MODE ...           copy modes on a GPU (default: {" ".join(options.MODES)})
 --cache STATE ... =warm    warm cold: before each call (warm)
 --no-refine                only the sizes named, none added around a crossover
---ladder                   the teaching rungs too, from seven plain loops upward""",
-    )
-    options.add_measuring(made)
-    return made
+--ladder                   the teaching rungs too, from seven plain loops upward"""
 
 
 def axis(args: argparse.Namespace) -> str:
@@ -189,6 +170,10 @@ def refine(done: list, varies: str, here=None) -> list:
     return refined(done, answers.every(done, "conv", [varies], {varies: 2}, forms, here), "conv", _order)
 
 
+def _refine(args: argparse.Namespace, here, done: list) -> list:
+    return refine(done, axis(args), here) if axis(args) else []
+
+
 def _order(row) -> tuple:
     p = row.problem
     precision = (p.math != "float32", p.math)
@@ -223,16 +208,8 @@ def answer(args: argparse.Namespace, outcome) -> None:
         print("\n" + "\n".join(said))
 
 
-WORKLOAD = Workload(
-    "conv", parser, rows, table, answer, lambda args, here, done: refine(done, axis(args), here) if axis(args) else []
-)
-main = WORKLOAD.main
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(model="cifar10-cnn", batch=[32, 128], fast=True)."""
-    return WORKLOAD.frame(keywords)
-
+WORKLOAD = Workload("conv", QUESTION, LONG, EXAMPLES, "model batch vary", FLAGS, rows, table, answer, _refine)
+main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":
     sys.exit(main())

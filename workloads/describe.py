@@ -6,31 +6,21 @@ import sys
 from workloads import options
 
 QUESTION = "What is a model made of, layer by layer?"
-EXAMPLE = "python -m workloads.describe --model cifar10-cnn"
+EXAMPLES = "python -m workloads.describe --model cifar10-cnn", "python -m workloads.describe --model file.py:function"
 LONG = """Builds a Keras model in a process of its own and says what it is made of: layers with their shapes, weights and FLOPs a
 sample in a training step, and which of them are not known, so that what they take can only be estimated."""
 TIME_LIMIT_S = 60
+FLAGS = f"""
+--model NAME =cifar10-cnn  a name, file.py:function or file.keras (cifar10-cnn)
+--time-limit S ={TIME_LIMIT_S}  seconds that building may take, TensorFlow's import among them ({TIME_LIMIT_S})
+--format {{table,json}} =table  what stdout gets (table)"""
 
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.describe."""
-    made = options.parser(
-        "workloads.describe",
-        LONG,
-        EXAMPLE,
-        "python -m workloads.describe --model file.py:function",
-        question=QUESTION,
-        needs="model",
+    return options.parser(
+        "workloads.describe", LONG, *EXAMPLES, question=QUESTION, needs="model", flags=FLAGS, S=options.number
     )
-    options.add(
-        made,
-        f"""
---model NAME =cifar10-cnn  a name, file.py:function or file.keras (cifar10-cnn)
---time-limit S ={TIME_LIMIT_S}  seconds that building may take, TensorFlow's import among them ({TIME_LIMIT_S})
---format {{table,json}} =table  what stdout gets (table)""",
-        S=options.number,
-    )
-    return made
 
 
 def lines(of) -> list[str]:

@@ -17,12 +17,17 @@ from workloads.machine import health
 from workloads.machine.health import Finding
 
 QUESTION = "Is this machine fit to be measured?"
-EXAMPLE = "python -m workloads.doctor"
+EXAMPLES = "python -m workloads.doctor", "python -m workloads.doctor reports/nvidia-h200/suite"
 LONG = """Checks what the measurements stand on: libraries and their threads, the GPU and why it is or is not used,
 TensorFlow, memory, disk, what else keeps this machine busy, and whether a few timings are true. With RUN it asks that of stored
 rows instead. --noise measures once what two runs of this machine differ by; comparisons of runs and crossovers of short sweeps
 then count with it. Exit code 1 when something is broken; having no GPU is normal."""
-
+FLAGS = """
+--format {table,json} =table  what stdout gets (table)
+--noise         make ten short sweeps and store what they differ by
+--over S =900   seconds from the first of them to the last (900)
+--stop-after S  begin no sweep later than this, exit 0, print how to resume
+--resume        go on with the newest sweeps that are fewer than ten"""
 
 _WATCH_S, _LOOKS = 0.6, 8
 SWEEPS = 10
@@ -224,27 +229,9 @@ def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.doctor."""
-    made = options.parser(
-        "workloads.doctor",
-        LONG,
-        EXAMPLE,
-        "python -m workloads.doctor reports/nvidia-h200/suite",
-        question=QUESTION,
-        needs="noise",
-    )
-    made.add_argument(
-        "runs", nargs="*", metavar="RUN", help="result files, run folders or saved names to look at instead"
-    )
-    options.add(
-        made,
-        """
---format {table,json} =table  what stdout gets (table)
---noise         make ten short sweeps and store what they differ by
---over S =900   seconds from the first of them to the last (900)
---stop-after S  begin no sweep later than this, exit 0, print how to resume
---resume        go on with the newest sweeps that are fewer than ten""",
-        S=float,
-    )
+    made = options.parser("workloads.doctor", LONG, *EXAMPLES, question=QUESTION, needs="noise", flags=FLAGS, S=float)
+    about = "result files, run folders or saved names to look at instead"
+    made.add_argument("runs", nargs="*", metavar="RUN", help=about)
     return made
 
 

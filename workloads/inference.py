@@ -4,12 +4,14 @@ import argparse
 import sys
 
 from workloads import options
-from workloads.session import Lines, Workload, number, part
+from workloads.printing import Lines, number
+from workloads.session import Workload, part
 
 __all__ = ("run",)
 
 QUESTION = "Does a GPU answer sooner once a model is trained?"
 EXAMPLE = "python -m workloads.inference --model cifar10-cnn --batch 1:256:x4"
+EXAMPLES = (EXAMPLE, "python -m workloads.inference --model file.py:function --batch 1 32")
 LONG = """Answers batches of samples by model.predict and by a tf.function of the model, on the CPU and the GPU: with the samples
 on the device already, and array to array with both copies; single requests with several in flight; joules a sample where
 a counter is readable. It ends with samples a second and with the batch from which the GPU wins."""
@@ -18,21 +20,7 @@ VARIANTS = ("predict", "call", "serve")
 MODES = ("resident", "roundtrip")
 BATCHES, IN_FLIGHT = "1:256:x4", ("1", "4", "16")
 ONEDNN = {"on": "1", "off": "0"}
-
-
-def parser() -> options.Parser:
-    """The command line of python -m workloads.inference."""
-    made = options.parser(
-        "workloads.inference",
-        LONG,
-        EXAMPLE,
-        "python -m workloads.inference --model file.py:function --batch 1 32",
-        question=QUESTION,
-        needs="model batch modes",
-    )
-    options.add(
-        made,
-        f"""
+FLAGS = f"""
 --model NAME ... =cifar10-cnn   the models that answer, also file.py:function and file.keras; `seeds`: the articles' and
                                 inception-v3 (cifar10-cnn)
 --batch N ... ={BATCHES}        samples a call ({BATCHES})
@@ -42,10 +30,7 @@ def parser() -> options.Parser:
 --onednn WORD ...               TF_ENABLE_ONEDNN_OPTS of CPU rows: on off (TensorFlow's own choice)
 --precision NAME ... =float32   Keras's dtype policy: float32 mixed_bfloat16 mixed_float16 (float32)
 --data {{synthetic,real}} =synthetic  made-up samples of the same shape, or the real ones, downloaded (synthetic)
---no-refine                     only the batches named, none added around a crossover""",
-    )
-    options.add_measuring(made)
-    return made
+--no-refine                     only the batches named, none added around a crossover"""
 
 
 def names(args: argparse.Namespace) -> list[str]:
@@ -190,16 +175,9 @@ def answer(args: argparse.Namespace, outcome) -> None:
         print("\n" + "\n".join(said))
 
 
-WORKLOAD = Workload(
-    "inference", parser, rows, Table, answer, lambda args, here, done: refine(done), own=_measured, example=EXAMPLE
-)
-main = WORKLOAD.main
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(model="lenet", batch=[1, 16], device=["cpu"])."""
-    return WORKLOAD.frame(keywords)
-
+COMMAND = "inference", QUESTION, LONG, EXAMPLES, "model batch modes", FLAGS
+WORKLOAD = Workload(*COMMAND, rows, Table, answer, lambda args, here, done: refine(done), _measured, of_models=True)
+main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":
     sys.exit(main())

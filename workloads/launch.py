@@ -4,12 +4,13 @@ import argparse
 import sys
 
 from workloads import options
-from workloads.session import Lines, Workload, number
+from workloads.printing import Lines, number
+from workloads.session import Workload
 
 __all__ = ("run",)
 
 QUESTION = "What does a call cost before it does any work?"
-EXAMPLE = "python -m workloads.launch --backends numpy numba"
+EXAMPLES = ("python -m workloads.launch --backends numpy numba", "python -m workloads.launch --calls step epoch --fast")
 LONG = """What a call costs before any work: NumPy, Numba, CuPy and TensorFlow calls, GPU launches and graph nodes, a step and
 an epoch of a Keras model with almost no work; and what happens once in a process: imports, the device's start, first
 compilations. The costs of one call, node, step or epoch are worked out from rows of several counts."""
@@ -39,27 +40,10 @@ ONCE = {
 }
 # Left out with --fast unless named: Keras with another jit_compile than its own choice, nine slow rows each.
 NOT_FAST = ("fit_jit", "fit_op_by_op")
-
-
-def parser() -> options.Parser:
-    """The command line of python -m workloads.launch."""
-    made = options.parser(
-        "workloads.launch",
-        LONG,
-        EXAMPLE,
-        "python -m workloads.launch --calls step epoch --fast",
-        question=QUESTION,
-        needs="calls",
-    )
-    options.add(
-        made,
-        """
+FLAGS = """
 --calls CALL ...  empty elementwise matmul copy step epoch predict train_on_batch import device_start compile (default: all;
                   --fast: of TensorFlow's once-in-a-process calls only the import)
---counts N ...    so many of a call in a row (default: by call, 1 and more)""",
-    )
-    options.add_measuring(made)
-    return made
+--counts N ...    so many of a call in a row (default: by call, 1 and more)"""
 
 
 def rows(args: argparse.Namespace, here) -> list:
@@ -163,14 +147,8 @@ def answer(args: argparse.Namespace, outcome) -> None:
         print("\n".join(told))
 
 
-WORKLOAD = Workload("launch", parser, rows, Table, answer, answers_in_suite=True)
-main = WORKLOAD.main
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(calls=["elementwise"], backends=["numpy"], fast=True)."""
-    return WORKLOAD.frame(keywords)
-
+WORKLOAD = Workload("launch", QUESTION, LONG, EXAMPLES, "calls", FLAGS, rows, Table, answer, answers_in_suite=True)
+main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":
     sys.exit(main())

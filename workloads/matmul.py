@@ -9,25 +9,14 @@ from workloads.session import Workload, refined
 __all__ = ("run",)
 
 QUESTION = "From which size on is a GPU faster at matrix products?"
-EXAMPLE = "python -m workloads.matmul --sizes 64:4096:x2"
+EXAMPLES = (
+    "python -m workloads.matmul --sizes 64:4096:x2",
+    "python -m workloads.matmul --model cifar10-cnn --batch 1:1024:x4",
+)
 LONG = """C = A B on the CPU (NumPy's BLAS, Numba) and the GPU (cuBLAS through CuPy): resident on the device and with each
 kind of copy, under measured roofs: square products, any shapes, or those of a network's dense layers. Ends with the
 crossover in words."""
-
-
-def parser() -> options.Parser:
-    """The command line of python -m workloads.matmul."""
-    made = options.parser(
-        "workloads.matmul",
-        LONG,
-        EXAMPLE,
-        "python -m workloads.matmul --model cifar10-cnn --batch 1:1024:x4",
-        question=QUESTION,
-        needs="sizes model dtypes",
-    )
-    options.add(
-        made,
-        f"""
+FLAGS = f"""
 --sizes N ...              square sizes: 256 512 | 64:8192:x2 | 512:4096:+512 | 2^6:2^13 (default 64:2048:x2)
 --shapes MxNxK ...         products of other shapes, such as 4096x1024x512
 --model NAME               the products of this network's dense layers in a training step
@@ -38,10 +27,7 @@ def parser() -> options.Parser:
 --modes MODE ...           copy modes on a GPU (default: {" ".join(options.MODES)})
 --cache STATE ... =warm    warm cold: before each call (warm)
 --no-refine                only the sizes named, none added around a crossover
---ladder                   the teaching rungs too, from three plain loops upward""",
-    )
-    options.add_measuring(made)
-    return made
+--ladder                   the teaching rungs too, from three plain loops upward"""
 
 
 def works(args: argparse.Namespace) -> list:
@@ -143,6 +129,10 @@ def refine(done: list, in_batch: bool = False, here=None) -> list:
     return refined(done, found, "matmul", _order)
 
 
+def _refine(args: argparse.Namespace, here, done: list) -> list:
+    return refine(done, args.model is not None, here)
+
+
 def _order(row) -> tuple:
     p = row.problem
     shape = (p.n,) if p.m == p.n == p.k else (0, p.layout, p.m, p.n, p.k)
@@ -181,16 +171,8 @@ def answer(args: argparse.Namespace, outcome) -> None:
         print("\n" + "\n".join(said))
 
 
-WORKLOAD = Workload(
-    "matmul", parser, rows, table, answer, lambda args, here, done: refine(done, args.model is not None, here)
-)
-main = WORKLOAD.main
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(sizes=[256, 512], backends=["numpy"], fast=True)."""
-    return WORKLOAD.frame(keywords)
-
+WORKLOAD = Workload("matmul", QUESTION, LONG, EXAMPLES, "sizes model dtypes", FLAGS, rows, table, answer, _refine)
+main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":
     sys.exit(main())

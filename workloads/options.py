@@ -26,10 +26,6 @@ _UNITS = {
 }
 _FEW = 8  # known words that are listed although one is similar
 
-FINE = {"visit_s": 0.075, "rounds": 5, "max_noise": 0.01, "max_time": 2.0}
-FAST = {"visit_s": 0.075, "rounds": 3, "max_noise": 0.05, "max_time": 0.25}
-RIGOROUS_ROUNDS = 10
-
 
 class Stop(Exception):
     """Ends a command with one `error:` line and this exit code; `tip` is a command that works. `similar`: what is wrong (a
@@ -182,9 +178,17 @@ class Parser(argparse.ArgumentParser):
         raise Usage(message)
 
 
-def parser(command: str, description: str, *examples: str, question: str = "", needs: str = "") -> Parser:
-    """A parser for `python -m <command>`; the first of the `examples` is also the command shown after errors. `needs`: the flags
-    that -h shows."""
+def parser(
+    command: str,
+    description: str,
+    *examples: str,
+    question: str = "",
+    needs: str = "",
+    flags: str = "",
+    **types: Callable,
+) -> Parser:
+    """A parser for `python -m <command>` with the flags that `add` reads; the first of the `examples` is also the command shown
+    after errors. `needs`: the flags that -h shows."""
     made = Parser(
         prog=f"python -m {command}",
         description=f"{question} {description}".strip(),
@@ -202,6 +206,7 @@ def parser(command: str, description: str, *examples: str, question: str = "", n
         dest=argparse.SUPPRESS,
         help="-h: what people need; --help: all",
     )
+    add(made, flags, **types)
     return made
 
 
@@ -210,12 +215,6 @@ def _positive(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not above 0")
     return value
-
-
-def _whole(text: str, least: int, most: int) -> int:
-    if not re.fullmatch(r"\d{1,18}", text) or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(f"{text} is no whole number from {least} to {most}")
-    return int(text)
 
 
 def price(text: str) -> float:
@@ -233,10 +232,6 @@ def price(text: str) -> float:
     return float(match[1].replace(",", "."))
 
 
-def _seed(text: str) -> int:
-    return _whole(text, 0, 1 << 31)
-
-
 def regression(text: str) -> float:
     """The share by which a row must be slower to count, of a rule like `slower>5%`: 0.05; of `slower` 0."""
     match = re.fullmatch(r"slower(?:>(\d{1,4}(?:\.\d{1,6})?)%)?", text.replace(" ", ""))
@@ -248,72 +243,34 @@ def regression(text: str) -> float:
 def add(made, text: str, **types: Callable) -> None:
     """Adds the flags of a text, which reads `--name WHAT ... =default  help`; a help may go on in lines that begin with blanks.
 
-    `...`: several words; {a,b}: one of these; no WHAT: a switch. One WHAT is what `types` make of it, N else a whole number.
+    `...`: several words; {a,b}: one of these; no WHAT: a switch; [WHAT] =word: one that may stand alone, which means the word.
+    One WHAT is what `types` make of it; else N is a whole number, and S and F are above 0. A line `# title` begins a group of
+    flags, `# or` those of which only one may be given; the next title ends these.
     """
-    known = {"N": number, **types}
-    for entry in re.split(r"\n(?=-)", text.strip()):
+    known, groups, place = {"N": number, "S": _positive, "F": _positive, **types}, {}, made
+    for entry in re.split(r"\n(?=[-#])", text.strip()) if text else ():
+        if entry.startswith("# "):
+            title = entry[2:]
+            if title == "or":
+                place = place.add_mutually_exclusive_group()
+            else:
+                place = groups[title] = groups.get(title) or made.add_argument_group(title)
+            continue
         declared, about = re.split(r"\s{2,}", entry, maxsplit=1)
         words = declared.split()
         names = [word for word in words if word.startswith("-")]
         what, *rest = words[len(names) :] or [""]
         several, default = "..." in rest, next((word[1:] for word in rest if word.startswith("=")), None)
         if what.startswith("{"):
-            how: dict[str, Any] = {"choices": tuple(what[1:-1].split(","))}
-        else:
+            how: dict[str, Any] = {"choices": tuple(what[1:-1].split(",")), "default": default}
+        elif what.startswith("["):
+            how = {"metavar": what[1:-1], "nargs": "?", "const": default}
+        elif what:
             how = {"metavar": what, "nargs": "+" if several else None, "type": None if several else known.get(what)}
-        how["default"] = default.split(",") if several and default else default
-        made.add_argument(*names, **(how if what else {"action": "store_true"}), help=" ".join(about.split()))
-
-
-def add_measuring(made: Parser) -> None:
-    """The flags that every workload shares; -h shows those that people need."""
-    made.needs += ("device", "fast", "dry-run", "format", "output") if made.needs else ()
-    add(
-        made.add_argument_group("what to run, and where"),
-        """
---backends NAME ...  which libraries (default: all that are here)
---device DEV ...     cpu, gpu, gpu:1, all (default: CPU and first GPU)
---variants NAME ...  only these kernels, teaching rungs among them
---threads N ...      CPU threads (default: 1, 2, 4, ... all; what a framework takes by itself)
---require-gpu        exit 3 when there is no GPU""",
-    )
-    how = made.add_argument_group("how to measure")
-    add(
-        how,
-        f"""
---min-time S     seconds of a visit to a row, of which each has {FINE["rounds"]}, one a round ({FINE["visit_s"]})
---max-noise F    rows whose interval's half-width is above this share are visited again ({FINE["max_noise"]})
---max-time S     but not once their calls have taken so many seconds ({FINE["max_time"]}); trainings end after about these
---fast           a quick look: {FAST["rounds"]} rounds, 5 %% noise allowed
---rigorous       {RIGOROUS_ROUNDS} rounds, each visit in a fresh process (of a framework one process a round; of a training
-                 five): intervals over processes started now (another hour may differ by more)""",
-        S=_positive,
-        F=_positive,
-    )
-    add(how, "--seed N =1  seed of the data and of the order (1)", N=_seed)
-    add(
-        made.add_argument_group("running and output"),
-        f"""
---dry-run         print the plan (rows, bytes, seconds) and measure nothing
---stop-after S    finish the visit, exit 0, print how to resume
---resume          add the visits that this command plans and the newest run (or the one in -o DIR) lacks
---format {{{",".join(FORMATS)}}} =table  what stdout gets (table)
--o --output DIR   folder of the result file (reports/local/MACHINE/TIME)
---save NAME       keep the rows as the baseline NAME
---against RUN     then say what is faster or slower than a baseline or another run
---fail-on RULE    with --against: exit 4 when a row is past this, such as 'slower>5%%'
--q --quiet        no progress on stderr
--v --verbose      a line on stderr for every row""",
-        S=_positive,
-        RULE=regression,
-    )
-
-
-def limits(args: argparse.Namespace) -> dict[str, Any]:
-    """visit_s (--min-time), rounds, max_noise, max_time: as given, else of --fast, else of the default."""
-    given = {"visit_s": args.min_time, "max_noise": args.max_noise, "max_time": args.max_time}
-    rounds = {"rounds": RIGOROUS_ROUNDS} if args.rigorous else {}
-    return (FAST if args.fast else FINE) | rounds | {name: value for name, value in given.items() if value is not None}
+            how["default"] = default.split(",") if several and default else default
+        else:
+            how = {"action": "store_true"}
+        place.add_argument(*names, **how, help=" ".join(about.split()))
 
 
 def namespace(made: Parser, **keywords) -> argparse.Namespace:

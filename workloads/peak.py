@@ -9,26 +9,10 @@ from workloads.session import Workload
 __all__ = ("run",)
 
 QUESTION = "How fast can the CPU and the GPU compute at most?"
-EXAMPLE = "python -m workloads.peak --dtypes float32"
-
-
-def parser() -> options.Parser:
-    """The command line of python -m workloads.peak."""
-    made = options.parser(
-        "workloads.peak",
-        "Arithmetic ceilings: multiply-adds in registers (FMA, dots, tiles), no memory traffic.",
-        EXAMPLE,
-        "python -m workloads.peak --fast",
-        question=QUESTION,
-        needs="dtypes",
-    )
-    options.add(
-        made,
-        """
---dtypes TYPE ...  float32 float64 tf32 float16 bfloat16 float8_e4m3 (default: all that this machine has a kernel for)""",
-    )
-    options.add_measuring(made)
-    return made
+LONG = "Arithmetic ceilings: multiply-adds in registers (FMA, dots, tiles), no memory traffic."
+EXAMPLES = ("python -m workloads.peak --dtypes float32", "python -m workloads.peak --fast")
+FLAGS = """
+--dtypes TYPE ...  float32 float64 tf32 float16 bfloat16 float8_e4m3 (default: all that this machine has a kernel for)"""
 
 
 def rows(args: argparse.Namespace, here) -> list:
@@ -57,14 +41,8 @@ def rows(args: argparse.Namespace, here) -> list:
         raise options.Usage(str(error)) from error
 
 
-WORKLOAD = Workload("peak", parser, rows)
-main = WORKLOAD.main
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(dtypes=["float32"], fast=True)."""
-    return WORKLOAD.frame(keywords)
-
+WORKLOAD = Workload("peak", QUESTION, LONG, EXAMPLES, "dtypes", FLAGS, rows)
+main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":
     sys.exit(main())

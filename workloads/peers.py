@@ -5,12 +5,14 @@ import sys
 
 from workloads import options
 from workloads import session as shared
-from workloads.session import Lines, Workload, number
+from workloads.printing import Lines, Rows, number
+from workloads.session import Workload
 
 __all__ = ("run",)
 
 QUESTION = "How fast do several GPUs of one host work together?"
 EXAMPLE = "python -m workloads.peers --fast"
+EXAMPLES = (EXAMPLE, "python -m workloads.peers --only copies")
 LONG = """Copies from every GPU to every other (both ways and at once), all-reduces over all of them by NCCL and, for small ones,
 by a kernel of ours, and the same work on each GPU alone and on all at once. Takes two GPUs or more."""
 PARTS = ("copies", "all-reduce", "at-once")
@@ -21,28 +23,11 @@ VARIANTS = {
     "all-reduce": ("nccl", "nccl_graph", "one_shot", "one_shot_graph", "one_shot_early_graph"),
 }
 _OPS = {"copies": "peer", "all-reduce": "collective", "at-once": "at-once"}
-
-
-def parser() -> options.Parser:
-    """The command line of python -m workloads.peers."""
-    made = options.parser(
-        "workloads.peers",
-        LONG,
-        EXAMPLE,
-        "python -m workloads.peers --only copies",
-        question=QUESTION,
-        needs="only sizes",
-    )
-    options.add(
-        made,
-        f"""
+FLAGS = f"""
 --only PART ...     only these: {" ".join(PARTS)}
 --sizes BYTES ...   bytes of each GPU's array in an all-reduce ({SIZES})
 --copied BYTES ...  bytes of a copy between GPUs ({" ".join(COPIED)})
---dtypes TYPE ...   float32 float16 bfloat16 (default: float32 and bfloat16)""",
-    )
-    options.add_measuring(made)
-    return made
+--dtypes TYPE ...   float32 float16 bfloat16 (default: float32 and bfloat16)"""
 
 
 def _parts(args: argparse.Namespace) -> list[str]:
@@ -214,7 +199,7 @@ class Peers(Workload):
         for names, take in ((("copies", "all-reduce"), self.measure), (("at-once",), measure_at_once)):
             if any(name in parts for name in names):
                 op = _OPS[next(name for name in names if name in parts)]
-                out = table if args.format == "table" else shared.Rows(args.format, op, run.machine)
+                out = table if args.format == "table" else Rows(args.format, op, run.machine)
                 outcomes.append(take(args, command, out.shown, run))
                 out.finish()
                 if outcomes[-1].stopped:
@@ -227,7 +212,7 @@ class Peers(Workload):
             args, [outcome.path for outcome in outcomes], ended[0] if ended else shared.worst(codes)
         )
 
-    def frame(self, keywords: dict):
+    def run(self, **keywords):
         args = options.namespace(self.parser(), **{"quiet": True, **keywords})
         parts = _parts(args)
         if len(parts) != 1:
@@ -236,14 +221,8 @@ class Peers(Workload):
         return shared.frame(take(args, f"workloads.peers.run(**{keywords!r})"), _OPS[parts[0]])
 
 
-WORKLOAD = Peers("peers", parser, rows, Table)
-main = WORKLOAD.main
-
-
-def run(**keywords):
-    """The rows of one part as a pandas DataFrame; keywords are the flags: run(only=["copies"], fast=True)."""
-    return WORKLOAD.frame(keywords)
-
+WORKLOAD = Peers("peers", QUESTION, LONG, EXAMPLES, "only sizes", FLAGS, rows, Table)
+main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":
     sys.exit(main())

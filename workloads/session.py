@@ -3,17 +3,15 @@ at the end."""
 
 import argparse
 import contextlib
-import csv
 import dataclasses
-import json
-import math
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from workloads import options, terminal
+from workloads import options, shared_flags, terminal
+from workloads.printing import Lines, Rows
 
 if TYPE_CHECKING:
     from workloads.harness import sweep
@@ -23,67 +21,23 @@ _DOCTOR = "python -m workloads.doctor"
 _SMALL = 1000  # samples of the command that fits
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """Three significant digits without an exponent: 0.0123, 1.23, 123, 12300; a dash for None."""
-    if value is None or value != value:
-        return "-"
-    if value == 0:
-        return "0"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:.{decimals}f}"
-
-
-class Lines:
-    """A line a row under a HEAD (columns and their widths, as table.Printed has them; those of LEAST go first where the terminal
-    is narrow), and ABOUT it at the end. Rows that are not `wanted` have none. Here: what, how large, the time with its interval,
-    the rate, what is doubtful; no part of a roof, which these rows are."""
-
-    HEAD = "kernel 24< | problem 26< | where 9< | time 8 | ±% 4 | rate 12 | notes 5<"
-    LEAST = "±% | where"
-    ABOUT = ""
-
-    def __init__(self, args=None, here=None):
-        from analysis.table import Printed
-
-        self._table = Printed(self.HEAD, getattr(args, "format", "") == "md", self.LEAST)
-
-    def wanted(self, m) -> bool:
-        """Skipped rows have no line: the sweep's end says each reason once."""
-        return m.status != "skipped"
-
-    def shown(self, m) -> None:
-        if self.wanted(m):
-            self._table.show(self.cells(m))
-
-    def cells(self, m) -> list[str]:
-        from analysis import stats, units
-
-        p, s = m.problem, m.settings
-        problem = f"{p.operation} {units.size(p.nbytes)} {p.dtype}" if p.operation else p.math
-        where = units.count(s.threads, "thread") if s.device == "cpu" and s.threads else s.device
-        seconds = stats.seconds_of(m)
-        if seconds is None:
-            return [m.kernel, problem, where, m.status, "", "", m.reason]
-        told = units.seconds(seconds.value), number(100 * seconds.noise, 2), units.rate(p, seconds.value)
-        return [m.kernel, problem, where, *told, " ".join([*s.switches.values(), *m.flags])]
-
-    def finish(self) -> None:
-        if self._table.begun and self.ABOUT:
-            print(self.ABOUT)
-
-
 @dataclasses.dataclass(frozen=True)
 class Workload:
     """A command that measures rows: python -m workloads.<name>, its function run(), and its part in a suite.
 
-    rows(args, machine): the plan. table(args, machine): prints rows as they finish. answer(args, outcome): prints what they come
-    to; in a suite only with `answers_in_suite`. refine(args, machine, rows so far): the rows still needed. own: measures in its
-    own way, as `sweep` would. dry_run(args, machine): prints the plan. example: a command of one model, where rows have models.
+    question, about, examples, needs, flags: its command line, as options.parser takes them. rows(args, machine): the plan.
+    table(args, machine): prints rows as they finish. answer(args, outcome): prints what they come to; in a suite only with
+    `answers_in_suite`. refine(args, machine, rows so far): the rows still needed. own: measures in its own way, as `sweep` would.
+    dry_run(args, machine): prints the plan. of_models: whether rows have models, of which the first example is one command.
     op(args): the operation of its rows, where that is not its name.
     """
 
     name: str
-    parser: Callable[[], options.Parser]
+    question: str
+    about: str
+    examples: tuple[str, ...]
+    needs: str
+    flags: str
     rows: Callable
     table: Callable = Lines
     answer: Callable = lambda args, outcome: None
@@ -91,8 +45,15 @@ class Workload:
     own: Callable | None = None
     dry_run: Callable | None = None
     answers_in_suite: bool = False
-    example: str = ""
+    of_models: bool = False
     op: Callable = lambda args: ""
+
+    def parser(self) -> options.Parser:
+        """The command line."""
+        how = {"question": self.question, "needs": self.needs, "flags": self.flags}
+        made = options.parser(f"workloads.{self.name}", self.about, *self.examples, **how)
+        shared_flags.add_measuring(made)
+        return made
 
     def sweep(self, args: argparse.Namespace, command: str, shown=lambda m: None, run=None, rows=None):
         """Runs the rows, by default all, and those that `refine` asks for; the sweep.Outcome.
@@ -130,8 +91,9 @@ class Workload:
         """Measures what the arguments ask for; the sweep.Outcome."""
         return (self.own or self.sweep)(args, command, shown, run)
 
-    def frame(self, keywords: dict):
-        """The rows as a pandas DataFrame, under the roofs measured with them; the body of run().
+    def run(self, **keywords):
+        """The rows as a pandas DataFrame, under the roofs measured with them; keywords are the flags, such as
+        run(sizes=[256, 512], backends=["numpy"], fast=True).
 
         Raises: KeyboardInterrupt when a signal ended the sweep; the rows are in its file.
         """
@@ -157,68 +119,14 @@ class Workload:
         if args.format == "table" and (alone or self.answers_in_suite):
             self.answer(args, outcome)
         code = save_and_compare(args, [outcome.path], ended(outcome, args))
-        if alone and self.example:
-            said(outcome, self.name, self.example, options.words(getattr(args, "study", None)))
+        if alone and self.of_models:
+            said(outcome, self.name, self.examples[0], options.words(getattr(args, "study", None)))
         return code
 
     def main(self, argv: list[str] | None = None) -> int:
         """The command; the exit code."""
         command = options.command_line(f"workloads.{self.name}", argv)
         return options.command(self.parser(), argv, lambda args: self.session(args, command, alone=True))
-
-
-class Rows:
-    """Prints csv lines as rows finish, or the JSON array at the end, with DESIGN's column names: the rows of one operation; the
-    roofs measured beside them are in `roof_fraction`."""
-
-    def __init__(self, format_: str, op: str, machine: "Machine | None" = None):
-        self.format, self._op, self._machine = format_, op, machine
-        self._columns: list[str] | None = None
-        self._all: list[Measurement] = []
-
-    def shown(self, measurement: "Measurement") -> None:
-        self._all.append(measurement)
-        if self.format == "json" or measurement.problem.op != self._op:
-            return
-        from analysis.roofline.frame import frame
-
-        table = frame([measurement], self._roofs())
-        if self._columns is None:
-            self._columns = list(table.columns)
-            self._line(self._columns)
-        self._line([text(v) for v in table.iloc[0].tolist()])
-
-    def _roofs(self):
-        from analysis.roofline import bounds
-
-        every = bounds.roofs(self._all, self._machine)
-        return every if self.format == "json" else [r for r in every if r.note != bounds.BEST_MATMUL]  # it still grows
-
-    def _line(self, cells: list[str]) -> None:
-        from analysis.table import cell
-
-        csv.writer(sys.stdout, lineterminator="\n").writerow(map(cell, cells))
-        sys.stdout.flush()
-
-    def finish(self) -> None:
-        if self.format == "json":
-            from analysis.roofline.frame import frame
-
-            table = frame([m for m in self._all if m.problem.op == self._op], self._roofs())
-            print(json.dumps([plain(row) for row in table.to_dict("records")], indent=1))
-
-
-def plain(row: dict) -> dict:
-    """A frame's row as JSON has it: NumPy scalars as Python's, missing as null."""
-    return {k: None if _missing(v) else v.item() if hasattr(v, "item") else v for k, v in row.items()}
-
-
-def text(value) -> str:
-    return "" if _missing(value) else str(value)
-
-
-def _missing(value) -> bool:
-    return value is None or type(value).__name__ == "NAType" or value != value  # pandas.NA has no truth
 
 
 def refined(done: list, answers: list, op: str, order: Callable) -> "list[Row]":

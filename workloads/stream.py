@@ -9,7 +9,10 @@ from workloads.session import Workload
 __all__ = ("run",)
 
 QUESTION = "How fast is the memory of the CPU and of the GPU?"
-EXAMPLE = "python -m workloads.stream --sizes 256MiB --operations triad"
+EXAMPLES = (
+    "python -m workloads.stream --sizes 256MiB --operations triad",
+    "python -m workloads.stream --sizes 8KiB:1GiB:x4 --fast",
+)
 # kernels.problems.Stream's, which is too heavy to import for --help; a test holds them together.
 OPERATIONS = (
     "copy",
@@ -27,31 +30,12 @@ OPERATIONS = (
     "sgd",
     "adam",
 )
-
-
-def parser() -> options.Parser:
-    """The command line of python -m workloads.stream."""
-    about = (
-        "Memory bandwidth by STREAM's copy, scale, add and triad on NumPy, Numba and CuPy, and by the passes of a training "
-        "step on TensorFlow (--backends tensorflow)."
-    )
-    made = options.parser(
-        "workloads.stream",
-        about,
-        EXAMPLE,
-        "python -m workloads.stream --sizes 8KiB:1GiB:x4 --fast",
-        question=QUESTION,
-        needs="sizes operations",
-    )
-    options.add(
-        made,
-        f"""
+LONG = """Memory bandwidth by STREAM's copy, scale, add and triad on NumPy, Numba and CuPy, and by the passes of a training
+step on TensorFlow (--backends tensorflow)."""
+FLAGS = f"""
 --sizes BYTES ... =256MiB   bytes of all arrays together (256MiB)
 --operations OP ... =triad  {" ".join(OPERATIONS)} (default triad)
---dtypes TYPE ... =float64  float32 float64 (default float64)""",
-    )
-    options.add_measuring(made)
-    return made
+--dtypes TYPE ... =float64  float32 float64 (default float64)"""
 
 
 def rows(args: argparse.Namespace, here) -> list:
@@ -115,14 +99,10 @@ def answer(args: argparse.Namespace, outcome) -> None:
             )
 
 
-WORKLOAD = Workload("stream", parser, rows, answer=answer, answers_in_suite=True)
-main = WORKLOAD.main
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(sizes=["64MiB"], operations=["copy"], fast=True)."""
-    return WORKLOAD.frame(keywords)
-
+WORKLOAD = Workload(
+    "stream", QUESTION, LONG, EXAMPLES, "sizes operations", FLAGS, rows, answer=answer, answers_in_suite=True
+)
+main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":
     sys.exit(main())

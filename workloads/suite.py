@@ -10,10 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from workloads import options
+from workloads import options, shared_flags
 
 QUESTION = "Where does a GPU begin to win on this machine?"
-EXAMPLE = "python -m workloads.suite --quick"
+EXAMPLES = "python -m workloads.suite --quick", "python -m workloads.suite"
 NEXT = "python -m analysis.explain --model file.py:function --batch 32 --measure"
 LONG = """Roofs, memory levels, launches, copies, matrix products, their crossover and one Keras row in one folder, with a report.
 --quick leaves all out but products, one Keras row and what its step is made of, and takes two to three minutes. --device all
@@ -32,29 +32,20 @@ STEP_PARTS: list[tuple[str, dict, dict]] = [
         {"variants": ["function"]},
     ),
 ]
+FLAGS = """
+--quick              small sizes and short blocks
+--only WORKLOAD ...  only these: peak stream launch transfer matmul training; peers (several GPUs, --device all)
+# a fleet
+--ray WHERE        every node and GPU of a Ray cluster, into one folder: auto (the one that runs, else a local one) or
+                   HOST:PORT
+--ray-timeout S =900  give a node up that says nothing for so long (900)"""
 SHARED = "device threads require_gpu min_time max_noise max_time fast rigorous seed resume quiet verbose"
 
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.suite."""
-    made = options.parser(
-        "workloads.suite", LONG, EXAMPLE, "python -m workloads.suite", question=QUESTION, needs="quick only"
-    )
-    options.add(
-        made,
-        """
---quick              small sizes and short blocks
---only WORKLOAD ...  only these: peak stream launch transfer matmul training; peers (several GPUs, --device all)""",
-    )
-    options.add(
-        made.add_argument_group("a fleet"),
-        """
---ray WHERE        every node and GPU of a Ray cluster, into one folder: auto (the one that runs, else a local one) or
-                   HOST:PORT
---ray-timeout S =900  give a node up that says nothing for so long (900)""",
-        S=options._positive,
-    )
-    options.add_measuring(made)
+    made = options.parser("workloads.suite", LONG, *EXAMPLES, question=QUESTION, needs="quick only", flags=FLAGS)
+    shared_flags.add_measuring(made)
     return made
 
 

@@ -11,9 +11,9 @@ from analysis.table import Best, Printed
 from kernels.networks import Work
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
+from workloads.printing import number
 from workloads.records import Machine, Measurement
 from workloads.records.settings import is_held
-from workloads.session import number
 
 _MODE_WORDS = {
     "resident": "GPU",

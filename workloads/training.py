@@ -4,58 +4,37 @@ import argparse
 import sys
 
 from workloads import options
-from workloads.session import Lines, Workload, number, part, resume_command
+from workloads.printing import Lines, number
+from workloads.session import Workload, part, resume_command
 
 __all__ = ("run",)
 
 QUESTION = "Does a GPU train a model sooner, start-up included?"
 EXAMPLE = "python -m workloads.training --model cifar10-cnn --samples 1000 --epochs 2"
+EXAMPLES = (EXAMPLE, "python -m workloads.training --model file.py:function --batch 32 256")
 LONG = """Trains models on the CPU and on the GPU, a process for each device and set of switches: milliseconds a step, an epoch
 and a fit, told by later epochs of many and of few steps, what compilation and start-up cost, and the whole training. A model
 is NAME (unknown names list those that there are), mlp with --inputs --width --depth --outputs, fashion-mlp with --hidden-layers,
 file.py:function, package.module:function, or file.keras. Flags that take several words run every combination."""
 MOST_BUDGETS = 4  # tables at the end; of more trainings each has its sentence, and its table in the report
-
-
-def parser() -> options.Parser:
-    """The command line of python -m workloads.training."""
-    made = options.parser(
-        "workloads.training",
-        LONG,
-        EXAMPLE,
-        "python -m workloads.training --model file.py:function --batch 32 256",
-        question=QUESTION,
-        needs="model batch samples epochs",
-    )
-    what = made.add_argument_group("the model and its data")
-    options.add(
-        what,
-        """
+FLAGS = """
+# the model and its data
 --model NAME ...       the models to train (cifar10-cnn)
 --inputs N ...         inputs of mlp (784)
 --width N ...          units of its hidden layers (500)
 --depth N ...          its hidden layers (2)
 --outputs N ...        its classes (10)
 --hidden-layers N ...  hidden layers of fashion-mlp (5)
---batch N ...          samples a step (32; peaks: all of them)""",
-    )
-    options.add(
-        what.add_mutually_exclusive_group(),
-        """
+--batch N ...          samples a step (32; peaks: all of them)
+# or
 --samples N ...        samples an epoch (default: as --steps says)
---steps N              steps an epoch (those of 2,048 samples, 8 to 256; peaks: 1)""",
-    )
-    options.add(
-        what,
-        """
+--steps N              steps an epoch (those of 2,048 samples, 8 to 256; peaks: 1)
+# the model and its data
 --epochs N ...         epochs a fit (1; peaks: 100)
 --dtypes TYPE ...      of the inputs: float32, float64 (the articles'), uint8 (float32)
 --data {synthetic,real} =synthetic  made-up samples of the same shape, or the real ones, downloaded (synthetic)
---targets TYPE ...     of a regression's targets: float32, float64 (float32)""",
-    )
-    options.add(
-        made.add_argument_group("how it is trained"),
-        """
+--targets TYPE ...     of a regression's targets: float32, float64 (float32)
+# how it is trained
 --residence WORD ...   where the samples live: numpy tf.data prefetch generator; resident (the whole set on the device); fed
                        (to a bare loop, each step) (numpy)
 --jit WORD ...         auto on off: XLA (auto)
@@ -69,17 +48,11 @@ def parser() -> options.Parser:
 --cpu-forms WORD ...   hidden (the GPU hidden, Keras's choice there), jit (hidden, compiled by XLA), visible (beside a visible
                        GPU, as the articles do), or all (hidden)
 --gpus N ...           GPUs that share each batch, by keras.distribution.DataParallel with --keras-backend jax or
-                       tf.distribute.MirroredStrategy with tensorflow (1)""",
-    )
-    options.add(
-        made,
-        """
+                       tf.distribute.MirroredStrategy with tensorflow (1)
+# rows of a study or of predictions
 --study NAME ...       rows made for a question, instead of the above: seeds, batches, ... (an unknown one lists them), or all
 --predicted FILE       the trainings of predictions that `analysis.predict --save FILE` wrote, instead of the above;
-                       `analysis.predict --check FILE RUN` then compares them""",
-    )
-    options.add_measuring(made)
-    return made
+                       `analysis.predict --check FILE RUN` then compares them"""
 
 
 def rows(args: argparse.Namespace, here) -> list:
@@ -257,14 +230,9 @@ def _how_to_see(outcome) -> str:
     )
 
 
-WORKLOAD = Workload("training", parser, rows, Table, answer, _refine, own=_measured, dry_run=_dry_run, example=EXAMPLE)
-main = WORKLOAD.main
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(batch=32, steps=100, device=["cpu"])."""
-    return WORKLOAD.frame(keywords)
-
+COMMAND = "training", QUESTION, LONG, EXAMPLES, "model batch samples epochs", FLAGS
+WORKLOAD = Workload(*COMMAND, rows, Table, answer, _refine, _measured, _dry_run, of_models=True)
+main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,12 +4,16 @@ import argparse
 import sys
 
 from workloads import options
-from workloads.session import Lines, Workload, number
+from workloads.printing import Lines, number
+from workloads.session import Workload
 
 __all__ = ("run",)
 
 QUESTION = "What does it cost to copy data to a GPU and back?"
 EXAMPLE = "python -m workloads.transfer --sizes 4KiB:256MiB:x4 --fast"
+EXAMPLES = (EXAMPLE, "python -m workloads.transfer --study small-dataset")
+LONG = """Copies between host and device, and on the device: latency, bandwidth, what enqueueing one costs, and how well copies
+hide behind kernels."""
 SIZES = "4B:1GiB:x4"
 # Managed memory is asked for by name only: the driver moves it when it likes, and holds it twice meanwhile.
 HOST_MEMORIES = ("pageable", "pinned", "write-combined", "registered")
@@ -17,38 +21,15 @@ HOST_MEMORIES = ("pageable", "pinned", "write-combined", "registered")
 STUDY_VARIANTS = ("array", "asarray", "staged", "constant", "dataset")
 STUDY_MEMORIES = {"array": ("pageable", "pinned")}
 FEEDING = "feeding"
-
-
-def parser() -> options.Parser:
-    """The command line of python -m workloads.transfer."""
-    made = options.parser(
-        "workloads.transfer",
-        "Copies between host and device, and on the device: latency, bandwidth, what "
-        "enqueueing one costs, and how well copies hide behind kernels.",
-        EXAMPLE,
-        "python -m workloads.transfer --study small-dataset",
-        question=QUESTION,
-        needs="sizes directions study",
-    )
-    options.add(
-        made,
-        f"""
+FLAGS = f"""
 --sizes BYTES ...       bytes of a copy, each way ({SIZES})
 --directions WAY ...    h2d d2h d2d both (all four)
---host-memory KIND ...  {" ".join(HOST_MEMORIES)} (these four), managed (only when named; 1 GiB at most)""",
-    )
-    about = "also a copy beside a kernel of its length, alone and overlapped (256MiB)"
-    made.add_argument("--overlap", nargs="?", const="256MiB", metavar="BYTES", help=about)
-    options.add(
-        made,
-        """
+--host-memory KIND ...  {" ".join(HOST_MEMORIES)} (these four), managed (only when named; 1 GiB at most)
+--overlap [BYTES] =256MiB  also a copy beside a kernel of its length, alone and overlapped (256MiB)
 --chunks N ... =32      pieces of an overlapped copy (32)
 --streams N ... =1,2,4  streams they share (1 2 4)
---study {small-dataset,feeding}  instead of --sizes: the copies of the articles' data sets and batches, by CuPy and by TensorFlow;
-                         or what it takes to get a batch into Keras's training step, by every way, on CPU and GPU""",
-    )
-    options.add_measuring(made)
-    return made
+--study {{small-dataset,feeding}}  instead of --sizes: the copies of the articles' data sets and batches, by CuPy and by
+                         TensorFlow; or what it takes to get a batch into Keras's training step, by every way, on CPU and GPU"""
 
 
 def problems(args: argparse.Namespace) -> list:
@@ -250,14 +231,9 @@ def answer(args: argparse.Namespace, outcome) -> None:
     print("", *shown(of.lines(outcome.measurements)), sep="\n")
 
 
-WORKLOAD = Workload("transfer", parser, rows, table, answer, op=lambda args: FEEDING * (args.study == FEEDING))
-main = WORKLOAD.main
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(sizes=["1MiB"], directions=["h2d"], fast=True)."""
-    return WORKLOAD.frame(keywords)
-
+COMMAND = "transfer", QUESTION, LONG, EXAMPLES, "sizes directions study", FLAGS
+WORKLOAD = Workload(*COMMAND, rows, table, answer, op=lambda args: FEEDING * (args.study == FEEDING))
+main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,7 +11,7 @@ from fake_measurements import GPU_MACHINE, answer, gpu_run, row, square
 
 from analysis import export, table
 from analysis.roofline import frame
-from workloads import records, session
+from workloads import printing, records
 from workloads.records import Loaded, Row, Run, Samples, Settings
 
 RUN = Run(
@@ -85,7 +85,7 @@ def test_no_cell_is_a_formula(capsys):
     told = list(csv.DictReader(io.StringIO(export.text(Loaded((), tuple(rows), 0, ()), "csv"))))
     assert [line["reason"] for line in told] == [f"'{text}" if len(text) > 1 else text for text in bad]
     table.records([{"said": bad[0], "number": -1.5, "text": "-1.5e-9"}], ("said", "number", "text"), "csv")
-    session.Rows("csv", "matmul")._line(bad[:1])
+    printing.Rows("csv", "matmul")._line(bad[:1])
     assert capsys.readouterr().out == "said,number,text\n'=1+1,-1.5,-1.5e-9\n'=1+1\n"
 
 

@@ -26,7 +26,7 @@ from analysis.roofline.roofs import roofs
 from analysis.text import answers, crossings, rates
 from analysis.text import training as row_words
 from kernels.problems import Conv, Launch, Matmul, Peak
-from workloads import options, records, session, tables
+from workloads import options, printing, records, tables
 from workloads.harness import plan
 from workloads.machine import facts as machine
 from workloads.records import Settings
@@ -377,7 +377,7 @@ def test_columns_of_roofs_are_there_only_where_there_is_a_roof(capsys):
             table.shown(m)
         table.finish()
         assert ("CPU % of roof" in capsys.readouterr().out) is there
-    table = session.Lines()
+    table = printing.Lines()
     table.shown(row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=2))
     table.shown(row("peak/numba/fma", Peak("float64", 10**9), None, threads=2, status="failed", reason="it died"))
     head, first, second = capsys.readouterr().out.splitlines()

@@ -16,7 +16,7 @@ from analysis.report.sections import step_budgets
 from analysis.text import summary, whole_training
 from analysis.training.side_by_side import TRIAL, gains, slowdown, trial_seconds
 from kernels.problems import Inference, Training
-from workloads import options, records, training
+from workloads import options, records, shared_flags, training
 from workloads.frameworks import forecast, side_by_side, windows
 from workloads.harness import concurrent, one_row, sweep
 from workloads.harness.timing import Limits
@@ -154,7 +154,7 @@ def arguments(folder, *words):
     parser.add_argument("--epochs", nargs="+")
     parser.add_argument("--jit", nargs="+")
     parser.add_argument("--data", default="synthetic")
-    options.add_measuring(parser)
+    shared_flags.add_measuring(parser)
     return parser.parse_args(["-q", "--fast", "-o", str(folder), *words])
 
 

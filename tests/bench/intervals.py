@@ -10,7 +10,7 @@ import virtual_sweep
 from must_reach import Figure, exactly, table
 
 from analysis import stats
-from workloads import options
+from workloads import shared_flags
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 
@@ -40,7 +40,7 @@ def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--scale", type=float, default=1.0, help="more sweeps, or fewer")
     args = flags.parse_args()
-    fine, fast = Limits(**options.FINE), Limits(**options.FAST)
+    fine, fast = Limits(**shared_flags.FINE), Limits(**shared_flags.FAST)
     begin, figures, beside = time.process_time(), [], []
     for name in virtual_sweep.NOISES:
         share = virtual_sweep.share(name, fine, 1)

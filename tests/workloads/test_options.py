@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from workloads import options
+from workloads import options, shared_flags
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def test_bad_sizes_are_one_clear_error(text):
 
 def test_limits_and_keywords_of_a_call():
     made = options.parser("workloads.x", "", "x")
-    options.add_measuring(made)
-    assert options.limits(made.parse_args([])) == options.FINE
-    assert options.limits(made.parse_args(["--fast", "--max-time", "7"])) == {**options.FAST, "max_time": 7.0}
+    shared_flags.add_measuring(made)
+    assert shared_flags.limits(made.parse_args([])) == shared_flags.FINE
+    assert shared_flags.limits(made.parse_args(["--fast", "--max-time", "7"])) == {**shared_flags.FAST, "max_time": 7.0}
     made = options.parser("workloads.x", "", "x")
-    options.add_measuring(made)
+    shared_flags.add_measuring(made)
     args = options.namespace(made, threads=[1, 2], fast=True)
     assert (args.threads, args.fast, args.seed) == (["1", "2"], True, 1)
     assert options.namespace(made, threads=1, backends="numpy").threads == ["1"]
@@ -59,7 +59,7 @@ def test_limits_and_keywords_of_a_call():
 @pytest.mark.parametrize("words", ["max-time 0", "max-time inf", "nope", "purple csv", "min-time x", "seed -1"])
 def test_usage_errors_exit_2_with_a_command_that_works(words, capsys):
     made = options.parser("workloads.x", "", "python -m workloads.x --fast")
-    options.add_measuring(made)
+    shared_flags.add_measuring(made)
     assert options.command(made, f"--{words}".split(), lambda args: 0) == 2
     error = capsys.readouterr().err.splitlines()
     assert error[0].startswith("error: ")
@@ -108,7 +108,7 @@ def refused(made, words, capsys, body=lambda args: 0):
 
 def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys, tmp_path, monkeypatch):
     made = options.parser("workloads.x", "", "python -m workloads.x --fast")
-    options.add_measuring(made)
+    shared_flags.add_measuring(made)
     error, tip, tried = refused(made, "--thread 2 --format=csv", capsys)
     assert (error, tip) == ("error: unexpected argument '--thread'", "  tip: a similar argument exists: '--threads'")
     assert tried.endswith("-m workloads.x --threads 2 --format=csv")

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from analysis import stats
 from analysis.roofline import roofs
 from kernels.problems import Launch, Matmul, Peak, Training
-from workloads import options, session, tables
+from workloads import printing, shared_flags, tables
 from workloads.harness import rounds
 from workloads.harness.timing import Limits
 from workloads.records import Row, Samples, Settings, settings, visits
@@ -182,7 +182,7 @@ def test_rows_of_a_gpu_that_are_measured_once_more_under_load():
 @pytest.mark.parametrize("name", ["independent", "Pareto", "levels of 0.5 s", "OU, tau 1 s"])
 def test_intervals_hold_the_true_time_as_often_as_they_say(name):
     """A small part of bench intervals: six sweeps of forty rows."""
-    limits = Limits(**options.FINE)
+    limits = Limits(**shared_flags.FINE)
     held = [
         (e := stats.seconds_of(m)).low <= truth <= e.high
         for seed in range(6)
@@ -198,7 +198,7 @@ def test_pages_and_tables_take_rows_of_a_burst_where_they_take_one(capsys):
     burst, loaded = on_gpu(2e-3, *fma), on_gpu(1e-3, *fma, **settings.HELD)
     (roof,) = [r for r in roofs.roofs([burst, loaded]) if r.kind == "compute"]
     assert roof.rate.value == (1 << 30) / 2e-3
-    table = session.Lines()
+    table = printing.Lines()
     for m in (burst, loaded):
         table.shown(m)
     plain, held = capsys.readouterr().out.splitlines()[1:]

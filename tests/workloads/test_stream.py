@@ -13,7 +13,7 @@ from kernels.problems.arrays import empty
 from kernels.simd import vectors
 from kernels.stream import numba as stream_numba
 from tests.bench import stream as bench_stream
-from workloads import options, peak, session, stream
+from workloads import options, peak, printing, stream
 from workloads.harness import plan
 
 LOOP, NONTEMPORAL = (registry.find(f"stream/numba/{name}") for name in ("loop", "nontemporal"))
@@ -170,7 +170,7 @@ def test_the_table_and_the_answer_in_lines(capsys):
         "with write-allocate: triad of float64, 3.00 GiB, 2 threads: 40.0 GB/s on the bus, when each line of the output is read "
         "before it is written; STREAM counts 30.0 GB/s\n"
     )
-    table = session.Lines()
+    table = printing.Lines()
     table.shown(fake.row("stream/numba/loop", Stream("triad", 24 << 10), 24576e-9, threads=1))
     for size in (1, 2):
         table.shown(fake.row("stream/cupy/wide", Stream("relu", size << 20), None, status="skipped", reason="no relu"))

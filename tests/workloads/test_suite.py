@@ -12,7 +12,7 @@ from analysis import noise, report
 from analysis.report import page as report_page
 from analysis.report.material import Material
 from analysis.text import summary
-from workloads import matmul, options, records, session, suite, tables
+from workloads import matmul, options, printing, records, session, suite, tables
 from workloads.harness import plan, worker
 
 QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "-q"]
@@ -147,7 +147,7 @@ def test_markdown_is_the_table_that_is_shown(capsys, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["csv", "json"])
 def test_rows_of_both_devices_print_in_every_format(kind, capsys):
-    printed = session.Rows(kind, "matmul", fake.GPU_MACHINE)
+    printed = printing.Rows(kind, "matmul", fake.GPU_MACHINE)
     rows = fake.gpu_run(sizes=(64, 128)).measurements
     for m in rows:
         printed.shown(m)

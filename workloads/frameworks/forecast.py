@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from kernels import networks
 from kernels.problems import Training
-from workloads import options
+from workloads import shared_flags
 from workloads.frameworks import keras_fit, side_by_side, studies
 from workloads.harness import plan
 from workloads.harness.worker import environment
@@ -78,7 +78,7 @@ def total(rows: Iterable[Row], cores: int, max_time: float, rigorous: bool = Fal
 
 def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]:
     """The plan in words: a line a row, how many, the largest data set, and the minutes with what they are guessed from."""
-    limits = options.limits(args)
+    limits = shared_flags.limits(args)
     time = total(rows, here.cores, limits["max_time"], args.rigorous)
     many = {row.key for row in rows if args.rigorous}  # an experiment has processes of its own
     for study in studies.experiments(args.study or []):

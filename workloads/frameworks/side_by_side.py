@@ -14,7 +14,7 @@ import msgspec
 
 from kernels import networks
 from kernels.problems import Inference, Training
-from workloads import options
+from workloads import options, shared_flags
 from workloads.harness import concurrent, plan, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
@@ -169,7 +169,7 @@ def _tried(rows_: list[Row], args: argparse.Namespace, here: Machine) -> Generat
     start and end are in it; a fresh process starts when its trial does."""
     (row,) = rows_
     fresh = row.process == "fresh"
-    limits = Limits(**options.limits(args))
+    limits = Limits(**shared_flags.limits(args))
     taken: list[Measurement] = []
     took: list[float] = []
     worker = Worker(environment(row, here.uuids))

@@ -12,7 +12,7 @@ from kernels.networks import Work
 from kernels.problems import Peak, Problem, Stream
 from kernels.problems.arrays import ARITHMETIC, precision
 from kernels.registry import Kernel
-from workloads import options
+from workloads import options, shared_flags
 from workloads.harness import rounds
 from workloads.harness.timing import Limits
 from workloads.machine import facts
@@ -253,7 +253,7 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
     if args.format in ("csv", "md"):
         raise options.Usage(f"--dry-run has nothing measured for --format {args.format}; it prints a list, or JSON")
     rows = list(rows)
-    limits = Limits(**options.limits(args))
+    limits = Limits(**shared_flags.limits(args))
     clocks = {r.key: 1 if r.device == "cpu" or r.settings.mode != "resident" else 3 for r in rows}
     whole = sum(clocks[r.key] * limits.max_time + 0.2 + r.problem.patience_s for r in rows if rounds.is_whole(r))
     visits = sum(0.2 + clocks[r.key] * limits.visit_s * limits.rounds for r in rows if not rounds.is_whole(r))

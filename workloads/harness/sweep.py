@@ -11,7 +11,7 @@ import msgspec
 
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
-from workloads import ROOT, options, records
+from workloads import ROOT, options, records, shared_flags
 from workloads.harness import rounds
 from workloads.harness.plan import RIGOROUS_PROCESSES
 from workloads.harness.progress import InOrder, progress
@@ -106,7 +106,7 @@ def sweep(
     if isinstance(model := getattr(args, "model", None), str):  # of layers; rows of whole models name their own
         run = msgspec.structs.replace(run, network=model)
     begin = time.monotonic()
-    limits = Limits(**options.limits(args))
+    limits = Limits(**shared_flags.limits(args))
     with records.Writer(place(args, workload, run), run, args.resume) as writer, signals():
         kept = {key: visits for key, visits in writer.kept.items() if visits[-1].ok}
         around = rounds.Rounds(rows, limits, args.seed, kept)

@@ -1,0 +1,113 @@
+"""What a command prints while its rows finish: a table's lines on a terminal, csv lines, or JSON at the end."""
+
+import csv
+import json
+import math
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workloads.records import Machine, Measurement
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Three significant digits without an exponent: 0.0123, 1.23, 123, 12300; a dash for None."""
+    if value is None or value != value:
+        return "-"
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+class Lines:
+    """A line a row under a HEAD (columns and their widths, as table.Printed has them; those of LEAST go first where the terminal
+    is narrow), and ABOUT it at the end. Rows that are not `wanted` have none. Here: what, how large, the time with its interval,
+    the rate, what is doubtful; no part of a roof, which these rows are."""
+
+    HEAD = "kernel 24< | problem 26< | where 9< | time 8 | ±% 4 | rate 12 | notes 5<"
+    LEAST = "±% | where"
+    ABOUT = ""
+
+    def __init__(self, args=None, here=None):
+        from analysis.table import Printed
+
+        self._table = Printed(self.HEAD, getattr(args, "format", "") == "md", self.LEAST)
+
+    def wanted(self, m) -> bool:
+        """Skipped rows have no line: the sweep's end says each reason once."""
+        return m.status != "skipped"
+
+    def shown(self, m) -> None:
+        if self.wanted(m):
+            self._table.show(self.cells(m))
+
+    def cells(self, m) -> list[str]:
+        from analysis import stats, units
+
+        p, s = m.problem, m.settings
+        problem = f"{p.operation} {units.size(p.nbytes)} {p.dtype}" if p.operation else p.math
+        where = units.count(s.threads, "thread") if s.device == "cpu" and s.threads else s.device
+        seconds = stats.seconds_of(m)
+        if seconds is None:
+            return [m.kernel, problem, where, m.status, "", "", m.reason]
+        told = units.seconds(seconds.value), number(100 * seconds.noise, 2), units.rate(p, seconds.value)
+        return [m.kernel, problem, where, *told, " ".join([*s.switches.values(), *m.flags])]
+
+    def finish(self) -> None:
+        if self._table.begun and self.ABOUT:
+            print(self.ABOUT)
+
+
+class Rows:
+    """Prints csv lines as rows finish, or the JSON array at the end, with DESIGN's column names: the rows of one operation; the
+    roofs measured beside them are in `roof_fraction`."""
+
+    def __init__(self, format_: str, op: str, machine: "Machine | None" = None):
+        self.format, self._op, self._machine = format_, op, machine
+        self._columns: list[str] | None = None
+        self._all: list[Measurement] = []
+
+    def shown(self, measurement: "Measurement") -> None:
+        self._all.append(measurement)
+        if self.format == "json" or measurement.problem.op != self._op:
+            return
+        from analysis.roofline.frame import frame
+
+        table = frame([measurement], self._roofs())
+        if self._columns is None:
+            self._columns = list(table.columns)
+            self._line(self._columns)
+        self._line([text(v) for v in table.iloc[0].tolist()])
+
+    def _roofs(self):
+        from analysis.roofline import bounds
+
+        every = bounds.roofs(self._all, self._machine)
+        return every if self.format == "json" else [r for r in every if r.note != bounds.BEST_MATMUL]  # it still grows
+
+    def _line(self, cells: list[str]) -> None:
+        from analysis.table import cell
+
+        csv.writer(sys.stdout, lineterminator="\n").writerow(map(cell, cells))
+        sys.stdout.flush()
+
+    def finish(self) -> None:
+        if self.format == "json":
+            from analysis.roofline.frame import frame
+
+            table = frame([m for m in self._all if m.problem.op == self._op], self._roofs())
+            print(json.dumps([plain(row) for row in table.to_dict("records")], indent=1))
+
+
+def plain(row: dict) -> dict:
+    """A frame's row as JSON has it: NumPy scalars as Python's, missing as null."""
+    return {k: None if _missing(v) else v.item() if hasattr(v, "item") else v for k, v in row.items()}
+
+
+def text(value) -> str:
+    return "" if _missing(value) else str(value)
+
+
+def _missing(value) -> bool:
+    return value is None or type(value).__name__ == "NAType" or value != value  # pandas.NA has no truth
