@@ -31,12 +31,12 @@ class Estimate(msgspec.Struct, frozen=True):
 
     def __add__(self, other: "Estimate | float") -> "Estimate":
         """The ends add too, so the interval holds however the two depend on each other."""
-        b = _exactly(other)
+        b = exact(other)
         return Estimate(self.value + b.value, self.low + b.low, self.high + b.high)
 
     def __sub__(self, other: "Estimate | float") -> "Estimate":
         """The interval reaches from low less high to high less low."""
-        b = _exactly(other)
+        b = exact(other)
         return Estimate(self.value - b.value, self.low - b.high, self.high - b.low)
 
     def __rsub__(self, other: float) -> "Estimate":
@@ -44,7 +44,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
     def __mul__(self, other: "Estimate | float") -> "Estimate":
         """The interval holds the products of all ends; a number scales."""
-        b = _exactly(other)
+        b = exact(other)
         ends = [x * y for x in (self.low, self.high) for y in (b.low, b.high)]
         return Estimate(self.value * b.value, min(ends), max(ends))
 
@@ -61,7 +61,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
     def at_least(self, other: "Estimate | float") -> "Estimate":
         """The larger of both, end by end: of what waits for two."""
-        b = _exactly(other)
+        b = exact(other)
         return Estimate(max(self.value, b.value), max(self.low, b.low), max(self.high, b.high))
 
     @property
@@ -70,9 +70,9 @@ class Estimate(msgspec.Struct, frozen=True):
         return (self.high - self.low) / (2 * self.value) if self.value else math.inf
 
 
-def exact(value: float) -> Estimate:
-    """A number that is known."""
-    return Estimate(value, value, value)
+def exact(value: Estimate | float) -> Estimate:
+    """A number that is known, unless it is an Estimate already."""
+    return value if isinstance(value, Estimate) else Estimate(value, value, value)
 
 
 NOTHING = exact(0.0)
@@ -81,10 +81,6 @@ NOTHING = exact(0.0)
 def total(parts: Iterable[Estimate | None]) -> Estimate:
     """The sum of those that are there."""
     return sum((e for e in parts if e), NOTHING)
-
-
-def _exactly(number: Estimate | float) -> Estimate:
-    return number if isinstance(number, Estimate) else exact(number)
 
 
 def _over(a: float, b: float) -> float:

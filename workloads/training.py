@@ -206,11 +206,11 @@ def answer(args: argparse.Namespace, outcome) -> None:
     from analysis.predict import budget
     from analysis.table import shown
     from analysis.text import budget as budget_words
-    from analysis.text import data_parallel, published, training_answers, whole_training
+    from analysis.text import cases, data_parallel, training_answers, whole_training
 
     rows_ = outcome.measurements
-    parts = [p.lines for p in (training_answers, whole_training, published)]
-    parts += [whole_training.side_by_side, data_parallel.lines]
+    parts = [p.lines for p in (training_answers, whole_training)]
+    parts += [cases.claims, whole_training.side_by_side, data_parallel.lines]
     told = part(outcome) + [line for lines in parts for line in lines(rows_)]
     if not any(m.problem.op == "matmul" for m in rows_):
         if told:

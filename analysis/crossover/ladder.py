@@ -26,8 +26,8 @@ HEADS = f"rung | rate | {SHARES}"
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A rung at one problem: seconds, as a fraction of the library's and of the peak's speed, and as many times the speed of
-    the rung before it there (None without one). tiles: those it chose there. flags: what disturbed it or the library."""
+    """A rung at one problem: seconds, as a fraction of the library's and of the peak's speed, and the speedup over the rung
+    before it there (None without one). tiles: those it chose there. flags: what disturbed it or the library."""
 
     kernel: str
     problem: "Problem"

@@ -46,7 +46,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 class Arithmetic(msgspec.Struct, frozen=True):
     """What a backend reaches in an arithmetic where channels (or a product's sizes) are multiples of `alignment`: rates in
-    FLOP/s, shares of the roof, and how many times as fast as the same backend's float32 it is."""
+    FLOP/s, shares of the roof, and the speedup over the same backend's float32."""
 
     device: str
     backend: str
@@ -132,7 +132,7 @@ def size_of(problem: "Problem") -> int:
 
 
 def against_library(measurements: "Iterable[Measurement]", op: str) -> "list[tuple[Measurement, Measurement, float]]":
-    """(a framework's row, the best library's on that device, how many times as long it takes) of every problem and way, by
+    """(a framework's row, the best library's on that device, its slowdown) of every problem and way, by
     calls that are waited for; threads as the framework chooses them or its best."""
     best = best_by(
         timed(measurements, op),
@@ -145,7 +145,7 @@ def against_library(measurements: "Iterable[Measurement]", op: str) -> "list[tup
 
 
 def cold_and_warm(measurements: "Iterable[Measurement]", op: str) -> "list[tuple[Measurement, Measurement, float]]":
-    """(a kernel's row from cold caches, its warm one, how many times as long it takes) on the clock that both have; each with
+    """(a kernel's row from cold caches, its warm one, the slowdown) on the clock that both have; each with
     the number of threads that is fastest for it."""
 
     def alike(m: "Measurement") -> tuple:

@@ -117,7 +117,7 @@ def _body(args: argparse.Namespace, again: str) -> int:
 def _explained(args: argparse.Namespace, again: str) -> int:
     from analysis.explain import explanation
     from analysis.explain import verify as verifying
-    from analysis.text import cases, details
+    from analysis.text import cases
     from analysis.text import explanation as words
 
     if args.case == ALL:
@@ -137,7 +137,7 @@ def _explained(args: argparse.Namespace, again: str) -> int:
         of, offer = _measured(args, asked, of)
     made = explanation.explain(asked, of)
     lines = [*lines, *([""] if lines else []), *words.answer(made, again, offer)]
-    lines += details.lines(details.sections(made, _framework(of))) if args.all else []
+    lines += words.details(made, _framework(of)) if args.all else []
     record |= {"framework": _framework(of), "verdict": words.answer(made, again, offer), "explanation": made.told()}
     _print(args, record, lines)
     if args.verify:
@@ -219,11 +219,11 @@ def _progress(text: str) -> None:
 
 def _framework(of: "Sources") -> str:
     """Whether the framework used the GPU whose rows these are; of a stored one, first what this machine has."""
-    from analysis.text import details
+    from analysis.text import explanation as words
     from workloads.machine import facts
 
     source = of.gpu or of.cpu
-    said = details.seen(source.measurements, source.machine, source.key)
+    said = words.seen(source.measurements, source.machine, source.key)
     if not of.borrowed:
         return said
     problem = facts.gpu_problem()

@@ -17,8 +17,8 @@ _FLOAT32 = 4
 
 
 class Peaks(msgspec.Struct, frozen=True):
-    """How many times the CPU's measured arithmetic peak the GPU's is, how many times as fast its step is, and the share of the
-    step that its arithmetic takes at that peak."""
+    """The speedup by measured arithmetic peaks (GPU over CPU), that of a step, and the share of the step that its arithmetic
+    takes at that peak."""
 
     ratio: float
     step: Estimate

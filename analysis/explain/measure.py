@@ -127,5 +127,5 @@ def _child(part: Part, folder: pathlib.Path, left: float, say: Callable[[str], N
                 say(f"{taken:.0f} of about {min(part.seconds, left):.0f} s")
     if child.returncode in (options.OK, options.FAILED) and list(folder.glob("*.jsonl")):
         return ""
-    said = [line.removeprefix("error: ") for line in errors.splitlines() if line.strip()]
+    said = [line.removeprefix("error: ").partition("; finish with:")[0] for line in errors.splitlines() if line.strip()]
     return said[0] if said else f"{shlex.join(part.command)} ended with {child.returncode}"

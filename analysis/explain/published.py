@@ -32,7 +32,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def here(self) -> Estimate | None:
-        """How many times as fast as the CPU the GPU is."""
+        """The GPU's speedup over the CPU."""
         return self.cpu / self.gpu if self.cpu and self.gpu else None
 
     @property

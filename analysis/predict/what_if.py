@@ -19,14 +19,7 @@ FIT = "training/keras/fit"
 _LOOP = "training/tensorflow/loop"  # what one tf.function an epoch is priced as: a bare loop's calls, its data there already
 _GROWN = (4, 16)  # times the batch
 _A_CALL = 16  # steps that Keras runs in one call, where it is asked to
-_LEARNS = (
-    "it also changes what is learned: fewer, larger steps an epoch; the learning rate may have to grow, and the accuracy "
-    "must be looked at again"
-)
-_DROPPED = (
-    "a smaller last batch is a shape of its own, for which XLA compiles once more; drop_remainder=True in batch() leaves "
-    "it out, other samples every epoch where they are shuffled"
-)
+_LEARNS = "learns otherwise"  # fewer, larger steps an epoch: the accuracy must be looked at again
 # Switch -> the flag of python -m workloads.training.
 _FLAGS = {
     "jit_compile": "--jit",
@@ -72,10 +65,7 @@ def changes(training: Training, settings: Settings) -> list[Change]:
     keeps the precision that it was saved with."""
     replace, keras, on_gpu = msgspec.structs.replace, settings.keras, settings.on_gpu
     sizes = [times * training.batch for times in _GROWN if times * training.batch <= training.samples]
-    found = [
-        Change(f"batch {batch} instead of {training.batch}", replace(training, batch=batch), settings, _LEARNS)
-        for batch in sizes
-    ]
+    found = [Change(f"batch {batch:,}", replace(training, batch=batch), settings, _LEARNS) for batch in sizes]
 
     def switched(words: str, note: str, kernel: str = FIT, **more: str) -> None:
         made = replace(settings, switches=switches.changed({**settings.switches, **more}))
@@ -83,49 +73,28 @@ def changes(training: Training, settings: Settings) -> list[Change]:
 
     if keras.steps_per_execution == 1 and training.steps > 1:
         count = str(min(_A_CALL, training.steps))
-        switched(
-            f"steps_per_execution={count} in compile()",
-            "callbacks and the progress bar hear of every so many steps only",
-            steps_per_execution=count,
-        )
+        switched(f"steps_per_execution={count}", "fewer callbacks", steps_per_execution=count)
     jit = keras.jit_compile
     if jit == "on" or (jit == "auto" and on_gpu):
-        switched(
-            "without XLA (jit_compile=False)", "nothing is compiled; each step makes more calls", jit_compile="off"
-        )
+        switched("without XLA", "more calls a step", jit_compile="off")
     else:
-        switched("XLA (jit_compile=True)", "each distinct batch size is compiled once", jit_compile="on")
+        switched("with XLA", "compiles each size", jit_compile="on")
     if left_over := _left_over(training, settings):
+        samples = training.samples - left_over
         found.append(
             Change(
-                f"whole batches only, {training.samples - left_over:,} samples of {training.samples:,}",
-                replace(training, samples=training.samples - left_over),
-                settings,
-                _DROPPED,
+                f"whole batches: {samples:,} samples", replace(training, samples=samples), settings, "drop_remainder"
             )
         )
     home = keras.residence
     if on_gpu and home != "resident":
-        switched(
-            "the whole data set kept on the GPU, and a loop of your own in a tf.function instead of fit",
-            "the data must fit into the GPU's memory; there are no callbacks",
-            _LOOP,
-            residence="resident",
-        )
+        switched("data set on the GPU, own loop", "no callbacks", _LOOP, residence="resident")
     if on_gpu and home in ("numpy", "tf.data", "generator"):
-        switched(
-            "batches prefetched to the GPU (tf.data, prefetch_to_device)",
-            "the copy runs while the step before computes",
-            residence="prefetch",
-        )
+        switched("prefetch to the GPU", "by tf.data", residence="prefetch")
     if on_gpu and keras.tf32 == "off":
-        switched("TF32 allowed", "products keep 10 bits of a number's fraction instead of 23", tf32="on")
+        switched("TF32 allowed", "10 bits of 23", tf32="on")
     if on_gpu and keras.precision == "float32" and not training.model.endswith(".keras"):
-        switched(
-            "mixed precision (mixed_bfloat16)",
-            "activations keep 8 significant bits; check that it still learns as well",
-            precision="mixed_bfloat16",
-        )
+        switched("mixed_bfloat16", "8 bits of 24", precision="mixed_bfloat16")
     return found
 
 
@@ -152,8 +121,7 @@ def other_device(base: "Prediction", other: "Prediction | None") -> WhatIf | Non
     """What going to the other device saves of the whole job; None without one, or where the user is on the faster one."""
     if other is None or other.job_s.value >= base.job_s.value:
         return None
-    hide = "hide the GPU before TensorFlow is imported (CUDA_VISIBLE_DEVICES=-1): then Keras does not compile for it"
-    words, note = ("use the GPU", "") if other.settings.on_gpu else ("use the CPU", hide)
+    words, note = ("use the GPU", "") if other.settings.on_gpu else ("use the CPU", "CUDA_VISIBLE_DEVICES=-1")
     change = Change(words, other.training, other.settings, note)
     return WhatIf(change, base.job_s - other.job_s, step_saved(base, other))
 

@@ -1,21 +1,25 @@
-"""An Explanation as at most twelve lines: who wins, why, from where, what helps, and the command that checks it."""
+"""An Explanation as at most twelve lines: who wins, why, from where, what helps, how to check it; and all that is behind it."""
 
 from analysis.explain import sides as of_sides
 from analysis.explain.explanation import Explanation
 from analysis.explain.sides import Side
+from analysis.predict.memory import Memory
 from analysis.predict.prediction import Prediction
-from analysis.predict.what_if import Change, WhatIf
+from analysis.predict.what_if import WhatIf
 from analysis.stats import NOTHING, Estimate
-from analysis.text import sentences as say
-from analysis.text.published import gain_words
-from analysis.units import count, join
+from analysis.table import Table
+from analysis.text import sentences
+from analysis.text.sentences import MEASURED, NAMES, PREDICTED, say
+from analysis.training.break_even import BY_JOB
+from analysis.units import count, join, size
 from workloads import terminal
+from workloads.records import Machine, Measurement
 
-MOST, WIDTH = 12, 80
-ACTIONS = 3
+MOST, WIDTH, ACTIONS = 12, 80, 3
 _BAR = 36  # blocks of a bar, fewer where the terminal is narrow
 _LABEL = " " * 6
 _REACH = 2.5  # times the longer time, beyond which an interval runs off its bar
+_BY = {BY_JOB: "Whole training"}
 _LITTLE = 0.01  # of a step: a part of less is not named
 # Parts of a step as the why names them.
 PARTS = {
@@ -30,107 +34,91 @@ PARTS = {
     "input pipeline": "the input pipeline",
     "at the same time": "overlap",
 }
-# What a change is called, by the setting that it changes; {} is its new value. And what else it does.
-_CHANGES = {
-    "batch": ("batch {}", "learns otherwise"),
-    "samples": ("{} samples: whole batches", "one compilation less"),
-    "steps_per_execution": ("steps_per_execution={}", "fewer callbacks"),
-    "resident": ("data set on the GPU, own loop", "no callbacks"),
-    "prefetch": ("prefetch to the GPU", "tf.data"),
-    "on": ("with XLA", "compiles each batch size"),
-    "off": ("without XLA", "nothing is compiled"),
-    "tf32": ("TF32 allowed", "fewer bits"),
-    "precision": ("{}", "fewer bits"),
-    "device": ("use the {}", ""),
-}
 # By whether the GPU's steps are faster, and whether it starts later.
 WHY = {
     (True, True): "The GPU's steps are {step} faster, but it starts {later} later{most}.",
     (True, False): "The GPU's steps are {step} faster, and it starts no later.",
     (False, True): "The GPU's steps are {step} slower, and it starts {later} later{most}.",
-    (False, False): "The GPU's steps are {step} slower, but it starts {earlier} earlier.",
+    (False, False): "The GPU's steps are {step} slower, but it starts {later} earlier.",
 }
 SAID = {
     "beside": "Most goes to {what}: {parts}.",
     "share": "{name} step: {shares}{predicted}.",
-    "turn": "{at} on, the {to} finishes first.",
+    "turn": "about {at} on, the {to} finishes first.",
     "never": "the first epoch on, the {to} finishes first, and it stays so.",
     "overlap": "Savings overlap: do not add them.",
     "more": "{n} more {verb} no sure saving (--all).",
     "no saving": "Nothing looked at surely saves time; --all has what was.",
-    "measure": "Measure it here, {time}: {command}",
-    "verify": "Check it (1 min): {command}",
-    "all": "More: {command}",
+    "measure": "Measure it here, {time}: {command} --measure",
+    "verify": "Check it (1 min): {command} --verify 1",
+    "all": "More: {command} --all",
     "none": "No verdict yet: {who} for this model.",
-    "one": "On the {name} it takes {time} ({source}).",
-    "withheld": "No verdict: nothing here knows {names}, {share} of a step's arithmetic.",
-    "partial": "Partial: {names}, {share} of the arithmetic, {verb} only estimated.",
+    "one": "On the {name} it takes {time:timed} ({source}).",
+    "withheld": "No verdict: nothing here knows {names}, {arithmetic:share} of a step's arithmetic.",
+    "partial": "Partial: {names}, {arithmetic:share} of the arithmetic, {verb} only estimated.",
     "unknown": "Left out of the {name}'s time, as no row tells it: {parts}.",
-    "money": "Cheapest is the {cheap} ({low} against {high}); fastest is the {fast}.",
-    "one price": "On the {name} it costs {money} at {price} an hour.",
-    "worth": "The GPU pays while its machine costs less than {ratio} the CPU's an hour.",
+    "price": "It costs {parts}.",
+    "worth": "The GPU pays while its machine costs less than {ratio:gain} the CPU's an hour.",
+    "used": "On {where} TensorFlow used the GPU in {rows:,} rows, {trained:,} of them trainings.",
+    "refused": "On {where} TensorFlow did not use the GPU: {reason}.",
+    "unseen": "{where} has a GPU; python -m workloads.doctor says whether TensorFlow sees it.",
+    "no gpu": "On {where} no GPU was measured; --gpu-profile reports/nvidia-h200 sets a stored one beside it.",
+    "host": "Dispatch takes {factor:gain} its time on the {gpu}'s machine. Your own GPU will differ.",
+    "no host": "Dispatch is taken as on the {gpu}'s machine: no call was measured on both. Your own GPU will differ.",
+    "missing": "Missing of {text}.",
+    "not known": "Not known: {text}.",
 }
+
+
+# ---------------------------------------------------------------- twelve lines
 
 
 def subject(e: Explanation) -> str:
     """`CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`."""
     t = e.asked.training
-    more = [f"{t.dtype} inputs"] * (t.dtype != "float32")
-    more += [f"validated on {e.asked.validation:,}"] * bool(e.asked.validation)
-    sizes = [say.title(t.model), f"batch {t.batch:,}", f"{t.samples:,} samples", count(t.epochs, "epoch")]
-    return ", ".join([*sizes, *more])
+    sizes = [sentences.title(t.model), f"batch {t.batch:,}", f"{t.samples:,} samples", count(t.epochs, "epoch")]
+    sizes += [f"{t.dtype} inputs"] * (t.dtype != "float32")
+    return ", ".join(sizes + [f"validated on {e.asked.validation:,}"] * bool(e.asked.validation))
 
 
 def sources(e: Explanation) -> str:
-    """`predicted`, `measured`, or which is which; a stored GPU by its machine."""
-    each = {s.name: s.cost.source for s in e.sides}
-    if e.borrowed and "GPU" in each:
-        each[e.borrowed] = each.pop("GPU")
-    alone = len(set(each.values())) == 1 and not e.borrowed
-    return next(iter(each.values())) if alone else ", ".join(f"{name} {source}" for name, source in each.items())
+    """`measured`, `predicted`, or what is predicted of both; a stored GPU by its machine."""
+    stored = f" from {e.borrowed}" if e.borrowed else ""
+    predicted = [s.name + stored * (s.name == "GPU") for s in e.sides if s.cost.source == PREDICTED]
+    if stored or 0 < len(predicted) < len(e.sides):
+        return f"{join(predicted)} predicted"
+    return PREDICTED if predicted else MEASURED
 
 
 def answer(e: Explanation, again: str, measuring: str = "") -> list[str]:
     """The lines. again: the command that was typed; measuring: how long --measure would take, where it would help."""
     head, where = subject(e), sources(e) if e.sides else ""
-    gap = " " * (WIDTH - len(head) - len(where))
-    first = [f"{head}{gap if len(gap) > 1 else '; '}{where}" if where else head]
-    last = [_next(e, again, measuring)]
+    gap = " " * max(1, WIDTH - len(head) - len(where))
+    head, last = f"{head}{gap if len(gap) > 1 else '; '}{where}" if where else head, _next(e, again, measuring)
     if not e.both:
-        return [*first, *_no_verdict(e), *last]
+        return [head, *_no_verdict(e), last]
     cpu, gpu = e.both
-    body = [winner(cpu, gpu), *bars(e.both), f"Why   {why(cpu, gpu)}", *(f"{_LABEL}{said}" for said in _shares(e))]
-    body += [f"From  {turns(cpu, gpu)}", *(f"{_LABEL}{said}" for said in _doubts(e))]
-    body += [f"Cost  {said}" for said in price(e) if e.asked.prices]
-    room = MOST - sum(map(lines_of, (*first, *body, *last)))
-    return [*first, *body, *_actions(e, room), *last]
-
-
-def lines_of(text: str) -> int:
-    """Lines of WIDTH that a line takes."""
-    return len(terminal.wrapped(text, WIDTH))
+    first = [head, winner(cpu, gpu), *bars(e.both), f"Why   {why(cpu, gpu)}"]
+    rest = [f"From  {turns(cpu, gpu)}", *(_LABEL + said for said in _doubts(e))]
+    rest += [f"Cost  {said}" for said in price(e) if e.asked.prices]
+    room = MOST - sum(len(terminal.wrapped(text, WIDTH)) for text in (*first, *rest, last))
+    step = _step_shares(e)[: max(0, room)]
+    return [*first, *step, *rest, *_actions(e, room - len(step)), last]
 
 
 def winner(cpu: Side, gpu: Side) -> str:
     """The first sentence: who finishes first, and both times."""
-    kinds = {cpu.cost.source, gpu.cost.source}
-    return say.winner(cpu.whole, gpu.whole, say.PREDICTED if say.PREDICTED in kinds else kinds.pop())
+    predicted = PREDICTED in (cpu.cost.source, gpu.cost.source)
+    return sentences.winner(cpu.whole, gpu.whole, PREDICTED if predicted else MEASURED)
 
 
 def _no_verdict(e: Explanation) -> list[str]:
     """Why there is none, and what is known of one device."""
-    unknown = e.asked.unknown_share
-    said = [SAID["one"].format(name=s.name, time=say.timed(s.whole), source=s.cost.source) for s in e.sides]
+    unknown, there = e.asked.unknown_share, {s.device for s in e.sides}
+    said = [say(SAID["one"], name=s.name, time=s.whole, source=s.cost.source) for s in e.sides]
     if unknown and e.withheld:
-        return [SAID["withheld"].format(names=unknown.names, share=percent(unknown.arithmetic)), *said]
-    there = {s.device for s in e.sides}
-    who = "the CPU has no rows" if "cpu" not in there else "no GPU was measured"
-    return [SAID["none"].format(who=who), *said]
-
-
-def percent(share: float) -> str:
-    """Whole percents; of a little one digit."""
-    return f"{100 * share:.0f} %" if share >= _LITTLE or not share else f"{100 * share:.1g} %"
+        return [say(SAID["withheld"], names=unknown.names, arithmetic=unknown.arithmetic), *said]
+    return [say(SAID["none"], who="no GPU was measured" if "cpu" in there else "the CPU has no rows"), *said]
 
 
 def bars(both: tuple[Side, Side]) -> list[str]:
@@ -140,31 +128,24 @@ def bars(both: tuple[Side, Side]) -> list[str]:
     scale = blocks / min(max(s.whole.high for s in both), _REACH * longest)
     lines = []
     for side in both:
-        low, value, high = (round(scale * min(x, blocks / scale)) for x in _ends(side.whole))
+        e = side.whole
+        low, value, high = (round(min(scale * max(0.0, x), blocks)) for x in (e.low, e.value, e.high))
         bar = "█" * low + "░" * (value - low) + "|" + "░" * (high - value)
-        lines.append(f"  {side.name}  {bar:<{blocks + 1}}  {say.timed(side.whole)}")
+        lines.append(f"  {side.name}  {bar:<{blocks + 1}}  {sentences.timed(e)}")
     return lines
-
-
-def _ends(e: Estimate) -> tuple[float, float, float]:
-    return max(0.0, e.low), e.value, e.high
 
 
 def why(cpu: Side, gpu: Side) -> str:
     """Steps and start-up of the GPU against the CPU's; where neither's steps are most of it, what is."""
-    largest = {s.name: max(s.parts, key=lambda name: s.parts[name].value) for s in (cpu, gpu)}
+    largest = {s: max(s.parts, key=lambda name: s.parts[name].value) for s in (cpu, gpu)}
     if not {"steps", "start-up", "build and compile"} & set(largest.values()):
-        each = [f"{say.time(s.parts[largest[s.name]])} on the {s.name}" for s in (cpu, gpu)]
-        return SAID["beside"].format(what=" and ".join(dict.fromkeys(largest.values())), parts=", ".join(each))
-    ratio = cpu.cost.step.value / gpu.cost.step.value
-    none = cpu.training.samples
-    later = gpu.of(none, 0).value - cpu.of(none, 0).value
+        each = [f"{sentences.time(s.parts[name])} on the {s.name}" for s, name in largest.items()]
+        return say(SAID["beside"], what=" and ".join(dict.fromkeys(largest.values())), parts=", ".join(each))
+    ratio, samples = cpu.cost.step.value / gpu.cost.step.value, cpu.training.samples
+    later = gpu.of(samples, 0).value - cpu.of(samples, 0).value
     compiling = (gpu.cost.compile or NOTHING).value - (cpu.cost.compile or NOTHING).value
-    said = WHY[ratio > 1, later > 0]
-    most = " (compilation)" if compiling > later / 2 else ""
-    return said.format(
-        step=say.factor(max(ratio, 1 / ratio)), later=say.time(later), earlier=say.time(-later), most=most
-    )
+    words = {"step": sentences.factor(max(ratio, 1 / ratio)), "later": sentences.time(abs(later))}
+    return WHY[ratio > 1, later > 0].format(most=" (compilation)" * (compiling > later / 2), **words)
 
 
 def shares(p: Prediction, most: int = 3) -> list[str]:
@@ -172,41 +153,33 @@ def shares(p: Prediction, most: int = 3) -> list[str]:
     parts = {name: e.value for name, e in p.parts.items() if e.value > 0}
     whole = sum(parts.values())
     ranked = sorted(parts, key=lambda name: -parts[name])[:most]
-    return [f"{percent(parts[n] / whole)} {PARTS.get(n, n)}" for n in ranked if parts[n] > _LITTLE * whole]
+    return [f"{sentences.share(parts[n] / whole)} {PARTS.get(n, n)}" for n in ranked if parts[n] > _LITTLE * whole]
 
 
-def _shares(e: Explanation) -> list[str]:
-    p = e.gpu or e.cpu
-    if p is None:
+def _step_shares(e: Explanation) -> list[str]:
+    if e.main is None:
         return []
-    name = "GPU" if p is e.gpu else "CPU"
-    marked = " (predicted)" if any(s.name == name and s.cost.source != say.PREDICTED for s in e.sides) else ""
-    said = [SAID["share"].format(name=name, shares=", ".join(shares(p, most)), predicted=marked) for most in (3, 2)]
-    return [next((line for line in said if len(line) + len(_LABEL) <= WIDTH), said[-1])]
+    name = "GPU" if e.gpu else "CPU"
+    marked = " (predicted)" * any(s.name == name and s.cost.source != PREDICTED for s in e.sides)
+    return [_LABEL + say(SAID["share"], name=name, shares=", ".join(shares(e.main, 2)), predicted=marked)]
 
 
 def turns(cpu: Side, gpu: Side) -> str:
     """From how many samples or epochs on the winner is another one."""
-    t = cpu.training
-    epochs = of_sides.epochs_turn(cpu, gpu)
+    t, epochs = cpu.training, of_sides.epochs_turn(cpu, gpu)
     found = {"samples": of_sides.samples_turn(cpu, gpu)} if t.batch < t.samples else {}
-    found |= {"epochs": epochs} if epochs.at else {}
-    told = {what: turn for what, turn in found.items() if turn.at > 0 and turn.to == epochs.to}
-    if not told:
-        return SAID["never"].format(to=epochs.to.upper())
-    at = " or ".join(say.counted(max(1.0, turn.at), what) for what, turn in told.items())
-    return SAID["turn"].format(at=f"about {at}", to=epochs.to.upper())
+    turned = {what: x.at for what, x in (found | {"epochs": epochs}).items() if x.at > 0 and x.to == epochs.to}
+    at = " or ".join(sentences.counted(max(1.0, x), what) for what, x in turned.items())
+    return say(SAID["turn" if at else "never"], at=at, to=epochs.to.upper())
 
 
 def _doubts(e: Explanation) -> list[str]:
     """Layers that are only estimated, and what no row tells of a side."""
-    unknown = e.asked.unknown_share
-    said = []
-    if unknown and say.PREDICTED in {s.cost.source for s in e.sides}:
+    said, unknown = [], e.asked.unknown_share
+    if unknown and PREDICTED in {s.cost.source for s in e.sides}:
         verb = "are" if " and " in unknown.names else "is"
-        said.append(SAID["partial"].format(names=unknown.names, share=percent(unknown.arithmetic), verb=verb))
-    missing = [(s.name, join(s.unknown)) for s in e.sides if s.unknown]
-    return said + [SAID["unknown"].format(name=name, parts=parts) for name, parts in missing]
+        said.append(say(SAID["partial"], names=unknown.names, arithmetic=unknown.arithmetic, verb=verb))
+    return said + [say(SAID["unknown"], name=s.name, parts=join(s.unknown)) for s in e.sides if s.unknown]
 
 
 def actions(e: Explanation) -> list[WhatIf]:
@@ -224,61 +197,140 @@ def _actions(e: Explanation, room: int) -> list[str]:
     left = len([w for w in e.what_ifs if w.change.training.batch == e.asked.training.batch]) - len(told)
     if not told:
         return [f"Do    {SAID['no saving']}"] * (room > 0 and not sure)
-    lines = [f"{'Do    ' if i == 1 else _LABEL}{i}. {action(e, w)}" for i, w in enumerate(told, 1)]
+    lines = [f"{'Do    ' if i == 1 else _LABEL}{i}. {_action(w)}" for i, w in enumerate(told, 1)]
     notes = [SAID["overlap"]] * (len(told) > 1)
-    notes += [SAID["more"].format(n=left, verb="shows" if left == 1 else "show")] * (left > 0)
-    return [*lines, f"{_LABEL}{' '.join(notes)}"] if notes else lines
+    notes += [say(SAID["more"], n=left, verb="shows" if left == 1 else "show")] * (left > 0)
+    return [*lines, _LABEL + " ".join(notes)] if notes else lines
 
 
-def action(e: Explanation, w: WhatIf) -> str:
-    """`batch 512                      saves 38 s [17, 60]   changes what is learned`."""
-    words, note = change_words(w.change, e)
-    saves = f"saves {say.timed(w.job_saved)}" if w.job_saved else w.why
-    line = f"{words:<30}{saves:<23}"
-    return f"{line}{note}".rstrip() if len(line) + len(note) + 9 <= WIDTH else line.rstrip()
-
-
-def change_words(c: Change, e: Explanation) -> tuple[str, str]:
-    """(what to do otherwise, what else that does)."""
-    t, base = c.training, e.asked.training
-    now, before = c.settings.switches, e.main.settings.switches if e.main else {}
-    changed = next((name for name in now if now[name] != before.get(name)), "")
-    if c.settings.device != (e.main.settings.device if e.main else ""):
-        key, value = "device", "CPU" if c.settings.device == "cpu" else "GPU"
-    elif t.batch != base.batch:
-        key, value = "batch", f"{t.batch:,}"
-    elif t.samples != base.samples:
-        key, value = "samples", f"{t.samples:,}"
-    else:
-        value = now.get(changed, "")
-        key = changed if changed in _CHANGES else value
-    words, note = _CHANGES.get(key, (c.words, ""))
-    return words.format(value), note
+def _action(w: WhatIf) -> str:
+    """`batch 512                      saves 38 s [17, 60]    learns otherwise`."""
+    saves = f"saves {sentences.timed(w.job_saved)}" if w.job_saved else w.why
+    line = f"{w.change.words:<30}{saves:<23} "
+    return f"{line}{w.change.note}".rstrip() if len(line) + len(w.change.note) + 9 <= WIDTH else line.rstrip()
 
 
 def price(e: Explanation) -> list[str]:
-    """What the whole training costs on both, where prices are given; else up to which price the GPU pays."""
-    money = {c.device: c.money for c in e.costs if c.money}
+    """What the whole training costs, the cheapest first, where prices are given; else up to which price the GPU pays."""
     if not e.both:
         return []
-    cpu, gpu = e.both
-    if not money:
-        return [SAID["worth"].format(ratio=gain_words(cpu.whole / gpu.whole))]
-    names = {s.device: s.name for s in e.both}
-    if len(money) < 2:
-        (device,) = money
-        rate = e.asked.prices["cpu" if device == "cpu" else "gpu"]
-        return [SAID["one price"].format(name=names[device], money=say.number(money[device]), price=f"{rate:g}")]
-    cheap, dear = sorted(money, key=lambda device: money[device].value)
-    low, high = (say.number(money[device]) for device in (cheap, dear))
-    fast = of_sides.likelier(cpu, gpu).upper()
-    return [SAID["money"].format(cheap=names[cheap], low=low, high=high, fast=fast)]
+    money = sorted((c.money.value, c.money, c.device) for c in e.costs if c.money)
+    parts = [f"{sentences.number(e)} on the {NAMES[device]}" for _, e, device in money]
+    ratio = e.both[0].whole / e.both[1].whole
+    return [say(SAID["price" if money else "worth"], parts=", ".join(parts), ratio=ratio)]
 
 
 def _next(e: Explanation, again: str, measuring: str) -> str:
     """The one command that measures what is missing, checks the first saving, or shows the rest."""
-    if measuring:
-        return SAID["measure"].format(time=measuring, command=f"{again} --measure")
-    if actions(e) and not e.borrowed:
-        return SAID["verify"].format(command=f"{again} --verify 1")
-    return SAID["all"].format(command=f"{again} --all")
+    kind = "measure" if measuring else "verify" if actions(e) and not e.borrowed else "all"
+    return say(SAID[kind], time=measuring, command=again)
+
+
+# ---------------------------------------------------------------- all that is behind them
+
+
+def details(e: Explanation, framework: str) -> list[str]:
+    """Titles with what stands under them, each after a blank line; what rests on withheld seconds is left out."""
+    told, most, said = e.told(), max(0, terminal.width() - 2), []
+    for title, parts in {
+        "The whole training, in seconds": [_whole(e)] if e.sides else [],
+        "A step, predicted": [_step(told)] if told.predictions else [],
+        "Where the winner changes": [
+            *(sentences.crossover(a, _BY.get(a.form.mode, "A step"), PREDICTED)[0] for a in told.crossovers)
+        ],
+        "What changes would save": [_changes(told)] if told.what_ifs else [],
+        "Memory and cost": [*([_resources(e)] if e.memory else []), *price(told)],
+        "Does the framework use the GPU?": [framework],
+        "What this does not know": caveats(e),
+    }.items():
+        lines = [line for p in parts for line in (p.text(most) if isinstance(p, Table) else [p])]
+        said += ["", title, *(f"  {line}" for line in lines)] if lines else []
+    return said
+
+
+def _whole(e: Explanation) -> Table:
+    """The whole training in parts; what no row tells is not nothing."""
+    rows = [
+        [name, *("not known" if _untold(s, name) else sentences.timed(s.parts[name].at_least(0.0)) for s in e.sides)]
+        for name in e.sides[0].parts
+    ]
+    rows.append(["in all", *(sentences.timed(s.whole) for s in e.sides)])
+    rows.append(["a step", *(_at_most(s.cost.bound, s.cost.step) for s in e.sides)])
+    return Table(["part", *(f"{s.name}, {s.cost.source}" for s in e.sides)], rows)
+
+
+def _untold(side: Side, name: str) -> bool:
+    return bool(side.unknown) and side.parts[name].high <= 0 and ("start-up" in name or "epoch" in name)
+
+
+def _step(e: Explanation) -> Table:
+    """The step in parts that add up, what was measured, and what the prediction does not explain of it."""
+    each = [(p, p.step_s.value, e.measured.get(p.settings.device)) for p in e.predictions]
+    rows = [
+        [PARTS[n], *(_signed(p.parts[n].value, step) if n in p.parts else "-" for p, step, _ in each)]
+        for n in PARTS
+        if any(n in p.parts for p, *_ in each)
+    ]
+    rows.append(["in all", *(sentences.timed(p.step_s) for p, *_ in each)])
+    if e.measured:
+        steps = [_at_most(c.bound, c.step_bound if c.bound else c.step) if c else "-" for *_, c in each]
+        rest = [_signed(c.step.value - step, step) if c else "-" for _, step, c in each]
+        rows += [["measured", *steps], ["measured less predicted", *rest]]
+    return Table(["part of a step", *(f"{NAMES[p.settings.device]}, {p.execution}" for p, *_ in each)], rows)
+
+
+def _at_most(bound: bool, step: Estimate) -> str:
+    """A step; of short fits an upper bound."""
+    return f"at most {sentences.time(step)}" if bound else sentences.timed(step)
+
+
+def _signed(seconds: float, whole: float) -> str:
+    """`-450 µs (-16 %)`."""
+    sign = "-" * (seconds < 0)
+    return f"{sign}{sentences.time(abs(seconds))} ({sign}{sentences.share(abs(seconds) / whole)})"
+
+
+def _changes(e: Explanation) -> Table:
+    rows = [[w.change.words, _saved(w.job_saved), w.change.note or "-"] for w in e.what_ifs]
+    return Table("change | saves of the whole | besides", rows, left=1, last=True)
+
+
+def _saved(e: Estimate | None) -> str:
+    if e is None:
+        return "not known"
+    value = round(e.value, 9)
+    least = f"costs {sentences.time(-value)}" if value < 0 else f"perhaps {sentences.time(value)}"
+    return sentences.timed(e) if e.low > 0 else least
+
+
+def _resources(e: Explanation) -> Table:
+    """Memory at the peak, the largest batch that fits into it, and the energy."""
+    joules = {c.device: c.joules for c in e.told().costs}
+    rows = [
+        ("memory at its peak", "largest batch", "energy, kWh"),
+        *(_of_device(m, joules.get(m.device)) for m in e.memory),
+    ]
+    return Table(["needs", *(NAMES[m.device] for m in e.memory)], zip(*rows, strict=True))
+
+
+def _of_device(m: Memory, joules: Estimate | None) -> tuple[str, str, str]:
+    of = f" of {size(m.capacity)}" if m.capacity else ""
+    batch = f"about {sentences.number(m.largest_batch.value, most=2)}" if m.largest_batch else "-"
+    return size(m.peak.value) + of, batch, sentences.number(joules / 3.6e6) if joules else "-"
+
+
+def seen(measurements: tuple[Measurement, ...], machine: Machine | None, where: str) -> str:
+    """Whether the framework saw the GPU and used it, as far as the rows of the machine `where` can say."""
+    rows = [m for m in measurements if m.on_gpu and m.backend in ("tensorflow", "keras") and m.library == "tensorflow"]
+    used = [m for m in rows if m.ok]
+    trained, refused = sum(m.problem.op == "training" for m in used), [m.reason for m in rows if m.status == "failed"]
+    kind = "used" if used else "refused" if refused else "unseen" if machine and machine.gpus else "no gpu"
+    return say(SAID[kind], where=where, rows=len(used), trained=trained, reason=refused[0] if refused else "")
+
+
+def caveats(e: Explanation) -> list[str]:
+    """What the answer does not know or borrows."""
+    found = [say(SAID["not known"], text=text.rstrip(".")) for text in e.partial]
+    if e.borrowed:
+        found.append(say(SAID["host" if e.host_factor else "no host"], factor=e.host_factor, gpu=e.borrowed))
+    return found + [say(SAID["missing"], text=text.rstrip(".")) for text in e.lacks]

@@ -3,6 +3,7 @@
 A number has two or three digits and is rounded to its interval's first one."""
 
 import math
+import string
 
 from analysis.crossover.crossover import Answer, Crossing
 from analysis.stats import Estimate, exact, faster
@@ -12,7 +13,7 @@ MEASURED, PREDICTED = "measured", "predicted"
 CANT_TELL = "can't tell"
 LIKELY = 1.1  # speedup of likeliest times, from which on a prediction whose intervals overlap names a device
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-_SIDES = {"cpu": "CPU", "gpu": "GPU"}
+NAMES = {"cpu": "CPU", "gpu": "GPU", "gpu:0": "GPU"}
 _TITLES = {
     "cifar10-cnn": "CIFAR-10 CNN",
     "cifar10-mlp": "CIFAR-10 MLP",
@@ -49,7 +50,7 @@ def rounded(value: float, places: int) -> str:
 
 def number(e: Estimate | float, most: int = 3) -> str:
     """A number with the digits that its interval leaves."""
-    e = e if isinstance(e, Estimate) else exact(e)
+    e = exact(e)
     return rounded(e.value, decimals(e, most))
 
 
@@ -59,26 +60,20 @@ def interval(e: Estimate, most: int = 3) -> str:
     return f"[{rounded(e.low, places)}, {rounded(e.high, places)}]"
 
 
-def scaled(e: Estimate | float) -> tuple[Estimate, str]:
-    """(a time in the unit that its value has one to three digits before the point in, that unit)."""
-    e = e if isinstance(e, Estimate) else exact(e)
+def time(e: Estimate | float, ends: bool = False) -> str:
+    """`21 s`, with its `ends` `21 s [17, 35]`; a time that may be none: `at most 35 s`."""
+    e = exact(e)
     about = abs(float(f"{e.value or e.high:.2e}"))
     size, unit = next(((s, u) for s, u in _UNITS if about >= s), _UNITS[-1] if about else _UNITS[0])
-    return e / size, unit
-
-
-def time(e: Estimate | float) -> str:
-    """`21 s`; a time that may be none: `at most 35 s`."""
-    own, unit = scaled(e)
-    return f"at most {number(own.high, most=2)} {unit}" if own.value <= 0 < own.high else f"{number(own)} {unit}"
+    e = e / size
+    if (float(f"{e.low:.{max(0, decimals(e))}f}") if ends else e.value) <= 0 < e.high:
+        return f"at most {number(e.high, most=2)} {unit}"
+    return f"{number(e)} {unit}" + (f" {interval(e)}" if ends and not e.low == e.value == e.high else "")
 
 
 def timed(e: Estimate) -> str:
     """`21 s [17, 35]`; `at most 35 s` where the interval reaches down to nothing."""
-    own, unit = scaled(e)
-    if float(f"{own.low:.{max(0, decimals(own))}f}") <= 0 < own.high:
-        return f"at most {number(own.high, most=2)} {unit}"
-    return f"{number(own)} {unit}" if own.low == own.value == own.high else f"{number(own)} {unit} {interval(own)}"
+    return time(e, ends=True)
 
 
 def factor(e: Estimate | float, most: int = 2) -> str:
@@ -86,9 +81,14 @@ def factor(e: Estimate | float, most: int = 2) -> str:
     return f"{number(e, most)}x"
 
 
+def gain(e: Estimate) -> str:
+    """`3.2x [2.9, 3.4]`."""
+    return f"{factor(e)} {interval(e)}" if e.low < e.high else factor(e)
+
+
 def speed(ratio: Estimate | float, than: str = "") -> str:
     """`3.2x faster than one`, `1.4x slower than one`; `not told from one` where the interval holds 1."""
-    e = ratio if isinstance(ratio, Estimate) else exact(ratio)
+    e = exact(ratio)
     if e.low <= 1 <= e.high:
         return f"not told from {than}" if than else CANT_TELL
     if factor(e) == "1.0x":
@@ -106,18 +106,29 @@ def digits(size: float) -> str:
     return f"{size:,}" if isinstance(size, int) else f"{math.ceil(size - 1e-9):,}" if size < 100 else number(size)
 
 
-def counted(size: float, name: str) -> str:
-    """A size in words: `n = 115`, `batch 32`, `9,200 samples`, `18 epochs`."""
-    words = digits(size)
+def counted(size: float | str, name: str) -> str:
+    """A size, or sizes in digits, in words: `n = 115`, `batch 32`, `9,200 samples`, `n = 100 and 40,000`."""
+    words = size if isinstance(size, str) else digits(size)
     if name in ("samples", "epochs", "channels"):
         return f"{words} {name.removesuffix('s') if words == '1' else name}"
     return f"{name} {words}" if name in ("batch", "width", "depth") else f"{name} = {words}"
 
 
-def spanned(low: int, high: int, name: str) -> str:
-    """`n = 100 and 40,000`, `100 and 40,000 samples`."""
-    first, last = counted(low, name), counted(high, name)
-    return f"{digits(low)} and {last}" if last[0].isdigit() else f"{first} and {digits(high)}"
+class _Words(string.Formatter):
+    """Templates whose fields say how their numbers are written: `{step:timed}`, `{gain:factor}`, `{part:share}`."""
+
+    def format_field(self, value, format_spec: str) -> str:
+        written = {"time": time, "timed": timed, "factor": factor, "gain": gain, "share": share, "title": title}
+        return written[format_spec](value) if format_spec in written else super().format_field(value, format_spec)
+
+
+say = _Words().format
+
+
+def lines(template: str, **values) -> list[str]:
+    """The lines of a template, but for those with a value that is None, as it is not known."""
+    unknown = [f"{{{name}" for name, value in values.items() if value is None]
+    return [say(line, **values) for line in template.strip().splitlines() if not any(name in line for name in unknown)]
 
 
 # ---------------------------------------------------------------- who wins
@@ -146,7 +157,7 @@ def faster_by(cpu: Estimate, gpu: Estimate) -> str:
     """`GPU 3.2x faster`, or can't tell."""
     best = faster(cpu, gpu)
     ratio = cpu / gpu if best == "gpu" else gpu / cpu
-    return CANT_TELL if best == "neither" else f"{_SIDES[best]} {factor(ratio)} faster"
+    return CANT_TELL if best == "neither" else f"{NAMES[best]} {factor(ratio)} faster"
 
 
 # ---------------------------------------------------------------- from which size
@@ -171,25 +182,25 @@ def crossing(a: Answer, source: str = MEASURED) -> str:
     """Who wins from which size, without a full stop: `the GPU wins from n = 115`."""
     name, about = a.family.size_name, source == PREDICTED
     match a.kind:
-        case "gpu-from":
-            (c, *_) = a.crossings
-            if c.wide:
-                return f"the GPU starts to win between {spanned(c.below, c.above, name)}"
-            return f"the GPU wins from {'about ' * about}{counted(c.at.value if about else c.at.high, name)}"
+        case "gpu-from" if a.crossings[0].wide:
+            c = a.crossings[0]
+            return f"the GPU starts to win between {counted(f'{c.below:,} and {c.above:,}', name)}"
         case "gpu-at-smallest":
             return f"the GPU wins from {counted(a.low_n, name)}, the smallest {'looked at' if about else 'measured'}"
         case "cpu-throughout":
             return f"the CPU wins up to {counted(a.high_n, name)}, the largest {'looked at' if about else 'measured'}"
-        case "several":
+        case "gpu-from" | "several":
             last = a.crossings[-1]
             before = len(a.crossings) - 1
             at = counted(last.at.value if about else last.at.high, name)
             below = f"; below, the winner changes {'once' if before == 1 else f'{before} times'}" if before else ""
-            return f"the {_SIDES[last.to]} wins from {'about ' * about}{at}{below}"
+            return f"the {NAMES[last.to]} wins from {'about ' * about}{at}{below}"
         case "cant-tell":
-            winners = {p.sign for p in a.points} - {0}
-            sure = f"the {'GPU' if 1 in winners else 'CPU'} wins where a winner can be told"
-            return sure if winners else "can't tell which device wins"
+            if not (sure := [p for p in a.points if p.sign]):
+                return "can't tell which device wins"
+            first, last = (counted(p.n, name) for p in (sure[0], sure[-1]))
+            where = f"from {first}" if a.points[-1].sign else f"up to {last}" if a.points[0].sign else f"around {first}"
+            return f"the {'GPU' if sure[0].sign > 0 else 'CPU'} surely wins {where}"
         case "no-gpu":
             return "the GPU was not timed"
     return "the CPU was not timed"

@@ -22,7 +22,7 @@ FIT = "training/keras/fit"
 # in another order. Two H200s differ by 8e-5 there, replicas that do not share their gradients by 1e-2 and more; what is left
 # grows from step to step by itself.
 FIRST, SAME_LOSS = 5, 1e-3
-WAITS = 1.1  # a step that takes at most so many times as long with all of the batch waits for the host
+WAITS = 1.1  # a step whose slowdown with all of the batch is at most this waits for the host
 _STRATEGY = ("strategy", "replicas")
 _IDLE = re.compile(r"mlp-\d+-1x1-10")
 
@@ -47,8 +47,8 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def gain(self) -> Estimate | None:
-        """How many times as fast as one GPU with the same batch in all, by the step; None where either step may be as short as
-        its noise."""
+        """The speedup over one GPU with the same batch in all, by the step; None where either step may be as short as its
+        noise."""
         if self.one is None or min(step(m).low for m in (self.one, self.several)) <= 0:
             return None
         return step(self.one) / step(self.several)
@@ -87,7 +87,7 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def predicted_gain(self) -> Estimate | None:
-        """How many times as fast as one GPU with the same batch in all it was predicted to be."""
+        """The predicted speedup over one GPU with the same batch in all."""
         made = self.predicted_step
         return step(self.one) / made if self.one and self.gain and made else None
 

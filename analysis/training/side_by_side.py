@@ -12,7 +12,7 @@ TRIAL = "training/keras/trial"
 
 
 def slowdown(alone: "Measurement", together: "Measurement", clock: str = "host-latency") -> Estimate:
-    """How many times as long a step takes together as alone."""
+    """The slowdown of a step: together over alone."""
     a, b = alone.on("host-latency"), together.on(clock)
     return _by_rounds(of(b).value / of(a).value, a, b)
 
@@ -28,8 +28,8 @@ def _beside(m: "Measurement") -> str:
 
 
 class Taught(msgspec.Struct, frozen=True):
-    """A student that trains while a teacher answers its batches: rows of both, how many times as long a step of each takes as
-    alone, seconds of both one after the other and at once, and how many times as fast that is."""
+    """A student that trains while a teacher answers its batches: rows of both, the slowdown of a step of each, seconds of both
+    one after the other and at once, and the speedup of that."""
 
     student: Measurement
     teacher: Measurement
@@ -56,7 +56,7 @@ def taught(done: "list[Measurement]", batch: int | None = None) -> Taught | None
 
 
 def _gain_of(alone: "list[Measurement]", longer: "Measurement") -> Estimate:
-    """How many times as fast both at once, which take as long as the longer of them, are as one after the other."""
+    """The speedup of both at once, which take as long as the longer of them, over one after the other."""
     both = longer.on("host-latency")
     sums = tuple(map(sum, zip(*(_rounds(m.on("host-latency")) for m in alone), strict=True)))
     after = Samples("host-latency", sums, 1, tuple(range(len(sums))), "")

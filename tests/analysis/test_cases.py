@@ -4,7 +4,7 @@ import pytest
 from test_jobs import trained
 
 from analysis.explain import published
-from analysis.text import published as words
+from analysis.text import cases as words
 from kernels import networks
 from workloads.records import published_cases
 
@@ -42,14 +42,14 @@ def test_a_claim_is_set_beside_the_best_form_of_the_cpu_at_the_articles_own_sett
     """An epoch of 11 s on the CPU, hidden, and 2.4 s on the GPU: 4.58 times, where the article has 9."""
     ((key, b),) = claims(s0(11.0, 2.4)).items()
     assert key == ("S0", 50_000) and b.here.value == pytest.approx(11 / 2.4) and b.faster == b.claim.faster == "gpu"
-    assert words.lines(s0(11.0, 2.4)) == [
+    assert words.claims(s0(11.0, 2.4)) == [
         "CIFAR-10 CNN, 50,000 samples: published about 9x; here GPU 4.6x faster (fit)."
     ]
     for other in ({"data": "real"}, {"jit_compile": "off"}, {"dtype": "float32"}):
         assert not claims(s0(11.0, 2.4, **other))
     without = [b for b in published.comparisons([]) if b.here is None]
     assert len(without) == sum(len(case.claims) for case in published_cases.CASES)
-    assert words.lines([]) == []
+    assert words.claims([]) == []
 
 
 def peaks(cpu_us: dict[int, float], kernel: str = "training/jax/loop", **given) -> list:

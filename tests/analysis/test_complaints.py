@@ -74,7 +74,7 @@ def test_a_narrow_network_flips_where_the_laws_say_and_dispatch_is_set_against_t
     # 1 + 2.56 w = 2.1 + 0.128 + 0.128 w: w = 0.505 hundred, at batch 128
     made = replied("so-42097115", sources())
     assert made.answer == "The GPU wins from about width 51 (a step; predicted)."
-    assert here(made)["copying a batch"] == "10 % of the GPU's step"  # 0.228 of 2.356 ms
+    assert here(made)["copying a batch"] == "9.7 % of the GPU's step"  # 0.228 of 2.356 ms
     assert "No GPU step takes less than 900 µs" in made.more[0]
     # 300 us of dispatch at a batch of 16 of 7 numbers, in a step of 1.2 ms
     rows = [*both(0.5 * MS, 1.2 * MS, "mlp-7-32x2-2", 16)]
@@ -118,7 +118,7 @@ def bare(*rows):
 def test_a_transfer_bound_step_and_an_unsynchronized_clock_by_the_laws_of_copies():
     # 136 ms at 10 GB/s are 1.36 GB; at 50 GB/s 27.2 ms; the rest of their step is 69 ms
     made = replied("tensorflow-44836", bare(*copies()))
-    assert made.answer == cases.SAID["bound"].format(gain="2.1x", most="3.0x")
+    assert made.answer.endswith("pinned memory would make a step 2.1x faster, full overlap 3.0x.")
     assert here(made)["copy, pinned"] == "27.2 ms" and here(made)["a step, pinned"] == "96.2 ms"
     p = Stream("scale", 480_000_000, "float32")
     passes = row("stream/cupy/elementwise", p, {"device": 48e-3, "host-latency": 48e-3})  # 10 GB/s: slow passes

@@ -114,7 +114,7 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
     code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200", "--all", "--gpu-profile", stored)
     assert code == options.OK and "nvidia-h200 predicted" in out.splitlines()[0]
     assert "This machine has no GPU that can be measured (no driver). On nvidia-h200 TensorFlow used the GPU" in out
-    assert "takes 2.0x as long here" in out  # 0.8 ms a step here, 0.4 there
+    assert "Dispatch takes 2.0x its time" in out  # 0.8 ms a step here, 0.4 there
     code, _, err = said(capsys, "--case", "S0", "--gpu-profile", str(tmp_path / "reports/local" / CPU_MACHINE.key))
     assert code == options.USAGE and "has no row of a GPU" in err[0]
 
@@ -194,7 +194,7 @@ def explained():
 def test_what_is_verified_stands_beside_what_was_predicted():
     plan = verify.plan(explained())
     # the CPU saves most of this job
-    assert [change.words.split()[0] for change, _ in plan] == ["as", "use", "batch", "the"]
+    assert [change.words.split()[0] for change, _ in plan] == ["as", "use", "batch", "data"]
     assert plan[0][1] is None and plan[2][1].value == pytest.approx(2.164 * MS - 3.124 * MS / 16)
     assert verify.short(60_000, 32) == 2048 and verify.short(100, 32) == 100
     assert verify.short(60_000, 512) == 8 * 512 and verify.short(60_000, 4096) == 8 * 4096

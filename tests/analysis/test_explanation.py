@@ -16,8 +16,8 @@ from analysis.predict.combine import HIDDEN
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking
 from analysis.stats import Estimate
-from analysis.text import details
 from analysis.text import explanation as words
+from analysis.text import sentences
 from analysis.training import costs
 from kernels import networks
 from kernels.networks.layers import Layer, Network
@@ -67,7 +67,7 @@ def test_the_width_the_batch_and_the_samples_at_which_the_winner_changes():
     # 1 + 0.02 b = 2.1 + 0.002 b at 61.1
     assert (batch.kind, batch.crossings[0].below, batch.crossings[0].above) == ("gpu-from", 61, 64)
     assert batch.crossings[0].at.value == pytest.approx(61.1, rel=0.002)
-    assert details.crossing(batch) == ["The GPU wins from about batch 62 (predicted)."]
+    assert sentences.crossing(batch, sentences.PREDICTED) == "the GPU wins from about batch 62"
     e = explained(Training("mlp-784-100x2-10", 128, 60_000, 10), varies="width", sizes=(10, 30, 50, 100))
     (width,) = [a for a in e.crossovers if a.family.varies == "width"]
     # 1 + 2.56 w = 2.228 + 0.128 w at w = 0.505 hundred
@@ -107,7 +107,7 @@ def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():
     e = explained(of=sources(*rows))
     assert (e.measured["cpu"].step.value, e.measured["gpu:0"].step.value) == pytest.approx((2e-3, 1e-3))
     assert e.gpu.step_s == explained().gpu.step_s
-    assert details._step(e).rows[-1][1:] == ["360 µs (22 %)", "-1.16 ms (-54 %)"]  # 2 - 1.64, of 1.64: signed
+    assert words._step(e).rows[-1][1:] == ["360 µs (22 %)", "-1.16 ms (-54 %)"]  # 2 - 1.64, of 1.64: signed
 
 
 def test_a_step_of_short_fits_stands_as_an_upper_bound_and_for_no_side():
@@ -121,9 +121,9 @@ def test_a_step_of_short_fits_stands_as_an_upper_bound_and_for_no_side():
     e = explained(of=sources(*rows))
     assert [(device, cost.bound) for device, cost in e.measured.items()] == [("cpu", False), ("gpu:0", True)]
     assert [side.cost.source for side in e.both] == ["measured", "predicted"]
-    assert details._step(e).rows[-2][1:] == ["1.50 ms", "at most 5.00 ms"]
-    assert details._step(e).rows[-1][1] == "-140 µs (-9 %)"
-    assert words.sources(e) == "CPU measured, GPU predicted"
+    assert words._step(e).rows[-2][1:] == ["1.50 ms", "at most 5.00 ms"]
+    assert words._step(e).rows[-1][1] == "-140 µs (-8.5 %)"
+    assert words.sources(e) == "GPU predicted"
 
 
 def test_of_several_rows_of_a_training_its_own_epochs_tell_the_step_then_the_least_noise_everywhere():
@@ -164,8 +164,8 @@ def test_a_price_in_words():
     """The CPU's 7.24 s over the GPU's 11.764 are 0.62; at 3.60 and 1 an hour they cost 0.012 and 0.002."""
     assert words.price(explained()) == ["The GPU pays while its machine costs less than 0.62x the CPU's an hour."]
     both = explained(prices={"gpu": 3.6, "cpu": 1.0})
-    assert words.price(both) == ["Cheapest is the CPU (0.0020 against 0.012); fastest is the CPU."]
-    assert words.price(explained(prices={"gpu": 3.6})) == ["On the GPU it costs 0.012 at 3.6 an hour."]
+    assert words.price(both) == ["It costs 0.0020 on the CPU, 0.012 on the GPU."]
+    assert words.price(explained(prices={"gpu": 3.6})) == ["It costs 0.012 on the GPU."]
 
 
 def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
@@ -175,7 +175,7 @@ def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
     assert said.startswith("odd (Odd): nothing here knows it; the share is estimated")
     assert "% of a step's arithmetic" in said
     e = explained(Training("own:build", 2, 8), network=network)
-    assert e.partial == (said,) and details.caveats(e)[0].startswith("Not known: odd (Odd)")
+    assert e.partial == (said,) and words.caveats(e)[0].startswith("Not known: odd (Odd)")
     assert Request(T).unknown_share is None
 
 
@@ -201,7 +201,7 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         e = explained(training, of, network=odd(weights))
         assert e.asked.unknown_share.most is most
         assert bool(e.sides) is not most
-        titles = [title for title, parts in details.sections(e, "seen") if parts]
+        titles = words.details(e, "seen")
         assert ("A step, predicted" in titles) is not most and "Memory and cost" in titles
     if most:
         told = words.answer(e, "again", "about 30 s")
@@ -226,13 +226,12 @@ def test_whether_the_framework_used_the_gpu_is_told_from_rows():
         trained("cifar10-cnn", 32, 640, (0.0, 0.0, 1e-3), device="gpu:0", keras_backend="jax"),
     ]
     assert (
-        details.seen((t, *others), GPU_MACHINE, "box")
-        == "On box TensorFlow used the GPU in 2 rows, 1 of them trainings."
+        words.seen((t, *others), GPU_MACHINE, "box") == "On box TensorFlow used the GPU in 2 rows, 1 of them trainings."
     )
     lost = row("training/keras/fit", T, None, device="gpu:0", status="failed", reason="no libcudnn")
-    assert details.seen((lost,), GPU_MACHINE, "box") == "On box TensorFlow did not use the GPU: no libcudnn."
-    assert details.seen((), GPU_MACHINE, "box").startswith("box has a GPU")
-    assert details.seen((), None, "box").startswith("On box no GPU was measured")
+    assert words.seen((lost,), GPU_MACHINE, "box") == "On box TensorFlow did not use the GPU: no libcudnn."
+    assert words.seen((), GPU_MACHINE, "box").startswith("box has a GPU")
+    assert words.seen((), None, "box").startswith("On box no GPU was measured")
 
 
 def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import():
@@ -244,7 +243,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     assert e.gpu.parts["transfer bytes"].value == pytest.approx(32e-6)
     assert e.gpu.step_s.value == pytest.approx(4.264 * MS) and e.gpu.start_s.value == pytest.approx(12.0)
     assert e.borrowed == "nvidia-h200" and e.cpu.step_s.value == pytest.approx(1.64 * MS)
-    assert "What the host does for the GPU takes 2.0x as long here as there." in details.caveats(e)
+    assert "Dispatch takes 2.0x its time on the nvidia-h200's machine. Your own GPU will differ." in words.caveats(e)
     made = predict(T, Settings("gpu:0", switches={}), borrowed().gpu)
     wide = stored.rescaled(made, Estimate(2.0, 1.0, 3.0))
     assert (wide.parts["dispatch"].low, wide.parts["dispatch"].high) == pytest.approx((2 * MS, 6 * MS))
@@ -260,7 +259,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     of = borrowed()
     e = explained(of=Sources(profile.profile((), GPU_MACHINE), of.gpu, predict))
     assert e.host_factor is None and e.gpu.step_s.value == pytest.approx(2.164 * MS)
-    assert details.SAID["no host"] in details.caveats(e)
+    assert words.SAID["no host"].format(gpu="nvidia-h200") in words.caveats(e)
 
     def importing(seconds):
         return row("launch/tensorflow/once", Launch("import"), seconds)
@@ -298,7 +297,7 @@ def test_what_no_row_tells_of_a_side_is_said_and_not_nothing():
     e = explained(of=msgspec.structs.replace(sources(), predict=bare))
     assert [side.unknown for side in e.both] == [("start-up",)] * 2
     assert "      Left out of the CPU's time, as no row tells it: start-up." in words.answer(e, "again")
-    assert details._whole(e).rows[0][1:] == ["not known"] * 2
+    assert words._whole(e).rows[0][1:] == ["not known"] * 2
 
 
 def lacking(device):
@@ -313,14 +312,14 @@ def lacking(device):
 def test_a_side_that_lacks_rows_is_said_with_the_command_and_the_other_is_explained():
     e = explained(of=lacking("gpu:0"))
     assert e.gpu is None and e.cpu and e.commands == ("python -m workloads.launch --device gpu:0",)
-    assert "Missing of the GPU: the profile has no rows of gpu:0" in details.caveats(e)[-1]
+    assert "Missing of the GPU: the profile has no rows of gpu:0" in words.caveats(e)[-1]
     told = words.answer(e, "again", "about 60 s")
     assert told[1:] == [
         "No verdict yet: no GPU was measured for this model.",
         "On the CPU it takes 7.24 s (predicted).",
         "Measure it here, about 60 s: again --measure",
     ]
-    assert details.lines(details.sections(e, "seen"))  # no section needs the other side
+    assert words.details(e, "seen")  # no section needs the other side
 
 
 def test_what_two_sides_lack_is_named_at_once():

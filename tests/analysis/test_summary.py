@@ -41,7 +41,7 @@ def answer_of(kind_times: dict[int, tuple[float, float]], form: Form = LATENCY):
     [
         ({128: (1.0, 1.2), 134: (1.2, 1.0)}, "the GPU wins from n = 131."),
         ({64: (2.0, 1.0), 128: (4.0, 1.0)}, "the GPU wins from n = 64, the smallest measured."),
-        ({64: (1.0, 1.0), 128: (2.0, 1.0)}, "the GPU wins where a winner can be told. At 64 it can't be told."),
+        ({64: (1.0, 1.0), 128: (2.0, 1.0)}, "the GPU surely wins from n = 128. At 64 it can't be told."),
         (
             {64: (1.0, 4.0), 100: (4.0, 1.0), 104: (1.0, 4.0)},
             "the CPU wins from n = 102; below, the winner changes once.",

@@ -22,8 +22,8 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """One claim: at so many `samples` the `faster` device is cpu, gpu or neither; the GPU `gain` times as fast as the CPU where
-    the article gives a number. `words` are the article's, shortened."""
+    """One claim: at so many `samples` the `faster` device is cpu, gpu or neither; `gain` is the GPU's speedup where the article
+    gives a number. `words` are the article's, shortened."""
 
     samples: int
     faster: str

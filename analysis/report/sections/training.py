@@ -11,7 +11,7 @@ from analysis.explain.published import comparisons
 from analysis.report.sections import data_parallel
 from analysis.stats import Estimate, is_gpu, total
 from analysis.table import listed, table, text
-from analysis.text import crossings, published, training, whole_training
+from analysis.text import cases, crossings, sentences, training, whole_training
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
 from analysis.units import digits, seconds, signed
@@ -165,7 +165,7 @@ def _articles(measurements: "list[Measurement]") -> list[str]:
             f"{b.case.name}, {b.case.model}",
             f"{b.claim.samples:,}",
             b.claim.words,
-            published.gain_words(b.here) if b.here else published.NOT_MEASURED,
+            sentences.gain(b.here) if b.here else cases.UNKNOWN,
             training.way_word(b.row) if b.row else "-",
             b.faster or "-",
         )
