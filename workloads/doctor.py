@@ -38,7 +38,7 @@ NOISE_SWEEP = [
 ]
 
 
-def numba() -> list[Finding]:
+def numba() -> Iterator[Finding]:
     """Its threading layer, its threads, and whether compiled code can be kept."""
     from workloads.harness import telemetry
     from workloads.machine import facts
@@ -47,21 +47,23 @@ def numba() -> list[Finding]:
     seen = f"{facts.version('numba')}, layer {layer or 'none'}, {threads} threads"
     if layer not in ("omp", "tbb"):
         fix = "brew install libomp" if platform.system() == "Darwin" else "sudo apt install libgomp1"
-        level = "warn" if layer else "problem"
-        found = [Finding("numba", level, seen, "without OpenMP small parallel kernels lose half their speed", fix)]
+        why = "without OpenMP small parallel kernels lose half their speed"
+        yield Finding("numba", "warn" if layer else "problem", seen, why, fix)
     elif threads < cores:
-        found = [Finding("numba", "warn", seen, f"fewer threads than the {cores} cores", "unset NUMBA_NUM_THREADS")]
+        yield Finding("numba", "warn", seen, f"fewer threads than the {cores} cores", "unset NUMBA_NUM_THREADS")
     else:
-        found = [Finding("numba", "ok", seen)]
+        yield Finding("numba", "ok", seen)
     # A dispatcher that cannot keep its code has no cache path.
     if getattr(telemetry.compiled_chain().stats, "cache_path", None):
-        return [*found, Finding("numba cache", "ok", "compiled code is kept between runs")]
-    why = "every run compiles for seconds"
-    fix = "export NUMBA_CACHE_DIR=$HOME/.cache/numba"
-    return [*found, Finding("numba cache", "warn", "no folder to keep compiled code in", why, fix)]
+        yield Finding("numba cache", "ok", "compiled code is kept between runs")
+    else:
+        fix = "export NUMBA_CACHE_DIR=$HOME/.cache/numba"
+        yield Finding(
+            "numba cache", "warn", "no folder to keep compiled code in", "every run compiles for seconds", fix
+        )
 
 
-def quiet() -> list[Finding]:
+def quiet() -> Iterator[Finding]:
     """What a row's telemetry sees on an idle worker for half a second: clock, steal, quota, other processes."""
     from workloads.harness import telemetry
 
@@ -72,49 +74,27 @@ def quiet() -> list[Finding]:
     return judged(*watch.seen())
 
 
-def judged(values: dict[str, float], flags: tuple[str, ...]) -> list[Finding]:
+def judged(values: dict[str, float], flags: tuple[str, ...]) -> Iterator[Finding]:
     """The findings of a CPU watch's values and flags."""
     again = "python -m workloads.matmul --rigorous"
-    # flag -> name, seen, why, fix
-    said = {
-        "cpu-clock": (
-            "clock",
-            f"{values['cpu_clock_hz'] / 1e9:.2f} GHz, off by more than 3 % at times",
-            "sizes measured at different times do not compare",
-            again,
+    clock, load = f"{values['cpu_clock_hz'] / 1e9:.2f} GHz", values.get("other_load_fraction", 0)
+    used = f"other processes use {load:.0%} of the CPUs"
+    stolen = f"{values.get('steal_fraction', 0):.0%} of the CPU time is stolen by the hypervisor"
+    held = f"held back for {values.get('throttled_s', 0):.3f} s by a cgroup's CPU quota"
+    off = f"{clock}, off by more than 3 % at times"
+    for flag, name, fine, seen, why, fix in (
+        ("cpu-clock", "clock", f"{clock}, steady", off, "sizes measured at different times do not compare", again),
+        ("other-load", "load", used, used, "they take time and cache from what is measured", "top"),
+        ("steal", "steal", stolen, stolen, "its host is crowded: expect noise", again),
+        (
+            *("quota", "quota", "no CPU quota held this process back", held),
+            *("the container may use less than its threads ask for", "raise the container's CPU limit"),
         ),
-        "other-load": (
-            "load",
-            f"other processes use {values.get('other_load_fraction', 0):.0%} of the CPUs",
-            "they take time and cache from what is measured",
-            "top",
-        ),
-        "steal": (
-            "steal",
-            f"{values.get('steal_fraction', 0):.0%} of the CPU time is stolen by the hypervisor",
-            "its host is crowded: expect noise",
-            again,
-        ),
-        "quota": (
-            "quota",
-            f"held back for {values.get('throttled_s', 0):.3f} s by a cgroup's CPU quota",
-            "the container may use less than its threads ask for",
-            "raise the container's CPU limit",
-        ),
-    }
-    fine = {
-        "cpu-clock": f"{values['cpu_clock_hz'] / 1e9:.2f} GHz, steady",
-        "other-load": said["other-load"][1],
-        "steal": said["steal"][1],
-        "quota": "no CPU quota held this process back",
-    }
-    return [
-        Finding(name, "warn", seen, why, fix) if flag in flags else Finding(name, "ok", fine[flag])
-        for flag, (name, seen, why, fix) in said.items()
-    ]
+    ):
+        yield Finding(name, "warn", seen, why, fix) if flag in flags else Finding(name, "ok", fine)
 
 
-def timings() -> list[Finding]:
+def timings() -> Iterator[Finding]:
     """Times a few rows of every device in a worker, as a sweep does, and asks of each whether its timing is true."""
     from analysis.checks import rows as row_checks
     from workloads.machine import facts
@@ -122,21 +102,13 @@ def timings() -> list[Finding]:
 
     here = facts.describe()
     done = [row_flags.flagged(m) for m in trials(here)]
-    lost = [
-        Finding(
-            "timings",
-            "problem",
-            f"{m.kernel}: {m.status}: {m.reason}",
-            "what is measured with it would fail too",
-            "make test",
-        )
-        for m in done
-        if m.status in ("failed", "wrong")
-    ]
     found = row_checks.findings(done, here)
-    fine = sum(m.ok for m in done)
-    said = f"{fine} rows timed, their answers right; {len(row_checks.CHECKS)} things looked for, {len(found)} seen"
-    return [Finding("timings", "ok", said), *lost, *found]
+    looked = f"{len(row_checks.CHECKS)} things looked for, {len(found)} seen"
+    yield Finding("timings", "ok", f"{sum(m.ok for m in done)} rows timed, their answers right; {looked}")
+    for m in (m for m in done if m.status in ("failed", "wrong")):
+        why = "what is measured with it would fail too"
+        yield Finding("timings", "problem", f"{m.kernel}: {m.status}: {m.reason}", why, "make test")
+    yield from found
 
 
 def trials(here) -> list:
@@ -169,7 +141,7 @@ def trials(here) -> list:
     return done
 
 
-CHECKS: tuple[Callable[[], list[Finding]], ...] = (
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     health.python,
     health.packages,
     health.dependencies,
@@ -186,12 +158,12 @@ CHECKS: tuple[Callable[[], list[Finding]], ...] = (
 )
 
 
-def run(checks: tuple[Callable[[], list[Finding]], ...] | None = None) -> Iterator[Finding]:
+def run(checks: tuple[Callable[[], Iterator[Finding]], ...] | None = None) -> Iterator[Finding]:
     """Every check's findings, as they come. A check that fails itself is a problem, and the others go on. Takes 10 to 20 s."""
     for check in CHECKS if checks is None else checks:
         try:
             with terminal.doing(f"looking at {check.__name__}"):
-                found = check()
+                found = list(check())
         except Exception as error:
             seen = f"the check itself failed: {type(error).__name__}: {error}"
             why = "what it looks at is broken or missing"

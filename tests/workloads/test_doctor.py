@@ -25,9 +25,9 @@ from workloads.records import Run
 ROOT = Path(__file__).parent.parent.parent
 
 
-def only(found: list[Finding]) -> Finding:
-    assert len(found) == 1
-    return found[0]
+def only(found) -> Finding:
+    (one,) = found
+    return one
 
 
 def complains(finding: Finding, level: str, *words: str) -> bool:
@@ -102,7 +102,7 @@ def test_numba(monkeypatch, layer, threads, level):
     monkeypatch.setattr(facts, "numba_layer", lambda: layer)
     monkeypatch.setattr(facts, "numba_threads", lambda: threads)
     monkeypatch.setattr(facts, "usable_cores", lambda: 4)
-    finding = doctor.numba()[0]
+    finding = [*doctor.numba()][0]
     assert finding.level == level
     assert level == "ok" or complains(finding, level)
 
@@ -110,9 +110,9 @@ def test_numba(monkeypatch, layer, threads, level):
 def test_compiled_code_that_cannot_be_kept(monkeypatch):
     kept = types.SimpleNamespace(stats=types.SimpleNamespace(cache_path="somewhere"))
     monkeypatch.setattr(telemetry, "compiled_chain", lambda: kept)
-    assert doctor.numba()[1].level == "ok"
+    assert [*doctor.numba()][1].level == "ok"
     kept.stats.cache_path = None
-    assert complains(doctor.numba()[1], "warn", "NUMBA_CACHE_DIR")
+    assert complains([*doctor.numba()][1], "warn", "NUMBA_CACHE_DIR")
 
 
 CUPY = "python -m pip install 'cupy-cuda12x[ctk]'"
@@ -132,7 +132,7 @@ def test_no_gpu(monkeypatch, problem, level, fix):
     monkeypatch.setattr(gpu, "problem", lambda: problem)
     finding = only(health.gpu())
     assert (finding.level, finding.fix) == (level, fix) and problem in finding.seen
-    assert health.cupy() == []
+    assert [*health.cupy()] == []
 
 
 def test_a_gpu_and_another_process_on_it(monkeypatch):
@@ -227,7 +227,7 @@ def test_governor(tmp_path, governor, driver, level):
 def test_a_busy_machine_and_this_one(monkeypatch):
     values = {"cpu_clock_hz": 3e9, "steal_fraction": 0.08, "other_load_fraction": 0.5, "throttled_s": 0.2}
     assert [f.level for f in doctor.judged(values, ())] == ["ok"] * 4
-    found = doctor.judged(values, ("cpu-clock", "steal", "quota", "other-load"))
+    found = [*doctor.judged(values, ("cpu-clock", "steal", "quota", "other-load"))]
     assert all(complains(finding, "warn") for finding in found)
     words = " ".join(finding.seen for finding in found)
     assert all(part in words for part in ("3.00 GHz", "50%", "8%", "0.200 s"))

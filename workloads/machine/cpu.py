@@ -39,22 +39,22 @@ _ARM_PARTS = {
     0xD4F: "Neoverse V2",
     0xD83: "Neoverse V3",
 }
-# (maker, family, models, microarchitecture); a name such as "AMD EPYC" does not tell it.
+# Maker, family, models, microarchitecture: what a name such as "AMD EPYC" does not tell.
 # Source: Linux, "Figure out Zen generations" in arch/x86/kernel/cpu/amd.c, and arch/x86/include/asm/intel-family.h.
-_MICROARCHITECTURES = (
-    ("amd", 0x17, (*range(0x30), *range(0x50, 0x60)), "Zen"),
-    ("amd", 0x17, (*range(0x30, 0x50), *range(0x60, 0x80), 0x90, 0x91, *range(0xA0, 0xB0)), "Zen 2"),
-    ("amd", 0x19, (*range(0x10), *range(0x20, 0x60)), "Zen 3"),
-    ("amd", 0x19, (*range(0x10, 0x20), *range(0x60, 0xB0)), "Zen 4"),
-    ("amd", 0x1A, (*range(0x30), *range(0x40, 0x50), *range(0x70, 0x80)), "Zen 5"),
-    ("intel", 6, (0x3F,), "Haswell"),
-    ("intel", 6, (0x4F,), "Broadwell"),
-    ("intel", 6, (0x55,), "Skylake or Cascade Lake"),
-    ("intel", 6, (0x6A,), "Ice Lake"),
-    ("intel", 6, (0x8F,), "Sapphire Rapids"),
-    ("intel", 6, (0xCF,), "Emerald Rapids"),
-    ("intel", 6, (0xAD,), "Granite Rapids"),
-)
+_MICROARCHITECTURES = """
+amd 23 0-47,80-95 Zen
+amd 23 48-79,96-127,144-145,160-175 Zen 2
+amd 25 0-15,32-95 Zen 3
+amd 25 16-31,96-175 Zen 4
+amd 26 0-47,64-79,112-127 Zen 5
+intel 6 63 Haswell
+intel 6 79 Broadwell
+intel 6 85 Skylake or Cascade Lake
+intel 6 106 Ice Lake
+intel 6 143 Sapphire Rapids
+intel 6 207 Emerald Rapids
+intel 6 173 Granite Rapids
+"""
 # (level, feature that gives it), highest first; NumPy writes sse4_2 as sse42 and Arm's asimd also as neon.
 _SIMD = (
     ("avx512", "avx512f"),
@@ -137,11 +137,9 @@ def model(blocks: list[dict[str, str]]) -> str:
         part = int(first["CPU part"], 16)
         return _ARM_PARTS.get(part, f"{maker(blocks)} part {part:#x}")
     name = " ".join(first.get("model name", "").split()) or platform.processor() or platform.machine()
-    kind = maker(blocks), first.get("cpu family"), first.get("model")
-    told = (
-        word for who, family, models, word in _MICROARCHITECTURES for m in models if kind == (who, str(family), str(m))
-    )
-    return " ".join([name, *(f"({word})" for word in told)])
+    own, number = f"{maker(blocks)} {first.get('cpu family')} ", first.get("model", "")
+    known = (line.removeprefix(own).partition(" ") for line in _MICROARCHITECTURES.splitlines() if line.startswith(own))
+    return " ".join([name, *(f"({word})" for models, _, word in known if number in map(str, cpu_list(models)))])
 
 
 def virtual(names: set[str], root: Path = ROOT) -> bool:

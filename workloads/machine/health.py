@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from workloads import ROOT
 
@@ -65,173 +67,134 @@ def pip(words: str) -> str:
     return f"{sys.executable} -m pip install {words}"
 
 
-def python() -> list[Finding]:
-    if sys.version_info < OLDEST_PYTHON:
-        return [
-            Finding(
-                "python",
-                "problem",
-                platform.python_version(),
-                "the sources need Python 3.11 or newer",
-                "PYTHON=python3.12 make run",
-            )
-        ]
-    return [Finding("python", "ok", f"{platform.python_version()} ({platform.machine()})")]
+def python() -> Iterator[Finding]:
+    if sys.version_info >= OLDEST_PYTHON:
+        yield Finding("python", "ok", f"{platform.python_version()} ({platform.machine()})")
+    else:
+        why = "the sources need Python 3.11 or newer"
+        yield Finding("python", "problem", platform.python_version(), why, "PYTHON=python3.12 make run")
 
 
-def dependencies() -> list[Finding]:
-    """One finding for all that can be imported, one for each that cannot."""
+def dependencies() -> Iterator[Finding]:
+    """One finding for each that cannot be imported, one for all that can."""
     from importlib import metadata
 
-    good, bad = [], []
+    good = []
     for module, package in DEPENDENCIES.items():
         try:
             importlib.import_module(module)
             good.append(f"{package} {metadata.version(package)}")
         except Exception as error:  # a broken binary raises anything at import
-            bad.append(
-                Finding(
-                    "dependencies",
-                    "problem",
-                    f"{package}: {type(error).__name__}: {error}".splitlines()[0],
-                    "every command needs it",
-                    pip(package),
-                )
-            )
-    return bad + ([Finding("dependencies", "ok", ", ".join(good))] if good else [])
+            said = f"{package}: {type(error).__name__}: {error}".splitlines()[0]
+            yield Finding("dependencies", "problem", said, "every command needs it", pip(package))
+    if good:
+        yield Finding("dependencies", "ok", ", ".join(good))
 
 
-def packages() -> list[Finding]:
+def packages() -> Iterator[Finding]:
     """Is `kernels` ours? Hugging Face ships a top-level package of the same name."""
     import kernels
 
-    folder = Path(kernels.__file__ or "").resolve().parent.parent
-    if folder != ROOT.resolve():
+    if Path(kernels.__file__ or "").resolve().parent.parent == ROOT.resolve():
+        yield Finding("packages", "ok", "kernels, workloads and analysis are this checkout's")
+    else:
         why = "another package of that name is found first"
-        return [Finding("packages", "problem", f"`kernels` is {kernels.__file__}", why, f"cd {ROOT}")]
-    return [Finding("packages", "ok", "kernels, workloads and analysis are this checkout's")]
+        yield Finding("packages", "problem", f"`kernels` is {kernels.__file__}", why, f"cd {ROOT}")
 
 
-def blas() -> list[Finding]:
+def blas() -> Iterator[Finding]:
     from workloads.machine import facts
 
     found = facts.blas()
     threads, cores, most = int(found.get("blas_threads", 0)), facts.usable_cores(), facts.usable_threads()
     seen = f"{found['blas']} {found.get('blas_kernels', '')}, {threads or 'unknown'} threads, {cores} cores"
-    names = [n for n in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS") if n in os.environ]
     if 0 < threads < cores:
+        names = [n for n in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS") if n in os.environ]
         fix = f"unset {' '.join(names)}" if names else pip("--force-reinstall numpy")
-        return [Finding("blas", "warn", seen, "fewer threads than cores make the CPU look slow", fix)]
-    if threads > most:
-        return [
-            Finding(
-                "blas",
-                "warn",
-                seen,
-                "more threads than this process may use stand in each other's way",
-                f"export OPENBLAS_NUM_THREADS={most}",
-            )
-        ]
-    if tuned := facts.blas_variables():
+        yield Finding("blas", "warn", seen, "fewer threads than cores make the CPU look slow", fix)
+    elif threads > most:
+        why = "more threads than this process may use stand in each other's way"
+        yield Finding("blas", "warn", seen, why, f"export OPENBLAS_NUM_THREADS={most}")
+    elif tuned := " ".join(facts.blas_variables()):
         why = "they choose blocks or kernels: its rates are not those that others see"
-        return [Finding("blas", "warn", f"{seen}; set: {' '.join(tuned)}", why, f"unset {' '.join(tuned)}")]
-    if facts.lesser_blas(found):
+        yield Finding("blas", "warn", f"{seen}; set: {tuned}", why, f"unset {tuned}")
+    elif facts.lesser_blas(found):
+        why = "kernels for AVX2 make a CPU with AVX-512 look up to twice as slow"
         fix = "unset OPENBLAS_CORETYPE" if "OPENBLAS_CORETYPE" in os.environ else "export OPENBLAS_CORETYPE=SkylakeX"
-        return [Finding("blas", "warn", seen, "kernels for AVX2 make a CPU with AVX-512 look up to twice as slow", fix)]
-    return [Finding("blas", "ok", seen)]
+        yield Finding("blas", "warn", seen, why, fix)
+    else:
+        yield Finding("blas", "ok", seen)
 
 
-def gpu() -> list[Finding]:
+def gpu() -> Iterator[Finding]:
     """The GPU or why there is none, and who else uses it."""
     from workloads.machine import gpu as nvidia
 
     problem = nvidia.problem()
     if problem == "no NVIDIA driver":
-        return [Finding("gpu", "ok", f"none: {problem}", "GPU rows are skipped; everything else works")]
-    if problem:
+        yield Finding("gpu", "ok", f"none: {problem}", "GPU rows are skipped; everything else works")
+    elif problem:
         broken = not problem.startswith(("cupy is not installed", "a driver but no device"))
         fix = problem.rpartition(": ")[2] if "pip install" in problem else "nvidia-smi"
-        return [Finding("gpu", "problem" if broken else "warn", problem, "GPU rows are skipped", fix)]
-    found = []
+        yield Finding("gpu", "problem" if broken else "warn", problem, "GPU rows are skipped", fix)
     for index, one in enumerate(nvidia.gpus()):
         seen = f"{one.name}, {one.memory_bytes / 2**30:.0f} GiB, driver {nvidia.driver()}"
         handle = nvidia.handle(index)
-        others = nvidia.ask("nvmlDeviceGetComputeRunningProcesses", handle) if handle else None
-        if others:
+        if others := nvidia.ask("nvmlDeviceGetComputeRunningProcesses", handle) if handle else None:
             who = "1 other process computes" if len(others) == 1 else f"{len(others)} other processes compute"
-            found.append(
-                Finding(
-                    f"gpu:{index}",
-                    "warn",
-                    f"{seen}; {who} on it",
-                    "they share its clock, memory and bandwidth",
-                    "nvidia-smi",
-                )
-            )
+            why = "they share its clock, memory and bandwidth"
+            yield Finding(f"gpu:{index}", "warn", f"{seen}; {who} on it", why, "nvidia-smi")
         else:
-            found.append(Finding(f"gpu:{index}", "ok", seen))
-    return found
+            yield Finding(f"gpu:{index}", "ok", seen)
 
 
-def cupy() -> list[Finding]:
+def cupy() -> Iterator[Finding]:
     """Compiles and runs one tiny kernel, in a child process, as a broken GPU can take its process along."""
     from workloads.machine import gpu as nvidia
 
     if nvidia.problem():
-        return []
+        return
     code, out, err = child(_CUPY)
     if code == 0 and out.strip() == "True":
-        return [Finding("cupy", "ok", "compiles, and a tiny kernel gives the right answer")]
-    seen = "a tiny kernel gives a wrong answer" if code == 0 else _ending(code, err)
-    return [Finding("cupy", "problem", seen, "no GPU kernel can be measured", pip("'cupy-cuda12x[ctk]'"))]
+        yield Finding("cupy", "ok", "compiles, and a tiny kernel gives the right answer")
+    else:
+        seen = "a tiny kernel gives a wrong answer" if code == 0 else _ending(code, err)
+        yield Finding("cupy", "problem", seen, "no GPU kernel can be measured", pip("'cupy-cuda12x[ctk]'"))
 
 
-def tensorflow() -> list[Finding]:
+def tensorflow() -> Iterator[Finding]:
     """Is TensorFlow there, does it start, and does it see the GPU? Asked in a child process."""
     from workloads.machine import facts
     from workloads.machine import gpu as nvidia
 
     if not (version := facts.version("tensorflow")):
-        return [Finding("tensorflow", "warn", "not installed", "training rows are skipped", pip("tensorflow"))]
+        yield Finding("tensorflow", "warn", "not installed", "training rows are skipped", pip("tensorflow"))
+        return
     settings = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
     code, out, err = child(_TENSORFLOW, settings)
+    count = int(out.split()[-1]) if code == 0 else 0
     if code != 0:
-        return [
-            Finding(
-                "tensorflow",
-                "problem",
-                f"{version}: {_ending(code, err)}",
-                "training rows will fail",
-                pip("--force-reinstall tensorflow"),
-            )
-        ]
-    count = int(out.split()[-1])
-    if count == 0 and not nvidia.problem():
+        seen, fix = f"{version}: {_ending(code, err)}", pip("--force-reinstall tensorflow")
+        yield Finding("tensorflow", "problem", seen, "training rows will fail", fix)
+    elif count == 0 and not nvidia.problem():
         missing = sorted(set(re.findall(r"Could not load dynamic library '([^']+)'", err)))
         seen = f"{version} sees no GPU; missing: {', '.join(missing) or 'it does not say what'}"
         why = "a model would train on the CPU beside an idle GPU"
-        return [Finding("tensorflow", "warn", seen, why, pip("'tensorflow[and-cuda]'"))]
-    gpus = f"{count or 'no'} GPU{'s' * (count > 1)}"
-    return [Finding("tensorflow", "ok", f"{version} with Keras {facts.version('keras')} starts; it sees {gpus}")]
+        yield Finding("tensorflow", "warn", seen, why, pip("'tensorflow[and-cuda]'"))
+    else:
+        gpus = f"{count or 'no'} GPU{'s' * (count > 1)}"
+        yield Finding("tensorflow", "ok", f"{version} with Keras {facts.version('keras')} starts; it sees {gpus}")
 
 
-Answer = tuple[int | None, str, str]
-
-
-def child(code: str, variables: dict[str, str] | None = None, limit_s: float = CHILD_LIMIT_S) -> Answer:
+def child(
+    code: str, variables: dict[str, str] | None = None, limit_s: float = CHILD_LIMIT_S
+) -> tuple[int | None, str, str]:
     """(exit code, stdout, stderr) of Python code in a process of its own; exit code None when its time was up."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, "timeout": limit_s}
         try:
-            done = subprocess.run(
-                [sys.executable, "-c", code],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env={**os.environ, **(variables or {})},
-                timeout=limit_s,
-                check=False,
-            )
-            status = done.returncode
+            environment = {**os.environ, **(variables or {})}
+            status = subprocess.run([sys.executable, "-c", code], env=environment, check=False, **how).returncode
         except subprocess.TimeoutExpired:
             status = None
         texts = []
@@ -248,49 +211,38 @@ def _ending(code: int | None, err: str) -> str:
     return f"its process was ended by signal {-code}: {last}" if code < 0 else last
 
 
-def disk() -> list[Finding]:
+def disk() -> Iterator[Finding]:
     folder = ROOT / "reports"
     while not folder.exists():
         folder = folder.parent
-    if not os.access(folder, os.W_OK):
-        return [
-            Finding(
-                "disk",
-                "problem",
-                f"{folder} may not be written",
-                "results have nowhere to go",
-                "python -m workloads.matmul -o $HOME/crossover-results",
-            )
-        ]
     free = shutil.disk_usage(folder).free
     seen = f"{free / 2**30:.1f} GiB free for results"
-    if free < FREE_DISK_BYTES:
-        return [Finding("disk", "warn", seen, "a full disk ends a run early", f"df -h {folder}")]
-    return [Finding("disk", "ok", seen)]
+    if not os.access(folder, os.W_OK):
+        elsewhere = "python -m workloads.matmul -o $HOME/crossover-results"
+        yield Finding("disk", "problem", f"{folder} may not be written", "results have nowhere to go", elsewhere)
+    elif free < FREE_DISK_BYTES:
+        yield Finding("disk", "warn", seen, "a full disk ends a run early", f"df -h {folder}")
+    else:
+        yield Finding("disk", "ok", seen)
 
 
-def memory() -> list[Finding]:
+def memory() -> Iterator[Finding]:
     from workloads.machine import facts
 
     free = facts.memory_available("cpu")
     seen = f"{free / 2**30:.1f} GiB free"
     if free < FREE_MEMORY_BYTES:
-        return [Finding("memory", "warn", seen, "larger sizes will be skipped", "ps aux --sort -rss | head")]
-    return [Finding("memory", "ok", seen)]
+        yield Finding("memory", "warn", seen, "larger sizes will be skipped", "ps aux --sort -rss | head")
+    else:
+        yield Finding("memory", "ok", seen)
 
 
-def governor(root: Path = Path("/")) -> list[Finding]:
+def governor(root: Path = Path("/")) -> Iterator[Finding]:
     """The frequency governors in use; only read, never set."""
     from workloads.machine import cpu
 
-    if slow := cpu.slow_governors(root):
-        return [
-            Finding(
-                "governor",
-                "warn",
-                ", ".join(slow),
-                "the clock lags behind the work: short kernels look slow",
-                "sudo cpupower frequency-set -g performance",
-            )
-        ]
-    return [Finding("governor", "ok", ", ".join(cpu.governors(root)) or "none visible, as in most VMs")]
+    if slow := ", ".join(cpu.slow_governors(root)):
+        why = "the clock lags behind the work: short kernels look slow"
+        yield Finding("governor", "warn", slow, why, "sudo cpupower frequency-set -g performance")
+    else:
+        yield Finding("governor", "ok", ", ".join(cpu.governors(root)) or "none visible, as in most VMs")
