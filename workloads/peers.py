@@ -4,8 +4,7 @@ import argparse
 import sys
 
 from workloads import options
-from workloads import session as shared
-from workloads.printing import Lines, Rows, number
+from workloads.printing import Lines, number
 from workloads.session import Workload
 
 __all__ = ("run",)
@@ -121,12 +120,38 @@ def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> l
     return made
 
 
-def measure_at_once(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
-    """Every GPU alone and all at once, into a file of its own beside the other; the sweep.Outcome."""
+def _measured(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
+    """Measures copies and sums into one file, then every GPU alone and all at once into another beside it; one sweep.Outcome."""
     from workloads.harness import concurrent, sweep
 
     run = run or sweep.header(args, command)
-    return concurrent.every_gpu(args, run.machine, gpus(args, run.machine), command, shown, run)
+    members, parts, outcome = gpus(args, run.machine), _parts(args), None
+    if not args.output and not args.resume:
+        args.output = str(sweep.place(args, WORKLOAD.name, run).parent)
+    if parts != ["at-once"]:
+        outcome = WORKLOAD.sweep(args, command, shown, run)
+    if "at-once" not in parts or (outcome and outcome.stopped):
+        return outcome
+    return concurrent.every_gpu(args, run.machine, members, command, shown, run).after(outcome)
+
+
+def _dry_run(args: argparse.Namespace, here) -> None:
+    from workloads.harness import concurrent, plan
+
+    at_once = concurrent.every_gpu_rows(gpus(args, here)) if "at-once" in _parts(args) else []
+    plan.dry_run([*rows(args, here), *at_once], args)
+
+
+def _op(args: argparse.Namespace) -> str:
+    """The operation of the one part that was asked for.
+
+    Raises: Usage for more than one: a table for machines has rows of one.
+    """
+    parts = _parts(args)
+    if len(parts) != 1:
+        tip = f"{EXAMPLES[1]} --format {args.format if args.format in ('csv', 'json') else 'json'}"
+        raise options.Usage("a table for machines has one part; name it with --only", tip)
+    return _OPS[parts[0]]
 
 
 class Table(Lines):
@@ -160,68 +185,15 @@ class Table(Lines):
         ]
 
 
-def answer(measurements) -> None:
+def answer(args: argparse.Namespace, outcome) -> None:
     """Prints what the rows come to, in words."""
     from analysis.text import peers
 
-    print("\n".join(["", *peers.lines(measurements)]))
+    print("\n".join(["", *peers.lines(outcome.measurements)]))
 
 
-class Peers(Workload):
-    """Copies and sums are one file, what runs at once another."""
-
-    def session(self, args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
-        """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code.
-
-        Raises: Usage for a table for machines of more than one part.
-        """
-        from workloads.harness import concurrent, plan, sweep
-        from workloads.machine import facts
-
-        parts = _parts(args)
-        if args.format in ("csv", "json") and len(parts) != 1:
-            raise options.Usage(
-                f"--format {args.format} takes one table; name one part with --only",
-                f"python -m workloads.peers --only copies --format {args.format}",
-            )
-        if args.dry_run:
-            here = facts.describe()
-            plan.dry_run(
-                [*rows(args, here), *(concurrent.every_gpu_rows(gpus(args, here)) if "at-once" in parts else [])], args
-            )
-            return options.OK
-        shared.check_flags(args)
-        run = run or sweep.header(args, command)
-        gpus(args, run.machine)
-        if not args.output and not args.resume:  # both files in one folder
-            args.output = str(sweep.place(args, self.name, run).parent)
-        table, outcomes = Table(run.machine), []
-        for names, take in ((("copies", "all-reduce"), self.measure), (("at-once",), measure_at_once)):
-            if any(name in parts for name in names):
-                op = _OPS[next(name for name in names if name in parts)]
-                out = table if args.format == "table" else Rows(args.format, op, run.machine)
-                outcomes.append(take(args, command, out.shown, run))
-                out.finish()
-                if outcomes[-1].stopped:
-                    break
-        codes = [shared.ended(outcome, args) for outcome in outcomes]
-        if args.format == "table" and alone:
-            answer([m for outcome in outcomes for m in outcome.measurements])
-        ended = [code for code in codes if code in (options.INTERRUPTED, options.TERMINATED)]
-        return shared.save_and_compare(
-            args, [outcome.path for outcome in outcomes], ended[0] if ended else shared.worst(codes)
-        )
-
-    def run(self, **keywords):
-        args = options.namespace(self.parser(), **{"quiet": True, **keywords})
-        parts = _parts(args)
-        if len(parts) != 1:
-            raise options.Usage("run() gives one table; name one part with only=[...]", EXAMPLE)
-        take = measure_at_once if parts == ["at-once"] else self.measure
-        return shared.frame(take(args, f"workloads.peers.run(**{keywords!r})"), _OPS[parts[0]])
-
-
-WORKLOAD = Peers("peers", QUESTION, LONG, EXAMPLES, "only sizes", FLAGS, rows, Table)
+COMMAND = "peers", QUESTION, LONG, EXAMPLES, "only sizes", FLAGS
+WORKLOAD = Workload(*COMMAND, rows, Table, answer, own=_measured, dry_run=_dry_run, op=_op)
 main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ class Workload:
         out.finish()
         if args.format == "table" and (alone or self.answers_in_suite):
             self.answer(args, outcome)
-        code = save_and_compare(args, [outcome.path], ended(outcome, args))
+        code = save_and_compare(args, outcome.files, ended(outcome, args))
         if alone and self.of_models:
             said(outcome, self.name, self.examples[0], options.words(getattr(args, "study", None)))
         return code

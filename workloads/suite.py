@@ -254,10 +254,8 @@ def _rows(name: str, args: argparse.Namespace, here) -> Iterator[tuple[str, list
 
 def _measured(name: str, args: argparse.Namespace, command: str, run) -> int:
     """One workload without its table and sentences."""
-    module = _command(name)
     try:
-        for measure in (module.WORKLOAD.measure, *([module.measure_at_once] if name == "peers" else [])):
-            measure(args, command, run=run)
+        _command(name).WORKLOAD.measure(args, command, run=run)
     except options.Missing as missing:
         print(f"{name} left out: {missing}", flush=True)
     return options.OK

@@ -123,10 +123,7 @@ def _experiments(names: list[str], outcome, args: argparse.Namespace, command: s
                 outcome.left += len(side_by_side.rows(name, args, run.machine))
                 continue
             args.stop_after = limit and max(1e-3, limit - (time.monotonic() - begin))
-        made = work[name](args, run.machine, command, shown, run)
-        if outcome is not None:
-            made.measurements[:0] = outcome.measurements
-        outcome = made
+        outcome = work[name](args, run.machine, command, shown, run).after(outcome)
     return outcome
 
 

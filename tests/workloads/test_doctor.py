@@ -102,7 +102,7 @@ def test_numba(monkeypatch, layer, threads, level):
     monkeypatch.setattr(facts, "numba_layer", lambda: layer)
     monkeypatch.setattr(facts, "numba_threads", lambda: threads)
     monkeypatch.setattr(facts, "usable_cores", lambda: 4)
-    finding = [*doctor.numba()][0]
+    finding = next(doctor.numba())
     assert finding.level == level
     assert level == "ok" or complains(finding, level)
 

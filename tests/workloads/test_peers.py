@@ -14,7 +14,7 @@ from analysis.text import peers as words
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
 from workloads import options, peers, records, suite
 from workloads.frameworks import windows
-from workloads.harness import concurrent
+from workloads.harness import concurrent, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import environment
 from workloads.machine import facts
@@ -127,9 +127,21 @@ def test_without_two_gpus_the_command_says_so_in_one_line(monkeypatch, capsys):
     ]
     monkeypatch.setattr(facts, "describe", lambda: host(2))
     assert peers.main(["--only", "copies", "at-once", "--format", "csv"]) == 2
-    assert "name one part with --only" in capsys.readouterr().err
+    assert "name it with --only" in capsys.readouterr().err
     assert peers.main(["--dry-run", "--only", "copies", "at-once"]) == 0
     assert f"{5 + 4 + 4 * len(concurrent.WORK)} rows" in capsys.readouterr().out
+
+
+def test_copies_and_work_at_once_are_two_files_of_one_outcome(monkeypatch, tmp_path):
+    """The second is not begun where the first was stopped."""
+    parts = {name: sweep.Outcome(fake.run(host(2)), tmp_path / name, [name]) for name in ("peers", "at-once")}
+    monkeypatch.setattr(type(peers.WORKLOAD), "sweep", lambda *_: parts["peers"])
+    monkeypatch.setattr(concurrent, "every_gpu", lambda *_: parts["at-once"])
+    args, run = asked("-q", "-o", str(tmp_path)), fake.run(host(2))
+    both = peers.WORKLOAD.measure(args, "command", run=run)
+    assert both.measurements == ["peers", "at-once"] and [f.name for f in both.files] == ["peers", "at-once"]
+    parts["peers"].stopped = "SIGINT"
+    assert peers.WORKLOAD.measure(args, "command", run=run) is parts["peers"]
 
 
 def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for(monkeypatch, capsys, tmp_path):

@@ -36,6 +36,7 @@ class Outcome(msgspec.Struct):
     stopped: str = ""  # "", stop-after, SIGINT or SIGTERM
     left: int = 0  # rows not measured, or not with all their visits
     begun: int = 0  # of these, the rows that have some
+    earlier: tuple[pathlib.Path, ...] = ()  # files of parts before this one, whose rows come first
 
     @property
     def exit_code(self) -> int:
@@ -47,6 +48,16 @@ class Outcome(msgspec.Struct):
             return options.FAILED
         own = {m.status for m in self.measurements if m.problem.op == self.path.stem} or statuses
         return options.MISSING if own == {"skipped"} and not self.stopped else options.OK
+
+    @property
+    def files(self) -> list[pathlib.Path]:
+        return [*self.earlier, self.path]
+
+    def after(self, before: "Outcome | None") -> "Outcome":
+        """This one, the rows and files of the one before it in front."""
+        if before is not None:
+            self.measurements[:0], self.earlier = before.measurements, (*before.earlier, before.path)
+        return self
 
 
 class Stopped(BaseException):
