@@ -191,7 +191,7 @@ def checked(args: argparse.Namespace) -> int:
     if not runs:
         raise options.Usage(f"--check {path} needs the RUN in which the trainings were measured")
     told = prediction_errors.check_lines(prediction.load(path), read(runs, args.mixed))
-    print(*table.shown(told, least="samples' share ms | with the samples' share | execution"), sep="\n")
+    print(*table.shown(told, least="execution"), sep="\n")
     return options.OK
 
 

@@ -280,3 +280,35 @@ def _summary(group: list[Case], bound: str) -> Summary:
         statistics.fmean(c.held for c in group),
         {n: statistics.median(e) for n, e in named.items() if e},
     )
+
+
+# ---------------------------------------------------------------- saved predictions
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A set of saved predictions beside what was measured: how many there are, how many had been measured before they were saved,
+    and device -> the (prediction, measured step) of those measured since."""
+
+    predictions: int
+    before: int
+    since: "dict[str, list[tuple[Prediction, Seen]]]"
+
+
+def with_measured(predictions: Iterable[Prediction], of: "Profile") -> "list[tuple[Prediction, Seen | None]]":
+    """Each prediction with the step that was measured of it, as it is by default where it was in several ways."""
+    seen = sorted(calibration.steps_seen(of, RULES), key=lambda s: len(s.made.given), reverse=True)
+    rows = {(s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution): s for s in seen}
+    return [(p, rows.get(training_of(p))) for p in predictions]
+
+
+def saved_set(predictions: list[Prediction], of: "Profile") -> Saved:
+    """Saved predictions beside the steps that were measured since."""
+    at = first_measured(of)
+    found = [(p, seen) for p, seen in with_measured(predictions, of) if seen]
+    since = [pair for pair in found if not pair[0].saved_at or at[training_of(pair[0])] >= pair[0].saved_at]
+    return Saved(len(predictions), len(found) - len(since), group_by(since, lambda pair: pair[0].settings.device))
+
+
+def saved_error(p: Prediction, seen: "Seen") -> float:
+    """The relative error of a saved prediction."""
+    return off(seen.as_told(p.cost).value, seen.step.value)

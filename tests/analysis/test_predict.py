@@ -379,7 +379,7 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     assert "not measured" in line
     assert command.main(["--leave-one-out", runs]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"^cpu +all +2 +2 ", out, re.MULTILINE) and "Without one rule at a time:" in out
+    assert re.search(r"^CPU +all +2 +2 ", out, re.MULTILINE) and "Without one rule at a time:" in out
 
 
 def test_predictions_are_saved_as_no_rows_and_what_a_profile_lacks_is_the_tip(runs, tmp_path, capsys):

@@ -93,12 +93,12 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
     """The errors of predictions that were saved before they were measured."""
     found = []
     for file in sorted(folder.glob("predictions-*.ndjson")):
-        one = prediction_errors.saved_set(prediction.load(str(file)), of)
+        one = held_out.saved_set(prediction.load(str(file)), of)
         since = sum(map(len, one.since.values()))
         what = f"{file.name}: predictions measured since they were saved ({one.before} more had been before)"
         found.append(Figure(what, f">= {FEWEST_PREDICTED}", exactly(since), since >= FEWEST_PREDICTED))
         for device, pairs in one.since.items():
-            errors = [prediction_errors.saved_error(*pair) for pair in pairs]
+            errors = [held_out.saved_error(*pair) for pair in pairs]
             found += both(
                 errors, [p.training.model for p, _ in pairs], f"of these as they were saved, {device} ({len(pairs)})"
             )
@@ -293,12 +293,9 @@ def main(argv: list[str]) -> int:
         "",
         *prediction_errors.floors(of),
         "",
-        prediction_errors.STRICTLY,
+        prediction_errors.SAID["head"],
         "",
-        *prediction_errors.table(held_out.summaries(held_out.strictly(every, of))),
-        "",
-        *prediction_errors.table(held_out.summaries(every)),
-        "",
+        *prediction_errors.errors(held_out.summaries(every), held_out.summaries(held_out.strictly(every, of))),
         "Complaints:",
         "",
         *said,
