@@ -14,13 +14,12 @@ from analysis.crossover import ladder, layers, transfer_study
 from analysis.predict import profile
 from analysis.text import (
     budget,
-    data_parallel,
     inference,
-    peers,
     prediction_errors,
+    several_gpus,
     summary,
+    training,
     training_answers,
-    whole_training,
 )
 from workloads import help_screen, records
 
@@ -69,7 +68,7 @@ def test_the_glossary_has_each_term_once():
 
 # ---------------------------------------------------------------- sentences
 
-TOPICS = (peers, data_parallel, inference, training_answers, whole_training)
+TOPICS = (inference, training_answers, training, several_gpus)
 MACHINES = sorted({file.parent.parent.name for file in (house.ROOT / "reports").glob("*/*/*.jsonl")})
 
 
@@ -82,7 +81,12 @@ def rendered(machine: str) -> list[str]:
         said += [s for ways in (layers.library_sentences, layers.cold_sentences) for s in ways(rows, op)]
         for one in ladder.ladders(rows, loaded.runs[-1].machine, op):
             said += [s for s in ladder.sentences(one) if not any(idea in s for idea in one.ideas.values())]
-    return [*said, *whole_training.side_by_side(rows), *(line for topic in TOPICS for line in topic.lines(rows))]
+    return [
+        *said,
+        *training.side_by_side(rows),
+        *several_gpus.training_lines(rows),
+        *(line for topic in TOPICS for line in topic.lines(rows)),
+    ]
 
 
 def predicted_errors() -> list[str]:

@@ -165,31 +165,31 @@ class Table(Lines):
         return True
 
     def cells(self, m) -> list[str]:
+        from analysis.roofline.peers import bandwidth
         from analysis.stats import of
-        from analysis.text import peers
+        from analysis.text import rows as row_words
 
         p = m.problem
-        what = peers.words(p) + (f" on {m.device}" if p.op == "at-once" else "")
+        what = row_words.problem(p) + (f" on {m.device}" if p.op == "at-once" else "")
         head = [m.kernel, what]
         if not m.ok:
             return [*head, m.status, "", "", "", m.reason]
         waited, queued = of(m.samples[0]), m.on("host-throughput")
-        rate = peers.rate(m)
         return [
             *head,
             number(waited.value * 1e6),
             number(100 * waited.noise, 2),
             number(queued and of(queued).value * 1e6),
-            number(rate.value / 1e9 if rate else None),
+            number(bandwidth(m).value / 1e9 if p.rated == "bytes_moved" else None),
             " ".join(m.flags),
         ]
 
 
 def answer(args: argparse.Namespace, outcome) -> None:
     """Prints what the rows come to, in words."""
-    from analysis.text import peers
+    from analysis.text import several_gpus
 
-    print("\n".join(["", *peers.lines(outcome.measurements)]))
+    print("\n".join(["", *several_gpus.lines(outcome.measurements)]))
 
 
 COMMAND = "peers", QUESTION, LONG, EXAMPLES, "only sizes", FLAGS

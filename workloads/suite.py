@@ -275,13 +275,13 @@ def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
     """Writes the report into the folder and says its answer and its path."""
     from analysis import report
     from analysis.explain import command as explain
-    from analysis.text import peers, summary
+    from analysis.text import several_gpus, summary
     from workloads import records
 
     loaded = records.read(folder)
     path = report.to_open(report.render([folder], folder))
     out = sys.stdout if args.format == "table" else sys.stderr
-    said = [*summary.answer(loaded.measurements, loaded.runs[-1].machine), *peers.lines(loaded.measurements)]
+    said = [*summary.answer(loaded.measurements, loaded.runs[-1].machine), *several_gpus.lines(loaded.measurements)]
     print("\n" + "\n".join(said), file=out)
     if any(m.problem.op == "training" for m in loaded.measurements):
         print("\n" + "\n".join(explain.of_run("cifar10-cnn", str(folder))), file=out)

@@ -165,11 +165,12 @@ class Table(Lines):
 
     def cells(self, m) -> list[str]:
         from analysis.stats import of
-        from analysis.text import training, whole_training
+        from analysis.text import rows as row_words
+        from analysis.text import training
         from analysis.training import costs
 
         p = m.problem
-        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), training.where_word(m), training.way_word(m)]
+        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), row_words.where(m), row_words.way(m)]
         once = [m.phases_s[name] for name in ("import", "device_start") if name in m.phases_s]
         began = number(sum(once)) if once else "-"
         if not m.ok:
@@ -181,7 +182,7 @@ class Table(Lines):
         def told(e, bound=False) -> str:
             if not e:
                 return "-"
-            end = e.value if bound else whole_training.less_than(e)
+            end = e.value if bound else training.less_than(e)
             return number(e.value * 1e3) if end is None else f"<{number(end * 1e3)}"
 
         step = told(cost.step, cost.bound) if cost else told(waited and not whole and of(waited))
@@ -194,21 +195,23 @@ class Table(Lines):
             number(cost.compile.value) if cost and cost.compile else "-",
             began,
             number(costs.whole_training(cost, p.epochs, p.steps).value) if cost else "-",
-            " ".join(training.notes(m)),
+            " ".join(row_words.notes(m)),
         ]
 
 
 def answer(args: argparse.Namespace, outcome) -> None:
     """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with --verbose."""
     from analysis.predict import budget
+    from analysis.report.sections.several_gpus import trainings
     from analysis.table import shown
     from analysis.text import budget as budget_words
-    from analysis.text import cases, data_parallel, training_answers, whole_training
+    from analysis.text import cases, several_gpus, training, training_answers
 
     rows_ = outcome.measurements
-    parts = [p.lines for p in (training_answers, whole_training)]
-    parts += [cases.claims, whole_training.side_by_side, data_parallel.lines]
+    parts = [training_answers.lines, training.lines, cases.claims, training.side_by_side, several_gpus.training_lines]
     told = part(outcome) + [line for lines in parts for line in lines(rows_)]
+    if several := trainings(rows_):
+        told += ["", *several.text()]
     if not any(m.problem.op == "matmul" for m in rows_):
         if told:
             print("\n" + "\n".join(told))

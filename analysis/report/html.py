@@ -14,7 +14,7 @@ from analysis.report.html_page import Page, title
 from analysis.report.material import Material
 from analysis.report.sections import differences, layers, method, overview, rows
 from analysis.text import crossings, questions, rates
-from analysis.text import training as row_words
+from analysis.text import rows as row_words
 from analysis.units import count, join, size
 from workloads.machine import facts
 from workloads.records import Measurement
@@ -148,7 +148,7 @@ def list_rows(page: Page) -> None:
 
 def _hint(m: Measurement) -> str:
     """Words that find a row: `fit cifar10-cnn cpu`."""
-    return " ".join((m.variant, row_words.problem(m).split()[0].rstrip(","), m.device))
+    return " ".join((m.variant, row_words.problem(m.problem).split()[0].rstrip(","), m.device))
 
 
 def how_measured(page: Page) -> None:

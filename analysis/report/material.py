@@ -14,7 +14,7 @@ from analysis.predict.profile import Profile
 from analysis.report.sections import layers, rows
 from analysis.roofline.bounds import Judged, Roof, judge, roofs
 from analysis.table import table
-from analysis.text import summary, training_answers, whole_training
+from analysis.text import summary, training_answers
 from analysis.training import break_even
 from analysis.training.break_even import Pair
 from workloads.records import Loaded, Machine, Measurement, by_machine, read, settings
@@ -111,9 +111,9 @@ class Material:
         return summary.findings(self.answers, self.trainings, self.profile, self.predicted)
 
     @functools.cached_property
-    def small(self) -> "list[whole_training.Small]":
+    def small(self) -> list[break_even.Small]:
         """The small-dataset study's trainings."""
-        return whole_training.small_datasets(self.pairs)
+        return break_even.small_datasets(self.pairs)
 
     @functools.cached_property
     def predicted(self) -> "list[held_out.Case]":

@@ -8,8 +8,8 @@ from analysis.stats import Estimate, group_by
 from analysis.table import line as table_line
 from analysis.text import sentences as sentences_
 from analysis.text.rates import device_name
+from analysis.text.rows import option_words
 from analysis.text.sentences import time
-from analysis.text.training import switch_words
 from analysis.units import count, join, signed
 from workloads.records import Machine, Measurement
 
@@ -91,7 +91,7 @@ def sentences(
 def lost(m: "Measurement") -> str:
     """That a row has no time and why, with what is not the usual of it: other rows of its model and batch may have one."""
     given, count = m.settings.switches, m.experiment.replicas
-    how = [f"{m.problem.dtype} inputs"] * (m.problem.dtype != "float32") + switch_words(given, ("replicas",))
+    how = [f"{m.problem.dtype} inputs"] * (m.problem.dtype != "float32") + option_words(given, ("replicas",))
     on = f"{count} GPUs" if count > 1 else where(m)
     return f"{subject(m)}{f' ({join(how)})' if how else ''}: {m.status} on {on}, {m.reason.partition(': ')[0]}"
 

@@ -11,8 +11,8 @@ from analysis.explain.published import Comparison
 from analysis.table import Table, parsed
 from analysis.text import sentences
 from analysis.text.explanation import shares
+from analysis.text.rows import way
 from analysis.text.sentences import NAMES, say
-from analysis.text.training import way_word
 from analysis.training import break_even, inference, side_by_side
 from analysis.training.break_even import BY_STEP
 from analysis.units import join, size
@@ -165,7 +165,7 @@ def picked(found: Iterable[Comparison]) -> list[Comparison]:
 
 def compared(c: Comparison) -> str:
     """`GPU 3.4x faster (fit)`."""
-    return f"{sentences.faster_by(c.cpu, c.gpu)} ({way_word(c.row)})" if c.cpu and c.gpu and c.row else UNKNOWN
+    return f"{sentences.faster_by(c.cpu, c.gpu)} ({way(c.row)})" if c.cpu and c.gpu and c.row else UNKNOWN
 
 
 def claims(measurements: Iterable[Measurement]) -> list[str]:

@@ -16,7 +16,7 @@ from analysis.roofline import links
 from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
 from analysis.stats import faster, quick_seconds
-from analysis.text import crossings, rates, sentences, whole_training
+from analysis.text import crossings, rates, sentences, training
 from analysis.training import break_even
 from analysis.training.break_even import BY_STEP, Pair
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, times
@@ -187,7 +187,7 @@ def _batch(q: Evidence) -> Answered:
     told = join(f"in {n} {_BATCHES.get(kind, kind)}" for kind, n in Counter(a.kind for a in found).items())
     return (
         f"It gives the GPU more work for each call: of {count(len(found), 'training')} measured over batches, {told}.",
-        " ".join(whole_training.answer_sentence(a) for a in found[:3]),
+        " ".join(training.answer_sentence(a) for a in found[:3]),
     )
 
 

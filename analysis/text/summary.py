@@ -12,16 +12,16 @@ from analysis.predict.profile import Lacking, Profile
 from analysis.roofline.bounds import Roof, roofs
 from analysis.text import (
     answers,
-    data_parallel,
     explanation,
     inference,
-    peers,
     rates,
     sentences,
+    several_gpus,
+    training,
     training_answers,
-    whole_training,
 )
 from analysis.text.crossings import copies_sentence, crossing_sentence, form_name, no_gpu_sentence, why_sentence
+from analysis.training import break_even
 from analysis.training.break_even import BY_JOB
 from analysis.units import join
 from kernels import networks
@@ -148,18 +148,18 @@ def _of_their_own(measurements) -> list[str]:
     told = []
     if "training" in ops:
         told = [
-            *data_parallel.lines(measurements),
-            *whole_training.side_by_side(measurements),
-            *whole_training.start_sentences(measurements),
+            *several_gpus.training_lines(measurements),
+            *training.side_by_side(measurements),
+            *training.start_sentences(measurements),
         ]
-    told += peers.story(measurements) if ops & {"peer", "collective", "at-once"} else []
+    told += several_gpus.story(measurements) if ops & {"peer", "collective", "at-once"} else []
     return told + (inference.lines(measurements) if "inference" in ops else [])
 
 
 def _of_options(measurements) -> list[str]:
     """What each change to a training does to its step."""
     trained = any(m.problem.op == "training" for m in measurements)
-    return whole_training.change_sentences(measurements) if trained else []
+    return training.change_sentences(measurements) if trained else []
 
 
 def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> list[str]:
@@ -202,10 +202,10 @@ def _is_article(model: str) -> bool:
 def _small(trainings: list[Answer]) -> str:
     """From how many samples on an article's whole training is shorter on the GPU."""
     for a in trainings:
-        setup = whole_training.setup_of(a.family)
+        setup = break_even.setup_in(a.family)
         own = setup.kernel.endswith("/fit") and not setup.switches and _is_article(setup.model)
         if own and a.family.varies == "samples" and a.form.mode == BY_JOB and a.crossings and not a.crossings[0].wide:
-            return whole_training.answer_sentence(a)
+            return training.answer_sentence(a)
     return ""
 
 

@@ -1,78 +1,47 @@
-"""Rows in words: what was computed, how, and how fast; of trainings their names, options, and what they learned."""
+"""Trainings in words: crossovers, break-even, losses, what options change, what comes before a training, and what runs side by
+side."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from statistics import median
 
 import msgspec
 
-from analysis import labels, units
-from analysis.stats import of, quick_seconds
-from analysis.text import peers, sentences
-from analysis.training import break_even, side_by_side
-from analysis.training.break_even import Pair, Setup
-from analysis.training.costs import TrainingCost
-from analysis.units import about, count, digits, percent, seconds, size
-from kernels.problems import Conv, Inference, Matmul, Training, Transfer
-from workloads.records import SAMPLES, Measurement
+from analysis.crossover.crossover import Answer
+from analysis.stats import Estimate, group_by
+from analysis.text import sentences
+from analysis.text.rates import device_name
+from analysis.text.rows import option_words, way
+from analysis.training import break_even, costs
+from analysis.training.break_even import BY_JOB, Pair, Setup
+from analysis.training.costs import whole_training
+from analysis.training.side_by_side import TRIAL, gains, taught, trial_seconds
+from analysis.units import count, digits, join
+from workloads.records import SAMPLES, Measurement, settings
 
-# Switches that have no words of their own: name -> how it is said, {} its text.
-_SAID = {
-    "steps_per_execution": "{} steps an execution",
-    "tf32": "TF32 {}",
-    "precision": "{}",
-    "dropout": "dropout {}",
-    "targets": "{} targets",
-    "shuffle": "shuffle {}",
-    "TF_ENABLE_ONEDNN_OPTS": "TF_ENABLE_ONEDNN_OPTS={}",
-    "gpu": "GPU {}",
-    "keras_backend": "Keras on {}",
-    "jit_compile": "jit {}",
-    "residence": "{}",
-    "data": "{} data",
-    "replicas": "{} GPUs",
-    "strategy": "{}",
-    "in_flight": "{} in flight",
-    "at_once": "{} at once",
-    "clear_session": "clear_session {}",
-}
-
-
+_SHOWN = 0.05  # of a whole training: a part worth a sentence
 _OTHER = 2.0  # losses this many times apart are not alike
 _LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
-_FALL = 0.005  # of the first loss: a last one that is no farther below has not fallen
-_NO_LOSS = 1e-6
-_NOISY = 0.05  # of a step: noise worth a word
-_LOOPS = {"tensorflow": "tf loop", "jax": "jax loop"}
-_TEXTS = {
-    "residence": {
-        "resident": "the whole set on the device",
-        "generator": "a Python generator",
-        "fed": "fed each step",
-        "prefetch": "tf.data prefetched to the device",
-    },
-    "beside": {
-        "nothing": "alone",
-        "student": "beside a student",
-        "teacher": "beside a teacher",
-        "fits": "beside its like",
-    },
+_SAID = {
+    "begins": "{training}: the first epoch begins after {gpu} on the GPU, {cpu} on the CPU. {caught_up}",
+    "overtaken": "The GPU, which begins sooner, is overtaken after {epochs}.",
+    "ahead": "Which device is ahead can't be told.",
+    "last": "{training}: the last batch has {rest}, so the GPU compiles twice: {time}, {share} of the whole training. "
+    "A multiple of the batch saves that.",
+    "loss": "{training}: {when} the loss is {cpu} on the CPU, {gpu} on the GPU.{why}",
+    "tf32": " The GPU's products are in TF32, which may be why. Try --tf32 off.",
+    "not tf32": " With --tf32 off it is {loss} on the GPU too.",
+    "change": "{training}, on {device}, {what}: a step takes {time} instead of {usual}, {speed}.",
+    "way": "{training}, on {device}: a step takes {time} by {way}, the fastest, and {slow} by {slowest}.",
+    "start": "{model} on the {device}, {count} fresh processes: {total} until {what}. {share} of it is to {largest}.",
+    "teacher": "{student} trains on the {here} while a frozen {teacher} answers on the {there}, batch {batch}. "
+    "Beside each other its step is {step}, the teacher's answer {answer}.",
+    "both": "A step and the teacher's answer take {after} one after the other, {at_once} overlapped: {gain}.",
+    "at once": "{training}, batch {batch}, on one {side}, a process each: {of} the steps a second of one.",
+    "trial": "{training} on the {side}, {trials} in {how}: {each} each, {total} in all. "
+    "Its train step was traced {traces}.{memory}",
+    "memory": " Each one adds {memory} MiB of memory.",
+    "one more": "One more trial takes {there} in a process that is there, {own} in one of its own.",
 }
-
-
-def step_words(cost: TrainingCost) -> str:
-    """Seconds of a step, with its interval where that is wide; `at most` where it is an upper bound."""
-    return "at most " * cost.bound + about(cost.step)
-
-
-def switch_words(given: "Iterable", without: Iterable[str] = ()) -> list[str]:
-    """Switches that are not their default, in words."""
-    named = {
-        name: text
-        for name, text in dict(given).items()
-        if name not in without and (name, text) != ("data", "synthetic")
-    }
-    return [
-        _TEXTS.get(name, {}).get(text) or _SAID.get(name, f"{name} {{}}").format(text) for name, text in named.items()
-    ]
 
 
 def subject(setup: Setup, varies: str = "") -> str:
@@ -84,11 +53,10 @@ def subject(setup: Setup, varies: str = "") -> str:
         sizes = [f"batch {setup.batch:,}"] * bool(setup.batch) + [f"{setup.samples:,} samples"] * bool(setup.samples)
     given = dict(setup.switches)
     _, backend, variant = setup.kernel.split("/")
-    loop = variant.endswith("loop")
+    loop, home = variant.endswith("loop"), given.get("residence", "numpy")
     how = [] if variant == "fit" else [f"{backend} loop" if loop else "one loop on the device"]
-    home = {"numpy": [], "fed": ["fed each step"], "resident": ["data resident"] * loop}
-    how += home.get(given.get("residence", "numpy"), [str(given.get("residence"))])
-    how += switch_words(given, ("residence",)) + [f"{setup.dtype} inputs"] * (setup.dtype not in ("float32", "float64"))
+    how += {"numpy": [], "fed": ["fed each step"], "resident": ["data resident"] * loop}.get(home, [home])
+    how += option_words(given, ("residence",)) + [f"{setup.dtype} inputs"] * (setup.dtype not in ("float32", "float64"))
     return ", ".join([sentences.title(setup.model), *sizes, *how])
 
 
@@ -102,168 +70,240 @@ def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
     return f"{samples:,} samples, {words}, from its parts", msgspec.structs.replace(setup, samples=0)
 
 
-def where_word(m: "Measurement") -> str:
-    """The device, its form and threads, for a table: `cpu jit x4`, `cpu visible`, `gpu:0`."""
-    form = break_even.form_of(m)
-    jit, seen = form.endswith("jit on"), form.startswith("GPU visible")
-    threads = f"x{m.threads}" if m.threads else ""
-    return " ".join(filter(None, (m.device, "seen" * seen, "jit" * jit, threads)))
+def job_of(a: Answer) -> tuple[str, Setup]:
+    """(which whole training an answer is of, "" of one by the step or epoch; its setup, without samples that are not that
+    training's)."""
+    varies, setup = a.family.varies, break_even.setup_in(a.family)
+    if a.form.mode != BY_JOB:
+        return "", setup
+    at = break_even.at(setup, varies, a.low_n)
+    if varies == "samples":
+        return sentences.counted(break_even.planned(at, varies)[1], "epochs"), setup
+    words, named = whole_job(at, varies)
+    return words, msgspec.structs.replace(setup, samples=named.samples)
 
 
-def way_word(m: "Measurement") -> str:
-    """How it was trained and where the samples lived: fit, prefetch, resident, jax loop, jax fed."""
-    backend, variant = m.backend, m.variant
-    home = m.keras.residence
-    if not variant.endswith("loop"):
-        return variant if home == "numpy" else home
-    return _LOOPS[backend].replace("loop", "fed") if home == "fed" else _LOOPS[backend]
+def answer_sentence(a: Answer) -> str:
+    """Who wins along a size, by what: `CIFAR-10 CNN, whole training of 10 epochs: the GPU wins from 10,700 samples. ...`."""
+    job, setup = job_of(a)
+    by = f"whole training of {job}" if job else f"by {a.form.mode}"
+    return " ".join(sentences.crossover(a, f"{subject(setup, a.family.varies)}, {by}"))
 
 
-def notes(m: "Measurement") -> list[str]:
-    """What else a row should say: how it was compiled, further switches, its noise where it is wide, flags."""
-    said = ["jit" if m.values["jit_compile"] else "op by op"] if "jit_compile" in m.values else []
-    said += switch_words(m.settings.switches, ("residence", "jit_compile", "gpu"))
-    said += [m.problem.dtype] * (m.problem.dtype != "float32")
-    timed = m.on("host-latency")  # None where fresh processes started alone
-    if m.kernel == side_by_side.TRIAL and timed:
-        apart = "a process each" if m.process == "fresh" else "one process"
-        said += [f"{len(timed.seconds)} trials", apart, f"{seconds(side_by_side.trial_seconds(m))} each"]
-    noise = of(timed).noise if timed and m.kernel != side_by_side.TRIAL else 0.0
-    said += [f"{len(m.series.get('import_s', ()))} starts"] * ("import_s" in m.series and not timed)
-    return [*said, *[f"+-{percent(noise)}"] * (noise > _NOISY), *m.flags]
+def break_even_sentence(pair: Pair) -> str:
+    """When a GPU, which begins later, has caught up."""
+    found, sides = pair.break_even, (pair.gpu.cost, pair.opponent.cost)
+    gpu, cpu = (whole_training(cost, 0, pair.steps) for cost in sides)
+    longer = sides[0].epoch_seconds(pair.steps).value - sides[1].epoch_seconds(pair.steps).value
+    if gpu.value < cpu.value and longer > 0:
+        epochs = sentences.counted((cpu.value - gpu.value) / longer, "epochs")
+        caught_up = _SAID["overtaken"].format(epochs=epochs)
+    elif found is not None and found.value == float("inf") and not found.low:
+        caught_up = _SAID["ahead"]
+    else:
+        caught_up = sentences.break_even(found)
+    begins = {"gpu": sentences.time(gpu), "cpu": sentences.time(cpu)}
+    return _SAID["begins"].format(training=subject(pair.setup), caught_up=caught_up, **begins)
 
 
-def _last_losses(a: "Measurement", b: "Measurement") -> tuple[str, float, float] | None:
-    """(after what, each one's last loss) of two rows of one training: of their own fits where both have as many epochs."""
-    if "job_loss" in a.series and "job_loss" in b.series and a.problem.epochs == b.problem.epochs:
-        return f"after {count(a.problem.epochs, 'epoch')}", a.series["job_loss"][-1], b.series["job_loss"][-1]
-    if a.series.get("loss") and b.series.get("loss"):
-        return (
-            f"after {count(len(a.series['loss']), 'epoch')} of few samples",
-            a.series["loss"][-1],
-            b.series["loss"][-1],
-        )
+def last_batch_sentence(pair: Pair) -> str:
+    """What compiling once more for the smaller batch that ends an epoch takes of the GPU's training; "" where it is little."""
+    setup, once = pair.setup, costs.phase(pair.gpu.row, "compile_last")
+    whole = whole_training(pair.gpu.cost, break_even.planned(setup, "samples")[1], pair.steps)
+    rest = setup.samples % setup.batch
+    if once is None or not rest or once.value < _SHOWN * whole.value:
+        return ""
+    words = {"rest": sentences.counted(rest, "samples"), "share": sentences.share(once.value / whole.value)}
+    return _SAID["last"].format(training=subject(setup), time=sentences.time(once), **words)
+
+
+def less_than(e: Estimate) -> float | None:
+    """What a part is less than that may be nothing: the upper end of an interval that holds 0 far from its end; else None."""
+    return max(0.0, e.high) if e.low < 0 and e.value <= e.high / 2 else None
+
+
+# ---------------------------------------------------------------- losses
+
+
+def _last_losses(a: Measurement, b: Measurement) -> tuple[str, float, float] | None:
+    """(after what, each one's last loss) of two rows of one training: of their own fits where both have as many epochs; None
+    where they did not learn from the same samples."""
+    alike = a.notes.get(SAMPLES) == b.notes.get(SAMPLES)
+    for name, epochs, few in (("job_loss", a.problem.epochs, ""), ("loss", 0, " of few samples")):
+        ends = [m.series.get(name) for m in (a, b)]
+        if alike and all(ends) and (few or a.problem.epochs == b.problem.epochs):
+            return f"after {count(epochs or len(ends[0]), 'epoch')}{few}", ends[0][-1], ends[1][-1]
     return None
-
-
-def loss_sentence(pair: Pair, measurements: "Iterable[Measurement]" = ()) -> str:
-    """Where the two devices end at losses that differ by more than a factor after learning from the same samples: by how much,
-    and what could be why, if none of the `measurements` says that it is not; "" where they agree, or both have learned nearly
-    all that there is."""
-    gpu = pair.gpu.row
-    cpu = next((side.row for side in pair.cpus if _same_samples(side.row, gpu)), None)
-    if not (cpu and (found := _last_losses(cpu, gpu))):
-        return ""
-    when, a, b = found
-    if not _apart(a, b) or max(a, b) < _LEARNED * max(cpu.series["loss"][0], gpu.series["loss"][0]):
-        return ""
-    why = _why_apart(pair, cpu, measurements)
-    return f"{subject(pair.setup)}: {when} the loss is {digits(a)} on the CPU, {digits(b)} on the GPU. {why}".strip()
-
-
-def _same_samples(a: "Measurement", b: "Measurement") -> bool:
-    return a.notes.get(SAMPLES) == b.notes.get(SAMPLES)
 
 
 def _apart(a: float, b: float) -> bool:
     return max(a, b) > _OTHER * min(a, b)
 
 
-def _why_apart(pair: Pair, cpu: "Measurement", measurements: "Iterable[Measurement]") -> str:
-    """TF32, where the GPU uses it and the same training without it is not known to end as far from the CPU."""
+def loss_sentence(pair: Pair, measurements: Iterable[Measurement] = ()) -> str:
+    """Where the two devices end at losses that differ by more than a factor after learning from the same samples: by how much,
+    and what could be why, if none of the `measurements` says that it is not; "" where they agree, or both have learned nearly
+    all that there is."""
     gpu = pair.gpu.row
-    if not gpu.values.get("tf32"):
+    cpu = next((side.row for side in pair.cpus if _last_losses(side.row, gpu)), gpu)
+    when, a, b = _last_losses(cpu, gpu) or ("", 0.0, 0.0)
+    if not _apart(a, b) or max(a, b) < _LEARNED * max(m.series["loss"][0] for m in (cpu, gpu)):
         return ""
+    why = _SAID["tf32"] if gpu.values.get("tf32") else ""
     plain = msgspec.structs.replace(pair.setup, switches=tuple(sorted((*pair.setup.switches, ("tf32", "off")))))
-    for m in measurements:
-        if m.problem.op == "training" and m.device == gpu.settings.device and break_even.setup_of(m) == plain:
-            found = _last_losses(cpu, m) if m.ok and _same_samples(cpu, m) else None
-            if found and _apart(*found[1:]):
-                return f"With --tf32 off it is {digits(found[2])} on the GPU too."
-    return "The GPU's products are in TF32, which may be why. Try --tf32 off."
+    for m in measurements if why else ():
+        same = m.problem.op == "training" and m.ok and m.device == gpu.device and break_even.setup_of(m) == plain
+        if (without := _last_losses(cpu, m) if same else None) and _apart(*without[1:]):
+            why = _SAID["not tf32"].format(loss=digits(without[2]))
+    return _SAID["loss"].format(training=subject(pair.setup), when=when, cpu=digits(a), gpu=digits(b), why=why)
 
 
-def losses(m: "Measurement") -> str:
-    """What a row learned: its own fit's losses, first and last, and those of a short run from the first weights; that it does
-    not learn where they do not fall."""
-    said = []
-    for name, epochs in (("job_", m.problem.epochs), ("", len(m.series.get("loss", ())))):
-        if taken := m.series.get(f"{name}loss"):
-            right = m.series.get(f"{name}accuracy", ())
-            accuracy = f", accuracy {percent(right[0])} to {percent(right[-1])}" if right else ""
-            what = "" if name else " of few samples"
-            stuck = "" if _falls(taken, right) else "does not learn: "
-            said.append(
-                f"{stuck}loss {_loss(taken[0])} to {_loss(taken[-1])}{accuracy} in {count(epochs, 'epoch')}{what}"
-            )
-    return "; ".join(said)
+# ---------------------------------------------------------------- what options change
 
 
-def _falls(taken: tuple[float, ...], right: tuple[float, ...]) -> bool:
-    """Whether the losses of several epochs fall by more than next to nothing; where nearly all is learned they need not."""
-    learned = right[-1] > 1 - _LEARNED if right else taken[-1] < _LEARNED
-    return len(taken) < 2 or learned or taken[-1] < (1 - _FALL) * taken[0]
+def _a_step(m: Measurement) -> Estimate | None:
+    """Seconds a step of a warm epoch, the epoch's own cost shared among its steps."""
+    cost = costs.measured(m)
+    return cost and cost.epoch_seconds(m.problem.steps) / m.problem.steps
 
 
-def _loss(value: float) -> str:
-    return digits(value) if value >= _NO_LOSS else f"under {_NO_LOSS:f}"
+def changes(measurements: Iterable[Measurement]) -> list[tuple[str, str, str, Estimate, Estimate]]:
+    """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one."""
+    found = []
+    for m, plain in break_even.changed(measurements):
+        p = m.problem
+        what = option_words(m.settings.switches) + [f"{p.dtype} inputs"] * (p.dtype != plain.problem.dtype)
+        what += [count(m.threads, "thread")] if m.threads is not None else []
+        steps = _a_step(m), _a_step(plain)
+        if what and steps[0] and steps[1]:
+            name = f"{sentences.title(p.model)}, batch {p.batch}, {p.samples:,} samples"
+            found.append((name, m.device, ", ".join(what), *steps))
+    return found
 
 
-def problem(m: "Measurement") -> str:
-    """What was computed, in a few words: with the arithmetic beside it no two problems say the same."""
-    return _PROBLEMS[m.problem.op](m.problem)
+def change_sentences(measurements: Iterable[Measurement]) -> list[str]:
+    """A sentence for each change that is known to move a step, those that save most first."""
+    told = []
+    for name, device, what, to, plain in sorted(changes(measurements), key=lambda one: one[3].value / one[4].value):
+        if (speed := against(to, plain)) != sentences.CANT_TELL:
+            words = {"what": what, "time": sentences.time(to), "usual": sentences.time(plain), "speed": speed}
+            told.append(_SAID["change"].format(training=name, device=device_name(device), **words))
+    return told
 
 
-def _products(p: "Matmul | Conv") -> str:
-    return labels.shape(p) + f" to {p.out}" * (p.out != p.dtype)
+def against(changed: Estimate, plain: Estimate) -> str:
+    """`4.1x slower`, `14x faster`, or that it can't be told."""
+    apart = changed.low > plain.high or plain.low > changed.high
+    return sentences.speed(plain.value / changed.value) if apart else sentences.CANT_TELL
 
 
-def _model(p: "Training | Inference") -> str:
-    inputs = f", {p.dtype} inputs" * (p.dtype != "float32")
-    if isinstance(p, Inference):
-        return f"{p.model}, batch {p.batch}{inputs}"
-    samples = f"{p.samples:,} {'samples' if p.samples != 1 else 'sample'}"
-    return f"{p.model}, batch {p.batch}, {samples}, {count(p.epochs, 'epoch')}{inputs}"
+def way_sentences(measurements: Iterable[Measurement]) -> list[str]:
+    """Of models that train all samples in one batch: an epoch of Keras's fit beside the steps of bare loops, which are the same
+    arithmetic."""
+    groups: dict[tuple, list[tuple[float, str]]] = {}
+    for m in break_even.trainings(measurements):
+        p, step = m.problem, _a_step(m)
+        if step and p.batch == p.samples and (not m.on_gpu or break_even.is_default(m)):
+            name = ", ".join([way(m), *option_words(m.settings.switches, ("residence", "gpu"))])
+            name += f" ({break_even.form_of(m)})" if m.keras.gpu == "visible" else ""
+            groups.setdefault((p.model, p.samples, p.dtype, m.device), []).append((step, name))
+    told = []
+    for (model, samples, _, device), ways in groups.items():
+        if len(ways) > 1:
+            (quick, best), (slow, slowest) = (pick(ways, key=lambda one: one[0].value) for pick in (min, max))
+            name = f"{sentences.title(model)}, {samples:,} samples in one batch"
+            words = {"time": sentences.time(quick), "slow": sentences.time(slow), "way": best, "slowest": slowest}
+            told.append(_SAID["way"].format(training=name, device=device_name(device), **words))
+    return told
 
 
-def _copy(p: "Transfer") -> str:
-    beside = f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}" if p.compute else ""
-    return " ".join(filter(None, (p.direction, p.host_memory, _exactly(p.nbytes), beside)))
+# ---------------------------------------------------------------- processes
 
-
-_PROBLEMS: dict[str, Callable] = {
-    "matmul": _products,
-    "conv": _products,
-    "stream": lambda p: f"{p.operation} {_exactly(p.nbytes)} {p.dtype}",
-    "peak": lambda p: f"{p.flops:,} FLOP",
-    "training": _model,
-    "inference": _model,
-    "feeding": lambda p: f"{p.batch:,} of {p.samples:,} samples of {p.width:,} {p.dtype} values",
-    "transfer": _copy,
-    "launch": lambda p: p.call + f" x{p.count} together" * (p.count > 1),
-    **dict.fromkeys(("peer", "collective", "at-once"), peers.words),
+# What a process does once, what it is, and until when it lasts; the last by whether the process is a fresh one.
+_ONCE = {
+    "import_s": ("import the framework", "the framework is imported"),
+    "device_start_s": ("start the device", "the device has started"),
+    "build_s": ("build the model", "the model is built"),
+}
+_FIRST = {
+    True: ("finish the first step", "the first step ends"),
+    False: ("compile and finish the first fit", "the first fit ends"),
 }
 
 
-def _exactly(nbytes: int) -> str:
-    """In KiB, MiB or GiB where three digits say it all."""
-    number, unit = size(nbytes).split()
-    whole = float(number) * {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}.get(unit, 1)
-    return size(nbytes) if whole == nbytes else f"{nbytes:,} bytes"
+def start_sentences(measurements: Iterable[Measurement]) -> list[str]:
+    """What comes before training, a sentence a row of several processes. Where rows of fresh processes were asked for just that,
+    those that trained on in several are left out."""
+
+    def key(m: Measurement) -> tuple[str, str, str]:
+        return m.problem.model, m.device, break_even.form_of(m)
+
+    every = [m for m in measurements if m.problem.op == "training" and "import_s" in m.series and settings.ordinary(m)]
+    fresh = {key(m) for m in every if _is_fresh(m)}
+    told = []
+    for m in every:
+        if m.process != "fresh" and key(m) in fresh:
+            continue
+        phases = _ONCE | {"first_call_s": _FIRST[_is_fresh(m)]}
+        parts = {name: median(m.series[name]) for name in phases if m.series.get(name)}
+        largest, total = max(parts, key=parts.__getitem__), sum(parts.values())
+        where = ("GPU" if m.on_gpu else f"CPU ({break_even.form_of(m)})").removesuffix(" ()")
+        words = {"model": sentences.title(m.problem.model), "device": where, "count": len(m.series["import_s"])}
+        words |= {"total": sentences.time(total), "share": sentences.share(parts[largest] / total)}
+        told.append(_SAID["start"].format(what=phases[list(parts)[-1]][1], largest=phases[largest][0], **words))
+    return told
 
 
-def how(m: "Measurement") -> str:
-    """How it was run, beside device and threads: how data get there, what lies in the caches; of whole models the CPU's form and
-    the switches that are not their default. `-` where nothing is but as usual."""
-    s, whole = m.settings, bool(m.problem.model)
-    words = [s.mode] * (s.mode != "resident" or m.problem.op != "training") + [f"{s.reuse} uses"] * (s.reuse > 1)
-    words += [s.cache] * (s.cache != "warm") + ["a fresh process each"] * (s.process == "fresh")
-    form = break_even.form_of(m) if whole else ""
-    said = ("gpu", "jit_compile")[: 1 + (s.keras.jit_compile == "on")] if form else ()
-    return ", ".join([*words, *[form] * bool(form), *switch_words(s.switches, said)]) or "-"
+def lines(measurements: Iterable[Measurement]) -> list[str]:
+    """What the trainings say, a sentence a line; empty where no two rows can be compared."""
+    every = list(measurements)
+    made = break_even.pairs(every)
+    told = [answer_sentence(a) for a in break_even.answers(every)]
+    told += [break_even_sentence(p) for p in made if not p.setup.switches]
+    told += filter(None, [*map(last_batch_sentence, made), *(loss_sentence(p, every) for p in made)])
+    return [*told, *way_sentences(every), *change_sentences(every), *start_sentences(every)]
 
 
-def rate(m: "Measurement") -> str:
-    """GB/s of what moves bytes, FLOP/s of what computes, on the clock that rooflines use."""
-    time = quick_seconds(m)
-    return "-" if time is None else units.rate(m.problem, time)
+def side_by_side(measurements: Iterable[Measurement]) -> list[str]:
+    """A student beside a teacher, several trainings at once, and trials in one process or many."""
+    done = [m for m in measurements if m.ok]
+    told = []
+    for batch in dict.fromkeys(m.problem.batch for m in done if m.experiment.beside == "teacher"):
+        if found := taught(done, batch):
+            step, answer = (sentences.speed(1 / ratio, "alone") for ratio in found.slower)
+            words: dict[str, object] = {"batch": batch, "step": step, "answer": answer}
+            for name, place, m in (("student", "here", found.student), ("teacher", "there", found.teacher)):
+                words |= {name: sentences.title(m.problem.model), place: m.side}
+            times = {"after": sentences.time(found.after), "at_once": sentences.time(found.at_once)}
+            told.append(_SAID["teacher"].format(**words))
+            told.append(_SAID["both"].format(gain=sentences.speed(found.gain), **times))
+    for alone, pairs in gains(done).values():
+        each = join(f"{k} trainings make {sentences.factor(gain)}" for k, gain in pairs)
+        words = {"training": sentences.title(alone.problem.model), "batch": alone.problem.batch, "side": alone.side}
+        told.append(_SAID["at once"].format(of=each, **words))
+    for rows in group_by((m for m in done if m.kernel == TRIAL), lambda m: (m.problem, m.side)).values():
+        told += map(_trial, rows)
+        shortest = {fresh: min(map(trial_seconds, own)) for fresh, own in group_by(rows, _is_fresh).items()}
+        if len(shortest) == 2:
+            there, own = (sentences.time(shortest[fresh]) for fresh in (False, True))
+            told.append(_SAID["one more"].format(there=there, own=own))
+    return told
+
+
+def _is_fresh(m: Measurement) -> bool:
+    return m.process == "fresh"
+
+
+def _trial(m: Measurement) -> str:
+    """Trials in one process, with clear_session or without, or in as many fresh processes."""
+    p, trials = m.problem, int(m.values["trials"])
+    name = f"{sentences.title(p.model)}, {count(p.steps * p.epochs, 'step')} of batch {p.batch}"
+    how = "fresh processes" if _is_fresh(m) else "one process"
+    how += ", clear_session before each" * (m.experiment.clear_session == "on")
+    memory = ""
+    if not _is_fresh(m) and trials > 1:
+        grown = (m.series["rss_bytes"][-1] - m.series["rss_bytes"][0]) / (trials - 1) / 2**20
+        memory = _SAID["memory"].format(memory=sentences.number(max(0.0, grown), most=2))
+    words = {"training": name, "side": m.side, "trials": count(trials, "trial"), "how": how, "memory": memory}
+    times = {"each": sentences.time(trial_seconds(m)), "total": sentences.time(m.values["total_s"])}
+    return _SAID["trial"].format(traces=count(round(m.values["traces"]), "time"), **words, **times)

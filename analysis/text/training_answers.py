@@ -8,9 +8,10 @@ import msgspec
 
 from analysis.crossover.crossover import Answer
 from analysis.stats import Estimate, faster, of
-from analysis.text import sentences, whole_training
+from analysis.text import sentences, training
 from analysis.text.rates import device_name
-from analysis.text.training import subject, switch_words, whole_job
+from analysis.text.rows import option_words
+from analysis.text.training import subject, whole_job
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair, Setup
 from analysis.units import count, join
@@ -34,7 +35,7 @@ def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     its rows show."""
     every = list(measurements)
     turns = [a for a in break_even.answers(every) if _worth(a)]
-    turns.sort(key=lambda a: (not a.crossings, not whole_training.setup_of(a.family).kernel.endswith("/fit")))
+    turns.sort(key=lambda a: (not a.crossings, not break_even.setup_in(a.family).kernel.endswith("/fit")))
     most: dict[Setup, Pair] = {}
     made = break_even.pairs(every)
     for pair in made:
@@ -47,7 +48,7 @@ def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     known = {(p.setup.model, p.setup.batch) for p in made}
     return [
         *map(_of_pair, sorted(most.values(), key=_rank)),
-        *map(whole_training.answer_sentence, turns),
+        *map(training.answer_sentence, turns),
         *_of_rows(every, known),
     ]
 
@@ -100,7 +101,7 @@ def _of_rows(measurements: "list[Measurement]", known: set[tuple[str, int]]) -> 
             continue
         if (m.problem.model, m.problem.batch) not in known and (step := _step(m)):
             sides = cases.setdefault((m.problem.model, m.problem.batch), {})
-            changed = bool(switch_words(m.settings.switches)), m.problem.dtype != "float32"
+            changed = bool(option_words(m.settings.switches)), m.problem.dtype != "float32"
             found = (*changed, step.value), step
             sides[m.side] = min(sides.get(m.side, found), found, key=lambda one: one[0])
     return [
@@ -156,7 +157,7 @@ def single_job(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> 
     its step alone."""
     p, cost = m.problem, costs.measured(m, measurements)
     how = [sentences.title(p.model), f"batch {p.batch}"] + [f"{p.dtype} inputs"] * (p.dtype != "float32")
-    how += switch_words(m.settings.switches) + ([count(m.threads, "thread")] if m.threads is not None else [])
+    how += option_words(m.settings.switches) + ([count(m.threads, "thread")] if m.threads is not None else [])
     words = {"training": ", ".join(how), "device": device_name(m.device)}
     by = costs.parts(cost, p.epochs, p.steps) if cost else {}
     trained = sum((by[name] for name in ("epochs", "steps")), by["data-set setup"]) if cost else None

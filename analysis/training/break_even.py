@@ -4,6 +4,7 @@ training; measured or predicted.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -196,6 +197,13 @@ def family_of(fixed: Setup, varies: str) -> Family:
     return Family("training", varies, (varies,), (*words, *fixed.switches))
 
 
+def setup_in(family: Family) -> Setup:
+    """The training that a family is of; what varies is 0 or a letter in it."""
+    fixed = dict(family.fixed)
+    own: dict[str, Any] = {name: fixed.pop(name) for name in Setup.__struct_fields__ if name in fixed}
+    return Setup(**own, switches=tuple((name, str(value)) for name, value in fixed.items()))
+
+
 def crossing(
     family: Family, by: str, sizes: Mapping[int, tuple[Trained, Trained]], job: Callable[[int], tuple[int, int]]
 ) -> Answer:
@@ -256,4 +264,42 @@ def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIE
         for by in (BY_STEP, BY_EPOCH, BY_JOB) if name == "samples" else (BY_STEP, BY_JOB):
             sides = {size: (pair.cpu(by, *jobs[size]), pair.gpu) for size, pair in sizes.items()}
             found.append(crossing(family_of(fixed, name), by, sides, jobs.__getitem__))
+    return found
+
+
+class Small(msgspec.Struct, frozen=True):
+    """The small-dataset study, training half: one training at growing samples, the rest fixed."""
+
+    fixed: Setup
+    pairs: tuple[Pair, ...]
+
+
+def small_datasets(made: Iterable[Pair]) -> list[Small]:
+    """Trainings that ran with at least three sample counts, Keras's own first."""
+    groups: dict[Setup, dict[int, Pair]] = {}
+    for pair in made:
+        if not set(dict(pair.setup.switches)) - {"residence"} and (at := size_of(pair.setup, "samples")):
+            groups.setdefault(at[1], {})[at[0]] = pair
+    found = [Small(fixed, tuple(sizes[n] for n in sorted(sizes))) for fixed, sizes in groups.items() if len(sizes) > 2]
+    return sorted(found, key=lambda small: not small.fixed.kernel.endswith("/fit"))
+
+
+def changed(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Measurement]]:
+    """(row, the plain row) of each training by Keras that differs from a plain fit in options, type or threads."""
+    rows = trainings(measurements)
+
+    def key(m: Measurement, kernel: str, dtype: str) -> tuple:
+        return kernel, m.problem.model, m.problem.batch, m.problem.samples, dtype, m.device
+
+    plain = {
+        key(m, m.kernel, m.problem.dtype): m
+        for m in rows
+        if m.threads is None and not set(m.settings.switches.items()) - {("data", "synthetic")}
+    }
+    found = []
+    for m in rows:
+        same, single = (plain.get(key(m, "training/keras/fit", dtype)) for dtype in (m.problem.dtype, "float32"))
+        base = single if same is m or same is None else same
+        if base and base is not m and not m.kernel.endswith("loop"):
+            found.append((m, base))
     return found

@@ -13,7 +13,8 @@ from fake_measurements import answer as made
 from analysis.report import page
 from analysis.report.material import Material
 from analysis.report.sections import step_budgets
-from analysis.text import summary, whole_training
+from analysis.text import summary
+from analysis.text import training as training_words
 from analysis.training.side_by_side import TRIAL, gains, slowdown, trial_seconds
 from kernels.problems import Inference, Training
 from workloads import options, records, shared_flags, training
@@ -176,7 +177,7 @@ def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
     assert (outcome.exit_code, outcome.left) == (0, 0)
     read = records.read(tmp_path).measurements
     assert [m.key for m in read] == [m.key for m in shown] and all(switches.of(m.row) for m in read)
-    assert whole_training.side_by_side(read) == [
+    assert training_words.side_by_side(read) == [
         "CIFAR-10 CNN trains on the GPU while a frozen vgg-small answers on the CPU, batch 32. Beside each other its step is "
         "2.0x slower than alone, the teacher's answer 2.0x slower than alone.",
         "A step and the teacher's answer take 200 ms one after the other, 200 ms overlapped: can't tell.",
@@ -209,7 +210,7 @@ def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     assert found[1].on("host-throughput").seconds == pytest.approx([0.1] * 4)  # two steps in 0.2 s
     assert found[2].on("host-throughput").seconds == pytest.approx([0.1] * 4)
     assert len(workers.every) == 4
-    (line,) = whole_training.side_by_side(found)
+    (line,) = training_words.side_by_side(found)
     name = "lenet, batch 32, on one GPU, a process each"
     assert line == f"{name}: 2 trainings make 1.0x and 4 trainings make 1.0x the steps a second of one."
 
@@ -222,22 +223,22 @@ def timed(row: Row, clocks: dict[str, float], **given: str) -> Measurement:
 
 def test_what_both_at_once_bring_by_hand():
     """10 and 30 ms one after the other are 40; at once the longer of 20 and 32 is 32: 1.25 times as fast."""
-    slower, gain = whole_training.side_by_side(four(timed, *([{"host-latency": s}] for s in (0.01, 0.03, 0.02, 0.032))))
+    slower, gain = training_words.side_by_side(four(timed, *([{"host-latency": s}] for s in (0.01, 0.03, 0.02, 0.032))))
     assert "its step is 2.0x slower than alone, the teacher's answer 1.1x slower than alone." in slower
     assert gain.endswith("40.0 ms one after the other, 32.0 ms overlapped: 1.2x faster.")
     at_once = timed(STUDENT, {"host-latency": 0.016, "host-throughput": 0.008}, beside="fits", at_once="2")
-    (line,) = whole_training.side_by_side(
+    (line,) = training_words.side_by_side(
         [timed(STUDENT, {"host-latency": 0.01}, beside="nothing", at_once="1"), at_once]
     )
     assert line.endswith(": 2 trainings make 1.2x the steps a second of one.")
-    assert whole_training.side_by_side([at_once]) == []
+    assert training_words.side_by_side([at_once]) == []
 
 
 def test_a_page_of_a_teacher_beside_a_student_says_nothing_that_is_not_so():
     rows = four(timed, *([{"host-latency": s}] for s in (0.004, 0.03, 0.005, 0.032)), data="synthetic")
     rows = [rows[i] for i in (1, 0, 3, 2)]  # the teacher first
     loaded = records.Loaded((run(GPU_MACHINE),), tuple(rows), 0, ("training-teacher.jsonl",))
-    assert summary.answer(loaded) == whole_training.side_by_side(rows) and len(whole_training.side_by_side(rows)) == 2
+    assert summary.answer(loaded) == training_words.side_by_side(rows) and len(training_words.side_by_side(rows)) == 2
     text = page.markdown(Material(loaded), False)
     assert not any(s in text for s in ("No GPU was measured", "Nothing was measured", "## Training with Keras"))
     assert "| training/keras/fit | lenet, batch 4, 8 samples, 1 epoch | beside a teacher | gpu:0 | 5.00 ms |" in text
@@ -250,7 +251,7 @@ def test_a_slowdown_that_may_be_none_says_so_and_a_fast_study_has_rounds_enough(
         one = timed(row, {"host-latency": 1.0}, **given)
         return msgspec.structs.replace(one, samples=(Samples("host-latency", seconds, 1, (0, 1, 2), ""),))
 
-    slower, gain = whole_training.side_by_side(
+    slower, gain = training_words.side_by_side(
         four(of, (0.010, 0.012, 0.011), (0.03,) * 3, (0.011, 0.011, 0.0115), (0.09,) * 3)
     )
     assert "its step is not told from alone, the teacher's answer 3.0x slower than alone." in slower
@@ -283,14 +284,14 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     assert "| time | +- | contention |" in shown and "seconds over the steps of all processes" in shown
     assert "queued" not in shown and "2 trainings make 1.8x the steps a second of one." in shown
     rows = four(rounds, (0.003, 0.0031, 0.0029), (0.010,) * 3, (0.004,) * 3, (0.0108,) * 3)
-    assert whole_training.side_by_side(rows)[1].endswith("10.8 ms overlapped: 1.2x faster.")
+    assert training_words.side_by_side(rows)[1].endswith("10.8 ms overlapped: 1.2x faster.")
 
 
 def test_a_page_of_both_says_what_a_teacher_beside_a_student_costs():
     """The teacher's rows are of inference: a page that answers something else first still has them in its trainings' section."""
     rows = four(timed, *[[{"host-latency": 0.01}]] * 4)
-    assert len(whole_training.side_by_side(rows)) == 2
-    assert set(step_budgets.section([], rows)) >= {f"- {line}" for line in whole_training.side_by_side(rows)}
+    assert len(training_words.side_by_side(rows)) == 2
+    assert set(step_budgets.section([], rows)) >= {f"- {line}" for line in training_words.side_by_side(rows)}
 
 
 def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
@@ -305,7 +306,7 @@ def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     assert found[0].values == {"total_s": 3.0, "trials": 3.0, "traces": 6.0, "jit_compile": 0.0}
     assert found[0].series["build_s"] == (0.5, 0.5, 0.5)
     assert [worker.closed for worker in workers.every] == [1, 1, 4]  # fresh: after each trial, and at the end
-    one, cleared, fresh, more = whole_training.side_by_side(found)
+    one, cleared, fresh, more = training_words.side_by_side(found)
     assert (
         "3 trials in one process: 1.00 s each, 3.00 s in all. Its train step was traced 6 times. Each one adds 0 MiB"
         in one
@@ -315,7 +316,7 @@ def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
         and "in fresh processes: 1.00 s each" in fresh
     )
     assert more == "One more trial takes 1.00 s in a process that is there, 1.00 s in one of its own."
-    assert len(whole_training.side_by_side(found[:2])) == 2
+    assert len(training_words.side_by_side(found[:2])) == 2
 
 
 def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
@@ -329,7 +330,7 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     fresh = msgspec.structs.replace(fresh, settings=Settings(process="fresh"))
     assert (trial_seconds(warm), trial_seconds(fresh)) == (5.0, 6.0)
     # they start processes, but that is not what they are asked
-    assert whole_training.start_sentences([warm, fresh]) == []
+    assert training_words.start_sentences([warm, fresh]) == []
     cells = training.Table().cells(warm)
     assert cells[6:9] == ["-"] * 3 and cells[-1].endswith("3 trials one process 5.00 s each")
     assert training.Table().cells(fresh)[-1].endswith("3 trials a process each 6.00 s each")

@@ -7,7 +7,8 @@ from test_jobs import one, trained
 
 from analysis.report.sections import training as section
 from analysis.stats import Estimate
-from analysis.text import crossings, training_answers, whole_training
+from analysis.text import crossings, training_answers
+from analysis.text import rows as row_words
 from analysis.text import training as training_words
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB, BY_STEP
@@ -34,7 +35,7 @@ def test_a_page_says_one_job_of_a_training():
     expected = [(9.68, 24.36), (51.8, 24.36)]
     assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == expected
     of = "60,000 samples, 10 epochs, from its parts"
-    said = whole_training.answer_sentence(found)
+    said = training_words.answer_sentence(found)
     assert said == f"mlp-784-Wx2-10, batch 128, whole training of {of}: the GPU wins from width 355."
     (said,) = [s for s in training_answers.training_sentences(every) if s.startswith("mlp-784-1000x2-10")]
     assert said.startswith(f"mlp-784-1000x2-10, batch 128, {of}: 24.4 s on the GPU, 51.8 s on the CPU, 2.1x faster.")
@@ -43,7 +44,7 @@ def test_a_page_says_one_job_of_a_training():
     assert f"| {of}: the GPU wins from width 355 |" in row_ and "2,048" not in row_
     # 10 s / (16 x 8 ms) = 78.1 epochs of 2,048 samples: 160,000 of the 600,000
     (paid,) = [
-        s for s in map(whole_training.break_even_sentence, break_even.pairs(every)) if s.startswith("mlp-784-1000x2-10")
+        s for s in map(training_words.break_even_sentence, break_even.pairs(every)) if s.startswith("mlp-784-1000x2-10")
     ]
     assert paid.endswith("begins after 15.0 s on the GPU, 5.00 s on the CPU. Break-even after 79 epochs.")
     every = [trained("mnist-cnn", 32, 60_000, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
@@ -137,22 +138,22 @@ def test_losses_in_words_and_where_the_devices_end_apart():
     for m, end in zip(made, (0.02, 0.96), strict=True):  # a row keeps 200 of 2000 losses
         m.series.update({"job_loss": (2.5, *[1.0] * 198, end), "loss": (3.1, 2.9, 2.6)})
     expected = "loss 2.50 to 0.0200 in 2000 epochs; loss 3.10 to 2.60 in 3 epochs of few samples"
-    assert training_words.losses(made[0]) == expected
+    assert row_words.losses(made[0]) == expected
     (pair,) = break_even.pairs(made)
     said = training_words.loss_sentence(pair)
     assert said.endswith("after 2000 epochs the loss is 0.0200 on the CPU, 0.960 on the GPU.")
     made[1].values["tf32"] = 1.0
     said = training_words.loss_sentence(pair)
     assert said.endswith("0.960 on the GPU. The GPU's products are in TF32, which may be why. Try --tf32 off.")
-    assert said in whole_training.lines(made) and "### Losses that differ" in section.section(page_of(made))
+    assert said in training_words.lines(made) and "### Losses that differ" in section.section(page_of(made))
     made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 0.5), (2.5, 0.9)  # less than twice
     assert training_words.loss_sentence(pair) == ""
     made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 1e-9), (2.5, 1e-7)  # both have learned it all
     assert training_words.loss_sentence(pair) == ""
     made[0].series.update({"accuracy": (0.1, 0.5, 0.75), "job_loss": ()})
-    assert training_words.losses(made[0]) == "loss 3.10 to 2.60, accuracy 10.0 % to 75.0 % in 3 epochs of few samples"
+    assert row_words.losses(made[0]) == "loss 3.10 to 2.60, accuracy 10.0 % to 75.0 % in 3 epochs of few samples"
     made[0].series.update({"accuracy": (), "loss": (1.0, 1e-9)})
-    assert training_words.losses(made[0]) == "loss 1.00 to under 0.000001 in 2 epochs of few samples"
+    assert row_words.losses(made[0]) == "loss 1.00 to under 0.000001 in 2 epochs of few samples"
 
 
 def test_a_loss_that_does_not_fall_is_said_not_to_learn():
@@ -161,7 +162,7 @@ def test_a_loss_that_does_not_fall_is_said_not_to_learn():
 
     def said(*loss: float, accuracy: tuple[float, ...] = ()) -> str:
         m.series.update({"loss": loss, "accuracy": accuracy})
-        return training_words.losses(m)
+        return row_words.losses(m)
 
     stuck = said(13.75, 14.5, 14.5, accuracy=(0.0977, 0.1, 0.1))
     assert stuck == "does not learn: loss 13.8 to 14.5, accuracy 9.77 % to 10.0 % in 3 epochs of few samples"
@@ -181,7 +182,7 @@ def test_losses_of_other_samples_are_not_compared_and_tf32_is_not_blamed_where_i
 
     def said(*more: Measurement) -> str:
         rows = [cpu, gpu, *more]
-        found = [line for line in whole_training.lines(rows) if " the loss is " in line]
+        found = [line for line in training_words.lines(rows) if " the loss is " in line]
         assert any("### Losses" in line for line in section.section(page_of(rows))) is bool(found)
         return found[0].partition(" on the GPU. ")[2] if found else ""
 

@@ -10,7 +10,7 @@ from analysis import labels
 from analysis.report import html
 from analysis.report.material import Material
 from analysis.report.sections import overview
-from analysis.text import training as rows
+from analysis.text import rows
 from kernels.problems import (
     AllReduce,
     AtOnce,
@@ -54,7 +54,7 @@ SETTINGS = {"device": "gpu:0", "threads": 2, "mode": "roundtrip", "reuse": 8, "c
 
 def told(m) -> tuple[str, ...]:
     """What the table shows of a row beside its numbers."""
-    how = (rows.problem(m), rows.how(m), getattr(m.problem, "math", "-"))
+    how = (rows.problem(m.problem), rows.how(m), getattr(m.problem, "math", "-"))
     return (m.kernel, *how, m.settings.device, labels.threads(m))
 
 

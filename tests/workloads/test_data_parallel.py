@@ -9,10 +9,10 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, H200, page_of, row
 
 from analysis.checks import rows as row_checks
-from analysis.report.sections import data_parallel as page
+from analysis.report.sections import several_gpus as page
 from analysis.report.sections import training as trainings_page
 from analysis.stats import Estimate
-from analysis.text import data_parallel as data_parallel_words
+from analysis.text import several_gpus as words
 from analysis.training import data_parallel
 from kernels.problems import AllReduce, Training
 from workloads import options, training
@@ -108,10 +108,8 @@ def test_losses_of_several_are_set_beside_those_of_one(losses, apart, flagged):
     one, several = fit(4e-3, series={"step_loss": LOSSES}), two(series={"step_loss": losses})
     assert data_parallel.loss_difference(only(one, several)) == pytest.approx(apart, abs=1e-12)
     assert [one.check for one in row_checks.findings([one, several])] == ["other-losses"] * flagged
-    said = " ".join(data_parallel_words.lines([one, several]))
+    said = " ".join(words.training_lines([one, several]))
     assert ("the losses are NOT those of one GPU. Within 3 steps they differ by 2.0 %." in said) is flagged
-    if apart == 0.0008:
-        assert "the losses of the first 3 steps are those of one GPU, within 0.080 %." in said
 
 
 def test_losses_that_round_are_no_fault_and_bus_bandwidth_is_that_of_nccl_tests():
@@ -119,8 +117,7 @@ def test_losses_that_round_are_no_fault_and_bus_bandwidth_is_that_of_nccl_tests(
     assert data_parallel.loss_difference(only(one, several)) == 0
     assert data_parallel.loss_difference(only(one, several), None) == pytest.approx(0.05)
     assert row_checks.findings([one, several]) == []
-    told = "within 0 %. CIFAR-10 CNN: the losses differ by 5.0 % after 6 steps, by rounding."
-    assert told in " ".join(data_parallel_words.lines([one, several]))
+    assert cells([one, several])["losses differ by"] == "0 %" and cells([one, several])["at the end by"] == "5.00 %"
     assert data_parallel.bus_bytes_per_s(only(*USUAL)) == pytest.approx(6670376 / 0.3e-3)  # 2 (n - 1) / n is 1 for two
     four = fit(2e-3, 64, 4, "DataParallel", values={"all_reduce_bytes": 8e6}, series={"all_reduce_s": (1e-3,) * 3})
     assert data_parallel.bus_bytes_per_s(only(four)) == pytest.approx(12e9)
@@ -133,39 +130,40 @@ def test_losses_that_round_are_no_fault_and_bus_bandwidth_is_that_of_nccl_tests(
     assert data_parallel.all_reduce(only(two(summed=0), *stored[:2])) is None  # larger than any that was measured
 
 
-def test_what_is_said_of_a_model_and_of_those_that_gain_most_and_least():
-    said = data_parallel_words.lines(USUAL)
-    assert said == [
-        "CIFAR-10 CNN on 2 GPUs, batch 64 in all: 2.0x faster than one GPU (Keras on JAX, jit on). Predicted was 1.9x.",
-        "CIFAR-10 CNN on 2 GPUs, batch 32 on each: 2.2x the samples a second of one.",
-        "CIFAR-10 CNN: its all-reduce of 6.36 MiB takes 300 µs at 22.2 GB/s, 15 % of a step at batch 64.",
-    ]
-    assert data_parallel_words.lines([fit(4e-3), fit(4e-3, 32)]) == []
+def cells(rows):
+    """Head -> cell of the only training in the table."""
+    found = page.trainings(rows)
+    ((*row_,),) = found.rows
+    return dict(zip(found.heads, row_, strict=True))
+
+
+def test_the_table_says_what_each_gains_and_a_sentence_who_gains_least_and_most():
+    seen = cells(USUAL)
+    assert (seen["training"], seen["how"], seen["a GPU"]) == ("CIFAR-10 CNN", "Keras on JAX, jit on", "32")
+    assert (seen["speedup"], seen["predicted"], seen["off"]) == ("2.0x [2.0, 2.0]", "1.90", "-4.8 %")
+    assert (seen["all-reduce"], seen["bus bandwidth"]) == ("300 µs", "22.2 GB/s")
+    assert seen["samples a second at the same batch a GPU"] == "2.20x" and "peak memory, each" not in seen
+    assert words.training_lines(USUAL) == words.training_lines([fit(4e-3), fit(4e-3, 32)]) == []
     four = fit(2e-3, 64, 4, "DataParallel", values={"jit_compile": 1.0})
     less = fit(5e-3, 32, 4, "DataParallel", values={"jit_compile": 1.0})
-    said = data_parallel_words.lines([two(), fit(4e-3), fit(4e-3, 32), less, four])
-    of = "4 GPUs instead of one, of 2 trainings (Keras on JAX, jit on): CIFAR-10 CNN gains"
-    assert said[:2] == [f"{of} most, 2.0x faster at batch 64.", f"{of} least, 1.2x slower at batch 32."]
-    assert "instead of one" not in said[2]  # one training on two GPUs has no most and least
-    assert data_parallel_words.between(Estimate(2.0, 1.0, math.inf)) == "at least 1.0x"
+    said = words.training_lines([two(), fit(4e-3), fit(4e-3, 32), less, four])
+    assert said[0] == (
+        "4 GPUs instead of one (Keras on JAX, jit on), 2 trainings: CIFAR-10 CNN at batch 32 becomes 1.2x slower, "
+        "CIFAR-10 CNN at batch 64 2.0x faster."
+    )
+    assert "instead of one" not in said[1]  # one training on two GPUs has no most and least
+    assert words.between(Estimate(2.0, 1.0, math.inf)) == "at least 1.0x"
 
 
-def test_where_steps_tell_nothing_epochs_speak_and_a_gain_that_may_be_none_is_said_to_be(monkeypatch):
+def test_where_steps_tell_nothing_epochs_speak(monkeypatch):
     """Epochs of 3 ms a step on two GPUs, of 2 ms on one; a step of 1 ms on two that may be none at all."""
     rows, noisy = (two(3e-3), fit(2e-3)), Estimate(1e-3, -0.5e-3, 2.5e-3)
     known = {"2": noisy, "1": Estimate(2e-3, 1.9e-3, 2.1e-3)}
     monkeypatch.setattr(data_parallel, "step", lambda m: known[m.settings.switches.get("replicas", "1")])
     case = only(*rows)
     assert case.gain is None and case.off is None and case.by_epoch.value == pytest.approx(2 / 3)
-    said = data_parallel_words.lines(rows)
-    assert said[0] == (
-        "CIFAR-10 CNN on 2 GPUs, batch 64 in all, by whole epochs of 8 steps: 1.5x slower than one GPU (Keras on JAX, jit on)."
-    )
-    assert not any("Predicted was" in s for s in said)
-    wide = {"1": Estimate(2e-3, 1.9e-3, 2.1e-3), "2": Estimate(1.5e-3, 1e-3, 2.5e-3)}
-    monkeypatch.setattr(data_parallel, "step", lambda m: wide[m.settings.switches.get("replicas", "1")])
-    said = data_parallel_words.lines((two(1.5e-3), fit(2e-3)))
-    assert said[0].startswith("CIFAR-10 CNN on 2 GPUs, batch 64 in all: not told from one GPU (")
+    seen = cells(rows)
+    assert "speedup" not in seen and "predicted" not in seen and seen["by short epochs"] == "0.67x [0.67, 0.67]"
 
 
 def held(state, temporary):
@@ -178,30 +176,28 @@ def test_memory_halves_for_activations_alone_and_depth_is_not_helped():
         model = f"mlp-784-512x{layers}-10"
         rows.append(fit(4e-3, model=model, values=held(state, 64)))
         rows.append(fit(3e-3, 64, 2, "DataParallel", model, values=held(state - 1, 32)))
-    said = data_parallel_words.lines(rows)
-    assert len([s for s in said if "depth" in s]) == 1  # of 2 and 4 layers: 3 are not twice as many as 2
-    name = "mlp-784-512x2-10, batch 64 in all: weights, optimizer and batch take"
-    assert f"{name} 100 MiB on one GPU, 99.0 MiB on each of 2." in said
-    assert "mlp-784-512x2-10: activations and gradients take 64.0 MiB on one GPU, 32.0 MiB on each: shared." in said
-    assert (
+    assert words.training_lines(rows) == [  # of 2 and 4 layers: 3 are not twice as many as 2
         "Data-parallel training does not help depth. mlp-784-512-10, from 2 to 4 layers: weights and optimizer need 80.0 MiB "
         "more on one GPU, 80.0 MiB more on each of 2."
-    ) in said
-    peaks = [fit(4e-3, values={"peak_memory_bytes": 3 * 2**30}), two(values={"peak_memory_bytes": 2 * 2**30})]
-    told = "CIFAR-10 CNN, batch 64 in all: at most 3.00 GiB of memory on one GPU, 2.00 GiB on each of 2."
-    assert told in data_parallel_words.lines(peaks)
-    part = msgspec.structs.replace(rows[1], values=held(99, 60))
-    assert "64.0 MiB on one GPU, 60.0 MiB on each: shared in part." in " ".join(
-        data_parallel_words.lines([rows[0], part])
+    ]
+    seen = cells(rows[:2])
+    memory = (
+        "weights and optimizer, one GPU",
+        "weights and optimizer, each",
+        "activations, one GPU",
+        "activations, each",
     )
+    assert [seen[name] for name in memory] == ["100 MiB", "99.0 MiB", "64.0 MiB", "32.0 MiB"]
+    peaks = [fit(4e-3, values={"peak_memory_bytes": 3 * 2**30}), two(values={"peak_memory_bytes": 2 * 2**30})]
+    assert (cells(peaks)["peak memory, one GPU"], cells(peaks)["peak memory, each"]) == ("3.00 GiB", "2.00 GiB")
 
 
 def test_the_claims_of_s3c_and_xla_turned_off_by_a_second_gpu():
     small, large = (two(3.9e-3, 32), fit(4e-3, 32)), (two(10e-3, 2048), fit(19e-3, 2048))
-    said = " ".join(data_parallel_words.lines([*small, *large]))
+    said = " ".join(words.training_lines([*small, *large]))
     assert "as the article on scaling says: it holds (Keras on JAX)." in said
     assert "CIFAR-10 CNN on 2 GPUs: as fast at batch 32, 1.9x faster at batch 2,048." in said
-    said = " ".join(data_parallel_words.lines([two(2e-3, 32), small[1], two(18e-3, 2048), large[1]]))
+    said = " ".join(words.training_lines([two(2e-3, 32), small[1], two(18e-3, 2048), large[1]]))
     assert "it does not hold (" in said and "it does not hold for every model." in said
     own = {"data": "synthetic", "dropout": "off", "shuffle": "off"}
     rows = [
@@ -209,25 +205,22 @@ def test_the_claims_of_s3c_and_xla_turned_off_by_a_second_gpu():
         fit(2e-3, given={**own, "jit_compile": "on"}, values={"jit_compile": 1.0}),
         fit(None, 64, 2, "MirroredStrategy", given={**own, "jit_compile": "on"}, status="skipped", reason="XLA"),
     ]
-    (said,) = [s for s in data_parallel_words.lines(rows) if "Under" in s]
+    (said,) = [s for s in words.training_lines(rows) if "Under" in s]
     assert said == (
         "Under MirroredStrategy Keras turns XLA off, and refuses it turned on. CIFAR-10 CNN, batch 64: 2 GPUs without it take "
         "6.00 ms a step, one GPU with it 2.00 ms: 3.0x slower."
     )
-    assert "refuses" not in " ".join(data_parallel_words.lines(rows[:2]))
+    assert "refuses" not in " ".join(words.training_lines(rows[:2]))
 
 
 def test_the_page_has_a_line_for_each_training_spread_over_gpus():
-    lines = page.section([*USUAL[:4], fed(3e-3)])
-    (cells,) = [line for line in lines if line.startswith("| CIFAR-10 CNN")]
-    assert cells.startswith(
-        "| CIFAR-10 CNN | Keras on JAX, jit on | 2 | 64 | 32 | 4.00 ms | 2.00 ms | 2.0x [2.0, 2.0] | "
-    )
-    assert "| 1.33 | -33.3 % |" in cells
+    lines = page.training_section([*USUAL[:4], fed(3e-3)])
+    (line,) = [line for line in lines if line.startswith("| CIFAR-10 CNN")]
+    assert "| 2 | 64 | 32 | 4.00 ms | 2.00 ms | 2.0x [2.0, 2.0] | 2.0x [2.0, 2.0] | 1.33 | -33.3 % |" in line
     assert lines[0] == "### What more GPUs buy"
     assert lines == trainings_page.section(page_of([*USUAL[:4], fed(3e-3)]))[-len(lines) :]
     parts = [msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, device="cpu")) for m in USUAL]
-    assert page.section(parts) == [] and page.section([fit(4e-3)]) == []
+    assert page.training_section(parts) == [] and page.training_section([fit(4e-3)]) == []
     assert [switches.ordinary(m) for m in USUAL] == [False, True, True, False, False]
 
 

@@ -10,7 +10,8 @@ import pytest
 from analysis.crossover import crossover
 from analysis.fleet import devices
 from analysis.report.sections import overview, several_gpus
-from analysis.text import peers as words
+from analysis.roofline import peers as rates
+from analysis.text import several_gpus as words
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
 from workloads import options, peers, records, suite
 from workloads.frameworks import windows
@@ -38,7 +39,7 @@ def test_bus_bytes_are_those_of_nccl_tests_and_work_at_once_that_of_one_gpu():
     for gpus, share in (("0,1", 1.0), ("0,1,2,3", 1.5), ("0,1,2,3,4,5,6,7", 1.75)):
         variant = "collective/cupy/nccl"
         m = fake.row(variant, AllReduce(256 * MIB, gpus), {"host-latency": 2e-3, "host-throughput": 1e-3})
-        assert words.rate(m).value == pytest.approx(share * 256 * MIB / 1e-3)
+        assert rates.bandwidth(m).value == pytest.approx(share * 256 * MIB / 1e-3)
     assert AllReduce(12, "0,1,2", "float32").flops == 2 * 3 and AllReduce(12, "0,1", "bfloat16").elements == 6
     assert PeerCopy(0, 3, 5, 2).bytes_moved == 10 and PeerCopy(3, 0, 5).members == (0, 3)
     assert AtOnce("matmul", 64, "0,1", "bfloat16").inner == Matmul(64, 64, 64, "bfloat16")
@@ -178,17 +179,17 @@ def rows_at_once(slower: float) -> list[Measurement]:
 
 def test_what_gpus_take_from_each_other_is_told_work_by_work():
     rows = rows_at_once(1.5)
-    ratios = {(m.problem.operation, m.settings.device): r.value for _, m, r in words.slowdowns(rows)}
+    ratios = {(m.problem.operation, m.settings.device): r.value for _, m, r in rates.slowdowns(rows)}
     assert ratios["h2d", "gpu:0"] == pytest.approx(1.5) and ratios["d2h", "gpu:1"] == pytest.approx(1.0)
     told = words.at_once_lines(rows)
-    assert told[0] == "All 2 GPUs at once, float32 products of n = 4,096: no contention, at most 1.00x the time alone."
-    assert told[3] == (
-        "All 2 GPUs at once, copies from the host of 256 MiB: 1.50x slower than alone on gpu-0 [1.50, 1.50]. That is 33.2 GB/s "
-        "against 49.8 GB/s."
-    )
-    assert len(told) == 5
-    # who is held up comes first; where nobody is, that one works as fast as alone
-    assert words.story(rows) == [told[3]] and words.story(rows_at_once(1.0)) == [told[0]]
+    same = "No contention while all 2 GPUs work: float32 products, bfloat16 products, triads in device memory"
+    assert told == [
+        "All 2 GPUs at once, copies from the host of 256 MiB: 1.50x slower than alone on gpu-0 [1.50, 1.50].",
+        f"{same} and copies to the host. Each takes at most 1.00x the time alone.",
+    ]
+    assert words.story(rows) == told[:1]
+    (alike,) = words.story(rows_at_once(1.0))
+    assert alike == f"{same}, copies from the host and copies to the host. Each takes at most 1.00x the time alone."
 
 
 def test_a_crossover_that_moves_is_told_apart_from_one_that_does_not():
@@ -197,9 +198,9 @@ def test_a_crossover_that_moves_is_told_apart_from_one_that_does_not():
     sizes = (64, 128, 256, 512, 1024)
     cpu = [fake.row("matmul/numpy/blas", fake.square(n), 1e-6 + 2 * n**3 / 1e12, threads=1) for n in sizes]
     told = words.crossover_lines([*cpu, *rows_at_once(1.5)])
-    assert len(told) == 4  # two GPUs, with their data there and with copies
-    assert "resident on the GPU" in told[0] and told[0].endswith("while all GPUs work. It stays where it is.")
-    assert "pinned" in told[1] and told[1].endswith("while all GPUs work. It moves.")
+    assert len(told) == 2  # two GPUs of which the same is said, with their data there and with copies
+    assert told[0].startswith("gpu-0 and gpu-1, float32 products, resident on the GPU, alone and while all GPUs work: ")
+    assert "pinned: the GPU wins from n = 212. While all GPUs work" in told[1] and told[1].endswith(" It moves.")
     assert words.crossover_lines(rows_at_once(1.5)) == []  # without a CPU there is none
     rows = [*cpu, *rows_at_once(1.5)]
     section = "\n".join(overview.crossover_section(rows, crossover.crossovers(rows)))
@@ -225,7 +226,7 @@ def test_copies_are_told_pair_by_pair():
     expected = "A copy of 4 bytes takes 10.0 µs to 15.2 µs."
     assert words.copy_lines([*rows, slow])[3] == expected
     assert words.copy_lines(rows) == [
-        "Copies of 256 MiB from GPU to GPU reach 200 GB/s to 400 GB/s between any two of 2.",
+        "Copies of 256 MiB from one to another of 2 GPUs reach 200 GB/s to 400 GB/s.",
         "The slowest pair, gpu-1 to gpu-0, has 50 % of the fastest pair's bandwidth.",
         "Both ways at once: 700 GB/s, 1.8x one way.",
         "A copy of 4 bytes takes 10.0 µs.",
@@ -252,12 +253,11 @@ def test_sums_are_told_with_the_ratio_of_what_is_launched_alike():
         row("nccl", MIB, 9e-6),
         row("nccl", 4096, 50e-6, form="in-place"),
     ]
-    assert {n: r.value for n, r in words.speed_ups(rows, "float32").items()} == {4096: pytest.approx(2.5)}
-    assert {n: r.value for n, r in words.speed_ups(rows, "float32", "_graph").items()} == {4096: pytest.approx(3.0)}
+    assert {n: r.value for n, r in rates.speed_ups(rows, "float32").items()} == {4096: pytest.approx(2.5)}
+    assert {n: r.value for n, r in rates.speed_ups(rows, "float32", "_graph").items()} == {4096: pytest.approx(3.0)}
     told = words.sum_lines(rows)
     assert told == [
         "All-reduce of float32 over 2 GPUs (NCCL): 268 GB/s of bus bandwidth at 256 MiB. From 64.0 MiB on it has half of that.",
-        "An all-reduce of 4.00 KiB takes 20.0 µs, queued.",
         "Our one-shot kernel, recorded in CUDA graphs, float32: 3.0x faster than NCCL at 4.00 KiB.",
         "Our one-shot kernel, each launched by the host, float32: 2.5x faster than NCCL at 4.00 KiB.",
     ]
@@ -330,7 +330,7 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
     stored = records.read(tmp_path).measurements
     assert [m.row for m in stored] == concurrent.every_gpu_rows([0, 1])
     assert all(np.median(m.on("host-latency").seconds) == pytest.approx(1e-3 * m.problem.together) for m in stored)
-    assert {round(r.value, 6) for *_, r in words.slowdowns(stored)} == {2.0}
+    assert {round(r.value, 6) for *_, r in rates.slowdowns(stored)} == {2.0}
     with pytest.raises(options.Missing, match="two or more; here is 1"):
         concurrent.every_gpu(args, host(1), [0], "command")
 

@@ -14,7 +14,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from test_jobs import trained
 
 from analysis.predict import command as predict
-from analysis.text import whole_training
+from analysis.text import training as training_words
 from analysis.training import costs
 from kernels.problems import Matmul, Training
 from workloads import options, records, training
@@ -289,7 +289,7 @@ def test_rows_of_starts_have_their_times_and_others_tell_no_first_step(capsys):
     training.Table().shown(m)
     shown = capsys.readouterr().out.splitlines()[1].split()[6:]
     assert shown == ["-", "-", "-", "-", "10.1", "-", "op", "by", "op", "3", "starts"]
-    said = whole_training.lines([m])
+    said = training_words.lines([m])
     assert said == [
         "CIFAR-10 CNN on the CPU (GPU hidden), 3 fresh processes: 10.2 s until the first step ends. 89 % of it is to import the "
         "framework."
@@ -300,9 +300,9 @@ def test_rows_of_starts_have_their_times_and_others_tell_no_first_step(capsys):
         Measurement(FIT, Training("cifar10-cnn", 32, 512), Settings("gpu:0", process=process), "ok", series=series)
         for process, series in (("fresh", once), ("warm", once | {"first_call_s": (2.0,)}))
     )
-    (said,) = whole_training.start_sentences([whole])
+    (said,) = training_words.start_sentences([whole])
     assert said.endswith("10.0 s until the first fit ends. 80 % of it is to import the framework.")
-    assert whole_training.start_sentences([whole, starts]) == whole_training.start_sentences([starts]) != []
+    assert training_words.start_sentences([whole, starts]) == training_words.start_sentences([starts]) != []
 
 
 def saved(path, *told: tuple[str, dict], model: str = "cifar10-cnn") -> str:

@@ -9,8 +9,7 @@ from analysis.predict.budget import Budget
 from analysis.report.charts.chart import Axis, Chart, View, rounded, sides, stacked
 from analysis.report.sections.training import BEGINS, begins
 from analysis.stats import Estimate
-from analysis.text import training, whole_training
-from analysis.text.whole_training import Small
+from analysis.text import training
 from analysis.training import break_even as jobs
 from analysis.training import costs
 from analysis.training.break_even import BY_JOB, Pair
@@ -26,7 +25,7 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
         paid, both = pair.break_even, (pair.opponent.cost, pair.gpu.cost)
         on_cpu, on_gpu = ([(float(e), costs.whole_training(cost, e, pair.steps)) for e in _EPOCHS] for cost in both)
         axes = Axis("epochs", "count"), Axis("whole training", "seconds")
-        says, traces = whole_training.break_even_sentence(pair), sides(on_cpu, on_gpu, lambda e: count(int(e), "epoch"))
+        says, traces = training.break_even_sentence(pair), sides(on_cpu, on_gpu, lambda e: count(int(e), "epoch"))
         views.append(View(training.subject(pair.setup), *axes, traces, says, **_paid(paid)))
         after = "never" if paid is None else "cannot be told" if paid.value == inf else digits(paid.value)
         rows.append((*begins(pair), after))
@@ -47,7 +46,7 @@ def _paid(e: "Estimate | None") -> dict[str, Any]:
     return {"lines": lines, "bands": [(rounded(low), rounded(high), f"{words} ({ends})")] if wide else []}
 
 
-def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:
+def small(found: "list[jobs.Small]", made: "list[Budget]") -> list[Chart]:
     """Samples against the whole job on both devices, and where its seconds go: a bar a device and sample count."""
     if not found:
         return []
@@ -89,7 +88,7 @@ def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
     return View(f"{name}: where its seconds go", *axes, shown, says, bars=True)
 
 
-def _small_says(one: "Small") -> str:
+def _small_says(one: "jobs.Small") -> str:
     """Who wins at the fewest and at the most samples, and what most of the GPU's time is at the fewest."""
     said = []
     for pair in (one.pairs[0], one.pairs[-1]):

@@ -12,7 +12,7 @@ from analysis.predict.budget import REST
 from analysis.report.charts.choose import by_kernel, place
 from analysis.roofline.bounds import Roof, judge
 from analysis.stats import Estimate, quick_seconds
-from analysis.text import training as row_words
+from analysis.text import rows as row_words
 from analysis.text.crossings import short_n_words
 from analysis.text.rates import fraction_words
 from analysis.units import flops_rate, join, seconds

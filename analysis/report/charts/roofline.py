@@ -13,7 +13,7 @@ from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
 from analysis.stats import call_s, group_by, is_gpu
 from analysis.text import answers
-from analysis.text import training as row_words
+from analysis.text import rows as row_words
 from analysis.text.rates import fraction_words, roof_name, roof_rate
 from analysis.units import digits, flops_rate, join, seconds
 from workloads.records import Measurement

@@ -7,7 +7,7 @@ from analysis.predict.budget import REST, Budget
 from analysis.predict.held_out import Case
 from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, rounded, sides, stacked
 from analysis.report.sections import step_budgets
-from analysis.text import whole_training
+from analysis.text import training
 from analysis.training.break_even import BY_JOB, BY_STEP
 from analysis.units import count, digits, percent, seconds, signed
 
@@ -101,7 +101,7 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
         mode, varies = a.form.mode, a.family.varies
         cpu, gpu = ([(p.n, getattr(p, name).seconds) for p in a.points] for name in ("cpu", "gpu"))
         traces = sides(cpu, gpu, f"{varies} {{}}".format)
-        said, marked = whole_training.answer_sentence(a), crossed(a.crossings, varies, "{} from ")
+        said, marked = training.answer_sentence(a), crossed(a.crossings, varies, "{} from ")
         views.append(View(what, Axis(varies, "count"), Axis(mode, "seconds"), traces, said, **marked))
         rows += [
             (_short(of), mode, varies, p.n, *(seconds(s.seconds.value) for s in (p.cpu, p.gpu)), digits(p.ratio.value))

@@ -13,7 +13,7 @@ from analysis.crossover.time_split import why
 from analysis.roofline.bounds import Roof, judge
 from analysis.table import image, listed, named, table, text
 from analysis.text import answers, crossings
-from analysis.text import training as row_words
+from analysis.text import rows as row_words
 from analysis.text.rates import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.units import count, digits, flops_rate, percent, seconds
 from kernels.problems import Problem

@@ -16,8 +16,9 @@ from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
 from analysis.roofline.bounds import Roof, judge, pick, ridge
 from analysis.stats import of, quick_seconds
 from analysis.table import listed, table, text
-from analysis.text import crossings, peers, rates
-from analysis.text import training as row_words
+from analysis.text import crossings, rates
+from analysis.text import rows as row_words
+from analysis.text import several_gpus as several_gpus_words
 from analysis.text.rates import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.units import count, digits, join, percent, seconds, size
 from workloads.machine import facts
@@ -129,7 +130,7 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
         return []
     told = [a for a in answers if a.kind != "no-gpu" or a.gaps]
     if not told:
-        if peers.crossover_lines(measurements):
+        if several_gpus_words.crossover_lines(measurements):
             return [
                 "The GPUs' square products were timed on each alone and on all at once; from where each wins stands "
                 f'under "{several_gpus.TITLE}".',
@@ -231,7 +232,7 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) 
     best = [(*key, *_kernel_row(path, roofs)) for key, path in ranked]
     lines = table(heads, best, 2, ("of its roof",)) if ranked else []
     rows = [
-        (m.kernel, row_words.problem(m), m.device, labels.threads(m), row_words.rate(m))
+        (m.kernel, row_words.problem(m.problem), m.device, labels.threads(m), row_words.rate(m))
         for m in measurements
         if m.problem.op in ("stream", "peak") and quick_seconds(m)
     ]
@@ -280,7 +281,7 @@ def numbers_section(
 
 def _several(measurements: "list[Measurement]") -> list[str]:
     """The rows of launches that do the same many times over, in words."""
-    return [row_words.problem(m) for m in measurements if m.problem.op == "launch" and m.problem.count > 1]
+    return [row_words.problem(m.problem) for m in measurements if m.problem.op == "launch" and m.problem.count > 1]
 
 
 def numbers(runs: "list[Material]") -> tuple[tuple[str, ...], list[list[str]]]:

@@ -9,7 +9,7 @@ from analysis import labels
 from analysis.report.charts.chart import rounded
 from analysis.roofline.bounds import Judged
 from analysis.stats import is_gpu, of
-from analysis.text import training as rows
+from analysis.text import rows
 from analysis.text.rates import fraction_words
 from workloads.records import Measurement, Samples, visits
 
@@ -54,7 +54,7 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
     doubts = "; ".join(filter(None, (labels.status(m), *m.flags, judged.flag)))
     return (
         m.kernel,
-        rows.problem(m),
+        rows.problem(m.problem),
         rows.how(m),
         m.problem.math or "-",
         m.device,

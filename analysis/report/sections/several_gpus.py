@@ -1,14 +1,34 @@
-"""The section of several GPUs: copies pair by pair, sums by size and kernel, work on each alone and on all at once."""
+"""Several GPUs on the page: copies pair by pair, sums by size and kernel, work on each alone and on all at once, trainings."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from analysis.labels import width
+from analysis.roofline.peers import NCCL, bandwidth, queued, slowdowns
 from analysis.stats import of
-from analysis.table import listed, table
-from analysis.text import peers
-from analysis.units import bytes_rate, digits, seconds, size
+from analysis.table import Table, listed, table
+from analysis.text import several_gpus as words
+from analysis.text.rows import problem
+from analysis.training import data_parallel
+from analysis.training.data_parallel import Case
+from analysis.units import bytes_rate, digits, percent, seconds, size
 from kernels.problems import AllReduce, PeerCopy
 from workloads.records import Measurement
 
 TITLE = "Several GPUs: with each other, and all at once"
+_ALWAYS = "training | how | GPUs | batch in all | a GPU | step on one | step on all"
+_OPTIONAL = (
+    "speedup | by short epochs | predicted | off | samples a second at the same batch a GPU | all-reduce | "
+    "bus bandwidth | weights and optimizer, one GPU | weights and optimizer, each | activations, one GPU | "
+    "activations, each | peak memory, one GPU | peak memory, each | losses differ by | at the end by"
+)
+_LEAST = " | ".join(reversed(_OPTIONAL.split(" | ")[3:])) + " | a GPU | by short epochs | how"
+_ABOUT = (
+    "A step on one GPU with the same batch in all, and on all GPUs, each with its part; the jit setting is the same on "
+    "both sides. By short epochs: with all that a warm epoch of as many steps as were measured costs. Predicted: one GPU's "
+    "step with a part of the batch and the all-reduce of the gradients, at least what feeding all GPUs takes. Losses differ: "
+    f"in the first {data_parallel.FIRST} steps by no more than rounding, which grows until the end. A dash where no row tells."
+)
 
 
 def section(measurements: "list[Measurement]") -> list[str]:
@@ -16,29 +36,18 @@ def section(measurements: "list[Measurement]") -> list[str]:
     parts = [_copies(measurements), _sums(measurements), _at_once(measurements)]
     if not any(parts):
         return []
-    return [*listed(peers.lines(measurements)), *(line for part in parts for line in part)]
+    return [*listed(words.lines(measurements)), *(line for part in parts for line in part)]
 
 
 def _copies(measurements: "list[Measurement]") -> list[str]:
-    rows = [m for m in measurements if isinstance(m.problem, PeerCopy) and m.ok]
-    if not rows:
-        return []
+    rows = []
+    for m in measurements:
+        if isinstance(m.problem, PeerCopy) and m.ok:
+            waited, large = of(m.on("host-latency")), m.problem.nbytes >= words.LARGE
+            times = seconds(waited.value), width(waited), seconds(queued(m).value)
+            rows.append((problem(m.problem), m.variant, *times, bytes_rate(bandwidth(m).value) if large else "-"))
     heads = "copy | kernel | waited for | +- | queued | rate"
-    lines = []
-    for m in rows:
-        waited = of(m.on("host-latency"))
-        rate = bytes_rate(peers.bandwidth(m).value) if m.problem.nbytes >= peers.LARGE else "-"
-        lines.append(
-            (
-                peers.words(m.problem),
-                m.variant,
-                seconds(waited.value),
-                width(waited),
-                seconds(peers.queued(m).value),
-                rate,
-            )
-        )
-    return ["### Copies from GPU to GPU", "", *table(heads, lines, 2)]
+    return ["### Copies from GPU to GPU", "", *table(heads, rows, 2)] if rows else []
 
 
 def _sums(measurements: "list[Measurement]") -> list[str]:
@@ -47,8 +56,8 @@ def _sums(measurements: "list[Measurement]") -> list[str]:
     lines = []
     for p in dict.fromkeys(m.problem for m in rows):
         own = {m.kernel: m for m in rows if m.problem == p}
-        took = [seconds(peers.queued(own[k]).value) if k in own else "-" for k in kernels]
-        rate = bytes_rate(peers.bandwidth(own[peers.NCCL]).value) if peers.NCCL in own else "-"
+        took = [seconds(queued(own[k]).value) if k in own else "-" for k in kernels]
+        rate = bytes_rate(bandwidth(own[NCCL]).value) if NCCL in own else "-"
         lines.append((p.dtype, p.form, size(p.nbytes), *took, rate))
     if not lines:
         return []
@@ -59,17 +68,56 @@ def _sums(measurements: "list[Measurement]") -> list[str]:
 
 def _at_once(measurements: "list[Measurement]") -> list[str]:
     lines = []
-    for alone, m, ratio in peers.slowdowns(measurements):
+    for alone, m, ratio in slowdowns(measurements):
         took = [seconds(of(each.on("host-latency")).value) for each in (alone, m)]
-        lines.append(
-            (
-                peers.words(alone.problem).removesuffix(" alone"),
-                m.mode,
-                m.device,
-                *took,
-                digits(ratio.value),
-                f"{digits(ratio.low)} .. {digits(ratio.high)}",
-            )
-        )
+        span = f"{digits(ratio.low)} .. {digits(ratio.high)}"
+        work = problem(alone.problem).removesuffix(" alone")
+        lines.append((work, m.mode, m.device, *took, digits(ratio.value), span))
     heads = "work | copies | GPU | alone | while all work | times | 95 % interval"
     return ["### The same work on every GPU, alone and all at once", "", *table(heads, lines, 3)] if lines else []
+
+
+def trainings(measurements: "Iterable[Measurement]") -> Table | None:
+    """A line a training on several GPUs beside one; None without such rows."""
+    found = [c for c in data_parallel.cases(list(measurements)) if c.several.on_gpu]
+    found.sort(key=lambda c: (c.several.problem.model, c.several.problem.batch, c.count))
+    return Table(f"{_ALWAYS} | {_OPTIONAL}", map(_row, found), 2, _OPTIONAL, _LEAST) if found else None
+
+
+def training_section(measurements: "Iterable[Measurement]") -> list[str]:
+    """The part of the page on trainings on several GPUs; nothing without such rows."""
+    every = list(measurements)
+    found = trainings(every)
+    return (
+        ["### What more GPUs buy", "", _ABOUT, "", *found.md(), *listed(words.training_lines(every))] if found else []
+    )
+
+
+def _told(to_words: Callable[[Any], str], value: Any) -> str:
+    """A value in words; a dash for what no row tells."""
+    return "-" if value is None else to_words(value)
+
+
+def _row(case: Case) -> tuple[str, ...]:
+    m = case.several
+    memory = [x and data_parallel.memory(x) for x in (case.one, m)]
+    peaks = [_told(size, x and x.values.get("peak_memory_bytes")) for x in (case.one, m)]
+    return (
+        words.name(case),
+        words.way(m),
+        str(case.count),
+        f"{m.problem.batch:,}",
+        f"{m.problem.batch // case.count:,}",
+        _told(lambda one: seconds(data_parallel.step(one).value), case.one),
+        seconds(data_parallel.step(m).value),
+        _told(words.between, case.gain),
+        _told(words.between, case.by_epoch),
+        _told(lambda e: digits(e.value), case.predicted_gain),
+        _told(lambda off: f"{off:+.1%}".replace("%", " %"), case.off),
+        _told(lambda e: f"{digits(e.value)}x", case.scaled),
+        _told(lambda e: seconds(e.value), data_parallel.all_reduce(case)),
+        _told(bytes_rate, data_parallel.bus_bytes_per_s(case)),
+        *(_told(lambda of_both, i=i: size(of_both[i]), of_both) for i in (0, 1) for of_both in memory),
+        *peaks,
+        *(_told(percent, data_parallel.loss_difference(case, steps)) for steps in (data_parallel.FIRST, None)),
+    )

@@ -8,7 +8,8 @@ from analysis.predict.budget import Budget
 from analysis.predict.combine import HIDDEN
 from analysis.stats import Estimate
 from analysis.table import listed, table, text
-from analysis.text import budget, training, whole_training
+from analysis.text import budget, training
+from analysis.text import rows as row_words
 from analysis.units import count, join, signed
 from workloads.records import Measurement
 
@@ -25,10 +26,7 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
         return []
     heads = "training | device | a step | +- | largest part known | not explained | losses | flags"
     lines = listed(budget.lost(m) for m in rows if not m.ok)
-    told = [
-        *whole_training.side_by_side(every),
-        *whole_training.start_sentences(rows),
-    ]  # whose question is not a step's time
+    told = training.side_by_side(every) + training.start_sentences(rows)  # whose question is not a step's time
     lines += listed(line for line in told if line not in set(said))
     if made:
         lines += table(heads, map(_row, made), 2, "largest part known | not explained | losses | flags")
@@ -88,7 +86,7 @@ def _row(b: Budget) -> tuple:
         labels.width(b.step),
         largest,
         rest,
-        training.losses(b.training) or "-",
+        row_words.losses(b.training) or "-",
         "; ".join(b.flags) or "-",
     )
 
@@ -105,9 +103,9 @@ def is_known(part) -> bool:
 def name(b: Budget) -> str:
     """`cifar10-cnn (S0), batch 32, 50,000 samples, float64 inputs`, and what else is not the usual."""
     p = b.training.problem
-    way = training.way_word(b.training)
+    way = row_words.way(b.training)
     how = [f"{p.dtype} inputs"] * (p.dtype != "float32") + [way] * (way != "fit")
-    how += training.switch_words(b.training.settings.switches, ("residence", "gpu", "jit_compile"))
+    how += row_words.option_words(b.training.settings.switches, ("residence", "gpu", "jit_compile"))
     return ", ".join([budget.subject(b.training).replace(" at batch", ", batch"), f"{p.samples:,} samples", *how])
 
 

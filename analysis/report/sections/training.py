@@ -8,10 +8,11 @@ from analysis import labels
 from analysis.crossover import transfer_study
 from analysis.crossover.crossover import Answer
 from analysis.explain.published import comparisons
-from analysis.report.sections import data_parallel
+from analysis.report.sections import several_gpus
 from analysis.stats import Estimate, is_gpu, total
 from analysis.table import listed, table, text
-from analysis.text import cases, crossings, sentences, training, whole_training
+from analysis.text import cases, crossings, sentences, training
+from analysis.text import rows as row_words
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
 from analysis.units import digits, seconds, signed
@@ -25,7 +26,7 @@ BEGINS = "training | CPU begins in | GPU begins in | an epoch, CPU | an epoch, G
 
 def section(of: "Material") -> list[str]:
     """The trainings' part of the page below the budgets."""
-    lines = data_parallel.section(of.rows)
+    lines = several_gpus.training_section(of.rows)
     if not break_even.trainings(of.rows):
         return lines
     by_pair = _break_evens(of.pairs) + _ways(of.rows) + _forms(of.pairs)
@@ -60,16 +61,16 @@ def _answers(answers: list[Answer]) -> list[str]:
 def _named(group: dict[str, Answer]) -> str:
     """The training; without samples that are not those of its whole job, which names its own."""
     a = group.get(BY_JOB) or next(iter(group.values()))
-    setup = whole_training.job_of(a)[1] if BY_JOB in group else whole_training.setup_of(a.family)
+    setup = training.job_of(a)[1]
     return training.subject(setup, a.family.varies)
 
 
 def _verdict(a: Answer) -> str:
     """Who wins from where, of which job."""
-    return (f"{whole_training.job_of(a)[0]}: " if a.form.mode == BY_JOB else "") + crossings.verdict_words(a)
+    return f"{training.job_of(a)[0]}: " * (a.form.mode == BY_JOB) + crossings.verdict_words(a)
 
 
-def _small(found: "list[whole_training.Small]") -> list[str]:
+def _small(found: "list[break_even.Small]") -> list[str]:
     """Samples against where a job's seconds go, both devices on a line each."""
     if not found:
         return []
@@ -82,7 +83,7 @@ def _small(found: "list[whole_training.Small]") -> list[str]:
         lines += [f"{text(training.subject(small.fixed))}, {_epochs(small.pairs[0])} epochs:", ""]
         rows = [row for pair in small.pairs for row in _small_rows(pair)]
         lines += table(heads, rows, 2)
-        lines += listed(filter(None, map(whole_training.last_batch_sentence, small.pairs)))
+        lines += listed(filter(None, map(training.last_batch_sentence, small.pairs)))
     return lines
 
 
@@ -114,7 +115,7 @@ def _small_rows(pair: Pair) -> list[tuple]:
 
 def _known(e: Estimate) -> str:
     """Seconds; of a part that may be none, what it is less than."""
-    if (end := whole_training.less_than(e)) is not None:
+    if (end := training.less_than(e)) is not None:
         return f"<{seconds(end)}"
     return signed(e.value)
 
@@ -150,7 +151,7 @@ def _paid(paid: Estimate | None) -> str:
 
 
 def _ways(measurements: "list[Measurement]") -> list[str]:
-    said = listed(whole_training.way_sentences(measurements))
+    said = listed(training.way_sentences(measurements))
     return ["### One batch, several ways", "", *said] if said else []
 
 
@@ -166,7 +167,7 @@ def _articles(measurements: "list[Measurement]") -> list[str]:
             f"{b.claim.samples:,}",
             b.claim.words,
             sentences.gain(b.here) if b.here else cases.UNKNOWN,
-            training.way_word(b.row) if b.row else "-",
+            row_words.way(b.row) if b.row else "-",
             b.faster or "-",
         )
         for b in found
@@ -191,7 +192,7 @@ def _forms(pairs: list[Pair]) -> list[str]:
 
 
 def _factor(step: Estimate, best: Estimate) -> str:
-    return "the best" if step is best else whole_training.against(step, best)
+    return "the best" if step is best else training.against(step, best)
 
 
 def _losses(pairs: list[Pair], measurements: "list[Measurement]") -> list[str]:
@@ -201,12 +202,12 @@ def _losses(pairs: list[Pair], measurements: "list[Measurement]") -> list[str]:
 
 def _changes(measurements: "list[Measurement]") -> list[str]:
     """Where the samples live, switches, types and threads, each beside the plain row."""
-    found = whole_training.changes(measurements)
+    found = training.changes(measurements)
     if not found:
         return []
     heads = "training | device | what is changed | a step | +- | as Keras does it | beside that"
     rows = [
-        (name, device, what, labels.time(e), labels.width(e), labels.time(plain), whole_training.against(e, plain))
+        (name, device, what, labels.time(e), labels.width(e), labels.time(plain), training.against(e, plain))
         for name, device, what, e, plain in found
     ]
     return [

@@ -1,0 +1,49 @@
+"""How fast GPUs of a host copy to each other and add up, and how much slower each works while all do."""
+
+from collections.abc import Iterable
+
+from analysis.stats import Estimate, of, verdict
+from kernels.problems import AllReduce, AtOnce
+from workloads.records import Measurement
+
+NCCL, ONE_SHOT = "collective/cupy/nccl", "collective/cupy/one_shot"
+_SMALL = 256 << 10  # bytes: sums of at most this are what the one-shot kernel is for
+
+
+def queued(m: Measurement) -> Estimate:
+    """Seconds of one of many calls that nobody waits for in between: what nccl-tests times too."""
+    return of(m.on("host-throughput") or m.samples[0])
+
+
+def bandwidth(m: Measurement) -> Estimate:
+    """Bytes a second of a copy or triad, and of a sum the bus bandwidth, 2 (n - 1) / n of its bytes over its seconds."""
+    return m.problem.bytes_moved / queued(m)
+
+
+def sums(rows: Iterable[Measurement], kernel: str, dtype: str) -> dict[int, Measurement]:
+    """Bytes -> the row of a kernel's sum out of place, the smallest first."""
+    own = [m for m in rows if isinstance(m.problem, AllReduce) and m.ok and m.kernel == kernel]
+    own = [m for m in own if (m.problem.dtype, m.problem.form) == (dtype, "out-of-place")]
+    return {m.problem.nbytes: m for m in sorted(own, key=lambda m: m.problem.nbytes)}
+
+
+def speed_ups(rows: Iterable[Measurement], dtype: str, suffix: str = "") -> dict[int, Estimate]:
+    """Bytes -> how many times as many sums the one-shot kernel makes as NCCL, up to 256 KiB; both queued and launched alike
+    (`suffix`)."""
+    rows = list(rows)
+    ours, theirs = (sums(rows, kernel + suffix, dtype) for kernel in (ONE_SHOT, NCCL))
+    return {n: queued(theirs[n]) / queued(ours[n]) for n in ours if n in theirs and n <= _SMALL}
+
+
+def slowdowns(rows: Iterable[Measurement]) -> list[tuple[Measurement, Measurement, Estimate]]:
+    """(alone, while all work, how many times as long a call takes then) of each GPU's work, by rounds, which took turns."""
+    done = [m for m in rows if isinstance(m.problem, AtOnce) and m.ok]
+    alone = {(*work(m), m.device): m for m in done if m.problem.together == 1}
+    pairs = [(alone.get((*work(m), m.device)), m) for m in done if m.problem.together > 1]
+    return [(a, m, verdict(*(x.on("host-latency") for x in (a, m)), paired=True).ratio) for a, m in pairs if a]
+
+
+def work(m: Measurement) -> tuple:
+    """What is done on each GPU."""
+    p = m.problem
+    return m.kernel, p.operation, p.size, p.math, m.mode
