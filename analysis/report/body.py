@@ -36,7 +36,7 @@ def _ladder(op: str) -> Callable[[Material], list[str]]:
 
 
 def _layers(op: str) -> Callable[[Material], list[str]]:
-    return lambda of: layers.section(of.layers[op], of.prefix)
+    return lambda of: layers.section(of.layers[op])
 
 
 def _trainings(of: Material) -> list[str]:
@@ -58,7 +58,7 @@ SECTIONS = (
     Section("kernels", "Kernels", lambda of: overview.kernels_section(of.rows, of.roofs), ("rates",)),
     Section("ladder-matmul", "From three loops to the library", _ladder("matmul")),
     Section("ladder-conv", "From seven loops to the library", _ladder("conv")),
-    *(Section(stem, heading, _layers(op)) for op, (heading, _, stem) in layers.SECTIONS.items()),
+    *(Section(stem, heading, _layers(op), (stem,)) for op, (heading, _, stem) in layers.SECTIONS.items()),
     Section(
         "memory",
         "Memory: how fast at every level",

@@ -12,7 +12,7 @@ from analysis.report import body, calculator, markdown
 from analysis.report.charts import crossover as charts_crossover
 from analysis.report.html_page import Page, title
 from analysis.report.material import Material
-from analysis.report.sections import differences, layers, method, overview, rows
+from analysis.report.sections import differences, method, overview, rows
 from analysis.text import crossings, questions, rates
 from analysis.text import rows as row_words
 from analysis.units import count, join, size
@@ -100,20 +100,10 @@ def crossover(page: Page) -> str:
     )
 
 
-def stills(page: Page, op: str) -> str:
-    """The pictures of an operation's layers, which no chart stands for."""
-    return "".join(
-        page.still(f"{of.prefix}{name}.svg", f"{of.letter}: {says}" if page.several else says, "-" not in name)
-        for of in page.runs
-        for name, says in layers.pictures_of(of.layers[op])
-    )
-
-
 def sections(page: Page) -> None:
     """Every section with its charts."""
-    figures = {"crossover": crossover(page)} | {stem: stills(page, op) for op, (*_, stem) in layers.SECTIONS.items()}
     for of in body.SECTIONS:
-        figure = figures[of.name] if of.name in figures else page.draw(*of.charts)
+        figure = crossover(page) if of.name == "crossover" else page.draw(*of.charts)
         page.add(of.name, of.title, figure, page.part(of))
 
 

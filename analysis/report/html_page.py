@@ -77,14 +77,6 @@ class Page:
         if any(b.strip() for b in bodies):
             self.sections.append(Section(name, title, "\n".join(bodies)))
 
-    def still(self, name: str, says: str, folded: bool) -> str:
-        """A picture that no chart stands for."""
-        src, alt = self.picture(name), markdown.escaped(says)
-        image = f'<img class="kept" src="{src}" alt="{alt}" loading="lazy">' if src else ""
-        return (
-            f'<details class="more"><summary>Picture: {alt}</summary>{image}</details>' if image and folded else image
-        )
-
     def render(self, data: dict, **shown) -> str:
         """The whole page. data: what its scripts read, apart from the charts."""
         charts = {n: {"views": c.views} for n, c in self.charts.items()}

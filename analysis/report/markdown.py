@@ -71,13 +71,13 @@ def _is_numbers(column: Iterable[object]) -> bool:
 
 
 def markdown(lines: Iterable[str], title: str = "", level: int = 3) -> str:
-    """The HTML of a section's Markdown: headings, lists, tables, paragraphs, no pictures. A table is called by the line before
+    """The HTML of a section's Markdown: headings, lists, tables, paragraphs. A table is called by the line before
     it that ends with a colon, else by its heading, the first one by the section's title."""
     from markdown_it.tree import SyntaxTreeNode
 
     made: list[str] = []
     about = title
-    blocks = SyntaxTreeNode(_parser().parse("\n".join(line for line in lines if not line.startswith("![")))).children
+    blocks = SyntaxTreeNode(_parser().parse("\n".join(lines))).children
     for block, after in zip(blocks, [*blocks[1:], None], strict=False):
         words = "" if block.type in ("table", "bullet_list") else _words(block)
         if block.type == "table":

@@ -33,11 +33,6 @@ class Material:
         return f"{self.letter}: {self.name}" if self.letter else ""
 
     @property
-    def prefix(self) -> str:
-        """`A-`: how its own pictures' names begin among several runs'."""
-        return f"{self.letter}-" if self.letter else ""
-
-    @property
     def machine(self) -> "Machine | None":
         return self.loaded.runs[-1].machine if self.loaded.runs else None
 

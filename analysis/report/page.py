@@ -127,12 +127,6 @@ def _section(section: body.Section, every: list[Material], pictures: bool) -> li
         return []
     lines = [f"## {section.title}", "", *drawn]
     for label, own in parts.items():
-        told = own if pictures else _without_pictures(own)
-        lower = [f"#{line}" if label and line.startswith("###") else line for line in told]
+        lower = [f"#{line}" if label and line.startswith("###") else line for line in own]
         lines += [*([f"### {text(label)}", ""] if label else []), *lower]
     return lines
-
-
-def _without_pictures(lines: list[str]) -> list[str]:
-    """The lines without pictures and the empty line behind each."""
-    return [line for before, line in zip(["", *lines], lines, strict=False) if not {before[:2], line[:2]} & {"!["}]

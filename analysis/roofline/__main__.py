@@ -44,13 +44,13 @@ def _roofline(arguments: argparse.Namespace) -> int:
         raise options.Missing("no peak, stream or matmul row in there", command.MEASURE)
     command.require_matplotlib("no picture was drawn")
     from analysis.report.charts import roofline
-    from analysis.report.pictures import chart_views, style
+    from analysis.report.pictures import chart_views
 
     if not (charts := roofline.chart(list(loaded.measurements), ceilings)):
         return options.OK
     folder = page.place(arguments.runs, arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
-    print(style.save(chart_views.figure(charts[0].views[0], charts[0].title), folder / charts[0].picture))
+    print(chart_views.save(chart_views.figure(charts[0].views[0], charts[0].title), folder / charts[0].picture))
     return options.OK
 
 

@@ -16,9 +16,9 @@ from analysis.crossover import crossover, families, layers, network_steps
 from analysis.crossover.crossover import COPIES, LATENCY
 from analysis.crossover.time_split import why
 from analysis.report import page
+from analysis.report.charts import layers as layer_charts
 from analysis.report.charts import roofline
 from analysis.report.pictures import chart_views
-from analysis.report.pictures import layers as layers_svg
 from analysis.report.sections import layers as layer_sections
 from analysis.report.sections import method
 from analysis.roofline import bounds
@@ -301,9 +301,9 @@ def test_no_label_of_the_pictures_covers_another_or_leaves_them():
     figures = [chart_views.figure(view, "Roofline")]
     for op in layer_sections.SECTIONS:
         of = layer_sections.select(loaded, op, ceilings)
-        names = dict(layer_sections.pictures_of(of))
-        assert len(names) == 2
-        figures += [layers_svg.figure(of, name) for name in names]
+        drawn = layer_charts.charts(of)
+        assert len(drawn) == 2
+        figures += [chart_views.figure(chart.views[0], chart.title) for chart in drawn]
     for figure in figures:
         written = boxes(figure)
         for text, box in written:
@@ -316,11 +316,12 @@ def test_bands_marks_and_points_of_layers_lie_where_they_should():
     long = {"visit_at_s": (0.0, 60.0)}  # visits that far apart are not widened by what runs differ by
     rows = [msgspec.structs.replace(m, series=long) for n in (4, 16, 128) for m in law(n)]
     loaded = fake.Loaded((fake.run(fake.GPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))
-    (axes,) = layers_svg.figure(layer_sections.select(loaded, "conv", ()), "convolutions-batch").axes
-    marks = sorted(float(line.get_xdata()[0]) for line in axes.lines if len(line.get_xdata()) == 1)
-    assert marks == pytest.approx([20, 80])  # one call, copies as written
-    bars = sorted((bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches if bar.get_width() > 1)
-    assert bars[0][1] == pytest.approx(20) == bars[-1][0] and bars[-1][1] == pytest.approx(axes.get_xlim()[1])
+    _, chart = layer_charts.charts(layer_sections.select(loaded, "conv", ()))
+    traces = {t.name: t.x for t in chart.views[0].traces}
+    assert traces["from here: one call"] == pytest.approx([20])
+    assert traces["from here: copies as written"] == pytest.approx([80])
+    low, turn, high = 4, pytest.approx(20), 128
+    assert traces["CPU wins"][:2] == [low, turn] and traces["GPU wins"][:2] == [turn, high]
     rows = [m for n in (4, 100) for m in law(n)] + [row("conv/tensorflow/jit", conv(100), 1e-9, device="gpu:0")]
     points = roofline.layer_points(rows)
     assert {(m.problem.n, m.kernel) for m in points} == {(100, "conv/numpy/im2col"), (100, "conv/cudnn/plan")}

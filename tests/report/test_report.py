@@ -15,8 +15,8 @@ from test_results_load import write
 from analysis import report, table
 from analysis.crossover.crossover import crossovers
 from analysis.report import command, html, material, page
-from analysis.report.charts import choose, crossover, roofline
-from analysis.report.pictures import chart_views, files, style
+from analysis.report.charts import choose, crossover, overlay, roofline
+from analysis.report.pictures import chart_views, files
 from analysis.report.sections import overview
 from analysis.roofline import __main__ as roofline_command
 from analysis.roofline.bounds import roofs
@@ -217,20 +217,11 @@ def test_bands_touch_each_other_and_turn_at_the_crossing():
 
 def test_labels_are_moved_apart_stay_in_order_and_within_their_bounds():
     heights = [0.1, 0.11, 0.12, 0.5, 0.9, 0.91]
-    moved = style.spread(heights, 0.04)
+    moved = overlay._spread(heights, 0.04, -1.0, 2.0)
     assert moved == sorted(moved) and min(b - a for a, b in itertools.pairwise(moved)) >= 0.04 - 1e-9
     assert moved[3] == 0.5 and sum(moved[:3]) == pytest.approx(sum(heights[:3]))
-    assert style.spread([0.95, 0.96, 0.97], 0.1, 0.0, 1.0) == pytest.approx([0.8, 0.9, 1.0])
-    assert style.spread([0.01, 0.02], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
-    with style.picture("t", "x", (10.0, 6.0)) as (figure, axes):
-        axes.set(xlim=(1, 10), ylim=(1, 10))
-        style.label_right(axes, [(10.0, f"label {i}", "blue") for i in range(6)])
-        style.label_left(axes, [(1.0, f"left {i}", "blue") for i in range(6)], 0.5)
-    written = dict(boxes(figure))
-    inside = axes.get_window_extent()
-    for side in ("label", "left"):
-        middles = [(box.y0 + box.y1) / 2 for text, box in written.items() if text.startswith(side)]
-        assert len(middles) == 6 and inside.y0 - 2 <= min(middles) < max(middles) <= inside.y1 + 2
+    assert overlay._spread([0.95, 0.96, 0.97], 0.1, 0.0, 1.0) == pytest.approx([0.8, 0.9, 1.0])
+    assert overlay._spread([0.01, 0.02], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +306,7 @@ def test_the_roofline_has_every_level_the_link_and_the_launch_floor(tmp_path, ca
     assert "CPU L3" not in words  # seen with one thread only: below the DRAM of all
     (axes,) = figure.axes
     floor = next(
-        line for line in axes.lines if line.get_linestyle() == "--" and line.get_color() == style.COLORS["purple"]
+        line for line in axes.lines if line.get_linestyle() == "--" and line.get_color() == chart_views.COLORS["purple"]
     )
     (x, *_), (y, *_) = floor.get_data()
     n = 6 * x  # a float32 matmul of n does n / 6 FLOP for each byte

@@ -37,6 +37,7 @@ class Axis(msgspec.Struct, frozen=True):
     unit: str
     log: bool = True
     ends: tuple[float, float] | None = None  # what is shown of it; None: all that is drawn
+    lines: tuple[str, ...] = ()  # of words: these from the top, a line each
 
 
 class Trace(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,6 +54,7 @@ class Trace(msgspec.Struct, frozen=True, omit_defaults=True):
     high: list = []
     says: list[str] = []
     hollow: bool = False
+    band: bool = False  # a broad, pale line
     pattern: str = ""
     legend: bool = True
     label: str = ""  # its name where there is room for it beside the line, instead of in the legend

@@ -7,7 +7,7 @@ from analysis.crossover.crossover import Answer, Crossing, square_rows
 from analysis.stats import call_s, quick_seconds
 from workloads.records import Measurement
 
-WINNER = {-1: "CPU wins", 0: "can't tell", 1: "GPU wins"}
+WINNER = {-1: ("CPU wins", "cpu-band"), 0: ("can't tell", "none-band"), 1: ("GPU wins", "gpu-band")}  # and a color
 
 
 def best_resident(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], dict[int, Measurement]]":

@@ -95,7 +95,7 @@ def chart(of: "Material") -> list[Chart]:
         if told.default:
             points = [(p.n, p.cpu.seconds) for p in told.default.points]
             traces.append(line(f"CPU, default threads, {precision}", points, **marks(6)))
-        marked["bands"] = [(low, high, WINNER[sign]) for low, high, sign in spans(told)]
+        marked["bands"] = [(low, high, WINNER[sign][0]) for low, high, sign in spans(told)]
         label = f"{precision}; shaded: {crossings.form_name(told.form)}"
     says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.machine)
     axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "seconds")

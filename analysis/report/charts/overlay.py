@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.report.charts.chart import DASHES, MARKERS, Axis, Chart, Trace, View, rounded
-from analysis.report.pictures import style
 
 # Of each further run: what its markers and its dashes become.
 _MARKERS = (
@@ -64,10 +63,11 @@ def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
 
 
 def _lettered(view: View, i: int, letter: str) -> View:
-    traces = [_styled(t, i, letter, view.bars) for t in view.traces]
+    traces = [_styled(t, i, letter, view) for t in view.traces]
     says = f"{letter}: {view.says}" if view.says else ""
     return msgspec.structs.replace(
         view,
+        y=msgspec.structs.replace(view.y, lines=tuple(f"{letter} {line}" for line in view.y.lines)),
         traces=traces,
         says=says,
         lines=[(at, words and f"{letter}: {words}") for at, words in view.lines],
@@ -75,15 +75,17 @@ def _lettered(view: View, i: int, letter: str) -> View:
     )
 
 
-def _styled(t: Trace, i: int, letter: str, bars: bool) -> Trace:
-    """The trace under its run's letter, a further run's with its own marker and dash."""
+def _styled(t: Trace, i: int, letter: str, view: View) -> Trace:
+    """The trace under its run's letter, a further run's with its own marker and dash; what stands line by line keeps them, as
+    each run has lines of its own."""
     named = msgspec.structs.replace(
         t,
-        name=t.name if bars else f"{letter} {t.name}",
+        name=t.name if view.bars else f"{letter} {t.name}",
+        y=[f"{letter} {line}" for line in t.y] if view.y.lines else t.y,
         label=f"{letter} {t.label}" if t.label else "",
         says=[f"{letter}, {words}" for words in t.says],
     )
-    if not i or bars:
+    if not i or view.bars or view.y.lines:
         return named
     of = (i - 1) % len(_MARKERS)
     marker = _MARKERS[of].get(t.marker, _OTHER[of]) if t.marker else ""
@@ -108,9 +110,8 @@ def _bare(t: Trace) -> str:
 
 
 def _both(a: Axis, b: Axis) -> Axis:
-    if not (a.ends and b.ends):
-        return msgspec.structs.replace(a, ends=None)
-    return msgspec.structs.replace(a, ends=(min(a.ends[0], b.ends[0]), max(a.ends[1], b.ends[1])))
+    ends = (min(a.ends[0], b.ends[0]), max(a.ends[1], b.ends[1])) if a.ends and b.ends else None
+    return msgspec.structs.replace(a, ends=ends, lines=(*a.lines, *b.lines))
 
 
 def _reaching(t: Trace, x: tuple[float, float], bottom: float) -> Trace:
@@ -136,6 +137,27 @@ def named(lines: list[Trace], bottom: float, top: float) -> list[Trace]:
         }
         order = sorted(at, key=at.__getitem__)
         gap = min(_GAP, 1 / max(1, len(at)))
-        for i, height in zip(order, style.spread([at[i] for i in order], gap, 0.0, 1.0), strict=True):
+        for i, height in zip(order, _spread([at[i] for i in order], gap, 0.0, 1.0), strict=True):
             made[i] = msgspec.structs.replace(lines[i], label_at=round(height, 4))
     return made
+
+
+def _spread(heights: list[float], gap: float, least: float, most: float) -> list[float]:
+    """Rising heights moved apart to at least `gap`, as near to where they were as can be (clusters keep their mean), and
+    between `least` and `most` where they fit in there."""
+    clusters = [[h] for h in heights]
+
+    def bottom(cluster: list[float]) -> float:
+        tall = gap * (len(cluster) - 1)
+        return max(least, min(most - tall, sum(cluster) / len(cluster) - tall / 2))
+
+    merged = True
+    while merged:
+        merged = False
+        for i in range(len(clusters) - 1):
+            top = bottom(clusters[i]) + gap * (len(clusters[i]) - 1)
+            if bottom(clusters[i + 1]) - top < gap - 1e-12:
+                clusters[i : i + 2] = [clusters[i] + clusters[i + 1]]
+                merged = True
+                break
+    return [bottom(c) + k * gap for c in clusters for k in range(len(c))]

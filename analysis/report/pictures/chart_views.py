@@ -1,17 +1,52 @@
-"""A chart's view as a picture: what the page draws by JavaScript, drawn by matplotlib for paper, Markdown and browsers without
-JavaScript."""
+"""A chart's view as an SVG, drawn by matplotlib: for paper, Markdown and browsers without JavaScript, text as text, the same
+bytes for the same input."""
 
 import math
+import os
+import pathlib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from analysis.report.pictures.style import BANDS, COLORS, label_left, label_right, picture
+from analysis.report.charts.choose import WINNER
 from analysis.units import bytes_rate, digits, flops_rate, seconds, size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from analysis.report.charts.chart import Axis, Trace, View
+
+# Okabe and Ito (2008), without the yellow that is hard to see on white; as the page's style sheet has them.
+COLORS = {
+    "ink": "#000000",
+    "orange": "#E69F00",
+    "sky": "#56B4E9",
+    "green": "#009E73",
+    "blue": "#0072B2",
+    "vermillion": "#D55E00",
+    "purple": "#CC79A7",
+    "gray": "#666666",
+    "cpu-band": "#56B4E9",
+    "none-band": "#BBBBBB",
+    "gpu-band": "#E69F00",
+}
+# The same hues, dark enough to read as text on white.
+_INK = {"orange": "#8F6000", "sky": "#20749F", "green": "#00704F", "purple": "#9C4475", "vermillion": "#B34E00"}
+SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "crossover",
+    "font.size": 10.5,
+    "axes.grid": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
+}
+
 
 _MARKERS = {
     "circle": "o",
@@ -30,6 +65,8 @@ _MARKERS = {
     "star-diamond": "H",
     "hash": "+",
     "octagon": "8",
+    "line-ns": "|",
+    "cross-thin": "+",
 }
 _DASHES = {
     "solid": (),
@@ -48,31 +85,40 @@ _WORDS = {
     "times": digits,
 }
 _COLUMN = 0.4  # of the axes' width: the names of slopes stand left of where these start
-_FONT, _MOST = 8.5, 40  # of a legend
+_WIDE, _FONT, _MOST = 9.0, 8.5, 40  # inches, points, lines of a legend
 
 
 def figure(view: "View", title: str, who: str = "") -> "Figure":
     """The view with its lines, their intervals, the names beside them and a legend; not for bars. `who`: the letters."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
     legend = [t for t in view.traces if t.legend and not t.label][:_MOST]
-    rows = math.ceil(len(legend) / 2) + bool(who)
-    below = 0.2 + 0.175 * rows
+    below = 0.2 + 0.175 * (math.ceil(len(legend) / 2) + bool(who))
     named = any(t.label and not t.label_left for t in view.traces)
-    right = 0.7 if named and view.y.ends else 0.95
-    with picture(title, view.x.title, (9.0, 6.0 + below), right, 0.16, below) as (made, axes):
-        handles = {t.name: _draw(axes, t) for t in view.traces}
+    lines = view.y.lines
+    high = (1.15 + 0.235 * max(len(lines), 3) if lines else 6.0) + below
+    left, right = (
+        (0.3 + 0.078 * max(map(len, lines))) / _WIDE if lines else 0.16,
+        0.7 if named and view.y.ends else 0.95,
+    )
+    with matplotlib.rc_context(SETTINGS):
+        made = Figure(figsize=(_WIDE, high))
+        bottom = (0.57 + below) / high
+        axes = made.add_axes((left, bottom, right - left, 1 - 0.42 / high - bottom))
+        axes.set(xscale="log", yscale="linear" if lines else "log", xlabel=view.x.title)
+        axes.set_title(title, loc="left", fontsize=min(11.5, 950 / max(1, len(title))))  # a long one fits
+        handles = {t.name: _draw(axes, t, lines) for t in view.traces}
         start = _limits(axes, view)
-        least = (axes.get_xlim()[1] / start) ** 0.07  # a narrower band of who wins has no room for its words
-        for low, high, words in view.bands:
-            axes.axvspan(low, high, color=BANDS.get(words, COLORS["gray"]), alpha=0.15, lw=0)
-        wide = [(low, 0.99, words) for low, high, words in view.bands if words not in BANDS or high > least * low]
-        for at, up, words in (*((at, 0.94, words) for at, words in view.lines), *wide):
-            if words:
-                across = axes.get_xaxis_transform()
-                axes.annotate(words, (at, up), (3, 0), across, "offset points", va="top", fontsize=_FONT)
-        for at, _ in view.lines:
-            axes.axvline(at, color=COLORS["gray"], lw=1, dashes=(2, 2))
+        _across(axes, view, start)
         _ticks(axes.xaxis, view.x, start, axes.get_xlim()[1])
-        _ticks(axes.yaxis, view.y, *axes.get_ylim())
+        if lines:
+            axes.set_ylim(len(lines) - 0.5, -0.5)
+            axes.set_yticks(range(len(lines)), lines, fontsize=9)
+            axes.tick_params(axis="y", length=0)
+        else:
+            axes.set_ylim(*(view.y.ends or _room([y for t in view.traces for y in t.y])))
+            _ticks(axes.yaxis, view.y, *axes.get_ylim())
         if view.y.ends:
             _names(axes, view, start)
         if legend:
@@ -89,17 +135,34 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
     return made
 
 
-def _draw(axes, t: "Trace"):
-    """The trace with its interval; what stands for it in a legend."""
+def _across(axes, view: "View", start: float) -> None:
+    """The bands and lines of the view, each with its words at the top."""
+    least = (axes.get_xlim()[1] / start) ** 0.07  # a narrower band of who wins has no room for its words
+    winners = dict(WINNER.values())
+    for low, high, words in view.bands:
+        axes.axvspan(low, high, color=COLORS[winners.get(words, "gray")], alpha=0.15, lw=0)
+    wide = [(low, 0.99, words) for low, high, words in view.bands if words not in winners or high > least * low]
+    for at, up, words in (*((at, 0.94, words) for at, words in view.lines), *wide):
+        if words:
+            across = axes.get_xaxis_transform()
+            axes.annotate(words, (at, up), (3, 0), across, "offset points", va="top", fontsize=_FONT)
+    for at, _ in view.lines:
+        axes.axvline(at, color=COLORS["gray"], lw=1, dashes=(2, 2))
+
+
+def _draw(axes, t: "Trace", lines: tuple[str, ...]):
+    """The trace with its interval; what stands for it in a legend. `lines`: where y is words, these from the top."""
     color = COLORS[t.color]
     (drawn,) = axes.plot(
-        t.x,
-        t.y,
+        [math.nan if x is None else x for x in t.x],
+        [lines.index(y) for y in t.y] if lines else t.y,
         color=color,
         label=t.name,
         marker=_MARKERS[t.marker] if t.marker else "",
-        ms=4.5,
-        lw=1.3 if t.line else 0,
+        ms=6 if lines else 4.5,
+        lw=12 if t.band else 1.3 if t.line else 0,
+        alpha=0.45 if t.band else None,
+        solid_capstyle="butt" if t.band else None,
         dashes=_DASHES[t.dash] if t.line else (),
         mfc="white" if t.hollow else color,
         zorder=3 if t.marker else 2,
@@ -113,11 +176,10 @@ def _draw(axes, t: "Trace"):
 
 
 def _limits(axes, view: "View") -> float:
-    """Sets the axes' ends; where the lines start: left of it there is room for the names of slopes."""
+    """Sets the ends of the x axis; where the lines start: left of it there is room for the names of slopes."""
     low, high = view.x.ends or axes.get_xlim()
     names = any(t.label and t.label_left for t in view.traces)
     axes.set_xlim(low * (low / high) ** (_COLUMN / (1 - _COLUMN)) if names else low, high)
-    axes.set_ylim(*(view.y.ends or _room([y for t in view.traces for y in t.y])))
     return low
 
 
@@ -132,7 +194,7 @@ def _ticks(axis, of: "Axis", low: float, high: float) -> None:
 
     base = 2.0 if of.unit == "bytes" else 10.0
     first, last = math.ceil(math.log(low, base) - 1e-9), math.floor(math.log(high, base) + 1e-9)
-    parts = (1, 2, 5) if base == 10 and last - first < 2 else (1,)
+    parts = ((1, 3) if of.unit == "flops" else (1, 2, 5)) if base == 10 and last - first < 2 else (1,)
     step = max(1, math.ceil((last - first) / 9))
     at = [part * base**p for p in range(first - 1, last + 1, step) for part in parts]
     axis.set_major_locator(FixedLocator([v for v in at if low <= v <= high]))
@@ -142,9 +204,33 @@ def _ticks(axis, of: "Axis", low: float, high: float) -> None:
 
 
 def _names(axes, view: "View", start: float) -> None:
-    """The names of slopes left of them, of level lines right of them."""
-    shown = [t for t in view.traces if t.label]
+    """The names of slopes left of them, of level lines right of them, at the heights where they keep apart."""
     low, high = axes.get_xlim()
-    column = math.log(start / low) / math.log(high / low)
-    label_left(axes, [(t.y[0], t.label, t.color) for t in shown if t.label_left], column, _FONT)
-    label_right(axes, [(t.y[-1], t.label, t.color) for t in shown if not t.label_left], _FONT)
+    column, ends = math.log(start / low) / math.log(high / low), list(map(math.log, view.y.ends))
+    for t in (t for t in view.traces if t.label):
+        x, away, side = (column, -0.035, "right") if t.label_left else (1.0, 0.025, "left")
+        at = (math.log(t.y[0 if t.label_left else -1]) - ends[0]) / (ends[1] - ends[0])
+        arrow = {"arrowstyle": "-", "color": COLORS[t.color], "lw": 0.6, "shrinkA": 1, "shrinkB": 0}
+        axes.annotate(
+            t.label,
+            (x, at),
+            (x + away, t.label_at),
+            "axes fraction",
+            "axes fraction",
+            arrow | {"relpos": (float(t.label_left), 0.5)},
+            annotation_clip=False,
+            color=_INK.get(t.color, COLORS[t.color]),
+            va="center",
+            ha=side,
+            fontsize=_FONT,
+        )
+
+
+def save(figure: "Figure", path: "str | os.PathLike") -> pathlib.Path:
+    """Writes the figure (format by suffix) without a date, so that the same input gives the same bytes."""
+    import matplotlib
+
+    path = pathlib.Path(path)
+    with matplotlib.rc_context(SETTINGS):
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return path

@@ -4,13 +4,12 @@ import functools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 
-from analysis.report.charts import break_even, chart, crossover, feeding, overlay
+from analysis.report.charts import break_even, chart, crossover, feeding, layers, overlay
 from analysis.report.charts import movement as charts_movement
 from analysis.report.charts import roofline as charts_roofline
 from analysis.report.charts import training as charts_training
 from analysis.report.charts.chart import Chart, View
 from analysis.report.material import Material
-from analysis.report.sections import layers
 from analysis.table import image
 
 CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
@@ -19,6 +18,8 @@ CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "memory": lambda of: charts_movement.memory(of.rows, of.machine),
     "transfers": lambda of: charts_movement.copies(of.rows),
     "feeding": lambda of: feeding.feeding_chart(of.rows),
+    "convolutions": lambda of: layers.charts(of.layers["conv"]),
+    "products": lambda of: layers.charts(of.layers["matmul"]),
     "rates": lambda of: chart.rates(of.rows, of.roofs),
     "along": lambda of: charts_training.along(of.trainings),
     "budget": lambda of: charts_training.steps(of.budgets),
@@ -29,16 +30,12 @@ CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
 
 
 def draw(runs: "list[Material]", folder: pathlib.Path) -> None:
-    """Draws the pictures of one run, or what several have over each other, and each one's layers. Needs matplotlib."""
-    from analysis.report.pictures import chart_views, style
-    from analysis.report.pictures import layers as layers_svg
+    """Draws the pictures of one run, or what several have over each other. Needs matplotlib."""
+    from analysis.report.pictures import chart_views
 
     who = ", ".join(of.label for of in runs if of.label)
     for name, title, view in _views(CHARTS, runs):
-        style.save(chart_views.figure(view, title, who), folder / name)
-    for prefix, found in [(of.prefix, found) for of in runs for found in of.layers.values()]:
-        for name, _ in layers.pictures_of(found):
-            style.save(layers_svg.figure(found, name), folder / f"{prefix}{name}.svg")
+        chart_views.save(chart_views.figure(view, title, who), folder / name)
 
 
 def images(charts: Iterable[str], runs: "list[Material]") -> list[str]:

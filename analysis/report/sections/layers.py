@@ -1,7 +1,5 @@
 """Convolutions, and products of dense layers and other shapes: their sections of the page."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from analysis import labels
@@ -11,11 +9,11 @@ from analysis.crossover.families import batch_family
 from analysis.crossover.network_steps import Total
 from analysis.crossover.time_split import why
 from analysis.roofline.bounds import Roof, judge
-from analysis.table import image, listed, named, table, text
+from analysis.table import listed, named, table, text
 from analysis.text import answers, crossings
 from analysis.text import rows as row_words
 from analysis.text.rates import CACHED_MARK, CACHED_WORDS, fraction_words
-from analysis.units import count, digits, flops_rate, percent, seconds
+from analysis.units import digits, flops_rate, percent, seconds
 from kernels.problems import Problem
 from workloads.records import Loaded, Measurement, settings
 
@@ -101,18 +99,13 @@ def _other(m: "Measurement") -> bool:
     return not layers.is_square(m.problem) or bool(layers.framework_of(m)) or m.settings.cache != "warm"
 
 
-def section(of: Layers, prefix: str) -> list[str]:
-    """The best of each backend at each layer, where the GPU wins, what frameworks, caches and precisions change.
-
-    prefix: how the pictures' names begin.
-    """
+def section(of: Layers) -> list[str]:
+    """The best of each backend at each layer, where the GPU wins, what frameworks, caches and precisions change."""
     if not of.rows:
         return []
-    images = {name: image(f"{prefix}{name}.svg", says) for name, says in pictures_of(of)}
-    stem = SECTIONS[of.op][2]
     told = layers.rate_sentences(of.rows, of.op, of.roofs)
-    lines = [*images.get(stem, []), *listed(told), *_totals_table(of)]
-    return [*lines, *_crossings(of, images), *_layer_tables(of), *_comparisons(of)]
+    lines = [*listed(told), *_totals_table(of)]
+    return [*lines, *_crossings(of), *_layer_tables(of), *_comparisons(of)]
 
 
 def _totals_table(of: Layers) -> list[str]:
@@ -141,15 +134,13 @@ def _totals_table(of: Layers) -> list[str]:
     return [*listed(of.won), *([says, "", *table(heads, rows, 2, measured)] if rows else [])]
 
 
-def _crossings(of: Layers, images: "dict[str, list[str]]") -> list[str]:
-    """The answers: pictures, the first sentences, all of them in a table, and where the GPU's time goes."""
+def _crossings(of: Layers) -> list[str]:
+    """The answers: the first sentences, all of them in a table, and where the GPU's time goes."""
     told = [a for a in of.answers if a.kind != "no-gpu" or a.gaps]
-    heading, one, stem = SECTIONS[of.op]
+    heading, one, _ = SECTIONS[of.op]
     if not told:
         return ["The GPU has no rows of these, so there is no crossover.", ""] if of.answers else []
     lines = [f"### {heading}: where the GPU wins", ""]
-    for varies in dict.fromkeys(a.family.varies for a in told):
-        lines += images.get(f"{stem}-{varies}", [])
     first = [a for a in told if a.form == LATENCY and a.precision == told[0].precision]
     lines += listed([*answers.summaries(told), *map(answers.sentence, first if len(first) <= _MOST_SAID else ())]) or [
         ""
@@ -322,14 +313,3 @@ def _comparisons(of: Layers) -> list[str]:
         "",
         *table(heads, rows, 4, shares),
     ]
-
-
-def pictures_of(of: Layers) -> "Iterable[tuple[str, str]]":
-    """(name, what it says) of the pictures that there is something to draw in."""
-    stem, one = SECTIONS[of.op][2], SECTIONS[of.op][1]
-    if layers.largest(of.rows, of.op):
-        yield stem, f"Rate of every {one} at its largest batch, by backend, with the roofs it stands under."
-    for varies in dict.fromkeys(a.family.varies for a in of.answers if a.points and a.form == LATENCY):
-        shown = [a for a in of.answers if a.family.varies == varies]
-        said = answers.summaries(shown)
-        yield f"{stem}-{varies}", said[0] if said else f"{count(len(shown), 'answer')} along the {varies}."

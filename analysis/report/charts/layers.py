@@ -1,0 +1,139 @@
+"""Charts of layers, a line each: every backend's rate under its roof, and who wins where along the batch or another size."""
+
+from collections.abc import Callable, Iterable
+
+from analysis.crossover import layers
+from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT
+from analysis.report.charts.chart import Axis, Chart, Trace, View, rounded
+from analysis.report.charts.choose import WINNER, spans
+from analysis.report.sections.layers import SECTIONS, Layers
+from analysis.roofline.bounds import judge
+from analysis.stats import call_s, quick_seconds
+from analysis.text import answers as words
+from analysis.text.crossings import form_name, verdict_words
+from analysis.units import count, flops_rate, percent
+
+_SIDES = {
+    "numpy": ("blue", "circle"),
+    "mkl": ("sky", "diamond"),
+    "numba": ("green", "triangle-down"),
+    "cupy": ("orange", "square"),
+    "cudnn": ("vermillion", "cross"),
+    "cublaslt": ("vermillion", "cross"),
+    "tensorflow CPU": ("ink", "x"),
+    "tensorflow GPU": ("purple", "cross-thin"),
+}
+_ROOFS = {"CPU": "blue", "GPU": "vermillion"}
+_MARKS = {
+    LATENCY: ("one call", "ink", "line-ns"),
+    THROUGHPUT: ("queued calls", "purple", "diamond"),
+    COPIES[0]: ("copies as written", "orange", "square"),
+    COPIES[1]: ("copies, pinned", "green", "triangle-up"),
+    COPIES[2]: ("copies, pageable", "ink", "triangle-down"),
+}
+_MOST = 40  # lines of a chart
+
+
+def charts(of: Layers) -> list[Chart]:
+    """The rates, and for each size that varies who wins along it; none without rows."""
+    forms = [a for a in of.answers if a.points and a.form == LATENCY]
+    varied = dict.fromkeys(a.family.varies for a in forms)
+    return [*_rates(of), *(_crossings(of, varies) for varies in varied)]
+
+
+class _Points:
+    """Points by the name of their trace."""
+
+    def __init__(self) -> None:
+        self.traces: dict[str, Trace] = {}
+
+    def add(self, name: str, look: tuple[str, str], x: float, line: str, says: str) -> None:
+        trace = self.traces.setdefault(name, Trace(name, [], [], *look, line=False, says=[], hollow=True))
+        trace.x.append(rounded(x))
+        trace.y.append(line)
+        trace.says.append(says)
+
+
+def _rates(of: Layers) -> list[Chart]:
+    """FLOP/s of the fastest kernel of every backend at each layer's largest batch, in the first precision, and the roofs."""
+    rows = layers.largest(of.rows, of.op)
+    maths = dict.fromkeys(layers.precision_of(m.problem) for m in rows)
+    if not maths:
+        return []
+    shown = "float32" if "float32" in maths else next(iter(maths))
+    best = layers.best_by_side((m for m in rows if layers.precision_of(m.problem) == shown), of.op)
+    problems, left_out = _most(list(best), lambda p: p.flops)
+    points, roofs, cells, most = _Points(), _Points(), [], (0.0, "")
+    for p in problems:
+        line = f"{of.label(p)}, {layers.size_of(p)}"
+        for side, m in best[p].items():
+            rate = p.flops / quick_seconds(m)
+            told, most = flops_rate(rate), max(most, (rate, f"{m.label}, {line}"))
+            points.add(side, _SIDES.get(side, ("green", "triangle-up")), rate, line, f"{line}: {told}, {m.label}")
+            judged = judge(m, of.roofs).fraction
+            cells.append((line, side, m.label, told, percent(judged.value) if judged else "-"))
+        for place, rate in _roofs_over(best[p].values(), of).items():
+            look = (_ROOFS.get(place, "gray"), "line-ns")
+            roofs.add(f"roof, {place}", look, rate, line, f"{line}: roof of the {place} {flops_rate(rate)}")
+    _, one, stem = SECTIONS[of.op]
+    title = f"Rate of {stem} at their largest batch, {shown}{left_out}"
+    says = f"At its largest batch a {one} reaches at most {flops_rate(most[0])} ({most[1]})."
+    traces = [*points.traces.values(), *roofs.traces.values()]
+    lines = tuple(dict.fromkeys(line for line, *_ in cells))
+    view = View("", Axis("rate", "flops"), Axis("", "words", False, lines=lines), traces, says)
+    return [Chart(stem, title, [view], f"{one} | by | kernel | rate | of its roof", cells, f"{stem}.svg")]
+
+
+def _roofs_over(rows: Iterable, of: Layers) -> dict[str, float]:
+    """CPU, GPU -> the rate that the roofs allow its fastest library row."""
+    found: dict[str, float] = {}
+    for m in sorted(rows, key=call_s, reverse=True):
+        judged = judge(m, of.roofs)
+        if judged.fraction and not layers.framework_of(m):
+            found[layers.place(m)] = m.problem.flops / quick_seconds(m) / judged.fraction.value
+    return found
+
+
+def _crossings(of: Layers, varies: str) -> Chart:
+    """A line a family of the first precision: bands say who wins one call with the data there; marks, from where the GPU wins
+    in other forms."""
+    answers = [a for a in of.answers if a.family.varies == varies and not a.form.framework and a.form.cache == "warm"]
+    resident = [a for a in answers if a.form == LATENCY and a.points]
+    first = resident[0].precision
+    resident = [a for a in resident if a.precision == first]
+    resident, left_out = _most(resident, lambda a: a.points[-1].cpu.seconds.value)
+    points, cells = _Points(), []
+    bands = {sign: Trace(who, [], [], color, band=True, says=[]) for sign, (who, color) in WINNER.items()}
+    for a in resident:
+        line = of.family_label(a)
+        for start, end, sign in spans(a) or [(a.points[0].n, a.points[0].n * 1.05, a.points[0].sign)]:
+            bands[sign].x.extend((rounded(start), rounded(end), None))
+            bands[sign].y.extend([line] * 3)
+            bands[sign].says.extend([f"{line}: {verdict_words(a)}"] * 3)
+        for other in (b for b in answers if (b.family, b.precision) == (a.family, first) and b.form in _MARKS):
+            form, *look = _MARKS[other.form]
+            cells.append((line, form_name(other.form), verdict_words(other), f"{other.low_n}..{other.high_n}"))
+            for c in (c for c in other.crossings if c.to == "gpu" and not c.wide):
+                points.add(
+                    f"from here: {form}", tuple(look), c.at.value, line, f"{line}, {form}: {verdict_words(other)}"
+                )
+    shown = [a for a in of.answers if a.family.varies == varies]
+    says = next(iter(words.summaries(shown)), f"{count(len(shown), 'answer')} along the {varies}.")
+    sizes, lines = [p.n for a in resident for p in a.points], tuple(dict.fromkeys(map(of.family_label, resident)))
+    room = 1.06 if min(sizes) < max(sizes) else 1.5
+    x = Axis(resident[0].family.size_name, "count", ends=(min(sizes) / room, max(sizes) * room))
+    axes = x, Axis("", "words", False, lines=lines)
+    view = View("", *axes, [*(b for b in bands.values() if b.x), *points.traces.values()], says)
+    title = f"Who wins, {first}; shaded: {form_name(LATENCY)}{left_out}"
+    _, one, stem = SECTIONS[of.op]
+    return Chart(
+        f"{stem}-{varies}", title, [view], f"{one} | a call | answer | measured", cells, f"{stem}-{varies}.svg"
+    )
+
+
+def _most(found: list, by: Callable) -> tuple[list, str]:
+    """The largest of many, in their order, and what a title says of the others."""
+    if len(found) <= _MOST:
+        return found, ""
+    kept = sorted(range(len(found)), key=lambda i: by(found[i]), reverse=True)[:_MOST]
+    return [found[i] for i in sorted(kept)], f" ({count(_MOST, 'line')} of {len(found)}, those with most work)"
