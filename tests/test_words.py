@@ -76,7 +76,12 @@ def rendered(machine: str) -> list[str]:
     """Every sentence that the stored rows of a machine give."""
     loaded = records.read(house.ROOT / "reports" / machine)
     rows = loaded.measurements
-    said = [*summary.answer(loaded), *summary.details(loaded), *budget.sentences(rows), *transfer_study.sentences(rows)]
+    said = [
+        *summary.answer(loaded),
+        *summary.details(loaded),
+        *budget.lines(rows, tables=False),
+        *transfer_study.sentences(rows),
+    ]
     for op in ("matmul", "conv"):
         said += [s for ways in (layers.library_sentences, layers.cold_sentences) for s in ways(rows, op)]
         for one in ladder.ladders(rows, loaded.runs[-1].machine, op):

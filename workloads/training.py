@@ -218,8 +218,10 @@ def answer(args: argparse.Namespace, outcome) -> None:
         return
     made = budget.budgets(rows_)
     wanted = [args.verbose or budget_words.sound(b) for b in made]
-    words = budget_words.lines if sum(wanted) <= MOST_BUDGETS else budget_words.sentences
-    budgets = words(rows_, wanted=lambda b: args.verbose or budget_words.sound(b)) if any(wanted) else []
+    few = sum(wanted) <= MOST_BUDGETS
+    budgets = (
+        budget_words.lines(rows_, None, lambda b: args.verbose or budget_words.sound(b), few) if any(wanted) else []
+    )
     budgets += [] if all(wanted) else [_how_to_see(outcome)]
     print("", *told, *([""] if told and budgets else []), *shown(budgets), sep="\n")
 

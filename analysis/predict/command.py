@@ -202,7 +202,11 @@ def left_out(args: argparse.Namespace) -> int:
     from analysis.text import prediction_errors
 
     of = read(args.leave_one_out, args.mixed)
-    print(*table.shown(prediction_errors.lines(of, not args.no_ablation)), "", sep="\n")
+    print(
+        *table.shown(prediction_errors.lines(of, not args.no_ablation), least="in the interval | execution"),
+        "",
+        sep="\n",
+    )
     print(*predicted_crossover.lines(predicted_crossover.comparisons(of)), sep="\n")
     if args.readme:
         files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"), key=lambda f: f.stem)
