@@ -71,11 +71,10 @@ def answer(page: Page) -> None:
 def ask(page: Page) -> None:
     """The questions with each run's answer."""
     titles = {s.name: s.title for s in page.sections}
-    found: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for of in page.runs:
-        asked = questions.Evidence(of.rows, of.answers, of.roofs, of.pairs, of.machine)
-        for question, section, said, more in questions.answered(asked):
-            found.setdefault((question, section), []).append((of.letter, said, more))
+        for question, section, said in questions.answered(questions.Evidence(of.rows, of.answers, of.roofs, of.pairs)):
+            found.setdefault((question, section), []).append((of.letter, said))
     if found:
         page.add("questions", "Questions newcomers ask", str(page.parts.questions(found, titles)))
 

@@ -1,29 +1,26 @@
-"""Questions that newcomers ask, answered with one machine's numbers; a question without numbers is left out.
-
-An answer is what one reads at once, the answer itself first and fewer than 40 words, and what more there is to say.
-"""
+"""Questions that newcomers ask, answered with one machine's numbers: a question without numbers is left out."""
 
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Any
 
-from analysis.crossover import families
-from analysis.crossover.crossover import COPIES, LATENCY, Answer, Point
+import msgspec
+
+from analysis.crossover.crossover import COPIES, LATENCY, Answer
 from analysis.crossover.families import square_rows
 from analysis.crossover.time_split import why
 from analysis.roofline import links
-from analysis.roofline.bounds import Roof, judge, pick
+from analysis.roofline.bounds import Roof, pick
 from analysis.roofline.roofs import WAITED
 from analysis.stats import faster, quick_seconds
-from analysis.text import crossings, rates, sentences, training
+from analysis.text import crossings, rates, sentences
 from analysis.training import break_even
 from analysis.training.break_even import BY_STEP, Pair
-from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, times
-from workloads.records import Machine, Measurement
+from analysis.units import bytes_rate, count, join
+from workloads.records import Measurement
 
-Answered = tuple[str, str]
-NOTHING: Answered = ("", "")
 _LOWER, _HELPS = ("tf32", "float16", "bfloat16"), 1.1
 _BATCHES = {
     "gpu-from": "the GPU wins from some batch on",
@@ -32,253 +29,187 @@ _BATCHES = {
     "cpu-throughout": "the CPU wins at every batch",
     "cant-tell": "one can't tell",
 }
+_FIRST = {"gpu-at-smallest": "At these sizes, yes", "cpu-throughout": "At these sizes, never"}
 # What a row did to be right, by its check.
 _CHECKED = {
-    "exact": "gave exactly the right answer on whole numbers",
-    "bound": "came within a stated error of the right answer",
-    "weights": "had the model's weights, layer by layer",
-    "first loss": "had NumPy's first loss and gradient",
+    "exact": "were exactly right",
+    "bound": "within a stated error",
+    "weights": "had the model's weights",
+    "first loss": "had NumPy's first loss",
 }
 _PLAIN = "transfer/cupy/array"  # what people write: ndarray.set and get
 
 
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """What the answers are made of."""
 
-    def __init__(
-        self,
-        measurements: "Iterable[Measurement]",
-        answers: Iterable[Answer],
-        roofs: tuple[Roof, ...],
-        pairs: "list[Pair]",
-        machine: "Machine | None",
-    ):
-        self.rows, self.roofs, self.pairs, self.machine = list(measurements), roofs, pairs, machine
-        self.answers = [a for a in answers if a.points]
-        self.first = [a for a in self.answers if a.precision == self.answers[0].precision]
+    rows: list[Measurement]
+    answers: tuple[Answer, ...]
+    roofs: tuple[Roof, ...]
+    pairs: list[Pair]
 
-    def form(self, form) -> Answer | None:
-        """The first precision's answer in a form."""
-        return next((a for a in self.first if a.form == form), None)
+    def form(self, *forms) -> Answer | None:
+        """The first precision's answer in one of these forms."""
+        found = [a for a in self.answers if a.points]
+        return next((a for a in found if a.form in forms and a.precision == found[0].precision), None)
 
 
-def _always(q: Evidence) -> Answered:
+Values = dict[str, Any] | None
+
+
+def _always(q: Evidence) -> Values:
+    if not (a := q.form(LATENCY)):
+        return None
+    least, most = (pick_(a.points, key=lambda p: p.ratio.value) for pick_ in (min, max))
+    speeds = {"quick": sentences.speed(most.ratio.value), "slow": sentences.speed(least.ratio.value)}
+    return {
+        "first": _FIRST.get(a.kind, "No"),
+        "wins": sentences.crossing(a),
+        "most": most.n,
+        "least": least.n,
+        **speeds,
+    }
+
+
+def _small(q: Evidence) -> Values:
+    waited = [1 / r.rate.value for r in q.roofs if r.kind == "launch" and r.name == WAITED]
     a = q.form(LATENCY)
-    if not a:
-        return NOTHING
-    most = max(a.points, key=lambda p: p.ratio.value)
-    least = min(a.points, key=lambda p: p.ratio.value)
-    first = {"gpu-at-smallest": "At these sizes, yes", "cpu-throughout": "At these sizes, never"}.get(a.kind, "No")
-    return (
-        f"{first}: with its data there {_short(a)}. At n = {most.n} {_faster(most)}, at n = {least.n} {_faster(least)}.",
-        crossings.crossing_sentence(a),
-    )
+    parts = [(w.n, w.overhead / w.gpu.seconds.value) for w in (why(q.rows, a) if a else ()) if w.overhead is not None]
+    n, share = parts[0] if parts else (None, None)
+    return {"waited": waited[0] if waited else None, "n": n, "share": share} if waited or parts else None
 
 
-def _faster(p: "Point") -> str:
-    ratio = p.ratio.value
-    return (
-        f"it is {times(ratio)} as fast as the CPU's best"
-        if ratio >= 1
-        else f"the CPU's best is {times(1 / ratio)} as fast"
-    )
-
-
-def _short(a: Answer) -> str:
-    """The verdict without bands: `the GPU wins from n = 103`."""
-    return sentences.crossing(a)
-
-
-def _small(q: Evidence) -> Answered:
-    waited = next((r for r in q.roofs if r.kind == "launch" and r.name == WAITED), None)
-    a = q.form(LATENCY)
-    parts = [w for w in why(q.rows, a) if w.overhead is not None][:1] if a else []
-    told = [f"a call that computes nothing takes {seconds(1 / waited.rate.value)}"] if waited else []
-    told += [
-        f"at n = {w.n}, {seconds(w.overhead)} of a call's {seconds(w.gpu.seconds.value)} are launch and Python"
-        for w in parts
-        if w.overhead is not None
-    ]
-    if not told:
-        return NOTHING
-    more = [crossings.why_sentence(w, a.form, "With a little work") for w in parts if a]
-    return f"Every call costs its launch, however little there is to do: {join(told)}.", " ".join(more)
-
-
-def _copy(q: Evidence) -> Answered:
-    resident, copied = q.form(LATENCY), [a for a in q.first if a.form in COPIES]
+def _copy(q: Evidence) -> Values:
+    resident, copied = q.form(LATENCY), q.form(*COPIES)
     if not resident or not copied:
-        return NOTHING
-    said = [f"{crossings.way_name(a.form)}, {crossings.verdict_words(a)}" for a in copied]
-    last = why(q.rows, copied[0], everywhere=True)[-1]
-    share = (
-        f"At n = {last.n}, {percent((last.copies or 0.0) / last.gpu.seconds.value)} of a call copied so is the copies."
-    )
-    short = f"with its data there {_short(resident)}, copied {crossings.way_name(copied[0].form)} {_short(copied[0])}"
-    return (
-        f"Copying moves the answer: {short}.",
-        f"{share} With the data there {crossings.verdict_words(resident)}; {'; '.join(said)}.",
-    )
+        return None
+    last = why(q.rows, copied, everywhere=True)[-1]
+    words = {
+        "way": crossings.way_name(copied.form),
+        "n": last.n,
+        "share": (last.copies or 0.0) / last.gpu.seconds.value,
+    }
+    return {"resident": sentences.crossing(resident), "copied": sentences.crossing(copied), **words}
 
 
-def _pinned(q: Evidence) -> Answered:
+def _pinned(q: Evidence) -> Values:
     found = links.fits(m for m in q.rows if m.problem.op == "transfer")
-    short, told = [], []
+    said = []
     for way, words in (("h2d", "to the GPU"), ("d2h", "back")):
         pinned = links.find(found, way, "pinned")
         pageable = links.find(found, way, "pageable", _PLAIN) or links.find(found, way, "pageable")
         if pinned and pageable:
-            short.append(f"{times(pinned.bandwidth.value / pageable.bandwidth.value)} {words}")
-            told.append(
-                f"{words} {bytes_rate(pinned.bandwidth.value)} with pinned memory and "
-                f"{bytes_rate(pageable.bandwidth.value)} with pageable"
-            )
-    if not told:
-        return NOTHING
-    return (
-        f"Large copies are as fast as with pageable memory {join(short)}; a small copy costs its call, whatever the memory.",
-        f"Large copies: {join(told)}.",
-    )
+            said.append(f"{sentences.speed(pinned.bandwidth.value / pageable.bandwidth.value)} {words}")
+    return {"gains": join(said)} if said else None
 
 
-def _precision(q: Evidence) -> Answered:
-    best: dict[str, tuple[float, int]] = {}
+def _precision(q: Evidence) -> Values:
+    best: dict[str, float] = {}
     for name, sizes in square_rows(q.rows).items():
-        rows = [m for at in sizes.values() for m in at if m.on_gpu and m.mode == "resident" and quick_seconds(m)]
-        if rows:
-            m = max(rows, key=lambda m: m.problem.flops / quick_seconds(m))
-            best[name] = (m.problem.flops / quick_seconds(m), m.problem.n)
-    lower = {
-        name: rate / best["float32"][0] for name, (rate, _) in best.items() if name in _LOWER and "float32" in best
-    }
+        rows = [m for at in sizes.values() for m in at if m.on_gpu and m.mode == "resident"]
+        best[name] = max((m.problem.flops / s for m in rows if (s := quick_seconds(m))), default=0.0)
+    lower = {name: best[name] / best["float32"] for name in _LOWER if best.get(name) and best.get("float32")}
     if not lower:
-        return NOTHING
-    short = join(f"{name} {digits(factor)}" for name, factor in lower.items())
-    told = [f"{name} reaches {flops_rate(rate)} at n = {n}" for name, (rate, n) in best.items()]
-    helps = "yes" if max(lower.values()) > _HELPS else "hardly"
-    return (
-        f"For large products, {helps}: the best rate on this GPU, over float32's, is {short} times. Small ones are bound by the "
-        "call, not by the arithmetic.",
-        f"On this GPU {join(told)}.",
-    )
+        return None
+    gains = join(f"{sentences.speed(gain)} in {name}" for name, gain in lower.items())
+    return {"helps": "yes" if max(lower.values()) > _HELPS else "hardly", "gains": gains}
 
 
-def _first(q: Evidence) -> Answered:
+def _first(q: Evidence) -> Values:
     firsts = [
-        (m.phases_s["first_call"], later)
+        (m.phases_s["first_call"], s)
         for m in q.rows
-        if m.on_gpu and "first_call" in m.phases_s and (later := quick_seconds(m))
+        if m.on_gpu and "first_call" in m.phases_s and (s := quick_seconds(m))
     ]
     if not firsts:
-        return NOTHING
+        return None
+    gain = statistics.median(first / later for first, later in firsts)
     middle = statistics.median(first for first, _ in firsts)
-    factor = statistics.median(first / later for first, later in firsts)
-    return (
-        f"It loads libraries, compiles and chooses kernels: {seconds(middle)}, {times(factor)} a later call, in the middle of "
-        f"{count(len(firsts), 'GPU row')}.",
-        "Every time on this page is of later calls, unless it says otherwise.",
-    )
+    return {"median": middle, "gain": gain, "rows": count(len(firsts), "GPU row")}
 
 
-def _batch(q: Evidence) -> Answered:
-    found = [a for a in break_even.answers(q.rows, ("batch",)) if a.form.mode == BY_STEP]
-    if not found:
-        return NOTHING
-    told = join(f"in {n} {_BATCHES.get(kind, kind)}" for kind, n in Counter(a.kind for a in found).items())
-    return (
-        f"It gives the GPU more work for each call: of {count(len(found), 'training')} measured over batches, {told}.",
-        " ".join(training.answer_sentence(a) for a in found[:3]),
-    )
+def _batch(q: Evidence) -> Values:
+    found = Counter(a.kind for a in break_even.answers(q.rows, ("batch",)) if a.form.mode == BY_STEP)
+    told = join(f"in {n} {_BATCHES.get(kind, kind)}" for kind, n in found.items())
+    return {"trainings": count(found.total(), "training"), "wins": told} if found else None
 
 
-def _training(q: Evidence) -> Answered:
+def _training(q: Evidence) -> Values:
     plain = [p for p in q.pairs if not p.setup.switches]
-    if not plain:
-        return NOTHING
     wins = Counter(faster(p.cpu(BY_STEP).cost.step, p.gpu.cost.step) for p in plain)
-    pays = [e.value for p in plain if (e := p.break_even) is not None and e.value < math.inf]
-    return (
-        f"In {wins['gpu']} of the {count(len(plain), 'training')} measured on both devices its step is shorter, in {wins['cpu']} "
-        f"the CPU's is; {wins['neither']} are too close to tell.",
-        f"It has paid back its start after {digits(min(pays))} to {digits(max(pays))} epochs where it does."
-        if pays
-        else "",
-    )
+    after = [e.value for p in plain if (e := p.break_even) is not None and e.value < math.inf]
+    ends = [sentences.digits(max(1.0, x)) for x in (min(after), max(after))] if after else [None, None]
+    words = {"gpu": wins["gpu"], "cpu": wins["cpu"], "neither": wins["neither"], "low": ends[0], "high": ends[1]}
+    return {"trainings": count(len(plain), "training"), **words} if plain else None
 
 
-def _fair(q: Evidence) -> Answered:
-    libraries, threads = rates.library_sentences(q.rows), rates.thread_sentences(q.rows)
-    if not libraries and not threads:
-        return NOTHING
-    said, a = [*threads[1:], *libraries], q.form(LATENCY)
-    if a and a.default and not crossings.same_answer(a, a.default):
-        said.append(
-            f"With its library's own choice of threads the CPU does less well: then {crossings.verdict_words(a.default)}."
-        )
-    first = threads[0] if threads else said.pop(0)
-    return f"Yes: its side is the fastest library and thread count at each size. {first}", " ".join(said)
+def _fair(q: Evidence) -> Values:
+    said = [*rates.thread_sentences(q.rows), *rates.library_sentences(q.rows)]
+    return {"said": said[0]} if said else None
 
 
-def _limit(q: Evidence) -> Answered:
-    best = [m for gpu in (False, True) if (m := rates.best_at_largest(q.rows, gpu))]
-    told = [
-        f"the {m.side} reaches {percent(judged.fraction.value)} of its roof at n = {m.problem.n}"
-        for m in best
-        if (judged := judge(m, q.roofs)).fraction
-    ]
-    if not told:
-        return NOTHING
-    said = " ".join(rates.rate_sentences(q.rows, q.roofs))
-    return (
-        f"With large {families.precision_of(best[0].problem)} products {join(told)}.",
-        f"A roof is the best rate that this machine was seen to reach at one thing alone. {said}",
-    )
+def _limit(q: Evidence) -> Values:
+    said = rates.rate_sentences(q.rows, q.roofs)
+    return {"said": " ".join(said[:2])} if said else None
 
 
-def _memory(q: Evidence) -> Answered:
-    host, there = (pick(q.roofs, device, "memory") for device in ("cpu", "gpu:0"))
-    if not (host and there):
-        return NOTHING
-    cpu, gpu = host.rate.value, there.rate.value
-    return (
-        f"{'Yes' if gpu > cpu else 'No'}: {bytes_rate(gpu)} against the CPU's {bytes_rate(cpu)}, {times(gpu / cpu)} as much.",
-        "That is what additions, activations and optimizers wait for.",
-    )
+def _memory(q: Evidence) -> Values:
+    cpu, gpu = (roof.rate.value if (roof := pick(q.roofs, d, "memory")) else 0.0 for d in ("cpu", "gpu:0"))
+    words = {"yes": "Yes" if gpu > cpu else "No", "gpu": bytes_rate(gpu), "cpu": bytes_rate(cpu)}
+    return {**words, "gain": sentences.speed(gpu / cpu)} if cpu and gpu else None
 
 
-def _trust(q: Evidence) -> Answered:
+def _trust(q: Evidence) -> Values:
     ok = [m for m in q.rows if m.ok]
-    if not ok:
-        return NOTHING
     checks = Counter(_CHECKED.get(m.check, "") for m in ok)
-    told = [f"{checks[words]} {words}" for words in dict.fromkeys(_CHECKED.values()) if checks[words]]
-    right = f"{join(told)}, before they were timed; " if told else ""
+    told = [f"{checks[words]:,} {words}" for words in dict.fromkeys(_CHECKED.values()) if checks[words]]
     flagged = sum(bool(set(m.flags) - {"cpu-clock"}) for m in ok)
-    doubt = f"{flagged or 'none'} carr{'y' if flagged > 1 else 'ies'} a flag that makes a time doubtful"
-    return (
-        f"Of {count(len(ok), 'row')}, {right}{doubt}.",
-        "The others were checked as the table of all numbers says; a CPU clock that moved is not counted as a flag here. A "
-        "winner is named only where the 95 % intervals leave no doubt; otherwise it says can't tell.",
-    )
+    doubt = f"{flagged or 'none'} carr{'y' if flagged > 1 else 'ies'}"
+    right = f"{join(told)}, before they were timed; " if told else ""
+    return {"rows": count(len(ok), "row"), "right": right, "doubt": doubt} if ok else None
 
 
-QUESTIONS: tuple[tuple[str, str, Callable[[Evidence], Answered]], ...] = (
-    ("Is the GPU always faster?", "crossover", _always),
-    ("Why is a GPU slow at small sizes?", "launches", _small),
-    ("Is it the copying?", "crossover", _copy),
-    ("What does pinned memory buy?", "transfers", _pinned),
-    ("Is a GPU worth it for training?", "training", _training),
-    ("Does a bigger batch fix it?", "training", _batch),
-    ("Do TF32, float16 and bfloat16 help?", "kernels", _precision),
-    ("Why is the first call so slow?", "numbers", _first),
-    ("Is the CPU given a fair chance?", "method", _fair),
-    ("How near is this to the hardware's limit?", "roofline", _limit),
-    ("Is the GPU's memory faster too?", "memory", _memory),
-    ("Can these numbers be trusted?", "method", _trust),
-)
+# By what answers it: the section with more of it, the question, the answer's lines (but for those of what is not known).
+QUESTIONS: dict[Callable[[Evidence], Values], str] = {
+    _always: """crossover: Is the GPU always faster?
+{first}: {wins} where the data are resident.
+The GPU is {quick} at n = {most:,}, {slow} at n = {least:,}.""",
+    _small: """launches: Why is a GPU slow at small sizes?
+Every call costs its launch, however little there is to do.
+An empty call takes {waited:time}.
+At n = {n:,}, {share:share} of a call is launch and Python.""",
+    _copy: """crossover: Is it the copying?
+Copying moves the answer: resident, {resident}; copied ({way}), {copied}.
+At n = {n:,}, {share:share} of a call copied so is the copies.""",
+    _pinned: """transfers: What does pinned memory buy?
+Large copies are {gains} than from pageable memory; a small copy costs its call, whatever the memory.""",
+    _training: """training: Is a GPU worth it for training?
+Of {trainings} on both devices the GPU's step is shorter in {gpu}, the CPU's in {cpu}; {neither} can't be told.
+Break-even, where there is one, is after {low} to {high} epochs.""",
+    _batch: """training: Does a bigger batch fix it?
+It gives the GPU more work for each call: of {trainings} measured over batches, {wins}.""",
+    _precision: """kernels: Do TF32, float16 and bfloat16 help?
+For large products, {helps}: than in float32 they are {gains}.
+Small ones are bound by the call, not by the arithmetic.""",
+    _first: """numbers: Why is the first call so slow?
+It loads libraries, compiles and chooses kernels: the median of {rows} is {median:time}, {gain:factor} a later call.""",
+    _fair: """method: Is the CPU given a fair chance?
+Yes: its side is the fastest library and thread count at each size. {said}""",
+    _limit: """roofline: How near is this to the hardware's limit?
+{said}""",
+    _memory: """memory: Is the GPU's memory faster too?
+{yes}: {gpu} against the CPU's {cpu}, {gain}.""",
+    _trust: """method: Can these numbers be trusted?
+Of {rows}, {right}{doubt} a flag that makes it doubtful.""",
+}
 
 
-def answered(q: Evidence) -> list[tuple[str, str, str, str]]:
-    """(question, the section with more of it, the answer in a sentence or two, what more there is to say) of those that the
-    rows answer."""
-    return [(question, section, *said) for question, section, answer in QUESTIONS if (said := answer(q)) and said[0]]
+def answered(q: Evidence) -> list[tuple[str, str, str]]:
+    """(question, the section with more of it, the answer) of those that the rows answer."""
+    found = []
+    for values, told in QUESTIONS.items():
+        if given := values(q):
+            head, _, said = told.partition("\n")
+            section, _, question = head.partition(": ")
+            found.append((question, section, " ".join(sentences.lines(said, **given))))
+    return found

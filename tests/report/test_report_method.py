@@ -82,15 +82,15 @@ def test_formulas_are_those_of_what_was_measured(m, there, not_there):
 
 def test_who_asks_whether_the_numbers_can_be_trusted_hears_each_check():
     def said(*rows):
-        asked = questions.Evidence(rows, (), (), [], fake.GPU_MACHINE)
-        (found,) = [t for q, _, t, _ in questions.answered(asked) if q.startswith("Can these numbers")]
+        asked = questions.Evidence(rows, (), (), [])
+        (found,) = [t for q, _, t in questions.answered(asked) if q.startswith("Can these numbers")]
         return found
 
     exact = fake.laws(lambda n: 1e-3, lambda n: 1e-4, (64,))
     training = row("training/keras/fit", Training("lenet", 32, 64), 1.0, flags=("steal", "cpu-clock"))
     assert said(*exact, msgspec.structs.replace(training, check="weights")) == (
-        "Of 3 rows, 2 gave exactly the right answer on whole numbers and 1 had the model's weights, layer by layer, before they "
-        "were timed; 1 carries a flag that makes a time doubtful."
+        "Of 3 rows, 2 were exactly right and 1 had the model's weights, before they were timed; 1 carries a flag that makes it "
+        "doubtful."
     )
     import_ = msgspec.structs.replace(training, check="nothing is computed", flags=("cpu-clock",))
-    assert said(import_) == "Of 1 row, none carries a flag that makes a time doubtful."
+    assert said(import_) == "Of 1 row, none carries a flag that makes it doubtful."
