@@ -114,7 +114,6 @@ def _experiments(names: list[str], outcome, args: argparse.Namespace, command: s
     from workloads.frameworks import side_by_side
 
     begin, args = time.monotonic(), argparse.Namespace(**vars(args))
-    work = {"together": side_by_side.side_by_side, "trials": side_by_side.trials, "teacher": side_by_side.teacher}
     limit = args.stop_after
     for name in names:
         if outcome is not None:
@@ -123,7 +122,7 @@ def _experiments(names: list[str], outcome, args: argparse.Namespace, command: s
                 outcome.left += len(side_by_side.rows(name, args, run.machine))
                 continue
             args.stop_after = limit and max(1e-3, limit - (time.monotonic() - begin))
-        outcome = work[name](args, run.machine, command, shown, run).after(outcome)
+        outcome = side_by_side.measure(name, args, run.machine, command, shown, run).after(outcome)
     return outcome
 
 

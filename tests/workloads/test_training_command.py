@@ -223,13 +223,13 @@ def test_rows_of_one_environment_share_a_process_and_a_plan_goes_on_where_it_was
 def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, monkeypatch, tmp_path):
     seen = []
 
-    def beside(args, here, command, shown, run):
+    def beside(name, args, here, command, shown, run):
         seen.append((args.output, args.stop_after))
         m = trained("mnist-cnn", 32, 2048, (0.0, 0.0, 1e-3), beside="fits", at_once="2")
         shown(m)
         return sweep.Outcome(run, tmp_path / "training-together.jsonl", [m])
 
-    monkeypatch.setattr(side_by_side, "side_by_side", beside)
+    monkeypatch.setattr(side_by_side, "measure", beside)
     monkeypatch.setattr(sweep, "LOCAL", tmp_path / "local")
     args = arguments("--study epochs together --device cpu -q")
     shown = []

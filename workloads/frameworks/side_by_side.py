@@ -31,34 +31,26 @@ SMALL, STUDENT, TEACHER = "mnist-cnn", "cifar10-cnn", "vgg-small"
 STEPS = 64
 
 
-def teacher(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
-    """S3d: a frozen teacher's forward pass on the CPU while the student trains on the GPU, each against itself alone.
-
-    Without a GPU its rows are skipped, unless `--device cpu` asks for both on the CPU.
-    """
-    return concurrent.studied("training-teacher", _teacher_groups(args, here), args, command, shown, run)
-
-
-def side_by_side(
-    args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None
+def measure(
+    study: str, args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None
 ) -> sweep.Outcome:
-    """1, 2 and 4 processes that train the same small model on one device at once: steps a second in all, against one."""
-    return concurrent.studied("training-together", _side_groups(args, here), args, command, shown, run)
+    """Carries out a study into a file of its own.
 
-
-def trials(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
-    """Folds and trials: the same training again and again in one process, with keras.utils.clear_session and without, and in a
-    fresh process each; the model is built and compiled anew every time."""
-    return concurrent.studied("training-trials", _trial_groups(args, here), args, command, shown, run)
+    teacher (S3d): a frozen teacher's forward pass on the CPU while the student trains on the GPU, each against itself alone;
+    without a GPU its rows are skipped, unless `--device cpu` asks for both on the CPU. together: 1, 2 and 4 processes that train
+    the same small model on one device at once, in steps a second of all against one. trials: folds and trials, the same training
+    again and again in one process, with keras.utils.clear_session and without, and in a fresh process each; the model is built
+    and compiled anew every time.
+    """
+    return concurrent.studied(f"training-{study}", _GROUPS[study](args, here), args, command, shown, run)
 
 
 def rows(study: str, args: argparse.Namespace, here: Machine) -> list[Row]:
-    """The rows of a study (teacher, together, trials), for the plan.
+    """The rows of a study, for the plan.
 
     Raises: Usage; Missing for a device that is not here.
     """
-    groups = {"teacher": _teacher_groups, "together": _side_groups, "trials": _trial_groups}[study]
-    return [row for group in groups(args, here) for row in group.rows]
+    return [row for group in _GROUPS[study](args, here) for row in group.rows]
 
 
 def seconds(study: str, args: argparse.Namespace, here: Machine) -> float:
@@ -216,3 +208,6 @@ def _turns(args: argparse.Namespace) -> concurrent.Turns:
 
 def _trial_count(args: argparse.Namespace) -> int:
     return FAST_TRIALS if args.fast else TRIALS
+
+
+_GROUPS = {"teacher": _teacher_groups, "together": _side_groups, "trials": _trial_groups}

@@ -9,7 +9,6 @@ import os
 import pathlib
 import sys
 import zipfile
-from collections.abc import Iterator
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
@@ -209,22 +208,19 @@ def _of_function(name: str) -> str:
             return f"there is no file {module}"
         return _lacks(module, function, importlib.util.spec_from_file_location(file.stem, file))
     for part in module.split("."):
-        source = _source(spec)
         if spec is not None and spec.submodule_search_locations is None:
-            return "" if _may_make_names(source) else f"there is no module {found}.{part}: {found} is no package"
+            return "" if _may_bind(spec) else f"there is no module {found}.{part}: {found} is no package"
         parent, found = spec, f"{found}.{part}".lstrip(".")
         spec = _spec(found, here, parent)
         if spec is None:
-            if parent is not None and parent.origin is not None and _may_make_names(source):
+            if parent is not None and parent.origin is not None and _may_bind(parent):
                 return ""
             return f"there is no module {found} (looked in {here} and the installed packages)"
     return _lacks(module, function, spec)
 
 
 def _lacks(module: str, function: str, spec: ModuleSpec | None) -> str:
-    source = _source(spec)
-    found_here = source is None or _may_make_names(source) or function in _names(source)
-    return "" if found_here else f"{module} has no function {function}"
+    return "" if _may_bind(spec, function) else f"{module} has no function {function}"
 
 
 def _spec(name: str, here: str, parent: ModuleSpec | None) -> ModuleSpec | None:
@@ -236,32 +232,15 @@ def _spec(name: str, here: str, parent: ModuleSpec | None) -> ModuleSpec | None:
     return own or next((spec for spec in finders if spec is not None), None)
 
 
-def _source(spec: ModuleSpec | None) -> ast.Module | None:
-    """The parsed source; None of what has none, is built in, or does not parse, which the worker says better."""
+def _may_bind(spec: ModuleSpec | None, name: str = "") -> bool:
+    """Whether the module's code spells the name or something that makes names; what has no source, is built in, or does not
+    parse may, which the worker says better."""
     if spec is None or spec.origin is None or not spec.has_location or not spec.origin.endswith(".py"):
-        return None
+        return True
     try:
         with open(spec.origin, "rb") as file:
-            return ast.parse(file.read())
+            tree = ast.parse(file.read())
     except (OSError, SyntaxError, ValueError):
-        return None
-
-
-def _may_make_names(tree: ast.Module | None) -> bool:
-    """Whether it spells, reads or imports something that makes names; what has no source may."""
-    if tree is None:
         return True
-    spelled = (getattr(node, field, None) for node in ast.walk(tree) for field in ("id", "attr", "name"))
-    return not _MAKES_NAMES.isdisjoint(spelled)
-
-
-def _names(tree: ast.Module) -> Iterator[str]:
-    """Every name that the source binds, wherever: one bound in a function alone is the worker's to refuse."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-            case ast.Name(id=name, ctx=ast.Store()):
-                yield name
-            case ast.Import(names=names) | ast.ImportFrom(names=names):
-                yield from ((alias.asname or alias.name).split(".")[0] for alias in names)
+    spelled = (getattr(node, field, None) for node in ast.walk(tree) for field in ("id", "attr", "name", "asname"))
+    return not {name, *_MAKES_NAMES}.isdisjoint(spelled)

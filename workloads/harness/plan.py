@@ -135,18 +135,13 @@ def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
         raise options.Usage(str(error)) from error
 
 
-def batches(args: argparse.Namespace) -> list[int]:
-    """The batch sizes asked for, else 32."""
-    return options.sizes(args.batch or ["32"])
-
-
 def layers(args: argparse.Namespace, network: networks.Network, kind: str) -> list[Work]:
     """The products of one kind (conv, dense) in a training step of a network, in the directions and batches asked for: layer by
     layer in each precision. The first layer has no dgrad, as nothing needs it.
 
     Raises: Usage for a network that has none.
     """
-    return [work for batch in batches(args) for work in _layers(args, network, kind, batch)]
+    return [work for batch in counts(args.batch, 32) for work in _layers(args, network, kind, batch)]
 
 
 def _layers(args: argparse.Namespace, network: networks.Network, kind: str, batch: int) -> list[Work]:
@@ -195,14 +190,6 @@ def settings(
             own = framework and not args.threads  # a framework chooses its threads itself
             counts = [None] if own else thread_counts(args) if kernel.parallel else [1]
             yield from (Settings(device="cpu", threads=t, cache=cache) for t in counts)
-
-
-def copy_modes(args: argparse.Namespace) -> list[str]:
-    """The copy modes asked for, else all.
-
-    Raises: Usage for an unknown one.
-    """
-    return known("mode", args.modes or options.MODES, options.MODES)
 
 
 def caches(args: argparse.Namespace) -> list[str]:
@@ -306,7 +293,7 @@ def under_roofs(
 
     Raises: Usage for an unknown copy mode or state of the caches.
     """
-    modes, states = copy_modes(args), caches(args)
+    modes, states = known("mode", args.modes or options.MODES, options.MODES), caches(args)
     used = [d for d in on if any(usable(k, [d]) for k in kernels)]
     ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in kernels}  # a rung is about its loops
     return roof_rows({p.math: None for p in problems}, used, here, thread_counts(args), args.fast) + [
