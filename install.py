@@ -80,19 +80,8 @@ def run(*command):
 def install(venv, project, extras):
     lists = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras)]
     pins = ROOT / f"constraints{'-cuda13' if 'cuda13' in extras else ''}.txt"
-    pip = (
-        venv / "bin" / "python",
-        "-m",
-        "pip",
-        "install",
-        "--no-input",
-        "--disable-pip-version-check",
-        "--only-binary",
-        ":all:",
-        "-c",
-        pins,
-    )
-    return run(*pip, *sorted({package for each in lists for package in each}))
+    pip = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--only-binary", ":all:", "-c"]
+    return run(venv / "bin" / "python", *pip, pins, *sorted({package for each in lists for package in each}))
 
 
 def read_stamp(venv):

@@ -37,6 +37,14 @@ def only_a_files_own_garbage_is_looked_for():
     gc.freeze()
 
 
+@pytest.fixture
+def no_roofs(monkeypatch):
+    """The short look at the roofs takes longer than all else in a sweep's tests, and is tested elsewhere."""
+    from workloads.harness import plan
+
+    monkeypatch.setattr(plan, "roof_rows", lambda *given: [])
+
+
 def allowed_skip(reason: str) -> bool:
     """Whether a test may skip for that reason in CI."""
     return ALLOWED_SKIPS.match(reason.removeprefix("Skipped: ")) is not None
@@ -184,6 +192,19 @@ def train(tmp_path_factory):
     ask.worker, ask.row = worker, row
     yield ask
     worker.close()
+
+
+@pytest.fixture
+def one_tensorflow(train, monkeypatch):
+    """Sweeps have models trained and asked in the suite's one TensorFlow process."""
+    from workloads.harness import sweep
+
+    class Shared(Worker):
+        def ask(self, order, timeout_s):
+            of_models = order.row.problem.op in ("training", "inference")
+            return train.worker.ask(order, timeout_s) if of_models else super().ask(order, timeout_s)
+
+    monkeypatch.setattr(sweep, "Worker", Shared)
 
 
 @pytest.fixture(scope="session")

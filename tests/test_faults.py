@@ -15,11 +15,12 @@ import pytest
 
 from kernels.problems import Matmul
 from workloads import matmul, options, records
-from workloads.harness import one_row, plan, sweep, timing, worker
+from workloads.harness import one_row, sweep, timing, worker
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings
 
+pytestmark = pytest.mark.usefixtures("no_roofs")
 FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1"]
 QUICK = Limits(0.005, 5, 0.5, 0.05)
 FAULTS = '''
@@ -75,11 +76,6 @@ def plain(problem, a, b):
 def planted():
     with planting.kernels("faults", FAULTS):
         yield
-
-
-@pytest.fixture(autouse=True)
-def no_roofs(monkeypatch):
-    monkeypatch.setattr(plan, "roof_rows", lambda *given: [])
 
 
 def row(variant: str, n: int = 8) -> Row:

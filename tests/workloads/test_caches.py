@@ -10,7 +10,7 @@ import pytest
 from fake_gpu import write
 
 from kernels import registry
-from kernels.problems import Conv, Launch, Matmul, Peak, Stream
+from kernels.problems import Launch, Matmul, Peak, Stream
 from workloads.harness import cache_state, copy_modes, one_row, timing
 from workloads.harness.timing import Limits
 from workloads.records import Row, Settings
@@ -208,13 +208,3 @@ def test_a_cold_row_is_measured_and_its_calls_are_flushed(small, monkeypatch):
     before = len(flushed)
     one_row.measure(msgspec.structs.replace(row, settings=Settings(threads=1)), limits, 1)
     assert len(flushed) == before
-
-
-def test_on_a_gpu_the_flush_is_queued_before_each_call_and_both_clocks_are_taken(monkeypatch):
-    monkeypatch.setattr(timing, "device_each", lambda run, before, stream: ("device_each", run, before, stream))
-    prepared = copy_modes.Prepared(lambda: 1, np.asarray, lambda: None, "stream", lambda: None)
-    kernel = types.SimpleNamespace(waits=False, allocates=True)
-    takes = one_row._device_takes(kernel, Row("conv/cupy/x", Conv(1, 4, 4, 1, 1, 3, 3), COLD), prepared)
-    assert list(takes) == ["device"]
-    name, run, before, stream = takes["device"]
-    assert (name, run, stream) == ("device_each", prepared.run, "stream") and before

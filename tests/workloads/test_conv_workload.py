@@ -22,13 +22,8 @@ from workloads.harness import copy_modes, one_row, plan
 from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row, Settings
 
+pytestmark = pytest.mark.usefixtures("no_roofs")
 FAST = ["--fast", "--backends", "numpy", "--threads", "1", "--max-time", "0.05", "--min-time", "0.005", "-q"]
-
-
-@pytest.fixture(autouse=True)
-def no_roofs(monkeypatch):
-    """The look at the roofs takes longer than all else here, and no test here reads it."""
-    monkeypatch.setattr(plan, "roof_rows", lambda *given: [])
 
 
 def problems(*argv, of=conv):

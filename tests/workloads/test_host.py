@@ -5,20 +5,14 @@ from fake_gpu import write
 
 from workloads.machine import cpu as host
 
-CASCADE_LAKE = """processor\t: 0
-vendor_id\t: GenuineIntel
-model name\t: Intel(R) Xeon(R)   Processor @ 2.50GHz
-physical id\t: 0
-core id\t\t: 0
-flags\t\t: fpu sse4_2 avx avx2 fma hypervisor avx512f avx512dq avx512bw avx512vl
-
-processor\t: 1
+THREAD = """processor\t: 0
 vendor_id\t: GenuineIntel
 model name\t: Intel(R) Xeon(R)   Processor @ 2.50GHz
 physical id\t: 0
 core id\t\t: 0
 flags\t\t: fpu sse4_2 avx avx2 fma hypervisor avx512f avx512dq avx512bw avx512vl
 """
+CASCADE_LAKE = f"{THREAD}\n{THREAD.replace(': 0', ': 1', 1)}"
 SAPPHIRE_RAPIDS = CASCADE_LAKE.replace("avx512vl", "avx512vl amx_bf16 amx_tile amx_int8").replace(
     "Intel(R) Xeon(R)   Processor @ 2.50GHz", "Intel(R) Xeon(R) Platinum 8480+"
 )

@@ -15,9 +15,9 @@ from kernels import networks
 from kernels.problems import Inference
 from workloads import inference, records
 from workloads.frameworks import inference_row
-from workloads.harness import energy, one_row, sweep
+from workloads.harness import energy, one_row
 from workloads.harness.timing import Limits
-from workloads.harness.worker import Order, Worker
+from workloads.harness.worker import Order
 from workloads.records import Row, Samples, Settings
 from workloads.records import settings as switches
 
@@ -213,12 +213,7 @@ def test_rows_follow_the_model_then_the_batch_the_devices_in_turns():
     assert all(switches.of(r) for r in found)
 
 
-def test_the_command_from_flags_to_sentences_and_again(train, tmp_path, monkeypatch, capsys):
-    class OneTensorFlow(Worker):
-        def ask(self, order, timeout_s):
-            return train.worker.ask(order, timeout_s)
-
-    monkeypatch.setattr(sweep, "Worker", OneTensorFlow)
+def test_the_command_from_flags_to_sentences_and_again(one_tensorflow, tmp_path, capsys):
     folder = tmp_path / "run"
     words = "--model lenet --batch 1 8 --variants call --device cpu --fast --min-time 0.01 -q -o"
     flags = [*words.split(), str(folder)]

@@ -60,13 +60,6 @@ def test_garbage_lines_are_counted_and_skipped_and_the_last_line_of_a_key_wins(t
     assert loaded.measurements == (row(1),) and loaded.bad_lines == 6
 
 
-def test_of_two_runs_the_newer_wins_whatever_the_names(tmp_path):
-    for name, at, seconds in (("b", "2026-01-01T00:00:00Z", 1.0), ("a", "2026-01-02T00:00:00Z", 2.0)):
-        with records.Writer(tmp_path / name / "matmul.jsonl", run(at=at)) as writer:
-            writer.append(row(1, seconds=seconds))
-    assert records.read(tmp_path).measurements == (row(1, seconds=2.0),)
-
-
 def test_a_training_of_before_samples_had_a_version_says_its_sources(tmp_path):
     """Two runs in a file, of sources def and 123: what each one's trainings learned from is known no better."""
     old, new = (
@@ -127,19 +120,6 @@ def test_the_key_does_not_depend_on_how_a_row_was_made():
     problem = Matmul(3, 3, 3, "float32", "float32", "float32")
     assert row(3).key == Measurement("matmul/numpy/blas", problem, Settings(threads=1), "failed").key
     assert row(3).key != row(4).key
-
-
-def test_a_full_disk_is_said_and_what_was_written_stays(tmp_path, monkeypatch):
-    with records.Writer(tmp_path / "matmul.jsonl", run()) as writer:
-        writer.append(row(1))
-
-        def full(number):
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr("os.fsync", full)
-        with pytest.raises(records.Refused, match="No space left on device; what was measured before is in it"):
-            writer.append(row(2))
-    assert records.read(tmp_path).measurements[0] == row(1)
 
 
 @pytest.mark.parametrize(

@@ -106,16 +106,6 @@ def test_two_machines_keep_their_rows_apart_under_their_own_roofs(tmp_path):
     assert counts == {"intel-avx512-2c": len(runs[0].measurements), "nvidia-h200": len(runs[1].measurements)}
 
 
-def test_bad_lines_are_skipped_and_the_newest_run_of_a_row_wins(tmp_path):
-    old = fake.run(fake.CPU_MACHINE)
-    new = msgspec.structs.replace(old, started_at="2026-01-01T00:00:00Z")
-    for name, run, seconds in (("z-old", old, 1.0), ("a-new", new, 2.0)):
-        m = row("matmul/numpy/blas", square(64), seconds)
-        lines = [msgspec.json.encode(run), b"{broken", msgspec.json.encode(m)]
-        (tmp_path / f"{name}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    assert results.load(tmp_path).median_s.tolist() == [2.0]
-
-
 def test_two_thousand_rows_become_a_table_in_well_under_two_seconds():
     rows = list(fake.gpu_run(sizes=[round(64 * 1.1**i / 8) * 8 for i in range(34)]).measurements)
     results.frame(rows[:1])  # pandas is imported

@@ -40,26 +40,6 @@ def good(problem, a, b):
     return product(problem, a, b)
 
 @kernel(parallel=False)
-def dies(problem, a, b):
-    """Ends its process."""
-    return lambda: os._exit(7)
-
-@kernel(parallel=False)
-def killed(problem, a, b):
-    """Is killed by a signal."""
-    return lambda: os.kill(os.getpid(), 11)
-
-@kernel(parallel=False)
-def hangs(problem, a, b):
-    """Never ends."""
-    return lambda: time.sleep(1000)
-
-@kernel(parallel=False)
-def raises(problem, a, b):
-    """Raises."""
-    return lambda: {}["missing"]
-
-@kernel(parallel=False)
 def wrong(problem, a, b):
     """Off by one in one element."""
     c = product(problem, a, b)()
@@ -90,12 +70,13 @@ def prints(problem, a, b):
     os.write(1, b"more noise")
     return product(problem, a, b)
 '''
-
-
-@pytest.fixture(autouse=True)
-def no_roofs(monkeypatch):
-    """The short look at the roofs takes longer than all else here, and is tested elsewhere."""
-    monkeypatch.setattr(plan, "roof_rows", lambda *given: [])
+FAULTS = {"dies": "os._exit(7)", "killed": "os.kill(os.getpid(), 11)", "hangs": "time.sleep(1000)"}
+FAULTS |= {"raises": "{}['missing']"}
+KERNELS += "".join(
+    f'@kernel(parallel=False)\ndef {name}(problem, a, b):\n    """It {name}."""\n    return lambda: {does}\n'
+    for name, does in FAULTS.items()
+)
+pytestmark = pytest.mark.usefixtures("no_roofs")
 
 
 @pytest.fixture(scope="module")

@@ -63,13 +63,6 @@ def test_a_call_is_sized_by_its_fastest_batch(monkeypatch):
     assert clock.calls == 127 + 9 * 76
 
 
-def test_latency_waits_for_every_call_and_throughput_once():
-    log = []
-    timing.latency(lambda: log.append("run"), lambda: log.append("wait"))(2)
-    timing.throughput(lambda: log.append("run"), lambda: log.append("wait"))(2)
-    assert log == ["run", "wait", "run", "wait", "run", "run", "wait"]
-
-
 def test_a_handicap_makes_calls_that_are_not_counted(monkeypatch):
     clock = FakeClock(monkeypatch, 1e-4)
     plain, slow = (timing.visit(timing.host(clock.run), Limits(), "host-latency", 1e-4, h) for h in (0.0, 0.5))

@@ -18,7 +18,7 @@ from workloads.frameworks import data, models, tensorflow, trainers, training_ro
 from workloads.harness import one_row, sweep
 from workloads.harness.dispatch import Broken
 from workloads.harness.timing import Limits
-from workloads.harness.worker import Worker, environment
+from workloads.harness.worker import environment
 from workloads.machine import facts
 from workloads.records import EPOCHS_OF, LATER, SAMPLES, Row, Settings, visits
 
@@ -123,13 +123,7 @@ def test_samples_that_lie_on_the_gpu_must_fit_there(monkeypatch):
         training_row._require_room(Row(kernel, large, Settings(device, switches=given)), large)
 
 
-def test_the_command_from_flags_to_budget(train, tmp_path, monkeypatch, capsys):
-    class OneTensorFlow(Worker):
-        def ask(self, order, timeout_s):
-            trains = order.row.problem.op == "training"
-            return train.worker.ask(order, timeout_s) if trains else super().ask(order, timeout_s)
-
-    monkeypatch.setattr(sweep, "Worker", OneTensorFlow)
+def test_the_command_from_flags_to_budget(one_tensorflow, tmp_path, capsys):
     folder = tmp_path / "run"
     flags = ["--device", "cpu", "--batch", "4", "--steps", "2", "--fast", "-q", "-o", str(folder)]
     code = training.main(flags)
