@@ -1,9 +1,8 @@
-"""Predicted times for a size of the reader's: tables that the report embeds, and the look-up that its page repeats."""
+"""Predicted times for a size of the reader's: the tables that the report embeds and that web/calculator.js looks up."""
 
 # A table holds seconds on a grid of sizes. In between, the logarithm of the seconds is interpolated in the logarithms of the
-# sizes, axis by axis; beyond its ends the last two of an axis go on, and that is said. Two laws stand on the tables: a copy that
-# is
-# used k times costs a k-th of it each time, and a job is what happens once plus its epochs.
+# sizes, axis by axis; beyond its ends the last two of an axis go on, and that is said. A copy that is used k times costs a k-th
+# of it each time; copies of a product that is no square are those of the square one with as many elements.
 
 import itertools
 import math
@@ -58,39 +57,6 @@ class Tool(msgspec.Struct, frozen=True):
     constants: tuple[tuple[str, str], ...] = ()
 
 
-class Looked(msgspec.Struct, frozen=True):
-    """Seconds, and whether they are beyond what was measured."""
-
-    seconds: float
-    extrapolated: bool
-
-
-def look_up(table: Table, at: Iterable[float]) -> Looked:
-    """Seconds at the sizes of the table's axes, which must be positive."""
-    at, corners, outside = list(at), [], False
-    for axis, value in zip(table.axes, at, strict=True):
-        low, part = _between(axis.values, value)
-        outside |= not axis.values[0] <= value <= axis.values[-1]
-        corners.append(((low, 1 - part), (low + 1, part)) if len(axis.values) > 1 else ((0, 1.0),))
-    total, known = 0.0, True
-    for corner in itertools.product(*corners):
-        index = 0
-        for (i, _), axis in zip(corner, table.axes, strict=True):
-            index = index * len(axis.values) + i
-        weight = math.prod(w for _, w in corner)
-        if weight:
-            total += weight * math.log(table.seconds[index])
-            known &= not table.known or table.known[index] == 1
-    return Looked(math.exp(total), outside or not known)
-
-
-def _between(values: tuple[float, ...], value: float) -> tuple[int, float]:
-    """(index of the grid point before, part of the way to the next) in the logarithm; the end pieces go on beyond the ends."""
-    last = len(values) - 2
-    i = max(0, min(last, next((j for j, v in enumerate(values) if v > value), len(values)) - 1)) if last >= 0 else 0
-    return i, math.log(value / values[i]) / math.log(values[i + 1] / values[i]) if last >= 0 else 0.0
-
-
 def squares(answers: Iterable[Answer]) -> list[Tool]:
     """A tool for each precision with square products on both sides: n, and what each way of copying adds."""
     answers = tuple(answers)
@@ -127,7 +93,7 @@ def squares_alone(measurements: "Iterable[Measurement]") -> list[Tool]:
 
 def products(measurements: "Iterable[Measurement]", squared: Iterable[Tool]) -> list[Tool]:
     """A tool for each precision with products of M, N and K on both sides: a curve through the fastest row of each shape
-    (analysis.predict.curves), read off on a grid. Copies are those of the square product of as many bytes."""
+    (analysis.predict.curves), read off on a grid."""
     rows = [
         m
         for m in comparable(measurements, "matmul")
@@ -142,18 +108,8 @@ def products(measurements: "Iterable[Measurement]", squared: Iterable[Tool]) -> 
         sides["cpu"] = own or instead
         tables = {side: _grid(found, *precision(name)) for side, found in sides.items() if len(found) >= _FEWEST}
         if tables.keys() == tool.sides.keys():
-            copies = {way: _as_square(table, tables["gpu"].axes) for way, table in tool.copies.items()}
-            made.append(Tool(f"{name}, M x N x K", "call", tables, copies))
+            made.append(Tool(f"{name}, M x N x K", "call", tables, tool.copies))
     return made
-
-
-def _as_square(copies: Table, axes: tuple[Axis, ...]) -> Table:
-    """What copying adds to products of the grid: as to the square one whose three matrices have as many elements together."""
-    found = [
-        look_up(copies, [math.sqrt((m * n + m * k + k * n) / 3)])
-        for m, n, k in itertools.product(*(axis.values for axis in axes))
-    ]
-    return Table(axes, tuple(x.seconds for x in found), tuple(int(not x.extrapolated) for x in found))
 
 
 def _grid(rows: "list[Measurement]", dtype: str, math_: str) -> Table:

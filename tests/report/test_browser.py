@@ -4,7 +4,7 @@ import json
 import re
 
 import browser as chromium_of
-import calculator_answers
+import msgspec
 import pytest
 
 from analysis.crossover import reuse
@@ -82,55 +82,76 @@ def answered(page) -> dict[str, float]:
     }
 
 
-def cases(tool) -> list[tuple[list[int], str, int]]:
-    """Sizes below, within and beyond the tool's tables, with and without copies."""
-    lows, highs = zip(*((axis.values[0], axis.values[-1]) for axis in tool.sides["cpu"].axes), strict=True)
-    middle = [round((low * high) ** 0.5 * 1.1) for low, high in zip(lows, highs, strict=True)]
-    way = next(iter(tool.copies), "")
-    return [
-        (middle, way, 7),
-        ([max(1, round(low / 3)) for low in lows], "", 1),
-        ([round(2.7 * high) for high in highs], way, 1),
-    ]
+def table(seconds: tuple[float, ...], *axes: tuple[float, ...], known: tuple[int, ...] = ()) -> calculator.Table:
+    return calculator.Table(tuple(calculator.Axis("n", values) for values in axes), seconds, known)
 
 
-def test_the_look_up_of_the_page_is_that_of_the_analysis(page, made):
-    tools = calculator.tools(made[1].rows, made[1].answers, made[1].profile)
-    assert [t.name for t in tools] == page.locator("#c-tool option").all_inner_texts()
-    assert {t.kind for t in tools} == {"call", "training"} and any(len(t.sides["cpu"].axes) == 3 for t in tools)
-    asked = [(i, *case) for i, tool in enumerate(tools) for case in cases(tool)]
-    ask = "asked => asked.map(([i, at, way, k]) => calculator.call(charts.data.tools[0].tools[i], at, way, k))"
-    told = page.evaluate(ask, asked)
-    for (i, at, way, uses), answer in zip(asked, told, strict=True):
-        for side, looked in calculator_answers.call(tools[i], at, way, uses).items():
-            expected = {"seconds": pytest.approx(looked.seconds, rel=1e-6), "extrapolated": looked.extrapolated}
-            assert answer[side] == expected
+RISING = table((1.0, 100.0, 200.0), (10.0, 100.0, 1000.0))
+CORNER = table((1.0, 4.0, 4.0, 16.0), (1.0, 4.0), (1.0, 4.0), known=(1, 1, 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("of", "at", "seconds", "extrapolated"),
+    [
+        (RISING, [100], 100.0, False),
+        (RISING, [1000**0.5], 10.0, False),
+        (RISING, [1000], 200.0, False),
+        (RISING, [10_000], 400.0, True),
+        (CORNER, [2, 2], 4.0, True),
+        (CORNER, [2, 1], 2.0, False),
+    ],
+)
+def test_a_look_up_is_straight_in_the_logarithms(page, of, at, seconds, extrapolated):
+    found = page.evaluate("([table, at]) => calculator.lookUp(table, at)", [msgspec.to_builtins(of), at])
+    assert found == {"seconds": pytest.approx(seconds), "extrapolated": extrapolated}
+
+
+def test_calls_share_their_copies_and_jobs_are_their_start_and_epochs(page):
+    ends = (1.0, 2.0)
+    step, start, epoch = (
+        {"cpu": table(cpu, ends), "gpu": table(gpu, ends)}
+        for cpu, gpu in (((1.0, 1.0), (2.0, 2.0)), ((10.0, 10.0), (20.0, 20.0)), ((3.0, 3.0), (1.0, 1.0)))
+    )
+    tool = calculator.Tool("t", "training", step, {"roundtrip": table((6.0, 6.0), ends)}, start, epoch)
+    assert ask(page, "call", tool, [1.5], "roundtrip", 3)["gpu"] == pytest.approx(4.0)  # 2 + 6 / 3
+    assert ask(page, "job", tool, 1.5, 4) == {"cpu": pytest.approx(22.0), "gpu": pytest.approx(24.0)}
+    square = table((1.0, 100.0), (1.0, 10.0))
+    products = calculator.Tool("p", "call", {"gpu": table((1.0,), (1.0,), (1.0,), (1.0,))}, {"roundtrip": square})
+    copied = ask(page, "call", products, [5, 5, 2], "roundtrip", 1)["gpu"]
+    assert copied == pytest.approx(1.0 + 15.0)  # 25 + 10 + 10 elements: those of n = sqrt(15), which costs n squared
+
+
+def ask(page, function: str, tool: calculator.Tool, *more) -> dict[str, float]:
+    """The seconds of each side that the page's calculator works out."""
+    words = f"([tool, ...more]) => calculator.{function}(tool, ...more)"
+    return {side: one["seconds"] for side, one in page.evaluate(words, [msgspec.to_builtins(tool), *more]).items()}
 
 
 def test_the_calculators_controls_ask_it(page, made):
     tools = calculator.tools(made[1].rows, made[1].answers, made[1].profile)
+    assert [t.name for t in tools] == page.locator("#c-tool option").all_inner_texts()
     chosen = {t.kind + str(len(t.sides["cpu"].axes)): i for i, t in reversed(list(enumerate(tools)))}
+    assert set(chosen) == {"call1", "call3", "training1"}
     for i in chosen.values():
-        tool, (at, way, uses) = tools[i], cases(tools[i])[0]
+        tool = tools[i]
+        at = [round((axis.values[0] * axis.values[-1]) ** 0.5 * 1.1) for axis in tool.sides["cpu"].axes]
+        way, uses = next(iter(tool.copies), ""), 7
         page.select_option("#c-tool", str(i))
         for axis, value in zip(tool.sides["cpu"].axes, at, strict=True):
             page.fill(f"#c-{axis.name}", str(value))
         if way:
             page.select_option("#c-way", way)
             page.fill("#c-uses", str(uses))
-        found = calculator_answers.call(tool, at, way, uses)
-        names = {side: side.upper() + (", a step" if tool.kind == "training" else "") for side in found}
-        if tool.kind == "training":
+        is_training = tool.kind == "training"
+        step = ", a step" if is_training else ""
+        expected = {f"{side.upper()}{step}": s for side, s in ask(page, "call", tool, at, way, uses).items()}
+        judged = expected
+        if is_training:
             page.fill("#c-epochs", "4")
-            jobs = calculator_answers.job(tool, at[0], 4)
-            found |= {f"{side} job": looked for side, looked in jobs.items()}
-            names |= {f"{side} job": f"{side.upper()}, a job of 4 epochs" for side in jobs}
-        shown = answered(page)
-        assert {names[side]: pytest.approx(looked.seconds, rel=1e-6) for side, looked in found.items()} == shown
-        beyond = page.evaluate("document.getElementById('c-form').classList.contains('beyond')")
-        assert beyond == any(x.extrapolated for x in found.values())
-        winner = calculator_answers.winner(calculator_answers.job(tool, at[0], 4) if tool.kind == "training" else found)
-        assert page.locator("#c-answer").inner_text().startswith(f"The {winner.upper()} is predicted")
+            judged = {f"{side.upper()}, a job of 4 epochs": s for side, s in ask(page, "job", tool, at[0], 4).items()}
+        assert answered(page) == pytest.approx(expected | judged)
+        winner = min(judged, key=judged.__getitem__)
+        assert page.locator("#c-answer").inner_text().startswith(f"The {winner[:3]} is predicted")
 
 
 def test_all_numbers_are_filtered_sorted_and_paged(page, made):

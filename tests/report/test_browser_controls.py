@@ -6,11 +6,11 @@ import io
 import json
 
 import browser as chromium_of
-import calculator_answers
 import fake_measurements as fake
 import msgspec
 import pytest
 import test_jobs
+from test_browser import ask
 from test_results_load import write
 
 from analysis import report
@@ -54,16 +54,16 @@ def test_the_form_greys_what_lies_beyond_and_takes_nothing_for_one(page, made):
     page.select_option("#c-way", "")
     beyond = 10 * SIZES[-1]
     page.fill("#c-n", str(beyond))
-    found = calculator_answers.call(tools[0], [beyond])
+    found = ask(page, "call", tools[0], [beyond], "", 1)
     said = page.locator("#c-answer").inner_text()
     assert said.endswith(" (extrapolated: beyond what was measured).")
     assert page.evaluate("getComputedStyle(document.getElementById('c-answer')).fontStyle") == "italic"
-    ratio = found["cpu"].seconds / found["gpu"].seconds
+    ratio = found["cpu"] / found["gpu"]
     assert said.startswith(f"The GPU is predicted to be {page.evaluate('v => units.digits(v)', ratio)}x faster")
     page.fill("#c-n", str(SIZES[1]))
     assert "extrapolated" not in page.locator("#c-form").inner_text()
     assert page.evaluate("getComputedStyle(document.getElementById('c-answer')).fontStyle") == "normal"
-    least = calculator_answers.call(tools[0], [1])["cpu"].seconds
+    least = ask(page, "call", tools[0], [1], "", 1)["cpu"]
     for nothing in ("", "-5", "0"):
         page.fill("#c-n", nothing)
         shown = page.evaluate("Number(document.querySelector('#c-table tbody tr').dataset.seconds)")
@@ -81,7 +81,7 @@ def test_uses_of_a_copy_in_the_form_move_its_answer(page, made):
     for uses in (1, 10, 1000):
         page.fill("#c-uses", str(uses))
         shown = page.evaluate("Number(document.querySelector('#c-table tr[data-side=gpu]').dataset.seconds)")
-        assert shown == pytest.approx(calculator_answers.call(tools[0], [256], way, uses)["gpu"].seconds, rel=1e-6)
+        assert shown == pytest.approx(ask(page, "call", tools[0], [256], way, uses)["gpu"], rel=1e-6)
         assert f"shared by {uses} use" in page.locator("#c-constants").inner_text()
     training = next(i for i, t in enumerate(tools) if t.kind == "training")
     page.select_option("#c-tool", str(training))
@@ -91,7 +91,7 @@ def test_uses_of_a_copy_in_the_form_move_its_answer(page, made):
         page.fill("#c-epochs", str(epochs))
         jobs.append(page.evaluate("Number([...document.querySelectorAll('#c-table tbody tr')].pop().dataset.seconds)"))
         at = float(page.input_value("#c-batch"))
-        assert jobs[-1] == pytest.approx(calculator_answers.job(tools[training], at, epochs)["gpu"].seconds, rel=1e-6)
+        assert jobs[-1] == pytest.approx(ask(page, "job", tools[training], at, epochs)["gpu"], rel=1e-6)
     assert jobs[1] > jobs[0]
 
 

@@ -1,10 +1,8 @@
 """What the HTML page is made of, without a browser: its parts, its tables' texts, its data, its size, several machines in one."""
 
 import json
-import math
 import re
 
-import calculator_answers
 import fake_measurements as fake
 import msgspec
 import pytest
@@ -15,7 +13,6 @@ from analysis.crossover import reuse
 from analysis.crossover.crossover import LATENCY, crossovers
 from analysis.predict import budget
 from analysis.report import calculator, command, html, html_page, markdown
-from analysis.report.calculator import Axis, Table, Tool, look_up
 from analysis.report.charts import break_even as break_even_chart
 from analysis.report.charts import crossover, training
 from analysis.report.material import Material
@@ -124,29 +121,14 @@ def test_the_exported_crossover_has_every_use_and_parts_that_add_up(of):
     assert [u["k"] for u in resident["uses"]] == [1]
 
 
-def test_a_look_up_is_straight_in_the_logarithms_and_calls_share_their_copies(of):
-    table = Table((Axis("n", (10.0, 100.0, 1000.0)),), (1.0, 100.0, 200.0))
-    assert look_up(table, [100.0]).seconds == pytest.approx(100.0)
-    assert look_up(table, [math.sqrt(1000.0)]).seconds == pytest.approx(10.0)
-    assert not look_up(table, [1000.0]).extrapolated
-    beyond = look_up(table, [10_000.0])
-    assert beyond.seconds == pytest.approx(400.0) and beyond.extrapolated
-    two = Table((Axis("m", (1.0, 4.0)), Axis("k", (1.0, 4.0))), (1.0, 4.0, 4.0, 16.0), (1, 1, 1, 0))
-    assert look_up(two, [2.0, 2.0]) == calculator.Looked(pytest.approx(4.0), True)
-    assert look_up(two, [2.0, 1.0]) == calculator.Looked(pytest.approx(2.0), False)
-    axis = (Axis("n", (1.0, 2.0)),)
-    devices = [((1.0, 1.0), (2.0, 2.0)), ((10.0, 10.0), (20.0, 20.0)), ((3.0, 3.0), (1.0, 1.0))]
-    step, start, epoch = ({"cpu": Table(axis, cpu), "gpu": Table(axis, gpu)} for cpu, gpu in devices)
-    tool = Tool("t", "training", step, {"roundtrip": Table(axis, (6.0, 6.0))}, start, epoch)
-    assert calculator_answers.call(tool, [1.5], "roundtrip", 3)["gpu"].seconds == pytest.approx(4.0)
-    found = calculator_answers.job(tool, 1.5, 4)
-    assert (found["cpu"].seconds, found["gpu"].seconds) == (pytest.approx(22.0), pytest.approx(24.0))
-    assert calculator_answers.winner(found) == "cpu"
+def test_the_calculators_tables_hold_the_measured_times(of):
     tools = {t.name: t for t in calculator.tools(of.rows, of.answers, of.profile)}
-    for p in next(a for a in of.answers if a.form == LATENCY and a.precision == "float32").points:
-        found = calculator_answers.call(tools["float32, n x n x n"], [p.n])
-        assert found["cpu"].seconds == pytest.approx(p.cpu.seconds.value, rel=1e-12)
-        assert found["gpu"].seconds == pytest.approx(p.gpu.seconds.value, rel=1e-12)
+    square = tools["float32, n x n x n"]
+    answer = next(a for a in of.answers if a.form == LATENCY and a.precision == "float32")
+    assert square.sides["cpu"].axes[0].values == tuple(float(p.n) for p in answer.points)
+    assert square.sides["cpu"].seconds == tuple(p.cpu.seconds.value for p in answer.points)
+    assert square.sides["gpu"].seconds == tuple(p.gpu.seconds.value for p in answer.points)
+    assert tools["float32, M x N x K"].copies == square.copies
 
 
 def test_trainings_have_parts_lines_and_charts_with_their_numbers(of):

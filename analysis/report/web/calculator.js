@@ -29,11 +29,16 @@ const calculator = (() => {
     }
     return { seconds: Math.exp(total), extrapolated: outside || !known };
   }
+  // What copying adds; to a product that is no square as to the square one whose matrices have as many elements together.
+  function copying({ copies }, way, at) {
+    const [m, n, k] = at;
+    return lookUp(copies[way], at.length > 1 ? [Math.sqrt((m * n + m * k + k * n) / 3)] : at);
+  }
   function call(tool, at, way, uses) {
     const made = {};
     for (const side of Object.keys(tool.sides)) made[side] = lookUp(tool.sides[side], at);
     if (way) {
-      const copied = lookUp(tool.copies[way], at);
+      const copied = copying(tool, way, at);
       made.gpu = { seconds: made.gpu.seconds + copied.seconds / uses, extrapolated: made.gpu.extrapolated || copied.extrapolated };
     }
     return made;
@@ -102,7 +107,7 @@ const calculator = (() => {
     }));
     const ranges = of.sides.cpu.axes.map((a) => `${a.name} ${units.count(a.values[0])} to ${units.count(a.values[a.values.length - 1])}`);
     const shown = [`measured over ${ranges.join(", ")}`, ...of.constants.map(([name, value]) => `${name}: ${value}`)];
-    if (way) shown.push(`copying adds ${units.seconds(lookUp(of.copies[way], at).seconds)}, shared by ${uses} use${uses > 1 ? "s" : ""}`);
+    if (way) shown.push(`copying adds ${units.seconds(copying(of, way, at).seconds)}, shared by ${uses} use${uses > 1 ? "s" : ""}`);
     if (whole) for (const side of Object.keys(of.once)) shown.push(`${names[side]}: once ${units.seconds(lookUp(of.once[side], at).seconds)}, an epoch ${units.seconds(lookUp(of.epoch[side], at).seconds)}`);
     get("c-constants").textContent = `${shown.join("; ")}.`;
   }
