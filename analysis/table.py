@@ -195,6 +195,15 @@ def listed(said: Iterable[object]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
+def titled(heading: str, *parts: "str | list[str] | Table") -> list[str]:
+    """A part of a page: the heading, then sentences, lines and tables; nothing where the last of them holds nothing."""
+    last = parts[-1]
+    if not (last.rows if isinstance(last, Table) else last):
+        return []
+    lines = [[p, ""] if isinstance(p, str) else p.md() if isinstance(p, Table) else p for p in parts]
+    return [f"### {heading}", "", *itertools.chain.from_iterable(lines)]
+
+
 def image(name: str, says: str) -> list[str]:
     """The picture with what it says for those who cannot see it, and an empty line."""
     return [f"![{text(says)}]({name})", ""]

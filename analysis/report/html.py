@@ -13,46 +13,20 @@ from analysis.report.charts import crossover as charts_crossover
 from analysis.report.html_page import Page, title
 from analysis.report.material import Material
 from analysis.report.sections import differences, method, overview, rows
-from analysis.text import crossings, questions, rates
+from analysis.text import crossings, questions
 from analysis.text import rows as row_words
-from analysis.units import count, join, size
-from workloads.machine import facts
+from analysis.units import join
 from workloads.records import Measurement
 
 
 def head(page: Page) -> dict:
     """What stands above the answer."""
-    heads = [_head(of) for of in page.runs]
-    files = dict.fromkeys(file for one in heads for file in one["files"])
+    heads = list(map(overview.head, page.runs))
     return {
-        "key": " beside ".join(of.name for of in page.runs) if page.several else heads[0]["key"],
+        "key": " beside ".join(of.name for of in page.runs) if page.several else heads[0].key,
         "heads": heads,
-        "files": join(files) or "no file",
-        "commands": list(dict.fromkeys(c for of in page.runs for c in overview.commands(of.loaded.runs))),
-    }
-
-
-def _head(of: Material) -> dict:
-    loaded, run = of.loaded, of.loaded.runs[-1] if of.loaded.runs else None
-    bad, timed = overview.noisy(of.rows)
-    word = "noisy" if bad > overview.NOISY_SHARE * timed else "clean"
-    why = f"{bad} of {count(timed, 'timed row')} flagged or with an interval wider than ±{100 * overview.NOISY_WIDTH:.0f} %"
-    machine = "The result file has no line that says what machine it came from."
-    if run:
-        machine = f"{rates.machine_words(run.machine)}, {size(run.machine.memory_bytes)} of memory" + (
-            ", virtual" if run.machine.virtual else ""
-        )
-    files = list(dict.fromkeys("/".join(pathlib.Path(f).parts[-2:]) for f in loaded.files))
-    return {
-        "run": f"{of.letter}: {of.name}" if of.letter else "",
-        "key": run.machine.key if run else "an unknown machine",
-        "machine": machine,
-        "badge": {"word": word, "why": why},
-        "dates": join(sorted({r.started_at[:10] for r in loaded.runs})),
-        "made_of": overview.versions(loaded.runs) if run else "",
-        "commits": join(dict.fromkeys(facts.marked(r.commit, r.sources) for r in loaded.runs)),
-        "counted": f"{count(len(of.rows), 'row')} of {count(len(files), 'file')}",
-        "files": files,
+        "files": join(dict.fromkeys(file for one in heads for file in one.files)) or "no file",
+        "commands": list(dict.fromkeys(command for one in heads for command in one.commands)),
     }
 
 

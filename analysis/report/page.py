@@ -98,8 +98,7 @@ def short(full: pathlib.Path, run: "str | os.PathLike") -> list[str]:
 def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> str:
     """The page: the answer first, everything else after; of several runs each section run by run."""
     every = [of, *others]
-    several = len(every) > 1
-    lines = overview.header(of.loaded) if not several else overview.headers(every)
+    lines = overview.header(every)
     lines += overview.answers_section([(one.label, one.said) for one in every])
     if not pictures:
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]

@@ -14,7 +14,7 @@ from test_results_load import write
 
 from analysis import report, table
 from analysis.crossover.crossover import crossovers
-from analysis.report import command, html, material, page
+from analysis.report import command, material, page
 from analysis.report.charts import choose, crossover, overlay, roofline
 from analysis.report.pictures import chart_views, files
 from analysis.report.sections import overview
@@ -179,8 +179,9 @@ def test_the_badge_the_why_table_and_portable_commands():
     quiet = [row("matmul/numpy/blas", square(n), 1.0) for n in range(1, 10)]
     flagged = row("matmul/numpy/blas", square(10), 1.0, flags=("steal",))
     wide = row("matmul/numpy/blas", square(11), 1.0, spread=0.3)
-    assert overview.badge([*quiet, flagged]).startswith("**clean**: 1 of 10 timed rows")
-    assert overview.badge([*quiet, flagged, wide]).startswith("**noisy**: 2 of 11 timed rows")
+    for rows, told in (([*quiet, flagged], "clean: 1 of 10 timed rows"), ([*quiet, flagged, wide], "noisy: 2 of 11 ")):
+        head = overview.head(material.Material(records.Loaded((), tuple(rows), 0, ())))
+        assert f"{head.word}: {head.why}".startswith(told)
     rows = resident_and_copies()
     text = "\n".join(overview.crossover_section(rows, crossovers(rows)))
     assert "| 64 | 50.0 µs | numpy/blas, 1 thread | 100 µs | 5.00 µs | 19.0 µs | 76.0 µs | 0 s |" in text
@@ -201,7 +202,7 @@ def test_the_head_names_every_commit_newest_first(monkeypatch):
     assert overview.versions(runs) == overview.versions(runs[::-1]) == said
     assert overview.versions(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
     loaded = records.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
-    assert overview.header(loaded)[3].endswith(f"; {said}") and html._head(material.Material(loaded))["made_of"] == said
+    assert overview.header([material.Material(loaded)])[3].endswith(f"; {said}")
     monkeypatch.setattr("workloads.machine.facts.sources_of", lambda commit: "0" * 16)
     assert overview.versions(runs[:1]) == "commit aaaaaaaaa+dirty, sources fffffffff"
 

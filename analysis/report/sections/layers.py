@@ -9,7 +9,7 @@ from analysis.crossover.families import batch_family
 from analysis.crossover.network_steps import Total
 from analysis.crossover.time_split import why
 from analysis.roofline.bounds import Roof, judge
-from analysis.table import listed, named, table, text
+from analysis.table import Table, listed, named, table, text, titled
 from analysis.text import answers, crossings
 from analysis.text import rows as row_words
 from analysis.text.rates import CACHED_MARK, CACHED_WORDS, fraction_words
@@ -216,13 +216,8 @@ def _layer_tables(of: Layers) -> list[str]:
         ]
         what = "HxWxC:KxRxS" if of.op == "conv" else "MxNxK"
         heads = (*named(f"layer | {what} | direction | batch | multiples of"), *sides, "fastest")
-        lines += [
-            f"### {SECTIONS[of.op][0]}: {math}",
-            "",
-            _CELLS,
-            "",
-            *table(heads, rows, 3, ("layer", "multiples of", *sides)),
-        ]
+        found = Table(heads, rows, 3, ("layer", "multiples of", *sides))
+        lines += titled(f"{SECTIONS[of.op][0]}: {math}", _CELLS, found)
     cached = any(CACHED_MARK in line for line in lines)
     return [*lines, *([f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if cached else [])]
 
@@ -275,11 +270,7 @@ def _comparisons(of: Layers) -> list[str]:
             (device, math, kernel.partition("/")[2], size, s.problems, *map(digits, (s.median, s.least, s.most)))
             for (device, _, math, kernel, _, size), s in layers.grouped(compared, layers.by_size).items()
         ]
-        lines += (
-            [f"### {heading}: {title}", "", *listed(told(of.rows, of.op)), says, "", *table(heads, rows, 4)]
-            if rows
-            else []
-        )
+        lines += titled(f"{heading}: {title}", listed(told(of.rows, of.op)), says, Table(heads, rows, 4))
     arithmetic = layers.arithmetic(of.rows, of.op, of.roofs)
     rows = [
         (
@@ -304,12 +295,4 @@ def _comparisons(of: Layers) -> list[str]:
         "float32 is without TF32, tf32 with it."
     )
     said = listed(layers.arithmetic_sentences(arithmetic, of.op))
-    return [
-        *lines,
-        f"### {heading}: precision and alignment",
-        "",
-        *said,
-        says,
-        "",
-        *table(heads, rows, 4, shares),
-    ]
+    return lines + titled(f"{heading}: precision and alignment", said, says, Table(heads, rows, 4, shares))

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from analysis.table import listed, text
+from analysis.table import listed, text, titled
 from analysis.units import join
 from kernels import networks
 from workloads.records import Loaded, Machine, Measurement, Run, settings
@@ -136,8 +136,7 @@ def not_shown(measurements: "Iterable[Measurement]", machine: "Machine | None") 
 def formulas(measurements: "Iterable[Measurement]") -> list[str]:
     """What the numbers on the page are, as formulas."""
     ops = _measured(measurements)
-    shown = [words for of, words in _FORMULAS if ops & of]
-    return ["### Formulas", "", *listed(shown)] if shown else []
+    return titled("Formulas", listed(words for of, words in _FORMULAS if ops & of))
 
 
 def software_words(runs: "Iterable[Run]") -> list[str]:

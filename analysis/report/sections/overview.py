@@ -4,6 +4,8 @@ import pathlib
 import re
 from collections.abc import Iterable
 
+import msgspec
+
 from analysis import labels
 from analysis import table as cells
 from analysis.crossover import ladder
@@ -22,7 +24,7 @@ from analysis.text import several_gpus as several_gpus_words
 from analysis.text.rates import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.units import count, digits, join, percent, seconds, size
 from workloads.machine import facts
-from workloads.records import Loaded, Machine, Measurement, Run
+from workloads.records import Machine, Measurement, Run
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
@@ -44,45 +46,74 @@ def noisy(measurements: "Iterable[Measurement]") -> tuple[int, int]:
     return sum(bad), len(timed)
 
 
-def badge(measurements: "Iterable[Measurement]") -> str:
-    """clean or noisy, and why."""
-    bad, timed = noisy(measurements)
-    word = "noisy" if bad > NOISY_SHARE * timed else "clean"
-    width = f"+-{100 * NOISY_WIDTH:.0f} %"
-    return f"**{word}**: {bad} of {count(timed, 'timed row')} flagged or with an interval wider than {width}"
+class Head(msgspec.Struct, frozen=True):
+    """What stands above a run's answer: the machine and whether it was quiet, when and from what it was measured."""
+
+    run: str  # its label among several
+    key: str
+    machine: str
+    word: str  # clean or noisy, and why
+    why: str
+    dates: str
+    versions: str
+    commits: str
+    counted: str
+    files: list[str]
+    commands: list[str]
 
 
-def headers(runs: "Iterable[Material]") -> list[str]:
-    """The same of several runs, each under its name."""
-    runs = list(runs)
-    lines = [f"# Where the GPU starts to win: {text(' beside '.join(one.name for one in runs))}", ""]
-    for one in runs:
-        own = header(one.loaded)
-        lines += [f"## {text(one.label)}", *own[1:-2], ""]
-    return [*lines, "As one page to open: `python -m analysis.report --open RUN RUN`, each RUN being such a folder", ""]
+def head(of: Material) -> Head:
+    """The head of a page or of one run's part of it."""
+    loaded, run = of.loaded, of.loaded.runs[-1] if of.loaded.runs else None
+    bad, timed = noisy(of.rows)
+    machine = "The result file has no line that says what machine it came from."
+    if run:
+        machine = f"{rates.machine_words(run.machine)}, {size(run.machine.memory_bytes)} of memory"
+        machine += ", virtual" * run.machine.virtual
+    files = list(dict.fromkeys("/".join(pathlib.Path(f).parts[-2:]) for f in loaded.files))
+    return Head(
+        of.label,
+        run.machine.key if run else "an unknown machine",
+        machine,
+        "noisy" if bad > NOISY_SHARE * timed else "clean",
+        f"{bad} of {count(timed, 'timed row')} flagged or with an interval wider than ±{100 * NOISY_WIDTH:.0f} %",
+        join(sorted({r.started_at[:10] for r in loaded.runs})),
+        versions(loaded.runs) if run else "",
+        join(dict.fromkeys(facts.marked(r.commit, r.sources) for r in loaded.runs)),
+        f"{count(len(of.rows), 'row')} of {count(len(files), 'file')}",
+        files,
+        commands(loaded.runs),
+    )
 
 
-def header(loaded: "Loaded") -> list[str]:
+def header(runs: "list[Material]") -> list[str]:
+    """The Markdown page's title and heads; of several runs each under its name."""
+    heads = list(map(head, runs))
+    if len(runs) == 1:
+        told, how = _head_lines(heads[0]), "RUN`, RUN being this folder"
+        return [f"# Where the GPU starts to win: {text(heads[0].key)}", "", *told, f"- {_AS_ONE_PAGE} {how}", ""]
+    lines = [f"# Where the GPU starts to win: {text(' beside '.join(of.name for of in runs))}", ""]
+    for one in heads:
+        lines += [f"## {text(one.run)}", "", *_head_lines(one), ""]
+    return [*lines, f"{_AS_ONE_PAGE} RUN RUN`, each RUN being such a folder", ""]
+
+
+_AS_ONE_PAGE = "As one page to open: `python -m analysis.report --open"
+
+
+def _head_lines(of: Head) -> list[str]:
     """Machine in a line, date, commit, badge, and the commands to type again, or where they stand."""
-    run = loaded.runs[-1] if loaded.runs else None
-    if run is None:
-        return ["# Crossover report", "", "The result file has no line that says what machine it came from.", ""]
-    dates = sorted({r.started_at[:10] for r in loaded.runs})
-    files = dict.fromkeys(f"`{pathlib.Path(f).name}`" for f in loaded.files)
-    every = commands(loaded.runs)
-    typed = f"{len(every)} commands, [listed at the end](#{COMMANDS.lower()})"
-    if len(every) <= INLINE:
-        typed = join(f"`{text(c)}`" for c in every)
+    if not of.versions:
+        return [of.machine]
+    typed = f"{len(of.commands)} commands, [listed at the end](#{COMMANDS.lower()})"
+    if len(of.commands) <= INLINE:
+        typed = join(f"`{text(c)}`" for c in of.commands)
+    files = dict.fromkeys(f"`{pathlib.PurePath(file).name}`" for file in of.files)
     return [
-        f"# Where the GPU starts to win: {text(run.machine.key)}",
-        "",
-        f"- Machine: {text(rates.machine_words(run.machine))}, {size(run.machine.memory_bytes)} of memory"
-        + (", virtual" if run.machine.virtual else ""),
-        f"- Date: {text(join(dates))}; {text(versions(loaded.runs))}",
-        f"- {badge(loaded.measurements)}",
+        f"- Machine: {text(of.machine)}",
+        f"- Date: {text(of.dates)}; {text(of.versions)}",
+        f"- **{of.word}**: {of.why}",
         f"- Run again with {typed}; measured in {join(files)}",
-        "- As one page to open: `python -m analysis.report --open RUN`, RUN being this folder",
-        "",
     ]
 
 

@@ -7,7 +7,7 @@ from analysis import labels
 from analysis.predict.budget import Budget
 from analysis.predict.combine import HIDDEN
 from analysis.stats import Estimate
-from analysis.table import listed, table, text
+from analysis.table import Table, listed, table, text, titled
 from analysis.text import budget, training
 from analysis.text import rows as row_words
 from analysis.units import count, join, signed
@@ -60,17 +60,14 @@ def _parts(made: list[Budget]) -> list[str]:
     sources: dict[str, dict[str, None]] = {}
     for p in (p for b in told for p in b.parts if p.seconds and p.seconds.value):
         sources.setdefault(p.name, {})[re.sub(r"\b\d[\d,.]*\b", "N", _SCALED.sub("", p.why))] = None
-    return [
-        "### A step in parts",
-        "",
+    return titled(
+        "A step in parts",
         "The parts and what is not explained add up to the step.",
-        "",
-        *table(("training", "device", "a step", *names, "not explained"), rows, 2, tuple(names)),
+        Table(("training", "device", "a step", *names, "not explained"), rows, 2, tuple(names)),
         "Where the numbers come from (N: as many as that training has; dispatch and work are scaled by what trainings of other "
         "models say, where there are any):",
-        "",
-        *listed(f"{n}: {'; or '.join(whys)}" for n, whys in sources.items()),
-    ]
+        listed(f"{n}: {'; or '.join(whys)}" for n, whys in sources.items()),
+    )
 
 
 def _row(b: Budget) -> tuple:

@@ -4,7 +4,7 @@ from analysis.explain.explanation import Request, Sources, explain
 from analysis.predict import profile
 from analysis.predict.prediction import predict
 from analysis.stats import is_gpu
-from analysis.table import listed
+from analysis.table import listed, titled
 from analysis.text import explanation, sentences
 from analysis.training import break_even
 from kernels import networks
@@ -29,7 +29,7 @@ def section(rows: list[Measurement], machine: Machine | None) -> list[str]:
     of = Sources(profile.profile(rows, machine), profile.read(str(folder)), predict)
     found = dict.fromkeys((p.model, p.batch, p.dtype) for p in plain)
     said = [line for one in list(found)[:MOST] if (line := _sentence(*one, of))]
-    return [f"### If it had the stored {STORED}", "", *listed(said)] if said else []
+    return titled(f"If it had the stored {STORED}", listed(said))
 
 
 def _sentence(model: str, batch: int, dtype: str, of: Sources) -> str:

@@ -10,7 +10,7 @@ from analysis.crossover.crossover import Answer
 from analysis.explain.published import comparisons
 from analysis.report.sections import several_gpus
 from analysis.stats import Estimate, is_gpu, total
-from analysis.table import listed, table, text
+from analysis.table import Table, listed, table, text, titled
 from analysis.text import cases, crossings, sentences, training
 from analysis.text import rows as row_words
 from analysis.training import break_even, costs
@@ -37,14 +37,12 @@ def section(of: "Material") -> list[str]:
 def small_section(of: "Material") -> list[str]:
     """The study of small data sets: where a job's seconds go, the articles' claims, and what copying their data costs."""
     learned = transfer_study.lines(of.rows)
-    copies = ["### What small data sets cost to copy", "", *learned, ""] if learned else []
+    copies = titled("What small data sets cost to copy", [*learned, ""] if learned else [])
     return _small(of.small) + _articles(of.rows) + copies
 
 
 def _answers(answers: list[Answer]) -> list[str]:
     """A line a training: along what, who wins by the step, by an epoch and by the whole job."""
-    if not answers:
-        return []
     groups: dict[tuple, dict[str, Answer]] = {}
     for a in answers:
         groups.setdefault((a.family, a.low_n, a.high_n), {})[a.form.mode] = a
@@ -55,7 +53,7 @@ def _answers(answers: list[Answer]) -> list[str]:
     ]
     names = {BY_JOB: "by the whole training"}
     heads = ("training", "along", "measured", *(names.get(by, f"by {by}") for by in bys))
-    return ["### Where the GPU starts to win a training", "", *table(heads, rows, len(heads))]
+    return titled("Where the GPU starts to win a training", Table(heads, rows, len(heads)))
 
 
 def _named(group: dict[str, Answer]) -> str:
@@ -130,7 +128,7 @@ def _break_evens(pairs: list[Pair]) -> list[str]:
     """When a GPU has paid back what it costs to begin, a line a training."""
     rows = [(*begins(pair), _paid(pair.break_even)) for pair in pairs if not pair.setup.switches]
     about = "Epochs of the samples that each line names."
-    return ["### Break-even", "", about, "", *table(f"{BEGINS} | break-even after", rows)] if rows else []
+    return titled("Break-even", about, Table(f"{BEGINS} | break-even after", rows))
 
 
 def begins(pair: Pair) -> tuple[str, ...]:
@@ -151,8 +149,7 @@ def _paid(paid: Estimate | None) -> str:
 
 
 def _ways(measurements: "list[Measurement]") -> list[str]:
-    said = listed(training.way_sentences(measurements))
-    return ["### One batch, several ways", "", *said] if said else []
+    return titled("One batch, several ways", listed(training.way_sentences(measurements)))
 
 
 def _articles(measurements: "list[Measurement]") -> list[str]:
@@ -172,14 +169,12 @@ def _articles(measurements: "list[Measurement]") -> list[str]:
         )
         for b in found
     ]
-    return ["### The articles beside this machine", "", *table(heads, rows, 3)]
+    return titled("The articles beside this machine", Table(heads, rows, 3))
 
 
 def _forms(pairs: list[Pair]) -> list[str]:
     """The CPU's forms, a line a training: a trap for who compares with another one than its best."""
     several = [p for p in pairs if len(p.cpus) > 1]
-    if not several:
-        return []
     names = list(dict.fromkeys(side.form for p in several for side in p.cpus))
     rows = []
     for pair in several:
@@ -188,7 +183,7 @@ def _forms(pairs: list[Pair]) -> list[str]:
         told = [f"{seconds(by[n].value)} ({_factor(by[n], best)})" if n in by else "-" for n in names]
         rows.append((training.subject(pair.setup), *told, seconds(pair.gpu.cost.step.value)))
     about = "A step on the CPU by how it was set up. Compare the GPU with the best form."
-    return ["### The CPU's forms", "", about, "", *table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows)]
+    return titled("The CPU's forms", about, Table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows))
 
 
 def _factor(step: Estimate, best: Estimate) -> str:
@@ -196,24 +191,17 @@ def _factor(step: Estimate, best: Estimate) -> str:
 
 
 def _losses(pairs: list[Pair], measurements: "list[Measurement]") -> list[str]:
-    said = listed(s for pair in pairs if (s := training.loss_sentence(pair, measurements)))
-    return ["### Losses that differ", "", *said] if said else []
+    said = (s for pair in pairs if (s := training.loss_sentence(pair, measurements)))
+    return titled("Losses that differ", listed(said))
 
 
 def _changes(measurements: "list[Measurement]") -> list[str]:
     """Where the samples live, switches, types and threads, each beside the plain row."""
-    found = training.changes(measurements)
-    if not found:
-        return []
     heads = "training | device | what is changed | a step | +- | as Keras does it | beside that"
     rows = [
         (name, device, what, labels.time(e), labels.width(e), labels.time(plain), training.against(e, plain))
-        for name, device, what, e, plain in found
+        for name, device, what, e, plain in training.changes(measurements)
     ]
-    return [
-        "### What options change",
-        "",
-        "Steps of a warm epoch, its own cost shared among them.",
-        "",
-        *table(heads, rows, 3),
-    ]
+    return titled(
+        "What options change", "Steps of a warm epoch, its own cost shared among them.", Table(heads, rows, 3)
+    )
