@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis import stats
 from kernels import networks
 from kernels.problems import Inference
 from workloads.frameworks import data, models, user_model
@@ -30,7 +29,7 @@ BOUNDS = {"float32": 1e-2, "tf32": 0.1, "mixed_bfloat16": 0.5, "mixed_float16": 
 _SUM_BOUNDS = {"float32": 1e-4, "tf32": 1e-4, "mixed_bfloat16": 2e-2, "mixed_float16": 5e-3}
 _OBEYED = {"data", "jit_compile", "gpu", "precision", "tf32", "in_flight", "beside", "at_once"}
 COMPARED = 4  # samples whose answers are compared with the reference: requests are made of these
-_SERVED_S, _MOST_BLOCKS = 0.1, 20  # seconds of a sample of requests; samples
+_SERVED_S = 0.1  # seconds of a block of requests
 PREDICT, CALL, SERVE = (f"inference/keras/{name}" for name in ("predict", "call", "serve"))
 
 
@@ -332,17 +331,6 @@ def _pool(threads: int) -> concurrent.futures.ThreadPoolExecutor:
     return concurrent.futures.ThreadPoolExecutor(threads)
 
 
-def enough(seconds: list[float], spent: float, limits: Limits) -> str:
-    """Why to stop after these blocks: time is up, or the interval is narrow enough; empty to go on."""
-    if len(seconds) < 3:
-        return ""
-    if spent > limits.max_time:
-        return "max-time"
-    if len(seconds) >= 5 and stats.median(seconds).noise <= limits.max_noise:
-        return "steady"
-    return "max-blocks" if len(seconds) == _MOST_BLOCKS else ""
-
-
 def serve(
     ready, x: np.ndarray, size: int, in_flight: int, limits: Limits, before_block: Callable
 ) -> tuple[Samples, Samples]:
@@ -358,17 +346,11 @@ def serve(
 
     calls = 4 * in_flight
     rough, _ = block(calls)
-    calls = max(calls, math.ceil(_SERVED_S / rough))
-    seconds, latencies = [], []
-    begin, reason = time.perf_counter(), ""
-    while not reason:
+    calls, taken, begin = max(calls, math.ceil(_SERVED_S / rough)), list[tuple[float, float]](), time.perf_counter()
+    while len(taken) < limits.rounds and (len(taken) < 3 or time.perf_counter() - begin <= limits.max_time):
         before_block()
-        each, wait = block(calls)
-        seconds.append(timing.rounded(each))
-        latencies.append(timing.rounded(wait))
-        reason = enough(seconds, time.perf_counter() - begin, limits)
-    blocks = tuple(range(len(seconds)))
-    return (
-        Samples("host-throughput", tuple(seconds), calls, blocks, reason),
-        Samples("host-latency", tuple(latencies), calls, blocks, reason),
-    )
+        taken.append(block(calls))
+    clocks = zip(("host-throughput", "host-latency"), zip(*taken, strict=True), strict=True)
+    blocks, why = tuple(range(len(taken))), f"{len(taken)} rounds"
+    rates, waits = (Samples(clock, tuple(map(timing.rounded, each)), calls, blocks, why) for clock, each in clocks)
+    return rates, waits
