@@ -93,7 +93,7 @@ def number(text: str) -> int:
 
     Raises: Usage for anything else and for numbers below 1.
     """
-    match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|([kmg]?i?b|[km]))?", text.lower())
+    match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|(b|[kmg]i?b|[km]))?", text.lower())
     if not match:
         raise Usage(f"{text!r} is not a size; sizes are whole numbers like 512, 2^9 or 4KiB")
     base, power, unit = match.groups()
