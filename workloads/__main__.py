@@ -20,14 +20,9 @@ def _state(name: str, software: dict[str, str]) -> tuple[str, str]:
     if registry.BACKENDS[name].version not in software:
         return "absent", str(registry.NotInstalled(name))
     if name == "keras" and "tensorflow" not in software:
-        return "absent", f"Keras {software['keras']} without TensorFlow; install it with: {_pip(name)}"
+        pip = f"{sys.executable} -m pip install {registry.BACKENDS[name].install}"
+        return "absent", f"Keras {software['keras']} without TensorFlow; install it with: {pip}"
     return "ready", _about(name, software)
-
-
-def _pip(backend: str) -> str:
-    from kernels.registry import BACKENDS
-
-    return f"{sys.executable} -m pip install {BACKENDS[backend].install}"
 
 
 def _about(name: str, software: dict[str, str]) -> str:

@@ -327,10 +327,6 @@ def _body(args: argparse.Namespace) -> int:
             *verdict(found, *(("These rows are", "sound") if args.runs else ("This machine is", "fit to be measured"))),
             sep="\n",
         )
-    return _code(found)
-
-
-def _code(found: list[Finding]) -> int:
     return options.FAILED if any(one.level == "problem" for one in found) else options.OK
 
 

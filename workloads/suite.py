@@ -151,10 +151,10 @@ def _main(args: argparse.Namespace, command: str) -> int:
     session.check_flags(args)
     folder = sweep.place(args, parts[0][0], run).parent
     if not args.quiet:
-        print(
-            f"{run.machine.cpu}, {run.machine.cores} cores; {gpu_words(run.machine, facts.gpu_problem)}",
-            file=sys.stderr,
-        )
+        here = run.machine
+        none = "" if here.gpus else f"no GPU ({facts.gpu_problem()}): the CPU is measured"
+        gpus = none or f"{len(here.gpus)} x {here.gpus[0].name}"
+        print(f"{here.cpu}, {here.cores} cores; {gpus}", file=sys.stderr)
         if every and len(run.machine.gpus) == 1:
             print(
                 "one GPU here: --device all is the plain suite, with nothing between GPUs to measure", file=sys.stderr
@@ -166,11 +166,6 @@ def _main(args: argparse.Namespace, command: str) -> int:
         return session.worst(codes)
     _report(args, folder)
     return session.save_and_compare(args, sorted(folder.glob("*.jsonl")), session.worst(codes))
-
-
-def gpu_words(here, problem) -> str:
-    """The GPUs in a few words, or why there is none."""
-    return f"{len(here.gpus)} x {here.gpus[0].name}" if here.gpus else f"no GPU ({problem()}): the CPU is measured"
 
 
 def _each(

@@ -221,14 +221,11 @@ def answer(args: argparse.Namespace, outcome) -> None:
     budgets = (
         budget_words.lines(rows_, None, lambda b: args.verbose or budget_words.sound(b), few) if any(wanted) else []
     )
-    budgets += [] if all(wanted) else [_how_to_see(outcome)]
-    print("", *told, *([""] if told and budgets else []), *shown(budgets), sep="\n")
-
-
-def _how_to_see(outcome) -> str:
-    return (
+    how = (
         f"What a step is made of, from these rows, nothing measured again: {options.typed(resume_command(outcome))} -v"
     )
+    budgets += [] if all(wanted) else [how]
+    print("", *told, *([""] if told and budgets else []), *shown(budgets), sep="\n")
 
 
 COMMAND = "training", QUESTION, LONG, EXAMPLES, "model batch samples epochs", FLAGS

@@ -21,6 +21,7 @@ from workloads import ROOT, options, records, suite
 from workloads.fleet import cluster
 from workloads.fleet import nodes as fleet
 from workloads.fleet.cluster import Node
+from workloads.harness import sweep
 from workloads.records import Measurement, Row, Settings
 
 LISTED = {"NodeID": "0" * 56, "Alive": True, "NodeName": "10.0.0.1", "Resources": {"CPU": 8.0, "GPU": 2.0}}
@@ -188,7 +189,8 @@ def test_a_signal_ends_the_gathering_and_loses_nothing(tmp_path, placed):
         os.kill(os.getpid(), signal.SIGINT)
 
     said = ("suite.log", b"[1/3] a row\n")
-    with fleet._signals() as stopped:
+    stopped: list[str] = []
+    with sweep.signals(stopped.append):
         ray, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), said, None]}, seen=kill, stopped=stopped)
     assert stopped == ["SIGINT"] and len(ray.cancelled) == 1
     assert part.tally() == {"ok": 1, "to go": 2} and exit_code(part, stopped="SIGINT") == 130

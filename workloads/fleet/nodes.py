@@ -6,17 +6,16 @@ Ray places the tasks, carries what their folders grow by, and notices what died.
 # Each node is one task that holds all its CPUs and GPUs while it measures. Nodes are known by Ray's node id, GPUs by their UUID.
 
 import argparse
-import contextlib
 import os
 import pathlib
-import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
+from analysis import table
 from workloads import options, records
 from workloads.fleet import cluster
 from workloads.fleet.cluster import LOG, PLAN, Node
@@ -238,7 +237,8 @@ def _run(ray, args: argparse.Namespace, command: str, folder: pathlib.Path) -> i
             said = time.monotonic()
         _note(f"{part.node.name}: {line}")
 
-    with _signals() as stopped:
+    stopped: list[str] = []  # what is raised inside Ray's own calls gets lost there
+    with sweep.signals(stopped.append):
         gather(ray, parts, order, args.ray_timeout, seen, stopped)
     if args.dry_run:
         for part in parts:
@@ -247,31 +247,11 @@ def _run(ray, args: argparse.Namespace, command: str, folder: pathlib.Path) -> i
     return _ended(args, command, folder, parts, stopped[0] if stopped else "")
 
 
-@contextlib.contextmanager
-def _signals() -> Iterator[list[str]]:
-    """The names of SIGINT and SIGTERM as they come. Noted, not raised: what is raised inside Ray's own calls gets lost there."""
-    noted: list[str] = []
-    old = {
-        s: signal.signal(s, lambda number, frame: noted.append(signal.Signals(number).name))
-        for s in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield noted
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
-
-
 def _ended(args: argparse.Namespace, command: str, folder: pathlib.Path, parts: list[Part], stopped: str) -> int:
     """Prints a line a node, what was lost, how to go on; the exit code."""
     head, tallies = ("ok", "skipped", "failed", "lost", "to go", "GPUs"), [p.tally() for p in parts]
-    lines = [
-        ("node", *head),
-        *((p.node.name, *(t[word] for word in head)) for p, t in zip(parts, tallies, strict=True)),
-    ]
-    widths = [max(len(str(cell)) for cell in column) for column in zip(*lines, strict=True)]
-    for line in lines:
-        print("  ".join(str(cell).ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip())
+    rows = [(p.node.name, *(str(t[word]) for word in head)) for p, t in zip(parts, tallies, strict=True)]
+    print(*table.Table(("node", *head), rows).text(), sep="\n")
     for p in (p for p in parts if p.lost):
         _note(f"lost: {p.lost}")
     here = {p.node.name for p in parts}

@@ -246,15 +246,16 @@ def _short(row: Row) -> bool:
     return _ROOM * row.problem.footprint_bytes > facts.memory_available(row.device)
 
 
+def _raise(name: str) -> None:
+    raise Stopped(name)
+
+
 @contextlib.contextmanager
-def signals() -> Iterator[None]:
-    """SIGINT and SIGTERM end the sweep in order."""
-
-    def stop(number, frame):
-        raise Stopped(signal.Signals(number).name)
-
+def signals(stop: Callable[[str], None] = _raise) -> Iterator[None]:
+    """SIGINT and SIGTERM end the sweep in order: `stop` gets their names, by default to raise Stopped."""
     try:
-        old = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
+        both = (signal.SIGINT, signal.SIGTERM)
+        old = {s: signal.signal(s, lambda number, frame: stop(signal.Signals(number).name)) for s in both}
     except ValueError:  # not the main thread: whoever owns it decides
         old = {}
     try:
