@@ -28,7 +28,7 @@ def test_sizes(text, sizes):
     assert options.sizes([text]) == sizes
 
 
-NO_SIZES = "0 -1 x 1.5 512:256 1:8:x1 1:8:x0 1:8:-1 1:8:+0 1:2:3:4 2^99 1:1000000000:+1 : 1: 10,000 5XB 8iB 1.5k nan 1e3"
+NO_SIZES = "0 -1 x 1.5 512:256 1:8:x1 1:8:x0 1:8:-1 1:8:+0 1:2:3:4 2^99 1:1000000000:+1 : 1: 10,000 8iB 1.5k nan 1e3"
 
 
 @pytest.mark.parametrize("text", ["", *NO_SIZES.split()])
