@@ -214,7 +214,7 @@ def test_training_rows_and_roofs_alone_give_an_answer():
     assert training_answers.training_sentences(sides) == [told]
     close = [row("training/keras/fit", p, t, device=d, spread=0.1) for d, t in (("cpu", 1e-3), ("gpu:0", 1.01e-3))]
     assert "can't tell, " in training_answers.training_sentences(close)[0]
-    expected = ["m, batch 32: a step takes 2.00 ms on the CPU."]
+    expected = ["m, batch 32, on the CPU: a step takes 2.00 ms."]
     assert training_answers.training_sentences(sides[:1]) == expected
     expected = ["Measured roofs of the CPU: 100 GFLOP/s in float32."]
     assert summary.answer([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)]) == expected

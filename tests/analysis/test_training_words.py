@@ -110,10 +110,12 @@ def test_steps_beside_epochs_and_of_one_device():
     # A fit of few steps: 50 ms an epoch and 1 ms a step, so its ten steps' epoch takes 6 ms a step, and a step takes 1
     # ms
     made = trained("cifar10-cnn", 32, 320, (0.0, 0.05, 1e-3), device="gpu:0")
-    expected = ["CIFAR-10 CNN, batch 32: a step takes 1.00 ms on the GPU."]
-    assert training_answers.training_sentences([made]) == expected
+    (said,) = training_answers.training_sentences([made])
+    assert said.startswith("CIFAR-10 CNN, batch 32, 320 samples, 1 epoch, on the GPU: 60.0 ms. ") and said.endswith(
+        "training 60.0 ms."
+    )
     bare = msgspec.structs.replace(made, series={})  # no short fits: an epoch's seconds a step are all that is known
-    expected = ["CIFAR-10 CNN, batch 32: a step takes 6.00 ms on the GPU."]
+    expected = ["CIFAR-10 CNN, batch 32, on the GPU: a step takes 6.00 ms."]
     assert training_answers.training_sentences([bare]) == expected
 
 
@@ -202,14 +204,14 @@ ONE = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0,
 
 def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so():
     assert training_answers.lines([msgspec.structs.replace(ONE, phases_s=ONE.phases_s | {"compile_last": 1.0})]) == [
-        "CIFAR-10 CNN, batch 32, 1,000 samples, 2 epochs, on the CPU: 16.7 s. Start-up takes 10.0 s, building and compiling "
-        "5.50 s, training 1.16 s."
+        "CIFAR-10 CNN, batch 32, 1,000 samples, 2 epochs, on the CPU: 16.7 s. Start-up takes 10.0 s. Building and compiling "
+        "take 5.50 s, training 1.16 s."
     ]
     phases = {name: s for name, s in ONE.phases_s.items() if name not in ("import", "device_start")}
     series = {name: taken for name, taken in ONE.series.items() if name.startswith("fit_s")}
     later = msgspec.structs.replace(ONE, phases_s=phases, series=series)
     assert ": 5.66 s without start-up. Building and compiling take 4.50 s" in training_answers.single_job(later)
-    assert ": 15.7 s. Start-up takes 10.0 s," in training_answers.single_job(later, [ONE, later])
+    assert ": 15.7 s. Start-up takes 10.0 s." in training_answers.single_job(later, [ONE, later])
     bare = msgspec.structs.replace(ONE, series={})
     assert training_answers.single_job(bare) == "CIFAR-10 CNN, batch 32, on the CPU: a step takes 18.1 ms."
 
@@ -218,7 +220,7 @@ def test_flags_and_settings_are_said():
     how = {"once": (10.0, 0.1, 1.0), "dtype": "float64", "threads": 2, "noise": 0.2, "jit_compile": "on"}
     (said,) = training_answers.lines([trained("peaks", 100, 100, (0.2, 1e-3, 1e-3), epochs=100, **how)])
     name = "Peaks MLP, batch 100, float64 inputs, jit on, 2 threads, 100 samples, 100 epochs, on the CPU"
-    assert said.startswith(f"{name}: 11.5 s. Start-up takes 10.0 s, ") and said.endswith("training 400 ms.")
+    assert said.startswith(f"{name}: 11.5 s. Start-up takes 10.0 s. ") and said.endswith("training 400 ms.")
     busy = msgspec.structs.replace(ONE, flags=("steal",))
     assert ": 15.7 s (doubtful: steal). " in training_answers.single_job(busy)
 
