@@ -78,7 +78,6 @@ def rendered(machine: str) -> list[str]:
     rows = loaded.measurements
     said = [
         *summary.answer(loaded),
-        *summary.details(loaded),
         *budget.lines(rows, tables=False),
         *transfer_study.sentences(rows),
     ]

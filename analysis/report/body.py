@@ -18,7 +18,9 @@ from analysis.report.sections import (
     stored_gpu,
     training,
 )
+from analysis.table import listed
 from analysis.text import feeding as feeding_words
+from analysis.text import rates
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -81,7 +83,7 @@ SECTIONS = (
         "Inference: a model's answers, batch by batch",
         lambda of: inference.section(of.rows, of.said),
     ),
-    Section("details", "Also seen", lambda of: overview.details_section(of.left_out)),
+    Section("details", "Also seen", lambda of: listed(rates.beyond_sentence(of.rows, of.roofs, of.machine))),
 )
 
 

@@ -51,11 +51,6 @@ class Material:
         return summary.answer(self.loaded, self.machine, self.answers, self.roofs)
 
     @functools.cached_property
-    def left_out(self) -> list[str]:
-        """What these leave out."""
-        return summary.details(self.loaded, self.machine, self.answers, self.roofs, self.said)
-
-    @functools.cached_property
     def ordered(self) -> "list[Measurement]":
         """The rows in the order of the table of all numbers, the skipped ones last."""
         return sorted(self.rows, key=lambda m: (m.status == "skipped", rows.order(m)))

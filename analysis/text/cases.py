@@ -247,7 +247,7 @@ def _flip(a: _Asking) -> Reply | None:
     source = sentences.MEASURED if own else sentences.PREDICTED
     wins = sentences.crossing(found[0], source)
     constant = published.step_constant(a.of.gpu.constants, GPU) if a.of.gpu else None
-    words = {"wins": wins[0].upper() + wins[1:], "source": source, "copied": evidence.copied(made)}
+    words = {"wins": sentences.capital(wins), "source": source, "copied": evidence.copied(made)}
     return a.reply("flip", _reported(a), floor=constant and constant.seconds, **words)
 
 

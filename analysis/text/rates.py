@@ -19,7 +19,7 @@ from analysis.roofline.bounds import (
     ridge,
 )
 from analysis.roofline.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED
-from analysis.stats import best_by, call_s, group_by, quick_seconds
+from analysis.stats import best_by, call_s, quick_seconds
 from analysis.text import sentences
 from analysis.units import bytes_rate, count, flops_rate, join, percent, seconds, size
 from workloads.records import Machine, Measurement
@@ -273,21 +273,6 @@ def beyond_sentence(
 def _named(rows, why=lambda m: "") -> str:
     told = [describe(m) + (f" ({why(m)})" if why(m) else "") for m in rows[:1]]
     return told[0] + (f" and {len(rows) - 1} more" if len(rows) > 1 else "")
-
-
-def skipped_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """Rows that were not run, by reason."""
-    reasons = group_by((m for m in measurements if m.status == "skipped"), lambda m: m.reason)
-    each = ((count(len(rows), "row"), reason.partition(": ")[0], _named(rows)) for reason, rows in reasons.items())
-    return [f"{rows} skipped: {named}. Why: {reason}." for rows, reason, named in each]
-
-
-def flag_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """Flags that make numbers doubtful, with how many rows have them."""
-    flags = group_by(((flag, m) for m in measurements for flag in m.flags), lambda one: one[0])
-    return [
-        f"{count(len(rows), 'row')} flagged {flag}: {_named([m for _, m in rows])}." for flag, rows in flags.items()
-    ]
 
 
 def fraction_words(judged: Judged) -> str:

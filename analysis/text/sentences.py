@@ -28,6 +28,11 @@ def title(model: str) -> str:
     return _TITLES.get(model, model)
 
 
+def capital(text: str) -> str:
+    """These words with a capital first."""
+    return text[:1].upper() + text[1:]
+
+
 # ---------------------------------------------------------------- numbers
 
 
@@ -217,7 +222,7 @@ def cant_tell(a: Answer) -> str:
 def crossover(a: Answer, subject: str = "", source: str = MEASURED) -> list[str]:
     """Who wins from which size, and where it can't be told: two sentences at most. `subject`: `Square float32 products`."""
     said = crossing(a, source)
-    first = f"{subject}: {said}" if subject else f"{said[0].upper()}{said[1:]}"
+    first = f"{subject}: {said}" if subject else capital(said)
     first += " (predicted)." if source == PREDICTED else "."
     return [first, *filter(None, [cant_tell(a)])] if source == MEASURED else [first]
 

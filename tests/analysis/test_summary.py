@@ -6,7 +6,7 @@ import fake_measurements as fake
 import msgspec
 import pytest
 from fake_measurements import laws, row, square
-from test_crossover import cpu_law, gpu_law, only, resident_and_copies
+from test_crossover import only, resident_and_copies
 
 from analysis import units
 from analysis.crossover import crossover
@@ -80,8 +80,6 @@ def test_the_answer_on_a_gpu_machine_is_at_most_five_sentences():
     )
     assert said[2].endswith("of the GPU's is launch and Python.") and said[4].endswith("of the GPU's is copies.")
     assert said[3].startswith("Copied in and out on every call") and "asarray and asnumpy" in said[3]
-    assert not set(said) & set(summary.details(loaded))
-    assert any(s.startswith("Square bfloat16 (CPU in float32) products") for s in summary.details(loaded))
 
 
 def test_the_answer_without_a_gpu_says_so_and_what_can_be_said():
@@ -158,7 +156,7 @@ def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
         assert crossings.no_gpu_sentence(rows, fake.GPU_MACHINE).startswith(words)
 
 
-def test_failed_wrong_skipped_and_flagged_rows_are_said():
+def test_failed_and_wrong_rows_are_said():
     loaded = fake.gpu_run(sizes=(64, 128, 256))
     lost = {"threads": 2, "status": "failed", "reason": "died"}
     bad = [row("matmul/numba/parallel", square(64 + i), None, **lost) for i in range(5)]
@@ -166,14 +164,6 @@ def test_failed_wrong_skipped_and_flagged_rows_are_said():
     said = summary.answer([*loaded.measurements, *bad], fake.GPU_MACHINE)
     assert len(said) == 5 and said[-1].startswith("5 rows failed: matmul/numba/parallel, n = 64, 2 threads (died)")
     assert "(died) and 4 more. 1 row gave a wrong answer: matmul/cupy/cublas, n = 99 (off by 3)." in said[-1]
-    rows = [
-        *laws(cpu_law, gpu_law, [64, 256]),
-        row("matmul/cupy/cublas", square(9999), None, status="skipped", reason="big"),
-        row("matmul/numba/parallel", square(64), 1e-3, threads=1, flags=("cpu-clock",)),
-    ]
-    said = summary.details(rows)
-    assert "1 row skipped: matmul/cupy/cublas, n = 9999. Why: big." in said
-    assert "1 row flagged cpu-clock: matmul/numba/parallel, n = 64, 1 thread." in said
 
 
 def test_a_row_above_its_roof_is_an_error_but_on_a_virtual_cpu_a_detail():
@@ -188,23 +178,21 @@ def test_a_row_above_its_roof_is_an_error_but_on_a_virtual_cpu_a_detail():
     ]
     virtual = msgspec.structs.replace(fake.CPU_MACHINE, virtual=True)
     assert not any("impossible" in s for s in summary.answer(rows, virtual))
-    assert any("1 CPU row above the measured roof" in s for s in summary.details(rows, virtual))
+    (said,) = rates.beyond_sentence(rows, roofs(rows, virtual), virtual)
+    assert said.startswith("1 CPU row above the measured roof")
 
 
-def test_levels_launches_and_links_have_a_sentence_each_in_the_details_only():
+def test_levels_launches_and_links_have_a_sentence_each_and_are_no_answer():
     loaded = fake.whole_run(spread=0.0, sizes=(64, 128, 256))
-    said = summary.details(loaded)
-    (cpu,) = (s for s in said if s.startswith("Memory of the CPU"))
+    ceilings = roofs(loaded.every, fake.GPU_MACHINE)
+    (cpu, *_) = rates.level_sentences(loaded.measurements, fake.GPU_MACHINE)
     assert cpu == "Memory of the CPU: 5600 GB/s from L1, 2000 GB/s from L2 and 48.0 GB/s from DRAM."
-    assert "An empty call of the GPU takes 7.00 µs waited for and 100 ns queued. No call takes less." in said
+    told = rates.launch_sentences(ceilings)
+    assert told == ["An empty call of the GPU takes 7.00 µs waited for and 100 ns queued. No call takes less."]
     # HBM: 2 GiB in 100 ns and at 4.2 TB/s; 4199 / 52
     reach = "52.0 GB/s from the GPU and 55.0 GB/s to the GPU, 81x less than its own memory."
-    assert f"Large pinned copies reach {reach}" in said
-    assert not any(
-        words in s for s in summary.answer(loaded) for words in ("Memory of", "An empty call", "Large pinned")
-    )
-    less = summary.details(fake.gpu_run(sizes=(64, 128)))
-    assert not any(words in s for s in less for words in ("Memory of", "An empty call", "Large pinned"))
+    assert rates.link_sentences(ceilings) == [f"Large pinned copies reach {reach}"]
+    assert not {cpu, *told} & set(summary.answer(loaded))
 
 
 def test_training_rows_and_roofs_alone_give_an_answer():

@@ -87,11 +87,8 @@ def _won(step: network_steps.Step, rows: "tuple[Measurement, ...]", loaded: "Loa
     """Who wins a network's step in every way and arithmetic, and what is missing."""
     machine = loaded.runs[-1].machine if loaded.runs else None
     told = network_steps.answers(step, rows, machine)
-    said = [" ".join(answers.step_sentences(step, a)) for a in told] + (
-        [answers.lacking_batches(step, told[0], rows)] if told else []
-    )
-    said.append(answers.missing_step(step, rows, machine))
-    return list(filter(None, said))
+    said = [" ".join(answers.step_sentences(step, a)) for a in told]
+    return said + answers.lacking(step, rows, machine, told[0] if told else None)
 
 
 def _other(m: "Measurement") -> bool:

@@ -150,11 +150,6 @@ def answers_section(told: "Iterable[tuple[str, list[str]]]") -> list[str]:
     return lines
 
 
-def details_section(left_out: list[str]) -> list[str]:
-    """What the five sentences leave out, apart from the answers that stand in the crossover table."""
-    return listed(s for s in left_out if "the roof measured" in s or s.startswith("At n"))
-
-
 def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, ...]) -> list[str]:
     """Who wins from where in every form, and where the GPU's time goes at the deciding sizes."""
     if not answers:
