@@ -32,9 +32,9 @@ def test_files_folders_and_functions_are_within_their_budgets():
 
 
 def test_no_modules_import_each_other():
-    assert not house.cycles(house.imports(house.modules()))
+    assert not house.circle(house.imports(house.modules()))
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"e2"}, "e2": {"e"}}
-    assert sorted(house.cycles(graph)) == [["a", "b", "c"], ["e", "e2"]]
+    assert house.circle(graph) in (["a", "b", "c"], ["e", "e2"]) and house.circle({"a": {"b"}, "b": set()}) == []
 
 
 def test_every_package_says_in_two_sentences_what_it_holds():

@@ -1,8 +1,7 @@
 """Checks whether a timing can be true; a finding says what was seen, why it matters and what to type next."""
 
 # What one row's numbers show is flagged when it is measured (`records.row_flags`, `harness.flags`); what takes other rows or
-# roofs
-# is seen when they are read.
+# roofs is seen when they are read.
 
 import collections
 import importlib.util
@@ -51,11 +50,7 @@ def _above(m: Measurement, context: Context) -> str:
     if not context.roofs or not bounds.is_above(m, context.roofs):
         return ""
     judged = bounds.judge(m, context.roofs)
-    return (
-        f"{judged.fraction.value:.3g} times its roof, {judged.roof.name} {judged.roof.kind}"
-        if judged.fraction and judged.roof
-        else "above its roof"
-    )
+    return f"{judged.fraction.value:.3g} times its roof, {judged.roof.name} {judged.roof.kind}"
 
 
 def _lent(m: Measurement, context: Context) -> bool:
@@ -86,8 +81,25 @@ def _other_losses(m: Measurement, context: Context) -> str:
     return data_parallel.other_losses(m, context.rows) if m.problem.op == "training" else ""
 
 
-# In a fix, {command} is the one that measures rows like the first that was seen.
+# Flag, what was seen (of those in _SEEN their function says it), why it matters and what to type next, where {command} is the
+# one that measures rows like the first that was seen.
+_PROBLEMS = """
+no-wait | | a GPU call returns before its work is done: without a wait only the launch is timed | \
+    compute-sanitizer --tool synccheck python -m workloads.matmul --device gpu --sizes 4096
+first-call | | the first call holds context, compilation and plan search: no later one pays | {command} --max-time 5
+above-roof | | nothing is faster than the hardware: a unit, a count or the arithmetic is wrong | python -m analysis.roofline RUN
+not-cold | | the caches were not emptied, so the memory was not measured | python -m workloads.stream --cache warm cold
+other-losses | | several GPUs that share a batch must learn what one learns from it | \
+    python -m workloads.training --study data-parallel
+constant-inputs | an input holds one value only | \
+    constants switch fewer transistors and run up to 15 % faster than data does | {command} --seed 2
+low-precision | errors far beyond the arithmetic that the row names | \
+    TF32 or bfloat16 is on where float32 was asked for: fast, and another result | NVIDIA_TF32_OVERRIDE=0 CUPY_TF32=0 {command}
+ran-on-cpu | | what ran on the CPU says nothing of the GPU | python -m workloads.doctor
+foreign-kernels | `kernels` is not this checkout's | another package of that name was timed | python -m workloads.doctor
+"""
 _WARNINGS = """
+lent-more | | this virtual CPU was lent more of its host than for the roof: fractions are off | python -m workloads.peak
 power-cap | held back at {gpu_power_w:.0f} W and {gpu_clock_hz:.3g} Hz | \
     at its power limit a GPU lowers its clock: a cooler or shorter run is faster | nvidia-smi -q -d POWER,PERFORMANCE
 thermal | too hot, at {gpu_clock_hz:.3g} Hz | \
@@ -119,78 +131,19 @@ blas-variables | a variable that changes BLAS's blocks or kernels was set | \
 lesser-kernels | NumPy's BLAS took its AVX2 kernels on a CPU with AVX-512 | \
     they make the CPU look up to twice as slow, and the GPU win too early | python -m workloads.doctor
 """
-CHECKS: tuple[Check, ...] = (
-    Check(
-        "no-wait",
-        "problem",
-        lambda m, context: row_flags.no_wait(m),
-        "a GPU call returns before its work is done: without a wait only the launch is timed",
-        "compute-sanitizer --tool synccheck python -m workloads.matmul --device gpu --sizes 4096",
-    ),
-    Check(
-        "first-call",
-        "problem",
-        lambda m, context: row_flags.first_call(m),
-        "the first call holds context, compilation and plan search: no later one pays",
-        "{command} --max-time 5",
-    ),
-    Check(
-        "above-roof",
-        "problem",
-        lambda m, context: "" if _lent(m, context) else _above(m, context),
-        "nothing is faster than the hardware: a unit, a count or the arithmetic is wrong",
-        "python -m analysis.roofline RUN",
-    ),
-    Check(
-        "lent-more",
-        "warn",
-        lambda m, context: _above(m, context) if _lent(m, context) else "",
-        "this virtual CPU was lent more of its host than for the roof: fractions are off",
-        "python -m workloads.peak",
-    ),
-    Check(
-        "not-cold",
-        "problem",
-        _not_cold,
-        "the caches were not emptied, so the memory was not measured",
-        "python -m workloads.stream --cache warm cold",
-    ),
-    Check(
-        "other-losses",
-        "problem",
-        _other_losses,
-        "several GPUs that share a batch must learn what one learns from it",
-        "python -m workloads.training --study data-parallel",
-    ),
-    Check(
-        "constant-inputs",
-        "problem",
-        "an input holds one value only",
-        "constants switch fewer transistors and run up to 15 % faster than data does",
-        "{command} --seed 2",
-    ),
-    Check(
-        "low-precision",
-        "problem",
-        "errors far beyond the arithmetic that the row names",
-        "TF32 or bfloat16 is on where float32 was asked for: fast, and another result",
-        "NVIDIA_TF32_OVERRIDE=0 CUPY_TF32=0 {command}",
-    ),
-    Check(
-        "ran-on-cpu",
-        "problem",
-        lambda m, context: row_flags.ran_on_cpu(m),
-        "what ran on the CPU says nothing of the GPU",
-        "python -m workloads.doctor",
-    ),
-    Check(
-        "foreign-kernels",
-        "problem",
-        "`kernels` is not this checkout's",
-        "another package of that name was timed",
-        "python -m workloads.doctor",
-    ),
-    *(Check(flag, "warn", *rest) for flag, *rest in table.parsed(_WARNINGS)),
+_SEEN: dict[str, Callable[[Measurement, Context], str]] = {
+    "no-wait": lambda m, context: row_flags.no_wait(m),
+    "first-call": lambda m, context: row_flags.first_call(m),
+    "ran-on-cpu": lambda m, context: row_flags.ran_on_cpu(m),
+    "above-roof": lambda m, context: "" if _lent(m, context) else _above(m, context),
+    "lent-more": lambda m, context: _above(m, context) if _lent(m, context) else "",
+    "not-cold": _not_cold,
+    "other-losses": _other_losses,
+}
+CHECKS = tuple(
+    Check(flag, level, _SEEN.get(flag, seen), why, fix)
+    for level, rows in (("problem", _PROBLEMS), ("warn", _WARNINGS))
+    for flag, seen, why, fix in table.parsed(rows)
 )
 
 

@@ -38,7 +38,7 @@ def counted() -> list[Figure]:
         ("product lines, formatted", 46_000, house.product_lines()),
         ("product tokens", 325_000, house.product_tokens()),
         ("test lines, formatted", 28_000, house.test_lines()),
-        ("modules in import cycles", 0, sum(map(len, house.cycles(house.imports(house.modules()))))),
+        ("modules in an import cycle", 0, len(house.circle(house.imports(house.modules())))),
         ("broken import contracts", 0, house.broken_contracts()[0]),
         ("modules of the fullest folder", budget["modules_a_folder"], max(house.folders().values())),
         ("lines of the longest .py, .cu or .cuh", budget["file_lines"], max(map(house.lines, product))),

@@ -6,6 +6,7 @@
 import ast
 import collections
 import functools
+import graphlib
 import io
 import pathlib
 import re
@@ -84,34 +85,13 @@ def imports(known: dict[str, pathlib.Path]) -> dict[str, set[str]]:
     return graph
 
 
-def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Groups of modules that import each other, by Kosaraju's two passes over the graph."""
-    seen: set[str] = set()
-    order: list[str] = []
-
-    def visit(start: str, edges: dict[str, set[str]]) -> list[str]:
-        stack, done = [(start, iter(edges[start]))], []
-        seen.add(start)
-        while stack:
-            rest = stack[-1][1]
-            following = next((n for n in rest if n not in seen), None)
-            if following is None:
-                done.append(stack.pop()[0])
-            else:
-                seen.add(following)
-                stack.append((following, iter(edges[following])))
-        return done
-
-    for module in graph:
-        if module not in seen:
-            order += visit(module, graph)
-    backward = collections.defaultdict(set, {m: set() for m in graph})
-    for module, targets in graph.items():
-        for target in targets:
-            backward[target].add(module)
-    seen.clear()
-    groups = [visit(module, backward) for module in reversed(order) if module not in seen]
-    return [sorted(group) for group in groups if len(group) > 1]
+def circle(graph: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle; none where there is no such circle."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return sorted(set(error.args[1]))
+    return []
 
 
 def folders() -> dict[str, int]:
