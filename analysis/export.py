@@ -66,50 +66,18 @@ def google_benchmark(measurements: "Iterable[Measurement]", run: "Run | None" = 
     made = []
     for index, (m, samples) in enumerate(timed(measurements)):
         times = [_NS * s for s in samples.medians.values()]
-        threads = m.threads or 1
-        own = {
-            "run_name": name(m),
-            "family_index": index,
-            "per_family_instance_index": 0,
-            "repetitions": len(times),
-            "threads": threads,
-        }
-        made += [
-            {
-                "name": name(m),
-                **own,
-                "run_type": "iteration",
-                "repetition_index": i,
-                "iterations": samples.calls,
-                "real_time": t,
-                "cpu_time": t,
-                "time_unit": "ns",
-                **_counters(m, t),
-            }
-            for i, t in enumerate(times)
-        ]
+        own = {"run_name": name(m), "family_index": index, "per_family_instance_index": 0}
+        own |= {"repetitions": len(times), "threads": m.threads or 1, "time_unit": "ns"}
+        for i, t in enumerate(times):
+            visit = {"name": name(m), "run_type": "iteration", "repetition_index": i, "iterations": samples.calls}
+            made.append(own | visit | {"real_time": t, "cpu_time": t} | _counters(m, t))
         if len(times) > 1:
-            deviation = statistics.stdev(times)
-            told = {
-                "mean": statistics.fmean(times),
-                "median": statistics.median(times),
-                "stddev": deviation,
-                "cv": deviation / statistics.fmean(times),
-            }
-            made += [
-                {
-                    "name": f"{name(m)}_{word}",
-                    **own,
-                    "run_type": "aggregate",
-                    "aggregate_name": word,
-                    "aggregate_unit": "percentage" if word == "cv" else "time",
-                    "iterations": len(times),
-                    "real_time": value,
-                    "cpu_time": value,
-                    "time_unit": "ns",
-                }
-                for word, value in told.items()
-            ]
+            mean, deviation = statistics.fmean(times), statistics.stdev(times)
+            told = {"mean": mean, "median": statistics.median(times), "stddev": deviation, "cv": deviation / mean}
+            for word, value in told.items():
+                aggregate = {"name": f"{name(m)}_{word}", "run_type": "aggregate", "aggregate_name": word}
+                aggregate |= {"aggregate_unit": "percentage" if word == "cv" else "time", "iterations": len(times)}
+                made.append(own | aggregate | {"real_time": value, "cpu_time": value})
     return {"context": _context(run), "benchmarks": made}
 
 
@@ -122,12 +90,11 @@ def _context(run: "Run | None") -> dict:
     if run is None:
         return {}
     here = run.machine
-    sizes = [(n[:2], n[2:], size) for n, size in here.caches_bytes.items()]
-    kinds = {"": "Unified", "d": "Data", "i": "Instruction"}
+    kinds = {"d": "Data", "i": "Instruction"}
     caches = [
-        {"type": kinds.get(kind, "Unified"), "level": int(level[1:]), "size": size, "num_sharing": 0}
-        for level, kind, size in sizes
-        if level[1:].isdigit()
+        {"type": kinds.get(name[2:], "Unified"), "level": int(name[1]), "size": size, "num_sharing": 0}
+        for name, size in here.caches_bytes.items()
+        if name[1:2].isdigit()
     ]
     return {
         "date": run.started_at,
@@ -173,36 +140,22 @@ def github(measurements: "Iterable[Measurement]") -> list[dict]:
         time = of(samples)
         off = max(time.high - time.value, time.value - time.low)
         extra = [f"{samples.clock}, {len(samples.seconds)} samples in {len(samples.medians)} blocks", *m.flags]
-        made.append(
-            {
-                "name": name(m),
-                "unit": "ns",
-                "value": _NS * time.value,
-                "range": f"± {_NS * off:.6g}",
-                "extra": "\n".join(extra),
-            }
-        )
+        entry = {"name": name(m), "unit": "ns", "value": _NS * time.value, "range": f"± {_NS * off:.6g}"}
+        made.append(entry | {"extra": "\n".join(extra)})
     return made
 
 
 def table(loaded: "Loaded", to: str) -> str:
     """Every row and column of `workloads.results.load()` as csv or as a Markdown table."""
+    from analysis import table as cells
     from analysis.roofline.bounds import roofs
     from analysis.roofline.frame import frame
 
     rows = frame(loaded.measurements, roofs(loaded.every, loaded.runs[-1].machine if loaded.runs else None))
-    from analysis import table as cells
-
     if to == "csv":
         return rows.map(cells.cell).to_csv(index=False, lineterminator="\n")
-
-    def text(value) -> str:
-        return "" if value is None or value != value else str(value)  # NaN and absent
-
-    lines = cells.table(
-        rows.columns, [[text(v) for v in row] for row in rows.astype(object).where(rows.notna(), None).values]
-    )
-    return "\n".join(lines).rstrip("\n") + "\n"
+    found = rows.astype(object).where(rows.notna(), "").to_numpy()
+    return "\n".join(cells.table(rows.columns, [map(str, row) for row in found])).rstrip("\n") + "\n"
 
 
 def text(loaded: "Loaded", to: str) -> str:

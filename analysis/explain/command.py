@@ -346,17 +346,8 @@ def describe(model: str, time_limit_s: float) -> "Network":
 
     from kernels.networks import Network
 
-    command = [
-        sys.executable,
-        "-m",
-        "workloads.describe",
-        "--model",
-        model,
-        "--format",
-        "json",
-        "--time-limit",
-        str(int(time_limit_s)),
-    ]
+    words = f"-m workloads.describe --format json --time-limit {int(time_limit_s)} --model".split()
+    command = [sys.executable, *words, model]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": ""})
     if done.returncode:
         lines = done.stderr.strip().splitlines()

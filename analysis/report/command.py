@@ -72,7 +72,7 @@ def _report(arguments: argparse.Namespace) -> int:
     if arguments.readme:
         readme = pathlib.Path(arguments.readme)
         blocks = {"answer": [f"- {table.text(sentence)}" for sentence in shown[0].said]}
-        blocks |= {"page": page.short(path, arguments.runs[0]), "trainings": shown[0].table_of_trainings}
+        blocks |= {"page": page.short(shown, arguments.runs[0]), "trainings": shown[0].table_of_trainings}
         if "<!-- findings: " in readme.read_text(encoding="utf-8"):
             blocks["findings"] = shown[0].findings
         command = f"analysis.report {arguments.runs[0]} --readme {arguments.readme}"

@@ -75,14 +75,13 @@ def write(
     return path
 
 
-def short(full: pathlib.Path, run: "str | os.PathLike") -> list[str]:
-    """The lines of a machine folder's README, from its full page: the machine, the answer, the pictures, and a table of runs with
-    the command that makes each one's page."""
-    lines = full.read_text(encoding="utf-8").splitlines()
-    answer = lines.index("## The answer")
-    end = next((i for i in range(answer + 1, len(lines)) if lines[i].startswith("## ")), len(lines))
-    head = [line for line in lines[:answer] if not line.startswith(("- Run again with", "- As one page"))]
-    pictures = [line for line in lines if line.startswith("![")]
+def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
+    """The lines of a machine folder's README: the machine, the answer, the pictures, and a table of runs with the command that
+    makes each one's page."""
+    lines = [line for line in overview.header(every) if not line.startswith(("- Run again with", "- As one page"))]
+    lines += overview.answers_section([(of.label, of.said) for of in every])
+    if has_matplotlib():
+        lines += [line for section in body.SECTIONS for line in drawing.images(section.charts, every)]
     found = []
     for folder, files in itertools.groupby(files_of(run), key=lambda file: file.parent):
         loaded = read(*(own := list(files)))
@@ -92,7 +91,7 @@ def short(full: pathlib.Path, run: "str | os.PathLike") -> list[str]:
         page = f"`python -m analysis.report {folder.as_posix()} --open`"
         found.append((folder.name, ", ".join(file.stem for file in own), ", ".join(dates), rows, page))
     table = cells.table("run | files | measured on | rows | its page", found, 5)
-    return [*head, *lines[answer:end], *(line for one in pictures for line in (one, "")), "## Runs", "", *table[:-1]]
+    return [*lines, "## Runs", "", *table[:-1]]
 
 
 def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> str:

@@ -8,9 +8,9 @@ import fake_measurements as fake
 import pytest
 import readme
 
-from analysis import noise, report
+from analysis import noise
+from analysis.report import material
 from analysis.report import page as report_page
-from analysis.report.material import Material
 from analysis.text import summary
 from workloads import matmul, options, printing, records, session, suite, tables
 from workloads.harness import plan, worker
@@ -112,10 +112,10 @@ def test_the_results_page_says_what_the_stored_files_say(run):
 def test_the_readme_is_short_and_says_what_the_stored_files_say(monkeypatch):
     monkeypatch.setattr(noise, "REPORTS", worker.ROOT / "reports")
     assert len((worker.ROOT / "README.md").read_text(encoding="utf-8").split()) <= 1000
-    seeds = Material(records.read(worker.ROOT / "reports/nvidia-h200/training-seeds"))
+    seeds = material.Material(records.read(worker.ROOT / "reports/nvidia-h200/training-seeds"))
     block = quoted("README.md", "trainings: python -m analysis.report reports/nvidia-h200/training-seeds ")
     assert block == seeds.table_of_trainings
-    of = Material(records.read(worker.ROOT / "reports/nvidia-h200"))
+    of = material.Material(records.read(worker.ROOT / "reports/nvidia-h200"))
     block = quoted("README.md", "findings: python -m analysis.report reports/nvidia-h200 ")
     assert block[:-1] == summary.findings(of.answers, of.trainings, of.profile, []) and len(block) == 5
 
@@ -172,11 +172,10 @@ def test_the_readme_of_every_machine_is_of_the_rows_that_are_stored_beside_it():
         assert all((page.parent / name).is_file() for name in re.findall(r"\]\(([\w-]+\.svg)\)", text))
 
 
-def test_the_readme_of_a_machine_is_what_the_report_writes_now(tmp_path, monkeypatch):
+def test_the_readme_of_a_machine_is_what_the_report_writes_now(monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(worker.ROOT)
     run = "reports/intel-avx512-2c"
     begin, _, rest = (worker.ROOT / run / "README.md").read_text(encoding="utf-8").partition("\n")
     assert begin == f"<!-- page: python -m analysis.report {run} --readme {run}/README.md -->"
-    full = report.render(run, tmp_path, with_html=False)
-    assert rest == "\n".join([*report_page.short(full, run), "<!-- /page -->", ""])
+    assert rest == "\n".join([*report_page.short(material.shown([run]), run), "<!-- /page -->", ""])

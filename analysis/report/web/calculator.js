@@ -69,8 +69,6 @@ const calculator = (() => {
     get("c-way").replaceChildren(new Option("are resident on the GPU", ""), ...own.map((w) => new Option(ways[w] || w, w)));
     get("c-copying").hidden = !own.length;
     get("c-job").hidden = of.kind !== "training";
-    get("c-copying").style.display = own.length ? "" : "none";
-    get("c-job").style.display = of.kind === "training" ? "" : "none";
     show();
   }
   function answer(judged, doubt) {
