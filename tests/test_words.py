@@ -10,12 +10,15 @@ import house
 import plain_words
 import pytest
 
-from analysis.crossover import ladder, layers, transfer_study
+from analysis.crossover import crossover, ladder, layers, transfer_study
 from analysis.predict import profile
+from analysis.roofline.roofs import roofs
 from analysis.text import (
     budget,
+    crossings,
     inference,
     prediction_errors,
+    rates,
     several_gpus,
     summary,
     training,
@@ -76,11 +79,12 @@ def rendered(machine: str) -> list[str]:
     """Every sentence that the stored rows of a machine give."""
     loaded = records.read(house.ROOT / "reports" / machine)
     rows = loaded.measurements
-    said = [
-        *summary.answer(loaded),
-        *budget.lines(rows, tables=False),
-        *transfer_study.sentences(rows),
-    ]
+    here, ceilings = loaded.runs[-1].machine, roofs(loaded.every, loaded.runs[-1].machine)
+    said = [*summary.answer(loaded), *budget.lines(rows, tables=False), *transfer_study.sentences(rows)]
+    said += map(crossings.crossing_sentence, crossover.crossovers(rows, machine=here))
+    said += training_answers.training_sentences(rows) + rates.level_sentences(rows, here)
+    for tell in (rates.ceiling_sentences, rates.launch_sentences, rates.link_sentences):
+        said += tell(ceilings)
     for op in ("matmul", "conv"):
         said += [s for ways in (layers.library_sentences, layers.cold_sentences) for s in ways(rows, op)]
         for one in ladder.ladders(rows, loaded.runs[-1].machine, op):

@@ -4,10 +4,12 @@ A number has two or three digits and is rounded to its interval's first one."""
 
 import math
 import string
+from collections.abc import Callable
+from typing import ClassVar
 
 from analysis.crossover.crossover import Answer, Crossing
 from analysis.stats import Estimate, exact, faster
-from analysis.units import join
+from analysis.units import bytes_rate, flops_rate, join, size
 
 MEASURED, PREDICTED = "measured", "predicted"
 CANT_TELL = "can't tell"
@@ -120,11 +122,18 @@ def counted(size: float | str, name: str) -> str:
 
 
 class _Words(string.Formatter):
-    """Templates whose fields say how their numbers are written: `{step:timed}`, `{gain:factor}`, `{part:share}`."""
+    """Templates whose fields say how their numbers are written: `{step:timed}`, `{gain:factor}`, `{part:share}`; what has no
+    name here is formatted as by Python."""
+
+    WRITTEN: ClassVar[dict[str, Callable]] = {
+        **{f.__name__: f for f in (time, timed, factor, gain, speed, number, interval, share, title, size)},
+        "bytes/s": lambda rate: bytes_rate(exact(rate).value),
+        "flops/s": lambda rate: flops_rate(exact(rate).value),
+    }
 
     def format_field(self, value, format_spec: str) -> str:
-        written = {"time": time, "timed": timed, "factor": factor, "gain": gain, "share": share, "title": title}
-        return written[format_spec](value) if format_spec in written else super().format_field(value, format_spec)
+        written = self.WRITTEN.get(format_spec)
+        return written(value) if written else super().format_field(value, format_spec)
 
 
 say = _Words().format

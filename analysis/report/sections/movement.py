@@ -90,7 +90,7 @@ def memory_section(measurements: "list[Measurement]", machine: "Machine | None",
         )
     ]
     heads = "device | threads | operation | level | bandwidth | +- | working sets | sizes | fastest there"
-    lost = listed([*memory_levels.missing(measurements, machine), *facts.unflat_sentences(roofs)])
+    lost = listed(memory_levels.missing(measurements, machine))
     return [
         *listed(facts.level_sentences(measurements, machine)),
         *(table(heads, rows, 4) if rows or not lost else []),
