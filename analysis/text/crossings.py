@@ -7,12 +7,12 @@ from analysis.crossover.time_split import REMAINDER, Why
 from analysis.stats import Verdict
 from analysis.text import sentences
 from analysis.text.rates import machine_words
+from analysis.text.sentences import say
 from analysis.units import count, join
 from workloads.records import Machine, Measurement
 
 _COPYING = "copied in and out on every call"
 _WAYS = {"roundtrip": "asarray and asnumpy", "roundtrip-pinned": "pinned", "roundtrip-pageable": "pageable"}
-_WITH = {"roundtrip": "with asarray and asnumpy"}
 _NO_CROSSOVER = {  # why there is none
     "apart": "Nothing was timed on both the CPU and the GPU here, so there is no crossover.",
     "gpu": "Only the GPU was timed here, so there is no crossover; leave out --device to time the CPU too.",
@@ -20,14 +20,15 @@ _NO_CROSSOVER = {  # why there is none
     "none": "No GPU was measured on {machine}, so there is no crossover here.",
 }
 _COMPARED = {
-    "same": "{new} takes as long as {old} {span}.",
-    "can't tell": "Can't tell {new} from {old} {span}.",
-    "slower": "{new} is {factor} slower than {old} {span}.",
-    "faster": "{new} is {factor} faster than {old} {span}.",
+    "same": "{new} takes as long as {old} {ratio:interval}.",
+    "can't tell": "Can't tell {new} from {old} {ratio:interval}.",
+    "slower": "{new} is {factor} slower than {old} {ratio:interval}.",
+    "faster": "{new} is {factor} faster than {old} {ratio:interval}.",
 }
+_WHY = "{lead}: at {n} a GPU {call} takes {gpu:time}, the CPU {cpu:time}. {share} of the GPU's is {part}."
 
 
-def no_gpu_sentence(measurements: "Iterable[Measurement]", machine: "Machine | None") -> str:
+def no_gpu_sentence(measurements: Iterable[Measurement], machine: Machine | None) -> str:
     """Why there is no crossover: no GPU, none that gave a time, or no CPU beside it."""
     measurements = list(measurements)
     tried = [m for m in measurements if m.on_gpu]
@@ -35,17 +36,16 @@ def no_gpu_sentence(measurements: "Iterable[Measurement]", machine: "Machine | N
         return _NO_CROSSOVER["apart" if any(m.ok and not m.on_gpu for m in measurements) else "gpu"]
     what = f"this machine ({machine_words(machine)})" if machine else "this machine"
     reasons = join(dict.fromkeys(m.reason or m.status for m in tried))
-    return _NO_CROSSOVER["failed" if tried else "none"].format(machine=what, reasons=reasons)
+    return say(_NO_CROSSOVER["failed" if tried else "none"], machine=what, reasons=reasons)
 
 
 def form_name(form: Form) -> str:
     """What a call includes: `resident on the GPU`, `copied in and out on every call, pinned`."""
-    words = ["as written, a @ b"] if form.as_written else []
+    words = ["as written, a @ b"] * form.as_written
     if form.mode == "resident":
-        words.append("resident on the GPU")
-        words += ["calls queued"] * (form.clock != "host-latency")
+        words += ["resident on the GPU"] + ["calls queued"] * (form.clock != "host-latency")
     else:
-        words.append(_COPYING if form.as_written else f"{_COPYING}, {way_name(form)}")
+        words += [_COPYING] + [way_name(form)] * (not form.as_written)
     return ", ".join(words + [f"each copy used {form.reuse} times"] * (form.reuse > 1))
 
 
@@ -74,12 +74,9 @@ def crossing_words(a: Answer) -> str:
 
 def same_answer(a: Answer, b: Answer) -> bool:
     """The same kind, and every crossing within the other's interval."""
-    pairs = list(zip(a.crossings, b.crossings, strict=False))
-    return (
-        a.kind == b.kind
-        and len(a.crossings) == len(b.crossings)
-        and all(x.at.low <= y.at.high and y.at.low <= x.at.high for x, y in pairs)
-    )
+    pairs = zip(a.crossings, b.crossings, strict=False)
+    alike = all(x.at.low <= y.at.high and y.at.low <= x.at.high for x, y in pairs)
+    return alike and (a.kind, len(a.crossings)) == (b.kind, len(b.crossings))
 
 
 def verdict_words(a: Answer) -> str:
@@ -99,10 +96,10 @@ def short_n_words(c: Crossing, name: str = SQUARES.size_name) -> str:
 def copies_sentence(answers: Iterable[Answer]) -> str:
     """How the way of copying moves the crossover: all ways in one sentence where the GPU wins from some size in each."""
     answers = list(answers)
-    name = answers[0].family.size_name
     if all(a.kind == "gpu-from" for a in answers):
-        ways = [f"{sentences.since(a.crossings[0])} {_WITH.get(a.form.mode, way_name(a.form))}" for a in answers]
-        return f"Copied in and out on every call, the GPU wins from {name} = {join(ways)}."
+        with_ = {"roundtrip": "with asarray and asnumpy"}
+        ways = (f"{sentences.since(a.crossings[0])} {with_.get(a.form.mode, way_name(a.form))}" for a in answers)
+        return f"Copied in and out on every call, the GPU wins from {answers[0].family.size_name} = {join(ways)}."
     return " ".join(f"Copied in and out on every call, {way_name(a.form)}: {sentences.crossing(a)}." for a in answers)
 
 
@@ -117,17 +114,14 @@ def why_sentence(w: Why, form: Form, lead: str = "Why") -> str:
     total, parts = w.gpu.seconds.value, dict(w.parts)
     if abs(w.remainder) >= 0.005 * total:
         parts[REMAINDER] = w.remainder
-    first = max(parts, key=parts.__getitem__)
-    call = "call" if form.mode == "resident" else "call with its copies"
-    share = "All" if len(parts) == 1 else sentences.share(min(1.0, parts[first] / total))
-    return (
-        f"{lead}: at {sentences.counted(w.n, w.family.size_name)} a GPU {call} takes {sentences.time(w.gpu.seconds)}, "
-        f"the CPU {sentences.time(w.cpu.seconds)}. {share} of the GPU's is {first}."
-    )
+    part = max(parts, key=parts.__getitem__)
+    words = {"call": "call" if form.mode == "resident" else "call with its copies", "part": part}
+    words["share"] = "All" if len(parts) == 1 else sentences.share(min(1.0, parts[part] / total))
+    n = sentences.counted(w.n, w.family.size_name)
+    return say(_WHY, lead=lead, n=n, gpu=w.gpu.seconds, cpu=w.cpu.seconds, **words)
 
 
-def compare_sentence(verdict: "Verdict", old: str, new: str) -> str:
+def compare_sentence(verdict: Verdict, old: str, new: str) -> str:
     """What a Verdict on two times says, by how much, with its interval."""
-    r = 1 / verdict.ratio if verdict.word == "faster" else verdict.ratio
-    words = {"factor": sentences.factor(r, 3), "span": sentences.interval(r)}
-    return _COMPARED[verdict.word].format(old=old, new=new, **words)
+    ratio = 1 / verdict.ratio if verdict.word == "faster" else verdict.ratio
+    return say(_COMPARED[verdict.word], old=old, new=new, ratio=ratio, factor=sentences.factor(ratio, 3))

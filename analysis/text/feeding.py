@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from analysis.stats import Estimate, exact, is_gpu, of
+from analysis.stats import exact, is_gpu, of
 from analysis.table import Table
-from analysis.text.sentences import counted, time, title
+from analysis.text.sentences import NAMES, counted, say, time
 from analysis.training import costs, feeding
 from analysis.training.feeding import Law, Share
 from analysis.units import bytes_rate, percent, size
@@ -29,10 +29,22 @@ _BROUGHT = {
     "prefetch": "prefetched to the device",
     Feeding.RESIDENT: "resident on the device",
 }
+_SAID = {
+    "view": "{batch:,} {dtype} CIFAR-10 images take a step {ways} ({side}).",
+    "plain": "{side}: {batch:,} CIFAR-10 images from NumPy arrays add {plain:time} to a step: {rate}.",
+    "link": "CuPy copies as many bytes at {rates}, so {why} what limits.",
+    "best": "{side}: quickest {way}, {best:time}.",
+    "uint8": "{side}: kept as uint8 they add {small:time}.",
+    "share": "{model:title}, {batch}: feeding is at most {share:share} of a step of {step:time} on the {side}.",
+    "small": "{model:title}, {samples}, {epochs}: {whole:time} on the GPU, of which start-up and compilation are {once:share} "
+    "and feeding the batches {fed:share}.",
+    "start": "A small data set does not outlast the start; copies are not why it gains nothing.",
+}
 
 
 def side(device: str) -> str:
-    return "GPU" if is_gpu(device) else "CPU"
+    """`GPU`, `CPU`; another than the first one as it is typed."""
+    return NAMES.get(device, device)
 
 
 def batch(m: Measurement) -> str:
@@ -43,6 +55,11 @@ def batch(m: Measurement) -> str:
 def samples_of(nbytes: float, dtype: str) -> float:
     """CIFAR-10 images that have so many bytes."""
     return nbytes / (IMAGE * ITEM_BYTES.get(dtype, 1))
+
+
+def _images(dtype: str) -> tuple[int, int]:
+    """(samples, bytes) of a batch of CIFAR-10 images."""
+    return BATCH, BATCH * IMAGE * ITEM_BYTES.get(dtype, 1)
 
 
 def cells(measurements: Iterable[Measurement]) -> list[tuple[str, ...]]:
@@ -75,24 +92,18 @@ def sentences(measurements: Iterable[Measurement]) -> list[str]:
     fitted = feeding.laws(rows)
     if not fitted and feeding.rows(rows):
         return [NOT_KNOWN]
-    devices = sorted({law.device for law in fitted}, reverse=True)
     shares = feeding.shares(rows)
-    said = [line for device in devices for line in _device(fitted, rows, device)]
+    by_device = (_device(fitted, rows, device) for device in sorted({law.device for law in fitted}, reverse=True))
     top = sorted(shares, key=lambda s: -s.share.value)[:MOST]
-    return small_sentences(shares, rows) + said + [share_sentence(s) for s in top]
+    return small_sentences(shares) + [line for told in by_device for line in told] + [*map(_share, top)]
 
 
 def view_sentence(fitted: Iterable[Law], device: str, dtype: str) -> str:
     """How quick the ways of a view are, the quickest first."""
     own = [law for law in fitted if (law.device, law.dtype) == (device, dtype) and law.way != Feeding.RESIDENT]
-    ranked = sorted(own, key=lambda law: law.seconds(*_images(law.dtype)).value)
-    told = [f"{time(law.seconds(*_images(law.dtype)).value)} {_BROUGHT[law.way]}" for law in ranked]
-    return f"{BATCH:,} {dtype} CIFAR-10 images take a step {', '.join(told)} ({side(device)})." if told else ""
-
-
-def _images(dtype: str) -> tuple[int, int]:
-    """(samples, bytes) of a batch of CIFAR-10 images."""
-    return BATCH, BATCH * IMAGE * ITEM_BYTES.get(dtype, 1)
+    ranked = sorted((law.seconds(*_images(dtype)).value, law.way) for law in own)
+    ways = ", ".join(f"{time(seconds)} {_BROUGHT[way]}" for seconds, way in ranked)
+    return say(_SAID["view"], batch=BATCH, dtype=dtype, ways=ways, side=side(device)) if ways else ""
 
 
 def _device(fitted: tuple[Law, ...], rows: list[Measurement], device: str) -> list[str]:
@@ -100,59 +111,46 @@ def _device(fitted: tuple[Law, ...], rows: list[Measurement], device: str) -> li
     if not (law := feeding.find(fitted, device, "numpy")):
         return []
     samples, nbytes = _images(law.dtype)
-    plain = feeding.beyond_resident(fitted, law, samples, nbytes)
-    said = [
-        f"{side(device)}: {BATCH:,} CIFAR-10 images from NumPy arrays add {time(plain)} to a step: {_rate(nbytes, plain)}."
-    ]
-    said += [_limit(nbytes, plain, rows, device)] if is_gpu(device) else []
-    ways = [
-        x for x in fitted if (x.device, x.dtype) == (device, law.dtype) and x.way not in ("numpy", Feeding.RESIDENT)
-    ]
-    each = [(feeding.beyond_resident(fitted, x, samples, nbytes), x.way) for x in ways]
-    best, way = min(each, key=lambda e: e[0].value, default=(plain, "numpy"))
-    if best.high < plain.low:
-        said.append(f"{side(device)}: quickest {_BROUGHT[way]}, {time(best)}.")
+    adds = {
+        x.way: feeding.beyond_resident(fitted, x, samples, nbytes)
+        for x in fitted
+        if (x.device, x.dtype) == (device, law.dtype) and x.way != Feeding.RESIDENT
+    }
+    plain, best = adds["numpy"], min(adds, key=lambda way: adds[way].value)
+    name, rate = side(device), bytes_rate(nbytes / plain.value) if plain.value else "nothing that shows"
+    told = [say(_SAID["plain"], side=name, batch=BATCH, plain=plain, rate=rate)]
+    copies = _copies(rows, device, nbytes) if is_gpu(device) and plain.value else {}
+    if copies:
+        rates = " and ".join(f"{bytes_rate(rate)} from {memory} memory" for memory, rate in copies.items())
+        free = min(copies.values()) * plain.value / nbytes > FASTER
+        why = "the link is not" if free else "the copy from such memory is"
+        told.append(say(_SAID["link"], rates=rates, why=why))
+    if adds[best].high < plain.low:
+        told.append(say(_SAID["best"], side=name, way=_BROUGHT[best], best=adds[best]))
     if byte := feeding.find(fitted, device, "numpy", "uint8"):
         small = feeding.beyond_resident(fitted, byte, *_images("uint8"))
-        said.append(f"{side(device)}: kept as uint8 they add {time(small)}.")
-    return [line for line in said if line]
+        told.append(say(_SAID["uint8"], side=name, small=small))
+    return told
 
 
-def _rate(nbytes: int, seconds: Estimate) -> str:
-    return f"{bytes_rate(nbytes / seconds.value)}" if seconds.value else "nothing that shows"
-
-
-def _limit(nbytes: int, plain: Estimate, rows: list[Measurement], device: str) -> str:
-    """CuPy's copies of about as many bytes, and whether the link is what limits."""
+def _copies(rows: list[Measurement], device: str, nbytes: int) -> dict[str, float]:
+    """Host memory -> bytes a second of CuPy's copy of about as many bytes."""
     found: dict[str, Measurement] = {}
-    for m in feeding.copies(rows, device):
-        near = found.get(m.problem.host_memory)
-        if near is None or abs(m.problem.nbytes - nbytes) < abs(near.problem.nbytes - nbytes):
-            found[m.problem.host_memory] = m
-    rates = {memory: m.problem.nbytes / of(m.on("host-latency")).value for memory, m in found.items()}
-    if not rates or not plain.value:
-        return ""
-    told = " and ".join(f"{bytes_rate(rate)} from {memory} memory" for memory, rate in rates.items())
-    free = min(rates.values()) * plain.value / nbytes > FASTER
-    why = "so the link is not what limits" if free else "so the copy from such memory is what limits"
-    return f"CuPy copies as many bytes at {told}, {why}."
+    for m in sorted(feeding.copies(rows, device), key=lambda m: abs(m.problem.nbytes - nbytes)):
+        found.setdefault(m.problem.host_memory, m)
+    return {memory: m.problem.nbytes / of(m.on("host-latency")).value for memory, m in found.items()}
 
 
-def share_sentence(s: Share) -> str:
-    """`CIFAR-10 CNN, batch 2,048: feeding is at most 31 % of a step of 11.6 ms on the GPU.`"""
+def _share(s: Share) -> str:
     p = s.training.problem
-    what = f"{title(p.model)}, {counted(p.batch, 'batch')}"
-    step = f"a step of {time(s.cost.step)} on the {side(s.training.device)}"
-    return f"{what}: feeding is at most {percent(min(1.0, s.share.value))} of {step}."
+    words = {"batch": counted(p.batch, "batch"), "share": min(1.0, s.share.value), "side": s.training.side}
+    return say(_SAID["share"], model=p.model, step=s.cost.step, **words)
 
 
-def small_sentences(shares: list[Share], rows: list[Measurement]) -> list[str]:
+def small_sentences(shares: list[Share]) -> list[str]:
     """Where the time goes of the GPU's training with fewest samples: what it is that a small data set does not outlast."""
-    known = [
-        s
-        for s in shares
-        if s.training.on_gpu and s.cost.start and s.training.problem.samples >= s.training.problem.batch
-    ]
+    known = [s for s in shares if s.training.on_gpu and s.cost.start]
+    known = [s for s in known if s.training.problem.samples >= s.training.problem.batch]
     if not known:
         return []
     s = min(known, key=lambda s: s.training.problem.samples)
@@ -161,12 +159,6 @@ def small_sentences(shares: list[Share], rows: list[Measurement]) -> list[str]:
     whole = costs.whole_training(s.cost, p.epochs, p.steps).value
     once = (parts["start-up"] + parts["build and compile"]).value
     fed = min((s.feeding * (p.epochs * p.steps)).value, whole - once)
-    took = f"{title(p.model)}, {counted(p.samples, 'samples')}, {counted(p.epochs, 'epochs')}: {time(exact(whole))} on the GPU"
-    return [
-        f"{took}, of which start-up and compilation are {percent(once / whole)} and feeding the batches {percent(fed / whole)}.",
-        *(
-            ["A small data set does not outlast the start; copies are not why it gains nothing."]
-            if 2 * fed < once
-            else []
-        ),
-    ]
+    words = {"samples": counted(p.samples, "samples"), "epochs": counted(p.epochs, "epochs"), "whole": exact(whole)}
+    told = say(_SAID["small"], model=p.model, once=once / whole, fed=fed / whole, **words)
+    return [told, *[_SAID["start"]] * (2 * fed < once)]

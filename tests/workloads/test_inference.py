@@ -236,8 +236,6 @@ def test_the_batch_from_which_the_gpu_wins():
     ((case, way, answer),) = said.crossovers(two_sides())
     assert (case.model, way, answer.kind) == ("lenet", said.ROUNDTRIP, "gpu-from")
     assert 2 < answer.crossings[0].at.value < 8 and abs(answer.crossings[0].at.value - 4) < 0.5
-    line = inference_words.crossing_sentence(case, way, answer)
-    assert line == "lenet, array to array: the GPU wins from batch 4."
     added = inference.refine(two_sides())
     assert [(r.settings.device, r.problem.batch) for r in added] == [("cpu", 4), ("gpu:0", 4)]
     more = [answered(4, 5.01e-3), answered(4, 5e-3, device="gpu:0")]
@@ -254,30 +252,18 @@ def test_sentences_by_hand():
     served = answered(1, clocks, SERVE, device="gpu:0", switches={"in_flight": "8"})
     assert inference_words.lines([*two_sides(), served], GPU_MACHINE) == [
         "lenet, array to array: the GPU wins from batch 4.",
-        "lenet, batch 1, array to array: 235 samples/s on the GPU, 500 on the CPU, CPU 2.1x faster.",
         "lenet, batch 16, array to array: 2,000 samples/s on the GPU, 941 on the CPU, GPU 2.1x faster.",
         "lenet, array to array: from batch 1 to 16 the samples/s become 8.5x on the GPU and 1.9x on the CPU.",
-        "lenet, array to array on the GPU: a sample takes 2.00 J at batch 1 and 0.125 J at batch 16.",
-        "lenet, single requests on the GPU: 1,000 with 8 in flight samples/s; batches of 16 give 2,000.",
+        "lenet, single requests on the GPU: 1,000 samples/s with 8 in flight; batches of 16 give 2,000.",
     ]
 
 
-def test_joules_and_smallest_batches_are_of_what_both_have():
-    """model.predict was metered at one batch more than the way that is metered at two: its joules do not stand beside theirs."""
-
-    def metered(batch: int, joules: float, **more):
-        return answered(batch, 1e-3, device="gpu:0", values={"joules_per_sample": joules}, **more)
-
-    rows = [metered(1, 0.5), metered(4, 0.2), metered(4, 0.3), metered(16, 9.0, kernel="inference/keras/predict")]
-    (case,) = said.cases(rows)
-    assert inference_words.energy_sentences(case, rows) == [
-        "lenet, array to array on the GPU: a sample takes 0.500 J at batch 1 and 0.200 J at batch 4."
-    ]
+def test_rates_are_said_at_the_largest_batch_that_both_have():
     at_once = [(1, 1e-3, "cpu"), (8, 2e-3, "cpu"), (8, 1e-3, "gpu:0"), (64, 9e-3, "cpu")]
     rows = [answered(batch, {"host-latency": s}, device=device) for batch, s, device in at_once]
     first = [line for line in inference_words.lines(rows) if " samples/s on the " in line]
     second = inference_words.lines(rows[:2])
-    assert first[0].startswith("lenet, batch 8") and second[0].startswith("lenet, batch 1")
+    assert first[0].startswith("lenet, batch 8") and second[0].startswith("lenet, batch 8")
 
 
 def test_no_winner_is_named_where_the_intervals_meet():
@@ -335,7 +321,7 @@ def test_the_table_and_the_page_show_rates_and_failures(capsys):
     assert any(line.startswith("- ") and "samples/s" in line for line in lines)
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| lenet")]
     assert [r[1] for r in rows] == ["1", "2", "8", "16"]
-    assert (rows[0][3], rows[0][5], *rows[0][7:]) == ("2.00 ms", "4.25 ms", "500", "235", "0.471")
+    assert (rows[0][3], rows[0][5], *rows[0][7:]) == ("2.00 ms", "4.25 ms", "500", "235", "0.471", "2.00")
     assert page.section([]) == []
 
 

@@ -10,6 +10,7 @@ from analysis.units import digits
 from workloads.records import Measurement
 
 HEADS = "model | batch | how | a call, CPU | +- | a call, GPU | +- | samples a second, CPU | samples a second, GPU | GPU over CPU"
+JOULES = "J a sample, CPU | J a sample, GPU"
 
 
 def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list[str]:
@@ -25,7 +26,7 @@ def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list
         if (line := _line(case, own, way, batch))
     ]
     told = listed(line for line in inference_words.lines(measurements) if line not in set(said))
-    return [*told, *table(HEADS, rows, 3)]
+    return [*told, *table(f"{HEADS} | {JOULES}", rows, 3, JOULES)]
 
 
 def _line(case: inference.Case, rows: "list[Measurement]", way: inference.Way, batch: int) -> tuple[str, ...] | None:
@@ -35,7 +36,11 @@ def _line(case: inference.Case, rows: "list[Measurement]", way: inference.Way, b
         return None
     took = [cell for one in (cpu, gpu) for cell in ((time(one[1]), width(one[1])) if one else ("-", "-"))]
     rates = [digits(batch / one[1].value) if one else "-" for one in (cpu, gpu)]
-    return (case.name, str(batch), way.words, *took, *rates, _times(cpu, gpu))
+    joules = [
+        digits(m.values["joules_per_sample"]) if m and "joules_per_sample" in m.values else "-"
+        for m in (cpu and cpu[0], gpu and gpu[0])
+    ]
+    return (case.name, str(batch), way.words, *took, *rates, _times(cpu, gpu), *joules)
 
 
 def _times(cpu, gpu) -> str:
