@@ -50,8 +50,10 @@ def shape(problem: Problem) -> str:
 
 
 def product(of: "Matmul") -> str:
-    """`1024` for a square one, else `32x512x3136`; with its layout where an operand is stored transposed."""
-    shape = str(of.n) if of.m == of.n == of.k else f"{of.m}x{of.n}x{of.k}"
+    """`1024` for a square one, else `32x512x3136`; `256 of 64x64x64` in one call; with its layout where an operand is stored
+    transposed."""
+    shape = str(of.side or f"{of.m}x{of.n}x{of.k}")
+    shape = f"{of.count:,} of {shape}" if of.count > 1 else shape
     return shape if of.layout == "nn" else f"{shape} {of.layout}"
 
 

@@ -72,6 +72,7 @@ class Kernel:
     parallel: it uses as many threads as it is given.
     allocates: `run` makes a fresh result each call, so it may not be queued behind a held stream. waits: `run` returns
     when the device is done, so there is nothing to queue.
+    batched: it makes many products in a call too; any other kernel of products refuses them.
     rung: it is a step of a ladder, or costs more than it shows: it runs only when asked for by name or with --ladder, and stands
     for no side of a comparison.
     """
@@ -85,6 +86,7 @@ class Kernel:
     allocates: bool = False
     waits: bool = False
     rung: bool = False
+    batched: bool = False
 
     @property
     def name(self) -> str:
@@ -123,17 +125,20 @@ def kernel(
     allocates: bool = False,
     waits: bool = False,
     rung: bool = False,
+    batched: bool = False,
 ):
     """Registers `function` as the kernel <op>/<backend>/<function's name>, op and backend taken from its file's name."""
     if function is None:
-        return functools.partial(kernel, parallel=parallel, allocates=allocates, waits=waits, rung=rung)
+        return functools.partial(
+            kernel, parallel=parallel, allocates=allocates, waits=waits, rung=rung, batched=batched
+        )
     module = sys.modules[function.__module__]
     package, _, stem = function.__module__.rpartition(".")
     op, backend = package.rpartition(".")[2], stem.split("_")[0]
     devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
     if op in ("conv", "matmul"):
-        function = _shaped(function)
-    made = Kernel(op, backend, function.__name__, function, devices, parallel, allocates, waits, rung)
+        function = _shaped(function, batched)
+    made = Kernel(op, backend, function.__name__, function, devices, parallel, allocates, waits, rung, batched)
     before = _registered.get(made.name)
     if before and inspect.unwrap(before.bind).__code__ is not inspect.unwrap(function).__code__:
         raise ValueError(f"two kernels are called {made.name}")
@@ -141,11 +146,14 @@ def kernel(
     return function
 
 
-def _shaped(function: Callable) -> Callable:
-    """The kernel, which first refuses operands of other shapes: many would read past them."""
+def _shaped(function: Callable, batched: bool) -> Callable:
+    """The kernel, which first refuses operands of other shapes, as many would read past them, and, unless it is `batched`, many
+    products in a call."""
 
     @functools.wraps(function)
     def bind(problem, *operands, **options):
+        if not batched and getattr(problem, "batch", None):
+            raise ValueError("this kernel makes one product a call")
         for given, wanted in zip(operands, problem.operand_shapes, strict=False):
             if (shape := tuple(getattr(given, "shape", wanted))) != wanted:
                 what = problem.direction or "the product"

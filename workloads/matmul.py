@@ -20,7 +20,7 @@ FLAGS = f"""
 --sizes N ...              square sizes: 256 512 | 64:8192:x2 | 512:4096:+512 | 2^6:2^13 (default 64:2048:x2)
 --shapes MxNxK ...         products of other shapes, such as 4096x1024x512
 --model NAME               the products of this network's dense layers in a training step
---batch N ...              samples a step of --model: 32 | 1:2048:x4 (32)
+--batch N ...              products in one launch: 16 256 | 1:4096:x4 (1); samples a step of --model (32)
 --direction WAY ...        of --model: fprop dgrad wgrad all (fprop)
 --dtypes TYPE ... =float32  float64 float32 tf32 float16 bfloat16 float8_e4m3 (default float32)
 --layouts LAYOUT ...       which operand is stored transposed: nn nt tn (nn)
@@ -41,11 +41,10 @@ def works(args: argparse.Namespace) -> list:
     from workloads.harness import plan
 
     if args.model is None:
-        for flag in ("batch", "direction"):
-            if getattr(args, flag) is not None:
-                raise options.Usage(
-                    f"--{flag} is for --model", "python -m workloads.matmul --model cifar10-cnn --batch 32"
-                )
+        if args.direction is not None:
+            raise options.Usage(
+                "--direction is for --model", "python -m workloads.matmul --model cifar10-cnn --direction all"
+            )
         return []
     for flag in ("sizes", "shapes", "layouts"):
         if getattr(args, flag) is not None:
@@ -68,7 +67,8 @@ def _as_float8(problem):
 
 
 def problems(args: argparse.Namespace) -> list:
-    """The products asked for, each once: by size, layout and precision, or by batch, layer, direction and precision.
+    """The products asked for, each once: by how many at once, size, layout and precision, or by batch, layer, direction and
+    precision.
 
     Raises: Usage for a word that is no size, shape or dtype.
     """
@@ -90,7 +90,8 @@ def problems(args: argparse.Namespace) -> list:
     layouts = options.words(args.layouts) or ["nn"]
     try:
         made = [
-            Matmul(*mnk, dtype, math, layout=way)
+            Matmul(*mnk, dtype, math, layout=way, batch=count)
+            for count in plan.counts(args.batch, 1)
             for mnk in shapes
             for way in layouts
             for dtype, math in plan.precisions(args)
@@ -118,7 +119,7 @@ def refine(done: list, in_batch: bool = False, here=None) -> list:
     """The rows still needed to pin down each crossover of the square sizes, or (`in_batch`) of a dense layer's products, on the
     machine `here`."""
     from analysis.crossover import crossover
-    from analysis.text import answers
+    from analysis.text import answers, crossings
 
     forms = [crossover.LATENCY, *crossover.COPIES]
     if in_batch:
@@ -126,6 +127,7 @@ def refine(done: list, in_batch: bool = False, here=None) -> list:
     else:
         pairs = crossover.forms_of(m for m in done if m.problem.op == "matmul")
         found = [a for pair in pairs for a in crossover.crossovers(done, forms, *pair, machine=here)]
+        found += [a for a in answers.every(done, "matmul", forms=forms, machine=here) if crossings.at_once(a.family)]
     return refined(done, found, "matmul", _order)
 
 
@@ -136,7 +138,7 @@ def _refine(args: argparse.Namespace, here, done: list) -> list:
 def _order(row) -> tuple:
     p = row.problem
     shape = (p.n,) if p.m == p.n == p.k else (0, p.layout, p.m, p.n, p.k)
-    return (*shape, p.math != "float32", p.math, row.settings.cache != "warm", row.device)
+    return (p.count, *shape, p.math != "float32", p.math, row.settings.cache != "warm", row.device)
 
 
 def table(args: argparse.Namespace, here):
@@ -152,7 +154,7 @@ def table(args: argparse.Namespace, here):
 def answer(args: argparse.Namespace, outcome) -> None:
     """The crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
     from analysis.crossover.crossover import square_rows
-    from analysis.text import answers, summary
+    from analysis.text import answers, crossings, summary
 
     done, works_ = outcome.measurements, works(args)
     if works_:
@@ -166,6 +168,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
 
         print("\n".join(ladder.lines(ladder.ladders(done, outcome.run.machine))))
     more = [a for a in answers.every(done, "matmul", machine=outcome.run.machine) if works_ or a.family.varies == "n"]
+    said += [] if works_ else crossings.batches(more, done, outcome.run.machine)
     said += [line for line in answers.lines(more, done, outcome.run.machine) if line not in said]
     if said:
         print("\n" + "\n".join(said))

@@ -208,8 +208,10 @@ _SIDES = ("CPU", "GPU", "framework")
 
 
 def _kind(p: Problem, cache: str) -> str:
-    """The arithmetic, and the layout and caches where they are not the usual."""
-    return " ".join([p.math, *[p.layout] * (p.layout not in ("nn", "NHWC")), *[cache] * (cache != "warm")])
+    """The arithmetic, and how many at once, the layout and caches where they are not the usual."""
+    many = getattr(p, "batch", None)
+    how = [*[f"x{many}"] * bool(many), *[p.layout] * (p.layout not in ("nn", "NHWC")), *[cache] * (cache != "warm")]
+    return " ".join([p.math, *how])
 
 
 def _side(m: Measurement) -> str:

@@ -13,6 +13,7 @@ from analysis.crossover.families import (
     VARIES,
     Family,
     Rows,
+    batched_rows,
     conv_rows,
     dense_rows,
     framework_of,
@@ -151,10 +152,7 @@ def conv_crossovers(
     machine: "Machine | None" = None,
 ) -> tuple[Answer, ...]:
     """The same for convolutions, family by family (families.conv_rows): in batch, in channels, in image size."""
-    found = conv_rows(measurements, framework, cache, varies, least)
-    return tuple(
-        a for family, rows in found.items() for a in _answers(family, rows, forms, (framework, cache), machine)
-    )
+    return _of_families(conv_rows(measurements, framework, cache, varies, least), forms, (framework, cache), machine)
 
 
 def dense_crossovers(
@@ -164,11 +162,13 @@ def dense_crossovers(
     cache: str = "warm",
     machine: "Machine | None" = None,
 ) -> tuple[Answer, ...]:
-    """The same for products of a dense layer's shape in its batch."""
-    found = dense_rows(measurements, framework, cache)
-    return tuple(
-        a for family, rows in found.items() for a in _answers(family, rows, forms, (framework, cache), machine)
-    )
+    """The same for products of a dense layer's shape in its batch, and for square products of which a call makes many, in n."""
+    found = dense_rows(measurements, framework, cache) | batched_rows(measurements, framework, cache)
+    return _of_families(found, forms, (framework, cache), machine)
+
+
+def _of_families(found: dict[Family, Rows], forms: Iterable[Form] | None, how: tuple[str, str], machine) -> tuple:
+    return tuple(a for family, rows in found.items() for a in _answers(family, rows, forms, how, machine))
 
 
 def forms_of(measurements: "Iterable[Measurement]") -> list[tuple[str, str]]:

@@ -61,7 +61,7 @@ class Family(msgspec.Struct, frozen=True):
         if any(getattr(problem, field) != size for field in others):
             return False
         if not self.fixed:
-            return problem.layout == "nn"
+            return problem.layout == "nn" and problem.count == 1
         out = problem.out == dict(self.fixed).get("out", problem.dtype)
         return out and all(getattr(problem, name) == value for name, value in self.fixed)
 
@@ -78,7 +78,7 @@ class Family(msgspec.Struct, frozen=True):
 
 # Kernels that stand for no side: what they time is not one call of a program. TensorFlow's `held` are 50 convolutions in one.
 _ASIDE = ("held",)
-SQUARES = Family("matmul", "n", ("m", "n", "k"))
+SQUARES = Family("matmul", "n", ("m", "n", "k"))  # one at a time
 Rows = dict[str, dict[int, list]]  # precision -> size -> rows
 
 
@@ -135,6 +135,13 @@ def rows_of(measurements: "Iterable[Measurement]", family: Family, framework: st
         if family.holds(m.problem):
             found.setdefault(precision_of(m.problem), {}).setdefault(family.size(m.problem), []).append(m)
     return found
+
+
+def batched_rows(measurements: "Iterable[Measurement]", framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
+    """The square, untransposed products of which a call makes many, by how many."""
+    counts = sorted({m.problem.count for m in measurements if m.problem.op == SQUARES.op} - {1})
+    families = (msgspec.structs.replace(SQUARES, fixed=(("layout", "nn"), ("batch", count))) for count in counts)
+    return {family: rows for family in families if (rows := rows_of(measurements, family, framework, cache))}
 
 
 def conv_rows(

@@ -65,7 +65,7 @@ def spread(values: Iterable[float]) -> Spread | None:
 
 def is_square(problem: "Problem") -> bool:
     """A square product, which has sections of its own."""
-    return problem.op == "matmul" and problem.m == problem.n == problem.k and problem.layout == "nn"
+    return problem.op == "matmul" and bool(problem.side) and problem.layout == "nn"
 
 
 def timed(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":

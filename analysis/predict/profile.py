@@ -86,11 +86,9 @@ def maths(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
 
 def kind(problem: Matmul | Conv) -> str:
     """What a curve's rows have in common beside their arithmetic."""
-    return (
-        problem.layout
-        if isinstance(problem, Matmul)
-        else f"{problem.direction}{' grouped' if problem.groups > 1 else ''}"
-    )
+    if isinstance(problem, Matmul):
+        return problem.layout + (f" x{problem.count}" if problem.count > 1 else "")
+    return f"{problem.direction}{' grouped' if problem.groups > 1 else ''}"
 
 
 def at(problem: Matmul | Conv) -> tuple[float, ...]:

@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from analysis.labels import on
 from analysis.roofline.bounds import judge
 from analysis.roofline.bounds import roofs as roofs_of
@@ -69,7 +71,7 @@ def _record(m: "Measurement", roofs) -> dict:
         "op": p.op,
         "backend": m.backend,
         "variant": m.variant,
-        **{f: getattr(p, f) for f in problem_fields(p)},
+        **{f: value for f in problem_fields(p) if (value := getattr(p, f)) is not msgspec.UNSET},
         "dtype": p.dtype or None,
         "math": p.math or None,
         "mode": s.mode,

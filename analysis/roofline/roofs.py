@@ -57,7 +57,7 @@ def describe(measurement: "Measurement") -> str:
     p, threads = measurement.problem, measurement.threads
     what = ""
     if p.op == "matmul":
-        what = f"n = {p.n}" if p.m == p.n == p.k and p.layout == "nn" else labels.product(p)
+        what = f"n = {p.n}" if p.side and p.layout == "nn" else labels.product(p)
     elif p.op == "conv":
         what = labels.convolution(p)
     elif p.op in ("stream", "transfer"):

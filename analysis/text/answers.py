@@ -43,8 +43,8 @@ def _how(form: Form) -> list[str]:
 
 def family_name(family: Family) -> str:
     """`3x3 convolution (fprop) of 32x32x64 images with 64 filters` with a word in the place of what varies."""
-    if family == SQUARES:
-        return "square products"
+    if family.fields == SQUARES.fields:
+        return "square products" + crossings.at_once(family)
     of = dict(family.fixed) | dict.fromkeys(family.fields, {"batch": "N", "channels": "C", "size": "H"}[family.varies])
     if family.op == "matmul":
         return f"product {of['m']}x{of['n']}x{of['k']}" + f" ({of['layout']})" * (of["layout"] != _UNTRANSPOSED)
@@ -59,7 +59,7 @@ def every(
     forms=(LATENCY, THROUGHPUT, *COPIES),
     machine: Machine | None = None,
 ) -> list[Answer]:
-    """The answers of all families of an operation but the square products of libraries from warm caches."""
+    """The answers of all families of an operation but the single square products of libraries from warm caches."""
     measurements, found = list(measurements), []
     for framework, cache in crossover.forms_of([m for m in measurements if m.problem.op == op]):
         if op == "conv":

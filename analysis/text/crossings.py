@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from analysis.crossover.crossover import FINE, SQUARES, Answer, Crossing, Form, Side
+from analysis.crossover.crossover import FINE, LATENCY, SQUARES, Answer, Crossing, Family, Form, Side, crossovers
 from analysis.crossover.time_split import REMAINDER, Why
 from analysis.stats import Verdict
 from analysis.text import sentences
@@ -19,6 +19,7 @@ _NO_CROSSOVER = {  # why there is none
     "failed": "No GPU time was measured on {machine}, so there is no crossover. Why: {reasons}.",
     "none": "No GPU was measured on {machine}, so there is no crossover here.",
 }
+_MOVED = "With {many} the GPU wins from {name} = {least}, not {one}{by}."
 _COMPARED = {
     "same": "{new} takes as long as {old} {ratio:interval}.",
     "can't tell": "Can't tell {new} from {old} {ratio:interval}.",
@@ -101,6 +102,28 @@ def copies_sentence(answers: Iterable[Answer]) -> str:
         ways = (f"{sentences.since(a.crossings[0])} {with_.get(a.form.mode, way_name(a.form))}" for a in answers)
         return f"Copied in and out on every call, the GPU wins from {answers[0].family.size_name} = {join(ways)}."
     return " ".join(f"Copied in and out on every call, {way_name(a.form)}: {sentences.crossing(a)}." for a in answers)
+
+
+def at_once(family: Family) -> str:
+    """`, 256 in one launch`; nothing of single ones."""
+    count = dict(family.fixed).get("batch")
+    return f", {count:,} in one launch" if count else ""
+
+
+def batches(found: Iterable[Answer], rows: list[Measurement], machine: Machine | None) -> list[str]:
+    """How far many products in one launch move the crossover of single ones, resident: a sentence for each precision and count
+    where both have one."""
+    single = {a.precision: a for a in crossovers(rows, [LATENCY], machine=machine) if a.kind == "gpu-from"}
+    said = []
+    for a in (a for a in found if a.form == LATENCY and at_once(a.family) and a.precision in single):
+        (n,) = single[a.precision].crossings
+        if a.kind not in ("gpu-from", "gpu-at-smallest") or any(c.wide for c in (n, *a.crossings)):
+            continue
+        least = sentences.since(a.crossings[0]) if a.crossings else f"{a.low_n} or less"
+        by = f", {sentences.factor(n.at.high / a.crossings[0].at.high)} smaller" if a.crossings else ""
+        many = at_once(a.family).removeprefix(", ")
+        said.append(_MOVED.format(many=many, name=a.family.size_name, one=sentences.since(n), least=least, by=by))
+    return said
 
 
 def side_name(side: Side) -> str:

@@ -40,8 +40,8 @@ def _strides(n: int, c: int, h: int, w: int, layout: str) -> list[int]:
     return [c * h * w, 1, w * c, c] if layout == "NHWC" else [c * h * w, h * w, w, 1]
 
 
-def graph_of(problem: Conv):
-    """(the planned graph, its three tensors: two inputs and the output).
+def graph_of(problem: Conv, direct: bool = False):
+    """(the planned graph, its three tensors: two inputs and the output); `direct`: without Winograd and FFT.
 
     Raises: ValueError when cuDNN cannot do it.
     """
@@ -84,6 +84,8 @@ def graph_of(problem: Conv):
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.B, cudnn.heur_mode.FALLBACK])
         if problem.math == "float32":
             graph.deselect_numeric_notes(_TENSOR_CORES)
+        if direct:
+            graph.deselect_numeric_notes(_TRANSFORMS)
         graph.deselect_workspace_greater_than(WORKSPACE_BYTES)
         graph.check_support()
     except Exception as error:  # cuDNN has a class of its own for every reason
@@ -91,8 +93,8 @@ def graph_of(problem: Conv):
     return graph, (first, second, out)
 
 
-def _timed(graph, pack: dict, workspace: int, stream) -> list[tuple[float, int]]:
-    """(least device milliseconds of a call, index) of every plan that builds and runs, fastest first."""
+def _timed(graph, pack: dict, workspace: int, stream, most: int) -> list[tuple[float, int]]:
+    """(least device milliseconds of a call, index) of the first so many plans that build and run (0: of all), fastest first."""
 
     def milliseconds(index: int, calls: int) -> float:
         def call():
@@ -102,6 +104,8 @@ def _timed(graph, pack: dict, workspace: int, stream) -> list[tuple[float, int]]
 
     found = {}
     for index in range(graph.get_execution_plan_count()):
+        if most and len(found) == most:
+            break
         try:
             graph.build_plan_at_index(index)
             if graph.get_workspace_size_plan_at_index(index) <= WORKSPACE_BYTES:
@@ -131,15 +135,15 @@ def _multiplies_elsewhere(graph, index: int) -> bool:
 
 
 @functools.cache
-def _chosen(problem: Conv) -> dict:
-    """Filled when the problem is first bound: its graph, tensors and fastest plan."""
+def _chosen(problem: Conv, most: int, direct: bool) -> dict:
+    """Filled when the problem is first bound so: its graph, tensors and fastest plan."""
     return {}
 
 
-def _choose(problem: Conv, operands: list[int], place: int, stream) -> tuple:
+def _choose(problem: Conv, operands: list[int], place: int, stream, most: int, direct: bool) -> tuple:
     """(graph, tensors, index of its fastest plan, name, plans timed, whether it is a Winograd or FFT form)."""
-    graph, tensors = graph_of(problem)
-    plans = _timed(graph, dict(zip(tensors, operands, strict=True)), place, stream)
+    graph, tensors = graph_of(problem, direct)
+    plans = _timed(graph, dict(zip(tensors, operands, strict=True)), place, stream, most)
     if not plans:
         raise ValueError("cuDNN offers no plan for this that builds and runs")
     index = plans[0][1]
@@ -148,7 +152,7 @@ def _choose(problem: Conv, operands: list[int], place: int, stream) -> tuple:
 
 
 @kernel
-def plan(problem: Conv, a, b):
+def plan(problem: Conv, a, b, most: int = 0, direct: bool = False):
     """The fastest of all plans that cuDNN offers, timed here (implicit GEMM, direct, Winograd, FFT); float32 without TF32."""
     if not DTYPES[problem.dtype].cudnn:
         raise ValueError(f"cuDNN convolves no {problem.dtype} here")
@@ -160,9 +164,9 @@ def plan(problem: Conv, a, b):
     turned = nhwc and problem.direction == "wgrad"
     shape = problem.out_shape
     out = cupy.empty((shape[3], *shape[:3]) if turned else shape, a.dtype)
-    operands, place, kept = [a.data.ptr, b.data.ptr, out.data.ptr], workspace.data.ptr, _chosen(problem)
+    operands, place, kept = [a.data.ptr, b.data.ptr, out.data.ptr], workspace.data.ptr, _chosen(problem, most, direct)
     if not kept:
-        kept["best"] = _choose(problem, operands, place, stream)
+        kept["best"] = _choose(problem, operands, place, stream, most, direct)
     graph, tensors, index, name, count, transforms = kept["best"]
     pack, given = dict(zip(tensors, operands, strict=True)), out.transpose(1, 2, 3, 0) if turned else out
 

@@ -52,6 +52,17 @@ WARPS = (
     Warps(64, 64, 64, 32, 32, 8, 8, 4, 2, 3, 16),
     Warps(32, 64, 32, 32, 32, 4, 8, 4, 2, 4, 16),
 )
+# Of many products at once there are blocks enough: a tile is not much larger than a product, its stages hold all of a short k.
+SMALL = (
+    Warps(64, 64, 64, 32, 32, 8, 8, 2, 2, 4, 16),
+    Warps(64, 64, 64, 32, 32, 8, 8, 3, 2, 3, 16),
+    Warps(64, 64, 32, 32, 32, 4, 8, 2, 1, 4, 16),
+    Warps(64, 64, 32, 32, 32, 4, 8, 3, 2, 3, 16),
+    Warps(64, 64, 64, 32, 64, 8, 8, 2, 4, 2, 16),
+    Warps(32, 32, 32, 32, 32, 4, 8, 2, 1, 8, 8),
+    Warps(32, 32, 32, 16, 32, 4, 4, 2, 2, 8, 16),
+    Warps(32, 16, 32, 16, 16, 4, 4, 2, 1, 16, 8),
+)
 
 
 class Tensors(WarpTiles, frozen=True):

@@ -12,7 +12,7 @@ from kernels.registry import kernel
 
 # m n k from which a call of the two slowest would take most of a second: nobody learns more from it.
 _MOST_NAIVE, _MOST_COALESCED = 1 << 36, 1 << 39
-_INT = 1 << 31
+_INT, _MOST_AT_ONCE = 1 << 31, 65535
 
 
 def count_in_32_bits(problem: Matmul) -> None:
@@ -38,7 +38,7 @@ def _bound(name: str, problem: Matmul, a, b, block: tuple[int, int], tile: tuple
         (down, across) if name == "naive" else (across, down),
         (a, b, c, np.int32(m), np.int32(n), np.int32(k)),
     )
-    if grid[1] > 65535:
+    if grid[1] > _MOST_AT_ONCE:
         raise ValueError(f"a grid has 65,535 blocks in its second direction at most, this would need {grid[1]}")
 
     def run():
@@ -87,7 +87,7 @@ def warps_call(problem: Matmul, of: matmul_tiles.Warps, parts: int, a, b, c):
     tiles, deep = of.count(m, n), -(-k // (of.deep * parts)) * of.deep
     room = tiles * parts * of.tile_m * of.tile_n if parts > 1 else 1
     partial, arrived = cupy.empty(room, np.float32), cupy.zeros(tiles, np.uint32)
-    grid, counts = (tiles * parts,), map(np.int32, (m, n, k, parts, deep))
+    grid, counts = (tiles * parts, problem.count), map(np.int32, (m, n, k, parts, deep))
     arguments = (a, b, c, *counts, partial, arrived, np.float32(1))
 
     def run():
@@ -98,11 +98,27 @@ def warps_call(problem: Matmul, of: matmul_tiles.Warps, parts: int, a, b, c):
     return run
 
 
-@kernel
+def _many(problem: Matmul, a, b):
+    """Small products, each with blocks of its own: small tiles, of which many fit on a multiprocessor, so that one loads while
+    another multiplies.
+
+    Raises: ValueError for more than a grid has rows.
+    """
+    if problem.count > _MOST_AT_ONCE:
+        raise ValueError(f"a grid has {_MOST_AT_ONCE:,} products at most, not {problem.count:,}")
+    c = cupy.empty(problem.out_shape, np.float32)
+    calls = {str(of): functools.partial(warps_call, problem, of, 1, a, b, c) for of in matmul_tiles.SMALL}
+    name = f"float32 {problem.layout} {problem.count} of {problem.m}x{problem.n}x{problem.k}"
+    return autotuner.tuned("matmul/cuda_warp", name, calls)
+
+
+@kernel(batched=True)
 def warp_tiled(problem: Matmul, a, b):
     if problem.math != "float32":
         raise ValueError(f"this kernel multiplies float32, not {problem.math}")
     count_in_32_bits(problem)
+    if problem.count > 1:
+        return _many(problem, a, b)
     m, n, k = problem.m, problem.n, problem.k
     c, attributes = cupy.empty((m, n), np.float32), cupy.cuda.Device().attributes
     calls = {}

@@ -23,6 +23,7 @@ _DEPTH_BYTES = 2048  # of a row of A in its panel: a panel of A lives in the fir
 _MOST_ROWS, _PIECES = 64, 4
 _BLOCK_BYTES = 1 << 20  # of B in panels, which are read over and over: half of a 2 MiB second-level cache
 _LINE = 64  # bytes
+_SMALL_BYTES = 256 << 10  # of B in panels, of which a thread has one of its own
 
 
 def tile_rows(vector: int) -> int:
@@ -268,12 +269,53 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
     return lambda keep=(a, b): _product(*arguments)
 
 
-@kernel
+@numba.njit(cache=True, parallel=True)
+def _products(threads, lanes, a, b, b_by, c, sizes, plan, panels, counters):
+    """Whoever is free takes the next product, packs its B and goes over its rows."""
+    (count, m, n, k), (rows, columns, wide, line) = sizes, plan
+    counters[:] = 0
+    for thread in numba.prange(threads):
+        at = thread * wide * k
+        while True:
+            i = emit.take_number(counters, 0)
+            if i >= count:
+                break
+            pack(lanes, lanes, panels, at, columns, b, b_by[1], b_by[0], 0, n, i * (n * k // b_by[0]), k, k)
+            for row in range(0, m, rows):
+                shape = (n, rows, columns, k, k, min(rows, m - row), n)
+                where = panels, at, c, (i * m + row) * n
+                _row_of_tiles(lanes, a, ((i * m + row) * k, k, rows * k), line, where, shape, 0)
+
+
+def products(problem: Matmul, a: np.ndarray, b: np.ndarray, c: np.ndarray):
+    """The call that computes many small products, a product a thread: its B is packed into the second-level cache.
+
+    a: count x m x k, contiguous; b: count x k x n, of either layout; c: count x m x n, contiguous.
+    Raises: ValueError for A stored k x m, and for a B that does not fit.
+    """
+    m, n, k, item, threads = problem.m, problem.n, problem.k, a.itemsize, numba.get_num_threads()
+    if problem.layout == "tn":
+        raise ValueError("of many products this kernel reads A along its rows, so not stored k x m")
+    lanes = emit.vector_bytes() // item
+    rows, columns = tile_rows(emit.vector_bytes()), _VECTORS * lanes
+    wide = _up(n, columns)
+    if wide * k * item > _SMALL_BYTES:
+        raise ValueError(f"of many products this kernel makes small ones, B within {_SMALL_BYTES >> 10} KiB")
+    _, panels = room(a.dtype, (0,), (threads * wide * k,))
+    b_by = tuple(step // item for step in b.strides[1:])
+    sizes, plan = (problem.count, m, n, k), (rows, columns, wide, _LINE // item)
+    at = origin(a), origin(b), b_by, origin(c)
+    arguments = (threads, (0,) * lanes, *at, sizes, plan, panels, np.zeros(1, np.int64))
+    return lambda keep=(a, b): _products(*arguments)
+
+
+@kernel(batched=True)
 def simd(problem: Matmul, a, b):
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba vectors multiply float32 and float64, not {problem.math} to {problem.out}")
-    c = empty((problem.m, problem.n), a.dtype, 5)
-    multiply = product(*operands(problem, (a, b)), c)
+    c = empty(problem.out_shape, a.dtype, 5)
+    a, b = operands(problem, (a, b))
+    multiply = products(problem, a, b, c) if problem.count > 1 else product(a, b, c)
 
     def run():
         multiply()

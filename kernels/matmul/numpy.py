@@ -8,18 +8,19 @@ from kernels.reference import operands
 from kernels.registry import kernel
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, batched=True)
 def operator(problem: Matmul, a, b):
     """`a @ b` as people write it: BLAS plus a fresh result each call, whose pages the system has to hand out."""
     a, b = _blas_operands(problem, a, b)
     return lambda: a @ b
 
 
-@kernel
+@kernel(batched=True)
 def blas(problem: Matmul, a, b):
-    """BLAS into a result that is already there: packed panels, vector FMAs, blocks sized for the caches."""
+    """BLAS into a result that is already there: packed panels, vector FMAs, blocks sized for the caches. Of many products one
+    call of BLAS after the other."""
     a, b = _blas_operands(problem, a, b)
-    c = empty((problem.m, problem.n), a.dtype, 5)
+    c = empty(problem.out_shape, a.dtype, 5)
 
     def run():
         np.matmul(a, b, out=c)

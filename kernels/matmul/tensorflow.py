@@ -24,19 +24,19 @@ def _bound(problem: Matmul, a, b, way: str):
     return calls.called(way, product, a, b)
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, batched=True)
 def eager(problem: Matmul, a, b):
     """tf.matmul outside a tf.function: Python and TensorFlow's dispatch before every product, and a fresh result."""
     return _bound(problem, a, b, "eager")
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, batched=True)
 def function(problem: Matmul, a, b):
     """tf.matmul in a tf.function, as a training step that is not compiled runs it."""
     return _bound(problem, a, b, "function")
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, batched=True)
 def jit(problem: Matmul, a, b):
     """tf.matmul in a tf.function with jit_compile=True: XLA picks or writes the kernel."""
     return _bound(problem, a, b, "jit")

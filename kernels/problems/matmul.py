@@ -1,5 +1,6 @@
 """The product of two matrices."""
 
+import math
 from typing import ClassVar
 
 import msgspec
@@ -13,7 +14,8 @@ class Matmul(Base, frozen=True, tag="matmul"):
     """C = A B with A of m x k and B of k x n.
 
     `layout` says which operand is stored transposed, as the backward passes need it: `nn`, `nt` (B stored n x k),
-    `tn` (A stored k x m). `math` is the arithmetic allowed and picks the roof; `out` is C's dtype.
+    `tn` (A stored k x m). `math` is the arithmetic allowed and picks the roof; `out` is C's dtype. `batch`: so many such products
+    in one call, their matrices one behind the other; unset of a single one, so that keys of rows from before there were any stay.
     """
 
     m: int
@@ -23,11 +25,12 @@ class Matmul(Base, frozen=True, tag="matmul"):
     math: str = ""
     out: str = ""
     layout: str = "nn"
+    batch: int | msgspec.UnsetType = msgspec.UNSET
     op: ClassVar[str] = "matmul"
     products = property(lambda self: True)
 
     def __post_init__(self):
-        check_counts(m=self.m, n=self.n, k=self.k)
+        check_counts(m=self.m, n=self.n, k=self.k, batch=self.count)
         if self.dtype not in MATHS:
             raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(MATHS)}")
         msgspec.structs.force_setattr(self, "math", self.math or MATHS[self.dtype][0])
@@ -38,20 +41,31 @@ class Matmul(Base, frozen=True, tag="matmul"):
             raise ValueError(f"{self.dtype} operands cannot be multiplied in {self.math!r}")
         if self.layout not in ("nn", "nt", "tn"):
             raise ValueError(f"unknown layout {self.layout!r}; known: nn, nt, tn")
+        msgspec.structs.force_setattr(self, "batch", self.count if self.count > 1 else msgspec.UNSET)
+
+    @property
+    def count(self) -> int:
+        """Products in a call."""
+        return 1 if self.batch is msgspec.UNSET else self.batch
+
+    @property
+    def side(self) -> int:
+        """n of a single square product; 0 of any other."""
+        return self.n if self.m == self.n == self.k and self.count == 1 else 0
 
     @property
     def flops(self) -> int:
         """2 m n k: a multiplication and an addition for each of the m n k products."""
-        return 2 * self.m * self.n * self.k
+        return 2 * self.m * self.n * self.k * self.count
 
     @property
     def bytes_moved(self) -> int:
-        operands = (self.m * self.k + self.k * self.n) * ITEM_BYTES[self.dtype]
+        operands = (self.m * self.k + self.k * self.n) * self.count * ITEM_BYTES[self.dtype]
         return operands + self.result_bytes
 
     @property
     def result_bytes(self) -> int:
-        return self.m * self.n * ITEM_BYTES[self.out]
+        return math.prod(self.out_shape) * ITEM_BYTES[self.out]
 
     @property
     def footprint_bytes(self) -> int:
@@ -63,10 +77,19 @@ class Matmul(Base, frozen=True, tag="matmul"):
         return alignment(self.m if self.layout == "tn" else self.k, self.n)
 
     @property
-    def operand_shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+    def operand_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Of A and B as they are stored."""
         a = (self.k, self.m) if self.layout == "tn" else (self.m, self.k)
-        return a, (self.n, self.k) if self.layout == "nt" else (self.k, self.n)
+        b = (self.n, self.k) if self.layout == "nt" else (self.k, self.n)
+        return self._every(*a), self._every(*b)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return self._every(self.m, self.n)
+
+    def _every(self, *shape: int) -> tuple[int, ...]:
+        """The shape of an array that has a matrix of each product."""
+        return shape if self.count == 1 else (self.count, *shape)
 
     def inputs(self, seed: int, whole_numbers: bool = False, make: Make = random_array) -> tuple[np.ndarray, ...]:
         a, b = self.operand_shapes

@@ -53,19 +53,19 @@ def _meets(size: int, outputs: int, offset: int, stride: int) -> tuple[slice | N
 
 
 def conv(problem: Conv, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The answer of one group from its operands, in their type: a tap at a time, nothing padded."""
+    """The answer of one group from its operands (NumPy's or CuPy's), in their type: a tap at a time, nothing padded."""
     n, c_in, c_out = a.shape[0], b.shape[2] if problem.direction == "dgrad" else a.shape[-1], b.shape[-1]
     if problem.direction == "fprop":
-        y = np.zeros((n, problem.p, problem.q, c_out), a.dtype)
+        y = np.zeros((n, problem.p, problem.q, c_out), a.dtype, like=a)
         for tap in taps(problem):
             y[tap.y] += a[tap.x] @ b[tap.row, tap.column]
         return y
     if problem.direction == "dgrad":
-        dx = np.zeros((n, problem.h, problem.w, c_in), a.dtype)
+        dx = np.zeros((n, problem.h, problem.w, c_in), a.dtype, like=a)
         for tap in taps(problem):
             dx[tap.x] += a[tap.y] @ b[tap.row, tap.column].T
         return dx
-    dw = np.zeros((problem.r, problem.s, c_in, c_out), a.dtype)
+    dw = np.zeros((problem.r, problem.s, c_in, c_out), a.dtype, like=a)
     for tap in taps(problem):
         dw[tap.row, tap.column] = a[tap.x].reshape(-1, c_in).T @ b[tap.y].reshape(-1, c_out)
     return dw

@@ -3,6 +3,7 @@
 import functools
 
 import ml_dtypes  # noqa: F401  NumPy learns bfloat16 from it
+import msgspec
 import numpy as np
 
 from kernels.problems import Matmul
@@ -15,18 +16,22 @@ _EDGE = 16
 
 
 def operands(problem: Matmul, inputs: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """A (m x k) and B (k x n) as views of the stored inputs."""
+    """A (m x k) and B (k x n), or all of them, as views of the stored inputs."""
     a, b = inputs
-    return (a.T if problem.layout == "tn" else a), (b.T if problem.layout == "nt" else b)
+    return (a.swapaxes(-1, -2) if problem.layout == "tn" else a), (b.swapaxes(-1, -2) if problem.layout == "nt" else b)
 
 
 def check(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> Check:
     """Whole answer in integers while small; above that Freivalds' test and the edge tiles, or, when the output was
-    rounded to 16 bits, the whole float64 product (itself tested by Freivalds) rounded once."""
-    a, b = operands(problem, inputs)
+    rounded to 16 bits, the whole float64 product (itself tested by Freivalds) rounded once. Of many each by itself."""
     out = numpy_dtype(problem.out)
-    if output.shape != (problem.m, problem.n) or output.dtype != out:
+    if output.shape != problem.out_shape or output.dtype != out:
         return WRONG
+    if problem.count > 1:
+        one = msgspec.structs.replace(problem, batch=1)
+        checks = (check(one, of, c) for *of, c in zip(*inputs, output, strict=True))
+        return next((found for found in checks if not found.passed), Check("exact", True, 0.0))
+    a, b = operands(problem, inputs)
     if problem.m * problem.n * problem.k <= _FULL_PRODUCTS:
         return equal(np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(np.float32).astype(out), output)
     if out.itemsize <= 2:

@@ -29,6 +29,7 @@ PROBLEMS = {
         *(Matmul(*shape, dtype, math) for shape in AWKWARD for dtype, maths in MATHS.items() for math in maths),
         *(Matmul(17, 33, 65, "float64", layout=layout) for layout in ("nt", "tn")),
         Matmul(270, 260, 280),  # large enough for Freivalds' test
+        *(Matmul(*shape, layout=layout, batch=3) for shape in AWKWARD for layout in ("nn", "nt", "tn")),
     ],
     "conv": [
         *(

@@ -298,8 +298,11 @@ SHAPES = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (131, 137, 35), (72, 136, 72), 
 RUNGS = [
     *(("", rung, "", "float32") for rung in ("naive", "coalesced", "tiled", "register_tiled")),
     *(("", "warp_tiled", of, layout) for of in matmul_tiles.WARPS[6:8] for layout in ("nn", "nt", "tn")),
-    ("", "warp_tiled", matmul_tiles.WARPS[-1], "nn split-k=2"),
-    ("", "warp_tiled", matmul_tiles.WARPS[-1], "tn split-k=2"),
+    *(("", "warp_tiled", matmul_tiles.WARPS[-1], f"{layout} split-k=2") for layout in ("nn", "tn")),
+    *(
+        ("", "warp_tiled", of, f"{way} many")
+        for of, way in zip(matmul_tiles.SMALL, ["nn", "nt", "tn"] * 3, strict=False)
+    ),
     *(("_tensor", "tensor_core", matmul_tiles.TENSORS[3], math) for math in ("bfloat16", "tf32")),
 ]
 
@@ -309,14 +312,14 @@ RUNGS = [
 def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypatch):
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
-    layout, _, split = math.partition(" ") if math[:2] in ("nn", "nt", "tn") else ("nn", "", "")
+    layout, _, how = math.partition(" ") if math[:2] in ("nn", "nt", "tn") else ("nn", "", "")
     math = "float32" if math.startswith(layout) else math
-    named = f"{tile} {split}".strip()
+    named = f"{tile} {how}".removesuffix("many").strip()
     monkeypatch.setattr(autotuner, "fastest", lambda *given: named if named in given[3] else str(tile))
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)(of, "matmul")
     dtype, notes = "float32" if math == "tf32" else math, set()
     for m, n, k in SHAPES:
-        problem = Matmul(m, n, k, dtype, math, layout=layout)
+        problem = Matmul(m, n, k, dtype, math, layout=layout, batch=3 if how == "many" else 1)
         inputs = problem.inputs(3, True)
         given = [cuda_on_cpu.filled(x.view(np.uint16) if dtype == "bfloat16" else x) for x in inputs]
         run = getattr(module, rung)(problem, *given)
@@ -325,7 +328,7 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
             assert reference.check(problem, inputs, np.array(out).view(inputs[0].dtype)).passed, problem
             out.view(np.uint8)[...] = 0xFF
         notes.add(getattr(run, "notes", {}).get("tiles", ""))
-    assert named in notes or not split, "no sum was split"
+    assert named in notes or not how, "no sum was split"
 
 
 def candidates(made: list):
@@ -391,12 +394,9 @@ def test_a_tensor_map_counts_columns_first_is_passed_by_value_and_a_refusal_is_s
     monkeypatch.setattr(loader, "_driver", lambda: Encoder(1))
     with pytest.raises(ValueError, match="cuTensorMapEncodeTiled: error 1"):
         loader.tensor_map(0x7000, 100, 30, 32, (64, 64))
-
-
-@pytest.mark.parametrize(("address", "pitch"), [(0x7008, 32), (0x7000, 33), (0x7000, 24)])
-def test_rows_that_do_not_begin_on_16_bytes_have_no_tensor_map(address, pitch):
-    with pytest.raises(ValueError, match="TMA needs rows on 16 bytes"):
-        loader.tensor_map(address, 100, 30, pitch, (64, 64))
+    for address, pitch in ((0x7008, 32), (0x7000, 33), (0x7000, 24)):  # rows that do not begin on 16 bytes
+        with pytest.raises(ValueError, match="TMA needs rows on 16 bytes"):
+            loader.tensor_map(address, 100, 30, pitch, (64, 64))
 
 
 def test_the_driver_s_numbers_and_layouts_are_those_of_its_bindings():

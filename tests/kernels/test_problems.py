@@ -19,8 +19,18 @@ def test_matmul_counts_and_layouts():
     assert shapes == {"nn": [(2, 4), (4, 3)], "nt": [(2, 4), (3, 4)], "tn": [(4, 2), (4, 3)]}
 
 
+def test_many_products_in_a_call_count_each_and_a_single_one_keeps_its_key():
+    p = Matmul(2, 3, 4, layout="nt", batch=5)
+    assert (p.flops, p.bytes_moved, p.result_bytes) == (5 * 48, 5 * 4 * (8 + 12 + 6), 5 * 4 * 6)
+    assert [x.shape for x in p.inputs(1)] == [(5, 2, 4), (5, 3, 4)]
+    assert Matmul(2, 2, 2).side == 2 and Matmul(2, 2, 2, batch=5).side == Matmul(2, 2, 3).side == 0
+    one = b'{"type":"matmul","m":2,"n":3,"k":4,"dtype":"float32","math":"float32","out":"float32","layout":"nn"}'
+    assert msgspec.json.encode(Matmul(2, 3, 4, batch=1)) == one and Matmul(2, 3, 4, batch=1) == Matmul(2, 3, 4)
+    assert msgspec.json.encode(p).endswith(b'"layout":"nt","batch":5}')
+
+
 @pytest.mark.parametrize(
-    "fields", [{"m": 0}, {"n": -1}, {"k": 1.5}, {"dtype": "int8"}, {"math": "float64"}, {"layout": "tt"}]
+    "fields", [{"m": 0}, {"n": -1}, {"k": 1.5}, {"dtype": "int8"}, {"math": "float64"}, {"layout": "tt"}, {"batch": 0}]
 )
 def test_matmul_refuses(fields):
     with pytest.raises(ValueError):
@@ -68,7 +78,14 @@ def test_alignment_is_of_the_stored_rows_and_of_a_groups_channels():
 
 
 @pytest.mark.parametrize(
-    "problem", [Matmul(1, 2, 3, "float32", "tf32"), Stream("triad", 240), Peak("float64", 10), Training("x", 1, 2)]
+    "problem",
+    [
+        Matmul(1, 2, 3, "float32", "tf32"),
+        Matmul(1, 2, 3, batch=4),
+        Stream("triad", 240),
+        Peak("float64", 10),
+        Training("x", 1, 2),
+    ],
 )
 def test_a_line_of_json_knows_its_type(problem):
     assert msgspec.json.decode(msgspec.json.encode(problem), type=Problem) == problem
@@ -101,6 +118,7 @@ SMALL, LARGE = Matmul(17, 33, 65), Matmul(300, 290, 310)
         Matmul(300, 290, 310, "float16"),
         Matmul(17, 33, 65, layout="nt"),
         Matmul(300, 290, 310, layout="tn"),
+        Matmul(17, 33, 65, layout="tn", batch=3),
     ],
 )
 def test_right_answers_pass(p):
@@ -109,13 +127,14 @@ def test_right_answers_pass(p):
     assert (found.how, found.passed) == ("exact", True)
 
 
-@pytest.mark.parametrize("p", [SMALL, LARGE, Matmul(300, 290, 310, "bfloat16")])
+@pytest.mark.parametrize("p", [SMALL, LARGE, Matmul(300, 290, 310, "bfloat16"), Matmul(17, 33, 65, batch=3)])
 def test_wrong_answers_fail(p):
     """A NaN, one off in the middle and in the last tile, transposed, of another dtype, all zeros."""
     inputs = p.inputs(1, True)
-    right, middle = product(p, inputs), (p.m // 2, p.n // 2)
+    right, middle = product(p, inputs), (*[1] * (p.count > 1), p.m // 2, p.n // 2)
+    last = (-1,) * right.ndim
     wrong = [np.ascontiguousarray(right.T), right.astype(np.float64), np.zeros_like(right)]
-    for place, value in ((middle, np.nan), (middle, 2 * right[middle] + 1), ((-1, -1), right[-1, -1] + 8)):
+    for place, value in ((middle, np.nan), (middle, 2 * right[middle] + 1), (last, right[last] + 8)):
         wrong.append(right.copy())
         wrong[-1][place] = value
     assert not [c for c in wrong if reference.check(p, inputs, c).passed]

@@ -1,12 +1,15 @@
 """python -m workloads.matmul for networks' dense layers, layouts and float8; squares are tested by the sweep's own tests."""
 
+import pathlib
+
 import fake_measurements as fake
 from fake_measurements import row, square
 
+from analysis.roofline.frame import frame
 from kernels.problems import Matmul
 from kernels.registry import Kernel
 from workloads import matmul, tables
-from workloads.harness import plan
+from workloads.harness import plan, sweep
 
 
 def problems(*argv):
@@ -33,6 +36,33 @@ def test_a_models_dense_layers_layouts_and_float8():
     assert problems("--sizes", "16", "--dtypes", "float8_e4m3", "--layouts", "nn", "nt") == [eight]
     found = problems("--model", "lenet", "--dtypes", "float8_e4m3", "--direction", "all")
     assert {(p.layout, p.out) for p in found} == {("nt", "bfloat16")}
+
+
+def test_many_products_in_a_launch_have_a_crossover_of_their_own_beside_the_single_ones(capsys):
+    """A GPU call takes 20 us however many there are, the CPU 1 ns an n^2 and product: even at 141, at 8.8 for 256."""
+    found = problems("--batch", "1", "256", "--sizes", "4", "512")
+    assert found == [Matmul(n, n, n, batch=b) for b in (1, 256) for n in (4, 512)]
+    rows = []
+    for p in problems("--batch", "1", "256", "--sizes", "4:512:x2"):
+        rows += [row("matmul/numpy/blas", p, 1e-9 * p.n**2 * p.count, threads=1)]
+        rows += [row("matmul/cupy/cublas", p, 2e-5, device="gpu:0")]
+    args = matmul.parser().parse_args(["--batch", "1", "256", "--sizes", "4", "512"])
+    run = fake.run(fake.GPU_MACHINE)
+    matmul.answer(args, sweep.Outcome(run, pathlib.Path("x.jsonl"), rows))
+    said = capsys.readouterr().out
+    assert "Square float32 products, resident on the GPU: the GPU wins from n = 161" in said
+    assert "With 256 in one launch the GPU wins from n = 11, not 161, 16x smaller." in said
+    few = [m for m in rows if m.problem.n in (4, 512)]
+    assert {r.problem.count for r in matmul.refine(few, here=fake.GPU_MACHINE)} == {1, 256}
+    table = tables.Matmuls(fake.GPU_MACHINE, None, found)
+    for m in (m for m in rows if m.problem in found):
+        table.shown(m)
+    table.finish()
+    assert [line.split()[:3] for line in capsys.readouterr().out.splitlines()[3:]] == [
+        ["4", "float32", "x256"],
+        ["512", "float32", "x256"],
+    ]
+    assert list(frame(rows)["batch"].fillna(1)) == [1] * 16 + [256] * 16
 
 
 def test_crossovers_are_refined_in_the_batch_and_by_their_own_kernels():

@@ -100,7 +100,7 @@ def rough(problem, inputs: tuple[np.ndarray, ...], result: Callable[[], np.ndarr
     numbers, on which answers are checked, do not show it. Looks at some values of what is not too large."""
     most = _MOST_ERROR.get(problem.math)
     sampled = _matmul if isinstance(problem, Matmul) else _conv if isinstance(problem, Conv) else None
-    size = problem.m * problem.n if isinstance(problem, Matmul) else math.prod(getattr(problem, "out_shape", ()))
+    size = math.prod(getattr(problem, "out_shape", ()))
     if most is None or sampled is None or size > _MOST_ELEMENTS:
         return False
     found = sampled(problem, inputs)
@@ -116,13 +116,15 @@ Sampled = tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], np.ndarray]]
 
 
 def _matmul(problem: Matmul, inputs: tuple[np.ndarray, ...]) -> Sampled:
-    """Some rows of A, some columns of B in float64, and what picks their products out of C."""
+    """Some rows of A, some columns of B in float64, and what picks their products out of C; of many the first product's."""
     a, b = operands(problem, inputs)
+    first = 0 if problem.count > 1 else ...
+    a, b = a[first], b[first]
     rows, columns = (
         np.unique(np.linspace(0, size - 1, most).astype(int))
         for size, most in zip((problem.m, problem.n), _LOOKED_AT, strict=True)
     )
-    return a[rows].astype(np.float64), b[:, columns].astype(np.float64), lambda c: c[np.ix_(rows, columns)]
+    return a[rows].astype(np.float64), b[:, columns].astype(np.float64), lambda c: c[first][np.ix_(rows, columns)]
 
 
 def _conv(problem: Conv, inputs: tuple[np.ndarray, ...]) -> Sampled | None:

@@ -301,6 +301,7 @@ def under_roofs(
         for problem in problems
         for cache in states
         for kernel in kernels
+        if kernel.batched or not getattr(problem, "batch", None)
         for s in settings(kernel, on, args, ways[kernel.name], cache)
     ]
 
