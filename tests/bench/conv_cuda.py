@@ -1,145 +1,124 @@
-"""On a GPU: our CUDA C convolutions against the best of all cuDNN plans, device time in alternating rounds, and NVRTC's seconds.
-
-`make bench NAME=conv_cuda ARGS="float32"` or `"bfloat16"` runs one half. bfloat16 is the faster of tensor_core and wgmma, layer
-by layer; without compute capability 9.0 tensor_core alone.
-"""
+"""On a GPU: our CUDA C convolutions against cuDNN and, where a filter is 1x1, cuBLAS, at layers that nobody chose and at those of
+models."""
 
 import functools
 import sys
 
-import numpy as np
-from gpu_bench import geometric_mean, longest_compilation, on_gpu, same, take
-from must_reach import Figure, exactly, table
+import drawn
+import msgspec
+from drawn import CLASSES, EACH, Case, Row
+from gpu_bench import on_gpu
+from must_reach import Figure
 
-from analysis import stats
-from analysis.units import percent
 from kernels import networks, registry
-from kernels.cuda import conv_tiles, loader
-from kernels.problems import Conv, Peak
-from workloads.harness import copy_modes, timing
-from workloads.records import Settings
+from kernels.problems import Conv, Matmul
+from workloads.machine import facts
 
-BATCH = 32
-ROUNDS, SAMPLE_S = 9, 4e-3
-TARGETS = {"float32": 0.8, "bfloat16": 0.7}
-RUNGS = {"float32": ("implicit_gemm",), "bfloat16": ("tensor_core", "wgmma")}
-BACKWARD = 2  # layers whose dgrad and wgrad are printed too: ResNet-50's first 3x3 and the last of its 1x1
+OURS = {"float32": ("implicit_gemm",), "bfloat16": ("tensor_core", "wgmma")}
+MODELS, BATCHES = ("cifar10-cnn", "mnist-cnn", "resnet-50"), (1, 32, 256)
+FILTERS, STRIDES, CHANNELS, MOST_ITEMS = (1, 3, 3, 5, 7), (1, 1, 2), (3, 2048), 1 << 27  # drawn; items of an array
+FEW = 4  # channels of an image, whose gradient no training wants
+PLANS, TRANSFORMS = 5, "Winograd or FFT"
+TARGETS = {  # drawn layers: geometric mean and least of a direction
+    "float32": {"fprop": (1.1, 0.8), "dgrad": (1.1, 0.8), "wgrad": (1.0, 0.8)},
+    "bfloat16": {"fprop": (1.1, 0.0), "dgrad": (1.02, 0.0), "wgrad": (1.0, 0.0)},
+}
+OF_MODELS = 1.0
 
 
-def layers(dtype: str) -> dict[Conv, str]:
-    """fprop of ResNet-50's 1x1 and 3x3 layers and of the articles' models, each distinct one once, with a name."""
-    found = {}
-    for name in ("resnet-50", "cifar10-cnn", "mnist-cnn"):
-        for work in networks.step(networks.find(name), BATCH, dtype, dtype):
-            if work.kind == "conv" and work.direction == "fprop" and (name != "resnet-50" or work.problem.r in (1, 3)):
-                p = work.problem
-                stride = f" / {p.stride}" if p.stride > 1 else ""
-                about = f"{p.h} x {p.w} x {p.c_in}, {p.r}x{p.s}{stride} to {p.c_out}"
-                found.setdefault(p, f"{name} {about}")
+def layers(salt: int) -> dict[str, list[Conv]]:
+    """Class -> drawn layers, forward: images of 7 to 224 pixels a side, half of them with channels in multiples of 8."""
+    rng = drawn.rng(salt)
+    found: dict[str, list[Conv]] = {}
+    for kind, powers in CLASSES.items():
+        found[kind] = []
+        while len(found[kind]) < EACH:
+            taps, stride = int(rng.choice(FILTERS)), int(rng.choice(STRIDES))
+            side, n, unit = (
+                round(2 ** rng.uniform(2.8, 7.8)),
+                round(2 ** rng.uniform(0, 8)),
+                8 if len(found[kind]) % 2 else 1,
+            )
+            channels = (10 ** rng.uniform(*powers) / (2 * n * (taps * -(-side // stride)) ** 2)) ** 0.5
+            apart = 2 ** rng.uniform(-1, 1)
+            c_in, c_out = (round(c / unit) * unit for c in (channels * apart, channels / apart))
+            items = n * side**2 * max(c_in, c_out)
+            if CHANNELS[0] <= min(c_in, c_out) and max(c_in, c_out) <= CHANNELS[1] and items <= MOST_ITEMS:
+                found[kind].append(Conv(n, side, side, c_in, c_out, taps, taps, stride, "same"))
     return found
 
 
-def main() -> int:
-    wanted = [dtype for dtype in TARGETS if dtype in sys.argv[1:]] or list(TARGETS)
-    try:
-        library = registry.find("conv/cudnn/plan")
-    except registry.NotInstalled as error:
-        print(f"error: this bench needs cuDNN: {error}", file=sys.stderr)
-        return 3
-    import cupy
-
-    hopper = cupy.cuda.Device().compute_capability == "90"
-    stream, figures = copy_modes.gpu_stream(), [compile_seconds(hopper)]
-    for dtype in wanted:
-        own = [registry.find(f"conv/cuda/{rung}") for rung in RUNGS[dtype] if hopper or rung != "wgmma"]
-        figures += compared(dtype, own, library, stream)
-    about = (
-        f"Batch {BATCH}, NHWC, N(0,1) operands, the same on both sides; {ROUNDS} rounds that alternate, samples of about "
-        f"{SAMPLE_S * 1e3:.0f} ms of device time each, short calls behind a held stream. The ratio is the time of the fastest of "
-        "all plans that cuDNN offers (without TF32) over ours, so above 1 ours is faster; before it is taken, ours gives on "
-        "whole numbers what cuDNN gives, in float32 cuDNN's rounded to the nearest whole ones. Percents are of the peak measured "
-        "here."
-    )
-    return table("conv_cuda", "Our CUDA C convolutions against cuDNN's best plans", figures, [about])
+def cases(salt: int, dtypes: list[str]) -> list[Case]:
+    """What is drawn, in every direction, and the convolutions of the models' training steps."""
+    found = []
+    for dtype in dtypes:
+        for kind, every in layers(salt).items():
+            for layer in every:
+                ways = [way for way in Conv.DIRECTIONS if way != "dgrad" or layer.c_in > FEW]
+                of = [msgspec.structs.replace(layer, direction=way, dtype=dtype, math=dtype) for way in ways]
+                found += [Case(drawn.draw(salt), kind, problem) for problem in of]
+        steps = [networks.step(networks.find(name), n, dtype, dtype) for name in MODELS for n in BATCHES if salt == 0]
+        products = dict.fromkeys(work.problem for step in steps for work in step if work.kind == "conv")
+        found += [Case("layers", "layers", problem) for problem in products]
+    return found
 
 
-def compile_seconds(hopper: bool) -> Figure:
-    """The longest of all compilations: every tile that is tried, both ways of summing."""
-    loads = [functools.partial(loader.load, "conv/cuda", "direct")]
-    for wgrad in (0, 1):
-        for of in conv_tiles.WARPS:
-            macros = of.macros() | {"WGRAD": wgrad, "VECTOR_A": 1, "VECTOR_B": 1}
-            loads.append(functools.partial(loader.load, "conv/cuda", "implicit_gemm", **macros))
-        for of in conv_tiles.TENSORS:
-            macros = of.macros() | {"WGRAD": wgrad, "TYPE": '"bf16"'}
-            loads.append(functools.partial(loader.load, "conv/cuda_tensor", "implicit_gemm", **macros))
-        for of in conv_tiles.GROUPS if hopper else ():
-            macros = of.macros() | {"WGRAD": wgrad, "OUT": wgrad, "TYPE": '"bf16"'}
-            loads.append(functools.partial(loader.load, "conv/cuda_wgmma", "convolve", _arch="sm_90a", **macros))
-    return longest_compilation(loads)
+def libraries(problem: Conv, inputs: list) -> dict:
+    """cuDNN's best of its first plans in either layout (channels first in float32 alone), transforms beside, cuBLAS for 1x1."""
+    plan, found = registry.find("conv/cudnn/plan"), {}
+    for layout in ("NHWC", "NCHW") if problem.dtype == "float32" else ("NHWC",):
+        of = msgspec.structs.replace(problem, layout=layout)
+        given = inputs if layout == "NHWC" else drawn.operands(of)
+        ways = {layout: True} | ({f"{layout} {TRANSFORMS}": False} if problem.r > 1 == problem.stride else {})
+        for name, direct in ways.items():
+            try:
+                found[f"conv/cudnn/plan {name}"] = plan.bind(of, *given, most=PLANS, direct=direct)
+            except ValueError as error:
+                print(f"{name}: {error}", file=sys.stderr)
+    if (problem.r, problem.s, problem.stride) == (1, 1, 1) and problem.pads == ((0, 0), (0, 0)):
+        layout = {"fprop": "nn", "dgrad": "nt", "wgrad": "tn"}[problem.direction]
+        product = Matmul(*problem.gemm, problem.dtype, problem.math, layout=layout)
+        flat = [x.reshape(-1, x.shape[-1]) for x in inputs]
+        found["matmul/cupy/cublas"] = registry.find("matmul/cupy/cublas").bind(product, *flat)
+    return found
 
 
-def peak(dtype: str, stream) -> float:
-    """FLOP/s of the GPU's arithmetic ceiling."""
-    problem = Peak(dtype, 1 << 37 if dtype == "float32" else 1 << 40)
-    rates = []
-    for kernel in registry.load("peak", "cupy"):
-        try:
-            take = timing.device(
-                copy_modes.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1)).run, stream
-            )
-        except ValueError:
-            continue  # it has no such arithmetic
-        take(1)
-        rates.append(problem.flops / min(take(1) for _ in range(5)))
-    return max(rates)
+def measure(case: Case, turn: int) -> Row:
+    """Both sides of a convolution; ours in bfloat16 is the faster of two."""
+    problem, inputs = case.problem, drawn.operands(case.problem)
+    hopper = facts.describe().gpus[0].compute_capability == "9.0"
+    own = [registry.find(f"conv/cuda/{name}") for name in OURS[problem.dtype] if hopper or name != "wgmma"]
+
+    exact = lambda: all(drawn.is_exact(problem, kernel) for kernel in own)  # noqa: E731
+    bound = lambda: {kernel.name: kernel.bind(problem, *inputs) for kernel in own}  # noqa: E731
+    return drawn.compared(case, bound, functools.partial(libraries, problem, inputs), exact, turn, TRANSFORMS)
 
 
-def compared(dtype: str, own: list, library, stream) -> list[Figure]:
-    """A ratio for each layer, our TFLOP/s beside it, and the geometric mean, which has the target."""
-    figures, ratios, ceiling = [], [], peak(dtype, stream)
-    figures.append(Figure(f"{dtype}: peak", "printed", exactly(ceiling / 1e12), True, "TFLOP/s"))
-    every = layers(dtype)
-    for problem, name in every.items():
-        rows, ratio = one(f"{dtype} {name}", own, library, problem, ceiling, stream)
-        figures += rows
-        ratios.append(ratio)
-    mean = geometric_mean(ratios)
-    what = f"{dtype}: geometric mean of {len(ratios)} layers"
-    figures.append(Figure(what, f"at least {TARGETS[dtype]:.2f}", mean, mean.value >= TARGETS[dtype]))
-    for problem, name in backward(every):
-        figures += one(f"{dtype} {name}, {problem.direction}", own, library, problem, ceiling, stream)[0]
-    return figures
+def figures(rows: list[Row]) -> list[Figure]:
+    """The claim's rows by direction, the models' layers, cuDNN's transforms; then every layer."""
+    found = []
+    for dtype, targets in TARGETS.items():
+        own = [r for r in rows if r.dtype == dtype]
+        for way, target in targets.items():
+            those = [r.ratio for r in own if drawn.is_drawn(r) and r.layout.startswith(way)]
+            found += drawn.claim(f"{dtype} {way}, drawn", those, *target)
+        found += drawn.claim(f"{dtype}, layers of models", [r.ratio for r in own if not drawn.is_drawn(r)], OF_MODELS)
+        beside = [s / r.ours_s for r in own for name, s in r.sides.items() if TRANSFORMS in name]
+        found += drawn.claim(f"{dtype}, cuDNN by {TRANSFORMS} (first {PLANS} plans) beside", beside, None)
+    return found + drawn.details(rows)
 
 
-def backward(every: dict[Conv, str]) -> list[tuple[Conv, str]]:
-    """dgrad and wgrad of ResNet-50's first 3x3 layer and of its last 1x1."""
-    import msgspec
-
-    first = next(p for p in every if p.r == 3)
-    last = [p for p, name in every.items() if p.r == 1][-1]
-    return [(msgspec.structs.replace(p, direction=way), every[p]) for p in (first, last) for way in ("dgrad", "wgrad")]
-
-
-def one(name: str, own: list, library, problem: Conv, ceiling: float, stream) -> tuple[list[Figure], stats.Estimate]:
-    """(rows of a layer, its ratio): of ours the fastest."""
-    # A Winograd or FFT plan of cuDNN's rounds, and not each can be told by its notes.
-    equal = same(own, library, problem, problem.dtype == "float32")
-    sides = {k.variant: take(k, problem, problem.inputs(1), stream, SAMPLE_S, 0.005) for k in (library, *own)}
-    taken: dict[str, list[float]] = {side: [] for side in sides}
-    for round_ in range(ROUNDS):
-        for side in list(sides)[:: 1 if round_ % 2 else -1]:
-            taken[side].append(sides[side]())
-    times = {side: np.array(t) for side, t in taken.items()}
-    best = min((k.variant for k in own), key=lambda side: float(np.median(times[side])))
-    ratio = stats.median(times[library.variant] / times[best])
-    rate = stats.median(problem.flops / times[best])
-    what = f"{best}, {percent(rate.value / ceiling)} of the peak"
-    return [
-        Figure(f"{name}: cuDNN / ours", "printed, results equal", ratio, equal),
-        Figure(f"{name}: {what}", "printed", rate * 1e-12, True, "TFLOP/s"),
-    ], ratio
+BENCH = drawn.Bench(
+    "conv_cuda",
+    "Our CUDA C convolutions against cuDNN and cuBLAS",
+    tuple(OURS),
+    cases,
+    measure,
+    figures,
+    f"Library: the fastest of the first {PLANS} direct plans of cuDNN, channels last and in float32 channels first too (without "
+    f"TF32), and of cuBLAS where a filter is 1x1. Layers of {', '.join(MODELS)} at batch {', '.join(map(str, BATCHES))}.",
+)
 
 
 if __name__ == "__main__":
-    sys.exit(on_gpu(main, compiles=True))
+    sys.exit(drawn.main(BENCH) if "--print" in sys.argv else on_gpu(lambda: drawn.main(BENCH), compiles=True))

@@ -14,6 +14,7 @@ import sys
 
 import msgspec
 import numba
+from in_turns import FEWER, LIMITS, ROUNDS, compare, peak
 from must_reach import REPORTS, Figure, at_least, printed, table
 
 from analysis import stats
@@ -21,8 +22,7 @@ from analysis.stats import Estimate
 from kernels import networks, registry
 from kernels.problems import Conv
 from kernels.reference import conv as reference_conv
-from tests.bench.blas import peak
-from tests.bench.matmul_numba import FEWER, LIMITS, ROUNDS, compare, geometric_mean
+from tests.bench.matmul_numba import geometric_mean
 from workloads.harness import timing
 from workloads.machine import facts
 
@@ -65,7 +65,7 @@ def measured(name: str, problem: Conv) -> dict:
     for side in SIDES:
         with contextlib.suppress(ValueError):  # no layout can be held for wgrad and for dgrad with a stride
             runs[side] = registry.find(f"conv/tensorflow/{side}").bind(problem, *tensors)
-    flops, ceiling = peak(1, LIMITS)
+    flops, ceiling = peak(1)
     samples = compare({side: timing.host(run) for side, run in runs.items()} | {"peak": ceiling})
     for side, run in runs.items():
         passes = getattr(run, "passes", 1)

@@ -16,18 +16,16 @@ import msgspec
 import numba
 import numpy as np
 import threadpoolctl
+from in_turns import FEWER, ROUNDS, compare, peak
 from must_reach import REPORTS, Figure, at_least, table
 
 from analysis import stats, units
 from analysis.stats import Estimate
 from kernels import reference, registry
 from kernels.problems import Matmul
-from tests.bench import blas
-from tests.bench.blas import peak
 from workloads.harness import plan, timing
-from workloads.harness.timing import Limits
 from workloads.machine import facts
-from workloads.records import Samples, Settings
+from workloads.records import Settings
 
 SIZES = (256, 384, 500, 768, 1000, 1536, 2048, 3000, 4096)
 ODD = ((4097, 4095, 4093), (1, 1, 1), (127, 1, 31), (5000, 3, 64), (3, 5000, 64), (700, 900, 1))
@@ -38,12 +36,6 @@ AVX2 = {
     "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+sse2,+bmi,+bmi2,+f16c,+movbe,+popcnt,+lzcnt",
     "OPENBLAS_CORETYPE": "Haswell",
 }
-LIMITS = Limits(visit_s=0.03)
-ROUNDS, FEWER = 8, 5  # blocks a side, and for calls longer than 0.3 s
-
-
-def compare(takes: dict) -> dict[str, Samples]:
-    return blas.compare(takes, LIMITS, ROUNDS, FEWER)
 
 
 def threads_are(count: int) -> None:
@@ -81,7 +73,7 @@ def squares(
     sides = {"simd": "matmul/numba/simd", "BLAS": "matmul/numpy/blas"} | (referees() if form == "" else {})
     kernels, figures, notes = {name: registry.find(kernel) for name, kernel in sides.items()}, [], []
     threads_are(threads)
-    flops, ceiling = peak(threads, LIMITS)
+    flops, ceiling = peak(threads)
     ratios: dict[str, list[Estimate]] = {name: [] for name in kernels if name != "simd"}
     for n in SIZES:
         problem = Matmul(n, n, n, dtype)
@@ -93,6 +85,9 @@ def squares(
         for name, of in ratios.items():
             of.append(stats.verdict(samples["simd"], samples[name], paired=True).ratio)
             figures.append(at_least(f"{what}: simd / {name}", least if name == "BLAS" else None, of[-1]))
+        if "MKL" in samples:
+            between = stats.verdict(samples["MKL"], samples["BLAS"], paired=True).ratio
+            figures.append(at_least(f"{what}: MKL / BLAS", None, between))
         rates = {name: problem.flops / stats.of(samples[name]).value for name in kernels}
         line = ", ".join(f"{name} {rate / 1e9:.4g}" for name, rate in rates.items())
         if dtype == "float32":

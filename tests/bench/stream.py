@@ -12,12 +12,12 @@ os.environ.setdefault("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue")
 
 import numba
 import numpy as np
+from in_turns import compare
 from must_reach import Figure, table
 
 from analysis import stats, units
 from kernels import registry
 from kernels.problems import Stream
-from tests.bench.blas import compare
 from workloads import ROOT
 from workloads.harness import one_row, timing
 from workloads.harness.timing import Limits
@@ -96,7 +96,7 @@ def main() -> int:
                     continue
                 runs, passes = bound(library, problem, threads, variants)
                 takes = {name: timing.host(run) for name, run in runs.items()}
-                samples = compare(takes, limits, ROUNDS, settle=lambda: None)
+                samples = compare(takes, limits, ROUNDS, ROUNDS, settle=lambda: None)
                 for name, target in zip(variants, (1.0, 1.2), strict=False):
                     ratio = stats.verdict(samples[name], samples["C"], paired=True).ratio
                     figures.append(Figure(f"{what}: {name} / C", f">= {target}", ratio, ratio.low >= target))

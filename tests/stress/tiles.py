@@ -1,54 +1,88 @@
-"""Every form of our tensor-core matmul on a GPU, k in one part and in several: exact on whole numbers at awkward shapes."""
+"""Every form of our matmuls with tiles on a GPU, k in one part and in several: exact on whole numbers at awkward shapes."""
 
 import argparse
+import concurrent.futures
+import functools
 import itertools
 import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from gpu_bench import on_gpu, same
+import drawn
+from gpu_bench import on_gpu
 from must_reach import Figure, exactly, table
 
-from kernels import registry
 from kernels.cuda import matmul_tiles
-from kernels.matmul import cuda_wgmma
 from kernels.problems import Matmul
 from workloads.harness import copy_modes
 
+LAYOUTS = ("nn", "nt", "tn")
 SHAPES = [(1, 1, 1), (17, 33, 65), (131, 137, 35), (72, 136, 72), (9, 15, 327), (200, 392, 1048), (520, 264, 4104)]
-PARTS = (1, 2, 3, 5, 16)
+PARTS, BATCH = (1, 2, 3, 5, 16), 5
+KINDS = ("wgmma", "warps", "small")
 
 
-class Form:
-    """One plan as a kernel whose `bind` the benches call."""
+class Form(NamedTuple):
+    """One plan as a kernel whose `bind` the benches call, and what it is tried on."""
 
-    def __init__(self, plan: matmul_tiles.Plan):
-        self.plan = plan
+    name: str
+    problem: Matmul
+    bind: Callable
 
-    def bind(self, problem: Matmul, a, b):
-        import cupy
 
-        c = cupy.empty((problem.m, problem.n), a.dtype)
-        operands = cuda_wgmma.placed(a), cuda_wgmma.placed(b), cuda_wgmma.placed(c, out=True)
-        return cuda_wgmma.call(problem, self.plan, *operands, c)
+def wgmma(plan: matmul_tiles.Plan, problem: Matmul, a, b):
+    import cupy
+
+    from kernels.matmul import cuda_wgmma
+
+    c = cupy.empty((problem.m, problem.n), a.dtype)
+    operands = cuda_wgmma.placed(a), cuda_wgmma.placed(b), cuda_wgmma.placed(c, out=True)
+    return cuda_wgmma.call(problem, plan, *operands, c)
+
+
+def warps(of: matmul_tiles.Warps, parts: int, problem: Matmul, a, b):
+    import cupy
+
+    from kernels.matmul import cuda
+
+    return cuda.warps_call(problem, of, parts, a, b, cupy.empty(problem.out_shape, a.dtype))
+
+
+def forms(kinds: list[str]) -> Iterator[Form]:
+    """All of them, in every layout, at every shape, in every number of parts that leaves none empty; the small ones on many at
+    once."""
+    for layout, shape in itertools.product(LAYOUTS, SHAPES):
+        half, single = Matmul(*shape, "bfloat16", layout=layout), Matmul(*shape, layout=layout)
+        for of in matmul_tiles.GROUPS if "wgmma" in kinds else ():
+            for plan in (matmul_tiles.Plan(of, parts) for parts in PARTS) if of.fits(layout) else ():
+                if (plan.parts - 1) * plan.deep(half.k) < -(-half.k // matmul_tiles.DEEP):
+                    yield Form(str(plan), half, functools.partial(wgmma, plan))
+        for of in matmul_tiles.WARPS if "warps" in kinds else ():
+            for parts in PARTS:
+                if (parts - 1) * -(-single.k // (of.deep * parts)) * of.deep < single.k:
+                    yield Form(f"{of} split-k={parts}", single, functools.partial(warps, of, parts))
+        for of in matmul_tiles.SMALL if "small" in kinds else ():
+            yield Form(str(of), Matmul(*shape, layout=layout, batch=BATCH), functools.partial(warps, of, 1))
 
 
 def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__)
-    flags.parse_args()
-    library, wrong, count = registry.find("matmul/cupy/cublas"), [], 0
-    with copy_modes.gpu_stream():
-        for of, layout, shape in itertools.product(matmul_tiles.GROUPS, ("nn", "nt", "tn"), SHAPES):
-            if not of.fits(layout):
-                continue
-            problem = Matmul(*shape, "bfloat16", layout=layout)
-            plans = [matmul_tiles.Plan(of, parts) for parts in PARTS]
-            plans = [
-                plan for plan in plans if (plan.parts - 1) * plan.deep(problem.k) < -(-problem.k // matmul_tiles.DEEP)
-            ]
-            count += len(plans)
-            wrong += [f"{plan} {problem}" for plan in plans if not same([Form(plan)] * 2, library, problem)]
-    print(*wrong[:20], sep="\n", file=sys.stderr)
-    figure = Figure("products that are not exact", f"0 of {count}", exactly(len(wrong)), not wrong)
-    return table("tiles", "Every form of the wgmma matmul, exact on whole numbers", [figure], kind="stress")
+    flags.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
+    every = list(forms(flags.parse_args().kinds))
+    import cupy
+
+    device, stream = cupy.cuda.Device(), copy_modes.gpu_stream()
+
+    def is_exact(form: Form) -> bool:
+        device.use()  # a thread of the pool has no context yet
+        with stream:
+            return drawn.is_exact(form.problem, form)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
+        wrong = [form for form, exact in zip(every, pool.map(is_exact, every), strict=True) if not exact]
+    print(*(f"{form.name} {form.problem}" for form in wrong[:20]), sep="\n", file=sys.stderr)
+    figure = Figure("products that are not exact", f"0 of {len(every)}", exactly(len(wrong)), not wrong)
+    return table("tiles", "Every form of our matmuls with tiles, exact on whole numbers", [figure], kind="stress")
 
 
 if __name__ == "__main__":

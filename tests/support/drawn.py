@@ -1,0 +1,293 @@
+"""Benches at problems that nobody chose: they are drawn from a hash of kernels/ and a salt, their rows stay in a file that only
+grows, and a claim pools the last draws."""
+
+import argparse
+import functools
+import hashlib
+import json
+import math
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from must_reach import REPORTS, Figure, table
+
+from analysis import stats
+from analysis.predict import profile
+from kernels import reference, registry
+from kernels.cuda import autotuner, loader
+from kernels.problems import Conv, Matmul, Problem
+from workloads.harness import cache_state, copy_modes, timing
+from workloads.machine import facts
+
+CLASSES = {"< 1 GFLOP": (6, 9), "1 to 100 GFLOP": (9, 11), "> 100 GFLOP": (11, 12.6)}  # powers of ten of the FLOPs
+LARGE = tuple(CLASSES)[1:]
+EACH = 8  # problems of a class
+POOLED = 3  # draws that a claim is made of: the last ones
+LOAD_S, TIMED_S, FLUSHED = 0.25, 0.5, 25  # of each side alone; calls of a short one
+SHORT_FLOPS = 1e9
+ABOUT = (
+    f"N(0,1) operands. From 1 GFLOP on each side runs alone, {LOAD_S:g} s of its own load, then {TIMED_S:g} s timed; the "
+    "order turns around from row to row. Below, single calls with the L2 flushed. The ratio is the library's time over ours, so "
+    "above 1 ours is faster. Equal: ours gives the exact result of whole numbers, rounded once. Drawn: the last "
+    f"{POOLED} draws pooled. Intervals are resampled over the rows."
+)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """Seconds a call of one problem, ours and the fastest library's. `drawn`: the hash and salt, or the set that it is of;
+    `first_s`: until the first call of a problem never met was done, compilation and the choice of tiles included; sides: of
+    everything that was timed."""
+
+    drawn: str
+    kind: str
+    dtype: str
+    layout: str
+    shape: tuple[int, ...]
+    library: str
+    library_s: float
+    ours_s: float
+    first_s: float
+    tiles: str
+    equal: bool
+    commit: str
+    at: str
+    sides: dict[str, float] = {}
+    flops: float = 0.0  # 0: of rows from before it was told, all of them products
+
+    @property
+    def rate(self) -> float:
+        """Ours, in FLOP/s."""
+        return (self.flops or 2.0 * math.prod(self.shape)) / self.ours_s
+
+    @property
+    def ratio(self) -> float:
+        return self.library_s / self.ours_s
+
+    @property
+    def key(self) -> tuple:
+        return self.drawn, self.dtype, self.layout, self.shape
+
+
+class Case(NamedTuple):
+    """A problem of a draw (the hash and the salt) or of a set, and the class that it is of."""
+
+    drawn: str
+    kind: str
+    problem: Any
+
+
+class Bench(NamedTuple):
+    """A bench of one operation. cases(salt, dtypes): what to measure, sets only with salt 0; measure(case, turn): its row;
+    figures(rows): what they come to, of the last draws and the last row of each problem of a set."""
+
+    name: str
+    title: str
+    dtypes: tuple[str, ...]
+    cases: Callable[[int, list[str]], list[Case]]
+    measure: Callable[[Case, int], Row]
+    figures: Callable[[list[Row]], list[Figure]]
+    about: str
+
+
+def main(bench: Bench) -> int:
+    """Measures a part of the cases and appends their rows, then writes the table of all stored rows; the exit code."""
+    flags = argparse.ArgumentParser(description=f"{bench.title}. {bench.about}")
+    flags.add_argument("--salt", type=int, nargs="+", default=[0])
+    flags.add_argument("--part", default="1/1", help="I/N: every Nth problem from the Ith on")
+    flags.add_argument("--dtypes", nargs="+", default=list(bench.dtypes), choices=bench.dtypes)
+    flags.add_argument("--print", type=pathlib.Path, help="measures nothing: the table of this file of rows")
+    args = flags.parse_args()
+    here = profile.read(str(args.print.parent)).machine if args.print else facts.describe()
+    file = args.print or REPORTS / here.key / f"bench-{bench.name}.ndjson"
+    if not args.print:
+        part, parts = map(int, args.part.split("/"))
+        wanted = [case for salt in args.salt for case in bench.cases(salt, args.dtypes)][part - 1 :: parts]
+        with open(file, "a", encoding="utf-8") as out:
+            for i, case in enumerate(wanted):
+                row = bench.measure(case, i % 2)
+                out.write(json.dumps(msgspec.to_builtins(row)) + "\n")
+                out.flush()
+                print(f"[{i + 1}/{len(wanted)}] {row.ratio:.3f} {row.layout} {row.shape} {row.tiles}", file=sys.stderr)
+    rows = [msgspec.json.decode(line, type=Row) for line in file.read_bytes().splitlines()]
+    return table(bench.name, bench.title, bench.figures(latest(rows)), [f"{bench.about} {ABOUT}"], of=here)
+
+
+def fingerprint() -> str:
+    """A hash of every file of kernels/."""
+    files = sorted(p for p in pathlib.Path(loader.FOLDER).rglob("*") if p.suffix in (".py", ".cu", ".cuh"))
+    return hashlib.sha256(b"".join(p.read_bytes() for p in files)).hexdigest()
+
+
+def rng(salt: int) -> np.random.Generator:
+    return np.random.default_rng(int(fingerprint()[:15], 16) + salt)
+
+
+def draw(salt: int) -> str:
+    """The name of a draw, in its rows."""
+    return f"{fingerprint()[:12]} {salt}"
+
+
+def is_drawn(row: Row) -> bool:
+    return " " in row.drawn
+
+
+def latest(rows: Iterable[Row]) -> list[Row]:
+    """The rows of the last draws, and of each problem of a set the last one."""
+    rows = list(rows)
+    draws = list(dict.fromkeys(r.drawn for r in rows if is_drawn(r)))[-POOLED:]
+    return list({r.key: r for r in rows if not is_drawn(r) or r.drawn in draws}.values())
+
+
+def compared(
+    case: Case,
+    own: Callable[[], dict[str, Callable]],
+    libraries: Callable[[], dict[str, Callable]],
+    exact: Callable[[], bool],
+    turn: int,
+    beside: str = "",
+) -> Row:
+    """The row of both sides, each the fastest of its calls by name, `exact`: whether ours gives the exact results. Libraries'
+    calls with `beside` in their names are timed and stand for no side."""
+    problem, stream = case.problem, copy_modes.gpu_stream()
+    with stream:
+        begin = time.perf_counter()
+        ours = own()
+        for call in ours.values():
+            call()
+        stream.synchronize()
+        first_s = time.perf_counter() - begin
+        equal, sides = exact(), ours | libraries()
+        seconds = dict(zip(sides, timed(problem, list(sides.values()), stream, turn), strict=True))
+    theirs = [name for name in sides if name not in ours and not (beside and beside in name)]
+    mine, library = (min(those, key=seconds.__getitem__) for those in (ours, theirs))
+    shape, layout = described(problem)
+    return Row(
+        case.drawn,
+        case.kind,
+        problem.math,
+        layout,
+        shape,
+        library,
+        seconds[library],
+        seconds[mine],
+        first_s,
+        " ".join([mine.rpartition("/")[2], *ours[mine].notes.values()]) if len(ours) > 1 else ours[mine].notes["tiles"],
+        equal,
+        facts.commit()[:12],
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds,
+        float(problem.flops),
+    )
+
+
+def described(problem: Problem) -> tuple[tuple[int, ...], str]:
+    """(its sizes, what else tells it from others): products m, n, k behind how many at once, convolutions n, h, w, c_in, c_out,
+    r, s, stride, and their direction and padding."""
+    if isinstance(problem, Conv):
+        p = problem
+        return (p.n, p.h, p.w, p.c_in, p.c_out, p.r, p.s, p.stride), f"{p.direction} pad={p.pad}"
+    many = (problem.count,) if problem.count > 1 else ()
+    return (*many, problem.m, problem.n, problem.k), problem.layout
+
+
+@functools.cache
+def generator(seed: int):
+    """One of the GPU's: to make it takes longer than to draw from it."""
+    import cupy
+
+    return cupy.random.default_rng(seed)
+
+
+def operands(problem: Matmul | Conv, whole: bool = False) -> list:
+    """Both operands made on the GPU: N(0,1), or whole numbers from -2 to 2, whose sums are exact; bfloat16 as its bits."""
+    import cupy
+
+    found = []
+    for shape in problem.operand_shapes:
+        of = generator(len(found))
+        x = of.integers(-2, 3, shape).astype(cupy.float32) if whole else of.standard_normal(shape, dtype=cupy.float32)
+        found.append((x.view(cupy.uint32) >> 16).astype(cupy.uint16) if problem.dtype == "bfloat16" else x)
+    return found
+
+
+def exactly(problem: Matmul | Conv, a, b):
+    """The result of whole numbers: in float64 through cuBLAS, a convolution tap by tap, rounded once, to even."""
+    import cupy
+
+    bits = problem.dtype == "bfloat16"
+    a, b = (((x.astype(cupy.uint32) << 16).view(cupy.float32) if bits else x).astype(cupy.float64) for x in (a, b))
+    if isinstance(problem, Conv):
+        exact = reference.conv.conv(problem, a, b)
+    else:
+        left, right = reference.operands(problem, (a, b))
+        exact = left @ right
+    whole = exact.astype(cupy.float32)
+    if not bits:
+        return whole
+    of = whole.view(cupy.uint32)
+    return ((of + 0x7FFF + (of >> 16 & 1)) >> 16).astype(cupy.uint16)
+
+
+def is_exact(problem: Matmul | Conv, kernel) -> bool:
+    """Whether what has a kernel's `bind` gives the exact result of whole numbers, rounded, in the second call too."""
+    whole = operands(problem, True)
+    run = kernel.bind(problem, *whole)
+    run()
+    return bool((run() == exactly(problem, *whole)).all())
+
+
+def timed(problem: Matmul | Conv, calls: list, stream, turn: int) -> list[float]:
+    """Seconds of a call of each side."""
+    if problem.flops < SHORT_FLOPS:
+        flush = cache_state.flush(registry.find("matmul/cupy/cublas"), "gpu:0")
+        clocks = [timing.device_each(call, flush, stream) for call in calls]
+        return list(map(float, np.median([[clock(1) for clock in clocks] for _ in range(FLUSHED + 2)][2:], axis=0)))
+    step = 1 if turn else -1
+    return [sustained(call, stream) for call in calls[::step]][::step]
+
+
+def sustained(run, stream) -> float:
+    """Seconds of a call of this side alone, after a while of its own load: clocks are then what its power allows."""
+    each = max(autotuner.device_seconds(run), 1e-6)
+    for _ in range(round(LOAD_S / each)):
+        run()
+    calls = max(1, round(TIMED_S / each))
+    return autotuner.milliseconds(run, calls, stream) * 1e-3 / calls
+
+
+def claim(what: str, ratios: Iterable[float], mean: float | None, least: float = 0.0) -> list[Figure]:
+    """The geometric mean of library / ours with its interval, and the 10th percentile; none of no rows."""
+    ratios = list(ratios)
+    if not ratios:
+        return []
+    logs = np.log(ratios)
+    means = np.random.default_rng(1).choice(logs, (10_000, len(logs))).mean(1)
+    middle = stats.Estimate(*map(float, np.exp([logs.mean(), *np.quantile(means, (0.025, 0.975))])))
+    tenth = stats.exact(float(np.percentile(ratios, 10)))
+    name = f"{what}, {len(ratios)} rows: library / ours"
+    target = "printed" if mean is None else f">= {mean:g}"
+    return [
+        Figure(f"{name}, geometric mean", target, middle, mean is None or middle.value >= mean),
+        Figure(f"{name}, least", f">= {least:g}" if least else "printed", tenth, tenth.value >= least),
+    ]
+
+
+def details(rows: list[Row]) -> list[Figure]:
+    """How long a problem never met takes, how many rows are exact, and every row."""
+    slowest, agree = stats.exact(max(r.first_s for r in rows)), stats.exact(sum(r.equal for r in rows))
+    never = "a problem never met, until its first call is done: longest"
+    found = [
+        Figure(never, "<= 3 s", slowest, slowest.value <= 3, "s"),
+        Figure("rows exact on whole numbers", f"{len(rows)}", agree, agree.value == len(rows)),
+    ]
+    for r in rows:
+        what = f"{r.kind}: {r.dtype} {r.layout} {'x'.join(map(str, r.shape))}"
+        said = f"{what}, {r.rate / 1e12:.3g} TFLOP/s, {r.tiles}: {r.library} / ours"
+        found.append(Figure(said, "printed", stats.exact(r.ratio), r.equal))
+    return found
