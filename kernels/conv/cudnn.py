@@ -102,7 +102,7 @@ def _timed(graph, pack: dict, workspace: int, stream, most: int) -> list[tuple[f
 
         return autotuner.milliseconds(call, calls, stream) / calls
 
-    found = {}
+    found: dict[int, float] = {}
     for index in range(graph.get_execution_plan_count()):
         if most and len(found) == most:
             break

@@ -29,7 +29,7 @@ def check(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -
         return WRONG
     if problem.count > 1:
         one = msgspec.structs.replace(problem, batch=1)
-        checks = (check(one, of, c) for *of, c in zip(*inputs, output, strict=True))
+        checks = (check(one, tuple(of), c) for *of, c in zip(*inputs, output, strict=True))
         return next((found for found in checks if not found.passed), Check("exact", True, 0.0))
     a, b = operands(problem, inputs)
     if problem.m * problem.n * problem.k <= _FULL_PRODUCTS:

@@ -2,11 +2,9 @@
 
 import sys
 
-import numpy as np
-from gpu_bench import bound, on_gpu
+from gpu_bench import alternating, bound, on_gpu, over
 from must_reach import Figure, table
 
-from analysis import stats
 from kernels.problems import Matmul
 from workloads.harness import copy_modes, timing
 from workloads.harness.timing import Limits
@@ -28,7 +26,7 @@ def main() -> int:
         issued = lambda: plain(prepared.run, stream, calls, None)  # noqa: E731, B023
         queue = timing.throughput(prepared.run, stream.synchronize)
         for name, mine, theirs in (("device time", ours, device), ("throughput", queue, issued)):
-            ratio = ratios(lambda: mine(calls) / calls, theirs)  # noqa: B023
+            ratio = over(*alternating(lambda: mine(calls) / calls, theirs, rounds=ROUNDS))  # noqa: B023
             within = max(abs(ratio.low - 1), abs(ratio.high - 1))
             target = "within 2 %" if name == "device time" else "printed"
             what = f"n = {n}, {name}: ours / plain event loop"
@@ -54,17 +52,6 @@ def plain(run, stream, calls: int, ahead) -> float:
     end.record(stream)
     end.synchronize()
     return get_elapsed_time(begin, end) * 1e-3 / calls
-
-
-def ratios(mine, theirs) -> stats.Estimate:
-    """Median over rounds of ours over theirs, order alternating, each side the median of three."""
-    found = []
-    for round_ in range(ROUNDS):
-        sides = {}
-        for name, side in (("mine", mine), ("theirs", theirs)) if round_ % 2 else (("theirs", theirs), ("mine", mine)):
-            sides[name] = np.median([side() for _ in range(3)])
-        found.append(sides["mine"] / sides["theirs"])
-    return stats.median(found)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ here a long product goes ahead of each batch of pairs and the queue never runs d
 import sys
 
 import numpy as np
-from gpu_bench import bound, on_gpu
+from gpu_bench import ROUNDS, alternating, bound, on_gpu
 from must_reach import Figure, table
 
 from analysis import stats
@@ -17,7 +17,7 @@ from kernels.problems import Conv, Matmul
 from workloads.harness import copy_modes, timing
 from workloads.harness.timing import Limits
 
-ROUNDS, PAIRS = 15, 20
+PAIRS = 20
 WITHIN = 0.02
 LAYERS = {  # of ResNet-50 and of the articles' models, at batch 32
     "resnet 3x3, 56 x 56 x 64": (56, 64, 64, 3, 1, "same"),
@@ -55,16 +55,12 @@ def compared(name: str, prepared: copy_modes.Prepared, problem: Conv, stream, ah
     run, limits = prepared.run, Limits()
     long = timing.call_seconds(timing.device(run, stream), limits) >= timing.HELD_BELOW_S
     ours, calls = (timing.device if long else timing.held)(run, stream), 5 if long else 100
-    taken: dict[str, list[float]] = {"ours": [], "theirs": [], "nothing": []}
-    sides = {
-        "ours": lambda: ours(calls) / calls,
-        "theirs": lambda: float(np.median(pairs(run, stream, ahead))),
-        "nothing": lambda: float(np.median(pairs(lambda: None, stream, ahead))),
-    }
-    for round_ in range(ROUNDS):
-        for side in sides if round_ % 2 else reversed(sides):
-            taken[side].append(sides[side]())
-    mine, theirs, nothing = (np.array(taken[side]) for side in sides)
+    sides = (
+        lambda: ours(calls) / calls,
+        lambda: float(np.median(pairs(run, stream, ahead))),
+        lambda: float(np.median(pairs(lambda: None, stream, ahead))),
+    )
+    mine, theirs, nothing = map(np.array, alternating(*sides))
     theirs = theirs - nothing
     ratio, off = stats.median(mine / theirs), stats.median((theirs - mine) * 1e6)
     allowed = max(WITHIN * float(np.median(theirs)), float(np.median(nothing))) * 1e6
