@@ -4,10 +4,11 @@ mamf-finder (github.com/stas00/ml-engineering) sets 256 MiB to zero and writes t
 two events around it, waits once at the end, and reports the mean, the median and the best of 100 after 50 warm-ups.
 """
 
+import functools
 import sys
 
 import numpy as np
-from gpu_bench import on_gpu
+from gpu_bench import alternating, on_gpu
 from must_reach import Figure, exactly, table
 
 from analysis import stats
@@ -60,10 +61,8 @@ def compared(torch, kernel, problem: Matmul, stream) -> list[Figure]:
         "ours": (run, lambda: cupy.copyto(ours, fresh)),
         "torch": (lambda: torch.mm(left, right.t(), out=theirs), lambda: theirs.copy_(theirs_fresh)),
     }
-    taken: dict[str, list[np.ndarray]] = {name: [] for name in sides}
-    for round_ in range(ROUNDS):
-        for name in sides if round_ % 2 else reversed(sides):
-            taken[name].append(timed(torch, *sides[name], flushed))
+    takes = (functools.partial(timed, torch, *side, flushed) for side in sides.values())
+    taken = dict(zip(sides, alternating(*takes, rounds=ROUNDS), strict=True))
     ratio = stats.median([np.median(t) / np.median(o) for o, t in zip(taken["ours"], taken["torch"], strict=True)])
     what, rate = f"{problem.m} x {problem.n} x {problem.k}", problem.flops / 1e12
     rows = [Figure(f"{what}: torch.mm's median / ours", "at least 0.98", ratio, ratio.low >= 1 - WITHIN)]

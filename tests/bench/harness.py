@@ -5,9 +5,9 @@ import time
 
 import numpy as np
 import threadpoolctl
+from gpu_bench import alternating, over
 from must_reach import Figure, table
 
-from analysis import stats
 from kernels import registry
 from kernels.problems import Matmul
 from workloads.harness import telemetry, timing
@@ -41,19 +41,15 @@ def main() -> int:
         take = timing.host(run)
         once = timing.call_seconds(take, limits)
         calls, per_block = timing.plan(once, limits)
-        pairs = []
-        for round_ in range(ROUNDS):
-            sides = {}
-            for side in ("ours", "bare") if round_ % 2 else ("bare", "ours"):
-                if side == "ours":
-                    watch.before_block()
-                    sides[side] = float(np.mean(timing.visit(take, limits, "host-latency", once).seconds))
-                else:
-                    sides[side] = bare(run, calls * per_block)
-            pairs.append(sides)
-    ratio = stats.median([p["ours"] / p["bare"] for p in pairs])
+
+        def ours() -> float:
+            watch.before_block()
+            return float(np.mean(timing.visit(take, limits, "host-latency", once).seconds))
+
+        mine, plain = alternating(ours, lambda: bare(run, calls * per_block), rounds=ROUNDS)
+    ratio = over(mine, plain)
     figure = Figure("our seconds a call / a bare loop's", "<= 1.02", ratio, ratio.high <= 1.02)
-    call = np.median([p["bare"] for p in pairs]) * 1e6
+    call = np.median(plain) * 1e6
     about = (
         f"matmul/numpy/blas n = {n} on one thread, {call:.3g} µs a call; {ROUNDS} pairs of blocks of {calls * per_block} "
         "calls, in alternating order, in one process."
