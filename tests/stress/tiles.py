@@ -2,10 +2,9 @@
 
 import argparse
 import concurrent.futures
-import functools
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import drawn
@@ -23,29 +22,22 @@ KINDS = ("wgmma", "warps", "small")
 
 
 class Form(NamedTuple):
-    """One plan as a kernel whose `bind` the benches call, and what it is tried on."""
+    """Tiles and parts of k as a kernel whose `bind` the benches call, and what it is tried on."""
 
-    name: str
+    of: matmul_tiles.Groups | matmul_tiles.Warps
+    parts: int
     problem: Matmul
-    bind: Callable
 
+    def bind(self, problem: Matmul, a, b):
+        import cupy
 
-def wgmma(plan: matmul_tiles.Plan, problem: Matmul, a, b):
-    import cupy
+        from kernels.matmul import cuda, cuda_wgmma
 
-    from kernels.matmul import cuda_wgmma
-
-    c = cupy.empty((problem.m, problem.n), a.dtype)
-    operands = cuda_wgmma.placed(a), cuda_wgmma.placed(b), cuda_wgmma.placed(c, out=True)
-    return cuda_wgmma.call(problem, plan, *operands, c)
-
-
-def warps(of: matmul_tiles.Warps, parts: int, problem: Matmul, a, b):
-    import cupy
-
-    from kernels.matmul import cuda
-
-    return cuda.warps_call(problem, of, parts, a, b, cupy.empty(problem.out_shape, a.dtype))
+        c = cupy.empty(problem.out_shape, a.dtype)
+        if isinstance(self.of, matmul_tiles.Warps):
+            return cuda.warps_call(problem, self.of, self.parts, a, b, c)
+        operands = cuda_wgmma.placed(a), cuda_wgmma.placed(b), cuda_wgmma.placed(c, out=True)
+        return cuda_wgmma.call(problem, matmul_tiles.Plan(self.of, self.parts), *operands, c)
 
 
 def forms(kinds: list[str]) -> Iterator[Form]:
@@ -53,16 +45,13 @@ def forms(kinds: list[str]) -> Iterator[Form]:
     once."""
     for layout, shape in itertools.product(LAYOUTS, SHAPES):
         half, single = Matmul(*shape, "bfloat16", layout=layout), Matmul(*shape, layout=layout)
-        for of in matmul_tiles.GROUPS if "wgmma" in kinds else ():
-            for plan in (matmul_tiles.Plan(of, parts) for parts in PARTS) if of.fits(layout) else ():
-                if (plan.parts - 1) * plan.deep(half.k) < -(-half.k // matmul_tiles.DEEP):
-                    yield Form(str(plan), half, functools.partial(wgmma, plan))
-        for of in matmul_tiles.WARPS if "warps" in kinds else ():
-            for parts in PARTS:
-                if (parts - 1) * -(-single.k // (of.deep * parts)) * of.deep < single.k:
-                    yield Form(f"{of} split-k={parts}", single, functools.partial(warps, of, parts))
+        wgmma = [(of, half, matmul_tiles.DEEP) for of in matmul_tiles.GROUPS if of.fits(layout)]
+        warps = [(of, single, of.deep) for of in matmul_tiles.WARPS]
+        for of, problem, deep in wgmma * ("wgmma" in kinds) + warps * ("warps" in kinds):
+            steps = -(-problem.k // deep)
+            yield from (Form(of, parts, problem) for parts in PARTS if (parts - 1) * -(-steps // parts) < steps)
         for of in matmul_tiles.SMALL if "small" in kinds else ():
-            yield Form(str(of), Matmul(*shape, layout=layout, batch=BATCH), functools.partial(warps, of, 1))
+            yield Form(of, 1, Matmul(*shape, layout=layout, batch=BATCH))
 
 
 def main() -> int:
@@ -80,7 +69,7 @@ def main() -> int:
 
     with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
         wrong = [form for form, exact in zip(every, pool.map(is_exact, every), strict=True) if not exact]
-    print(*(f"{form.name} {form.problem}" for form in wrong[:20]), sep="\n", file=sys.stderr)
+    print(*(f"{form}" for form in wrong[:20]), sep="\n", file=sys.stderr)
     figure = Figure("products that are not exact", f"0 of {len(every)}", exactly(len(wrong)), not wrong)
     return table("tiles", "Every form of our matmuls with tiles, exact on whole numbers", [figure], kind="stress")
 
