@@ -19,7 +19,7 @@ TARGET = (64, 1.0)
 
 def cases(salt: int, dtypes: list[str]) -> list[Case]:
     """The squares, and what is drawn, half of it multiples of 8 and half of it in layouts with a transposed operand."""
-    rng = drawn.rng(salt)
+    draw, rng = drawn.draw(salt)
     squares = [Case("square", "squares", Matmul(n, n, n, batch=AT_ONCE)) for n in SQUARES if salt == 0]
     found = []
     while len(found) < 2 * EACH:
@@ -28,7 +28,7 @@ def cases(salt: int, dtypes: list[str]) -> list[Case]:
         layout = ("nn", "nt", "nn", "tn")[len(found) // 2 % 4]
         problem = Matmul(m, n, k, layout=layout, batch=round(2 ** rng.uniform(*MANY)))
         if problem.flops < MOST_FLOPS:
-            found.append(Case(drawn.draw(salt), "drawn", problem))
+            found.append(Case(draw, "drawn", problem))
     return squares + found
 
 

@@ -28,7 +28,7 @@ OF_MODELS = 1.0
 
 def layers(salt: int) -> dict[str, list[Conv]]:
     """Class -> drawn layers, forward: images of 7 to 224 pixels a side, half of them with channels in multiples of 8."""
-    rng = drawn.rng(salt)
+    rng = drawn.draw(salt)[1]
     found: dict[str, list[Conv]] = {}
     for kind, powers in CLASSES.items():
         found[kind] = []
@@ -56,7 +56,7 @@ def cases(salt: int, dtypes: list[str]) -> list[Case]:
             for layer in every:
                 ways = [way for way in Conv.DIRECTIONS if way != "dgrad" or layer.c_in > FEW]
                 of = [msgspec.structs.replace(layer, direction=way, dtype=dtype, math=dtype) for way in ways]
-                found += [Case(drawn.draw(salt), kind, problem) for problem in of]
+                found += [Case(drawn.draw(salt)[0], kind, problem) for problem in of]
         steps = [networks.step(networks.find(name), n, dtype, dtype) for name in MODELS for n in BATCHES if salt == 0]
         products = dict.fromkeys(work.problem for step in steps for work in step if work.kind == "conv")
         found += [Case("layers", "layers", problem) for problem in products]

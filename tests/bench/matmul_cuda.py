@@ -32,7 +32,7 @@ TARGETS = {
 
 def shapes(salt: int) -> dict[str, list[tuple[int, int, int]]]:
     """Class -> its shapes (m, n, k)."""
-    rng = drawn.rng(salt)
+    rng = drawn.draw(salt)[1]
     found: dict[str, list[tuple[int, int, int]]] = {}
     for name, (low, high) in CLASSES.items():
         found[name] = []
@@ -75,7 +75,7 @@ def cases(salt: int, dtypes: list[str]) -> list[Case]:
         for layout in LAYOUTS[dtype]:
             found += [Case("square", "squares", Matmul(n, n, n, dtype, layout=layout)) for n in SQUARES if salt == 0]
             for kind, of in shapes(salt).items():
-                found += [Case(drawn.draw(salt), kind, Matmul(*shape, dtype, layout=layout)) for shape in of]
+                found += [Case(drawn.draw(salt)[0], kind, Matmul(*shape, dtype, layout=layout)) for shape in of]
         found += [Case("layers", "layers", problem) for problem in (layers(dtype) if salt == 0 else ())]
     return found
 

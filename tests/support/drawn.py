@@ -2,7 +2,6 @@
 grows, and a claim pools the last draws."""
 
 import argparse
-import functools
 import hashlib
 import json
 import math
@@ -124,13 +123,9 @@ def fingerprint() -> str:
     return hashlib.sha256(b"".join(p.read_bytes() for p in files)).hexdigest()
 
 
-def rng(salt: int) -> np.random.Generator:
-    return np.random.default_rng(int(fingerprint()[:15], 16) + salt)
-
-
-def draw(salt: int) -> str:
-    """The name of a draw, in its rows."""
-    return f"{fingerprint()[:12]} {salt}"
+def draw(salt: int) -> tuple[str, np.random.Generator]:
+    """A draw's name, in its rows, and what it is drawn with."""
+    return f"{fingerprint()[:12]} {salt}", np.random.default_rng(int(fingerprint()[:15], 16) + salt)
 
 
 def is_drawn(row: Row) -> bool:
@@ -196,22 +191,14 @@ def described(problem: Problem) -> tuple[tuple[int, ...], str]:
     return (*many, problem.m, problem.n, problem.k), problem.layout
 
 
-@functools.cache
-def generator(seed: int):
-    """One of the GPU's: to make it takes longer than to draw from it."""
-    import cupy
-
-    return cupy.random.default_rng(seed)
-
-
 def operands(problem: Matmul | Conv, whole: bool = False) -> list:
     """Both operands made on the GPU: N(0,1), or whole numbers from -2 to 2, whose sums are exact; bfloat16 as its bits."""
     import cupy
 
     found = []
     for shape in problem.operand_shapes:
-        of = generator(len(found))
-        x = of.integers(-2, 3, shape).astype(cupy.float32) if whole else of.standard_normal(shape, dtype=cupy.float32)
+        of = cupy.random  # its one generator: a new one takes longer to make than these take to draw
+        x = of.randint(-2, 3, shape, np.int32).astype(np.float32) if whole else of.standard_normal(shape, np.float32)
         found.append((x.view(cupy.uint32) >> 16).astype(cupy.uint16) if problem.dtype == "bfloat16" else x)
     return found
 
