@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.predict.calibration import calibration
-from analysis.predict.combine import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, Calibration, casting, combined
+from analysis.predict.combine import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, Calibration, combined, setting_up
 from analysis.predict.components import FIT, Components, components
 from analysis.predict.profile import Profile, profile
 from analysis.stats import Estimate, of, total
@@ -130,7 +130,7 @@ def _parts(training: "Measurement", whole: Profile, setup_steps: int) -> Iterabl
             yield _lacking(name, made, found.get(name))
         elif name in found and (found[name].value or name in HOST):
             yield Part(name, found[name], _why(name, made, fitted, problem))
-    if setup_steps and training.kernel == FIT and (setup := casting(made, fitted) / setup_steps).value:
+    if setup_steps and training.kernel == FIT and (setup := setting_up(made) / setup_steps).value:
         yield Part(SETUP, setup, "copied into a tf.data set before the first epoch; short fits have it in their steps")
 
 
@@ -165,7 +165,7 @@ def _why(name: str, made: Components, fitted: Calibration, problem: Training) ->
         case "input pipeline":
             if made.host_feeds:
                 return "getting the batch into the step, by the measured law of its way"
-            return "the batch gathered from the shuffled samples, in threads of its own"
+            return "the batch copied out of the shuffled samples, in threads of its own"
         case "at the same time":
             return "what host, device and input pipeline do at once, or operations that do not wait for each other, taken off"
     return f"{made.sources.get(name, 'none in this network')}{times}"

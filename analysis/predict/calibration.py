@@ -6,7 +6,7 @@ from collections.abc import Set
 import msgspec
 import numpy as np
 
-from analysis.predict.combine import COPYING, DEVICE, PIPELINE, Calibration, casting, total_of
+from analysis.predict.combine import COPYING, DEVICE, PIPELINE, Calibration, setting_up, total_of
 from analysis.predict.components import FIT, Components, components, execution_of
 from analysis.predict.profile import Profile, once
 from analysis.predict.step_work import RULES
@@ -20,10 +20,9 @@ from workloads.records import settings as switches
 
 FEWEST = 2  # models that numbers are fitted on
 NOISY = 0.25  # a step whose interval is wider fits nothing
-# How firmly the numbers are held to what the microbenchmarks say: standard deviations of the logarithms of dispatch, launches,
-# work and holding (in fresh memory, whose pages virtual machines hand out at very different speeds). A training counts as much as
-# a relative error of _ERROR: about what single ones are off by without any fit.
-_HELD, _ERROR = (0.1, 0.25, 0.1, 0.5), 0.25
+# How firmly the numbers are held to what the microbenchmarks say: standard deviations of the logarithms of dispatch, launches
+# and work. A training counts as much as a relative error of _ERROR: about what single ones are off by without any fit.
+_NUMBERS, _HELD, _ERROR = ("dispatch", "launches", "work"), (0.1, 0.25, 0.1), 0.25
 _QUANTILE = 0.9
 UNKNOWN = Calibration()  # all as the profile says
 
@@ -46,9 +45,10 @@ class Seen(msgspec.Struct, frozen=True):
         """Seconds of a predicted step as this row tells its own."""
         return cost.step_bound if self.bound else cost.step
 
-    def setup(self, fitted: Calibration = UNKNOWN) -> Estimate:
+    @property
+    def setup(self) -> Estimate:
         """What of the measured step is data-set setup, as predicted."""
-        return casting(self.made, fitted) / self.row.problem.steps if self.bound else NOTHING
+        return setting_up(self.made) / self.row.problem.steps if self.bound else NOTHING
 
 
 @once
@@ -119,39 +119,39 @@ def _fit(
         if s.row.problem.model not in leaving_out and s.told and (s.row.device, s.made.execution) == (device, execution)
     ]
     models = tuple(dict.fromkeys(s.row.problem.model for s in others))
-    once = _once(of_, others, device, leaving_out)
+    built = [s.row.phases_s["build"] for s in others if "build" in s.row.phases_s]
+    once = Calibration(compile_s=_compilations(others), build_s=median(built).value if built else 0.0)
     if "calibrated" not in rules or len(models) < FEWEST:
         return once
-    setup = np.array([s.setup(once).value for s in others])
-    numbers = _solved(others, models, setup)
-    steps = _steps(_arrays(others), *numbers[:3]) + numbers[3] * setup
-    errors = np.abs(np.log(steps / np.array([s.step.value for s in others])))
-    made = dict(zip(("dispatch", "launches", "work", "holding"), numbers, strict=True))
+    numbers = _solved(others, models)
+    errors = np.abs(_off(_arrays(others), numbers))
+    made = dict(zip(_NUMBERS, numbers.tolist(), strict=True))
     return msgspec.structs.replace(once, models=models, spread=float(np.expm1(np.quantile(errors, _QUANTILE))), **made)
 
 
-def _solved(others: list[Seen], models: tuple[str, ...], setup: np.ndarray) -> tuple[float, ...]:
-    """(dispatch, launches, work, holding) with the least squares of the logarithms, each model with one voice; `setup`: seconds
-    of the measured steps that are data-set setup."""
+def _solved(others: list[Seen], models: tuple[str, ...]) -> np.ndarray:
+    """_NUMBERS with the least squares of the logarithms, each model with one voice."""
     from scipy.optimize import least_squares
 
-    arrays, measured = _arrays(others), np.array([s.step.value for s in others])
+    arrays = _arrays(others)
     counts = {name: sum(s.row.problem.model == name for s in others) for name in models}
     weight = np.array([counts[s.row.problem.model] ** -0.5 for s in others]) / _ERROR
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        *numbers, holding = np.exp(x)
-        return np.concatenate(
-            [weight * np.log((_steps(arrays, *numbers) + holding * setup) / measured), x / np.array(_HELD)]
-        )
+        return np.concatenate([weight * _off(arrays, np.exp(x)), x / np.array(_HELD)])
 
-    return tuple(np.exp(least_squares(residuals, np.zeros(len(_HELD)), bounds=(-4.0, 4.0), loss="soft_l1").x).tolist())
+    return np.exp(least_squares(residuals, np.zeros(len(_HELD)), bounds=(-4.0, 4.0), loss="soft_l1").x)
+
+
+def _off(arrays: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Logarithms of predicted over measured steps."""
+    *arrays, setup, measured = arrays
+    return np.log((_steps(arrays, *numbers) + setup) / measured)
 
 
 def _arrays(seen: list[Seen]) -> np.ndarray:
-    """A column for each training: dispatch, launches, calls and bytes of copies, the device's work, the pipeline, on a GPU,
-    whether the host waits for the pipeline."""
-
+    """A column for each training: dispatch, launches, calls and bytes of copies, the device's work, the path, the pipeline, on a
+    GPU, whether the host waits for the pipeline; what of the measured step is data-set setup, and that step."""
     return np.array(
         [
             (
@@ -164,6 +164,8 @@ def _arrays(seen: list[Seen]) -> np.ndarray:
                 total_of(s.made.parts, (PIPELINE,)).value,
                 s.made.on_gpu,
                 s.made.host_feeds,
+                s.setup.value,
+                s.step.value,
             )
             for s in seen
         ]
@@ -178,7 +180,7 @@ def _path(made: Components) -> tuple[float, float, float]:
     return made.path.seconds, waited, made.path.busy
 
 
-def _steps(arrays: np.ndarray, dispatch: float, launches: float, work: float) -> np.ndarray:
+def _steps(arrays: list[np.ndarray], dispatch: float, launches: float, work: float) -> np.ndarray:
     """Seconds of the steps, as analysis.predict.combine puts them together."""
     floor, issued, calls, copying, device, path, waited, busy, feeding, on_gpu, waits = arrays
     issuing = launches * issued
@@ -186,31 +188,6 @@ def _steps(arrays: np.ndarray, dispatch: float, launches: float, work: float) ->
     device, issuing = np.where(on_gpu > 0, work * device, both - issuing), dispatch * floor + issuing + calls
     ahead = feeding + np.where(waits > 0, copying + issuing, 0.0)
     return np.maximum(copying + np.where(on_gpu > 0, np.maximum(issuing, device), issuing + device), ahead)
-
-
-def _once(of_: "Profile", others: list[Seen], device: str, leaving_out: frozenset[str]) -> Calibration:
-    """What happens once, from the other models' trainings: compilations, building, casting samples."""
-    built = [s.row.phases_s["build"] for s in others if "build" in s.row.phases_s]
-    rates = [rate for model, on, rate in _castings(of_) if model not in leaving_out and on == device]
-    return Calibration(
-        compile_s=_compilations(others),
-        build_s=median(built).value if built else 0.0,
-        cast_s=median(rates).value if rates else None,
-    )
-
-
-@once
-def _castings(of_: "Profile") -> list[tuple[str, str, float]]:
-    """(model, device, seconds a byte) of every training of a profile that tells what casting its samples takes; made once."""
-    return [(m.problem.model, m.device, rate) for m in of_.trainings if (rate := _casting(m))]
-
-
-def _casting(m: "Measurement") -> float | None:
-    """Seconds a byte that a row's fit takes to cast and copy its samples; None where it casts none, or it cannot be told."""
-    network = networks.known(m.problem.model)
-    if network is None or m.problem.dtype == "float32" or not (cost := costs.measured(m)):
-        return None
-    return cost.setup_step.value / (m.problem.batch * networks.sample_bytes(network, m.problem.dtype))
 
 
 def _compilations(others: list[Seen]) -> float | None:

@@ -21,19 +21,15 @@ UNFITTED = 0.3  # what predictions without a fit may be wrong by
 class Calibration(msgspec.Struct, frozen=True):
     """Few global numbers that microbenchmarks do not tell, from trainings of `models` (empty: none, and all is as the profile
     says). dispatch: how many times a Keras step with almost no work the dispatch takes; launches: the same of issuing
-    further operations of the graph, or kernels; work: how many times its rows' seconds the device's work takes in a step;
-    holding: the same of what a fit does with its samples before the first epoch.
+    further operations of the graph, or kernels; work: how many times its rows' seconds the device's work takes in a step.
     spread: the relative error that nine of ten of those trainings are predicted within. compile_s: seconds of a compilation for
-    each of the logarithms that it grows with, or each operation of a graph that is traced. build_s: of building a model. cast_s:
-    of a byte of samples that fit casts to float32."""
+    each of the logarithms that it grows with, or each operation of a graph that is traced. build_s: of building a model."""
 
     dispatch: float = 1.0
     launches: float = 1.0
     work: float = 1.0
-    holding: float = 1.0
     spread: float = UNFITTED
     compile_s: float | None = None
-    cast_s: float | None = None
     build_s: float = 0.0
     models: tuple[str, ...] = ()
 
@@ -88,17 +84,9 @@ def within(total: Estimate, spread: float) -> Estimate:
     return Estimate(total.value, low, max(total.high, total.value * (1 + spread)))
 
 
-def fitting(made: Components, fitted: Calibration) -> Estimate:
-    """Seconds of a call of fit beyond its epochs."""
-    return made.fit_s + casting(made, fitted)
-
-
-def casting(made: Components, fitted: Calibration) -> Estimate:
-    """Seconds that a call of fit takes to cast and copy its samples."""
-    cast = (
-        made.cast_bytes * fitted.cast_s if fitted.cast_s and made.cast_bytes else fitted.holding * made.gathered_s.value
-    )
-    return within_factor(cast, 2)
+def setting_up(made: Components) -> Estimate:
+    """Seconds that a call of fit takes for its data set, by its samples."""
+    return within_factor(made.setup_s.value, 2)
 
 
 def compiling(made: Components, fitted: Calibration) -> Estimate:

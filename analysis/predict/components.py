@@ -13,7 +13,7 @@ from analysis.predict.curves import Curve, Point, curve
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
 from analysis.predict.step_work import RULES, Path, kernels_of, step_works, work_parts
-from analysis.stats import NOTHING, Estimate, exact, independent_sum, median, middle, plus_minus, total, within_factor
+from analysis.stats import NOTHING, Estimate, exact, independent_sum, median, middle, plus_minus, total
 from analysis.training import feeding
 from kernels import networks
 from kernels.networks.layers import Layer, Network
@@ -25,6 +25,7 @@ from workloads.records.switches import Keras
 FIT, TENSORFLOW_LOOP = "training/keras/fit", "training/tensorflow/loop"
 _TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step
 _LABEL_BYTES = 8
+_TELLING = 4 << 20  # bytes: of fewer, making the set is most of it, and that is a fit's constant
 _NOT_OF_STEPS = ("data", "jit_compile", "gpu")  # a step has its execution by them at most
 
 
@@ -34,8 +35,8 @@ class Components(msgspec.Struct, frozen=True):
     parts: the device's work by part, the input pipeline, copies. lacking: the parts that the profile has no rows for,
     in whole or for some of their kernels, and what to measure. sources: what the work's parts are read from. given: the
     switches that are not their default. traced: what a compilation grows with: the sizes (logarithms) of the different
-    products and convolutions that XLA compiles, or the operations of a graph that is traced and laid out; cast_bytes: of the
-    samples that a fit casts to float32. host_feeds: the host waits for the input pipeline, whose seconds are a measured law's."""
+    products and convolutions that XLA compiles, or the operations of a graph that is traced and laid out. host_feeds: the host
+    waits for the input pipeline, whose seconds are a measured law's."""
 
     training: Training
     execution: str
@@ -52,9 +53,8 @@ class Components(msgspec.Struct, frozen=True):
     partial: tuple[str, ...]
     lacking: dict[str, Lacking] = {}
     sources: dict[str, str] = {}
-    gathered_s: Estimate = NOTHING
+    setup_s: Estimate = NOTHING
     traced: float = 0.0
-    cast_bytes: int = 0
     host_feeds: bool = False
     given: tuple[tuple[str, str], ...] = ()
     path: Path | None = None
@@ -82,7 +82,7 @@ def components(
     batch = min(training.batch, training.samples)
     partial: list[str] = []
     lacking: dict[str, Lacking] = {}
-    kernels = kernels_of(step_works(network, batch, chosen, device, partial, rules), execution, device, rules)
+    kernels = kernels_of(step_works(network, batch, chosen, device, partial), execution, device, rules)
     work = work_parts(kernels, of, device, execution, partial, lacking, rules)
     parts = work.parts
     try:
@@ -90,7 +90,7 @@ def components(
     except Lacking as error:
         dispatch, lacking["dispatch"] = NOTHING, error
     try:
-        copies = _copies(of, network, batch, chosen) if device != "cpu" and "copies" in rules else {}
+        copies = _copies(of, network, batch, chosen) if device != "cpu" else {}
     except Lacking as error:
         copies, lacking["transfer calls"] = {}, error
     if copies and kernel == FIT:  # a Keras step with almost no work has them in it
@@ -107,7 +107,6 @@ def components(
     if law and "pipeline" in rules:
         copies.pop("transfer bytes", None)
         pipeline = {"input pipeline": (law.seconds(batch, batch * sample) - law.call.value).at_least(0.0)}
-    gathered = _gathered(of, network, training, chosen, device) if fits else NOTHING
     return Components(
         training,
         execution,
@@ -124,9 +123,8 @@ def components(
         tuple(dict.fromkeys(partial)),
         lacking,
         work.sources,
-        gathered,
+        _setup(of, network, training, device) if fits and chosen.residence == "numpy" else NOTHING,
         _traced(kernels, execution),
-        training.samples * sample if training.dtype != "float32" else 0,
         bool(law) and "pipeline" in rules and chosen.residence != "prefetch",
         tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS)),
         work.path,
@@ -217,18 +215,29 @@ def _constant(name: str, of: Profile, device: str, execution: str) -> Estimate:
     return of.constant(name, device, JIT[execution]) or of.constant(name, device) or NOTHING
 
 
-def _gathered(of: Profile, network: Network, training: Training, chosen: Keras, device: str) -> Estimate:
-    """What a fit does with the samples of a NumPy array before its first epoch: they are held in a tf.data set, those of another
-    type after they were read and written once in float32."""
-    if chosen.residence != "numpy":
-        return NOTHING
-    held = training.samples * prod(network.input) * 4
-    found = [dataset_setup(of, held, device)]
-    if found[0] is None or training.dtype != "float32":
-        nbytes = training.samples * networks.sample_bytes(network, training.dtype) + held
-        read = operations.pass_seconds(of, Stream("copy", max(8, nbytes), "float32"), "cpu", OP_BY_OP)
-        found.append(read.seconds if read else None)
-    return independent_sum(e for e in found if e)
+def _setup(of: Profile, network: Network, training: Training, device: str) -> Estimate:
+    """Seconds that a fit takes to make a tf.data set of its samples in a NumPy array: those of another type are read and written
+    once in float32 before. As one such pass too where no row tells."""
+    nbytes = training.samples * prod(network.input) * 4
+    made, found = _sets(of, device), []
+    if made:
+        found.append(made.seconds((math.log(nbytes),), 0.0, nbytes))
+    if not made or training.dtype != "float32":
+        moved = training.samples * networks.sample_bytes(network, training.dtype) + nbytes
+        read = operations.pass_seconds(of, Stream("copy", max(8, moved), "float32"), "cpu", OP_BY_OP)
+        found += [read.seconds] if read else []
+    return independent_sum(found)
+
+
+@once
+def _sets(of: Profile, device: str) -> Curve | None:
+    """The rows of such sets as a curve over the samples' bytes."""
+    rows = (
+        (m.problem.nbytes / 2, m)
+        for m in of.measurements
+        if m.kernel == profile.DATA_SET and m.device == device and m.ok and m.samples
+    )
+    return curve((Point((math.log(n),), middle(m.samples[0]), 0.0, n) for n, m in rows if n > _TELLING), False)
 
 
 def _compile(of: Profile, device: str, execution: str) -> Estimate:
@@ -253,42 +262,3 @@ def _start(of: Profile, device: str) -> Estimate:
     if seen:
         return median(seen)
     return total((of.constant("import-tensorflow", "cpu"), of.constant("device-start-tensorflow", device)))
-
-
-_GPU = "gpu:0"
-_UNSURE = 1.5  # times: of what is put together from other copies
-_TELLING = 4 << 20  # bytes: of fewer, making the set is most of it, and that is a fit's constant
-
-
-def dataset_setup(of: "Profile", nbytes: int, device: str) -> Estimate | None:
-    """Seconds that fit takes to make a tf.data set of so many bytes of samples in a NumPy array. They are copied into fresh
-    memory; where TensorFlow sees a GPU, it makes the tensor there and the set, which is in host memory, copies it back. None
-    where no row tells.
-
-    Source: Keras's array_data_adapter (Dataset.from_tensors) and TensorFlow's _EagerConst, which places it on the GPU.
-    """
-    if made := _holders(of, device):
-        return made.seconds((math.log(nbytes),), 0.0, nbytes)
-    there, plain = (of.law(kernel, _GPU, "h2d") for kernel in (profile.CONSTANT, profile.COPIERS[0]))
-    back = next((law for kernel in profile.BACK if (law := of.law(kernel, _GPU, "d2h"))), None)
-    if there is None or plain is None:
-        return None
-    value = there.seconds(nbytes).value
-    if device == "cpu":
-        value -= plain.seconds(nbytes).value
-    elif back is None:
-        return None
-    else:
-        value += back.seconds(nbytes).value
-    return within_factor(value, _UNSURE) if value > 0 else None
-
-
-@once
-def _holders(of: Profile, device: str) -> Curve | None:
-    """The rows of such sets as a curve over the samples' bytes."""
-    rows = (
-        (m.problem.nbytes / 2, m)
-        for m in of.measurements
-        if m.kernel == profile.HOLDER and m.device == device and m.ok and m.samples
-    )
-    return curve((Point((math.log(n),), middle(m.samples[0]), 0.0, n) for n, m in rows if n > _TELLING), False)

@@ -84,11 +84,9 @@ def leave_one_out(of: "Profile", rules: frozenset[str] = RULES) -> list[Case]:
     found = []
     for s in seen:
         made = predict(s.row.problem, s.row.settings, of, rules=rules)
-        fitted = calibration.calibration(of, s.row.settings, leaving_out={s.row.problem.model}, rules=rules)
-        setup = s.setup(fitted)
-        seconds = made.step_s + setup
+        seconds = made.step_s + s.setup
         floor = sum(made.parts[name].value for name in HOST if name in made.parts and name != "transfer bytes")
-        bound = OVERHEAD if floor > (s.step.value - setup.value) / 2 else WORK
+        bound = OVERHEAD if floor > (s.step.value - s.setup.value) / 2 else WORK
         found.append(Case(s, made, seconds, bound, baselines(s, [o for o in told if _comparable(o, s)], of)))
     return found
 
@@ -111,7 +109,7 @@ def strictly(cases: Iterable[Case], of: "Profile") -> list[Case]:
                 made = predict(row.problem, row.settings, reduced, fitted=fitted)
             except Lacking:
                 continue
-            found.append(replace(c, predicted=made, seconds=made.step_s + c.seen.setup(fitted)))
+            found.append(replace(c, predicted=made, seconds=made.step_s + c.seen.setup))
     return found
 
 

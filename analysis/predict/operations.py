@@ -18,7 +18,6 @@ from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
 from workloads.records import Measurement
 
-TOLD = 0.15  # a row counts from so much above the call around it: below, it is noise
 _FEWEST_COUNTS = 3  # of operations in a formula, for a line through them
 _READS = {"sgd": 0, "adam": 4}  # of variables, of those that update some: they put no result away
 _NEAREST = 3  # pairs of rows, as long as the one in question, whose middle counts
@@ -31,28 +30,15 @@ _ALIKE = {"batchnorm_grad": "batchnorm"}
 
 @once
 def product(of: Profile, problem: Matmul | Conv, device: str, execution: str) -> Read | None:
-    """Seconds of a product or convolution as that execution runs it on the device, without the call around it; None where no row
-    says anything of its kind. By the source that tells it best: of the first sources with rows the one with the narrowest
-    interval. A framework's that is hardly more than the call around it is told by a library's, if there is one."""
-    for tier in profile.of(device, execution, problem.op):
-        found = [_told(of, problem, device, source) for source in tier]
-        best = min((told for told in found if told), key=lambda told: told[0], default=None)
-        if best:
-            return best[1]
-    return None
-
-
-def _told(of: Profile, problem: Matmul | Conv, device: str, source: str) -> tuple[float, Read] | None:
-    """(how little it is known, seconds) by one source."""
-    for math_ in profile.maths(problem, device):
-        if made := _kind_curve(of, source, device, problem.op, profile.kind(problem), math_):
-            instead = (
-                f"{problem.math} priced as {math_[1]}, of which there are rows" if math_[1] != problem.math else ""
-            )
-            seconds = made.seconds(profile.at(problem), problem.flops, problem.bytes_moved)
-            call = None if source in (LIBRARIES, HELD) else call_around(of, source, device, problem.op)
-            hidden = call is not None and seconds.value < TOLD * call
-            return math.log(seconds.high / seconds.low) + hidden, Read(seconds, profile.WORDS[source], instead)
+    """Seconds of a product or convolution as that execution runs it on the device, without the call around it, by the first
+    source that has rows of its kind; None where none has."""
+    for source in profile.of(device, execution, problem.op):
+        for math_ in profile.maths(problem, device):
+            if made := _kind_curve(of, source, device, problem.op, profile.kind(problem), math_):
+                other = math_[1] != problem.math
+                instead = f"{problem.math} priced as {math_[1]}, of which there are rows" if other else ""
+                seconds = made.seconds(profile.at(problem), problem.flops, problem.bytes_moved)
+                return Read(seconds, profile.WORDS[source], instead)
     return None
 
 
@@ -78,7 +64,7 @@ def _kind_points(of: Profile, source: str, device: str, op: str, kind: str, math
 def pass_seconds(of: Profile, problem: Stream, device: str, execution: str) -> Read | None:
     """Seconds of an element-wise pass by its operation's curve over bytes, else by that of one alike, else of any pass; None
     without rows."""
-    for source in itertools.chain.from_iterable(profile.of(device, execution, problem.op)):
+    for source in profile.of(device, execution, problem.op):
         for operation in (problem.operation, _ALIKE.get(problem.operation, "add"), "add", "scale", "triad", "copy"):
             if made := _curve(of, source, device, operation):
                 # where no row is of this formula as TensorFlow runs it, it makes more passes than that kernel
@@ -90,13 +76,6 @@ def pass_seconds(of: Profile, problem: Stream, device: str, execution: str) -> R
                 instead = "" if own else f"passes priced as libraries make them; TensorFlow's: {command}"
                 return Read(seconds * times, profile.WORDS[source], instead)
     return None
-
-
-def together(of: Profile, problem: Stream, device: str) -> float | None:
-    """Seconds of a variable's update where those of several variables run at once and share the cores; None without such
-    rows."""
-    held = _curve(of, profile.GRAPH, device, problem.operation) if problem.operation in _UPDATES else None
-    return held.seconds((math.log(problem.bytes_moved),), 0.0, problem.bytes_moved).value if held else None
 
 
 def bandwidth(of: Profile, device: str, nbytes: float) -> float | None:
@@ -127,42 +106,19 @@ def _points(of: Profile, source: str, device: str, operation: str) -> Iterable[P
     counted as operations: what is left grows with the bytes alone. Where some were measured inside a graph, these count, less
     their dispatch, and of calls the larger ones, less what a call took more than the largest of these. An update is as long as
     one by itself, though those of several variables share the cores: a step ends with one."""
-    if operation == "maxpool_grad" and source in (_CALL, profile.GRAPH) and (behind := list(_behind(of, device))):
-        yield from behind
-        return
     taken = _taken(of, source, device, operation)
-    inside_one = source == profile.GRAPH or (source == _CALL and device == "cpu" and operation not in _UPDATES)
+    inside_one = source == _CALL and device == "cpu" and operation not in _UPDATES
     held = _taken(of, profile.GRAPH, device, operation) if inside_one else {}
     if len(held) > 1:
-        yield from _in_a_graph(of, device, operation, held, taken if source == _CALL else {})
+        yield from _in_a_graph(of, device, operation, held, taken)
         return
     if source == LIBRARIES or len(taken) < 2:
         yield from (Point((math.log(n),), s, 0.0, n) for n, s in taken.items())
         return
     (least, base), *more = sorted(taken.items())
     for nbytes, seconds in more:
-        if seconds > base * (1 + TOLD):
+        if seconds > base:
             yield Point((math.log(nbytes),), (seconds - base) * nbytes / (nbytes - least), 0.0, nbytes)
-
-
-def _behind(of: Profile, device: str) -> Iterable[Point]:
-    """The gradients of pools that stand behind these, less the pools. A row of a gradient by itself is no measure of one in a
-    step: it searches the images for the maxima that oneDNN's pool has kept there.
-
-    Source: TensorFlow's mkl_layout_pass.cc, MaxPoolGradRewrite.
-    """
-    rows = [m for m in of.rows.get(("stream", device), ()) if m.kernel == profile.POOLED and m.on("host-latency")]
-    pools = _curve(of, profile.GRAPH, device, "maxpool") if rows else None
-    if pools is None:
-        return
-    each = operating(of, device)
-    dispatch = dispatched(of, device, "maxpool_grad") + (each.value if each else 0.0)
-    share = sum(Stream.WEIGHTS["maxpool"][:2]) / sum(Stream.WEIGHTS["maxpool_grad"][:2])
-    for m in rows:
-        nbytes, whole = m.problem.bytes_moved, middle(m.on("host-latency"))
-        pool = pools.seconds((math.log(share * nbytes),), 0.0, share * nbytes).value
-        if whole > (pool + dispatch) * (1 + TOLD):
-            yield Point((math.log(nbytes),), whole - pool - dispatch, 0.0, nbytes)
 
 
 def _taken(of: Profile, source: str, device: str, operation: str) -> dict[int, float]:
@@ -181,7 +137,7 @@ def _in_a_graph(
 ) -> Iterable[Point]:
     dispatch = dispatched(of, device, operation)
     for nbytes, seconds in held.items():
-        if seconds > dispatch * (1 + TOLD):
+        if seconds > dispatch:
             yield Point((math.log(nbytes),), seconds - dispatch, 0.0, nbytes)
     most, larger = max(held), {n: s for n, s in calls.items() if n > max(held)}
     if not larger:
@@ -191,7 +147,7 @@ def _in_a_graph(
         return
     woken = max(0.0, called.seconds((math.log(most),), 0.0, most).value - held[most]) + dispatch
     for nbytes, seconds in larger.items():
-        if seconds > woken * (1 + TOLD):
+        if seconds > woken:
             yield Point((math.log(nbytes),), seconds - woken, 0.0, nbytes)
 
 
@@ -214,12 +170,12 @@ def row_seconds(of: Profile, m: "Measurement", source: str) -> float | None:
     another source, or what is left of it cannot be told from its call."""
     if source == _CALL and stands(m):
         whole, dispatch = whole_seconds(m, profile.GRAPH), dispatched(of, m.device)
-        return whole - dispatch if whole is not None and whole > dispatch * (1 + TOLD) else None
+        return whole - dispatch if whole is not None and whole > dispatch else None
     whole = whole_seconds(m, source)
     if whole is None or source in (LIBRARIES, HELD):
         return whole
     call = around(of, source, m.device, m.problem.op, whole)
-    return whole - call if call is not None and whole > call * (1 + TOLD) else None
+    return whole - call if call is not None and whole > call else None
 
 
 def around(of: Profile, source: str, device: str, op: str, whole: float) -> float | None:

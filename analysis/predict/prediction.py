@@ -8,7 +8,7 @@ import pathlib
 import msgspec
 
 from analysis.predict.calibration import calibration
-from analysis.predict.combine import Calibration, casting, combined, compiling, fitting, within
+from analysis.predict.combine import Calibration, combined, compiling, setting_up, within
 from analysis.predict.components import FIT, components
 from analysis.predict.profile import Profile, all_of, launches
 from analysis.predict.step_work import RULES
@@ -131,13 +131,13 @@ def predict(
         {name: _plain(e) for name, e in parts.items()},
         _plain(step),
         _plain(made.epoch_s),
-        _plain(fitting(made, fitted)),
+        _plain(made.fit_s + setting_up(made)),
         _plain(compiling(made, fitted)),
         _plain(start),
         made.execution,
         made.partial,
         of.key,
-        _plain(casting(made, fitted)),
+        _plain(setting_up(made)),
     )
     if kernel == FIT and found.untold:
         partial = f"of the whole job {join(found.untold)}: {launches(settings.device)}"

@@ -29,7 +29,6 @@ JIT = {OP_BY_OP: "off", COMPILED: "on"}
 CALLS = {OP_BY_OP: "tf-function-call", COMPILED: "tf-jit-call"}
 LIBRARIES, HELD = "libraries", "held"
 GRAPH = "graph"  # TensorFlow's rows of many operations in one graph, as in a step that is not compiled
-POOLED = "stream/tensorflow/pooled"  # of pools, each with its gradient behind it
 WORDS = {
     LIBRARIES: "libraries' rows",
     HELD: "TensorFlow's rows inside a graph",
@@ -38,10 +37,7 @@ WORDS = {
 }
 # Whose copies of a batch to the device count, the first that has a law: a batch is a tensor in host memory already.
 COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
-# What fit makes of its samples; where it was not measured, tf.constant (a fresh copy in host memory, and over to the GPU), and
-# back into fresh memory.
-HOLDER, CONSTANT = "stream/tensorflow/dataset", "transfer/tensorflow/constant"
-BACK = ("transfer/cupy/asarray", "transfer/cupy/array")
+DATA_SET = "stream/tensorflow/dataset"  # what fit makes of its samples
 PASSES = (
     "copy",
     "add",
@@ -63,17 +59,17 @@ def clock(device: str) -> str:
     return "host-latency" if device == "cpu" else "host-throughput"
 
 
-def of(device: str, execution: str, op: str) -> tuple[tuple[str, ...], ...]:
-    """Whose rows count, those that are as good together: on a GPU libraries' on its own clock; on the CPU TensorFlow's in that
-    execution, inside a graph or in a call of its own, and of compiled products libraries' too, whose threads spin on between
+def of(device: str, execution: str, op: str) -> tuple[str, ...]:
+    """Whose rows count, the first before the others: on a GPU libraries' on its own clock; on the CPU TensorFlow's in that
+    execution, of convolutions inside a graph or in a call of its own, then libraries' products, whose threads spin on between
     calls; then what may stand for them."""
     own = VARIANTS[execution]
     other = next(v for v in VARIANTS.values() if v != own)
     if device != "cpu":
-        return (LIBRARIES,), (own,), (other,)
+        return LIBRARIES, own, other
     if op == "matmul":
-        return ((own,), (LIBRARIES,), (other,)) if execution == OP_BY_OP else ((own, LIBRARIES), (other,))
-    return (HELD, own) if execution == OP_BY_OP and op == "conv" else (own,), (other,), (LIBRARIES,)
+        return own, LIBRARIES, other
+    return *((HELD,) if execution == OP_BY_OP and op == "conv" else ()), own, other, LIBRARIES
 
 
 def maths(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:

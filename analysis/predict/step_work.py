@@ -15,7 +15,7 @@ from kernels import networks
 from kernels.networks import training_step as steps
 from kernels.networks.layers import Network, unknown
 from kernels.networks.training_step import Work
-from kernels.problems import Matmul, Problem, Stream
+from kernels.problems import Problem, Stream
 from kernels.problems.arrays import ITEM_BYTES
 from workloads.records.switches import Keras
 
@@ -26,7 +26,6 @@ _PRICED = "adam"  # what an optimizer without a stream problem is priced as
 
 # The rules by which a step's parts are counted and come together, by name, so that an ablation can leave one out.
 RULE_WORDS = {
-    "first dgrad": "no gradient by the images for the first layer",
     "inside": "rows of operations inside a graph, and what a call takes more than these taken off the others (CPU)",
     "remapped": "bias and activation in their product's kernel where TensorFlow's optimizer puts them there (CPU)",
     "fused": "element-wise passes fused as XLA does where it compiles",
@@ -36,22 +35,20 @@ RULE_WORDS = {
     "cold": "passes and products at the memory's bandwidth where the step's arrays are larger than the last cache",
     "chain": "operations of a graph on the CPU that do not wait for each other run at once",
     "inline": "short operations dispatched by the thread that finds them ready, long ones by others meanwhile (CPU)",
-    "copies": "the batch copied to the GPU",
     "pipeline": "the input pipeline gathers the batch meanwhile",
     "at once": "host, device and input pipeline work at the same time",
     "calibrated": "the global numbers fitted on other models' trainings",
 }
 RULES = frozenset(RULE_WORDS)
-# When a rule, or what is fitted, was last chosen by what trainings took: those measured first after it are unseen. Laws of
-# feeding came later, fitted to rows of their own.
-RULES_CHANGED = "2026-11-22T05:31:41Z"
+# When a rule, or what is fitted, was last chosen or left out by what trainings took: those measured first after it are unseen.
+# Laws of feeding are fitted to rows of their own.
+RULES_CHANGED = "2026-11-23T02:16:00Z"
 
 
 class Path(msgspec.Struct, frozen=True):
     """What a graph whose operations may run at once needs at least: seconds of the longest line of those that wait for each
     other; how many of its operations other threads dispatch meanwhile; and seconds for which all together keep every core or
-    the memory busy: those of the line at the best rates that are known, those beside it at their own on the cores that are
-    left."""
+    the memory busy: those of the line at the best rates that are known, the others as long as they take by themselves."""
 
     seconds: float
     aside: int
@@ -67,9 +64,7 @@ class WorkParts(msgspec.Struct, frozen=True):
     path: Path | None
 
 
-def step_works(
-    network: Network, batch: int, chosen: Keras, device: str, partial: list[str], rules: frozenset[str] = RULES
-) -> list[Work]:
+def step_works(network: Network, batch: int, chosen: Keras, device: str, partial: list[str]) -> list[Work]:
     """The operations of a step under its switches; what stands for something else is said in `partial`."""
     dtype = chosen.precision.removeprefix("mixed_")
     tf32 = device != "cpu" and dtype == "float32" and chosen.tf32 == "on"
@@ -78,23 +73,7 @@ def step_works(
         network = msgspec.structs.replace(network, optimizer=_PRICED)
     off = chosen.dropout == "off"
     dropped = {la.name for la in network.layers if la.kind == "dropout" and (off or not la.rate)}
-    works = [w for w in networks.step(network, batch, dtype, "tf32" if tf32 else "") if w.layer not in dropped]
-    if "first dgrad" not in rules:
-        works += _first_dgrads(works)
-    return works
-
-
-def _first_dgrads(works: list[Work]) -> list[Work]:
-    """What the naive count of three products a layer has beyond the step's own."""
-    has = {w.layer for w in works if w.direction == "dgrad"}
-    first = [w for w in works if w.direction == "fprop" and w.layer not in has and w.problem]
-    return [msgspec.structs.replace(w, direction="dgrad", problem=_dgrad(w.problem)) for w in first]
-
-
-def _dgrad(problem):
-    if isinstance(problem, Matmul):
-        return msgspec.structs.replace(problem, n=problem.k, k=problem.n, layout="nt")
-    return msgspec.structs.replace(problem, direction="dgrad")
+    return [w for w in networks.step(network, batch, dtype, "tf32" if tf32 else "") if w.layer not in dropped]
 
 
 def kernels_of(works: list[Work], execution: str, device: str, rules: frozenset[str] = RULES) -> "list[Kernel]":
@@ -169,23 +148,11 @@ def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str, inline
     its arrays."""
     each = operations.operating(of, device)
     line = longest(timed, each.value if each else 0.0)
-    there, busy, cores = {k.name for k, _ in line}, 0.0, of.machine.cores if of.machine else 0
+    there, busy = {k.name for k, _ in line}, 0.0
     for k, seconds in timed:
-        own = fully_used(k.problem, of, device) if k.name in there else _shared(k.problem, of, device)
-        share = min(1.0, own / seconds) if seconds > 0 else 1.0
-        busy += min(seconds, max(cold[k.name], _whole_cores(share, cores) * seconds))
+        best = max(cold[k.name], fully_used(k.problem, of, device)) if k.name in there else seconds
+        busy += min(seconds, best)
     return Path(sum(s for _, s in line), concurrent_dispatches(timed, line, inline), busy)
-
-
-def _whole_cores(share: float, cores: int) -> float:
-    """The share of the cores that what reaches that share of their best rate keeps busy at least: whole cores."""
-    return math.ceil(share * cores - 1e-9) / cores if cores else share  # a rounding error is no core
-
-
-def _shared(problem: Problem, of: Profile, device: str) -> float:
-    """Seconds of a kernel beside others, where it is known to differ from what it takes by itself."""
-    found = operations.together(of, problem, device) if isinstance(problem, Stream) else None
-    return math.inf if found is None else found
 
 
 def fully_used(problem: Problem, of: "Profile", device: str) -> float:

@@ -57,7 +57,7 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base, monk
     floor = sum(case.predicted.parts[n].value for n in HOST if n in case.predicted.parts and n != "transfer bytes")
     work = case.seen.step.value - 1.5 * floor
     assert case.bound == "work-bound" and work > 0
-    monkeypatch.setattr(calibration.Seen, "setup", lambda self, fitted: Estimate(work, work, work))
+    monkeypatch.setattr(calibration.Seen, "setup", property(lambda self: Estimate(work, work, work)))
     again = next(c for c in uncalibrated(of) if c.seen.row.problem.model == "fashion-mlp")
     assert again.bound == "overhead-bound" and again.predicted == case.predicted
 
