@@ -5,7 +5,7 @@ import sys
 
 from workloads import options
 from workloads.printing import Lines, number
-from workloads.session import Workload, part
+from workloads.session import Workload, unfinished
 
 __all__ = ("run",)
 
@@ -122,12 +122,12 @@ def refine(done: list) -> list:
     return sorted(left, key=lambda row: (row.problem.model, row.problem.batch, row.device))
 
 
-def _measured(args: argparse.Namespace, command: str, shown, run):
+def _measured(args: argparse.Namespace, run, shown):
     """Raises: Missing without TensorFlow."""
     from workloads.frameworks import grid
 
     grid.require_keras()
-    return WORKLOAD.sweep(args, command, shown, run)
+    return WORKLOAD.sweep(args, run, shown)
 
 
 class Table(Lines):
@@ -171,7 +171,7 @@ class Table(Lines):
 def answer(args: argparse.Namespace, outcome) -> None:
     from analysis.text import inference as inference_words
 
-    if said := part(outcome) + inference_words.lines(outcome.measurements, outcome.run.machine):
+    if said := unfinished(outcome) + inference_words.lines(outcome.measurements, outcome.run.machine):
         print("\n" + "\n".join(said))
 
 

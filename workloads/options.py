@@ -247,7 +247,8 @@ def add(made, text: str, **types: Callable) -> None:
     One WHAT is what `types` make of it; else N is a whole number, and S and F are above 0. A line `# title` begins a group of
     flags, `# or` those of which only one may be given; the next title ends these.
     """
-    known, groups, place = {"N": number, "S": _positive, "F": _positive, **types}, {}, made
+    known, place = {"N": number, "S": _positive, "F": _positive, **types}, made
+    groups: dict[str, Any] = {}
     for entry in re.split(r"\n(?=[-#])", text.strip()) if text else ():
         if entry.startswith("# "):
             title = entry[2:]

@@ -120,19 +120,18 @@ def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> l
     return made
 
 
-def _measured(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
+def _measured(args: argparse.Namespace, run, shown):
     """Measures copies and sums into one file, then every GPU alone and all at once into another beside it; one sweep.Outcome."""
     from workloads.harness import concurrent, sweep
 
-    run = run or sweep.header(args, command)
     members, parts, outcome = gpus(args, run.machine), _parts(args), None
     if not args.output and not args.resume:
         args.output = str(sweep.place(args, WORKLOAD.name, run).parent)
     if parts != ["at-once"]:
-        outcome = WORKLOAD.sweep(args, command, shown, run)
+        outcome = WORKLOAD.sweep(args, run, shown)
     if "at-once" not in parts or (outcome and outcome.stopped):
         return outcome
-    return concurrent.every_gpu(args, run.machine, members, command, shown, run).after(outcome)
+    return concurrent.every_gpu(args, run, members, shown).after(outcome)
 
 
 def _dry_run(args: argparse.Namespace, here) -> None:

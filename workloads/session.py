@@ -8,14 +8,14 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workloads import options, shared_flags, terminal
 from workloads.printing import Lines, Rows
 
 if TYPE_CHECKING:
     from workloads.harness import sweep
-    from workloads.records import Machine, Measurement, Row
+    from workloads.records import Machine, Measurement, Row, Run
 
 _DOCTOR = "python -m workloads.doctor"
 _SMALL = 1000  # samples of the command that fits
@@ -50,19 +50,18 @@ class Workload:
 
     def parser(self) -> options.Parser:
         """The command line."""
-        how = {"question": self.question, "needs": self.needs, "flags": self.flags}
+        how: dict[str, Any] = {"question": self.question, "needs": self.needs, "flags": self.flags}
         made = options.parser(f"workloads.{self.name}", self.about, *self.examples, **how)
         shared_flags.add_measuring(made)
         return made
 
-    def sweep(self, args: argparse.Namespace, command: str, shown=lambda m: None, run=None, rows=None):
+    def sweep(self, args: argparse.Namespace, run: "Run", shown=lambda m: None, rows=None):
         """Runs the rows, by default all, and those that `refine` asks for; the sweep.Outcome.
 
         Raises: Missing when real data was asked for and cannot be had.
         """
         from workloads.harness import sweep
 
-        run = run or sweep.header(args, command)
         tells = args.format == "table" and sys.stderr.isatty() and not args.quiet
 
         def more(done: "list[Measurement]") -> "list[Row]":
@@ -72,9 +71,9 @@ class Workload:
             tells = False
             return [] if getattr(args, "no_refine", False) else self.refine(args, run.machine, done)
 
-        outcome = sweep.sweep(rows or self.rows(args, run.machine), args, self.name, command, shown, more, run)
+        outcome = sweep.sweep(rows or self.rows(args, run.machine), args, self.name, run, shown, more)
         if lost := [m.reason for m in outcome.measurements if m.reason.startswith("no data: ")]:
-            tip = re.sub("(--data[ =])real", r"\1synthetic", command)
+            tip = re.sub("(--data[ =])real", r"\1synthetic", run.command)
             raise options.Missing(lost[0].removeprefix("no data: "), tip)
         return outcome
 
@@ -87,9 +86,9 @@ class Workload:
                 table.shown(m)
             table.finish()
 
-    def measure(self, args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
-        """Measures what the arguments ask for; the sweep.Outcome."""
-        return (self.own or self.sweep)(args, command, shown, run)
+    def measure(self, args: argparse.Namespace, run: "Run", shown=lambda m: None):
+        """Measures what the arguments ask for into files that begin with this Run; the sweep.Outcome."""
+        return (self.own or self.sweep)(args, run, shown)
 
     def run(self, **keywords):
         """The rows as a pandas DataFrame, under the roofs measured with them; keywords are the flags, such as
@@ -97,8 +96,11 @@ class Workload:
 
         Raises: KeyboardInterrupt when a signal ended the sweep; the rows are in its file.
         """
+        from workloads.harness import sweep
+
         args = options.namespace(self.parser(), **{"quiet": True, **keywords})
-        return frame(self.measure(args, f"workloads.{self.name}.run(**{keywords!r})"), self.op(args) or self.name)
+        run = sweep.header(args, f"workloads.{self.name}.run(**{keywords!r})")
+        return frame(self.measure(args, run), self.op(args) or self.name)
 
     def session(self, args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
         """The command's body, `alone` or as one part of a suite (`run` is then the suite's Run line): the plan for --dry-run,
@@ -114,13 +116,13 @@ class Workload:
         run = run or sweep.header(args, command)
         rows = lambda args, here: Rows(args.format, self.op(args) or self.name, here)  # noqa: E731
         out = (self.table if args.format in ("table", "md") else rows)(args, run.machine)
-        outcome = self.measure(args, command, out.shown, run)
+        outcome = self.measure(args, run, out.shown)
         out.finish()
         if args.format == "table" and (alone or self.answers_in_suite):
             self.answer(args, outcome)
-        code = save_and_compare(args, outcome.files, ended(outcome, args))
+        code = save_and_compare(args, outcome.files, sum_up(outcome, args))
         if alone and self.of_models:
-            said(outcome, self.name, self.examples[0], options.words(getattr(args, "study", None)))
+            explain_failures(outcome, self.name, self.examples[0], options.words(getattr(args, "study", None)))
         return code
 
     def main(self, argv: list[str] | None = None) -> int:
@@ -213,7 +215,7 @@ def resume_command(outcome: "sweep.Outcome") -> str:
     return f"{base} --resume" if " -o" in base or "--output" in base else f"{base} -o {outcome.path.parent} --resume"
 
 
-def ended(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
+def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
     """Says on stderr what the reader should know at the end: how it stopped, what failed, where the file is."""
     from analysis.checks import rows as row_checks
     from workloads.harness.plan import name, note
@@ -246,7 +248,7 @@ def worst(codes: list[int]) -> int:
     return told if told is not None else options.OK if options.OK in codes else options.MISSING
 
 
-def said(outcome, workload: str, example: str, names: list[str] | None = None) -> None:
+def explain_failures(outcome, workload: str, example: str, names: list[str] | None = None) -> None:
     """Prints an error line for each model that failed, with a command that works: of a user's own model one of a model that is
     here, else the doctor's. `names`: the studies that were asked for.
 
@@ -270,7 +272,7 @@ def said(outcome, workload: str, example: str, names: list[str] | None = None) -
         )
 
 
-def part(outcome) -> list[str]:
+def unfinished(outcome) -> list[str]:
     """How much of a plan that was stopped is here, for the head of what is said of it."""
     there, begun = len(outcome.measurements), outcome.begun
     some = f" ({begun} with fewer visits than planned)" if begun else ""

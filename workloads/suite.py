@@ -250,7 +250,7 @@ def _rows(name: str, args: argparse.Namespace, here) -> Iterator[tuple[str, list
 def _measured(name: str, args: argparse.Namespace, command: str, run) -> int:
     """One workload without its table and sentences."""
     try:
-        _command(name).WORKLOAD.measure(args, command, run=run)
+        _command(name).WORKLOAD.measure(args, run)
     except options.Missing as missing:
         print(f"{name} left out: {missing}", flush=True)
     return options.OK

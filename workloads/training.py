@@ -5,7 +5,7 @@ import sys
 
 from workloads import options
 from workloads.printing import Lines, number
-from workloads.session import Workload, part, resume_command
+from workloads.session import Workload, resume_command, unfinished
 
 __all__ = ("run",)
 
@@ -85,29 +85,27 @@ def products(here, done: list) -> list:
     return [row for key, row in found.items() if key not in {m.key for m in done}]
 
 
-def _measured(args: argparse.Namespace, command: str, shown, run):
+def _measured(args: argparse.Namespace, run, shown):
     """Runs the trainings, those of one environment together, and then their products; the sweep.Outcome. A study measures
     no products: its rows are many, and their budgets are another command's.
 
     Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
     """
     from workloads.frameworks import forecast, grid, studies
-    from workloads.harness import sweep
     from workloads.records import settings as switches
 
-    run = run or sweep.header(args, command)
     every = rows(args, run.machine)
     grid.require_keras({switches.of(row).keras_backend for row in every} or {"tensorflow"})
     # A study of several GPUs goes case by case, so that what stops it leaves whole cases; its two processes live side by side.
     wanted = every if options.words(args.study) == [studies.DATA_PARALLEL] else forecast.in_turns(every)
     apart = studies.experiments(options.words(args.study) or [])
     if apart and not wanted:
-        return _experiments(apart, None, args, command, shown, run)
-    outcome = WORKLOAD.sweep(args, command, shown, run, wanted)
-    return _experiments(apart, outcome, args, command, shown, run) if apart else outcome
+        return _experiments(apart, None, args, run, shown)
+    outcome = WORKLOAD.sweep(args, run, shown, wanted)
+    return _experiments(apart, outcome, args, run, shown) if apart else outcome
 
 
-def _experiments(names: list[str], outcome, args: argparse.Namespace, command: str, shown, run):
+def _experiments(names: list[str], outcome, args: argparse.Namespace, run, shown):
     """The studies whose rows run beside each other, each in its file beside the others; all rows in one Outcome."""
     import time
 
@@ -122,7 +120,7 @@ def _experiments(names: list[str], outcome, args: argparse.Namespace, command: s
                 outcome.left += len(side_by_side.rows(name, args, run.machine))
                 continue
             args.stop_after = limit and max(1e-3, limit - (time.monotonic() - begin))
-        outcome = side_by_side.measure(name, args, run.machine, command, shown, run).after(outcome)
+        outcome = side_by_side.measure(name, args, run, shown).after(outcome)
     return outcome
 
 
@@ -208,7 +206,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
 
     rows_ = outcome.measurements
     parts = [training_answers.lines, training.lines, cases.claims, training.side_by_side, several_gpus.training_lines]
-    told = part(outcome) + [line for lines in parts for line in lines(rows_)]
+    told = unfinished(outcome) + [line for lines in parts for line in lines(rows_)]
     if several := trainings(rows_):
         told += ["", *several.text()]
     if not any(m.problem.op == "matmul" for m in rows_):

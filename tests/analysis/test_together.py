@@ -140,7 +140,6 @@ def workers(monkeypatch):
     monkeypatch.setattr(concurrent, "at_once", in_turn)
     for module in (side_by_side, concurrent):
         monkeypatch.setattr(module, "Worker", FakeWorker)
-    monkeypatch.setattr(sweep, "header", lambda args, command: run(GPU_MACHINE, command))
     monkeypatch.setattr(facts, "describe", lambda: GPU_MACHINE)
     return FakeWorker
 
@@ -161,7 +160,7 @@ def arguments(folder, *words):
 
 def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
     shown = []
-    outcome = side_by_side.measure("teacher", arguments(tmp_path), GPU_MACHINE, "command", shown.append)
+    outcome = side_by_side.measure("teacher", arguments(tmp_path), run(GPU_MACHINE), shown.append)
     assert [(m.problem.op, m.problem.model, m.settings.device, m.settings.switches["beside"]) for m in shown] == [
         ("inference", "vgg-small", "cpu", "nothing"),
         ("training", "cifar10-cnn", "gpu:0", "nothing"),
@@ -203,7 +202,7 @@ def test_what_ends_one_party_ends_the_others_and_is_said(error):
 
 def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     outcome = side_by_side.measure(
-        "together", arguments(tmp_path, "--model", "lenet", "--steps", "3"), GPU_MACHINE, "command"
+        "together", arguments(tmp_path, "--model", "lenet", "--steps", "3"), run(GPU_MACHINE)
     )
     found = outcome.measurements
     expected = [("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")]
@@ -300,7 +299,7 @@ def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     ticks = itertools.count()
     monkeypatch.setattr(side_by_side.time, "perf_counter", lambda: float(next(ticks)))
     args = arguments(tmp_path, "--device", "cpu", "--steps", "3", "--jit", "on")
-    found = side_by_side.measure("trials", args, GPU_MACHINE, "command").measurements
+    found = side_by_side.measure("trials", args, run(GPU_MACHINE)).measurements
     expected = [(TRIAL, "warm", "off"), (TRIAL, "warm", "on"), (TRIAL, "fresh", "off")]
     assert [(m.kernel, m.settings.process, m.settings.switches["clear_session"]) for m in found] == expected
     assert {m.settings.switches["jit_compile"] for m in found} == {"on"}
@@ -347,9 +346,8 @@ def test_without_a_gpu_its_rows_are_skipped_with_the_reason_and_the_cpu_may_be_a
     workers, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(facts, "gpu_problem", lambda: "no NVIDIA driver")
-    monkeypatch.setattr(sweep, "header", lambda args, command: run(CPU_MACHINE, command))
     for study in ("teacher", "together"):
-        outcome = side_by_side.measure(study, arguments(tmp_path / study), CPU_MACHINE, "command")
+        outcome = side_by_side.measure(study, arguments(tmp_path / study), run(CPU_MACHINE))
         assert {m.status for m in outcome.measurements} == {"skipped"}
         assert outcome.measurements[0].reason == "no GPU here: no NVIDIA driver; --device cpu runs all of it on the CPU"
         assert outcome.exit_code == options.MISSING
@@ -362,7 +360,7 @@ def test_without_a_gpu_its_rows_are_skipped_with_the_reason_and_the_cpu_may_be_a
 @pytest.mark.parametrize("verb", ["prepare", "window"])
 def test_a_party_that_fails_ends_the_experiment_and_every_row_says_so(workers, tmp_path, verb):
     workers.fails[verb] = "no luck"
-    outcome = side_by_side.measure("teacher", arguments(tmp_path), GPU_MACHINE, "command")
+    outcome = side_by_side.measure("teacher", arguments(tmp_path), run(GPU_MACHINE))
     assert [m.status for m in outcome.measurements] == ["failed"] * 4
     assert [m.reason for m in outcome.measurements] == ["no luck", "what ran beside it ended: no luck"] * 2
     assert outcome.exit_code == options.FAILED
@@ -371,19 +369,19 @@ def test_a_party_that_fails_ends_the_experiment_and_every_row_says_so(workers, t
 
 def test_a_step_longer_than_the_window_is_said(workers, tmp_path, monkeypatch):
     monkeypatch.setattr(concurrent, "inside", lambda windows: {party: [] for party in windows})
-    outcome = side_by_side.measure("together", arguments(tmp_path), GPU_MACHINE, "command")
+    outcome = side_by_side.measure("together", arguments(tmp_path), run(GPU_MACHINE))
     assert {m.status for m in outcome.measurements} == {"failed"}
     assert "no step ended within a window of 2 s" in outcome.measurements[0].reason
 
 
 def test_finished_rows_are_kept_and_not_measured_again(workers, tmp_path):
     args = arguments(tmp_path, "--device", "cpu", "--stop-after", "1e-9")
-    stopped = side_by_side.measure("trials", args, GPU_MACHINE, "command")
+    stopped = side_by_side.measure("trials", args, run(GPU_MACHINE))
     assert (stopped.stopped, stopped.left, stopped.measurements) == ("stop-after", 3, [])
     args.stop_after, args.resume = None, True
-    whole = side_by_side.measure("trials", args, GPU_MACHINE, "command")
+    whole = side_by_side.measure("trials", args, run(GPU_MACHINE))
     asked = len(workers.asked)
-    again = side_by_side.measure("trials", args, GPU_MACHINE, "command")
+    again = side_by_side.measure("trials", args, run(GPU_MACHINE))
     assert (len(workers.asked), asked) == (9, 9)
     assert again.measurements == whole.measurements
 
@@ -397,7 +395,7 @@ def test_a_signal_keeps_what_was_finished_and_closes_the_workers(workers, tmp_pa
         return real(self, order, timeout_s)
 
     monkeypatch.setattr(FakeWorker, "ask", ask)
-    outcome = side_by_side.measure("trials", arguments(tmp_path, "--device", "cpu"), GPU_MACHINE, "command")
+    outcome = side_by_side.measure("trials", arguments(tmp_path, "--device", "cpu"), run(GPU_MACHINE))
     assert (outcome.stopped, outcome.left, outcome.exit_code) == ("SIGTERM", 2, options.TERMINATED)
     assert len(records.read(tmp_path).measurements) == 1
     assert all(worker.closed for worker in workers.every)

@@ -321,15 +321,15 @@ def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
     run = Run(records.SCHEMA, GPU_MACHINE, {}, "python -m workloads.matmul", 1, "a", "b", "2026-01-01T00:00:00Z")
     values = {"gpu_power_w": 700.0}
     outcome = sweep.Outcome(run, pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values=values)])
-    assert session.ended(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
+    assert session.sum_up(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
     err = capsys.readouterr().err
     assert (
         "1 warning (power-cap): " in err
         and err.count("-m workloads.doctor x.jsonl") == 1
         and "doubtful (no-wait)" in err
     )
-    session.ended(outcome, types.SimpleNamespace(quiet=False, verbose=True))
+    session.sum_up(outcome, types.SimpleNamespace(quiet=False, verbose=True))
     err = capsys.readouterr().err
     assert "doubtful (power-cap)" in err and "700 W" in err and "1 warning" not in err
-    session.ended(outcome, types.SimpleNamespace(quiet=True, verbose=False))
+    session.sum_up(outcome, types.SimpleNamespace(quiet=True, verbose=False))
     assert "doubtful" not in capsys.readouterr().err

@@ -262,9 +262,9 @@ def test_notes_are_kept_in_files_and_outlive_the_copies_around_a_kernel():
         pass
 
     compute.notes, compute.bound = {"plan": "eng0"}, 0.1
-    prepared = copy_modes.Prepared(copy_modes._told(lambda: None, compute), lambda value: value)
+    prepared = copy_modes.Prepared(copy_modes._with_notes_of(lambda: None, compute), lambda value: value)
     assert (prepared.notes, prepared.bound) == ({"plan": "eng0"}, 0.1)
-    plain = copy_modes.Prepared(copy_modes._told(lambda: None, lambda: None), lambda value: value)
+    plain = copy_modes.Prepared(copy_modes._with_notes_of(lambda: None, lambda: None), lambda value: value)
     assert (plain.notes, plain.bound) == ({}, None)
 
 

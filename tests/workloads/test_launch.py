@@ -125,6 +125,6 @@ def test_a_process_that_is_not_fresh_or_lacks_the_library_fails(monkeypatch):
 
 def test_five_processes_are_merged_with_their_spread(tmp_path):
     args = options.namespace(launch.parser(), backends=["numba"], calls=["import"], quiet=True, output=str(tmp_path))
-    (m,) = launch.WORKLOAD.measure(args, "test").measurements
+    (m,) = launch.WORKLOAD.measure(args, sweep.header(args, "test")).measurements
     assert len(m.on("host-latency").seconds) == sweep.RIGOROUS_PROCESSES == len(set(m.on("host-latency").block))
     assert min(m.on("host-latency").seconds) > 0.01 and not m.phases_s  # the import itself, not a second one

@@ -139,10 +139,10 @@ def test_copies_and_work_at_once_are_two_files_of_one_outcome(monkeypatch, tmp_p
     monkeypatch.setattr(type(peers.WORKLOAD), "sweep", lambda *_: parts["peers"])
     monkeypatch.setattr(concurrent, "every_gpu", lambda *_: parts["at-once"])
     args, run = asked("-q", "-o", str(tmp_path)), fake.run(host(2))
-    both = peers.WORKLOAD.measure(args, "command", run=run)
+    both = peers.WORKLOAD.measure(args, run)
     assert both.measurements == ["peers", "at-once"] and [f.name for f in both.files] == ["peers", "at-once"]
     parts["peers"].stopped = "SIGINT"
-    assert peers.WORKLOAD.measure(args, "command", run=run) is parts["peers"]
+    assert peers.WORKLOAD.measure(args, run) is parts["peers"]
 
 
 def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for(monkeypatch, capsys, tmp_path):
@@ -323,7 +323,7 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
         concurrent, "Worker", lambda variables: types.SimpleNamespace(close=lambda: closed.append(variables))
     )
     args = peers.parser().parse_args(["--fast", "-q", "-o", str(tmp_path)])
-    outcome = concurrent.every_gpu(args, host(2), [0, 1], "command", run=fake.run(host(2)))
+    outcome = concurrent.every_gpu(args, fake.run(host(2)), [0, 1])
     assert asked_for[0] == (("gpu:0", "gpu:1"), ((0,), (1,), (0, 1)), 2, concurrent.FAST_ROUNDS)
     assert [v["CUDA_VISIBLE_DEVICES"] for v in closed] == ["GPU-0", "GPU-1"]  # one worker a GPU for all of it
     assert outcome.exit_code == 0 and outcome.path.name == "at-once.jsonl"
@@ -332,7 +332,7 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
     assert all(np.median(m.on("host-latency").seconds) == pytest.approx(1e-3 * m.problem.together) for m in stored)
     assert {round(r.value, 6) for *_, r in rates.slowdowns(stored)} == {2.0}
     with pytest.raises(options.Missing, match="two or more; here is 1"):
-        concurrent.every_gpu(args, host(1), [0], "command")
+        concurrent.every_gpu(args, fake.run(host(1)), [0])
 
     def in_turns(rows, workers, sets, turns):
         bad = Measurement(rows[1].kernel, rows[1].problem, rows[1].settings, "failed", "out of luck")
@@ -341,6 +341,6 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
     monkeypatch.setattr(concurrent, "in_turns", in_turns)
     monkeypatch.setattr(concurrent, "Worker", lambda variables: types.SimpleNamespace(close=lambda: None))
     args = peers.parser().parse_args(["--fast", "-q", "-o", str(tmp_path / "failed")])
-    outcome = concurrent.every_gpu(args, host(2), [0, 1], "command", run=fake.run(host(2)))
+    outcome = concurrent.every_gpu(args, fake.run(host(2)), [0, 1])
     assert len(outcome.measurements) == 4 * len(concurrent.WORK) and outcome.exit_code == 1
     assert {m.reason for m in outcome.measurements} == {"out of luck", "what ran beside it ended: out of luck"}

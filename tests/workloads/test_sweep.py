@@ -94,7 +94,8 @@ def arguments(tmp_path, *more):
 
 
 def swept(tmp_path, wanted, *more):
-    return sweep.sweep(wanted, arguments(tmp_path, *more), "matmul", "command")
+    args = arguments(tmp_path, *more)
+    return sweep.sweep(wanted, args, "matmul", sweep.header(args, "command"))
 
 
 def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeypatch):
@@ -122,7 +123,7 @@ def test_resume_runs_only_what_has_no_ok_row(tmp_path, planted):
     assert before.visits >= 3 and 0 < before.span_s < 60 and abs(before.series["visit_at_s"][0] - time.time()) < 600
     seen = []
     args = arguments(tmp_path, "--resume")
-    outcome = sweep.sweep(rows("good", "raises", "prints"), args, "matmul", "command", seen.append)
+    outcome = sweep.sweep(rows("good", "raises", "prints"), args, "matmul", sweep.header(args, "c"), seen.append)
     assert [m.kernel.rpartition("/")[2] for m in seen] == ["good", "raises", "prints"]
     assert outcome.measurements[0] == before  # taken from the file, samples and all
     assert records.read(tmp_path).bad_lines == 0

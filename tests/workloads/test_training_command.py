@@ -223,7 +223,7 @@ def test_rows_of_one_environment_share_a_process_and_a_plan_goes_on_where_it_was
 def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, monkeypatch, tmp_path):
     seen = []
 
-    def beside(name, args, here, command, shown, run):
+    def beside(name, args, run, shown):
         seen.append((args.output, args.stop_after))
         m = trained("mnist-cnn", 32, 2048, (0.0, 0.0, 1e-3), beside="fits", at_once="2")
         shown(m)
@@ -233,17 +233,19 @@ def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, mon
     monkeypatch.setattr(sweep, "LOCAL", tmp_path / "local")
     args = arguments("--study epochs together --device cpu -q")
     shown = []
-    outcome = training.WORKLOAD.measure(args, "x", shown.append)
+    outcome = training.WORKLOAD.measure(args, sweep.header(args, "x"), shown.append)
     (first,) = (tmp_path / "local").glob("*/*/training.jsonl")
     assert seen == [(str(first.parent), None)]
     models = [[m.problem.model for m in each] for each in (outcome.measurements, shown)]
     assert models == [["fashion-mlp", "mnist-cnn"]] * 2
     args = arguments("--study epochs together --device cpu -q --stop-after 1e-9 -o", str(tmp_path / "b"))
-    outcome = training.WORKLOAD.measure(args, "x")
+    outcome = training.WORKLOAD.measure(args, sweep.header(args, "x"))
     assert (outcome.stopped, len(seen)) == ("stop-after", 1)
     assert outcome.left == 1 + len(side_by_side.rows("together", args, outcome.run.machine))
     args = arguments("--study", "together", "--device", "cpu", "-q", "-o", str(tmp_path / "c"))
-    assert [m.problem.model for m in training.WORKLOAD.measure(args, "x").measurements] == ["mnist-cnn"]
+    assert [m.problem.model for m in training.WORKLOAD.measure(args, sweep.header(args, "x")).measurements] == [
+        "mnist-cnn"
+    ]
 
 
 def test_what_is_said_at_the_end(capsys):

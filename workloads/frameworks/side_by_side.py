@@ -19,7 +19,7 @@ from workloads.harness import concurrent, plan, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
 from workloads.machine import facts
-from workloads.records import Machine, Measurement, Row, Samples, Settings
+from workloads.records import Machine, Measurement, Row, Run, Samples, Settings
 from workloads.records import settings as switches
 
 WINDOW_S, FAST_WINDOW_S = 5.0, 2.0
@@ -31,9 +31,7 @@ SMALL, STUDENT, TEACHER = "mnist-cnn", "cifar10-cnn", "vgg-small"
 STEPS = 64
 
 
-def measure(
-    study: str, args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None
-) -> sweep.Outcome:
+def measure(study: str, args: argparse.Namespace, run: Run, shown=lambda m: None) -> sweep.Outcome:
     """Carries out a study into a file of its own.
 
     teacher (S3d): a frozen teacher's forward pass on the CPU while the student trains on the GPU, each against itself alone;
@@ -42,7 +40,7 @@ def measure(
     again and again in one process, with keras.utils.clear_session and without, and in a fresh process each; the model is built
     and compiled anew every time.
     """
-    return concurrent.studied(f"training-{study}", _GROUPS[study](args, here), args, command, shown, run)
+    return concurrent.studied(f"training-{study}", _GROUPS[study](args, run.machine), args, run, shown)
 
 
 def rows(study: str, args: argparse.Namespace, here: Machine) -> list[Row]:

@@ -19,7 +19,7 @@ from workloads import options, records
 from workloads.harness import plan, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
-from workloads.records import Machine, Measurement, Row, Samples, Settings
+from workloads.records import Machine, Measurement, Row, Run, Samples, Settings
 
 SLICES = 10  # a window is asked for in so many parts, so that it can end soon after the slowest has done its share
 FEWEST = 3  # units of work that each must do while all are at work
@@ -191,9 +191,8 @@ def timeout(problem: Problem) -> float:
     return _PATIENCE_S + problem.patience_s
 
 
-def studied(study: str, groups: list[Group], args, command: str, shown, run) -> sweep.Outcome:
+def studied(study: str, groups: list[Group], args: argparse.Namespace, run: Run, shown) -> sweep.Outcome:
     """Carries out the groups that the study's file, `STUDY.jsonl`, does not have yet."""
-    run = run or sweep.header(args, command)
     begin = time.monotonic()
     with records.Writer(sweep.place(args, study, run), run, args.resume) as writer, sweep.signals():
         kept = {m.key: m for m in writer.done if m.ok}
@@ -233,9 +232,7 @@ def every_gpu_rows(gpus: list[int]) -> list[Row]:
     ]
 
 
-def every_gpu(
-    args: argparse.Namespace, here: Machine, gpus: list[int], command: str, shown=lambda m: None, run=None
-) -> sweep.Outcome:
+def every_gpu(args: argparse.Namespace, run: Run, gpus: list[int], shown=lambda m: None) -> sweep.Outcome:
     """Measures these rows into at-once.jsonl by a worker a GPU, kept over all rows; the sweep.Outcome.
 
     Raises: Missing with fewer than two GPUs.
@@ -249,11 +246,11 @@ def every_gpu(
     workers: list[Worker] = []
     some = 2 * len(gpus)
     groups = [
-        Group(every[i : i + some], lambda i=i: _every_gpu_group(every[i : i + some], workers, args, here))
+        Group(every[i : i + some], lambda i=i: _every_gpu_group(every[i : i + some], workers, args, run.machine))
         for i in range(0, len(every), some)
     ]
     try:
-        return studied("at-once", groups, args, command, shown, run)
+        return studied("at-once", groups, args, run, shown)
     finally:
         for worker in workers:
             worker.close()

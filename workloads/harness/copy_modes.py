@@ -146,7 +146,7 @@ def _roundtrip(cupy, kernel, problem, inputs, pinned, stream):
     def run():
         return cupy.asnumpy(kernel.bind(problem, *(cupy.asarray(x) for x in hosts))())
 
-    return _told(run, first), True
+    return _with_notes_of(run, first), True
 
 
 def _buffered(cupy, kernel, problem, inputs, pinned, stream):
@@ -164,10 +164,10 @@ def _buffered(cupy, kernel, problem, inputs, pinned, stream):
         compute().get(out=out, stream=stream, blocking=not pinned)
         return out
 
-    return _told(run, compute), True
+    return _with_notes_of(run, compute), True
 
 
-def _told(run: Callable, compute: Callable) -> Callable:
+def _with_notes_of(run: Callable, compute: Callable) -> Callable:
     """The call with what the kernel says of itself, which does not change with the copies around it."""
     for name in ("notes", "bound"):
         if hasattr(compute, name):

@@ -103,17 +103,15 @@ def sweep(
     rows: list[Row],
     args: argparse.Namespace,
     workload: str,
-    command: str,
+    run: Run,
     shown: Callable[[Measurement], None] = lambda m: None,
     refine: Callable[[list[Measurement]], list[Row]] = lambda done: [],
-    run: Run | None = None,
 ) -> Outcome:
     """Visits the rows round after round, with those that `refine` asks for after the first, as far as the file lacks visits.
 
     `shown` gets every measurement once it is complete, resumed ones first. Ends early, with every visit kept, on --stop-after
     and signals; then what rows have so far is shown.
     """
-    run = run or header(args, command)
     if isinstance(model := getattr(args, "model", None), str):  # of layers; rows of whole models name their own
         run = msgspec.structs.replace(run, network=model)
     begin = time.monotonic()
