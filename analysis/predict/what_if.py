@@ -88,13 +88,13 @@ def changes(training: Training, settings: Settings) -> list[Change]:
         )
     home = keras.residence
     if on_gpu and home != "resident":
-        switched("data set on the GPU, own loop", "no callbacks", _LOOP, residence="resident")
+        switched("data on the GPU, own loop", "no callbacks", _LOOP, residence="resident")
     if on_gpu and home in ("numpy", "tf.data", "generator"):
         switched("prefetch to the GPU", "by tf.data", residence="prefetch")
     if on_gpu and keras.tf32 == "off":
-        switched("TF32 allowed", "10 bits of 23", tf32="on")
+        switched("TF32 allowed", "fewer bits", tf32="on")
     if on_gpu and keras.precision == "float32" and not training.model.endswith(".keras"):
-        switched("mixed_bfloat16", "8 bits of 24", precision="mixed_bfloat16")
+        switched("mixed_bfloat16", "fewer bits", precision="mixed_bfloat16")
     return found
 
 

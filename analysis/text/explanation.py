@@ -11,7 +11,7 @@ from analysis.table import Table
 from analysis.text import sentences
 from analysis.text.sentences import MEASURED, NAMES, PREDICTED, say
 from analysis.training.break_even import BY_JOB
-from analysis.units import count, join, size
+from analysis.units import join, size
 from workloads import terminal
 from workloads.records import Machine, Measurement
 
@@ -30,8 +30,8 @@ PARTS = {
     "matmul": "dense layers",
     "conv": "convolutions",
     "element-wise": "element-wise passes",
-    "optimizer": "the optimizer",
-    "input pipeline": "the input pipeline",
+    "optimizer": "optimizer",
+    "input pipeline": "input pipeline",
     "at the same time": "overlap",
 }
 # By whether the GPU's steps are faster, and whether it starts later.
@@ -76,18 +76,21 @@ SAID = {
 def subject(e: Explanation) -> str:
     """`CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`."""
     t = e.asked.training
-    sizes = [sentences.title(t.model), f"batch {t.batch:,}", f"{t.samples:,} samples", count(t.epochs, "epoch")]
+    sizes = [
+        sentences.title(t.model),
+        f"batch {t.batch:,}",
+        f"{t.samples:,} samples",
+        sentences.counted(t.epochs, "epochs"),
+    ]
     sizes += [f"{t.dtype} inputs"] * (t.dtype != "float32")
     return ", ".join(sizes + [f"validated on {e.asked.validation:,}"] * bool(e.asked.validation))
 
 
 def sources(e: Explanation) -> str:
     """`measured`, `predicted`, or what is predicted of both; a stored GPU by its machine."""
-    stored = f" from {e.borrowed}" if e.borrowed else ""
-    predicted = [s.name + stored * (s.name == "GPU") for s in e.sides if s.cost.source == PREDICTED]
-    if stored or 0 < len(predicted) < len(e.sides):
-        return f"{join(predicted)} predicted"
-    return PREDICTED if predicted else MEASURED
+    predicted = [s.name for s in e.sides if s.cost.source == PREDICTED]
+    source = " ".join([*predicted[: len(predicted) < len(e.sides)], PREDICTED if predicted else MEASURED])
+    return f"{source}, {e.borrowed}" if e.borrowed else source
 
 
 def answer(e: Explanation, again: str, measuring: str = "") -> list[str]:
@@ -197,17 +200,16 @@ def _actions(e: Explanation, room: int) -> list[str]:
     left = len([w for w in e.what_ifs if w.change.training.batch == e.asked.training.batch]) - len(told)
     if not told:
         return [f"Do    {SAID['no saving']}"] * (room > 0 and not sure)
-    lines = [f"{'Do    ' if i == 1 else _LABEL}{i}. {_action(w)}" for i, w in enumerate(told, 1)]
+    each = [
+        (w.change.words, f"saves {sentences.timed(w.job_saved)}" if w.job_saved else w.why, w.change.note) for w in told
+    ]
+    wide = [max(map(len, column)) for column in zip(*each, strict=True)]
+    shown = 2 if sum(wide) + 13 > min(WIDTH, terminal.width() or WIDTH) else 3  # the notes go first where it is narrow
+    cells = ["  ".join(f"{cell:<{n}}" for cell, n in zip(row[:shown], wide, strict=False)).rstrip() for row in each]
+    lines = [f"{'Do    ' if i == 1 else _LABEL}{i}. {line}" for i, line in enumerate(cells, 1)]
     notes = [SAID["overlap"]] * (len(told) > 1)
     notes += [say(SAID["more"], n=left, verb="shows" if left == 1 else "show")] * (left > 0)
     return [*lines, _LABEL + " ".join(notes)] if notes else lines
-
-
-def _action(w: WhatIf) -> str:
-    """`batch 512                      saves 38 s [17, 60]    learns otherwise`."""
-    saves = f"saves {sentences.timed(w.job_saved)}" if w.job_saved else w.why
-    line = f"{w.change.words:<30}{saves:<23} "
-    return f"{line}{w.change.note}".rstrip() if len(line) + len(w.change.note) + 9 <= WIDTH else line.rstrip()
 
 
 def price(e: Explanation) -> list[str]:
@@ -233,7 +235,7 @@ def details(e: Explanation, framework: str) -> list[str]:
     """Titles with what stands under them, each after a blank line; what rests on withheld seconds is left out."""
     told, most, said = e.told(), max(0, terminal.width() - 2), []
     for title, parts in {
-        "The whole training, in seconds": [_whole(e)] if e.sides else [],
+        "The whole training, in parts": [_whole(e)] if e.sides else [],
         "A step, predicted": [_step(told)] if told.predictions else [],
         "Where the winner changes": [
             *(sentences.crossover(a, _BY.get(a.form.mode, "A step"), PREDICTED)[0] for a in told.crossovers)
@@ -315,7 +317,8 @@ def _resources(e: Explanation) -> Table:
 
 def _of_device(m: Memory, joules: Estimate | None) -> tuple[str, str, str]:
     of = f" of {size(m.capacity)}" if m.capacity else ""
-    batch = f"about {sentences.number(m.largest_batch.value, most=2)}" if m.largest_batch else "-"
+    fits = m.largest_batch.value if m.largest_batch else None
+    batch = "-" if fits is None else f"about {sentences.number(fits, most=2)}" if fits >= 1 else "none fits"
     return size(m.peak.value) + of, batch, sentences.number(joules / 3.6e6) if joules else "-"
 
 

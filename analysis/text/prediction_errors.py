@@ -16,8 +16,8 @@ from analysis.text.sentences import NAMES, say, share
 from analysis.units import count
 
 SAID = {
-    "head": "Every training is predicted with all trainings of its model left out of the calibration. Strictly: also without rows "
-    "of its layers' shapes and trainings of its twins. Twins have the same layers and optimizer under another name.",
+    "head": "Every training is predicted with all trainings of its model left out of the calibration. Strictly: also without "
+    "rows of its layers' shapes and trainings of its twins. Twins have the same layers and optimizer under another name.",
     "nothing": "No training in this profile tells its step: measure some with: python -m workloads.training --study seeds",
     "targets": "Targets (median {median:share}, mean {mean:share}): {within}.",
     "crossings": "{near} of {all} crossovers of trainings were predicted within {within:share}.",

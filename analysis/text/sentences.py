@@ -14,7 +14,7 @@ from analysis.units import bytes_rate, flops_rate, join, size
 MEASURED, PREDICTED = "measured", "predicted"
 CANT_TELL = "can't tell"
 LIKELY = 1.1  # speedup of likeliest times, from which on a prediction whose intervals overlap names a device
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_UNITS = ((86400.0, "days"), (3600.0, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 NAMES = {"cpu": "CPU", "gpu": "GPU", "gpu:0": "GPU"}
 _TITLES = {
     "cifar10-cnn": "CIFAR-10 CNN",
@@ -71,7 +71,9 @@ def time(e: Estimate | float, ends: bool = False) -> str:
     """`21 s`, with its `ends` `21 s [17, 35]`; a time that may be none: `at most 35 s`."""
     e = exact(e)
     about = abs(float(f"{e.value or e.high:.2e}"))
-    size, unit = next(((s, u) for s, u in _UNITS if about >= s), _UNITS[-1] if about else _UNITS[0])
+    size, unit = next(
+        ((s, u) for s, u in _UNITS if about >= (s if s <= 1 else 2 * s)), _UNITS[-1] if about else (1.0, "s")
+    )
     e = e / size
     if (float(f"{e.low:.{max(0, decimals(e))}f}") if ends else e.value) <= 0 < e.high:
         return f"at most {number(e.high, most=2)} {unit}"

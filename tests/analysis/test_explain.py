@@ -112,7 +112,7 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
     written(tmp_path / "reports/local" / CPU_MACHINE.key / "one", CPU_MACHINE, slow)
     stored = written(tmp_path / "stored")
     code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200", "--all", "--gpu-profile", stored)
-    assert code == options.OK and "nvidia-h200 predicted" in out.splitlines()[0]
+    assert code == options.OK and "predicted, nvidia-h200" in out.splitlines()[0]
     assert "This machine has no GPU that can be measured (no driver). On nvidia-h200 TensorFlow used the GPU" in out
     assert "Dispatch takes 2.0x its time" in out  # 0.8 ms a step here, 0.4 there
     code, _, err = said(capsys, "--case", "S0", "--gpu-profile", str(tmp_path / "reports/local" / CPU_MACHINE.key))
@@ -136,7 +136,7 @@ def test_without_a_gpu_a_stored_one_is_set_beside_this_cpu(tmp_path, capsys, mon
     monkeypatch.setattr(explain, "ROOT", tmp_path)
     written(tmp_path / "reports/nvidia-h200")
     code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200")
-    assert code == options.OK and "nvidia-h200 predicted" in out.splitlines()[0]
+    assert code == options.OK and "predicted, nvidia-h200" in out.splitlines()[0]
     assert out.splitlines()[-1].startswith("Measure it here, about ")
 
 

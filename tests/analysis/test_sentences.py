@@ -26,6 +26,9 @@ def between(low, value, high) -> Estimate:
         (between(999.6e-6, 999.6e-6, 999.6e-6), "1.00 ms"),
         (exact(42e-6), "42.0 µs"),
         (exact(1234.0), "1,230 s"),
+        (exact(7100.0), "7,100 s"),
+        (between(46_000, 56_000, 69_000), "16 h [13, 19]"),  # 12.8, 15.6, 19.2
+        (exact(4.4e6), "50.9 days"),
         (exact(0.0), "0 s"),
     ],
 )

@@ -43,7 +43,7 @@ def test_each_change_saves_what_the_laws_say_and_a_bigger_batch_changes_what_is_
     # a compilation less, 5 ms a step more
     assert by(made, "without XLA").job_saved.value == pytest.approx(3.0 - 1000 * 5 * MS)
     # a loop's call, no copies
-    assert by(made, "data set on the GPU").job_saved.value == pytest.approx(1000 * (1.7 + 0.132) * MS)
+    assert by(made, "data on the GPU").job_saved.value == pytest.approx(1000 * (1.7 + 0.132) * MS)
     assert by(made, "mixed_bfloat16").job_saved.value == pytest.approx(1000 * 0.016 * MS)
     assert by(made, "prefetch").job_saved.value == 0
     ranked = [w.job_saved.value for w in made.values()]
@@ -116,7 +116,7 @@ def test_commands_measure_what_a_change_says_and_the_training_command_takes_them
     flags = "--model cifar10-cnn --batch 128 --samples 1024 --epochs 1 --dtypes float32 --device gpu:0"
     assert " ".join(words) == f"workloads.training {flags} --variants fit --tf32 off"
     expected = ["--variants", "resident", "--residence", "resident"]
-    assert what_if.command(by(made, "data set on the GPU").change)[-6:-2] == expected
+    assert what_if.command(by(made, "data on the GPU").change)[-6:-2] == expected
     assert what_if.command(by(made, "without XLA").change)[-4:] == ["--jit", "off", "--tf32", "off"]
     from workloads import training
 
