@@ -54,14 +54,16 @@ class Family(msgspec.Struct, frozen=True):
 
     def holds(self, problem: Problem) -> bool:
         """Whether a problem is one of its own."""
-        if problem.op != self.op:
+        if problem.op != self.op or (
+            self.op == "matmul" and problem.batch != dict(self.fixed).get("batch", msgspec.UNSET)
+        ):
             return False
         first, *others = self.fields
         size = getattr(problem, first)
         if any(getattr(problem, field) != size for field in others):
             return False
         if not self.fixed:
-            return problem.layout == "nn" and problem.count == 1
+            return problem.layout == "nn"
         out = problem.out == dict(self.fixed).get("out", problem.dtype)
         return out and all(getattr(problem, name) == value for name, value in self.fixed)
 
@@ -174,7 +176,7 @@ def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | 
     """All fields but the arithmetic and those that vary; the output's type only where it is another than the operands'."""
     own = msgspec.structs.asdict(problem)
     left_out = {*fields, "dtype", "math"} | ({"out"} if own.get("out") == problem.dtype else set())
-    return tuple((name, value) for name, value in own.items() if name not in left_out)
+    return tuple((name, value) for name, value in own.items() if name not in left_out and value is not msgspec.UNSET)
 
 
 def _add(found: dict[Family, Rows], family: Family, m: "Measurement") -> None:

@@ -56,8 +56,8 @@ def load(*runs: str | os.PathLike) -> "pandas.DataFrame":
 
 
 def problem_fields(problem: "Problem") -> list[str]:
-    """The problem's own fields, without those that every row has a column for."""
-    return [f for f in problem.__struct_fields__ if f not in METRICS]
+    """The problem's own fields, without those that every row has a column for, and those that are not set."""
+    return [f for f in problem.__struct_fields__ if f not in METRICS and getattr(problem, f) is not msgspec.UNSET]
 
 
 def _record(m: "Measurement", roofs) -> dict:
@@ -71,7 +71,7 @@ def _record(m: "Measurement", roofs) -> dict:
         "op": p.op,
         "backend": m.backend,
         "variant": m.variant,
-        **{f: value for f in problem_fields(p) if (value := getattr(p, f)) is not msgspec.UNSET},
+        **{f: getattr(p, f) for f in problem_fields(p)},
         "dtype": p.dtype or None,
         "math": p.math or None,
         "mode": s.mode,
