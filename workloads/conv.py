@@ -58,16 +58,9 @@ def works(args: argparse.Namespace) -> list:
 
     if args.model is None and (args.shapes or args.vary):
         return []
-    for flag in ("shapes", "stride", "pad", "groups", "vary", "sizes"):
-        if getattr(args, flag) is not None:
-            tip = (
-                "python -m workloads.conv --model cifar10-cnn --batch 1:2048:x4"
-                if flag in ("vary", "sizes")
-                else SHAPES
-            )
-            raise options.Usage(
-                f"--{flag} is for shapes; a model's layers have their own, and --batch goes through batches", tip
-            )
+    why = "is for shapes; a model's layers have their own, and --batch goes through batches"
+    options.refuse(args, "shapes stride pad groups", why, SHAPES)
+    options.refuse(args, "vary sizes", why, "python -m workloads.conv --model cifar10-cnn --batch 1:2048:x4")
     args.model = args.model or "cifar10-cnn"
     args.network = getattr(args, "network", None) or grid.network(args.model)
     found: list = plan.layers(args, args.network, "conv")

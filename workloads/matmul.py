@@ -41,17 +41,11 @@ def works(args: argparse.Namespace) -> list:
     from workloads.harness import plan
 
     if args.model is None:
-        if args.direction is not None:
-            raise options.Usage(
-                "--direction is for --model", "python -m workloads.matmul --model cifar10-cnn --direction all"
-            )
+        tip = "python -m workloads.matmul --model cifar10-cnn --direction all"
+        options.refuse(args, "direction", "is for --model", tip)
         return []
-    for flag in ("sizes", "shapes", "layouts"):
-        if getattr(args, flag) is not None:
-            raise options.Usage(
-                f"--{flag} and --model exclude each other: a model's layers have their own shapes",
-                f"python -m workloads.matmul --model {args.model} --batch 1:1024:x4",
-            )
+    why, tip = "exclude each other: a model's layers have their own shapes", f"--model {args.model} --batch 1:1024:x4"
+    options.refuse(args, "sizes shapes layouts", f"and --model {why}", f"python -m workloads.matmul {tip}")
     args.network = getattr(args, "network", None) or grid.network(args.model)
     found = plan.layers(args, args.network, "dense")
     return [msgspec.structs.replace(w, problem=_as_float8(w.problem)) for w in found]

@@ -293,6 +293,13 @@ def namespace(made: Parser, **keywords) -> argparse.Namespace:
     return args
 
 
+def refuse(args: argparse.Namespace, flags: str, why: str, tip: str) -> None:
+    """Raises Usage, with what is said of it, for the first of these flags that is given."""
+    for flag in flags.split():
+        if getattr(args, flag) is not None:
+            raise Usage(f"--{flag} {why}", tip)
+
+
 def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.Namespace], int]) -> int:
     """Parses, runs `body`, and turns a Stop into its one error line and exit code. Lines for people wrap at the terminal's
     width."""

@@ -58,7 +58,6 @@ REFUSED = {
         --sizes -5 => '-5' is not a size
         --shapes 4x4 => not a shape
         --sizes 64 --modes psychic => unknown mode 'psychic'
-        --batch 3 => --batch is for --model
         --direction dgrad => --direction is for --model
         --model lenet --sizes 64 => --sizes and --model exclude each other
         --model lenet --batch 0 => '0' is out of range
