@@ -102,15 +102,15 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
             }
         }
     } else {
-        const int thread = threadIdx.x % 128, lane = thread % 32, consumer = team;
+        const int thread = threadIdx.x % 128, consumer = team;
         const unsigned staged = out + consumer * STAGED * PART_BYTES;
-        const int line = thread / 32 * 16 + lane % 16, piece = lane / 16;  // where it writes its results
         auto release = [&](unsigned slot) {
             if (thread == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(empty + 8 * slot) : "memory");
         };
         const bool even = of.k % 2 == 0;
         unsigned slot = 0, parity = 0, part = 0;
         float d[ROWS / 64][COLUMNS / 2];
+        Operand a;
         for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
             int at_m, at_n;
             rasterize(unit % tiles, units_m, units_n, group, at_m, at_n);
@@ -120,9 +120,9 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
             #pragma unroll 1
             for (int step = 0; step < steps; step++) {
                 const unsigned at = ring + slot * STAGE_BYTES;
-                const unsigned long long a = descriptor(at + consumer * ROWS * LINE, !WGRAD), b = descriptor(at + A_BYTES, !WGRAD);
+                a.at = at + consumer * ROWS * LINE;
                 wait(full + 8 * slot, parity);
-                multiply_stage(d, a, b, step);
+                multiply_stage(d, a, at + A_BYTES, step);
                 if (step) release(before);
                 before = slot;
                 if (++slot == STAGES) slot = 0, parity ^= 1;
@@ -134,7 +134,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
 #if OUT
                 #pragma unroll
                 for (int h = 0; h < 2; h++) {
-                    const int row = at_m + 64 * r + thread / 32 * 16 + lane / 4 + 8 * h;
+                    const int lane = thread % 32, row = at_m + 64 * r + thread / 32 * 16 + lane / 4 + 8 * h;
                     const int column = at_n + lane % 4 * 2, left = row < m ? of.k - column : 0;
                     const long long place = OUT == 1 ? (long long)(unit / tiles) * m + row : target(of, row, 0);
                     #pragma unroll
@@ -151,7 +151,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
                     const unsigned to = staged + part * PART_BYTES;
                     if (thread == 0) stored<STAGED - 1>();
                     meet(consumer);
-                    stage_out(to, line, piece, d[r] + 32 * c);
+                    stage_out(to, d[r], c);
                     meet(consumer);
                     if (thread == 0) store(&c_map, at_n + 64 * c, at_m + 64 * r, to);
                     if (++part == STAGED) part = 0;

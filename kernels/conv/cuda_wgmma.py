@@ -87,9 +87,9 @@ def _call(on: Product, tile: Groups, split: int) -> Callable:
     sums = cupy.empty((split, rows, columns), np.float32) if leaves == 1 else None
     width, b_columns = narrow.shape[-1], b.shape[-1]
     b_box = (_DEEP if on.wgrad else tile_n, _DEEP)
-    b_map = loader.tensor_map(b.data.ptr, b.size // b_columns, b_columns, b_columns, b_box)
+    b_map = loader.tensor_map(b.data.ptr, (b.size // b_columns, b_columns), b_columns, b_box)
     # nothing leaves through the last map where it is not by TMA, so it may be any
-    c_map = b_map if leaves else loader.tensor_map(narrow.data.ptr, rows, width, width, (64, 64))
+    c_map = b_map if leaves else loader.tensor_map(narrow.data.ptr, (rows, width), width, (64, 64))
     a_map = im2col_map(a.data.ptr, of, _DEEP if on.wgrad else tile_m)
     units = tile.count(rows, columns) * split
     grid = (min(units, tile.blocks * cupy.cuda.Device().attributes["MultiProcessorCount"]),)

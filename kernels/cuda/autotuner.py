@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -16,8 +17,8 @@ from kernels.cuda import held, loader
 
 _chosen: dict[tuple, str] = {}  # in this process: copying calls bind anew each time
 _ROUNDS, _ROUND_S, _MOST_CALLS = 5, 4e-3, 50
-_HEAVY_S, _LOAD_S, _LOADED_S = 10e-6, 60e-3, 20e-3  # of a call; of its own load before it is timed; of that timing
-_LOADED = 4  # candidates that are timed so
+_HEAVY_S, _LOAD_S, _LOADED_S = 30e-6, 60e-3, 20e-3  # of a call; of its own load before it is timed; of that timing
+_ENOUGH_S = 1.0  # of rounds; the first is finished
 
 
 def folder() -> pathlib.Path:
@@ -100,19 +101,13 @@ def _fastest(gpu: str, file: str, problem: str, candidates: Mapping, seconds: Ca
         return known
     with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
         runs = dict(zip(candidates, pool.map(lambda make: make(), candidates.values()), strict=True))
-    if seconds is loaded_seconds:  # that takes a while: of the fastest few alone
-        first = _medians(runs, device_seconds)
-        runs = {name: runs[name] for name in sorted(runs, key=first.__getitem__)[:_LOADED]}
-    medians = _medians(runs, seconds)
+    rounds, begin = [], time.monotonic()
+    while len(rounds) < _ROUNDS and (not rounds or time.monotonic() - begin < _ENOUGH_S):  # they take turns
+        rounds.append({name: seconds(run) for name, run in runs.items()})
+    medians = {name: float(np.median([taken[name] for taken in rounds])) for name in runs}
     choice = min(medians, key=medians.__getitem__)
     keep(key, choice)
     return choice
-
-
-def _medians(runs: Mapping[str, Callable], seconds: Callable[[Callable], float]) -> dict[str, float]:
-    """Seconds of each over rounds in which they take turns."""
-    rounds = [{name: seconds(run) for name, run in runs.items()} for _ in range(_ROUNDS)]
-    return {name: float(np.median([taken[name] for taken in rounds])) for name in runs}
 
 
 def milliseconds(call: Callable, calls: int, stream) -> float:
@@ -144,10 +139,14 @@ def loaded_seconds(run: Callable) -> float:
     """The same of a long call after a while of its own load: a GPU at its power limit slows down, hungry kernels most."""
     import cupy
 
-    each = device_seconds(run)
+    stream = cupy.cuda.get_current_stream()
+    run()
+    each = milliseconds(run, 1, stream) * 1e-3
     if each < _HEAVY_S:
-        return each
-    for _ in range(round(_LOAD_S / each)):
-        run()
-    calls = max(1, round(_LOADED_S / each))
-    return milliseconds(run, calls, cupy.cuda.get_current_stream()) * 1e-3 / calls
+        return device_seconds(run)
+    if each < _LOAD_S:
+        for _ in range(round(_LOAD_S / each)):
+            run()
+        calls = max(1, round(_LOADED_S / each))
+        return milliseconds(run, calls, stream) * 1e-3 / calls
+    return each

@@ -16,7 +16,7 @@ FOLDER = pathlib.Path(__file__).parent.parent  # the kernels package
 STREAM_THREADS = 256
 H2D, D2H, D2D = 1, 2, 3  # cudaMemcpyKind
 # CUtensorMapDataType; -Interleave (none), -Swizzle (128 bytes), -L2promotion (256 bytes), -FloatOOBfill (0): the toolkit's cuda.h
-UINT16, SWIZZLED = 1, (0, 3, 3, 0)
+UINT16, FLOAT32, TFLOAT32, SWIZZLED = 1, 7, 11, (0, 3, 3, 0)  # the copy engine rounds what it reads as TFLOAT32
 MAP_BYTES = _MAP_ALIGNMENT = 128  # the driver asks for 64 at least
 _IGNORED, _PROGRAMMATIC_STREAM_SERIALIZATION = 0, 6  # CUlaunchAttributeID
 
@@ -78,14 +78,18 @@ def map_room() -> np.ndarray:
     return room[begin : begin + MAP_BYTES]
 
 
-def tensor_map(address: int, rows: int, columns: int, pitch: int, box: tuple[int, int]) -> np.ndarray:
-    """What tells the copy engine (TMA) of a matrix of 2-byte items: a CUtensorMap to pass to a kernel by value.
+def tensor_map(
+    address: int, shape: tuple[int, int], pitch: int, box: tuple[int, int], item: int = UINT16
+) -> np.ndarray:
+    """What tells the copy engine (TMA) of a matrix of that shape: a CUtensorMap to pass to a kernel by value.
 
     `address`: of its first item; `pitch`: items from row to row; `box`: rows and columns of what a copy takes, of which what lies
-    outside is read as zero and not written. In shared memory a box lies in lines of 128 bytes, swizzled.
+    outside is read as zero and not written; `item`: a CUtensorMapDataType. In shared memory a box lies in lines of 128 bytes,
+    swizzled.
     Raises: ValueError for what the engine cannot do: it begins on 16 bytes, and so does each of its rows.
     """
-    if address % 16 or pitch * 2 % 16 or not pitch >= columns >= 1 or rows < 1:
+    (rows, columns), size = shape, 2 if item == UINT16 else 4
+    if address % 16 or pitch * size % 16 or not pitch >= columns >= 1 or rows < 1:
         raise ValueError(
             f"TMA needs rows on 16 bytes: no map of {rows} x {columns} at {address:#x}, {pitch} items a row"
         )
@@ -94,11 +98,11 @@ def tensor_map(address: int, rows: int, columns: int, pitch: int, box: tuple[int
     made = map_room()
     failed = _driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(made.ctypes.data),
-        UINT16,
+        item,
         2,
         ctypes.c_void_p(address),
         words(columns, rows),
-        (ctypes.c_uint64 * 1)(pitch * 2),
+        (ctypes.c_uint64 * 1)(pitch * size),
         boxes,
         steps,
         *SWIZZLED,

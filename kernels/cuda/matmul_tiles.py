@@ -3,12 +3,22 @@
 Nothing here needs a GPU.
 """
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import msgspec
 
 from kernels.cuda.tiles import HOPPER_SHARED_BYTES, LINE, GroupTiles, WarpTiles
 
-ITEMS_ON_16_BYTES = 8  # of 2 bytes
 DEEP = 64  # of k, a stage of matmul/cuda_wgmma.cu
+# Of one Hopper multiprocessor, to rank plans and for nothing else: multiply-adds of 2-byte items a cycle (dense, the data
+# sheet's) and of float32, bytes a cycle that arrive from the L2 and that wgmma reads of shared memory, and cycles until a first
+# stage is there.
+MULTIPLIES, FMAS, L2_BYTES, SHARED_BYTES_CYCLE, FILL = 2048, 128, 64, 128, 1500
+POWER = 0.07  # of the time that operands take from the L2: what that costs of the clock of a GPU at its power limit
+# Of float32's products, in parts of a multiply-add: reading an operand's item, fetching one that is turned, and waiting where
+# one block is alone; warps that keep a multiprocessor busy.
+READ, TURNED, WAITED, BUSY_WARPS = 0.4, 8, 0.05, 5.2
 
 
 class Warps(WarpTiles, frozen=True):
@@ -33,6 +43,21 @@ class Warps(WarpTiles, frozen=True):
         ring = 4 * self.stages * self.deep * (self.tile_m + 4 + self.tile_n + 4)
         return max(ring, 4 * self.tile_m * self.tile_n * (self.slices // 2))
 
+    def slots(self, multiprocessors: int) -> int:
+        """Tiles at work at once."""
+        return self.blocks * multiprocessors
+
+    def cycles(self, m: int, n: int, steps: int, parts: int, layout: str, multiprocessors: int) -> float:
+        """Cycles of a launch with so many stages in each part of k, roughly: a multiprocessor's tiles, one after the other."""
+        rounds = -(-self.count(m, n) * parts // multiprocessors)
+        turned = (layout != "tn") / self.tile_n + (layout == "nt") / self.tile_m
+        slower = 1 + READ * (1 / self.each_m + 1 / self.each_n) + TURNED * turned + WAITED / self.blocks
+        alone = max(1.0, BUSY_WARPS / (self.threads // 32 * min(self.blocks, rounds)))
+        stage = self.tile_m * self.tile_n * self.deep / FMAS * slower * alone
+        leaving = self.tile_m * self.tile_n * 4 / L2_BYTES
+        adding = leaving * (parts + 1) + FILL if parts > 1 else 0
+        return FILL + rounds * (steps * stage + leaving / self.blocks + adding)
+
     def __str__(self) -> str:
         return (
             f"{self.tile_m}x{self.tile_n}x{self.deep} {self.each_m}x{self.each_n} stages={self.stages} slices={self.slices} "
@@ -43,9 +68,7 @@ class Warps(WarpTiles, frozen=True):
 # More of C a thread needs fewer loads for a product; smaller ones where C has too few large tiles for all multiprocessors.
 WARPS = (
     Warps(128, 256, 64, 64, 16, 8, 16, 4, 1, 1, 8),
-    Warps(128, 256, 64, 64, 16, 8, 16, 4, 1, 1, 16),
     Warps(96, 128, 96, 32, 16, 12, 8, 4, 1, 3, 8),
-    Warps(96, 128, 96, 32, 16, 12, 8, 4, 1, 3, 16),
     Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2, 16),
     Warps(64, 128, 64, 32, 16, 8, 8, 4, 1, 4, 8),
     Warps(64, 128, 64, 32, 32, 8, 8, 3, 2, 2, 16),
@@ -99,6 +122,7 @@ class Groups(GroupTiles, frozen=True):
     cluster_n: int
     staged: int
     pingpong: int = 0
+    deep: ClassVar[int] = LINE // 2
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -121,21 +145,41 @@ class Groups(GroupTiles, frozen=True):
         """Rows of A's tile and columns of B's that a block loads for its cluster."""
         return self.tile[0] // self.cluster_n, self.tile[1] // self.cluster_m
 
-    def fits(self, layout: str) -> bool:
-        """Whether it can be compiled: shared memory, and shares of whole patterns of the swizzle (8 lines; 64 where k lies
-        across)."""
+    def fits(self, layout: str, item_bytes: int = 2) -> bool:
+        """Whether it can be compiled: shared memory, shares of whole patterns of the swizzle (8 lines; 64 where k lies across),
+        and registers, where A goes through them beside sums."""
         a, b = self.shares()
-        whole = a % (64 if layout == "tn" else 8) == 0 and b % (8 if layout == "nt" else 64) == 0
-        return whole and self.shared_bytes <= HOPPER_SHARED_BYTES
+        a_across, b_across = layout[0] == "t", layout[1] == "n"
+        whole = a % (64 if a_across else 8) == 0 and b % (64 if b_across else 8) == 0
+        held = self.rows // 64 * (self.columns // 2 + (16 if a_across and item_bytes == 4 else 0))
+        return whole and self.shared_bytes <= HOPPER_SHARED_BYTES and held <= MOST_HELD
 
-    def count_clusters(self, m: int, n: int) -> int:
+    def count(self, rows: int, columns: int) -> int:
         """Clusters' tiles that cover a product."""
         tile_m, tile_n = self.tile
-        return -(-m // (tile_m * self.cluster_m)) * -(-n // (tile_n * self.cluster_n))
+        return -(-rows // (tile_m * self.cluster_m)) * -(-columns // (tile_n * self.cluster_n))
+
+    def slots(self, multiprocessors: int) -> int:
+        """Clusters at work at once, one block a multiprocessor."""
+        return multiprocessors // self.cluster
 
     def blocks(self, m: int, n: int, multiprocessors: int, parts: int = 1) -> int:
         """Of a launch: one a multiprocessor, whole clusters, no more than there are tiles, or parts of them."""
-        return min(self.count_clusters(m, n) * parts, multiprocessors // self.cluster) * self.cluster
+        return min(self.count(m, n) * parts, self.slots(multiprocessors)) * self.cluster
+
+    def cycles(self, m: int, n: int, steps: int, parts: int, layout: str, multiprocessors: int) -> float:
+        """Cycles of a launch with so many stages in each part of k, roughly: waves of tiles, each as long as its products, its
+        operands' way from the L2 or out of shared memory; what leaves a tile, which ping-pong hides; and parts on their way
+        through the L2. All layouts alike."""
+        tile_m, tile_n = self.tile
+        waves = -(-self.count(m, n) * parts // self.slots(multiprocessors))
+        wgmmas = tile_m // 64 * DEEP // 16
+        arriving = sum(self.shares()) * LINE / L2_BYTES
+        products = max(tile_m * tile_n * DEEP / MULTIPLIES, wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_CYCLE)
+        stage = max(products, arriving) + POWER * arriving
+        leaving = tile_m * tile_n * 2 / L2_BYTES * (0.25 if self.pingpong else 1)
+        adding = tile_m * tile_n * 4 * (parts + 1) / L2_BYTES + FILL if parts > 1 else 0
+        return FILL + waves * (steps * stage + leaving + adding)
 
     def __str__(self) -> str:
         return (
@@ -162,60 +206,55 @@ GROUPS = (
     Groups(1, 64, 128, 8, 1, 1, 2),
     Groups(1, 64, 64, 12, 1, 1, 1),
 )
+MOST_HELD = 192  # sums and items of A in a thread's registers
 TRIED = 4  # plans that are timed on the GPU, of those that the model of their cost ranks first
-# Of one Hopper multiprocessor, to rank plans and for nothing else: multiply-adds of 2-byte items a cycle (dense, the data
-# sheet's), bytes a cycle that arrive from the L2 and that wgmma reads of shared memory, and cycles until a first stage is there.
-MULTIPLIES, L2_BYTES, SHARED_BYTES_CYCLE, FILL = 2048, 64, 128, 1500
-POWER = 0.07  # of the time that operands take from the L2: what that costs of the clock of a GPU at its power limit
 MOST_PARTS, LEAST_STEPS = 16, 4  # of k, and of stages in a part
 
 
 class Plan(msgspec.Struct, frozen=True):
     """Tiles, and the number of parts that k is split into, whose sums are added in their order (split-k)."""
 
-    of: Groups
+    of: Warps | Groups
     parts: int = 1
 
     def __str__(self) -> str:
         return f"{self.of} split-k={self.parts}" if self.parts > 1 else str(self.of)
 
-    def deep(self, k: int) -> int:
+    def steps(self, k: int) -> int:
         """Stages of a part of k."""
-        return -(-k // (DEEP * self.parts))
+        return -(-k // (self.of.deep * self.parts))
 
-    def cycles(self, m: int, n: int, k: int, multiprocessors: int) -> float:
-        """Cycles of a launch, roughly: waves of tiles, each as long as its products, its operands' way from the L2 or out
-        of shared memory; what leaves a tile, which ping-pong hides; and parts on their way through the L2."""
-        of, (tile_m, tile_n) = self.of, self.of.tile
-        waves = -(-of.count_clusters(m, n) * self.parts // (multiprocessors // of.cluster))
-        wgmmas = tile_m // 64 * DEEP // 16
-        arriving = sum(of.shares()) * LINE / L2_BYTES
-        products = max(tile_m * tile_n * DEEP / MULTIPLIES, wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_CYCLE)
-        stage = max(products, arriving) + POWER * arriving
-        leaving = tile_m * tile_n * 2 / L2_BYTES * (0.25 if of.pingpong else 1)
-        adding = tile_m * tile_n * 4 * (self.parts + 1) / L2_BYTES + FILL if self.parts > 1 else 0
-        return FILL + waves * (self.deep(k) * stage + leaving + adding)
+    def leaves_none_empty(self, k: int) -> bool:
+        return (self.parts - 1) * self.steps(k) * self.of.deep < k
 
 
-def plans(m: int, n: int, k: int, layout: str, multiprocessors: int) -> list[Plan]:
+def plans(forms: Sequence[Warps | Groups], m: int, n: int, k: int, layout: str, multiprocessors: int) -> list[Plan]:
     """The plans of a product to be timed, the one that the model ranks first before the others; two of one size of tile."""
+
+    def cycles(plan: Plan) -> float:
+        return plan.of.cycles(m, n, plan.steps(k), plan.parts, layout, multiprocessors)
+
     found = []
-    for of in (of for of in GROUPS if of.fits(layout)):
-        slots, units = multiprocessors // of.cluster, of.count_clusters(m, n)
-        steps = -(-k // DEEP)
-        most = max(1, min(MOST_PARTS, steps // LEAST_STEPS))
-        every = [
-            Plan(of, parts)
-            for parts in range(1, most + 1)
-            if parts == 1
-            or (units * parts <= 4 * slots and (parts - 1) * Plan(of, parts).deep(k) < steps)  # none is empty
-        ]
-        found.append(min(every, key=lambda plan: plan.cycles(m, n, k, multiprocessors)))
-    ranked = sorted(found, key=lambda plan: plan.cycles(m, n, k, multiprocessors))
+    for of in forms:
+        room = 4 * of.slots(multiprocessors) // of.count(m, n)
+        most = max(1, min(MOST_PARTS, -(-k // of.deep) // LEAST_STEPS, room))
+        every = [Plan(of, parts) for parts in range(1, most + 1)]
+        found.append(min((plan for plan in every if plan.leaves_none_empty(k)), key=cycles))
+    ranked = sorted(found, key=cycles)
     tiles = [plan.of.tile for plan in ranked]
     return [plan for i, plan in enumerate(ranked) if tiles[:i].count(tiles[i]) < 2][:TRIED]
 
 
-def pitch(columns: int) -> int:
-    """Items from row to row of a matrix of 2-byte items whose rows begin on 16 bytes."""
-    return -(-columns // ITEMS_ON_16_BYTES) * ITEMS_ON_16_BYTES
+def groups(layout: str, item_bytes: int) -> list[Groups]:
+    """The forms of matmul/cuda_wgmma.cu that can be compiled for items of so many bytes, whose parts of results are counted as it
+    does: 64 lines of 128 bytes."""
+    every = GROUPS
+    if item_bytes == 4:
+        every = [msgspec.structs.replace(of, staged=max(2, of.staged // 2 * 2)) for of in GROUPS]
+    return [of for of in every if of.fits(layout, item_bytes)]
+
+
+def pitch(columns: int, item_bytes: int) -> int:
+    """Items from row to row of a matrix whose rows begin on 16 bytes."""
+    whole = 16 // item_bytes
+    return -(-columns // whole) * whole

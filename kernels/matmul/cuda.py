@@ -1,12 +1,12 @@
 """Matmul in CUDA C, float32: from a product a thread to tiles in registers that stand beside cuBLAS."""
 
 import functools
+from collections.abc import Callable
 
 import cupy
 import numpy as np
 
 from kernels.cuda import autotuner, loader, matmul_tiles
-from kernels.cuda.tiles import splits
 from kernels.problems import Matmul
 from kernels.registry import kernel
 
@@ -72,9 +72,9 @@ def register_tiled(problem: Matmul, a, b):
     return _bound("register_tiled", problem, a, b, (16, 16), (128, 128))
 
 
-def warps_call(problem: Matmul, of: matmul_tiles.Warps, parts: int, a, b, c):
-    """The call of matmul/cuda_warp.cu with those tiles, k in so many parts."""
-    m, n, k = problem.m, problem.n, problem.k
+def warps_call(problem: Matmul, plan: matmul_tiles.Plan, a, b, c):
+    """The call of matmul/cuda_warp.cu with those tiles, k in that many parts."""
+    of, parts, (m, n, k) = plan.of, plan.parts, (problem.m, problem.n, problem.k)
     a_km, b_kn = int(problem.layout == "tn"), int(problem.layout != "nt")
 
     def vector(columns: int, array) -> int:
@@ -84,32 +84,18 @@ def warps_call(problem: Matmul, of: matmul_tiles.Warps, parts: int, a, b, c):
     vectors = {"VECTOR_A": vector(m, a) if a_km else 1, "VECTOR_B": vector(n, b) if b_kn else 1, "VECTOR": vector(n, c)}
     compiled = loader.load("matmul/cuda_warp", "matmul", **of.macros(), **stored, **vectors)
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
-    tiles, deep = of.count(m, n), -(-k // (of.deep * parts)) * of.deep
+    tiles = of.count(m, n)
     room = tiles * parts * of.tile_m * of.tile_n if parts > 1 else 1
     partial, arrived = cupy.empty(room, np.float32), cupy.zeros(tiles, np.uint32)
-    grid, counts = (tiles * parts, problem.count), map(np.int32, (m, n, k, parts, deep))
+    grid, counts = (tiles * parts, problem.count), map(np.int32, (m, n, k, parts, plan.steps(k) * of.deep))
     arguments = (a, b, c, *counts, partial, arrived, np.float32(1))
 
     def run():
         compiled(grid, (of.threads,), arguments, shared_mem=of.shared_bytes)
         return c
 
-    run.notes = {"tiles": f"{of} split-k={parts}" if parts > 1 else str(of)}
+    run.notes = {"tiles": str(plan)}
     return run
-
-
-def _many(problem: Matmul, a, b):
-    """Small products, each with blocks of its own: small tiles, of which many fit on a multiprocessor, so that one loads while
-    another multiplies.
-
-    Raises: ValueError for more than a grid has rows.
-    """
-    if problem.count > _MOST_AT_ONCE:
-        raise ValueError(f"a grid has {_MOST_AT_ONCE:,} products at most, not {problem.count:,}")
-    c = cupy.empty(problem.out_shape, np.float32)
-    calls = {str(of): functools.partial(warps_call, problem, of, 1, a, b, c) for of in matmul_tiles.SMALL}
-    name = f"float32 {problem.layout} {problem.count} of {problem.m}x{problem.n}x{problem.k}"
-    return autotuner.tuned("matmul/cuda_warp", name, calls)
 
 
 @kernel(batched=True)
@@ -117,16 +103,26 @@ def warp_tiled(problem: Matmul, a, b):
     if problem.math != "float32":
         raise ValueError(f"this kernel multiplies float32, not {problem.math}")
     count_in_32_bits(problem)
-    if problem.count > 1:
-        return _many(problem, a, b)
-    m, n, k = problem.m, problem.n, problem.k
-    c, attributes = cupy.empty((m, n), np.float32), cupy.cuda.Device().attributes
-    calls = {}
-    for of in matmul_tiles.WARPS:
-        if of.shared_bytes <= attributes["MaxSharedMemoryPerBlockOptin"]:
-            at_once = of.blocks * attributes["MultiProcessorCount"]
-            for parts in splits(of.count(m, n), -(-k // of.deep), at_once, m * n):
-                name = f"{of} split-k={parts}" if parts > 1 else str(of)
-                calls[name] = functools.partial(warps_call, problem, of, parts, a, b, c)
-    name = f"float32 {problem.layout} {m}x{n}x{k}"
-    return autotuner.tuned("matmul/cuda_warp", name, calls, autotuner.loaded_seconds)
+    if problem.count > _MOST_AT_ONCE:
+        raise ValueError(f"a grid has {_MOST_AT_ONCE:,} products at most, not {problem.count:,}")
+    m, n, c = problem.m, problem.n, cupy.empty(problem.out_shape, np.float32)
+    most = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    forms = [of for of in matmul_tiles.WARPS if of.shared_bytes <= most]
+    if problem.count == 1:
+        found = matmul_tiles.plans(forms, m, n, problem.k, problem.layout, count_multiprocessors())
+    else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
+        found = list(map(matmul_tiles.Plan, matmul_tiles.SMALL))
+    return fastest_plan("matmul/cuda_warp", problem, found, lambda plan: warps_call(problem, plan, a, b, c))
+
+
+def count_multiprocessors() -> int:
+    """Those of the GPU at hand."""
+    return cupy.cuda.Device().attributes["MultiProcessorCount"]
+
+
+def fastest_plan(file: str, problem: Matmul, plans: list, call: Callable[[matmul_tiles.Plan], Callable]) -> Callable:
+    """The call of the plan that takes the least time under load."""
+    calls = {str(plan): functools.partial(call, plan) for plan in plans}
+    many = f"{problem.count} of " if problem.count > 1 else ""
+    name = f"{problem.math} {problem.layout} {many}{problem.m}x{problem.n}x{problem.k}"
+    return autotuner.tuned(file, name, calls, autotuner.loaded_seconds)

@@ -2,7 +2,8 @@
 // C = A B on Hopper: one warp has the copy engine (TMA) fill a ring of tiles, warpgroups multiply them with wgmma, results go
 // back by TMA too. One block a multiprocessor stays and takes tile after tile; blocks of a cluster share what they load.
 #ifndef TYPE
-#define TYPE "bf16"   // of A, B and C: bf16 or f16; sums are float32
+#define TYPE "bf16"   // of A, B and C: bf16 or f16, or tf32; sums are float32
+#define TF32 0        // 1: so it is, and C is float32
 #define CONSUMERS 2   // warpgroups that multiply
 #define ROWS 64       // of C's tile, a warpgroup
 #define COLUMNS 256   // of C's tile: 64, 128, 192 or 256
@@ -25,6 +26,7 @@ constexpr int A_BYTES = TILE_M * LINE, B_BYTES = TILE_N * LINE, STAGE_BYTES = A_
 constexpr int A_SHARE = TILE_M / CLUSTER_N, B_SHARE = TILE_N / CLUSTER_M;  // rows that this block loads for its cluster
 static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(A_SHARE % (A_STORED_KM ? 64 : 8) == 0 && B_SHARE % (B_STORED_KN ? 64 : 8) == 0, "a share is whole patterns of the swizzle");
+static_assert(SIZE == 2 || !B_STORED_KN, "of four bytes wgmma takes B along the sum alone");
 
 __device__ void cluster_meets() {
     if (CLUSTER > 1)
@@ -41,12 +43,12 @@ __device__ void load_for(unsigned short mask, unsigned to, const Map* map, int x
 }
 
 // The share of an operand's tile whose first row (of A, column of B) is `at`: one box when k lies along the line, else one box
-// for each 64 rows.
-template <bool ALONG_K, int SHARE>
+// for each line's width of rows.
+template <bool ALONG, int SHARE>
 __device__ void load_share(unsigned to, const Map* map, int at, int k, unsigned barrier, unsigned short mask, bool several) {
     #pragma unroll
-    for (int part = 0; part < (ALONG_K ? 1 : SHARE / 64); part++) {
-        const int x = ALONG_K ? k : at + 64 * part, y = ALONG_K ? at : k;
+    for (int part = 0; part < (ALONG ? 1 : SHARE / DEEP); part++) {
+        const int x = ALONG ? k : at + DEEP * part, y = ALONG ? at : k;
         if (several) load_for(mask, to + part * DEEP * LINE, map, x, y, barrier);
         else load(to + part * DEEP * LINE, map, x, y, barrier);
     }
@@ -145,10 +147,9 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
     } else {
         if (CONSUMERS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         if (CONSUMERS == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
-        const int thread = threadIdx.x % 128, lane = thread % 32, consumer = team - 1;
+        const int thread = threadIdx.x % 128, consumer = team - 1;
         const int own = PINGPONG ? 0 : consumer * ROWS;  // the first of its rows in the tile
         const unsigned staged = out + consumer * STAGED * PART_BYTES;
-        const int line = thread / 32 * 16 + lane % 16, piece = lane / 16;  // where it writes its results
         unsigned far_empty = empty;  // the barriers of the block that this thread tells
         if (CLUSTER > 1 && thread < CLUSTER)
             asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(far_empty) : "r"(empty), "r"(thread));
@@ -158,6 +159,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
         };
         unsigned slot = 0, parity = 0, part = 0;
         float d[ROWS / 64][COLUMNS / 2];
+        Operand a;
         int turn = consumer;
         // A barrier tells odd phases from even ones alone, so who takes turns may not wait for a stage's next but one filling:
         // it begins when the other has seen the last of its own. Barrier 4 + i lets warpgroup i begin.
@@ -180,10 +182,9 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             #pragma unroll 1
             for (int step = 0; step < steps; step++) {
                 const unsigned at = ring + slot * STAGE_BYTES;
-                const unsigned long long a = descriptor(at + own * LINE, !A_STORED_KM);
-                const unsigned long long b = descriptor(at + A_BYTES, !B_STORED_KN);
+                a.at = at + own * LINE;
                 wait(full + 8 * slot, parity);
-                multiply_stage(d, a, b, step);
+                multiply_stage(d, a, at + A_BYTES, step);
                 if (step) release(before);
                 before = slot;
                 if (++slot == STAGES) slot = 0, parity ^= 1;
@@ -196,13 +197,15 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             #pragma unroll
             for (int r = 0; r < ROWS / 64; r++)
                 #pragma unroll
-                for (int c = 0; c < COLUMNS / 64; c++) {
+                for (int c = 0; c < COLUMNS / DEEP; c++) {
                     const unsigned to = staged + part * PART_BYTES;
                     if (thread == 0) stored<STAGED - 1>();
                     meet(consumer);
-                    stage_out(to, line, piece, d[r] + 32 * c);
+                    stage_out(to, d[r], c);
                     meet(consumer);
-                    if (thread == 0) store(&c_map, at_n + 64 * c, at_m + 64 * r, to);
+                    if (thread == 0)
+                        store(&c_map, FROM_REGISTERS ? at_m + 64 * r + c % 2 * DEEP : at_n + DEEP * c,
+                              FROM_REGISTERS ? at_n + c / 2 * 64 : at_m + 64 * r, to);
                     if (++part == STAGED) part = 0;
                 }
         }

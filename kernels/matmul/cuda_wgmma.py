@@ -1,6 +1,5 @@
 """Matmul in CUDA C for Hopper: TMA, wgmma and warps with roles of their own."""
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -8,13 +7,15 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from kernels.cuda import autotuner, loader, matmul_tiles
-from kernels.cuda.matmul_tiles import DEEP
-from kernels.cuda.tiles import GROUP_ROWS
-from kernels.matmul.cuda import count_in_32_bits
+from kernels.cuda import loader, matmul_tiles
+from kernels.cuda.tiles import GROUP_ROWS, LINE
+from kernels.matmul.cuda import count_in_32_bits, count_multiprocessors, fastest_plan
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
+
+# Of two operands of four bytes that lie across k wgmma can take one.
+LAYOUTS = dict.fromkeys(HALVES, ("nn", "nt", "tn")) | {"tf32": ("nn", "nt")}
 
 
 class Placed(NamedTuple):
@@ -28,7 +29,8 @@ class Placed(NamedTuple):
 def placed(array: cupy.ndarray, out: bool = False) -> Placed:
     """The matrix itself where its rows begin on 16 bytes; else a wider one, copied to (a result: copied from) in each call."""
     rows, columns = array.shape
-    pitch, size = matmul_tiles.pitch(columns), array.dtype.itemsize
+    size = array.dtype.itemsize
+    pitch = matmul_tiles.pitch(columns, size)
     if pitch == columns and array.data.ptr % 16 == 0:
         return Placed(array, columns)
     wider = cupy.empty((rows, pitch), array.dtype)
@@ -42,34 +44,61 @@ def placed(array: cupy.ndarray, out: bool = False) -> Placed:
     return Placed(wider, pitch, copy)
 
 
+class Seen(NamedTuple):
+    """A product as matmul/cuda_wgmma.cu computes it, k counted in items of two bytes. tf32 nn is C^T = B^T A^T there: wgmma takes
+    items of four bytes from shared memory along k alone, and others from registers, for its left side."""
+
+    m: int
+    n: int
+    k: int
+    layout: str
+    item_bytes: int
+
+    @property
+    def forms(self) -> list[matmul_tiles.Groups]:
+        return matmul_tiles.groups(self.layout, self.item_bytes)
+
+
+def seen(problem: Matmul) -> Seen:
+    """The product as the kernel computes it."""
+    m, n, k, layout = problem.m, problem.n, problem.k, problem.layout
+    if problem.math != "tf32":
+        return Seen(m, n, k, layout, 2)
+    return Seen(n, m, 2 * k, "tt", 4) if layout == "nn" else Seen(m, n, 2 * k, layout, 4)
+
+
 def call(
     problem: Matmul, plan: matmul_tiles.Plan, a: Placed, b: Placed, c: Placed, result, group_rows: int = GROUP_ROWS
 ):
     """The call of matmul/cuda_wgmma.cu with those tiles, k in that many parts."""
-    of, m, n, k = plan.of, problem.m, problem.n, problem.k
-    a_share, b_share = of.shares()
-    a_km, b_kn = int(problem.layout == "tn"), int(problem.layout != "nt")
+    of, k, (m, n, wide_k, layout, size) = plan.of, problem.k, seen(problem)
+    turned, a_km, b_kn = layout == "tt", int(layout[0] == "t"), int(layout[1] == "n")
     compiled = loader.load(
         "matmul/cuda_wgmma",
         "matmul",
         _arch="sm_90a",
         TYPE=f'"{ARITHMETIC[problem.math].ptx}"',
+        TF32=int(size == 4),
         A_STORED_KM=a_km,
         B_STORED_KN=b_kn,
         **of.macros(),
     )
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
-    sides = ((k, m) if a_km else (m, k)), ((k, n) if b_kn else (n, k)), (m, n)
-    boxes = (DEEP if a_km else a_share, DEEP), (DEEP if b_kn else b_share, DEEP), (64, 64)
+    (a_share, b_share), deep = of.shares(), LINE // size
+    item, out = (loader.TFLOAT32, loader.FLOAT32) if size == 4 else (loader.UINT16, loader.UINT16)
     maps = [
-        loader.tensor_map(x.array.data.ptr, *side, x.pitch, box)
-        for x, side, box in zip((a, b, c), sides, boxes, strict=True)
+        loader.tensor_map(x.array.data.ptr, shape, x.pitch, (lines, deep), kind)
+        for x, shape, lines, kind in (
+            (b if turned else a, (k, m) if a_km else (m, k), deep if a_km else a_share, item),
+            (a if turned else b, (k, n) if b_kn else (n, k), deep if b_kn else b_share, item),
+            (c, (n, m) if turned else (m, n), 64, out),
+        )
     ]
-    blocks = of.blocks(m, n, cupy.cuda.Device().attributes["MultiProcessorCount"], plan.parts)
-    tiles = of.count_clusters(m, n) * of.cluster if plan.parts > 1 else 0
+    blocks = of.blocks(m, n, count_multiprocessors(), plan.parts)
+    tiles = of.count(m, n) * of.cluster if plan.parts > 1 else 0
     partial = cupy.empty(max(1, tiles * plan.parts * of.tile[0] * of.tile[1]), np.float32)
     arrived = cupy.zeros(max(1, tiles * of.consumers), np.uint32)
-    counts = map(np.int32, (m, n, k, of.group(group_rows // of.cluster_m), plan.parts, plan.deep(k)))
+    counts = map(np.int32, (m, n, k, of.group(group_rows // of.cluster_m), plan.parts, plan.steps(wide_k)))
     arguments = (*maps, *counts, partial, arrived)
     before, after = [x.copy for x in (a, b) if x.copy], c.copy
     launch = loader.overlapping(compiled, blocks, of.threads, arguments, of.shared_bytes)
@@ -88,9 +117,10 @@ def call(
 
 @kernel
 def wgmma(problem: Matmul, a, b):
-    if problem.math not in HALVES or problem.out != problem.dtype:
+    if problem.layout not in LAYOUTS.get(problem.math, ()) or problem.out != problem.dtype:
+        wanted = f"{problem.math} {problem.layout} to {problem.out}"
         raise ValueError(
-            f"this kernel multiplies float16 and bfloat16 into their own type, not {problem.math} to {problem.out}"
+            f"this kernel multiplies float16, bfloat16 and tf32 nn and nt into their own type, not {wanted}"
         )
     count_in_32_bits(problem)
     have = cupy.cuda.Device().compute_capability
@@ -98,8 +128,6 @@ def wgmma(problem: Matmul, a, b):
         raise ValueError(f"wgmma is of compute capability 9.0 alone, this GPU has {have}")
     result = cupy.empty((problem.m, problem.n), a.dtype)
     operands = placed(a), placed(b), placed(result, out=True)
-    count = cupy.cuda.Device().attributes["MultiProcessorCount"]
-    plans = matmul_tiles.plans(problem.m, problem.n, problem.k, problem.layout, count)
-    calls = {str(plan): functools.partial(call, problem, plan, *operands, result) for plan in plans}
-    name = f"{problem.math} {problem.layout} {problem.m}x{problem.n}x{problem.k}"
-    return autotuner.tuned("matmul/cuda_wgmma", name, calls, autotuner.loaded_seconds)
+    of = seen(problem)
+    found = matmul_tiles.plans(of.forms, of.m, of.n, of.k, of.layout, count_multiprocessors())
+    return fastest_plan("matmul/cuda_wgmma", problem, found, lambda plan: call(problem, plan, *operands, result))

@@ -11,12 +11,13 @@ from must_reach import Figure
 
 from kernels import networks, registry
 from kernels.problems import Matmul
+from kernels.problems.arrays import precision
 from workloads.machine import facts
 
 SQUARES = (2048, 4096, 8192)
 THIN, THINNEST, LONGEST = 2, 64, 16384  # shapes of a class with a side of at most so much, any side
-OURS = {"bfloat16": "matmul/cuda/wgmma", "float32": "matmul/cuda/warp_tiled"}
-LAYOUTS = {"bfloat16": ("nt", "nn"), "float32": ("nn", "nt", "tn")}
+OURS = {"bfloat16": "matmul/cuda/wgmma", "tf32": "matmul/cuda/wgmma", "float32": "matmul/cuda/warp_tiled"}
+LAYOUTS = {"bfloat16": ("nt", "nn"), "tf32": ("nt", "nn"), "float32": ("nn", "nt", "tn")}
 LIBRARIES = ("matmul/cupy/cublas", "matmul/cublaslt/best")
 BATCHES = (1, 32, 256)
 TOKENS, WIDTH = 128, 768  # of a transformer block: of a sample; its products are 3, 1 and 4 times as wide, and back
@@ -24,8 +25,11 @@ TARGETS = {
     ("bfloat16", "drawn, > 1 GFLOP", LARGE): (0.98, 0.85),
     ("bfloat16", "squares", ("squares",)): (1.0, 0.0),
     ("bfloat16", "drawn, < 1 GFLOP", tuple(CLASSES)[:1]): (0.95, 0.0),
+    ("tf32 nt", "drawn", tuple(CLASSES)): (0.95, 0.0),
+    ("tf32 nn", "drawn", tuple(CLASSES)): (0.85, 0.0),
     ("float32", "drawn", tuple(CLASSES)): (0.95, 0.75),
     ("float32", "layers", ("layers",)): (1.0, 0.0),
+    ("tf32", "layers", ("layers",)): (1.0, 0.0),
     ("bfloat16", "layers", ("layers",)): (1.0, 0.0),
 }
 
@@ -52,30 +56,36 @@ def shapes(salt: int) -> dict[str, list[tuple[int, int, int]]]:
     return found
 
 
-def layers(dtype: str) -> list[Matmul]:
+def layers(name: str) -> list[Matmul]:
     """The products of the models' dense layers and of a transformer block, in every direction and batch, each once."""
-    found: dict[Matmul, None] = {}
+    of, found = precision(name), {}
     for batch in BATCHES:
-        for name in ("cifar10-mlp", "fashion-mlp", "mnist-cnn", "resnet-50"):
-            works = networks.step(networks.find(name), batch, dtype, dtype)
+        for model in ("cifar10-mlp", "fashion-mlp", "mnist-cnn", "resnet-50"):
+            works = networks.step(networks.find(model), batch, *of)
             found |= {w.problem: None for w in works if w.kind == "dense"}
         for a, b in ((1, 3), (1, 1), (1, 4), (4, 1)):
             rows, fan_in, fan_out = batch * TOKENS, a * WIDTH, b * WIDTH
-            found[Matmul(rows, fan_out, fan_in, dtype)] = None
-            found[Matmul(rows, fan_in, fan_out, dtype, layout="nt")] = None
-            found[Matmul(fan_in, fan_out, rows, dtype, layout="tn")] = None
-    return list(found)
+            found[Matmul(rows, fan_out, fan_in, *of)] = None
+            found[Matmul(rows, fan_in, fan_out, *of, layout="nt")] = None
+            found[Matmul(fan_in, fan_out, rows, *of, layout="tn")] = None
+    return [problem for problem in found if name != "tf32" or problem.layout != "tn"]  # which tensor cores do not take
 
 
 def cases(salt: int, dtypes: list[str]) -> list[Case]:
     """The squares, the layers and what is drawn, in every layout that we have."""
     hopper = facts.describe().gpus[0].compute_capability == "9.0"
     found = []
-    for dtype in (d for d in dtypes if d != "bfloat16" or hopper):
+    for dtype in (d for d in dtypes if d == "float32" or hopper):
         for layout in LAYOUTS[dtype]:
-            found += [Case("square", "squares", Matmul(n, n, n, dtype, layout=layout)) for n in SQUARES if salt == 0]
+            found += [
+                Case("square", "squares", Matmul(n, n, n, *precision(dtype), layout=layout))
+                for n in SQUARES
+                if salt == 0
+            ]
             for kind, of in shapes(salt).items():
-                found += [Case(drawn.draw(salt)[0], kind, Matmul(*shape, dtype, layout=layout)) for shape in of]
+                found += [
+                    Case(drawn.draw(salt)[0], kind, Matmul(*shape, *precision(dtype), layout=layout)) for shape in of
+                ]
         found += [Case("layers", "layers", problem) for problem in (layers(dtype) if salt == 0 else ())]
     return found
 
@@ -83,7 +93,7 @@ def cases(salt: int, dtypes: list[str]) -> list[Case]:
 def measure(case: Case, turn: int, ours: str = "", libraries: tuple[str, ...] = LIBRARIES) -> Row:
     """Both sides of a product."""
     problem, inputs = case.problem, drawn.operands(case.problem)
-    names = [ours or OURS[problem.dtype]]
+    names = [ours or OURS[problem.math]]
 
     def bound(names) -> dict:
         return {name: registry.find(name).bind(problem, *inputs) for name in names}
@@ -95,10 +105,9 @@ def measure(case: Case, turn: int, ours: str = "", libraries: tuple[str, ...] = 
 def figures(rows: list[Row]) -> list[Figure]:
     """The claim's rows, then every shape."""
     found = []
-    for (dtype, what, kinds), target in TARGETS.items():
-        found += drawn.claim(
-            f"{dtype}, {what}", [r.ratio for r in rows if r.dtype == dtype and r.kind in kinds], *target
-        )
+    for (of, what, kinds), target in TARGETS.items():
+        taken = [r.ratio for r in rows if f"{r.dtype} {r.layout}".startswith(of) and r.kind in kinds]
+        found += drawn.claim(f"{of}, {what}", taken, *target)
     return found + drawn.details(rows)
 
 

@@ -22,10 +22,9 @@ KINDS = ("wgmma", "warps", "small")
 
 
 class Form(NamedTuple):
-    """Tiles and parts of k as a kernel whose `bind` the benches call, and what it is tried on."""
+    """A plan as a kernel whose `bind` the benches call, and what it is tried on."""
 
-    of: matmul_tiles.Groups | matmul_tiles.Warps
-    parts: int
+    plan: matmul_tiles.Plan
     problem: Matmul
 
     def bind(self, problem: Matmul, a, b):
@@ -34,24 +33,29 @@ class Form(NamedTuple):
         from kernels.matmul import cuda, cuda_wgmma
 
         c = cupy.empty(problem.out_shape, a.dtype)
-        if isinstance(self.of, matmul_tiles.Warps):
-            return cuda.warps_call(problem, self.of, self.parts, a, b, c)
+        if isinstance(self.plan.of, matmul_tiles.Warps):
+            return cuda.warps_call(problem, self.plan, a, b, c)
         operands = cuda_wgmma.placed(a), cuda_wgmma.placed(b), cuda_wgmma.placed(c, out=True)
-        return cuda_wgmma.call(problem, matmul_tiles.Plan(self.of, self.parts), *operands, c)
+        return cuda_wgmma.call(problem, self.plan, *operands, c)
 
 
 def forms(kinds: list[str]) -> Iterator[Form]:
     """All of them, in every layout, at every shape, in every number of parts that leaves none empty; the small ones on many at
     once."""
+    from kernels.matmul import cuda_wgmma
+
     for layout, shape in itertools.product(LAYOUTS, SHAPES):
-        half, single = Matmul(*shape, "bfloat16", layout=layout), Matmul(*shape, layout=layout)
-        wgmma = [(of, half, matmul_tiles.DEEP) for of in matmul_tiles.GROUPS if of.fits(layout)]
-        warps = [(of, single, of.deep) for of in matmul_tiles.WARPS]
-        for of, problem, deep in wgmma * ("wgmma" in kinds) + warps * ("warps" in kinds):
-            steps = -(-problem.k // deep)
-            yield from (Form(of, parts, problem) for parts in PARTS if (parts - 1) * -(-steps // parts) < steps)
+        tried = [(Matmul(*shape, layout=layout), matmul_tiles.WARPS)] * ("warps" in kinds)
+        for dtype, math in (("bfloat16", "bfloat16"), ("float32", "tf32")) * ("wgmma" in kinds):
+            if layout in cuda_wgmma.LAYOUTS[math]:
+                problem = Matmul(*shape, dtype, math, layout=layout)
+                tried.append((problem, cuda_wgmma.seen(problem).forms))
+        for problem, tiles in tried:
+            k = problem.k if problem.math == "float32" else cuda_wgmma.seen(problem).k
+            plans = [matmul_tiles.Plan(of, parts) for of in tiles for parts in PARTS]
+            yield from (Form(plan, problem) for plan in plans if plan.leaves_none_empty(k))
         for of in matmul_tiles.SMALL if "small" in kinds else ():
-            yield Form(of, 1, Matmul(*shape, layout=layout, batch=BATCH))
+            yield Form(matmul_tiles.Plan(of), Matmul(*shape, layout=layout, batch=BATCH))
 
 
 def main() -> int:

@@ -1,13 +1,23 @@
 // Shared text: the copy engine (TMA) fills tiles, warpgroups multiply them, results leave by TMA. A stage has DEEP of the
-// sum for ROWS (a warpgroup) and COLUMNS; A_ACROSS, B_ACROSS: the operand's lines lie across the sum, not along it.
+// sum for ROWS (a warpgroup) and COLUMNS; A_ACROSS, B_ACROSS: the operand's lines lie across the sum, not along it. TF32: of items of
+// four bytes, of which wgmma takes from shared memory along the sum alone; A across the sum goes through registers, and results
+// are stored turned: C n x m.
 #include "pairs.cuh"
 #include "shared.cuh"
 #include "sum_lists.cuh"
 
 struct alignas(64) Map { char bytes[128]; };  // CUtensorMap
 
-constexpr int DEEP = 64, LINE = 128;  // of the sum, a stage; bytes of a line, which is also how wide the swizzle is
-constexpr int PART_BYTES = 64 * LINE;  // 64 rows of 64
+#if TF32
+#define EACH_K "8"
+constexpr int SIZE = 4;
+#else
+#define EACH_K "16"
+constexpr int SIZE = 2;
+#endif
+constexpr int LINE = 128, DEEP = LINE / SIZE;  // bytes of a line, which is also how wide the swizzle is; of the sum, a stage
+constexpr int PART_BYTES = 64 * LINE;          // of results: 64 lines
+constexpr bool FROM_REGISTERS = SIZE == 4 && A_ACROSS;
 static_assert(ROWS % 64 == 0 && COLUMNS % 64 == 0, "tiles are made of 64 x 64");
 
 // Until the barrier's phase of that parity is complete; stops the kernel after 4 s, as no wait here takes a millisecond. One piece
@@ -34,7 +44,7 @@ __device__ void announce(unsigned barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
 }
 
-// A box of a matrix, 64 columns from (x, y) on.
+// A box of a matrix, a line wide, from (x, y) on.
 __device__ void load(unsigned to, const Map* map, int x, int y, unsigned barrier) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                  :: "r"(to), "l"(map), "r"(x), "r"(y), "r"(barrier) : "memory");
@@ -50,61 +60,113 @@ __device__ unsigned long long descriptor(unsigned at, bool along) {
 #if COLUMNS == 64
 #define SUMS S0
 #define HELD D32(0)
-#define OPERANDS "%32, %33, p, 1, 1, %35, %36"
-#define ADD "%34"
+#define NUMBERED(text) text("%32", "%33", "%34", "%35", "%36", "%37")
 #elif COLUMNS == 128
 #define SUMS S0 S1
 #define HELD D32(0), D32(32)
-#define OPERANDS "%64, %65, p, 1, 1, %67, %68"
-#define ADD "%66"
+#define NUMBERED(text) text("%64", "%65", "%66", "%67", "%68", "%69")
 #elif COLUMNS == 192
 #define SUMS S0 S1 S2
 #define HELD D32(0), D32(32), D32(64)
-#define OPERANDS "%96, %97, p, 1, 1, %99, %100"
-#define ADD "%98"
+#define NUMBERED(text) text("%96", "%97", "%98", "%99", "%100", "%101")
 #else
 #define SUMS S0 S1 S2 S3
 #define HELD D32(0), D32(32), D32(64), D32(96)
-#define OPERANDS "%128, %129, p, 1, 1, %131, %132"
-#define ADD "%130"
+#define NUMBERED(text) text("%128", "%129", "%130", "%131", "%132", "%133")
 #endif
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
+#define WGMMA(add, a, b, more) "{\n.reg .pred p;\nsetp.ne.b32 p, " add ", 0;\nwgmma.mma_async.sync.aligned.m64n" TEXT(COLUMNS) \
+    "k" EACH_K ".f32." TYPE "." TYPE " {" SUMS "}, " a ", " b ", p, 1, 1" more ";\n}"
+#define ALONG_K(b, add, a, u1, u2, u3) WGMMA(add, a, b, "")
+#define ANY_WAY(b, add, a, across_a, across_b, u3) WGMMA(add, a, b, ", " across_a ", " across_b)
+#define A_HELD(b, add, u0, u1, u2, u3) WGMMA(add, "{" u0 ", " u1 ", " u2 ", " u3 "}", b, "")
 
-// d = A B + (add ? d : 0) of 64 x COLUMNS x 16.
-__device__ __forceinline__ void multiply(float (&d)[COLUMNS / 2], unsigned long long a, unsigned long long b, int add) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " ADD ", 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n" TEXT(COLUMNS) "k16.f32." TYPE "." TYPE " {" SUMS "}, " OPERANDS ";\n}"
-                 : HELD : "l"(a), "l"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));
-}
-
-// The products of a stage, of which those of the one before are done afterwards; step 0 begins the sums.
-__device__ __forceinline__ void multiply_stage(float (&d)[ROWS / 64][COLUMNS / 2], unsigned long long a, unsigned long long b, int step) {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-    #pragma unroll
-    for (int i = 0; i < DEEP / 16; i++)
+// A warpgroup's rows of a stage, and d = A B + (add ? d : 0) of 64 rows from 64 r on, of COLUMNS and of piece i of the sum, 32 bytes.
+#if TF32 && A_ACROSS
+constexpr int GROUPS = 2;  // of pieces: one is read while the other is multiplied
+struct Operand {
+    unsigned at, u[LINE / 32][ROWS / 64][4];
+    // Row g + 8 h of warp w's 16 is the operand's row 32 h + 4 w + g / 4 * 16 + g % 4: what a warp reads at once is of different banks.
+    __device__ __forceinline__ void read(int i, int r) {
+        const int thread = threadIdx.x % 128, g = thread % 32 / 4;
         #pragma unroll
-        for (int r = 0; r < ROWS / 64; r++)
-            multiply(d[r], a + r * (64 * LINE >> 4) + i * (A_ACROSS ? 16 * LINE >> 4 : 32 >> 4),
-                     b + i * (B_ACROSS ? 16 * LINE >> 4 : 32 >> 4), step | i);
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+        for (int e = 0; e < 4; e++) {
+            const int row = 64 * r + e % 2 * 32, k = thread % 4 + e / 2 * 4, piece = (thread / 32 + g / 4 * 4) ^ k;
+            asm volatile("ld.shared.b32 %0, [%1];" : "=r"(u[i][r][e])
+                         : "r"(at + (row + 8 * i + k) * LINE + piece * 16 + g % 4 * 4) : "memory");
+        }
+    }
+    __device__ __forceinline__ void multiply(float (&d)[COLUMNS / 2], int i, int r, unsigned long long b, int add) const {
+        asm volatile(NUMBERED(A_HELD) : HELD : "l"(b), "r"(add), "r"(u[i][r][0]), "r"(u[i][r][1]), "r"(u[i][r][2]), "r"(u[i][r][3]));
+    }
+};
+#else
+constexpr int GROUPS = 1;
+struct Operand {
+    unsigned at;
+    __device__ void read(int, int) {}
+    __device__ __forceinline__ void multiply(float (&d)[COLUMNS / 2], int i, int r, unsigned long long b, int add) const {
+        const unsigned long long a = descriptor(at, !A_ACROSS) + r * (64 * LINE >> 4) + i * (A_ACROSS ? 16 * LINE >> 4 : 32 >> 4);
+#if TF32
+        asm volatile(NUMBERED(ALONG_K) : HELD : "l"(b), "r"(add), "l"(a));
+#else
+        asm volatile(NUMBERED(ANY_WAY) : HELD : "l"(b), "r"(add), "l"(a), "n"(A_ACROSS), "n"(B_ACROSS));
+#endif
+    }
+};
+#endif
+
+// The products of a stage whose rows of A begin at `a`, of which those of the one before are done afterwards; step 0 begins the sums.
+__device__ __forceinline__ void multiply_stage(float (&d)[ROWS / 64][COLUMNS / 2], Operand& a, unsigned b_at, int step) {
+    const unsigned long long b = descriptor(b_at, !B_ACROSS);
+    #pragma unroll
+    for (int first = 0; first < LINE / 32; first += LINE / 32 / GROUPS) {
+        #pragma unroll
+        for (int e = 0; e < LINE / 32 / GROUPS * ROWS / 64; e++) a.read(first + e % (LINE / 32 / GROUPS), e / (LINE / 32 / GROUPS));
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+        #pragma unroll
+        for (int i = first; i < first + LINE / 32 / GROUPS; i++)
+            #pragma unroll
+            for (int r = 0; r < ROWS / 64; r++) a.multiply(d[r], i, r, b + i * (B_ACROSS ? 16 * LINE >> 4 : 32 >> 4), step | i);
+        asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+    }
 }
 
 __device__ void multiplied() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
 
-// 64 x 64 of a warpgroup's sums, those of this thread from v on, into shared memory for TMA to take. `line` and `piece` (of 16 bytes)
-// are where its lane writes for stmatrix: 8 x 8 matrices in the order upper left, lower left, upper right, lower right.
-__device__ __forceinline__ void stage_out(unsigned to, int line, int piece, const float* v) {
+// 64 lines of a warpgroup's sums d, those of part c, into shared memory for TMA to take.
+__device__ __forceinline__ void stage_out(unsigned to, const float (&d)[COLUMNS / 2], int c) {
+    const int thread = threadIdx.x % 128, lane = thread % 32;
+#if TF32
+    #pragma unroll
+    for (int e = 0; e < 16; e += 2 - FROM_REGISTERS) {
+#if A_ACROSS
+        // two parts have 64 columns of the sums as their lines, and the rows 32 h + .. of `read`
+        const int line = e / 2 * 8 + lane % 4 * 2 + e % 2, piece = (thread / 32 + lane / 16 * 4) ^ line % 8;
+        asm volatile("st.shared.f32 [%0], %1;" :: "r"(to + line * LINE + piece * 16 + lane / 4 % 4 * 4),
+                     "f"(d[c / 2 * 32 + e / 2 * 4 + c % 2 * 2 + e % 2]) : "memory");
+#else
+        const float* const v = d + 16 * c + e;
+        const int line = thread / 32 * 16 + lane / 4 + e % 4 / 2 * 8, piece = (e / 4 * 2 + lane % 4 / 2) ^ line % 8;
+        asm volatile("st.shared.v2.f32 [%0], {%1, %2};" :: "r"(to + line * LINE + piece * 16 + lane % 2 * 8), "f"(v[0]), "f"(v[1]) : "memory");
+#endif
+    }
+#else
+    // where its lane writes for stmatrix: 8 x 8 matrices in the order upper left, lower left, upper right, lower right
+    const int line = thread / 32 * 16 + lane % 16, piece = lane / 16;
+    const float* v = d + 32 * c;
     #pragma unroll
     for (int q = 0; q < 4; q++, v += 8)
         asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
                      :: "r"(to + line * LINE + ((2 * q + piece) ^ line % 8) * 16), "r"(packed(v[0], v[1])),
                         "r"(packed(v[2], v[3])), "r"(packed(v[4], v[5])), "r"(packed(v[6], v[7])) : "memory");
+#endif
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// A box of 64 x 64 to the matrix's (x, y), and until all but so many of these copies have read what they take.
+// A box of 64 lines to the matrix's (x, y), and until all but so many of these copies have read what they take.
 __device__ void store(const Map* map, int x, int y, unsigned from) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
                  :: "l"(map), "r"(x), "r"(y), "r"(from) : "memory");
