@@ -1,7 +1,6 @@
 "use strict";
 // The look-up of analysis.report.calculator, on the tables that it exports: straight lines between the sizes, in the logarithms.
 const calculator = (() => {
-  const get = (id) => document.getElementById(id);
   const runs = charts.data.tools; // of each machine by itself
   const names = { cpu: "CPU", gpu: "GPU" };
   const ways = { roundtrip: "copied in and out, as written", "roundtrip-pinned": "copied through pinned buffers", "roundtrip-pageable": "copied through pageable memory" };
@@ -56,12 +55,11 @@ const calculator = (() => {
   function fields(before = {}) { // before: sizes to keep
     const of = tool(), axes = of.sides.cpu.axes;
     get("c-sizes").replaceChildren(...axes.map((axis) => {
-      const p = document.createElement("p"), label = document.createElement("label"), input = document.createElement("input");
+      const p = make("p", ""), label = make("label", axis.name), input = make("input", "");
       const middle = axis.values[Math.floor(axis.values.length / 2)];
       Object.assign(input, { type: "number", min: 1, step: 1, value: before[axis.name] || Math.round(middle), id: `c-${axis.name}` });
       input.dataset.size = axis.name;
       label.htmlFor = input.id;
-      label.textContent = axis.name;
       p.append(label, input);
       return p;
     }));
@@ -82,7 +80,8 @@ const calculator = (() => {
     const uses = number(get("c-uses")), epochs = number(get("c-epochs"));
     const rows = Object.entries(call(of, at, way, uses)).map(([side, found]) => [of.kind === "training" ? `${names[side]}, a step` : names[side], found, side]);
     const whole = of.kind === "training" ? job(of, at[0], epochs) : null;
-    if (whole) for (const [side, found] of Object.entries(whole)) rows.push([`${names[side]}, a job of ${epochs} epoch${epochs > 1 ? "s" : ""}`, found, side]);
+    const jobWords = `, a job of ${epochs} epoch${epochs > 1 ? "s" : ""}`;
+    if (whole) for (const [side, found] of Object.entries(whole)) rows.push([names[side] + jobWords, found, side]);
     const judged = whole || Object.fromEntries(rows.map(([, found, side]) => [side, found]));
     const beyond = rows.some(([, found]) => found.extrapolated), doubt = beyond ? " (extrapolated: beyond what was measured)" : "";
     get("c-form").classList.toggle("beyond", beyond);
@@ -91,16 +90,11 @@ const calculator = (() => {
       const same = run.tools.find((t) => t.name === of.name), letter = run.run.split(":")[0];
       if (!same) continue;
       const found = of.kind === "training" ? job(same, at[0], epochs) : call(same, at, same.copies[way] ? way : "", uses);
-      for (const [side, one] of Object.entries(found)) rows.push([`${letter}: ${names[side]}${of.kind === "training" ? `, a job of ${epochs} epoch${epochs > 1 ? "s" : ""}` : ""}`, one, side]);
+      for (const [side, one] of Object.entries(found)) rows.push([`${letter}: ${names[side]}${whole ? jobWords : ""}`, one, side]);
     }
     get("c-table").tBodies[0].replaceChildren(...rows.map(([name, found, side]) => {
-      const tr = document.createElement("tr"), one = document.createElement("td"), two = document.createElement("td");
-      one.textContent = name;
-      two.textContent = units.seconds(found.seconds) + (found.extrapolated ? " (extrapolated)" : "");
-      two.className = "n";
-      tr.dataset.side = side;
-      tr.dataset.seconds = found.seconds;
-      tr.append(one, two);
+      const tr = tableRow("td", [name, units.seconds(found.seconds) + (found.extrapolated ? " (extrapolated)" : "")], (i) => (i ? "n" : ""));
+      Object.assign(tr.dataset, { side, seconds: found.seconds });
       return tr;
     }));
     const ranges = of.sides.cpu.axes.map((a) => `${a.name} ${units.count(a.values[0])} to ${units.count(a.values[a.values.length - 1])}`);

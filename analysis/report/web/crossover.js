@@ -2,7 +2,6 @@
 // The crossover: what the controls choose is looked up in the exported tables; nothing is computed but ratios of their numbers.
 const crossover = (() => {
   const runs = charts.data.crossover.runs || [];
-  const get = (id) => document.getElementById(id);
   const state = { run: Math.max(0, runs.findIndex((r) => r.precisions.some((p) => p.forms.length))), precision: 0, form: 0, use: 0, size: 0 };
   const bands = { "-1": ["cpu-band", "CPU wins"], 0: ["none-band", "can't tell"], 1: ["gpu-band", "GPU wins"] };
   const styles = [["vermillion", "square", "solid"], ["purple", "diamond", "dash"], ["orange", "triangle-up", "dot"], ["green", "triangle-down", "dashdot"], ["ink", "cross", "longdash"]];

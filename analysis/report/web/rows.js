@@ -1,7 +1,6 @@
 "use strict";
 // All numbers: sorted, filtered, a page at a time; the distribution of any row; downloads.
 const rows = (() => {
-  const get = (id) => document.getElementById(id);
   const { heads, cells, records, runs, numbers, names, labels } = charts.data.rows; // the run, where there are several, is the first cell
   const PAGE = 100;
   const state = { order: cells.map((_, i) => i), column: -1, down: false, from: 0 };
@@ -25,27 +24,19 @@ const rows = (() => {
     }
     state.from = Math.max(0, Math.min(state.from, Math.floor((found.length - 1) / PAGE) * PAGE));
     const part = found.slice(state.from, state.from + PAGE);
-    get("n-table").tBodies[0].replaceChildren(...part.map((i) => {
-      const tr = document.createElement("tr");
-      cells[i].forEach((text, c) => { const td = document.createElement("td"); td.textContent = text; if (numbers.includes(c)) td.className = "n"; else if (!c && labels.length) td.className = "run"; else if (["problem", "how"].includes(heads[c])) td.className = "wide"; tr.append(td); });
-      return tr;
-    }));
+    const look = (c) => (numbers.includes(c) ? "n" : !c && labels.length ? "run" : ["problem", "how"].includes(heads[c]) ? "wide" : "");
+    get("n-table").tBodies[0].replaceChildren(...part.map((i) => tableRow("td", cells[i], look)));
     get("n-says").textContent = found.length ? `Rows ${state.from + 1} to ${state.from + part.length} of ${found.length}${found.length < cells.length ? ` (${cells.length} in all)` : ""}.` : "No row has all these words.";
     get("n-before").disabled = state.from === 0;
     get("n-after").disabled = state.from + PAGE >= found.length;
   }
-  function header(table, names, sort) {
-    const tr = document.createElement("tr");
-    names.forEach((name, c) => {
-      const th = document.createElement("th"), button = document.createElement("button");
-      th.scope = "col";
+  function sortable(table, sort) { // a button in each head
+    for (const th of table.tHead.rows[0].cells) {
+      const button = make("button", th.textContent);
       button.type = "button";
-      button.textContent = name;
-      button.addEventListener("click", () => sort(c, th));
-      th.append(button);
-      tr.append(th);
-    });
-    table.tHead.replaceChildren(tr);
+      button.addEventListener("click", () => sort(th.cellIndex, th));
+      th.replaceChildren(button);
+    }
   }
   function marked(th, down) {
     for (const other of th.parentNode.children) other.removeAttribute("aria-sort");
@@ -67,14 +58,8 @@ const rows = (() => {
     const more = [record.check ? `check: ${record.check}` : "", record.flags ? `flags: ${record.flags.join(", ")}` : "", ...Object.entries(record.notes || {}).map(([k, v]) => `${k}: ${v}`)].filter(Boolean);
     get("d-says").textContent = `${[...says, ...more].join("; ")}.`;
     get("d-plot").setAttribute("aria-label", get("d-says").textContent);
-    const table = get("d-table"), head = document.createElement("tr");
-    for (const name of ["clock", "quantile", "time"]) { const th = document.createElement("th"); th.scope = "col"; th.textContent = name; head.append(th); }
-    table.tHead.replaceChildren(head);
-    table.tBodies[0].replaceChildren(...traces.flatMap((t) => t.x.map((v, j) => {
-      const tr = document.createElement("tr");
-      for (const text of [t.name, `${units.digits(100 * t.y[j])} %`, units.seconds(v)]) { const td = document.createElement("td"); td.textContent = text; tr.append(td); }
-      return tr;
-    })));
+    get("d-table").tHead.replaceChildren(tableRow("th", ["clock", "quantile", "time"]));
+    get("d-table").tBodies[0].replaceChildren(...traces.flatMap((t) => t.x.map((v, j) => tableRow("td", [t.name, `${units.digits(100 * t.y[j])} %`, units.seconds(v)]))));
   }
   function choices() {
     const keep = matching(get("d-filter").value), chosen = get("d-row").value;
@@ -113,7 +98,8 @@ const rows = (() => {
     get("csv").addEventListener("click", () => save("crossover.csv", csv(), "text/csv"));
     for (const table of document.querySelectorAll("table.sorts")) sorts(table);
     if (!get("numbers-tool")) return;
-    header(get("n-table"), heads, (c, th) => { state.down = state.column === c && !state.down; state.column = c; state.from = 0; marked(th, state.down); show(); });
+    get("n-table").tHead.replaceChildren(tableRow("th", heads));
+    sortable(get("n-table"), (c, th) => { state.down = state.column === c && !state.down; state.column = c; state.from = 0; marked(th, state.down); show(); });
     get("n-filter").addEventListener("input", () => { state.from = 0; show(); });
     if (get("n-run")) get("n-run").addEventListener("change", () => { state.from = 0; show(); });
     get("n-before").addEventListener("click", () => { state.from -= PAGE; show(); });
@@ -123,21 +109,15 @@ const rows = (() => {
     charts.whenNear(get("numbers-tool"), show);
     charts.whenNear(get("distributions-tool"), () => { if (!get("d-plot").dataset.asked) { get("d-plot").dataset.asked = "1"; choices(); } });
   }
-  // Tables that are there already: a button in each head sorts them.
+  // Tables that are there already are sorted in place.
   function sorts(table) {
-    for (const th of table.tHead.rows[0].cells) {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = th.textContent;
-      th.replaceChildren(button);
-      button.addEventListener("click", () => {
-        const body = table.tBodies[0], c = th.cellIndex, down = th.getAttribute("aria-sort") === "ascending";
-        const all = [...body.rows], text = all.some((r) => units.key(r.cells[c].textContent) === null);
-        all.sort((a, b) => compare(a.cells[c].textContent, b.cells[c].textContent, text) * (down ? -1 : 1));
-        body.append(...all);
-        marked(th, down);
-      });
-    }
+    sortable(table, (c, th) => {
+      const body = table.tBodies[0], down = th.getAttribute("aria-sort") === "ascending", all = [...body.rows];
+      const text = all.some((r) => units.key(r.cells[c].textContent) === null);
+      all.sort((a, b) => compare(a.cells[c].textContent, b.cells[c].textContent, text) * (down ? -1 : 1));
+      body.append(...all);
+      marked(th, down);
+    });
   }
   return { start, csv, jsonl };
 })();

@@ -1,5 +1,13 @@
 "use strict";
-// Numbers as people read them, as analysis.units writes them: three significant digits and a unit.
+// Elements of the page; numbers as people read them, as analysis.units writes them: three significant digits and a unit.
+const get = (id) => document.getElementById(id);
+const make = (tag, text, className = "") => Object.assign(document.createElement(tag), { textContent: text, className });
+const tableRow = (tag, texts, classOf = () => "") => { // a row of a table
+  const tr = document.createElement("tr");
+  tr.append(...texts.map((text, i) => make(tag, text, classOf(i))));
+  if (tag === "th") for (const th of tr.cells) th.scope = "col";
+  return tr;
+};
 const units = (() => {
   const times = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
   function digits(value) {
