@@ -14,10 +14,9 @@ from workloads.records import Measurement, Samples
 RESAMPLES = 1000
 _KEPT = 1 << 16  # more than a machine's folder has: a report goes over all of its samples many times
 CONFIDENCE = 0.95
-RANGE = (
-    5,
-    6,
-)  # visits whose medians' range is the interval: it holds the true one in 94 and 97 of 100 cases, of four in 87
+# Visits whose medians' range is the interval: it holds the true one in 94 and 97 of 100 cases, of four in 87.
+RANGE = (5, 6)
+Z = 1.959964  # the normal's 97.5 % quantile
 # Student's t at 97.5 %, for 1, 2, ... degrees of freedom; beyond these the expansion in t_quantile is exact to 1e-4.
 _T_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
 
@@ -146,8 +145,7 @@ def _resampled_medians(groups: list[list[float]], seed: int) -> np.ndarray:
 
 def t_quantile(free: int) -> float:
     """Student's t at 97.5 % for that many degrees of freedom."""
-    z = 1.959964
-    expanded = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    expanded = Z + (Z**3 + Z) / (4 * free) + (5 * Z**5 + 16 * Z**3 + 3 * Z) / (96 * free**2)
     return _T_QUANTILES[free - 1] if free <= len(_T_QUANTILES) else expanded
 
 
@@ -158,7 +156,7 @@ def _few_blocks(blocks: int) -> float:
     times sqrt(n / (n - 1)).
     """
     free = blocks - 1
-    return t_quantile(free) / 1.959964 * math.sqrt(blocks / free)
+    return t_quantile(free) / Z * math.sqrt(blocks / free)
 
 
 def _ends(value: float, draws: np.ndarray, blocks: int) -> tuple[float, float]:

@@ -1,6 +1,5 @@
 """`explain --measure`: runs here what a training's verdict lacks, each part by a command of its own, as far as a budget goes."""
 
-import functools
 import pathlib
 import shlex
 import subprocess
@@ -101,13 +100,11 @@ def run(
             left_out.append(f"{part.words}: the time was spent")
             continue
         head = f"{i}/{len(found)} {part.words}"
-        reason = _child(part, folder.with_name(f"{folder.name}-{i}"), left, functools.partial(_under, say, head))
+        reason = _child(
+            part, folder.with_name(f"{folder.name}-{i}"), left, lambda text, head=head: say(f"{head}: {text}")
+        )
         left_out += [f"{part.words}: {reason}"] if reason else []
     return left_out
-
-
-def _under(say: Callable[[str], None], head: str, text: str) -> None:
-    say(f"{head}: {text}")
 
 
 def _child(part: Part, folder: pathlib.Path, left: float, say: Callable[[str], None]) -> str:

@@ -87,12 +87,8 @@ def lines(e: Explanation, most: int = MOST, measured: Callable = measure) -> Ite
                 continue
             share = base.training.batch / batch
             real = first.value - found.value * share
-            beside = f"predicted {about(saved)}, measured {_signed(real)} of a step's work"
+            beside = f"predicted {about(saved)}, measured {about(exact(real))} of a step's work"
             yield f"  {change.words}: saves {beside} ({_error(saved, real, base)})"
-
-
-def _signed(value: float) -> str:
-    return about(exact(value))
 
 
 def _error(saved: Estimate, real: float, base: "Prediction") -> str:

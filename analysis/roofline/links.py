@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.labels import width
 from analysis.roofline import data_sheets
-from analysis.stats import Estimate, group_by, of, plus_minus
+from analysis.stats import Estimate, Z, group_by, of, plus_minus
 from analysis.table import Table
 from analysis.units import bytes_rate, count, percent, seconds, size
 from workloads.records import Measurement
@@ -21,7 +21,6 @@ CLOCKS = ("host-latency", "device")
 TOLERANCE = 0.02  # a piece may be off by this much, or by the noise of its points where that is more
 FEWEST = 4  # sizes for a law
 _DRAWS = 200
-_Z = 1.959964
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -201,7 +200,7 @@ def _half(chain: list[Piece]) -> float | None:
 
 def _redrawn(points: dict[int, Estimate]) -> np.ndarray:
     """_DRAWS sets of seconds, each size's drawn within its own median's interval."""
-    spread = [math.log(p.high / p.low) / (2 * _Z) if p.low > 0 else 0.0 for p in points.values()]
+    spread = [math.log(p.high / p.low) / (2 * Z) if p.low > 0 else 0.0 for p in points.values()]
     normal = np.random.default_rng(1).standard_normal((_DRAWS, len(points)))
     return np.array([p.value for p in points.values()]) * np.exp(normal * np.array(spread))
 

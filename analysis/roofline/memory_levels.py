@@ -10,21 +10,18 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from analysis.stats import Estimate, best_by, call_s, group_by, is_gpu, median, quick_seconds, seconds_of
+from analysis.stats import Estimate, Z, best_by, call_s, group_by, is_gpu, median, quick_seconds, seconds_of
 from analysis.units import count, join, size
 from workloads.records import Machine, Measurement
 
 OPERATIONS = ("copy", "scale", "add", "triad", "read")
 FEWEST = 3  # sizes on a plateau
 LEAST_SIZES = 4  # sizes that make a curve worth searching
-_Z = 1.959964
-_SPREAD = (
-    0.04  # how far apart equal levels may lie from size to size, whatever each row's own interval: pages, sets, ways
-)
+# How far apart equal levels may lie from size to size, whatever each row's own interval: pages, sets, ways.
+_SPREAD = 0.04
 _FLAT = 0.15  # the most that a plateau may rise or fall from end to end
-_PENALTY = (
-    3.0  # times log(sizes) for each further piece: its level and its end (Yao 1988, Schwarz's criterion with margin)
-)
+# Times log(sizes) for each further piece: its level and its end (Yao 1988, Schwarz's criterion with margin).
+_PENALTY = 3.0
 # A working set within this many times a cache's size may still show its level; one beyond it cannot.
 _WITHIN = 1.5
 _BEGINS = 0.95  # of its smallest working set seen: where a level begins
@@ -145,7 +142,7 @@ def segments(curve: Curve) -> list[tuple[int, int]]:
 
 def _noise(curve: Curve) -> float:
     """Standard deviation of the logarithm of a point."""
-    return max(_SPREAD, float(np.median([math.log(p.rate.high / p.rate.low) / (2 * _Z) for p in curve])))
+    return max(_SPREAD, float(np.median([math.log(p.rate.high / p.rate.low) / (2 * Z) for p in curve])))
 
 
 def _is_flat(run: Curve) -> bool:

@@ -48,26 +48,28 @@ SETTINGS: dict[Any, Any] = {
 }
 
 
-_MARKERS = {
-    "circle": "o",
-    "square": "s",
-    "triangle-up": "^",
-    "diamond": "D",
-    "triangle-down": "v",
-    "cross": "P",
-    "x": "x",
-    "star": "*",
-    "bowtie": "d",
-    "hourglass": "<",
-    "pentagon": "p",
-    "hexagon": "h",
-    "star-triangle-up": ">",
-    "star-diamond": "H",
-    "hash": "+",
-    "octagon": "8",
-    "line-ns": "|",
-    "cross-thin": "+",
-}
+# Plotly's name and matplotlib's.
+_MARKERS = dict(
+    pair.split()
+    for pair in """circle o
+square s
+triangle-up ^
+diamond D
+triangle-down v
+cross P
+x x
+star *
+bowtie d
+hourglass <
+pentagon p
+hexagon h
+star-triangle-up >
+star-diamond H
+hash +
+octagon 8
+line-ns |
+cross-thin +""".splitlines()
+)
 _DASHES = {
     "solid": (),
     "dash": (5, 2),

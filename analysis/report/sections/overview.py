@@ -2,7 +2,7 @@
 
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -279,7 +279,7 @@ def _kernel_row(path: "dict[int, Measurement]", roofs: tuple[Roof, ...]) -> tupl
 
 
 def numbers_section(
-    measurements: "list[Measurement]", numbers: "list[tuple]", heads: tuple[str, ...] = NUMBERS
+    measurements: "list[Measurement]", numbers: "list[tuple]", heads: Sequence[str] = NUMBERS
 ) -> list[str]:
     """Every row that was tried, a line each (`numbers`: of `number_row`, before them the run where `heads` has it); the skipped
     ones by their reasons."""

@@ -9,36 +9,23 @@ from analysis import labels
 from analysis.report.charts.chart import rounded
 from analysis.roofline.bounds import Judged
 from analysis.stats import is_gpu, of
+from analysis.table import named
 from analysis.text import rows
 from analysis.text.rates import fraction_words
 from workloads.records import Measurement, Samples, visits
 
 QUANTILES = 50  # of a row at most, over all its clocks
 FEWER, MANY = 20, 1000  # of each row where there are many
-WORDS = ("kernel", "problem", "how", "math", "device", "status, flags", "check")  # columns that are not of numbers
+WORDS = named("kernel | problem | how | math | device | status, flags | check")  # columns that are not of numbers
 _DEFAULTS = {"mode": "resident", "reuse": 1, "cache": "warm", "process": "warm"}
 
 
-NUMBERS = (
-    "kernel",
-    "problem",
-    "how",
-    "math",
-    "device",
-    "threads",
-    "time",
-    "+-",
-    "device time",
-    "queued",
-    "contention",
-    "rate",
-    "of its roof",
-    "status, flags",
+NUMBERS = named(
+    "kernel | problem | how | math | device | threads | time | +- | device time | queued | contention | rate | of its roof | "
+    "status, flags"
 )
-
-
 # Columns that are left out where they say nothing (a dash or nothing in every row).
-OPTIONAL = ("how", "math", "threads", "device time", "queued", "contention", "rate", "of its roof", "status, flags")
+OPTIONAL = named("how | math | threads | device time | queued | contention | rate | of its roof | status, flags")
 
 
 def is_concurrent(m: "Measurement") -> bool:
@@ -70,18 +57,11 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
 
 
 def order(m: "Measurement") -> tuple:
+    """The row's place in that table."""
     p, s = m.problem, m.settings
     which = p.op, p.math, getattr(p, "n", 0), labels.shape(p)
-    return *which, is_gpu(s.device), m.kernel, s.mode, s.threads or 0, _size(p)
-
-
-def _size(p) -> tuple:
-    """Where a problem without n stands among its like."""
-    return (
-        p.direction or p.operation,
-        getattr(p, "nbytes", 0),
-        getattr(p, "count", 0),
-    )
+    without_n = p.direction or p.operation, getattr(p, "nbytes", 0), getattr(p, "count", 0)
+    return *which, is_gpu(s.device), m.kernel, s.mode, s.threads or 0, without_n
 
 
 def record(m: "Measurement", judged: Judged, most: int = QUANTILES) -> dict:
