@@ -66,7 +66,7 @@ def google_benchmark(measurements: "Iterable[Measurement]", run: "Run | None" = 
     made = []
     for index, (m, samples) in enumerate(timed(measurements)):
         times = [_NS * s for s in samples.medians.values()]
-        own = {"run_name": name(m), "family_index": index, "per_family_instance_index": 0}
+        own: dict[str, object] = {"run_name": name(m), "family_index": index, "per_family_instance_index": 0}
         own |= {"repetitions": len(times), "threads": m.threads or 1, "time_unit": "ns"}
         for i, t in enumerate(times):
             visit = {"name": name(m), "run_type": "iteration", "repetition_index": i, "iterations": samples.calls}
@@ -75,9 +75,10 @@ def google_benchmark(measurements: "Iterable[Measurement]", run: "Run | None" = 
             mean, deviation = statistics.fmean(times), statistics.stdev(times)
             told = {"mean": mean, "median": statistics.median(times), "stddev": deviation, "cv": deviation / mean}
             for word, value in told.items():
+                unit = "percentage" if word == "cv" else "time"
                 aggregate = {"name": f"{name(m)}_{word}", "run_type": "aggregate", "aggregate_name": word}
-                aggregate |= {"aggregate_unit": "percentage" if word == "cv" else "time", "iterations": len(times)}
-                made.append(own | aggregate | {"real_time": value, "cpu_time": value})
+                aggregate["aggregate_unit"] = unit
+                made.append(own | aggregate | {"iterations": len(times), "real_time": value, "cpu_time": value})
     return {"context": _context(run), "benchmarks": made}
 
 

@@ -50,6 +50,8 @@ def _above(m: Measurement, context: Context) -> str:
     if not context.roofs or not bounds.is_above(m, context.roofs):
         return ""
     judged = bounds.judge(m, context.roofs)
+    if not (judged.fraction and judged.roof):
+        return "above its roof"
     return f"{judged.fraction.value:.3g} times its roof, {judged.roof.name} {judged.roof.kind}"
 
 

@@ -100,14 +100,12 @@ def run(
             left_out.append(f"{part.words}: the time was spent")
             continue
         head = f"{i}/{len(found)} {part.words}"
-        reason = _child(
-            part, folder.with_name(f"{folder.name}-{i}"), left, lambda text, head=head: say(f"{head}: {text}")
-        )
+        reason = _child(part, folder.with_name(f"{folder.name}-{i}"), left, head, say)
         left_out += [f"{part.words}: {reason}"] if reason else []
     return left_out
 
 
-def _child(part: Part, folder: pathlib.Path, left: float, say: Callable[[str], None]) -> str:
+def _child(part: Part, folder: pathlib.Path, left: float, head: str, say: Callable[[str], None]) -> str:
     """Why the part has no rows; "" where it has. It stops by itself when its time is over, and is ended if it does not."""
     stop = ("--stop-after", f"{left:.0f}", "-q", "-o", str(folder))
     command = [sys.executable, "-m", *part.command, *stop]
@@ -121,7 +119,7 @@ def _child(part: Part, folder: pathlib.Path, left: float, say: Callable[[str], N
                 _, errors = child.communicate(timeout=1)
                 break
             except subprocess.TimeoutExpired:
-                say(f"{taken:.0f} of about {min(part.seconds, left):.0f} s")
+                say(f"{head}: {taken:.0f} of about {min(part.seconds, left):.0f} s")
     if child.returncode in (options.OK, options.FAILED) and list(folder.glob("*.jsonl")):
         return ""
     said = [line.removeprefix("error: ").partition("; finish with:")[0] for line in errors.splitlines() if line.strip()]

@@ -167,7 +167,7 @@ def test_what_is_measured_first_is_the_real_step_and_what_was_not_reached_is_sai
     assert parts[0].command[:3] == ("workloads.training", "--model", "cifar10-cnn")
     assert (measure.seconds(parts), measure.seconds(parts[:1], 20)) == (90, 20)
     ran = []
-    monkeypatch.setattr(measure, "_child", lambda part, folder, left, say: ran.append(part.words) or "it broke")
+    monkeypatch.setattr(measure, "_child", lambda part, folder, left, head, say: ran.append(part.words) or "it broke")
     clock = iter([0.0, 0.0, 50.0, 80.0, 90.0, 95.0])
     monkeypatch.setattr(measure.time, "monotonic", lambda: next(clock))
     left_out = measure.run(parts, tmp_path, 90)
@@ -183,7 +183,7 @@ def test_a_child_that_hangs_is_ended_and_one_that_fails_is_one_line(tmp_path, mo
     ):
         (tmp_path / "hangs.py").write_text(code)
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        reason = measure._child(measure.Part("it", ("hangs",), 1), tmp_path / "out", 0.5, lambda text: None)
+        reason = measure._child(measure.Part("it", ("hangs",), 1), tmp_path / "out", 0.5, "1/1", lambda text: None)
         assert reason.endswith(words)
 
 

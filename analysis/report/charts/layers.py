@@ -111,11 +111,11 @@ def _crossings(of: Layers, varies: str) -> Chart:
             bands[sign].y.extend([line] * 3)
             bands[sign].says.extend([f"{line}: {verdict_words(a)}"] * 3)
         for other in (b for b in answers if (b.family, b.precision) == (a.family, first) and b.form in _MARKS):
-            form, *look = _MARKS[other.form]
+            form, color, marker = _MARKS[other.form]
             cells.append((line, form_name(other.form), verdict_words(other), f"{other.low_n}..{other.high_n}"))
             for c in (c for c in other.crossings if c.to == "gpu" and not c.wide):
                 points.add(
-                    f"from here: {form}", tuple(look), c.at.value, line, f"{line}, {form}: {verdict_words(other)}"
+                    f"from here: {form}", (color, marker), c.at.value, line, f"{line}, {form}: {verdict_words(other)}"
                 )
     shown = [a for a in of.answers if a.family.varies == varies]
     says = next(iter(words.summaries(shown)), f"{count(len(shown), 'answer')} along the {varies}.")

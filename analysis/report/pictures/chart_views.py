@@ -208,7 +208,7 @@ def _ticks(axis, of: "Axis", low: float, high: float) -> None:
 def _names(axes, view: "View", start: float) -> None:
     """The names of slopes left of them, of level lines right of them, at the heights where they keep apart."""
     low, high = axes.get_xlim()
-    column, ends = math.log(start / low) / math.log(high / low), list(map(math.log, view.y.ends))
+    column, ends = math.log(start / low) / math.log(high / low), list(map(math.log, axes.get_ylim()))
     for t in (t for t in view.traces if t.label):
         x, away, side = (column, -0.035, "right") if t.label_left else (1.0, 0.025, "left")
         at = (math.log(t.y[0 if t.label_left else -1]) - ends[0]) / (ends[1] - ends[0])
