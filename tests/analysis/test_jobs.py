@@ -104,7 +104,8 @@ def test_a_batch_crossover_lies_where_the_laws_meet():
 
 def test_a_planned_job_has_a_smaller_last_batch_where_its_row_compiled_one():
     assert break_even.planned_steps(break_even.Setup(FIT, "cifar10-cnn", 32, 320, "float32"), 50_000) == 1562
-    assert break_even.planned_steps(break_even.Setup(FIT, "cifar10-cnn", 32, 330, "float32"), 50_000) == 1563
+    uneven = break_even.Setup(FIT, "cifar10-cnn", 32, 330, "float32")
+    assert break_even.planned_steps(uneven, 50_000) == 1563 and break_even.Pair(uneven, None, ()).steps == 11
     assert break_even.planned_steps(break_even.Setup(FIT, "peaks", 100, 100, "float32"), 40) == 1
     # Keras compiles once a batch shape: 5 of 5 + 3.5 + 5 + 0.04 s (10 epochs of 4 steps) for the last 4 samples of 100
     rows = [trained("cifar10-cnn", 32, 100, (0.0, 0.0, 1e-3), device=d, once=(5.0, 0.0, 3.5)) for d in ("cpu", "gpu:0")]
