@@ -60,7 +60,8 @@ def every(
     machine: Machine | None = None,
 ) -> list[Answer]:
     """The answers of all families of an operation but the single square products of libraries from warm caches."""
-    measurements, found = list(measurements), []
+    measurements = list(measurements)
+    found: list[Answer] = []
     for framework, cache in crossover.forms_of([m for m in measurements if m.problem.op == op]):
         if op == "conv":
             found += crossover.conv_crossovers(measurements, forms, framework, cache, varies, least, machine)
@@ -173,7 +174,8 @@ def lacking(
 
 def step_story(runs: Iterable[Run], measurements: Iterable[Measurement], op: str, machine: Machine | None) -> list[str]:
     """Of each network who wins its step in the way and arithmetic with most batches, with its times, or what is missing."""
-    measurements, said = list(measurements), []
+    measurements = list(measurements)
+    said: list[str] = []
     for step in network_steps.complete_steps(runs, measurements, op):
         told = network_steps.answers(step, measurements, machine)
         said += step_sentences(step, told[0]) if told else lacking(step, measurements, machine)

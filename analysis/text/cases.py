@@ -121,7 +121,7 @@ class _Asking(msgspec.Struct, frozen=True):
         """The kind's answer of these values, its own rows after `rows`."""
         apart = getattr(self.case, "apart", "")
         answer, *rest = sentences.lines(TOLD[kind], **values)
-        told = [tuple(cells) for cells in parsed("\n".join(line for line in rest if " | " in line))]
+        told = [(what, theirs, here) for what, theirs, here in parsed("\n".join(s for s in rest if " | " in s))]
         more = [line for line in rest if " | " not in line] + [say(SAID["apart"], apart=apart)] * bool(apart)
         return Reply(self.case.name, self.case.title, answer, (*rows, *told), tuple(more))
 
@@ -278,7 +278,7 @@ def _home(a: _Asking) -> Reply | None:
     t, whole = made.asked.training, made.both[1].whole
     nbytes = t.samples * networks.sample_bytes(made.asked.of, t.dtype)
     other = a.explained(msgspec.structs.replace(t, batch=8 * t.batch)).both
-    words = {"small": t.batch, "large": 8 * t.batch, "bytes": size(nbytes), "copied": evidence.copied(made)}
+    words: dict = {"small": t.batch, "large": 8 * t.batch, "bytes": size(nbytes), "copied": evidence.copied(made)}
     words |= {"sent": a.of.gpu.copying(nbytes, GPU), "other": other[1].whole if other else None}
     return a.reply("home", saved=kept.job_saved, whole=whole, **words, **larger)
 
@@ -321,7 +321,7 @@ def _together(a: _Asking) -> Reply | None:
         return None
     low, high, (student, teacher) = found.gain.low, found.gain.high, found.slower
     verdict = "Can't tell" if low <= 1 <= high else "It pays" if low > 1 else "It does not pay"
-    words = {"student": student, "teacher": teacher, "after": found.after, "at_once": found.at_once}
+    words: dict = {"student": student, "teacher": teacher, "after": found.after, "at_once": found.at_once}
     return a.reply("teacher", verdict=verdict, gain=found.gain, **words)
 
 

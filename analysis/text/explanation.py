@@ -1,5 +1,7 @@
 """An Explanation as at most twelve lines: who wins, why, from where, what helps, how to check it; and all that is behind it."""
 
+from collections.abc import Sequence
+
 from analysis.explain import sides as of_sides
 from analysis.explain.explanation import Explanation
 from analysis.explain.sides import Side
@@ -234,7 +236,7 @@ def _next(e: Explanation, again: str, measuring: str) -> str:
 def details(e: Explanation, framework: str) -> list[str]:
     """Titles with what stands under them, each after a blank line; what rests on withheld seconds is left out."""
     told, most, said = e.told(), max(0, terminal.width() - 2), []
-    for title, parts in {
+    titled: dict[str, Sequence[str | Table]] = {
         "The whole training, in parts": [_whole(e)] if e.sides else [],
         "A step, predicted": [_step(told)] if told.predictions else [],
         "Where the winner changes": [
@@ -244,7 +246,8 @@ def details(e: Explanation, framework: str) -> list[str]:
         "Memory and cost": [*([_resources(e)] if e.memory else []), *price(told)],
         "Does the framework use the GPU?": [framework],
         "What this does not know": caveats(e),
-    }.items():
+    }
+    for title, parts in titled.items():
         lines = [line for p in parts for line in (p.text(most) if isinstance(p, Table) else [p])]
         said += ["", title, *(f"  {line}" for line in lines)] if lines else []
     return said

@@ -214,8 +214,8 @@ def crossing(a: Answer, source: str = MEASURED) -> str:
         case "cant-tell":
             if not (sure := [p for p in a.points if p.sign]):
                 return "can't tell which device wins"
-            first, last = (counted(p.n, name) for p in (sure[0], sure[-1]))
-            where = f"from {first}" if a.points[-1].sign else f"up to {last}" if a.points[0].sign else f"around {first}"
+            low, high = (counted(p.n, name) for p in (sure[0], sure[-1]))
+            where = f"from {low}" if a.points[-1].sign else f"up to {high}" if a.points[0].sign else f"around {low}"
             return f"the {'GPU' if sure[0].sign > 0 else 'CPU'} surely wins {where}"
         case "no-gpu":
             return "the GPU was not timed"

@@ -43,10 +43,10 @@ def answer(
     Rows that failed, gave a wrong answer or lie above their roof always have the last sentence. `machine` defaults to
     that of the last run of a Loaded; `answers` and `ceilings` are those of the rows, where they are known already.
     """
-    loaded = found if isinstance(found, Loaded) else None
-    rows, runs = list(loaded.measurements if loaded else found), loaded.runs if loaded else ()
+    loaded = found if isinstance(found, Loaded) else Loaded((), tuple(found), 0, ())
+    rows, runs = list(loaded.measurements), loaded.runs
     machine = machine or (runs[-1].machine if runs else None)
-    ceilings = roofs(loaded.every if loaded else rows, machine) if ceilings is None else ceilings
+    ceilings = roofs(loaded.every, machine) if ceilings is None else ceilings
     answers = crossovers(rows, machine=machine) if answers is None else answers
     has_gpu, ops, trained = (
         any(a.kind != "no-gpu" for a in answers),

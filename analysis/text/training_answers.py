@@ -98,10 +98,10 @@ def _of_rows(rows: list[Measurement], every: list[Measurement]) -> str:
 
 def _step(m: Measurement) -> Estimate:
     """Seconds of a step where the row's fits tell it, else an epoch's a step, of one sample with no end of an interval."""
-    cost, own = costs.measured(m), m.on("host-latency")
-    if cost and cost.step.low > 0:
+    if (cost := costs.measured(m)) and cost.step.low > 0:
         return cost.step
-    return of(own) if len(own.seconds) > 1 else Estimate(of(own).value, 0.0, inf)
+    own = of(m.on("host-latency"))
+    return own if own.low < own.high else Estimate(own.value, 0.0, inf)
 
 
 def lines(measurements: Iterable[Measurement]) -> list[str]:

@@ -268,7 +268,7 @@ def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it
     outcome = sweep.Outcome(run_, tmp_path / "training.jsonl", [job, product])
     training.answer(arguments(), outcome)
     first, hint = capsys.readouterr().out.split("\n\n")
-    assert "batch 32, 1,000 samples, 2 epochs, on the CPU: 15.7 s. Start-up takes 10.0 s," in first
+    assert "batch 32, 1,000 samples, 2 epochs, on the CPU: 15.7 s. Start-up takes 10.0 s." in first
     assert "(2 %)" not in first + hint and "\nmatmul" not in hint
     assert hint.startswith("What a step is made of, from these rows, nothing measured again: ")
     assert hint.strip().endswith(f"-m workloads.training --fast -o {tmp_path} --resume -v")
