@@ -100,8 +100,8 @@ def _step(m: Measurement) -> Estimate:
     """Seconds of a step where the row's fits tell it, else an epoch's a step, of one sample with no end of an interval."""
     if (cost := costs.measured(m)) and cost.step.low > 0:
         return cost.step
-    own = of(m.on("host-latency"))
-    return own if own.low < own.high else Estimate(own.value, 0.0, inf)
+    own = m.on("host-latency")
+    return of(own) if own and len(own.seconds) > 1 else Estimate(of(own).value, 0.0, inf)
 
 
 def lines(measurements: Iterable[Measurement]) -> list[str]:
