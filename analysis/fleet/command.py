@@ -1,6 +1,7 @@
 """Does every device of a fleet deliver what it should? Each against its own stored baseline, and against the others like it."""
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -55,13 +56,7 @@ def judge(args: argparse.Namespace) -> "Judged":
     except ValueError as error:
         raise options.Usage(f"{error}; compare two of them", "python -m analysis.compare OLD NEW") from error
     share = judgment.LEAST if args.fail_on is None else min(args.fail_on, judgment.LEAST)
-    return judgment.judge(found, [r for r in against if not _same(r, args.run)], share)
-
-
-def _same(one, other) -> bool:
-    import os
-
-    return os.path.realpath(one) == os.path.realpath(other)
+    return judgment.judge(found, [r for r in against if os.path.realpath(r) != os.path.realpath(args.run)], share)
 
 
 def show(judged: "Judged", format_: str, verbose: bool) -> None:

@@ -6,7 +6,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -14,10 +14,11 @@ from analysis.crossover import reuse
 from analysis.crossover.crossover import LATENCY, Answer, fastest
 from analysis.crossover.families import comparable, precision_of, square_rows
 from analysis.predict import curves
-from analysis.predict.prediction import predict
+from analysis.predict.prediction import Prediction, predict
 from analysis.predict.profile import Lacking, Profile
-from analysis.stats import middle
+from analysis.stats import Estimate, middle
 from analysis.training.costs import whole_training
+from kernels import networks
 from kernels.problems import Matmul, Training
 from kernels.problems.arrays import precision
 from workloads.records import Measurement, Settings
@@ -149,45 +150,31 @@ def _at(p: Matmul) -> tuple[float, ...]:
 def trainings(of: "Profile", models: Iterable[str]) -> list[Tool]:
     """A tool for each model that the profile predicts on both devices: the step by batch, and what a job costs once and an epoch
     at the model's own samples."""
-    from kernels import networks
-
-    if not {"cpu", "gpu:0"} <= set(of.devices):
+    devices = {"cpu": "cpu", "gpu": "gpu:0"}
+    if not set(devices.values()) <= set(of.devices):
         return []
+    costs: dict[str, Callable[[Prediction], Estimate]] = {
+        "step": lambda p: p.step_s,
+        "epoch": lambda p: p.epoch_total_s,
+        "once": lambda p: whole_training(p.cost, 0, p.training.steps),
+    }
     made = []
-    for model in models:
-        network = networks.known(model)
+    for model, network in ((model, networks.known(model)) for model in models):
         if network is None:
             continue
         batches = [b for b in _BATCHES if b <= network.samples]
+        jobs = [Training(model, b, network.samples, network.epochs) for b in batches]
         try:
-            found = {
-                device: [
-                    predict(Training(model, b, network.samples, network.epochs), Settings(device), of) for b in batches
-                ]
-                for device in ("cpu", "gpu:0")
-            }
+            found = {side: [predict(job, Settings(device), of) for job in jobs] for side, device in devices.items()}
         except (Lacking, ValueError):
             continue
         axis = (Axis("batch", tuple(map(float, batches))),)
-        tables: dict[str, dict[str, Table]] = {"sides": {}, "once": {}, "epoch": {}}
-        for device, side in (("cpu", "cpu"), ("gpu:0", "gpu")):
-            for name, of_ in (
-                ("sides", lambda p: p.step_s),
-                ("epoch", lambda p: p.epoch_total_s),
-                ("once", lambda p: whole_training(p.cost, 0, p.training.steps)),
-            ):
-                tables[name][side] = Table(axis, tuple(max(1e-9, float(of_(p).value)) for p in found[device]))
-        made.append(
-            Tool(
-                f"training {model}",
-                "training",
-                tables["sides"],
-                {},
-                tables["once"],
-                tables["epoch"],
-                (("samples an epoch", f"{network.samples:,}"), ("epochs", str(network.epochs))),
-            )
+        step, epoch, once = (
+            {side: Table(axis, tuple(max(1e-9, float(cost(p).value)) for p in own)) for side, own in found.items()}
+            for cost in costs.values()
         )
+        constants = ("samples an epoch", f"{network.samples:,}"), ("epochs", str(network.epochs))
+        made.append(Tool(f"training {model}", "training", step, {}, once, epoch, constants))
     return made
 
 

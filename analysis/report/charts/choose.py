@@ -19,13 +19,8 @@ def best_resident(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str
                 if m.mode == "resident" and quick_seconds(m):
                     at = found.setdefault((m.device, precision), {})
                     at[n] = min(at.get(n, m), m, key=_preference)
-    return {key: _one_clock(at) for key, at in found.items()}
-
-
-def _one_clock(at: "dict[int, Measurement]") -> "dict[int, Measurement]":
-    """Without the rows that lack a device clock where others have it: their time holds launches too."""
-    timed = {n: m for n, m in at.items() if m.on("device")}
-    return timed or at
+    # Rows that lack a device clock where others have it hold launches too: they are left out.
+    return {key: {n: m for n, m in at.items() if m.on("device")} or at for key, at in found.items()}
 
 
 def _preference(m: "Measurement") -> tuple[bool, float]:

@@ -84,16 +84,13 @@ def _view(label: str, roofs: tuple[Roof, ...], points: list[Trace], says: str) -
 
 
 def _said(paths: dict) -> str:
-    told = []
-    for (device, precision), path in paths.items():
-        m = path[max(path)]
-        if precision == "float32":
-            told.append(f"the {'GPU' if is_gpu(device) else 'CPU'} {row_words.rate(m)} at n = {max(path)}")
-    return (
-        f"float32 products reach {join(told)}, under the roofs measured on this machine."
-        if told
-        else ("Square matmuls under the roofs measured on this machine.")
-    )
+    told = [
+        f"the {'GPU' if is_gpu(device) else 'CPU'} {row_words.rate(path[max(path)])} at n = {max(path)}"
+        for (device, precision), path in paths.items()
+        if precision == "float32"
+    ]
+    what = f"float32 products reach {join(told)}," if told else "Square matmuls"
+    return f"{what} under the roofs measured on this machine."
 
 
 def _roofs(roofs: tuple[Roof, ...], low: float, high: float, bottom: float) -> list[Trace]:
