@@ -17,7 +17,7 @@ import numpy as np
 from analysis import noise, stats
 from analysis.stats import NOTHING, Estimate
 from kernels.problems import Training
-from workloads.records import EPOCHS, FITS, LATER, OF_PROCESS, SETUP, Measurement, Samples, by_epochs
+from workloads.records import FITS, LATER, OF_PROCESS, SETUP, Measurement, Samples, by_epochs
 
 _STARTS = ("import", "device_start")
 _COMPILED = ("compile", "compile_last")
@@ -119,9 +119,9 @@ def _warm(m: "Measurement") -> TrainingCost | None:
         return msgspec.structs.replace(cost, dataset_setup=NOTHING, epoch=NOTHING, step=stats.of(samples))
     if not by_epochs(m):
         return _of_own_fits(m, cost)
-    if m.problem.steps > max(steps for _, steps in forms(m)):
-        return _of_first_fit(m, cost)
-    return msgspec.structs.replace(cost, epoch=stats.of(samples) * m.problem.steps - cost.step * m.problem.steps)
+    own = stats.of(samples)  # an epoch's share of a step is a bound too
+    step = min(cost.step, own, key=lambda e: e.value)
+    return msgspec.structs.replace(cost, step=step, epoch=(own - step) * m.problem.steps)
 
 
 def _of_later_epochs(m: "Measurement", few: int, taken: tuple[float, ...]) -> TrainingCost:
@@ -154,22 +154,6 @@ def setups(m: "Measurement") -> dict[int, Estimate]:
         elif taken:
             found[steps] = stats.median(taken)
     return found
-
-
-def _of_first_fit(m: "Measurement", short: TrainingCost) -> TrainingCost:
-    """The costs of a row from before, whose samples are the epochs of its first fit: an epoch less a short fit's is so many
-    steps. Where all epochs are known, that fit less these, its compilation and a short one's setup is what its samples took."""
-    fits, steps = forms(m), m.problem.steps
-    fewer, more = _apart(fits, 0) or ((1, 1), (2, 1))
-    rounds, few = min(len(fits[fewer]), len(fits[more])), fewer[1]
-    pair = np.array([fits[fewer][:rounds], fits[more][:rounds]])
-    (brief,) = stats.of_rounds(pair, lambda t: (t[1:] - t[:1]) / (more[0] - fewer[0]))
-    step, each = (stats.of(m.on("host-latency")) * steps - brief) / (steps - few), NOTHING
-    epochs, once = m.series.get(EPOCHS, ()), m.phases_s.get("first_call")
-    if once and len(epochs) == m.problem.epochs:
-        whole = once - sum(m.phases_s.get(name, 0.0) for name in _COMPILED) - sum(epochs)
-        each = (whole - short.dataset_setup).at_least(0.0) / (steps - short.steps)
-    return msgspec.structs.replace(short, step=step, epoch=brief - step * few, setup_step=each, bound=False)
 
 
 def _of_own_fits(m: "Measurement", short: TrainingCost) -> TrainingCost:

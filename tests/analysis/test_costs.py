@@ -6,7 +6,7 @@ import pytest
 from analysis.stats import Estimate
 from analysis.training import costs
 from kernels.problems import Matmul, Training
-from workloads.records import Measurement, Samples, Settings, by_epochs, visits
+from workloads.records import Measurement, Samples, Settings, visits
 
 # fit 0.1 s, epoch 0.02 s, step 5 ms: 0.1 + 0.02 + 0.005, 0.1 + 0.02 + 41 x 0.005, 0.1 + 3 x (0.02 + 0.005)
 LAW = {"fit_s 1x1": (0.125,) * 3, "fit_s 1x41": (0.325,) * 3, "fit_s 3x1": (0.175,) * 3}
@@ -140,42 +140,20 @@ def test_few_processes_are_as_far_apart_as_whole_models_and_two_reach_both():
     assert (c.compile.value, c.compile.low < 2.2 < c.compile.high) == (2.2, True)
 
 
-def own_epochs(seconds: tuple[float, ...], epochs: tuple[float, ...] = (), first_call: float = 0.0) -> Measurement:
+def own_epochs(seconds: tuple[float, ...]) -> Measurement:
     """A row of 1000 steps an epoch whose samples are its epochs; the law's short fits are those of LAW."""
-    phases = {"build": 0.5, "compile": 3.0, "compile_last": 1.0, "first_call": first_call}
-    made = trained({**LAW, "epoch_s": epochs}, phases, samples=32_000)
+    made = trained(LAW, samples=32_000)
     samples = Samples("host-latency", seconds, 1000, tuple(range(len(seconds))), "epochs of one fit")
     return msgspec.structs.replace(made, samples=(samples,), problem=Training("cifar10-cnn", 32, 32_000, 3))
 
 
-def test_long_epochs_tell_the_step_better_than_short_fits():
-    """An epoch of 1000 steps of 6.019 ms; of one step (0.175 - 0.125) / 2 = 0.025: a step is 5.994 / 999 = 6 ms, an epoch 19."""
-    c = costs.measured(own_epochs((0.006019,) * 2))
-    assert [about(e) for e in (c.step, c.epoch, c.dataset_setup)] == [(0.006,) * 3, (0.019,) * 3, (0.1,) * 3]
-    assert (
-        not c.bound
-        and about(c.setup_step) == (0.0,) * 3
-        and c.epoch.value + 1000 * c.step.value == pytest.approx(6.019)
-    )
-    noisy = own_epochs((0.006019,) * 2)
-    short = {**LAW, "fit_s 1x1": (0.105, 0.125, 0.145)}  # an epoch's 25 ms are 15 to 35, before they are widened
-    c = costs.measured(msgspec.structs.replace(noisy, series=short))
-    assert c.step.noise < 0.01 and c.epoch.noise > 0.5
-    # as noisy where a repeat's 3 epochs were slow when its 1 was quick: 5, 25 and 45 ms an epoch, not three times 25
-    short |= {"fit_s 1x1": (0.145, 0.125, 0.105), "fit_s 3x1": (0.155, 0.175, 0.195)}
-    assert costs.measured(msgspec.structs.replace(noisy, series=short)).epoch.noise > 0.5
-    # of 41 steps, no more than the short fits have: a step is theirs, 5 ms; the epoch of 0.246 s has 41 ms besides
-    c = costs.measured(msgspec.structs.replace(own_epochs((0.006,) * 5), problem=Training("cifar10-cnn", 32, 1312, 3)))
-    assert (about(c.step), about(c.epoch)) == ((0.005,) * 3, (0.041,) * 3)
-    # the first fit took 24.357 s: 4 to compile, 18.257 in its epochs, 0.1 as one of one step does, and 2 more for 999 steps
-    c = costs.measured(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 24.357))
-    assert c.setup_step.value == pytest.approx(2 / 999) and warm(c, 0, 1000).value == pytest.approx(2.1)
-    assert warm(c, 3, 1000).value == pytest.approx(2.1 + 3 * 6.019)
-    assert (
-        costs.measured(own_epochs((0.006019,) * 2, (6.219, 6.019), 24.357)).setup_step.value == 0
-    )  # an epoch is not known
-    never_less = Estimate(0.0, 0.0, 0.0)
-    assert costs.measured(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 22.3)).setup_step == never_less
+def test_a_step_by_short_fits_is_a_bound_and_no_longer_than_its_share_of_an_epoch():
+    """Of LAW a step is 5 ms: an epoch of 1000 steps of 6 ms has 1 s besides, one of 4 ms bounds the step itself."""
+    c = costs.measured(own_epochs((0.006,) * 5))
+    assert [about(e) for e in (c.step, c.epoch, c.dataset_setup)] == [(0.005,) * 3, (1.0,) * 3, (0.1,) * 3]
+    assert c.bound and about(warm(c, 3, 1000)) == (18.1,) * 3
+    c = costs.measured(own_epochs((0.004,) * 5))
+    assert [about(e) for e in (c.step, c.epoch)] == [(0.004,) * 3, (0.0,) * 3] and c.bound
 
 
 def later(steps: int, epochs, few: int, short, **series) -> Measurement:
@@ -249,20 +227,3 @@ def test_of_several_processes_each_tells_its_own_costs():
     assert c.step.low < 0.004 < 0.009 < c.step.high  # over processes, and widened as of three
     assert [round(costs.measured(part).step.value, 9) for part in costs.processes(row)] == [0.004, 0.005, 0.009]
     assert [part.on("host-latency").seconds for part in costs.processes(row)][1] == (0.00512,) * 2
-    # as of one process: steps of 6 ms, and a feed of 0.4 ms; another process's are 8 ms and 0.2
-
-    def process(step: float, feed: float):
-        """3 epochs of 1000 steps, each 20 ms beside them; the fit takes 0.1 s, and its first call 4 s of compilation more."""
-        epoch = 0.02 + 1000 * step
-        m = own_epochs((epoch / 1000,) * 2, (epoch,) * 3, first_call=4.0 + 0.1 + 999 * feed + 3 * epoch)
-        short = {f"fit_s {e}x{s}": (0.1 + e * (0.02 + s * step),) * 3 for e, s in ((1, 1), (1, 41), (3, 1))}
-        return msgspec.structs.replace(m, series={**m.series, **short})
-
-    alone = costs.measured(process(0.006, 0.4e-3))
-    assert (round(alone.step.value, 9), round(alone.setup_step.value, 9)) == (0.006, 0.4e-3)
-    row = visits.merged([process(0.006, 0.4e-3), process(0.008, 0.2e-3)])
-    assert row.on("host-latency").stop_reason == "epochs of 2 processes" and by_epochs(row)
-    each = [costs.measured(part) for part in costs.processes(row)]
-    assert [(round(c.step.value, 9), round(c.setup_step.value, 9)) for c in each] == [(0.006, 0.4e-3), (0.008, 0.2e-3)]
-    both = costs.measured(row)
-    assert (round(both.step.value, 9), round(both.setup_step.value, 9)) == (0.007, 0.3e-3)
