@@ -147,7 +147,7 @@ def table(args: argparse.Namespace, here):
 
 def answer(args: argparse.Namespace, outcome) -> None:
     """The crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
-    from analysis.crossover.crossover import square_rows
+    from analysis.crossover.families import square_rows
     from analysis.text import answers, crossings, summary
 
     done, works_ = outcome.measurements, works(args)

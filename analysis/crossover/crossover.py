@@ -3,22 +3,12 @@ differ in one size (analysis.crossover.families): square products in n, convolut
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from analysis import noise
-from analysis.crossover.families import (
-    SQUARES,
-    VARIES,
-    Family,
-    Rows,
-    batched_rows,
-    conv_rows,
-    dense_rows,
-    framework_of,
-    square_rows,
-)
+from analysis.crossover.families import SQUARES, Family, Rows, framework_of, squares
 from analysis.stats import Estimate, middle, of
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Machine, Measurement
@@ -125,50 +115,25 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def crossovers(
-    measurements: "Iterable[Measurement]",
+    measurements: Iterable[Measurement],
     forms: Iterable[Form] | None = None,
     framework: str = "",
     cache: str = "warm",
-    machine: "Machine | None" = None,
+    machine: Machine | None = None,
+    families: Callable[[Iterable[Measurement], str, str], dict[Family, Rows]] = squares,
 ) -> tuple[Answer, ...]:
-    """One Answer for each precision and form that was measured of the square products, float32 first; without a GPU, one a
-    precision.
+    """One Answer for each family (by default the square products'; `families`: conv_rows, dense_rows), precision and form that
+    was measured, float32 first; without a GPU, one a precision.
 
-    The CPU side at n is the fastest row over backends, variants and thread counts; the GPU side the fastest row of
+    The CPU side at a size is the fastest row over backends, variants and thread counts; the GPU side the fastest row of
     the form. As written means the variant `operator` on both sides, with the CPU library's default threads. Rows of a
     `framework` meet those of the same framework only, and only when it is named. With the `machine`, what its runs differ by
     is in the intervals of rows that were timed within seconds.
     """
-    return _answers(SQUARES, square_rows(measurements, framework, cache), forms, (framework, cache), machine)
-
-
-def conv_crossovers(
-    measurements: "Iterable[Measurement]",
-    forms: Iterable[Form] | None = None,
-    framework: str = "",
-    cache: str = "warm",
-    varies: Iterable[str] = VARIES,
-    least: "Mapping[str, int] | None" = None,
-    machine: "Machine | None" = None,
-) -> tuple[Answer, ...]:
-    """The same for convolutions, family by family (families.conv_rows): in batch, in channels, in image size."""
-    return _of_families(conv_rows(measurements, framework, cache, varies, least), forms, (framework, cache), machine)
-
-
-def dense_crossovers(
-    measurements: "Iterable[Measurement]",
-    forms: Iterable[Form] | None = None,
-    framework: str = "",
-    cache: str = "warm",
-    machine: "Machine | None" = None,
-) -> tuple[Answer, ...]:
-    """The same for products of a dense layer's shape in its batch, and for square products of which a call makes many, in n."""
-    found = dense_rows(measurements, framework, cache) | batched_rows(measurements, framework, cache)
-    return _of_families(found, forms, (framework, cache), machine)
-
-
-def _of_families(found: dict[Family, Rows], forms: Iterable[Form] | None, how: tuple[str, str], machine) -> tuple:
-    return tuple(a for family, rows in found.items() for a in _answers(family, rows, forms, how, machine))
+    found = families(measurements, framework, cache)
+    return tuple(
+        a for family, rows in found.items() for a in _answers(family, rows, forms, (framework, cache), machine)
+    )
 
 
 def forms_of(measurements: "Iterable[Measurement]") -> list[tuple[str, str]]:

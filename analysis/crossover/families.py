@@ -130,6 +130,11 @@ def square_rows(
     return rows_of(measurements, SQUARES, framework, cache)
 
 
+def squares(measurements: Iterable[Measurement], framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
+    """The square products as the one family that they are."""
+    return {SQUARES: square_rows(measurements, framework, cache)}
+
+
 def rows_of(measurements: "Iterable[Measurement]", family: Family, framework: str = "", cache: str = "warm") -> Rows:
     """precision -> size -> rows of one family."""
     found: Rows = {}
@@ -165,11 +170,11 @@ def conv_rows(
 
 
 def dense_rows(measurements: "Iterable[Measurement]", framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
-    """The products that differ in a dense layer's batch alone: its rows forward and for dX, what is summed over for dW."""
+    """The products that differ in a dense layer's batch alone: its rows forward and for dX, what is summed over for dW; and the square products of which a call makes many."""
     found: dict[Family, Rows] = {}
     for m in comparable(measurements, "matmul", framework, cache):
         _add(found, batch_family(m.problem), m)
-    return _sweeps(found, _LEAST)
+    return _sweeps(found, _LEAST) | batched_rows(measurements, framework, cache)
 
 
 def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | int], ...]:

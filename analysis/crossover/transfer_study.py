@@ -9,10 +9,10 @@ from math import prod
 
 import msgspec
 
-from analysis import table as cells
 from analysis.roofline import links
-from analysis.stats import Estimate, of
-from analysis.units import digits, percent, seconds, size
+from analysis.stats import Estimate, group_by, of
+from analysis.table import parsed, table
+from analysis.units import count, digits, percent, seconds, size
 from workloads.records import Measurement
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "uint8": 1}
@@ -33,8 +33,7 @@ class DataSet(msgspec.Struct, frozen=True):
     batch: int
     epochs: int
     what: str
-    source: str
-    dtypes: tuple[str, ...] = ("float32", "float64", "uint8")
+    dtypes: tuple[str, ...]
 
     def nbytes(self, dtype: str, samples: int) -> int:
         """Bytes of so many samples, without their labels."""
@@ -46,50 +45,21 @@ class DataSet(msgspec.Struct, frozen=True):
         return (*sorted(found), self.samples)
 
 
-DATA = (
+# Sources: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009); Y. LeCun, C. Cortes, C. Burges, The MNIST
+# Database (Fashion-MNIST, H. Xiao et al., 2017, is as large); two coordinates on a 200 x 200 grid; 316 MB in 50,000 training
+# samples, which come to 1580 float32 values each; 222 frames at the input size of Inception V3.
+_DATA = """
+    CIFAR-10         | S0 S1a | 50000 | 32 32 3   | 32    | 10   | images  | float32 float64 uint8
+    MNIST            | S2 S1b | 60000 | 28 28     | 32    | 5    | images  | float32 float64 uint8
+    peaks            | S4     | 40000 | 2         | 40000 | 2000 | points  | float32 float64
+    cross-validation | S3a    | 50000 | 1580      | 8     | 1    | samples | float32
+    video            | S3b    | 222   | 299 299 3 | 1     | 1    | frames  | float32 float64 uint8
+"""
+DATA = tuple(
     DataSet(
-        "CIFAR-10",
-        ("S0", "S1a"),
-        50_000,
-        (32, 32, 3),
-        32,
-        10,
-        "images",
-        "A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009)",
-    ),
-    DataSet(
-        "MNIST",
-        ("S2", "S1b"),
-        60_000,
-        (28, 28),
-        32,
-        5,
-        "images",
-        "Y. LeCun, C. Cortes, C. Burges, The MNIST Database; Fashion-MNIST (H. Xiao et al., 2017) is as large",
-    ),
-    DataSet(
-        "peaks",
-        ("S4",),
-        40_000,
-        (2,),
-        40_000,
-        2000,
-        "points",
-        "two coordinates on a 200 x 200 grid",
-        ("float32", "float64"),
-    ),
-    DataSet(
-        "cross-validation",
-        ("S3a",),
-        50_000,
-        (1580,),
-        8,
-        1,
-        "samples",
-        "316 MB in 50,000 training samples, which come to 1580 float32 values each",
-        ("float32",),
-    ),
-    DataSet("video", ("S3b",), 222, (299, 299, 3), 1, 1, "frames", "222 frames at the input size of Inception V3"),
+        name, tuple(of_.split()), int(n), tuple(map(int, shape.split())), int(b), int(e), what, tuple(dtypes.split())
+    )
+    for name, of_, n, shape, b, e, what, dtypes in parsed(_DATA)
 )
 # Ways of copying in words, by kernel and host memory.
 WAYS = {
@@ -99,6 +69,19 @@ WAYS = {
     ("transfer/cupy/staged", "pageable"): "our staged copy",
     ("transfer/tensorflow/constant", "pageable"): "tf.constant",
     ("transfer/tensorflow/dataset", "pageable"): "tf.data with prefetch_to_device",
+}
+_HEADS = (
+    "data set | batch | bytes a call | calls an epoch | way | a call | an epoch | of it the calls | once for all, in one piece | "
+    "training, batch by batch | times"
+)
+_SAID = {
+    "cost": "{what} {batches} by {way}: copies take {epoch} an epoch{share}.{whole}{how}",
+    "share": ", {share} of it the {calls}",
+    "whole": " In one piece they take {whole}.",
+    "interpolated": " Interpolated between the sizes measured.",
+    "extrapolated": " Extrapolated beyond the sizes measured.",
+    "batch": "{data} in {dtype} by {way}, an epoch: {ends}.",
+    "type": "{data} {batches} as {dtype}: {epoch} an epoch, {times}x the float32 copies.",
 }
 
 
@@ -132,11 +115,25 @@ class Cost(msgspec.Struct, frozen=True):
         """All epochs of the article, batch by batch."""
         return self.epoch * self.data.epochs
 
+    @property
+    def batches(self) -> str:
+        """`in batches of 32`, `one image at a time`, `in one piece`."""
+        if self.calls == 1:
+            return "in one piece"
+        return (
+            f"one {self.data.what.removesuffix('s')} at a time" if self.batch == 1 else f"in batches of {self.batch:,}"
+        )
+
+    @property
+    def calls_share(self) -> str:
+        """`49.9 %`: the calls of an epoch; "" where a call alone was not timed."""
+        return percent(min(1.0, self.calls_alone.value / self.epoch.value)) if self.calls_alone else ""
+
 
 class Way:
     """One way of copying to the device: its rows by size, and the law between them."""
 
-    def __init__(self, key: tuple[str, str], rows: "list[Measurement]", law: links.Link | None):
+    def __init__(self, key: tuple[str, str], rows: list[Measurement], law: links.Link | None):
         self.name = WAYS.get(key) or f"{key[0].partition('/')[2]} of {key[1]} memory"
         self._at = {m.problem.nbytes: of(m.on("host-latency")) for m in rows}
         self._law = law
@@ -161,34 +158,19 @@ def sizes() -> list[int]:
     read off the law."""
     found = {CALL_ALONE}
     for data in DATA:
-        found |= {data.nbytes("float32", b) for b in {data.batch, 1, 32, 256, data.samples} if b <= data.samples}
+        batches = {data.batch, 1, 32, 256, data.samples, data.samples % data.batch} - {0}
+        found |= {data.nbytes("float32", b) for b in batches if b <= data.samples}
         found |= {data.nbytes(dtype, data.samples) for dtype in data.dtypes}
-        if rest := data.samples % data.batch:
-            found.add(data.nbytes("float32", rest))
     return sorted(found)
 
 
-def ways(measurements: "Iterable[Measurement]") -> list[Way]:
+def ways(measurements: Iterable[Measurement]) -> list[Way]:
     """The ways of copying to the device that have rows: those of WAYS, or whatever there is where none of them was run."""
-    rows = [
-        m
-        for m in measurements
-        if m.problem.op == "transfer"
-        and m.problem.direction == "h2d"
-        and m.ok
-        and not m.problem.compute
-        and m.on("host-latency")
-    ]
-    fitted = links.fits(rows)
-    found: dict[tuple[str, str], list] = {key: [] for key in WAYS}
-    for m in rows:
-        found.setdefault((m.kernel, m.problem.host_memory), []).append(m)
-    named = any(found[key] for key in WAYS)
-    return [
-        Way(key, group, links.find(fitted, "h2d", key[1], key[0]))
-        for key, group in found.items()
-        if group and (key in WAYS or not named)
-    ]
+    copies = (m for m in measurements if m.problem.op == "transfer" and m.ok and m.on("host-latency"))
+    rows = [m for m in copies if m.problem.direction == "h2d" and not m.problem.compute]
+    fitted, groups = links.fits(rows), group_by(rows, lambda m: (m.kernel, m.problem.host_memory))
+    keys = [key for key in WAYS if key in groups] or groups
+    return [Way(key, groups[key], links.find(fitted, "h2d", key[1], key[0])) for key in keys]
 
 
 def cost(way: Way, data: DataSet, dtype: str, batch: int) -> Cost | None:
@@ -207,7 +189,7 @@ def cost(way: Way, data: DataSet, dtype: str, batch: int) -> Cost | None:
     return Cost(data, dtype, batch, way.name, one[0], epoch, alone * calls if alone else None, whole and whole[0], how)
 
 
-def costs(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DATA) -> tuple[Cost, ...]:
+def costs(measurements: Iterable[Measurement], data: tuple[DataSet, ...] = DATA) -> tuple[Cost, ...]:
     """Every data set, type, batch size and way whose times are known."""
     found = ways(measurements)
     every = (cost(way, d, dtype, batch) for d in data for dtype in d.dtypes for batch in d.batches() for way in found)
@@ -216,111 +198,44 @@ def costs(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DAT
 
 def sentence(c: Cost) -> str:
     """`60,000 float32 MNIST images in batches of 32 by ndarray.set: copies take 41 ms an epoch, 68 % of it the calls. ...`"""
-    what = f"{c.data.samples:,} {c.dtype} {c.data.name} {c.data.what}"
-    told = f"{what} {_batches(c)} by {c.way}: copies take {seconds(c.epoch.value)} an epoch"
-    if c.calls_alone:
-        share = percent(min(1.0, c.calls_alone.value / c.epoch.value))
-        told += f", {share} of it the call{'s' * (c.calls > 1)}"
-    whole = f" In one piece they take {seconds(c.whole.value)}." if c.whole and c.calls > 1 else ""
-    return f"{told}.{whole}{_how(c)}"
+    words = {"what": f"{c.data.samples:,} {c.dtype} {c.data.name} {c.data.what}", "batches": c.batches, "way": c.way}
+    calls = "call" + "s" * (c.calls > 1)
+    words["share"] = _SAID["share"].format(share=c.calls_share, calls=calls) if c.calls_share else ""
+    words["whole"] = _SAID["whole"].format(whole=seconds(c.whole.value)) if c.whole and c.calls > 1 else ""
+    return _SAID["cost"].format(epoch=seconds(c.epoch.value), how=_SAID.get(c.how, ""), **words)
 
 
-def _batches(c: Cost) -> str:
-    """`in batches of 32`, `one image at a time`, `in one piece`."""
-    if c.calls == 1:
-        return "in one piece"
-    return f"one {c.data.what.removesuffix('s')} at a time" if c.batch == 1 else f"in batches of {c.batch:,}"
+def sentences(measurements: Iterable[Measurement], data: tuple[DataSet, ...] = DATA) -> list[str]:
+    """What the study found by the plainest way: each data set at its own batch, the smallest and largest batch in float32, and
+    the types at its own batch against float32."""
+    told: list[str] = []
+    for d, every in group_by(costs(measurements, data), lambda c: c.data).items():
+        plain = [c for c in every if c.way == every[0].way]
+        own = {c.dtype: c for c in plain if c.batch == d.batch}
+        base = own.pop("float32", None)
+        told += [sentence(base)] if base else []
+        some = sorted(
+            (c for c in plain if c.dtype == "float32" and c.calls_alone and c.calls > 1), key=lambda c: c.batch
+        )
+        if len(some) > 1:
+            ends = " and ".join(f"{seconds(c.epoch.value)} {c.batches}" for c in (some[0], some[-1]))
+            told.append(_SAID["batch"].format(data=d.name, dtype="float32", way=some[0].way, ends=ends))
+        for c in own.values() if base else ():
+            words = {"epoch": seconds(c.epoch.value), "times": digits(c.epoch.value / base.epoch.value)}
+            told.append(_SAID["type"].format(data=d.name, batches=c.batches, dtype=c.dtype, **words))
+    return told
 
 
-def _how(c: Cost) -> str:
-    where = {"interpolated": "between", "extrapolated": "beyond"}
-    return f" {c.how.capitalize()} {where[c.how]} the sizes measured." if c.how in where else ""
-
-
-def _ways_sentence(group: list[Cost]) -> list[str]:
-    """The fastest way and the slowest."""
-    if len(group) < 2:
-        return []
-    first, last = (pick(group, key=lambda c: c.epoch.value) for pick in (min, max))
-    name = f"{first.data.name} {_batches(first)}"
-    fast, slow = (seconds(c.epoch.value) for c in (first, last))
-    return [f"{name}: {fast} an epoch by {first.way}, the fastest; {slow} by {last.way}."]
-
-
-def _type_sentence(group: list[Cost]) -> list[str]:
-    """What the type of the input does to an epoch, against float32."""
-    base = next((c for c in group if c.dtype == "float32"), None)
-    if base is None:
-        return []
-    return [
-        f"{c.data.name} {_batches(c)} as {c.dtype}: {seconds(c.epoch.value)} an epoch, "
-        f"{digits(c.epoch.value / base.epoch.value)}x the float32 copies."
-        for c in group
-        if c.dtype != "float32"
-    ]
-
-
-def _batch_sentence(group: list[Cost]) -> list[str]:
-    """What the batch size does to an epoch: the smallest and the largest batch."""
-    some = sorted((c for c in group if c.calls_alone and c.calls > 1), key=lambda c: c.batch)
-    if len(some) < 2:
-        return []
-    ends = [f"{seconds(c.epoch.value)} {_batches(c)}" for c in (some[0], some[-1])]
-    return [f"{some[0].data.name} in {some[0].dtype} by {some[0].way}, an epoch: {' and '.join(ends)}."]
-
-
-def sentences(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DATA) -> list[str]:
-    """What the study found: each data set at its own batch by the plainest way, then the ways, the batch sizes and the types."""
-    every = costs(measurements, data)
-    said: list[str] = []
-    for d in data:
-        own = [c for c in every if c.data == d]
-        if not own:
-            continue
-        plain = [c for c in own if c.way == own[0].way]
-        said += [sentence(c) for c in plain if (c.dtype, c.batch) == ("float32", d.batch)]
-        said += _ways_sentence([c for c in own if (c.dtype, c.batch) == ("float32", d.batch)])
-        said += _batch_sentence([c for c in plain if c.dtype == "float32"])
-        said += _type_sentence([c for c in plain if c.batch == d.batch])
-    return said
-
-
-def table(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DATA) -> list[str]:
-    """Every data set at its own batch in float32 by every way, as the lines of a Markdown table; empty without rows."""
-    own = [c for c in costs(measurements, data) if (c.dtype, c.batch) == ("float32", c.data.batch)]
-    if not own:
-        return []
-    return cells.table(_HEADS, map(_cells, own), 12)
-
-
-_HEADS = (
-    "data set | batch | bytes a call | calls an epoch | way | a call | an epoch | of it the calls | an epoch in one piece | "
-    "training, batch by batch | once for all | times"
-)
+def lines(measurements: Iterable[Measurement], data: tuple[DataSet, ...] = DATA) -> list[str]:
+    """The study as Markdown: every data set at its own batch in float32 by every way, then sentences; empty without copies to the
+    device."""
+    rows = list(measurements)
+    own = [c for c in costs(rows, data) if (c.dtype, c.batch) == ("float32", c.data.batch)]
+    return [*table(_HEADS, map(_cells, own), 12), *(f"- {s}" for s in sentences(rows, data))] if own else []
 
 
 def _cells(c: Cost) -> list[str]:
+    calls = [f"{c.batch:,}", size(c.nbytes), f"{c.calls:,}", c.way, seconds(c.call.value), seconds(c.epoch.value)]
     whole = seconds(c.whole.value) if c.whole else "-"
-    share = percent(min(1.0, c.calls_alone.value / c.epoch.value)) if c.calls_alone else "-"
-    epochs = f"{seconds(c.training.value)} ({c.data.epochs:,} epoch{'s' * (c.data.epochs != 1)})"
-    return [
-        c.data.name,
-        f"{c.batch:,}",
-        size(c.nbytes),
-        f"{c.calls:,}",
-        c.way,
-        seconds(c.call.value),
-        seconds(c.epoch.value),
-        share,
-        whole,
-        epochs,
-        whole,
-        c.how,
-    ]
-
-
-def lines(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DATA) -> list[str]:
-    """The study as Markdown: a table, then sentences; empty without copies to the device."""
-    rows = list(measurements)
-    made = table(rows, data)
-    return [*made, *(f"- {s}" for s in sentences(rows, data))] if made else []
+    training = f"{seconds(c.training.value)} ({count(c.data.epochs, 'epoch')})"
+    return [c.data.name, *calls, c.calls_share or "-", whole, training, c.how]

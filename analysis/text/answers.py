@@ -1,11 +1,13 @@
 """An Answer of any family in one sentence: convolutions in batch, channels or image size, a dense layer in its batch; the
 square products in n, whose words are those of analysis.text.summary, in a framework or from cold caches."""
 
+import functools
 from collections.abc import Iterable
 
 from analysis import labels
 from analysis.crossover import crossover, layers, network_steps
 from analysis.crossover.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, Form
+from analysis.crossover.families import VARIES, conv_rows, dense_rows, squares
 from analysis.roofline.bounds import Roof
 from analysis.stats import group_by
 from analysis.text import crossings, sentences
@@ -54,7 +56,7 @@ def family_name(family: Family) -> str:
 def every(
     measurements: Iterable[Measurement],
     op: str,
-    varies: Iterable[str] = crossover.VARIES,
+    varies: Iterable[str] = VARIES,
     least=None,
     forms=(LATENCY, THROUGHPUT, *COPIES),
     machine: Machine | None = None,
@@ -64,11 +66,11 @@ def every(
     found: list[Answer] = []
     for framework, cache in crossover.forms_of([m for m in measurements if m.problem.op == op]):
         if op == "conv":
-            found += crossover.conv_crossovers(measurements, forms, framework, cache, varies, least, machine)
-            continue
-        found += crossover.dense_crossovers(measurements, forms, framework, cache, machine)
-        if framework or cache != "warm":
-            found += crossover.crossovers(measurements, forms, framework, cache, machine)
+            kinds = [functools.partial(conv_rows, varies=varies, least=least)]
+        else:
+            kinds = [dense_rows, squares] if framework or cache != "warm" else [dense_rows]
+        for families in kinds:
+            found += crossover.crossovers(measurements, forms, framework, cache, machine, families)
     return found
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from analysis import noise
 from analysis.crossover import crossover, reuse
 from analysis.crossover.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
+from analysis.crossover.families import dense_rows
 from analysis.crossover.time_split import COPIES, OVERHEAD, REMAINDER, why
 from analysis.stats import Estimate
 from analysis.text import crossings
@@ -222,7 +223,7 @@ def test_a_dense_layers_products_cross_in_their_batch():
         layers = Matmul(n, 10, 512), Matmul(n, 512, 10, layout="nt"), Matmul(512, 10, n, layout="tn")
         for p in (*layers, Matmul(n, n, 512)):
             rows += [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 16e-6)]
-    found = crossover.dense_crossovers(rows, [LATENCY])
+    found = crossover.crossovers(rows, [LATENCY], families=dense_rows)
     expected = [("batch", way) for way in ("nn", "nt", "tn")]
     assert [(a.family.varies, dict(a.family.fixed)["layout"]) for a in found] == expected
     assert all(a.kind == "gpu-from" and a.crossings[0].at.value == pytest.approx(16) for a in found)

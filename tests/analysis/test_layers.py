@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from functools import partial
 
 import fake_measurements as fake
 import msgspec
@@ -14,6 +15,7 @@ from analysis import labels, report
 from analysis import table as cells
 from analysis.crossover import crossover, families, layers, network_steps
 from analysis.crossover.crossover import COPIES, LATENCY
+from analysis.crossover.families import conv_rows
 from analysis.crossover.time_split import why
 from analysis.report import page
 from analysis.report.charts import layers as layer_charts
@@ -73,7 +75,9 @@ def law(n: int, **fields) -> list:
 def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     """1e-6 n h c / 64 = 20e-6: n h c = 1280, of h = 8 and c = 8 at n = 20; on one image 160 channels or pixels."""
     rows = [m for at in zip(*sizes.values(), strict=True) for m in law(**dict(zip(sizes, at, strict=True)))]
-    found = crossover.conv_crossovers(rows, (LATENCY, COPIES[0]), varies=[varies], least={varies: 2})
+    found = crossover.crossovers(
+        rows, (LATENCY, COPIES[0]), families=partial(conv_rows, varies=[varies], least={varies: 2})
+    )
     resident, copied = (next(a for a in found if a.form == form) for form in (LATENCY, COPIES[0]))
     assert words[0] in answers.sentence(resident)
     first, *_ = why(rows, resident)
@@ -84,7 +88,7 @@ def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     )
     assert [w.copies for w in why(rows, copied)] == pytest.approx([60e-6] * len(why(rows, copied)))
     slow = [m for m in rows if law_time(m) > 25e-6 or "cudnn" in m.kernel]  # the CPU at the larger sizes only
-    always = crossover.conv_crossovers(slow, [LATENCY], varies=[varies], least={varies: 1})
+    always = crossover.crossovers(slow, [LATENCY], families=partial(conv_rows, varies=[varies], least={varies: 1}))
     assert "the smallest measured." in answers.sentence(next(a for a in always if a.kind == "gpu-at-smallest"))
 
 
@@ -97,7 +101,7 @@ def test_a_family_holds_its_own_and_shapes_are_in_words():
     quick = {"host-latency": 1e-6, "device": 1e-6}
     others = [row("conv/cudnn/plan", conv(n, direction="wgrad"), quick, device="gpu:0") for n in (4, 100)]
     others += [row("conv/tensorflow/jit", conv(n), quick, device="gpu:0") for n in (4, 100)]
-    (answer,) = crossover.conv_crossovers(rows, [LATENCY])
+    (answer,) = crossover.crossovers(rows, [LATENCY], families=conv_rows)
     assert why([*others, *rows], answer) == why(rows, answer)
     dense = families.batch_family(Matmul(32, 10, 512, layout="tn"))
     assert dense.holds(Matmul(32, 10, 7, layout="tn")) and not dense.holds(Matmul(32, 11, 7, layout="tn"))

@@ -89,8 +89,6 @@ def test_the_sentences_for_ways_batches_and_types():
     )
     both = [*rows(), *rows(TENSORFLOW, call=90e-6), *rows(memory="pinned", rate=50e9)]
     told = "\n".join(transfer_study.sentences(both, (MNIST,)))
-    pinned = "22.5 ms an epoch by ndarray.set from pinned memory, the fastest"
-    assert f"MNIST in batches of 32: {pinned}; 188 ms by tf.constant." in told
     assert "an epoch: 619 ms one image at a time and " in told  # 60,000 x (10 µs + 3136 B / 10 GB/s)
     assert "as float64: 56.4 ms an epoch, 1.50x the float32 copies." in told  # 18.75 + 37.632 ms
     assert "as uint8: 23.5 ms an epoch, 0.624x the float32 copies." in told  # 18.75 + 4.704 ms
@@ -100,11 +98,10 @@ def test_the_sentences_for_ways_batches_and_types():
 
 def test_the_table_has_a_line_for_each_way_and_data_set():
     both = [*rows(), *rows(TENSORFLOW, call=90e-6)]
-    table = transfer_study.table(both)[:-1]  # without its empty line
+    table = [line for line in transfer_study.lines(both) if line.startswith("|")]
     assert len(table) == 2 + 2 * len(transfer_study.DATA) and len({line.count("|") for line in table}) == 1
     line = next(x for x in table if x.startswith("| MNIST | 32 | 98.0 KiB | 1,875 | ndarray.set |"))
-    assert "20.0 µs | 37.6 ms | 49.9 % | 18.8 ms | 188 ms (5 epochs) | 18.8 ms | measured |" in line
-    assert transfer_study.lines(both)[: len(table)] == table
+    assert "20.0 µs | 37.6 ms | 49.9 % | 18.8 ms | 188 ms (5 epochs) | measured |" in line
     assert all(x.startswith("- ") for x in transfer_study.lines(both)[len(table) + 1 :])
     others = [row(CUPY, Transfer("d2h", n, "pageable"), 1e-5) for n in transfer_study.sizes()]
     others += [row("transfer/cupy/overlap_both", Transfer("h2d", 1 << 20, "pinned", "fma", 32), 1e-3)]

@@ -1,6 +1,7 @@
 """python -m workloads.conv: what it plans, what it refuses, its table, and the answers along batch, channels and image size."""
 
 import json
+from functools import partial
 
 import fake_measurements as fake
 import msgspec
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from analysis.crossover import crossover, families
 from analysis.crossover.crossover import LATENCY
+from analysis.crossover.families import conv_rows
 from analysis.text import answers
 from kernels import registry
 from kernels.networks import NETWORKS, Layer, Network
@@ -97,7 +99,7 @@ def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(
         assert {r.key for r in added} <= {m.key for p in new for m in law(**msgspec.structs.asdict(p))}
         done += [m for p in new for m in law(**msgspec.structs.asdict(p))]
         sizes += [families.Family("conv", varies, families.CONV_FIELDS[varies]).size(p) for p in new]
-    (answer,) = crossover.conv_crossovers(done, [LATENCY], varies=[varies], least={varies: 2})
+    (answer,) = crossover.crossovers(done, [LATENCY], families=partial(conv_rows, varies=[varies], least={varies: 2}))
     assert answer.family.varies == varies and answer.kind == "gpu-from"
     (crossing,) = answer.crossings
     assert crossing.fine and crossing.at.value == pytest.approx(true, rel=0.02) and len(sizes) < 30
@@ -131,15 +133,15 @@ def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():
         rows.append(row("conv/tensorflow/function", p, 1e-9, device="gpu:0"))
         rows.append(row("conv/tensorflow/function", p, 1.0))
         rows.append(row("conv/tensorflow/held", p, 1e-12))
-    (raw,) = crossover.conv_crossovers(rows, [LATENCY])
+    (raw,) = crossover.crossovers(rows, [LATENCY], families=conv_rows)
     assert raw.kind == "gpu-from"
     assert {s.kernel for p in raw.points for s in (p.cpu, p.gpu)} == {"conv/numpy/im2col", "conv/cudnn/plan"}
-    (own,) = crossover.conv_crossovers(rows, [LATENCY], "tensorflow")
+    (own,) = crossover.crossovers(rows, [LATENCY], "tensorflow", families=conv_rows)
     assert own.kind == "gpu-at-smallest" and own.form.framework == "tensorflow"
     assert own.points[0].cpu.seconds.value == 1.0  # 50 convolutions in a call are no call
     cold = [replace(m, settings=replace(m.settings, cache="cold")) for m in rows[:1] + rows[1:2]]
     assert crossover.forms_of(rows + cold) == [("", "warm"), ("", "cold"), ("tensorflow", "warm")]
-    assert crossover.conv_crossovers(cold, [LATENCY], cache="warm") == ()
+    assert crossover.crossovers(cold, [LATENCY], families=conv_rows) == ()
 
 
 def test_answers_in_words_name_the_family_and_what_varies():

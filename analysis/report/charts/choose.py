@@ -3,7 +3,8 @@
 import itertools
 from collections.abc import Iterable
 
-from analysis.crossover.crossover import Answer, Crossing, square_rows
+from analysis.crossover.crossover import Answer, Crossing
+from analysis.crossover.families import square_rows
 from analysis.stats import call_s, quick_seconds
 from workloads.records import Measurement
 

@@ -4,8 +4,8 @@ from; where the time goes at each size."""
 from collections.abc import Iterable
 
 from analysis.crossover import reuse
-from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Side, fastest, square_rows
-from analysis.crossover.families import Rows
+from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Side, fastest
+from analysis.crossover.families import Rows, square_rows
 from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.crossover.time_split import COPIES as COPYING
 from analysis.report.charts.chart import Axis, Chart, View, crossed, line, marks, rounded

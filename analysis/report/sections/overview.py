@@ -9,7 +9,8 @@ import msgspec
 from analysis import labels
 from analysis import table as cells
 from analysis.crossover import ladder
-from analysis.crossover.crossover import Answer, square_rows
+from analysis.crossover.crossover import Answer
+from analysis.crossover.families import square_rows
 from analysis.crossover.time_split import why
 from analysis.report.charts.choose import best_resident, by_kernel
 from analysis.report.material import Material
