@@ -23,6 +23,21 @@ _EIGHTS, _BRIEF_S = (8, 1e-4)
 _BEYOND = 1.05  # of the peak: no kernel is faster
 SHARES = "of the library | of the peak | over the one before"
 HEADS = f"rung | rate | {SHARES}"
+_SAID = {
+    "first": "{rung} starts with {rate} at {at}. {why}",
+    "same": "{rung} can't be told from {before}{where}. {why}",
+    "slower": "{rung} is {times}x slower than {before}{where}. {why}",
+    "faster": "{rung} is {times}x faster than {before}{where}. {why}",
+    "one thread": "On one thread nothing is shared out: its loops are those of {loops}.",
+    "standing": "At {at} the fastest rung, {rung}, reaches {reached}.",
+    "beyond": "More than its peak is a disturbance: measure both again.",
+    "flagged": "It was flagged: {flags}.",
+    "no row": "{rung} has no row at {at}: {reason}.",
+    "bench": "`make bench NAME={op}_cuda` measures the last rungs and the library in turns.",
+    "oneDNN": "oneDNN, the CPU's library of convolutions, comes with TensorFlow and was not measured here.",
+    "elsewhere": "{rung} was not measured at {at}.",
+    "missing": "{rung} is missing: {reason}.",
+}
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -66,82 +81,68 @@ class Ladder(msgspec.Struct, frozen=True):
         return [step for step in self.steps if step.problem == problem]
 
 
-def ladders(
-    measurements: "Iterable[Measurement]", machine: "Machine | None" = None, op: str = "matmul"
-) -> list[Ladder]:
+def ladders(measurements: Iterable[Measurement], machine: Machine | None = None, op: str = "matmul") -> list[Ladder]:
     """A ladder for each device, arithmetic and thread count, on those devices where a teaching rung was measured: those of two
     rungs and more, and where an arithmetic has none such, those of one."""
     every = list(measurements)
-    rows = [
-        m for m in every if m.problem.op == op and (m.mode, m.settings.cache, m.process) == ("resident", "warm", "warm")
-    ]
+    warm = ("resident", "warm", "warm")
+    rows = [m for m in every if m.problem.op == op and (m.mode, m.settings.cache, m.process) == warm]
     ideas = registry.ideas(op) | {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}
     taught = {m.device for m in rows if is_rung(m) and m.kernel in ideas and quick_seconds(m)}
-    if not taught:
-        return []
-    ceilings = roofs(every, machine)
+    ceilings = roofs(every, machine) if taught else ()
     known = (m for m in rows if m.device in taught and (m.backend in registry.OWN or _is_library(m)))
     groups = group_by(known, lambda m: (m.device, m.problem.math, m.threads))
-    ordered = sorted(
-        groups.items(), key=lambda item: (is_gpu(item[0][0]), item[0][1] != "float32", item[0][1], item[0][2] or 0)
-    )
-    found = [_ladder(ideas, (op, device, math, threads), group, ceilings) for (device, math, threads), group in ordered]
-    found = [ladder for ladder in found if ladder.steps]
-    whole = {(one.device, one.math) for one in found if _is_whole(one)}
-    return [one for one in found if _is_whole(one) or (one.device, one.math) not in whole]
+    found = []
+    for device, math, threads in sorted(
+        groups, key=lambda key: (is_gpu(key[0]), key[1] != "float32", key[1], key[2] or 0)
+    ):
+        peak = pick(ceilings, device, "compute", math, threads)
+        found.append(_ladder(ideas, (op, device, math, threads), groups[device, math, threads], peak))
+    rungs = [len({step.kernel for step in one.steps}) for one in found]
+    whole = {(one.device, one.math) for one, n in zip(found, rungs, strict=True) if n > 1}
+    return [one for one, n in zip(found, rungs, strict=True) if n > 1 or (n and (one.device, one.math) not in whole)]
 
 
-def _is_whole(ladder: Ladder) -> bool:
-    return len({step.kernel for step in ladder.steps}) > 1
-
-
-def _is_library(m: "Measurement") -> bool:
+def _is_library(m: Measurement) -> bool:
     onednn = m.kernel.startswith(_ONEDNN) and not m.on_gpu and m.variant != "held"
     return onednn or m.backend in registry.LIBRARIES
 
 
-def _ladder(ideas, where, rows, ceilings) -> Ladder:
-    op, device, math, threads = where
+def _ladder(
+    ideas: dict[str, str], where: tuple[str, str, str, int | None], rows: list[Measurement], peak: Roof | None
+) -> Ladder:
+    """`where`: operation, device, arithmetic and threads of all rows."""
     own = {(m.problem, m.kernel): m for m in rows if m.kernel in ideas}
     theirs = (m for m in rows if m.kernel not in ideas and quick_seconds(m) and _is_library(m))
     library = best_by(theirs, lambda m: m.problem, call_s)
-    peak = pick(ceilings, device, "compute", math, threads)
-    steps: list[Step] = []
+    steps: dict[tuple[Problem, str], Step] = {}
     for problem in sorted({problem for problem, _ in own}, key=lambda p: (p.flops, repr(p))):
+        beside, roof = library.get(problem), problem.flops / peak.rate if peak else None
         before: Step | None = None
-        for kernel in ideas:
-            m = own.get((problem, kernel))
-            if m is None or (seconds := seconds_of(m)) is None:
-                continue
-            beside, roof = library.get(problem), problem.flops / peak.rate if peak else None
-            its = seconds_of(beside) if beside else None
-            made = Step(
-                kernel,
-                problem,
-                seconds,
-                its / seconds if its else None,
-                roof / seconds if roof else None,
-                before.seconds / seconds if before else None,
-                before.kernel if before else "",
-                m.notes.get("tiles", ""),
-                tuple(dict.fromkeys((*m.flags, *(beside.flags if beside else ())))),
-            )
-            steps.append(made)
-            before = made
-    there = {step.kernel for step in steps}
-    missing = {m.kernel: m.reason or m.status for m in own.values() if m.kernel not in there}
-    placed = {(step.problem, step.kernel) for step in steps}
-    skipped = tuple(
-        (m.kernel, m.problem, m.reason or m.status) for at, m in own.items() if at not in placed and m.kernel in there
-    )
-    return Ladder(op, device, math, threads, ideas, tuple(steps), library, peak, missing, skipped)
+        theirs_s = seconds_of(beside) if beside else None
+        for m in (own[problem, kernel] for kernel in ideas if (problem, kernel) in own):
+            if seconds := seconds_of(m):
+                before = steps[problem, m.kernel] = Step(
+                    m.kernel,
+                    problem,
+                    seconds,
+                    theirs_s / seconds if theirs_s else None,
+                    roof / seconds if roof else None,
+                    before.seconds / seconds if before else None,
+                    before.kernel if before else "",
+                    m.notes.get("tiles", ""),
+                    tuple(dict.fromkeys((*m.flags, *(beside.flags if beside else ())))),
+                )
+    there, left = {kernel for _, kernel in steps}, [m for at, m in own.items() if at not in steps]
+    missing = {m.kernel: m.reason or m.status for m in left if m.kernel not in there}
+    skipped = tuple((m.kernel, m.problem, m.reason or m.status) for m in left if m.kernel in there)
+    return Ladder(*where, ideas, tuple(steps.values()), library, peak, missing, skipped)
 
 
 def title(ladder: Ladder) -> str:
     """`cpu, 1 thread, float32`."""
-    return ", ".join(
-        filter(None, (ladder.device, (ladder.threads and count(ladder.threads, "thread")) or "", ladder.math))
-    )
+    threads = [count(ladder.threads, "thread")] if ladder.threads else []
+    return ", ".join([ladder.device, *threads, ladder.math])
 
 
 def problem_name(problem: "Problem") -> str:
@@ -175,87 +176,71 @@ def deciding(ladder: Ladder) -> "Problem":
 def sentences(ladder: Ladder) -> list[str]:
     """What each rung gained over the one before, and by what; then where the fastest stands, and who is missing."""
     at = deciding(ladder)
-    steps = ladder.at(at)
-    lines = [f"{_short(s.kernel)} {_gain(s)}. {_idea(s, ladder)}" for s in steps]
+    here = ladder.at(at)
+    told = [_gain(step, _idea(step, ladder)) for step in here]
     fallen = [s for s in ladder.steps if s.problem != at and s.over_before and s.over_before.high < 1]
-    lines += [_fallen(own) for own in group_by(fallen, lambda s: (s.kernel, _why(s))).values()]
-    largest = ladder.problems[-1]
-    lines += [_standing(ladder, problem) for problem in dict.fromkeys((at, largest))]
-    lines += [
-        f"{_short(kernel)} has no row at {problem_name(problem)}: {reason}."
-        for kernel, problem, reason in ladder.skipped
-    ]
-    elsewhere = {s.kernel for s in ladder.steps} - {s.kernel for s in steps} - {kernel for kernel, *_ in ladder.skipped}
+    for own in group_by(fallen, lambda s: (s.kernel, _why(s))).values():
+        worst = min(own, key=lambda s: s.over_before.value)
+        where = f" at {len(own)} sizes, most" * (len(own) > 1) + f" at {problem_name(worst.problem)}"
+        told.append(_gain(worst, _why(worst), where))
+    told += [_standing(ladder, problem) for problem in dict.fromkeys((at, ladder.problems[-1]))]
+    for kernel, problem, reason in ladder.skipped:
+        told.append(_SAID["no row"].format(rung=_short(kernel), at=problem_name(problem), reason=reason))
     if is_gpu(ladder.device) and any(s.of_library for s in ladder.steps):
-        lines.append(f"`make bench NAME={ladder.op}_cuda` measures the last rungs and the library in turns.")
-    if (
-        ladder.op == "conv"
-        and ladder.device == "cpu"
-        and not any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
-    ):
-        lines.append("oneDNN, the CPU's library of convolutions, comes with TensorFlow and was not measured here.")
-    lines += [
-        f"{_short(kernel)} was not measured at {problem_name(at)}." for kernel in ladder.ideas if kernel in elsewhere
-    ]
-    return lines + [f"{_short(kernel)} is missing: {reason}." for kernel, reason in ladder.missing.items()]
+        told.append(_SAID["bench"].format(op=ladder.op))
+    onednn = any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
+    told += [_SAID["oneDNN"]] * ((ladder.op, ladder.device) == ("conv", "cpu") and not onednn)
+    there = {s.kernel for s in here} | {kernel for kernel, *_ in ladder.skipped}
+    elsewhere = [kernel for kernel in ladder.ideas if kernel in {s.kernel for s in ladder.steps} - there]
+    told += [_SAID["elsewhere"].format(rung=_short(kernel), at=problem_name(at)) for kernel in elsewhere]
+    missing = ladder.missing.items()
+    return told + [_SAID["missing"].format(rung=_short(kernel), reason=reason) for kernel, reason in missing]
 
 
-def _gain(step: Step) -> str:
-    if step.over_before is None:
-        return f"starts with {flops_rate(step.problem.flops / step.seconds.value)} at {problem_name(step.problem)}"
-    gain, before = step.over_before, _short(step.before)
-    if gain.low <= 1 <= gain.high:
-        return f"can't be told from {before}"
-    if gain.high < 1:
-        return f"is {digits(1 / gain.value)}x slower than {before}"
-    return f"is {digits(gain.value)}x faster than {before}"
+def _gain(step: Step, why: str, where: str = "") -> str:
+    """What a rung gains over the one before it."""
+    gain, words = (
+        step.over_before,
+        {"rung": _short(step.kernel), "before": _short(step.before), "where": where, "why": why},
+    )
+    if gain is None:
+        rate = flops_rate(step.problem.flops / step.seconds.value)
+        return _SAID["first"].format(rate=rate, at=problem_name(step.problem), **words)
+    kind = "same" if gain.low <= 1 <= gain.high else "slower" if gain.high < 1 else "faster"
+    return _SAID[kind].format(times=digits(1 / gain.value if kind == "slower" else gain.value), **words)
 
 
 def _idea(step: Step, ladder: Ladder) -> str:
     """A rung's idea, and the tiles it took here; of one that shares loops out, what is left of it on one thread."""
     if ladder.threads == 1 and step.kernel in _SHARES:
-        return f"On one thread nothing is shared out: its loops are those of {_SHARES[step.kernel]}."
+        return _SAID["one thread"].format(loops=_SHARES[step.kernel])
     return ladder.ideas[step.kernel] + (f" The tiles chosen here: {step.tiles}." if step.tiles else "")
-
-
-def _fallen(steps: list[Step]) -> str:
-    """Where a rung is slower than the one before it for one reason: said, as each is told for what it gains."""
-    worst = max(steps, key=lambda s: 1 / s.over_before.value if s.over_before else 0.0)
-    where = f"at {len(steps)} sizes, most at" if len(steps) > 1 else "at"
-    reason = _why(worst)
-    return (
-        f"{_short(worst.kernel)} {_gain(worst)} {where} {problem_name(worst.problem)}. {reason[0].upper()}{reason[1:]}."
-    )
 
 
 def _why(step: Step) -> str:
     """What may make a rung slower than a simpler one, as far as the problem shows it; no row says so."""
-    if step.kernel in _SHARES:
-        return "Likely because threads cost more than they share"
     channels = getattr(step.problem, "c_in", _EIGHTS)
-    if channels % _EIGHTS and step.kernel.split("/")[1] == "cuda":
-        return f"Likely because images with {channels} channels are filled up with zeros"
-    if step.seconds.value < _BRIEF_S:
-        return "Likely because so small a problem leaves its larger tiles half empty"
-    return "Likely because setting it up takes longer than it saves at this shape"
+    if step.kernel in _SHARES:
+        why = "threads cost more than they share"
+    elif channels % _EIGHTS and step.kernel.split("/")[1] == "cuda":
+        why = f"images with {channels} channels are filled up with zeros"
+    elif step.seconds.value < _BRIEF_S:
+        why = "so small a problem leaves its larger tiles half empty"
+    else:
+        why = "setting it up takes longer than it saves at this shape"
+    return f"Likely because {why}."
 
 
-def _standing(ladder: Ladder, problem: "Problem") -> str:
+def _standing(ladder: Ladder, problem: Problem) -> str:
+    """Where the fastest rung at a problem stands against the library and the peak."""
     best = min(ladder.at(problem), key=lambda s: s.seconds.value)
-    parts = [
-        f"{_share(best.of_library)} of {_short(ladder.library[problem].kernel)}" if best.of_library else "",
-        f"{_share(best.of_peak)} of the measured peak" if best.of_peak else "",
-    ]
-    reached = " and ".join(filter(None, parts)) or flops_rate(problem.flops / best.seconds.value)
-    said = f"At {problem_name(problem)} the fastest rung, {_short(best.kernel)}, reaches {reached}."
-    if best.of_peak and best.of_peak.value > _BEYOND:
-        said += " More than its peak is a disturbance: measure both again."
-    return said + (f" It was flagged: {join(best.flags)}." if best.flags else "")
-
-
-def _share(e: "Estimate") -> str:
-    """A fraction in percent."""
-    return percent(e.value)
+    parts = [f"{percent(best.of_library.value)} of {_short(ladder.library[problem].kernel)}"] if best.of_library else []
+    parts += [f"{percent(best.of_peak.value)} of the measured peak"] if best.of_peak else []
+    reached = " and ".join(parts) or flops_rate(problem.flops / best.seconds.value)
+    doubts = [_SAID["beyond"]] * bool(best.of_peak and best.of_peak.value > _BEYOND)
+    doubts += [_SAID["flagged"].format(flags=join(best.flags))] * bool(best.flags)
+    said = _SAID["standing"].format(at=problem_name(problem), rung=_short(best.kernel), reached=reached)
+    return " ".join([said, *doubts])
 
 
 def _short(kernel: str) -> str:

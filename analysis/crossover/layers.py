@@ -13,7 +13,7 @@ from analysis.crossover.crossover import framework_of
 from analysis.crossover.families import batch_family, precision_of
 from analysis.roofline.bounds import Roof, judge
 from analysis.stats import best_by, call_s, clock_of, group_by, is_gpu, middle, quick_seconds
-from analysis.units import digits, flops_rate, join, percent, times
+from analysis.units import digits, flops_rate, join, percent
 from kernels.problems import Problem
 from kernels.registry import title
 from workloads.records import Measurement
@@ -27,7 +27,13 @@ WAYS = {
     HELD: "with its layouts held",
     "layer": "as a Keras layer",
 }
-_NOUNS = {"conv": "convolution", "matmul": "product"}
+NOUNS = {"conv": "convolution", "matmul": "product"}
+_SAID = {
+    "rate": "{math} {noun}s on the {where}, largest batch: {rates}.",
+    "library": "{math}, on the {where}: median slowdown of a {noun} by {framework} beside the best library: {ways}.",
+    "cold": "On the {where} a {noun} from cold {cache} takes {times}x the time from warm{median}.",
+    "arithmetic": "{math}, {backend} on {where}, median speedup of a {noun} over float32: {gains}.",
+}
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -70,13 +76,9 @@ def is_square(problem: "Problem") -> bool:
 
 def timed(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
     """The rows of an operation with a time, their data where they are computed on, in a process that was warm."""
+    wanted = (op, "resident", "warm", 1)
     return [
-        m
-        for m in measurements
-        if m.problem.op == op
-        and (m.mode, m.process) == ("resident", "warm")
-        and m.settings.reuse == 1
-        and quick_seconds(m)
+        m for m in measurements if (m.problem.op, m.mode, m.process, m.settings.reuse) == wanted and quick_seconds(m)
     ]
 
 
@@ -115,9 +117,9 @@ def _warm(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]"
 
 def largest(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
     """Of each layer, direction and arithmetic the warm rows at the largest batch that was measured."""
-    kinds = group_by(_warm(measurements, op), lambda m: (batch_family(m.problem), precision_of(m.problem)))
-    most = {key: max(size_of(m.problem) for m in rows) for key, rows in kinds.items()}
     every = _warm(measurements, op)
+    kinds = group_by(every, lambda m: (batch_family(m.problem), precision_of(m.problem)))
+    most = {key: max(size_of(m.problem) for m in rows) for key, rows in kinds.items()}
     return [m for m in every if size_of(m.problem) == most[batch_family(m.problem), precision_of(m.problem)]]
 
 
@@ -214,62 +216,58 @@ def by_size(m: "Measurement") -> tuple:
     return (m.device, m.problem.math != "float32", m.problem.math, m.kernel, size_of(m.problem), size_words(m.problem))
 
 
-def rate_sentences(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roof, ...]" = ()) -> list[str]:
+def rate_sentences(measurements: Iterable[Measurement], op: str, roofs: tuple[Roof, ...] = ()) -> list[str]:
     """The best rate of each device over the layers in the first arithmetic, at their largest batch, and the slowest layer's."""
-    rows = largest(measurements, op)
-    maths = list(dict.fromkeys(precision_of(m.problem) for m in rows))
+    rows = [m for m in largest(measurements, op) if not framework_of(m)]
+    maths = list(dict.fromkeys(precision_of(m.problem) for m in largest(measurements, op)))
     first = "float32" if "float32" in maths else next(iter(maths), "")
     told = []
-    for device in dict.fromkeys(m.device for m in rows):
-        own = (m for m in rows if m.device == device and precision_of(m.problem) == first and not framework_of(m))
-        if best := best_by(own, lambda m: m.problem, call_s):
-            ranked = sorted(best.values(), key=lambda m: m.problem.flops / call_s(m))
-            reached = " to ".join(dict.fromkeys(_reached(m, roofs) for m in (ranked[0], ranked[-1])))
-            told.append(f"{first} {_NOUNS[op]}s on the {place(ranked[0])}, largest batch: {reached}.")
+    for own in group_by((m for m in rows if precision_of(m.problem) == first), lambda m: m.device).values():
+        best = best_by(own, lambda m: m.problem, call_s).values()
+        ends = (pick(best, key=lambda m: m.problem.flops / call_s(m)) for pick in (min, max))
+        reached = " to ".join(dict.fromkeys(_reached(m, roofs) for m in ends))
+        told.append(_SAID["rate"].format(math=first, noun=NOUNS[op], where=place(own[0]), rates=reached))
     return told
 
 
-def _reached(m: "Measurement", roofs) -> str:
+def _reached(m: Measurement, roofs: tuple[Roof, ...]) -> str:
     judged = judge(m, roofs)
     share = f" ({percent(judged.fraction.value)} of its roof)" if judged.fraction else ""
     return flops_rate(m.problem.flops / call_s(m)) + share
 
 
-def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:
+def library_sentences(measurements: Iterable[Measurement], op: str) -> list[str]:
     """What a framework's ways cost beside the best library: a sentence a device and arithmetic."""
     compared = [c for c in against_library(measurements, op) if c[0].settings.cache == "warm"]
     groups: dict = {}
     for key, found in grouped(compared, lambda m: (*by_size(m)[:3], place(m), framework_of(m), m.variant)).items():
         groups.setdefault((key[3], key[2], key[4]), []).append(f"{digits(found.median)} {WAYS.get(key[5], key[5])}")
-    noun = _NOUNS[op]
-    return [
-        f"{math}, on the {where}: median slowdown of a {noun} by {title(framework)} beside the best library: {join(told)}."
-        for (where, math, framework), told in groups.items()
-    ]
+    words = (
+        {"where": w, "math": math, "framework": title(f), "ways": join(told)} for (w, math, f), told in groups.items()
+    )
+    return [_SAID["library"].format(noun=NOUNS[op], **each) for each in words]
 
 
-def cold_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:
+def cold_sentences(measurements: Iterable[Measurement], op: str) -> list[str]:
     """What cold caches cost: a sentence a device."""
-    said = []
+    told = []
     for (device, where), found in grouped(cold_and_warm(measurements, op), lambda m: (m.device, place(m))).items():
-        said.append(
-            f"On the {where} a {_NOUNS[op]} from cold {'L2' if is_gpu(device) else 'caches'} takes "
-            f"{digits(found.median)} times the time from warm{', the median' * (found.problems > 1)}."
-        )
-    return said
+        words = {"where": where, "noun": NOUNS[op], "cache": "L2" if is_gpu(device) else "caches"}
+        median = ", the median" * (found.problems > 1)
+        told.append(_SAID["cold"].format(times=digits(found.median), median=median, **words))
+    return told
 
 
 def arithmetic_sentences(found: Iterable[Arithmetic], op: str) -> list[str]:
-    """What less precision than float32 brings each backend, by alignment; what alignment does to float32 alone."""
+    """What less precision than float32 brings each backend, by alignment."""
     what = "its channels are" if op == "conv" else "its sizes are"
-    said = []
+    told = []
     for (device, backend, math), parts in group_by(found, lambda a: (a.device, a.backend, a.math)).items():
-        where = f"{backend} on {'the CPU' if device == 'cpu' else 'the GPU' if device == 'gpu:0' else device}"
-        gains = [f"{times(a.speedup.median)} as fast where {what} {aligned(a.alignment)}" for a in parts if a.speedup]
-        if gains:
-            name = "TF32 on" if math == "tf32" else math
-            said.append(f"{name}, {where}: a {_NOUNS[op]} is {join(gains)} (the middle, against float32).")
-    return said
+        gains = [f"{digits(a.speedup.median)}x where {what} {aligned(a.alignment)}" for a in parts if a.speedup]
+        where = {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device, device)
+        words = {"math": "TF32" if math == "tf32" else math, "backend": backend, "where": where, "noun": NOUNS[op]}
+        told += [_SAID["arithmetic"].format(gains=join(gains), **words)] if gains else []
+    return told
 
 
 def aligned(alignment: int) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from analysis.crossover import crossover
 from analysis.crossover.crossover import LATENCY, Answer, Point, Side, fastest
 from analysis.crossover.families import Family, batch_family, comparable, precision_of
-from analysis.crossover.layers import is_square
+from analysis.crossover.layers import NOUNS, is_square
 from analysis.stats import group_by, total
 from analysis.units import count, join
 from kernels import networks
@@ -19,7 +19,6 @@ from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads.records import Machine, Measurement, Run
 
-_NOUNS = {"conv": "convolution", "matmul": "product"}
 _ALL = {"fprop", "dgrad", "wgrad"}
 MANY = "the fastest kernel each"
 
@@ -37,7 +36,7 @@ class Step(msgspec.Struct, frozen=True):
         group = next(iter(self.works.values()))
         directions = {w.direction for w in group}
         which = "" if directions == _ALL else f", {join(sorted(directions))} alone"
-        return f"a step of {self.model} ({count(len(group), _NOUNS[self.op])}{which})"
+        return f"a step of {self.model} ({count(len(group), NOUNS[self.op])}{which})"
 
     def command(self, batches: "Iterable[int]", device: str, way: str, math: str = "float32") -> str:
         """What measures it at these batches on a device (cpu, gpu), by a framework or (way "") by the libraries."""
@@ -71,10 +70,9 @@ def answers(step: Step, measurements: "Iterable[Measurement]", machine: "Machine
         best = best_rows(measurements, step.op, framework, machine)
         points: dict[str, list[Point]] = {}
         for (batch, math), works in sorted(step.works.items()):
-            gpu = step_side(best, [w.problem for w in works], True)
-            cpu = step_side(best, [w.problem for w in works], False) or step_side(
-                best, [_plain(w.problem) for w in works], False
-            )
+            problems = [w.problem for w in works]
+            gpu, cpu = (step_side(best, problems, is_gpu) for is_gpu in (True, False))
+            cpu = cpu or step_side(best, list(map(_plain, problems)), False)
             if cpu and gpu:
                 points.setdefault(math, []).append(Point(batch, cpu, gpu))
         form = msgspec.structs.replace(LATENCY, framework=framework)
@@ -127,34 +125,21 @@ class Total(msgspec.Struct, frozen=True):
     frameworks: tuple[tuple[str, float], ...] = ()
 
 
-def totals(works: "Iterable[Work]", measurements: "Iterable[Measurement]", op: str) -> list[Total]:
+def totals(works: Iterable[Work], measurements: Iterable[Measurement], op: str) -> list[Total]:
     """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with the data there."""
-    groups = group_by(works, lambda w: (batch_family(w.problem).size(w.problem), w.problem.math))
     best = {way: best_rows(measurements, op, way) for way in ("", *FRAMEWORKS)}
-
-    def sum_of(group: "list[Work]", framework: str, gpu: bool) -> float | None:
-        side = step_side(best[framework], [w.problem for w in group], gpu)
-        return side.seconds.value if side else None
-
-    def in_frameworks(group: "list[Work]") -> tuple[tuple[str, float], ...]:
-        sides = (
-            (f"{name} {where}", sum_of(group, name, where == "GPU")) for name in FRAMEWORKS for where in ("CPU", "GPU")
-        )
-        return tuple((name, time) for name, time in sides if time is not None)
-
-    return [
-        Total(
-            batch,
-            math,
-            len(group),
-            tuple(dict.fromkeys(w.direction for w in group)),
-            sum(w.flops for w in group),
-            sum_of(group, "", False),
-            sum_of(group, "", True),
-            in_frameworks(group),
-        )
-        for (batch, math), group in groups.items()
-    ]
+    made = []
+    for (batch, math), group in group_by(
+        works, lambda w: (batch_family(w.problem).size(w.problem), w.problem.math)
+    ).items():
+        ways = [(way, gpu) for way in best for gpu in (False, True)]
+        sides = {(way, gpu): step_side(best[way], [w.problem for w in group], gpu) for way, gpu in ways}
+        sums = {key: side.seconds.value for key, side in sides.items() if side}
+        frameworks = tuple((f"{way} {'GPU' if gpu else 'CPU'}", time) for (way, gpu), time in sums.items() if way)
+        directions, flops = tuple(dict.fromkeys(w.direction for w in group)), sum(w.flops for w in group)
+        own = sums.get(("", False)), sums.get(("", True))
+        made.append(Total(batch, math, len(group), directions, flops, *own, frameworks))
+    return made
 
 
 def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str) -> "list[tuple[str, list[Work]]]":

@@ -37,12 +37,6 @@ class Why(msgspec.Struct, frozen=True):
     def remainder(self) -> float:
         return self.gpu.seconds.value - sum(self.parts.values())
 
-    @property
-    def largest(self) -> str:
-        """The part that takes most of the GPU's time."""
-        parts = {**self.parts, REMAINDER: self.remainder}
-        return max(parts, key=parts.__getitem__)
-
 
 def deciding_points(answer: Answer) -> tuple[Point, ...]:
     """The points that explain an answer: both sides of the first crossing, else the end where the winner is least sure.

@@ -12,7 +12,7 @@ import msgspec
 from analysis.roofline import links
 from analysis.stats import Estimate, group_by, of
 from analysis.table import parsed, table
-from analysis.units import count, digits, percent, seconds, size
+from analysis.units import digits, percent, seconds, size
 from workloads.records import Measurement
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "uint8": 1}
@@ -237,5 +237,5 @@ def lines(measurements: Iterable[Measurement], data: tuple[DataSet, ...] = DATA)
 def _cells(c: Cost) -> list[str]:
     calls = [f"{c.batch:,}", size(c.nbytes), f"{c.calls:,}", c.way, seconds(c.call.value), seconds(c.epoch.value)]
     whole = seconds(c.whole.value) if c.whole else "-"
-    training = f"{seconds(c.training.value)} ({count(c.data.epochs, 'epoch')})"
+    training = f"{seconds(c.training.value)} ({c.data.epochs:,} epoch{'s' * (c.data.epochs > 1)})"
     return [c.data.name, *calls, c.calls_share or "-", whole, training, c.how]

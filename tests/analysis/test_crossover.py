@@ -9,7 +9,7 @@ from analysis import noise
 from analysis.crossover import crossover, reuse
 from analysis.crossover.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
 from analysis.crossover.families import dense_rows
-from analysis.crossover.time_split import COPIES, OVERHEAD, REMAINDER, why
+from analysis.crossover.time_split import COPIES, OVERHEAD, why
 from analysis.stats import Estimate
 from analysis.text import crossings
 from kernels import registry
@@ -288,9 +288,9 @@ def test_the_parts_of_a_call_add_up_and_the_largest_is_named():
     below, above = why(rows, only(rows, Form("roundtrip")))
     assert (below.n, above.n) == (64, 128) and below.arithmetic == pytest.approx(5e-6)
     assert below.overhead == pytest.approx(19e-6) and below.copies == pytest.approx(76e-6)
-    assert below.remainder == pytest.approx(0, abs=1e-12) and below.largest == COPIES
+    assert below.remainder == pytest.approx(0, abs=1e-12) and max(below.parts, key=below.parts.get) == COPIES
     (resident,) = why(rows, only(rows))
-    assert (resident.copies, resident.largest) == (None, OVERHEAD)
+    assert resident.copies is None and max(resident.parts, key=resident.parts.get) == OVERHEAD
     (queued,) = why(rows, only(rows, THROUGHPUT))
     assert queued.overhead == pytest.approx(5e-6)
 
@@ -299,7 +299,7 @@ def test_what_was_not_measured_is_in_the_remainder_and_a_part_that_would_be_nega
     rows = [m for m in resident_and_copies() if m.settings.mode != "resident" or m.settings.device == "cpu"]
     below = why(rows, only(rows, Form("roundtrip")))[0]
     assert (below.arithmetic, below.overhead, below.copies) == (None, None, None)
-    assert below.remainder == pytest.approx(100e-6) and below.largest == REMAINDER
+    assert below.remainder == pytest.approx(100e-6)
     rows = [m for m in resident_and_copies() if m.settings.mode == "resident"]
     rows += [row("matmul/cupy/cublas", square(n), 20e-6, mode="roundtrip") for n in (64, 128)]  # faster than resident
     found = why(rows, only(rows, Form("roundtrip")))[0]

@@ -177,7 +177,7 @@ def test_a_framework_and_cold_caches_beside_the_best_library():
     ]
     ((m, base, ratio),) = layers.cold_and_warm(rows, "conv")
     assert (m.settings.threads, base.settings.threads, ratio) == (1, 2, pytest.approx(3))
-    expected = ["On the CPU a convolution from cold caches takes 3.00 times the time from warm."]
+    expected = ["On the CPU a convolution from cold caches takes 3.00x the time from warm."]
     assert layers.cold_sentences(rows, "conv") == expected
 
 
@@ -201,8 +201,8 @@ def test_less_precision_by_alignment_against_the_same_backends_float32():
     larger = row("conv/cudnn/plan", conv(256, math="tf32"), {"device": 1e-9}, device="gpu:0")
     assert layers.arithmetic([*rows, larger], "conv") == found
     assert layers.arithmetic_sentences(found, "conv") == [
-        "TF32 on, cudnn on the GPU: a convolution is 4.00 times as fast where its channels are multiples of 8 and 1.50 times as "
-        "fast where its channels are not all multiples of 4 (the middle, against float32)."
+        "TF32, cudnn on the GPU, median speedup of a convolution over float32: 4.00x where its channels are multiples of 8 and "
+        "1.50x where its channels are not all multiples of 4."
     ]
 
 
@@ -270,7 +270,7 @@ def test_the_page_has_sections_of_convolutions_and_products(rendered):
         "### Convolutions: cold beside warm",
         "| cpu | float32 | numpy/im2col | batch 128 | 8 | 2.0",
         "### Convolutions: precision and alignment",
-        "TF32 on, cudnn on the GPU: a convolution is 3.",
+        "TF32, cudnn on the GPU, median speedup of a convolution over float32: 3.",
         *("| conv3 | 16x16x64:64x3x3 (pad valid) | fprop | 128 | 8 |", "| conv2 wgrad | batch = "),
     ):
         assert words in text, words
