@@ -170,7 +170,8 @@ def conv_rows(
 
 
 def dense_rows(measurements: "Iterable[Measurement]", framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
-    """The products that differ in a dense layer's batch alone: its rows forward and for dX, what is summed over for dW; and the square products of which a call makes many."""
+    """The products that differ in a dense layer's batch alone: its rows forward and for dX, what is summed over for dW; and
+    square products of which a call makes many, in n."""
     found: dict[Family, Rows] = {}
     for m in comparable(measurements, "matmul", framework, cache):
         _add(found, batch_family(m.problem), m)
