@@ -2,7 +2,7 @@
 square products in n, whose words are those of analysis.text.summary, in a framework or from cold caches."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from analysis import labels
 from analysis.crossover import crossover, layers, network_steps
@@ -66,7 +66,7 @@ def every(
     found: list[Answer] = []
     for framework, cache in crossover.forms_of([m for m in measurements if m.problem.op == op]):
         if op == "conv":
-            kinds = [functools.partial(conv_rows, varies=varies, least=least)]
+            kinds: list[Callable] = [functools.partial(conv_rows, varies=varies, least=least)]
         else:
             kinds = [dense_rows, squares] if framework or cache != "warm" else [dense_rows]
         for families in kinds:

@@ -47,9 +47,12 @@ def best(
             found = [_fastest(of_run[precision], side) for of_run in sides]
             if not (shared := found[0].keys() & found[1].keys()):
                 continue
-            pair = [of_run[max(shared)] for of_run in found]
-            if apart := compared(*pair, machine, "host-latency"):
-                each = (f"{sentences.time(of(m.on('host-latency')))} in {n}" for m, n in zip(pair, names, strict=True))
+            before, after = (of_run[max(shared)] for of_run in found)
+            if apart := compared(before, after, machine, "host-latency"):
+                each = (
+                    f"{sentences.time(of(m.on('host-latency')))} in {n}"
+                    for m, n in zip((before, after), names, strict=True)
+                )
                 words = {"verdict": compare_sentence(apart.verdict, *names), "times": join(each), "n": max(shared)}
                 side += " (resident)" * (side == "GPU")
                 told.append(say(_SAID["best"], precision=precision, side=side, **words))

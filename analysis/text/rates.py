@@ -115,7 +115,8 @@ def library_sentences(measurements: Iterable[Measurement]) -> list[str]:
         best = best_by((m for m in square if m.kernel.startswith(kernel)), lambda m: m.problem.n, call_s)
         return {n: call_s(m) for n, m in best.items()}
 
-    library, told = by_size(_LIBRARY), {}
+    library = by_size(_LIBRARY)
+    told: dict[int, list[str]] = {}
     for kernel, name in _OURS.items():
         rows = by_size(kernel)
         if shared := library.keys() & rows.keys():

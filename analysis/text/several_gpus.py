@@ -10,6 +10,7 @@ from analysis.crossover import crossover
 from analysis.roofline.peers import NCCL, bandwidth, slowdowns, speed_ups, sums, work
 from analysis.stats import Estimate, group_by, of
 from analysis.text import crossings, sentences
+from analysis.text.sentences import say
 from analysis.training import data_parallel
 from analysis.training.data_parallel import Case
 from analysis.units import bytes_rate, count, join, size
@@ -185,7 +186,7 @@ _TRAINING = {
     "jit": "Under MirroredStrategy Keras turns XLA off{refused}. "
     "{model}, batch {batch}: {n} GPUs without it take {several} a step, one GPU with it {one}: {speed}.",
     "depth": "Data-parallel training does not help depth. {model}, from {few} to {many} layers: "
-    "weights and optimizer need {one} more on one GPU, {each} more on each of {n}.",
+    "weights and optimizer need {one:size} more on one GPU, {each:size} more on each of {n}.",
     "nothing": "More GPUs do nothing by themselves at the smallest batch, as the article on scaling says: {verdict} "
     "(Keras on {backend}).",
     "bigger": "The gain comes from bigger batches in all, as it says too: {verdict}. "
@@ -310,14 +311,14 @@ def _depth(cases: list[Case]) -> list[str]:
     told = []
     for key, by_layers in groups.items():
         for few, many in ((n, 2 * n) for n in by_layers if 2 * n in by_layers):
-            sides = [
-                (c.one and data_parallel.memory(c.one), data_parallel.memory(c.several))
-                for c in map(by_layers.get, (few, many))
-                if c
-            ]
-            if all(one and each for one, each in sides):
-                more = {"one": size(sides[1][0][0] - sides[0][0][0]), "each": size(sides[1][1][0] - sides[0][1][0])}
-                told.append(
-                    _TRAINING["depth"].format(model=key[-2], few=few, many=many, n=by_layers[few].count, **more)
-                )
+            rows = [m for n in (few, many) for m in (by_layers[n].one, by_layers[n].several)]
+            held = [memory[0] for m in rows if m and (memory := data_parallel.memory(m))]
+            if len(held) == len(rows):
+                words = {
+                    "model": key[-2],
+                    "n": by_layers[few].count,
+                    "one": held[2] - held[0],
+                    "each": held[3] - held[1],
+                }
+                told.append(say(_TRAINING["depth"], few=few, many=many, **words))
     return told

@@ -130,9 +130,9 @@ def _last_losses(a: Measurement, b: Measurement) -> tuple[str, float, float] | N
     where they did not learn from the same samples."""
     alike = a.notes.get(SAMPLES) == b.notes.get(SAMPLES)
     for name, epochs, few in (("job_loss", a.problem.epochs, ""), ("loss", 0, " of few samples")):
-        ends = [m.series.get(name) for m in (a, b)]
-        if alike and all(ends) and (few or a.problem.epochs == b.problem.epochs):
-            return f"after {count(epochs or len(ends[0]), 'epoch')}{few}", ends[0][-1], ends[1][-1]
+        one, other = (m.series.get(name) for m in (a, b))
+        if alike and one and other and (few or a.problem.epochs == b.problem.epochs):
+            return f"after {count(epochs or len(one), 'epoch')}{few}", one[-1], other[-1]
     return None
 
 
@@ -164,7 +164,7 @@ def loss_sentence(pair: Pair, measurements: Iterable[Measurement] = ()) -> str:
 def _a_step(m: Measurement) -> Estimate | None:
     """Seconds a step of a warm epoch, the epoch's own cost shared among its steps."""
     cost = costs.measured(m)
-    return cost and cost.epoch_seconds(m.problem.steps) / m.problem.steps
+    return cost.epoch_seconds(m.problem.steps) / m.problem.steps if cost else None
 
 
 def changes(measurements: Iterable[Measurement]) -> list[tuple[str, str, str, Estimate, Estimate]]:
@@ -174,10 +174,10 @@ def changes(measurements: Iterable[Measurement]) -> list[tuple[str, str, str, Es
         p = m.problem
         what = option_words(m.settings.switches) + [f"{p.dtype} inputs"] * (p.dtype != plain.problem.dtype)
         what += [count(m.threads, "thread")] if m.threads is not None else []
-        steps = _a_step(m), _a_step(plain)
-        if what and steps[0] and steps[1]:
+        step, usual = _a_step(m), _a_step(plain)
+        if what and step and usual:
             name = f"{sentences.title(p.model)}, batch {p.batch}, {p.samples:,} samples"
-            found.append((name, m.device, ", ".join(what), *steps))
+            found.append((name, m.device, ", ".join(what), step, usual))
     return found
 
 
@@ -200,7 +200,7 @@ def against(changed: Estimate, plain: Estimate) -> str:
 def way_sentences(measurements: Iterable[Measurement]) -> list[str]:
     """Of models that train all samples in one batch: an epoch of Keras's fit beside the steps of bare loops, which are the same
     arithmetic."""
-    groups: dict[tuple, list[tuple[float, str]]] = {}
+    groups: dict[tuple, list[tuple[Estimate, str]]] = {}
     for m in break_even.trainings(measurements):
         p, step = m.problem, _a_step(m)
         if step and p.batch == p.samples and (not m.on_gpu or break_even.is_default(m)):

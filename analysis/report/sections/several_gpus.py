@@ -117,7 +117,7 @@ def _row(case: Case) -> tuple[str, ...]:
         _told(lambda e: f"{digits(e.value)}x", case.scaled),
         _told(lambda e: seconds(e.value), data_parallel.all_reduce(case)),
         _told(bytes_rate, data_parallel.bus_bytes_per_s(case)),
-        *(_told(lambda of_both, i=i: size(of_both[i]), of_both) for i in (0, 1) for of_both in memory),
+        *(_told(size, found and found[i]) for i in (0, 1) for found in memory),
         *peaks,
         *(_told(percent, data_parallel.loss_difference(case, steps)) for steps in (data_parallel.FIRST, None)),
     )
