@@ -130,18 +130,7 @@ def test_a_shape_has_the_fields_of_gather(path):
     assert conv_tiles.gather(PROBLEMS[0]).passed.size == 1  # CuPy passes arrays of one item by value
 
 
-def test_ldmatrix_turns_a_wgrad_s_tile_and_rows_lie_in_different_banks():
-    """A lies as 16 of the sum by 16 rows; a lane's registers are m16n8k16's: upper left, lower left, upper right, lower right."""
-    address = re.search(r"transposed\(u\[p\], shared\(as \+ (.*)\)\);\n", loader.source(TENSOR))[1]
-    pitch, tile = 128 + 8, np.arange(32 * 136)
-    rows = [eval(address.replace("/", "//"), {"lane": lane, "l": 16, "p": 2, "A_PITCH": pitch}) for lane in range(32)]
-    assert all(at % 8 == 0 for at in rows)  # 16 bytes
-    for lane in range(32):
-        for register in range(4):
-            for half in range(2):  # turned: the lane's column of the matrix, two of its rows
-                at = rows[8 * register + lane % 4 * 2 + half] + lane // 4
-                row, k = 32 + lane // 4 + 8 * (register % 2), 16 + lane % 4 * 2 + half + 8 * (register // 2)
-                assert tile[at] == k * pitch + row
+def test_rows_that_are_loaded_together_lie_in_different_banks():
     for of in conv_tiles.TENSORS:
         for line in (of.deep, of.tile_m, of.tile_n):
             # 8 rows of 16 bytes fill all 32 banks

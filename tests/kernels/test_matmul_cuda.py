@@ -51,30 +51,6 @@ def test_every_tile_is_placed_once_group_by_group(path, units_m, units_n, group)
     assert order[: high * units_n] == [(i, j) for j in range(units_n) for i in range(high)]  # a group, column by column
 
 
-def test_ldmatrix_and_mma_multiply_what_a_warp_holds():
-    """A warp's 16 x 16 times 16 x 16 through the addresses in the source, ldmatrix's and m16n8k16's fragments."""
-    text = loader.source(TENSOR)
-    of_a = re.search(r"matrices\(u\[which\]\[i\], shared\(as \+ (.*)\)\);", text)[1]
-    of_b = re.search(r"transposed\(w, shared\(bs \+ (.*)\)\);", text)[1]
-    rng, a_pitch, b_pitch = np.random.default_rng(1), 32 + 8, 64 + 8
-    a, b = rng.integers(-2, 3, (16, a_pitch)), rng.integers(-2, 3, (32, b_pitch))
-    names = {"A_PITCH": a_pitch, "B_PITCH": b_pitch, "PIECE": 8, "i": 0, "j": 2, "l": 16}
-    rows = [(c(of_a, lane=lane, **names), c(of_b, lane=lane, **names)) for lane in range(32)]
-    left, right = a.ravel(), b.ravel()
-    t, r, e = np.ogrid[:32, :4, :2]
-    of_a, of_b = np.array(rows).T
-    u = left[of_a[8 * r + t // 4] + 2 * (t % 4) + e]
-    w = right[of_b[8 * r + 2 * (t % 4) + e] + t // 4]
-    got = np.zeros((16, 16), int)
-    for n8 in range(2):
-        for row in range(16):
-            for column in range(8):
-                for k in range(16):
-                    held = u[row % 8 * 4 + k % 8 // 2, row // 8 + 2 * (k // 8), k % 2]
-                    got[row, 8 * n8 + column] += held * w[column * 4 + k % 8 // 2, 2 * n8 + k // 8, k % 2]
-    assert (got == a[:, 16:32] @ b[16:32, 16:32]).all()
-
-
 @pytest.mark.parametrize("size", [2, 4])
 def test_rows_that_are_loaded_together_lie_in_different_banks(size):
     text, names = loader.source(TENSOR), {"SIZE": size, "TF32": size == 4}
