@@ -20,7 +20,6 @@ from workloads.records import Measurement
 
 _FEWEST_COUNTS = 3  # of operations in a formula, for a line through them
 _READS = {"sgd": 0, "adam": 4}  # of variables, of those that update some: they put no result away
-_NEAREST = 3  # pairs of rows, as long as the one in question, whose middle counts
 _BEYOND = 4  # times the last cache: arrays together from which on it holds nothing of them
 _CALL = profile.VARIANTS[OP_BY_OP]
 _UPDATES = ("sgd", "adam")
@@ -179,23 +178,14 @@ def row_seconds(of: Profile, m: "Measurement", source: str) -> float | None:
 
 
 def around(of: Profile, source: str, device: str, op: str, whole: float) -> float | None:
-    """Seconds that a call of `whole` seconds takes beyond what the same operation takes inside a graph: as of the calls nearest
-    in length of which both were measured, for the more threads one wakes, the longer it waits; else the least call."""
-    pairs = _pairs(of, device, op) if source == _CALL else []
-    if not pairs:
-        return call_around(of, source, device, op)
-    nearest = sorted(pairs, key=lambda pair: abs(math.log(pair[0] / whole)))[:_NEAREST]
-    return statistics.median(call - held for call, held in nearest)
-
-
-@once
-def call_around(of: Profile, source: str, device: str, op: str) -> float | None:
-    """Seconds of the least call around a framework's rows of an operation: of the launch rows, or of the shortest that was
-    measured."""
+    """Seconds that a call of `whole` seconds takes beyond what the same operation takes inside a graph: as of the call nearest
+    in length of which both were measured, for the more threads one wakes, the longer it waits; else a call with no work."""
+    if pairs := _pairs(of, device, op) if source == _CALL else []:
+        call, inside = min(pairs, key=lambda pair: abs(math.log(pair[0] / whole)))
+        return call - inside
     execution = next(e for e, v in profile.VARIANTS.items() if v == source)
     constant = of.constant(profile.CALLS[execution], device, clock=profile.clock(device))
-    rows = (whole_seconds(m, source) for m in of.rows.get((op, device), ()))
-    return min((s for s in (constant and constant.value, *rows) if s), default=None)
+    return constant.value if constant else None
 
 
 @once
