@@ -101,7 +101,8 @@ def _fastest(gpu: str, file: str, problem: str, candidates: Mapping, seconds: Ca
         return known
     with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
         runs = dict(zip(candidates, pool.map(lambda make: make(), candidates.values()), strict=True))
-    rounds, begin = [], time.monotonic()
+    rounds: list[dict[str, float]] = []
+    begin = time.monotonic()
     while len(rounds) < _ROUNDS and (not rounds or time.monotonic() - begin < _ENOUGH_S):  # they take turns
         rounds.append({name: seconds(run) for name, run in runs.items()})
     medians = {name: float(np.median([taken[name] for taken in rounds])) for name in runs}

@@ -4,7 +4,7 @@ Nothing here needs a GPU.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -211,10 +211,13 @@ TRIED = 4  # plans that are timed on the GPU, of those that the model of their c
 MOST_PARTS, LEAST_STEPS = 16, 4  # of k, and of stages in a part
 
 
-class Plan(msgspec.Struct, frozen=True):
+T = TypeVar("T", Warps, Groups)
+
+
+class Plan(msgspec.Struct, Generic[T], frozen=True):
     """Tiles, and the number of parts that k is split into, whose sums are added in their order (split-k)."""
 
-    of: Warps | Groups
+    of: T
     parts: int = 1
 
     def __str__(self) -> str:
@@ -228,10 +231,10 @@ class Plan(msgspec.Struct, frozen=True):
         return (self.parts - 1) * self.steps(k) * self.of.deep < k
 
 
-def plans(forms: Sequence[Warps | Groups], m: int, n: int, k: int, layout: str, multiprocessors: int) -> list[Plan]:
+def plans(forms: Sequence[T], m: int, n: int, k: int, layout: str, multiprocessors: int) -> list[Plan[T]]:
     """The plans of a product to be timed, the one that the model ranks first before the others; two of one size of tile."""
 
-    def cycles(plan: Plan) -> float:
+    def cycles(plan: Plan[T]) -> float:
         return plan.of.cycles(m, n, plan.steps(k), plan.parts, layout, multiprocessors)
 
     found = []
@@ -248,7 +251,7 @@ def plans(forms: Sequence[Warps | Groups], m: int, n: int, k: int, layout: str, 
 def groups(layout: str, item_bytes: int) -> list[Groups]:
     """The forms of matmul/cuda_wgmma.cu that can be compiled for items of so many bytes, whose parts of results are counted as it
     does: 64 lines of 128 bytes."""
-    every = GROUPS
+    every: Sequence[Groups] = GROUPS
     if item_bytes == 4:
         every = [msgspec.structs.replace(of, staged=max(2, of.staged // 2 * 2)) for of in GROUPS]
     return [of for of in every if of.fits(layout, item_bytes)]

@@ -7,6 +7,7 @@ import cupy
 import numpy as np
 
 from kernels.cuda import autotuner, loader, matmul_tiles
+from kernels.cuda.matmul_tiles import Plan, Warps
 from kernels.problems import Matmul
 from kernels.registry import kernel
 
@@ -72,7 +73,7 @@ def register_tiled(problem: Matmul, a, b):
     return _bound("register_tiled", problem, a, b, (16, 16), (128, 128))
 
 
-def warps_call(problem: Matmul, plan: matmul_tiles.Plan, a, b, c):
+def warps_call(problem: Matmul, plan: Plan[Warps], a, b, c):
     """The call of matmul/cuda_warp.cu with those tiles, k in that many parts."""
     of, parts, (m, n, k) = plan.of, plan.parts, (problem.m, problem.n, problem.k)
     a_km, b_kn = int(problem.layout == "tn"), int(problem.layout != "nt")
@@ -111,7 +112,7 @@ def warp_tiled(problem: Matmul, a, b):
     if problem.count == 1:
         found = matmul_tiles.plans(forms, m, n, problem.k, problem.layout, count_multiprocessors())
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
-        found = list(map(matmul_tiles.Plan, matmul_tiles.SMALL))
+        found = list(map(Plan, matmul_tiles.SMALL))
     return fastest_plan("matmul/cuda_warp", problem, found, lambda plan: warps_call(problem, plan, a, b, c))
 
 
@@ -120,7 +121,7 @@ def count_multiprocessors() -> int:
     return cupy.cuda.Device().attributes["MultiProcessorCount"]
 
 
-def fastest_plan(file: str, problem: Matmul, plans: list, call: Callable[[matmul_tiles.Plan], Callable]) -> Callable:
+def fastest_plan(file: str, problem: Matmul, plans: list, call: Callable[[Plan], Callable]) -> Callable:
     """The call of the plan that takes the least time under load."""
     calls = {str(plan): functools.partial(call, plan) for plan in plans}
     many = f"{problem.count} of " if problem.count > 1 else ""

@@ -8,6 +8,7 @@ import numpy as np
 from cupy.cuda import runtime
 
 from kernels.cuda import loader, matmul_tiles
+from kernels.cuda.matmul_tiles import Groups, Plan
 from kernels.cuda.tiles import GROUP_ROWS, LINE
 from kernels.matmul.cuda import count_in_32_bits, count_multiprocessors, fastest_plan
 from kernels.problems import Matmul
@@ -67,9 +68,7 @@ def seen(problem: Matmul) -> Seen:
     return Seen(n, m, 2 * k, "tt", 4) if layout == "nn" else Seen(m, n, 2 * k, layout, 4)
 
 
-def call(
-    problem: Matmul, plan: matmul_tiles.Plan, a: Placed, b: Placed, c: Placed, result, group_rows: int = GROUP_ROWS
-):
+def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, result, group_rows: int = GROUP_ROWS):
     """The call of matmul/cuda_wgmma.cu with those tiles, k in that many parts."""
     of, k, (m, n, wide_k, layout, size) = plan.of, problem.k, seen(problem)
     turned, a_km, b_kn = layout == "tt", int(layout[0] == "t"), int(layout[1] == "n")
