@@ -91,6 +91,7 @@ class _Tile:
     def steps(self, unroll: int, lines: list, offset, slots: list) -> list:
         """As many trips of `unroll` steps of a run as there are; gives where they stopped, B's next step and the sums."""
         builder, count = self.builder, self.vector.count
+        multiply = emit.multiplier(builder, self.vector, self.vector)
         loop = emit.Loop(builder, slots[0], slots[1:])
         k, right, *values = loop.slots
         after_k = builder.add(k, emit.INDEX(unroll))
@@ -105,13 +106,17 @@ class _Tile:
         some = builder.gep(self.next_at, [builder.mul(some, emit.INDEX(share))])
         at_k = builder.add(offset, builder.and_(k, emit.INDEX(-_LINE // self.item)))
         for u in range(unroll):
-            across = (builder.gep(right, [emit.INDEX((u * VECTORS + v) * count)]) for v in range(self.vectors))
+            places = (
+                emit.at(builder, right, emit.INDEX(u * VECTORS * count), self.vector, v * count)
+                for v in range(self.vectors)
+            )
+            across = [builder.load(place, align=self.item * count) for place in places]
             if self.apart:
                 down = (builder.gep(line, [emit.INDEX(u)]) for line in lefts)
             else:
                 left = builder.gep(left, [self.step]) if u else left
                 down = (builder.gep(left, [emit.INDEX(r)]) for r in range(self.rows))
-            values = emit.outer_product(builder, self.vector, across, down, values)
+            values = emit.outer_product(builder, across, down, values, multiply)
             if self.apart and unroll == _UNROLL and u < share:
                 row = builder.load(builder.gep(some, [emit.INDEX(u)]))
                 emit.prefetch(builder, builder.gep(self.a, [builder.add(row, at_k)]))

@@ -19,9 +19,8 @@ IDEAS = {
         "cache, and four steps in k go onto two rows of C in one pass over them."
     ),
     "numba/simd": (
-        "A tile of C of some rows by whole vectors stays in registers while a panel of A meets those of a block "
-        "of B in the second-level cache; the next panel is asked for early; one parallel region, whose threads "
-        "take the next piece."
+        "A tile of C stays in registers while a panel of A meets panels of B in the second-level cache, or B's rows "
+        "where they lie if A has few; the transpose of C where that is cheaper; threads take the next piece."
     ),
     "cuda/naive": (
         "A product a thread, a warp's threads in a column of C: each of its loads of A, and each store, is 32 "

@@ -1,6 +1,6 @@
-"""Matmul on vectors spelled out: a tile of C in registers, fed from panels that lie as it reads them.
+"""Matmul on vectors spelled out: a tile of C stays in registers, its operands are read where they lie or from panels.
 
-Threads share the rows of C within a block of B: a product of few rows (32 x 4096 x 512) has too few for many threads.
+Threads share pieces of C within a block of B; where it costs less, the transpose of C is computed and turned.
 """
 
 import numba
@@ -9,21 +9,46 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from kernels.matmul._vector_product import vector_product
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty
 from kernels.reference import operands
 from kernels.registry import kernel
 from kernels.simd import vectors as emit
-from kernels.simd.packing import origin, pack, room
+from kernels.simd.caches import second_level_bytes
+from kernels.simd.calls import direct
+from kernels.simd.packing import origin, pack, room, transpose_block
 
-_VECTORS = 3  # of a tile's row
-_UNROLL = 4  # steps in k a trip
+_VECTORS = 3  # of a tile's row; one more where at most half of its rows are there
+_AHEAD = 8  # steps in k of B that are asked for early: where B lies in rows, each is elsewhere in memory
 _DEPTH_BYTES = 2048  # of a row of A in its panel: a panel of A lives in the first-level cache
 # Rows of C in a piece of work, and pieces a thread, so that a thread that is held up does fewer of them.
 _MOST_ROWS, _PIECES = 64, 4
-_BLOCK_BYTES = 1 << 20  # of B in panels, which are read over and over: half of a 2 MiB second-level cache
 _LINE = 64  # bytes
-_SMALL_BYTES = 256 << 10  # of B in panels, of which a thread has one of its own
+_FEW_ROWS = 64  # of A: so few do not repay packing a B whose rows are whole already
+_LAY_OUT = 0.35  # of the time of a product of vectors, to lay out one value anew
+_TURNED = 10  # tiles of a transposed C that are turned together
+_SHARED_FLOPS = 1.5e6  # of a product, about 15 us of a core: from here on other threads are worth waking
+
+# The product, and how far rows and steps of its operands are apart; of a panel: steps, rows, columns; of a piece of C: rows,
+# columns; columns of a phase, and of a piece to pack; whether A and B are packed, phases whose panels are there at a time;
+# whether C is transposed; how many products there are.
+_PLACES = ["m", "n", "k", "a_row", "a_step", "b_step", "b_column", "c_row"]
+_BLOCKS = [
+    "depth",
+    "rows",
+    "columns",
+    "height",
+    "width",
+    "length",
+    "broad",
+    "packs_a",
+    "packs_b",
+    "sides",
+    "turned",
+    "count",
+]
+PLAN = np.dtype([(name, np.int64) for name in (*_PLACES, *_BLOCKS)])
 
 
 def tile_rows(vector: int) -> int:
@@ -31,282 +56,308 @@ def tile_rows(vector: int) -> int:
     return 8 if emit.registers(vector) == 32 else 4
 
 
-def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors: int, packed: bool) -> ir.Function:
+def tile_shapes(vector: int) -> list[tuple[int, int]]:
+    """(rows, vectors) of all tiles, the smallest first: a product takes the first that covers what there is of C."""
+    most = tile_rows(vector)
+    rows = [1 << i for i in range(most.bit_length())]
+    return [(r, v) for r in rows for v in (1, 2, 3, 4) if v <= _VECTORS or 2 * r <= most]
+
+
+def _tile_function(
+    module: ir.Module, vector: ir.VectorType, words: ir.VectorType, shape: tuple[int, int]
+) -> ir.Function:
     """C tile (+)= A panel B panel as a function of its own, so that nothing around it takes its registers.
 
-    Its arguments: A's panel (packed: k-major, `rows` values a step; else where it is stored), how far its rows are apart
-    there, B's panel (k-major, _VECTORS vectors a step), C, C's row length, depth, how many rows and columns of C are there,
-    and how many of its columns are added to (all or none).
+    Its arguments: A, how far its rows and its steps in k are apart; B and how far its steps are apart; C and its row length;
+    steps, and how many of them may read whole vectors of B; rows and columns there; whether they are added to.
     """
-    name = f"matmul_tile_{rows}x{vectors}_{vector.count}_{vector.element}_{'packed' if packed else 'stored'}"
+    rows, vectors = shape
+    name = f"matmul_tile_{rows}x{vectors}_{vector.count}_{words.element}"
     if name in module.globals:
         return module.globals[name]
-    pointer, item = vector.element.as_pointer(), 4 if isinstance(vector.element, ir.FloatType) else 8
-    function = emit.internal_function(module, name, [pointer] * 3 + [emit.INDEX] * 6)
-    a, b, c, apart, length, depth, height, columns, added = function.args
+    word, value, index = words.element.as_pointer(), vector.element.as_pointer(), emit.INDEX
+    function = emit.internal_function(module, name, [word, index, index, word, index, value, *[index] * 6])
+    a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
+    item = 8 if isinstance(vector.element, ir.DoubleType) else 4
+    multiply = emit.multiplier(builder, vector, words)
 
-    def place(base, row: int, v: int):
-        offset = builder.add(builder.mul(length, emit.INDEX(row)), emit.INDEX(v * vector.count))
-        return builder.bitcast(builder.gep(base, [offset]), vector.as_pointer())
+    def rows_from(first, apart) -> list:
+        """Where each row begins; those that are not there repeat the last one, so what is stored for them is right too."""
+        found = [first]
+        for r in range(1, rows):
+            more = builder.icmp_signed("<", index(r), height)
+            found.append(builder.gep(found[-1], [builder.select(more, apart, index(0))]))
+        return found
 
-    lines = [a]
-    for r in range(rows):
-        for v in range(vectors):
-            emit.prefetch(builder, place(c, r, v), write=True)
-        if r and not packed:  # rows that are not there repeat the last one
-            more = builder.icmp_signed("<", emit.INDEX(r), height)
-            lines.append(builder.gep(lines[-1], [builder.select(more, apart, emit.INDEX(0))]))
+    def across(row, kind: ir.VectorType) -> list:
+        return [emit.at(builder, row, index(0), kind, v * vector.count) for v in range(vectors)]
 
-    def steps(count: int, start, sums):
-        """As many trips of `count` steps as there are from `start`; gives where it stopped and the sums."""
-        loop = emit.Loop(builder, start, sums)
-        k, *values = loop.slots
-        after_k = builder.add(k, emit.INDEX(count))
-        loop.enter(builder.icmp_signed("<=", after_k, depth))
-        lefts = [builder.gep(line, [builder.mul(k, emit.INDEX(rows)) if packed else k]) for line in lines]
-        right = builder.gep(b, [builder.mul(k, emit.INDEX(_VECTORS * vector.count))])
-        for u in range(count):
-            across = (builder.gep(right, [emit.INDEX((u * _VECTORS + v) * vector.count)]) for v in range(vectors))
-            if packed:
-                down = (builder.gep(lefts[0], [emit.INDEX(u * rows + r)]) for r in range(rows))
-            else:
-                down = (builder.gep(left, [emit.INDEX(u)]) for left in lefts)
-            values = emit.outer_product(builder, vector, across, down, values)
-        loop.leave([after_k, *values])
+    lines, places = rows_from(a, a_row), [place for row in rows_from(c, length) for place in across(row, vector)]
+    for place in places:
+        emit.prefetch(builder, place, write=True)
+    there = [emit.first_lanes(builder, builder.sub(columns, index(v * vector.count)), vector) for v in range(vectors)]
+    early = builder.mul(b_step, index(_AHEAD))
+
+    def steps(until, start: list, masked: bool) -> list:
+        """The places in A and B and the sums after the steps before `until`. One step a trip: more would need more registers
+        for where A's rows lie than there are."""
+        end, loop = builder.gep(b, [builder.mul(until, b_step)]), emit.Loop(builder, start[0], start[1:])
+        at, right, *sums = loop.slots
+        loop.enter(builder.icmp_unsigned("!=", right, end))
+        for place in across(builder.gep(right, [early]), words):
+            emit.prefetch(builder, place)
+        loaded = [
+            emit.masked_load(builder, place, mask, words, item) if masked else builder.load(place, align=item)
+            for place, mask in zip(across(right, words), there, strict=True)
+        ]
+        sums = emit.outer_product(builder, loaded, (builder.gep(line, [at]) for line in lines), sums, multiply)
+        loop.leave([builder.add(at, a_step), builder.gep(right, [b_step]), *sums])
         return loop.slots
 
-    k, *sums = steps(_UNROLL, emit.INDEX(0), [ir.Constant(vector, None)] * (rows * vectors))
-    _, *sums = steps(1, k, sums)
-    stored, old = (
-        [emit.first_lanes(builder, builder.sub(count, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
-        for count in (columns, added)
-    )
-    for r, v in emit.vectors_there(builder, rows, vectors, height):
-        emit.add_masked(builder, sums[r * vectors + v], place(c, r, v), old[v], stored[v], item)
+    middle = steps(whole, [index(0), b, *[ir.Constant(vector, None)] * len(places)], False)
+    _, _, *sums = steps(depth, middle, True)
+    before = builder.block
+    with builder.if_then(builder.icmp_signed("!=", added, index(0))):
+        old = [emit.masked_load(builder, place, there[i % vectors], vector, item) for i, place in enumerate(places)]
+        more = [builder.fadd(total, value) for total, value in zip(sums, old, strict=True)]
+        loaded = builder.block
+    sums = [emit.either(builder, (total, before), (value, loaded)) for total, value in zip(sums, more, strict=True)]
+    with builder.if_then(builder.icmp_signed("==", columns, index(vectors * vector.count))):
+        for total, place in zip(sums, places, strict=True):
+            builder.store(total, place, item)
+        builder.ret_void()
+    for i, place in enumerate(places):
+        emit.masked_store(builder, sums[i], place, there[i % vectors], item)
+    builder.ret_void()
     return function
 
 
 @intrinsic
-def tile(typingctx, lanes, a, a_at, b, b_at, c, c_at, apart, length, depth, height, columns, added):
-    """Multiplies a panel of A with one of B into a tile of C; see _tile_function. `lanes`: a tuple as long as a vector;
-    apart: 0 for a packed panel of A."""
-    signature = types.void(lanes, a, types.intp, b, types.intp, c, *[types.intp] * 7)
+def tile(typingctx, lanes, a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added):
+    """Multiplies a panel of A with one of B into a tile of C, which lie at these addresses; see _tile_function.
+
+    lanes: a tuple as long as a vector, of what the operands are: floating-point numbers, or pairs of bfloat16 as words.
+    """
+    signature = types.void(lanes, *[types.intp] * 12)
 
     def codegen(context, builder, signature, arguments):
-        vector, item = emit.vector_of(context, signature, 1)
-        rows = tile_rows(vector.count * item)
+        words = ir.VectorType(context.get_value_type(signature.args[0].dtype), signature.args[0].count)
+        vector = ir.VectorType(ir.FloatType(), words.count) if isinstance(words.element, ir.IntType) else words
+        height, columns = arguments[10:12]
 
         def cases():
-            for packed in (True, False):
-                for vectors in range(1, _VECTORS + 1):
-                    same = builder.icmp_signed("==" if packed else "!=", arguments[7], emit.INDEX(0))
-                    enough = builder.icmp_signed("<=", arguments[11], emit.INDEX(vectors * vector.count))
-                    function = _tile_function(builder.module, vector, rows, vectors, packed)
-                    yield builder.and_(same, enough), function
+            for rows, vectors in tile_shapes(words.count * signature.args[0].dtype.bitwidth // 8):
+                fits = builder.icmp_signed("<=", height, emit.INDEX(rows))
+                enough = builder.icmp_signed("<=", columns, emit.INDEX(vectors * vector.count))
+                yield builder.and_(fits, enough), _tile_function(builder.module, vector, words, (rows, vectors))
 
-        panels = emit.starts(context, builder, signature, arguments, (1, 3, 5))
-        emit.call_first(builder, cases(), [*panels, *arguments[7:]])
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-@intrinsic
-def _ask(typingctx, array, index):
-    """Asks for the line of the value `index` places from an array's first."""
-    signature = types.void(array, types.intp)
-
-    def codegen(context, builder, signature, arguments):
-        emit.prefetch(builder, *emit.starts(context, builder, signature, arguments, (0,)))
+        passed = list(arguments[1:])
+        for i, kind in ((0, words), (3, words), (5, vector)):
+            passed[i] = builder.inttoptr(passed[i], kind.element.as_pointer())
+        emit.call_first(builder, cases(), passed)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
 @numba.njit(cache=True)
-def _row_of_tiles(lanes, a, rows_of_a, line, at, sizes, old):
-    """Tiles of C: a panel of A, whose rows are `apart` (0: packed), by the panels of a block of B. Each asks for its share of
-    the next panel of A, which lies `ahead` of this one."""
-    (a_at, apart, ahead), (right, right_at, c, c_at) = rows_of_a, at
-    n, rows, columns, deep, depth, high, wide = sizes
-    tiles = -(-wide // columns)
-    streams = high if apart else 1
-    share = -(-(deep if apart else deep * rows) // (tiles * line)) * line
-    for j in range(0, wide, columns):
+def _turn(group, c, at, apart, source, columns, high, wide):
+    """Stores the transpose of `high` rows, which lie `columns` apart, into C, whose rows are `apart`."""
+    turned = wide // len(group) * len(group) if high == len(group) else 0
+    for j in range(0, turned, len(group)):
+        transpose_block(group, group, c, at + j * apart, apart, source, j, columns, high - 1)
+    for j in range(turned, wide):
+        for r in range(high):
+            c[at + j * apart + r] = source[r * columns + j]
+
+
+@numba.njit(cache=True)
+def _row_of_tiles(lanes, item, p, left, right, c, length, start, deep, high, j0, j1):
+    """Tiles of C from column j0 to j1: a panel of A by those of B. Each asks for its share of the next panel of A."""
+    (a, a_row, a_step), (b, b_step) = left, right
+    columns = p.columns if p.packs_b or 2 * high > p.rows else (_VECTORS + 1) * len(lanes)
+    streams, share = 0, 0
+    if p.packs_b:
+        streams, share = (1, deep * p.rows) if p.packs_a else (high, deep)
+        share = -(-share * item // (-(-(j1 - j0) // columns) * _LINE)) * _LINE
+    ahead = a + p.rows * (p.depth if p.packs_a else a_row) * item
+    for j in range(j0, j1, columns):
         for r in range(streams):
-            first = a_at + ahead + r * apart + j // columns * share
-            for at in range(first, first + share, line):
-                _ask(a, at)
-        there = min(columns, wide - j)
-        tile(lanes, a, a_at, right, right_at + j * depth, c, c_at + j, apart, n, deep, high, there, min(old, there))
+            for at in range(ahead + r * a_row * item, ahead + r * a_row * item + share, _LINE):
+                emit.ask_for(at)
+        ahead += share
+        wide, whole = min(columns, j1 - j), deep
+        if not p.packs_b and j + columns > p.n:  # the last steps' whole vectors would end behind B
+            whole = min(deep, max(0, ((p.k - 1) * p.b_step + p.n - j - columns) // p.b_step + 1 - start))
+        at = b + (j - j0) * (p.depth if p.packs_b else 1) * item
+        to = c + (j - j0) * item
+        tile(lanes, a, a_row, a_step, at, b_step, to, length, deep, whole, high, wide, start > 0)
 
 
 @numba.njit(cache=True)
-def _work(lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters):
+def _work(lanes, group, plan, a, b, c, left, right, spare, counters):
     """One thread's share: phases of `depth` steps in k and `length` columns of B, whose panels stay in the second-level cache;
-    in each, whoever is free takes the next piece to pack and then the next `height` rows of C to add to.
+    in each, whoever is free takes the next piece to pack and then the next piece of C to add to.
 
     Panels of all of B at once would be written to memory and read back: 5 % of the time at n = 2048. Four counters a phase:
     pieces taken and packed, pieces of C taken and done. A thread waits only for pieces that others have begun, so any number
     of threads comes to an end; it packs for a phase while others still finish the one before, from the other half.
     """
-    (m, n, k), (a_row, a_col), (b_row, b_col) = sizes, a_by, b_by
-    depth, rows, columns, height, length, broad, sides = plan
-    blocks, a_pieces = -(-n // length), -(-m // height)
-    a_side = -(-m // rows) * rows * depth
-    line = _LINE // a.itemsize
-    for phase in range(-(-k // depth) * blocks):
-        start, j0 = phase // blocks * depth, phase % blocks * length
-        deep, wide = min(depth, k - start), min(length, n - j0)
-        left_at, right_at = phase // blocks % sides * a_side, phase % sides * length * depth
-        b_packs = -(-wide // broad)
-        packs = b_packs + (0 if a_col == 1 or j0 else a_pieces)
-        while True:
+    p, item = plan[0], a.itemsize
+    a_first, b_first, c_first = emit.address(a), emit.address(b), emit.address(c)
+    left_first, right_first, spare_first = emit.address(left), emit.address(right), emit.address(spare)
+    blocks, down = -(-p.n // p.length), -(-p.m // p.height)
+    a_side = -(-p.m // p.rows) * p.rows * p.depth
+    for phase in range(-(-p.k // p.depth) * blocks):
+        start, j0 = phase // blocks * p.depth, phase % blocks * p.length
+        deep, wide = min(p.depth, p.k - start), min(p.length, p.n - j0)
+        left_at, right_at = phase // blocks % p.sides * a_side, phase % p.sides * p.length * p.depth
+        b_packs = -(-wide // p.broad) if p.packs_b else 0
+        packs = b_packs + (down if p.packs_a and not j0 else 0)
+        across = -(-wide // p.width)
+        while packs:
             piece = emit.take_number(counters, 4 * phase)
             if piece >= packs:
                 break
             if piece < b_packs:
-                first = j0 + piece * broad
-                pack(
-                    lanes,
-                    lanes,
-                    right,
-                    right_at - j0 * depth,
-                    columns,
-                    b,
-                    b_col,
-                    b_row,
-                    first,
-                    min(first + broad, j0 + wide),
-                    start,
-                    deep,
-                    depth,
-                )
+                first = j0 + piece * p.broad
+                stop, at = min(first + p.broad, j0 + wide), right_at - j0 * p.depth
+                pack(lanes, lanes, right, at, p.columns, b, p.b_column, p.b_step, first, stop, start, deep, p.depth)
             else:
-                first = (piece - b_packs) * height
-                pack(
-                    lanes,
-                    group,
-                    left,
-                    left_at,
-                    rows,
-                    a,
-                    a_row,
-                    a_col,
-                    first,
-                    min(first + height, m),
-                    start,
-                    deep,
-                    depth,
-                )
+                first = (piece - b_packs) * p.height
+                stop = min(first + p.height, p.m)
+                pack(lanes, group, left, left_at, p.rows, a, p.a_row, p.a_step, first, stop, start, deep, p.depth)
             emit.take_number(counters, 4 * phase + 1)
         emit.wait_for(counters, 4 * phase + 1, packs)
         if phase:
-            emit.wait_for(counters, 4 * phase - 1, a_pieces)
+            emit.wait_for(
+                counters, 4 * phase - 1, down * (-(-min(p.length, p.n - (phase - 1) % blocks * p.length) // p.width))
+            )
         while True:
             piece = emit.take_number(counters, 4 * phase + 2)
-            if piece >= a_pieces:
+            if piece >= down * across:
                 break
-            for i in range(piece * height, min((piece + 1) * height, m), rows):
-                high, old = min(rows, m - i), wide if start else 0
-                shape = (n, rows, columns, deep, depth, high, wide)
-                at = right, right_at, c, i * n + j0
-                if a_col == 1:
-                    _row_of_tiles(lanes, a, (i * a_row + start, a_row, rows * a_row), line, at, shape, old)
+            begin = j0 + piece % across * p.width
+            end, row = min(begin + p.width, j0 + wide), piece // across * p.height
+            if p.packs_b:
+                b_panel = right_first + (right_at + (begin - j0) * p.depth) * item, p.columns
+            else:
+                b_panel = b_first + (start * p.b_step + begin) * item, p.b_step
+            for i in range(row, min(row + p.height, p.m), p.rows):
+                high = min(p.rows, p.m - i)
+                if p.packs_a:
+                    a_panel = left_first + (left_at + i * p.depth) * item, 1, p.rows
                 else:
-                    _row_of_tiles(lanes, left, (left_at + i * depth, 0, rows * depth), line, at, shape, old)
+                    a_panel = a_first + (i * p.a_row + start * p.a_step) * item, p.a_row, p.a_step
+                if p.turned:
+                    _row_of_tiles(lanes, item, p, a_panel, b_panel, spare_first, p.width, start, deep, high, begin, end)
+                    _turn(group, c, begin * p.c_row + i, p.c_row, spare, p.width, high, end - begin)
+                else:
+                    to = c_first + (i * p.c_row + begin) * item
+                    _row_of_tiles(lanes, item, p, a_panel, b_panel, to, p.c_row, start, deep, high, begin, end)
             emit.take_number(counters, 4 * phase + 3)
 
 
-@numba.njit(cache=True, parallel=True)
-def _product(threads, lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters):
+@numba.njit(cache=True)
+def _alone(lanes, group, plan, a, b, c, left, right, spare, counters):
     counters[:] = 0
-    for _ in numba.prange(threads):
-        _work(lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters)
+    _work(lanes, group, plan, a, b, c, left, right, spare[0], counters)
+
+
+@numba.njit(cache=True, parallel=True)
+def _together(lanes, group, plan, a, b, c, left, right, spare, counters):
+    counters[:] = 0
+    for thread in numba.prange(spare.shape[0]):
+        _work(lanes, group, plan, a, b, c, left, right, spare[thread], counters)
+
+
+@numba.njit(cache=True, parallel=True)
+def _one_each(lanes, group, plan, a, b, c, left, right, spare, counters):
+    """Many small products, whose operands and results lie one behind the other: whoever is free takes the next one."""
+    p, taken = plan[0], counters[-1]
+    count, a_size, b_size, c_size = p.count, p.m * p.k, p.k * p.n, p.m * p.n
+    taken[0] = 0
+    for thread in numba.prange(spare.shape[0]):
+        while True:
+            i = emit.take_number(taken, 0)
+            if i >= count:
+                break
+            counters[thread][:] = 0
+            own = a[i * a_size :], b[i * b_size :], c[i * c_size :]
+            _work(lanes, group, plan, *own, left[thread], right[thread], spare[thread], counters[thread])
 
 
 def _up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
-    """The call that computes C = A B in vectors of `vector` bytes (0: the widest) on Numba's threads.
+def _cost(a: np.ndarray, b: np.ndarray, lanes: int, rows: int) -> float:
+    """Products of vectors that A B takes, about, and those in whose time operands are laid out whose rows are not whole."""
+    (m, k), n = a.shape, b.shape[1]
+    last = next(some for some in (0, 1, 2, 4, 8) if m % rows <= some)
+    laid_out = sum(x.size for x in (a, b) if x.strides[1] != x.itemsize)
+    return (m // rows * rows + last) * -(-n // lanes) * k + _LAY_OUT * laid_out
 
-    a: m x k; b: k x n, any strides; c: m x n, contiguous.
-    """
-    (m, k), n, item, threads = a.shape, b.shape[1], a.itemsize, numba.get_num_threads()
-    vector = vector or emit.vector_bytes()
-    lanes = vector // item
-    rows, columns = tile_rows(vector), _VECTORS * lanes
-    phases = -(-k * item // _DEPTH_BYTES)
+
+def _plan(a: np.ndarray, b: np.ndarray, length: int, threads: int, vector: int, turned: bool) -> np.ndarray:
+    """A record of PLAN for A B, which goes into a result whose rows are `length` long."""
+    (m, k), n, item = a.shape, b.shape[1], a.itemsize
+    (a_row, a_step), (b_step, b_column) = (tuple(step // item for step in x.strides) for x in (a, b))
+    lanes, rows = vector // item, tile_rows(vector)
+    columns = _VECTORS * lanes
+    packs_b = b_column != 1 or b_step < n or m > _FEW_ROWS
+    packs_a = a_step != 1 and not (a_row == 1 and n <= 2 * columns)
+    # where a panel of A or of B is read once, a block of it need not stay in a cache
+    once = turned or (m <= rows and not packs_b) or (n <= columns and k * _up(n, lanes) * item <= second_level_bytes())
+    phases = 1 if once else -(-k * item // _DEPTH_BYTES)
     depth = _up(-(-k // phases), lanes)
-    most = max(columns, _BLOCK_BYTES // (depth * item) // columns * columns)
-    blocks = -(-n // most)
-    length = _up(-(-n // blocks), columns)
+    most = max(columns, second_level_bytes() // 2 // (depth * item) // columns * columns)
+    block = _up(-(-n // -(-n // most)), columns)
     height = max(rows, min(_MOST_ROWS, _up(-(-m // (_PIECES * threads)), rows)))
-    broad = max(1, min(8, length // columns // (_PIECES * (threads - 1) + 1))) * columns
+    pieces = -(-_PIECES * threads // -(-m // height)) if threads > 1 else 1
+    width = min(_up(-(-block // pieces), columns), _TURNED * columns if turned else block)
+    broad = max(1, min(8, block // columns // (_PIECES * (threads - 1) + 1))) * columns
     sides = min(2, threads)  # alone, a thread packs what it needs next where it has just finished
-    a_values = 0 if a.strides[1] == item else sides * _up(m, rows) * depth
-    left, right = room(a.dtype, (a_values,), (sides * length * depth,))
-    a_by, b_by = (tuple(step // item for step in x.strides) for x in (a, b))
-    plan = (depth, rows, columns, height, length, broad, sides)
-    arguments = (
-        threads,
-        (0,) * lanes,
-        (0,) * min(lanes, rows),
-        origin(a),
-        a_by,
-        origin(b),
-        b_by,
-        c.reshape(-1),
-        (m, n, k),
-        plan,
-        left,
-        right,
-        np.zeros(4 * phases * blocks, np.int64),
-    )
-    return lambda keep=(a, b): _product(*arguments)
+    blocks = depth, rows, columns, height, width, block, broad
+    plan = np.zeros(1, PLAN)
+    plan[0] = (m, n, k, a_row, a_step, b_step, b_column, length, *blocks, packs_a, packs_b, sides, turned, 1)
+    return plan
 
 
-@numba.njit(cache=True, parallel=True)
-def _products(threads, lanes, a, b, b_by, c, sizes, plan, panels, counters):
-    """Whoever is free takes the next product, packs its B and goes over its rows."""
-    (count, m, n, k), (rows, columns, wide, line) = sizes, plan
-    counters[:] = 0
-    for thread in numba.prange(threads):
-        at = thread * wide * k
-        while True:
-            i = emit.take_number(counters, 0)
-            if i >= count:
-                break
-            pack(lanes, lanes, panels, at, columns, b, b_by[1], b_by[0], 0, n, i * (n * k // b_by[0]), k, k)
-            for row in range(0, m, rows):
-                shape = (n, rows, columns, k, k, min(rows, m - row), n)
-                where = panels, at, c, (i * m + row) * n
-                _row_of_tiles(lanes, a, ((i * m + row) * k, k, rows * k), line, where, shape, 0)
+def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
+    """The call that computes C = A B, or many of them, in vectors of `vector` bytes (0: the widest) on Numba's threads.
 
-
-def products(problem: Matmul, a: np.ndarray, b: np.ndarray, c: np.ndarray):
-    """The call that computes many small products, a product a thread: its B is packed into the second-level cache.
-
-    a: count x m x k, contiguous; b: count x k x n, of either layout; c: count x m x n, contiguous.
-    Raises: ValueError for A stored k x m, and for a B that does not fit.
+    a: m x k; b: k x n, any strides, both perhaps words of two bfloat16; c: m x n, contiguous. Of many products all three have
+    one dimension more, first, and all lie one behind the other.
     """
-    m, n, k, item, threads = problem.m, problem.n, problem.k, a.itemsize, numba.get_num_threads()
-    if problem.layout == "tn":
-        raise ValueError("of many products this kernel reads A along its rows, so not stored k x m")
-    lanes = emit.vector_bytes() // item
-    rows, columns = tile_rows(emit.vector_bytes()), _VECTORS * lanes
-    wide = _up(n, columns)
-    if wide * k * item > _SMALL_BYTES:
-        raise ValueError(f"of many products this kernel makes small ones, B within {_SMALL_BYTES >> 10} KiB")
-    _, panels = room(a.dtype, (0,), (threads * wide * k,))
-    b_by = tuple(step // item for step in b.strides[1:])
-    sizes, plan = (problem.count, m, n, k), (rows, columns, wide, _LINE // item)
-    at = origin(a), origin(b), b_by, origin(c)
-    arguments = (threads, (0,) * lanes, *at, sizes, plan, panels, np.zeros(1, np.int64))
-    return lambda keep=(a, b): _products(*arguments)
+    count, flat, most = len(c) if c.ndim == 3 else 1, c.reshape(-1), numba.get_num_threads()
+    keep, threads = (a, b), most if 2 * c.size * a.shape[-1] >= _SHARED_FLOPS else 1
+    if count == 1 and a.dtype == c.dtype and (call := vector_product(a, b, c, threads)):
+        return call
+    starts = origin(a), origin(b)
+    if count > 1:
+        a, b, c = a[0], b[0], c[0]
+    vector = vector or emit.vector_bytes()
+    lanes, rows = vector // a.itemsize, tile_rows(vector)
+    turned = _cost(b.T, a.T, lanes, rows) + _LAY_OUT * c.size < _cost(a, b, lanes, rows)
+    if turned:
+        a, b, starts = b.T, a.T, starts[::-1]
+    plan = _plan(a, b, c.shape[1], threads if count == 1 else 1, vector, turned)
+    (p,) = plan
+    p["count"] = count
+    left = p["packs_a"] * p["sides"] * _up(p["m"], rows) * p["depth"]
+    right = p["packs_b"] * p["sides"] * p["length"] * p["depth"]
+    counted = 4 * -(-p["k"] // p["depth"]) * -(-p["n"] // p["length"])
+    shapes = (left,), (right,), (threads, rows * p["width"])
+    if count > 1:
+        shapes, counted = ((threads, left), (threads, right), shapes[2]), (threads + 1, counted)
+    panels = room(a.dtype, *shapes) if left or right else [empty(shape, a.dtype) for shape in shapes]
+    panels[-1] = panels[-1].view(c.dtype)
+    tuples = (a.dtype.type(0),) * lanes, (0,) * min(lanes, rows)
+    function = _one_each if count > 1 else _together if threads > 1 else _alone
+    call = direct(function, *tuples, plan, *starts, flat, *panels, np.zeros(counted, np.int64))
+    return lambda keep=keep: call()
 
 
 @kernel(batched=True)
@@ -314,8 +365,7 @@ def simd(problem: Matmul, a, b):
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba vectors multiply float32 and float64, not {problem.math} to {problem.out}")
     c = empty(problem.out_shape, a.dtype, 5)
-    a, b = operands(problem, (a, b))
-    multiply = products(problem, a, b, c) if problem.count > 1 else product(a, b, c)
+    multiply = product(*operands(problem, (a, b)), c)
 
     def run():
         multiply()

@@ -22,7 +22,7 @@ _TILE_FLOPS_A_CALL = 1 << 33  # a thread's, some 3 ms: starting the threads then
 def _dots(typingctx, sums, a, b, trips):
     """`trips` x _UNROLL dot products of pairs on CHAINS vectors from 0, stored at `sums` (CHAINS * 16 float32 values).
 
-    a, b: arrays of 32 bfloat16 values as 16 words. The instruction is written out, as LLVM's names for it change.
+    a, b: arrays of 32 bfloat16 values as 16 words.
     """
     signature = types.void(sums, a, b, types.intp)
 
@@ -30,13 +30,12 @@ def _dots(typingctx, sums, a, b, trips):
         vector, words = ir.VectorType(ir.FloatType(), 16), ir.VectorType(ir.IntType(32), 16)
         target, *sources = vectors.datas(context, builder, signature, arguments, (0, 1, 2))
         operands = [builder.load(builder.bitcast(source, words.as_pointer()), align=4) for source in sources]
-        dot = ir.FunctionType(vector, [words, words, vector])
+        multiply = vectors.multiplier(builder, vector, words)
         slots = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in range(vectors.CHAINS)]
         with cgutils.for_range(builder, arguments[3]):
             for _ in range(_UNROLL):
                 for slot in slots:
-                    values = [*operands, builder.load(slot)]
-                    builder.store(builder.asm(dot, "vdpbf16ps $2, $1, $0", "=v,v,v,0", values, False), slot)
+                    builder.store(multiply(*operands, builder.load(slot)), slot)
         for i, slot in enumerate(slots):
             builder.store(builder.load(slot), vectors.at(builder, target, vectors.INDEX(i * 16), vector), 4)
         return context.get_dummy_value()

@@ -9,8 +9,6 @@ import numpy as np
 
 from kernels.problems import Matmul, Peak
 
-llvm.initialize_native_asmparser()  # Numba starts LLVM without one; assembly in text needs it
-
 ROWS, ROW_BYTES = 16, 64  # of a tile: 1 KiB
 _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA, _SYS_ARCH_PRCTL = 0x1023, 18, 158  # Linux, Documentation/arch/x86/xstate.rst
 

@@ -1,5 +1,7 @@
 """Panels of a matrix: pieces of it copied by whole vectors into the order in which a kernel reads them."""
 
+import types as py_types
+
 import numba
 import numpy as np
 from numba.core import types
@@ -13,8 +15,11 @@ _PAGE, _HUGE = 4096, 1 << 21
 
 
 def origin(array: np.ndarray) -> np.ndarray:
-    """The array's first element alone: the same type to the compiler, whatever its strides."""
-    return np.lib.stride_tricks.as_strided(array, (1,), (array.itemsize,))
+    """As many elements as the array has, side by side from its first one on: the same type to the compiler, whatever its
+    strides. Hold the array: this does not."""
+    start = array.__array_interface__["data"][0]
+    interface = {"data": (start, False), "shape": (array.size,), "typestr": array.dtype.str, "version": 3}
+    return np.asarray(py_types.SimpleNamespace(__array_interface__=interface))
 
 
 def room(dtype: np.dtype, *shapes: tuple[int, ...]) -> list[np.ndarray]:

@@ -10,6 +10,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+llvm.initialize_native_asmparser()  # Numba starts LLVM without one; assembly in text needs it
+
 CHAINS = 12  # independent sums: more than 2 units x 4 cycles of latency, and they fit AVX2's 16 registers
 UNROLL = 4
 INDEX = ir.IntType(64)
@@ -72,7 +74,8 @@ def fused(builder, vector: ir.VectorType, intrinsic_name: str):
 
 
 def _suffix(vector: ir.VectorType) -> str:
-    return f"v{vector.count}f{32 if isinstance(vector.element, ir.FloatType) else 64}"
+    known = {"float": "f32", "double": "f64"}
+    return f"v{vector.count}{known.get(str(vector.element), vector.element)}"
 
 
 def broadcast(builder, value, vector):
@@ -124,6 +127,14 @@ def store_past_caches(builder, value, pointer, align: int) -> None:
     builder.store(value, pointer, align).set_metadata("nontemporal", flag)
 
 
+def either(builder, *ways: tuple):
+    """The value of the block that this one was reached from, of (value, block)."""
+    slot = builder.phi(ways[0][0].type)
+    for value, block in ways:
+        slot.add_incoming(value, block)
+    return slot
+
+
 class Loop:
     """`for i in range(start, ...)` by hand, with values that go from trip to trip."""
 
@@ -149,15 +160,24 @@ class Loop:
         self.builder.position_at_end(self.after)
 
 
-def outer_product(builder, vector: ir.VectorType, right: Iterable, left: Iterable, sums: list) -> list:
-    """The sums, row by row, and to each the vector at its column's pointer in `right` times the factor at its row's in `left`."""
-    fma = fused(builder, vector, "llvm.fma")
-    size = vector.count * (4 if isinstance(vector.element, ir.FloatType) else 8)
-    across = [builder.load(builder.bitcast(pointer, vector.as_pointer()), align=size) for pointer in right]
+def multiplier(builder, sums: ir.VectorType, words: ir.VectorType):
+    """f(x, y, sum) = x y + sum on vectors; where words are integers, each is a pair of bfloat16, whose two products it adds.
+
+    That instruction is written out, as LLVM's names for it change.
+    """
+    if isinstance(words.element, ir.IntType):
+        dot = ir.FunctionType(sums, [words, words, sums])
+        return lambda x, y, total: builder.asm(dot, "vdpbf16ps $2, $1, $0", "=v,v,v,0", [x, y, total], False)
+    fma = fused(builder, sums, "llvm.fma")
+    return lambda *values: builder.call(fma, values)
+
+
+def outer_product(builder, across: list, left: Iterable, sums: list, multiply) -> list:
+    """The sums, row by row, and to each its column's vector times the factor at its row's pointer in `left`."""
     made: list = []
     for pointer in left:
-        factor = broadcast(builder, builder.load(pointer), vector)
-        made += [builder.call(fma, [factor, values, sums[len(made) + v]]) for v, values in enumerate(across)]
+        factor = broadcast(builder, builder.load(pointer), across[0].type)
+        made += [multiply(factor, values, sums[len(made) + v]) for v, values in enumerate(across)]
     return made
 
 
@@ -214,6 +234,29 @@ def zipped(builder, rows: list) -> list:
             for one, other in pairs
         ]
     return series[0]
+
+
+@intrinsic
+def address(typingctx, array):
+    """The address of an array's first value: a number costs no count of references where a function takes it."""
+    signature = types.intp(array)
+
+    def codegen(context, builder, signature, arguments):
+        return builder.ptrtoint(*datas(context, builder, signature, arguments, (0,)), INDEX)
+
+    return signature, codegen
+
+
+@intrinsic
+def ask_for(typingctx, place):
+    """Asks for the line at an address."""
+    signature = types.void(types.intp)
+
+    def codegen(context, builder, signature, arguments):
+        prefetch(builder, builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()))
+        return context.get_dummy_value()
+
+    return signature, codegen
 
 
 @intrinsic

@@ -1,6 +1,8 @@
 """Our matmul in Numba: panels in their order, any shape, stride, vector and number of threads."""
 
-import inspect
+import ctypes
+import mmap
+import sys
 import threading
 import time
 
@@ -89,6 +91,39 @@ def test_odd_shapes_and_strides_are_exact(dtype, vector, count, threads):
                 c.fill(7)
 
 
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+def test_every_residue_of_every_block_is_exact(layout):
+    rows, lanes = vectors.tile_rows(simd.vector_bytes()), simd.vector_bytes() // 4
+    depth = vectors._DEPTH_BYTES // 4
+    sizes = [(m, n, (3 * m + n) % (lanes + 2) + 1) for m in range(1, 2 * rows + 2) for n in range(1, 4 * lanes + 2)]
+    sizes += [(vectors._FEW_ROWS + 1, lanes + r, 2 * depth + r) for r in range(lanes)]
+    for m, n, k in sizes:
+        a, b = whole((k, m) if layout == "tn" else (m, k)), whole((n, k) if layout == "nt" else (k, n))
+        a, b, c = a.T if layout == "tn" else a, b.T if layout == "nt" else b, np.full((m, n), 7, np.float32)
+        vectors.product(a, b, c)()
+        assert (c == a @ b).all(), (m, n, k)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to forbid a page")
+@pytest.mark.parametrize(("m", "n", "k"), [(8, 10, 40), (1, 33, 9), (5, 47, 3), (3, 3, 1)])
+def test_nothing_is_read_behind_an_operand(m, n, k):
+    room = mmap.mmap(-1, 3 * mmap.PAGESIZE)
+    values = np.frombuffer(room, np.float32)
+    forbidden = values.__array_interface__["data"][0] + 2 * mmap.PAGESIZE
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(forbidden), mmap.PAGESIZE, 0) == 0
+    end = 2 * mmap.PAGESIZE // 4
+    b, c = values[end - k * n : end].reshape(k, n), empty((m, n), np.dtype(np.float32))
+    b[:] = whole((k, n))
+    for a, right in ((whole((m, k)), b), (whole((m, n)), b.T)):
+        c = empty((m, right.shape[1]), a.dtype)
+        vectors.product(a, right, c)()
+        np.testing.assert_array_equal(c, a @ right)
+    c = empty((n, m), b.dtype)
+    vectors.product(b.T, x := whole((k, m)), c)()
+    np.testing.assert_array_equal(c, b.T @ x)
+
+
 def test_a_tile_writes_nothing_beside_its_own():
     c = np.full(9 * 60, 7, np.float32)
     a, b = whole((9, 5)), whole((5, 50))
@@ -111,15 +146,16 @@ def share(*arguments):
     vectors._work(*arguments)
 
 
-def test_nobody_adds_to_c_while_others_are_still_in_the_phase_before():
+def test_nobody_adds_to_c_while_others_are_still_in_the_phase_before(monkeypatch):
     """One thread's share of two phases, as another has taken the first piece of C and takes its time."""
     k = 2 * vectors._DEPTH_BYTES // 4
-    a, b, c = np.ones((64, k), np.float32), np.ones((k, 96), np.float32), np.zeros((64, 96), np.float32)
-    arguments = inspect.getclosurevars(vectors.product(a, b, c)).nonlocals["arguments"]
-    (m, n, _), (_, _, _, height, length, _, _), counters = arguments[8], arguments[9], arguments[-1]
-    pieces = -(-m // height) * -(-n // length)
+    a, b, c = np.ones((128, k), np.float32), np.ones((k, 96), np.float32), np.zeros((128, 96), np.float32)
+    monkeypatch.setattr(vectors, "direct", lambda function, *arguments: lambda: arguments)
+    *arguments, spare, counters = vectors.product(a, b, c)()
+    (plan,) = arguments[2]
+    height, pieces = plan["height"], -(-128 // plan["height"]) * -(-96 // plan["width"])
     counters[2] = 1  # the other's
-    own = threading.Thread(target=share, args=arguments[1:], daemon=True)
+    own = threading.Thread(target=share, args=(*arguments, spare[0], counters), daemon=True)
     own.start()
     until = time.monotonic() + 60
     while not (counters[3] == pieces - 1 and counters[5]) and time.monotonic() < until:
@@ -150,15 +186,21 @@ def test_other_arithmetic_is_refused(variant):
             registry.find(f"matmul/numba/{variant}").bind(problem, *problem.inputs(1))
 
 
-def need_tiles():
-    if not (tiles.emit.features() >= {"amx-bf16", "amx-tile"} and tiles.tiles_allowed()):
+def need(variant: str):
+    if variant == "amx" and not (simd.features() >= {"amx-bf16", "amx-tile"} and tiles.tiles_allowed()):
         pytest.skip("no AMX")
+    if variant == "dots" and "avx512bf16" not in simd.features():
+        pytest.skip("no AVX512_BF16")
 
 
+BFLOAT16 = pytest.mark.parametrize("variant", ["amx", "dots"])
+
+
+@BFLOAT16
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
 @pytest.mark.parametrize("out", ["float32", "bfloat16"])
-def test_amx_is_exact_in_both_outputs(layout, out, threads):
-    need_tiles()
+def test_bfloat16_is_exact_in_both_outputs(variant, layout, out, threads):
+    need(variant)
     # (300, 330, 2100): blocks of C down, and with two threads across, two passes over the steps, all with remainders
     small, large = [(1, 1, 1), (33, 70, 31), (64, 96, 64)], [(127, 1, 31), (300, 330, 2100)]
     for count, shapes in ((1, [*small, large[1]]), (2, large)):
@@ -166,23 +208,25 @@ def test_amx_is_exact_in_both_outputs(layout, out, threads):
         for shape in shapes:
             problem = Matmul(*shape, "bfloat16", out=out, layout=layout)
             inputs = problem.inputs(3, True)
-            run = registry.find("matmul/numba/amx").bind(problem, *inputs)
+            run = registry.find(f"matmul/numba/{variant}").bind(problem, *inputs)
             run().fill(7)
             assert reference.check(problem, inputs, run()).passed, shape
 
 
-def test_amx_rounds_halves_to_even():
-    need_tiles()
+@BFLOAT16
+def test_halves_are_rounded_to_even(variant):
+    need(variant)
     # 256 + 1 lies between 256 and 258, 258 + 1 between 258 and 260: bfloat16 has 8 bits, and both go to the even one
     a = np.array([[256, 1], [258, 1]], tiles.numpy_dtype("bfloat16"))
-    run = registry.find("matmul/numba/amx").bind(Matmul(2, 1, 2, "bfloat16"), a, np.ones((2, 1), a.dtype))
+    run = registry.find(f"matmul/numba/{variant}").bind(Matmul(2, 1, 2, "bfloat16"), a, np.ones((2, 1), a.dtype))
     assert run().astype(float).ravel().tolist() == [256, 260]
 
 
 def test_amx_is_refused_with_the_reason(monkeypatch):
-    problem = Matmul(4, 4, 4, "bfloat16")
-    with pytest.raises(ValueError, match="multiply bfloat16, not float32"):
-        tiles.amx(Matmul(4, 4, 4), *Matmul(4, 4, 4).inputs(1))
+    problem, single = Matmul(4, 4, 4, "bfloat16"), Matmul(4, 4, 4)
+    for variant in ("amx", "dots"):
+        with pytest.raises(ValueError, match="multiply bfloat16, not float32"):
+            registry.find(f"matmul/numba/{variant}").bind(single, *single.inputs(1))
     monkeypatch.setattr("kernels.simd.amx.llvm.get_host_cpu_features", lambda: {"amx-tile": True})
     with pytest.raises(ValueError, match=r"no amx-bf16$"):
         tiles.amx(problem, *problem.inputs(1))

@@ -65,11 +65,13 @@ def _kept(of: tuple[str, ...], make) -> dict[str, list[str]]:
 
 def _matmul_tiles(dtype: str, vector: int) -> dict[str, list[str]]:
     @numba.njit
-    def fresh(lanes, a, b, c, apart, length, depth, height, columns, added):  # constants would be worked into the tiles
-        vectors.tile(lanes, a, 0, b, 0, c, 0, apart, length, depth, height, columns, added)
+    def fresh(
+        lanes, a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added
+    ):  # no constants to work in
+        vectors.tile(lanes, a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added)
 
-    lanes = (0,) * (vector // np.dtype(dtype).itemsize)
-    return _functions(fresh, (lanes, *[empty((1,), np.dtype(dtype))] * 3, *[0] * 6))
+    item = np.dtype(dtype)
+    return _functions(fresh, ((item.type(0),) * (vector // item.itemsize), *[0] * 12))
 
 
 def _conv_tiles(vector: int) -> dict[str, list[str]]:

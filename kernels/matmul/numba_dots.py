@@ -1,0 +1,71 @@
+"""Matmul of bfloat16 with float32 sums on AVX-512's dot products of pairs: `simd`'s tiles, whose operands are pairs of steps."""
+
+import numba
+import numpy as np
+
+from kernels.matmul.numba_simd import product
+from kernels.problems import Matmul
+from kernels.problems.arrays import empty, numpy_dtype
+from kernels.reference import operands
+from kernels.registry import kernel
+from kernels.simd.amx import require
+
+
+@numba.njit(cache=True, parallel=True)
+def _pair_rows(pairs, source):
+    """Rows 2i and 2i + 1 of 16-bit values side by side in the words of row i; behind the last row come zeros."""
+    for i in numba.prange(pairs.shape[0]):
+        if 2 * i + 1 < source.shape[0]:
+            for j in range(source.shape[1]):
+                pairs[i, j] = source[2 * i, j] | np.uint32(source[2 * i + 1, j]) << np.uint32(16)
+        else:
+            for j in range(source.shape[1]):
+                pairs[i, j] = source[2 * i, j]
+
+
+@numba.njit(cache=True, parallel=True)
+def _round(target, sums):
+    """float32 words as bfloat16, rounded to even."""
+    for i in numba.prange(target.shape[0]):
+        for j in range(target.shape[1]):
+            word = sums[i, j]
+            target[i, j] = (word + np.uint32(0x7FFF) + (word >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)
+
+
+def _paired(x: np.ndarray) -> tuple[np.ndarray, list]:
+    """(words of pairs of steps, the calls that fill them) of 16-bit values of k steps x columns: a view where a column's steps
+    lie side by side and are even in number."""
+    k, columns = x.shape
+    if x.strides[0] == 2 and x.strides[1] == 2 * k and k % 2 == 0:
+        return x.T.view(np.uint32).T, []
+    words = np.dtype(np.uint32)
+    if x.strides[0] == 2:
+        found = empty((columns, -(-k // 2)), words, 2)
+        found[:] = 0
+        halves = found.view(np.uint16)[:, :k]
+        return found.T, [lambda: np.copyto(halves, x.T)]
+    found = empty((-(-k // 2), columns), words, 2)
+    return found, [lambda: _pair_rows(found, x)]
+
+
+@kernel(rung=True)
+def dots(problem: Matmul, a, b):
+    """Steps in k are laid out in pairs, so that vdpbf16ps adds two products to each of 16 sums; all else is as in `simd`."""
+    require(problem, "avx512f", "avx512bf16")
+    if problem.out not in ("bfloat16", "float32"):
+        raise ValueError(f"the sums are float32 and are stored so or rounded to bfloat16, not to {problem.out}")
+    left, right = (x.view(np.uint16) for x in operands(problem, (a, b)))
+    (left, fill), (right, more) = _paired(left.T), _paired(right)
+    c = sums = empty((problem.m, problem.n), np.dtype(np.float32), 5)
+    calls = [*fill, *more, product(left.T, right, sums)]
+    if problem.out == "bfloat16":
+        c = empty(sums.shape, numpy_dtype("bfloat16"), 3)
+        target, words = c.view(np.uint16), sums.view(np.uint32)
+        calls.append(lambda: _round(target, words))
+
+    def run(keep=(a, b)):
+        for call in calls:
+            call()
+        return c
+
+    return run
