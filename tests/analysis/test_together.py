@@ -228,9 +228,8 @@ def test_what_both_at_once_bring_by_hand():
     assert "its step is 2.0x slower than alone, the teacher's answer 1.1x slower than alone." in slower
     assert gain.endswith("40.0 ms one after the other, 32.0 ms overlapped: 1.2x faster.")
     at_once = timed(STUDENT, {"host-latency": 0.016, "host-throughput": 0.008}, beside="fits", at_once="2")
-    (line,) = training_words.side_by_side(
-        [timed(STUDENT, {"host-latency": 0.01}, beside="nothing", at_once="1"), at_once]
-    )
+    alone = timed(STUDENT, {"host-latency": 0.01}, beside="nothing", at_once="1")
+    (line,) = training_words.side_by_side([alone, at_once])
     assert line.endswith(": 2 trainings make 1.2x the steps a second of one.")
     assert training_words.side_by_side([at_once]) == []
 
@@ -244,6 +243,8 @@ def test_a_page_of_a_teacher_beside_a_student_says_nothing_that_is_not_so():
     assert not any(s in text for s in ("No GPU was measured", "Nothing was measured", "## Training with Keras"))
     assert "| training/keras/fit | lenet, batch 4, 8 samples, 1 epoch | beside a teacher | gpu:0 | 5.00 ms |" in text
     assert "| inference/keras/call | vgg-small, batch 4 | resident, GPU hidden, alone | cpu | 30.0 ms |" in text
+    # the teacher's rows are of inference: a page that answers something else first has them in its trainings' section
+    assert set(step_budgets.section([], rows)) >= {f"- {line}" for line in training_words.side_by_side(rows)}
 
 
 def test_a_slowdown_that_may_be_none_says_so_and_a_fast_study_has_rounds_enough():
@@ -252,9 +253,8 @@ def test_a_slowdown_that_may_be_none_says_so_and_a_fast_study_has_rounds_enough(
         one = timed(row, {"host-latency": 1.0}, **given)
         return msgspec.structs.replace(one, samples=(Samples("host-latency", seconds, 1, (0, 1, 2), ""),))
 
-    slower, gain = training_words.side_by_side(
-        four(of, (0.010, 0.012, 0.011), (0.03,) * 3, (0.011, 0.011, 0.0115), (0.09,) * 3)
-    )
+    rows = four(of, (0.010, 0.012, 0.011), (0.03,) * 3, (0.011, 0.011, 0.0115), (0.09,) * 3)
+    slower, gain = training_words.side_by_side(rows)
     assert "its step is not told from alone, the teacher's answer 3.0x slower than alone." in slower
     assert gain.endswith("overlapped: 2.2x slower.")  # 90 ms against 41
     # three of rounds 1.26 to 1.62 times as long tell nothing, however far apart the samples: their interval is too wide
@@ -288,13 +288,6 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     assert training_words.side_by_side(rows)[1].endswith("10.8 ms overlapped: 1.2x faster.")
 
 
-def test_a_page_of_both_says_what_a_teacher_beside_a_student_costs():
-    """The teacher's rows are of inference: a page that answers something else first still has them in its trainings' section."""
-    rows = four(timed, *[[{"host-latency": 0.01}]] * 4)
-    assert len(training_words.side_by_side(rows)) == 2
-    assert set(step_budgets.section([], rows)) >= {f"- {line}" for line in training_words.side_by_side(rows)}
-
-
 def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     ticks = itertools.count()
     monkeypatch.setattr(side_by_side.time, "perf_counter", lambda: float(next(ticks)))
@@ -308,14 +301,9 @@ def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     assert found[0].series["build_s"] == (0.5, 0.5, 0.5)
     assert [worker.closed for worker in workers.every] == [1, 1, 4]  # fresh: after each trial, and at the end
     one, cleared, fresh, more = training_words.side_by_side(found)
-    assert (
-        "3 trials in one process: 1.00 s each, 3.00 s in all. Its train step was traced 6 times. Each one adds 0 MiB"
-        in one
-    )
-    assert (
-        "in one process, clear_session before each: 1.00 s each" in cleared
-        and "in fresh processes: 1.00 s each" in fresh
-    )
+    told = "3 trials in one process: 1.00 s each, 3.00 s in all. Its train step was traced 6 times. Each one adds 0 MiB"
+    assert told in one and "in fresh processes: 1.00 s each" in fresh
+    assert "in one process, clear_session before each: 1.00 s each" in cleared
     assert more == "One more trial takes 1.00 s in a process that is there, 1.00 s in one of its own."
     assert len(training_words.side_by_side(found[:2])) == 2
 

@@ -253,10 +253,7 @@ def test_sums_are_told_with_the_ratio_of_what_is_launched_alike():
         row("nccl", MIB, 9e-6),
         row("nccl", 4096, 50e-6, form="in-place"),
     ]
-    assert {n: r.value for n, r in rates.speed_ups(rows, "float32").items()} == {4096: pytest.approx(2.5)}
-    assert {n: r.value for n, r in rates.speed_ups(rows, "float32", "_graph").items()} == {4096: pytest.approx(3.0)}
-    told = words.sum_lines(rows)
-    assert told == [
+    assert words.sum_lines(rows) == [
         "All-reduce of float32 over 2 GPUs (NCCL): 268 GB/s of bus bandwidth at 256 MiB. From 64.0 MiB on it has half of that.",
         "Our one-shot kernel, recorded in CUDA graphs, float32: 3.0x faster than NCCL at 4.00 KiB.",
         "Our one-shot kernel, each launched by the host, float32: 2.5x faster than NCCL at 4.00 KiB.",

@@ -16,18 +16,19 @@ from kernels.problems import AllReduce, PeerCopy
 from workloads.records import Measurement
 
 TITLE = "Several GPUs: with each other, and all at once"
-_ALWAYS = "training | how | GPUs | batch in all | a GPU | step on one | step on all"
+_ALWAYS = "training | Keras on | GPUs | batch in all | a GPU | step on one | step on all"
 _OPTIONAL = (
     "speedup | by short epochs | predicted | off | samples a second at the same batch a GPU | all-reduce | "
     "bus bandwidth | weights and optimizer, one GPU | weights and optimizer, each | activations, one GPU | "
     "activations, each | peak memory, one GPU | peak memory, each | losses differ by | at the end by"
 )
-_LEAST = " | ".join(reversed(_OPTIONAL.split(" | ")[3:])) + " | a GPU | by short epochs | how"
+_LEAST = " | ".join(reversed(_OPTIONAL.split(" | ")[3:])) + " | a GPU | by short epochs | predicted"
 _ABOUT = (
     "A step on one GPU with the same batch in all, and on all GPUs, each with its part; the jit setting is the same on "
     "both sides. By short epochs: with all that a warm epoch of as many steps as were measured costs. Predicted: one GPU's "
-    "step with a part of the batch and the all-reduce of the gradients, at least what feeding all GPUs takes. Losses differ: "
-    f"in the first {data_parallel.FIRST} steps by no more than rounding, which grows until the end. A dash where no row tells."
+    "step with a part of the batch and the all-reduce of the gradients, at least what feeding all GPUs takes. Losses "
+    f"differ: in the first {data_parallel.FIRST} steps, where only rounding should, and at the end, to which that grows. A dash "
+    "where no row tells."
 )
 
 
@@ -80,7 +81,7 @@ def _at_once(measurements: "list[Measurement]") -> list[str]:
 def trainings(measurements: "Iterable[Measurement]") -> Table | None:
     """A line a training on several GPUs beside one; None without such rows."""
     found = [c for c in data_parallel.cases(list(measurements)) if c.several.on_gpu]
-    found.sort(key=lambda c: (c.several.problem.model, c.several.problem.batch, c.count))
+    found.sort(key=lambda c: (c.several.problem.model, words.way(c.several), c.several.problem.batch, c.count))
     return Table(f"{_ALWAYS} | {_OPTIONAL}", map(_row, found), 2, _OPTIONAL, _LEAST) if found else None
 
 
@@ -104,7 +105,7 @@ def _row(case: Case) -> tuple[str, ...]:
     peaks = [_told(size, x and x.values.get("peak_memory_bytes")) for x in (case.one, m)]
     return (
         words.name(case),
-        words.way(m),
+        words.way(m).removeprefix("Keras on "),
         str(case.count),
         f"{m.problem.batch:,}",
         f"{m.problem.batch // case.count:,}",
