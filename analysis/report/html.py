@@ -101,9 +101,7 @@ def list_rows(page: Page) -> None:
         return
     hint = _hint(next(m for of in page.runs for m in of.ordered))
     page.add("distributions", "The distribution of any row", str(page.parts.distributions(hint)))
-    tried = [m.status != "skipped" for of in page.runs for m in of.ordered]
-    heads, found = overview.numbers(page.runs)
-    told = [row for row, kept in zip(found, tried, strict=True) if kept]
+    heads, told = overview.numbers(page.runs, skipped=False)
     still = markdown.table(heads, told, "All numbers", is_open=False)
     labels = [of.label for of in page.runs]
     page.add("numbers", "All numbers", str(page.parts.numbers(labels, page.safe(still), hint)))

@@ -105,16 +105,9 @@ def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> s
         lines += [f"## {differences.HEADING}", "", *differs]
     for section in (*body.SECTIONS, body.METHOD):
         lines += _section(section, every, pictures)
-    heads, found = overview.numbers(every)
-    # the check is on the HTML page
-    numbers = [tuple(row[:-1]) for row, one in zip(found, _tried(every), strict=True) if one]
-    lines += overview.numbers_section([m for one in every for m in one.rows], numbers, heads[:-1])
+    lines += overview.numbers_section(every)
     lines += overview.commands_section(every)
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _tried(every: list[Material]) -> list[bool]:
-    return [m.status != "skipped" for of in every for m in of.ordered]
 
 
 def _section(section: body.Section, every: list[Material], pictures: bool) -> list[str]:

@@ -2,7 +2,8 @@
 
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
@@ -279,39 +280,29 @@ def _kernel_row(path: "dict[int, Measurement]", roofs: tuple[Roof, ...]) -> tupl
     )
 
 
-def numbers_section(
-    measurements: "list[Measurement]", numbers: "list[tuple]", heads: Sequence[str] = NUMBERS
-) -> list[str]:
-    """Every row that was tried, a line each (`numbers`: of `number_row`, before them the run where `heads` has it); the skipped
-    ones by their reasons."""
-    timed = [m for m in measurements if m.status != "skipped"]
-    skipped: dict[tuple[str, str], int] = {}
-    for m in (m for m in measurements if m.status == "skipped"):
-        key = (m.kernel, m.reason)
-        skipped[key] = skipped.get(key, 0) + 1
+def numbers_section(runs: "list[Material]") -> list[str]:
+    """Every row that was tried, a line each; the skipped ones by their reasons."""
+    every = [m for of in runs for m in of.rows]
+    tried = [m for m in every if m.status != "skipped"]
+    skipped = Counter((m.kernel, m.reason) for m in every if m.status == "skipped")
     left = [f"- {text(kernel)}: {count(n, 'row')} skipped ({text(reason)})" for (kernel, reason), n in skipped.items()]
-    said = [f"A time of `{several[0]}` is that of all of them."] if (several := _several(timed)) else []
-    said += (
-        ["By all at once: the seconds over the steps of all processes together."]
-        if any(map(is_concurrent, timed))
-        else []
-    )
-    found = table(heads, numbers, heads.index("problem") + 1 + ("how" in heads))
-    if len(numbers) > MOST_NUMBERS:
+    many = next((m.problem for m in tried if m.problem.op == "launch" and m.problem.count > 1), None)
+    said = [f"A time of `{row_words.problem(many)}` is that of all of them."] if many else []
+    if any(map(is_concurrent, tried)):
+        said.append("By all at once: the seconds over the steps of all processes together.")
+    if len(tried) > MOST_NUMBERS:
         found = [
-            f"{len(numbers):,} rows are too many for a page of text: the HTML page filters and sorts them, "
+            f"{len(tried):,} rows are too many for a page of text: the HTML page filters and sorts them, "
             "`python -m analysis.export --to csv RUN` writes them.",
             "",
         ]
+    else:
+        heads, rows = numbers(runs, skipped=False)
+        found = table(heads, rows, heads.index("problem") + 1 + ("how" in heads))
     return ["## All numbers", "", *([" ".join(said), ""] if said else []), *found, *(["", *left] if left else [])]
 
 
-def _several(measurements: "list[Measurement]") -> list[str]:
-    """The rows of launches that do the same many times over, in words."""
-    return [row_words.problem(m.problem) for m in measurements if m.problem.op == "launch" and m.problem.count > 1]
-
-
-def numbers(runs: "list[Material]") -> tuple[tuple[str, ...], list[list[str]]]:
+def numbers(runs: "list[Material]", skipped: bool = True) -> tuple[tuple[str, ...], list[list[str]]]:
     """(the columns of the table of all numbers, the cells of every row): what was run, its numbers, how its answer was checked;
     of several runs the run first. Columns that say nothing anywhere are left out."""
     several = len(runs) > 1
@@ -320,6 +311,7 @@ def numbers(runs: "list[Material]") -> tuple[tuple[str, ...], list[list[str]]]:
         [*([of.letter] if several else []), *map(str, row), m.check or "-"]
         for of in runs
         for m, row in zip(of.ordered, of.numbers, strict=True)
+        if skipped or m.status != "skipped"
     ]
     shown = [i for i, head in enumerate(heads) if head not in OPTIONAL or any(row[i] not in ("", "-") for row in found)]
     return tuple(heads[i] for i in shown), [[row[i] for i in shown] for row in found]
