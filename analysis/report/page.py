@@ -79,7 +79,7 @@ def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
     """The lines of a machine folder's README: the machine, the answer, the pictures, and a table of runs with the command that
     makes each one's page."""
     lines = [line for line in overview.header(every) if not line.startswith(("- Run again with", "- As one page"))]
-    lines += overview.answers_section([(of.label, of.said) for of in every])
+    lines += overview.answers_section(every)
     if has_matplotlib():
         lines += [line for section in body.SECTIONS for line in drawing.images(section.charts, every)]
     found = []
@@ -98,7 +98,7 @@ def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> s
     """The page: the answer first, everything else after; of several runs each section run by run."""
     every = [of, *others]
     lines = overview.header(every)
-    lines += overview.answers_section([(one.label, one.said) for one in every])
+    lines += overview.answers_section(every)
     if not pictures:
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
     if differs := differences.section(every):

@@ -8,7 +8,7 @@ from analysis.predict import budget
 from analysis.predict.budget import Budget
 from analysis.report.charts.chart import Axis, Chart, View, rounded, sides, stacked
 from analysis.report.sections.training import BEGINS, begins
-from analysis.stats import Estimate
+from analysis.stats import Estimate, faster
 from analysis.text import training
 from analysis.training import break_even as jobs
 from analysis.training import costs
@@ -94,13 +94,8 @@ def _small_says(one: "jobs.Small") -> str:
     for pair in (one.pairs[0], one.pairs[-1]):
         e = jobs.planned(pair.setup, "samples")[1]
         cpu, gpu = (costs.whole_training(one.cost, e, pair.steps) for one in (pair.cpu(BY_JOB, e), pair.gpu))
-        who = (
-            "the GPU is faster"
-            if gpu.high < cpu.low
-            else "the CPU is faster"
-            if cpu.high < gpu.low
-            else "neither is faster"
-        )
+        won = faster(cpu, gpu)
+        who = "neither is faster" if won == "neither" else f"the {won.upper()} is faster"
         said.append(
             f"with {pair.setup.samples:,} samples {who} ({seconds(cpu.value)} on the CPU, {seconds(gpu.value)} on the GPU)"
         )

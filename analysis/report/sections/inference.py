@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from analysis.labels import time, width
+from analysis.stats import faster
 from analysis.table import listed, table
 from analysis.text import inference as inference_words
 from analysis.training import inference
@@ -46,5 +47,4 @@ def _line(case: inference.Case, rows: "list[Measurement]", way: inference.Way, b
 def _times(cpu, gpu) -> str:
     if not cpu or not gpu:
         return "-"
-    apart = cpu[1].low > gpu[1].high or cpu[1].high < gpu[1].low
-    return digits(cpu[1].value / gpu[1].value) if apart else "can't tell"
+    return "can't tell" if faster(cpu[1], gpu[1]) == "neither" else digits(cpu[1].value / gpu[1].value)

@@ -59,18 +59,9 @@ def way_words(law: links.Link) -> str:
     return " ".join(filter(None, (law.direction, law.host_memory, law.kernel.partition("/")[2].replace("cupy/", ""))))
 
 
-def has_memory(measurements: "Iterable[Measurement]") -> bool:
-    return bool(shown_curves(measurements))
-
-
-def has_copies(measurements: "Iterable[Measurement]") -> bool:
-    """Whether there is a law of copies to draw."""
-    return any(m.problem.op == "transfer" for m in measurements) and bool(links.laws_of(list(measurements)))
-
-
 def memory_section(measurements: "list[Measurement]", machine: "Machine | None", roofs: tuple[Roof, ...]) -> list[str]:
     """The levels found with their bandwidth, and those looked for in vain; what stands for a memory without a plateau."""
-    if not has_memory(measurements):
+    if not shown_curves(measurements):
         return []
     rows = [
         (

@@ -144,11 +144,11 @@ def commands_section(runs: "Iterable[Material]") -> list[str]:
     return [f"## {COMMANDS}", "", *told] if told else []
 
 
-def answers_section(told: "Iterable[tuple[str, list[str]]]") -> list[str]:
-    """The verdict in at most five sentences: of each run (its label, empty for a single one; its sentences)."""
+def answers_section(runs: "list[Material]") -> list[str]:
+    """The verdict in at most five sentences, of several runs each one's under its name."""
     lines = ["## The answer", ""]
-    for label, said in told:
-        lines += [*([f"### {text(label)}", ""] if label else []), *(listed(said) or [""])]
+    for run in runs:
+        lines += [*([f"### {text(run.label)}", ""] if run.label else []), *(listed(run.said) or [""])]
     return lines
 
 

@@ -9,7 +9,7 @@ from analysis.crossover import transfer_study
 from analysis.crossover.crossover import Answer
 from analysis.explain.published import comparisons
 from analysis.report.sections import several_gpus
-from analysis.stats import Estimate, is_gpu, total
+from analysis.stats import Estimate, faster, is_gpu, total
 from analysis.table import Table, listed, table, text, titled
 from analysis.text import cases, crossings, sentences, training
 from analysis.text import rows as row_words
@@ -121,7 +121,7 @@ def _known(e: Estimate) -> str:
 def _wins(pair: Pair, by: str) -> str:
     cpu = break_even.seconds_by(pair.cpu(by, _epochs(pair)).cost, by, pair.steps, _epochs(pair))
     gpu = break_even.seconds_by(pair.gpu.cost, by, pair.steps, _epochs(pair))
-    return "yes" if gpu.high < cpu.low else "no" if gpu.low > cpu.high else "can't tell"
+    return {"gpu": "yes", "cpu": "no", "neither": "can't tell"}[faster(cpu, gpu)]
 
 
 def _break_evens(pairs: list[Pair]) -> list[str]:
