@@ -145,8 +145,8 @@ def _solved(others: list[Seen], models: tuple[str, ...]) -> np.ndarray:
 
 def _off(arrays: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Logarithms of predicted over measured steps."""
-    *arrays, setup, measured = arrays
-    return np.log((_steps(arrays, *numbers) + setup) / measured)
+    *parts, setup, measured = arrays
+    return np.log((_steps(parts, *numbers) + setup) / measured)
 
 
 def _arrays(seen: list[Seen]) -> np.ndarray:

@@ -102,14 +102,14 @@ def _curve(of: Profile, source: str, device: str, operation: str) -> Curve | Non
 
 def _points(of: Profile, source: str, device: str, operation: str) -> Iterable[Point]:
     """The passes of an operation. Of a framework's rows the smallest one's call and dispatch are taken off, for these are
-    counted as operations: what is left grows with the bytes alone. Where some were measured inside a graph, these count, less
-    their dispatch, and of calls the larger ones, less what a call took more than the largest of these. An update is as long as
+    counted as operations: what is left grows with the bytes alone. Where some were measured inside a graph, these count as
+    they are, and of calls the larger ones, less what a call took more than the largest of these. An update is as long as
     one by itself, though those of several variables share the cores: a step ends with one."""
     taken = _taken(of, source, device, operation)
     inside_one = source == _CALL and device == "cpu" and operation not in _UPDATES
     held = _taken(of, profile.GRAPH, device, operation) if inside_one else {}
     if len(held) > 1:
-        yield from _in_a_graph(of, device, operation, held, taken)
+        yield from _in_a_graph(held, taken)
         return
     if source == LIBRARIES or len(taken) < 2:
         yield from (Point((math.log(n),), s, 0.0, n) for n, s in taken.items())
@@ -131,20 +131,14 @@ def _taken(of: Profile, source: str, device: str, operation: str) -> dict[int, f
     return taken
 
 
-def _in_a_graph(
-    of: Profile, device: str, operation: str, held: dict[int, float], calls: dict[int, float]
-) -> Iterable[Point]:
-    dispatch = dispatched(of, device, operation)
-    for nbytes, seconds in held.items():
-        if seconds > dispatch:
-            yield Point((math.log(nbytes),), seconds - dispatch, 0.0, nbytes)
+def _in_a_graph(held: dict[int, float], calls: dict[int, float]) -> Iterable[Point]:
+    """The passes inside a graph as they are, and larger ones in a call of their own less what a call takes beyond."""
+    yield from (Point((math.log(n),), seconds, 0.0, n) for n, seconds in held.items())
     most, larger = max(held), {n: s for n, s in calls.items() if n > max(held)}
-    if not larger:
-        return
-    called = curve(Point((math.log(n),), s, 0.0, n) for n, s in calls.items())
+    called = curve(Point((math.log(n),), s, 0.0, n) for n, s in calls.items()) if larger else None
     if called is None:
         return
-    woken = max(0.0, called.seconds((math.log(most),), 0.0, most).value - held[most]) + dispatch
+    woken = max(0.0, called.seconds((math.log(most),), 0.0, most).value - held[most])
     for nbytes, seconds in larger.items():
         if seconds > woken:
             yield Point((math.log(nbytes),), seconds - woken, 0.0, nbytes)
@@ -168,8 +162,7 @@ def row_seconds(of: Profile, m: "Measurement", source: str) -> float | None:
     """Seconds of a product by itself: without the call around it where a framework made it; None where the row is of
     another source, or what is left of it cannot be told from its call."""
     if source == _CALL and stands(m):
-        whole, dispatch = whole_seconds(m, profile.GRAPH), dispatched(of, m.device)
-        return whole - dispatch if whole is not None and whole > dispatch else None
+        return whole_seconds(m, profile.GRAPH)
     whole = whole_seconds(m, source)
     if whole is None or source in (LIBRARIES, HELD):
         return whole
@@ -251,10 +244,3 @@ def _in_the_row(operation: str, named: str) -> int:
     """Operations of the graph that a row's kernel comes to for each pass; inside a graph, its result is put into a variable."""
     count = fusion.FORMULAS.get(operation, 1) + _READS.get(operation, 0)
     return count + (named == profile.GRAPH and operation not in _READS)
-
-
-def dispatched(of: Profile, device: str, operation: str = "") -> float:
-    """Seconds of a row of operations in one graph, for each of them, that are dispatch: they are counted as operations of the
-    step."""
-    each = operating(of, device)
-    return _in_the_row(operation, profile.GRAPH) * each.value if each else 0.0
