@@ -1,12 +1,183 @@
-"""The articles as data, and their results beside ours: each difference from numbers that the rows have, or not measured."""
+"""Articles beside ours, and what each complaint's answer must hold: on made-up rows whose numbers are worked out by hand, and on
+the stored GPU machine's."""
 
+import ast
+import pathlib
+
+import plain_words
 import pytest
+from fake_measurements import launch_rows, row, transfer_rows
+from fake_predictions import MS, sources
 from test_jobs import trained
 
-from analysis.explain import published
-from analysis.text import cases as words
+from analysis.explain import command, evidence, published
+from analysis.explain.explanation import Sources
+from analysis.predict import profile
+from analysis.predict.prediction import predict
+from analysis.text import cases
 from kernels import networks
+from kernels.problems import Inference, Launch, Stream, Training, Transfer
+from workloads import options, terminal
 from workloads.records import published_cases
+from workloads.records.published_cases import COMPLAINTS, COMPLAINTS_BY_NAME, Reported
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def stored():
+    here = profile.read(str(ROOT / "reports/nvidia-h200"))
+    return Sources(here, here, predict)
+
+
+def replied(name, of) -> cases.Reply:
+    asked, case = command._asked(command.parser().parse_args(["--case", name]))
+    return cases.reply(case, of, asked)
+
+
+def here(reply: cases.Reply) -> dict[str, str]:
+    return {what: value for what, _, value in reply.rows}
+
+
+def test_there_are_eight_complaints_and_every_training_is_one_that_can_be_run():
+    assert len(COMPLAINTS) == 8 == len(COMPLAINTS_BY_NAME)
+    for r in (r for c in COMPLAINTS for r in c.reported):
+        assert networks.find(r.training.model) and r.faster in ("cpu", "gpu", "neither")
+    for q in published_cases.QUESTIONS:
+        assert networks.find(q.training.model)
+
+
+def test_the_stored_machine_answers_every_case_in_eighteen_lines_and_docs_has_them(stored, monkeypatch, capsys):
+    replies, reply = [], cases.reply
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(command, "sources", lambda args: stored)
+    monkeypatch.setattr(cases, "reply", lambda *given: replies.append(reply(*given)) or replies[-1])
+    assert command.main(["--case", "all", "--format", "md", "reports/nvidia-h200"]) == 0
+    assert capsys.readouterr().out == (ROOT / "docs/cases.md").read_text(), "write docs/cases.md anew, as its head says"
+    assert [made.name for made in replies] == [*published_cases.EVERY]
+    for made in replies:
+        assert not made.command and made.rows, made.name
+        again = f"{options.python()} -m analysis.explain --case {made.name} reports/nvidia-h200"
+        lines = [part for line in cases.lines(made, again) for part in terminal.wrapped(line, 80)]
+        assert len(lines) <= 18 and max(map(len, lines)) <= 80, made.name
+        assert not [fault for text in (made.answer, *made.more) for fault in plain_words.faults(text)]
+
+
+def test_at_most_eight_kinds_of_question_and_no_rows_name_what_measures_them():
+    assert {case.kind for case in published_cases.EVERY.values()} == set(cases.KINDS) and len(cases.KINDS) <= 8
+    alone = bare()
+    for name in ("S0", "mxnet-2898", "tensorflow-44836", "cupy-2902", "S3b", "S3d"):
+        assert replied(name, alone).command.startswith("python -m workloads."), name
+
+
+def test_a_narrow_network_flips_where_the_laws_say_and_dispatch_is_set_against_the_link():
+    # 1 + 2.56 w = 2.1 + 0.128 + 0.128 w: w = 0.505 hundred, at batch 128
+    made = replied("so-42097115", sources())
+    assert made.answer == "The GPU wins from about width 51 (a step; predicted)."
+    assert here(made)["copying a batch"] == "9.7 % of the GPU's step"  # 0.228 of 2.356 ms
+    assert "No GPU step takes less than 900 µs" in made.more[0]
+    # 300 us of dispatch at a batch of 16 of 7 numbers, in a step of 1.2 ms
+    rows = [*both(0.5 * MS, 1.2 * MS, "mlp-7-32x2-2", 16)]
+    made = replied("tensorflow-5995", sources(*rows))
+    assert made.answer.startswith("It is dispatch, 75 % of the GPU's step; copied bytes are 0")
+    assert here(made)["a step, batch 16"] == "CPU 500 µs, GPU 1.20 ms"
+    # FLOP/s of 100 to 1; steps of 1.64 and 2.164 ms
+    made = replied("S3e", sources())
+    assert made.answer == "No: by measured peaks the GPU is 100x faster, its step 0.76x."
+
+
+def test_answers_in_batches_by_rows():
+    rows = []
+    for batch, cpu, gpu in ((1, 1e-3, 1e-3), (64, 64e-3, 2e-3)):
+        for device, seconds in (("cpu", cpu), ("gpu:0", gpu)):
+            kernel = "inference/keras/call"
+            rows.append(row(kernel, Inference("inception-v3", batch), seconds, device=device, mode="roundtrip"))
+    made = replied("S3b", bare(*rows))
+    assert made.answer == "At batch 1 neither is faster; at batch 64 the GPU is 32x faster."
+    assert here(made)["frames a second, batch 64"] == "CPU 1,000, GPU 32,000"
+
+
+def copies(pageable=10e9, pinned=50e9):
+    laws = (
+        ("transfer/tensorflow/dataset", "pageable", "h2d", pageable),
+        ("transfer/cupy/memcpy_async", "pinned", "h2d", pinned),
+        ("transfer/cupy/array", "pageable", "d2h", pageable),
+    )
+    return [
+        row(kernel, Transfer(direction, 4**i, memory), 1e-5 + 4**i / rate, device="gpu:0")
+        for kernel, memory, direction, rate in laws
+        for i in range(1, 16)
+    ]
+
+
+def bare(*rows):
+    made = profile.profile(rows)
+    return Sources(made, made, predict)
+
+
+def test_a_transfer_bound_step_and_an_unsynchronized_clock_by_the_laws_of_copies():
+    # 136 ms at 10 GB/s are 1.36 GB; at 50 GB/s 27.2 ms; the rest of their step is 69 ms
+    made = replied("tensorflow-44836", bare(*copies()))
+    assert made.answer.endswith("pinned memory would make a step 2.1x faster, full overlap 3.0x.")
+    assert here(made)["copy, pinned"] == "27.2 ms" and here(made)["a step, pinned"] == "96.2 ms"
+    p = Stream("scale", 480_000_000, "float32")
+    passes = row("stream/cupy/elementwise", p, {"device": 48e-3, "host-latency": 48e-3})  # 10 GB/s: slow passes
+    launches = [
+        row("launch/cupy/ufunc", Launch("elementwise", n), {"host-latency": 1e-5 * n, "host-issue": 5e-6 * n})
+        for n in (1, 8, 64)
+    ]
+    # 100 calls of 5 us; 100 passes of 48 ms; 240 MB at 10 GB/s are 24 ms
+    found = evidence.clock(COMPLAINTS_BY_NAME["cupy-2902"], (passes, *launches, *copies()))
+    assert (found.issued, found.ran, found.copy) == pytest.approx((5e-4, 4.8, 24e-3), rel=0.01)
+    assert here(replied("cupy-2902", bare(passes, *launches, *copies())))["the copy alone"] == "24.0 ms"
+
+
+MLP = Training("mlp-784-100x2-10", 128, 60_000, 10)
+
+
+def both(cpu: float, gpu: float, model: str = MLP.model, batch: int = 128, samples: int = 2048, **switches) -> list:
+    return [
+        trained(model, batch, samples, (0.0, 0.0, cpu), **switches),
+        trained(model, batch, samples, (0.0, 0.0, gpu), device="gpu:0", **switches),
+    ]
+
+
+def test_the_measured_winner_and_largest_part():
+    found = published.measured(
+        Reported(MLP, "cpu", "slower"), [*both(0.5 * MS, 1.2 * MS), *launch_rows(0.0), *transfer_rows(0.0)]
+    )
+    assert (found.faster, found.largest, found.comes_back) == ("cpu", published.STARTING, True)
+    # a Keras step of 0.9 ms; 128 x 784 x 4 bytes at 11 GB/s; the rest of 1.2 ms
+    assert found.parts[published.STARTING] == pytest.approx(0.9 * MS, rel=0.02)
+    assert found.parts[published.COPYING] == pytest.approx(128 * 784 * 4 / 1.1e10, rel=0.02)
+    assert sum(found.parts.values()) == pytest.approx(1.2 * MS)
+    found = published.measured(Reported(MLP, "cpu", ""), [*both(5 * MS, 1.2 * MS), *launch_rows(0.0)])
+    assert (found.faster, found.comes_back) == ("gpu", False)
+
+
+def test_the_nearest_batch_stands_and_far_ones_do_not():
+    rows = [*both(1 * MS, 2 * MS, batch=32), *both(3 * MS, 2 * MS, batch=256)]
+    assert published.measured(Reported(MLP, "gpu", ""), rows).batch == 256
+    for far in ({"batch": 2048}, {"model": "lenet"}, {"steps_per_execution": "4"}):
+        assert published.measured(Reported(MLP, "gpu", ""), both(1 * MS, 2 * MS, **far)) is None
+
+
+def test_what_was_measured_imports_no_prediction():
+    """Whoever judges predictions may not be made of them."""
+    seen, left = set(), ["analysis.explain.published"]
+    while left:
+        name = left.pop()
+        path = ROOT / (name.replace(".", "/") + ".py")
+        if name in seen or not name.startswith("analysis") or not path.exists():
+            continue
+        seen.add(name)
+        for node in ast.parse(path.read_text()).body:  # not what a function imports when it is called
+            if isinstance(node, ast.ImportFrom) and node.module:
+                left += [node.module, *(f"{node.module}.{a.name}" for a in node.names)]
+    assert "analysis.training.break_even" in seen and not [name for name in seen if name.startswith("analysis.predict")]
+
+
+# ---------------------------------------------------------------- the articles' claims
 
 
 def test_every_case_has_the_networks_settings():
@@ -24,7 +195,7 @@ def test_every_case_has_the_networks_settings():
     assert published_cases.BY_NAME["S1a"].of("cpu") is None
 
 
-def s0(cpu_epoch: float, gpu_epoch: float, **given) -> list:
+def first_article(cpu_epoch: float, gpu_epoch: float, **given) -> list:
     """S0 at its article's settings: 1563 steps an epoch; the form `visible` twice as slow as the CPU hidden."""
     own = {"dtype": "float64", "epochs": 10, **given}
     return [
@@ -34,22 +205,22 @@ def s0(cpu_epoch: float, gpu_epoch: float, **given) -> list:
     ]
 
 
-def claims(rows) -> dict:
+def claimed(rows) -> dict:
     return {(b.case.name, b.claim.samples): b for b in published.comparisons(rows) if b.here}
 
 
 def test_a_claim_is_set_beside_the_best_form_of_the_cpu_at_the_articles_own_settings():
     """An epoch of 11 s on the CPU, hidden, and 2.4 s on the GPU: 4.58 times, where the article has 9."""
-    ((key, b),) = claims(s0(11.0, 2.4)).items()
+    ((key, b),) = claimed(first_article(11.0, 2.4)).items()
     assert key == ("S0", 50_000) and b.here.value == pytest.approx(11 / 2.4) and b.faster == b.claim.faster == "gpu"
-    assert words.claims(s0(11.0, 2.4)) == [
+    assert cases.claims(first_article(11.0, 2.4)) == [
         "CIFAR-10 CNN, 50,000 samples: published about 9x; here GPU 4.6x faster (fit)."
     ]
     for other in ({"data": "real"}, {"jit_compile": "off"}, {"dtype": "float32"}):
-        assert not claims(s0(11.0, 2.4, **other))
+        assert not claimed(first_article(11.0, 2.4, **other))
     without = [b for b in published.comparisons([]) if b.here is None]
     assert len(without) == sum(len(case.claims) for case in published_cases.CASES)
-    assert words.claims([]) == []
+    assert cases.claims([]) == []
 
 
 def peaks(cpu_us: dict[int, float], kernel: str = "training/jax/loop", **given) -> list:
@@ -62,9 +233,9 @@ def peaks(cpu_us: dict[int, float], kernel: str = "training/jax/loop", **given) 
 
 def test_s4_is_judged_by_its_bare_loops_with_their_data_on_the_gpu():
     rows = peaks({100: 60.0, 1000: 90.0, 40_000: 1440.0}, residence="resident") + peaks({100: 60.0}, residence="fed")
-    found = claims(rows)
+    found = claimed(rows)
     expected = {("S4", 100): ("cpu", "cpu"), ("S4", 1000): ("neither", "neither"), ("S4", 40_000): ("gpu", "gpu")}
     assert {key: (b.faster, b.claim.faster) for key, b in found.items()} == expected
     assert found["S4", 40_000].here.value == pytest.approx(16.0)
     both = published.comparisons([*peaks({100: 80.0}, "training/keras/fit"), *rows])
-    assert [b.is_loop for b in words.picked(both) if b.here] == [True] * 3
+    assert [b.is_loop for b in cases.picked(both) if b.here] == [True] * 3
