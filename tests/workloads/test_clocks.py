@@ -104,24 +104,15 @@ def test_held_calls_leave_no_gaps(gpu, stream):
 
 @pytest.mark.parametrize(("launches", "batches"), [(1, [200, 200, 50]), (4, [50] * 9), (1000, [1] * 450)])
 def test_held_batches_fit_the_launch_queue(gpu, stream, launches, batches):
-    sizes, before = [], 0
-
-    def kernel_ends():
-        nonlocal before
-        sizes.append(gpu.calls - before)
-        before = gpu.calls
-
-    end = stream.synchronize
-    take = timing.held(call(gpu), stream, launches)
-    monitored = fake_cupy.Gpu.wait
+    sizes = []
 
     def wait(self, *given):
-        kernel_ends()
-        return monitored(self, *given)
+        sizes.append(gpu.calls - sum(sizes))
+        return fake_cupy.Gpu.wait(self, *given)
 
     gpu.wait = types.MethodType(wait, gpu)
-    assert take(450) == exactly(450 * WORK) and gpu.calls == 450
-    assert sizes == batches and len(gpu.held) == len(batches) and end
+    assert timing.held(call(gpu), stream, launches)(450) == exactly(450 * WORK) and gpu.calls == 450
+    assert sizes == batches and len(gpu.held) == len(batches)
 
 
 def test_where_the_hold_ends_unseen_fewer_calls_are_queued(gpu, stream):
@@ -354,14 +345,8 @@ def test_a_call_that_fills_a_visit_needs_no_warm_up_unless_it_is_to_be_held(gpu)
 def test_cores_reach_their_clock_once_for_each_number_of_threads(gpu, monkeypatch):
     monkeypatch.setattr(warming, "_warm_threads", 2)
     cpu = copy_modes.Prepared(call(gpu, host_s=0.4), None)
-    for threads, visit_s, calls in (
-        (2, 0.075, 0),
-        (4, 0.075, 3),
-        (4, 0.075, 3),
-        (3, 0.075, 3),
-        (5, 0.03, 5),
-        (6, 0.01, 6),
-    ):
+    usual = [(threads, 0.075, calls) for threads, calls in ((2, 0), (4, 3), (4, 3), (3, 3))]
+    for threads, visit_s, calls in (*usual, (5, 0.03, 5), (6, 0.01, 6)):
         warming.ramp_up(cpu, threads, Limits(visit_s))
         assert gpu.calls == calls, "calls of 0.4 s: three make a second, two 20 visits of 30 ms"
 
@@ -379,14 +364,13 @@ A, B, C = 4 * 6 * 4, 6 * 5 * 4, 4 * 5 * 4  # bytes of Matmul(4, 5, 6)
 COPIES = {
     "resident": [],
     "roundtrip": [("h2d", A, False), ("h2d", B, False), ("d2h", C, False)],
-    "roundtrip-pageable": [("h2d", A, False), ("h2d", B, False), ("d2h", C, False)],
     "roundtrip-pinned": [("h2d", A, True), ("h2d", B, True), ("d2h", C, True)],
 }
+COPIES["roundtrip-pageable"] = COPIES["roundtrip"]
 # Seconds of a call that is waited for. A pageable copy is waited for by itself.
 LATENCY = {
     "resident": ISSUE + WORK + WAIT,
-    "roundtrip": 3 * (ISSUE + WAIT) + (A + B + C) / PAGEABLE + ISSUE + WORK + WAIT - ISSUE,
-    "roundtrip-pageable": 3 * (ISSUE + WAIT) + (A + B + C) / PAGEABLE + ISSUE + WORK + WAIT - ISSUE,
+    **dict.fromkeys(("roundtrip", "roundtrip-pageable"), 4 * WAIT + 3 * ISSUE + (A + B + C) / PAGEABLE + WORK),
     "roundtrip-pinned": 3 * ISSUE + WORK + C / PINNED + WAIT,  # both copies are done when the kernel is issued
 }
 

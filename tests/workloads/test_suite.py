@@ -72,11 +72,15 @@ def test_the_stored_gpu_that_a_machine_without_one_is_told_of_is_whole():
     assert not [m for m in stored.measurements if m.status in ("failed", "wrong")]
 
 
+def products(rows) -> list:
+    """The matrix products among rows, in the order in which a sweep plans them."""
+    found = (m for m in rows if m.problem.op == "matmul")
+    return sorted(found, key=lambda m: (m.problem.n, m.problem.math != "float32", m.problem.math))
+
+
 def test_the_table_has_backends_side_by_side_and_names_the_winner(capsys):
-    printed = tables.Matmuls(fake.GPU_MACHINE)
-    loaded = [m for m in fake.gpu_run().measurements if m.problem.op == "matmul"]
-    loaded.sort(key=lambda m: (m.problem.n, m.problem.math != "float32", m.problem.math))
-    for m in (*(m for m in fake.gpu_run().measurements if m.problem.op == "peak"), *loaded):
+    printed, every = tables.Matmuls(fake.GPU_MACHINE), fake.gpu_run().measurements
+    for m in (*(m for m in every if m.problem.op == "peak"), *products(every)):
         printed.shown(m)
     printed.finish()
     lines = capsys.readouterr().out.splitlines()
@@ -130,13 +134,9 @@ def test_what_commands_print_is_quoted_as_they_print_it(page, monkeypatch):
 
 def test_markdown_is_the_table_that_is_shown(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    from workloads import tables
-
-    rows = [m for m in fake.gpu_run(sizes=(64, 128)).measurements if m.problem.op == "matmul"]
-    rows.sort(key=lambda m: (m.problem.n, m.problem.math != "float32", m.problem.math))
     for markdown in (False, True):
         printed = tables.Matmuls(fake.GPU_MACHINE, markdown=markdown)
-        for m in rows:
+        for m in products(fake.gpu_run(sizes=(64, 128)).measurements):
             printed.shown(m)
         printed.finish()
     lines = capsys.readouterr().out.splitlines()
