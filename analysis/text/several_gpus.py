@@ -26,15 +26,15 @@ _WORK = {"triad": "triads in device memory", "h2d": "copies from the host", "d2h
 _FORMS = (crossover.Form("resident"), crossover.Form("roundtrip-pinned"))
 _COPIES = {
     "refused": "No direct copies: {why}. Copies go through the host.",
-    "pairs": "Copies of {size} from one to another of {gpus} GPUs reach {of}.",
-    "slowest": "The slowest pair, gpu-{pair[0]} to gpu-{pair[1]}, has {share} of the fastest pair's bandwidth.",
-    "both": "Both ways at once: {rate}, {factor} one way.",
-    "small": "A copy of {size} takes {of}.",
-    "staged": "Through page-locked host memory: {rate}, {factor} slower.",
+    "pairs": "Copies of {size:size} from one to another of {gpus} GPUs reach {of}.",
+    "slowest": "The slowest pair, gpu-{pair[0]} to gpu-{pair[1]}, has {share:share} of the fastest pair's bandwidth.",
+    "both": "Both ways at once: {rate:bytes/s}, {factor:factor} one way.",
+    "small": "A copy of {size:size} takes {of}.",
+    "staged": "Through page-locked host memory: {rate:bytes/s}, {factor:factor} slower.",
 }
 _SUMS = {
-    "nccl": "All-reduce of {dtype} over {gpus} GPUs (NCCL): {rate} of bus bandwidth at {size}. "
-    "From {half} on it has half of that.",
+    "nccl": "All-reduce of {dtype} over {gpus} GPUs (NCCL): {rate:bytes/s} of bus bandwidth at {size:size}. "
+    "From {half:size} on it has half of that.",
     "ours": "Our one-shot kernel, {how}, {dtype}: {of}.",
 }
 _AT_ONCE = {
@@ -72,20 +72,19 @@ def copy_lines(rows: list[Measurement]) -> list[str]:
         slow, fast = (pick(pairs, key=lambda pair: pairs[pair].value) for pick in (min, max))
         ends = _ends(bytes_rate(pairs[pair].value) for pair in (slow, fast))
         gpus = len({gpu for pair in pairs for gpu in pair})
-        told.append(_COPIES["pairs"].format(size=size(large[0].problem.nbytes), of=ends, gpus=gpus))
+        told.append(say(_COPIES["pairs"], size=large[0].problem.nbytes, of=ends, gpus=gpus))
         if pairs[slow].high < ALIKE * pairs[fast].low:
-            share = sentences.share(pairs[slow].value / pairs[fast].value)
-            told.append(_COPIES["slowest"].format(pair=slow, share=share))
+            told.append(say(_COPIES["slowest"], pair=slow, share=pairs[slow].value / pairs[fast].value))
     for m in [m for m in _largest(both) if _pair(m) in pairs][:1]:
-        factor = sentences.factor(bandwidth(m).value / pairs[_pair(m)].value)
-        told.append(_COPIES["both"].format(rate=bytes_rate(bandwidth(m).value), factor=factor))
+        factor = bandwidth(m).value / pairs[_pair(m)].value
+        told.append(say(_COPIES["both"], rate=bandwidth(m), factor=factor))
     if small := [m for m in one_way if m.problem.nbytes == min(m.problem.nbytes for m in one_way) < LARGE]:
         took = sorted((of(m.on("host-latency")) for m in small), key=lambda e: e.value)
         ends = _ends(sentences.time(e) for e in (took[0], took[-1]))
-        told.append(_COPIES["small"].format(size=size(small[0].problem.nbytes), of=ends))
+        told.append(say(_COPIES["small"], size=small[0].problem.nbytes, of=ends))
     for m in [m for m in _largest(staged) if _pair(m) in pairs][:1]:
-        factor = sentences.factor(pairs[_pair(m)].value / bandwidth(m).value)
-        told.append(_COPIES["staged"].format(rate=bytes_rate(bandwidth(m).value), factor=factor))
+        factor = pairs[_pair(m)].value / bandwidth(m).value
+        told.append(say(_COPIES["staged"], rate=bandwidth(m), factor=factor))
     return told
 
 
@@ -111,8 +110,8 @@ def sum_lines(rows: list[Measurement]) -> list[str]:
             rates = {nbytes: bandwidth(m).value for nbytes, m in own.items()}
             best = max(rates, key=rates.__getitem__)
             half = next(nbytes for nbytes, rate in rates.items() if rate >= rates[best] / 2)
-            words = {"dtype": dtype, "gpus": len(own[best].problem.members), "rate": bytes_rate(rates[best])}
-            told.append(_SUMS["nccl"].format(size=size(best), half=size(half), **words))
+            gpus = len(own[best].problem.members)
+            told.append(say(_SUMS["nccl"], dtype=dtype, gpus=gpus, rate=rates[best], size=best, half=half))
         for suffix, how in _LAUNCHED.items():
             if ratios := speed_ups(rows, dtype, suffix):
                 ends = {n: ratios[n] for n in (min(ratios), max(ratios))}

@@ -11,6 +11,7 @@ from analysis.stats import Estimate, group_by
 from analysis.text import sentences
 from analysis.text.rates import device_name
 from analysis.text.rows import option_words, way
+from analysis.text.sentences import say
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_JOB, Pair, Setup
 from analysis.training.costs import whole_training
@@ -22,25 +23,26 @@ _SHOWN = 0.05  # of a whole training: a part worth a sentence
 _OTHER = 2.0  # losses this many times apart are not alike
 _LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
 _SAID = {
-    "begins": "{training}: the first epoch begins after {gpu} on the GPU, {cpu} on the CPU. {caught_up}",
+    "begins": "{training}: the first epoch begins after {gpu:time} on the GPU, {cpu:time} on the CPU. {caught_up}",
     "overtaken": "The GPU, which begins sooner, is overtaken after {epochs}.",
     "ahead": "Which device is ahead can't be told.",
-    "last": "{training}: the last batch has {rest}, so the GPU compiles twice: {time}, {share} of the whole training. "
+    "last": "{training}: the last batch has {rest}, so the GPU compiles twice: {time:time}, {share:share} of the whole training. "
     "A multiple of the batch saves that.",
     "loss": "{training}: {when} the loss is {cpu} on the CPU, {gpu} on the GPU.{why}",
     "tf32": " The GPU's products are in TF32, which may be why. Try --tf32 off.",
     "not tf32": " With --tf32 off it is {loss} on the GPU too.",
-    "change": "{training}, on {device}, {what}: a step takes {time} instead of {usual}, {speed}.",
-    "way": "{training}, on {device}: a step takes {time} by {way}, the fastest, and {slow} by {slowest}.",
-    "start": "{model} on the {device}, {count} fresh processes: {total} until {what}. {share} of it is to {largest}.",
-    "teacher": "{student} trains on the {here} while a frozen {teacher} answers on the {there}, batch {batch}. "
+    "change": "{training}, on {device}, {what}: a step takes {time:time} instead of {usual:time}, {speed}.",
+    "way": "{training}, on {device}: a step takes {time:time} by {way}, the fastest, and {slow:time} by {slowest}.",
+    "start": "{model:title} on the {device}, {count} fresh processes: {total:time} until {what}. "
+    "{share:share} of it is to {largest}.",
+    "teacher": "{student:title} trains on the {here} while a frozen {teacher:title} answers on the {there}, batch {batch}. "
     "Beside each other its step is {step}, the teacher's answer {answer}.",
-    "both": "A step and the teacher's answer take {after} one after the other, {at_once} overlapped: {gain}.",
-    "at once": "{training}, batch {batch}, on one {side}, a process each: {of} the steps a second of one.",
-    "trial": "{training} on the {side}, {trials} in {how}: {each} each, {total} in all. "
+    "both": "A step and the teacher's answer take {after:time} one after the other, {at_once:time} overlapped: {gain:speed}.",
+    "at once": "{training:title}, batch {batch}, on one {side}, a process each: {of} the steps a second of one.",
+    "trial": "{training} on the {side}, {trials} in {how}: {each:time} each, {total:time} in all. "
     "Its train step was traced {traces}.{memory}",
     "memory": " Each one adds {memory} MiB of memory.",
-    "one more": "One more trial takes {there} in a process that is there, {own} in one of its own.",
+    "one more": "One more trial takes {there:time} in a process that is there, {own:time} in one of its own.",
 }
 
 
@@ -102,8 +104,7 @@ def break_even_sentence(pair: Pair) -> str:
         caught_up = _SAID["ahead"]
     else:
         caught_up = sentences.break_even(found)
-    begins = {"gpu": sentences.time(gpu), "cpu": sentences.time(cpu)}
-    return _SAID["begins"].format(training=subject(pair.setup), caught_up=caught_up, **begins)
+    return say(_SAID["begins"], training=subject(pair.setup), caught_up=caught_up, gpu=gpu, cpu=cpu)
 
 
 def last_batch_sentence(pair: Pair) -> str:
@@ -113,8 +114,8 @@ def last_batch_sentence(pair: Pair) -> str:
     rest = setup.samples % setup.batch
     if once is None or not rest or once.value < _SHOWN * whole.value:
         return ""
-    words = {"rest": sentences.counted(rest, "samples"), "share": sentences.share(once.value / whole.value)}
-    return _SAID["last"].format(training=subject(setup), time=sentences.time(once), **words)
+    words = {"rest": sentences.counted(rest, "samples"), "share": once.value / whole.value, "time": once}
+    return say(_SAID["last"], training=subject(setup), **words)
 
 
 def less_than(e: Estimate) -> float | None:
@@ -186,8 +187,8 @@ def change_sentences(measurements: Iterable[Measurement]) -> list[str]:
     told = []
     for name, device, what, to, plain in sorted(changes(measurements), key=lambda one: one[3].value / one[4].value):
         if (speed := against(to, plain)) != sentences.CANT_TELL:
-            words = {"what": what, "time": sentences.time(to), "usual": sentences.time(plain), "speed": speed}
-            told.append(_SAID["change"].format(training=name, device=device_name(device), **words))
+            words = {"what": what, "time": to, "usual": plain, "speed": speed}
+            told.append(say(_SAID["change"], training=name, device=device_name(device), **words))
     return told
 
 
@@ -212,8 +213,8 @@ def way_sentences(measurements: Iterable[Measurement]) -> list[str]:
         if len(ways) > 1:
             (quick, best), (slow, slowest) = (pick(ways, key=lambda one: one[0].value) for pick in (min, max))
             name = f"{sentences.title(model)}, {samples:,} samples in one batch"
-            words = {"time": sentences.time(quick), "slow": sentences.time(slow), "way": best, "slowest": slowest}
-            told.append(_SAID["way"].format(training=name, device=device_name(device), **words))
+            words = {"time": quick, "slow": slow, "way": best, "slowest": slowest}
+            told.append(say(_SAID["way"], training=name, device=device_name(device), **words))
     return told
 
 
@@ -248,9 +249,9 @@ def start_sentences(measurements: Iterable[Measurement]) -> list[str]:
         parts = {name: median(m.series[name]) for name in phases if m.series.get(name)}
         largest, total = max(parts, key=parts.__getitem__), sum(parts.values())
         where = ("GPU" if m.on_gpu else f"CPU ({break_even.form_of(m)})").removesuffix(" ()")
-        words = {"model": sentences.title(m.problem.model), "device": where, "count": len(m.series["import_s"])}
-        words |= {"total": sentences.time(total), "share": sentences.share(parts[largest] / total)}
-        told.append(_SAID["start"].format(what=phases[list(parts)[-1]][1], largest=phases[largest][0], **words))
+        words = {"device": where, "count": len(m.series["import_s"]), "total": total, "share": parts[largest] / total}
+        ends = {"what": phases[list(parts)[-1]][1], "largest": phases[largest][0]}
+        told.append(say(_SAID["start"], model=m.problem.model, **ends, **words))
     return told
 
 
@@ -271,22 +272,19 @@ def side_by_side(measurements: Iterable[Measurement]) -> list[str]:
     for batch in dict.fromkeys(m.problem.batch for m in done if m.experiment.beside == "teacher"):
         if found := taught(done, batch):
             step, answer = (sentences.speed(1 / ratio, "alone") for ratio in found.slower)
-            words: dict[str, object] = {"batch": batch, "step": step, "answer": answer}
-            for name, place, m in (("student", "here", found.student), ("teacher", "there", found.teacher)):
-                words |= {name: sentences.title(m.problem.model), place: m.side}
-            times = {"after": sentences.time(found.after), "at_once": sentences.time(found.at_once)}
-            told.append(_SAID["teacher"].format(**words))
-            told.append(_SAID["both"].format(gain=sentences.speed(found.gain), **times))
+            names = {"student": found.student.problem.model, "teacher": found.teacher.problem.model}
+            places = {"here": found.student.side, "there": found.teacher.side}
+            told.append(say(_SAID["teacher"], batch=batch, step=step, answer=answer, **names, **places))
+            told.append(say(_SAID["both"], gain=found.gain, after=found.after, at_once=found.at_once))
     for alone, pairs in gains(done).values():
         each = join(f"{k} trainings make {sentences.factor(gain)}" for k, gain in pairs)
-        words = {"training": sentences.title(alone.problem.model), "batch": alone.problem.batch, "side": alone.side}
-        told.append(_SAID["at once"].format(of=each, **words))
+        p = alone.problem
+        told.append(say(_SAID["at once"], of=each, training=p.model, batch=p.batch, side=alone.side))
     for rows in group_by((m for m in done if m.kernel == TRIAL), lambda m: (m.problem, m.side)).values():
         told += map(_trial, rows)
         shortest = {fresh: min(map(trial_seconds, own)) for fresh, own in group_by(rows, _is_fresh).items()}
         if len(shortest) == 2:
-            there, own = (sentences.time(shortest[fresh]) for fresh in (False, True))
-            told.append(_SAID["one more"].format(there=there, own=own))
+            told.append(say(_SAID["one more"], there=shortest[False], own=shortest[True]))
     return told
 
 
@@ -305,5 +303,5 @@ def _trial(m: Measurement) -> str:
         grown = (m.series["rss_bytes"][-1] - m.series["rss_bytes"][0]) / (trials - 1) / 2**20
         memory = _SAID["memory"].format(memory=sentences.number(max(0.0, grown), most=2))
     words = {"training": name, "side": m.side, "trials": count(trials, "trial"), "how": how, "memory": memory}
-    times = {"each": sentences.time(trial_seconds(m)), "total": sentences.time(m.values["total_s"])}
-    return _SAID["trial"].format(traces=count(round(m.values["traces"]), "time"), **words, **times)
+    times = {"each": trial_seconds(m), "total": m.values["total_s"]}
+    return say(_SAID["trial"], traces=count(round(m.values["traces"]), "time"), **words, **times)
