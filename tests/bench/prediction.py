@@ -106,22 +106,18 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
 
 
 def remainders(of: profile.Profile) -> list[Figure]:
-    """Of how many models the budget leaves little unexplained: each by the middle of its trainings whose time is known. Of the
-    step with its share of what an epoch and a fit take beside steps, which the budget adds up to, and of the warm step alone."""
+    """Of how many models the budget leaves little of a step unexplained: by the middle of each one's steps that are known."""
     found = []
     for device in ("cpu", GPU):
-        each: dict[str, dict[str, list[float]]] = {"the step": {}, "the warm step alone": {}}
+        each: dict[str, list[float]] = {}
         for m in of.trainings:
             known = networks.known(m.problem.model) and switches.ordinary(m) and m.settings.device == device
             if known and m.kernel == budget.FIT and (made := budget.budget(m, of)).step.noise <= calibration.NOISY:
-                cost = costs.measured(m)
-                for what, whole in zip(each, (made.step, cost.step if cost else made.step), strict=True):
-                    each[what].setdefault(m.problem.model, []).append(abs(made.remainder.value) / whole.value)
-        for what, shares in each.items():
-            if shares:
-                hits = sum(statistics.median(some) <= REMAINDER for some in shares.values())
-                name = f"models whose remainder is within {percent(REMAINDER)} of {what}, {device}"
-                found.append(share(hits, len(shares), name, MODELS_SHARE))
+                each.setdefault(m.problem.model, []).append(abs(made.remainder.value) / made.step.value)
+        if each:
+            hits = sum(statistics.median(shares) <= REMAINDER for shares in each.values())
+            name = f"models whose remainder is within {percent(REMAINDER)} of the step, {device}"
+            found.append(share(hits, len(each), name, MODELS_SHARE))
     return found
 
 
