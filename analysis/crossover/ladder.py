@@ -21,7 +21,7 @@ _SHARES = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is mo
 # channels that lie on 16 bytes in two-byte types; seconds in which larger tiles stay half empty
 _EIGHTS, _BRIEF_S = (8, 1e-4)
 _BEYOND = 1.05  # of the peak: no kernel is faster
-SHARES = "of the library | of the peak | over the one before"
+SHARES = "of the library | of the peak | over the best before | bytes a FLOP"
 HEADS = f"rung | rate | {SHARES}"
 _SAID = {
     "first": "{rung} starts with {rate} at {at}. {why}",
@@ -41,8 +41,9 @@ _SAID = {
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A rung at one problem: seconds, as a fraction of the library's and of the peak's speed, and the speedup over the rung
-    before it there (None without one). tiles: those it chose there. flags: what disturbed it or the library."""
+    """A rung at one problem: seconds, as a fraction of the library's and of the peak's speed, and the speedup over the fastest
+    rung before it there (None without one). tiles: those it chose there; traffic: the bytes for a FLOP that they read of each
+    level, in words. flags: what disturbed it or the library."""
 
     kernel: str
     problem: "Problem"
@@ -52,6 +53,7 @@ class Step(msgspec.Struct, frozen=True):
     over_before: "Estimate | None"
     before: str = ""
     tiles: str = ""
+    traffic: str = ""
     flags: tuple[str, ...] = ()
 
 
@@ -122,7 +124,7 @@ def _ladder(
         theirs_s = seconds_of(beside) if beside else None
         for m in (own[problem, kernel] for kernel in ideas if (problem, kernel) in own):
             if seconds := seconds_of(m):
-                before = steps[problem, m.kernel] = Step(
+                made = steps[problem, m.kernel] = Step(
                     m.kernel,
                     problem,
                     seconds,
@@ -131,8 +133,10 @@ def _ladder(
                     before.seconds / seconds if before else None,
                     before.kernel if before else "",
                     m.notes.get("tiles", ""),
+                    m.notes.get("traffic", ""),
                     tuple(dict.fromkeys((*m.flags, *(beside.flags if beside else ())))),
                 )
+                before = made if before is None or seconds.value < before.seconds.value else before
     there, left = {kernel for _, kernel in steps}, [m for at, m in own.items() if at not in steps]
     missing = {m.kernel: m.reason or m.status for m in left if m.kernel not in there}
     skipped = tuple((m.kernel, m.problem, m.reason or m.status) for m in left if m.kernel in there)
@@ -158,13 +162,14 @@ def cells(ladder: Ladder, problem: "Problem") -> list[tuple[str, ...]]:
             flops_rate(problem.flops / s.seconds.value),
             *("-" if e is None else percent(e.value) for e in (s.of_library, s.of_peak)),
             f"{digits(s.over_before.value)}x" if s.over_before else "-",
+            f"{digits(problem.bytes_moved / problem.flops)} memory, {s.traffic}" if s.traffic else "-",
         )
         for s in ladder.at(problem)
     ]
     if m := ladder.library.get(problem):
         rate = problem.flops / call_s(m)
         peak = percent(rate / ladder.peak.rate.value) if ladder.peak else "-"
-        rows.append((f"library: {_short(m.kernel)}", flops_rate(rate), percent(1), peak, "-"))
+        rows.append((f"library: {_short(m.kernel)}", flops_rate(rate), percent(1), peak, "-", "-"))
     return rows
 
 
@@ -174,7 +179,7 @@ def deciding(ladder: Ladder) -> "Problem":
 
 
 def sentences(ladder: Ladder) -> list[str]:
-    """What each rung gained over the one before, and by what; then where the fastest stands, and who is missing."""
+    """What each rung gained over the best before it, and by what; then where the fastest stands, and who is missing."""
     at = deciding(ladder)
     here = ladder.at(at)
     told = [_gain(step, _idea(step, ladder)) for step in here]

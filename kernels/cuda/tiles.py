@@ -30,6 +30,13 @@ class Tiles(msgspec.Struct, frozen=True):
         return max(1, rows // self.tile[0])
 
 
+def traffic(item_bytes: int, block: tuple[int, int], unit: tuple[int, int]) -> str:
+    """Bytes for a FLOP from the L2 and from shared memory (or the L1), in words. Of each: lines of operands that are read, and
+    results that they are read for; of a block, and of the thread, warp or instruction that multiplies."""
+    l2, shared = (item_bytes * lines / (2 * results) for lines, results in (block, unit))
+    return f"{l2:.2g} L2, {shared:.2g} shared"
+
+
 class WarpTiles(Tiles, frozen=True):
     """Of the product a block and a warp."""
 

@@ -47,6 +47,32 @@ IDEAS = {
         "mma.sync: a warp multiplies a small tile at once from pieces that ldmatrix brings into its registers: "
         "all that Ampere's tensor cores have, not all that Hopper's have."
     ),
+    "cuda/wgmma_two_stages": (
+        "TMA and wgmma: one warp has the copy engine fill tiles in shared memory, four warps at once multiply them from there; "
+        "64 x 128 of C a block, and two stages: while one is multiplied the other is filled."
+    ),
+    "cuda/wgmma_stages": (
+        "Eight stages: as many tiles are on their way as it takes for the memory's latency to be hidden behind products."
+    ),
+    "cuda/wgmma_two_consumers": (
+        "Two groups of four warps multiply: 128 x 128 of C a block, so each tile of B is fetched once for both."
+    ),
+    "cuda/wgmma_128x256": (
+        "128 x 256 of C a block: a quarter fewer bytes from the L2 for a FLOP, and fewer from shared memory; half as many "
+        "blocks, which a small product has too few of."
+    ),
+    "cuda/wgmma_cluster": (
+        "Two blocks in a cluster load half a tile of B each and share it: fewer bytes from the L2 for a FLOP again; they "
+        "wait for each other."
+    ),
+    "cuda/wgmma_ping_pong": (
+        "Each of the two groups has a tile of its own: one multiplies while the other's results leave, at smaller tiles, so at "
+        "more bytes for a FLOP."
+    ),
+    "cuda/wgmma_split_k": (
+        "Split-k: where C has fewer tiles than there are multiprocessors, several blocks share a tile's sum over k and their "
+        "parts are added in a fixed order, which takes bytes."
+    ),
     "cuda/wgmma": (
         "Four warps at once multiply tiles straight from shared memory (wgmma), a warp has TMA fill a ring of "
         "them, which blocks of a cluster share, results leave by TMA while the next tile begins; the tiles are "

@@ -1,6 +1,7 @@
 """Matmul in CUDA C, float32: from a product a thread to tiles in registers that stand beside cuBLAS."""
 
 import functools
+import math
 from collections.abc import Callable
 
 import cupy
@@ -8,6 +9,7 @@ import numpy as np
 
 from kernels.cuda import autotuner, loader, matmul_tiles
 from kernels.cuda.matmul_tiles import Plan, Warps
+from kernels.cuda.tiles import traffic
 from kernels.problems import Matmul
 from kernels.registry import kernel
 
@@ -46,6 +48,9 @@ def _bound(name: str, problem: Matmul, a, b, block: tuple[int, int], tile: tuple
         compiled(grid, block, arguments)
         return c
 
+    loaded = (sum(tile), math.prod(tile)) if name.endswith("tiled") else (2, 1)  # the first two: if no cache helped
+    each = math.isqrt(math.prod(tile) // math.prod(block))
+    run.notes = {"traffic": traffic(4, loaded, (2 * each, each * each))}
     return run
 
 
@@ -95,7 +100,8 @@ def warps_call(problem: Matmul, plan: Plan[Warps], a, b, c):
         compiled(grid, (of.threads,), arguments, shared_mem=of.shared_bytes)
         return c
 
-    run.notes = {"tiles": str(plan)}
+    loads = traffic(4, (sum(of.tile), of.tile_m * of.tile_n), (of.each_m + of.each_n, of.each_m * of.each_n))
+    run.notes = {"tiles": str(plan), "traffic": loads}
     return run
 
 

@@ -6,6 +6,7 @@ import cupy
 import numpy as np
 
 from kernels.cuda import autotuner, loader, matmul_tiles
+from kernels.cuda.tiles import traffic
 from kernels.matmul.cuda import count_in_32_bits
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
@@ -32,7 +33,8 @@ def call(problem: Matmul, of: matmul_tiles.Tensors, a, b, c):
         compiled(grid, (of.threads,), arguments, shared_mem=of.shared_bytes(size))
         return c
 
-    run.notes = {"tiles": str(of)}
+    loads = traffic(size, (sum(of.tile), of.tile_m * of.tile_n), (of.warp_m + of.warp_n, of.warp_m * of.warp_n))
+    run.notes = {"tiles": str(of), "traffic": loads}
     return run
 
 

@@ -9,7 +9,7 @@ from cupy.cuda import runtime
 
 from kernels.cuda import loader, matmul_tiles
 from kernels.cuda.matmul_tiles import Groups, Plan
-from kernels.cuda.tiles import GROUP_ROWS, LINE
+from kernels.cuda.tiles import GROUP_ROWS, LINE, traffic
 from kernels.matmul.cuda import count_in_32_bits, count_multiprocessors, fastest_plan
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
@@ -110,7 +110,9 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
             after()
         return result
 
-    run.notes = {"tiles": str(plan)}
+    tile_m, tile_n = of.tile
+    loads = traffic(result.dtype.itemsize, (sum(of.shares()), tile_m * tile_n), (64 + tile_n, 64 * tile_n))
+    run.notes = {"tiles": str(plan), "traffic": loads}
     return run
 
 

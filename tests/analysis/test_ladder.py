@@ -8,6 +8,7 @@ from analysis.report.material import Material
 from analysis.report.page import markdown
 from analysis.report.sections import overview
 from kernels import registry
+from kernels.cuda import tiles
 from kernels.problems import Conv, Peak
 from workloads.records import Loaded
 
@@ -46,8 +47,9 @@ def test_the_order_is_that_of_the_sources_and_a_gpu_has_a_ladder_for_each_arithm
     kernels = list(registry.ideas("matmul"))
     numba, cuda = ([k for k in kernels if k.startswith(f"matmul/{b}/")] for b in ("numba", "cuda"))
     assert numba[:4] == [f"matmul/numba/{name}" for name in ("naive", "reordered", "tiled", "parallel")]
-    rungs = ("naive", "coalesced", "tiled", "register_tiled", "warp_tiled", "tensor_core", "wgmma")
-    assert cuda == [f"matmul/cuda/{name}" for name in rungs]
+    rungs = ("naive", "coalesced", "tiled", "register_tiled", "warp_tiled", "tensor_core")
+    ideas = ("two_stages", "stages", "two_consumers", "128x256", "cluster", "ping_pong", "split_k")
+    assert cuda == [f"matmul/cuda/{name}" for name in (*rungs, *(f"wgmma_{idea}" for idea in ideas), "wgmma")]
     assert all(20 < len(registry.ideas("matmul")[k]) < 240 for k in cuda)
     assert registry.ideas("matmul")["matmul/numba/tiled"].startswith("i-k-j over copied blocks of B")
     float32, bfloat16 = ladder.ladders([*gpu_rows(), *cpu_rows()], GPU_MACHINE)[1:]
@@ -97,12 +99,25 @@ def test_who_has_a_ladder():
     assert [one.threads for one in ladder.ladders(rows, CPU_MACHINE)] == [1]
 
 
+def test_a_rung_is_compared_with_the_best_before_it_and_tells_the_bytes_that_its_tiles_read():
+    rates = {"naive": 1e12, "coalesced": 5e12, "tiled": 4e12, "register_tiled": 10e12}
+    # 128 x 256 of C by wgmma's 64 x 256 from two bytes an item: 2 x 384 / (2 x 32,768) and 2 x 320 / (2 x 16,384) for a FLOP
+    words = tiles.traffic(2, (128 + 256, 128 * 256), (64 + 256, 64 * 256))
+    assert words == "0.012 L2, 0.02 shared"
+    rows = [at(f"matmul/cuda/{name}", 1024, rate, notes={"traffic": words}) for name, rate in rates.items()]
+    (one,) = ladder.ladders(rows, GPU_MACHINE)
+    steps = one.at(square(1024))
+    assert [s.over_before.value for s in steps[1:]] == pytest.approx([5, 0.8, 2])
+    assert [s.before.rpartition("/")[2] for s in steps[1:]] == ["naive", "coalesced", "coalesced"]
+    assert ladder.cells(one, square(1024))[0][-1] == "0.00586 memory, 0.012 L2, 0.02 shared"  # 12 n^2 bytes, 2 n^3 FLOP
+
+
 def test_the_text_for_a_terminal_and_the_page_have_the_ladder():
     text = ladder.lines(ladder.ladders(cpu_rows(), CPU_MACHINE))
     begin = text.index("Ladder, cpu, 1 thread, float32, n = 256")
     table = text[begin + 1 : begin + 6]
     assert table[0].split("  ")[0] == "rung" and table[4].startswith("library: numpy/blas")
-    assert len({len(line) for line in table}) == 1 and table[4].split()[-4:] == ["%", "50.0", "%", "-"]
+    assert len({len(line) for line in table}) == 1 and table[4].split()[-4:] == ["50.0", "%", "-", "-"]
     lines = overview.ladder_section(cpu_rows(), CPU_MACHINE)
     assert "| n = 256 | numba/reordered | 8.00 GFLOP/s | 8.00 % | 4.00 % | 8.00x |" in lines
     assert "## From three loops to the library" in markdown(Material(cpu_run()), False)

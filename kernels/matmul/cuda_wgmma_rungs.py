@@ -1,0 +1,64 @@
+"""The rungs of the ladder between tensor_core and wgmma: its loop with one form of tiles each, an idea more from rung to rung."""
+
+import cupy
+
+from kernels.cuda.matmul_tiles import Groups, Plan
+from kernels.matmul.cuda_wgmma import call, placed
+from kernels.problems import Matmul
+from kernels.problems.arrays import HALVES
+from kernels.registry import kernel
+
+_WIDE = Groups(2, 64, 256, 4, 1, 1, 2)
+
+
+def _bound(problem: Matmul, a, b, of: Groups, parts: int = 1):
+    """The call of matmul/cuda_wgmma.cu with those tiles.
+
+    Raises: ValueError for another arithmetic and another GPU than Hopper's.
+    """
+    if problem.math not in HALVES or problem.out != problem.dtype or not of.fits(problem.layout):
+        raise ValueError(f"this rung multiplies float16 and bfloat16 into their own type, not {problem.math}")
+    if (have := cupy.cuda.Device().compute_capability) != "90":
+        raise ValueError(f"wgmma is of compute capability 9.0 alone, this GPU has {have}")
+    c = cupy.empty((problem.m, problem.n), a.dtype)
+    return call(problem, Plan(of, parts), placed(a), placed(b), placed(c, out=True), c)
+
+
+@kernel(rung=True)
+def wgmma_two_stages(problem: Matmul, a, b):
+    return _bound(problem, a, b, Groups(1, 64, 128, 2, 1, 1, 1))
+
+
+@kernel(rung=True)
+def wgmma_stages(problem: Matmul, a, b):
+    return _bound(problem, a, b, Groups(1, 64, 128, 8, 1, 1, 2))
+
+
+@kernel(rung=True)
+def wgmma_two_consumers(problem: Matmul, a, b):
+    return _bound(problem, a, b, Groups(2, 64, 128, 6, 1, 1, 2))
+
+
+@kernel(rung=True)
+def wgmma_128x256(problem: Matmul, a, b):
+    return _bound(problem, a, b, _WIDE)
+
+
+@kernel(rung=True)
+def wgmma_cluster(problem: Matmul, a, b):
+    return _bound(problem, a, b, Groups(2, 64, 256, 4, 2, 1, 2))
+
+
+@kernel(rung=True)
+def wgmma_ping_pong(problem: Matmul, a, b):
+    return _bound(problem, a, b, Groups(2, 128, 128, 6, 1, 2, 2, 1))
+
+
+@kernel(rung=True)
+def wgmma_split_k(problem: Matmul, a, b):
+    count = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    tiles = -(-problem.m // _WIDE.tile[0]) * -(-problem.n // _WIDE.tile[1])
+    parts = min(count // tiles, -(-problem.k // (4 * 64)))
+    if parts < 2:
+        raise ValueError(f"{tiles} tiles keep all multiprocessors busy, or k is too short to be split")
+    return _bound(problem, a, b, _WIDE, parts)
