@@ -81,8 +81,8 @@ def sections(page: Page) -> None:
 
 
 _TABLES = (
-    "<p>Times are read off tables of what was measured here, on straight lines between the sizes in the logarithm; "
-    "beyond them the last line goes on, and the answer is gray and says so.</p>"
+    "<p>Between the sizes that were measured here, a time lies on a straight line between their logarithms. Beyond them the "
+    "last line goes on; such an answer is gray and says so.</p>"
 )
 
 
