@@ -14,6 +14,7 @@ import sys
 
 import msgspec
 import numba
+import numpy as np
 from in_turns import FEWER, LIMITS, ROUNDS, compare, peak
 from must_reach import REPORTS, Figure, at_least, printed, table
 
@@ -22,7 +23,6 @@ from analysis.stats import Estimate
 from kernels import networks, registry
 from kernels.problems import Conv
 from kernels.reference import conv as reference_conv
-from tests.bench.matmul_numba import geometric_mean
 from workloads.harness import timing
 from workloads.machine import facts
 
@@ -92,6 +92,14 @@ def inside(direction: str, names: list[str]) -> None:
     known = layers()
     for name in names:
         print(json.dumps(measured(name, msgspec.structs.replace(known[name], direction=direction))), flush=True)
+
+
+def geometric_mean(ratios: list[Estimate]) -> Estimate:
+    """The geometric mean of ratios of several layers, its interval from those of all of them taken as independent."""
+    logs = np.log([[r.value, r.low, r.high] for r in ratios])
+    middle = logs[:, 0].mean()
+    down, up = (np.sqrt(((logs[:, 0] - logs[:, i]) ** 2).sum()) / len(ratios) for i in (1, 2))
+    return Estimate(*(float(np.exp(x)) for x in (middle, middle - down, middle + up)))
 
 
 def figures(found: dict[str, dict]) -> tuple[list[Figure], list[str]]:

@@ -34,11 +34,11 @@ TARGETS = {
 }
 
 
-def shapes(salt: int) -> dict[str, list[tuple[int, int, int]]]:
-    """Class -> its shapes (m, n, k)."""
+def shapes(salt: int, classes: dict[str, tuple[float, float]] = CLASSES) -> dict[str, list[tuple[int, int, int]]]:
+    """Class -> its shapes (m, n, k), of FLOPs between two powers of ten."""
     rng = drawn.draw(salt)[1]
     found: dict[str, list[tuple[int, int, int]]] = {}
-    for name, (low, high) in CLASSES.items():
+    for name, (low, high) in classes.items():
         found[name] = []
         for i in range(EACH):
             products = 10 ** rng.uniform(low, high) / 2

@@ -83,7 +83,8 @@ class Case(NamedTuple):
 
 class Bench(NamedTuple):
     """A bench of one operation. cases(salt, dtypes): what to measure, sets only with salt 0; measure(case, turn): its row;
-    figures(rows): what they come to, of the last draws and the last row of each problem of a set."""
+    figures(rows): what they come to, of the last draws and the last row of each problem of a set. conditions: how all of
+    its rows are timed."""
 
     name: str
     title: str
@@ -92,6 +93,7 @@ class Bench(NamedTuple):
     measure: Callable[[Case, int], Row]
     figures: Callable[[list[Row]], list[Figure]]
     about: str
+    conditions: str = ABOUT
 
 
 def main(bench: Bench) -> int:
@@ -114,7 +116,7 @@ def main(bench: Bench) -> int:
                 out.flush()
                 print(f"[{i + 1}/{len(wanted)}] {row.ratio:.3f} {row.layout} {row.shape} {row.tiles}", file=sys.stderr)
     rows = [msgspec.json.decode(line, type=Row) for line in file.read_bytes().splitlines()]
-    return table(bench.name, bench.title, bench.figures(latest(rows)), [f"{bench.about} {ABOUT}"], of=here)
+    return table(bench.name, bench.title, bench.figures(latest(rows)), [f"{bench.about} {bench.conditions}"], of=here)
 
 
 def fingerprint() -> str:
