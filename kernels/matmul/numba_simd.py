@@ -349,14 +349,14 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
     left = p["packs_a"] * p["sides"] * _up(p["m"], rows) * p["depth"]
     right = p["packs_b"] * p["sides"] * p["length"] * p["depth"]
     counted = 4 * -(-p["k"] // p["depth"]) * -(-p["n"] // p["length"])
-    shapes = (left,), (right,), (threads, rows * p["width"])
-    if count > 1:
-        shapes, counted = ((threads, left), (threads, right), shapes[2]), (threads + 1, counted)
+    each = (threads,) if count > 1 else ()
+    shapes = (*each, left), (*each, right), (threads, rows * p["width"])
+    counters = np.zeros((threads + 1, counted) if count > 1 else counted, np.int64)
     panels = room(a.dtype, *shapes) if left or right else [empty(shape, a.dtype) for shape in shapes]
     panels[-1] = panels[-1].view(c.dtype)
     tuples = (a.dtype.type(0),) * lanes, (0,) * min(lanes, rows)
     function = _one_each if count > 1 else _together if threads > 1 else _alone
-    call = direct(function, *tuples, plan, *starts, flat, *panels, np.zeros(counted, np.int64))
+    call = direct(function, *tuples, plan, *starts, flat, *panels, counters)
     return lambda keep=keep: call()
 
 
