@@ -15,12 +15,10 @@
 
 #define A_ACROSS WGRAD
 #define B_ACROSS WGRAD
+constexpr int TILE_M = CONSUMERS * ROWS, TILE_N = COLUMNS, CLUSTER = 1;
 #include "implicit_gemm.cuh"
 #include "rasterization.cuh"
 #include "wgmma.cuh"
-
-constexpr int TILE_M = CONSUMERS * ROWS, TILE_N = COLUMNS;
-constexpr int A_BYTES = TILE_M * LINE, B_BYTES = TILE_N * LINE, STAGE_BYTES = A_BYTES + B_BYTES;
 
 // 64 channels of a column of pixels: the first is (x, y) of image n, the next ones follow along the row, in the next row and in the
 // next image as the map's box has them; each is taken `right` and `down` of where it is.
@@ -44,26 +42,18 @@ extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
 convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, const __grid_constant__ Map c_map, float* sums,
          unsigned short* result, const Shape of, int splits, int group) {
     extern __shared__ __align__(1024) char memory[];  // the swizzle counts from multiples of 1024
-    const unsigned ring = shared(memory), out = ring + STAGES * STAGE_BYTES;
-    const unsigned full = out + CONSUMERS * STAGED * PART_BYTES, empty = full + 8 * STAGES;
     const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);  // warpgroups, then the warp that loads; one number for the compiler
     const int chunks = (of.c + 63) / 64, count = of.n * of.p * of.q, deep = of.r * of.s * chunks;
     const int m = WGRAD ? deep * 64 : count, all = WGRAD ? (count + DEEP - 1) / DEEP : deep;
     const int units_m = (m + TILE_M - 1) / TILE_M, units_n = (of.k + TILE_N - 1) / TILE_N;
     const int tiles = units_m * units_n, units = tiles * splits, share = (all + splits - 1) / splits;
 
-    if (threadIdx.x == 128 * CONSUMERS) {  // the maps are on their way while the barriers are made
-        asm volatile("prefetch.tensormap [%0];" :: "l"(&a_map) : "memory");
-        asm volatile("prefetch.tensormap [%0];" :: "l"(&b_map) : "memory");
-    }
-    if (threadIdx.x == 0) {
-        make_barriers(full, empty, CONSUMERS);
-    }
+    Ring ring(memory, team == CONSUMERS);
+    if (threadIdx.x == 0) prepare(ring, CONSUMERS, &a_map, &b_map, &c_map);
     __syncthreads();
 
     if (team == CONSUMERS) {
         if (threadIdx.x == 128 * CONSUMERS) {
-            unsigned slot = 0, parity = 1;  // of a barrier that has completed nothing, parity 1 counts as complete
             for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
                 int at_m, at_n;
                 rasterize(unit % tiles, units_m, units_n, group, at_m, at_n);
@@ -72,10 +62,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
                 int pixel = WGRAD ? first * DEEP : at_m;
                 int x = pixel % of.q, y = pixel / of.q % of.p, n = pixel / of.q / of.p;
                 int chunk = first % chunks, j = first / chunks % of.s, i = first / chunks / of.s;
-                for (int step = first; step < last; step++) {
-                    const unsigned barrier = full + 8 * slot, to = ring + slot * STAGE_BYTES;
-                    wait(empty + 8 * slot, parity);
-                    announce(barrier, STAGE_BYTES);
+                fill(ring, first, last, [&](int step, unsigned to, unsigned barrier) {
                     const int left = x * of.step - of.left, top = y * of.step - of.top;
                     if (WGRAD) {
                         #pragma unroll
@@ -97,41 +84,23 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
                         if (++chunk == chunks) chunk = 0, j++;
                         if (j == of.s) j = 0, i++;
                     }
-                    if (++slot == STAGES) slot = 0, parity ^= 1;
-                }
+                });
             }
         }
     } else {
         const int thread = threadIdx.x % 128, consumer = team;
-        const unsigned staged = out + consumer * STAGED * PART_BYTES;
-        auto release = [&](unsigned slot) {
-            if (thread == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(empty + 8 * slot) : "memory");
-        };
         const bool even = of.k % 2 == 0;
-        unsigned slot = 0, parity = 0, part = 0;
+        unsigned part = 0;
         float d[ROWS / 64][COLUMNS / 2];
-        Operand a;
         for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
             int at_m, at_n;
             rasterize(unit % tiles, units_m, units_n, group, at_m, at_n);
             at_m = at_m * TILE_M + consumer * ROWS, at_n *= TILE_N;
             const int first = unit / tiles * share, steps = min(share, all - first);
-            unsigned before = 0;
-            #pragma unroll 1
-            for (int step = 0; step < steps; step++) {
-                const unsigned at = ring + slot * STAGE_BYTES;
-                a.at = at + consumer * ROWS * LINE;
-                wait(full + 8 * slot, parity);
-                multiply_stage(d, a, at + A_BYTES, step);
-                if (step) release(before);
-                before = slot;
-                if (++slot == STAGES) slot = 0, parity ^= 1;
-            }
-            multiplied();
-            release(before);
-            #pragma unroll
-            for (int r = 0; r < ROWS / 64; r++) {
+            multiply_tile(d, ring, consumer * ROWS, steps, [] {});
 #if OUT
+            #pragma unroll
+            for (int r = 0; r < ROWS / 64; r++)
                 #pragma unroll
                 for (int h = 0; h < 2; h++) {
                     const int lane = thread % 32, row = at_m + 64 * r + thread / 32 * 16 + lane / 4 + 8 * h;
@@ -145,21 +114,10 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
                     }
                 }
 #else
-                #pragma unroll
-                for (int c = 0; c < COLUMNS / 64; c++) {
-                    if (at_n + 64 * c >= of.k) continue;
-                    const unsigned to = staged + part * PART_BYTES;
-                    if (thread == 0) stored<STAGED - 1>();
-                    meet(consumer);
-                    stage_out(to, d[r], c);
-                    meet(consumer);
-                    if (thread == 0) store(&c_map, at_n + 64 * c, at_m + 64 * r, to);
-                    if (++part == STAGED) part = 0;
-                }
+            store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer);
 #endif
-            }
         }
-        if (OUT == 0 && thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+        if (OUT == 0 && thread == 0) stored<0>();  // shared memory goes with the block
     }
 }
 

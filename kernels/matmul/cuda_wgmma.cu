@@ -18,11 +18,10 @@
 
 #define A_ACROSS A_STORED_KM
 #define B_ACROSS B_STORED_KN
+constexpr int TILE_M = (PINGPONG ? 1 : CONSUMERS) * ROWS, TILE_N = COLUMNS, CLUSTER = CLUSTER_M * CLUSTER_N;
 #include "rasterization.cuh"
 #include "wgmma.cuh"
 
-constexpr int TILE_M = (PINGPONG ? 1 : CONSUMERS) * ROWS, TILE_N = COLUMNS, CLUSTER = CLUSTER_M * CLUSTER_N;
-constexpr int A_BYTES = TILE_M * LINE, B_BYTES = TILE_N * LINE, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int A_SHARE = TILE_M / CLUSTER_N, B_SHARE = TILE_N / CLUSTER_M;  // rows that this block loads for its cluster
 static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(A_SHARE % (A_STORED_KM ? 64 : 8) == 0 && B_SHARE % (B_STORED_KN ? 64 : 8) == 0, "a share is whole patterns of the swizzle");
@@ -97,11 +96,9 @@ __cluster_dims__(CLUSTER_M * CLUSTER_N, 1, 1)
 #endif
 matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, const __grid_constant__ Map c_map,
        int m, int n, int k, int group, int parts, int deep, float* partial, unsigned* arrived) {
-    extern __shared__ char raw[];
-    char* const memory = raw + (-shared(raw) & 1023);  // the swizzle counts from multiples of 1024
-    const unsigned ring = shared(memory), out = ring + STAGES * STAGE_BYTES;
-    const unsigned full = out + CONSUMERS * STAGED * PART_BYTES, empty = full + 8 * STAGES;
+    extern __shared__ __align__(1024) char memory[];  // the swizzle counts from multiples of 1024
     const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the first loads, the others multiply; one number for the compiler
+    Ring ring(memory, team == 0);
     unsigned rank = 0;
     if (CLUSTER > 1) asm("mov.u32 %0, %cluster_ctarank;" : "=r"(rank));
     const int rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
@@ -110,11 +107,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
     const int units = units_m * units_n * parts, clusters = gridDim.x / CLUSTER, all = (k + DEEP - 1) / DEEP;
 
     asm volatile("griddepcontrol.launch_dependents;");  // the next kernel's blocks may come as these leave
-    if (threadIdx.x == 0) {
-        asm volatile("prefetch.tensormap [%0];\nprefetch.tensormap [%1];\nprefetch.tensormap [%2];"
-                     :: "l"(&a_map), "l"(&b_map), "l"(&c_map) : "memory");
-        make_barriers(full, empty, TILE_M / ROWS * CLUSTER);
-    }
+    if (threadIdx.x == 0) prepare(ring, TILE_M / ROWS * CLUSTER, &a_map, &b_map, &c_map);
     cluster_meets();
     asm volatile("griddepcontrol.wait;" ::: "memory");  // what this kernel reads may be what the one before it wrote
 
@@ -122,7 +115,6 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
         if (CONSUMERS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (CONSUMERS == 3) asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
         if (threadIdx.x == 0) {
-            unsigned slot = 0, parity = 1;  // of a barrier that has completed nothing, parity 1 counts as complete
             const unsigned short column = ((1 << CLUSTER_M) - 1) << rank_n * CLUSTER_M;  // who shares B's tile
             unsigned short row = 0;                                                     // who shares A's tile
             for (int i = 0; i < CLUSTER_N; i++) row |= 1 << (rank_m + i * CLUSTER_M);
@@ -131,17 +123,13 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
                 rasterize(unit / parts, units_m, units_n, group, at_m, at_n);
                 at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + rank_n * A_SHARE;
                 at_n = (at_n * CLUSTER_N + rank_n) * TILE_N + rank_m * B_SHARE;
-                const int first = unit % parts * deep, end = min(first + deep, all);
-                for (int step = first; step < end; step++) {
-                    const unsigned barrier = full + 8 * slot, to = ring + slot * STAGE_BYTES;
-                    wait(empty + 8 * slot, parity);
-                    announce(barrier, STAGE_BYTES);
+                const int first = unit % parts * deep;
+                fill(ring, first, min(first + deep, all), [&](int step, unsigned to, unsigned barrier) {
                     load_share<!A_STORED_KM, A_SHARE>(to + rank_n * A_SHARE * LINE, &a_map, at_m, step * DEEP, barrier, row,
                                                       CLUSTER_N > 1);
                     load_share<!B_STORED_KN, B_SHARE>(to + A_BYTES + rank_m * B_SHARE * LINE, &b_map, at_n, step * DEEP, barrier,
                                                       column, CLUSTER_M > 1);
-                    if (++slot == STAGES) slot = 0, parity ^= 1;
-                }
+                });
             }
         }
     } else {
@@ -149,17 +137,8 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
         if (CONSUMERS == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
         const int thread = threadIdx.x % 128, consumer = team - 1;
         const int own = PINGPONG ? 0 : consumer * ROWS;  // the first of its rows in the tile
-        const unsigned staged = out + consumer * STAGED * PART_BYTES;
-        unsigned far_empty = empty;  // the barriers of the block that this thread tells
-        if (CLUSTER > 1 && thread < CLUSTER)
-            asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(far_empty) : "r"(empty), "r"(thread));
-        auto release = [&](unsigned slot) {  // tells every block of the cluster that loads into this stage
-            if (thread < CLUSTER)
-                asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" :: "r"(far_empty + 8 * slot) : "memory");
-        };
-        unsigned slot = 0, parity = 0, part = 0;
+        unsigned part = 0;
         float d[ROWS / 64][COLUMNS / 2];
-        Operand a;
         int turn = consumer;
         // A barrier tells odd phases from even ones alone, so who takes turns may not wait for a stage's next but one filling:
         // it begins when the other has seen the last of its own. Barrier 4 + i lets warpgroup i begin.
@@ -168,8 +147,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             const int tile = unit / parts, part_of_k = unit % parts;
             const int steps = min(deep, all - part_of_k * deep);
             if (PINGPONG && turn-- > 0) {  // another's tile: its stages go by
-                const unsigned on = slot + steps;
-                slot = on % STAGES, parity ^= on / STAGES & 1;
+                ring.skip(steps);
                 continue;
             }
             turn = CONSUMERS - 1;
@@ -177,37 +155,13 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             rasterize(tile, units_m, units_n, group, at_m, at_n);
             at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + own;
             at_n = (at_n * CLUSTER_N + rank_n) * TILE_N;
-            unsigned before = 0;
             if (PINGPONG) asm volatile("bar.sync %0, 256;" :: "r"(4 + consumer) : "memory");
-            #pragma unroll 1
-            for (int step = 0; step < steps; step++) {
-                const unsigned at = ring + slot * STAGE_BYTES;
-                a.at = at + own * LINE;
-                wait(full + 8 * slot, parity);
-                multiply_stage(d, a, at + A_BYTES, step);
-                if (step) release(before);
-                before = slot;
-                if (++slot == STAGES) slot = 0, parity ^= 1;
-            }
-            if (PINGPONG && unit + clusters < units) asm volatile("bar.arrive %0, 256;" :: "r"(5 - consumer) : "memory");
-            multiplied();
-            release(before);
+            multiply_tile(d, ring, own, steps, [&] {
+                if (PINGPONG && unit + clusters < units) asm volatile("bar.arrive %0, 256;" :: "r"(5 - consumer) : "memory");
+            });
             const int piece_of_c = (tile * CLUSTER + rank) * (TILE_M / ROWS) + own / ROWS;
             if (parts > 1 && !added(d, partial, arrived, piece_of_c, part_of_k, parts, thread, consumer)) continue;
-            #pragma unroll
-            for (int r = 0; r < ROWS / 64; r++)
-                #pragma unroll
-                for (int c = 0; c < COLUMNS / DEEP; c++) {
-                    const unsigned to = staged + part * PART_BYTES;
-                    if (thread == 0) stored<STAGED - 1>();
-                    meet(consumer);
-                    stage_out(to, d[r], c);
-                    meet(consumer);
-                    if (thread == 0)
-                        store(&c_map, FROM_REGISTERS ? at_m + 64 * r + c % 2 * DEEP : at_n + DEEP * c,
-                              FROM_REGISTERS ? at_n + c / 2 * 64 : at_m + 64 * r, to);
-                    if (++part == STAGED) part = 0;
-                }
+            store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer);
         }
         if (thread == 0) stored<0>();  // shared memory goes with the block
     }

@@ -17,6 +17,7 @@ constexpr int SIZE = 2;
 #endif
 constexpr int LINE = 128, DEEP = LINE / SIZE;  // bytes of a line, which is also how wide the swizzle is; of the sum, a stage
 constexpr int PART_BYTES = 64 * LINE;          // of results: 64 lines
+constexpr int A_BYTES = TILE_M * LINE, B_BYTES = TILE_N * LINE, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr bool FROM_REGISTERS = SIZE == 4 && A_ACROSS;
 static_assert(ROWS % 64 == 0 && COLUMNS % 64 == 0, "tiles are made of 64 x 64");
 
@@ -30,11 +31,35 @@ __device__ void wait(unsigned barrier, unsigned parity) {
                  "trap;\nDONE:\n}" :: "r"(barrier), "r"(parity) : "memory");
 }
 
-// The barriers of the STAGES: `full` completes with what one thread announced, `empty` when so many have told it.
-__device__ void make_barriers(unsigned full, unsigned empty, int readers) {
+// The ring of stages in shared memory, then STAGED parts of each consumer's results, then two barriers for each stage, and which
+// stage the thread that fills them or a consumer has come to. Of a barrier that has completed nothing parity 1 counts as complete.
+struct Ring {
+    unsigned stages, parity, results, full, empty, slot;
+    __device__ Ring(const char* memory, bool fills) : stages(shared(memory)), parity(fills), slot(0) {
+        results = stages + STAGES * STAGE_BYTES, full = results + CONSUMERS * STAGED * PART_BYTES, empty = full + 8 * STAGES;
+    }
+    __device__ void release(unsigned slot) const {  // a consumer is done with it: tells every block of the cluster that fills it
+        const unsigned thread = threadIdx.x % 128;
+        unsigned barrier = empty + 8 * slot;
+        if (thread >= CLUSTER) return;
+        if (CLUSTER > 1) asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(barrier), "r"(thread));
+        asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" :: "r"(barrier) : "memory");
+    }
+    __device__ unsigned stage() const { return stages + slot * STAGE_BYTES; }
+    __device__ void next() { if (++slot == STAGES) slot = 0, parity ^= 1; }
+    __device__ void skip(unsigned steps) {
+        const unsigned on = slot + steps;
+        slot = on % STAGES, parity ^= on / STAGES & 1;
+    }
+};
+
+// Makes the barriers while the maps are on their way: `full` completes with what one thread announced, `empty` when so many
+// have told it.
+__device__ void prepare(const Ring& ring, int readers, const Map* a, const Map* b, const Map* c) {
+    asm volatile("prefetch.tensormap [%0];\nprefetch.tensormap [%1];\nprefetch.tensormap [%2];" :: "l"(a), "l"(b), "l"(c) : "memory");
     for (int i = 0; i < STAGES; i++) {
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(full + 8 * i));
-        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(empty + 8 * i), "r"(readers));
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(ring.full + 8 * i));
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(ring.empty + 8 * i), "r"(readers));
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -42,6 +67,16 @@ __device__ void make_barriers(unsigned full, unsigned empty, int readers) {
 // So many bytes will come, and then the barrier is complete.
 __device__ void announce(unsigned barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
+}
+
+// One thread has stages filled: load(step, to, barrier) asks for what belongs into one.
+template <class Load> __device__ __forceinline__ void fill(Ring& ring, int first, int end, Load load) {
+    for (int step = first; step < end; step++, ring.next()) {
+        const unsigned barrier = ring.full + 8 * ring.slot;
+        wait(ring.empty + 8 * ring.slot, ring.parity);
+        announce(barrier, STAGE_BYTES);
+        load(step, ring.stage(), barrier);
+    }
 }
 
 // A box of a matrix, a line wide, from (x, y) on.
@@ -134,7 +169,23 @@ __device__ __forceinline__ void multiply_stage(float (&d)[ROWS / 64][COLUMNS / 2
     }
 }
 
-__device__ void multiplied() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+// A warpgroup's sums over so many stages, from row `own` of the tile on; `asked()` comes when all products are on their way.
+template <class Asked>
+__device__ __forceinline__ void multiply_tile(float (&d)[ROWS / 64][COLUMNS / 2], Ring& ring, int own, int steps, Asked asked) {
+    Operand a;
+    unsigned before = 0;
+    #pragma unroll 1
+    for (int step = 0; step < steps; step++, ring.next()) {
+        a.at = ring.stage() + own * LINE;
+        wait(ring.full + 8 * ring.slot, ring.parity);
+        multiply_stage(d, a, ring.stage() + A_BYTES, step);
+        if (step) ring.release(before);
+        before = ring.slot;
+    }
+    asked();
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    ring.release(before);
+}
 
 // 64 lines of a warpgroup's sums d, those of part c, into shared memory for TMA to take.
 __device__ __forceinline__ void stage_out(unsigned to, const float (&d)[COLUMNS / 2], int c) {
@@ -166,13 +217,29 @@ __device__ __forceinline__ void stage_out(unsigned to, const float (&d)[COLUMNS 
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// A box of 64 lines to the matrix's (x, y), and until all but so many of these copies have read what they take.
-__device__ void store(const Map* map, int x, int y, unsigned from) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
-                 :: "l"(map), "r"(x), "r"(y), "r"(from) : "memory");
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
 template <int LEFT> __device__ void stored() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(LEFT) : "memory"); }
 
 // The warpgroup's threads wait for each other.
 __device__ void meet(int consumer) { asm volatile("bar.sync %0, 128;" :: "r"(1 + consumer) : "memory"); }
+
+// A warpgroup's sums leave by TMA, from (row, column) of the product on: part by part, of which STAGED may be on their way.
+__device__ __forceinline__ void store_tile(const float (&d)[ROWS / 64][COLUMNS / 2], const Map* map, int row, int column, unsigned results,
+                                           unsigned& part, int consumer) {
+    const bool first = threadIdx.x % 128 == 0;
+    #pragma unroll
+    for (int r = 0; r < ROWS / 64; r++)
+        #pragma unroll
+        for (int c = 0; c < COLUMNS / DEEP; c++) {
+            const unsigned from = results + part * PART_BYTES;
+            const int x = FROM_REGISTERS ? row + 64 * r + c % 2 * DEEP : column + DEEP * c;
+            const int y = FROM_REGISTERS ? column + c / 2 * 64 : row + 64 * r;
+            if (first) stored<STAGED - 1>();  // has read what it takes
+            meet(consumer);
+            stage_out(from, d[r], c);
+            meet(consumer);
+            if (first)
+                asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\ncp.async.bulk.commit_group;"
+                             :: "l"(map), "r"(x), "r"(y), "r"(from) : "memory");
+            if (++part == STAGED) part = 0;
+        }
+}
