@@ -16,14 +16,14 @@ DEEP = 64  # of k, a stage of matmul/cuda_wgmma.cu
 # stage is there.
 MULTIPLIES, FMAS, L2_BYTES, SHARED_BYTES_CYCLE, FILL = 2048, 128, 64, 128, 1500
 POWER = 0.07  # of the time that operands take from the L2: what that costs of the clock of a GPU at its power limit
-# Of float32's products, in parts of a multiply-add: reading an operand's item, fetching one that is turned, and waiting where
-# one block is alone; warps that keep a multiprocessor busy.
-READ, TURNED, WAITED, BUSY_WARPS = 0.4, 8, 0.05, 5.2
+# Of float32's products, in parts of a multiply-add: reading an operand's item from shared memory, fetching it into that, and
+# waiting where one block is alone; warps that keep a multiprocessor busy; a thread's registers beside sums and items, at least.
+READ, FETCH, WAITED, BUSY_WARPS, OTHER_REGISTERS = 0.4, 4, 0.05, 5.2, 8
 
 
 class Warps(WarpTiles, frozen=True):
     """matmul/cuda_warp.cu: of C a block and a warp, k a stage, of C a thread; stages; groups of warps that share a stage's k;
-    blocks on a multiprocessor; threads along k that fetch an operand which is turned."""
+    blocks on a multiprocessor."""
 
     deep: int
     each_m: int
@@ -31,7 +31,6 @@ class Warps(WarpTiles, frozen=True):
     stages: int
     slices: int
     blocks: int
-    along: int
 
     @property
     def threads(self) -> int:
@@ -43,48 +42,55 @@ class Warps(WarpTiles, frozen=True):
         ring = 4 * self.stages * self.deep * (self.tile_m + 4 + self.tile_n + 4)
         return max(ring, 4 * self.tile_m * self.tile_n * (self.slices // 2))
 
+    def registers(self, layout: str) -> int:
+        """Of a thread, at least: its sums, four k's of an operand that lies along k, two of another."""
+        a, b = (2 if layout[0] == "t" else 4), (2 if layout[1] == "n" else 4)
+        return self.each_m * self.each_n + a * self.each_m + b * self.each_n + OTHER_REGISTERS
+
     def slots(self, multiprocessors: int) -> int:
         """Tiles at work at once."""
         return self.blocks * multiprocessors
 
     def cycles(self, m: int, n: int, steps: int, parts: int, layout: str, multiprocessors: int) -> float:
-        """Cycles of a launch with so many stages in each part of k, roughly: a multiprocessor's tiles, one after the other."""
+        """Cycles of a launch with so many stages in each part of k, roughly: a multiprocessor's tiles, one after the other. All
+        layouts alike."""
         rounds = -(-self.count(m, n) * parts // multiprocessors)
-        turned = (layout != "tn") / self.tile_n + (layout == "nt") / self.tile_m
-        slower = 1 + READ * (1 / self.each_m + 1 / self.each_n) + TURNED * turned + WAITED / self.blocks
+        items = READ * (1 / self.each_m + 1 / self.each_n) + FETCH * (1 / self.tile_m + 1 / self.tile_n)
+        slower = 1 + items + WAITED / self.blocks
         alone = max(1.0, BUSY_WARPS / (self.threads // 32 * min(self.blocks, rounds)))
         stage = self.tile_m * self.tile_n * self.deep / FMAS * slower * alone
         leaving = self.tile_m * self.tile_n * 4 / L2_BYTES
         adding = leaving * (parts + 1) + FILL if parts > 1 else 0
-        return FILL + rounds * (steps * stage + leaving / self.blocks + adding)
+        return FILL + rounds * (steps * stage + (leaving + adding) / self.blocks)
 
     def __str__(self) -> str:
         return (
             f"{self.tile_m}x{self.tile_n}x{self.deep} {self.each_m}x{self.each_n} stages={self.stages} slices={self.slices} "
-            f"blocks={self.blocks} along={self.along}"
+            f"blocks={self.blocks}"
         )
 
 
 # More of C a thread needs fewer loads for a product; smaller ones where C has too few large tiles for all multiprocessors.
 WARPS = (
-    Warps(128, 256, 64, 64, 16, 8, 16, 4, 1, 1, 8),
-    Warps(96, 128, 96, 32, 16, 12, 8, 4, 1, 3, 8),
-    Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2, 16),
-    Warps(64, 128, 64, 32, 16, 8, 8, 4, 1, 4, 8),
-    Warps(64, 128, 64, 32, 32, 8, 8, 3, 2, 2, 16),
-    Warps(64, 64, 64, 32, 32, 8, 8, 4, 2, 3, 16),
-    Warps(32, 64, 32, 32, 32, 4, 8, 4, 2, 4, 16),
+    Warps(128, 256, 64, 64, 16, 8, 16, 4, 1, 1),
+    Warps(96, 128, 96, 32, 16, 12, 8, 4, 1, 3),
+    Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2),
+    Warps(64, 128, 64, 32, 16, 8, 8, 4, 1, 4),
+    Warps(64, 64, 32, 32, 32, 4, 8, 3, 1, 4),
+    Warps(64, 128, 64, 32, 32, 8, 8, 3, 2, 2),
+    Warps(64, 64, 64, 32, 32, 8, 8, 4, 2, 3),
+    Warps(32, 64, 32, 32, 32, 4, 8, 4, 2, 4),
 )
 # Of many products at once there are blocks enough: a tile is not much larger than a product, its stages hold all of a short k.
 SMALL = (
-    Warps(64, 64, 64, 32, 32, 8, 8, 2, 2, 4, 16),
-    Warps(64, 64, 64, 32, 32, 8, 8, 3, 2, 3, 16),
-    Warps(64, 64, 32, 32, 32, 4, 8, 2, 1, 4, 16),
-    Warps(64, 64, 32, 32, 32, 4, 8, 3, 2, 3, 16),
-    Warps(64, 64, 64, 32, 64, 8, 8, 2, 4, 2, 16),
-    Warps(32, 32, 32, 32, 32, 4, 8, 2, 1, 8, 8),
-    Warps(32, 32, 32, 16, 32, 4, 4, 2, 2, 8, 16),
-    Warps(32, 16, 32, 16, 16, 4, 4, 2, 1, 16, 8),
+    Warps(64, 64, 64, 32, 32, 8, 8, 2, 2, 4),
+    Warps(64, 64, 64, 32, 32, 8, 8, 3, 2, 3),
+    Warps(64, 64, 32, 32, 32, 4, 8, 2, 1, 4),
+    Warps(64, 64, 32, 32, 32, 4, 8, 3, 2, 3),
+    Warps(64, 64, 64, 32, 64, 8, 8, 2, 4, 2),
+    Warps(32, 32, 32, 32, 32, 4, 8, 2, 1, 8),
+    Warps(32, 32, 32, 16, 32, 4, 4, 2, 2, 8),
+    Warps(32, 16, 32, 16, 16, 4, 4, 2, 1, 16),
 )
 
 
@@ -246,6 +252,17 @@ def plans(forms: Sequence[T], m: int, n: int, k: int, layout: str, multiprocesso
     ranked = sorted(found, key=cycles)
     tiles = [plan.of.tile for plan in ranked]
     return [plan for i, plan in enumerate(ranked) if tiles[:i].count(tiles[i]) < 2][:TRIED]
+
+
+def warps(layout: str, single: bool = True) -> list[Warps]:
+    """The forms of matmul/cuda_warp.cu for one product or for many, each with as many blocks on a multiprocessor as find
+    registers."""
+    found = []
+    for of in WARPS if single else SMALL:
+        each = [65536 // (of.threads * blocks) for blocks in range(1, of.blocks + 1)]
+        fitting = sum(of.registers(layout) <= min(255, given // 8 * 8) for given in each)
+        found.append(msgspec.structs.replace(of, blocks=fitting))
+    return found
 
 
 def groups(layout: str, item_bytes: int) -> list[Groups]:

@@ -87,7 +87,7 @@ def warps_call(problem: Matmul, plan: Plan[Warps], a, b, c):
         return int(columns % 4 == 0 and array.data.ptr % 16 == 0)
 
     stored = {"A_STORED_KM": a_km, "B_STORED_KN": b_kn}
-    vectors = {"VECTOR_A": vector(m, a) if a_km else 1, "VECTOR_B": vector(n, b) if b_kn else 1, "VECTOR": vector(n, c)}
+    vectors = {"VECTOR_A": vector(m if a_km else k, a), "VECTOR_B": vector(n if b_kn else k, b), "VECTOR": vector(n, c)}
     compiled = loader.load("matmul/cuda_warp", "matmul", **of.macros(), **stored, **vectors)
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
     tiles = of.count(m, n)
@@ -114,11 +114,12 @@ def warp_tiled(problem: Matmul, a, b):
         raise ValueError(f"a grid has {_MOST_AT_ONCE:,} products at most, not {problem.count:,}")
     m, n, c = problem.m, problem.n, cupy.empty(problem.out_shape, np.float32)
     most = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-    forms = [of for of in matmul_tiles.WARPS if of.shared_bytes <= most]
-    if problem.count == 1:
+    single = problem.count == 1
+    forms = [of for of in matmul_tiles.warps(problem.layout, single) if of.shared_bytes <= most]
+    if single:
         found = matmul_tiles.plans(forms, m, n, problem.k, problem.layout, count_multiprocessors())
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
-        found = list(map(Plan, matmul_tiles.SMALL))
+        found = list(map(Plan, forms))
     return fastest_plan("matmul/cuda_warp", problem, found, lambda plan: warps_call(problem, plan, a, b, c))
 
 

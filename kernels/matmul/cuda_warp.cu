@@ -11,61 +11,74 @@
 #define STAGES 4     // tiles of A and B in shared memory
 #define SLICES 1     // groups of warps that share a stage's k and add up at the end
 #define BLOCKS 2     // that fit on a multiprocessor
-#define ALONG 16     // threads along k of an operand that is turned on its way: 8, 16 or 32
 #define A_STORED_KM 0 // 1: A lies k x m
 #define B_STORED_KN 1 // 1: B lies k x n
-#define VECTOR_A 1   // rows of A, of B, of C begin on 16 bytes; of an operand that is turned it does not matter
+#define VECTOR_A 1   // rows of A, of B, of C begin on 16 bytes
 #define VECTOR_B 1
 #define VECTOR 1
 #endif
 
 constexpr int LANES_M = WARP_M / EACH_M, LANES_N = WARP_N / EACH_N;
 constexpr int WARPS_M = TILE_M / WARP_M, WARPS_N = TILE_N / WARP_N, GROUP = WARPS_M * WARPS_N * 32, THREADS = GROUP * SLICES;
-// In floats. Both operands lie with k down, A k x m and B k x n; + 4 spreads k over banks.
-constexpr int A_PITCH = TILE_M + 4, B_PITCH = TILE_N + 4, A_SIZE = DEEP * A_PITCH, STAGE = A_SIZE + DEEP * B_PITCH;
 constexpr int OWN_DEEP = DEEP / SLICES;
-static_assert(LANES_M == 8 && LANES_N == 4 && EACH_M % 4 == 0 && EACH_N % 4 == 0 && OWN_DEEP % ALONG == 0, "a warp is 8 x 4 threads");
+static_assert(LANES_M == 8 && LANES_N == 4 && EACH_M % 4 == 0 && EACH_N % 4 == 0 && OWN_DEEP % 16 == 0, "a warp is 8 x 4 threads");
 
 #include "cp_async.cuh"
 
-// A thread's way through an operand, whose tile of TILE lines (rows of A, columns of B) goes into shared memory with k down.
-// TURNED: k lies along the operand's rows in memory. Then ALONG threads fetch as many neighbors of a row, item by item, and lines
-// are swapped in their four (by xor) from 8 k's to the next, so that these items go to different banks too.
-template <bool TURNED, int TILE, int PITCH, int WIDE> struct Operand {
-    static constexpr int EVEN = TILE & -TILE, ACROSS = (EVEN < THREADS * WIDE ? EVEN : THREADS * WIDE) / WIDE;
-    static constexpr int ROWS = THREADS / (TURNED ? ALONG : ACROSS), PIECES = (TURNED ? TILE : DEEP) / ROWS;
-    static_assert((TURNED ? TILE : DEEP) % ROWS == 0 && (!TURNED || ROWS % 4 == 0), "every thread fetches whole pieces");
-    const float *start, *next;
+// An operand's tile of TILE lines (rows of A, columns of B) in shared memory, as it lies in memory: lines side by side with k down
+// (4 floats apart, which spreads k over banks), or K_ALONG lines of DEEP, whose fours lie in another order in the next four lines. A
+// thread takes EACH lines, four neighbors of every LANES fours: one k of them at a time, or four k's of each.
+template <bool K_ALONG, int TILE, int EACH, int LANES, int WIDE> struct Operand {
+    static constexpr int PITCH = K_ALONG ? DEEP : TILE + 4, SIZE = (K_ALONG ? TILE : DEEP) * PITCH;  // in floats
+    static constexpr int DOWN = K_ALONG ? TILE : DEEP, LINE = K_ALONG ? DEEP : TILE;                 // rows in memory, floats of each
+    static constexpr int EVEN = LINE & -LINE, ACROSS = (EVEN < THREADS * WIDE ? EVEN : THREADS * WIDE) / WIDE, ROWS = THREADS / ACROSS;
+    static_assert(DOWN % ROWS == 0, "every thread fetches whole pieces");
+    const float *start, *next, *from;  // of the operand, of this thread's first piece of the next stage; what it reads
     long long further, deeper;
-    int line, l, first, size;  // where this thread begins in the tile, the tile in the operand's lines
+    int row, column, first, size, turn;  // where this thread begins in the tile, the tile in the operand's lines
+    float4 held[K_ALONG ? EACH : EACH / 2];
 
-    __device__ Operand(const float* from, int first, int size, int k, int k0, int t) : start(from), first(first), size(size) {
-        line = TURNED ? t / ALONG : t % ACROSS * WIDE, l = TURNED ? t % ALONG : t / ACROSS;
-        next = from + (TURNED ? (long long)(first + line) * k + k0 + l : (long long)(k0 + l) * size + first + line);
-        further = (long long)ROWS * (TURNED ? k : size), deeper = TURNED ? DEEP : (long long)DEEP * size;
+    __device__ Operand(const float* operand, int first, int size, int k, int k0, int t, const float* ring, int line, int own_k)
+        : start(operand), first(first), size(size) {
+        row = t / ACROSS, column = t % ACROSS * WIDE;
+        next = operand + (K_ALONG ? (long long)(first + row) * k + k0 + column : (long long)(k0 + row) * size + first + column);
+        further = (long long)ROWS * (K_ALONG ? k : size), deeper = K_ALONG ? DEEP : (long long)DEEP * size;
+        from = ring + (K_ALONG ? line * PITCH + own_k : own_k * PITCH + line), turn = line / 4 % 4 * 4;
+    }
+    __device__ void piece(float* slot, const float* source, int e, int i, bool valid) {  // zeros where nothing is
+        const int line = K_ALONG ? row + e : column + i, l = K_ALONG ? column + i : row + e;
+        float* const to = slot + (row + e) * PITCH + (K_ALONG ? l ^ line / 4 % 4 * 4 : line);
+        fetch<4 * WIDE>(to, valid ? source + i : start, valid ? 4 * WIDE : 0);
     }
     __device__ void stage(float* slot, int left) {  // `left`: of k
-        float* const to = slot + l * PITCH + (TURNED ? line ^ l / 8 * (32 / ALONG) : line);
-        constexpr int MORE = TURNED ? DEEP : TILE, EACH = TURNED ? ALONG : ACROSS * WIDE, FLOATS = TURNED ? 1 : WIDE;
+        const float* source = next;
         if (first + TILE <= size && left >= DEEP) {
-            #pragma unroll
-            for (int e = 0; e < PIECES; e++)
+            #pragma unroll (WIDE == 4 ? DOWN : 2)  // item by item there are too many addresses for a thread's registers
+            for (int e = 0; e < DOWN; e += ROWS, source += further)
                 #pragma unroll
-                for (int i = 0; i < MORE; i += EACH)
-                    fetch<4 * FLOATS>(to + (TURNED ? i * PITCH + e * ROWS : e * ROWS * PITCH + i), next + e * further + i, 4 * FLOATS);
-        } else {  // at an edge: zeros where nothing is
+                for (int i = 0; i < LINE; i += ACROSS * WIDE) piece(slot, source, e, i, true);
+        } else {  // at an edge
             #pragma unroll 1
-            for (int e = 0; e < PIECES; e++)
+            for (int e = 0; e < DOWN; e += ROWS, source += further)
                 #pragma unroll 1
-                for (int i = 0; i < MORE; i += EACH) {
-                    const bool valid = first + line + (TURNED ? e * ROWS : i) < size && l + (TURNED ? i : e * ROWS) < left;
-                    fetch<4 * FLOATS>(to + (TURNED ? i * PITCH + e * ROWS : e * ROWS * PITCH + i),
-                                      valid ? next + e * further + i : start, valid ? 4 * FLOATS : 0);
-                }
+                for (int i = 0; i < LINE; i += ACROSS * WIDE)
+                    piece(slot, source, e, i, first + (K_ALONG ? row + e : column + i) < size && (K_ALONG ? column + i : row + e) < left);
         }
         next += deeper;
     }
+    __device__ void read(int l) {  // k number l of the slice, or it and the three that follow
+        #pragma unroll
+        for (int i = 0; i < (K_ALONG ? EACH : EACH / 4); i++)
+            if (!K_ALONG) held[l % 2 * (EACH / 4) + i] = *(const float4*)(from + l * PITCH + i * LANES * 4);
+            else if (l % 4 == 0) held[i] = *(const float4*)(from + (i / 4 * LANES * 4 + i % 4) * PITCH + (l ^ turn));
+    }
+    __device__ float item(int l, int i) const {
+        return ((const float*)held)[K_ALONG ? 4 * i + l % 4 : l % 2 * EACH + i];
+    }
 };
+using A = Operand<!A_STORED_KM, TILE_M, EACH_M, LANES_M, VECTOR_A ? 4 : 1>;
+using B = Operand<!B_STORED_KN, TILE_N, EACH_N, LANES_N, VECTOR_B ? 4 : 1>;
+constexpr int STAGE = A::SIZE + B::SIZE;
 
 // `scale` is 1. Multiplying by it at the end frees the sums' registers: those that are stored 16 bytes at once lie in groups of four,
 // and the sums would keep to these all along, often in the bank of the register file that holds the operand they are added to.
@@ -83,13 +96,13 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
     const int across = (n + TILE_N - 1) / TILE_N, k0 = blockIdx.x % parts * deep;
     const int top = blockIdx.x / parts / across * TILE_M, left = blockIdx.x / parts % across * TILE_N;
 
-    Operand<!A_STORED_KM, TILE_M, A_PITCH, VECTOR_A ? 4 : 1> a_tile(a, top, m, k, k0, t);
-    Operand<!B_STORED_KN, TILE_N, B_PITCH, VECTOR_B ? 4 : 1> b_tile(b, left, n, k, k0, t);
+    A a_tile(a, top, m, k, k0, t, memory, row, slice * OWN_DEEP);
+    B b_tile(b, left, n, k, k0, t, memory + A::SIZE, column, slice * OWN_DEEP);
     int slot_in = 0, l_left = min(deep, k - k0);  // where the next stage goes, and how much of k is left for it
     const int steps = (l_left + DEEP - 1) / DEEP;
     auto stage = [&]() {
         a_tile.stage(memory + slot_in * STAGE, l_left);
-        b_tile.stage(memory + slot_in * STAGE + A_SIZE, l_left);
+        b_tile.stage(memory + slot_in * STAGE + A::SIZE, l_left);
         l_left -= DEEP;
         if (++slot_in == STAGES) slot_in = 0;
     };
@@ -100,39 +113,35 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
         fetched();
     }
     float sums[EACH_M][EACH_N] = {};
-    float4 u[2][EACH_M / 4], v[2][EACH_N / 4];
-    const float *as = memory + slice * OWN_DEEP * A_PITCH + row, *bs = memory + A_SIZE + slice * OWN_DEEP * B_PITCH + column;
-    auto read = [&](int which, int l) {
-        #pragma unroll
-        for (int i = 0; i < EACH_M / 4; i++) u[which][i] = *(const float4*)(as + l * A_PITCH + i * LANES_M * 4);
-        #pragma unroll
-        for (int j = 0; j < EACH_N / 4; j++) v[which][j] = *(const float4*)(bs + l * B_PITCH + j * LANES_N * 4);
-    };
     int slot = 0;
     auto next_slot = [&]() {
-        as += STAGE, bs += STAGE;
-        if (++slot == STAGES) slot = 0, as -= STAGES * STAGE, bs -= STAGES * STAGE;
+        const int on = ++slot == STAGES ? (1 - STAGES) * STAGE : STAGE;
+        if (slot == STAGES) slot = 0;
+        a_tile.from += on, b_tile.from += on;
     };
     arrived();
     __syncthreads();
-    read(0, 0);
+    if (A_STORED_KM) a_tile.read(0);
+    if (B_STORED_KN) b_tile.read(0);
     #pragma unroll 1
     for (int step = 0; step < steps; step++) {
         if (step + STAGES - 1 < steps) stage();
         fetched();
         #pragma unroll
         for (int l = 0; l < OWN_DEEP; l++) {
+            if (!A_STORED_KM) a_tile.read(l);
+            if (!B_STORED_KN) b_tile.read(l);
             if (l == OWN_DEEP - 1) {
                 arrived();
                 __syncthreads();
                 next_slot();
             }
-            read((l + 1) % 2, (l + 1) % OWN_DEEP);  // while what was read before is multiplied
+            if (A_STORED_KM) a_tile.read((l + 1) % OWN_DEEP);  // while what was read before is multiplied
+            if (B_STORED_KN) b_tile.read((l + 1) % OWN_DEEP);
             #pragma unroll
             for (int e = 0; e < EACH_M * EACH_N; e++) {  // there and back: each shares an operand with the one before
                 const int i = e / EACH_N, j = i % 2 * (EACH_N - 1) + (1 - i % 2 * 2) * (e % EACH_N);
-                constexpr int SWAP_A = A_STORED_KM ? 0 : 32 / ALONG, SWAP_B = B_STORED_KN ? 0 : 32 / ALONG;
-                sums[i][j] += ((const float*)u[l % 2])[i ^ l % ALONG / 8 * SWAP_A] * ((const float*)v[l % 2])[j ^ l % ALONG / 8 * SWAP_B];
+                sums[i][j] += a_tile.item(l, i) * b_tile.item(l, j);
             }
         }
     }

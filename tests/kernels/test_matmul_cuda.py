@@ -70,21 +70,21 @@ def test_a_warp_is_8_x_4_threads_and_what_it_reads_and_writes_lies_in_different_
     assert sorted(lanes) == [(m, n) for m in range(8) for n in range(4)]
     for half in (lanes[:16], lanes[16:]):  # 4 rows of A and 4 pieces of B in a half warp, each wanted by 4
         assert len({m for m, _ in half}) == len({n for _, n in half}) == 4
-    row, l = re.search(r"line = TURNED \? (t / ALONG) : .*, l = TURNED \? (t % ALONG) : ", text).groups()
-    swap = re.search(r"slot \+ l \* PITCH \+ \(TURNED \? (line \^ .*) : line\);", text)[1]
-    swapped = found(WARP, r"u\[l % 2\]\)\[(i \^ .*?)\]").replace(
-        "SWAP_A", f"({found(WARP, 'SWAP_A = A_STORED_KM . 0 : (.*?),')})"
+    turn, put = (
+        re.search(r"turn = (line / 4 % 4 \* 4);", text)[1],
+        re.search(r"K_ALONG \? (l \^ line / 4 % 4 \* 4) :", text)[1],
     )
     for of in matmul_tiles.WARPS:
-        assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n
-        pitch, names = c(found(WARP, "A_PITCH = (.*), B_PITCH"), TILE_M=of.tile_m), {"ALONG": of.along}
-        where = {}
-        for t in range(32):
-            at = {"line": c(row, t=t, **names), "l": c(l, t=t, **names)}
-            where[at["line"], at["l"]] = at["l"] * pitch + c(swap, **at, **names)
-        assert len({at % 32 for at in where.values()}) == 32 and pitch % 4 == 0  # rows begin on 16 bytes
-        for (i, k), at in where.items():  # row i of k lies where the thread that reads this four looks for it
-            assert at == k * pitch + c(swapped, i=i, l=k, **names)
+        assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n and (of.tile_m + 4) % 4 == 0
+        for line, l in itertools.product(
+            range(64), range(0, of.deep // of.slices, 4)
+        ):  # a four lies where its reader looks
+            assert c(put, line=line, l=l) == l ^ c(turn, line=line) < of.deep
+        for half, side in itertools.product(
+            (lanes[:16], lanes[16:]), (0, 1)
+        ):  # four k's of a half warp's lines: 4 pieces of 16 bytes
+            lines = {4 * lane[side] for lane in half}
+            assert len({(line * of.deep + c(turn, line=line)) // 4 % 8 for line in lines}) == 4
 
 
 @pytest.mark.parametrize("of", {(of.each_m, of.each_n): of for of in matmul_tiles.WARPS}.values(), ids=str)
@@ -100,12 +100,12 @@ def test_every_product_is_added_once_and_shares_an_operand_with_the_one_before(o
 
 
 def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
-    first = matmul_tiles.Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2, 8)  # 4 stages of 16 k's of 132 floats twice
+    first = matmul_tiles.Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2)  # 4 stages of 16 k's of 132 floats twice
     assert (first.threads, first.shared_bytes) == (128, 4 * 4 * 16 * (132 + 132))
-    sliced = matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 2, 1, 8)  # C's tile is more than its ring
+    sliced = matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 2, 1)  # C's tile is more than its ring
     assert (sliced.threads, sliced.shared_bytes) == (256, 128 * 128 * 4)
     # two add what two others have
-    assert matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 4, 1, 8).shared_bytes == 2 * 128 * 128 * 4
+    assert matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 4, 1).shared_bytes == 2 * 128 * 128 * 4
     assert matmul_tiles.TENSORS[0].shared_bytes(2) == 4 * (128 * 80 + 32 * 136 * 2)
     assert matmul_tiles.TENSORS[0].shared_bytes(4) == 4 * (128 * 80 + 16 * 136 * 4)
     group = matmul_tiles.Groups(2, 64, 256, 4, 2, 1, 2)
@@ -139,19 +139,23 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
     assert of.cycles(128, 128, 1, 1, "nt", 132) == pytest.approx(1500 + 512 * 1.07 + 128)
     # a second wave for one tile
     assert of.cycles(128, 128 * 133, 1, 1, "nt", 132) == pytest.approx(1500 + 2 * (512 * 1.07 + 128))
-    warps = matmul_tiles.Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2, 16)
-    # two tiles on each multiprocessor: 128 x 128 x 16 / 128 = 2048 cycles each stage, 0.4 (1/8 + 1/16) of them to read, 8 / 128
-    # to fetch an operand that is turned, 0.05 / 2 to wait; C leaves in 1024 cycles, of which two blocks hide half
-    slower = 1 + 0.075 + 8 / 128 + 0.025
+    warps = matmul_tiles.Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2)
+    # two tiles on each multiprocessor: 128 x 128 x 16 / 128 = 2048 cycles each stage, 0.4 (1/8 + 1/16) of them to read, 4 / 64 to
+    # fetch, 0.05 / 2 to wait; C leaves in 1024 cycles, of which two blocks hide half
+    slower = 1 + 0.075 + 0.0625 + 0.025
     assert warps.cycles(128, 128 * 264, 10, 1, "nn", 132) == pytest.approx(1500 + 2 * (10 * 2048 * slower + 512))
-    # one block of four warps alone keeps it less busy; nothing is turned in tn
-    alone = 2048 * (slower - 8 / 128) * 5.2 / 4
-    assert warps.cycles(128, 128, 1, 1, "tn", 132) == pytest.approx(1500 + alone + 512)
+    # one block of four warps alone keeps it less busy
+    assert warps.cycles(128, 128, 1, 1, "tn", 132) == pytest.approx(1500 + 2048 * slower * 5.2 / 4 + 512)
+    blocks = {layout: [of.blocks for of in matmul_tiles.warps(layout)] for layout in ("tn", "nn", "nt")}
+    assert (
+        blocks["tn"] == [of.blocks for of in matmul_tiles.WARPS] and blocks["nt"][1] == 2
+    )  # 96 + 4 x (12 + 8) + 8 registers
+    assert min(blocks["nt"]) == 1 and all(x <= y for x, y in zip(blocks["nt"], blocks["nn"], strict=True))
     one, parts = matmul_tiles.Plan(of), matmul_tiles.Plan(of, 5)
     assert parts.steps(3072) == 10 and one.steps(3072) == 48
     assert parts.leaves_none_empty(320) and not parts.leaves_none_empty(256)
     for m, n, k, layout in [(128, 3000, 3072, "nt"), (8192, 8192, 8192, "nn"), (1, 1, 1, "tn"), (32, 1024, 4096, "nn")]:
-        for forms in (matmul_tiles.groups(layout, 2), matmul_tiles.WARPS):
+        for forms in (matmul_tiles.groups(layout, 2), matmul_tiles.warps(layout)):
             plans = matmul_tiles.plans(forms, m, n, k, layout, 132)
             assert 1 < len(plans) <= 4 and len({str(plan) for plan in plans}) == len(plans)
             assert all(plan.leaves_none_empty(k) for plan in plans)
@@ -173,11 +177,17 @@ def test_every_field_is_a_macro_of_its_source(path, some):
     assert len({str(of) for of in some}) == len(some), "their names tell them apart"
 
 
+VECTORS = ("VECTOR", "VECTOR_A", "VECTOR_B")
 TRIED = [
     *(
-        (WARP, of, {"VECTOR": vector, "VECTOR_A": 1, "VECTOR_B": vector, "A_STORED_KM": km, "B_STORED_KN": kn})
-        for of in matmul_tiles.WARPS
-        for vector, km, kn in ((0, 0, 1), (1, 0, 1), (1, 1, 1), (1, 0, 0))
+        (
+            WARP,
+            of,
+            {"A_STORED_KM": int(layout == "tn"), "B_STORED_KN": int(layout != "nt"), **dict.fromkeys(VECTORS, vector)},
+        )
+        for layout in ("nn", "nt", "tn")
+        for of in matmul_tiles.warps(layout)
+        for vector in (0, 1)
     ),
     *(
         (TENSOR, of, {"VECTOR": vector, "TF32": tf32, "TYPE": '"f16"'})
@@ -218,8 +228,8 @@ RUNGS = [
     ),
     *(("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.WARPS[-1], 2), layout) for layout in ("nn", "tn")),
     *(
-        ("", "warp_tiled", matmul_tiles.Plan(of), f"{way} many")
-        for of, way in zip(matmul_tiles.SMALL, ["nn", "nt", "tn"] * 3, strict=False)
+        ("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.warps(way, single=False)[i]), f"{way} many")
+        for i, way in zip(range(len(matmul_tiles.SMALL)), ["nn", "nt", "tn"] * 3, strict=False)
     ),
     *(("_tensor", "tensor_core", matmul_tiles.TENSORS[3], math) for math in ("bfloat16", "tf32")),
 ]

@@ -45,7 +45,7 @@ def forms(kinds: list[str]) -> Iterator[Form]:
     from kernels.matmul import cuda_wgmma
 
     for layout, shape in itertools.product(LAYOUTS, SHAPES):
-        tried = [(Matmul(*shape, layout=layout), matmul_tiles.WARPS)] * ("warps" in kinds)
+        tried = [(Matmul(*shape, layout=layout), matmul_tiles.warps(layout))] * ("warps" in kinds)
         for dtype, math in (("bfloat16", "bfloat16"), ("float32", "tf32")) * ("wgmma" in kinds):
             if layout in cuda_wgmma.LAYOUTS[math]:
                 problem = Matmul(*shape, dtype, math, layout=layout)
@@ -54,7 +54,7 @@ def forms(kinds: list[str]) -> Iterator[Form]:
             k = problem.k if problem.math == "float32" else cuda_wgmma.seen(problem).k
             plans = [matmul_tiles.Plan(of, parts) for of in tiles for parts in PARTS]
             yield from (Form(plan, problem) for plan in plans if plan.leaves_none_empty(k))
-        for of in matmul_tiles.SMALL if "small" in kinds else ():
+        for of in matmul_tiles.warps(layout, single=False) if "small" in kinds else ():
             yield Form(matmul_tiles.Plan(of), Matmul(*shape, layout=layout, batch=BATCH))
 
 
