@@ -4,7 +4,7 @@ sum is split over blocks.
 Nothing here needs a GPU.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -150,20 +150,13 @@ TENSORS = (
 
 
 class Groups(GroupTiles, frozen=True):
-    """conv/cuda_wgmma.cu: warpgroups that multiply, of the product each, stages, parts of a warpgroup's results on their way,
-    blocks on a multiprocessor."""
+    """conv/cuda_wgmma.cu: blocks on a multiprocessor."""
 
-    staged: int
     blocks: int
-    deep: ClassVar[int] = 64
 
     @property
     def threads(self) -> int:
         return 128 * self.consumers + 32
-
-    @property
-    def shared_bytes(self) -> int:
-        return self.ring_bytes(self.staged)
 
     def __str__(self) -> str:
         return f"{self.tile[0]}x{self.tile[1]} stages={self.stages} blocks={self.blocks}"

@@ -4,13 +4,12 @@ Nothing here needs a GPU.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from kernels.cuda.tiles import HOPPER_SHARED_BYTES, LINE, GroupTiles, WarpTiles
 
-DEEP = 64  # of k, a stage of matmul/cuda_wgmma.cu
 # Of one Hopper multiprocessor, to rank plans and for nothing else: multiply-adds of 2-byte items a cycle (dense, the data
 # sheet's) and of float32, bytes a cycle that arrive from the L2 and that wgmma reads of shared memory, and cycles until a first
 # stage is there.
@@ -121,14 +120,12 @@ TENSORS = (
 
 
 class Groups(GroupTiles, frozen=True):
-    """matmul/cuda_wgmma.cu: warpgroups that multiply, of C each, stages, blocks of a cluster down and across, parts of a
-    warpgroup's results on their way; `pingpong` 1: each warpgroup has tiles of its own, 0: they share one (cooperative)."""
+    """matmul/cuda_wgmma.cu: blocks of a cluster down and across; `pingpong` 1: each warpgroup has tiles of its own, 0: they share
+    one (cooperative)."""
 
     cluster_m: int
     cluster_n: int
-    staged: int
     pingpong: int = 0
-    deep: ClassVar[int] = LINE // 2
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -141,11 +138,6 @@ class Groups(GroupTiles, frozen=True):
     @property
     def cluster(self) -> int:
         return self.cluster_m * self.cluster_n
-
-    @property
-    def shared_bytes(self) -> int:
-        """1024 more, to begin on a multiple of as many."""
-        return self.ring_bytes(self.staged) + 1024
 
     def shares(self) -> tuple[int, int]:
         """Rows of A's tile and columns of B's that a block loads for its cluster."""
@@ -179,9 +171,9 @@ class Groups(GroupTiles, frozen=True):
         through the L2. All layouts alike."""
         tile_m, tile_n = self.tile
         waves = -(-self.count(m, n) * parts // self.slots(multiprocessors))
-        wgmmas = tile_m // 64 * DEEP // 16
+        wgmmas = tile_m // 64 * self.deep // 16
         arriving = sum(self.shares()) * LINE / L2_BYTES
-        products = max(tile_m * tile_n * DEEP / MULTIPLIES, wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_CYCLE)
+        products = max(tile_m * tile_n * self.deep / MULTIPLIES, wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_CYCLE)
         stage = max(products, arriving) + POWER * arriving
         leaving = tile_m * tile_n * 2 / L2_BYTES * (0.25 if self.pingpong else 1)
         adding = tile_m * tile_n * 4 * (parts + 1) / L2_BYTES + FILL if parts > 1 else 0
@@ -195,21 +187,21 @@ class Groups(GroupTiles, frozen=True):
 
 
 GROUPS = (
-    Groups(2, 128, 128, 6, 1, 1, 2, 1),
-    Groups(2, 128, 128, 6, 1, 2, 2, 1),
+    Groups(2, 128, 128, 6, 2, 1, 1, 1),
     Groups(2, 128, 128, 6, 2, 1, 2, 1),
-    Groups(2, 64, 256, 4, 1, 1, 2),
-    Groups(2, 64, 256, 4, 2, 1, 2),
-    Groups(2, 64, 256, 3, 2, 1, 4),
-    Groups(2, 128, 192, 3, 2, 1, 3),
-    Groups(2, 128, 192, 3, 1, 2, 3),
-    Groups(2, 128, 192, 4, 1, 1, 2, 1),
+    Groups(2, 128, 128, 6, 2, 2, 1, 1),
+    Groups(2, 64, 256, 4, 2, 1, 1),
+    Groups(2, 64, 256, 4, 2, 2, 1),
+    Groups(2, 64, 256, 3, 4, 2, 1),
+    Groups(2, 128, 192, 3, 3, 2, 1),
+    Groups(2, 128, 192, 3, 3, 1, 2),
+    Groups(2, 128, 192, 4, 2, 1, 1, 1),
     Groups(3, 64, 192, 4, 1, 1, 1),
-    Groups(2, 128, 128, 4, 1, 1, 2),
-    Groups(2, 64, 128, 6, 1, 1, 2),
+    Groups(2, 128, 128, 4, 2, 1, 1),
+    Groups(2, 64, 128, 6, 2, 1, 1),
     Groups(2, 64, 64, 8, 1, 1, 1),
-    Groups(1, 64, 256, 5, 1, 1, 2),
-    Groups(1, 64, 128, 8, 1, 1, 2),
+    Groups(1, 64, 256, 5, 2, 1, 1),
+    Groups(1, 64, 128, 8, 2, 1, 1),
     Groups(1, 64, 64, 12, 1, 1, 1),
 )
 MOST_HELD = 192  # sums and items of A in a thread's registers

@@ -1,5 +1,7 @@
 """What all records of tiles have in common; nothing here needs a GPU."""
 
+from typing import ClassVar
+
 import msgspec
 
 GROUP_ROWS = 2048  # of a product, whose tiles are worked on together
@@ -55,20 +57,24 @@ class WarpTiles(Tiles, frozen=True):
 
 
 class GroupTiles(Tiles, frozen=True):
-    """Warpgroups that multiply, and of the product each."""
+    """The wgmma sources: warpgroups that multiply, of the product each, stages, parts of a warpgroup's results on their way;
+    `deep`: of the sum a stage, in items of two bytes."""
 
     consumers: int
     rows: int
     columns: int
     stages: int
+    staged: int
+    deep: ClassVar[int] = LINE // 2
 
     @property
     def tile(self) -> tuple[int, int]:
         return self.consumers * self.rows, self.columns
 
-    def ring_bytes(self, staged: int) -> int:
-        """The ring of stages with two barriers each, and `staged` parts of each warpgroup's results on their way."""
-        return self.stages * (sum(self.tile) * LINE + 16) + self.consumers * staged * STORED_BYTES
+    @property
+    def shared_bytes(self) -> int:
+        """The ring of stages with two barriers each, and parts of each warpgroup's results on their way."""
+        return self.stages * (sum(self.tile) * LINE + 16) + self.consumers * self.staged * STORED_BYTES
 
 
 def splits(tiles: int, steps: int, at_once: int, outputs: int) -> list[int]:

@@ -108,10 +108,10 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
     assert matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 4, 1).shared_bytes == 2 * 128 * 128 * 4
     assert matmul_tiles.TENSORS[0].shared_bytes(2) == 4 * (128 * 80 + 32 * 136 * 2)
     assert matmul_tiles.TENSORS[0].shared_bytes(4) == 4 * (128 * 80 + 16 * 136 * 4)
-    group = matmul_tiles.Groups(2, 64, 256, 4, 2, 1, 2)
+    group = matmul_tiles.Groups(2, 64, 256, 4, 2, 2, 1)
     assert (group.tile, group.threads) == ((128, 256), 384)
-    assert group.shared_bytes == 4 * (128 + 256) * 128 + 2 * 2 * 8192 + 4 * 16 + 1024
-    assert matmul_tiles.Groups(2, 128, 128, 6, 2, 1, 2, 1).tile == (128, 128)
+    assert group.shared_bytes == 4 * (128 + 256) * 128 + 2 * 2 * 8192 + 4 * 16
+    assert matmul_tiles.Groups(2, 128, 128, 6, 2, 2, 1, 1).tile == (128, 128)
     for of in matmul_tiles.GROUPS:
         assert of.fits("nt") and of.shared_bytes <= 232448
         given = (
@@ -121,20 +121,20 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
         loading, each = map(int, changed)
         assert loading + of.consumers * each <= given * (1 + of.consumers), "it would wait for registers for ever"
         assert of.rows // 64 * of.columns // 2 <= min(each, 255) - 32
-    assert matmul_tiles.Groups(2, 128, 192, 3, 1, 2, 2).fits("nn")
-    assert not matmul_tiles.Groups(2, 128, 192, 3, 2, 1, 2).fits("nn")
+    assert matmul_tiles.Groups(2, 128, 192, 3, 2, 1, 2).fits("nn")
+    assert not matmul_tiles.Groups(2, 128, 192, 3, 2, 2, 1).fits("nn")
     assert not matmul_tiles.Groups(2, 64, 256, 5, 1, 1, 1).fits("nt")  # 5 places of 48 KiB
     taken = [of.shared_bytes * of.blocks for of in matmul_tiles.WARPS]
     assert max(*taken, *(of.shared_bytes(2) * of.blocks for of in matmul_tiles.TENSORS)) <= 228 << 10
     of = group  # units of 256 x 256
     assert [of.blocks(n, n, 132) for n in (1, 256, 257, 2048, 8192)] == [2, 2, 8, 128, 132]
-    assert matmul_tiles.Groups(2, 64, 256, 4, 1, 1, 2).blocks(8192, 8192, 133) == 133
+    assert matmul_tiles.Groups(2, 64, 256, 4, 2, 1, 1).blocks(8192, 8192, 133) == 133
     assert of.blocks(8192, 8192, 133) == 132 and of.blocks(256, 256, 132, parts=5) == 10
     assert [matmul_tiles.pitch(n, 2) for n in (1, 8, 9, 4095)] == [8, 8, 16, 4096] and matmul_tiles.pitch(9, 4) == 12
 
 
 def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
-    of = matmul_tiles.Groups(2, 128, 128, 6, 1, 1, 2, 1)
+    of = matmul_tiles.Groups(2, 128, 128, 6, 2, 1, 1, 1)
     # a stage: 128 x 128 x 64 / 2048 = 512 cycles of products, as many for 32 KiB from the L2, of which 7 % beside; 128 to leave
     assert of.cycles(128, 128, 1, 1, "nt", 132) == pytest.approx(1500 + 512 * 1.07 + 128)
     # a second wave for one tile
