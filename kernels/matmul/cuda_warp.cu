@@ -88,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k, int parts, int deep,
        float* partial, unsigned* arrived_parts, float scale) {
     extern __shared__ __align__(16) float memory[];
-    a += (long long)blockIdx.y * m * k, b += (long long)blockIdx.y * n * k, c += (long long)blockIdx.y * m * n;  // of many products
+    a += (long long)blockIdx.y * m * k, b += (long long)blockIdx.y * n * k;  // of many products
     const int t = threadIdx.x, lane = t % 32, warp = t % GROUP / 32, slice = t / GROUP;
     // Neighbors differ in n, the next in m: either operand's 16-byte loads are then the same in half of the lanes near by.
     const int lane_n = (lane & 1) | (lane >> 1 & 2), lane_m = (lane >> 1 & 1) | (lane >> 2 & 6);
@@ -161,7 +161,7 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
     }
     auto put = [&](int i, int j, float4 x) {  // four neighbors of C that belong to row i of this thread's
         const int at = top + row + i / 4 * LANES_M * 4 + i % 4, beside = left + column + j * LANES_N * 4;
-        float* const to = c + (long long)at * n + beside;
+        float* const to = c + ((long long)blockIdx.y * m + at) * n + beside;
         if (at >= m || beside >= n) return;
         if (VECTOR) *(float4*)to = x;
         else {
