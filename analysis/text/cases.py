@@ -26,10 +26,10 @@ UNKNOWN = "not measured"
 # Of each kind the answer, the rows (what | published | here) and what else belongs to it, but for lines of what is not known.
 TOLD = {
     "same": """
-The {winner} is faster here too: {here}, published {words}.
+As in the article, the {winner} is faster. Here: {here}; there: {words}.
 GPU step: {shares} (predicted).""",
     "unlike": """
-Unlike the article: {here}, published {words}.
+Unlike in the article. Here: {here}; there: {words}.
 GPU step: {shares} (predicted).""",
     "pair": """
 {verdict}: {here}.
