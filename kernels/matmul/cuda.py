@@ -88,7 +88,8 @@ def warps_call(problem: Matmul, plan: Plan[Warps], a, b, c):
 
     stored = {"A_STORED_KM": a_km, "B_STORED_KN": b_kn}
     vectors = {"VECTOR_A": vector(m if a_km else k, a), "VECTOR_B": vector(n if b_kn else k, b), "VECTOR": vector(n, c)}
-    compiled = loader.load("matmul/cuda_warp", "matmul", **of.macros(), **stored, **vectors)
+    form = of if vectors["VECTOR_A"] and vectors["VECTOR_B"] else of.by_items()
+    compiled = loader.load("matmul/cuda_warp", "matmul", **form.macros(), **stored, **vectors)
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
     tiles = of.count(m, n)
     room = tiles * parts * of.tile_m * of.tile_n if parts > 1 else 1
