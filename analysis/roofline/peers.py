@@ -36,7 +36,7 @@ def speed_ups(rows: Iterable[Measurement], dtype: str, suffix: str = "") -> dict
 
 
 def slowdowns(rows: Iterable[Measurement]) -> list[tuple[Measurement, Measurement, Estimate]]:
-    """(alone, while all work, how many times as long a call takes then) of each GPU's work, by rounds, which took turns."""
+    """(alone, while all work, the slowdown of a call then) of each GPU's work, by rounds, which took turns."""
     done = [m for m in rows if isinstance(m.problem, AtOnce) and m.ok]
     alone = {(*work(m), m.device): m for m in done if m.problem.together == 1}
     pairs = [(alone.get((*work(m), m.device)), m) for m in done if m.problem.together > 1]

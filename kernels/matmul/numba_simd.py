@@ -28,7 +28,7 @@ _LINE = 64  # bytes
 _FEW_ROWS = 64  # of A: so few do not repay packing a B whose rows are whole already
 _LAY_OUT = 0.35  # of the time of a product of vectors, to lay out one value anew
 _TURNED = 10  # tiles of a transposed C that are turned together
-_SHARED_FLOPS = 1.5e6  # of a product, about 15 us of a core: from here on other threads are worth waking
+_SHARED_FLOPS = 1.5e6  # of a product, about 15 µs of a core: from here on other threads are worth waking
 
 # The product, and how far rows and steps of its operands are apart; of a panel: steps, rows, columns; of a piece of C: rows,
 # columns; columns of a phase, and of a piece to pack; whether A and B are packed, phases whose panels are there at a time;

@@ -76,7 +76,7 @@ def test_a_narrow_network_flips_where_the_laws_say_and_dispatch_is_set_against_t
     assert made.answer == "The GPU wins from about width 51 (a step; predicted)."
     assert here(made)["copying a batch"] == "9.7 % of the GPU's step"  # 0.228 of 2.356 ms
     assert "No GPU step takes less than 900 µs" in made.more[0]
-    # 300 us of dispatch at a batch of 16 of 7 numbers, in a step of 1.2 ms
+    # 300 µs of dispatch at a batch of 16 of 7 numbers, in a step of 1.2 ms
     rows = [*both(0.5 * MS, 1.2 * MS, "mlp-7-32x2-2", 16)]
     made = replied("tensorflow-5995", sources(*rows))
     assert made.answer.startswith("It is dispatch, 75 % of the GPU's step; copied bytes are 0")
@@ -126,7 +126,7 @@ def test_a_transfer_bound_step_and_an_unsynchronized_clock_by_the_laws_of_copies
         row("launch/cupy/ufunc", Launch("elementwise", n), {"host-latency": 1e-5 * n, "host-issue": 5e-6 * n})
         for n in (1, 8, 64)
     ]
-    # 100 calls of 5 us; 100 passes of 48 ms; 240 MB at 10 GB/s are 24 ms
+    # 100 calls of 5 µs; 100 passes of 48 ms; 240 MB at 10 GB/s are 24 ms
     found = evidence.clock(COMPLAINTS_BY_NAME["cupy-2902"], (passes, *launches, *copies()))
     assert (found.issued, found.ran, found.copy) == pytest.approx((5e-4, 4.8, 24e-3), rel=0.01)
     assert here(replied("cupy-2902", bare(passes, *launches, *copies())))["the copy alone"] == "24.0 ms"

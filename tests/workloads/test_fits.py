@@ -72,7 +72,7 @@ def test_neither_setup_nor_compilation_is_in_the_epochs(monkeypatch):
 
 def test_short_fits_are_repeated_in_turns(monkeypatch):
     """1 ms a step and 40 ms an epoch: 104 ms of 64 steps, 48 ms of 8. The first pair is set up in 1.512 + 5.096 s and has six
-    epochs of each, 7.52 s; four more with half the epochs are guessed to take 2 times as long: 22.56 s in all."""
+    epochs of each, 7.52 s; four more with half the epochs are guessed to take twice that: 22.56 s in all."""
     for max_time, count in ((3.77, 5), (3.75, 1)):
         clock = Clock(monkeypatch, 32, {32}, 0.04, 0.001)
         samples, series, planned = timed(clock, Training("m", 32, 2048), 2048, Limits(max_time=max_time))

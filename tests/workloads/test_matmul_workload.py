@@ -39,7 +39,7 @@ def test_a_models_dense_layers_layouts_and_float8():
 
 
 def test_many_products_in_a_launch_have_a_crossover_of_their_own_beside_the_single_ones(capsys):
-    """A GPU call takes 20 us however many there are, the CPU 1 ns an n^2 and product: even at 141, at 8.8 for 256."""
+    """A GPU call takes 20 µs however many there are, the CPU 1 ns an n^2 and product: even at 141, at 8.8 for 256."""
     found = problems("--batch", "1", "256", "--sizes", "4", "512")
     assert found == [Matmul(n, n, n, batch=b) for b in (1, 256) for n in (4, 512)]
     rows = []
