@@ -12,6 +12,7 @@ import pytest
 
 from analysis.crossover import crossover, ladder, layers, transfer_study
 from analysis.predict import profile
+from analysis.predict.budget import budgets
 from analysis.roofline.roofs import roofs
 from analysis.text import (
     budget,
@@ -80,7 +81,7 @@ def rendered(machine: str) -> list[str]:
     loaded = records.read(house.ROOT / "reports" / machine)
     rows = loaded.measurements
     here, ceilings = loaded.runs[-1].machine, roofs(loaded.every, loaded.runs[-1].machine)
-    said = [*summary.answer(loaded), *budget.lines(rows, tables=False), *transfer_study.sentences(rows)]
+    said = [*summary.answer(loaded), *map(budget.sentence, budgets(rows)), *transfer_study.sentences(rows)]
     said += map(crossings.crossing_sentence, crossover.crossovers(rows, machine=here))
     said += training_answers.training_sentences(rows) + rates.level_sentences(rows, here)
     for tell in (rates.ceiling_sentences, rates.launch_sentences, rates.link_sentences):

@@ -16,7 +16,6 @@ LONG = """Trains models on the CPU and on the GPU, a process for each device and
 and a fit, told by later epochs of many and of few steps, what compilation and start-up cost, and the whole training. A model
 is NAME (unknown names list those that there are), mlp with --inputs --width --depth --outputs, fashion-mlp with --hidden-layers,
 file.py:function, package.module:function, or file.keras. Flags that take several words run every combination."""
-MOST_BUDGETS = 4  # tables at the end; of more trainings each has its sentence, and its table in the report
 FLAGS = """
 # the model and its data
 --model NAME ...       the models to train (cifar10-cnn)
@@ -200,7 +199,6 @@ def answer(args: argparse.Namespace, outcome) -> None:
     """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with --verbose."""
     from analysis.predict import budget
     from analysis.report.sections.several_gpus import trainings
-    from analysis.table import shown
     from analysis.text import budget as budget_words
     from analysis.text import cases, several_gpus, training, training_answers
 
@@ -209,21 +207,14 @@ def answer(args: argparse.Namespace, outcome) -> None:
     told = unfinished(outcome) + [line for lines in parts for line in lines(rows_)]
     if several := trainings(rows_):
         told += ["", *several.text()]
-    if not any(m.problem.op == "matmul" for m in rows_):
-        if told:
-            print("\n" + "\n".join(told))
-        return
-    made = budget.budgets(rows_)
-    wanted = [args.verbose or budget_words.sound(b) for b in made]
-    few = sum(wanted) <= MOST_BUDGETS
-    budgets = (
-        budget_words.lines(rows_, None, lambda b: args.verbose or budget_words.sound(b), few) if any(wanted) else []
-    )
-    how = (
-        f"What a step is made of, from these rows, nothing measured again: {options.typed(resume_command(outcome))} -v"
-    )
-    budgets += [] if all(wanted) else [how]
-    print("", *told, *([""] if told and budgets else []), *shown(budgets), sep="\n")
+    made = budget.budgets(rows_) if any(m.problem.op == "matmul" for m in rows_) else []
+    wanted = [b for b in made if args.verbose or b.sound]
+    budgets = list(map(budget_words.sentence, wanted))
+    if len(wanted) < len(made):
+        command = f"{options.typed(resume_command(outcome))} -v"
+        budgets.append(f"What a step is made of, from these rows, nothing measured again: {command}")
+    if told or budgets:
+        print("", *told, *([""] if told and budgets else []), *budgets, sep="\n")
 
 
 COMMAND = "training", QUESTION, LONG, EXAMPLES, "model batch samples epochs", FLAGS

@@ -65,10 +65,17 @@ class Budget(msgspec.Struct, frozen=True):
         return [p.name for p in self.parts if p.seconds is None]
 
     @property
-    def largest(self) -> Part | None:
-        """The part with the most seconds; None where none has any."""
-        known = [p for p in self.parts if p.seconds and p.seconds.value > 0]
-        return max(known, key=lambda p: p.seconds.value if p.seconds else 0.0, default=None)
+    def largest(self) -> list[tuple[float, str]]:
+        """(seconds, name) of the parts that take any, the largest first."""
+        return sorted(
+            ((p.seconds.value, p.name) for p in self.parts if p.seconds and p.seconds.value > 0), reverse=True
+        )
+
+    @property
+    def sound(self) -> bool:
+        """Whether it says something to who does not look at its rows: its step is not doubtful, and what every step pays, the
+        dispatch and on a GPU the copies' calls, is measured."""
+        return not self.flags and not {"dispatch", "transfer calls"} & set(self.missing)
 
 
 def budget(training: "Measurement", rows: "Iterable[Measurement] | Profile") -> Budget:

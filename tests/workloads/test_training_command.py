@@ -269,11 +269,11 @@ def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it
     training.answer(arguments(), outcome)
     first, hint = capsys.readouterr().out.split("\n\n")
     assert "batch 32, 1,000 samples, 2 epochs, on the CPU: 15.7 s. Start-up takes 10.0 s." in first
-    assert "(2 %)" not in first + hint and "\nmatmul" not in hint
+    assert "Its largest parts" not in first + hint
     assert hint.startswith("What a step is made of, from these rows, nothing measured again: ")
     assert hint.strip().endswith(f"-m workloads.training --fast -o {tmp_path} --resume -v")
     training.answer(arguments("-v"), outcome)
-    assert "\nmatmul" in capsys.readouterr().out
+    assert "Its largest parts" in capsys.readouterr().out
     small = trained("mlp-3-1x1-2", 32, 1000, (0.1, 0.05, 1e-3), once=(10.0, 0.5, 4.0), residence="numpy")
     every = [*made_profile.everything(), job, product, small]
     training.answer(arguments(), sweep.Outcome(run_, tmp_path / "training.jsonl", every))
