@@ -157,10 +157,9 @@ def rows(args: argparse.Namespace, here) -> list:
 def refine(done: list, varies: str, here=None) -> list:
     """The rows still needed to pin down each crossover in batch, channels or image size."""
     from analysis.crossover import crossover
-    from analysis.text import answers
 
     forms = (crossover.LATENCY, *crossover.COPIES)
-    return refined(done, answers.every(done, "conv", [varies], {varies: 2}, forms, here), "conv", _order)
+    return refined(done, crossover.layer_crossovers(done, "conv", [varies], {varies: 2}, forms, here), "conv", _order)
 
 
 def _refine(args: argparse.Namespace, here, done: list) -> list:
@@ -185,13 +184,16 @@ def table(args: argparse.Namespace, here):
 
 def answer(args: argparse.Namespace, outcome) -> None:
     """What all layers come to, and the crossover, in words."""
+    from analysis.crossover import crossover
     from analysis.text import answers
 
     varies, works_, said = axis(args), works(args), []
     if works_:
         said += answers.together(works_, outcome.measurements, f"convolutions of {args.model}")
     if varies:
-        found = answers.every(outcome.measurements, "conv", [varies], {varies: 2}, machine=outcome.run.machine)
+        found = crossover.layer_crossovers(
+            outcome.measurements, "conv", [varies], {varies: 2}, machine=outcome.run.machine
+        )
         said += answers.lines(found, outcome.measurements, outcome.run.machine)
     if args.ladder:
         from analysis.crossover import ladder

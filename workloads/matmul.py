@@ -113,15 +113,16 @@ def refine(done: list, in_batch: bool = False, here=None) -> list:
     """The rows still needed to pin down each crossover of the square sizes, or (`in_batch`) of a dense layer's products, on the
     machine `here`."""
     from analysis.crossover import crossover
-    from analysis.text import answers, crossings
+    from analysis.text import crossings
 
     forms = [crossover.LATENCY, *crossover.COPIES]
+    dense = crossover.layer_crossovers(done, "matmul", forms=forms, machine=here)
     if in_batch:
-        found = [a for a in answers.every(done, "matmul", forms=forms, machine=here) if a.family.varies == "batch"]
+        found = [a for a in dense if a.family.varies == "batch"]
     else:
         pairs = crossover.forms_of(m for m in done if m.problem.op == "matmul")
         found = [a for pair in pairs for a in crossover.crossovers(done, forms, *pair, machine=here)]
-        found += [a for a in answers.every(done, "matmul", forms=forms, machine=here) if crossings.at_once(a.family)]
+        found += [a for a in dense if crossings.at_once(a.family)]
     return refined(done, found, "matmul", _order)
 
 
@@ -147,6 +148,7 @@ def table(args: argparse.Namespace, here):
 
 def answer(args: argparse.Namespace, outcome) -> None:
     """The crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
+    from analysis.crossover import crossover
     from analysis.crossover.families import square_rows
     from analysis.text import answers, crossings, summary
 
@@ -161,7 +163,8 @@ def answer(args: argparse.Namespace, outcome) -> None:
         from analysis.crossover import ladder
 
         print("\n".join(ladder.lines(ladder.ladders(done, outcome.run.machine))))
-    more = [a for a in answers.every(done, "matmul", machine=outcome.run.machine) if works_ or a.family.varies == "n"]
+    more = crossover.layer_crossovers(done, "matmul", machine=outcome.run.machine)
+    more = [a for a in more if works_ or a.family.varies == "n"]
     said += [] if works_ else crossings.batches(more, done, outcome.run.machine)
     said += [line for line in answers.lines(more, done, outcome.run.machine) if line not in said]
     if said:

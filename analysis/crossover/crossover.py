@@ -1,14 +1,15 @@
 """From which size the GPU wins, in which form, and why: the sign changes of log(t_cpu / t_gpu) over a family of problems that
 differ in one size (analysis.crossover.families): square products in n, convolutions in batch, channels or image size."""
 
+import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from analysis import noise
-from analysis.crossover.families import SQUARES, Family, Rows, framework_of, squares
+from analysis.crossover.families import SQUARES, VARIES, Family, Rows, conv_rows, dense_rows, framework_of, squares
 from analysis.stats import Estimate, middle, of
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Machine, Measurement
@@ -109,6 +110,11 @@ class Answer(msgspec.Struct, frozen=True):
     family: Family = SQUARES
 
     @property
+    def ends(self) -> tuple[Point, ...]:
+        """The points of the smallest and the largest size; one where they are the same."""
+        return tuple(dict.fromkeys((self.points[0], self.points[-1])))
+
+    @property
     def cpu_maths(self) -> tuple[str, ...]:
         """The arithmetic of the CPU side, where it is not the precision itself."""
         return tuple(dict.fromkeys(p.cpu.math for p in self.points if p.cpu.math != self.precision))
@@ -140,6 +146,27 @@ def forms_of(measurements: "Iterable[Measurement]") -> list[tuple[str, str]]:
     """(framework, cache) of the rows, libraries called by themselves and warm rows first: each has answers of its own."""
     found = {(framework_of(m), m.settings.cache) for m in measurements if m.process == "warm"}
     return sorted(found, key=lambda pair: (pair[0], pair[1] != "warm"))
+
+
+def layer_crossovers(
+    measurements: Iterable[Measurement],
+    op: str,
+    varies: Iterable[str] = VARIES,
+    least: Mapping[str, int] | None = None,
+    forms: Iterable[Form] = (LATENCY, THROUGHPUT, *COPIES),
+    machine: Machine | None = None,
+) -> list[Answer]:
+    """The answers of all families of an operation but the single square products of libraries from warm caches."""
+    measurements = list(measurements)
+    found: list[Answer] = []
+    for framework, cache in forms_of([m for m in measurements if m.problem.op == op]):
+        if op == "conv":
+            kinds: list[Callable] = [functools.partial(conv_rows, varies=varies, least=least)]
+        else:
+            kinds = [dense_rows, squares] if framework or cache != "warm" else [dense_rows]
+        for families in kinds:
+            found += crossovers(measurements, forms, framework, cache, machine, families)
+    return found
 
 
 def _answers(

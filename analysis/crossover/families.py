@@ -20,16 +20,6 @@ VARIES = tuple(CONV_FIELDS)
 _LEAST = {"batch": 2, "channels": 3, "size": 3}
 
 
-_SMALLEST = {
-    "batch": "the smallest batch",
-    "channels": "the fewest channels",
-    "size": "the smallest images",
-    "samples": "the fewest samples",
-    "width": "the smallest width",
-    "depth": "the fewest layers",
-}
-
-
 class Family(msgspec.Struct, frozen=True):
     """All problems of an operation with these `fixed` fields; `varies` names the size that they differ in (n, batch,
     channels, size) and `fields` where it stands in the problem. The arithmetic is told apart elsewhere."""
@@ -71,11 +61,6 @@ class Family(msgspec.Struct, frozen=True):
     def size_name(self) -> str:
         """What varies, in words that stand before `= 32`."""
         return {"size": "image side"}.get(self.varies, self.varies)
-
-    @property
-    def smallest(self) -> str:
-        """Its smallest size, in words."""
-        return _SMALLEST.get(self.varies, "the smallest size")
 
 
 # Kernels that stand for no side: what they time is not one call of a program. TensorFlow's `held` are 50 convolutions in one.

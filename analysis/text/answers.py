@@ -1,20 +1,17 @@
 """An Answer of any family in one sentence: convolutions in batch, channels or image size, a dense layer in its batch; the
 square products in n, whose words are those of analysis.text.summary, in a framework or from cold caches."""
 
-import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from analysis import labels
 from analysis.crossover import crossover, layers, network_steps
-from analysis.crossover.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, Form
-from analysis.crossover.families import VARIES, conv_rows, dense_rows, squares
+from analysis.crossover.crossover import COPIES, LATENCY, SQUARES, Answer, Family, Form
 from analysis.roofline.bounds import Roof
 from analysis.stats import group_by
 from analysis.text import crossings, sentences
 from analysis.text.sentences import capital, say
 from analysis.units import count, join
 from kernels.networks import Work
-from kernels.registry import FRAMEWORKS
 from workloads.records import Machine, Measurement, Run
 
 _UNTRANSPOSED = "nn"
@@ -28,7 +25,7 @@ _KINDS = {
 SAID = {
     "together": "{works} {what} ({directions}), {math}, batch {batch}: {sums}.",
     "summary": "Of {count} {what} ({how}): {parts}.",
-    "alone": "{step}: at batch {batches} the {there} alone was timed. Measure the {lacks}: {command}",
+    "alone": "{step}: at batch {batches} the {there} alone was timed. Measure the other: {command}",
     "more": "... and {more}. Ask for fewer layers or modes to see them.",
 }
 
@@ -51,27 +48,6 @@ def family_name(family: Family) -> str:
     if family.op == "matmul":
         return f"product {of['m']}x{of['n']}x{of['k']}" + f" ({of['layout']})" * (of["layout"] != _UNTRANSPOSED)
     return f"convolution {labels.conv_words(of)}"
-
-
-def every(
-    measurements: Iterable[Measurement],
-    op: str,
-    varies: Iterable[str] = VARIES,
-    least=None,
-    forms=(LATENCY, THROUGHPUT, *COPIES),
-    machine: Machine | None = None,
-) -> list[Answer]:
-    """The answers of all families of an operation but the single square products of libraries from warm caches."""
-    measurements = list(measurements)
-    found: list[Answer] = []
-    for framework, cache in crossover.forms_of([m for m in measurements if m.problem.op == op]):
-        if op == "conv":
-            kinds: list[Callable] = [functools.partial(conv_rows, varies=varies, least=least)]
-        else:
-            kinds = [dense_rows, squares] if framework or cache != "warm" else [dense_rows]
-        for families in kinds:
-            found += crossover.crossovers(measurements, forms, framework, cache, machine, families)
-    return found
 
 
 def together(works: Iterable[Work], measurements: Iterable[Measurement], what: str) -> list[str]:
@@ -126,59 +102,30 @@ def story(
     """The layers of an operation in a few sentences: who wins with the data there and with copies as people write them, in
     the first precision, and how fast each device is; [] without any."""
     rows = [m for m in measurements if m.problem.op == op and not layers.is_square(m.problem)]
-    found = [a for a in every(rows, op, forms=(LATENCY, COPIES[0])) if not a.form.framework and a.form.cache == "warm"]
     rates = layers.rate_sentences(rows, op, ceilings)
-    if not any(m.on_gpu for m in rows) or (found and all(a.kind == "no-gpu" for a in found)):
+    if not any(m.on_gpu and m.ok for m in rows):
         return [crossings.no_gpu_sentence(rows, machine), *rates] if rows else []
-    said = []
-    for form in (LATENCY, COPIES[0]):
-        own = [a for a in found if a.precision == found[0].precision and a.form == form and a.points]
-        said += summaries(own) or [sentence(a) for a in own]
-    return [*said, *rates]
+    found = crossover.layer_crossovers(rows, op, forms=(LATENCY, COPIES[0]))
+    found = [a for a in found if a.points and not a.form.framework and a.form.cache == "warm"]
+    first = group_by((a for a in found if a.precision == found[0].precision), lambda a: a.form).values()
+    return [*(said for own in first for said in summaries(own) or map(sentence, own)), *rates]
 
 
-def step_sentences(step: network_steps.Step, answer: Answer) -> tuple[str, str]:
-    """Who wins the step from which batch; both times at the fewest and at the most."""
-    name = capital(step.words)
-    named = [name, crossings.precision_name(answer), *_how(answer.form), crossings.form_name(answer.form)]
-    ends = dict.fromkeys((answer.points[0], answer.points[-1]))
-    both = [sentences.winner(p.cpu.seconds, p.gpu.seconds, of=f"{name}, batch {p.n:,}") for p in ends]
-    return " ".join(sentences.crossover(answer, ", ".join(named))), " ".join(both)
-
-
-def lacking(
-    step: network_steps.Step,
-    measurements: Iterable[Measurement],
-    machine: Machine | None = None,
-    answer: Answer | None = None,
+def steps(
+    runs: Iterable[Run], measurements: Iterable[Measurement], op: str, machine: Machine | None = None
 ) -> list[str]:
-    """At which batches one device alone has a time of the step, in the answer's way, without one in the first way that has any,
-    and the command that measures the other's; nothing where there is none, and on a machine without a GPU."""
-    compared = {p.n for p in answer.points} if answer else set()
-    for way in [answer.form.framework] if answer else ["", *FRAMEWORKS] if machine and machine.gpus else []:
-        best = network_steps.best_rows(measurements, step.op, way)
-        alone: dict[bool, set[int]] = {True: set(), False: set()}
-        for ((batch, math), works), gpu in ((one, gpu) for one in step.works.items() for gpu in alone):
-            alike = answer is None or math == answer.precision or (not gpu and math == "float32")
-            if alike and batch not in compared and network_steps.step_side(best, [w.problem for w in works], gpu):
-                alone[gpu].add(batch)
-        alone[False] -= alone[True]
-        said = []
-        for gpu, batches in ((gpu, sorted(found)) for gpu, found in alone.items() if found):
-            there, lacks = ("GPU", "CPU") if gpu else ("CPU", "GPU")
-            math = "float32" if gpu or answer is None else answer.precision
-            words = {"batches": join(map(str, batches)), "command": step.command(batches, lacks.lower(), way, math)}
-            said.append(say(SAID["alone"], step=capital(step.words), there=there, lacks=lacks, **words))
-        if said:
-            return said
-    return []
-
-
-def step_story(runs: Iterable[Run], measurements: Iterable[Measurement], op: str, machine: Machine | None) -> list[str]:
-    """Of each network who wins its step in the way and arithmetic with most batches, with its times, or what is missing."""
-    measurements = list(measurements)
-    said: list[str] = []
+    """Of each network who wins its step from which batch, in every way and arithmetic, with both times at the fewest and at the
+    most; of one whose devices cannot be compared what would measure the other, where there is a GPU."""
+    measurements, said = list(measurements), []
     for step in network_steps.complete_steps(runs, measurements, op):
-        told = network_steps.answers(step, measurements, machine)
-        said += step_sentences(step, told[0]) if told else lacking(step, measurements, machine)
+        name = capital(step.words)
+        found = network_steps.answers(step, measurements, machine)
+        for a in found:
+            named = [name, crossings.precision_name(a), *_how(a.form), crossings.form_name(a.form)]
+            both = (sentences.winner(p.cpu.seconds, p.gpu.seconds, of=f"{name}, batch {p.n:,}") for p in a.ends)
+            said.append(" ".join([*sentences.crossover(a, ", ".join(named)), *both]))
+        lone = network_steps.alone(step, measurements) if machine and machine.gpus and not found else []
+        for gpu, batches, way in lone:
+            words = {"there": "GPU" if gpu else "CPU", "command": step.command(batches, "cpu" if gpu else "gpu", way)}
+            said.append(say(SAID["alone"], step=name, batches=join(map(str, batches)), **words))
     return said

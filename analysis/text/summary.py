@@ -57,7 +57,7 @@ def answer(
     if told:
         told = [*told[:2], *layers.story(rows, "conv", ceilings, machine)[:1], *told[2:]]
     else:
-        told = [said for op in ("conv", "matmul") for said in layers.step_story(runs, rows, op, machine)]
+        told = [said for op in ("conv", "matmul") for said in layers.steps(runs, rows, op, machine)[:1]]
         told += [said for op in ("conv", "matmul") for said in layers.story(rows, op, ceilings, machine)]
     if 0 < len(told) < MOST:
         told += rates.rate_sentences(rows, ceilings)

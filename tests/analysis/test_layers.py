@@ -240,7 +240,7 @@ def test_one_product_and_all_families_in_words():
     rows = [m for n in (8, 64) for m in law(n)] + [m for n in (8, 64) for m in law(n, c_in=4)]
     rows += [row("conv/numpy/im2col", conv(n, c_in=2), 1e-9, threads=1) for n in (8, 64)]
     rows += [m for n in (8, 64) for m in law(n, c_in=2)[1:]]
-    found = [a for a in answers.every(rows, "conv") if a.form == LATENCY]
+    found = [a for a in crossover.layer_crossovers(rows, "conv") if a.form == LATENCY]
     assert answers.summaries(found) == [
         "Of 3 convolutions (float32, resident on the GPU): the GPU wins from batch 20 to 40 in 2, the CPU wins throughout in 1."
     ]

@@ -31,7 +31,6 @@ from analysis import noise
 from analysis.crossover import crossover, ladder
 from analysis.predict import held_out, predicted_crossover, prediction, profile
 from analysis.roofline import links, roofs
-from analysis.text import answers
 from analysis.training import break_even, costs, data_parallel, inference
 from workloads import records
 from workloads.machine import facts
@@ -188,7 +187,7 @@ def answer(name: str, a, suffix: str = "") -> Values:
 def crossings(folder: str) -> Values:
     """Every crossover of a folder: of products and convolutions, of trainings, of models that answer."""
     taken, machine = (loaded := records.read(folder)).measurements, loaded.runs[-1].machine
-    found = [one for op in ("matmul", "conv") for one in answers.every(taken, op, machine=machine)]
+    found = [one for op in ("matmul", "conv") for one in crossover.layer_crossovers(taken, op, machine=machine)]
     found += [*crossover.crossovers(taken, machine=machine), *break_even.answers(taken)]
     named = [(f"crossover/{folder}", a) for a in found]
     named += [(f"crossover/{folder}/{way.kernel} {way.clock}", a) for _, way, a in inference.crossovers(taken)]

@@ -146,17 +146,17 @@ def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():
 
 def test_answers_in_words_name_the_family_and_what_varies():
     rows = [m for n in (4, 40) for m in law(n, stride=2, groups=2)]
-    said = answers.lines(answers.every(rows, "conv"), rows)
+    said = answers.lines(crossover.layer_crossovers(rows, "conv"), rows)
     family = "convolution Nx8x8x4:4x3x3 fprop (stride 2, 2 groups, pad same)"
     assert said[0].startswith(f"{family[0].upper()}{family[1:]}, float32, resident on the GPU: the GPU")
     assert "the GPU wins from batch 20." in said[0]
     always = [m for n in (64, 1024) for m in law(n)]
     expected = "the GPU wins from batch 64, the smallest measured."
-    assert expected in answers.lines(answers.every(always, "conv"), always)[0]
+    assert expected in answers.lines(crossover.layer_crossovers(always, "conv"), always)[0]
     cpu = [m for m in rows if m.settings.device == "cpu"]
-    (told,) = answers.lines(answers.every(cpu, "conv"), cpu)
+    (told,) = answers.lines(crossover.layer_crossovers(cpu, "conv"), cpu)
     assert told == "No GPU was measured on this machine, so there is no crossover here."
-    many = answers.lines(answers.every(rows, "conv"), rows, most=1)
+    many = answers.lines(crossover.layer_crossovers(rows, "conv"), rows, most=1)
     assert len(many) == 2 and many[1].startswith("... and 1 more answer")
 
 

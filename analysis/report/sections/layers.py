@@ -4,7 +4,7 @@ import msgspec
 
 from analysis import labels
 from analysis.crossover import layers, network_steps
-from analysis.crossover.crossover import LATENCY, Answer
+from analysis.crossover.crossover import LATENCY, Answer, layer_crossovers
 from analysis.crossover.families import batch_family
 from analysis.crossover.network_steps import Total
 from analysis.crossover.time_split import why
@@ -76,21 +76,11 @@ def select(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
     if op == "matmul" and not any(_other(m) for m in rows):
         return Layers(op, (), (), {}, roofs)
     machine = loaded.runs[-1].machine if loaded.runs else None
-    told = tuple(answers.every(rows, op, machine=machine))
+    told = tuple(layer_crossovers(rows, op, machine=machine))
     works = network_steps.steps(loaded.runs, rows, op)
     sums = tuple((model, total) for model, found_ in works for total in network_steps.totals(found_, rows, op))
-    won = tuple(
-        said for step in network_steps.complete_steps(loaded.runs, rows, op) for said in _won(step, rows, loaded)
-    )
+    won = tuple(answers.steps(loaded.runs, rows, op, machine))
     return Layers(op, rows, told, network_steps.names(loaded.runs, rows), roofs, sums, won)
-
-
-def _won(step: network_steps.Step, rows: "tuple[Measurement, ...]", loaded: "Loaded") -> list[str]:
-    """Who wins a network's step in every way and arithmetic, and what is missing."""
-    machine = loaded.runs[-1].machine if loaded.runs else None
-    told = network_steps.answers(step, rows, machine)
-    said = [" ".join(answers.step_sentences(step, a)) for a in told]
-    return said + answers.lacking(step, rows, machine, told[0] if told else None)
 
 
 def _other(m: "Measurement") -> bool:
