@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from analysis.stats import Estimate, of, verdict
+from analysis.stats import Estimate, group_by, of, verdict
 from kernels.problems import AllReduce, AtOnce
 from workloads.records import Measurement
 
@@ -27,11 +27,9 @@ def sums(rows: Iterable[Measurement], kernel: str, dtype: str) -> dict[int, Meas
     return {m.problem.nbytes: m for m in sorted(own, key=lambda m: m.problem.nbytes)}
 
 
-def speed_ups(rows: Iterable[Measurement], dtype: str, suffix: str = "") -> dict[int, Estimate]:
-    """Bytes -> how many times as many sums the one-shot kernel makes as NCCL, up to 256 KiB; both queued and launched alike
-    (`suffix`)."""
-    rows = list(rows)
-    ours, theirs = (sums(rows, kernel + suffix, dtype) for kernel in (ONE_SHOT, NCCL))
+def speed_ups(rows: Iterable[Measurement], dtype: str) -> dict[int, Estimate]:
+    """Bytes -> how many times as many sums the one-shot kernel makes as NCCL, up to 256 KiB; both queued, in CUDA graphs."""
+    ours, theirs = (sums(rows, f"{kernel}_graph", dtype) for kernel in (ONE_SHOT, NCCL))
     return {n: queued(theirs[n]) / queued(ours[n]) for n in ours if n in theirs and n <= _SMALL}
 
 
@@ -41,6 +39,17 @@ def slowdowns(rows: Iterable[Measurement]) -> list[tuple[Measurement, Measuremen
     alone = {(*work(m), m.device): m for m in done if m.problem.together == 1}
     pairs = [(alone.get((*work(m), m.device)), m) for m in done if m.problem.together > 1]
     return [(a, m, verdict(*(x.on("host-latency") for x in (a, m)), paired=True).ratio) for a, m in pairs if a]
+
+
+def contention(rows: Iterable[Measurement]) -> list[tuple[Measurement, Estimate]]:
+    """(row, slowdown) of each work that keeps a GPU busy, while all do it, on the GPU that it slows most."""
+    busy = [
+        (m, slower)
+        for _, m, slower in slowdowns(rows)
+        if m.problem.operation != "matmul" or (m.mode == "resident" and m.problem.size >= 2048)
+    ]
+    groups = group_by(busy, lambda one: work(one[0])[:4])
+    return [max(own, key=lambda one: one[1].value) for own in groups.values()]
 
 
 def work(m: Measurement) -> tuple:

@@ -48,11 +48,9 @@ def answer(
     machine = machine or (runs[-1].machine if runs else None)
     ceilings = roofs(loaded.every, machine) if ceilings is None else ceilings
     answers = crossovers(rows, machine=machine) if answers is None else answers
-    has_gpu, ops, trained = (
-        any(a.kind != "no-gpu" for a in answers),
-        {m.problem.op for m in rows},
-        training_sentences(rows),
-    )
+    has_gpu = any(a.kind != "no-gpu" for a in answers)
+    trained = several_gpus.training_lines(rows) or training_sentences(rows)
+    others = () if has_gpu else (training.side_by_side, training.start_sentences, several_gpus.lines, inference.lines)
     told = (_gpu_story(rows, answers) if has_gpu else []) or (_cpu_story(rows, ceilings, machine) if answers else [])
     if told:
         told = [*told[:2], *layers.story(rows, "conv", ceilings, machine)[:1], *told[2:]]
@@ -61,8 +59,8 @@ def answer(
         told += [said for op in ("conv", "matmul") for said in layers.story(rows, op, ceilings, machine)]
     if 0 < len(told) < MOST:
         told += rates.rate_sentences(rows, ceilings)
-    told = [*([] if has_gpu else _of_their_own(rows, ops)), *trained[:TRAININGS], *told[:MOST], *trained[TRAININGS:]]
-    told += (training.change_sentences(rows) if "training" in ops else []) + rates.ceiling_sentences(ceilings)
+    told = [*trained[:TRAININGS], *(s for lines in others for s in lines(rows)), *told[:MOST], *trained[TRAININGS:]]
+    told += training.change_sentences(rows) + rates.ceiling_sentences(ceilings)
     if not any(m.problem.products for m in rows):  # a run of roofs, launches or copies answers with those
         told += rates.level_sentences(rows, machine) + rates.launch_sentences(ceilings) + rates.link_sentences(ceilings)
     trouble = rates.trouble_sentence(rows, ceilings, machine)
@@ -99,16 +97,6 @@ def _cpu_story(rows: list[Measurement], ceilings: tuple[Roof, ...], machine: Mac
     told = [] if any(m.on_gpu and m.ok for m in rows) else [no_gpu_sentence(rows, machine)]
     told += rates.rate_sentences(rows, ceilings)[:1] + rates.library_sentences(rows)
     return told + rates.bound_sentences(rows, ceilings) + rates.thread_sentences(rows)
-
-
-def _of_their_own(rows: list[Measurement], ops: set[str]) -> list[str]:
-    """What a run says first whose question is another one: several GPUs, data-parallel trainings, inference, trainings side by
-    side."""
-    told = []
-    if "training" in ops:
-        told += several_gpus.training_lines(rows) + training.side_by_side(rows) + training.start_sentences(rows)
-    told += several_gpus.story(rows) if ops & {"peer", "collective", "at-once"} else []
-    return told + (inference.lines(rows) if "inference" in ops else [])
 
 
 # ---------------------------------------------------------------- findings, for README

@@ -146,12 +146,12 @@ def test_the_table_says_what_each_gains_and_a_sentence_who_gains_least_and_most(
     assert words.training_lines(USUAL) == words.training_lines([fit(4e-3), fit(4e-3, 32)]) == []
     four = fit(2e-3, 64, 4, "DataParallel", values={"jit_compile": 1.0})
     less = fit(5e-3, 32, 4, "DataParallel", values={"jit_compile": 1.0})
-    said = words.training_lines([two(), fit(4e-3), fit(4e-3, 32), less, four])
-    assert said[0] == (
+    # one training on two GPUs has no most and least
+    (said,) = words.training_lines([two(), fit(4e-3), fit(4e-3, 32), less, four])
+    assert said == (
         "4 GPUs instead of one (Keras on JAX, jit on), 2 trainings: CIFAR-10 CNN at batch 32 becomes 1.2x slower, "
         "CIFAR-10 CNN at batch 64 2.0x faster."
     )
-    assert "instead of one" not in said[1]  # one training on two GPUs has no most and least
     assert words.between(Estimate(2.0, 1.0, math.inf)) == "at least 1.0x"
 
 
@@ -170,17 +170,9 @@ def held(state, temporary):
     return {"step_state_bytes": float(state << 20), "step_temporary_bytes": float(temporary << 20), "jit_compile": 1.0}
 
 
-def test_memory_halves_for_activations_alone_and_depth_is_not_helped():
-    rows = []
-    for layers, state in ((2, 100), (4, 180), (3, 140)):
-        model = f"mlp-784-512x{layers}-10"
-        rows.append(fit(4e-3, model=model, values=held(state, 64)))
-        rows.append(fit(3e-3, 64, 2, "DataParallel", model, values=held(state - 1, 32)))
-    assert words.training_lines(rows) == [  # of 2 and 4 layers: 3 are not twice as many as 2
-        "Data-parallel training does not help depth. mlp-784-512-10, from 2 to 4 layers: weights and optimizer need 80.0 MiB "
-        "more on one GPU, 80.0 MiB more on each of 2."
-    ]
-    seen = cells(rows[:2])
+def test_memory_halves_for_activations_alone():
+    rows = [fit(4e-3, values=held(100, 64)), two(values=held(99, 32))]
+    seen = cells(rows)
     memory = (
         "weights and optimizer, one GPU",
         "weights and optimizer, each",
@@ -190,27 +182,6 @@ def test_memory_halves_for_activations_alone_and_depth_is_not_helped():
     assert [seen[name] for name in memory] == ["100 MiB", "99.0 MiB", "64.0 MiB", "32.0 MiB"]
     peaks = [fit(4e-3, values={"peak_memory_bytes": 3 * 2**30}), two(values={"peak_memory_bytes": 2 * 2**30})]
     assert (cells(peaks)["peak memory, one GPU"], cells(peaks)["peak memory, each"]) == ("3.00 GiB", "2.00 GiB")
-
-
-def test_the_claims_of_s3c_and_xla_turned_off_by_a_second_gpu():
-    small, large = (two(3.9e-3, 32), fit(4e-3, 32)), (two(10e-3, 2048), fit(19e-3, 2048))
-    said = " ".join(words.training_lines([*small, *large]))
-    assert "as the article on scaling says: it holds (Keras on JAX)." in said
-    assert "CIFAR-10 CNN on 2 GPUs: as fast at batch 32, 1.9x faster at batch 2,048." in said
-    said = " ".join(words.training_lines([two(2e-3, 32), small[1], two(18e-3, 2048), large[1]]))
-    assert "it does not hold (" in said and "it does not hold for every model." in said
-    own = {"data": "synthetic", "dropout": "off", "shuffle": "off"}
-    rows = [
-        fit(6e-3, 64, 2, "MirroredStrategy", given={**own, "jit_compile": "off"}, values={"jit_compile": 0.0}),
-        fit(2e-3, given={**own, "jit_compile": "on"}, values={"jit_compile": 1.0}),
-        fit(None, 64, 2, "MirroredStrategy", given={**own, "jit_compile": "on"}, status="skipped", reason="XLA"),
-    ]
-    (said,) = [s for s in words.training_lines(rows) if "Under" in s]
-    assert said == (
-        "Under MirroredStrategy Keras turns XLA off, and refuses it turned on. CIFAR-10 CNN, batch 64: 2 GPUs without it take "
-        "6.00 ms a step, one GPU with it 2.00 ms: 3.0x slower."
-    )
-    assert "refuses" not in " ".join(words.training_lines(rows[:2]))
 
 
 def test_the_page_has_a_line_for_each_training_spread_over_gpus():

@@ -15,14 +15,12 @@ from analysis.crossover.families import square_rows
 from analysis.crossover.time_split import why
 from analysis.report.charts.choose import best_resident, by_kernel
 from analysis.report.material import Material
-from analysis.report.sections import several_gpus
 from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
 from analysis.roofline.bounds import Roof, judge, pick, ridge
 from analysis.stats import of, quick_seconds
 from analysis.table import listed, table, text
 from analysis.text import crossings, rates
 from analysis.text import rows as row_words
-from analysis.text import several_gpus as several_gpus_words
 from analysis.text.rates import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.units import count, digits, join, percent, seconds, size
 from workloads.machine import facts
@@ -158,14 +156,8 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
         return []
     told = [a for a in answers if a.kind != "no-gpu" or a.gaps]
     if not told:
-        if several_gpus_words.crossover_lines(measurements):
-            return [
-                "The GPUs' square products were timed on each alone and on all at once; from where each wins stands "
-                f'under "{several_gpus.TITLE}".',
-                "",
-            ]
         there = any(m.on_gpu and m.ok for m in measurements)
-        why = "The GPU has no square products here" if there else "No GPU was measured"
+        why = "The GPU has no square products of workloads.matmul here" if there else "No GPU was measured"
         return [f"{why}, so there is no crossover.", ""]
     heads = "precision | a call | answer, CPU at its best | answer, default threads | measured"
     lines = table(heads, map(_answer_row, told), 5)

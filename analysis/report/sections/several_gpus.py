@@ -7,6 +7,7 @@ from analysis.labels import width
 from analysis.roofline.peers import NCCL, bandwidth, queued, slowdowns
 from analysis.stats import of
 from analysis.table import Table, listed, table
+from analysis.text import sentences
 from analysis.text import several_gpus as words
 from analysis.text.rows import problem
 from analysis.training import data_parallel
@@ -104,7 +105,7 @@ def _row(case: Case) -> tuple[str, ...]:
     memory = [x and data_parallel.memory(x) for x in (case.one, m)]
     peaks = [_told(size, x and x.values.get("peak_memory_bytes")) for x in (case.one, m)]
     return (
-        words.name(case),
+        sentences.title(m.problem.model),
         words.way(m).removeprefix("Keras on "),
         str(case.count),
         f"{m.problem.batch:,}",
