@@ -6,9 +6,6 @@ IDEAS = {
     "numba/reordered": (
         "Loops in i-k-j order: B and C are read along their rows, so the compiler can use whole vectors."
     ),
-    "numba/tiled": (
-        "i-k-j over copied blocks of B that stay in the cache: B is read from memory once, not once for each row of A."
-    ),
     "numba/parallel": "The i-k-j loops with the rows of A shared out over the threads: what a few lines of Numba give.",
     "numba/amx": (
         "AMX: four tiles of sums take products of two tiles of A and two of B; a packed block of A stays in the "
@@ -83,7 +80,6 @@ IDEAS = {
 RUNGS = (
     "numba/naive",
     "numba/reordered",
-    "numba/tiled",
     "numba/amx",
     "numba/packed",
     "cuda/naive",

@@ -1,14 +1,12 @@
 """Matmul in plain Numba loops: one idea a rung."""
 
 import numba
-import numpy as np
 
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
 _MOST_NAIVE = 2 * 2048**3
-_TILE_K, _TILE_J = 64, 256
 
 
 @numba.njit(cache=True, fastmath={"contract"})
@@ -28,22 +26,6 @@ def _reordered(a, b, c):
         for k in range(a.shape[1]):
             for j in range(b.shape[1]):
                 c[i, j] += a[i, k] * b[k, j]
-
-
-@numba.njit(cache=True, fastmath={"contract"})
-def _tiled(a, b, c):
-    c[:, :] = 0
-    for k0 in range(0, a.shape[1], _TILE_K):
-        for j0 in range(0, b.shape[1], _TILE_J):
-            tile = b[k0 : k0 + _TILE_K, j0 : j0 + _TILE_J].copy()
-            row = np.empty(tile.shape[1], c.dtype)
-            for i in range(a.shape[0]):
-                row[:] = c[i, j0 : j0 + _TILE_J]
-                for k in range(tile.shape[0]):
-                    factor = a[i, k0 + k]
-                    for j in range(tile.shape[1]):
-                        row[j] += factor * tile[k, j]
-                c[i, j0 : j0 + _TILE_J] = row
 
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
@@ -77,11 +59,6 @@ def naive(problem: Matmul, a, b):
 @kernel(parallel=False, rung=True)
 def reordered(problem: Matmul, a, b):
     return _bound(_reordered, problem, a, b)
-
-
-@kernel(parallel=False, rung=True)
-def tiled(problem: Matmul, a, b):
-    return _bound(_tiled, problem, a, b)
 
 
 @kernel
