@@ -3,7 +3,6 @@
 Everything here sees images as (n, h, w, channels) and filters as (r, s, c_in, c_out) of one group, whatever the layout.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +85,7 @@ def check(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bou
     small = problem.flops // 2 <= _FULL_PRODUCTS
     if small or out.itemsize < 4:
         answer = np.zeros(problem.out_shape, np.float64)
-        for (a, b), whole in zip(_groups(problem, inputs), _outputs(problem, answer), strict=True):
+        for a, b, whole in _groups(problem, *inputs, answer):
             kind = np.int64 if small else np.float32  # float32 sums of these whole numbers are exact below 2^24
             whole[...] = conv(problem, a.astype(kind), b.astype(kind))
             if not small and not _projects(problem, a, b, whole):
@@ -96,11 +95,10 @@ def check(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bou
         return _near(answer, output, bound) if bound else equal(answer.astype(np.float32).astype(out), output)
     if not np.isfinite(output).all():
         return WRONG
-    every = list(zip(_groups(problem, inputs), _outputs(problem, output), strict=True))
-    for (a, b), whole in every:
-        if not _projects(problem, a, b, whole):
-            return WRONG
-    return max((_part(problem, a, b, whole) for (a, b), whole in (every[0], every[-1])), key=lambda c: not c.passed)
+    every = _groups(problem, *inputs, output)
+    if not all(_projects(problem, *group) for group in every):
+        return WRONG
+    return max((_part(problem, *group) for group in (every[0], every[-1])), key=lambda c: not c.passed)
 
 
 def transform_bound(problem: Conv) -> float:
@@ -130,34 +128,18 @@ def _near(answer: np.ndarray, output: np.ndarray, bound: float) -> Check:
     return Check("bound", bool((error <= bound + 2.0**-8 * np.abs(answer)).all()), float(error.max()))
 
 
-def _groups(problem: Conv, inputs: tuple[np.ndarray, ...]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The operands of each group as views."""
-    a, b = inputs
-    first = _images_of(problem, a)
-    second = _images_of(problem, b) if problem.direction == "wgrad" else _filters_of(problem, b)
-    for i in range(problem.groups):
-        yield _share(problem, first, i), _share(problem, second, i)
+def seen(problem: Conv, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Operands and output as views in the order of NHWC, all groups together."""
+    filters = 2 if problem.direction == "wgrad" else 1
+    orders = [(2, 3, 1, 0) if i == filters else (0, 2, 3, 1) for i in range(3)]
+    return tuple(
+        x if problem.layout == "NHWC" else x.transpose(order) for x, order in zip((a, b, out), orders, strict=True)
+    )
 
 
-def _outputs(problem: Conv, output: np.ndarray) -> Iterator[np.ndarray]:
-    """The output of each group as a view."""
-    whole = _filters_of(problem, output) if problem.direction == "wgrad" else _images_of(problem, output)
-    for i in range(problem.groups):
-        yield _share(problem, whole, i)
-
-
-def _images_of(problem: Conv, array: np.ndarray) -> np.ndarray:
-    return array if problem.layout == "NHWC" else array.transpose(0, 2, 3, 1)
-
-
-def _filters_of(problem: Conv, array: np.ndarray) -> np.ndarray:
-    return array if problem.layout == "NHWC" else array.transpose(2, 3, 1, 0)
-
-
-def _share(problem: Conv, array: np.ndarray, group: int) -> np.ndarray:
-    """A group's share of the last axis: channels of images, filters of weights."""
-    size = array.shape[-1] // problem.groups
-    return array[..., group * size : (group + 1) * size]
+def _groups(problem: Conv, *arrays: np.ndarray) -> list[tuple[np.ndarray, ...]]:
+    """The operands and the output of each group as views: a share of the last axis, channels of images or filters of weights."""
+    return list(zip(*(np.split(x, problem.groups, axis=-1) for x in seen(problem, *arrays)), strict=True))
 
 
 def _projects(problem: Conv, a: np.ndarray, b: np.ndarray, output: np.ndarray) -> bool:
