@@ -10,7 +10,7 @@ import house
 import plain_words
 import pytest
 
-from analysis.crossover import crossover, ladder, layers, transfer_study
+from analysis.crossover import crossover, ladder, transfer_study
 from analysis.predict import profile
 from analysis.predict.budget import budgets
 from analysis.roofline.roofs import roofs
@@ -87,7 +87,6 @@ def rendered(machine: str) -> list[str]:
     for tell in (rates.ceiling_sentences, rates.launch_sentences, rates.link_sentences):
         said += tell(ceilings)
     for op in ("matmul", "conv"):
-        said += [s for ways in (layers.library_sentences, layers.cold_sentences) for s in ways(rows, op)]
         for one in ladder.ladders(rows, loaded.runs[-1].machine, op):
             said += [s for s in ladder.sentences(one) if not any(idea in s for idea in one.ideas.values())]
     return [

@@ -18,8 +18,6 @@ from workloads.records import Machine, Measurement
 
 _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
 _SHARES = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have
-# channels that lie on 16 bytes in two-byte types; seconds in which larger tiles stay half empty
-_EIGHTS, _BRIEF_S = (8, 1e-4)
 _BEYOND = 1.05  # of the peak: no kernel is faster
 SHARES = "of the library | of the peak | over the best before | bytes a FLOP"
 HEADS = f"rung | rate | {SHARES}"
@@ -184,10 +182,10 @@ def sentences(ladder: Ladder) -> list[str]:
     here = ladder.at(at)
     told = [_gain(step, _idea(step, ladder)) for step in here]
     fallen = [s for s in ladder.steps if s.problem != at and s.over_before and s.over_before.high < 1]
-    for own in group_by(fallen, lambda s: (s.kernel, _why(s))).values():
+    for own in group_by(fallen, lambda s: s.kernel).values():
         worst = min(own, key=lambda s: s.over_before.value)
         where = f" at {len(own)} sizes, most" * (len(own) > 1) + f" at {problem_name(worst.problem)}"
-        told.append(_gain(worst, _why(worst), where))
+        told.append(_gain(worst, "", where).rstrip())
     told += [_standing(ladder, problem) for problem in dict.fromkeys((at, ladder.problems[-1]))]
     for kernel, problem, reason in ladder.skipped:
         told.append(_SAID["no row"].format(rung=_short(kernel), at=problem_name(problem), reason=reason))
@@ -204,10 +202,8 @@ def sentences(ladder: Ladder) -> list[str]:
 
 def _gain(step: Step, why: str, where: str = "") -> str:
     """What a rung gains over the one before it."""
-    gain, words = (
-        step.over_before,
-        {"rung": _short(step.kernel), "before": _short(step.before), "where": where, "why": why},
-    )
+    gain = step.over_before
+    words = {"rung": _short(step.kernel), "before": _short(step.before), "where": where, "why": why}
     if gain is None:
         rate = flops_rate(step.problem.flops / step.seconds.value)
         return _SAID["first"].format(rate=rate, at=problem_name(step.problem), **words)
@@ -220,20 +216,6 @@ def _idea(step: Step, ladder: Ladder) -> str:
     if ladder.threads == 1 and step.kernel in _SHARES:
         return _SAID["one thread"].format(loops=_SHARES[step.kernel])
     return ladder.ideas[step.kernel] + (f" The tiles chosen here: {step.tiles}." if step.tiles else "")
-
-
-def _why(step: Step) -> str:
-    """What may make a rung slower than a simpler one, as far as the problem shows it; no row says so."""
-    channels = getattr(step.problem, "c_in", _EIGHTS)
-    if step.kernel in _SHARES:
-        why = "threads cost more than they share"
-    elif channels % _EIGHTS and step.kernel.split("/")[1] == "cuda":
-        why = f"images with {channels} channels are filled up with zeros"
-    elif step.seconds.value < _BRIEF_S:
-        why = "so small a problem leaves its larger tiles half empty"
-    else:
-        why = "setting it up takes longer than it saves at this shape"
-    return f"Likely because {why}."
 
 
 def _standing(ladder: Ladder, problem: Problem) -> str:

@@ -13,27 +13,13 @@ from analysis.crossover.crossover import framework_of
 from analysis.crossover.families import batch_family, precision_of
 from analysis.roofline.bounds import Roof, judge
 from analysis.stats import best_by, call_s, clock_of, group_by, is_gpu, middle, quick_seconds
-from analysis.units import digits, flops_rate, join, percent
+from analysis.units import digits, flops_rate, percent
 from kernels.problems import Problem
-from kernels.registry import title
 from workloads.records import Measurement
 
 HELD = "held"
-# Ways of a framework in words.
-WAYS = {
-    "eager": "operation by operation",
-    "function": "in a tf.function",
-    "jit": "compiled by XLA",
-    HELD: "with its layouts held",
-    "layer": "as a Keras layer",
-}
 NOUNS = {"conv": "convolution", "matmul": "product"}
-_SAID = {
-    "rate": "{math} {noun}s on the {where}, largest batch: {rates}.",
-    "library": "{math}, on the {where}: median slowdown of a {noun} by {framework} beside the best library: {ways}.",
-    "cold": "On the {where} a {noun} from cold {cache} takes {times}x the time from warm{median}.",
-    "arithmetic": "{math}, {backend} on {where}, median speedup of a {noun} over float32: {gains}.",
-}
+_RATE = "{math} {noun}s on the {where}, largest batch: {rates}."
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -226,7 +212,7 @@ def rate_sentences(measurements: Iterable[Measurement], op: str, roofs: tuple[Ro
         best = best_by(own, lambda m: m.problem, call_s).values()
         ends = (pick(best, key=lambda m: m.problem.flops / call_s(m)) for pick in (min, max))
         reached = " to ".join(dict.fromkeys(_reached(m, roofs) for m in ends))
-        told.append(_SAID["rate"].format(math=first, noun=NOUNS[op], where=place(own[0]), rates=reached))
+        told.append(_RATE.format(math=first, noun=NOUNS[op], where=place(own[0]), rates=reached))
     return told
 
 
@@ -234,40 +220,6 @@ def _reached(m: Measurement, roofs: tuple[Roof, ...]) -> str:
     judged = judge(m, roofs)
     share = f" ({percent(judged.fraction.value)} of its roof)" if judged.fraction else ""
     return flops_rate(m.problem.flops / call_s(m)) + share
-
-
-def library_sentences(measurements: Iterable[Measurement], op: str) -> list[str]:
-    """What a framework's ways cost beside the best library: a sentence a device and arithmetic."""
-    compared = [c for c in against_library(measurements, op) if c[0].settings.cache == "warm"]
-    groups: dict = {}
-    for key, found in grouped(compared, lambda m: (*by_size(m)[:3], place(m), framework_of(m), m.variant)).items():
-        groups.setdefault((key[3], key[2], key[4]), []).append(f"{digits(found.median)} {WAYS.get(key[5], key[5])}")
-    words = (
-        {"where": w, "math": math, "framework": title(f), "ways": join(told)} for (w, math, f), told in groups.items()
-    )
-    return [_SAID["library"].format(noun=NOUNS[op], **each) for each in words]
-
-
-def cold_sentences(measurements: Iterable[Measurement], op: str) -> list[str]:
-    """What cold caches cost: a sentence a device."""
-    told = []
-    for (device, where), found in grouped(cold_and_warm(measurements, op), lambda m: (m.device, place(m))).items():
-        words = {"where": where, "noun": NOUNS[op], "cache": "L2" if is_gpu(device) else "caches"}
-        median = ", the median" * (found.problems > 1)
-        told.append(_SAID["cold"].format(times=digits(found.median), median=median, **words))
-    return told
-
-
-def arithmetic_sentences(found: Iterable[Arithmetic], op: str) -> list[str]:
-    """What less precision than float32 brings each backend, by alignment."""
-    what = "its channels are" if op == "conv" else "its sizes are"
-    told = []
-    for (device, backend, math), parts in group_by(found, lambda a: (a.device, a.backend, a.math)).items():
-        gains = [f"{digits(a.speedup.median)}x where {what} {aligned(a.alignment)}" for a in parts if a.speedup]
-        where = {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device, device)
-        words = {"math": "TF32" if math == "tf32" else math, "backend": backend, "where": where, "noun": NOUNS[op]}
-        told += [_SAID["arithmetic"].format(gains=join(gains), **words)] if gains else []
-    return told
 
 
 def aligned(alignment: int) -> str:

@@ -75,11 +75,6 @@ _HEADS = (
     "training, batch by batch | times"
 )
 _SAID = {
-    "cost": "{what} {batches} by {way}: copies take {epoch} an epoch{share}.{whole}{how}",
-    "share": ", {share} of it the {calls}",
-    "whole": " In one piece they take {whole}.",
-    "interpolated": " Interpolated between the sizes measured.",
-    "extrapolated": " Extrapolated beyond the sizes measured.",
     "batch": "{data} in {dtype} by {way}, an epoch: {ends}.",
     "type": "{data} {batches} as {dtype}: {epoch} an epoch, {times}x the float32 copies.",
 }
@@ -196,24 +191,14 @@ def costs(measurements: Iterable[Measurement], data: tuple[DataSet, ...] = DATA)
     return tuple(c for c in every if c)
 
 
-def sentence(c: Cost) -> str:
-    """`60,000 float32 MNIST images in batches of 32 by ndarray.set: copies take 41 ms an epoch, 68 % of it the calls. ...`"""
-    words = {"what": f"{c.data.samples:,} {c.dtype} {c.data.name} {c.data.what}", "batches": c.batches, "way": c.way}
-    calls = "call" + "s" * (c.calls > 1)
-    words["share"] = _SAID["share"].format(share=c.calls_share, calls=calls) if c.calls_share else ""
-    words["whole"] = _SAID["whole"].format(whole=seconds(c.whole.value)) if c.whole and c.calls > 1 else ""
-    return _SAID["cost"].format(epoch=seconds(c.epoch.value), how=_SAID.get(c.how, ""), **words)
-
-
 def sentences(measurements: Iterable[Measurement], data: tuple[DataSet, ...] = DATA) -> list[str]:
-    """What the study found by the plainest way: each data set at its own batch, the smallest and largest batch in float32, and
-    the types at its own batch against float32."""
+    """What the study found by the plainest way: the smallest and largest batch in float32, and the types at a data set's own
+    batch against float32."""
     told: list[str] = []
     for d, every in group_by(costs(measurements, data), lambda c: c.data).items():
         plain = [c for c in every if c.way == every[0].way]
         own = {c.dtype: c for c in plain if c.batch == d.batch}
         base = own.pop("float32", None)
-        told += [sentence(base)] if base else []
         some = sorted(
             (c for c in plain if c.dtype == "float32" and c.calls_alone and c.calls > 1), key=lambda c: c.batch
         )

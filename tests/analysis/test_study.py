@@ -66,25 +66,15 @@ def test_costs_by_hand():
     assert c.how == "interpolated" and c.call.value == pytest.approx(10e-6 + 200_704 / 10e9, rel=1e-3)
     c = cost(rows(sizes=[1 << power for power in range(2, 27)]), MNIST, "float32", 32)
     assert c.how == "extrapolated" and c.whole.value == pytest.approx(18.826e-3, rel=1e-2)
-    assert "Extrapolated" in transfer_study.sentence(c)
     few = rows(sizes=[4, 100_352])
     c = cost(few, MNIST, "float32", 32)
     assert c.whole is None and c.calls_alone.value == pytest.approx(18.75e-3, rel=1e-3)
-    assert "in one piece" not in transfer_study.sentence(c)
     assert [x.batch for x in transfer_study.costs(few, (MNIST,)) if x.dtype == "float32"] == [32]
     large = cost(rows(sizes=[100_352]), MNIST, "float32", 32)
     assert large.calls_alone is None, "98 KiB are not the call alone"
-    assert "of it the call" not in transfer_study.sentence(large)
 
 
-def test_the_sentences_for_ways_batches_and_types():
-    assert transfer_study.sentence(cost(rows(), MNIST, "float32", 32)) == (
-        "60,000 float32 MNIST images in batches of 32 by ndarray.set: copies take 37.6 ms an epoch, 49.9 % of it the calls. "
-        "In one piece they take 18.8 ms."
-    )
-    assert transfer_study.sentence(cost(rows(), PEAKS, "float32", 40_000)) == (
-        "40,000 float32 peaks points in one piece by ndarray.set: copies take 42.0 µs an epoch, 23.8 % of it the call."
-    )
+def test_the_sentences_for_batches_and_types():
     both = [*rows(), *rows(TENSORFLOW, call=90e-6), *rows(memory="pinned", rate=50e9)]
     told = "\n".join(transfer_study.sentences(both, (MNIST,)))
     assert "an epoch: 619 ms one image at a time and " in told  # 60,000 x (10 µs + 3136 B / 10 GB/s)

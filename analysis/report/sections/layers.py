@@ -241,17 +241,15 @@ def _comparisons(of: Layers) -> list[str]:
     heading, one, _ = SECTIONS[of.op]
     lines: list[str] = []
     heads = f"device | precision | by | at | {one}s | {_TIMES} | least | most"
-    for title, says, told, compared in (
+    for title, says, compared in (
         (
             "what a framework's way costs",
             f"Slowdown of a {one} beside the best library's call.",
-            layers.library_sentences,
             [c for c in layers.against_library(of.rows, of.op) if c[0].settings.cache == "warm"],
         ),
         (
             "cold beside warm",
             "Slowdown of a call from cold caches.",
-            layers.cold_sentences,
             layers.cold_and_warm(of.rows, of.op),
         ),
     ):
@@ -259,7 +257,7 @@ def _comparisons(of: Layers) -> list[str]:
             (device, math, kernel.partition("/")[2], size, s.problems, *map(digits, (s.median, s.least, s.most)))
             for (device, _, math, kernel, _, size), s in layers.grouped(compared, layers.by_size).items()
         ]
-        lines += titled(f"{heading}: {title}", listed(told(of.rows, of.op)), says, Table(heads, rows, 4))
+        lines += titled(f"{heading}: {title}", says, Table(heads, rows, 4))
     arithmetic = layers.arithmetic(of.rows, of.op, of.roofs)
     rows = [
         (
@@ -283,5 +281,4 @@ def _comparisons(of: Layers) -> list[str]:
         f"Each {one} at the largest batch that all precisions of its backend were measured at: the middle and the best. "
         "float32 is without TF32, tf32 with it."
     )
-    said = listed(layers.arithmetic_sentences(arithmetic, of.op))
-    return lines + titled(f"{heading}: precision and alignment", said, says, Table(heads, rows, 4, shares))
+    return lines + titled(f"{heading}: precision and alignment", says, Table(heads, rows, 4, shares))
