@@ -154,7 +154,7 @@ def test_what_is_said_in_and_under_the_table_is_the_law_or_the_study(capsys):
         and "488 KiB" in law
     )
     transfer.answer(arguments("--study", "small-dataset"), outcome)
-    assert "60,000 float32 MNIST images in batches of 32" in capsys.readouterr().out
+    assert "MNIST in float32 by cupy/memcpy_async of pinned memory, an epoch: " in capsys.readouterr().out
     assert not transfer.WORKLOAD.answers_in_suite, "within a suite its report says it"
     table = results.frame([copy({"host-latency": 30e-6, "device": 20e-6}), copy(None, status="skipped", reason="no")])
     expected = ["h2d", 1 << 20, "pinned", 20e-6, 1 << 20]
