@@ -7,10 +7,10 @@ from statistics import median
 import msgspec
 
 from analysis.crossover.crossover import Answer
-from analysis.stats import Estimate, group_by
+from analysis.stats import Estimate, best_by, faster, group_by
 from analysis.text import sentences
 from analysis.text.rates import device_name
-from analysis.text.rows import option_words, way
+from analysis.text.rows import option_words
 from analysis.text.sentences import say
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_JOB, Pair, Setup
@@ -22,27 +22,23 @@ from workloads.records import SAMPLES, Measurement, settings
 _SHOWN = 0.05  # of a whole training: a part worth a sentence
 _OTHER = 2.0  # losses this many times apart are not alike
 _LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
+_ONCE = ("import_s", "device_start_s", "build_s", "first_call_s")  # what a process does until its first step ends
 _SAID = {
     "begins": "{training}: the first epoch begins after {gpu:time} on the GPU, {cpu:time} on the CPU. {caught_up}",
     "overtaken": "The GPU, which begins sooner, is overtaken after {epochs}.",
-    "ahead": "Which device is ahead can't be told.",
     "last": "{training}: the last batch has {rest}, so the GPU compiles twice: {time:time}, {share:share} of the whole training. "
     "A multiple of the batch saves that.",
     "loss": "{training}: {when} the loss is {cpu} on the CPU, {gpu} on the GPU.{why}",
     "tf32": " The GPU's products are in TF32, which may be why. Try --tf32 off.",
     "not tf32": " With --tf32 off it is {loss} on the GPU too.",
-    "change": "{training}, on {device}, {what}: a step takes {time:time} instead of {usual:time}, {speed}.",
-    "way": "{training}, on {device}: a step takes {time:time} by {way}, the fastest, and {slow:time} by {slowest}.",
-    "start": "{model:title} on the {device}, {count} fresh processes: {total:time} until {what}. "
-    "{share:share} of it is to {largest}.",
-    "teacher": "{student:title} trains on the {here} while a frozen {teacher:title} answers on the {there}, batch {batch}. "
-    "Beside each other its step is {step}, the teacher's answer {answer}.",
-    "both": "A step and the teacher's answer take {after:time} one after the other, {at_once:time} overlapped: {gain:speed}.",
+    "change": "{training}, on {device}, {what}: a step takes {time:time} instead of {usual:time}, {speed:speed}.",
+    "start": "{model:title} on the {side}, {count} fresh processes: {total:time} until the first step ends, "
+    "{imported:time} of it importing the framework.",
+    "teacher": "{student:title} trains on the {here} while a frozen {teacher:title} answers on the {there}, batch {batch}: "
+    "{after:time} one after the other, {at_once:time} overlapped, {gain:speed}.",
     "at once": "{training:title}, batch {batch}, on one {side}, a process each: {of} the steps a second of one.",
-    "trial": "{training} on the {side}, {trials} in {how}: {each:time} each, {total:time} in all. "
-    "Its train step was traced {traces}.{memory}",
-    "memory": " Each one adds {memory} MiB of memory.",
-    "one more": "One more trial takes {there:time} in a process that is there, {own:time} in one of its own.",
+    "trial": "{model:title} on the {side}: one more trial takes {there:time} in a process that is there, {own:time} in its own. "
+    "{trials:.0f} trials of one process trace the step {traces:.0f} times.",
 }
 
 
@@ -94,16 +90,12 @@ def answer_sentence(a: Answer) -> str:
 
 def break_even_sentence(pair: Pair) -> str:
     """When a GPU, which begins later, has caught up."""
-    found, sides = pair.break_even, (pair.gpu.cost, pair.opponent.cost)
+    sides = pair.gpu.cost, pair.opponent.cost
     gpu, cpu = (whole_training(cost, 0, pair.steps) for cost in sides)
     longer = sides[0].epoch_seconds(pair.steps).value - sides[1].epoch_seconds(pair.steps).value
+    caught_up = sentences.break_even(pair.break_even)
     if gpu.value < cpu.value and longer > 0:
-        epochs = sentences.counted((cpu.value - gpu.value) / longer, "epochs")
-        caught_up = _SAID["overtaken"].format(epochs=epochs)
-    elif found is not None and found.value == float("inf") and not found.low:
-        caught_up = _SAID["ahead"]
-    else:
-        caught_up = sentences.break_even(found)
+        caught_up = _SAID["overtaken"].format(epochs=sentences.counted((cpu.value - gpu.value) / longer, "epochs"))
     return say(_SAID["begins"], training=subject(pair.setup), caught_up=caught_up, gpu=gpu, cpu=cpu)
 
 
@@ -162,21 +154,17 @@ def loss_sentence(pair: Pair, measurements: Iterable[Measurement] = ()) -> str:
 # ---------------------------------------------------------------- what options change
 
 
-def _a_step(m: Measurement) -> Estimate | None:
-    """Seconds a step of a warm epoch, the epoch's own cost shared among its steps."""
-    cost = costs.measured(m)
-    return cost.epoch_seconds(m.problem.steps) / m.problem.steps if cost else None
-
-
 def changes(measurements: Iterable[Measurement]) -> list[tuple[str, str, str, Estimate, Estimate]]:
-    """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one."""
+    """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one; the
+    epoch's own cost is shared among its steps."""
     found = []
     for m, plain in break_even.changed(measurements):
         p = m.problem
         what = option_words(m.settings.switches) + [f"{p.dtype} inputs"] * (p.dtype != plain.problem.dtype)
         what += [count(m.threads, "thread")] if m.threads is not None else []
-        step, usual = _a_step(m), _a_step(plain)
-        if what and step and usual:
+        both = [(cost, one.problem.steps) for one in (m, plain) if (cost := costs.measured(one))]
+        if what and len(both) == 2:
+            step, usual = (cost.epoch_seconds(steps) / steps for cost, steps in both)
             name = f"{sentences.title(p.model)}, batch {p.batch}, {p.samples:,} samples"
             found.append((name, m.device, ", ".join(what), step, usual))
     return found
@@ -186,72 +174,23 @@ def change_sentences(measurements: Iterable[Measurement]) -> list[str]:
     """A sentence for each change that is known to move a step, those that save most first."""
     told = []
     for name, device, what, to, plain in sorted(changes(measurements), key=lambda one: one[3].value / one[4].value):
-        if (speed := against(to, plain)) != sentences.CANT_TELL:
-            words = {"what": what, "time": to, "usual": plain, "speed": speed}
+        if faster(to, plain) != "neither":
+            words = {"what": what, "time": to, "usual": plain, "speed": plain / to}
             told.append(say(_SAID["change"], training=name, device=device_name(device), **words))
-    return told
-
-
-def against(changed: Estimate, plain: Estimate) -> str:
-    """`4.1x slower`, `14x faster`, or that it can't be told."""
-    apart = changed.low > plain.high or plain.low > changed.high
-    return sentences.speed(plain.value / changed.value) if apart else sentences.CANT_TELL
-
-
-def way_sentences(measurements: Iterable[Measurement]) -> list[str]:
-    """Of models that train all samples in one batch: an epoch of Keras's fit beside the steps of bare loops, which are the same
-    arithmetic."""
-    groups: dict[tuple, list[tuple[Estimate, str]]] = {}
-    for m in break_even.trainings(measurements):
-        p, step = m.problem, _a_step(m)
-        if step and p.batch == p.samples and (not m.on_gpu or break_even.is_default(m)):
-            name = ", ".join([way(m), *option_words(m.settings.switches, ("residence", "gpu"))])
-            name += f" ({break_even.form_of(m)})" if m.keras.gpu == "visible" else ""
-            groups.setdefault((p.model, p.samples, p.dtype, m.device), []).append((step, name))
-    told = []
-    for (model, samples, _, device), ways in groups.items():
-        if len(ways) > 1:
-            (quick, best), (slow, slowest) = (pick(ways, key=lambda one: one[0].value) for pick in (min, max))
-            name = f"{sentences.title(model)}, {samples:,} samples in one batch"
-            words = {"time": quick, "slow": slow, "way": best, "slowest": slowest}
-            told.append(say(_SAID["way"], training=name, device=device_name(device), **words))
     return told
 
 
 # ---------------------------------------------------------------- processes
 
-# What a process does once, what it is, and until when it lasts; the last by whether the process is a fresh one.
-_ONCE = {
-    "import_s": ("import the framework", "the framework is imported"),
-    "device_start_s": ("start the device", "the device has started"),
-    "build_s": ("build the model", "the model is built"),
-}
-_FIRST = {
-    True: ("finish the first step", "the first step ends"),
-    False: ("compile and finish the first fit", "the first fit ends"),
-}
-
 
 def start_sentences(measurements: Iterable[Measurement]) -> list[str]:
-    """What comes before training, a sentence a row of several processes. Where rows of fresh processes were asked for just that,
-    those that trained on in several are left out."""
-
-    def key(m: Measurement) -> tuple[str, str, str]:
-        return m.problem.model, m.device, break_even.form_of(m)
-
-    every = [m for m in measurements if m.problem.op == "training" and "import_s" in m.series and settings.ordinary(m)]
-    fresh = {key(m) for m in every if _is_fresh(m)}
+    """What comes before training, a sentence a row of fresh processes that were started for just that."""
     told = []
-    for m in every:
-        if m.process != "fresh" and key(m) in fresh:
-            continue
-        phases = _ONCE | {"first_call_s": _FIRST[_is_fresh(m)]}
-        parts = {name: median(m.series[name]) for name in phases if m.series.get(name)}
-        largest, total = max(parts, key=parts.__getitem__), sum(parts.values())
-        where = ("GPU" if m.on_gpu else f"CPU ({break_even.form_of(m)})").removesuffix(" ()")
-        words = {"device": where, "count": len(m.series["import_s"]), "total": total, "share": parts[largest] / total}
-        ends = {"what": phases[list(parts)[-1]][1], "largest": phases[largest][0]}
-        told.append(say(_SAID["start"], model=m.problem.model, **ends, **words))
+    for m in measurements:
+        if m.process == "fresh" and "first_call_s" in m.series and settings.ordinary(m):
+            parts = [median(taken) for name in _ONCE if (taken := m.series.get(name))]
+            words = {"model": m.problem.model, "side": m.side, "count": len(m.series["import_s"])}
+            told.append(say(_SAID["start"], total=sum(parts), imported=parts[0], **words))
     return told
 
 
@@ -262,46 +201,25 @@ def lines(measurements: Iterable[Measurement]) -> list[str]:
     told = [answer_sentence(a) for a in break_even.answers(every)]
     told += [break_even_sentence(p) for p in made if not p.setup.switches]
     told += filter(None, [*map(last_batch_sentence, made), *(loss_sentence(p, every) for p in made)])
-    return [*told, *way_sentences(every), *change_sentences(every), *start_sentences(every)]
+    return [*told, *change_sentences(every), *start_sentences(every)]
 
 
 def side_by_side(measurements: Iterable[Measurement]) -> list[str]:
-    """A student beside a teacher, several trainings at once, and trials in one process or many."""
+    """A student beside a teacher, several trainings at once, and a trial in a process of many or in one of its own."""
     done = [m for m in measurements if m.ok]
     told = []
     for batch in dict.fromkeys(m.problem.batch for m in done if m.experiment.beside == "teacher"):
         if found := taught(done, batch):
-            step, answer = (sentences.speed(1 / ratio, "alone") for ratio in found.slower)
-            names = {"student": found.student.problem.model, "teacher": found.teacher.problem.model}
-            places = {"here": found.student.side, "there": found.teacher.side}
-            told.append(say(_SAID["teacher"], batch=batch, step=step, answer=answer, **names, **places))
-            told.append(say(_SAID["both"], gain=found.gain, after=found.after, at_once=found.at_once))
+            words = {"student": found.student.problem.model, "teacher": found.teacher.problem.model, "batch": batch}
+            words |= {"here": found.student.side, "there": found.teacher.side}
+            told.append(say(_SAID["teacher"], gain=found.gain, after=found.after, at_once=found.at_once, **words))
     for alone, pairs in gains(done).values():
         each = join(f"{k} trainings make {sentences.factor(gain)}" for k, gain in pairs)
         p = alone.problem
         told.append(say(_SAID["at once"], of=each, training=p.model, batch=p.batch, side=alone.side))
-    for rows in group_by((m for m in done if m.kernel == TRIAL), lambda m: (m.problem, m.side)).values():
-        told += map(_trial, rows)
-        shortest = {fresh: min(map(trial_seconds, own)) for fresh, own in group_by(rows, _is_fresh).items()}
-        if len(shortest) == 2:
-            told.append(say(_SAID["one more"], there=shortest[False], own=shortest[True]))
+    for (p, side), rows in group_by((m for m in done if m.kernel == TRIAL), lambda m: (m.problem, m.side)).items():
+        quickest = best_by(rows, lambda m: m.process, trial_seconds)
+        if len(quickest) == 2:
+            own, there = trial_seconds(quickest["fresh"]), trial_seconds(quickest["warm"])
+            told.append(say(_SAID["trial"], model=p.model, side=side, there=there, own=own, **quickest["warm"].values))
     return told
-
-
-def _is_fresh(m: Measurement) -> bool:
-    return m.process == "fresh"
-
-
-def _trial(m: Measurement) -> str:
-    """Trials in one process, with clear_session or without, or in as many fresh processes."""
-    p, trials = m.problem, int(m.values["trials"])
-    name = f"{sentences.title(p.model)}, {count(p.steps * p.epochs, 'step')} of batch {p.batch}"
-    how = "fresh processes" if _is_fresh(m) else "one process"
-    how += ", clear_session before each" * (m.experiment.clear_session == "on")
-    memory = ""
-    if not _is_fresh(m) and trials > 1:
-        grown = (m.series["rss_bytes"][-1] - m.series["rss_bytes"][0]) / (trials - 1) / 2**20
-        memory = _SAID["memory"].format(memory=sentences.number(max(0.0, grown), most=2))
-    words = {"training": name, "side": m.side, "trials": count(trials, "trial"), "how": how, "memory": memory}
-    times = {"each": trial_seconds(m), "total": m.values["total_s"]}
-    return say(_SAID["trial"], traces=count(round(m.values["traces"]), "time"), **words, **times)

@@ -29,7 +29,7 @@ def section(of: "Material") -> list[str]:
     lines = several_gpus.training_section(of.rows)
     if not break_even.trainings(of.rows):
         return lines
-    by_pair = _break_evens(of.pairs) + _ways(of.rows) + _forms(of.pairs)
+    by_pair = _break_evens(of.pairs) + _forms(of.pairs)
     changed = _losses(of.pairs, of.rows) + _changes(of.rows)
     return _answers(of.trainings) + by_pair + changed + lines
 
@@ -148,10 +148,6 @@ def _paid(paid: Estimate | None) -> str:
     return f"{digits(paid.value)} ({ends})" if paid.value else "0: ahead from the first"
 
 
-def _ways(measurements: "list[Measurement]") -> list[str]:
-    return titled("One batch, several ways", listed(training.way_sentences(measurements)))
-
-
 def _articles(measurements: "list[Measurement]") -> list[str]:
     """Every article's claim beside ours, those that were not measured too."""
     found = comparisons(measurements)
@@ -187,7 +183,7 @@ def _forms(pairs: list[Pair]) -> list[str]:
 
 
 def _factor(step: Estimate, best: Estimate) -> str:
-    return "the best" if step is best else training.against(step, best)
+    return "the best" if step is best else sentences.speed(best / step)
 
 
 def _losses(pairs: list[Pair], measurements: "list[Measurement]") -> list[str]:
@@ -199,7 +195,7 @@ def _changes(measurements: "list[Measurement]") -> list[str]:
     """Where the samples live, switches, types and threads, each beside the plain row."""
     heads = "training | device | what is changed | a step | +- | as Keras does it | beside that"
     rows = [
-        (name, device, what, labels.time(e), labels.width(e), labels.time(plain), training.against(e, plain))
+        (name, device, what, labels.time(e), labels.width(e), labels.time(plain), sentences.speed(plain / e))
         for name, device, what, e, plain in training.changes(measurements)
     ]
     return titled(
