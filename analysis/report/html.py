@@ -47,7 +47,7 @@ def ask(page: Page) -> None:
     titles = {s.name: s.title for s in page.sections}
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for of in page.runs:
-        for question, section, said in questions.answered(questions.Evidence(of.rows, of.answers, of.roofs, of.pairs)):
+        for question, section, said in questions.answered(of.rows, of.answers, of.roofs, of.pairs):
             found.setdefault((question, section), []).append((of.letter, said))
     if found:
         page.add("questions", "Questions newcomers ask", str(page.parts.questions(found, titles)))

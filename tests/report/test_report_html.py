@@ -156,12 +156,12 @@ def test_trainings_have_parts_lines_and_charts_with_their_numbers(of):
 
 
 def test_questions_are_answered_with_this_machines_numbers(of):
-    found = questions.answered(questions.Evidence(of.rows, of.answers, of.roofs, of.pairs))
+    found = questions.answered(of.rows, of.answers, of.roofs, of.pairs)
     asked = {question: said for question, _, said in found}
     assert len(asked) >= 10 and all(re.search(r"\d", said) for said in asked.values())
     assert not [said for said in asked.values() if len(said.split()) >= 40]
     assert asked["What does pinned memory buy?"].startswith("Large copies are ")
-    assert questions.answered(questions.Evidence([], (), (), [])) == []
+    assert questions.answered([], (), (), []) == []
 
 
 def test_a_page_of_next_to_nothing_is_still_a_page(tmp_path):

@@ -10,7 +10,7 @@ from fake_measurements import row
 
 from analysis.report.sections import method
 from analysis.text import questions
-from kernels.problems import Inference, Stream, Training
+from kernels.problems import Inference, Matmul, Stream, Training
 from workloads.records import by_machine
 
 REPORTS = pathlib.Path(__file__).parents[2] / "reports"
@@ -80,17 +80,31 @@ def test_formulas_are_those_of_what_was_measured(m, there, not_there):
     assert method.formulas([]) == []
 
 
+def test_mixed_precision_is_answered_for_each_device_at_the_largest_size_that_both_have():
+    """bfloat16 by a kernel that runs only when asked for: 3 ms of 6 at n = 64, as long as float32 alone at 32; none at 128."""
+    times = (
+        ("numpy/blas", 32, "float32", 1e-3),
+        ("numpy/blas", 64, "float32", 6e-3),
+        ("numpy/blas", 128, "float32", 9e-3),
+    )
+    times += (("numba/amx", 32, "bfloat16", 1e-3), ("numba/amx", 64, "bfloat16", 3e-3))
+    rows = [row(f"matmul/{kernel}", Matmul(n, n, n, math), s, threads=1) for kernel, n, math, s in times]
+    rows += [
+        row("matmul/cupy/cublas", Matmul(64, 64, 64, math), s) for math, s in (("float32", 4e-4), ("float16", 1e-4))
+    ]
+    (said,) = [said for question, _, said in questions.answered(rows, (), (), []) if question.startswith("Do TF32")]
+    told = "2.0x faster in bfloat16 on the CPU and 4.0x faster in float16 on the GPU"
+    assert said == f"Large products, beside float32: {told}."
+
+
 def test_who_asks_whether_the_numbers_can_be_trusted_hears_each_check():
     def said(*rows):
-        asked = questions.Evidence(rows, (), (), [])
-        (found,) = [t for q, _, t in questions.answered(asked) if q.startswith("Can these numbers")]
+        (found,) = [t for q, _, t in questions.answered(rows, (), (), []) if q.startswith("Can these numbers")]
         return found
 
     exact = fake.laws(lambda n: 1e-3, lambda n: 1e-4, (64,))
     training = row("training/keras/fit", Training("lenet", 32, 64), 1.0, flags=("steal", "cpu-clock"))
-    assert said(*exact, msgspec.structs.replace(training, check="weights")) == (
-        "Of 3 rows, 2 were exactly right and 1 had the model's weights, before they were timed; 1 carries a flag that makes it "
-        "doubtful."
-    )
+    marked = "gave the right answer before they were timed; a flag marks"
+    assert said(*exact, msgspec.structs.replace(training, check="weights")) == f"Of 3 rows 3 {marked} 1 as doubtful."
     import_ = msgspec.structs.replace(training, check="nothing is computed", flags=("cpu-clock",))
-    assert said(import_) == "Of 1 row, none carries a flag that makes it doubtful."
+    assert said(*exact, import_) == f"Of 3 rows 2 {marked} none as doubtful."
