@@ -83,9 +83,7 @@ def rendered(machine: str) -> list[str]:
     here, ceilings = loaded.runs[-1].machine, roofs(loaded.every, loaded.runs[-1].machine)
     said = [*summary.answer(loaded), *map(budget.sentence, budgets(rows)), *transfer_study.sentences(rows)]
     said += map(crossings.crossing_sentence, crossover.crossovers(rows, machine=here))
-    said += training_answers.training_sentences(rows) + rates.level_sentences(rows, here)
-    for tell in (rates.ceiling_sentences, rates.launch_sentences, rates.link_sentences):
-        said += tell(ceilings)
+    said += training_answers.training_sentences(rows) + rates.roof_sentences(ceilings)
     for op in ("matmul", "conv"):
         for one in ladder.ladders(rows, loaded.runs[-1].machine, op):
             said += [s for s in ladder.sentences(one) if not any(idea in s for idea in one.ideas.values())]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from analysis.stats import best_by, call_s, quick_seconds
 from kernels import registry
 from kernels.problems import Conv, Matmul, Problem
 from kernels.problems.arrays import precision
@@ -113,6 +114,20 @@ def square_rows(
 ) -> "dict[str, dict[int, list[Measurement]]]":
     """precision -> n -> rows of the square, untransposed matmuls; a framework's only when it is named."""
     return rows_of(measurements, SQUARES, framework, cache)
+
+
+def best_resident(measurements: Iterable[Measurement]) -> dict[tuple[str, str], dict[int, Measurement]]:
+    """(device, precision) -> n -> the fastest resident square matmul, on the clock that rooflines use."""
+    found: dict = {}
+    for math, sizes in square_rows(measurements).items():
+        for n in sorted(sizes):
+            timed = (m for m in sizes[n] if m.mode == "resident" and quick_seconds(m))
+            # A GPU's row without a device clock holds launches too.
+            best = best_by(timed, lambda m: m.device, lambda m: (m.on_gpu and m.on("device") is None, call_s(m)))
+            for device, m in best.items():
+                found.setdefault((device, math), {})[n] = m
+    # Rows that lack a device clock where others have it are left out.
+    return {key: {n: m for n, m in at.items() if m.on("device")} or at for key, at in found.items()}
 
 
 def squares(measurements: Iterable[Measurement], framework: str = "", cache: str = "warm") -> dict[Family, Rows]:

@@ -18,9 +18,7 @@ from analysis.report.sections import (
     stored_gpu,
     training,
 )
-from analysis.table import listed
 from analysis.text import feeding as feeding_words
-from analysis.text import rates
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -64,17 +62,17 @@ SECTIONS = (
     Section(
         "memory",
         "Memory: how fast at every level",
-        lambda of: movement.memory_section(of.rows, of.machine, of.roofs),
+        lambda of: movement.memory_section(of.rows, of.machine),
         ("memory",),
     ),
     Section(
         "transfers",
         "Copies between host and GPU",
-        lambda of: movement.copies_section(of.rows, of.roofs),
+        lambda of: movement.copies_section(of.rows),
         ("transfers",),
     ),
     Section("feeding", feeding_words.TITLE, lambda of: feeding.section(of.rows), ("feeding",)),
-    Section("launches", "Launches and framework constants", lambda of: movement.launches_section(of.rows, of.roofs)),
+    Section("launches", "Launches and framework constants", lambda of: movement.launches_section(of.rows)),
     Section("several", several_gpus.TITLE, lambda of: several_gpus.section(of.rows)),
     Section("training", "Training with Keras", _trainings, ("along", "budget", "predicted", "break-even")),
     Section("small-data", "Small data sets: is it the copying?", training.small_section, ("small-dataset",)),
@@ -83,7 +81,6 @@ SECTIONS = (
         "Inference: a model's answers, batch by batch",
         lambda of: inference.section(of.rows, of.said),
     ),
-    Section("details", "Also seen", lambda of: listed(rates.beyond_sentence(of.rows, of.roofs, of.machine))),
 )
 
 

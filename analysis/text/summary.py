@@ -60,9 +60,7 @@ def answer(
     if 0 < len(told) < MOST:
         told += rates.rate_sentences(rows, ceilings)
     told = [*trained[:TRAININGS], *(s for lines in others for s in lines(rows)), *told[:MOST], *trained[TRAININGS:]]
-    told += training.change_sentences(rows) + rates.ceiling_sentences(ceilings)
-    if not any(m.problem.products for m in rows):  # a run of roofs, launches or copies answers with those
-        told += rates.level_sentences(rows, machine) + rates.launch_sentences(ceilings) + rates.link_sentences(ceilings)
+    told += training.change_sentences(rows) + rates.roof_sentences(ceilings)
     trouble = rates.trouble_sentence(rows, ceilings, machine)
     return [*list(dict.fromkeys(told))[: MOST - bool(trouble)], *[trouble] * bool(trouble)]
 
@@ -96,7 +94,7 @@ def _gpu_story(rows: list[Measurement], answers: tuple[Answer, ...]) -> list[str
 def _cpu_story(rows: list[Measurement], ceilings: tuple[Roof, ...], machine: Machine | None) -> list[str]:
     told = [] if any(m.on_gpu and m.ok for m in rows) else [no_gpu_sentence(rows, machine)]
     told += rates.rate_sentences(rows, ceilings)[:1] + rates.library_sentences(rows)
-    return told + rates.bound_sentences(rows, ceilings) + rates.thread_sentences(rows)
+    return told + rates.bound_sentences(rows, ceilings)
 
 
 # ---------------------------------------------------------------- findings, for README

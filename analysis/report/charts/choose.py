@@ -4,29 +4,10 @@ import itertools
 from collections.abc import Iterable
 
 from analysis.crossover.crossover import Answer, Crossing
-from analysis.crossover.families import square_rows
 from analysis.stats import call_s, quick_seconds
 from workloads.records import Measurement
 
 WINNER = {-1: ("CPU wins", "cpu-band"), 0: ("can't tell", "none-band"), 1: ("GPU wins", "gpu-band")}  # and a color
-
-
-def best_resident(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], dict[int, Measurement]]":
-    """(device, precision) -> n -> the fastest resident square matmul, on the clock that rooflines use."""
-    found: dict = {}
-    for precision, sizes in square_rows(measurements).items():
-        for n in sorted(sizes):
-            for m in sizes[n]:
-                if m.mode == "resident" and quick_seconds(m):
-                    at = found.setdefault((m.device, precision), {})
-                    at[n] = min(at.get(n, m), m, key=_preference)
-    # Rows that lack a device clock where others have it hold launches too: they are left out.
-    return {key: {n: m for n, m in at.items() if m.on("device")} or at for key, at in found.items()}
-
-
-def _preference(m: "Measurement") -> tuple[bool, float]:
-    """Rows with a device clock before those without (their time holds launches too), then the fastest."""
-    return (m.on_gpu and m.on("device") is None, call_s(m))
 
 
 def by_kernel(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], dict[int, Measurement]]":

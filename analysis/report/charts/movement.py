@@ -3,8 +3,7 @@
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.report.sections import movement
 from analysis.roofline import links, memory_levels
-from analysis.text import rates
-from analysis.units import bytes_rate, count, percent, seconds, size
+from analysis.units import bytes_rate, count, join, percent, seconds, size
 from workloads.records import Machine, Measurement
 
 
@@ -21,14 +20,17 @@ def memory(measurements: "list[Measurement]", machine: "Machine | None") -> list
         rows += [
             (where, operation, size(p.nbytes), bytes_rate(p.rate.value), p.kernel.partition("/")[2]) for p in curve
         ]
-    keys = set(shown)
-    for p in memory_levels.plateaus(measurements, machine):
-        if (p.device, p.threads, p.operation) in keys:
+    levels = {}  # (device, name) -> that of most threads
+    for p in sorted(memory_levels.plateaus(measurements, machine), key=lambda p: p.threads or 0):
+        if (p.device, p.threads, p.operation) in shown:
             at, words = ([p.from_bytes, p.to_bytes], [rounded(p.rate.value)] * 2), bytes_rate(p.rate.value)
             says, label = [f"{p.name}: {words}"] * 2, f"{p.name} {words}"
+            levels[movement.where_words(p.device, shown), p.name] = label
             traces.append(Trace(p.name, *at, "ink", dash="dot", legend=False, says=says, label=label))
-    told = " ".join(rates.level_sentences(measurements, machine)) or "No level of memory showed as a flat part."
-    view = View("", Axis("working set", "bytes"), Axis("bandwidth", "rate"), traces, told)
+    told = (
+        join(f"{where} {label}" for (where, _), label in levels.items()) or "No level of memory showed as a flat part"
+    )
+    view = View("", Axis("working set", "bytes"), Axis("bandwidth", "rate"), traces, f"{told}.")
     heads = "device | operation | working set | bandwidth | fastest there"
     return [Chart("memory", "Memory: bandwidth by working set", [view], heads, rows, "memory.svg")]
 

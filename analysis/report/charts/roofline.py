@@ -5,10 +5,9 @@ import math
 from collections.abc import Iterable
 
 from analysis.crossover import layers
-from analysis.crossover.families import batch_family, precision_of
+from analysis.crossover.families import batch_family, best_resident, precision_of
 from analysis.report.charts import overlay
 from analysis.report.charts.chart import DASHES, PRECISIONS, Axis, Chart, Trace, View, rounded
-from analysis.report.charts.choose import best_resident
 from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
 from analysis.stats import call_s, group_by, is_gpu

@@ -4,9 +4,7 @@ from typing import TYPE_CHECKING
 
 from analysis import labels
 from analysis.roofline import links, memory_levels, overheads
-from analysis.roofline.bounds import Roof
 from analysis.table import listed, shown, table, text
-from analysis.text import rates as facts
 from analysis.units import bytes_rate, seconds, size
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ def way_words(law: links.Link) -> str:
     return " ".join(filter(None, (law.direction, law.host_memory, law.kernel.partition("/")[2].replace("cupy/", ""))))
 
 
-def memory_section(measurements: "list[Measurement]", machine: "Machine | None", roofs: tuple[Roof, ...]) -> list[str]:
+def memory_section(measurements: "list[Measurement]", machine: "Machine | None") -> list[str]:
     """The levels found with their bandwidth, and those looked for in vain; what stands for a memory without a plateau."""
     if not shown_curves(measurements):
         return []
@@ -82,21 +80,17 @@ def memory_section(measurements: "list[Measurement]", machine: "Machine | None",
     ]
     heads = "device | threads | operation | level | bandwidth | +- | working sets | sizes | fastest there"
     lost = listed(memory_levels.missing(measurements, machine))
-    return [
-        *listed(facts.level_sentences(measurements, machine)),
-        *(table(heads, rows, 4) if rows or not lost else []),
-        *lost,
-    ]
+    return [*(table(heads, rows, 4) if rows or not lost else []), *lost]
 
 
-def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
-    """The laws of copying, what of the link they reach, and what the articles' data sets cost."""
+def copies_section(measurements: "list[Measurement]") -> list[str]:
+    """The laws of copying, and what of the link they reach."""
     if not any(m.problem.op == "transfer" for m in measurements):
         return []
-    return [*listed(facts.link_sentences(roofs)), *shown(links.lines(measurements), markdown=True), ""]
+    return [*shown(links.lines(measurements), markdown=True), ""]
 
 
-def launches_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
+def launches_section(measurements: "list[Measurement]") -> list[str]:
     """What calls cost before any work, on every clock."""
     if not any(m.problem.op == "launch" for m in measurements):
         return []
@@ -115,6 +109,5 @@ def launches_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...])
         for c in found
     ]
     heads = "constant | device | clock | threads | jit_compile | a time | +- | from"
-    listed = [f"- {text(s)}" for s in facts.launch_sentences(roofs)]
-    listed += [("  - " if line.startswith(" ") else "- ") + text(line) for line in overheads.lines(found)]
+    listed = [("  - " if line.startswith(" ") else "- ") + text(line) for line in overheads.lines(found)]
     return [*listed, *([""] if listed else []), *table(heads, rows, 5)]

@@ -11,9 +11,9 @@ from analysis import labels
 from analysis import table as cells
 from analysis.crossover import ladder
 from analysis.crossover.crossover import Answer
-from analysis.crossover.families import square_rows
+from analysis.crossover.families import best_resident, square_rows
 from analysis.crossover.time_split import why
-from analysis.report.charts.choose import best_resident, by_kernel
+from analysis.report.charts.choose import by_kernel
 from analysis.report.material import Material
 from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
 from analysis.roofline.bounds import Roof, judge, pick, ridge
