@@ -27,7 +27,7 @@ class Section(msgspec.Struct, frozen=True):
 
     name: str
     title: str
-    make: Callable[[Material], list[str]]
+    make: Callable[[Material], list[str]] = lambda of: []
     charts: tuple[str, ...] = ()
 
 
@@ -55,7 +55,7 @@ SECTIONS = (
         lambda of: overview.roofline_section(of.rows, of.roofs),
         ("roofline",),
     ),
-    Section("kernels", "Kernels", lambda of: overview.kernels_section(of.rows, of.roofs), ("rates",)),
+    Section("kernels", "Kernels", charts=("rates",)),
     Section("ladder-matmul", "From three loops to the library", _ladder("matmul")),
     Section("ladder-conv", "From seven loops to the library", _ladder("conv")),
     *(Section(stem, heading, _layers(op), (stem,)) for op, (heading, _, stem) in layers.SECTIONS.items()),

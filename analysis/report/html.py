@@ -12,6 +12,7 @@ from analysis.report import body, calculator, markdown
 from analysis.report.charts import crossover as charts_crossover
 from analysis.report.html_page import Page, title
 from analysis.report.material import Material
+from analysis.report.pictures import files
 from analysis.report.sections import differences, method, overview, rows
 from analysis.text import crossings, questions
 from analysis.text import rows as row_words
@@ -59,14 +60,13 @@ def crossover(page: Page) -> str:
         return ""
     first = next((of for of in page.runs if charts_crossover.shown(of.answers)), page.of)
     answers = charts_crossover.shown(first.answers)
-    heads, found = charts_crossover.table(page.runs)
-    table = markdown.table(heads, found, "The numbers of this chart: time of a call at every size", is_open=False)
+    (chart,) = files.over_each_other(("crossover",), page.runs)
     says = charts_crossover.verdict(answers[0]) if answers else crossings.no_gpu_sentence(first.rows, first.machine)
     return str(
         page.parts.crossover(
             f"{first.letter}: {says}" if page.several else says,
-            page.safe(table),
-            page.picture("crossover.svg"),
+            page.numbers(chart),
+            page.picture(chart.picture),
             charts_crossover.says(first.answers),
             page.several,
         )

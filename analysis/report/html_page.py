@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from analysis.report import body, markdown
-from analysis.report.charts import overlay
 from analysis.report.charts.chart import Chart
 from analysis.report.material import Material
 from analysis.report.pictures import files
@@ -59,11 +58,16 @@ class Page:
     def draw(self, *names: str) -> str:
         """The figures of charts, each with its sentence and its table; those of several runs over each other."""
         found = []
-        for c in (c for n in names for c in overlay.several((of.letter, files.charts_of(n, of)) for of in self.runs)):
+        for c in files.over_each_other(names, self.runs):
             self.charts[c.name] = c
-            table = markdown.table(c.heads.split(" | "), c.rows, f"The numbers of this chart: {c.title}", is_open=False)
-            found.append(str(self.parts.chart(c, self.safe(table), self.picture(c.picture))))
+            found.append(str(self.parts.chart(c, self.numbers(c), self.picture(c.picture))))
         return "".join(found)
+
+    def numbers(self, of: Chart):
+        """The chart's table, folded."""
+        said = f"The numbers of this chart: {of.title}"
+        note = f"<p>{markdown.escaped(of.note)}</p>" if of.note else ""
+        return self.safe(markdown.table(of.numbers.heads, of.numbers.rows, said, is_open=False) + note)
 
     def part(self, section: body.Section) -> str:
         """What a section says of each run as HTML, under its name where there are several."""

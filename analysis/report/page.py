@@ -111,13 +111,14 @@ def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> s
 
 
 def _section(section: body.Section, every: list[Material], pictures: bool) -> list[str]:
-    """A section with its pictures; of several runs each one's part under its name."""
+    """A section with its pictures and their numbers; of several runs each one's part under its name."""
     parts = {of.label: own for of in every if (own := body.lines(section, of))}
     drawn = drawing.images(section.charts, every) if pictures else []
-    if not (parts or drawn):
+    numbers = drawing.numbers(section.charts, every)
+    if not (parts or numbers):
         return []
     lines = [f"## {section.title}", "", *drawn]
     for label, own in parts.items():
         lower = [f"#{line}" if label and line.startswith("###") else line for line in own]
         lines += [*([f"### {text(label)}", ""] if label else []), *lower]
-    return lines
+    return lines + numbers

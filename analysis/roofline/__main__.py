@@ -23,6 +23,7 @@ def main(argv: list[str] | None = None) -> int:
 def _roofline(arguments: argparse.Namespace) -> int:
     from analysis import table
     from analysis.report import page
+    from analysis.report.charts import roofline
     from analysis.report.sections import overview
     from analysis.roofline.bounds import describe, is_above
     from analysis.roofline.roofs import roofs as roofs_of
@@ -30,9 +31,9 @@ def _roofline(arguments: argparse.Namespace) -> int:
 
     loaded = page.read_one_machine(arguments.runs)
     ceilings = roofs_of(loaded.every, page.machine_of(loaded))
-    measured, products = overview.ceilings(ceilings), overview.products(loaded.measurements, ceilings)
+    measured, products = overview.ceilings(ceilings), roofline.products(loaded.measurements, ceilings)
     least = "flag | measured by | ridge, FLOP per byte | FLOP per byte | of the data sheet | +- | the roof"
-    for heads, rows in ((overview.CEILINGS, measured), (overview.PRODUCTS, products)):
+    for heads, rows in ((overview.CEILINGS, measured), (roofline.PRODUCTS, products)):
         if rows:
             print(*table.Table(heads, rows, 2, least=least, last=True).text(), "", sep="\n")
     if any(rates.CACHED_MARK in row[-3] for row in products):
@@ -43,7 +44,6 @@ def _roofline(arguments: argparse.Namespace) -> int:
     if not any(r.measured for r in ceilings):
         raise options.Missing("no peak, stream or matmul row in there", command.MEASURE)
     command.require_matplotlib("no picture was drawn")
-    from analysis.report.charts import roofline
     from analysis.report.pictures import chart_views
 
     if not (charts := roofline.chart(list(loaded.measurements), ceilings)):

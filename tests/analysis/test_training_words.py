@@ -5,6 +5,7 @@ import msgspec
 from fake_measurements import page_of
 from test_jobs import one, trained
 
+from analysis.report.charts import break_even as break_even_chart
 from analysis.report.sections import training as section
 from analysis.stats import Estimate
 from analysis.text import crossings, training_answers
@@ -120,9 +121,9 @@ def test_steps_beside_epochs_and_of_one_device():
 
 
 def test_what_is_noisy_or_may_be_nothing_is_said_so():
-    assert section._known(Estimate(1e-3, -2e-3, 4e-3)) == "<4.00 ms"
-    assert section._known(Estimate(3e-3, -2e-3, 4e-3)) == "3.00 ms"
-    assert section._known(Estimate(-3e-3, -4e-3, 2e-3)) == "<2.00 ms"
+    assert break_even_chart._known(Estimate(1e-3, -2e-3, 4e-3)) == "<4.00 ms"
+    assert break_even_chart._known(Estimate(3e-3, -2e-3, 4e-3)) == "3.00 ms"
+    assert break_even_chart._known(Estimate(-3e-3, -4e-3, 2e-3)) == "<2.00 ms"
     every = [
         trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 2e-3), epochs=2),
         trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 1e-3), device="gpu:0", epochs=2, noise=0.4),

@@ -21,6 +21,7 @@ from analysis.report.material import Material
 from analysis.report.pictures import chart_views
 from analysis.report.sections import differences, overview
 from analysis.roofline.bounds import roofs
+from analysis.table import Table
 from analysis.text import machines
 
 SIZES = (64, 128, 256, 512, 1024)
@@ -82,7 +83,7 @@ def test_machines_and_runs_that_measured_the_same_again_stand_apart(tmp_path):
 def chart(name: str, color: str, marker: str, x: tuple[float, float], **view) -> Chart:
     traces = [Trace(name, list(x), [1.0, 10.0], color, marker, "solid", says=["a", "b"])]
     one = View("float32", Axis("n", "count", ends=x), Axis("rate", "flops", ends=(1.0, 10.0)), traces, "It is.", **view)
-    return Chart("rates", "Rates", [one], f"kernel | {name}", [("k", "1")], "rates.svg")
+    return Chart("rates", "Rates", [one], Table(f"kernel | {name}", [("k", "1")]), "rates.svg")
 
 
 def test_charts_of_several_runs_lie_over_each_other_each_with_its_marks():
@@ -99,8 +100,8 @@ def test_charts_of_several_runs_lie_over_each_other_each_with_its_marks():
     assert len({(t.marker, t.dash) for t in view.traces}) == 3
     assert view.x.ends == (1.0, 8.0) and view.lines == [(1.5, "A: here")]
     assert view.says == "A: It is. B: It is. C: It is." and view.traces[1].says == ["B, a", "B, b"]
-    assert made.heads == "run | kernel | GPU x | CPU y"
-    assert made.rows == [("A", "k", "1", "-"), ("B", "k", "1", "-"), ("C", "k", "-", "1")]
+    assert made.numbers.heads == ["run", "kernel", "GPU x", "CPU y"]
+    assert made.numbers.rows == [["A", "k", "1", "-"], ["B", "k", "1", "-"], ["C", "k", "-", "1"]]
     alone = chart("GPU x", "blue", "square", (1.0, 2.0))
     assert overlay.several([("", [alone])]) == [alone]
     bars = [[chart("work", "blue", "", (1.0, 2.0), bars=True)] for _ in range(2)]
@@ -114,7 +115,7 @@ def test_roofs_reach_the_edge_their_names_stand_at_and_names_keep_apart():
         slope = Trace("DRAM", list(x), [rate * v for v in x], "blue", label="DRAM", label_left=True)
         level = Trace("peak", list(x), [rate, rate], "blue", label="peak")
         axes = Axis("intensity", "times", ends=x), Axis("rate", "flops", ends=(0.1, 100.0))
-        return letter, [Chart("roofline", "", [View("", *axes, [slope, level])], "", [])]
+        return letter, [Chart("roofline", "", [View("", *axes, [slope, level])], Table(""))]
 
     (made,) = overlay.several([roof("A", 1.0, (1.0, 10.0)), roof("B", 1.01, (0.5, 40.0))])
     traces = {t.name: t for t in made.views[0].traces}

@@ -7,13 +7,13 @@ from analysis.crossover.crossover import FINE
 from analysis.predict import budget
 from analysis.predict.budget import Budget
 from analysis.report.charts.chart import Axis, Chart, View, rounded, sides, stacked
-from analysis.report.sections.training import BEGINS, begins
-from analysis.stats import Estimate, faster
+from analysis.stats import Estimate, faster, total
+from analysis.table import Table
 from analysis.text import training
 from analysis.training import break_even as jobs
 from analysis.training import costs
-from analysis.training.break_even import BY_JOB, Pair
-from analysis.units import count, digits, percent, seconds, signed
+from analysis.training.break_even import BY_EPOCH, BY_JOB, Pair
+from analysis.units import count, digits, seconds, signed
 
 _EPOCHS = tuple(sorted({round(10 ** (i / 6)) for i in range(19)}))  # 1 to 1000
 
@@ -27,23 +27,35 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
         axes = Axis("epochs", "count"), Axis("whole training", "seconds")
         says, traces = training.break_even_sentence(pair), sides(on_cpu, on_gpu, lambda e: count(int(e), "epoch"))
         views.append(View(training.subject(pair.setup), *axes, traces, says, **_paid(paid)))
-        after = "never" if paid is None else "cannot be told" if paid.value == inf else digits(paid.value)
-        rows.append((*begins(pair), after))
-    heads = f"{BEGINS} | break-even, epochs"
+        costs_ = [costs.whole_training(cost, 0, pair.steps) for cost in both] + [
+            cost.epoch_seconds(pair.steps) for cost in both
+        ]
+        rows.append((training.subject(pair.setup), *(seconds(e.value) for e in costs_), _words(paid)))
+    heads = "training | CPU begins in | GPU begins in | an epoch, CPU | an epoch, GPU | break-even after epochs"
     title = "Whole training: break-even"
-    return [Chart("break-even", title, views, heads, rows, chooses="Training")] if views else []
+    return [Chart("break-even", title, views, Table(heads, rows), chooses="Training")] if views else []
 
 
-def _paid(e: "Estimate | None") -> dict[str, Any]:
+def _words(e: Estimate | None) -> str:
+    """Epochs, with their interval."""
+    if e is None:
+        return "never"
+    if e.value == inf:
+        return f"can't tell ({digits(e.low)} at the earliest)" if e.low else "can't tell"
+    ends = f"{digits(e.low)} or more" if e.high == inf else f"{digits(e.low)}..{digits(e.high)}"
+    return f"{digits(e.value)} ({ends})" if e.value else "0: ahead from the first"
+
+
+def _paid(e: Estimate | None) -> dict[str, Any]:
     """Where a GPU has paid back its start: a line, and its interval as far as the chart goes."""
     if e is None or e.value < 1 or e.value == inf:
         return {}
     low, high = (min(max(end, _EPOCHS[0]), _EPOCHS[-1]) for end in (e.low, e.high))
-    words = f"break-even after {digits(e.value)}"
     wide = e.high > FINE * e.low and low < high
-    ends = f"{digits(e.low)} or more" if e.high == inf else f"{digits(e.low)}..{digits(e.high)}"
-    lines = [(rounded(e.value), "" if wide else words)] if e.value <= _EPOCHS[-1] else []
-    return {"lines": lines, "bands": [(rounded(low), rounded(high), f"{words} ({ends})")] if wide else []}
+    lines = (
+        [(rounded(e.value), "" if wide else f"break-even after {digits(e.value)}")] if e.value <= _EPOCHS[-1] else []
+    )
+    return {"lines": lines, "bands": [(rounded(low), rounded(high), f"break-even after {_words(e)}")] if wide else []}
 
 
 def small(found: "list[jobs.Small]", made: "list[Budget]") -> list[Chart]:
@@ -67,15 +79,39 @@ def small(found: "list[jobs.Small]", made: "list[Budget]") -> list[Chart]:
         traces = sides(both[0], both[1], lambda n: f"{n:,} samples")
         views.append(View(f"{name}: whole training", *axes, traces, says))
         views.append(_bars(name, bars, says))
-        rows += [
-            (name, where, part, signed(s[part]), percent(s[part] / sum(s.values())))
-            for where, s in bars.items()
-            for part in budget.JOB_PARTS
-            if s[part]
-        ]
-    heads = "training | samples, device | part | time | of the job"
+        rows += [(name, *row) for pair in one.pairs for row in _small_rows(pair)]
+    heads = (
+        "training | samples | device | whole training | start-up | build and compile | per fit | per epoch | per step"
+    )
+    heads += " | an epoch | GPU wins by epoch | by whole training | break-even, epochs"
     title = "Small data sets: seconds of the whole training by samples"
-    return [Chart("small-dataset", title, views, heads, rows, "small-dataset.svg", "Training")]
+    return [Chart("small-dataset", title, views, Table(heads, rows, 3), "small-dataset.svg", "Training")]
+
+
+def _small_rows(pair: Pair) -> list[tuple]:
+    """A row a device: the whole training, its parts, and from the GPU's side who wins."""
+    rows, epochs = [], jobs.planned(pair.setup, "samples")[1]
+    for side in (pair.cpu(BY_JOB, epochs), pair.gpu):
+        parts = costs.parts(side.cost, epochs, pair.steps)
+        times = (seconds(total(parts.values()).value), *map(_known, parts.values()))
+        device, won = f"CPU, {side.form}", ("", "", "")
+        if side is pair.gpu:
+            device, won = "GPU", (_wins(pair, BY_EPOCH, epochs), _wins(pair, BY_JOB, epochs), _words(pair.break_even))
+        rows.append(
+            (f"{pair.setup.samples:,}", device, *times, seconds(side.cost.epoch_seconds(pair.steps).value), *won)
+        )
+    return rows
+
+
+def _known(e: Estimate) -> str:
+    """Seconds; of a part that may be none, what it is less than."""
+    end = training.less_than(e)
+    return signed(e.value) if end is None else f"<{seconds(end)}"
+
+
+def _wins(pair: Pair, by: str, epochs: int) -> str:
+    cpu, gpu = (jobs.seconds_by(one.cost, by, pair.steps, epochs) for one in (pair.cpu(by, epochs), pair.gpu))
+    return {"gpu": "yes", "cpu": "no", "neither": "can't tell"}[faster(cpu, gpu)]
 
 
 def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:

@@ -12,9 +12,10 @@ from analysis.predict.budget import REST
 from analysis.report.charts.choose import by_kernel, place
 from analysis.roofline.bounds import Roof, judge
 from analysis.stats import Estimate, quick_seconds
+from analysis.table import Table
 from analysis.text import rows as row_words
 from analysis.text.crossings import short_n_words
-from analysis.text.rates import fraction_words
+from analysis.text.rates import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.units import flops_rate, join, seconds
 from workloads.records import Measurement
 
@@ -76,7 +77,7 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """A chart of one or several views that a list chooses from, and all its numbers as a table.
+    """A chart of one or several views that a list chooses from, and all its numbers as a table, which no section repeats.
 
     `picture`: the SVG of it that shows without JavaScript, "" where there is none. `chooses`: what the list of views is of.
     """
@@ -84,8 +85,7 @@ class Chart(msgspec.Struct, frozen=True):
     name: str
     title: str
     views: list[View]
-    heads: str  # `one | two`
-    rows: list[tuple]
+    numbers: Table
     picture: str = ""
     chooses: str = ""
 
@@ -93,6 +93,12 @@ class Chart(msgspec.Struct, frozen=True):
     def says(self) -> str:
         """The sentence of the first view, which shows until another is chosen."""
         return self.views[0].says
+
+    @property
+    def note(self) -> str:
+        """What the mark behind some of the numbers means; empty where none has it."""
+        marked = any(f" % {CACHED_MARK}" in str(cell) for row in self.numbers.rows for cell in row)
+        return f"{CACHED_MARK} {CACHED_WORDS}." if marked else ""
 
 
 def rounded(value: float) -> float:
@@ -204,7 +210,7 @@ def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
         )
     heads = "precision | kernel | on the | n | threads | rate | of its roof"
     title = "Rate of every kernel, by size"
-    return [Chart("rates", title, views, heads, rows, "rates.svg", "Precision")] if views else []
+    return [Chart("rates", title, views, Table(heads, rows, 3), "rates.svg", "Precision")] if views else []
 
 
 def _side(item: tuple) -> tuple:

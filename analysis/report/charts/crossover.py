@@ -11,6 +11,7 @@ from analysis.crossover.time_split import COPIES as COPYING
 from analysis.report.charts.chart import Axis, Chart, View, crossed, line, marks, rounded
 from analysis.report.charts.choose import WINNER, spans
 from analysis.report.material import Material
+from analysis.table import Table
 from analysis.text import crossings
 from analysis.units import join, seconds
 
@@ -100,7 +101,7 @@ def chart(of: "Material") -> list[Chart]:
     says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.machine)
     axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "seconds")
     view = View(label, *axes, traces, says, **marked)
-    return [Chart("crossover", "Time of one square matmul", [view], "", [], "crossover.svg")]
+    return [Chart("crossover", "Time of one square matmul", [view], _numbers(of), "crossover.svg")]
 
 
 def _curve(sides) -> dict:
@@ -154,21 +155,22 @@ def _parts(squares: "Rows", a: Answer) -> list[list]:
     ]
 
 
-def table(runs: "Iterable[Material]") -> tuple[tuple[str, ...], list[tuple]]:
-    """(heads, rows): every size of every precision, the CPU and each form beside each other; of several runs the run first."""
-    runs = list(runs)
-    told = {of: shown(of.answers) for of in runs}
-    forms = [f for f in _FORMS if any(a.form == f for found in told.values() for a in found)]
-    rows = []
-    for of in runs:
-        for precision, cpu in _cpu(of).items():
-            at = {a.form: {p.n: p.gpu.seconds.value for p in a.points} for a in told[of] if a.precision == precision}
-            for n, side in cpu.items():
-                gpu = (seconds(at[f][n]) if f in at and n in at[f] else "-" for f in forms)
-                run = (of.letter,) if len(runs) > 1 else ()
-                rows.append((*run, precision, n, crossings.side_name(side), seconds(side.seconds.value), *gpu))
-    heads = ("precision", "n", "fastest on the CPU", "CPU", *(f"GPU, {_SHORT[f]}" for f in forms))
-    return (("run", *heads) if len(runs) > 1 else heads), rows
+def _numbers(of: Material) -> Table:
+    """Every size of every precision, the CPU and each form of a GPU call beside each other."""
+    at = {(a.precision, a.form, p.n): seconds(p.gpu.seconds.value) for a in shown(of.answers) for p in a.points}
+    rows = [
+        (
+            precision,
+            n,
+            crossings.side_name(side),
+            seconds(side.seconds.value),
+            *(at.get((precision, f, n), "-") for f in _FORMS),
+        )
+        for precision, cpu in _cpu(of).items()
+        for n, side in cpu.items()
+    ]
+    forms = [f"GPU, {_SHORT[f]}" for f in _FORMS]
+    return Table(("precision", "n", "fastest on the CPU", "CPU", *forms), rows, 3, forms)
 
 
 def says(answers: tuple[Answer, ...]) -> str:

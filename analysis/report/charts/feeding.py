@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.stats import Estimate, group_by, of
+from analysis.table import Table
 from analysis.text import feeding as words
 from analysis.training import feeding
 from analysis.training.feeding import Law
@@ -32,7 +33,9 @@ def feeding_chart(measurements: Iterable[Measurement]) -> list[Chart]:
         views.append(View(f"{words.side(device)}, {dtype}", *axes, traces, words.view_sentence(fitted, device, dtype)))
     rows = [_row(law, *row) for law in fitted for row in _own(law, found)]
     heads = "device | way | type | samples | bytes | measured | by the law | off by"
-    return [Chart("feeding", words.CHART, views, heads, rows, "feeding.svg", "Device and type")] if views else []
+    return (
+        [Chart("feeding", words.CHART, views, Table(heads, rows, 3), "feeding.svg", "Device and type")] if views else []
+    )
 
 
 def _of(fitted: Iterable[Law], device: str, dtype: str) -> list[Law]:

@@ -7,11 +7,15 @@ from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT
 from analysis.report.charts.chart import Axis, Chart, Trace, View, rounded
 from analysis.report.charts.choose import WINNER, spans
 from analysis.report.sections.layers import SECTIONS, Layers
-from analysis.roofline.bounds import judge
+from analysis.roofline.bounds import Roof, judge
 from analysis.stats import call_s, quick_seconds
+from analysis.table import Table
 from analysis.text import answers as words
+from analysis.text import rows as row_words
 from analysis.text.crossings import form_name, verdict_words
-from analysis.units import count, flops_rate, percent
+from analysis.text.rates import fraction_words
+from analysis.units import count, flops_rate, seconds
+from workloads.records import Measurement
 
 _SIDES = {
     "numpy": ("blue", "circle"),
@@ -63,25 +67,51 @@ def _rates(of: Layers) -> list[Chart]:
     shown = "float32" if "float32" in maths else next(iter(maths))
     best = layers.best_by_side((m for m in rows if layers.precision_of(m.problem) == shown), of.op)
     problems, left_out = _most(list(best), lambda p: p.flops)
-    points, roofs, cells, most = _Points(), _Points(), [], (0.0, "")
+    points, roofs, most = _Points(), _Points(), (0.0, "")
     for p in problems:
         line = f"{of.label(p)}, {layers.size_of(p)}"
         for side, m in best[p].items():
             rate = p.flops / quick_seconds(m)
             told, most = flops_rate(rate), max(most, (rate, f"{m.label}, {line}"))
             points.add(side, _SIDES.get(side, ("green", "triangle-up")), rate, line, f"{line}: {told}, {m.label}")
-            judged = judge(m, of.roofs).fraction
-            cells.append((line, side, m.label, told, percent(judged.value) if judged else "-"))
         for place, rate in _roofs_over(best[p].values(), of).items():
             look = (_ROOFS.get(place, "gray"), "line-ns")
             roofs.add(f"roof, {place}", look, rate, line, f"{line}: roof of the {place} {flops_rate(rate)}")
     _, one, stem = SECTIONS[of.op]
-    title = f"Rate of {stem} at their largest batch, {shown}{left_out}"
+    title = f"Rate of {stem}; drawn: the largest batch, {shown}{left_out}"
     says = f"At its largest batch a {one} reaches at most {flops_rate(most[0])} ({most[1]})."
     traces = [*points.traces.values(), *roofs.traces.values()]
-    lines = tuple(dict.fromkeys(line for line, *_ in cells))
+    lines = tuple(dict.fromkeys(y for t in points.traces.values() for y in t.y))
     view = View("", Axis("rate", "flops"), Axis("", "words", False, lines=lines), traces, says)
-    return [Chart(stem, title, [view], f"{one} | by | kernel | rate | of its roof", cells, f"{stem}.svg")]
+    return [Chart(stem, title, [view], _numbers(of), f"{stem}.svg")]
+
+
+def _numbers(of: Layers) -> Table:
+    """A line a layer, direction and batch: the fastest kernel of each backend with its data there and warm caches."""
+    best = layers.best_by_side(of.rows, of.op)
+    some = {side: m for at in best.values() for side, m in at.items()}
+    sides = sorted(some, key=lambda s: (bool(layers.framework_of(some[s])), some[s].on_gpu, some[s].device, s))
+    order = list(dict.fromkeys(map(of.label, best)))
+    placed = {p: (layers.precision_of(p), order.index(of.label(p)), layers.size_of(p)) for p in best}
+    rows = []
+    for p in sorted(best, key=lambda p: (placed[p][0] != "float32", *placed[p])):
+        wins = min(best[p].values(), key=layers.waited)
+        fastest = f"{wins.label}{f' x{wins.threads}' if wins.threads else ''} on the {layers.place(wins)}"
+        cells = (_cell(best[p].get(side), of.roofs) for side in sides)
+        which = of.names.get(p, "-"), of.shape(p), of.direction(p), layers.precision_of(p), layers.size_of(p)
+        rows.append((*which, p.alignment if p.alignment > 1 else "-", *cells, fastest))
+    shape = "HxWxC:KxRxS" if of.op == "conv" else "MxNxK"
+    heads = "layer", shape, "direction", "precision", "batch", "multiples of", *sides, "fastest"
+    return Table(heads, rows, 4, ("layer", "multiples of"))
+
+
+def _cell(m: Measurement | None, roofs: tuple[Roof, ...]) -> str:
+    """`3.22 ms, 144 GFLOP/s, 32.1 %`: one call that is waited for, the rate and the part of its roof on the device's clock where
+    it has one; with the way of a framework."""
+    if m is None:
+        return "-"
+    way, share = f"{m.variant} " * bool(layers.framework_of(m)), fraction_words(judge(m, roofs))
+    return f"{way}{seconds(layers.waited(m))}, {row_words.rate(m)}" + f", {share}" * (share != "-")
 
 
 def _roofs_over(rows: Iterable, of: Layers) -> dict[str, float]:
@@ -126,9 +156,8 @@ def _crossings(of: Layers, varies: str) -> Chart:
     view = View("", *axes, [*(b for b in bands.values() if b.x), *points.traces.values()], says)
     title = f"Who wins, {first}; shaded: {form_name(LATENCY)}{left_out}"
     _, one, stem = SECTIONS[of.op]
-    return Chart(
-        f"{stem}-{varies}", title, [view], f"{one} | a call | answer | measured", cells, f"{stem}-{varies}.svg"
-    )
+    numbers = Table(f"{one} | a call | answer | measured", cells, 3)
+    return Chart(f"{stem}-{varies}", title, [view], numbers, f"{stem}-{varies}.svg")
 
 
 def _most(found: list, by: Callable) -> tuple[list, str]:

@@ -3,6 +3,7 @@
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.report.sections import movement
 from analysis.roofline import links, memory_levels
+from analysis.table import Table
 from analysis.units import bytes_rate, count, join, percent, seconds, size
 from workloads.records import Machine, Measurement
 
@@ -32,7 +33,7 @@ def memory(measurements: "list[Measurement]", machine: "Machine | None") -> list
     )
     view = View("", Axis("working set", "bytes"), Axis("bandwidth", "rate"), traces, f"{told}.")
     heads = "device | operation | working set | bandwidth | fastest there"
-    return [Chart("memory", "Memory: bandwidth by working set", [view], heads, rows, "memory.svg")]
+    return [Chart("memory", "Memory: bandwidth by working set", [view], Table(heads, rows, 2), "memory.svg")]
 
 
 def copies(measurements: "list[Measurement]") -> list[Chart]:
@@ -58,4 +59,4 @@ def copies(measurements: "list[Measurement]") -> list[Chart]:
     told = f"Of {count(len(laws), 'way')} to copy: {links.sentence(laws[0])}."
     view = View("", Axis("bytes of a copy", "bytes"), Axis("time of a copy", "seconds"), traces, told)
     heads = "way | bytes | measured | by the law | off by"
-    return [Chart("transfers", "Copies between host and GPU", [view], heads, rows, "transfers.svg")]
+    return [Chart("transfers", "Copies between host and GPU", [view], Table(heads, rows), "transfers.svg")]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.report.charts.chart import DASHES, MARKERS, Axis, Chart, Trace, View, rounded
+from analysis.table import Table
 
 # Of each further run: what its markers and its dashes become.
 _MARKERS = (
@@ -47,19 +48,18 @@ def together(views: list[View]) -> View:
 def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
     first, rows = parts[0][2], []
     views: dict[str, View] = {}
-    heads = list(dict.fromkeys(head for *_, chart in parts for head in chart.heads.split(" | ")))
+    heads = list(dict.fromkeys(head for *_, chart in parts for head in chart.numbers.heads))
     for i, letter, chart in parts:
         for view in chart.views:
             label = f"{letter}: {view.label}".rstrip(": ") if view.bars else view.label
             own = msgspec.structs.replace(_lettered(view, i, letter), label=label)
             views[label] = over(views[label], own) if label in views else own
-        for row in chart.rows:
-            at = dict(zip(chart.heads.split(" | "), row, strict=True))
+        for row in chart.numbers.rows:
+            at = dict(zip(chart.numbers.heads, row, strict=True))
             rows.append((letter, *(at.get(head, "-") for head in heads)))
     shown = list(views.values())
-    return msgspec.structs.replace(
-        first, views=shown, heads=" | ".join(["run", *heads]), rows=rows, chooses=first.chooses or "View"
-    )
+    numbers = Table(["run", *heads], rows, 3)
+    return msgspec.structs.replace(first, views=shown, numbers=numbers, chooses=first.chooses or "View")
 
 
 def _lettered(view: View, i: int, letter: str) -> View:

@@ -4,6 +4,7 @@ n grows, and layers as their batch does."""
 import math
 from collections.abc import Iterable
 
+from analysis import labels
 from analysis.crossover import layers
 from analysis.crossover.families import batch_family, best_resident, precision_of
 from analysis.report.charts import overlay
@@ -11,6 +12,7 @@ from analysis.report.charts.chart import DASHES, PRECISIONS, Axis, Chart, Trace,
 from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
 from analysis.stats import call_s, group_by, is_gpu
+from analysis.table import Table
 from analysis.text import answers
 from analysis.text import rows as row_words
 from analysis.text.rates import fraction_words, roof_name, roof_rate
@@ -22,6 +24,7 @@ _POINTS = {"conv": ("triangle-up", "convolution"), "matmul": ("triangle-down", "
 _RIGHT = 30_000.0
 _WALKS = 12  # layers that are drawn as walks, those with most work
 _LEAST = 3  # batches that make a walk
+PRODUCTS = "device | product | at | fastest kernel | threads | FLOP per byte | rate | of its roof | the roof | flag"
 
 
 def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Chart]:
@@ -30,7 +33,7 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
     ceilings = any(r.measured and r.kind in ("compute", "memory", "cache") for r in roofs)
     if not (ceilings or paths or points):
         return []
-    rows, views = [], []
+    views = []
     if paths or points or not walks:
         found = [_path(device, precision, path) for (device, precision), path in paths.items()] + _layers(points)
         views.append(_view("square matmuls, n growing", roofs, found, _said(paths)))
@@ -41,14 +44,26 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
             "little for each call and each byte to come near a roof."
         )
         views.append(_view("layers, their batch growing", roofs, found, says))
-    for (device, precision), path in paths.items():
-        rows += [(f"matmul {precision}", device, f"n = {n}", *_cells(m, roofs)) for n, m in path.items()]
+    rows = products(measurements, roofs)
     for (label, device), walk in walks.items():
-        rows += [(label, device, f"batch {layers.size_of(m.problem)}", *_cells(m, roofs)) for m in walk]
-    rows += [(roof_name(r), r.device, "a roof", "-", roof_rate(r), "-") for r in roofs if r.measured]
-    heads = "what | device | at | FLOP per byte | rate | of its roof"
+        rows += [(device, label, f"batch {layers.size_of(m.problem)}", *_row(m, roofs)) for m in walk]
     title = "Roofline: how far from the hardware's limit"
-    return [Chart("roofline", title, views, heads, rows, "roofline.svg", "Points")]
+    return [Chart("roofline", title, views, Table(PRODUCTS, rows, 3, "threads | flag"), "roofline.svg", "Points")]
+
+
+def products(measurements: Iterable[Measurement], roofs: tuple[Roof, ...]) -> list[tuple]:
+    """The fastest resident square product of each device, precision and size, under PRODUCTS."""
+    return [
+        (device, f"{precision}, square", f"n = {n}", *_row(m, roofs))
+        for (device, precision), path in best_resident(measurements).items()
+        for n, m in path.items()
+    ]
+
+
+def _row(m: Measurement, roofs: tuple[Roof, ...]) -> tuple:
+    judged, intensity = judge(m, roofs), digits(m.problem.flops / m.problem.bytes_moved)
+    roof = roof_name(judged.roof) if judged.roof else "-"
+    return m.label, labels.threads(m), intensity, row_words.rate(m), fraction_words(judged), roof, judged.flag
 
 
 def layer_points(measurements: "Iterable[Measurement]") -> "list[Measurement]":
@@ -59,10 +74,6 @@ def layer_points(measurements: "Iterable[Measurement]") -> "list[Measurement]":
             key = (m.problem, m.device)
             best[key] = min(best.get(key, m), m, key=call_s)
     return list(best.values())
-
-
-def _cells(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple[str, str, str]:
-    return digits(m.problem.flops / m.problem.bytes_moved), row_words.rate(m), fraction_words(judge(m, roofs))
 
 
 def _view(label: str, roofs: tuple[Roof, ...], points: list[Trace], says: str) -> View:

@@ -7,6 +7,7 @@ from analysis.predict.budget import REST, Budget
 from analysis.predict.held_out import Case
 from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, rounded, sides, stacked
 from analysis.report.sections import step_budgets
+from analysis.table import Table
 from analysis.text import training
 from analysis.training.break_even import BY_JOB, BY_STEP
 from analysis.units import count, digits, percent, seconds, signed
@@ -14,23 +15,15 @@ from analysis.units import count, digits, percent, seconds, signed
 
 def steps(made: "list[Budget]") -> list[Chart]:
     """A step in parts, a bar a device, a view a training; none where nothing of any step is known."""
-    views, rows = [], []
+    views = []
     for group in step_budgets.groups(made):
-        names = dict.fromkeys(p.name for b in group for p in b.parts if p.seconds and p.seconds.value)
+        names = dict.fromkeys(p.name for b in group for p in b.parts if step_budgets.is_known(p))
         where = _apart([step_budgets.place(b) for b in group])
         parts = {part: [_part(b, part) for b in group] for part in (*names, REST)}
-        shares = {
-            part: [percent(v / b.step.value) for v, b in zip(vs, group, strict=True)] for part, vs in parts.items()
-        }
 
-        def words(part, j, v, where=where, shares=shares):
-            return f"{part} on the {where[j]}: {signed(v)}, {shares[part][j]} of the step"
+        def words(part, j, v, where=where, group=group):
+            return f"{part} on the {where[j]}: {signed(v)}, {percent(v / group[j].step.value)} of the step"
 
-        rows += [
-            (step_budgets.name(b), w, part, signed(v), share)
-            for part, values in parts.items()
-            for b, w, v, share in zip(group, where, values, shares[part], strict=True)
-        ]
         best = [max(((p.seconds.value, p.name) for p in b.parts if p.seconds), default=(0.0, REST)) for b in group]
         says = "; ".join(
             f"on the {w} a step takes {seconds(b.step.value)}, the largest part known {n} ({signed(v)})"
@@ -39,9 +32,8 @@ def steps(made: "list[Budget]") -> list[Chart]:
         axes = Axis("seconds of a step", "seconds", False), Axis("", "words", False)
         traces = stacked(parts, where, words)
         views.append(View(step_budgets.name(group[0]), *axes, traces, f"{says[:1].upper()}{says[1:]}.", bars=True))
-    heads = "training | device | part | time | of the step"
     title = "Where a training step's time goes"
-    return [Chart("budget", title, views, heads, rows, chooses="Training")] if views else []
+    return [Chart("budget", title, views, step_budgets.numbers(made), chooses="Training")] if views else []
 
 
 def _part(b: "Budget", name: str) -> float:
@@ -84,7 +76,7 @@ def predicted_steps(cases: "list[Case]") -> list[Chart]:
     )
     view = View("", Axis("measured, a step", "seconds"), Axis("predicted, a step", "seconds"), traces, told)
     heads = "training | device | step is | predicted | measured | off by"
-    return [Chart("predicted", "Training steps: predicted against measured", [view], heads, rows)]
+    return [Chart("predicted", "Training steps: predicted against measured", [view], Table(heads, rows, 3))]
 
 
 def _case(c: "Case") -> str:
@@ -109,7 +101,7 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
         ]
     heads = "training | counted by | along | at | CPU | GPU | CPU / GPU"
     title = "Who wins a training, along one size"
-    return [Chart("along", title, views, heads, rows, "batches.svg", "Training")] if views else []
+    return [Chart("along", title, views, Table(heads, rows, 3), "batches.svg", "Training")] if views else []
 
 
 def _plainest(a: "Answer") -> tuple:

@@ -43,6 +43,21 @@ def images(charts: Iterable[str], runs: "list[Material]") -> list[str]:
     return [line for name, title, view in _views(charts, runs) for line in image(name, view.says or title)]
 
 
+def numbers(charts: Iterable[str], runs: "list[Material]") -> list[str]:
+    """The Markdown lines of these charts' tables, each under its chart's title."""
+    found = (one for one in over_each_other(charts, runs) if one.numbers.rows)
+    return [
+        line
+        for one in found
+        for line in (f"{one.title}:", "", *one.numbers.md(), *([f"\\{one.note}", ""] if one.note else []))
+    ]
+
+
+def over_each_other(charts: Iterable[str], runs: "list[Material]") -> list[Chart]:
+    """The charts of these names, those of several runs drawn over each other."""
+    return [one for name in charts for one in overlay.several((of.letter, charts_of(name, of)) for of in runs)]
+
+
 @functools.cache
 def charts_of(name: str, of: "Material") -> list[Chart]:
     """The charts of that name, worked out once a run."""
@@ -52,16 +67,9 @@ def charts_of(name: str, of: "Material") -> list[Chart]:
 def _views(charts: Iterable[str], runs: "list[Material]") -> "Iterator[tuple[str, str, View]]":
     """(file name, title, view) of each picture: of one run the views that have the same axes, of several the view that most
     runs are in."""
-    for chosen in charts:
-        for one in overlay.several((of.letter, charts_of(chosen, of)) for of in runs):
-            drawn = [view for view in one.views if not view.bars]
-            if one.picture and drawn:
-                alone = len(runs) == 1
-                view = (
-                    overlay.together(drawn) if alone else max(drawn, key=lambda v: len({t.name[0] for t in v.traces}))
-                )
-                yield one.picture, _titled(one.title, view), view
-
-
-def _titled(title: str, view: View) -> str:
-    return ": ".join(filter(None, (title, view.label)))
+    for one in over_each_other(charts, runs):
+        drawn = [view for view in one.views if not view.bars]
+        if one.picture and drawn:
+            alone = len(runs) == 1
+            view = overlay.together(drawn) if alone else max(drawn, key=lambda v: len({t.name[0] for t in v.traces}))
+            yield one.picture, ": ".join(filter(None, (one.title, view.label))), view

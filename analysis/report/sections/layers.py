@@ -8,11 +8,9 @@ from analysis.crossover.crossover import LATENCY, Answer, layer_crossovers
 from analysis.crossover.families import batch_family
 from analysis.crossover.network_steps import Total
 from analysis.crossover.time_split import why
-from analysis.roofline.bounds import Roof, judge
+from analysis.roofline.bounds import Roof
 from analysis.table import Table, listed, named, table, text, titled
 from analysis.text import answers, crossings
-from analysis.text import rows as row_words
-from analysis.text.rates import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.units import digits, flops_rate, percent, seconds
 from kernels.problems import Problem
 from workloads.records import Loaded, Measurement, settings
@@ -23,10 +21,6 @@ SECTIONS = {
     "matmul": ("Products of dense layers and other shapes", "product", "products"),
 }
 _MOST_SAID = 8
-_CELLS = (
-    "A cell is the fastest kernel of a backend with its data there and warm caches: the time of one call that is waited for, "
-    "its rate and the part of its roof (on the device's clock, where it has one)."
-)
 _TIMES = "slowdown, median"
 
 
@@ -43,11 +37,12 @@ class Layers(msgspec.Struct, frozen=True):
 
     def label(self, problem: "Problem") -> str:
         """`conv2 wgrad`, without a name the shape; the batch is said elsewhere."""
-        words = self.shape(problem)
-        direction = problem.direction or _DIRECTIONS.get(problem.layout, "")
-        if name := self.names.get(problem):
-            return f"{name} {direction}"
-        return f"{words} {direction}" if problem.op == "conv" else words
+        name = self.names.get(problem)
+        words = name or self.shape(problem)
+        return f"{words} {self.direction(problem)}" if name or problem.op == "conv" else words
+
+    def direction(self, problem: "Problem") -> str:
+        return problem.direction or _DIRECTIONS.get(problem.layout, "")
 
     def shape(self, problem: "Problem") -> str:
         """The shape with N in the place of the batch."""
@@ -89,12 +84,12 @@ def _other(m: "Measurement") -> bool:
 
 
 def section(of: Layers) -> list[str]:
-    """The best of each backend at each layer, where the GPU wins, what frameworks, caches and precisions change."""
+    """Where the GPU wins, what frameworks, caches and precisions change."""
     if not of.rows:
         return []
     told = layers.rate_sentences(of.rows, of.op, of.roofs)
     lines = [*listed(told), *_totals_table(of)]
-    return [*lines, *_crossings(of), *_layer_tables(of), *_comparisons(of)]
+    return [*lines, *_crossings(of), *_comparisons(of)]
 
 
 def _totals_table(of: Layers) -> list[str]:
@@ -179,61 +174,6 @@ def _why_table(of: Layers, told: list[Answer]) -> list[str]:
     heads = f"{one} | at | CPU kernel | GPU kernel | CPU | GPU | arithmetic | launch and Python | not explained"
     says = "Where the GPU's time goes, at the sizes that decide (resident); the last three columns add up."
     return [says, "", *table(heads, rows, 4)] if rows else []
-
-
-def _layer_tables(of: Layers) -> list[str]:
-    """A table a precision: a line a layer, direction and batch, the backends beside each other."""
-    best = layers.best_by_side(of.rows, of.op)
-    sides = sorted({side for at in best.values() for side in at}, key=lambda s: _rank(best, s))
-    lines: list[str] = []
-    for math in sorted({layers.precision_of(p) for p in best}, key=lambda math: (math != "float32", math)):
-        here = {p: at for p, at in best.items() if layers.precision_of(p) == math}
-        order = {label: i for i, label in enumerate(dict.fromkeys(map(of.label, here)))}
-        ranked = sorted(here, key=lambda p: (order[of.label(p)], layers.size_of(p)))
-        rows = [
-            (
-                of.names.get(p, "-"),
-                of.shape(p),
-                _direction(p),
-                layers.size_of(p),
-                p.alignment if p.alignment > 1 else "-",
-                *(_cell(at.get(s), of.roofs) for s in sides),
-                _fastest(at),
-            )
-            for p in ranked
-            if (at := here[p])
-        ]
-        what = "HxWxC:KxRxS" if of.op == "conv" else "MxNxK"
-        heads = (*named(f"layer | {what} | direction | batch | multiples of"), *sides, "fastest")
-        found = Table(heads, rows, 3, ("layer", "multiples of", *sides))
-        lines += titled(f"{SECTIONS[of.op][0]}: {math}", _CELLS, found)
-    cached = any(CACHED_MARK in line for line in lines)
-    return [*lines, *([f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if cached else [])]
-
-
-def _direction(problem: "Problem") -> str:
-    return problem.direction or _DIRECTIONS[problem.layout]
-
-
-def _rank(best: dict, name: str) -> tuple:
-    """Libraries before frameworks, the CPU's before the GPU's."""
-    m = next(at[name] for at in best.values() if name in at)
-    return bool(layers.framework_of(m)), m.on_gpu, m.device, name
-
-
-def _cell(m: "Measurement | None", roofs: tuple[Roof, ...]) -> str:
-    """`3.22 ms, 144 GFLOP/s, 32.1 %`; with the way of a framework."""
-    if m is None:
-        return "-"
-    way = f"{m.variant} " if layers.framework_of(m) else ""
-    share = fraction_words(judge(m, roofs))
-    return f"{way}{seconds(layers.waited(m))}, {row_words.rate(m)}" + (f", {share}" if share != "-" else "")
-
-
-def _fastest(at: "dict[str, Measurement]") -> str:
-    best = min(at.values(), key=layers.waited)
-    threads = f" x{best.threads}" if best.threads else ""
-    return f"{best.label}{threads} on the {layers.place(best)}"
 
 
 def _comparisons(of: Layers) -> list[str]:

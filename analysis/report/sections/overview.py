@@ -11,17 +11,17 @@ from analysis import labels
 from analysis import table as cells
 from analysis.crossover import ladder
 from analysis.crossover.crossover import Answer
-from analysis.crossover.families import best_resident, square_rows
+from analysis.crossover.families import square_rows
 from analysis.crossover.time_split import why
-from analysis.report.charts.choose import by_kernel
+from analysis.report.charts.roofline import products
 from analysis.report.material import Material
 from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
-from analysis.roofline.bounds import Roof, judge, pick, ridge
-from analysis.stats import of, quick_seconds
+from analysis.roofline.bounds import Roof, pick, ridge
+from analysis.stats import of
 from analysis.table import listed, table, text
 from analysis.text import crossings, rates
 from analysis.text import rows as row_words
-from analysis.text.rates import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
+from analysis.text.rates import roof_name, roof_rate
 from analysis.units import count, digits, join, percent, seconds, size
 from workloads.machine import facts
 from workloads.records import Machine, Measurement, Run
@@ -32,7 +32,6 @@ MOST_NUMBERS = 2500  # rows that the Markdown lists
 MOST_HASHES = 4  # commits, and sources, that a page names at its top
 INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
 CEILINGS = "device | ceiling | rate | +- | of the data sheet | ridge, FLOP per byte | measured by"
-PRODUCTS = "device | precision | n | fastest kernel | threads | FLOP per byte | rate | of its roof | the roof | flag"
 _WHERE_TIME_GOES = (
     "That is at the sizes on both sides of each crossing. The last four columns add up to its time: the device clock, what a "
     "resident call takes beyond it, what copying adds to that, and the remainder."
@@ -187,9 +186,9 @@ def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list
 
 
 def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
-    """The ceilings and the matmuls under them; nothing without a measured ceiling or a matmul."""
-    measured, rows = ceilings(roofs), products(measurements, roofs)
-    if not measured and not rows:
+    """The ceilings; nothing without a measured one or a matmul."""
+    measured = ceilings(roofs)
+    if not measured and not products(measurements, roofs):
         return []
     lines = (
         table(CEILINGS, measured, 2, "of the data sheet | ridge, FLOP per byte")
@@ -198,33 +197,12 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...])
     )
     if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
         lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
-    lines += ["The fastest products under their roofs:", ""] * bool(rows)
-    lines += table(PRODUCTS, rows, 2, "of its roof | the roof | flag") if rows else []
-    return [*lines, f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if any(CACHED_MARK in row[-3] for row in rows) else lines
+    return lines
 
 
 def ceilings(roofs: tuple[Roof, ...]) -> list[tuple]:
     """The measured roofs under CEILINGS."""
     return [_roof_row(r, roofs) for r in roofs if r.measured]
-
-
-def products(measurements: "Iterable[Measurement]", roofs: tuple[Roof, ...]) -> list[tuple]:
-    """The fastest resident square product of each device, precision and size, under PRODUCTS."""
-    paths = best_resident(measurements)
-    return [(*key, n, *_path_row(m, roofs)) for key, path in paths.items() for n, m in path.items()]
-
-
-def _path_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
-    judged, intensity = judge(m, roofs), m.problem.flops / m.problem.bytes_moved
-    return (
-        m.label,
-        labels.threads(m),
-        digits(intensity),
-        row_words.rate(m),
-        fraction_words(judged),
-        roof_name(judged.roof) if judged.roof else "-",
-        judged.flag,
-    )
 
 
 def _roof_row(r: Roof, roofs: tuple[Roof, ...]) -> tuple:
@@ -244,34 +222,6 @@ def _roof_row(r: Roof, roofs: tuple[Roof, ...]) -> tuple:
     )
 
 
-def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
-    """Every kernel's best rate and its rate at the largest size; then streams and peaks."""
-    paths = by_kernel(measurements)
-    ranked = sorted(paths.items(), key=lambda item: (item[0][1] != "float32", item[0][1]))
-    heads = "kernel | precision | threads | best rate | at n | of its roof | at the largest n | n"
-    best = [(*key, *_kernel_row(path, roofs)) for key, path in ranked]
-    lines = table(heads, best, 2, ("of its roof",)) if ranked else []
-    rows = [
-        (m.kernel, row_words.problem(m.problem), m.device, labels.threads(m), row_words.rate(m))
-        for m in measurements
-        if m.problem.op in ("stream", "peak") and quick_seconds(m)
-    ]
-    streams = ["Streams and peaks:", "", *table("kernel | problem | device | threads | rate", rows, 3)]
-    return lines + (streams if rows else [])
-
-
-def _kernel_row(path: "dict[int, Measurement]", roofs: tuple[Roof, ...]) -> tuple:
-    best, last = max(path.values(), key=lambda m: m.problem.flops / quick_seconds(m)), path[max(path)]
-    return (
-        labels.threads(best),
-        row_words.rate(best),
-        best.problem.n,
-        fraction_words(judge(best, roofs)),
-        row_words.rate(last),
-        last.problem.n,
-    )
-
-
 def numbers_section(runs: "list[Material]") -> list[str]:
     """Every row that was tried, a line each; the skipped ones by their reasons."""
     every = [m for of in runs for m in of.rows]
@@ -281,7 +231,7 @@ def numbers_section(runs: "list[Material]") -> list[str]:
     many = next((m.problem for m in tried if m.problem.op == "launch" and m.problem.count > 1), None)
     said = [f"A time of `{row_words.problem(many)}` is that of all of them."] if many else []
     if any(map(is_concurrent, tried)):
-        said.append("By all at once: the seconds over the steps of all processes together.")
+        said.append("Contention is the time over the steps of all processes together.")
     if len(tried) > MOST_NUMBERS:
         found = [
             f"{len(tried):,} rows are too many for a page of text: the HTML page filters and sorts them, "

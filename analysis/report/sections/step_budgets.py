@@ -4,10 +4,9 @@ import re
 from collections.abc import Iterable
 
 from analysis import labels
-from analysis.predict.budget import Budget
+from analysis.predict.budget import Budget, Part
 from analysis.predict.combine import HIDDEN
-from analysis.stats import Estimate
-from analysis.table import Table, listed, table, text, titled
+from analysis.table import Table, listed, text, titled
 from analysis.text import budget, training
 from analysis.text import rows as row_words
 from analysis.units import count, join, signed
@@ -18,81 +17,53 @@ _UNMEASURED = "not measured: "  # how the reason of a part begins that a command
 
 
 def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Iterable[str] = ()) -> list[str]:
-    """A line a training and device, what to measure for more, and the whole budgets where any part of a step is known; without
-    the sentences that the page has `said` already."""
+    """Sentences that the page has not `said` already, what to measure for more and where the parts' numbers come from; the
+    steps themselves where no chart has them, as no part of any is known."""
     every = list(measurements)
     rows = [m for m in every if m.problem.op == "training"]
     if not rows:
         return []
-    heads = "training | device | a step | +- | largest part known | not explained | losses | flags"
     lines = listed(budget.lost(m) for m in rows if not m.ok)
     told = training.side_by_side(every) + training.start_sentences(rows)  # whose question is not a step's time
     lines += listed(line for line in told if line not in set(said))
-    if made:
-        lines += table(heads, map(_row, made), 2, "largest part known | not explained | losses | flags")
-    return lines + missing(made) + _parts(made)
+    if made and not groups(made):
+        lines += numbers(made).md()
+    return lines + missing(made) + _sources(made)
 
 
-def _parts(made: list[Budget]) -> list[str]:
-    """Every step in parts, a line a training and device, and where the numbers of each part come from."""
-    told = [b for group in groups(made) for b in group]
-    if not told:
-        return []
-    names = sorted(
-        dict.fromkeys(p.name for b in told for p in b.parts if p.seconds and p.seconds.value), key=lambda n: n == HIDDEN
-    )
+def numbers(made: list[Budget]) -> Table:
+    """A line a training and device: the step with its parts, which add up to it, its losses and flags."""
+    names = list(dict.fromkeys(p.name for b in made for p in b.parts if is_known(p)))
+    names.sort(key=lambda n: n == HIDDEN)
     rows = []
-    for b in told:
-        at = {p.name: p for p in b.parts}
-        cells_ = [
-            signed(part.seconds.value) + " (in part)" * part.partial if (part := at.get(n)) and part.seconds else "-"
-            for n in names
-        ]
-        rows.append(
-            (
-                name(b),
-                place(b),
-                labels.time(b.step),
-                *cells_,
-                f"{signed(b.remainder.value)} ({_percent(b.remainder, b)})",
-            )
+    for b in made:
+        at = {p.name: f"{signed(p.seconds.value)}{' (in part)' * p.partial}" for p in b.parts if p.seconds}
+        rest = f"{signed(b.remainder.value)} ({100 * b.remainder.value / b.step.value:.0f} %)"
+        said = (
+            rest if any(map(is_known, b.parts)) else "-",
+            row_words.losses(b.training) or "-",
+            "; ".join(b.flags) or "-",
         )
+        rows.append(
+            (name(b), place(b), labels.time(b.step), labels.width(b.step), *(at.get(n, "-") for n in names), *said)
+        )
+    rest = "not explained", "losses", "flags"
+    return Table(("training", "device", "a step", "+-", *names, *rest), rows, 2, (*names, *rest))
+
+
+def _sources(made: list[Budget]) -> list[str]:
+    """Where the numbers of each part come from."""
     sources: dict[str, dict[str, None]] = {}
-    for p in (p for b in told for p in b.parts if p.seconds and p.seconds.value):
+    for p in (p for group in groups(made) for b in group for p in b.parts if is_known(p)):
         sources.setdefault(p.name, {})[re.sub(r"\b\d[\d,.]*\b", "N", _SCALED.sub("", p.why))] = None
     return titled(
-        "A step in parts",
-        "The parts and what is not explained add up to the step.",
-        Table(("training", "device", "a step", *names, "not explained"), rows, 2, tuple(names)),
-        "Where the numbers come from (N: as many as that training has; dispatch and work are scaled by what trainings of other "
-        "models say, where there are any):",
+        "Where the parts of a step come from",
+        "N: as many as that training has. Dispatch and work are scaled by trainings of other models, where there are any.",
         listed(f"{n}: {'; or '.join(whys)}" for n, whys in sources.items()),
     )
 
 
-def _row(b: Budget) -> tuple:
-    best = max((p for p in b.parts if is_known(p)), key=lambda p: p.seconds.value if p.seconds else 0.0, default=None)
-    largest = (
-        f"{best.name} {signed(best.seconds.value)} ({_percent(best.seconds, b)})" if best and best.seconds else "-"
-    )
-    rest = f"{signed(b.remainder.value)} ({_percent(b.remainder, b)})" if best else "-"
-    return (
-        name(b),
-        place(b),
-        labels.time(b.step),
-        labels.width(b.step),
-        largest,
-        rest,
-        row_words.losses(b.training) or "-",
-        "; ".join(b.flags) or "-",
-    )
-
-
-def _percent(part: Estimate, b: Budget) -> str:
-    return f"{100 * part.value / b.step.value:.0f} %"
-
-
-def is_known(part) -> bool:
+def is_known(part: Part) -> bool:
     """Whether it is a part of the step itself with a number."""
     return bool(part.seconds and part.seconds.value)
 

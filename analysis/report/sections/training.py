@@ -1,7 +1,6 @@
 """Trainings on the page: from which batch, samples, width, depth or epochs the GPU wins, the small-dataset study's training
 half, the articles beside ours, and what each switch does."""
 
-from math import inf
 from typing import TYPE_CHECKING
 
 from analysis import labels
@@ -9,19 +8,17 @@ from analysis.crossover import transfer_study
 from analysis.crossover.crossover import Answer
 from analysis.explain.published import comparisons
 from analysis.report.sections import several_gpus
-from analysis.stats import Estimate, faster, is_gpu, total
-from analysis.table import Table, listed, table, text, titled
+from analysis.stats import Estimate
+from analysis.table import Table, listed, titled
 from analysis.text import cases, crossings, sentences, training
 from analysis.text import rows as row_words
-from analysis.training import break_even, costs
+from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
-from analysis.units import digits, seconds, signed
+from analysis.units import seconds
 
 if TYPE_CHECKING:
     from analysis.report.material import Material
     from workloads.records import Measurement
-
-BEGINS = "training | CPU begins in | GPU begins in | an epoch, CPU | an epoch, GPU"
 
 
 def section(of: "Material") -> list[str]:
@@ -29,16 +26,17 @@ def section(of: "Material") -> list[str]:
     lines = several_gpus.training_section(of.rows)
     if not break_even.trainings(of.rows):
         return lines
-    by_pair = _break_evens(of.pairs) + _forms(of.pairs)
+    by_pair = _forms(of.pairs)
     changed = _losses(of.pairs, of.rows) + _changes(of.rows)
     return _answers(of.trainings) + by_pair + changed + lines
 
 
 def small_section(of: "Material") -> list[str]:
-    """The study of small data sets: where a job's seconds go, the articles' claims, and what copying their data costs."""
+    """The study of small data sets: compiling for a last batch, the articles' claims, and what copying their data costs."""
     learned = transfer_study.lines(of.rows)
     copies = titled("What small data sets cost to copy", [*learned, ""] if learned else [])
-    return _small(of.small) + _articles(of.rows) + copies
+    said = (line for small in of.small for pair in small.pairs if (line := training.last_batch_sentence(pair)))
+    return listed(said) + _articles(of.rows) + copies
 
 
 def _answers(answers: list[Answer]) -> list[str]:
@@ -66,86 +64,6 @@ def _named(group: dict[str, Answer]) -> str:
 def _verdict(a: Answer) -> str:
     """Who wins from where, of which job."""
     return f"{training.job_of(a)[0]}: " * (a.form.mode == BY_JOB) + crossings.verdict_words(a)
-
-
-def _small(found: "list[break_even.Small]") -> list[str]:
-    """Samples against where a job's seconds go, both devices on a line each."""
-    if not found:
-        return []
-    lines = ["### Small data sets: the training half", ""]
-    heads = (
-        "samples | device | whole training | start-up | build and compile | per fit | per epoch | per step | an epoch"
-    )
-    heads += " | GPU wins by epoch | by whole training | break-even, epochs"
-    for small in found:
-        lines += [f"{text(training.subject(small.fixed))}, {_epochs(small.pairs[0])} epochs:", ""]
-        rows = [row for pair in small.pairs for row in _small_rows(pair)]
-        lines += table(heads, rows, 2)
-        lines += listed(filter(None, map(training.last_batch_sentence, small.pairs)))
-    return lines
-
-
-def _epochs(pair: Pair) -> int:
-    return break_even.planned(pair.setup, "samples")[1]
-
-
-def _small_rows(pair: Pair) -> list[tuple]:
-    made, epochs = [], _epochs(pair)
-    paid = pair.break_even
-    for side in (pair.cpu(BY_JOB, epochs), pair.gpu):
-        parts = costs.parts(side.cost, epochs, pair.steps)
-        name = "GPU" if is_gpu(side.device) else f"CPU, {side.form}"
-        won = ("", "", "")
-        if is_gpu(side.device):
-            won = (_wins(pair, BY_EPOCH), _wins(pair, BY_JOB), digits(paid.value) if paid else "never")
-        made.append(
-            (
-                f"{pair.setup.samples:,}",
-                name,
-                seconds(total(parts.values()).value),
-                *map(_known, parts.values()),
-                seconds(side.cost.epoch_seconds(pair.steps).value),
-                *won,
-            )
-        )
-    return made
-
-
-def _known(e: Estimate) -> str:
-    """Seconds; of a part that may be none, what it is less than."""
-    if (end := training.less_than(e)) is not None:
-        return f"<{seconds(end)}"
-    return signed(e.value)
-
-
-def _wins(pair: Pair, by: str) -> str:
-    cpu = break_even.seconds_by(pair.cpu(by, _epochs(pair)).cost, by, pair.steps, _epochs(pair))
-    gpu = break_even.seconds_by(pair.gpu.cost, by, pair.steps, _epochs(pair))
-    return {"gpu": "yes", "cpu": "no", "neither": "can't tell"}[faster(cpu, gpu)]
-
-
-def _break_evens(pairs: list[Pair]) -> list[str]:
-    """When a GPU has paid back what it costs to begin, a line a training."""
-    rows = [(*begins(pair), _paid(pair.break_even)) for pair in pairs if not pair.setup.switches]
-    about = "Epochs of the samples that each line names."
-    return titled("Break-even", about, Table(f"{BEGINS} | break-even after", rows))
-
-
-def begins(pair: Pair) -> tuple[str, ...]:
-    """The cells of a training under BEGINS."""
-    sides = pair.opponent.cost, pair.gpu.cost
-    before = (seconds(costs.whole_training(cost, 0, pair.steps).value) for cost in sides)
-    return training.subject(pair.setup), *before, *(seconds(cost.epoch_seconds(pair.steps).value) for cost in sides)
-
-
-def _paid(paid: Estimate | None) -> str:
-    """Epochs, with their interval."""
-    if paid is None:
-        return "never"
-    if paid.value == inf:
-        return f"can't tell ({digits(paid.low)} at the earliest)" if paid.low else "can't tell"
-    ends = f"{digits(paid.low)} or more" if paid.high == inf else f"{digits(paid.low)}..{digits(paid.high)}"
-    return f"{digits(paid.value)} ({ends})" if paid.value else "0: ahead from the first"
 
 
 def _articles(measurements: "list[Measurement]") -> list[str]:
