@@ -110,6 +110,11 @@ class Answer(msgspec.Struct, frozen=True):
     family: Family = SQUARES
 
     @property
+    def predicted(self) -> bool:
+        """Whether its seconds are predicted ones."""
+        return any(p.gpu.kernel == "predicted" for p in self.points)
+
+    @property
     def ends(self) -> tuple[Point, ...]:
         """The points of the smallest and the largest size; one where they are the same."""
         return tuple(dict.fromkeys((self.points[0], self.points[-1])))

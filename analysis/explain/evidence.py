@@ -1,19 +1,190 @@
-"""Numbers that answer a case's question: peaks against a step, copies against a clock, what several GPUs bring."""
+"""Numbers that answer a case's own question: eight kinds of it, each with one answer."""
+
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from analysis.explain import published
-from analysis.explain.explanation import GPU, Explanation, Sources
+from analysis.explain import explanation, published
+from analysis.explain.explanation import GPU, Explanation, Request, Sources
 from analysis.predict.profile import Profile
 from analysis.roofline import overheads
 from analysis.roofline.roofs import roofs
-from analysis.stats import Estimate, middle
-from analysis.training import data_parallel
+from analysis.stats import Estimate, group_by, middle, total
+from analysis.training import break_even, data_parallel, inference, side_by_side
+from analysis.training.break_even import BY_STEP
 from kernels import networks
+from kernels.problems import Training
+from workloads import ROOT, records
 from workloads.records import Measurement
-from workloads.records.published_cases import Complaint
+from workloads.records.published_cases import Case, Complaint, Question
 
 _FLOAT32 = 4
+# The name of an answer and its numbers by the names that its sentences call them; a number that is not known is None.
+Found = tuple[str, dict[str, Any]]
+
+
+class Asking(msgspec.Struct, frozen=True):
+    """A case with the rows that answer it; its training is explained where that is needed, a case without one has no request."""
+
+    case: Any
+    of: Sources
+    request: Any
+
+    @property
+    def rows(self) -> tuple[Measurement, ...]:
+        return (self.of.gpu or self.of.cpu).measurements
+
+    def explained(self, **otherwise: int) -> Explanation:
+        """The explanation of its training, or of one that is otherwise in these fields."""
+        training = replace(self.request.training, **otherwise)
+        return explanation.explain(replace(self.request, training=training), self.of)
+
+
+def evidence(case: Case | Complaint | Question, of: Sources, request: Request | None) -> Found | None:
+    """What answers the case's own question; None where no row tells it."""
+    return KINDS[case.kind](Asking(case, of, request))
+
+
+# ---------------------------------------------------------------- who wins
+
+
+def _winner(a: Asking) -> Found | None:
+    """Which device is faster, and by how much: an article's claims, or a complaint's trainings."""
+    if isinstance(a.case, Complaint):
+        return _pair(a)
+    claims = published.picked(a.rows, a.case)
+    if not claims:
+        return None
+    first = claims[0]
+    alike = first.faster == first.claim.faster != "neither"
+    epochs = [(p.device.upper(), p.epoch_s, getattr(first, p.device)) for p in a.case.published if p.epoch_s]
+    values = {"verdict": "As in" if alike else "Unlike", "first": first, "claims": claims, "epochs": epochs}
+    return "winner", {**values, "gpu": a.explained().gpu}
+
+
+def _reported(a: Asking) -> list[tuple[str, published.Measured]]:
+    """(what tells it from the others, the row) of each reported training that was measured: its width, its model, or the batch
+    of a single one."""
+    found = [m for r in a.case.reported if (m := published.measured(r, a.rows))]
+    if a.case.varies == "width":
+        return [(f"width {_fixed(m.reported.training, 'width')[0]:,}", m) for m in found]
+    return [(f"batch {m.batch}" if len(a.case.reported) == 1 else m.reported.training.model, m) for m in found]
+
+
+def _fixed(t: Training, varies: str) -> tuple[int, break_even.Setup]:
+    """(the size of a training along what varies, its setup without it).
+
+    Raises: ValueError for a training without such a size.
+    """
+    if at := break_even.size_of(break_even.Setup("", t.model, t.batch, t.samples, t.dtype), varies):
+        return at
+    raise ValueError(f"{t.model} has no {varies}")
+
+
+def _pair(a: Asking) -> Found | None:
+    """Two trainings of one machine that have different winners."""
+    reported = _reported(a)
+    if len(reported) < len(a.case.reported):
+        return None
+    few, many = (_arithmetic(r.training) for r in a.case.reported)
+    hits = sum(m.comes_back for _, m in reported)
+    both = {"first": reported[0], "second": reported[1]}
+    return "pair", {**both, "reported": reported, "hits": hits, "ratio": many / few}
+
+
+def _arithmetic(training: Training) -> float:
+    """FLOPs of a step's products for each of its operations."""
+    works = networks.step(networks.find(training.model), min(training.batch, training.samples))
+    return sum(w.flops for w in works if w.kind in ("dense", "conv")) / len(works)
+
+
+def _flip(a: Asking) -> Found | None:
+    """From which width or batch the GPU wins: measured of the case's training but for what varies, else predicted."""
+    made, varies = a.explained(), a.case.varies
+    _, rest = _fixed(a.request.training, varies)
+    alike = {("model", rest.model), ("batch", rest.batch)}
+    own = [x for x in break_even.answers(a.rows, (varies,)) if alike <= {*x.family.fixed}]
+    found = [x for x in (*own, *made.crossovers) if x.family.varies == varies and x.form.mode == BY_STEP]
+    if not found:
+        return None
+    constant = published.step_constant(a.of.gpu.constants, GPU) if a.of.gpu else None
+    return "flip", {"wins": found[0], "reported": _reported(a), "copied": copied(made), "floor": constant}
+
+
+def _inference(a: Asking) -> Found | None:
+    """Whether the GPU answers faster, one sample at a time and in batches."""
+    own = {way: x for case, way, x in inference.crossovers(a.rows) if case.model == a.case.training.model}
+    if not own:
+        return None
+    ends = own.get(inference.PREDICT, next(iter(own.values()))).ends
+    rates = [{"n": p.n, "cpu": p.n / p.cpu.seconds, "gpu": p.n / p.gpu.seconds, "gain": p.ratio} for p in ends]
+    return "inference", {"one": rates[0], "many": rates[-1]}
+
+
+def _together(a: Asking) -> Found | None:
+    """What several devices bring at once: GPUs that share each batch (of the rows, else of a stored machine), or a teacher beside
+    a student."""
+    if not a.case.rows:
+        taught = side_by_side.taught([m for m in a.rows if m.ok])
+        return ("teacher", {"found": taught}) if taught else None
+    folder, where, model = ROOT / "reports" / a.case.rows, None, a.case.training.model
+    if not (found := several_gpus(a.rows, model)) and folder.exists():
+        found, where = several_gpus(records.read(folder).measurements, model), a.case.rows
+    return ("gpus", {"gains": found, "first": found[0], "last": found[-1], "where": where}) if found else None
+
+
+# ---------------------------------------------------------------- what the time goes to
+
+
+def _cause(a: Asking) -> Found | None:
+    """What takes the GPU's step."""
+    reported = _reported(a)
+    if not reported:
+        return None
+    m = reported[0][1]
+    share, sent = (min(1.0, m.parts.get(name, 0.0) / m.gpu.value) for name in (m.largest, published.COPYING))
+    parts = {"part": m.largest, "share": share, "copied": sent, "parts": m.parts.items()}
+    return "cause", {**parts, "reported": reported, "larger": a.explained().larger}
+
+
+def _home(a: Asking) -> Found | None:
+    """Whether the data set should be sent to the GPU once instead of batch by batch."""
+    made = a.explained()
+    kept = next((w for w in made.what_ifs if w.change.settings.keras.residence == "resident"), None)
+    if not (kept and kept.job_saved and made.both and a.of.gpu and made.larger):
+        return None
+    t, other = made.asked.training, a.explained(batch=8 * made.asked.training.batch).both
+    nbytes = t.samples * networks.sample_bytes(made.asked.of, t.dtype)
+    words = {"kept": kept, "larger": made.larger, "copied": copied(made), "bytes": nbytes}
+    sides = {"gpu": made.both[1], "other": other[1] if other else None}
+    return "home", {**words, **sides, "sent": a.of.gpu.copying(nbytes, GPU)}
+
+
+def _copies(a: Asking) -> Found | None:
+    """Whether it is the copy: a step bound by it, or a clock stopped too early."""
+    kind, made = ("bound", bound) if "step_s" in a.case.numbers else ("clock", clock)
+    found = made(a.case, a.rows)
+    return (kind, {"theirs": a.case.numbers, "found": found}) if found else None
+
+
+def _peaks(a: Asking) -> Found | None:
+    """Whether counted or measured peaks tell the speedup of a step."""
+    found = peaks(a.explained(), a.of)
+    return ("peaks", {"found": found}) if found else None
+
+
+KINDS: dict[str, Callable[[Asking], Found | None]] = {
+    "winner": _winner,
+    "flip": _flip,
+    "cause": _cause,
+    "home": _home,
+    "copies": _copies,
+    "inference": _inference,
+    "together": _together,
+    "peaks": _peaks,
+}
 
 
 class Peaks(msgspec.Struct, frozen=True):
@@ -47,11 +218,8 @@ def _peak(profile: Profile, on_gpu: bool, maths: tuple[str, ...]) -> float | Non
 
 def copied(e: Explanation) -> float | None:
     """The share of the GPU's predicted step that copying a batch takes."""
-    if not e.gpu:
-        return None
-    return (
-        sum(e.gpu.parts[n].value for n in ("transfer calls", "transfer bytes") if n in e.gpu.parts) / e.gpu.step_s.value
-    )
+    parts = e.gpu and (total(e.gpu.parts.get(n) for n in ("transfer calls", "transfer bytes")) / e.gpu.step_s)
+    return parts.value if parts else None
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -59,17 +227,33 @@ class Bound(msgspec.Struct, frozen=True):
     from pinned memory, and of the step's rest."""
 
     nbytes: float
+    copy: float
     pinned: float
     rest: float
+
+    @property
+    def step(self) -> float:
+        """Seconds of a step with the pinned copy."""
+        return self.rest + self.pinned
+
+    @property
+    def least(self) -> float:
+        """Seconds of a step whose copy and work overlap wholly."""
+        return max(self.rest, self.pinned)
+
+    @property
+    def gains(self) -> tuple[float, float]:
+        """The speedups of a step by the pinned copy, and by overlap too."""
+        return (self.rest + self.copy) / self.step, (self.rest + self.copy) / self.least
 
 
 def bound(case: Complaint, rows: tuple[Measurement, ...]) -> Bound | None:
     pageable, pinned = (published.copy_law(rows, GPU, memory=memory) for memory in ("pageable", "pinned"))
     if pageable is None or pinned is None:
         return None
-    last, seconds = pageable.pieces[-1], case.numbers["copy_s"]
-    nbytes = (seconds - last.latency_s) / last.s_per_byte
-    return Bound(nbytes, pinned.seconds(nbytes).value, case.numbers["step_s"] - seconds)
+    last, copy = pageable.pieces[-1], case.numbers["copy_s"]
+    nbytes = (copy - last.latency_s) / last.s_per_byte
+    return Bound(nbytes, copy, pinned.seconds(nbytes).value, case.numbers["step_s"] - copy)
 
 
 class Clock(msgspec.Struct, frozen=True):
@@ -78,6 +262,11 @@ class Clock(msgspec.Struct, frozen=True):
     issued: float
     ran: float
     copy: float
+
+    @property
+    def waited(self) -> float:
+        """Seconds of the copy with what it waits for."""
+        return max(0.0, self.ran - self.issued) + self.copy
 
 
 def clock(case: Complaint, rows: tuple[Measurement, ...]) -> Clock | None:
@@ -95,12 +284,12 @@ def clock(case: Complaint, rows: tuple[Measurement, ...]) -> Clock | None:
     return Clock(passes * issue.seconds.value, ran, law.seconds(_FLOAT32 * elements).value)
 
 
-def several_gpus(rows: tuple[Measurement, ...], model: str) -> list[tuple[data_parallel.Case, Estimate]]:
-    """The gains of the most GPUs for a model, by batch, with the library that has most of them."""
-    every = [(c, gain) for c in data_parallel.cases(list(rows)) if c.several.on_gpu and (gain := c.gain)]
-    own = [one for one in every if one[0].several.problem.model == model] or every
-    most = max((c.count for c, _ in own), default=0)
-    libraries = [c.several.library for c, _ in own if c.count == most]
-    best = max(sorted(set(libraries)), key=libraries.count, default="")
-    found = (one for one in own if (one[0].count, one[0].several.library) == (most, best))
-    return sorted(found, key=lambda one: one[0].several.problem.batch)
+def several_gpus(rows: tuple[Measurement, ...], model: str) -> list[tuple[int, int, Estimate]]:
+    """(GPUs, batch, gain) of the most GPUs for a model, by batch, with the library that has most of them."""
+    every = [(c.several, gain) for c in data_parallel.cases(list(rows)) if c.several.on_gpu and (gain := c.gain)]
+    own = [one for one in every if one[0].problem.model == model] or every
+    groups = group_by(own, lambda one: (one[0].experiment.replicas, one[0].library))
+    best = max(sorted(groups), key=lambda at: (at[0], len(groups[at])), default=None)
+    return (
+        sorted(((best[0], m.problem.batch, gain) for m, gain in groups[best]), key=lambda one: one[1]) if best else []
+    )

@@ -97,6 +97,11 @@ class Explanation(msgspec.Struct, frozen=True):
         return (self.sides[0], self.sides[1]) if len(self.sides) == 2 else ()
 
     @property
+    def larger(self) -> WhatIf | None:
+        """The larger batch that saves most of the whole training."""
+        return next((w for w in self.what_ifs if w.change.learns and w.job_saved), None)
+
+    @property
     def partial(self) -> tuple[str, ...]:
         """What the predictions do not know, in words; first the layers that are only estimated."""
         first = [self.asked.unknown_share.words] if self.asked.unknown_share else []

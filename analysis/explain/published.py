@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.roofline import links, overheads
-from analysis.stats import Estimate, faster
+from analysis.stats import Estimate, faster, group_by
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_STEP, Pair, Trained
 from kernels import networks
@@ -54,6 +54,13 @@ def comparisons(measurements: Iterable[Measurement], cases: Iterable[Case] = CAS
             own = [_compared(case, claim, pair) for pair in pairs if _is(pair, case, claim)]
             found += own or [Comparison(case, claim)]
     return found
+
+
+def picked(measurements: Iterable[Measurement], case: Case) -> list[Comparison]:
+    """One comparison for each of a case's claims that rows tell: a bare loop where the article trained by one, and the fastest
+    GPU of these."""
+    groups = group_by((c for c in comparisons(measurements, (case,)) if c.gpu), lambda c: c.claim)
+    return [max(own, key=lambda c: (c.is_loop == case.loop, -c.gpu.value)) for own in groups.values()]
 
 
 def _is(pair: Pair, case: Case, claim: Claim) -> bool:

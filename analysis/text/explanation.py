@@ -6,7 +6,6 @@ from analysis.explain import sides as of_sides
 from analysis.explain.explanation import Explanation
 from analysis.explain.sides import Side
 from analysis.predict.memory import Memory
-from analysis.predict.prediction import Prediction
 from analysis.predict.what_if import WhatIf
 from analysis.stats import NOTHING, Estimate
 from analysis.table import Table
@@ -22,20 +21,6 @@ _BAR = 36  # blocks of a bar, fewer where the terminal is narrow
 _LABEL = " " * 6
 _REACH = 2.5  # times the longer time, beyond which an interval runs off its bar
 _BY = {BY_JOB: "Whole training"}
-_LITTLE = 0.01  # of a step: a part of less is not named
-# Parts of a step as the why names them.
-PARTS = {
-    "dispatch": "dispatch",
-    "launches": "kernel launches",
-    "transfer calls": "copy calls",
-    "transfer bytes": "copied bytes",
-    "matmul": "dense layers",
-    "conv": "convolutions",
-    "element-wise": "element-wise passes",
-    "optimizer": "optimizer",
-    "input pipeline": "input pipeline",
-    "at the same time": "overlap",
-}
 # By whether the GPU's steps are faster, and whether it starts later.
 WHY = {
     (True, True): "The GPU's steps are {step} faster, but it starts {later} later{most}.",
@@ -153,20 +138,12 @@ def why(cpu: Side, gpu: Side) -> str:
     return WHY[ratio > 1, later > 0].format(most=" (compilation)" * (compiling > later / 2), **words)
 
 
-def shares(p: Prediction, most: int = 3) -> list[str]:
-    """`72 % dispatch`: the largest parts of a predicted step, as shares of all of them."""
-    parts = {name: e.value for name, e in p.parts.items() if e.value > 0}
-    whole = sum(parts.values())
-    ranked = sorted(parts, key=lambda name: -parts[name])[:most]
-    return [f"{sentences.share(parts[n] / whole)} {PARTS.get(n, n)}" for n in ranked if parts[n] > _LITTLE * whole]
-
-
 def _step_shares(e: Explanation) -> list[str]:
     if e.main is None:
         return []
     name = "GPU" if e.gpu else "CPU"
     marked = " (predicted)" * any(s.name == name and s.cost.source != PREDICTED for s in e.sides)
-    return [_LABEL + say(SAID["share"], name=name, shares=", ".join(shares(e.main, 2)), predicted=marked)]
+    return [_LABEL + say(SAID["share"], name=name, shares=sentences.shares(e.main, 2), predicted=marked)]
 
 
 def turns(cpu: Side, gpu: Side) -> str:
@@ -240,7 +217,7 @@ def details(e: Explanation, framework: str) -> list[str]:
         "The whole training, in parts": [_whole(e)] if e.sides else [],
         "A step, predicted": [_step(told)] if told.predictions else [],
         "Where the winner changes": [
-            *(sentences.crossover(a, _BY.get(a.form.mode, "A step"), PREDICTED)[0] for a in told.crossovers)
+            f"{_BY.get(a.form.mode, 'A step')}: {sentences.crossing(a)}." for a in told.crossovers
         ],
         "What changes would save": [_changes(told)] if told.what_ifs else [],
         "Memory and cost": [*([_resources(e)] if e.memory else []), *price(told)],
@@ -272,8 +249,8 @@ def _step(e: Explanation) -> Table:
     """The step in parts that add up, what was measured, and what the prediction does not explain of it."""
     each = [(p, p.step_s.value, e.measured.get(p.settings.device)) for p in e.predictions]
     rows = [
-        [PARTS[n], *(_signed(p.parts[n].value, step) if n in p.parts else "-" for p, step, _ in each)]
-        for n in PARTS
+        [sentences.PARTS[n], *(_signed(p.parts[n].value, step) if n in p.parts else "-" for p, step, _ in each)]
+        for n in sentences.PARTS
         if any(n in p.parts for p, *_ in each)
     ]
     rows.append(["in all", *(sentences.timed(p.step_s) for p, *_ in each)])

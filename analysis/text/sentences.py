@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from analysis.crossover.crossover import Answer, Crossing
+from analysis.predict.prediction import Prediction
 from analysis.stats import Estimate, exact, faster
 from analysis.units import bytes_rate, flops_rate, join, size
 
@@ -23,6 +24,20 @@ _TITLES = {
     "mnist-cnn": "MNIST CNN",
     "peaks": "Peaks MLP",
 }
+# Parts of a step.
+PARTS = {
+    "dispatch": "dispatch",
+    "launches": "kernel launches",
+    "transfer calls": "copy calls",
+    "transfer bytes": "copied bytes",
+    "matmul": "dense layers",
+    "conv": "convolutions",
+    "element-wise": "element-wise passes",
+    "optimizer": "optimizer",
+    "input pipeline": "input pipeline",
+    "at the same time": "overlap",
+}
+_LITTLE = 0.01  # of a step: a part of less is not named
 
 
 def title(model: str) -> str:
@@ -105,6 +120,14 @@ def speed(ratio: Estimate | float, than: str = "") -> str:
     return (f"{factor(e)} faster" if e.value >= 1 else f"{factor(1 / e)} slower") + (f" than {than}" if than else "")
 
 
+def shares(p: Prediction, most: int = 3) -> str:
+    """`72 % dispatch and 26 % kernel launches`: the largest parts of a predicted step, as shares of all of them."""
+    parts = {name: e.value for name, e in p.parts.items() if e.value > 0}
+    whole = sum(parts.values())
+    ranked = sorted(parts, key=lambda name: -parts[name])[:most]
+    return join(f"{share(parts[n] / whole)} {PARTS.get(n, n)}" for n in ranked if parts[n] > _LITTLE * whole)
+
+
 def share(fraction: float) -> str:
     """`72 %`."""
     return f"{number(100 * fraction, most=2)} %"
@@ -128,7 +151,9 @@ class _Words(string.Formatter):
     name here is formatted as by Python."""
 
     WRITTEN: ClassVar[dict[str, Callable]] = {
-        **{f.__name__: f for f in (time, timed, factor, gain, speed, number, interval, share, title, size)},
+        **{f.__name__: f for f in (time, timed, factor, gain, speed, number, interval, share, shares, title, size)},
+        "faster": lambda both: faster_by(both.cpu, both.gpu),
+        "crossing": lambda answer: crossing(answer),
         "bytes/s": lambda rate: bytes_rate(exact(rate).value),
         "flops/s": lambda rate: flops_rate(exact(rate).value),
     }
@@ -179,11 +204,9 @@ def faster_by(cpu: Estimate, gpu: Estimate) -> str:
 # ---------------------------------------------------------------- from which size
 
 
-def since(c: Crossing, source: str = MEASURED) -> str:
-    """The size from which a device wins: measured, the first that is sure; predicted, about the likeliest; in digits."""
-    if c.wide:
-        return f"{c.below:,} to {c.above:,}"
-    return digits(c.at.high) if source == MEASURED else f"about {digits(c.at.value)}"
+def since(c: Crossing) -> str:
+    """The size from which a device surely wins, in digits."""
+    return f"{c.below:,} to {c.above:,}" if c.wide else digits(c.at.high)
 
 
 def unsure(a: Answer) -> list[str]:
@@ -194,32 +217,30 @@ def unsure(a: Answer) -> list[str]:
     return words[:3] + ([f"{len(words) - 3} more"] if len(words) > 3 else [])
 
 
-def crossing(a: Answer, source: str = MEASURED) -> str:
-    """Who wins from which size, without a full stop: `the GPU wins from n = 115`."""
-    name, about = a.family.size_name, source == PREDICTED
+def crossing(a: Answer) -> str:
+    """Who wins from which size, without a full stop: `the GPU wins from n = 115`, the first that is sure; predicted, about the
+    likeliest."""
+    name, mark, seen = a.family.size_name, " (predicted)" * a.predicted, "looked at" if a.predicted else "measured"
     match a.kind:
         case "gpu-from" if a.crossings[0].wide:
             c = a.crossings[0]
-            return f"the GPU starts to win between {counted(f'{c.below:,} and {c.above:,}', name)}"
+            return f"the GPU starts to win between {counted(f'{c.below:,} and {c.above:,}', name)}{mark}"
         case "gpu-at-smallest":
-            return f"the GPU wins from {counted(a.low_n, name)}, the smallest {'looked at' if about else 'measured'}"
+            return f"the GPU wins from {counted(a.low_n, name)}, the smallest {seen}{mark}"
         case "cpu-throughout":
-            return f"the CPU wins up to {counted(a.high_n, name)}, the largest {'looked at' if about else 'measured'}"
+            return f"the CPU wins up to {counted(a.high_n, name)}, the largest {seen}{mark}"
         case "gpu-from" | "several":
-            last = a.crossings[-1]
-            before = len(a.crossings) - 1
-            at = counted(last.at.value if about else last.at.high, name)
-            below = f"; below, the winner changes {'once' if before == 1 else f'{before} times'}" if before else ""
-            return f"the {NAMES[last.to]} wins from {'about ' * about}{at}{below}"
+            last, before = a.crossings[-1], len(a.crossings) - 1
+            at = f"about {counted(last.at.value, name)}" if a.predicted else counted(last.at.high, name)
+            below = f"; below, the winner changes {'once' if before == 1 else f'{before} times'}" * bool(before)
+            return f"the {NAMES[last.to]} wins from {at}{below}{mark}"
         case "cant-tell":
             if not (sure := [p for p in a.points if p.sign]):
-                return "can't tell which device wins"
+                return f"can't tell which device wins{mark}"
             low, high = (counted(p.n, name) for p in (sure[0], sure[-1]))
             where = f"from {low}" if a.points[-1].sign else f"up to {high}" if a.points[0].sign else f"around {low}"
-            return f"the {'GPU' if sure[0].sign > 0 else 'CPU'} surely wins {where}"
-        case "no-gpu":
-            return "the GPU was not timed"
-    return "the CPU was not timed"
+            return f"the {'GPU' if sure[0].sign > 0 else 'CPU'} surely wins {where}{mark}"
+    return f"the {'GPU' if a.kind == 'no-gpu' else 'CPU'} was not timed"
 
 
 def cant_tell(a: Answer) -> str:
@@ -230,22 +251,18 @@ def cant_tell(a: Answer) -> str:
     return f"At {join(words)} it can't be told." if words else ""
 
 
-def crossover(a: Answer, subject: str = "", source: str = MEASURED) -> list[str]:
+def crossover(a: Answer, subject: str) -> list[str]:
     """Who wins from which size, and where it can't be told: two sentences at most. `subject`: `Square float32 products`."""
-    said = crossing(a, source)
-    first = f"{subject}: {said}" if subject else capital(said)
-    first += " (predicted)." if source == PREDICTED else "."
-    return [first, *filter(None, [cant_tell(a)])] if source == MEASURED else [first]
+    return [f"{subject}: {crossing(a)}.", *filter(None, [cant_tell(a)] * (not a.predicted))]
 
 
-def break_even(epochs: Estimate | None, source: str = MEASURED) -> str:
+def break_even(epochs: Estimate | None) -> str:
     """After how many epochs the GPU has made up for its longer start; None: never."""
-    mark = " (predicted)" if source == PREDICTED else ""
     if epochs is None:
-        return f"The GPU never catches up{mark}."
+        return "The GPU never catches up."
     if epochs.value <= 0:
-        return f"The GPU is ahead from the first epoch{mark}."
+        return "The GPU is ahead from the first epoch."
     if not math.isfinite(epochs.value):
-        return f"Break-even after {counted(max(1.0, epochs.low), 'epochs')} at the earliest{mark}."
-    perhaps = ", if at all" if not math.isfinite(epochs.high) else ""
-    return f"Break-even after {'about ' * (source == PREDICTED)}{counted(max(1.0, epochs.value), 'epochs')}{perhaps}{mark}."
+        return f"Break-even after {counted(max(1.0, epochs.low), 'epochs')} at the earliest."
+    perhaps = ", if at all" * (not math.isfinite(epochs.high))
+    return f"Break-even after {counted(max(1.0, epochs.value), 'epochs')}{perhaps}."

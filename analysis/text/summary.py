@@ -11,12 +11,11 @@ from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile
 from analysis.roofline.bounds import Roof, roofs
 from analysis.text import answers as layers
-from analysis.text import explanation, inference, rates, sentences, several_gpus, training
+from analysis.text import inference, rates, sentences, several_gpus, training
 from analysis.text.crossings import copies_sentence, crossing_sentence, no_gpu_sentence, why_sentence
 from analysis.text.training_answers import training_sentences
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB
-from analysis.units import join
 from kernels import networks
 from kernels.problems import Training
 from workloads.records import Loaded, Machine, Measurement
@@ -125,6 +124,6 @@ def _parts(of: Profile) -> str | None:
     network = networks.find(_FIRST)
     request = Request(Training(network.name, network.batch, network.samples, network.epochs))
     try:
-        return join(explanation.shares(predict(request.training, settings_of(request, "gpu:0"), of)))
+        return sentences.shares(predict(request.training, settings_of(request, "gpu:0"), of))
     except Lacking:
         return None

@@ -64,7 +64,7 @@ def test_the_stored_machine_answers_every_case_in_eighteen_lines_and_docs_has_th
 
 
 def test_at_most_eight_kinds_of_question_and_no_rows_name_what_measures_them():
-    assert {case.kind for case in published_cases.EVERY.values()} == set(cases.KINDS) and len(cases.KINDS) <= 8
+    assert {case.kind for case in published_cases.EVERY.values()} == set(evidence.KINDS) and len(evidence.KINDS) <= 8
     alone = bare()
     for name in ("S0", "mxnet-2898", "tensorflow-44836", "cupy-2902", "S3b", "S3d"):
         assert replied(name, alone).command.startswith("python -m workloads."), name
@@ -73,7 +73,7 @@ def test_at_most_eight_kinds_of_question_and_no_rows_name_what_measures_them():
 def test_a_narrow_network_flips_where_the_laws_say_and_dispatch_is_set_against_the_link():
     # 1 + 2.56 w = 2.1 + 0.128 + 0.128 w: w = 0.505 hundred, at batch 128
     made = replied("so-42097115", sources())
-    assert made.answer == "The GPU wins from about width 51 (a step; predicted)."
+    assert made.answer == "By the step, the GPU wins from about width 51 (predicted)."
     assert here(made)["copying a batch"] == "9.7 % of the GPU's step"  # 0.228 of 2.356 ms
     assert "No GPU step takes less than 900 µs" in made.more[0]
     # 300 µs of dispatch at a batch of 16 of 7 numbers, in a step of 1.2 ms
@@ -93,7 +93,7 @@ def test_answers_in_batches_by_rows():
             kernel = "inference/keras/call"
             rows.append(row(kernel, Inference("inception-v3", batch), seconds, device=device, mode="roundtrip"))
     made = replied("S3b", bare(*rows))
-    assert made.answer == "At batch 1 neither is faster; at batch 64 the GPU is 32x faster."
+    assert made.answer == "The GPU against the CPU: can't tell at batch 1, 32x faster at batch 64."
     assert here(made)["frames a second, batch 64"] == "CPU 1,000, GPU 32,000"
 
 
@@ -213,14 +213,11 @@ def test_a_claim_is_set_beside_the_best_form_of_the_cpu_at_the_articles_own_sett
     """An epoch of 11 s on the CPU, hidden, and 2.4 s on the GPU: 4.58 times, where the article has 9."""
     ((key, b),) = claimed(first_article(11.0, 2.4)).items()
     assert key == ("S0", 50_000) and b.here.value == pytest.approx(11 / 2.4) and b.faster == b.claim.faster == "gpu"
-    assert cases.claims(first_article(11.0, 2.4)) == [
-        "CIFAR-10 CNN, 50,000 samples: published about 9x; here GPU 4.6x faster (fit)."
-    ]
     for other in ({"data": "real"}, {"jit_compile": "off"}, {"dtype": "float32"}):
         assert not claimed(first_article(11.0, 2.4, **other))
     without = [b for b in published.comparisons([]) if b.here is None]
     assert len(without) == sum(len(case.claims) for case in published_cases.CASES)
-    assert cases.claims([]) == []
+    assert published.picked([], published_cases.CASES[0]) == []
 
 
 def peaks(cpu_us: dict[int, float], kernel: str = "training/jax/loop", **given) -> list:
@@ -237,5 +234,6 @@ def test_s4_is_judged_by_its_bare_loops_with_their_data_on_the_gpu():
     expected = {("S4", 100): ("cpu", "cpu"), ("S4", 1000): ("neither", "neither"), ("S4", 40_000): ("gpu", "gpu")}
     assert {key: (b.faster, b.claim.faster) for key, b in found.items()} == expected
     assert found["S4", 40_000].here.value == pytest.approx(16.0)
-    both = published.comparisons([*peaks({100: 80.0}, "training/keras/fit"), *rows])
-    assert [b.is_loop for b in cases.picked(both) if b.here] == [True] * 3
+    every = [*peaks({100: 80.0}, "training/keras/fit"), *rows]
+    picked = published.picked(every, published_cases.BY_NAME["S4"])
+    assert [b.is_loop for b in picked] == [True] * 3

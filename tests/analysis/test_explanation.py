@@ -43,8 +43,7 @@ def test_both_sides_the_whole_training_and_parts_that_add_up_to_the_step():
     e = explained(Training("cifar10-cnn", 64, 640))
     for p in e.predictions:
         assert sum(part.value for part in p.parts.values()) == pytest.approx(p.step_s.value)
-    (host,) = words.shares(e.gpu, 1)
-    assert host == "90 % dispatch"  # 2 of 2 + 0.164 + 0.064 ms
+    assert sentences.shares(e.gpu, 1) == "90 % dispatch"  # 2 of 2 + 0.164 + 0.064 ms
 
 
 def test_from_how_many_samples_or_epochs_another_device_finishes_first():
@@ -67,7 +66,7 @@ def test_the_width_the_batch_and_the_samples_at_which_the_winner_changes():
     # 1 + 0.02 b = 2.1 + 0.002 b at 61.1
     assert (batch.kind, batch.crossings[0].below, batch.crossings[0].above) == ("gpu-from", 61, 64)
     assert batch.crossings[0].at.value == pytest.approx(61.1, rel=0.002)
-    assert sentences.crossing(batch, sentences.PREDICTED) == "the GPU wins from about batch 62"
+    assert sentences.crossing(batch) == "the GPU wins from about batch 62 (predicted)"
     e = explained(Training("mlp-784-100x2-10", 128, 60_000, 10), varies="width", sizes=(10, 30, 50, 100))
     (width,) = [a for a in e.crossovers if a.family.varies == "width"]
     # 1 + 2.56 w = 2.228 + 0.128 w at w = 0.505 hundred

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from analysis.crossover.crossover import LATENCY, Answer, Crossing
+from analysis.crossover.crossover import LATENCY, Answer, Crossing, Point, Side
 from analysis.stats import Estimate, exact
 from analysis.text import sentences
 from analysis.text.sentences import MEASURED, PREDICTED
@@ -69,8 +69,9 @@ def test_a_winner_in_a_list_names_what_it_is_of():
     assert (sentences.faster_by(cpu, gpu), sentences.faster_by(cpu, cpu)) == ("GPU 2.1x faster", "can't tell")
 
 
-def crossed(kind, *crossings, bands=(), high=4096) -> Answer:
-    return Answer("float32", LATENCY, kind, 64, high, crossings=crossings, bands=bands)
+def crossed(kind, *crossings, bands=(), kernel="numpy") -> Answer:
+    sides = (Side(kernel, device, None, "float32", exact(1.0)) for device in ("cpu", "gpu:0"))
+    return Answer("float32", LATENCY, kind, 64, 4096, (Point(64, *sides),), crossings=crossings, bands=bands)
 
 
 TO_GPU = Crossing(between(103.2, 108.0, 114.6), 96, 128, "gpu")
@@ -79,41 +80,39 @@ SURE = Crossing(between(300.0, 300.0, 300.0), 256, 512, "gpu")
 
 
 @pytest.mark.parametrize(
-    ("answer", "source", "words"),
+    ("answer", "words"),
     [
         (
             crossed("gpu-from", TO_GPU),
-            MEASURED,
             ["S: the GPU wins from n = 115.", "Between 103 and 115 it can't be told."],
         ),
-        (crossed("gpu-from", TO_GPU), PREDICTED, ["S: the GPU wins from about n = 108 (predicted)."]),
+        (crossed("gpu-from", TO_GPU, kernel="predicted"), ["S: the GPU wins from about n = 108 (predicted)."]),
         (
             crossed("gpu-from", SURE, bands=((512, 512),)),
-            MEASURED,
             ["S: the GPU wins from n = 300.", "At 512 it can't be told."],
         ),
-        (crossed("gpu-at-smallest"), MEASURED, ["S: the GPU wins from n = 64, the smallest measured."]),
-        (crossed("cpu-throughout"), PREDICTED, ["S: the CPU wins up to n = 4,096, the largest looked at (predicted)."]),
+        (crossed("gpu-at-smallest"), ["S: the GPU wins from n = 64, the smallest measured."]),
+        (
+            crossed("cpu-throughout", kernel="predicted"),
+            ["S: the CPU wins up to n = 4,096, the largest looked at (predicted)."],
+        ),
         (
             crossed("several", TO_GPU, TO_CPU),
-            MEASURED,
             ["S: the CPU wins from n = 300; below, the winner changes once.", "Between 103 and 115 it can't be told."],
         ),
         (
             crossed("cant-tell", bands=((64, 4096),)),
-            MEASURED,
             ["S: can't tell which device wins.", "Between 64 and 4,096 it can't be told."],
         ),
-        (crossed("no-gpu"), MEASURED, ["S: the GPU was not timed."]),
+        (crossed("no-gpu"), ["S: the GPU was not timed."]),
         (
             crossed("gpu-from", Crossing(exact(900.0), 100, 10_000, "gpu", apart=100)),
-            MEASURED,
             ["S: the GPU starts to win between n = 100 and 10,000."],
         ),
     ],
 )
-def test_a_crossover_is_the_first_size_that_is_sure_and_where_it_cannot_be_told(answer, source, words):
-    assert sentences.crossover(answer, "S", source) == words
+def test_a_crossover_is_the_first_size_that_is_sure_and_where_it_cannot_be_told(answer, words):
+    assert sentences.crossover(answer, "S") == words
 
 
 @pytest.mark.parametrize(
@@ -128,4 +127,3 @@ def test_a_crossover_is_the_first_size_that_is_sure_and_where_it_cannot_be_told(
 )
 def test_the_break_even_is_in_whole_epochs(epochs, words):
     assert sentences.break_even(epochs) == words
-    assert sentences.break_even(epochs, PREDICTED).endswith(" (predicted).")

@@ -1,6 +1,6 @@
 """The articles that this project re-runs and real complaints, read from the TOML file beside: systems, claims, what was said.
 
-analysis.explain.published sets them beside what was measured here, analysis.text.cases answers each one's kind of question.
+analysis.explain.published sets them beside what was measured here, analysis.explain.evidence answers each one's kind of question.
 """
 
 import pathlib
@@ -32,7 +32,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A system of the articles. kind: the question that analysis.text.cases answers. `loop`: trained by bare steps, not by
+    """A system of the articles. kind: the question that analysis.explain.evidence answers. `loop`: trained by bare steps, not by
     Keras's fit. `blames`: what the article holds for the cause. `unknown`: what it leaves out that a comparison would need."""
 
     name: str

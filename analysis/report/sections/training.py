@@ -10,7 +10,7 @@ from analysis.explain.published import comparisons
 from analysis.report.sections import several_gpus
 from analysis.stats import Estimate
 from analysis.table import Table, listed, titled
-from analysis.text import cases, crossings, sentences, training
+from analysis.text import crossings, sentences, training
 from analysis.text import rows as row_words
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
@@ -77,7 +77,7 @@ def _articles(measurements: "list[Measurement]") -> list[str]:
             f"{b.case.name}, {b.case.model}",
             f"{b.claim.samples:,}",
             b.claim.words,
-            sentences.gain(b.here) if b.here else cases.UNKNOWN,
+            sentences.gain(b.here) if b.here else "not measured",
             row_words.way(b.row) if b.row else "-",
             b.faster or "-",
         )
