@@ -43,7 +43,7 @@ TARGETS = {
     ("float64", "drawn"): (None, 0.0),
     ("bfloat16", "layers"): (1.0, 0.0),
 }
-BELOW = 6  # rows of a set that are told by themselves: the lowest
+BELOW = 6  # the lowest rows of a set, each with a line of its own
 
 
 class Case(NamedTuple):

@@ -10,7 +10,7 @@ from must_reach import at_most, table
 from analysis import stats
 from workloads import ROOT
 
-HEAVY = ("numpy", "pandas", "scipy", "numba", "cupy", "tensorflow", "keras", "matplotlib", "plotly")
+HEAVY = ("numpy", "pandas", "scipy", "numba", "cupy", "tensorflow", "keras", "matplotlib", "plotly", "msgspec")
 RUNS = 15
 _LIST = """import sys, runpy
 sys.argv = ['x', '--help']

@@ -19,7 +19,6 @@ from kernels.simd import packing
 from kernels.simd import vectors as simd
 
 RNG = np.random.default_rng(7)
-BOTH = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 def whole(shape, dtype="float32") -> np.ndarray:
@@ -167,12 +166,12 @@ def test_nobody_adds_to_c_while_others_are_still_in_the_phase_before(monkeypatch
     assert counters[7] == pieces and (c[height:] == k).all()
 
 
-@pytest.mark.parametrize("variant", ["simd", "packed"])
+@pytest.mark.parametrize(("variant", "batch"), [("simd", 1), ("simd", 5), ("packed", 1)])
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
-@BOTH
-def test_every_layout_is_exact(variant, layout, dtype):
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_layout_is_exact(variant, batch, layout, dtype):
     for shape in ((70, 33, 150), (129, 65, 1)):
-        problem = Matmul(*shape, dtype, layout=layout)
+        problem = Matmul(*shape, dtype, layout=layout, batch=batch)
         inputs = problem.inputs(3, True)
         answer = registry.find(f"matmul/numba/{variant}").bind(problem, *inputs)()
         assert reference.check(problem, inputs, answer).passed

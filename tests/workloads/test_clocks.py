@@ -145,8 +145,8 @@ def test_the_autotuner_times_its_candidates_held(gpu, stream):
     assert gpu.calls == 1 + 1 + autotuner._MOST_CALLS and len(gpu.held) == 2
 
 
-def matmul(gpu, seconds: float = WORK, **about):
-    """A kernel whose answer is there when the device is done."""
+def matmul(gpu, seconds: float = WORK, host_s: float = 0.0, **about):
+    """A kernel whose answer is there when the device is done, and that takes the host so long to issue."""
     traits = {name: about.pop(name) for name in ("waits", "allocates") if name in about}
 
     def bind(problem, a, b):
@@ -156,6 +156,7 @@ def matmul(gpu, seconds: float = WORK, **about):
 
         def run():
             gpu.calls += 1
+            gpu.now += host_s
             gpu.launch(seconds, lambda: np.matmul(a, b, out=c))
             return c
 
@@ -275,17 +276,25 @@ def test_a_clock_is_left_out_where_it_would_say_something_else(gpu, seen, monkey
     assert [s.clock for s in visited(monkeypatch, matmul(gpu, **about), settings=settings).samples] == clocks
 
 
+def prepared(gpu, seconds=WORK):
+    stream = copy_modes.gpu_stream()
+    return copy_modes.Prepared(call(gpu, seconds=seconds), None, stream.synchronize, stream)
+
+
 def test_copies_and_launches_tell_what_issuing_them_costs(gpu):
-    prepared = copy_modes.Prepared(call(gpu), None, copy_modes.gpu_stream().synchronize, copy_modes.gpu_stream())
     kernel = types.SimpleNamespace(waits=False, allocates=False)
     for problem, count in ((Transfer("h2d", 8, "pinned"), 1), (Launch("empty", 50), 50)):
         held_with = []
         row = Row("x/cupy/y", problem, GPU)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(timing, "held", lambda run, stream, launches, to=held_with: to.append(launches) or len)
-            takes = one_row._device_takes(kernel, row, prepared, 1e-6)
+            takes = one_row._device_takes(kernel, row, prepared(gpu), 1e-6)
         assert list(takes) == ["host-throughput", "host-issue", "device"] and held_with == [count]
         assert takes["host-issue"](4) == exactly(4 * ISSUE)
+
+
+def test_the_hold_that_ended_unseen_is_a_flag_of_the_row(gpu, seen, monkeypatch):
+    assert visited(monkeypatch, matmul(gpu, host_s=60e-3)).flags == ("hold-ended",)
 
 
 def test_a_cold_row_is_flushed_before_each_call_and_the_flush_is_on_no_clock(gpu, seen, monkeypatch):
@@ -298,26 +307,6 @@ def test_a_cold_row_is_flushed_before_each_call_and_the_flush_is_on_no_clock(gpu
     # A flush and its wait are 54 µs, a call 14: 0.75 ms hold 11 of both; on the device 64 µs: 12.
     assert [s.calls for s in m.samples] == [11, 12]
     assert len(flushes) >= 10 * (11 + 12)
-
-
-def test_the_hold_that_ended_unseen_is_a_flag_of_the_row(gpu, seen, monkeypatch):
-    kernel = matmul(gpu)
-
-    def slow(problem, *inputs):
-        run = kernel.bind(problem, *inputs)
-
-        def issued():
-            gpu.now += 60e-3
-            return run()
-
-        return issued
-
-    assert visited(monkeypatch, registry.Kernel("matmul", "cupy", "fake", slow, ("gpu",))).flags == ("hold-ended",)
-
-
-def prepared(gpu, seconds=WORK):
-    stream = copy_modes.gpu_stream()
-    return copy_modes.Prepared(call(gpu, seconds=seconds), None, stream.synchronize, stream)
 
 
 def row(**settings) -> Row:
@@ -391,28 +380,16 @@ def test_a_copy_mode_copies_what_it_says_and_how(gpu, mode):
     made.synchronize()
     answer = made.result(value)
     assert isinstance(answer, np.ndarray) and np.array_equal(answer, inputs[0] @ inputs[1])
+    if mode == "roundtrip-pinned":
+        value = made.run()
+        value[...] = 0
+        assert not value.any(), "four operations are queued, none is done"
+        made.synchronize()
+        assert np.array_equal(value, inputs[0] @ inputs[1])
+    elif mode != "resident":  # what lies on the host now is taken
+        inputs[0][:] += 1
+        assert np.array_equal(made.result(made.run()), inputs[0] @ inputs[1])
     assert made.stream is stream and stream.non_blocking and (mode == "resident") == (len(gpu.copied) == 1)
-
-
-@pytest.mark.parametrize("mode", ["roundtrip", "roundtrip-pageable"])
-def test_a_roundtrip_takes_the_data_that_lies_on_the_host_now(gpu, mode):
-    problem = Matmul(4, 5, 6)
-    inputs = tuple(x.copy() for x in problem.inputs(1, True))
-    made = copy_modes.prepare(matmul(gpu), problem, Settings("gpu:0", mode=mode), inputs)
-    for x in inputs:
-        x += 1
-    assert np.array_equal(made.result(made.run()), inputs[0] @ inputs[1])
-
-
-def test_a_pinned_roundtrip_is_the_hosts_again_only_after_the_wait(gpu):
-    problem = Matmul(4, 5, 6)
-    inputs = problem.inputs(1, True)
-    made = copy_modes.prepare(matmul(gpu), problem, Settings("gpu:0", mode="roundtrip-pinned"), inputs)
-    value = made.run()
-    value[...] = 0
-    assert not value.any(), "four operations are queued, none is done"
-    made.synchronize()
-    assert np.array_equal(value, inputs[0] @ inputs[1])
 
 
 def test_bfloat16_crosses_as_its_bits_and_comes_back_as_itself(gpu):

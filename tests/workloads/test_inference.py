@@ -323,12 +323,3 @@ def test_the_table_and_the_page_show_rates_and_failures(capsys):
     assert [r[1] for r in rows] == ["1", "2", "8", "16"]
     assert (rows[0][3], rows[0][5], *rows[0][7:]) == ("2.00 ms", "4.25 ms", "500", "235", "0.471", "2.00")
     assert page.section([]) == []
-
-
-def test_a_missing_tensorflow_exits_3(monkeypatch, capsys):
-    import importlib.util
-
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "tensorflow" else real(name, *a))
-    assert inference.main(["--device", "cpu"]) == 3
-    assert capsys.readouterr().err.splitlines()[1].endswith("-m pip install tensorflow")

@@ -243,9 +243,12 @@ def test_a_tiny_call_foretells_nothing_and_limits_reach_the_worker(tmp_path, pla
 
 
 def test_rigorous_takes_five_fresh_processes_and_blocks_are_processes():
-    taken = [(Samples("host-latency", (i, i), 3, (0, 1), "steady"),) for i in (1.0, 2.0, 3.0)]
-    parts = [Measurement("k", Matmul(1, 1, 1), Settings(), "ok", samples=samples) for samples in taken]
+    parts = []
+    for i in (1.0, 2.0, 3.0):
+        about = {"samples": (Samples("host-latency", (i, i), 3, (0, 1), "steady"),), "phases_s": {"import": i}}
+        parts += [Measurement("k", Matmul(1, 1, 1), Settings(), "ok", series={"loss": (1.0,)}, **about)]
     made = visits.merged(parts).samples[0]
+    assert visits.merged(parts).series == {"loss": (1.0,), "import_s": (1.0, 2.0, 3.0)}
     assert made.seconds == (1, 1, 2, 2, 3, 3) and made.block == (0, 0, 1, 1, 2, 2) and made.stop_reason == "3 processes"
     assert visits.merged([parts[0], parts[0].row.result("failed", "no")]).status == "failed"
     late = [

@@ -1,14 +1,12 @@
 """Keras rows: in the one TensorFlow process of the suite, and everything around it without TensorFlow."""
 
-import importlib.util
 import json
-import subprocess
 import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_measurements import CPU_MACHINE, GPU_MACHINE, answer, row
+from fake_measurements import GPU_MACHINE, row
 
 from analysis.predict import budget
 from kernels import networks
@@ -20,7 +18,7 @@ from workloads.harness.dispatch import Broken
 from workloads.harness.timing import Limits
 from workloads.harness.worker import environment
 from workloads.machine import facts
-from workloads.records import EPOCHS_OF, LATER, SAMPLES, Row, Settings, visits
+from workloads.records import EPOCHS_OF, LATER, SAMPLES, Row, Settings
 
 S0 = networks.find("cifar10-cnn")
 
@@ -279,32 +277,6 @@ def test_a_process_has_what_its_rows_need_before_anything_is_imported(device, gi
     assert environment(plain, {}) == environment(Row(wanted.kernel, wanted.problem, wanted.settings), {})
 
 
-def test_what_happens_once_in_each_fresh_process_is_kept():
-    wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(process="fresh"))
-    once = [{"import": float(i), "first_call": 10.0 + i} for i in range(5)]
-    parts = [answer(wanted, series={"loss": (1.0,)}, phases_s=phases) for phases in once]
-    made = visits.merged(parts)
-    expected = {"loss": (1.0,), "import_s": (0.0, 1.0, 2.0, 3.0, 4.0), "first_call_s": (10.0, 11.0, 12.0, 13.0, 14.0)}
-    assert made.series == expected
-
-
-def arguments(*words):
-    return training.parser().parse_args(list(words))
-
-
-def test_rows_are_a_row_a_batch_samples_and_device():
-    found = training.rows(arguments("--batch", "8,32", "--steps", "10"), GPU_MACHINE)
-    expected = [(8, 80, "cpu"), (8, 80, "gpu:0"), (32, 320, "cpu"), (32, 320, "gpu:0")]
-    assert [(r.problem.batch, r.problem.samples, r.settings.device) for r in found] == expected
-    assert {r.settings.switches["data"] for r in found} == {"synthetic"}
-    assert {r.kernel for r in found} == {"training/keras/fit"}
-    found = training.rows(arguments("--samples", "100", "1000", "--epochs", "2", "--threads", "1", "2"), CPU_MACHINE)
-    expected = [(100, 2, 1), (100, 2, 2), (1000, 2, 1), (1000, 2, 2)]
-    assert [(r.problem.samples, r.problem.epochs, r.settings.threads) for r in found] == expected
-    assert [r.problem.samples for r in training.rows(arguments(), CPU_MACHINE)] == [2048]
-    assert [r.settings.threads for r in training.rows(arguments("--threads", "4"), GPU_MACHINE)] == [4, None]
-
-
 def test_the_products_follow_the_trainings_that_ran():
     cpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.02, values={"tf32": 0.0})
     gpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.002, device="gpu:0", values={"tf32": 1.0})
@@ -315,18 +287,6 @@ def test_the_products_follow_the_trainings_that_ran():
     assert len(found) == 12
     done = [cpu, gpu, *(records.Measurement(r.kernel, r.problem, r.settings, "ok") for r in found)]
     assert training.products(GPU_MACHINE, done) == []
-
-
-def test_a_missing_tensorflow_exits_3_with_the_install_command_and_is_never_imported(monkeypatch, capsys):
-    real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "tensorflow" else real(name, *a))
-    assert training.main(["--device", "cpu"]) == 3
-    error, tip = capsys.readouterr().err.splitlines()
-    assert error == "error: keras is not installed"
-    assert tip.endswith("-m pip install tensorflow")
-    with pytest.raises(options.Missing):
-        training.run(device=["cpu"])
-    assert "tensorflow" not in sys.modules
 
 
 def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsys, tmp_path):
@@ -350,11 +310,3 @@ def test_a_failed_training_has_its_line_in_the_table(capsys):
     assert "ms/step" in head
     assert "failed" in line and line.endswith("no luck")
     assert "5.00" in line
-
-
-def test_help_imports_nothing_heavy():
-    heavy = {"numpy", "pandas", "scipy", "numba", "cupy", "tensorflow", "keras", "matplotlib", "plotly", "msgspec"}
-    code = "import sys; from workloads.training import parser; parser().format_help(); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=sweep.LOCAL.parent.parent)
-    assert done.returncode == 0, done.stderr
-    assert not heavy & set(done.stdout.split())

@@ -4,6 +4,7 @@ import importlib.util
 import itertools
 import pathlib
 import shlex
+import sys
 import zipfile
 from types import SimpleNamespace
 from typing import ClassVar
@@ -17,7 +18,7 @@ from analysis.predict import command as predict
 from analysis.text import training as training_words
 from analysis.training import costs
 from kernels.problems import Matmul, Training
-from workloads import options, records, training
+from workloads import inference, options, records, training
 from workloads.frameworks import grid, side_by_side, studies
 from workloads.harness import sweep
 from workloads.machine import facts
@@ -55,6 +56,9 @@ def test_the_simplest_calls_and_a_users_own_model_are_one_row_a_device(tmp_path)
     assert shapes(found) == [(FIT, "cifar10-cnn", 32, 1000, 2)] * 2
     assert chosen(found) == [(d, {"data": "synthetic"}) for d in ("cpu", "gpu:0")]
     assert shapes(rows(here=CPU_MACHINE)) == [(FIT, "cifar10-cnn", 32, 2048, 1)]
+    found = rows("--batch 8,32 --steps 10 --threads 4")
+    expected = [(b, 10 * b, *on) for b in (8, 32) for on in (("cpu", 4), ("gpu:0", None))]
+    assert [(r.problem.batch, r.problem.samples, r.settings.device, r.settings.threads) for r in found] == expected
     file = tmp_path / "mine.keras"
     with zipfile.ZipFile(file, "w") as saved:
         saved.writestr("config.json", "{}")
@@ -128,13 +132,23 @@ def test_where_samples_live_picks_the_way_that_has_it(monkeypatch):
     assert [(r.kernel, r.settings.switches) for r in found] == expected
 
 
-def test_a_library_asked_for_by_name_that_is_not_here_exits_3(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("command", "words", "missing", "said"),
+    [
+        (training, "--device cpu", "tensorflow", "keras"),
+        (inference, "--device cpu", "tensorflow", "keras"),
+        (training, "--backends jax --dry-run", "jax", "jax"),
+    ],
+)
+def test_a_library_that_is_not_here_exits_3_and_none_is_imported(command, words, missing, said, monkeypatch, capsys):
     real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "jax" else real(name, *a))
-    assert training.main(["--backends", "jax", "--dry-run"]) == 3
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == missing else real(name, *a))
+    assert command.main(words.split()) == 3
     error, tip = capsys.readouterr().err.splitlines()
-    assert error == "error: jax is not installed"
-    assert tip.endswith("-m pip install jax")
+    assert error == f"error: {said} is not installed" and tip.endswith(f"-m pip install {missing}")
+    with pytest.raises(options.Missing):
+        command.run(**({"device": ["cpu"]} if "cpu" in words else {"backends": ["jax"]}))
+    assert "tensorflow" not in sys.modules
 
 
 def test_the_plan_is_a_guess_in_minutes(monkeypatch, capsys):
