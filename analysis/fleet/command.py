@@ -60,18 +60,15 @@ def judge(args: argparse.Namespace) -> "Judged":
 
 
 def show(judged: "Judged", format_: str, verbose: bool) -> None:
-    """Prints what is said of the devices (on stderr where stdout is a table for machines), then the table."""
+    """Prints what is said of the devices (on stderr where stdout is a table for machines), then that table."""
     from analysis import table
     from analysis.text import machines as fleet
 
-    for line in fleet.lines(judged):
+    for line in fleet.lines(judged, verbose):
         mark = "- " if format_ == "md" else ""
         print(mark + line, file=sys.stdout if format_ in ("table", "md") else sys.stderr)
     if format_ in ("json", "csv"):
         table.records(fleet.records(judged), fleet.HEAD, format_)
-    elif verbose or format_ == "md":
-        head, rows = fleet.table(judged)
-        print("", *table.shown([table.Table(head, rows)], format_ == "md"), sep="\n")
 
 
 def verdict(judged: "Judged", share: float | None) -> int:

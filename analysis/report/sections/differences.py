@@ -2,7 +2,7 @@
 
 from analysis.compare import comparison
 from analysis.report.material import Material
-from analysis.table import listed, table, text
+from analysis.table import table, text
 from analysis.text import machines
 from analysis.units import count
 
@@ -10,14 +10,8 @@ HEADING = "The differences in words"
 
 
 def section(runs: "list[Material]") -> list[str]:
-    """Who wins where in each, what both did best, their ceilings, the rows that both have; nothing for a single run."""
-    if len(runs) < 2:
-        return []
-    first, *others = runs
-    lines = listed(machines.crossing([(of.name, of.answers) for of in runs]))
-    for of in others:
-        lines += _pair(first, of)
-    return lines
+    """What both did best, their ceilings, the rows that both have; nothing for a single run."""
+    return [line for of in runs[1:] for line in _pair(runs[0], of)]
 
 
 def _pair(old: "Material", new: "Material") -> list[str]:
@@ -26,7 +20,7 @@ def _pair(old: "Material", new: "Material") -> list[str]:
     said = [
         *machines.best(old.rows, new.rows, names, new.machine),
         *machines.ceilings(old.roofs, new.roofs, names),
-        *machines.differences(found, *names),
+        *machines.differences(found, names),
     ]
     lines = [f"### {text(new.label)} beside {text(old.label)}", "", *(f"- {text(s)}" for s in said)]
     if found.differences:
