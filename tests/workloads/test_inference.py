@@ -207,7 +207,7 @@ def test_the_command_from_flags_to_sentences_and_again(one_tensorflow, tmp_path,
     flags = [*words.split(), str(folder)]
     assert inference.main(flags) == 0
     out = capsys.readouterr().out
-    assert "samples/s" in out and "lenet, batch 8, resident: " in out
+    assert "lenet, array to array: from batch 1 to 8 the samples/s become " in out
     assert "No GPU was measured on this machine" in out
     read = records.read(folder).measurements
     assert [(m.kernel, m.problem.batch, m.status) for m in read] == [(CALL, b, "ok") for b in (1, 1, 8, 8)]
@@ -251,19 +251,18 @@ def test_sentences_by_hand():
     clocks = {"host-latency": 6e-3, "host-throughput": 1e-3}
     served = answered(1, clocks, SERVE, device="gpu:0", switches={"in_flight": "8"})
     assert inference_words.lines([*two_sides(), served], GPU_MACHINE) == [
-        "lenet, array to array: the GPU wins from batch 4.",
-        "lenet, batch 16, array to array: 2,000 samples/s on the GPU, 941 on the CPU, GPU 2.1x faster.",
+        "lenet, array to array: the GPU wins from batch 4. "
+        "Batch 16: 2,000 samples/s on the GPU, 941 on the CPU, GPU 2.1x faster.",
         "lenet, array to array: from batch 1 to 16 the samples/s become 8.5x on the GPU and 1.9x on the CPU.",
-        "lenet, single requests on the GPU: 1,000 samples/s with 8 in flight; batches of 16 give 2,000.",
+        "lenet, single requests on the GPU: 1,000 samples/s with 8 in flight.",
     ]
 
 
 def test_rates_are_said_at_the_largest_batch_that_both_have():
     at_once = [(1, 1e-3, "cpu"), (8, 2e-3, "cpu"), (8, 1e-3, "gpu:0"), (64, 9e-3, "cpu")]
     rows = [answered(batch, {"host-latency": s}, device=device) for batch, s, device in at_once]
-    first = [line for line in inference_words.lines(rows) if " samples/s on the " in line]
-    second = inference_words.lines(rows[:2])
-    assert first[0].startswith("lenet, batch 8") and second[0].startswith("lenet, batch 8")
+    (first,) = [line for line in inference_words.lines(rows) if " samples/s on the " in line]
+    assert first.endswith(" Batch 8: 8,000 samples/s on the GPU, 4,000 on the CPU, GPU 2.0x faster.")
 
 
 def test_no_winner_is_named_where_the_intervals_meet():
@@ -275,33 +274,23 @@ def test_no_winner_is_named_where_the_intervals_meet():
 
     sides = (("cpu", 1.0), ("gpu:0", 1.2), ("gpu:1", 1 / 8))
     made = [msgspec.structs.replace(answered(1, 2e-3, device=device), samples=taken(times)) for device, times in sides]
-    one = next(iter(said.cases(made).items()))
-    assert inference_words.rate_sentences(one[0], made[:2], 1)[0].endswith("on the CPU, can't tell.")
-    assert inference_words.rate_sentences(one[0], [made[0], made[2]], 1)[0].endswith("GPU 8.0x faster.")
+    assert inference_words.lines(made[:2])[0].endswith("on the CPU, can't tell.")
+    assert inference_words.lines([made[0], made[2]])[0].endswith("GPU 8.0x faster.")
+    (one,) = said.cases(made)
     batches = [*made[:1], msgspec.structs.replace(made[1], problem=Inference("lenet", 2), settings=made[0].settings)]
-    assert "become 1.7x on the CPU" in inference_words.batching_sentences(one[0], batches, [1, 2])[0]
+    assert "become 1.7x on the CPU" in inference_words.batching_sentences(one, batches)[0]
     slower = msgspec.structs.replace(made[0], problem=Inference("lenet", 2), samples=taken(2))
-    (words,) = inference_words.batching_sentences(one[0], [made[0], slower], [1, 2])
+    (words,) = inference_words.batching_sentences(one, [made[0], slower])
     assert words.endswith("become no more for certain on the CPU.")
 
 
 def test_queued_calls_in_words():
     gpu = answered(1, {"host-latency": 2e-3, "host-throughput": 1e-3}, mode="resident", device="gpu:0")
-    cpu = answered(1, 3e-3, mode="resident")
-    line = inference_words.rate_sentences(*next(iter(said.cases([cpu, gpu]).items())), 1)[1]
+    waited, queued = inference_words.lines([answered(1, 3e-3, mode="resident"), gpu])
+    assert waited.endswith(" Batch 1: 500 samples/s on the GPU, 333 on the CPU, GPU 1.5x faster.")
     assert (
-        line == "lenet, batch 1, resident, calls queued: 1,000 samples/s on the GPU, 333 on the CPU, GPU 3.0x faster."
+        queued.startswith("lenet, resident, calls queued: ") and "1,000 samples/s on the GPU, 333 on the CPU" in queued
     )
-    assert "queued" not in " ".join(inference_words.rate_sentences(*next(iter(said.cases([cpu]).items())), 1))
-    # 5 ms queued beside 3 ms waited for at batch 1; at batch 4 they queue as they should
-    rows = [
-        answered(batch, {"host-latency": waited, "host-throughput": queued}, mode="resident", device="gpu:0")
-        for batch, waited, queued in ((1, 3e-3, 5e-3), (4, 3e-3, 2e-3))
-    ]
-    (case,) = said.cases(rows)
-    (line,) = inference_words.queued_sentences(case, rows, [1, 4])
-    assert line.startswith("lenet: queued calls took longer than calls waited for, 5.00 ms against 3.00 ms at batch 1.")
-    assert line in inference_words.lines(rows) and inference_words.queued_sentences(case, rows, [4]) == []
 
 
 def test_the_table_and_the_page_show_rates_and_failures(capsys):
