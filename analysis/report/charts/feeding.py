@@ -52,10 +52,13 @@ def _own(law: Law, found: Iterable[Row]) -> list[Row]:
 def _way(law: Law, own: list[Row], number: int) -> list[Trace]:
     """The points of a way, and its law for samples of CIFAR-10's size."""
     color, marker, dash = marks(number).values()
-    says = [f"{law.way}, {words.batch(m)}: {seconds(e.value)}" for m, e in own]
+    says = [
+        f"{law.way}, {p.batch:,} x {p.width:,} values, {size(p.nbytes)}: {seconds(e.value)}"
+        for p, e in ((m.problem, e) for m, e in own)
+    ]
     ratio = (law.high / law.low) ** (1 / (_LINE - 1))
     sizes = [law.low * ratio**i for i in range(_LINE)]
-    by_law = [law.seconds(words.samples_of(n, law.dtype), n).value for n in sizes]
+    by_law = [law.seconds(n / words.image_bytes(law.dtype), n).value for n in sizes]
     told = [f"{law.way}, {size(n)}: {seconds(t)} by the law" for n, t in zip(sizes, by_law, strict=True)]
     measured = line(
         law.way, [(m.problem.nbytes, e) for m, e in own], color, says, marker=marker, line=False, hollow=True

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from analysis.table import listed, table
+from analysis.table import listed
 from analysis.text import feeding as words
 from workloads.records import Measurement
 
@@ -10,5 +10,5 @@ from workloads.records import Measurement
 def section(measurements: Iterable[Measurement]) -> list[str]:
     """The answer and the laws; empty without rows of the study."""
     rows = list(measurements)
-    found = words.cells(rows)
-    return [*listed(words.sentences(rows)), *(table(words.HEADS, found, 3) if found else [])]
+    found = words.laws(rows)
+    return [*listed(words.sentences(rows)), *(found.md() if found.rows else [])]
