@@ -62,7 +62,7 @@ class Request(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """Everything that is said of a training. `sides`: what it takes on each device, measured or predicted. `cpu` and `gpu`: the
     predictions, None without rows of that side, and `lacks` says what is missing. measured: what this very training costs by a
-    row. break_even: epochs after which the GPU has caught up, predicted. borrowed: the GPU is a stored one, its host terms
+    row. borrowed: the GPU is a stored one, its host terms
     scaled by `host_factor`."""
 
     asked: Request
@@ -70,14 +70,11 @@ class Explanation(msgspec.Struct, frozen=True):
     gpu: "Prediction | None"
     measured: dict[str, TrainingCost]
     crossovers: tuple[Answer, ...]
-    break_even: Estimate | None
     memory: tuple[Memory, ...]
     costs: tuple[Cost, ...]
     what_ifs: tuple[WhatIf, ...]
-    at_once: tuple[tuple[str, int, Estimate], ...] = ()
     validation_s: dict[str, Estimate] = {}
     lacks: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
     borrowed: str = ""
     host_factor: Estimate | None = None
     sides: tuple[Side, ...] = ()
@@ -95,6 +92,14 @@ class Explanation(msgspec.Struct, frozen=True):
     def both(self) -> tuple[Side, Side] | tuple[()]:
         """The CPU and the GPU; nothing unless what the training takes is known of both."""
         return (self.sides[0], self.sides[1]) if len(self.sides) == 2 else ()
+
+    @property
+    def actions(self) -> list[WhatIf]:
+        """The changes whose saving is surely above 0, the surest first; of several batches the one that saves most."""
+        here = [w for w in self.what_ifs if self.main and w.change.settings.device == self.main.settings.device]
+        ranked = sorted((w for w in here if w.surely_s), key=lambda w: -w.surely_s)
+        batches = [w for w in ranked if w.change.learns]
+        return [w for w in ranked if w not in batches[1:]]
 
     @property
     def larger(self) -> WhatIf | None:
@@ -116,9 +121,7 @@ class Explanation(msgspec.Struct, frozen=True):
         """What of it is to be said: all, or without what rests on seconds that are withheld."""
         if not self.withheld:
             return self
-        return msgspec.structs.replace(
-            self, cpu=None, gpu=None, crossovers=(), break_even=None, costs=(), what_ifs=(), at_once=(), validation_s={}
-        )
+        return msgspec.structs.replace(self, cpu=None, gpu=None, crossovers=(), costs=(), what_ifs=(), validation_s={})
 
 
 class Sources(msgspec.Struct, frozen=True):
@@ -182,14 +185,11 @@ def explain(asked: Request, of: Sources) -> Explanation:
         gpu,
         rows,
         _crossovers(asked, predict) if cpu and gpu else (),
-        costs.break_even(cpu.cost, gpu.cost, asked.training.steps) if cpu and gpu else None,
         held,
         prices,
         tuple(ranked),
-        tuple(what_if.at_once(of.gpu.measurements, GPU)) if of.gpu else (),
         {d: validating(asked, p) for d, p in made.items()} if asked.validation else {},
         tuple(f"{where}: {error}" for where, error in lacking.items()),
-        tuple(dict.fromkeys(command for error in lacking.values() for command in error.commands)),
         of.gpu.key if of.gpu and of.borrowed else "",
         host_factor(of.cpu, of.gpu) if of.gpu and of.borrowed else None,
         both,

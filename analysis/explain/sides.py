@@ -2,7 +2,7 @@
 
 import msgspec
 
-from analysis.stats import Estimate, faster
+from analysis.stats import Estimate
 from analysis.training import costs
 from analysis.training.costs import TrainingCost, whole_training
 from kernels.problems import Training
@@ -30,44 +30,33 @@ class Side(msgspec.Struct, frozen=True):
         """Seconds of the whole training by what they go to; they add up."""
         return costs.parts(self.cost, self.training.epochs, self.training.steps)
 
+    @property
+    def largest(self) -> str:
+        """The part that takes most."""
+        return max(self.parts, key=lambda name: self.parts[name].value)
+
     def of(self, samples: int, epochs: int) -> Estimate:
         """Seconds of the whole training of other samples and epochs."""
         return whole_training(self.cost, epochs, -(-samples // self.training.batch))
 
 
-class Turn(msgspec.Struct, frozen=True):
-    """From so many samples or epochs on, `to` (cpu or gpu) finishes first; 0: from the first on."""
+def turns(cpu: Side, gpu: Side) -> tuple[str, dict[str, float]]:
+    """(cpu or gpu: which finishes first of ever more epochs; samples and epochs -> from how many on it does, but for those of
+    which it does from the first on)."""
 
-    at: float
-    to: str
+    def behind(samples: int, epochs: int) -> float:
+        return gpu.of(samples, epochs).value - cpu.of(samples, epochs).value
 
-
-def likelier(cpu: Side, gpu: Side) -> str:
-    """cpu or gpu: the one that finishes first by the values."""
-    return "gpu" if gpu.whole.value < cpu.whole.value else "cpu"
-
-
-def winner(cpu: Side, gpu: Side) -> str:
-    """cpu, gpu, or neither where the intervals overlap."""
-    return faster(cpu.whole, gpu.whole)
-
-
-def epochs_turn(cpu: Side, gpu: Side) -> Turn:
-    """From how many epochs on another device finishes first."""
-    samples = cpu.training.samples
-    begun = gpu.of(samples, 0).value - cpu.of(samples, 0).value
-    return _turn(begun, gpu.of(samples, 1).value - cpu.of(samples, 1).value - begun)
+    t = cpu.training
+    begun, few, many = behind(t.samples, 0), behind(t.batch, t.epochs), behind(1001 * t.batch, t.epochs)
+    to, epochs = _turn(begun, behind(t.samples, 1) - begun)
+    slope = (many - few) / (1000 * t.batch)
+    alike, samples = _turn(few - slope * t.batch, slope) if t.batch < t.samples else (to, 0.0)
+    found = {"samples": samples * (alike == to), "epochs": epochs}
+    return to, {what: at for what, at in found.items() if at > 0}
 
 
-def samples_turn(cpu: Side, gpu: Side) -> Turn:
-    """From how many samples on another device finishes first, with as many epochs."""
-    epochs, batch = cpu.training.epochs, cpu.training.batch
-    few, many = (gpu.of(n, epochs).value - cpu.of(n, epochs).value for n in (batch, 1001 * batch))
-    slope = (many - few) / (1000 * batch)
-    return _turn(few - slope * batch, slope)
-
-
-def _turn(behind: float, slope: float) -> Turn:
-    """Where `behind + slope n`, the GPU's seconds less the CPU's, passes 0."""
+def _turn(behind: float, slope: float) -> tuple[str, float]:
+    """(who is ahead in the end, where `behind + slope n`, the GPU's seconds less the CPU's, passes 0; 0 where it does not)."""
     to, ahead = "gpu" if slope < 0 else "cpu", "gpu" if behind <= 0 else "cpu"
-    return Turn(0.0, ahead) if ahead == to or slope == 0 else Turn(-behind / slope, to)
+    return (ahead, 0.0) if ahead == to or slope == 0 else (to, -behind / slope)

@@ -1,6 +1,6 @@
 """What another way of training would save: every change that may help, predicted, ranked by the time that it saves."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
@@ -8,10 +8,9 @@ from analysis.predict.components import execution_of
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import COMPILED
 from analysis.stats import NOTHING, Estimate, plus_minus, total
-from analysis.training import side_by_side
 from analysis.training.costs import parts
 from kernels.problems import Training
-from workloads.records import Measurement, Settings
+from workloads.records import Settings
 from workloads.records import settings as switches
 
 Predict = Callable[[Training, Settings, str], "Prediction"]
@@ -56,8 +55,9 @@ class WhatIf(msgspec.Struct, frozen=True):
     why: str = ""
 
     @property
-    def helps(self) -> bool:
-        return self.job_saved is not None and self.job_saved.low > 0
+    def surely_s(self) -> float:
+        """Seconds of the whole job that it saves at the least; 0 where it may save none."""
+        return max(0.0, self.job_saved.low) if self.job_saved else 0.0
 
 
 def changes(training: Training, settings: Settings) -> list[Change]:
@@ -149,18 +149,6 @@ def _less(a: Estimate, b: Estimate, alike: bool) -> Estimate:
     value, shares = a.value - b.value, [(e.high - e.low) / (2 * e.value) if e.value > 0 else 0.0 for e in (a, b)]
     off = abs(value) * shares[0] + b.value * max(0.0, shares[1] - shares[0])
     return plus_minus(value, off)
-
-
-def at_once(measurements: "Iterable[Measurement]", device: str) -> list[tuple[str, int, Estimate]]:
-    """(model, processes, steps a second of all against one) of trainings that were measured beside their like on a device."""
-    done = [m for m in measurements if m.ok]
-    return [
-        (alone.problem.model, k, gain)
-        for alone, pairs in side_by_side.gains(done).values()
-        if alone.device == device
-        for k, gain in pairs
-        if k > 1
-    ]
 
 
 def command(change: Change, epochs: int | None = None, samples: int | None = None) -> list[str]:

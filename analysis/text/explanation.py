@@ -1,12 +1,8 @@
 """An Explanation as at most twelve lines: who wins, why, from where, what helps, how to check it; and all that is behind it."""
 
-from collections.abc import Sequence
-
 from analysis.explain import sides as of_sides
 from analysis.explain.explanation import Explanation
 from analysis.explain.sides import Side
-from analysis.predict.memory import Memory
-from analysis.predict.what_if import WhatIf
 from analysis.stats import NOTHING, Estimate
 from analysis.table import Table
 from analysis.text import sentences
@@ -20,16 +16,10 @@ MOST, WIDTH, ACTIONS = 12, 80, 3
 _BAR = 36  # blocks of a bar, fewer where the terminal is narrow
 _LABEL = " " * 6
 _REACH = 2.5  # times the longer time, beyond which an interval runs off its bar
-_BY = {BY_JOB: "Whole training"}
-# By whether the GPU's steps are faster, and whether it starts later.
-WHY = {
-    (True, True): "The GPU's steps are {step} faster, but it starts {later} later{most}.",
-    (True, False): "The GPU's steps are {step} faster, and it starts no later.",
-    (False, True): "The GPU's steps are {step} slower, and it starts {later} later{most}.",
-    (False, False): "The GPU's steps are {step} slower, but it starts {later} earlier.",
-}
+_UNTOLD = ("start-up", "epochs")  # parts that are never nothing
 SAID = {
-    "beside": "Most goes to {what}: {parts}.",
+    "why": "The GPU's steps are {ratio:speed}; it starts {later:time} {when}{most}.",
+    "beside": "Most goes to {what}: {cpu:time} on the CPU, {gpu:time} on the GPU.",
     "share": "{name} step: {shares}{predicted}.",
     "turn": "about {at} on, the {to} finishes first.",
     "never": "the first epoch on, the {to} finishes first, and it stays so.",
@@ -40,9 +30,9 @@ SAID = {
     "verify": "Check it (1 min): {command} --verify 1",
     "all": "More: {command} --all",
     "none": "No verdict yet: {who} for this model.",
-    "one": "On the {name} it takes {time:timed} ({source}).",
-    "withheld": "No verdict: nothing here knows {names}, {arithmetic:share} of a step's arithmetic.",
-    "partial": "Partial: {names}, {arithmetic:share} of the arithmetic, {verb} only estimated.",
+    "one": "On the {side.name} it takes {side.whole:timed} ({side.cost.source}).",
+    "withheld": "No verdict: nothing here knows {unknown.names}, {unknown.arithmetic:share} of a step's arithmetic.",
+    "partial": "Partial: {unknown.names}, {unknown.arithmetic:share} of the arithmetic, {verb} only estimated.",
     "unknown": "Left out of the {name}'s time, as no row tells it: {parts}.",
     "price": "It costs {parts}.",
     "worth": "The GPU pays while its machine costs less than {ratio:gain} the CPU's an hour.",
@@ -83,32 +73,27 @@ def sources(e: Explanation) -> str:
 def answer(e: Explanation, again: str, measuring: str = "") -> list[str]:
     """The lines. again: the command that was typed; measuring: how long --measure would take, where it would help."""
     head, where = subject(e), sources(e) if e.sides else ""
-    gap = " " * max(1, WIDTH - len(head) - len(where))
-    head, last = f"{head}{gap if len(gap) > 1 else '; '}{where}" if where else head, _next(e, again, measuring)
+    gap = " " * (WIDTH - len(head) - len(where))
+    head += f"{gap if len(gap) > 1 else '; '}{where}" * bool(where)
+    kind = "measure" if measuring else "verify" if e.actions and not e.borrowed else "all"
+    last = say(SAID[kind], time=measuring, command=again)
     if not e.both:
         return [head, *_no_verdict(e), last]
     cpu, gpu = e.both
-    first = [head, winner(cpu, gpu), *bars(e.both), f"Why   {why(cpu, gpu)}"]
+    source = PREDICTED if PREDICTED in (cpu.cost.source, gpu.cost.source) else MEASURED
+    first = [head, sentences.winner(cpu.whole, gpu.whole, source), *bars(e.both), f"Why   {why(cpu, gpu)}"]
     rest = [f"From  {turns(cpu, gpu)}", *(_LABEL + said for said in _doubts(e))]
-    rest += [f"Cost  {said}" for said in price(e) if e.asked.prices]
+    rest += [f"Cost  {price(e)}"] if e.asked.prices else []
     room = MOST - sum(len(terminal.wrapped(text, WIDTH)) for text in (*first, *rest, last))
-    step = _step_shares(e)[: max(0, room)]
+    step = [_step_shares(e)] if e.main and room > 0 else []
     return [*first, *step, *rest, *_actions(e, room - len(step)), last]
-
-
-def winner(cpu: Side, gpu: Side) -> str:
-    """The first sentence: who finishes first, and both times."""
-    predicted = PREDICTED in (cpu.cost.source, gpu.cost.source)
-    return sentences.winner(cpu.whole, gpu.whole, PREDICTED if predicted else MEASURED)
 
 
 def _no_verdict(e: Explanation) -> list[str]:
     """Why there is none, and what is known of one device."""
-    unknown, there = e.asked.unknown_share, {s.device for s in e.sides}
-    said = [say(SAID["one"], name=s.name, time=s.whole, source=s.cost.source) for s in e.sides]
-    if unknown and e.withheld:
-        return [say(SAID["withheld"], names=unknown.names, arithmetic=unknown.arithmetic), *said]
-    return [say(SAID["none"], who="no GPU was measured" if "cpu" in there else "the CPU has no rows"), *said]
+    lacking = "no GPU was measured" if "cpu" in {s.device for s in e.sides} else "the CPU has no rows"
+    said = say(SAID["withheld" if e.withheld else "none"], unknown=e.asked.unknown_share, who=lacking)
+    return [said, *(say(SAID["one"], side=s) for s in e.sides)]
 
 
 def bars(both: tuple[Side, Side]) -> list[str]:
@@ -127,84 +112,57 @@ def bars(both: tuple[Side, Side]) -> list[str]:
 
 def why(cpu: Side, gpu: Side) -> str:
     """Steps and start-up of the GPU against the CPU's; where neither's steps are most of it, what is."""
-    largest = {s: max(s.parts, key=lambda name: s.parts[name].value) for s in (cpu, gpu)}
-    if not {"steps", "start-up", "build and compile"} & set(largest.values()):
-        each = [f"{sentences.time(s.parts[name])} on the {s.name}" for s, name in largest.items()]
-        return say(SAID["beside"], what=" and ".join(dict.fromkeys(largest.values())), parts=", ".join(each))
-    ratio, samples = cpu.cost.step.value / gpu.cost.step.value, cpu.training.samples
-    later = gpu.of(samples, 0).value - cpu.of(samples, 0).value
+    if cpu.largest == gpu.largest and cpu.largest not in ("steps", "start-up", "build and compile"):
+        name = cpu.largest
+        return say(SAID["beside"], what=name, cpu=cpu.parts[name], gpu=gpu.parts[name])
+    later = gpu.of(cpu.training.samples, 0).value - cpu.of(cpu.training.samples, 0).value
     compiling = (gpu.cost.compile or NOTHING).value - (cpu.cost.compile or NOTHING).value
-    words = {"step": sentences.factor(max(ratio, 1 / ratio)), "later": sentences.time(abs(later))}
-    return WHY[ratio > 1, later > 0].format(most=" (compilation)" * (compiling > later / 2), **words)
+    words = {"when": "later" if later > 0 else "earlier", "most": " (compilation)" * (compiling > later / 2 > 0)}
+    return say(SAID["why"], ratio=cpu.cost.step.value / gpu.cost.step.value, later=abs(later), **words)
 
 
-def _step_shares(e: Explanation) -> list[str]:
-    if e.main is None:
-        return []
+def _step_shares(e: Explanation) -> str:
     name = "GPU" if e.gpu else "CPU"
     marked = " (predicted)" * any(s.name == name and s.cost.source != PREDICTED for s in e.sides)
-    return [_LABEL + say(SAID["share"], name=name, shares=sentences.shares(e.main, 2), predicted=marked)]
+    return _LABEL + say(SAID["share"], name=name, shares=sentences.shares(e.main, 2), predicted=marked)
 
 
 def turns(cpu: Side, gpu: Side) -> str:
     """From how many samples or epochs on the winner is another one."""
-    t, epochs = cpu.training, of_sides.epochs_turn(cpu, gpu)
-    found = {"samples": of_sides.samples_turn(cpu, gpu)} if t.batch < t.samples else {}
-    turned = {what: x.at for what, x in (found | {"epochs": epochs}).items() if x.at > 0 and x.to == epochs.to}
+    to, turned = of_sides.turns(cpu, gpu)
     at = " or ".join(sentences.counted(max(1.0, x), what) for what, x in turned.items())
-    return say(SAID["turn" if at else "never"], at=at, to=epochs.to.upper())
+    return say(SAID["turn" if at else "never"], at=at, to=to.upper())
 
 
 def _doubts(e: Explanation) -> list[str]:
     """Layers that are only estimated, and what no row tells of a side."""
     said, unknown = [], e.asked.unknown_share
     if unknown and PREDICTED in {s.cost.source for s in e.sides}:
-        verb = "are" if " and " in unknown.names else "is"
-        said.append(say(SAID["partial"], names=unknown.names, arithmetic=unknown.arithmetic, verb=verb))
+        said.append(say(SAID["partial"], unknown=unknown, verb="are" if " and " in unknown.names else "is"))
     return said + [say(SAID["unknown"], name=s.name, parts=join(s.unknown)) for s in e.sides if s.unknown]
-
-
-def actions(e: Explanation) -> list[WhatIf]:
-    """The changes whose saving is surely above 0, the surest first; of several batches the one that saves most."""
-    sure = [w for w in e.what_ifs if w.helps and w.change.settings.device == e.main.settings.device] if e.main else []
-    ranked = sorted(sure, key=lambda w: -w.job_saved.low if w.job_saved else 0.0)
-    batches = [w for w in ranked if w.change.learns]
-    return [w for w in ranked if w not in batches[1:]]
 
 
 def _actions(e: Explanation, room: int) -> list[str]:
     """A line an action, as many as there is room for, and what else was looked at."""
-    sure = actions(e)
-    told = sure[: max(0, min(ACTIONS, room - 1))]
+    told = e.actions[: max(0, min(ACTIONS, room - 1))]
     left = len([w for w in e.what_ifs if w.change.training.batch == e.asked.training.batch]) - len(told)
     if not told:
-        return [f"Do    {SAID['no saving']}"] * (room > 0 and not sure)
-    each = [
-        (w.change.words, f"saves {sentences.timed(w.job_saved)}" if w.job_saved else w.why, w.change.note) for w in told
+        return [f"Do    {SAID['no saving']}"] * (room > 0 and not e.actions)
+    rows = [
+        (f"{_LABEL}{i}. {w.change.words}", f"saves {sentences.timed(w.job_saved)}", w.change.note)
+        for i, w in enumerate(told, 1)
     ]
-    wide = [max(map(len, column)) for column in zip(*each, strict=True)]
-    shown = 2 if sum(wide) + 13 > min(WIDTH, terminal.width() or WIDTH) else 3  # the notes go first where it is narrow
-    cells = ["  ".join(f"{cell:<{n}}" for cell, n in zip(row[:shown], wide, strict=False)).rstrip() for row in each]
-    lines = [f"{'Do    ' if i == 1 else _LABEL}{i}. {line}" for i, line in enumerate(cells, 1)]
+    _, first, *others = Table("do | saves | note", rows, 3, least="note").text(min(WIDTH, terminal.width() or WIDTH))
     notes = [SAID["overlap"]] * (len(told) > 1)
     notes += [say(SAID["more"], n=left, verb="shows" if left == 1 else "show")] * (left > 0)
-    return [*lines, _LABEL + " ".join(notes)] if notes else lines
+    return [f"Do{first[2:]}", *others, *([_LABEL + " ".join(notes)] if notes else [])]
 
 
-def price(e: Explanation) -> list[str]:
+def price(e: Explanation) -> str:
     """What the whole training costs, the cheapest first, where prices are given; else up to which price the GPU pays."""
-    if not e.both:
-        return []
-    money = sorted((c.money.value, c.money, c.device) for c in e.costs if c.money)
-    parts = [f"{sentences.number(e)} on the {NAMES[device]}" for _, e, device in money]
-    ratio = e.both[0].whole / e.both[1].whole
-    return [say(SAID["price" if money else "worth"], parts=", ".join(parts), ratio=ratio)]
-
-
-def _next(e: Explanation, again: str, measuring: str) -> str:
-    """The one command that measures what is missing, checks the first saving, or shows the rest."""
-    kind = "measure" if measuring else "verify" if actions(e) and not e.borrowed else "all"
-    return say(SAID[kind], time=measuring, command=again)
+    money = sorted(((c.money, c.device) for c in e.costs if c.money), key=lambda one: one[0].value)
+    parts = join(f"{sentences.number(e)} on the {NAMES[device]}" for e, device in money)
+    return say(SAID["price" if money else "worth"], parts=parts, ratio=e.both[0].whole / e.both[1].whole)
 
 
 # ---------------------------------------------------------------- all that is behind them
@@ -213,14 +171,18 @@ def _next(e: Explanation, again: str, measuring: str) -> str:
 def details(e: Explanation, framework: str) -> list[str]:
     """Titles with what stands under them, each after a blank line; what rests on withheld seconds is left out."""
     told, most, said = e.told(), max(0, terminal.width() - 2), []
-    titled: dict[str, Sequence[str | Table]] = {
+    by = {BY_JOB: "Whole training"}
+    titled: dict[str, list] = {
         "The whole training, in parts": [_whole(e)] if e.sides else [],
         "A step, predicted": [_step(told)] if told.predictions else [],
         "Where the winner changes": [
-            f"{_BY.get(a.form.mode, 'A step')}: {sentences.crossing(a)}." for a in told.crossovers
+            f"{by.get(a.form.mode, 'A step')}: {sentences.crossing(a)}." for a in told.crossovers
         ],
         "What changes would save": [_changes(told)] if told.what_ifs else [],
-        "Memory and cost": [*([_resources(e)] if e.memory else []), *price(told)],
+        "Memory and cost": [
+            *([_resources(told)] if e.memory else []),
+            *([price(e)] if e.both and not e.asked.prices else []),
+        ],
         "Does the framework use the GPU?": [framework],
         "What this does not know": caveats(e),
     }
@@ -232,25 +194,24 @@ def details(e: Explanation, framework: str) -> list[str]:
 
 def _whole(e: Explanation) -> Table:
     """The whole training in parts; what no row tells is not nothing."""
-    rows = [
-        [name, *("not known" if _untold(s, name) else sentences.timed(s.parts[name].at_least(0.0)) for s in e.sides)]
-        for name in e.sides[0].parts
-    ]
+
+    def cell(side: Side, name: str) -> str:
+        part = side.parts[name]
+        untold = side.unknown and part.high <= 0 and name in _UNTOLD
+        return "not known" if untold else sentences.timed(part.at_least(0.0))
+
+    rows = [[name, *(cell(s, name) for s in e.sides)] for name in e.sides[0].parts]
     rows.append(["in all", *(sentences.timed(s.whole) for s in e.sides)])
     rows.append(["a step", *(_at_most(s.cost.bound, s.cost.step) for s in e.sides)])
     return Table(["part", *(f"{s.name}, {s.cost.source}" for s in e.sides)], rows)
-
-
-def _untold(side: Side, name: str) -> bool:
-    return bool(side.unknown) and side.parts[name].high <= 0 and ("start-up" in name or "epoch" in name)
 
 
 def _step(e: Explanation) -> Table:
     """The step in parts that add up, what was measured, and what the prediction does not explain of it."""
     each = [(p, p.step_s.value, e.measured.get(p.settings.device)) for p in e.predictions]
     rows = [
-        [sentences.PARTS[n], *(_signed(p.parts[n].value, step) if n in p.parts else "-" for p, step, _ in each)]
-        for n in sentences.PARTS
+        [words, *(_signed(p.parts[n].value, step) if n in p.parts else "-" for p, step, _ in each)]
+        for n, words in sentences.PARTS.items()
         if any(n in p.parts for p, *_ in each)
     ]
     rows.append(["in all", *(sentences.timed(p.step_s) for p, *_ in each)])
@@ -286,20 +247,14 @@ def _saved(e: Estimate | None) -> str:
 
 
 def _resources(e: Explanation) -> Table:
-    """Memory at the peak, the largest batch that fits into it, and the energy."""
-    joules = {c.device: c.joules for c in e.told().costs}
-    rows = [
-        ("memory at its peak", "largest batch", "energy, kWh"),
-        *(_of_device(m, joules.get(m.device)) for m in e.memory),
-    ]
-    return Table(["needs", *(NAMES[m.device] for m in e.memory)], zip(*rows, strict=True))
-
-
-def _of_device(m: Memory, joules: Estimate | None) -> tuple[str, str, str]:
-    of = f" of {size(m.capacity)}" if m.capacity else ""
-    fits = m.largest_batch.value if m.largest_batch else None
-    batch = "-" if fits is None else f"about {sentences.number(fits, most=2)}" if fits >= 1 else "none fits"
-    return size(m.peak.value) + of, batch, sentences.number(joules / 3.6e6) if joules else "-"
+    """Memory at the peak, the largest batch that fits into it, and the energy, a line a device."""
+    joules, rows = {c.device: c.joules for c in e.costs}, []
+    for m in e.memory:
+        fits, energy = m.largest_batch.value if m.largest_batch else None, joules.get(m.device)
+        batch = "-" if fits is None else f"about {sentences.number(fits, most=2)}" if fits >= 1 else "none fits"
+        peak = size(m.peak.value) + f" of {size(m.capacity)}" * bool(m.capacity)
+        rows.append((NAMES[m.device], peak, batch, sentences.number(energy / 3.6e6) if energy else "-"))
+    return Table("on | memory at its peak | largest batch | energy, kWh", rows)
 
 
 def seen(measurements: tuple[Measurement, ...], machine: Machine | None, where: str) -> str:

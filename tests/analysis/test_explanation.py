@@ -39,7 +39,6 @@ def test_both_sides_the_whole_training_and_parts_that_add_up_to_the_step():
     assert (cpu.cost.source, cpu.name, gpu.name) == ("predicted", "CPU", "GPU")
     assert cpu.whole.value == pytest.approx(5 + 0.1 + 10 * (0.05 + 100 * 1.64 * MS))
     assert sum(part.value for part in gpu.parts.values()) == pytest.approx(gpu.whole.value) == pytest.approx(11.764)
-    assert (sides.likelier(cpu, gpu), sides.winner(cpu, gpu)) == ("cpu", "cpu")
     e = explained(Training("cifar10-cnn", 64, 640))
     for p in e.predictions:
         assert sum(part.value for part in p.parts.values()) == pytest.approx(p.step_s.value)
@@ -49,15 +48,13 @@ def test_both_sides_the_whole_training_and_parts_that_add_up_to_the_step():
 def test_from_how_many_samples_or_epochs_another_device_finishes_first():
     """GPU: 6 + 3 s against 5; an epoch of 10 steps of 3.38 ms against 13.8: 38.4 epochs of them are 4 s, or 10 of 24,600."""
     cpu, gpu = explained(Training("cifar10-cnn", 640, 6400, 10)).both
-    turn = sides.epochs_turn(cpu, gpu)
-    assert (turn.at, turn.to) == (pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS)), "gpu")
-    turn = sides.samples_turn(cpu, gpu)
-    assert (turn.at, turn.to) == (pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS / 640)), "gpu")
+    apart = 4.0 / (10 * (13.8 - 3.38) * MS)
+    assert sides.turns(cpu, gpu) == ("gpu", {"samples": pytest.approx(640 * apart), "epochs": pytest.approx(apart)})
     assert words.turns(cpu, gpu) == "about 24,600 samples or 39 epochs on, the GPU finishes first."
     slow, quick = explained().both  # the CPU begins sooner and its steps are shorter
-    assert sides.epochs_turn(slow, quick) == sides.Turn(0.0, "cpu")
+    assert sides.turns(slow, quick) == ("cpu", {})
     assert words.turns(slow, quick) == "the first epoch on, the CPU finishes first, and it stays so."
-    assert sides._turn(-2.0, 0.5) == sides.Turn(4.0, "cpu")
+    assert sides._turn(-2.0, 0.5) == ("cpu", 4.0)
 
 
 def test_the_width_the_batch_and_the_samples_at_which_the_winner_changes():
@@ -80,14 +77,15 @@ def test_the_width_the_batch_and_the_samples_at_which_the_winner_changes():
 def test_break_even_in_epochs():
     late = explained(Training("cifar10-cnn", 640, 6400, 10))
     # GPU: 6 + 3 against 5 s; an epoch 10 steps of 3.38 ms against 13.8 ms
-    assert late.break_even.value == pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS))
+    paid = costs.break_even(late.cpu.cost, late.gpu.cost, 10)
+    assert paid.value == pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS))
     step_s = Estimate(3.38 * MS, 2.38 * MS, 14.38 * MS)
     apart = costs.break_even(late.cpu.cost, msgspec.structs.replace(late.gpu, step_s=step_s).cost, 10)
-    assert (apart.value, apart.low) == pytest.approx((late.break_even.value, 4.0 / (10 * (13.8 - 2.38) * MS)))
+    assert (apart.value, apart.low) == pytest.approx((paid.value, 4.0 / (10 * (13.8 - 2.38) * MS)))
     assert apart.high == float("inf")  # its epochs may be longer
-    assert explained().break_even is None
     # A CPU's step of 1.64 ms that may take 6.164: an epoch of 100 steps is 0.4 s shorter at most: 10 of them are 4 s
     e = explained()
+    assert costs.break_even(e.cpu.cost, e.gpu.cost, 100) is None
     slow = msgspec.structs.replace(e.cpu, step_s=Estimate(1.64 * MS, 1.5 * MS, 6.164 * MS))
     paid = costs.break_even(slow.cost, e.gpu.cost, 100)
     assert (paid.value, paid.low, paid.high) == (math.inf, pytest.approx(10.0), math.inf)
@@ -161,10 +159,10 @@ def test_validation_money_and_joules():
 
 def test_a_price_in_words():
     """The CPU's 7.24 s over the GPU's 11.764 are 0.62; at 3.60 and 1 an hour they cost 0.012 and 0.002."""
-    assert words.price(explained()) == ["The GPU pays while its machine costs less than 0.62x the CPU's an hour."]
+    assert words.price(explained()) == "The GPU pays while its machine costs less than 0.62x the CPU's an hour."
     both = explained(prices={"gpu": 3.6, "cpu": 1.0})
-    assert words.price(both) == ["It costs 0.0020 on the CPU, 0.012 on the GPU."]
-    assert words.price(explained(prices={"gpu": 3.6})) == ["It costs 0.012 on the GPU."]
+    assert words.price(both) == "It costs 0.0020 on the CPU and 0.012 on the GPU."
+    assert words.price(explained(prices={"gpu": 3.6})) == "It costs 0.012 on the GPU."
 
 
 def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
@@ -310,7 +308,7 @@ def lacking(device):
 
 def test_a_side_that_lacks_rows_is_said_with_the_command_and_the_other_is_explained():
     e = explained(of=lacking("gpu:0"))
-    assert e.gpu is None and e.cpu and e.commands == ("python -m workloads.launch --device gpu:0",)
+    assert e.gpu is None and e.cpu
     assert "Missing of the GPU: the profile has no rows of gpu:0" in words.caveats(e)[-1]
     told = words.answer(e, "again", "about 60 s")
     assert told[1:] == [

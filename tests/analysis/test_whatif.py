@@ -1,18 +1,16 @@
 """What changes save: worked out by hand from a predictor whose laws are known (fake_predictions)."""
 
 import functools
-import math
 
 import msgspec
 import pytest
-from fake_measurements import row
 from fake_predictions import MS, predict, sources
 
 from analysis.predict import what_if
 from analysis.predict.profile import Lacking
 from analysis.stats import Estimate
 from kernels.problems import Training
-from workloads.records import Measurement, Settings
+from workloads.records import Settings
 
 T = Training("cifar10-cnn", 32, 3200, 10)  # 100 steps an epoch
 GPU, CPU = Settings("gpu:0", switches={"data": "synthetic"}), Settings("cpu", switches={"data": "synthetic"})
@@ -98,7 +96,7 @@ def test_a_change_that_cannot_be_predicted_says_why_and_stands_last():
 
     made = what_if.what_ifs(of()(T, GPU), lacking)
     assert made[-1].job_saved is None and "python -m workloads.matmul --dtypes bfloat16" in made[-1].why
-    assert not made[-1].helps and all(w.job_saved for w in made[:-1])
+    assert made[-1].surely_s == 0 and all(w.job_saved for w in made[:-1])
 
 
 def test_what_both_are_wrong_by_alike_cancels():
@@ -127,19 +125,3 @@ def test_commands_measure_what_a_change_says_and_the_training_command_takes_them
     ):
         args = training.parser().parse_args(what_if.command(change)[1:])
         assert args.model == ["cifar10-cnn"] and (args.batch or args.samples)
-
-
-def test_measured_trainings_at_once_are_found():
-    def beside(count, seconds, clock):
-        given = {
-            "data": "synthetic",
-            "beside": "fits" if count > 1 else "nothing",
-            **({"at_once": str(count)} if count > 1 else {}),
-        }
-        m = row("training/keras/fit", T, {"host-latency": seconds, clock: seconds}, device="gpu:0")
-        return Measurement(m.kernel, T, Settings("gpu:0", switches=given), "ok", samples=m.samples)
-
-    rows = [beside(1, 2 * MS, "host-throughput"), beside(2, 1.25 * MS, "host-throughput")]
-    ((model, count, gain),) = what_if.at_once(rows, "gpu:0")
-    assert (model, count) == ("cifar10-cnn", 2) and math.isclose(gain.value, 1.6)
-    assert what_if.at_once(rows, "cpu") == []
