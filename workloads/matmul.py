@@ -149,8 +149,7 @@ def table(args: argparse.Namespace, here):
 def answer(args: argparse.Namespace, outcome) -> None:
     """The crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
     from analysis.crossover import crossover
-    from analysis.crossover.families import square_rows
-    from analysis.text import answers, crossings, summary
+    from analysis.text import answers, summary
 
     done, works_ = outcome.measurements, works(args)
     if works_:
@@ -158,14 +157,14 @@ def answer(args: argparse.Namespace, outcome) -> None:
     elif not any(m.on_gpu for m in done):
         said = summary.answer(done, outcome.run.machine)
     else:
-        said = summary.wins(done, outcome.run.machine) if square_rows(done) else []
+        squares = crossover.crossovers(done, machine=outcome.run.machine)
+        said = summary.products(done, squares, (), outcome.run.machine) if squares else []
     if args.ladder:
         from analysis.crossover import ladder
 
         print("\n".join(ladder.lines(ladder.ladders(done, outcome.run.machine))))
     more = crossover.layer_crossovers(done, "matmul", machine=outcome.run.machine)
     more = [a for a in more if works_ or a.family.varies == "n"]
-    said += [] if works_ else crossings.batches(more, done, outcome.run.machine)
     said += [line for line in answers.lines(more, done, outcome.run.machine) if line not in said]
     if said:
         print("\n" + "\n".join(said))

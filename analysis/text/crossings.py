@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from analysis.crossover.crossover import FINE, LATENCY, SQUARES, Answer, Crossing, Family, Form, Side, crossovers
+from analysis.crossover.crossover import FINE, SQUARES, Answer, Crossing, Family, Form, Side
 from analysis.crossover.time_split import REMAINDER, Why
 from analysis.stats import Verdict
 from analysis.text import sentences
@@ -19,7 +19,6 @@ _NO_CROSSOVER = {  # why there is none
     "failed": "No GPU time was measured on {machine}, so there is no crossover. Why: {reasons}.",
     "none": "No GPU was measured on {machine}, so there is no crossover here.",
 }
-_MOVED = "With {many} the GPU wins from {name} = {least}, not {one}{by}."
 _COMPARED = {
     "same": "{new} takes as long as {old} {ratio:interval}.",
     "can't tell": "Can't tell {new} from {old} {ratio:interval}.",
@@ -67,17 +66,18 @@ def crossing_sentence(a: Answer) -> str:
 
 def crossing_words(a: Answer) -> str:
     """The same without what was called: the form, the verdict, what default threads change."""
-    said = sentences.crossover(a, form_name(a.form))
-    if a.default is not None and not same_answer(a, a.default):
-        said.append(f"Against the CPU library's default threads {sentences.crossing(a.default)}.")
-    return " ".join(said)
+    default = [f"Against the CPU library's default threads {sentences.crossing(b)}." for b in other_default(a)]
+    return " ".join(sentences.crossover(a, form_name(a.form)) + default)
 
 
-def same_answer(a: Answer, b: Answer) -> bool:
-    """The same kind, and every crossing within the other's interval."""
-    pairs = zip(a.crossings, b.crossings, strict=False)
+def other_default(a: Answer) -> list[Answer]:
+    """The answer against the default threads, unless it is the same: its kind, and every crossing within the other's interval."""
+    if a.default is None:
+        return []
+    pairs = zip(a.crossings, a.default.crossings, strict=False)
     alike = all(x.at.low <= y.at.high and y.at.low <= x.at.high for x, y in pairs)
-    return alike and (a.kind, len(a.crossings)) == (b.kind, len(b.crossings))
+    same = (a.kind, len(a.crossings)) == (a.default.kind, len(a.default.crossings))
+    return [] if alike and same else [a.default]
 
 
 def verdict_words(a: Answer) -> str:
@@ -108,22 +108,6 @@ def at_once(family: Family) -> str:
     """`, 256 in one launch`; nothing of single ones."""
     count = dict(family.fixed).get("batch")
     return f", {count:,} in one launch" if count else ""
-
-
-def batches(found: Iterable[Answer], rows: list[Measurement], machine: Machine | None) -> list[str]:
-    """How far many products in one launch move the crossover of single ones, resident: a sentence for each precision and count
-    where both have one."""
-    single = {a.precision: a for a in crossovers(rows, [LATENCY], machine=machine) if a.kind == "gpu-from"}
-    said = []
-    for a in (a for a in found if a.form == LATENCY and at_once(a.family) and a.precision in single):
-        (n,) = single[a.precision].crossings
-        if a.kind not in ("gpu-from", "gpu-at-smallest") or any(c.wide for c in (n, *a.crossings)):
-            continue
-        least = sentences.since(a.crossings[0]) if a.crossings else f"{a.low_n} or less"
-        by = f", {sentences.factor(n.at.high / a.crossings[0].at.high)} smaller" if a.crossings else ""
-        many = at_once(a.family).removeprefix(", ")
-        said.append(_MOVED.format(many=many, name=a.family.size_name, one=sentences.since(n), least=least, by=by))
-    return said
 
 
 def side_name(side: Side) -> str:

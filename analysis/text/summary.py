@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, crossovers
+from analysis.crossover.crossover import COPIES, LATENCY, Answer, crossovers
 from analysis.crossover.time_split import why
 from analysis.explain.explanation import Request, settings_of
 from analysis.predict import held_out
@@ -50,8 +50,8 @@ def answer(
     has_gpu = any(a.kind != "no-gpu" for a in answers)
     trained = several_gpus.training_lines(rows) or training_sentences(rows)
     others = () if has_gpu else (training.side_by_side, training.start_sentences, several_gpus.lines, inference.lines)
-    told = (_gpu_story(rows, answers) if has_gpu else []) or (_cpu_story(rows, ceilings, machine) if answers else [])
-    if told:
+    if answers:
+        told = products(rows, answers, ceilings, machine)
         told = [*told[:2], *layers.story(rows, "conv", ceilings, machine)[:1], *told[2:]]
     else:
         told = [said for op in ("conv", "matmul") for said in layers.steps(runs, rows, op, machine)[:1]]
@@ -66,34 +66,29 @@ def answer(
 
 def _forms(answers: Iterable[Answer]) -> tuple[Answer | None, list[Answer]]:
     """(resident, the ways of copying) of the first precision."""
+    there = [a for a in answers if a.points]
+    first = [a for a in there if a.precision == there[0].precision]
+    return next((a for a in first if a.form == LATENCY), None), [a for a in first if a.form in COPIES]
+
+
+def products(
+    rows: list[Measurement], answers: Iterable[Answer], ceilings: tuple[Roof, ...], machine: Machine | None
+) -> list[str]:
+    """The square products: of the first precision who wins resident and copied and why, then the others resident; without both
+    devices why that is so, and how fast the CPU is."""
     answers = list(answers)
-    first = [a for a in answers if a.precision == answers[0].precision]
-    return next((a for a in first if a.form in (LATENCY, THROUGHPUT)), None), [a for a in first if a.form in COPIES]
-
-
-def wins(measurements: Iterable[Measurement], machine: Machine | None) -> list[str]:
-    """From which size the GPU wins the square products of each precision, resident, and how copies move it in the first."""
-    rows = list(measurements)
-    answers = [a for a in crossovers(rows, machine=machine) if a.points]
-    _, copied = _forms(answers)
-    said = [crossing_sentence(a) for a in answers if a.form == LATENCY] + ([copies_sentence(copied)] if copied else [])
-    return said or [no_gpu_sentence(rows, machine)]
-
-
-def _gpu_story(rows: list[Measurement], answers: tuple[Answer, ...]) -> list[str]:
-    """The first precision: resident and why, the copies together and why."""
     resident, copied = _forms(answers)
-    told = []
-    for a, said in ((resident, crossing_sentence), (copied and copied[0], lambda _: copies_sentence(copied))):
-        if a:
-            told += [said(a), *[why_sentence(w, a.form) for w in why(rows, a) if w.parts][:1]]
-    return told or [crossing_sentence(a) for a in answers[:2] if a.precision == answers[0].precision]
+    won = [crossing_sentence(a) for a in answers if a.points and a.form == LATENCY]
+    copies = [copies_sentence(copied), *_reason(rows, copied[0])] if copied else []
+    told = [*won[:1], *_reason(rows, resident), *copies, *won[1:]]
+    elsewhere = any(m.on_gpu and m.ok for m in rows) and all(a.kind == "no-gpu" for a in answers)
+    alone = [] if elsewhere else [no_gpu_sentence(rows, machine)]
+    alone += rates.rate_sentences(rows, ceilings)[:1] + rates.library_sentences(rows)
+    return told or alone + rates.bound_sentences(rows, ceilings)
 
 
-def _cpu_story(rows: list[Measurement], ceilings: tuple[Roof, ...], machine: Machine | None) -> list[str]:
-    told = [] if any(m.on_gpu and m.ok for m in rows) else [no_gpu_sentence(rows, machine)]
-    told += rates.rate_sentences(rows, ceilings)[:1] + rates.library_sentences(rows)
-    return told + rates.bound_sentences(rows, ceilings)
+def _reason(rows: list[Measurement], a: Answer | None) -> list[str]:
+    return [why_sentence(w, a.form) for w in why(rows, a) if w.parts][:1] if a else []
 
 
 # ---------------------------------------------------------------- findings, for README
@@ -105,8 +100,10 @@ def findings(answers: tuple[Answer, ...], trainings: list[Answer], of: Profile, 
     small = next((training.answer_sentence(a) for a in trainings if _is_small(a)), None)
     errors = {s.device: s.median for s in held_out.summaries(cases) if s.bound == "all"}
     words = {"small": small, "model": _FIRST, "parts": _parts(of), "cpu": errors.get("cpu"), "gpu": errors.get("gpu:0")}
-    words |= {"product": crossing_sentence(resident) if resident else None}
-    words |= {"copies": copies_sentence(copied) if copied else None}
+    words |= {
+        "product": resident and crossing_sentence(resident),
+        "copies": copies_sentence(copied) if copied else None,
+    }
     return [f"- {line}" for line in sentences.lines(FOUND, **words)]
 
 

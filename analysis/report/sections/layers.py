@@ -138,8 +138,7 @@ def _crossings(of: Layers) -> list[str]:
 
 
 def _answer_row(of: Layers, a: Answer) -> tuple:
-    differs = a.default is not None and not crossings.same_answer(a, a.default)
-    default = crossings.verdict_words(a.default) if a.default and differs else "-"
+    default = "".join(map(crossings.verdict_words, crossings.other_default(a))) or "-"
     cache = a.form.cache if a.form.cache != "warm" else "-"
     return (
         of.family_label(a),

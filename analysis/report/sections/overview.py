@@ -159,14 +159,13 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
         why = "The GPU has no square products of workloads.matmul here" if there else "No GPU was measured"
         return [f"{why}, so there is no crossover.", ""]
     heads = "precision | a call | answer, CPU at its best | answer, default threads | measured"
-    lines = table(heads, map(_answer_row, told), 5)
+    lines = table(heads, map(_answer_row, told), 5, "answer, default threads")
     gaps = dict.fromkeys(f"- {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps)
     return [*lines, *gaps, *([""] if gaps else []), *_why_table(measurements, told)]
 
 
 def _answer_row(a: Answer) -> tuple:
-    differs = a.default is not None and not crossings.same_answer(a, a.default)
-    default = crossings.verdict_words(a.default) if a.default and differs else "the same"
+    default = "".join(map(crossings.verdict_words, crossings.other_default(a))) or "-"
     form, verdict = crossings.form_name(a.form), crossings.verdict_words(a)
     return crossings.precision_name(a), form, verdict, default, f"{a.low_n}..{a.high_n}"
 
