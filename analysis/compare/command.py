@@ -8,6 +8,7 @@ from workloads import options, terminal
 
 if TYPE_CHECKING:
     from analysis.compare.comparison import Compared, Comparison
+    from analysis.table import Table
     from workloads.records import Loaded
 
 QUESTION = "What became faster or slower between two runs?"
@@ -119,14 +120,22 @@ def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
     print(mark + summary(made), file=out)
     if format_ in ("json", "csv"):
         table.records(records(made), HEAD, format_)
-    elif rows := [_cells(r) for word in _WORDS if verbose or word in _CHANGED for r in made.of(word)]:
-        most = len(rows) if verbose else _MOST
-        heads, least = "row | old | new | change | 95 % interval | flags", "flags | 95 % interval"
-        changed = table.Table(heads, rows[:most], 1, "flags", least, last=any(row[-1] for row in rows))
+    elif (changed := rows(made, _WORDS if verbose else _CHANGED)).rows:
+        more = 0 if verbose else len(changed.rows) - _MOST
+        changed.rows = changed.rows[: None if verbose else _MOST]
         print("", *map(_painted, table.shown([changed], format_ == "md")), sep="\n")
-        print(*[f"... and {len(rows) - most} more; -v shows all"] * (len(rows) > most), "", sep="\n")
+        print(*[f"... and {more} more; -v shows all"] * (more > 0), "", sep="\n")
     for line in notes(made, verbose):
         print(mark + line, file=out)
+
+
+def rows(made: "Comparison", words: tuple[str, ...] = _WORDS) -> "Table":
+    """A line a row that was compared and has such a verdict, every verdict's largest change first."""
+    from analysis.table import Table
+
+    found = [_cells(r) for word in words for r in made.of(word)]
+    heads, least = "row | old | new | change | 95 % interval | flags", "flags | 95 % interval"
+    return Table(heads, found, 1, "flags", least, last=any(row[-1] for row in found))
 
 
 def summary(made: "Comparison") -> str:

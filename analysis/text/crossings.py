@@ -25,7 +25,7 @@ _COMPARED = {
     "slower": "{new} is {factor} slower than {old} {ratio:interval}.",
     "faster": "{new} is {factor} faster than {old} {ratio:interval}.",
 }
-_WHY = "{lead}: at {n} a GPU {call} takes {gpu:time}, the CPU {cpu:time}. {share} of the GPU's is {part}."
+_WHY = "Why: at {n} a GPU {call} takes {gpu:time}, the CPU {cpu:time}. {share} of the GPU's is {part}."
 
 
 def no_gpu_sentence(measurements: Iterable[Measurement], machine: Machine | None) -> str:
@@ -116,7 +116,7 @@ def side_name(side: Side) -> str:
     return side.kernel.partition("/")[2] + threads
 
 
-def why_sentence(w: Why, form: Form, lead: str = "Why") -> str:
+def why_sentence(w: Why, form: Form) -> str:
     """Both times at the deciding size, and the largest part of the GPU's."""
     total, parts = w.gpu.seconds.value, dict(w.parts)
     if abs(w.remainder) >= 0.005 * total:
@@ -125,7 +125,7 @@ def why_sentence(w: Why, form: Form, lead: str = "Why") -> str:
     words = {"call": "call" if form.mode == "resident" else "call with its copies", "part": part}
     words["share"] = "All" if len(parts) == 1 else sentences.share(min(1.0, parts[part] / total))
     n = sentences.counted(w.n, w.family.size_name)
-    return say(_WHY, lead=lead, n=n, gpu=w.gpu.seconds, cpu=w.cpu.seconds, **words)
+    return say(_WHY, n=n, gpu=w.gpu.seconds, cpu=w.cpu.seconds, **words)
 
 
 def compare_sentence(verdict: Verdict, old: str, new: str) -> str:

@@ -1,31 +1,26 @@
-"""Runs and machines beside each other in words: who is faster at what both did best and row by row; of a fleet's devices which
-are below their baseline, in what and why."""
+"""Runs and machines beside each other in words: who is faster at what both did best; of a fleet's devices which are below their
+baseline, in what and why."""
 
 import itertools
-import statistics
-from collections import Counter
 
 import msgspec
 
-from analysis.compare.comparison import WORDS, Comparison, compared
+from analysis.compare.comparison import compared
 from analysis.crossover.families import best_resident
 from analysis.fleet.devices import LOST, Device
 from analysis.fleet.judgment import Finding, Judged
 from analysis.roofline.bounds import Roof, pick
 from analysis.stats import group_by, of
 from analysis.table import named
-from analysis.text import sentences
 from analysis.text.crossings import compare_sentence
 from analysis.text.rates import device_name, roof_name, roof_rate
 from analysis.text.sentences import say
-from analysis.units import count, join, seconds
+from analysis.units import count, join
 from workloads.records import Machine, Measurement
 
-HEADS = "row | clock | before | after | after / before | verdict"
 _SAID = {
     "best": "{precision}, n = {n:,}, the fastest on {device}: {verdict} {old:time} in {names[0]} and {new:time} in {names[1]}.",
     "roof": "Roof of {device}, {roof}: {new} in {names[1]}, {old} in {names[0]} ({ratio:factor}).",
-    "rows": "{rows} on the {side}, {names[1]} beside {names[0]}: {counts}. The median ratio is {ratio:number}.",
     "finding": "{device}: {below:number} % {below:interval} below {against} in {quantity}{cause}",
     "fine": "{fine} of {judged} as fast as before or as the others",
     "unjudged": "not judged ({why}): {devices}",
@@ -61,26 +56,6 @@ def ceilings(old: tuple[Roof, ...], new: tuple[Roof, ...], names: tuple[str, str
             words = {"device": device_name(device), "roof": roof_name(b), "old": roof_rate(a), "new": roof_rate(b)}
             told.append(say(_SAID["roof"], names=names, ratio=b.rate.value / a.rate.value, **words))
     return told
-
-
-def differences(made: Comparison, names: tuple[str, str]) -> list[str]:
-    """How many shared rows are faster, slower, the same, by device and operation."""
-    told = []
-    for (side, op), group in group_by(made.rows, lambda r: (r.new.side, r.new.problem.op)).items():
-        counts, ratio = Counter(r.word for r in group), statistics.median(r.verdict.ratio.value for r in group)
-        words = {"rows": count(len(group), f"{op} row"), "counts": join(f"{counts[w]} {w}" for w in WORDS if counts[w])}
-        told.append(say(_SAID["rows"], side=side, names=names, ratio=ratio, **words))
-    return told
-
-
-def rows(made: Comparison) -> list[tuple]:
-    """A line a shared row, those that differ most first."""
-    cells = []
-    for r in (r for word in WORDS for r in made.of(word)):
-        times = (seconds(statistics.median(s.seconds)) for m in (r.old, r.new) if (s := m.on(r.clock)))
-        ratio = f"{sentences.number(r.verdict.ratio)} {sentences.interval(r.verdict.ratio)}"
-        cells.append((r.name, r.clock, *times, ratio, r.word))
-    return cells
 
 
 # ---------------------------------------------------------------- a fleet

@@ -1,8 +1,8 @@
 """What several runs differ in, in words: the first beside each further one."""
 
-from analysis.compare import comparison
+from analysis.compare import command, comparison
 from analysis.report.material import Material
-from analysis.table import table, text
+from analysis.table import text
 from analysis.text import machines
 from analysis.units import count
 
@@ -15,21 +15,18 @@ def section(runs: "list[Material]") -> list[str]:
 
 
 def _pair(old: "Material", new: "Material") -> list[str]:
-    found = comparison.comparison(old.loaded, new.loaded)
-    names = old.name, new.name
+    found, names = comparison.comparison(old.loaded, new.loaded), (old.name, new.name)
     said = [
         *machines.best(old.rows, new.rows, names, new.machine),
         *machines.ceilings(old.roofs, new.roofs, names),
-        *machines.differences(found, names),
+        f"{new.name} beside {old.name}: {command.summary(found)}",
     ]
-    lines = [f"### {text(new.label)} beside {text(old.label)}", "", *(f"- {text(s)}" for s in said)]
     if found.differences:
-        lines.append(f"- The machines and runs differ in {count(len(found.differences), 'thing')}:")
-        lines += [f"  - {text(words)}" for words in found.differences]
-    rows = machines.rows(found)
+        said.append(f"The machines and runs differ in {count(len(found.differences), 'thing')}:")
+    lines = [f"### {text(new.label)} beside {text(old.label)}", "", *(f"- {text(s)}" for s in said)]
     return [
         *lines,
+        *(f"  - {text(words)}" for words in found.differences),
         "",
-        *(["Rows that both have, those that differ most first.", ""] if rows else []),
-        *(table(machines.HEADS, rows, 2) if rows else []),
+        *(command.rows(found).md() if found.rows else []),
     ]
