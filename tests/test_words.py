@@ -11,7 +11,7 @@ import plain_words
 import pytest
 
 from analysis.crossover import crossover, ladder, transfer_study
-from analysis.predict import profile
+from analysis.predict import held_out, profile
 from analysis.predict.budget import budgets
 from analysis.roofline.roofs import roofs
 from analysis.text import (
@@ -97,7 +97,8 @@ def rendered(machine: str) -> list[str]:
 
 def predicted_errors() -> list[str]:
     """What is said of the H200's predictions, without the tables."""
-    said = prediction_errors.brief(profile.read(house.ROOT / "reports" / "nvidia-h200"))
+    of = profile.read(house.ROOT / "reports" / "nvidia-h200")
+    said = prediction_errors.brief(of, held_out.leave_one_out(of))
     return [line for line in said if line and not line.startswith("|")]
 
 

@@ -198,7 +198,7 @@ def checked(args: argparse.Namespace) -> int:
 def left_out(args: argparse.Namespace) -> int:
     """Prints the error table and the predicted crossovers."""
     from analysis import table
-    from analysis.predict import predicted_crossover, prediction
+    from analysis.predict import held_out, predicted_crossover, prediction
     from analysis.text import prediction_errors
 
     of = read(args.leave_one_out, args.mixed)
@@ -214,7 +214,9 @@ def left_out(args: argparse.Namespace) -> int:
         run, readme = args.leave_one_out[0], pathlib.Path(args.readme)
         command = f"analysis.predict --leave-one-out {pathlib.PurePath(run)} --readme {readme.name}"
         try:
-            table.put_blocks(readme, {"errors": prediction_errors.brief(of, saved)}, run, command)
+            table.put_blocks(
+                readme, {"errors": prediction_errors.brief(of, held_out.leave_one_out(of), saved)}, run, command
+            )
         except ValueError as error:
             raise options.Usage(str(error)) from error
     return options.OK

@@ -29,7 +29,6 @@ CONSTANT, SPEC, MEASURED = "constant", "data-sheet roofline", "measured roofline
 LINE, BYTES = "a + b FLOPs + c launches", "a + b FLOPs + c launches + d batch bytes"
 BASELINES = (CONSTANT, LINE, BYTES, SPEC, MEASURED)
 _NORMAL_95 = 1.96  # standard deviations to either end of an interval of 95 %
-TARGETS = {"median": 0.10, "mean": 0.15}
 
 
 class Case(msgspec.Struct, frozen=True):

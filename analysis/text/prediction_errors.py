@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from analysis.predict import calibration, held_out, predicted_crossover
 from analysis.predict.calibration import Seen
-from analysis.predict.held_out import BASELINES, TARGETS, Case, Summary
+from analysis.predict.held_out import BASELINES, Case
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
 from analysis.predict.step_work import RULE_WORDS, RULES, RULES_CHANGED
@@ -19,7 +19,6 @@ SAID = {
     "head": "Every training is predicted with all trainings of its model left out of the calibration. Strictly: also without "
     "rows of its layers' shapes and trainings of its twins. Twins have the same layers and optimizer under another name.",
     "nothing": "No training in this profile tells its step: measure some with: python -m workloads.training --study seeds",
-    "targets": "Targets (median {median:share}, mean {mean:share}): {within}.",
     "crossings": "{near} of {all} crossovers of trainings were predicted within {within:share}.",
     "unseen": "{device}, first measured after trainings last shaped a rule ({since}): {errors} of {count} steps.",
     "saved": "{device}, saved before they were measured: {errors} of {count} steps.",
@@ -44,15 +43,19 @@ def _both(errors: Iterable[float]) -> str:
     return f"{share(statistics.median(errors))}, {share(statistics.fmean(errors))}" if errors else "-"
 
 
-def _errors(errors: Iterable[float]) -> str:
-    return f"median error {_both(errors).replace(', ', ', mean ')}"
+def _said(name: str, found: Iterable[tuple[str, float]], **words: object) -> list[str]:
+    """A sentence a device on the errors found: (device, error)."""
+    groups = group_by(found, lambda one: one[0])
+    each = {NAMES[device]: [error for _, error in own] for device, own in sorted(groups.items())}
+    told = {device: f"median error {_both(own).replace(', ', ', mean ')}" for device, own in each.items()}
+    return [say(SAID[name], device=d, errors=words_, count=len(each[d]), **words) for d, words_ in told.items()]
 
 
-def errors(found: Iterable[Summary], strict: Iterable[Summary] = ()) -> list[str]:
+def errors(cases: list[Case], strict: Iterable[Case]) -> list[str]:
     """The error table as Markdown, a line a device and bound, and what simpler predictions come to."""
-    alone = {(s.device, s.bound): s for s in strict}
+    alone = {(s.device, s.bound): s for s in held_out.summaries(strict)}
     rows = []
-    for s in found:
+    for s in held_out.summaries(cases):
         less = alone.get((s.device, s.bound))
         means = [f"{share(one.median)}, {share(one.mean)}" if one else "-" for one in (s, less)]
         simpler = [share(s.baselines[name]) if name in s.baselines else "-" for name in BASELINES]
@@ -62,38 +65,20 @@ def errors(found: Iterable[Summary], strict: Iterable[Summary] = ()) -> list[str
 
 
 def lines(of: Profile, ablated: bool = True) -> list[str]:
-    """The whole page: errors by device and bound, every training, and what each rule is worth."""
+    """The whole page: what docs have, how far processes lie apart, every training, and what each rule is worth."""
     cases = held_out.leave_one_out(of)
     if not cases:
         return [SAID["nothing"]]
-    said = [SAID["head"], "", *errors(held_out.summaries(cases), held_out.summaries(held_out.strictly(cases, of)))]
-    said += [
-        targets(held_out.summaries(cases)),
-        "",
-        *counts(cases, of),
-        *unseen(cases, of),
-        *floors(of),
-        "",
-        *_cases(cases),
-    ]
+    reasons = "; ".join(f"{n} ({why})" for why, n in calibration.left_out(of).items())
+    said = [*brief(of, cases), "", say(SAID["left out"], reasons=reasons), *floors(of), "", *_cases(cases)]
     return [*said, *(["Without one rule at a time:", "", *_ablations(of, cases)] if ablated else [])][:-1]
 
 
-def brief(of: Profile, saved: dict[str, list[Prediction]] | None = None) -> list[str]:
+def brief(of: Profile, cases: list[Case], saved: dict[str, list[Prediction]] | None = None) -> list[str]:
     """The error table, what is in it, and the errors of saved predictions: what docs have."""
-    cases = held_out.leave_one_out(of)
-    shown = errors(held_out.summaries(cases), held_out.summaries(held_out.strictly(cases, of)))
-    said = [" ".join(found) for found in (unseen(cases, of), saved_lines(saved or {}, of), crossings(of)) if found]
-    return [SAID["head"], "", *shown, *(line for text in (counts(cases, of)[0], *said) for line in (text, ""))][:-1]
-
-
-def targets(found: Iterable[Summary]) -> str:
-    """Which devices and bounds are within the targets."""
-    judged = {
-        f"{NAMES[s.device]}, {s.bound}": s.median <= TARGETS["median"] and s.mean <= TARGETS["mean"] for s in found
-    }
-    within = "; ".join(f"{name} {'within' if reached else 'missed'}" for name, reached in judged.items())
-    return say(SAID["targets"], within=within, **TARGETS)
+    told = [[counts(cases, of)], unseen(cases, of), saved_lines(saved or {}, of), crossings(of)]
+    shown = errors(cases, held_out.strictly(cases, of))
+    return [SAID["head"], "", *shown, *(line for found in told if found for line in (" ".join(found), ""))][:-1]
 
 
 def _cases(cases: Iterable[Case]) -> list[str]:
@@ -138,9 +123,8 @@ def crossings(of: Profile) -> list[str]:
 
 def unseen(cases: list[Case], of: Profile) -> list[str]:
     """The errors of trainings that no rule was made on, a sentence a device."""
-    late = group_by(held_out.unseen(cases, of), lambda c: NAMES[c.device])
-    words = {d: _errors(c.error for c in group) for d, group in late.items()}
-    return [say(SAID["unseen"], since=RULES_CHANGED[:10], device=d, errors=words[d], count=len(late[d])) for d in late]
+    late = held_out.unseen(cases, of)
+    return _said("unseen", ((c.device, c.error) for c in late), since=RULES_CHANGED[:10])
 
 
 def floors(of: Profile) -> list[str]:
@@ -153,13 +137,11 @@ def floors(of: Profile) -> list[str]:
     return said
 
 
-def counts(cases: list[Case], of: Profile) -> list[str]:
-    """How many trainings are in the table, how many of them fit nothing, and why others are not in it."""
+def counts(cases: list[Case], of: Profile) -> str:
+    """How many trainings are in the table, and how many of them fit nothing."""
     wide, bounds = sum(not c.seen.told for c in cases), sum(c.seen.bound for c in cases)
     words = {"steps": len(cases), "trainings": len(of.trainings), "wide": wide, "noisy": calibration.NOISY}
-    reasons = "; ".join(f"{n} ({why})" for why, n in calibration.left_out(of).items())
-    said = say(SAID["counts"], numbers=calibration.fitted_numbers(of), bounds=bounds, **words)
-    return [said, say(SAID["left out"], reasons=reasons)]
+    return say(SAID["counts"], numbers=calibration.fitted_numbers(of), bounds=bounds, **words)
 
 
 def check_lines(predictions: Iterable[Prediction], of: Profile) -> list[str]:
@@ -172,10 +154,7 @@ def check_lines(predictions: Iterable[Prediction], of: Profile) -> list[str]:
         found += [(p.settings.device, held_out.saved_error(p, seen))] if seen else []
     shown = table(_STEP + _NUMBERS, rows)
     if found:
-        devices = group_by(found, lambda one: one[0])
-        each = {device: [error for _, error in group] for device, group in devices.items()}
-        said = [say(SAID["checked"], device=d, errors=_errors(e), count=len(e)) for d, e in each.items()]
-        return [*shown, SAID["short"], "", *said]
+        return [*shown, SAID["short"], "", *_said("checked", found)]
     here = {(m.problem.model, m.problem.batch, m.device) for m in of.trainings}
     known = sum((row[0], row[1], row[2]) in here for row in rows)
     return [*shown, say(SAID["elsewhere" if known else "none"], trainings=count(known, "training"))]
@@ -184,9 +163,7 @@ def check_lines(predictions: Iterable[Prediction], of: Profile) -> list[str]:
 def saved_lines(sets: dict[str, list[Prediction]], of: Profile) -> list[str]:
     """The errors of all predictions that were saved before they were measured, a sentence a device; nothing where none was."""
     found = [held_out.saved_set(predictions, of) for predictions in sets.values()]
-    errors_ = {d: [held_out.saved_error(*pair) for one in found for pair in one.since.get(d, [])] for d in of.devices}
-    said = [
-        say(SAID["saved"], device=NAMES[d], errors=_errors(e), count=len(e)) for d, e in sorted(errors_.items()) if e
-    ]
+    since = ((d, held_out.saved_error(*pair)) for one in found for d, pairs in one.since.items() for pair in pairs)
+    said = _said("saved", since)
     before = sum(one.before for one in found)
     return said + [say(SAID["before"], count=before)] * bool(before and said)

@@ -401,6 +401,7 @@ def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatc
         return command.left_out(given)
 
     monkeypatch.setattr(command, "read", lambda *given: None)
+    monkeypatch.setattr(held_out, "leave_one_out", lambda of: [])
     monkeypatch.setattr(prediction_errors, "lines", lambda *given: [])
     monkeypatch.setattr(prediction_errors, "brief", lambda *given: ["| a |", "| b |"])
     monkeypatch.setattr(predicted_crossover, "comparisons", lambda of: [])

@@ -23,7 +23,7 @@ from workloads.records import Settings, published_cases
 from workloads.records import settings as switches
 
 RUN = REPORTS / "nvidia-h200"
-MEDIAN, MEAN = held_out.TARGETS["median"], held_out.TARGETS["mean"]
+MEDIAN, MEAN = 0.10, 0.15  # targets of the errors
 REMAINDER, MODELS_SHARE = 0.10, 0.8
 SAVING, OF_STEP, TOP = 0.25, 0.03, 3
 EXPLAIN_S, TURNS = 3.0, 3
@@ -285,13 +285,13 @@ def main(argv: list[str]) -> int:
     notes = [
         "Every training predicted with all trainings of its model left out; intervals by drawing whole models.",
         "",
-        *prediction_errors.counts(every, of),
+        prediction_errors.counts(every, of),
         "",
         *prediction_errors.floors(of),
         "",
         prediction_errors.SAID["head"],
         "",
-        *prediction_errors.errors(held_out.summaries(every), held_out.summaries(held_out.strictly(every, of))),
+        *prediction_errors.errors(every, held_out.strictly(every, of)),
         "Complaints:",
         "",
         *said,
