@@ -166,7 +166,8 @@ class Table(Lines):
         from analysis.training import costs
 
         p = m.problem
-        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), row_words.where(m), row_words.way(m)]
+        where = f"{m.device} x{m.threads}" if m.threads else m.device
+        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), where, row_words.way(m)]
         once = [m.phases_s[name] for name in ("import", "device_start") if name in m.phases_s]
         began = number(sum(once)) if once else "-"
         if not m.ok:

@@ -6,14 +6,14 @@ from analysis import labels, units
 from analysis.stats import of, quick_seconds
 from analysis.text.sentences import counted
 from analysis.training import break_even, side_by_side
-from analysis.units import count, digits, percent, seconds, size
+from analysis.units import count, percent, seconds, size
 from kernels.problems import AtOnce, Conv, Inference, Matmul, Problem, Training, Transfer
 from workloads.records import Measurement
 
 _LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
 _FALL = 0.005  # of the first loss: a last one that is no farther below has not fallen
-_NO_LOSS = 1e-6
 _NOISY = 0.05  # of a step: noise worth a word
+_UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
 _LOOPS = {"tensorflow": "tf", "jax": "jax"}
 # Options by their names, {} the text that was given; one that is not here is said as `name text`.
 _OPTIONS = {
@@ -50,13 +50,6 @@ def option_words(given: Iterable, without: Iterable[str] = ()) -> list[str]:
     return [_TEXTS.get((n, text)) or _OPTIONS.get(n, f"{n} {{}}").format(text) for n, text in shown]
 
 
-def where(m: Measurement) -> str:
-    """The device, the CPU's form and threads, for a table: `cpu jit x4`, `cpu seen`, `gpu:0`."""
-    form = break_even.form_of(m)
-    words = (m.device, "seen" * form.startswith("GPU visible"), "jit" * form.endswith("jit on"))
-    return " ".join(filter(None, (*words, f"x{m.threads}" if m.threads else "")))
-
-
 def way(m: Measurement) -> str:
     """How it was trained and where the samples lived: fit, prefetch, resident, jax loop, jax fed."""
     home = m.keras.residence
@@ -68,7 +61,7 @@ def way(m: Measurement) -> str:
 def notes(m: Measurement) -> list[str]:
     """What else a training's row should say: how it was compiled, further options, its noise where it is wide, flags."""
     said = ["jit" if m.values["jit_compile"] else "op by op"] if "jit_compile" in m.values else []
-    said += option_words(m.settings.switches, ("residence", "jit_compile", "gpu"))
+    said += option_words(m.settings.switches, ("residence", "jit_compile"))
     said += [m.problem.dtype] * (m.problem.dtype != "float32")
     timed = m.on("host-latency")  # None where fresh processes started alone
     if not timed:
@@ -86,14 +79,13 @@ def losses(m: Measurement) -> str:
     not learn where they do not fall."""
     said = []
     for name, epochs, what in (("job_", m.problem.epochs, ""), ("", len(m.series.get("loss", ())), " of few samples")):
-        if taken := m.series.get(f"{name}loss"):
-            right = m.series.get(f"{name}accuracy", ())
-            accuracy = f", accuracy {percent(right[0])} to {percent(right[-1])}" if right else ""
+        taken, right = (m.series.get(name + kind, ()) for kind in ("loss", "accuracy"))
+        if taken:
             learned = right[-1] > 1 - _LEARNED if right else taken[-1] < _LEARNED
             falls = len(taken) < 2 or learned or taken[-1] < (1 - _FALL) * taken[0]
-            first, last = (digits(x) if x >= _NO_LOSS else f"under {_NO_LOSS:f}" for x in (taken[0], taken[-1]))
-            stuck = "" if falls else "does not learn: "
-            said.append(f"{stuck}loss {first} to {last}{accuracy} in {count(epochs, 'epoch')}{what}")
+            accuracy = f", accuracy {percent(right[0])} to {percent(right[-1])}" if right else ""
+            loss = f"loss {taken[0]:.3g} to {taken[-1]:.3g}{accuracy} in {count(epochs, 'epoch')}{what}"
+            said.append(loss if falls else f"does not learn: {loss}")
     return "; ".join(said)
 
 
@@ -103,10 +95,9 @@ def problem(p: Problem) -> str:
 
 
 def _exactly(nbytes: int) -> str:
-    """In KiB, MiB or GiB where three digits say it all."""
-    number, unit = size(nbytes).split()
-    whole = float(number) * {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}.get(unit, 1)
-    return size(nbytes) if whole == nbytes else f"{nbytes:,} bytes"
+    """In the largest unit of which it is a whole number."""
+    power, unit = next(one for one in _UNITS if nbytes % (1 << one[0]) == 0)
+    return f"{nbytes >> power:,} {unit}"
 
 
 def _products(p: Matmul | Conv) -> str:
