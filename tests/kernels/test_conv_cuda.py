@@ -32,12 +32,8 @@ PROBLEMS = [
 ]
 
 
-def filters(problem: Conv, seed: int = 3) -> np.ndarray:
-    return np.random.default_rng(seed).integers(-2, 3, problem.w_shape)
-
-
-def images(of: conv_tiles.Gather, seed: int = 4) -> np.ndarray:
-    return np.random.default_rng(seed).integers(-2, 3, (of.n, of.h, of.w, of.c))
+def whole(shape: tuple[int, ...], seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-2, 3, shape)
 
 
 def columns(of: conv_tiles.Gather, source: np.ndarray) -> np.ndarray:
@@ -55,11 +51,11 @@ def columns(of: conv_tiles.Gather, source: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_forward_is_the_product_that_gather_says(problem):
-    of, w = conv_tiles.gather(problem), filters(problem)
-    x = images(of)
+    of, w = conv_tiles.gather(problem), whole(problem.w_shape, 3)
+    x = whole((of.n, of.h, of.w, of.c), 4)
     product = columns(of, x) @ w.reshape(-1, problem.c_out)
     assert (product.reshape(problem.y_shape) == loops(problem, x, w)).all()
-    dy = np.random.default_rng(5).integers(-2, 3, problem.y_shape)
+    dy = whole(problem.y_shape, 5)
     wgrad = msgspec.structs.replace(problem, direction="wgrad")
     turned = columns(of, x).T @ dy.reshape(-1, problem.c_out)
     assert (turned.reshape(problem.w_shape) == loops(wgrad, x, dy)).all()
@@ -68,7 +64,7 @@ def test_forward_is_the_product_that_gather_says(problem):
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_phases_make_every_pixel_of_dx_at_most_once_and_leave_out_zeros(problem):
     problem = msgspec.structs.replace(problem, direction="dgrad")
-    w, dy = filters(problem), np.random.default_rng(5).integers(-2, 3, problem.y_shape)
+    w, dy = whole(problem.w_shape, 3), whole(problem.y_shape, 5)
     dx, times = np.zeros(problem.x_shape, int), np.zeros(problem.x_shape, int)
     for phase in conv_tiles.phases(problem):
         of = phase.of

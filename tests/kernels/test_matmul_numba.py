@@ -25,32 +25,6 @@ def whole(shape, dtype="float32") -> np.ndarray:
     return RNG.choice([-2, -1, 1, 2], shape).astype(dtype)
 
 
-def test_rows_are_zipped_element_by_element():
-    @numba.extending.intrinsic
-    def zipped(typingctx, target, source):
-        signature = numba.types.void(target, source)
-
-        def codegen(context, builder, signature, arguments):
-            vector = simd.vector_type(context, signature.args[0], 16)
-            to, from_ = simd.datas(context, builder, signature, arguments, (0, 1))
-            rows = [builder.load(simd.at(builder, from_, simd.INDEX(4 * i), vector)) for i in range(4)]
-            for row in rows:
-                row.align = 4
-            for i, value in enumerate(simd.zipped(builder, rows)):
-                builder.store(value, simd.at(builder, to, simd.INDEX(4 * i), vector)).align = 4
-            return context.get_dummy_value()
-
-        return signature, codegen
-
-    @numba.njit
-    def run(target, source):
-        zipped(target, source)
-
-    target = np.zeros(16, np.float32)
-    run(target, np.arange(16, dtype=np.float32))
-    assert target.tolist() == [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15]
-
-
 @pytest.mark.parametrize("across", [1, 40])  # side by side in memory across the panel, or along it
 @pytest.mark.parametrize("valid", [8, 5])
 def test_a_panel_has_the_steps_in_their_order(across, valid):

@@ -35,14 +35,6 @@ def test_s0_products_of_a_step_at_batch_32():
         "dense2 dgrad": Matmul(32, 512, 10, layout="nt"),
         "dense2 wgrad": Matmul(512, 10, 32, layout="tn"),
     }
-    flops = {w.name: w.flops for w in networks.step(S0, 32)}
-    assert {flops[f"dense1 {d}"] for d in ("fprop", "dgrad", "wgrad")} == {102_760_448}
-    assert {flops[f"dense2 {d}"] for d in ("fprop", "dgrad", "wgrad")} == {327_680}
-    # X is 32 x 3136, W 3136 x 512 and dY 32 x 512 wherever they appear
-    dense1 = [w for w in networks.step(S0, 32) if (w.layer, w.kind) == ("dense1", "dense")]
-    shapes = {w.direction: [a.shape for a in w.problem.inputs(1)] for w in dense1}
-    expected = {"fprop": [(32, 3136), (3136, 512)], "dgrad": [(32, 512), (3136, 512)], "wgrad": [(32, 3136), (32, 512)]}
-    assert shapes == expected
 
 
 def test_s0_convolutions_of_a_step_at_batch_32():

@@ -82,6 +82,8 @@ def test_alignment_is_of_the_stored_rows_and_of_a_groups_channels():
     [
         Matmul(1, 2, 3, "float32", "tf32"),
         Matmul(1, 2, 3, batch=4),
+        Conv(1, 8, 8, 3, 4, 3, 3, 2, "same", math="tf32"),
+        Conv(1, 8, 8, 3, 4, 3, 3, 2, 3),
         Stream("triad", 240),
         Peak("float64", 10),
         Training("x", 1, 2),

@@ -33,20 +33,15 @@ def stays_in_registers(name: str, lines: list[str], vector: int, registers: int)
     assert not [line for line in held if "rsp" in line and register in line], f"{name}: a vector spills"
 
 
-@pytest.mark.parametrize(("dtype", "vector"), [("float32", 64), ("float64", 64), ("float32", 32), ("uint32", 64)])
-def test_a_tile_of_a_product_is_vector_code_without_spills(dtype, vector):
-    tile_code.need(vector)
-    found = tile_code.matmul_tiles(dtype, vector)
-    assert len(found) == len(vectors.tile_shapes(vector))
-    for name, lines in found.items():
-        stays_in_registers(name, lines, vector, simd.registers(simd.vector_bytes()))
+PRODUCTS = [("float32", 64), ("float64", 64), ("float32", 32), ("uint32", 64)]
 
 
-@pytest.mark.parametrize("vector", [64, 32])
-def test_a_tile_of_a_convolution_is_vector_code_without_spills(vector):
+@pytest.mark.parametrize(("of", "vector"), [*PRODUCTS, ("convolutions", 64), ("convolutions", 32)])
+def test_a_tile_is_vector_code_without_spills(of, vector):
     tile_code.need(vector)
-    found = tile_code.conv_tiles(vector)
-    assert len(found) == conv_tiles(vector)
+    whole = of == "convolutions"
+    found = tile_code.conv_tiles(vector) if whole else tile_code.matmul_tiles(of, vector)
+    assert len(found) == (conv_tiles(vector) if whole else len(vectors.tile_shapes(vector)))
     for name, lines in found.items():
         stays_in_registers(name, lines, vector, simd.registers(simd.vector_bytes()))
 

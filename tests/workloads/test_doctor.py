@@ -329,9 +329,7 @@ def test_a_sweep_that_fails_ends_it_with_its_command(monkeypatch, swept, capsys)
 
 
 def test_the_overview(capsys):
-    begin = time.perf_counter()
     assert overview.main([]) == options.OK
-    assert time.perf_counter() - begin < 10
     page = capsys.readouterr().out
     for words in ("numpy", "numba", "cupy", "keras", "workloads.matmul", "-m workloads.doctor", "To begin"):
         assert words in page

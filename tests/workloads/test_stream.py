@@ -12,7 +12,6 @@ from kernels.problems import Stream
 from kernels.problems.arrays import empty
 from kernels.simd import vectors
 from kernels.stream import numba as stream_numba
-from tests.bench import stream as bench_stream
 from workloads import options, peak, printing, stream
 from workloads.harness import plan
 
@@ -178,16 +177,3 @@ def test_the_table_and_the_answer_in_lines(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert " ".join(lines[1].split()) == "stream/numba/loop triad 24.0 KiB float64 1 thread 24.6 µs 0 1.00 GB/s"
     assert len(lines) == 2
-
-
-@pytest.mark.parametrize(
-    ("compiler", "said"),
-    [
-        ("no-such-compiler", "no C compiler 'no-such-compiler' here"),
-        ("false", "false cannot compile stream.c with -O3"),
-    ],
-)
-def test_the_bench_says_what_its_compiler_lacks(compiler, said, monkeypatch, capsys):
-    monkeypatch.setenv("CC", compiler)
-    assert bench_stream.main() == 3
-    assert capsys.readouterr().err.startswith(f"error: {said}")
