@@ -1,14 +1,11 @@
-"""Our CUDA convolutions without a GPU: the products they come to against the definition, the sources themselves run on the CPU,
-what tiles take, registers."""
+"""Our CUDA convolutions without a GPU: the sources themselves run on the CPU, what tiles take, registers."""
 
 import functools
 import re
 
 import cuda_on_cpu
-import msgspec
 import numpy as np
 import pytest
-from test_conv import loops
 from test_cuda import spilled
 
 from kernels import reference
@@ -30,51 +27,6 @@ PROBLEMS = [
     for stride, pad in ((1, "same"), (2, "same"), (3, 4), (2, 1))
     if pad != 1 or shape[1] > 1
 ]
-
-
-def whole(shape: tuple[int, ...], seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(-2, 3, shape)
-
-
-def columns(of: conv_tiles.Gather, source: np.ndarray) -> np.ndarray:
-    """The matrix that a kernel never writes, from what a Gather says: pixels by taps and channels."""
-    rows = np.zeros((of.n, of.p, of.q, of.r, of.s, of.c), source.dtype)
-    for y in range(of.p):
-        for x in range(of.q):
-            for i in range(of.r):
-                for j in range(of.s):
-                    row, column = y * of.step + i - of.top, x * of.step + j - of.left
-                    if 0 <= row < of.h and 0 <= column < of.w:
-                        rows[:, y, x, i, j] = source[:, row, column]
-    return rows.reshape(of.pixels, -1)
-
-
-@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_forward_is_the_product_that_gather_says(problem):
-    of, w = conv_tiles.gather(problem), whole(problem.w_shape, 3)
-    x = whole((of.n, of.h, of.w, of.c), 4)
-    product = columns(of, x) @ w.reshape(-1, problem.c_out)
-    assert (product.reshape(problem.y_shape) == loops(problem, x, w)).all()
-    dy = whole(problem.y_shape, 5)
-    wgrad = msgspec.structs.replace(problem, direction="wgrad")
-    turned = columns(of, x).T @ dy.reshape(-1, problem.c_out)
-    assert (turned.reshape(problem.w_shape) == loops(wgrad, x, dy)).all()
-
-
-@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_phases_make_every_pixel_of_dx_at_most_once_and_leave_out_zeros(problem):
-    problem = msgspec.structs.replace(problem, direction="dgrad")
-    w, dy = whole(problem.w_shape, 3), whole(problem.y_shape, 5)
-    dx, times = np.zeros(problem.x_shape, int), np.zeros(problem.x_shape, int)
-    for phase in conv_tiles.phases(problem):
-        of = phase.of
-        turned = w[phase.rows, phase.columns].transpose(0, 1, 3, 2)
-        assert of.taps == turned.shape[0] * turned.shape[1] > 0
-        product = columns(of, dy) @ turned.reshape(-1, problem.c_in)
-        where = np.s_[:, of.to_y :: of.to_step, of.to_x :: of.to_step]
-        dx[where] = product.reshape(of.n, of.p, of.q, of.k)
-        times[where] += 1
-    assert times.max(initial=0) <= 1 and (dx == loops(problem, dy, w)).all()
 
 
 def test_phases_by_hand_and_what_tiles_take_of_a_multiprocessor():

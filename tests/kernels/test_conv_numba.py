@@ -1,21 +1,16 @@
 """Our convolution in Numba: windows and phases by hand, and every direction exact on any shape, vector and number of
 threads."""
 
-import itertools
-
 import msgspec
-import numba
 import numpy as np
 import pytest
 from tile_code import need
 
 from kernels import registry
 from kernels.conv import _pixel_blocks as pixel_blocks
-from kernels.conv import _pixel_tiles as pixel_tiles
 from kernels.conv import numba_blocked as conv_numba_blocked
 from kernels.conv import numba_wgrad as conv_numba_wgrad
 from kernels.problems import Conv
-from kernels.problems.arrays import empty
 from kernels.reference import conv as reference_conv
 
 WAYS = Conv.DIRECTIONS
@@ -145,35 +140,6 @@ def test_windows_of_strided_gradients_and_of_one_pixel():
     assert pixel_blocks.blocks(w, 512, 4, 14, 1568, 1).copied == 1  # pixels a page apart push each other out
     (w,) = pixel_blocks.windows(Conv(32, 14, 14, 512, 256, 1, 1))
     assert pixel_blocks.blocks(w, 512, 4, 14, 1568, 1)[3:5] == (0, 1)
-
-
-@pytest.mark.parametrize("vector", [64, 32])
-def test_a_tile_sums_its_runs_for_the_rows_and_columns_that_are_there(vector):
-    need(vector)
-    lanes, rows = (0,) * (vector // 4), (0,) * pixel_tiles.tile_rows(vector)
-    rng, width, runs, length = np.random.default_rng(3), 2 * len(lanes), 3, 6
-
-    @numba.njit
-    def once(lanes, rows, a, rows_at, runs_at, b, c, out_at, height, columns, added):
-        pixel_tiles.tile_apart(
-            lanes, rows, a, 0, rows_at, 0, rows_at, 0, runs_at, 0, 3, 6, b, 0, c, 0, out_at, 0, height, columns, added
-        )
-
-    a, b = empty((900,), np.dtype(np.float32)), empty((runs * length * width,), np.dtype(np.float32))
-    a[:], b[:] = rng.integers(-3, 4, a.size), rng.integers(-3, 4, b.size)
-    rows_at, runs_at = rng.permutation(30)[: len(rows)] * 11, np.array([0, 40, 13])
-    out_at = rng.permutation(20)[: len(rows)] * (width + 3)
-    panel = b.reshape(runs * length, width)
-    windows = [np.concatenate([a[at + run : at + run + length] for run in runs_at]) for at in rows_at]
-    heights, wide = (1, len(rows) - 1, len(rows)), (1, len(lanes), len(lanes) + 3, width)
-    for height, columns, added in itertools.product(heights, wide, (0, 1)):
-        c = np.full(20 * (width + 3), 5, np.float32)
-        expected = c.copy()
-        for row in range(height):
-            sums = windows[row] @ panel[:, :columns]
-            expected[out_at[row] : out_at[row] + columns] = sums + (5 if added else 0)
-        once(lanes, rows, a, rows_at, runs_at, b, c, out_at, height, columns, columns * added)
-        np.testing.assert_array_equal(c, expected)
 
 
 def test_other_arithmetic_and_layouts_are_refused():

@@ -31,9 +31,9 @@ def row(kernel, problem, seconds, *, device="", threads=None, mode="resident", s
     clocks = {"host-latency": seconds} if isinstance(seconds, float) else seconds or {}
     key = (kernel, repr(problem), device, threads, mode)
     taken = tuple(samples(s, clock, spread, seed=key) for clock, s in clocks.items())
-    reuse = fields.pop("reuse", 1)
+    own = {name: fields.pop(name) for name in ("reuse", "cache", "process", "switches") if name in fields}
     check = "" if status == "skipped" else "exact"
-    settings = Settings(device, threads, mode, reuse)
+    settings = Settings(device, threads, mode, **own)
     return Measurement(kernel, problem, settings, status, samples=taken, check=check, **fields)
 
 

@@ -11,7 +11,7 @@ from fake_gpu import write
 
 from kernels import registry
 from kernels.problems import Launch, Matmul, Peak, Stream
-from workloads.harness import cache_state, copy_modes, one_row, timing
+from workloads.harness import cache_state, copy_modes, one_row
 from workloads.harness.timing import Limits
 from workloads.records import Row, Settings
 
@@ -169,32 +169,6 @@ def test_tensorflow_asks_the_driver_how_large_the_cache_is(monkeypatch, size, fa
         return
     with pytest.raises(ValueError, match=rf"does not say how large the GPU's cache is \(error {failed}\)"):
         cache_state._l2_bytes()
-
-
-class Clock:
-    """A clock that only moves when something is called."""
-
-    def __init__(self, monkeypatch):
-        self.now = 0.0
-        monkeypatch.setattr(timing.time, "perf_counter", lambda: self.now)
-
-    def takes(self, seconds: float):
-        def call():
-            self.now += seconds
-
-        return call
-
-
-@pytest.mark.parametrize("wait", [1e-6, None])
-def test_the_flush_is_not_timed_but_counts_when_calls_are_planned(monkeypatch, wait):
-    """A call of 10 µs after a flush of 0.1 s: a sample is one call, and a visit one sample."""
-    clock = Clock(monkeypatch)
-    take = timing.each(clock.takes(10e-6), clock.takes(0.1), clock.takes(wait) if wait else None)
-    assert timing.call_seconds(take, Limits()) == pytest.approx(0.1 + 10e-6 + 2 * (wait or 0))
-    clock.now = 0.0
-    taken = timing.visits(take, Limits(), "host-latency")
-    assert (taken.calls, taken.block) == (1, (0, 1, 2, 3, 4)) and np.allclose(taken.seconds, 10e-6 + (wait or 0))
-    assert clock.now == pytest.approx(0.7, abs=1e-3)
 
 
 def test_a_cold_row_is_measured_and_its_calls_are_flushed(small, monkeypatch):

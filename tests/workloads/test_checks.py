@@ -35,9 +35,7 @@ def first(*seconds: float, calls: int = 10, first_call: float = 0.0, stop: str =
 
 
 def stream(seconds: float, cache: str, nbytes: int = 8 << 20, device: str = "cpu") -> Measurement:
-    samples = (Samples("host-latency", (seconds,) * 4, 1, (0, 1, 2, 3), "steady"),)
-    kernel = "stream/numba/loop"
-    return Measurement(kernel, Stream("triad", nbytes), Settings(device, cache=cache), "ok", samples=samples)
+    return row("stream/numba/loop", Stream("triad", nbytes), seconds, device=device, cache=cache)
 
 
 WARM = stream(1e-3, "warm")
@@ -49,9 +47,9 @@ ROOFED = [  # a product at 110 GFLOP/s above a peak of 100
 
 def spread(count, second):
     """A training on so many GPUs whose first losses were 2 and `second`."""
-    made = row("training/keras/fit", Training("lenet", 8, 64), 0.1, device="gpu:0", series={"step_loss": (2.0, second)})
     over = {"strategy": "DataParallel", "replicas": str(count)} if count > 1 else {}
-    return msgspec.structs.replace(made, settings=Settings("gpu:0", switches={"data": "synthetic", **over}))
+    of = {"device": "gpu:0", "switches": {"data": "synthetic", **over}, "series": {"step_loss": (2.0, second)}}
+    return row("training/keras/fit", Training("lenet", 8, 64), 0.1, **of)
 
 
 # flag -> (the row it is seen on, those it was measured beside, machine), (a row like it on which it is not, beside, machine)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fake_cupy import ISSUE, PAGEABLE, PINNED, WAIT
 
-from kernels import registry
+from kernels import reference, registry
 from kernels.cuda import autotuner, held
 from kernels.problems import Launch, Matmul, Transfer
 from workloads.harness import cache_state, copy_modes, kept, one_row, telemetry, timing, warming
@@ -174,7 +174,7 @@ def seen(monkeypatch):
     said = lambda word: lambda *given, **how: looks.append(word)  # noqa: E731
     watch = types.SimpleNamespace(before_block=said("look"), begin=said("begin"), flags=())
     watch.seen = lambda: ({"gpu_clock_hz": 1.9e9}, watch.flags)
-    monkeypatch.setattr(telemetry, "watch", lambda *given: looks.append("watch") or watch)
+    monkeypatch.setattr(telemetry, "watch", lambda *given: looks.append(given) or watch)
     monkeypatch.setattr(telemetry, "settle", said("settle"))
     monkeypatch.setattr(one_row, "raised", lambda *given: ())
     monkeypatch.setattr(one_row, "_room_for", lambda row: None)
@@ -200,7 +200,7 @@ def test_a_visit_has_every_clock_of_a_gpu(gpu, seen, monkeypatch):
     assert queued.seconds == (pytest.approx(WORK, rel=1e-2),) * 10 and queued.seconds[0] > WORK
     assert worked.seconds == (exactly(WORK),) * 10 and worked.calls == 75
     assert all(s.block == (0,) * 10 for s in clocks.values())
-    assert seen == ["watch", "begin", "settle", "look", "look", "look", "settle"]
+    assert seen == [("gpu:0", False, False), "begin", "settle", "look", "look", "look", "settle"]
     assert all(released and not late for _, released, late in gpu.held)
     # Both inputs were copied and waited for, what binding queued was waited for, and so was the call.
     copies = 2 * (ISSUE + WAIT) + (A + B) / PAGEABLE
@@ -409,7 +409,7 @@ def test_bfloat16_crosses_as_its_bits_and_comes_back_as_itself(gpu):
     assert answer.dtype == x.dtype and np.array_equal(answer, x)
 
 
-def test_a_transfer_places_its_own_data_and_its_bytes_come_back(gpu):
+def test_a_transfer_places_its_own_data_its_bytes_come_back_and_its_link_is_watched(gpu, seen, monkeypatch):
     def bind(problem, data):
         import cupy
 
@@ -424,9 +424,13 @@ def test_a_transfer_places_its_own_data_and_its_bytes_come_back(gpu):
 
     problem = Transfer("h2d", 64, "pinned")
     (data,) = problem.inputs(1)
-    made = copy_modes.prepare(registry.Kernel("transfer", "cupy", "fake", bind, ("gpu",)), problem, GPU, (data,))
+    kernel = registry.Kernel("transfer", "cupy", "fake", bind, ("gpu",))
+    made = copy_modes.prepare(kernel, problem, GPU, (data,))
     assert not made.stream.waiting and gpu.now > 1.0, "what binding queued is done before anything is timed"
     assert np.array_equal(made.result(made.run()), np.concatenate([data, data]))
+    monkeypatch.setattr(one_row, "checked", lambda *_: (reference.Check("exact", True, 0.0), 0.1))
+    visited(monkeypatch, kernel, problem)
+    assert seen[0] == ("gpu:0", True, False)
 
 
 def test_the_stream_is_current_again_at_every_visit(gpu, seen, monkeypatch):

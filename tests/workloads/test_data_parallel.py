@@ -40,9 +40,8 @@ def fit(
     seconds, batch=64, count=1, strategy="", model="cifar10-cnn", status="ok", given=None, device="gpu:0", **fields
 ):
     """A training row whose steps took so long."""
-    own = (given or JAX) | over(count, strategy)
-    made = row(FIT, Training(model, batch, 8 * batch), seconds, device=device, status=status, **fields)
-    return msgspec.structs.replace(made, settings=Settings(device, switches=own))
+    own = {"switches": (given or JAX) | over(count, strategy), "device": device, "status": status}
+    return row(FIT, Training(model, batch, 8 * batch), seconds, **own, **fields)
 
 
 def two(seconds=2e-3, batch=64, summed=0.3e-3, **fields):

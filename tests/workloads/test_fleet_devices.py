@@ -13,7 +13,7 @@ from analysis.fleet import command, devices, judgment
 from analysis.text import machines as fleet_words
 from kernels.problems import Peak, Stream
 from workloads import ROOT, records
-from workloads.records import Measurement, Settings, baselines
+from workloads.records import Measurement, baselines
 
 H200 = ROOT / "reports" / "nvidia-h200"
 READS = tuple(Stream("read", 2**30 * i) for i in (1, 2, 4))
@@ -135,7 +135,7 @@ def test_quantities_are_named_by_what_limits_them():
         "launches": fake.launch_rows()[0],
     }
     assert {what: devices.quantity(m, here) for what, m in named.items()} == {what: what for what in named}
-    once = msgspec.structs.replace(reads("gpu:0")[0], settings=Settings("gpu:0", process="fresh"))
+    once = fake.row("stream/cupy/wide", READS[0], {"device": 1e-3}, process="fresh")
     assert devices.quantity(once, here) == ""
 
 

@@ -219,9 +219,8 @@ def test_the_command_from_flags_to_sentences_and_again(one_tensorflow, tmp_path,
     assert records.read(folder).measurements == read
 
 
-def answered(batch, clocks, kernel=CALL, mode="roundtrip", device="cpu", switches=None, **more):
-    made = row(kernel, Inference("lenet", batch), clocks, device=device, mode=mode, **more)
-    return msgspec.structs.replace(made, settings=msgspec.structs.replace(made.settings, switches=switches or {}))
+def answered(batch, clocks, kernel=CALL, mode="roundtrip", device="cpu", **more):
+    return row(kernel, Inference("lenet", batch), clocks, device=device, mode=mode, **more)
 
 
 def two_sides() -> list:

@@ -3,18 +3,17 @@
 import pathlib
 
 import pytest
-from fake_measurements import CPU_MACHINE, row
+from fake_measurements import CPU_MACHINE, row, run
 
 from kernels.problems import Inference, Training
 from workloads import inference, options, session, training
 from workloads.harness import sweep
-from workloads.records import SCHEMA, Run
-
-RUN = Run(SCHEMA, CPU_MACHINE, {}, "python -m workloads.training", 1, "a", "b", "2026-01-01T00:00:00Z")
 
 
 def outcome(*rows, left=0, stopped="", workload="training"):
-    return sweep.Outcome(RUN, pathlib.Path(f"{workload}.jsonl"), list(rows), stopped, left)
+    return sweep.Outcome(
+        run(CPU_MACHINE, "python -m workloads.training"), pathlib.Path(f"{workload}.jsonl"), list(rows), stopped, left
+    )
 
 
 def trained(model="cifar10-cnn", status="failed", reason="no luck", samples=320, device="cpu"):

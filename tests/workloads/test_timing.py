@@ -1,5 +1,7 @@
 """The sampler on a fake clock: what it takes, when it stops, and that reading the clock is not in the numbers."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -11,13 +13,16 @@ class FakeClock:
     """A clock that only moves when a call is made."""
 
     def __init__(self, monkeypatch, seconds):
-        self.now, self.seconds, self.calls = 0.0, iter(seconds) if not isinstance(seconds, float) else None, 0
-        self.fixed = seconds if isinstance(seconds, float) else None
+        self.now, self.calls = 0.0, 0
+        self.seconds = itertools.repeat(seconds) if isinstance(seconds, float) else iter(seconds)
         monkeypatch.setattr(timing.time, "perf_counter", lambda: self.now)
 
     def run(self):
         self.calls += 1
-        self.now += self.fixed if self.fixed is not None else next(self.seconds)
+        self.now += next(self.seconds)
+
+    def passes(self, seconds):
+        self.now += seconds
 
 
 def test_a_visit_to_calls_that_became_much_longer_ends_early():
@@ -61,6 +66,18 @@ def test_a_call_is_sized_by_its_fastest_batch(monkeypatch):
     assert timing.call_seconds(lambda calls: 0.0, Limits(visit_s=0.0)) == 1e-9  # too short for the clock
     # 1, 2, 4 ... 64 calls and then as many as fill a sample, rounded up, until 75 ms are over
     assert clock.calls == 127 + 9 * 76
+
+
+@pytest.mark.parametrize("wait", [1e-6, 0])
+def test_what_comes_before_a_call_is_not_timed_but_counts_when_calls_are_planned(monkeypatch, wait):
+    """A call of 10 µs after a flush of 0.1 s: a sample is one call, and a visit one sample."""
+    clock = FakeClock(monkeypatch, 10e-6)
+    take = timing.each(clock.run, lambda: clock.passes(0.1), (lambda: clock.passes(wait)) if wait else None)
+    assert timing.call_seconds(take, Limits()) == pytest.approx(0.1 + 10e-6 + 2 * wait)
+    clock.now = 0.0
+    taken = timing.visits(take, Limits(), "host-latency")
+    assert (taken.calls, taken.block) == (1, (0, 1, 2, 3, 4)) and np.allclose(taken.seconds, 10e-6 + wait)
+    assert clock.now == pytest.approx(0.7, abs=1e-3)
 
 
 def test_a_handicap_makes_calls_that_are_not_counted(monkeypatch):

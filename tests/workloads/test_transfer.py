@@ -1,11 +1,7 @@
 """`python -m workloads.transfer`: its rows, its table and words, what it refuses before anything is allocated."""
 
-import os
 import re
 import resource
-import subprocess
-import sys
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -14,9 +10,9 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
 from analysis.crossover import transfer_study
 from kernels import registry
-from kernels.problems import Matmul, Stream, Transfer
+from kernels.problems import Matmul, Transfer
 from kernels.registry import Kernel
-from workloads import ROOT, options, results, transfer
+from workloads import options, results, transfer
 from workloads.harness import kept, one_row, plan, telemetry
 from workloads.harness.timing import Limits
 from workloads.machine import facts
@@ -50,20 +46,13 @@ def planned(*words, here=GPU_MACHINE):
     return transfer.rows(arguments(*words), here)
 
 
-def command(*words, **variables):
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
-    command = [sys.executable, "-m", "workloads.transfer", *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
-
-
-def test_without_a_gpu_it_exits_3_with_the_reason_and_what_to_do():
-    if facts.gpu_problem() == "":
-        pytest.skip("no GPU is missing here")
-    done = command("--sizes", "4KiB:256MiB:x4", "--fast")
-    assert done.returncode == 3 and not done.stdout
-    said = done.stderr.splitlines()
-    assert said[0] == f"error: every row of transfer copies to or from a GPU: {facts.gpu_problem()}"
-    assert said[1].startswith("  try: ") and "pip install" in said[1] and len(said) == 2
+def test_without_a_gpu_it_exits_3_with_the_reason_and_what_to_do(monkeypatch, capsys):
+    monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
+    monkeypatch.setattr(facts, "gpu_problem", lambda: "no NVIDIA driver")
+    assert transfer.main(["--sizes", "4KiB:256MiB:x4", "--fast"]) == 3
+    error, tip = capsys.readouterr().err.splitlines()
+    assert error == "error: every row of transfer copies to or from a GPU: no NVIDIA driver"
+    assert tip.startswith("  try: ") and "pip install" in tip
 
 
 def test_a_cpu_alone_copies_nothing(kernels):
@@ -236,27 +225,6 @@ def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch)
     assert telemetry.GpuWatch(0, lambda: None).seen() == ({}, ())
     use_nvml(monkeypatch, None)
     assert telemetry.GpuWatch(0, lambda: None, link=True).seen() == ({}, ())
-
-
-@pytest.mark.parametrize(("op", "link"), [("transfer", True), ("stream", False)])
-def test_rows_that_copy_ask_for_the_link(monkeypatch, op, link):
-    """visit() makes the watch; everything around it is a stand-in."""
-    asked = []
-    seen = SimpleNamespace(seen=lambda: ({"pcie_generation": 5.0}, ("other-tenant",)), begin=list)
-    monkeypatch.setattr(telemetry, "watch", lambda device, link, framework: asked.append((device, link)) or seen)
-    kept.clear()
-    monkeypatch.setattr(one_row, "_known", {})
-    monkeypatch.setattr(one_row, "require_memory", lambda *_: None)
-    monkeypatch.setattr(one_row.registry, "find", lambda name: SimpleNamespace(notes={}))
-    monkeypatch.setattr(one_row, "checked", lambda *_: (one_row.reference.Check("exact", True, 0.0), 0.1))
-    prepared = SimpleNamespace(notes={}, synchronize=None, before=None, run=None, stream=None)
-    monkeypatch.setattr(one_row, "_prepared", lambda *_: prepared)
-    monkeypatch.setattr(one_row, "clocks", lambda *_: ())
-    problem = Transfer("h2d", 64, "pinned") if op == "transfer" else Stream("copy", 64)
-    done = one_row.visit(Row(f"{op}/cupy/wide", problem, Settings("gpu:0")), Limits(), 1)
-    kept.clear()
-    assert asked == [("gpu:0", link)]
-    assert (done.status, done.values, done.flags) == ("ok", {"pcie_generation": 5.0}, ("other-tenant",))
 
 
 def test_the_feeding_study_brings_every_way_and_as_many_bytes_by_cupy():

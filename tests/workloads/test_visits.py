@@ -2,12 +2,12 @@
 
 import msgspec
 import pytest
+from fake_measurements import CPU_MACHINE, run
 
 from kernels.problems import Matmul
 from workloads import records
-from workloads.records import Machine, Measurement, Run, Samples, Settings, visits
+from workloads.records import Measurement, Samples, Settings, visits
 
-HERE = Machine("intel-avx512-2c", "a CPU", "intel", "avx512", 2, 1, 1 << 34)
 ROW = Measurement("matmul/numpy/blas", Matmul(8, 8, 8), Settings(threads=1), "ok", at="2026-01-01T00:00:00Z")
 
 
@@ -16,10 +16,6 @@ def visit(i, *seconds, clock="host-latency", at=None, **fields):
     fields = {"samples": (Samples(clock, seconds, 4, (0,) * len(seconds), "visit"),) if seconds else ()} | fields
     series = {"visit_at_s": (100.0 + 2 * i if at is None else at,)}
     return msgspec.structs.replace(ROW, series=series, visit=i, **fields)
-
-
-def run(at="2026-01-01T00:00:00Z"):
-    return Run(records.SCHEMA, HERE, {}, "python -m workloads.matmul", 1, "abc", "def", at)
 
 
 def decoded(*lines):
@@ -94,15 +90,13 @@ def test_a_resumed_files_newer_row_wins_over_a_run_begun_between(tmp_path):
         ("a", "2026-01-01T00:00:00Z", [("2026-01-01T00:00:01Z", 8, 1.0), ("2026-01-03T00:00:00Z", 9, 3.0)]),
         ("b", "2026-01-02T00:00:00Z", [("2026-01-02T00:00:01Z", 8, 2.0), ("2026-01-02T00:00:02Z", 9, 2.0)]),
     ):
-        with records.Writer(tmp_path / name / "matmul.jsonl", run(at)) as writer:
+        begun = msgspec.structs.replace(run(CPU_MACHINE), started_at=at)
+        with records.Writer(tmp_path / name / "matmul.jsonl", begun) as writer:
             for when, n, seconds in rows:
                 writer.append(msgspec.structs.replace(visit(1, seconds, at=1.0), problem=Matmul(n, n, n), at=when))
-    loaded = records.read(tmp_path).measurements
+            writer.append(
+                msgspec.structs.replace(ROW.row, problem=Matmul(7, 7, 7)).result("skipped", f"in {name}")
+            )  # without a time it is as old as its run
+    *loaded, untimed = sorted(records.read(tmp_path).measurements, key=lambda m: (m.status == "skipped", m.problem.n))
     assert {m.problem.n: m.samples[0].seconds for m in loaded} == {8: (2.0,), 9: (3.0,)}
-
-
-def test_a_row_without_a_time_is_as_old_as_its_run(tmp_path):
-    for name, at in (("b", "2026-01-01T00:00:00Z"), ("a", "2026-01-02T00:00:00Z")):
-        with records.Writer(tmp_path / name / "matmul.jsonl", run(at)) as writer:
-            writer.append(ROW.row.result("skipped", f"in {name}"))
-    assert records.read(tmp_path).measurements[0].reason == "in a"
+    assert untimed.reason == "in b"
