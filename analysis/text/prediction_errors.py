@@ -89,15 +89,14 @@ def _cases(cases: Iterable[Case]) -> list[str]:
         p, problem = c.predicted, c.seen.row.problem
         given = {n: t for n, t in c.seen.row.settings.switches.items() if n not in ("data", "jit_compile")}
         name = p.training.model + "".join(f" {n}={t}" for n, t in given.items())
-        told = _ms(c.seconds), _ms(c.seen.step), _off(c.seconds, c.seen)
         order = c.device, p.execution, problem.model, problem.batch
-        rows.append((order, (name, p.training.batch, c.device, p.execution, c.bound, *told)))
+        rows.append((order, (name, p.training.batch, c.device, p.execution, c.bound, *_numbers(c.seconds, c.seen))))
     return table(f"{_STEP} | steps{_NUMBERS}", (row for _, row in sorted(rows, key=lambda one: one[0])), 1)
 
 
-def _off(predicted: Estimate, seen: Seen) -> str:
-    """The signed error."""
-    return f"{100 * (predicted.value / seen.step.value - 1):+.0f} %"
+def _numbers(predicted: Estimate, seen: Seen) -> tuple[str, str, str]:
+    """Predicted, measured, and the signed error."""
+    return _ms(predicted), _ms(seen.step), f"{100 * (predicted.value / seen.step.value - 1):+.0f} %"
 
 
 def _ms(e: Estimate) -> str:
@@ -148,9 +147,8 @@ def check_lines(predictions: Iterable[Prediction], of: Profile) -> list[str]:
     """Predictions beside the steps that were measured since, a line each, then the errors of each device."""
     rows, found = [], []
     for p, seen in held_out.with_measured(predictions, of):
-        step = seen.as_told(p.cost) if seen else p.step_s
-        told = (_ms(seen.step), _off(step, seen)) if seen else ("not measured", "")
-        rows.append((p.training.model, p.training.batch, p.settings.device, p.execution, _ms(step), *told))
+        told = _numbers(seen.as_told(p.cost), seen) if seen else (_ms(p.step_s), "not measured", "")
+        rows.append((*held_out.training_of(p), *told))
         found += [(p.settings.device, held_out.saved_error(p, seen))] if seen else []
     shown = table(_STEP + _NUMBERS, rows)
     if found:

@@ -28,9 +28,8 @@ _SAID = {
     "overtaken": "The GPU, which begins sooner, is overtaken after {epochs}.",
     "last": "{training}: the last batch has {rest}, so the GPU compiles twice: {time:time}, {share:share} of the whole training. "
     "A multiple of the batch saves that.",
-    "loss": "{training}: {when} the loss is {cpu} on the CPU, {gpu} on the GPU.{why}",
-    "tf32": " The GPU's products are in TF32, which may be why. Try --tf32 off.",
-    "not tf32": " With --tf32 off it is {loss} on the GPU too.",
+    "loss": "{training}: after {when} the loss is {cpu} on the CPU, {gpu} on the GPU.{why}",
+    "tf32": " The GPU's products are in TF32: --tf32 off shows whether that is why.",
     "change": "{training}, on {device}, {what}: a step takes {time:time} instead of {usual:time}, {speed:speed}.",
     "start": "{model:title} on the {side}, {count} fresh processes: {total:time} until the first step ends, "
     "{imported:time} of it importing the framework.",
@@ -118,37 +117,20 @@ def less_than(e: Estimate) -> float | None:
 # ---------------------------------------------------------------- losses
 
 
-def _last_losses(a: Measurement, b: Measurement) -> tuple[str, float, float] | None:
-    """(after what, each one's last loss) of two rows of one training: of their own fits where both have as many epochs; None
-    where they did not learn from the same samples."""
-    alike = a.notes.get(SAMPLES) == b.notes.get(SAMPLES)
-    for name, epochs, few in (("job_loss", a.problem.epochs, ""), ("loss", 0, " of few samples")):
-        one, other = (m.series.get(name) for m in (a, b))
-        if alike and one and other and (few or a.problem.epochs == b.problem.epochs):
-            return f"after {count(epochs or len(one), 'epoch')}{few}", one[-1], other[-1]
-    return None
-
-
-def _apart(a: float, b: float) -> bool:
-    return max(a, b) > _OTHER * min(a, b)
-
-
-def loss_sentence(pair: Pair, measurements: Iterable[Measurement] = ()) -> str:
+def loss_sentence(pair: Pair) -> str:
     """Where the two devices end at losses that differ by more than a factor after learning from the same samples: by how much,
-    and what could be why, if none of the `measurements` says that it is not; "" where they agree, or both have learned nearly
-    all that there is."""
+    of their own fits where both have as many epochs; "" where they agree, or both have learned nearly all that there is."""
     gpu = pair.gpu.row
-    cpu = next((side.row for side in pair.cpus if _last_losses(side.row, gpu)), gpu)
-    when, a, b = _last_losses(cpu, gpu) or ("", 0.0, 0.0)
-    if not _apart(a, b) or max(a, b) < _LEARNED * max(m.series["loss"][0] for m in (cpu, gpu)):
+    cpus = [side.row for side in pair.cpus if side.row.notes.get(SAMPLES) == gpu.notes.get(SAMPLES)]
+    named = [("job_loss", m) for m in cpus if m.problem.epochs == gpu.problem.epochs] + [("loss", m) for m in cpus]
+    both = ((name, m.series.get(name), gpu.series.get(name)) for name, m in named)
+    name, a, b = next((one for one in both if all(one)), ("", (0.0,), (0.0,)))
+    if max(a[-1], b[-1]) <= max(_OTHER * min(a[-1], b[-1]), _LEARNED * max(a[0], b[0])):
         return ""
+    when = count(gpu.problem.epochs, "epoch") if name == "job_loss" else f"{count(len(b), 'epoch')} of few samples"
     why = _SAID["tf32"] if gpu.values.get("tf32") else ""
-    plain = msgspec.structs.replace(pair.setup, switches=tuple(sorted((*pair.setup.switches, ("tf32", "off")))))
-    for m in measurements if why else ():
-        same = m.problem.op == "training" and m.ok and m.device == gpu.device and break_even.setup_of(m) == plain
-        if (without := _last_losses(cpu, m) if same else None) and _apart(*without[1:]):
-            why = _SAID["not tf32"].format(loss=digits(without[2]))
-    return _SAID["loss"].format(training=subject(pair.setup), when=when, cpu=digits(a), gpu=digits(b), why=why)
+    words = {"training": subject(pair.setup), "cpu": digits(a[-1]), "gpu": digits(b[-1])}
+    return _SAID["loss"].format(when=when, why=why, **words)
 
 
 # ---------------------------------------------------------------- what options change
@@ -200,7 +182,7 @@ def lines(measurements: Iterable[Measurement]) -> list[str]:
     made = break_even.pairs(every)
     told = [answer_sentence(a) for a in break_even.answers(every)]
     told += [break_even_sentence(p) for p in made if not p.setup.switches]
-    told += filter(None, [*map(last_batch_sentence, made), *(loss_sentence(p, every) for p in made)])
+    told += filter(None, [*map(last_batch_sentence, made), *map(loss_sentence, made)])
     return [*told, *change_sentences(every), *start_sentences(every)]
 
 

@@ -27,8 +27,8 @@ def section(of: "Material") -> list[str]:
     if not break_even.trainings(of.rows):
         return lines
     by_pair = _forms(of.pairs)
-    changed = _losses(of.pairs, of.rows) + _changes(of.rows)
-    return _answers(of.trainings) + by_pair + changed + lines
+    losses = titled("Losses that differ", listed(filter(None, map(training.loss_sentence, of.pairs))))
+    return _answers(of.trainings) + by_pair + losses + _changes(of.rows) + lines
 
 
 def small_section(of: "Material") -> list[str]:
@@ -102,11 +102,6 @@ def _forms(pairs: list[Pair]) -> list[str]:
 
 def _factor(step: Estimate, best: Estimate) -> str:
     return "the best" if step is best else sentences.speed(best / step)
-
-
-def _losses(pairs: list[Pair], measurements: "list[Measurement]") -> list[str]:
-    said = (s for pair in pairs if (s := training.loss_sentence(pair, measurements)))
-    return titled("Losses that differ", listed(said))
 
 
 def _changes(measurements: "list[Measurement]") -> list[str]:
