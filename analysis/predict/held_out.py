@@ -233,23 +233,23 @@ def _rate(here: "list[roofs.Roof]", kind: str, name: str) -> float | None:
 
 class Apart(msgspec.Struct, frozen=True):
     """How far the steps of several processes of a training lie apart, and what each one's own interval makes of that: standard
-    deviations as shares of their middle."""
+    deviations as shares of their middle; the medians of a device's trainings."""
 
     between: float
     within: float
 
 
-def apart(of: "Profile", device: str) -> list[Apart]:
-    """Of each of a device's trainings that were taken in several processes. An interval of 95 % counts as of a normal number,
-    which takes more for a process's own noise than the few repeats behind it make."""
+def apart(of: "Profile", device: str) -> Apart | None:
+    """Of a device's trainings that were taken in several processes; None without any. An interval of 95 % counts as of a normal
+    number, which takes more for a process's own noise than the few repeats behind it make."""
     found = []
     for m in of.trainings:
         each = costs.processes(m) if m.device == device else []
         steps = [c.step for part in each if (c := costs.measured(part))]
         if len(steps) > 1 and (middle := statistics.median(e.value for e in steps)) > 0:
             own = statistics.fmean(((e.high - e.low) / 2 / _NORMAL_95) ** 2 for e in steps)
-            found.append(Apart(statistics.stdev(e.value for e in steps) / middle, math.sqrt(own) / middle))
-    return found
+            found.append((statistics.stdev(e.value for e in steps) / middle, math.sqrt(own) / middle))
+    return Apart(*map(statistics.median, zip(*found, strict=True))) if found else None
 
 
 def summaries(cases: Iterable[Case]) -> list[Summary]:

@@ -20,13 +20,6 @@ NOT_KNOWN = (
 BATCH = 2048
 _FASTER = 1.5  # times: from which on copies are quicker than the way that the batches come
 _MOST = 3  # shares told
-_BROUGHT = {
-    "numpy": "from NumPy arrays",
-    "tf.data": "from tf.data",
-    "generator": "from a generator",
-    "prefetch": "prefetched to the device",
-    Feeding.RESIDENT: "resident on the device",
-}
 _SAID = {
     "view": "{batch:,} {dtype} CIFAR-10 images take a step {ways} ({side}).",
     "plain": "{side}: {batch:,} CIFAR-10 images from NumPy arrays add {plain:time} to a step: {rate:bytes/s}.",
@@ -94,7 +87,7 @@ def view_sentence(fitted: Iterable[Law], device: str, dtype: str) -> str:
     """How quick the ways of a view are, the quickest first."""
     own = [law for law in fitted if (law.device, law.dtype) == (device, dtype) and law.way != Feeding.RESIDENT]
     ranked = sorted((law.seconds(BATCH, BATCH * image_bytes(dtype)).value, law.way) for law in own)
-    ways = ", ".join(f"{time(seconds)} {_BROUGHT[way]}" for seconds, way in ranked)
+    ways = ", ".join(f"{time(seconds)} by {way}" for seconds, way in ranked)
     return say(_SAID["view"], batch=BATCH, dtype=dtype, ways=ways, side=side(device)) if ways else ""
 
 

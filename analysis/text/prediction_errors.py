@@ -128,12 +128,8 @@ def unseen(cases: list[Case], of: Profile) -> list[str]:
 
 def floors(of: Profile) -> list[str]:
     """How far single processes of a training lie apart, beside each one's own noise; a sentence a device."""
-    said = []
-    for device in of.devices:
-        if each := held_out.apart(of, device):
-            between, within = (statistics.median(x) for x in zip(*((a.between, a.within) for a in each), strict=True))
-            said.append(say(SAID["floor"], device=NAMES[device], between=between, within=within))
-    return said
+    each = {device: held_out.apart(of, device) for device in of.devices}
+    return [say(SAID["floor"], device=NAMES[d], between=e.between, within=e.within) for d, e in each.items() if e]
 
 
 def counts(cases: list[Case], of: Profile) -> str:

@@ -73,11 +73,8 @@ def job_of(a: Answer) -> tuple[str, Setup]:
     varies, setup = a.family.varies, break_even.setup_in(a.family)
     if a.form.mode != BY_JOB:
         return "", setup
-    at = break_even.at(setup, varies, a.low_n)
-    if varies == "samples":
-        return sentences.counted(break_even.planned(at, varies)[1], "epochs"), setup
-    words, named = whole_job(at, varies)
-    return words, msgspec.structs.replace(setup, samples=named.samples)
+    words, named = whole_job(break_even.at(setup, varies, a.low_n), varies)
+    return words, setup if varies == "samples" else msgspec.structs.replace(setup, samples=named.samples)
 
 
 def answer_sentence(a: Answer) -> str:
@@ -89,12 +86,12 @@ def answer_sentence(a: Answer) -> str:
 
 def break_even_sentence(pair: Pair) -> str:
     """When a GPU, which begins later, has caught up."""
-    sides = pair.gpu.cost, pair.opponent.cost
+    sides, caught_up = (pair.gpu.cost, pair.opponent.cost), sentences.break_even(pair.break_even)
     gpu, cpu = (whole_training(cost, 0, pair.steps) for cost in sides)
-    longer = sides[0].epoch_seconds(pair.steps).value - sides[1].epoch_seconds(pair.steps).value
-    caught_up = sentences.break_even(pair.break_even)
-    if gpu.value < cpu.value and longer > 0:
-        caught_up = _SAID["overtaken"].format(epochs=sentences.counted((cpu.value - gpu.value) / longer, "epochs"))
+    longer, shorter = (cost.epoch_seconds(pair.steps).value for cost in sides)
+    if gpu.value < cpu.value and longer > shorter:
+        after = (cpu.value - gpu.value) / (longer - shorter)
+        caught_up = _SAID["overtaken"].format(epochs=sentences.counted(after, "epochs"))
     return say(_SAID["begins"], training=subject(pair.setup), caught_up=caught_up, gpu=gpu, cpu=cpu)
 
 

@@ -75,7 +75,7 @@ def test_processes_of_a_training_lie_apart_by_their_standard_deviation(base):
     fresh = visits.merged([times(factor) for factor in (0.94, 0.96, 1.0, 1.03, 1.05)])
     whole = profile.profile([*base.measurements, fresh, of.trainings[1]], GPU_MACHINE)
     # from their mean, 0.996: 0.056, 0.036, 0.004, 0.034 and 0.054, squared 0.00852 in all, over 4; each one's fits agree
-    (found,) = held_out.apart(whole, "cpu")
+    found = held_out.apart(whole, "cpu")
     assert (found.between, found.within) == (pytest.approx(0.00852**0.5 / 2), pytest.approx(0, abs=1e-9))
     assert prediction_errors.floors(whole) == [
         "On the CPU steps differ by 4.6 % (standard deviation) between processes, 0 % within one."
