@@ -17,7 +17,7 @@ from workloads.records.published_cases import Case, Complaint, Question
 TOLD = {
     "winner": """
 {verdict} the article: here {first:faster}, there {first.claim.words}.
-[claims] {one.claim.samples:,} samples | {one.claim.words} | {one:faster} ({one.row.backend} {one.row.variant})
+[claims] {one.claim.samples:,} samples | {one.claim.words} | {one:faster} ({one.row.variant})
 [epochs] an epoch on the {one[0]} | {one[1]:time} | {one[2]:timed}
 GPU step: {gpu:shares} (predicted).""",
     "pair": """
