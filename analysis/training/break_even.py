@@ -10,7 +10,7 @@ import msgspec
 
 from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer, Family, Form, Point, Side
-from analysis.stats import Estimate, is_gpu
+from analysis.stats import Estimate, group_by, is_gpu
 from analysis.training import costs
 from analysis.training.costs import TrainingCost, whole_training
 from kernels import networks
@@ -91,6 +91,12 @@ class Pair(msgspec.Struct, frozen=True):
     def cpu(self, by: str, epochs: int = 1, steps: int | None = None) -> Trained:
         """The CPU's best form by that count, of so many steps an epoch (the row's own)."""
         return min(self.cpus, key=lambda side: seconds_by(side.cost, by, steps or self.steps, epochs).value)
+
+    def seconds(self, by: str) -> tuple[Estimate, Estimate]:
+        """Seconds of a step, or of the planned whole training: (the CPU's best form, the GPU)."""
+        epochs, steps = job_of(self, "")
+        cpu, gpu = (seconds_by(side.cost, by, steps, epochs) for side in (self.cpu(by, epochs, steps), self.gpu))
+        return cpu, gpu
 
 
 def seconds_by(cost: TrainingCost, by: str, steps: int, epochs: int = 1) -> Estimate:
@@ -265,6 +271,50 @@ def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIE
             sides = {size: (pair.cpu(by, *jobs[size]), pair.gpu) for size, pair in sizes.items()}
             found.append(crossing(family_of(fixed, name), by, sides, jobs.__getitem__))
     return found
+
+
+def main_answers(measurements: "Iterable[Measurement]") -> list[Answer]:
+    """Those that tell most: changes of winner in known places, then the steps of a sweep that has none; Keras's fits first."""
+
+    def tells(a: Answer) -> bool:
+        if a.crossings:
+            return a.form.mode != BY_EPOCH and not any(c.wide for c in a.crossings)
+        return a.form.mode == BY_STEP and a.family.varies != "samples" and len(a.points) > 2
+
+    found = filter(tells, answers(measurements))
+    return sorted(found, key=lambda a: (not a.crossings, not setup_in(a.family).kernel.endswith("/fit")))
+
+
+def main_pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
+    """One pair of each model and way of training, without options: that of its article's batch, else of those whose step is no
+    mere bound the one of most samples. Keras's own fits first, and of these the articles' models."""
+
+    def weight(pair: Pair) -> tuple:
+        network = networks.known(pair.setup.model)
+        return network is not None and pair.setup.batch == network.batch, pair.weight
+
+    def rank(pair: Pair) -> tuple[bool, bool]:
+        network = networks.known(pair.setup.model)
+        return not pair.setup.kernel.endswith("/fit"), not (network and network.seed)
+
+    plain = (p for p in pairs(measurements) if not p.setup.switches)
+    groups = group_by(plain, lambda p: (p.setup.kernel, p.setup.model))
+    return sorted((max(own, key=weight) for own in groups.values()), key=rank)
+
+
+def unpaired(measurements: "Iterable[Measurement]") -> "list[Measurement]":
+    """Of each model and batch without a pair the plainest row of each device: Keras's fit before other ways, few options before
+    more, float32 and the most samples before others."""
+    every = list(measurements)
+    paired = {(p.setup.model, p.setup.batch) for p in pairs(every)}
+
+    def plainness(m: "Measurement") -> tuple:
+        p = m.problem
+        return m.variant != "fit", len(m.settings.switches), m.threads is not None, p.dtype != "float32", -p.samples
+
+    rows = (m for m in trainings(every) if (m.problem.model, m.problem.batch) not in paired)
+    groups = group_by(rows, lambda m: (m.problem.model, m.problem.batch, m.device))
+    return [min(own, key=plainness) for own in groups.values()]
 
 
 class Small(msgspec.Struct, frozen=True):

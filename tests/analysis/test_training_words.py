@@ -223,6 +223,6 @@ def test_trainings_of_both_devices_are_told_side_by_side_elsewhere_and_of_each_o
         trained("cifar10-cnn", 32, 1000, (0.0, 0.0, 1e-3), epochs=2, **more)
         for more in ({"kernel": "training/tensorflow/loop"}, {"jit_compile": "on"})
     )
-    assert training_answers.chosen([loop, jit, ONE]) == [ONE] and training_answers.chosen([loop]) == [loop]
-    many = [trained("lenet", 32, 32 * n, (0.1, 0.0, 1e-3)) for n in range(1, training_answers.MOST + 2)]
+    assert break_even.unpaired([loop, jit, ONE]) == [ONE] and break_even.unpaired([loop]) == [loop]
+    many = [trained("lenet", n, 32 * n, (0.1, 0.0, 1e-3)) for n in range(1, training_answers.MOST + 2)]
     assert len(training_answers.lines(many[:-1])) == training_answers.MOST and training_answers.lines(many) == []
