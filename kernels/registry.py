@@ -163,6 +163,16 @@ def _shaped(function: Callable, batched: bool) -> Callable:
     return bind
 
 
+def into(result, call: Callable, *arguments, keep=(), **named) -> Callable:
+    """The `run()` that makes the call and gives `result`, which it fills; `keep`: what raw addresses in it do not hold."""
+
+    def run(keep=keep):
+        call(*arguments, **named)
+        return result
+
+    return run
+
+
 @functools.cache
 def ideas(op: str) -> dict[str, str]:
     """Kernel -> its idea, the simplest first, of those whose first rows did not store it."""

@@ -10,7 +10,7 @@ from kernels.conv._implicit_gemm import THREADS, Product
 from kernels.cuda import conv_tiles, loader
 from kernels.cuda.conv_tiles import Warps
 from kernels.problems import Conv
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 # Products of a call, and of one output (one thread's loop), from which a call would take most of a second.
 _MOST_DIRECT, _MOST_OF_ONE = 1 << 37, 1 << 20
@@ -30,11 +30,7 @@ def direct(problem: Conv, a, b):
     way = problem.DIRECTIONS.index(problem.direction)
     arguments = (a, b, out, loops.view(f"V{loops.nbytes}"), np.int32(way), np.int32(out.size))
 
-    def run():
-        compiled(grid, (THREADS,), arguments)
-        return out
-
-    return run
+    return into(out, compiled, grid, (THREADS,), arguments)
 
 
 def _in_fours(channels: int, images) -> bool:

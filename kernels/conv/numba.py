@@ -4,7 +4,7 @@ import numba
 
 from kernels.problems import Conv
 from kernels.problems.arrays import empty
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 
 @numba.njit(cache=True, fastmath={"contract"}, parallel=True)
@@ -67,8 +67,4 @@ def direct(problem: Conv, a, b):
     loops = {"fprop": _fprop, "dgrad": _dgrad, "wgrad": _wgrad}[problem.direction]
     out, (top, left) = empty(problem.out_shape, a.dtype, 5), (before for before, _ in problem.pads)
 
-    def run():
-        loops(a, b, out, problem.stride, top, left, problem.groups)
-        return out
-
-    return run
+    return into(out, loops, a, b, out, problem.stride, top, left, problem.groups)

@@ -10,7 +10,7 @@ from nvmath.bindings import cublasLt as library
 from kernels.cuda import autotuner
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, DTYPES
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 _TRANSPOSE = 1
 _OFFERED = 16
@@ -126,8 +126,4 @@ def best(problem: Matmul, a, b):
     call, algorithm = offered[min(_chosen[problem], len(offered) - 1)]
 
     # the call holds raw addresses, so their owners are held here
-    def run(keep=(one, zero, a, b, workspace, algorithm)):
-        call()
-        return c
-
-    return run
+    return into(c, call, keep=(one, zero, a, b, workspace, algorithm))

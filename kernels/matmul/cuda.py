@@ -11,7 +11,7 @@ from kernels.cuda import autotuner, loader, matmul_tiles
 from kernels.cuda.matmul_tiles import Plan, Warps
 from kernels.cuda.tiles import traffic
 from kernels.problems import Matmul
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 # m n k from which a call of the two slowest would take most of a second: nobody learns more from it.
 _MOST_NAIVE, _MOST_COALESCED = 1 << 36, 1 << 39
@@ -44,10 +44,7 @@ def _bound(name: str, problem: Matmul, a, b, block: tuple[int, int], tile: tuple
     if grid[1] > _MOST_AT_ONCE:
         raise ValueError(f"a grid has 65,535 blocks in its second direction at most, this would need {grid[1]}")
 
-    def run():
-        compiled(grid, block, arguments)
-        return c
-
+    run = into(c, compiled, grid, block, arguments)
     loaded = (sum(tile), math.prod(tile)) if name.endswith("tiled") else (2, 1)  # the first two: if no cache helped
     each = math.isqrt(math.prod(tile) // math.prod(block))
     run.notes = {"traffic": traffic(4, loaded, (2 * each, each * each))}
@@ -97,10 +94,7 @@ def warps_call(problem: Matmul, plan: Plan[Warps], a, b, c):
     grid, counts = (tiles * parts, problem.count), map(np.int32, (m, n, k, parts, plan.steps(k) * of.deep))
     arguments = (a, b, c, *counts, partial, arrived, np.float32(1))
 
-    def run():
-        compiled(grid, (of.threads,), arguments, shared_mem=of.shared_bytes)
-        return c
-
+    run = into(c, compiled, grid, (of.threads,), arguments, shared_mem=of.shared_bytes)
     loads = traffic(4, (sum(of.tile), of.tile_m * of.tile_n), (of.each_m + of.each_n, of.each_m * of.each_n))
     run.notes = {"tiles": str(plan), "traffic": loads}
     return run

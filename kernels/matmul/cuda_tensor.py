@@ -10,7 +10,7 @@ from kernels.cuda.tiles import traffic
 from kernels.matmul.cuda import count_in_32_bits
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 
 def call(problem: Matmul, of: matmul_tiles.Tensors, a, b, c):
@@ -29,10 +29,7 @@ def call(problem: Matmul, of: matmul_tiles.Tensors, a, b, c):
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes(size)
     grid, arguments = (of.count(m, n),), (a, b, c, *map(np.int32, (m, n, k, of.group())))
 
-    def run():
-        compiled(grid, (of.threads,), arguments, shared_mem=of.shared_bytes(size))
-        return c
-
+    run = into(c, compiled, grid, (of.threads,), arguments, shared_mem=of.shared_bytes(size))
     loads = traffic(size, (sum(of.tile), of.tile_m * of.tile_n), (of.warp_m + of.warp_n, of.warp_m * of.warp_n))
     run.notes = {"tiles": str(of), "traffic": loads}
     return run

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty, numpy_dtype
 from kernels.reference import operands
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 from kernels.simd import vectors as emit
 from kernels.simd.amx import require, tile_shapes, tiles_allowed
 from kernels.simd.packing import copy_group, origin, peek, room
@@ -325,7 +325,9 @@ def amx(problem: Matmul, a, b):
     raw = c.reshape(-1).view(np.uint16 if problem.out == "bfloat16" else np.uint32)
     views = [x.view(np.uint16) for x in operands(problem, (a, b))]
     a_by, b_by = (tuple(step // 2 for step in x.strides) for x in views)
-    arguments = (
+    return into(
+        c,
+        _product,
         (0,) * 32,
         (0,) * 16,
         tile_shapes(),
@@ -340,10 +342,5 @@ def amx(problem: Matmul, a, b):
         right,
         sums,
         np.zeros(3, np.int64),
+        keep=(a, b),
     )
-
-    def run(keep=(a, b)):
-        _product(*arguments)
-        return c
-
-    return run

@@ -8,7 +8,7 @@ import numpy as np
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty
 from kernels.reference import operands
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 _AT_ONCE = 4  # steps in k that go onto two rows of C in one pass over them
 _DEPTH, _COLUMNS = 128, 64  # of a panel of B: 32 KiB of float32, a first-level cache
@@ -78,8 +78,4 @@ def packed(problem: Matmul, a, b):
     right = empty((-(-problem.n // _COLUMNS), _DEPTH, _COLUMNS), a.dtype, 6)
     multiply = _compiled(problem.dtype)
 
-    def run():
-        multiply(a, b, c, left, right)
-        return c
-
-    return run
+    return into(c, multiply, a, b, c, left, right)

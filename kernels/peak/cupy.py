@@ -5,7 +5,7 @@ import numpy as np
 
 from kernels.cuda import loader
 from kernels.problems import Peak
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 _CHAINS, _UNROLL, _THREADS, _BLOCKS_A_MULTIPROCESSOR = 8, 16, 256, 8
 
@@ -30,8 +30,4 @@ def fma(problem: Peak, constants):
     compiled = loader.load("peak/cupy", "fma_chains", REAL=real, CHAINS=_CHAINS, UNROLL=_UNROLL)
     arguments = (out, factor, addend, np.int32(trips))
 
-    def run():
-        compiled((blocks,), (_THREADS,), arguments)
-        return out
-
-    return run
+    return into(out, compiled, (blocks,), (_THREADS,), arguments)

@@ -8,7 +8,7 @@ import numpy as np
 from kernels.cuda import loader
 from kernels.problems import Peak
 from kernels.problems.arrays import ARITHMETIC, HALVES, ITEM_BYTES, precision
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 # Sums are float32 (float64 of float64); the operands of a step are 32 bytes deep, 128 of float64.
 _MMA = ("float16", "bfloat16", "tf32", "float64")
@@ -69,11 +69,7 @@ def tensor(problem: Peak, constants):
     out = cupy.empty((_CHAINS * macros["SUMS"], blocks * _THREADS), dtype)
     arguments = (out, float(cupy.asnumpy(constants)[0]), np.int32(trips))
 
-    def run():
-        compiled((blocks,), (_THREADS,), arguments)
-        return out
-
-    return run
+    return into(out, compiled, (blocks,), (_THREADS,), arguments)
 
 
 @kernel
@@ -97,8 +93,4 @@ def wgmma(problem: Peak, constants):
     out = cupy.empty((128, blocks * _WGMMA_THREADS), np.float32)
     arguments = (out, float(cupy.asnumpy(constants)[0]), np.int32(trips))
 
-    def run():
-        compiled((blocks,), (_WGMMA_THREADS,), arguments)
-        return out
-
-    return run
+    return into(out, compiled, (blocks,), (_WGMMA_THREADS,), arguments)

@@ -5,7 +5,7 @@ import numpy as np
 
 from kernels.problems import Peak
 from kernels.problems.arrays import numpy_dtype
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 from kernels.simd import vectors
 
 
@@ -26,8 +26,4 @@ def fma(problem: Peak, constants):
             f"{2 * out.size * most:.3g} FLOPs on {threads} threads here"
         )
 
-    def run():
-        vectors.fma_peak(out, factor, addend, trips)
-        return out
-
-    return run
+    return into(out, vectors.fma_peak, out, factor, addend, trips)

@@ -8,7 +8,7 @@ from numba.extending import intrinsic
 
 from kernels.problems import Peak
 from kernels.problems.arrays import empty, numpy_dtype
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 from kernels.simd import vectors
 from kernels.simd.amx import ROW_BYTES, ROWS, require, tile_shapes, tiles_allowed
 
@@ -123,11 +123,7 @@ def dot(problem: Peak, constants):
     total = np.zeros(sums.shape)
     rounds, trips = _plan(problem, 4 * sums.size * _UNROLL, 2 * _UNROLL)
 
-    def run():
-        _dot_peak(total, sums, a, b, rounds, trips)
-        return total
-
-    return run
+    return into(total, _dot_peak, total, sums, a, b, rounds, trips)
 
 
 @kernel
@@ -142,9 +138,6 @@ def tiles(problem: Peak, constants):
     rounds, trips = _plan(problem, 2 * 32 * sums.size, 32)
     shapes, passes = tile_shapes(), max(1, len(sums) * _TILE_FLOPS_A_CALL // problem.flops)
 
-    def run():
-        _tile_peak(total, sums, a, b, shapes, passes, rounds, trips)
-        return total
-
+    run = into(total, _tile_peak, total, sums, a, b, shapes, passes, rounds, trips)
     run.passes = passes
     return run

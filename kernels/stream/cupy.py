@@ -5,7 +5,7 @@ import numpy as np
 
 from kernels.cuda import loader
 from kernels.problems import Stream
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 from kernels.stream import _passes
 
 _EXPRESSIONS = {"copy": "a", "scale": "3 * a", "add": "a + b", "triad": "a + 3 * b"}
@@ -35,11 +35,7 @@ def elementwise(problem: Stream, *arrays):
     fused = cupy.ElementwiseKernel(names, "T out", formula, f"crossover_{problem.operation}")
     out = cupy.empty(problem.elements, arrays[0].dtype)
 
-    def run():
-        fused(*arrays, out)
-        return out
-
-    return run
+    return into(out, fused, *arrays, out)
 
 
 @kernel
@@ -53,11 +49,7 @@ def wide(problem: Stream, *arrays):
     compiled, blocks = loader.stream(real, _EXPRESSIONS[problem.operation], len(arrays), out.nbytes)
     arguments = (arrays[0], arrays[-1], out, np.int64(problem.elements))
 
-    def run():
-        compiled((blocks,), (loader.STREAM_THREADS,), arguments)
-        return out
-
-    return run
+    return into(out, compiled, (blocks,), (loader.STREAM_THREADS,), arguments)
 
 
 def _sum(problem: Stream, array, real: str):

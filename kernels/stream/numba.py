@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 
 from kernels.problems import Stream
 from kernels.problems.arrays import empty
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 from kernels.simd import vectors
 
 OPERATIONS = ("copy", "scale", "add", "triad", "read")
@@ -218,10 +218,7 @@ def _bound(problem: Stream, arrays, nontemporal: bool):
         compiled = _compiled(problem.operation, nontemporal)
         arguments = (a, arrays[-1], out, a.dtype.type(3), share, passes, near)
 
-    def run():
-        compiled(*arguments)
-        return out
-
+    run = into(out, compiled, *arguments)
     run.passes = passes
     return run
 

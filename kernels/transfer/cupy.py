@@ -17,7 +17,7 @@ from kernels.cuda import loader
 from kernels.cuda.loader import D2D, D2H, H2D
 from kernels.problems import Transfer
 from kernels.problems.arrays import empty
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 _WRITE_COMBINED = 0x04  # cudaHostAllocWriteCombined
 _PAGE = 4096
@@ -139,11 +139,7 @@ def memcpy(problem: Transfer, data):
     source, target = _ends(problem, data)
     arguments = (_address(target), _address(source), problem.nbytes, _KINDS[problem.direction])
 
-    def run(keep=source):  # the call holds raw addresses, so their owner is held here
-        runtime.memcpy(*arguments)
-        return target
-
-    return run
+    return into(target, runtime.memcpy, *arguments, keep=source)
 
 
 @kernel
@@ -161,10 +157,7 @@ def memcpy_async(problem: Transfer, data):
     source, target = _ends(problem, data)
     arguments = (_address(target), _address(source), n, _KINDS[problem.direction], stream.ptr)
 
-    def run(keep=source):
-        runtime.memcpyAsync(*arguments)
-        return target
-
+    run = into(target, runtime.memcpyAsync, *arguments, keep=source)
     run.ends = source, target
     return run
 
@@ -269,10 +262,7 @@ def wide(problem: Transfer, data):
     compiled, blocks = loader.stream("char", "a", 1, problem.nbytes)
     arguments = (source, source, target, np.int64(problem.nbytes))
 
-    def run():
-        compiled((blocks,), (loader.STREAM_THREADS,), arguments)
-        return target
-
+    run = into(target, compiled, (blocks,), (loader.STREAM_THREADS,), arguments)
     run.ends = source, target
     return run
 
@@ -299,10 +289,7 @@ def page_faults(problem: Transfer, data):
     memory, there, send = _managed(data.size)
     there.set(data)  # written by the device's copy engine: what the host reads must have come from there
 
-    def run():
-        np.max(memory[::_PAGE])
-        return memory
-
+    run = into(memory, np.max, memory[::_PAGE])
     run.before = send
     return run
 
