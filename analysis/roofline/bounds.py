@@ -173,12 +173,6 @@ def is_above(measurement: "Measurement", roofs: "Iterable[Roof]") -> bool:
     return near and judge(measurement, roofs).flag == ABOVE
 
 
-def roof_fraction(measurement: "Measurement", roofs: "Iterable[Roof]") -> float | None:
-    """The fraction of its roof that a row reaches (device clock on a GPU, else host latency); None without a roof."""
-    fraction = judge(measurement, roofs).fraction
-    return fraction.value if fraction else None
-
-
 def ridge(compute: Roof, memory: Roof) -> float:
     """FLOPs per byte above which the arithmetic, not the memory, is the limit."""
     return compute.rate.value / memory.rate.value

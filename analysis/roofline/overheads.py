@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable
 
 import msgspec
+import numpy as np
 
 from analysis import units
 from analysis.stats import Estimate, of, plus_minus
@@ -138,19 +139,16 @@ def line(points: list[tuple[int, Estimate]]) -> tuple[Estimate, Estimate]:
     The intervals of both are widened by what the points lie off the line beyond their own.
     Source: weighted least squares; P. Bevington, Data Reduction and Error Analysis, chapter 6.
     """
-    sigmas = [max((e.high - e.low) / 2 / _SIGMAS, 1e-6 * abs(e.value), 1e-15) for _, e in points]
-    weights = [1 / s**2 for s in sigmas]
-    total = sum(weights)
-    center = sum(w * n for w, (n, _) in zip(weights, points, strict=True)) / total
-    mean = sum(w * e.value for w, (_, e) in zip(weights, points, strict=True)) / total
-    spread = sum(w * (n - center) ** 2 for w, (n, _) in zip(weights, points, strict=True))
-    slope = sum(w * (n - center) * e.value for w, (n, e) in zip(weights, points, strict=True)) / spread
-    off = sum(w * (e.value - mean - slope * (n - center)) ** 2 for w, (n, e) in zip(weights, points, strict=True))
-    wider = math.sqrt(max(1.0, off / (len(points) - 2))) if len(points) > 2 else 1.0
-    base_half = _SIGMAS * wider * math.sqrt(1 / total + center**2 / spread)
-    slope_half = _SIGMAS * wider / math.sqrt(spread)
-    base = mean - slope * center
-    return plus_minus(base, base_half), plus_minus(slope, slope_half)
+    n, value = np.array([(count, e.value) for count, e in points]).T
+    weight = np.array([max((e.high - e.low) / 2 / _SIGMAS, 1e-6 * abs(e.value), 1e-15) ** -2 for _, e in points])
+    total = weight.sum()
+    center, mean = weight @ n / total, weight @ value / total
+    spread = weight @ (n - center) ** 2
+    slope = weight * (n - center) @ value / spread
+    off = weight @ (value - mean - slope * (n - center)) ** 2
+    wider = _SIGMAS * (math.sqrt(max(1.0, off / (len(points) - 2))) if len(points) > 2 else 1.0)
+    base_half, slope_half = wider * math.sqrt(1 / total + center**2 / spread), wider / math.sqrt(spread)
+    return plus_minus(float(mean - slope * center), base_half), plus_minus(float(slope), slope_half)
 
 
 def _without_steps(found: list[Constant]) -> list[Constant]:
@@ -198,7 +196,6 @@ def lines(constants: Iterable[Constant]) -> list[str]:
         here = [c for c in told if c.device == device]
         made.append("On the CPU:" if device == "cpu" else f"On {device}:")
         made += [f"  {_sentence(list(group))}" for _, group in itertools.groupby(here, key=lambda c: (c.name, c.jit))]
-        made += [f"  {text}" for text in _graph_against_launch(here)]
     return made
 
 
@@ -225,19 +222,3 @@ def _about(e: Estimate) -> str:
     if e.low == e.high:
         return units.seconds(e.value)
     return f"{units.seconds(e.value)} ({units.seconds(e.low)} to {units.seconds(e.high)})"
-
-
-def _graph_against_launch(here: list[Constant]) -> list[str]:
-    """What a small CuPy kernel costs launched by itself and as a node of a graph, both queued, and how often one makes the
-    other."""
-    alone, in_graph = (
-        find(here, name, here[0].device, clock="host-throughput") for name in ("cupy-launch", "graph-node")
-    )
-    if alone is None or in_graph is None or in_graph.seconds.low <= 0:
-        return []
-    launch, node = alone.seconds, in_graph.seconds
-    ratio = launch / node
-    return [
-        f"small CuPy kernels one after another: {_about(launch)} a launch, {_about(node)} a node of a CUDA graph: "
-        f"{units.digits(ratio.value)} times less ({units.digits(ratio.low)} to {units.digits(ratio.high)})"
-    ]

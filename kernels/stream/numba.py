@@ -159,31 +159,20 @@ def _sum(typingctx, a, sums, start, stop):
 @functools.cache
 def _compiled(operation: str, nontemporal: bool):
     """The operation, passed over `passes` times in slices of `share` elements, one for each thread."""
-    if nontemporal:
-
-        @numba.njit(cache=True, parallel=True)
-        def past_caches(a, b, out, factor, share, passes, near):
-            for thread in numba.prange(-(-out.size // share)):
-                for _ in range(passes):
-                    _pass(
-                        operation, "nontemporal", a, b, out, factor, thread * share, min((thread + 1) * share, out.size)
-                    )
-                    _forget()
-
-        return past_caches
+    small, large = ("nontemporal", "nontemporal") if nontemporal else ("near", "far")
 
     @numba.njit(cache=True, parallel=True)
-    def through_caches(a, b, out, factor, share, passes, near):
+    def passed_over(a, b, out, factor, share, passes, near):
         for thread in numba.prange(-(-out.size // share)):
             start, stop = thread * share, min((thread + 1) * share, out.size)
             for _ in range(passes):
                 if near:
-                    _pass(operation, "near", a, b, out, factor, start, stop)
+                    _pass(operation, small, a, b, out, factor, start, stop)
                 else:
-                    _pass(operation, "far", a, b, out, factor, start, stop)
+                    _pass(operation, large, a, b, out, factor, start, stop)
                 _forget()
 
-    return through_caches
+    return passed_over
 
 
 @numba.njit(cache=True, parallel=True)

@@ -3,13 +3,9 @@
 Every result is a fresh tensor, as in a training step; the optimizers update variables in place.
 """
 
-from collections.abc import Callable
-
-import numpy as np
-
 from kernels.problems import Stream
 from kernels.reference import stream as passes
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 _POOL = {"ksize": (1, 2, 2, 1), "strides": (1, 2, 2, 1), "padding": "VALID"}
 
@@ -54,8 +50,6 @@ def tensors(tf, problem: Stream, arrays) -> list:
     if problem.operation in problem.OF_IMAGES:
         height, width, channels = problem.IMAGE
         made[0] = tf.reshape(arrays[0], (-1, height, width, channels))
-        if problem.operation == "batchnorm_grad":
-            made[1] = tf.reshape(arrays[1], (-1, height, width, channels))
         if problem.operation == "maxpool_grad":
             made[1] = tf.reshape(arrays[1], (-1, height // 2, width // 2, channels))
             made.append(tf.nn.max_pool2d(made[0], 2, 2, "VALID"))
@@ -64,21 +58,31 @@ def tensors(tf, problem: Stream, arrays) -> list:
     return made
 
 
-def _bound(problem: Stream, arrays, jit_compile: bool):
-    import tensorflow as tf
+def formula(tf, problem: Stream, jit_compile: bool = False):
+    """What is computed of the problem's tensors; None of an optimizer, which updates variables.
 
+    Raises: ValueError for another type, and for what Keras has no operation of.
+    """
     if problem.dtype not in ("float32", "float64"):
         raise ValueError(f"these TensorFlow passes are for float32 and float64, not {problem.dtype}")
     if problem.operation in ("sgd", "adam"):
-        return _update(tf, problem, arrays, jit_compile)
-    formula = formulas(tf, jit_compile).get(problem.operation)
-    if formula is None:
+        return None
+    found = formulas(tf, jit_compile).get(problem.operation)
+    if found is None:
         raise ValueError(
-            f"Keras differentiates batch normalization together with its forward pass: no {problem.operation} "
-            "by itself; the variants fused and fused_jit have it"
+            f"Keras differentiates batch normalization together with its forward pass: no {problem.operation} by itself"
         )
+    return found
+
+
+def _bound(problem: Stream, arrays, jit_compile: bool):
+    import tensorflow as tf
+
+    computed = formula(tf, problem, jit_compile)
+    if computed is None:
+        return updates(tf, problem, arrays, 1, jit_compile)
     arguments = tensors(tf, problem, arrays)
-    compiled = tf.function(formula, jit_compile=jit_compile, autograph=False)
+    compiled = tf.function(computed, jit_compile=jit_compile, autograph=False)
     compiled(*arguments)
     return lambda: compiled(*arguments)
 
@@ -95,21 +99,19 @@ def update(tf, operation: str, weights, state: list, gradient, rate) -> None:
     weights.assign_sub((m * rate) / (tf.sqrt(v) + passes.ADAM_EPSILON))
 
 
-def _update(tf, problem: Stream, arrays, jit_compile: bool):
-    """The update of one variable, compiled or not."""
-    weights, *state = [tf.Variable(array) for array in (arrays[0], *arrays[2:])]
+def updates(tf, problem: Stream, arrays, count: int, jit_compile: bool = False):
+    """The call that updates `count` variables and gives the first, compiled or not."""
+    sets = [[tf.Variable(array) for array in (arrays[0], *arrays[2:])] for _ in range(count)]
     rate = tf.constant(passes.RATE, arrays[0].dtype)
 
-    def one(gradient, rate):
-        update(tf, problem.operation, weights, state, gradient, rate)
+    def every(gradient, rate):
+        for weights, *state in sets:
+            update(tf, problem.operation, weights, state, gradient, rate)
 
-    step = tf.function(one, jit_compile=jit_compile, autograph=False)
+    step = tf.function(every, jit_compile=jit_compile, autograph=False)
     step.get_concrete_function(arrays[1], rate)  # traced, and no step taken: the first call is the one that is checked
-
-    def run():
-        step(arrays[1], rate)
-        return weights
-
+    run = into(sets[0][0], step, arrays[1], rate)
+    run.passes = count
     return run
 
 
@@ -123,43 +125,3 @@ def function(problem: Stream, *arrays):
 def jit(problem: Stream, *arrays):
     """A tf.function with jit_compile=True: XLA fuses the formula into one or a few passes."""
     return _bound(problem, arrays, True)
-
-
-def _fused(problem: Stream, arrays, jit_compile: bool):
-    import tensorflow as tf
-
-    if problem.operation not in ("batchnorm", "batchnorm_grad") or problem.dtype != "float32":
-        raise ValueError("TensorFlow's fused kernel is for batchnorm and batchnorm_grad in float32")
-    x, *gradient = tensors(tf, problem, arrays)
-    one, zero = (tf.fill((problem.IMAGE[-1],), value) for value in (1.0, 0.0))
-    how = {"epsilon": passes.EPSILON, "is_training": True}
-    empty = tf.constant(np.empty(0, np.float32))
-
-    def forward(x):
-        return tf.raw_ops.FusedBatchNormV3(x=x, scale=one, offset=zero, mean=empty, variance=empty, **how)
-
-    def backward(dy, x, mean, variance, third):
-        saved = {"reserve_space_1": mean, "reserve_space_2": variance, "reserve_space_3": third}
-        return _flat(tf, tf.raw_ops.FusedBatchNormGradV3(y_backprop=dy, x=x, scale=one, **saved, **how)[0])
-
-    call: Callable
-    if problem.operation == "batchnorm":
-        call, arguments = (lambda x: _flat(tf, forward(x)[0])), (x,)
-    else:
-        saved = tf.function(forward, jit_compile=jit_compile, autograph=False)(x)
-        call, arguments = backward, (gradient[0], x, *saved[3:])
-    compiled = tf.function(call, jit_compile=jit_compile, autograph=False)
-    compiled(*arguments)
-    return lambda: compiled(*arguments)
-
-
-@kernel(allocates=True, rung=True)
-def fused(problem: Stream, *arrays):
-    """TensorFlow's own batch normalization kernel (cuDNN's on a GPU), which Keras 3 does not use."""
-    return _fused(problem, arrays, False)
-
-
-@kernel(allocates=True, rung=True)
-def fused_jit(problem: Stream, *arrays):
-    """The same operation taken apart and fused again by XLA."""
-    return _fused(problem, arrays, True)

@@ -85,8 +85,8 @@ def test_fractions_ridge_point_and_memory_bound_problems():
     roofs = bounds.roofs([peak(100e9), triad(10e9)])
     assert bounds.ridge(find(roofs, "compute", "float32"), find(roofs, "memory", "DRAM")) == pytest.approx(10.0)
     half = row("matmul/numpy/blas", square(1000), 2e9 / 50e9, threads=1)
-    assert bounds.roof_fraction(half, roofs) == pytest.approx(0.5)
-    assert bounds.roof_fraction(triad(5e9), roofs) == pytest.approx(0.5)
+    assert bounds.judge(half, roofs).fraction.value == pytest.approx(0.5)
+    assert bounds.judge(triad(5e9), roofs).fraction.value == pytest.approx(0.5)
     thin = Matmul(10000, 10000, 1)  # 2e8 FLOP, 4.0008e8 bytes: half a FLOP for each byte
     bound = bounds.attainable(roofs, thin, Settings("cpu", threads=1))
     assert bound.roof.kind == "memory" and bound.seconds.value == pytest.approx(0.040008)
@@ -112,12 +112,14 @@ def test_above_the_roof_by_more_than_2_percent_is_an_error(rate, flag):
 def test_gpu_rows_other_problems_and_copying_rows():
     roofs = bounds.roofs([peak(60e12, backend="cupy")])
     clocks = {"host-latency": 4e-3, "device": 2e9 / 30e12}
-    assert bounds.roof_fraction(row("matmul/cupy/cublas", square(1000), clocks), roofs) == pytest.approx(0.5)
-    assert bounds.roof_fraction(row("matmul/cupy/operator", square(1000), 2e9 / 6e12), roofs) == pytest.approx(0.1)
+    assert bounds.judge(row("matmul/cupy/cublas", square(1000), clocks), roofs).fraction.value == pytest.approx(0.5)
+    assert bounds.judge(row("matmul/cupy/operator", square(1000), 2e9 / 6e12), roofs).fraction.value == pytest.approx(
+        0.1
+    )
     roofs = bounds.roofs([peak(100e9)])
-    assert bounds.roof_fraction(row("training/keras/fit", Training("m", 1, 1), 1.0, device="cpu"), roofs) is None
+    assert bounds.judge(row("training/keras/fit", Training("m", 1, 1), 1.0, device="cpu"), roofs).fraction is None
     assert bounds.judge(row("matmul/cupy/cublas", square(64), 1e-5), roofs).note == "no roof measured"
-    assert bounds.roof_fraction(row("matmul/numpy/blas", square(64, "float16"), 1e-3), roofs) is None
+    assert bounds.judge(row("matmul/numpy/blas", square(64, "float16"), 1e-3), roofs).fraction is None
     assert bounds.roofs([row("matmul/cupy/cublas", square(64, "float16"), {"device": 1e-9}, mode="roundtrip")]) == ()
 
 

@@ -58,13 +58,6 @@ def test_a_pools_gradient_behind_it_and_held_samples_are_right(measured):
     assert (m.status, m.reason, m.check) == ("ok", "", "exact")
 
 
-@pytest.mark.parametrize("variant", ["fused", "fused_jit"])
-@pytest.mark.parametrize("operation", ["batchnorm", "batchnorm_grad"])
-def test_the_fused_normalization_is_right(measured, variant, operation):
-    m = measured(f"stream/tensorflow/{variant}", Stream(operation, 1 << 18, "float32"))
-    assert (m.status, m.reason, m.check) == ("ok", "", "bound")
-
-
 @pytest.mark.parametrize(
     ("kernel", "problem", "words"),
     [
