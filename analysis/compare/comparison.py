@@ -118,30 +118,26 @@ def differences(old: "Loaded", new: "Loaded") -> tuple[str, ...]:
     if not (old.runs and new.runs):
         return ("a file has no line that says what machine it came from",)
     a, b = old.runs[-1], new.runs[-1]
-    told = [*_facts(a.machine, b.machine), *_changed({}, a.software, b.software)]
-    told += _changed({}, *({"sources": r.sources, "commit": r.commit, "seed": str(r.seed)} for r in (a, b)))
-    return tuple(told)
-
-
-def _facts(a: "Machine", b: "Machine") -> list[str]:
-    def flat(machine: "Machine") -> dict[str, str]:
-        told = {f: str(getattr(machine, f)) for f in machine.__struct_fields__ if f not in ("gpus", "caches_bytes")}
-        told |= {f"{name} cache": str(size) for name, size in machine.caches_bytes.items()} | {
-            "GPUs": str(len(machine.gpus))
-        }
-        for i, gpu in enumerate(machine.gpus):  # which of several like it is no difference of the machine
-            told |= {f"gpu:{i} {f}": str(getattr(gpu, f)) for f in gpu.__struct_fields__ if f != "uuid"}
-        return told
-
-    return _changed({"key": "machine"}, flat(a), flat(b))
-
-
-def _changed(titles: dict[str, str], a: dict[str, str], b: dict[str, str]) -> list[str]:
-    return [
-        f"{titles.get(name, name)}: {a.get(name, 'none')} -> {b.get(name, 'none')}"
-        for name in dict.fromkeys([*a, *b])
-        if a.get(name) != b.get(name)
+    told = [
+        (_facts(r.machine), r.software, {"sources": r.sources, "commit": r.commit, "seed": str(r.seed)}) for r in (a, b)
     ]
+    return tuple(
+        f"{name}: {old.get(name, 'none')} -> {new.get(name, 'none')}"
+        for old, new in zip(*told, strict=True)
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name) != new.get(name)
+    )
+
+
+def _facts(machine: "Machine") -> dict[str, str]:
+    left_out = ("key", "gpus", "caches_bytes")
+    told = {"machine": machine.key}
+    told |= {f: str(getattr(machine, f)) for f in machine.__struct_fields__ if f not in left_out}
+    told |= {f"{name} cache": str(size) for name, size in machine.caches_bytes.items()}
+    told["GPUs"] = str(len(machine.gpus))
+    for i, gpu in enumerate(machine.gpus):  # which of several like it is no difference of the machine
+        told |= {f"gpu:{i} {f}": str(getattr(gpu, f)) for f in gpu.__struct_fields__ if f != "uuid"}
+    return told
 
 
 def machine_keys(runs: "Iterable[Run]") -> tuple[str, ...]:

@@ -285,13 +285,8 @@ def classify(
 
 
 def _bands(points) -> tuple[tuple[int, int], ...]:
-    bands: list[list[int]] = []
-    previous = 1
-    for p in points:
-        if p.sign == 0:
-            bands.append([p.n, p.n]) if previous else bands[-1].__setitem__(1, p.n)
-        previous = p.sign
-    return tuple((a, b) for a, b in bands)
+    runs = [list(run) for sign, run in itertools.groupby(points, key=lambda p: p.sign) if sign == 0]
+    return tuple((run[0].n, run[-1].n) for run in runs)
 
 
 def _crossing(points: tuple[Point, ...], below: int, above: int) -> Crossing:

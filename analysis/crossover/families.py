@@ -137,11 +137,11 @@ def squares(measurements: Iterable[Measurement], framework: str = "", cache: str
 
 def rows_of(measurements: "Iterable[Measurement]", family: Family, framework: str = "", cache: str = "warm") -> Rows:
     """precision -> size -> rows of one family."""
-    found: Rows = {}
+    found: dict[Family, Rows] = {}
     for m in comparable(measurements, family.op, framework, cache):
         if family.holds(m.problem):
-            found.setdefault(precision_of(m.problem), {}).setdefault(family.size(m.problem), []).append(m)
-    return found
+            _add(found, family, m)
+    return found.get(family, {})
 
 
 def batched_rows(measurements: "Iterable[Measurement]", framework: str = "", cache: str = "warm") -> dict[Family, Rows]:

@@ -207,7 +207,7 @@ def left_out(args: argparse.Namespace) -> int:
         "",
         sep="\n",
     )
-    print(*predicted_crossover.lines(predicted_crossover.comparisons(of)), sep="\n")
+    print(*table.shown(predicted_crossover.lines(predicted_crossover.comparisons(of))), sep="\n")
     if args.readme:
         files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"), key=lambda f: f.stem)
         saved = {file.stem.removeprefix("predictions-"): prediction.load(str(file)) for file in files}

@@ -12,12 +12,14 @@ from analysis.crossover.crossover import Answer
 from analysis.predict.components import FIT
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Profile
+from analysis.table import Table
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB, BY_STEP, VARIES, Pair, Setup, Trained
 from analysis.units import percent
 from kernels import networks
 
 WITHIN, SHARE = 0.15, 0.80  # a predicted crossing this near counts as hit; so many are to be
+_HEADS = "model | along | by | measured | predicted | off by | most lost by following it"
 LOST, OF = 0.05, 0.95  # following the prediction may lose this much, in so many cases
 
 
@@ -88,34 +90,26 @@ def _predicted(of: "Profile", pair: Pair) -> Pair:
     return Pair(pair.setup, gpu, tuple(cpus))
 
 
-def lines(found: list[Comparison]) -> list[str]:
-    """Crossovers measured and predicted as Markdown, then how many were hit, and the regret of following the prediction."""
+def lines(found: list[Comparison]) -> list[str | Table]:
+    """Crossovers measured and predicted in a table, then how many were hit, and the regret of following the prediction."""
     if not found:
         return ["No crossover of trainings was measured in this profile."]
-    head = ["model", "along", "by", "measured", "predicted", "off by", "most lost by following it"]
-    said = ["| " + " | ".join(head) + " |", "| " + " | ".join(["---"] * len(head)) + " |"]
+    rows = []
     for b in found:
-        model = dict(b.measured.family.fixed)["model"]
         off = "-" if b.error is None else "one has none" if math.isinf(b.error) else percent(b.error)
         cross = values_cross(b.predicted) if b.error is not None and len(b.predicted.crossings) != 1 else None
         told = words(b.predicted) + (f" (values cross at {cross:.3g})" if cross else "")
-        cells = [str(model), b.varies, b.by, words(b.measured), told, off, percent(max(b.regrets))]
-        said.append("| " + " | ".join(cells) + " |")
+        model = str(dict(b.measured.family.fixed)["model"])
+        rows.append((model, b.varies, b.by, words(b.measured), told, off, percent(max(b.regrets))))
     errors = [b.error for b in found if b.error is not None]
     regrets = [r for b in found for r in b.regrets]
-    if errors:
-        near = sum(e <= WITHIN for e in errors)
-        said += [
-            "",
-            f"{near} of {len(errors)} crossings predicted within {percent(WITHIN)} (to reach: {percent(SHARE)} of them).",
-        ]
-    little = sum(r <= LOST for r in regrets)
-    return [
-        *said,
-        "",
+    near, little = sum(e <= WITHIN for e in errors), sum(r <= LOST for r in regrets)
+    hit = f"{near} of {len(errors)} crossings predicted within {percent(WITHIN)} (to reach: {percent(SHARE)} of them)."
+    lost = (
         f"Following the prediction loses at most {percent(LOST)} in {little} of {len(regrets)} cases "
-        f"(to reach: {percent(OF)} of them).",
-    ]
+        f"(to reach: {percent(OF)} of them)."
+    )
+    return [Table(_HEADS, rows, 5), *["", hit] * bool(errors), "", lost]
 
 
 def words(answer: Answer) -> str:

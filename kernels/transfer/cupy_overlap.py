@@ -46,6 +46,9 @@ def _shares(chunks: int) -> np.ndarray:
     return weights / weights.sum()
 
 
+_beside = only(("h2d",), LOCKED, "beside a kernel that the problem names", computes=True)
+
+
 def _pieces(problem: Transfer, data, streams, trips: int):
     """[(copy, compute)] of every chunk, the target, and what the kernels write.
 
@@ -117,21 +120,21 @@ def _worked(compute: str, room) -> bool:
 
 
 @kernel
-@only(("h2d",), LOCKED, "beside a kernel that the problem names", computes=True)
+@_beside
 def overlap_copy(problem: Transfer, data):
     """The chunks' copies alone, one after another on a stream of their own."""
     return _overlapping(problem, data, True, False)
 
 
 @kernel
-@only(("h2d",), LOCKED, "beside a kernel that the problem names", computes=True)
+@_beside
 def overlap_compute(problem: Transfer, data):
     """The chunks' kernels alone, made as long as the copies."""
     return _overlapping(problem, data, False, True)
 
 
 @kernel
-@only(("h2d",), LOCKED, "beside a kernel that the problem names", computes=True)
+@_beside
 def overlap_both(problem: Transfer, data):
     """Each chunk copied and then computed on: one stream copies chunk after chunk, the others follow with their kernels."""
     return _overlapping(problem, data, True, True)

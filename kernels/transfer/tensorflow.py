@@ -1,4 +1,4 @@
-"""Copies between host and GPU as TensorFlow makes them of pageable memory: one tensor, its .numpy(), a tf.data pipeline."""
+"""Copies between host and GPU as TensorFlow makes them of pageable memory: one tensor, a tf.data pipeline."""
 
 from kernels.problems import Transfer
 from kernels.registry import kernel
@@ -7,15 +7,15 @@ DEVICES = ("gpu",)  # on the CPU there is no link: a tensor may share NumPy's me
 _MOST_SAMPLES = 128
 
 
-def _gpu(problem: Transfer, *directions: str) -> str:
+def _gpu(problem: Transfer) -> str:
     """TensorFlow's name of the GPU that was chosen around the bind.
 
     Raises: ValueError where this kernel has nothing to copy.
     """
     import tensorflow
 
-    if problem.direction not in directions or problem.host_memory != "pageable" or problem.compute:
-        raise ValueError(f"this TensorFlow copy is a plain {' or '.join(directions)} copy of pageable memory")
+    if (problem.direction, problem.host_memory, problem.compute) != ("h2d", "pageable", ""):
+        raise ValueError("this TensorFlow copy is a plain h2d copy of pageable memory")
     device = tensorflow.zeros(1).device
     if "GPU" not in device:
         raise ValueError(
@@ -29,7 +29,7 @@ def constant(problem: Transfer, data):
     """tf.constant under the device: a tensor of the array's bytes, fresh memory each call, waited for by TensorFlow."""
     import tensorflow
 
-    device = _gpu(problem, "h2d")
+    device = _gpu(problem)
 
     def run():
         with tensorflow.device(device):
@@ -38,34 +38,12 @@ def constant(problem: Transfer, data):
     return run
 
 
-@kernel(allocates=True, waits=True)
-def numpy(problem: Transfer, data):
-    """.numpy() of a tensor on the GPU: a fresh array each call. A tensor keeps its host copy, so each call has a new one."""
-    import tensorflow
-
-    device = _gpu(problem, "d2h")
-    with tensorflow.device(device):
-        there = tensorflow.identity(tensorflow.constant(data))
-    fresh: list = []
-
-    def before():
-        with tensorflow.device(device):
-            fresh[:] = [tensorflow.identity(there)]  # another handle of the same bytes, without a copy on the host
-
-    def run():
-        return fresh[0].numpy()
-
-    before()
-    run.before = before
-    return run
-
-
 @kernel(allocates=True)
 def dataset(problem: Transfer, data):
     """The next batch of a tf.data pipeline that cuts an array into samples, batches them and prefetches to the GPU."""
     import tensorflow
 
-    device = _gpu(problem, "h2d")
+    device = _gpu(problem)
     samples = max(n for n in range(1, _MOST_SAMPLES + 1) if problem.nbytes % n == 0)
     with tensorflow.device("/CPU:0"):
         made = tensorflow.data.Dataset.from_tensor_slices(data.reshape(samples, -1)).batch(samples).repeat()

@@ -70,7 +70,7 @@ def test_a_pools_gradient_behind_it_and_held_samples_are_right(measured):
         ("launch/tensorflow/jit", Launch("empty"), "has no empty"),
         ("launch/tensorflow/fit", Launch("copy"), "have no copy"),
         ("transfer/tensorflow/constant", Transfer("h2d", 1 << 10), "there is no link"),
-        ("transfer/tensorflow/numpy", Transfer("h2d", 1 << 10), "plain d2h copy"),
+        ("transfer/tensorflow/constant", Transfer("d2h", 1 << 10), "plain h2d copy"),
         ("transfer/tensorflow/dataset", Transfer("h2d", 1 << 10, "pinned"), "pageable memory"),
     ],
 )
