@@ -104,6 +104,7 @@ def test_an_error_is_in_the_file_and_line_where_it_was_written(tmp_path, monkeyp
     (tmp_path / "a.cu").write_text(f'// sm_90\n#include "b.cuh"\n#include "c.cuh"\n{wrong}')
     (include / "b.cuh").write_text("int b;\nint c;\n")
     (include / "c.cuh").write_text('#include "b.cuh"\nint d;\n')
+    assert loader.source("a").count("int b;") == 1
     with pytest.raises(Exception, match=r"a\.cu\(4\)"):
         compiled(loader.source("a"), "sm_90")
     for file, text in (("b", f"int b;\n{wrong}"), ("c", f'#include "b.cuh"\n{wrong}')):
