@@ -102,20 +102,7 @@ def test_nothing_beside_the_output_is_written():
         assert (room[:100] == 7).all() and (room[-100:] == 7).all()
 
 
-def test_windows_of_strided_gradients_and_of_one_pixel():
-    """5 pixels under 3 taps with stride 2 and a zero before: outputs 0, 1, 2 begin at x = -1, 1, 3. x = 0, 2, 4 are met by tap 1
-    alone, of outputs 0, 1, 2; x = 1 by tap 2 of output 0 and tap 0 of output 1, x = 3 by those of outputs 1 and 2."""
-    even, odd = (pixel_blocks.phase(5, 3, 2, 1, first) for first in (0, 1))
-    assert even == (3, 1, 0, 1)  # pixels, taps, zeros before, the turned filter's first tap
-    assert odd == (2, 2, 0, 2)
-    p = Conv(1, 5, 5, 4, 8, 3, 3, 2, 1, direction="dgrad")
-    found = pixel_blocks.windows(p)
-    expected = [(3, 3, 1, 1), (3, 2, 1, 2), (2, 3, 2, 1), (2, 2, 2, 2)]
-    assert [(w.rows, w.across, w.taps_down, w.taps_across) for w in found] == expected
-    assert sum(w.pixels for w in found) == 25 and sum(w.taps_down * w.taps_across for w in found) == 9
-    # filters of 3 x 3 taps of 4 x 8 values: the last window begins at tap (2, 2), the first at (1, 1)
-    assert found[3].filter_at == (2 * 3 + 2) * 32 and found[0].filter_at == (1 * 3 + 1) * 32
-    assert (found[3].filter_row, found[3].filter_tap) == (-2 * 3 * 32, -2 * 32)
+def test_windows_are_joined_scattered_and_cut_into_blocks():
     found = pixel_blocks.windows(Conv(1, 4, 4, 2, 3, 1, 1, 2, direction="dgrad"))
     assert [w.taps_down * w.taps_across for w in found] == [1, 0, 0, 0]
     p = Conv(8, 6, 6, 16, 32, 1, 1)

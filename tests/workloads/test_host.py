@@ -124,24 +124,17 @@ V2 = {
 
 @pytest.mark.parametrize(
     ("files", "quota", "throttled", "memory"),
-    [(V1, 2.5, 1.5, (8000, 4000)), (V2, 1.5, 0.25, (6000, 5400)), ({}, None, 0, None)],
+    [
+        (V1, 2.5, 1.5, (8000, 4000)),
+        (V2, 1.5, 0.25, (6000, 5400)),
+        (V2 | {"sys/fs/cgroup/cpu.max": "max 100000\n", "sys/fs/cgroup/memory.max": "max\n"}, None, 0.25, None),
+        ({}, None, 0, None),
+    ],
 )
 def test_cgroups_tell_the_tightest_of_their_folders(tmp_path, files, quota, throttled, memory):
     root = write(tmp_path, files)
     assert (host.quota_cpus(root), host.memory_limit(root)) == (quota, memory)
     assert host.throttled_s(root) == pytest.approx(throttled)
-
-
-def test_a_container_that_sees_only_its_own_cgroup(tmp_path):
-    files = {
-        "proc/self/cgroup": "0::/docker/abc\n",
-        "cg/cpu.max": "max 100000\n",
-        "cg/memory.max": "max\n",
-        "proc/self/mountinfo": "30 23 0:26 /docker/abc /cg rw - cgroup2 cgroup rw\n",
-    }
-    root = write(tmp_path, files)
-    assert host.cgroup("cpu", root) == (2, (root / "cg",)) and host.quota_cpus(root) is None
-    assert host.memory_limit(root) is None
 
 
 def test_ticks_and_meminfo(tmp_path):
