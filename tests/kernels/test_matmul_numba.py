@@ -97,16 +97,13 @@ def test_nothing_is_read_behind_an_operand(m, n, k):
     np.testing.assert_array_equal(c, b.T @ x)
 
 
-def test_a_tile_writes_nothing_beside_its_own():
+def test_a_tile_writes_nothing_beside_its_own_and_more_threads_than_pieces_come_to_an_end(threads):
     c = np.full(9 * 60, 7, np.float32)
     a, b = whole((9, 5)), whole((5, 50))
     whole_c = c[:450].reshape(9, 50)
     vectors.product(a, b, whole_c)()
     np.testing.assert_array_equal(whole_c, a @ b)
     assert (c[450:] == 7).all()
-
-
-def test_more_threads_than_pieces_come_to_an_end(threads):
     threads(2)
     a, b, c = whole((3, 1200)), whole((1200, 2)), empty((3, 2), np.dtype(np.float32))
     for _ in range(200):

@@ -70,16 +70,13 @@ def test_s0_passes_of_a_step_at_batch_32():
     assert step["dense2 softmax"].why == "priced as relu: the same arrays"
 
 
-def test_an_answer_is_the_forward_work_alone():
+def test_the_first_layer_with_weights_has_no_dgrad_and_an_answer_no_gradients_at_all():
     """No gradients, dropout, loss or optimizer: 3 convolutions, 2 dense layers, a bias and an activation each, 2 pools."""
     works = networks.inference(S0, 8)
     assert [w.direction for w in works if w.kind in ("conv", "dense")] == ["fprop"] * 5
     expected = sorted(["bias"] * 5 + ["relu"] * 4 + ["softmax"] + ["maxpool"] * 2)
     assert sorted(w.direction for w in works if w.kind == "pass") == expected
     assert {w.kind for w in works} == {"conv", "dense", "pass"}
-
-
-def test_the_first_layer_with_weights_has_no_dgrad_also_behind_a_flatten():
     mlp = Network("m", "", (4, 4, 1), 3, (Layer("flatten", "flatten"), Layer("a", "dense", 5), Layer("b", "dense", 3)))
     products = [w.name for w in networks.step(mlp, 2) if w.kind == "dense"]
     assert products == ["a fprop", "a wgrad", "b fprop", "b dgrad", "b wgrad"]

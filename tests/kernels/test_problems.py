@@ -10,16 +10,13 @@ from kernels.problems import Conv, Matmul, Peak, Problem, Stream, Training
 from kernels.problems.arrays import ARITHMETIC, DTYPES, numpy_dtype, precision, random_array
 
 
-def test_matmul_counts_and_layouts():
+def test_matmul_counts_layouts_and_many_products_in_a_call():
     p = Matmul(2, 3, 4)
     assert (p.flops, p.bytes_moved) == (48, 4 * (8 + 12 + 6))
     assert Matmul(2, 3, 4, "bfloat16", out="float32").bytes_moved == 2 * (8 + 12) + 4 * 6
     assert Matmul(1, 1, 1, "float64").bytes_moved == 24
     shapes = {layout: [x.shape for x in Matmul(2, 3, 4, layout=layout).inputs(1)] for layout in ("nn", "nt", "tn")}
     assert shapes == {"nn": [(2, 4), (4, 3)], "nt": [(2, 4), (3, 4)], "tn": [(4, 2), (4, 3)]}
-
-
-def test_many_products_in_a_call_count_each_and_a_single_one_keeps_its_key():
     p = Matmul(2, 3, 4, layout="nt", batch=5)
     assert (p.flops, p.bytes_moved, p.result_bytes) == (5 * 48, 5 * 4 * (8 + 12 + 6), 5 * 4 * 6)
     assert [x.shape for x in p.inputs(1)] == [(5, 2, 4), (5, 3, 4)]
@@ -45,7 +42,7 @@ def test_stream_counts(operation, arrays, flops):
     assert p.elements == 2400 // (8 * arrays) and p.flops == flops * p.elements and p.bytes_moved == 2400
 
 
-def test_precisions_and_bytes_that_fill_no_element():
+def test_precisions_bytes_that_fill_no_element_and_tables_that_hold_each_other():
     assert precision("tf32") == ("float32", "tf32") and precision("bfloat16") == ("bfloat16", "bfloat16")
     with pytest.raises(ValueError, match="unknown dtype 'float9'"):
         precision("float9")
@@ -55,6 +52,10 @@ def test_precisions_and_bytes_that_fill_no_element():
     with pytest.raises(ValueError, match="unknown dtype 'cold'"):
         Training("cifar10-cnn", 32, 9600, dtype="cold")
     assert Training("cifar10-cnn", 32, 50_000).steps == 1563 and Training("cifar10-cnn", 32, 9600).steps == 300
+    assert sorted(m for dtype in DTYPES.values() for m in dtype.maths) == sorted(ARITHMETIC)
+    assert all(numpy_dtype(name).itemsize == dtype.nbytes for name, dtype in DTYPES.items())
+    every = {(name, m) for name, dtype in DTYPES.items() for m in dtype.maths}
+    assert all(set(a.instead) <= every and a.on_cpu in ("", *ARITHMETIC) for a in ARITHMETIC.values())
 
 
 def test_random_data_is_standard_normal_follows_the_seed_and_does_not_repeat():
@@ -91,13 +92,6 @@ def test_alignment_is_of_the_stored_rows_and_of_a_groups_channels():
 )
 def test_a_line_of_json_knows_its_type(problem):
     assert msgspec.json.decode(msgspec.json.encode(problem), type=Problem) == problem
-
-
-def test_the_tables_of_types_and_of_arithmetic_hold_each_other():
-    assert sorted(m for dtype in DTYPES.values() for m in dtype.maths) == sorted(ARITHMETIC)
-    assert all(numpy_dtype(name).itemsize == dtype.nbytes for name, dtype in DTYPES.items())
-    every = {(name, m) for name, dtype in DTYPES.items() for m in dtype.maths}
-    assert all(set(a.instead) <= every and a.on_cpu in ("", *ARITHMETIC) for a in ARITHMETIC.values())
 
 
 def product(p, inputs):

@@ -42,16 +42,13 @@ def need_tiles():
         pytest.skip("no AMX")
 
 
-def test_a_dot_adds_two_products_to_each_lane():
+def test_a_dot_adds_two_products_to_each_lane_in_whole_vectors_without_spills():
     need_dots()
     a, b = RNG.integers(-2, 3, (2, 16, 2))
     sums = np.empty(vectors.CHAINS * 16, np.float32)
     dots(sums, words(a), words(b), 3)
     expected = np.tile(3 * peaks._UNROLL * (a * b).sum(1), (vectors.CHAINS, 1))
     np.testing.assert_array_equal(sums.reshape(vectors.CHAINS, 16), expected)
-
-
-def test_the_dots_are_whole_vectors_without_spills():
     need_dots()
     one = words(np.ones(32))
     dots(np.empty(vectors.CHAINS * 16, np.float32), one, one, 1)
@@ -62,16 +59,13 @@ def test_the_dots_are_whole_vectors_without_spills():
     assert not [line for line in loop if "rsp" in line], "a register spills inside the loop"
 
 
-def test_a_tile_is_a_product_of_16_by_32_and_32_by_16():
+def test_a_tile_is_a_product_of_16_by_32_and_32_by_16_and_six_take_turns():
     need_tiles()
     a, b = RNG.integers(-2, 3, (16, 32)), RNG.integers(-2, 3, (32, 16))
     pairs = b.reshape(16, 2, 16).transpose(0, 2, 1)  # rows 2k and 2k + 1 side by side
     sums = empty((6 * 256,), np.dtype(np.float32))
     tiles(sums, words(a), words(pairs), amx.tile_shapes(), 5)
     np.testing.assert_array_equal(sums.reshape(6, 16, 16), np.tile(5 * (a @ b), (6, 1, 1)))
-
-
-def test_six_tiles_take_turns():
     need_tiles()
     one = words(np.ones(512))
     tiles(empty((6 * 256,), np.dtype(np.float32)), one, one, amx.tile_shapes(), 1)

@@ -43,15 +43,6 @@ def exactly(seconds: float):
     return pytest.approx(seconds, rel=1e-9)
 
 
-def test_latency_waits_for_each_call(gpu, stream):
-    assert timing.latency(call(gpu), stream.synchronize)(4) == exactly(4 * (ISSUE + WORK + WAIT)) and gpu.calls == 4
-
-
-def test_throughput_waits_once_for_all_calls(gpu, stream):
-    assert timing.throughput(call(gpu), stream.synchronize)(4) == exactly(ISSUE + 4 * WORK + WAIT)
-    assert gpu.calls == 4 and not stream.waiting
-
-
 def test_issue_is_the_hosts_part_and_the_queue_is_emptied_before_it_is_full(gpu, stream):
     longest = []
 
@@ -64,12 +55,6 @@ def test_issue_is_the_hosts_part_and_the_queue_is_emptied_before_it_is_full(gpu,
     assert gpu.now == exactly(3 * (ISSUE + WAIT) + 250 * WORK)  # three waits, none of them timed
 
 
-def test_what_comes_before_a_call_is_done_and_waited_for_untimed(gpu, stream):
-    take = timing.each(call(gpu), lambda: gpu.launch(RESET), stream.synchronize)
-    assert take(4) == exactly(4 * (ISSUE + WORK + WAIT)) and gpu.calls == 4
-    assert gpu.now == exactly(4 * (ISSUE + WORK + WAIT) + 4 * (ISSUE + RESET + WAIT)) and take.resets
-
-
 def test_the_device_clock_is_of_events_around_queued_calls(gpu, stream):
     gpu.launch(1.0)  # somebody else's work before
     assert timing.device(call(gpu), stream)(4) == exactly(4 * WORK)
@@ -77,12 +62,6 @@ def test_the_device_clock_is_of_events_around_queued_calls(gpu, stream):
     assert timing.device(call(gpu), stream)(4) == exactly(ISSUE + 4 * WORK)  # the begin is an idle GPU's
     assert timing.device(call(gpu, host_s=29e-6), stream)(4) == exactly(3 * 30e-6 + 30e-6 + WORK)  # gaps of the host
     assert gpu.calls == 12 and not stream.waiting
-
-
-def test_on_the_device_what_comes_before_a_call_is_not_in_it(gpu, stream):
-    take = timing.device_each(call(gpu), lambda: gpu.launch(RESET), stream)
-    assert take(4) == exactly(4 * WORK) and take.resets and gpu.calls == 4
-    assert gpu.now == exactly(4 * (ISSUE + RESET + WORK + WAIT))
 
 
 def test_events_are_on_the_stream_that_the_clock_was_given(gpu, stream):

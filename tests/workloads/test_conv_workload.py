@@ -192,7 +192,7 @@ def test_the_table_names_layer_shape_direction_and_the_winning_kernel(capsys):
     assert others[-2] == "sizes added around the crossovers:" and others[-1].split()[0] == "conv1"
 
 
-def test_rows_of_the_plan_hold_every_setting_once_and_cold_ones_are_resident():
+def test_rows_of_the_plan_hold_every_setting_once_cold_ones_are_resident_and_the_ladder_brings_rungs():
     args = conv.parser().parse_args(["--shapes", "1x8x8x4:4x3x3", "--cache", "warm", "cold", *FAST])
     found = [r for r in conv.rows(args, fake.CPU_MACHINE) if r.problem.op == "conv"]
     expected = [("conv/numpy/im2col", "warm"), ("conv/numpy/im2col", "cold")]
@@ -203,20 +203,19 @@ def test_rows_of_the_plan_hold_every_setting_once_and_cold_ones_are_resident():
     assert [(s.mode, s.cache) for s in plan.settings(on_gpu, ["gpu:0"], args, modes, "cold")] == [("resident", "cold")]
     framework = Kernel("conv", "tensorflow", "jit", lambda p, a, b: None, ("cpu", "gpu"))
     assert [s.mode for s in plan.settings(framework, ["gpu:0"], args, modes)] == ["resident"]
-
-
-def test_the_ladder_brings_the_rungs():
     shape = ["--shapes", "1x8x8x4:4x3x3", *FAST, "--backends", "numba"]
     for more, expected in (("", ["blocked"]), ("--ladder", ["blocked", "direct"]), ("--variants direct", ["direct"])):
         found = conv.rows(conv.parser().parse_args([*shape, *more.split()]), fake.CPU_MACHINE)
         assert sorted(r.kernel for r in found if r.problem.op == "conv") == [f"conv/numba/{name}" for name in expected]
 
 
-def test_the_command_measures_and_its_formats_hold_the_rows(tmp_path, capsys):
+def test_the_command_measures_its_formats_hold_the_rows_and_skipped_ones_alone_are_no_success(tmp_path, capsys):
     flags = ["--shapes", "2x8x8x3:4x3x3", "--direction", "all", "--format", "json", "-o"]
     assert conv.main([*flags, str(tmp_path), *FAST]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(r["direction"], r["c_out"], r["status"]) for r in found] == [(way, 4, "ok") for way in Conv.DIRECTIONS]
+    assert conv.main(["--shapes", "1x8x8x8:8x3x3", "--dtypes", "float16", *FAST, "-o", str(tmp_path / "none")]) == 3
+    assert "skipped: 1 row" in capsys.readouterr().err
 
 
 def test_a_plan_and_its_bound_reach_the_measurement(monkeypatch):
@@ -276,8 +275,3 @@ def test_operands_of_other_shapes_are_refused(kernel, direction):
         registry.find("matmul/numba/naive").bind(
             Matmul(4, 4, 4), np.ones((3, 4), np.float32), np.ones((4, 4), np.float32)
         )
-
-
-def test_when_all_rows_are_skipped_the_reason_is_said_and_it_is_no_success(tmp_path, capsys):
-    assert conv.main(["--shapes", "1x8x8x8:8x3x3", "--dtypes", "float16", *FAST, "-o", str(tmp_path)]) == 3
-    assert "skipped: 1 row" in capsys.readouterr().err

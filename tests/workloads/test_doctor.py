@@ -328,16 +328,13 @@ def test_a_sweep_that_fails_ends_it_with_its_command(monkeypatch, swept, capsys)
     assert "exit code 3" in (err := capsys.readouterr().err) and "-m workloads.matmul" in err
 
 
-def test_the_overview(capsys):
+def test_the_overview_and_why_a_backend_is_absent(capsys, monkeypatch):
     assert overview.main([]) == options.OK
     page = capsys.readouterr().out
     for words in ("numpy", "numba", "cupy", "keras", "workloads.matmul", "-m workloads.doctor", "To begin"):
         assert words in page
     assert "workloads.harness.worker" not in page
     assert "tensorflow" not in sys.modules
-
-
-def test_the_overview_says_why_a_backend_is_absent(monkeypatch):
     monkeypatch.setattr(facts, "software", lambda: {"numpy": "2.4", "keras": "3.15"})
     monkeypatch.setattr(facts, "gpu_problem", lambda: "a driver but no device")
     states = {name: overview._state(name, facts.software()) for name in BACKENDS}

@@ -167,7 +167,7 @@ def test_a_node_that_dies_loses_its_rows_and_no_others(tmp_path, placed):
     assert "the CPU of n2: 2 rows lost: n2 died" in told
 
 
-def test_what_was_lost_is_measured_by_resuming(tmp_path, placed):
+def test_what_was_lost_or_torn_is_measured_by_resuming(tmp_path, placed):
     by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), Died("gone")]})
     part = fleet.Part(Node("n1", "n1", 2.0, 0.0), tmp_path)
     kept = records.decode(part.kept["peak.jsonl"].splitlines())[1]
@@ -175,6 +175,14 @@ def test_what_was_lost_is_measured_by_resuming(tmp_path, placed):
     _, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
     assert part.tally() == {"ok": 3}
     assert {m.status for m in records.read(tmp_path).measurements} == {"ok"}
+    tmp_path /= "torn"
+    by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0])]})
+    file = tmp_path / "n1" / "peak.jsonl"
+    whole = file.read_bytes()
+    file.write_bytes(whole + encoded(measured(ROWS[1]))[:40])
+    _, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
+    assert part.kept == {"peak.jsonl": whole} and part.tally() == {"ok": 3}
+    assert records.read(tmp_path).bad_lines == 0
 
 
 def test_a_node_that_says_nothing_is_given_up(tmp_path, placed):
@@ -194,16 +202,6 @@ def test_a_signal_ends_the_gathering_and_loses_nothing(tmp_path, placed):
         ray, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), said, None]}, seen=kill, stopped=stopped)
     assert stopped == ["SIGINT"] and len(ray.cancelled) == 1
     assert part.tally() == {"ok": 1, "to go": 2} and exit_code(part, stopped="SIGINT") == 130
-
-
-def test_a_line_torn_before_is_cut_and_its_row_taken_again(tmp_path, placed):
-    by_row(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0])]})
-    file = tmp_path / "n1" / "peak.jsonl"
-    whole = file.read_bytes()
-    file.write_bytes(whole + encoded(measured(ROWS[1]))[:40])
-    _, (part,) = by_row(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
-    assert part.kept == {"peak.jsonl": whole} and part.tally() == {"ok": 3}
-    assert records.read(tmp_path).bad_lines == 0
 
 
 def test_what_cannot_be_written_ends_that_node(tmp_path, placed):

@@ -83,7 +83,7 @@ def test_cores_by_sysfs_by_cpuinfo_and_by_neither(tmp_path):
     assert host.cores(frozenset({0, 1, 2}), [], nothing) == (3, 1)
 
 
-def test_caches_and_cpu_lists(tmp_path):
+def test_caches_cpu_lists_ticks_and_meminfo(tmp_path):
     folder = "sys/devices/system/cpu/cpu3/cache/index"
     levels = [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2M"), ("3", "Unified", "107520K")]
     caches = [zip(("level", "type", "size"), cache, strict=True) for cache in levels]
@@ -91,6 +91,12 @@ def test_caches_and_cpu_lists(tmp_path):
     sizes = {"L1d": 49152, "L1i": 32768, "L2": 2097152, "L3": 110100480}
     assert host.caches(frozenset({3, 5}), root) == sizes and host.caches(frozenset({0}), root) == {}
     assert host.cpu_list("0-2,8") == [0, 1, 2, 8]
+    stat = "cpu  9 9 9 9 9 9 9 9\ncpu0 100 10 50 1000 3 5 35 20 0 0\ncpu1 1000 0 0 0 0 0 0 0 0 0\nintr 5\n"
+    seen = host.ticks(frozenset({0}), write(tmp_path, {"proc/stat": stat}))
+    assert seen == (200 / host.TICKS_A_SECOND, 20 / host.TICKS_A_SECOND)
+    text = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\nHugePages_Total:   0\n"
+    assert host.memory(write(tmp_path, {"proc/meminfo": text})) == (1024000, 614400)
+    assert host.memory(tmp_path / "none")[0] > 0, "psutil answers where there is no /proc/meminfo"
 
 
 V1 = {
@@ -135,12 +141,3 @@ def test_cgroups_tell_the_tightest_of_their_folders(tmp_path, files, quota, thro
     root = write(tmp_path, files)
     assert (host.quota_cpus(root), host.memory_limit(root)) == (quota, memory)
     assert host.throttled_s(root) == pytest.approx(throttled)
-
-
-def test_ticks_and_meminfo(tmp_path):
-    stat = "cpu  9 9 9 9 9 9 9 9\ncpu0 100 10 50 1000 3 5 35 20 0 0\ncpu1 1000 0 0 0 0 0 0 0 0 0\nintr 5\n"
-    seen = host.ticks(frozenset({0}), write(tmp_path, {"proc/stat": stat}))
-    assert seen == (200 / host.TICKS_A_SECOND, 20 / host.TICKS_A_SECOND)
-    text = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\nHugePages_Total:   0\n"
-    assert host.memory(write(tmp_path, {"proc/meminfo": text})) == (1024000, 614400)
-    assert host.memory(tmp_path / "none")[0] > 0, "psutil answers where there is no /proc/meminfo"

@@ -246,7 +246,7 @@ def test_the_batch_from_which_the_gpu_wins():
     assert {c.precision for c in said.cases([other])} == {"mixed_float16"} and said.cases([beside]) == {}
 
 
-def test_sentences_by_hand():
+def test_sentences_by_hand_and_rates_at_the_largest_batch_that_both_have():
     clocks = {"host-latency": 6e-3, "host-throughput": 1e-3}
     served = answered(1, clocks, SERVE, device="gpu:0", switches={"in_flight": "8"})
     assert inference_words.lines([*two_sides(), served], GPU_MACHINE) == [
@@ -255,9 +255,6 @@ def test_sentences_by_hand():
         "lenet, array to array: from batch 1 to 16 the samples/s become 8.5x on the GPU and 1.9x on the CPU.",
         "lenet, single requests on the GPU: 1,000 samples/s with 8 in flight.",
     ]
-
-
-def test_rates_are_said_at_the_largest_batch_that_both_have():
     at_once = [(1, 1e-3, "cpu"), (8, 2e-3, "cpu"), (8, 1e-3, "gpu:0"), (64, 9e-3, "cpu")]
     rows = [answered(batch, {"host-latency": s}, device=device) for batch, s, device in at_once]
     (first,) = [line for line in inference_words.lines(rows) if " samples/s on the " in line]

@@ -10,13 +10,10 @@ from workloads.machine import facts
 from workloads.machine import gpu as nvidia
 
 
-def test_no_driver_comes_first(monkeypatch):
+def test_no_driver_comes_first_then_why_cupy_is_not_there(monkeypatch):
     monkeypatch.setattr(nvidia, "driver_cuda", lambda: None)
     assert facts.gpu_problem() == "no NVIDIA driver"
     assert nvidia.gpus() == () and nvidia.software() == {}
-
-
-def test_why_cupy_is_not_there(monkeypatch):
     monkeypatch.setattr(nvidia, "driver_cuda", lambda: 12080)
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(nvidia.importlib.util, "find_spec", lambda name: None)

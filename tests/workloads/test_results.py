@@ -28,21 +28,18 @@ def write(path, *lines, resume=False, machine=HERE):
         return writer.done
 
 
-def test_a_torn_last_line_is_cut_off_and_the_rest_kept(tmp_path):
+def test_a_torn_last_line_is_cut_off_and_what_a_short_write_left_is_written_next(tmp_path):
     path = tmp_path / "matmul.jsonl"
     write(path, row(1), row(2))
     path.write_bytes(path.read_bytes()[:-20])
     assert records.read(path).bad_lines == 1 and write(path, row(3), resume=True) == [row(1)]
     assert records.read(path) == records.Loaded((run(), run()), (row(1), row(3)), 0, (str(path),))
-
-
-def test_what_a_short_write_left_is_written_next(tmp_path):
-    with records.Writer(tmp_path / "matmul.jsonl", run()) as writer:
+    with records.Writer(tmp_path / "short" / "matmul.jsonl", run()) as writer:
         file = writer._file
         torn = lambda data: file.write(data[:7])  # noqa: E731
         writer._file = types.SimpleNamespace(write=torn, fileno=file.fileno, close=file.close)
         writer.append(row(1))
-    assert records.read(tmp_path).measurements == (row(1),)
+    assert records.read(tmp_path / "short").measurements == (row(1),)
 
 
 def test_garbage_lines_are_counted_and_skipped_and_the_last_line_of_a_key_wins(tmp_path):

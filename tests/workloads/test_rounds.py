@@ -53,14 +53,11 @@ def test_every_row_has_a_visit_a_round_and_the_order_is_the_seeds():
     assert m.visits == 5 and m.span_s == 4.0
 
 
-def test_in_the_first_round_the_sizes_of_a_kernel_rise():
+def test_sizes_rise_in_the_first_round_and_whole_rows_come_before_it_once():
     wanted = [row(n, variant) for n in (64, 8, 32, 16) for variant in ("blas", "operator")]
     first = [r for r, i in swept(wanted)[0] if i == 1]
     for variant in ("blas", "operator"):
         assert [r.problem.n for r in first if r.variant == variant] == [8, 16, 32, 64]
-
-
-def test_whole_rows_come_first_in_the_order_planned_and_once():
     training = [Row("training/keras/fit", Training("lenet", 4, n), Settings()) for n in (16, 8)]
     fresh, once = row(8, process="fresh"), Row("launch/cupy/raw", Launch("import"), Settings("gpu:0"))
     asked, _ = swept([row(8), *training, fresh, once])
@@ -81,9 +78,9 @@ def test_refining_comes_after_the_first_round_and_goes_through_the_rest():
     assert sorted((r.problem.n, i) for r, i in asked[4:]) == [(n, i) for n in (16, 20, 24, 32) for i in range(2, 6)]
 
 
-def test_noisy_rows_have_more_rounds_for_a_share_of_the_time():
-    """Visits of half a second to six rows: 30 planned ones take 15 s, so noisy rows have another 2.25 s: four visits, two to each
-    of the two that are noisiest."""
+def test_noisy_rows_have_more_rounds_for_a_share_of_the_time_and_no_more_than_a_file_should_hold(monkeypatch):
+    """Visits of half a second to six rows: 30 planned ones take 15 s, so noisy rows have another 2.25 s: four visits, two to
+    each of the two that are noisiest."""
 
     def answer(one, number):
         return visit(one, number, 1.0 + {8: 0.1, 16: 0.05, 32: 0.2}.get(one.problem.n, 0.0) * (number % 2))
@@ -92,6 +89,9 @@ def test_noisy_rows_have_more_rounds_for_a_share_of_the_time():
     assert rounds.EXTRA == 0.15
     assert sorted((r.problem.n, i) for r, i in asked[30:]) == [(8, 6), (8, 7), (32, 6), (32, 7)]
     assert [m.visits for m in around.measurements] == [7, 5, 7, 5, 5, 5]
+    monkeypatch.setattr(rounds, "EXTRA", 1e9)
+    asked, _ = swept([row(8)], lambda one, number: visit(one, number, 1.0 + number % 2))
+    assert len(asked) == rounds.MOST_VISITS - 1  # by twos from five
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,6 @@ def test_what_ends_the_extra_rounds(limits, extra, monkeypatch):
     monkeypatch.setattr(rounds, "EXTRA", 0.5)
     asked, _ = swept([row(8)], lambda one, number: visit(one, number, 1.0 + 0.1 * (number % 2)), limits=limits)
     assert len(asked) == 5 + extra
-
-
-def test_no_row_has_more_visits_than_a_file_should_hold(monkeypatch):
-    monkeypatch.setattr(rounds, "EXTRA", 1e9)
-    asked, _ = swept([row(8)], lambda one, number: visit(one, number, 1.0 + number % 2))
-    assert len(asked) == rounds.MOST_VISITS - 1  # by twos from five
 
 
 @pytest.mark.parametrize(
@@ -138,7 +132,7 @@ def test_a_visit_that_is_not_ok_ends_its_row_and_no_other(status):
     assert all(map(around.complete, around.rows)) and around.to_go() == 0
 
 
-def test_what_was_kept_is_not_made_again_and_the_rest_is():
+def test_what_was_kept_is_not_made_again_a_size_that_was_added_neither_and_the_rest_is():
     """Killed in the middle of the third round: one row has three visits, one two, one none; a fourth is whole."""
     wanted = [row(n) for n in (8, 16, 32, 64)]
     kept = {r.key: [visit(r, i) for i in range(1, count + 1)] for r, count in zip(wanted, (3, 2, 0), strict=False)}
@@ -149,9 +143,6 @@ def test_what_was_kept_is_not_made_again_and_the_rest_is():
     assert [i for r, i in asked if r == wanted[2]] == [1, 2, 3, 4, 5] and len(asked) == 10
     assert [m.visits for m in around.measurements] == [5, 5, 5, 0]
     assert swept(wanted, kept={m.key: around._made[m.key] for m in around.measurements})[0] == []  # nothing is left
-
-
-def test_a_size_added_before_the_kill_keeps_its_visits():
     added = row(24)
     kept = {added.key: [visit(added, 1), visit(added, 2)]}
     asked, _ = swept([row(16)], refine=lambda done: [added] * (len(done) == 1), kept=kept)

@@ -229,14 +229,11 @@ def test_a_matrix_that_cannot_fit_is_skipped_with_the_reason_said_once(tmp_path,
     assert len(said) == 1 and said[0].endswith("GiB of host memory")  # what is free differs from row to row
 
 
-def test_a_call_foretold_to_take_too_long_is_skipped(tmp_path, planted, monkeypatch):
+def test_a_call_foretold_to_take_too_long_is_skipped_and_a_tiny_one_foretells_nothing(tmp_path, planted, monkeypatch):
     monkeypatch.setattr(sweep, "_LONGEST_CALL_S", 1e-3)
     outcome = swept(tmp_path, rows("good", n=700) + rows("good", n=1400))
     assert [m.status for m in outcome.measurements] == ["ok", "skipped"]
     assert "going by the size before" in outcome.measurements[1].reason
-
-
-def test_a_tiny_call_foretells_nothing_and_limits_reach_the_worker(tmp_path, planted):
     tiny, large = swept(tmp_path, rows("good", n=1) + rows("good", n=1024), "--min-time", "0.001").measurements
     assert (tiny.status, large.status, tiny.check) == ("ok", "ok", "exact")
     assert sum(tiny.samples[0].seconds) * tiny.samples[0].calls < 0.1

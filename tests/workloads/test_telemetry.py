@@ -123,13 +123,10 @@ def settled(running, spent=lambda time: 0.0, limit=0.5):
     return waited
 
 
-def test_settle_by_the_threads_states():
+def test_settle_by_the_threads_states_or_by_the_process_clock():
     assert settled(lambda time: False) == 0 and settled(lambda time: time < 0.1) == pytest.approx(0.1, abs=2e-3)
     assert settled(lambda time: True) == pytest.approx(0.5, abs=2e-3), "gives up at its limit"
     assert settled(lambda time: True, limit=0.05) == pytest.approx(0.05, abs=2e-3)
-
-
-def test_settle_by_the_process_clock_where_states_are_not_told():
     window = telemetry._WINDOW_S
     assert settled(lambda time: None) == pytest.approx(window)
     assert 0.1 <= settled(lambda time: None, spent=lambda time: min(time, 0.1)) <= 0.1 + 2 * window

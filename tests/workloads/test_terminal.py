@@ -27,9 +27,12 @@ def test_lines_wrap_between_words_and_commands_can_be_copied(most):
     assert terminal.wrapped(COMMAND, 0) == [COMMAND] and terminal.wrapped("short", 40) == ["short"]
 
 
-def test_what_follows_stands_under_its_text():
+def test_lines_that_follow_stand_under_their_text_and_tables_in_markdown_are_fitted():
     assert terminal.wrapped("- one two three four five", 20) == ["- one two three four", "  five"]
     assert terminal.wrapped("ok  CPU  one two three four", 20) == ["ok  CPU  one two", "         three four"]
+    lines = ["Errors:", "", *Table("a | b", [("x|y <1>", "10"), ("z", "2")]).md(), "end"]
+    with_width = shown(lines)
+    assert with_width == ["Errors:", "", "a         b", "x|y <1>  10", "z         2", "", "end"]
 
 
 ROWS = [("matmul/numpy/operator", "1.5", "-", "fine"), ("a", "22.25", "-", "other-load cpu-clock")]
@@ -51,12 +54,6 @@ def test_a_table_fits_drops_and_shortens():
         "| --- | ---: | --- |",
         "| matmul/numpy/operator | 1.5 | fine |",
     ]
-
-
-def test_a_table_in_markdown_is_fitted_for_the_terminal():
-    lines = ["Errors:", "", *Table("a | b", [("x|y <1>", "10"), ("z", "2")]).md(), "end"]
-    with_width = shown(lines)
-    assert with_width == ["Errors:", "", "a         b", "x|y <1>  10", "z         2", "", "end"]
 
 
 def test_rows_are_printed_as_they_come_with_room_where_there_is_some(capsys, monkeypatch):

@@ -25,34 +25,27 @@ class FakeClock:
         self.now += seconds
 
 
-def test_a_visit_to_calls_that_became_much_longer_ends_early():
+def test_a_visit_is_one_block_of_samples_that_each_fill_a_tenth_of_it_and_ends_early_where_calls_became_long(
+    monkeypatch,
+):
     """Sized at 0.1 ms, now 20 ms a call: a sample of 75 calls takes 1.5 s, and one is enough."""
-    taken = timing.visit(lambda calls: calls * 0.02, Limits(visit_s=0.075), "host-latency", 1e-4)
-    assert (taken.seconds, taken.calls, taken.block) == ((0.02,), 75, (0,))
-
-
-def test_a_sample_is_the_mean_of_enough_calls_to_fill_a_tenth_of_a_visit():
     assert timing.plan(20e-6, Limits()) == (375, 10) and timing.plan(0.01, Limits()) == (1, 8)
     assert timing.plan(0.06, Limits()) == (1, 1) and timing.plan(2.0, Limits()) == (1, 1)
     assert timing.plan(1e-6, Limits(visit_s=0.02)) == (2000, 10)
-
-
-def test_a_visit_is_one_block_of_as_many_samples_as_fill_it(monkeypatch):
     clock = FakeClock(monkeypatch, 20e-6)
     taken = timing.visit(timing.host(clock.run), Limits(), "host-latency", 20e-6)
     assert (taken.clock, taken.calls, taken.block, clock.calls) == ("host-latency", 375, (0,) * 10, 3750)
     assert np.allclose(taken.seconds, 20e-6, rtol=1e-9) and clock.now == pytest.approx(0.075)
+    taken = timing.visit(lambda calls: calls * 0.02, Limits(visit_s=0.075), "host-latency", 1e-4)
+    assert (taken.seconds, taken.calls, taken.block) == ((0.02,), 75, (0,))
 
 
-def test_a_row_in_one_go_makes_its_rounds_and_is_sized_before(monkeypatch):
+def test_a_row_in_one_go_makes_its_rounds_is_sized_before_and_has_three_samples_at_least(monkeypatch):
     """The first call takes long, as one that loads something: its time is neither believed nor kept."""
     clock, before = FakeClock(monkeypatch, [0.9] + [0.0125] * 100_000), []
     taken = timing.visits(timing.host(clock.run), Limits(), "host-latency", lambda: before.append(clock.calls))
     assert taken.block == tuple(i for i in range(5) for _ in range(6)) and taken.stop_reason == "5 visits"
     assert taken.seconds == (0.0125,) * 30 and before == [2, 8, 14, 20, 26]
-
-
-def test_a_call_longer_than_the_time_limit_still_gives_three_samples(monkeypatch):
     taken = timing.visits(timing.host(FakeClock(monkeypatch, 5.0).run), Limits(max_time=1.0), "host-latency")
     assert taken.seconds == (5.0, 5.0, 5.0) and taken.block == (0, 1, 2)
     assert taken.calls == 1 and taken.stop_reason == "3 visits"

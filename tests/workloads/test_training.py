@@ -56,13 +56,10 @@ def test_start_up_is_in_a_process_first_row_only_and_losses_do_not_depend_on_the
     assert trained.series["loss"] == pytest.approx(second.series["loss"], rel=1e-4)
 
 
-def test_a_smaller_last_batch_is_compiled_by_itself(train):
+def test_a_smaller_last_batch_is_compiled_by_itself_and_fewer_samples_than_one_are_a_step(train):
     m = train(4, 10, model="mlp-6-8x1-3")
     assert m.status == "ok" and m.on("host-latency").calls == 3
     assert 0 <= m.phases_s["compile_last"] <= m.phases_s["compile"] < m.phases_s["first_call"]
-
-
-def test_fewer_samples_than_a_batch_are_one_step_of_all_of_them(train):
     m = train(16, 10, model="mlp-6-8x1-3", epochs=2)
     assert m.status == "ok" and m.problem.batch == 16 and m.on("host-latency").calls == 1
     assert "compile_last" not in m.phases_s and len(m.series["job_loss"]) == 2

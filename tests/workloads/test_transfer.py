@@ -46,16 +46,13 @@ def planned(*words, here=GPU_MACHINE):
     return transfer.rows(arguments(*words), here)
 
 
-def test_without_a_gpu_it_exits_3_with_the_reason_and_what_to_do(monkeypatch, capsys):
+def test_without_a_gpu_it_exits_3_with_the_reason_and_a_cpu_alone_copies_nothing(monkeypatch, capsys, kernels):
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
     monkeypatch.setattr(facts, "gpu_problem", lambda: "no NVIDIA driver")
     assert transfer.main(["--sizes", "4KiB:256MiB:x4", "--fast"]) == 3
     error, tip = capsys.readouterr().err.splitlines()
     assert error == "error: every row of transfer copies to or from a GPU: no NVIDIA driver"
     assert tip.startswith("  try: ") and "pip install" in tip
-
-
-def test_a_cpu_alone_copies_nothing(kernels):
     with pytest.raises(options.Usage, match="--device names none"):
         planned("--device", "cpu")
     with pytest.raises(options.Missing, match="every row of transfer copies to or from a GPU"):

@@ -22,7 +22,8 @@ def decoded(*lines):
     return records.decode([msgspec.json.encode(line) for line in lines])[1]
 
 
-def test_the_visits_of_a_row_are_one_measurement_by_hand():
+def test_the_visits_of_a_row_are_one_measurement_by_hand_and_each_clock_has_those_that_took_it():
+    """A block is its visit's round: the second one's line was lost."""
     one = visit(1, 1.0, 2.0, check="exact", max_error=0.0, phases_s={"first_call": 9.0}, values={"w": 1.0})
     two, three = visit(2, 4.0, flags=("other-load",), values={"w": 2.0}), visit(3, 3.0, 5.0, values={"w": 5.0})
     (row,) = decoded(one, two, three)
@@ -30,10 +31,6 @@ def test_the_visits_of_a_row_are_one_measurement_by_hand():
     assert (row.visit, row.visits, row.span_s, row.series) == (0, 3, 4.0, {"visit_at_s": (102.0, 104.0, 106.0)})
     assert (row.check, row.max_error, row.phases_s) == ("exact", 0.0, {"first_call": 9.0})
     assert row.flags == ("other-load",) and row.values == {"w": 2.0} and row.key == ROW.key
-
-
-def test_each_clock_has_the_visits_that_took_it():
-    """A block is its visit's round: the second one's line was lost."""
     both = msgspec.structs.replace(visit(3, 3.0), samples=visit(3, 3.0).samples + visit(3, 0.5, clock="device").samples)
     (row,) = decoded(visit(1, 1.0), both)
     assert row.on("host-latency").block == (0, 2) and row.on("device").block == (2,)
@@ -62,14 +59,11 @@ def test_which_visits_are_one_series(lines, seconds):
     assert row.samples[0].seconds == seconds
 
 
-def test_rows_stay_in_the_order_of_their_first_visits_and_whole_ones_as_they_were():
+def test_rows_stay_in_the_order_of_their_first_visits_and_processes_of_their_own_are_told():
     other = visit(1, 5.0, problem=Matmul(9, 9, 9))
     assert [m.problem.n for m in decoded(visit(1, 1.0), other, visit(2, 1.0))] == [8, 9]
     whole = msgspec.structs.replace(visit(1, 1.0, 2.0), visit=0, series={})
     assert decoded(whole) == [whole] and (whole.visits, whole.span_s) == (0, None)
-
-
-def test_visits_in_processes_of_their_own_are_processes():
     own = lambda i: Samples("host-latency", (float(i),), 4, (0,), "process")  # noqa: E731
     (row,) = decoded(*(visit(i, samples=(own(i),), phases_s={"import": i + 1.0}) for i in (1, 2)))
     assert row.samples[0].stop_reason == "2 processes" and row.series["import_s"] == (2.0, 3.0)
