@@ -9,7 +9,6 @@ import numpy as np
 from analysis.predict.combine import COPYING, DEVICE, PIPELINE, Calibration, setting_up, total_of
 from analysis.predict.components import FIT, Components, components, execution_of
 from analysis.predict.profile import Profile, once
-from analysis.predict.step_work import RULES
 from analysis.stats import NOTHING, Estimate, best_by, group_by, median
 from analysis.training import costs
 from analysis.training.costs import TrainingCost
@@ -52,29 +51,29 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 @once
-def steps_seen(of_: "Profile", rules: frozenset[str]) -> tuple[Seen, ...]:
-    """The trainings of a profile that tell their step, each with its components; made once for a set of rules. Of rows
+def steps_seen(of_: "Profile") -> tuple[Seen, ...]:
+    """The trainings of a profile that tell their step, each with its components; made once. Of rows
     whose steps are the same (they differ in samples, epochs, or a type that fit casts) the least noisy one stands that is no mere
     bound."""
 
     def same(s: Seen) -> tuple:
         return s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution, s.made.given
 
-    seen = (s for m in of_.trainings if isinstance(s := _seen(m, of_, rules), Seen))
+    seen = (s for m in of_.trainings if isinstance(s := _seen(m, of_), Seen))
     return tuple(best_by(seen, same, lambda s: (s.bound, s.step.noise)).values())
 
 
 def left_out(of_: "Profile") -> dict[str, int]:
     """Why trainings of a profile are in no error table, and how many of each."""
-    found = [_seen(m, of_, RULES) for m in of_.trainings]
+    found = [_seen(m, of_) for m in of_.trainings]
     counted = collections.Counter(why for why in found if isinstance(why, str))
-    again = sum(isinstance(s, Seen) for s in found) - len(steps_seen(of_, RULES))
+    again = sum(isinstance(s, Seen) for s in found) - len(steps_seen(of_))
     return dict(counted.most_common()) | (
         {"the same step was measured with less noise by another row": again} if again else {}
     )
 
 
-def _seen(m: "Measurement", of_: "Profile", rules: frozenset[str]) -> Seen | str:
+def _seen(m: "Measurement", of_: "Profile") -> Seen | str:
     """The training as seen, or why it is left out."""
     network, s = networks.known(m.problem.model), m.settings
     if m.kernel != FIT:
@@ -90,38 +89,34 @@ def _seen(m: "Measurement", of_: "Profile", rules: frozenset[str]) -> Seen | str
         return "no fits beside it that tell a step from an epoch"
     if cost.step.value <= 0 or cost.step.low <= 0:
         return "its noise is more than its step"
-    made = components(m.problem, s, of_, network, rules)
+    made = components(m.problem, s, of_, network)
     if made.lacking:
         return f"no rows of {join(made.lacking)}"
     return Seen(m, cost.step, made, cost.bound)
 
 
-def calibration(
-    of_: "Profile", settings: "Settings", leaving_out: Set[str] = frozenset(), rules: frozenset[str] = RULES
-) -> Calibration:
+def calibration(of_: "Profile", settings: "Settings", leaving_out: Set[str] = frozenset()) -> Calibration:
     """The numbers for a device and execution, from the profile's trainings of all models but those of `leaving_out`."""
-    return _fit(of_, settings.device, execution_of(settings), frozenset(leaving_out), rules)
+    return _fit(of_, settings.device, execution_of(settings), frozenset(leaving_out))
 
 
 def fitted_numbers(of_: "Profile") -> int:
     """How many numbers are fitted on a profile's trainings in all: as many for each device and execution with enough models."""
-    ways = group_by(steps_seen(of_, RULES), lambda s: (s.row.device, s.made.execution))
-    return sum(len(_HELD) for device, execution in ways if _fit(of_, device, execution, frozenset(), RULES).models)
+    ways = group_by(steps_seen(of_), lambda s: (s.row.device, s.made.execution))
+    return sum(len(_HELD) for device, execution in ways if _fit(of_, device, execution, frozenset()).models)
 
 
 @once
-def _fit(
-    of_: "Profile", device: str, execution: str, leaving_out: frozenset[str], rules: frozenset[str]
-) -> Calibration:
+def _fit(of_: "Profile", device: str, execution: str, leaving_out: frozenset[str]) -> Calibration:
     others = [
         s
-        for s in steps_seen(of_, rules)
+        for s in steps_seen(of_)
         if s.row.problem.model not in leaving_out and s.told and (s.row.device, s.made.execution) == (device, execution)
     ]
     models = tuple(dict.fromkeys(s.row.problem.model for s in others))
     built = [s.row.phases_s["build"] for s in others if "build" in s.row.phases_s]
     once = Calibration(compile_s=_compilations(others), build_s=median(built).value if built else 0.0)
-    if "calibrated" not in rules or len(models) < FEWEST:
+    if of_.left_out == "calibrated" or len(models) < FEWEST:
         return once
     numbers = _solved(others, models)
     errors = np.abs(_off(_arrays(others), numbers))

@@ -6,7 +6,7 @@ import msgspec
 
 from analysis.predict.components import Components
 from analysis.predict.profile import COMPILED
-from analysis.predict.step_work import RULES, Path
+from analysis.predict.step_work import Path
 from analysis.stats import Estimate, exact, total, within_factor
 
 HIDDEN = "at the same time"  # negative: what host, device and input pipeline do at once
@@ -45,7 +45,7 @@ def total_of(parts: dict[str, Estimate], names: Iterable[str]) -> Estimate:
     return total(parts.get(name) for name in names)
 
 
-def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULES) -> dict[str, Estimate]:
+def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
     """The parts of a step, with what is done at the same time: on the CPU the host dispatches, then the operations of a graph
     run, those at once that do not wait for each other, as far as there are cores and bandwidth. A GPU works while the host
     dispatches and issues; but a copy of pageable memory waits until it is done with the step before, and the host for the copy.
@@ -64,7 +64,7 @@ def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULE
         lanes.append(ahead)
     else:  # wholly hidden
         parts.pop(PIPELINE, None)
-    if ("at once" in rules and len(lanes) > 1) or beside:
+    if (made.together and len(lanes) > 1) or beside:
         hidden = max(lane.value for lane in lanes) - sum(e.value for e in parts.values())
         parts[HIDDEN] = exact(hidden)
     return {name: parts[name] for name in PARTS if name in parts}

@@ -12,7 +12,7 @@ from analysis.predict import fusion, operations, profile
 from analysis.predict.curves import Curve, Point, curve
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
-from analysis.predict.step_work import RULES, Path, kernels_of, step_works, work_parts
+from analysis.predict.step_work import Path, kernels_of, step_works, work_parts
 from analysis.stats import NOTHING, Estimate, exact, independent_sum, median, middle, plus_minus, total
 from analysis.training import feeding
 from kernels import networks
@@ -36,7 +36,7 @@ class Components(msgspec.Struct, frozen=True):
     in whole or for some of their kernels, and what to measure. sources: what the work's parts are read from. given: the
     switches that are not their default. traced: what a compilation grows with: the sizes (logarithms) of the different
     products and convolutions that XLA compiles, or the operations of a graph that is traced and laid out. host_feeds: the host
-    waits for the input pipeline, whose seconds are a measured law's."""
+    waits for the input pipeline, whose seconds are a measured law's. together: host, device and pipeline work at once."""
 
     training: Training
     execution: str
@@ -58,6 +58,7 @@ class Components(msgspec.Struct, frozen=True):
     host_feeds: bool = False
     given: tuple[tuple[str, str], ...] = ()
     path: Path | None = None
+    together: bool = True
 
 
 def execution_of(settings: Settings) -> str:
@@ -73,17 +74,15 @@ def components(
     settings: Settings,
     of: Profile,
     network: Network,
-    rules: frozenset[str] = RULES,
     kernel: str = FIT,
 ) -> Components:
     """The components of a training's step, epoch, fit and start; `kernel`: what trains (Keras's fit, or a bare loop)."""
-    of = of if "inside" in rules else of.outside
     chosen, execution, device = switches.of(Row(kernel, training, settings)), execution_of(settings), settings.device
     batch = min(training.batch, training.samples)
     partial: list[str] = []
     lacking: dict[str, Lacking] = {}
-    kernels = kernels_of(step_works(network, batch, chosen, device, partial), execution, device, rules)
-    work = work_parts(kernels, of, device, execution, partial, lacking, rules)
+    kernels = kernels_of(step_works(network, batch, chosen, device, partial), execution, device, of.left_out)
+    work = work_parts(kernels, of, device, execution, partial, lacking)
     parts = work.parts
     try:
         dispatch = dispatch_of(of, device, execution, kernel, chosen.steps_per_execution)
@@ -97,14 +96,15 @@ def components(
         calls = min(copies["transfer calls"].value, dispatch.value)
         copies["transfer calls"] = exact(calls)
         dispatch = dispatch - calls
-    count, launches = _launches(kernels, of, device, execution) if "operations" in rules else (0, NOTHING)
+    count, launches = _launches(kernels, of, device, execution) if of.left_out != "operations" else (0, NOTHING)
     if settings.threads:
         partial.append(f"its {settings.threads} threads: the profile's rows are of as many as TensorFlow takes")
     fits, sample = kernel == FIT, networks.sample_bytes(network, training.dtype)
     way = device, chosen.residence, training.dtype
-    law = feeding.find(_laws(of), *way) if fits else None
-    pipeline = _pipeline(of, network, batch, chosen, rules) if fits else {}
-    if law and "pipeline" in rules:
+    fed = fits and of.left_out != "pipeline"
+    law = feeding.find(_laws(of), *way) if fed else None
+    pipeline = _pipeline(of, network, batch, chosen) if fed else {}
+    if law:
         copies.pop("transfer bytes", None)
         pipeline = {"input pipeline": (law.seconds(batch, batch * sample) - law.call.value).at_least(0.0)}
     return Components(
@@ -125,9 +125,10 @@ def components(
         work.sources,
         _setup(of, network, training, device) if fits and chosen.residence == "numpy" else NOTHING,
         _traced(kernels, execution),
-        bool(law) and "pipeline" in rules and chosen.residence != "prefetch",
+        bool(law) and chosen.residence != "prefetch",
         tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS)),
         work.path,
+        of.left_out != "at once",
     )
 
 
@@ -201,9 +202,9 @@ def _laws(of: Profile) -> tuple[feeding.Law, ...]:
     return feeding.laws(of.measurements)
 
 
-def _pipeline(of: Profile, network: Network, batch: int, chosen: Keras, rules: frozenset[str]) -> dict[str, Estimate]:
+def _pipeline(of: Profile, network: Network, batch: int, chosen: Keras) -> dict[str, Estimate]:
     """The gathering of a batch from the shuffled samples, in threads of its own."""
-    if "pipeline" not in rules or chosen.residence == "resident":
+    if chosen.residence == "resident":
         return {}
     nbytes = 2 * batch * networks.sample_bytes(network)
     read = operations.pass_seconds(of, Stream("copy", nbytes, "float32"), "cpu", OP_BY_OP)

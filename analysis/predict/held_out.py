@@ -16,7 +16,7 @@ from analysis.predict.combine import HOST
 from analysis.predict.components import FIT, execution_of
 from analysis.predict.prediction import Prediction, predict
 from analysis.predict.profile import Lacking, Profile, once
-from analysis.predict.step_work import RULES, RULES_CHANGED, kernels_of, step_works
+from analysis.predict.step_work import RULES_CHANGED, kernels_of, step_works
 from analysis.roofline import roofs
 from analysis.stats import Estimate, group_by
 from analysis.training import costs
@@ -76,13 +76,13 @@ def off(predicted: float, measured: float) -> float:
     return abs(predicted / measured - 1)
 
 
-def leave_one_out(of: "Profile", rules: frozenset[str] = RULES) -> list[Case]:
+def leave_one_out(of: "Profile") -> list[Case]:
     """Every training of the profile that tells its step, predicted with all trainings of its model left out."""
-    seen = calibration.steps_seen(of, rules)
+    seen = calibration.steps_seen(of)
     told = [s for s in seen if s.told]
     found = []
     for s in seen:
-        made = predict(s.row.problem, s.row.settings, of, rules=rules)
+        made = predict(s.row.problem, s.row.settings, of)
         seconds = made.step_s + s.setup
         floor = sum(made.parts[name].value for name in HOST if name in made.parts and name != "transfer bytes")
         bound = OVERHEAD if floor > (s.step.value - s.setup.value) / 2 else WORK
@@ -95,7 +95,7 @@ def strictly(cases: Iterable[Case], of: "Profile") -> list[Case]:
     shapes at any batch, and without trainings of its twins, which have the same layers and optimizer under another name. Cases
     that cannot be predicted without these are left out."""
     found = []
-    names = {s.row.problem.model for s in calibration.steps_seen(of, RULES)}
+    names = {s.row.problem.model for s in calibration.steps_seen(of)}
     for model, group in group_by(cases, lambda c: c.seen.row.problem.model).items():
         own = _shapes(model)
         rows = (m for m in of.measurements if not (isinstance(m.problem, Matmul | Conv) and _among(m.problem, own)))
@@ -293,7 +293,7 @@ class Saved(msgspec.Struct, frozen=True):
 
 def with_measured(predictions: Iterable[Prediction], of: "Profile") -> "list[tuple[Prediction, Seen | None]]":
     """Each prediction with the step that was measured of it, as it is by default where it was in several ways."""
-    seen = sorted(calibration.steps_seen(of, RULES), key=lambda s: len(s.made.given), reverse=True)
+    seen = sorted(calibration.steps_seen(of), key=lambda s: len(s.made.given), reverse=True)
     rows = {(s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution): s for s in seen}
     return [(p, rows.get(training_of(p))) for p in predictions]
 

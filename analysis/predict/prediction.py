@@ -11,7 +11,6 @@ from analysis.predict.calibration import calibration
 from analysis.predict.combine import Calibration, combined, compiling, setting_up, within
 from analysis.predict.components import FIT, components
 from analysis.predict.profile import Profile, all_of, launches
-from analysis.predict.step_work import RULES
 from analysis.stats import NOTHING, Estimate, total
 from analysis.training.costs import TrainingCost, whole_training
 from analysis.units import join
@@ -99,7 +98,6 @@ def predict(
     of: Profile,
     network: "Network | None" = None,
     *,
-    rules: frozenset[str] = RULES,
     fitted: Calibration | None = None,
     kernel: str = FIT,
 ) -> Prediction:
@@ -107,7 +105,6 @@ def predict(
 
     Args:
         network: of a user's own model; None: that of kernels.networks by the training's name.
-        rules: the combination rules that hold; fewer for an ablation.
         fitted: the calibration; None: from the profile's trainings of other models.
         kernel: what trains: Keras's fit, or a bare loop (training/tensorflow/loop), of whose step no calibration is; building
             and compiling are those of fits.
@@ -115,14 +112,14 @@ def predict(
     Raises: Lacking for a profile without the rows that this needs, all of them named; ValueError for a model that is not known.
     """
     network = network or networks.find(training.model)
-    made = components(training, settings, of, network, rules, kernel)
+    made = components(training, settings, of, network, kernel)
     if made.lacking:
         raise all_of(made.lacking.values())
     if fitted is None:
-        fitted = calibration(of, settings, leaving_out={training.model}, rules=rules)
+        fitted = calibration(of, settings, leaving_out={training.model})
         if kernel != FIT:  # a loop builds and compiles the same model
             fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
-    parts = combined(made, fitted, rules)
+    parts = combined(made, fitted)
     step = within(total(parts.values()), fitted.spread)
     start = made.start_s + fitted.build_s if made.start_s.high > 0 else made.start_s
     found = Prediction(

@@ -25,7 +25,7 @@ _NEAR = 2  # powers of two that passes may differ by whose best rate is asked fo
 _PRICED = "adam"  # what an optimizer without a stream problem is priced as
 
 # The rules by which a step's parts are counted and come together, by name, so that an ablation can leave one out.
-RULE_WORDS = {
+RULES = {
     "inside": "rows of operations inside a graph, and what a call takes more than these taken off the others (CPU)",
     "remapped": "bias and activation in their product's kernel where TensorFlow's optimizer puts them there (CPU)",
     "fused": "element-wise passes fused as XLA does where it compiles",
@@ -39,7 +39,6 @@ RULE_WORDS = {
     "at once": "host, device and input pipeline work at the same time",
     "calibrated": "the global numbers fitted on other models' trainings",
 }
-RULES = frozenset(RULE_WORDS)
 # When a rule, or what is fitted, was last chosen or left out by what trainings took: those measured first after it are unseen.
 # Laws of feeding are fitted to rows of their own.
 RULES_CHANGED = "2026-11-23T02:16:00Z"
@@ -76,14 +75,13 @@ def step_works(network: Network, batch: int, chosen: Keras, device: str, partial
     return [w for w in networks.step(network, batch, dtype, "tf32" if tf32 else "") if w.layer not in dropped]
 
 
-def kernels_of(works: list[Work], execution: str, device: str, rules: frozenset[str] = RULES) -> "list[Kernel]":
-    """The step's kernels in that execution."""
-    if execution == COMPILED and "fused" in rules:
+def kernels_of(works: list[Work], execution: str, device: str, left_out: str = "") -> "list[Kernel]":
+    """The step's kernels in that execution, a rule left out."""
+    if execution == COMPILED and left_out != "fused":
         made = fusion.compiled(works, device)
     else:
-        made = fusion.op_by_op(works, device if execution == OP_BY_OP and "remapped" in rules else "")
-    left_out = {part for part in ("element-wise", "optimizer") if part not in rules}
-    return [k for k in made if k.part not in left_out]
+        made = fusion.op_by_op(works, device if execution == OP_BY_OP and left_out != "remapped" else "")
+    return [k for k in made if k.part != left_out]
 
 
 def work_parts(
@@ -93,13 +91,12 @@ def work_parts(
     execution: str,
     partial: list[str],
     lacking: dict[str, Lacking],
-    rules: frozenset[str],
 ) -> WorkParts:
     """The work of the kernels on the device; `lacking` gets the parts that no row tells."""
     timed, cold = [], {}
     found: dict[str, list[Estimate]] = {}
     told: dict[str, dict[str, None]] = {}
-    rate = operations.bandwidth(of, device, fusion.working_set(kernels)) if "cold" in rules else None
+    rate = operations.bandwidth(of, device, fusion.working_set(kernels)) if of.left_out != "cold" else None
     for k in (_as_pooled(k, device, execution) for k in kernels):
         if k.problem is None:
             partial.append(f"{k.name}: {k.why}")
@@ -120,8 +117,8 @@ def work_parts(
             partial.append(f"{k.part}: {read.instead}")
     sums = {part: independent_sum(each) for part, each in found.items()}
     read_from = {part: ", ".join(names) for part, names in told.items()}
-    at_once = "chain" in rules and device == "cpu" and execution == OP_BY_OP
-    return WorkParts(sums, read_from, _path(timed, cold, of, device, "inline" in rules) if at_once else None)
+    at_once = of.left_out != "chain" and device == "cpu" and execution == OP_BY_OP
+    return WorkParts(sums, read_from, _path(timed, cold, of, device) if at_once else None)
 
 
 def _as_pooled(k: "Kernel", device: str, execution: str) -> "Kernel":
@@ -143,7 +140,7 @@ def _moved(k: "Kernel", execution: str) -> float:
     return problem.bytes_moved * (1.0 if fused else fusion.passes(problem.operation))
 
 
-def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str, inline: bool) -> Path:
+def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str) -> Path:
     """The path through kernels that may run at once; `cold`: seconds of each at the memory's bandwidth, 0 where a cache holds
     its arrays."""
     each = operations.operating(of, device)
@@ -152,7 +149,7 @@ def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str, inline
     for k, seconds in timed:
         best = max(cold[k.name], fully_used(k.problem, of, device)) if k.name in there else seconds
         busy += min(seconds, best)
-    return Path(sum(s for _, s in line), concurrent_dispatches(timed, line, inline), busy)
+    return Path(sum(s for _, s in line), concurrent_dispatches(timed, line, of.left_out != "inline"), busy)
 
 
 def fully_used(problem: Problem, of: "Profile", device: str) -> float:

@@ -9,7 +9,7 @@ from analysis.predict.calibration import Seen
 from analysis.predict.held_out import BASELINES, Case
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
-from analysis.predict.step_work import RULE_WORDS, RULES, RULES_CHANGED
+from analysis.predict.step_work import RULES, RULES_CHANGED
 from analysis.stats import Estimate, group_by
 from analysis.table import table
 from analysis.text.sentences import NAMES, say, share
@@ -106,7 +106,7 @@ def _ms(e: Estimate) -> str:
 def _ablations(of: Profile, cases: list[Case]) -> list[str]:
     """A line a rule: the median and mean error of each device without it."""
     devices = list(dict.fromkeys(c.device for c in cases))
-    without = {"(all rules)": cases} | {w: held_out.leave_one_out(of, RULES - {rule}) for rule, w in RULE_WORDS.items()}
+    without = {"(all rules)": cases} | {w: held_out.leave_one_out(of.without(rule)) for rule, w in RULES.items()}
     rows = [
         (words, *(_both(c.error for c in found if c.device == d) for d in devices)) for words, found in without.items()
     ]

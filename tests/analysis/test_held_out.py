@@ -37,7 +37,7 @@ def measured(base, steps, device="cpu", **fields):
 
 
 def uncalibrated(of):
-    return held_out.leave_one_out(of, held_out.RULES - {"calibrated"})
+    return held_out.leave_one_out(of.without("calibrated"))
 
 
 def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base, monkeypatch):
@@ -183,7 +183,7 @@ def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
     series = {n: tuple(s * f for s, f in zip(taken, factors, strict=True)) for n, taken in wide.series.items()}
     sure = measured(base, {("cifar10-cnn", 128): 1.0, ("lenet", 128): 1.0})
     of = profile.profile([*sure.measurements, replace(wide, series=series)], GPU_MACHINE)
-    assert len(calibration.steps_seen(of, held_out.RULES)) == 3
+    assert len(calibration.steps_seen(of)) == 3
     assert set(calibration.calibration(of, CPU).models) == {"cifar10-cnn", "lenet"}
 
 

@@ -29,7 +29,6 @@ from analysis.predict import (
     what_if,
 )
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration
-from analysis.predict.step_work import RULES
 from analysis.stats import Estimate
 from analysis.text import prediction_errors
 from analysis.training import costs
@@ -74,7 +73,7 @@ def test_what_nothing_waits_for_runs_beside_the_rest(whole):
     second layer's weights is longer than 8000 cycles, so that another thread takes it."""
     made = components.components(MLP, CPU, whole, networks.find(MLP.model))
     assert made.path.aside == 1
-    all_ = components.components(MLP, CPU, whole, networks.find(MLP.model), RULES - {"inline"})
+    all_ = components.components(MLP, CPU, whole.without("inline"), networks.find(MLP.model))
     assert all_.path.aside == 2 + 3 + 5 * 28
     waited = 2 * 32 * (2 * 784 * 100 + 2 * (100 * 100 + 100 * 10))  # FLOPs
     passed = ALONE - 4 * 32 * (100 + 100 + 10)  # bytes, without the sums that are gradients of biases
@@ -84,7 +83,7 @@ def test_what_nothing_waits_for_runs_beside_the_rest(whole):
     share = (made.operations - made.path.aside) / made.operations
     least = max(made.path.seconds + share * parts["launches"], made.path.busy)
     assert parts[HIDDEN] == pytest.approx(least - sum(parts[n] for n in ("launches", *DEVICE) if n in parts))
-    assert HIDDEN not in seconds(whole, rules=RULES - {"chain"}).parts
+    assert HIDDEN not in seconds(whole.without("chain")).parts
     assert components.components(MLP, GPU, whole, networks.find(MLP.model)).path is None
 
 
@@ -98,7 +97,7 @@ def test_the_cores_are_busy_with_the_line_at_its_best_rate_and_with_the_rest_as_
     of = profile.profile([*rows, *made_profile.launches()], GPU_MACHINE)
     kernels = {k.name: k for k in fusion.op_by_op(networks.step(networks.find("mlp-784-100x2-10"), 32), "cpu")}
     line, aside = kernels["dense1 relu_grad"], kernels["dense1 wgrad"]
-    path = step_work._path([(line, 1e-2), (aside, 3e-4)], {line.name: 0.0, aside.name: 0.0}, of, "cpu", True)
+    path = step_work._path([(line, 1e-2), (aside, 3e-4)], {line.name: 0.0, aside.name: 0.0}, of, "cpu")
     best = line.problem.bytes_moved / BYTES["cpu"]
     assert path.busy == pytest.approx(3e-4 + best * 2 / 3, rel=0.4)
 
@@ -182,7 +181,7 @@ def test_a_measured_law_is_the_input_pipeline(whole):
     assert made.parts["input pipeline"].value == pytest.approx(brought) and "transfer bytes" not in made.parts
     assert made.step_s.value == pytest.approx(max(host + brought, device)) and host + brought > device
     assert prefetched.step_s.value == pytest.approx(max(host, device, brought))
-    assert "transfer bytes" in seconds(of, GPU, what, rules=RULES - {"pipeline"}).parts
+    assert "transfer bytes" in seconds(of.without("pipeline"), GPU, what).parts
 
 
 def test_a_smaller_last_batch_is_compiled_for_too(whole):
@@ -222,7 +221,7 @@ def test_a_smaller_last_batch_is_compiled_for_too(whole):
     ],
 )
 def test_each_rule_can_be_left_out(whole, rule, device, part, more):
-    made, without = (seconds(whole, Settings(device), rules=rules) for rules in (RULES, RULES - {rule}))
+    made, without = (seconds(of, Settings(device)) for of in (whole, whole.without(rule)))
     if more is None:
         assert made.parts[part].value
         assert part not in without.parts or without.parts[part].value == 0
@@ -232,7 +231,7 @@ def test_each_rule_can_be_left_out(whole, rule, device, part, more):
 
 def test_fused_passes_move_less_and_arrays_beyond_the_last_cache_run_at_the_memorys_bandwidth(whole):
     jit = Settings("cpu", switches={"jit_compile": "on"})
-    made, without = (seconds(whole, jit, rules=r).parts["element-wise"].value for r in (RULES, RULES - {"fused"}))
+    made, without = (seconds(of, jit).parts["element-wise"].value for of in (whole, whole.without("fused")))
     # bias and activation are one pass of two arrays over the hidden units, not two; so are those of the classes
     assert without - made == pytest.approx((2 * 8 * 3200 + 8 * 320) / BYTES["cpu"], rel=0.02)
     rows = [*made_profile.everything(), row("stream/numba/loop", Stream("triad", 2**28), 2**28 / 2e9)]
@@ -240,9 +239,9 @@ def test_fused_passes_move_less_and_arrays_beyond_the_last_cache_run_at_the_memo
     big = Training("mlp-784-2000x3-10", 32, 2048)
     updated = 28 * networks.parameters(networks.find(big.model))  # 269 MB, more than the cache of 105 MiB
     # step by step Adam passes over 30 arrays, where one fused pass is over 7
-    for rules, rate in ((RULES, 2e9 * 7 / 30), (RULES - {"cold"}, BYTES["cpu"])):
-        assert seconds(of, what=big, rules=rules).parts["optimizer"].value == pytest.approx(updated / rate, rel=0.02)
-    assert seconds(of).parts == seconds(of, rules=RULES - {"cold"}).parts  # a small model's arrays stay in the cache
+    for rule, rate in (("", 2e9 * 7 / 30), ("cold", BYTES["cpu"])):
+        assert seconds(of.without(rule), what=big).parts["optimizer"].value == pytest.approx(updated / rate, rel=0.02)
+    assert seconds(of).parts == seconds(of.without("cold")).parts  # a small model's arrays stay in the cache
 
 
 def test_a_calibration_finds_what_other_models_trainings_hold():
@@ -259,7 +258,7 @@ def test_a_calibration_finds_what_other_models_trainings_hold():
     assert calibration.calibration(full, CPU, {"cifar10-cnn"}).models == ("mlp-784-100x2-10", "fashion-mlp", "lenet")
     assert 1.15 < calibration.calibration(full, CPU, {"lenet"}).work < 1.6
     errors = [c.error for c in held_out.leave_one_out(full)]
-    plain = [c.error for c in held_out.leave_one_out(full, RULES - {"calibrated"})]
+    plain = [c.error for c in held_out.leave_one_out(full.without("calibrated"))]
     assert len(errors) == 8 and sum(errors) < 0.8 * sum(plain)
     assert all(e < p for e, p in zip(errors, plain, strict=True))
 

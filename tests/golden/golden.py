@@ -29,7 +29,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE
 
 from analysis import noise
 from analysis.crossover import crossover, ladder
-from analysis.predict import held_out, predicted_crossover, prediction, profile
+from analysis.predict import held_out, predicted_crossover, prediction, profile, step_work
 from analysis.roofline import links, roofs
 from analysis.training import break_even, costs, data_parallel, inference
 from workloads import records
@@ -300,8 +300,8 @@ def saved(file: str) -> Values:
 
 def predicted(without: str) -> Values:
     """Every training of the H200 predicted without its model, by all rules but one; its errors by device and bound."""
-    of = profile.read(H200)
-    found = held_out.leave_one_out(of, prediction.RULES - {without})
+    of = profile.read(H200).without(without)
+    found = held_out.leave_one_out(of)
     head = f"predict/{H200}" + (f" without {without}" if without else "")
     made: Values = {}
     for s in held_out.summaries(found):
@@ -370,7 +370,7 @@ def rest() -> Values:
         of_folder, [f for f in [*FOLDERS, *MACHINES] if f not in QUICK_FOLDERS]
     )
     made |= every(compared, PAIRS) | every(planned, ASKED["trainings"], GPU_MACHINE) | every(saved, SAVED)
-    return thinned(made | every(predicted, ["", *sorted(prediction.RULES)]))
+    return thinned(made | every(predicted, ["", *sorted(step_work.RULES)]))
 
 
 def thinned(made: Values) -> Values:
