@@ -4,26 +4,18 @@ from collections.abc import Iterable
 
 from analysis.crossover.crossover import FINE, SQUARES, Answer, Crossing, Family, Form, Side
 from analysis.crossover.time_split import REMAINDER, Why
-from analysis.stats import Verdict
 from analysis.text import sentences
 from analysis.text.rates import machine_words
 from analysis.text.sentences import say
 from analysis.units import count, join
 from workloads.records import Machine, Measurement
 
-_COPYING = "copied in and out on every call"
 _WAYS = {"roundtrip": "asarray and asnumpy", "roundtrip-pinned": "pinned", "roundtrip-pageable": "pageable"}
 _NO_CROSSOVER = {  # why there is none
     "apart": "Nothing was timed on both the CPU and the GPU here, so there is no crossover.",
     "gpu": "Only the GPU was timed here, so there is no crossover; leave out --device to time the CPU too.",
     "failed": "No GPU time was measured on {machine}, so there is no crossover. Why: {reasons}.",
     "none": "No GPU was measured on {machine}, so there is no crossover here.",
-}
-_COMPARED = {
-    "same": "{new} takes as long as {old} {ratio:interval}.",
-    "can't tell": "Can't tell {new} from {old} {ratio:interval}.",
-    "slower": "{new} is {factor} slower than {old} {ratio:interval}.",
-    "faster": "{new} is {factor} faster than {old} {ratio:interval}.",
 }
 _WHY = "Why: at {n} a GPU {call} takes {gpu:time}, the CPU {cpu:time}. {share} of the GPU's is {part}."
 
@@ -45,7 +37,7 @@ def form_name(form: Form) -> str:
     if form.mode == "resident":
         words += ["resident on the GPU"] + ["calls queued"] * (form.clock != "host-latency")
     else:
-        words += [_COPYING] + [way_name(form)] * (not form.as_written)
+        words += ["copied in and out on every call"] + [way_name(form)] * (not form.as_written)
     return ", ".join(words + [f"each copy used {form.reuse} times"] * (form.reuse > 1))
 
 
@@ -95,13 +87,9 @@ def short_n_words(c: Crossing, name: str = SQUARES.size_name) -> str:
 
 
 def copies_sentence(answers: Iterable[Answer]) -> str:
-    """How the way of copying moves the crossover: all ways in one sentence where the GPU wins from some size in each."""
-    answers = list(answers)
-    if all(a.kind == "gpu-from" for a in answers):
-        with_ = {"roundtrip": "with asarray and asnumpy"}
-        ways = (f"{sentences.since(a.crossings[0])} {with_.get(a.form.mode, way_name(a.form))}" for a in answers)
-        return f"Copied in and out on every call, the GPU wins from {answers[0].family.size_name} = {join(ways)}."
-    return " ".join(f"Copied in and out on every call, {way_name(a.form)}: {sentences.crossing(a)}." for a in answers)
+    """How the way of copying moves the crossover."""
+    ways = "; ".join(f"{way_name(a.form)}, {sentences.crossing(a)}" for a in answers)
+    return f"Copied in and out on every call: {ways}."
 
 
 def at_once(family: Family) -> str:
@@ -126,9 +114,3 @@ def why_sentence(w: Why, form: Form) -> str:
     words["share"] = "All" if len(parts) == 1 else sentences.share(min(1.0, parts[part] / total))
     n = sentences.counted(w.n, w.family.size_name)
     return say(_WHY, n=n, gpu=w.gpu.seconds, cpu=w.cpu.seconds, **words)
-
-
-def compare_sentence(verdict: Verdict, old: str, new: str) -> str:
-    """What a Verdict on two times says, by how much, with its interval."""
-    ratio = 1 / verdict.ratio if verdict.word == "faster" else verdict.ratio
-    return say(_COMPARED[verdict.word], old=old, new=new, ratio=ratio, factor=sentences.factor(ratio, 3))

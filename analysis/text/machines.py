@@ -12,14 +12,14 @@ from analysis.fleet.judgment import Finding, Judged
 from analysis.roofline.bounds import Roof, pick
 from analysis.stats import group_by, of
 from analysis.table import named
-from analysis.text.crossings import compare_sentence
+from analysis.text import sentences
 from analysis.text.rates import device_name, roof_name, roof_rate
 from analysis.text.sentences import say
 from analysis.units import count, join
 from workloads.records import Machine, Measurement
 
 _SAID = {
-    "best": "{precision}, n = {n:,}, the fastest on {device}: {verdict} {old:time} in {names[0]} and {new:time} in {names[1]}.",
+    "best": "{precision}, n = {n:,}, fastest on {device}: {new:time} in {names[1]}, {old:time} in {names[0]}; {said}.",
     "roof": "Roof of {device}, {roof}: {new} in {names[1]}, {old} in {names[0]} ({ratio:factor}).",
     "finding": "{device}: {below:number} % {below:interval} below {against} in {quantity}{cause}",
     "fine": "{fine} of {judged} as fast as before or as the others",
@@ -36,12 +36,12 @@ def best(
     what two runs of the `machine` of the new rows differ by."""
     told, before, after = [], best_resident(old), best_resident(new)
     for device, precision in (key for key in before if key in after):
-        rows = before[device, precision], after[device, precision]
-        for n in sorted(rows[0].keys() & rows[1].keys())[-1:]:
-            if apart := compared(rows[0][n], rows[1][n], machine):
-                words = {"n": n, "device": device_name(device), "verdict": compare_sentence(apart.verdict, *names)}
-                a, b = (of(m.on(apart.clock)) for m in (apart.old, apart.new))
-                told.append(say(_SAID["best"], precision=precision, old=a, new=b, names=names, **words))
+        a, b = before[device, precision], after[device, precision]
+        for n in sorted(a.keys() & b.keys())[-1:]:
+            if apart := compared(a[n], b[n], machine):
+                words = {"device": device_name(device), "said": f"{apart.word} ({sentences.gain(apart.verdict.ratio)})"}
+                words |= {"old": of(a[n].on(apart.clock)), "new": of(b[n].on(apart.clock))}
+                told.append(say(_SAID["best"], precision=precision, n=n, names=names, **words))
     return told
 
 

@@ -1,5 +1,6 @@
 """Sentences on rows and rates: how fast, how near the roof, what binds it, and what went wrong."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from analysis.crossover.families import best_resident, precision_of
@@ -43,9 +44,10 @@ CACHED_WORDS = "its working set fits a cache, whose roof was not measured: only 
 
 def machine_words(machine: Machine) -> str:
     """A machine in a line."""
-    gpus = [g.name for g in machine.gpus]
-    cpu = f"{machine.cpu}, {count(machine.cores, 'core')}"
-    return ", ".join((cpu, *dict.fromkeys(g if gpus.count(g) == 1 else f"{gpus.count(g)} x {g}" for g in gpus)))
+    gpus = Counter(g.name for g in machine.gpus).items()
+    return ", ".join(
+        (machine.cpu, count(machine.cores, "core"), *(f"{n} x {gpu}" if n > 1 else gpu for gpu, n in gpus))
+    )
 
 
 def device_name(device: str) -> str:

@@ -108,12 +108,10 @@ def findings(answers: tuple[Answer, ...], trainings: list[Answer], of: Profile, 
 
 
 def _is_small(a: Answer) -> bool:
-    """Whether an answer tells from how many samples on an article's whole training is shorter on the GPU."""
+    """Whether an answer tells from how many samples on the first article's whole training is shorter on the GPU."""
     setup = break_even.setup_in(a.family)
-    network = networks.known(setup.model)
-    own = setup.kernel.endswith("/fit") and not setup.switches and network and network.seed
-    place = a.crossings and not a.crossings[0].wide
-    return bool(own and place and a.family.varies == "samples" and a.form.mode == BY_JOB)
+    same = (setup.model, setup.switches, a.family.varies, a.form.mode) == (_FIRST, (), "samples", BY_JOB)
+    return same and any(not c.wide for c in a.crossings[:1])
 
 
 def _parts(of: Profile) -> str | None:

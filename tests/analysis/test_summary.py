@@ -13,7 +13,6 @@ from analysis.crossover import crossover
 from analysis.crossover.crossover import LATENCY, THROUGHPUT, Form
 from analysis.crossover.time_split import why
 from analysis.roofline.bounds import roofs
-from analysis.stats import Estimate, Verdict
 from analysis.text import crossings, rates, summary, training_answers
 from kernels.problems import Peak, Stream, Training
 
@@ -198,16 +197,3 @@ def test_training_rows_and_roofs_alone_give_an_answer():
     expected = ["Measured roofs of the CPU: 100 GFLOP/s in float32."]
     assert summary.answer([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)]) == expected
     assert len(summary.answer(fake.training_rows())) == 2 and summary.answer([]) == []
-
-
-@pytest.mark.parametrize(
-    ("word", "ratio", "said"),
-    [
-        ("slower", Estimate(1.05, 1.04, 1.061), "new is 1.05x slower than old [1.04, 1.06]."),
-        ("faster", Estimate(0.5, 0.4, 0.625), "new is 2.0x faster than old [1.6, 2.5]."),
-        ("same", Estimate(1.001, 0.99, 1.01), "new takes as long as old [0.99, 1.01]."),
-        ("can't tell", Estimate(1.01, 0.96, 1.07), "Can't tell new from old [0.96, 1.07]."),
-    ],
-)
-def test_comparisons_in_words(word, ratio, said):
-    assert crossings.compare_sentence(Verdict(word, ratio), "old", "new") == said

@@ -134,14 +134,13 @@ def test_the_fastest_of_both_and_the_ceilings_in_words():
     old, new = rows(1e-6, 4e-5, 16), rows(2e-6, 1e-5, 2, (64, 128, 256))
     cpu, gpu = machines.best(old, new, ("old", "new"))
     found = re.match(
-        r"float32, n = 128, the fastest on the CPU: new is (\S+)x slower than old \[\S+ \S+\]. "
-        r"12\d µs in old and 25\d µs in new.$",
+        r"float32, n = 128, fastest on the CPU: 25\d µs in new, 12\d µs in old; slower \((\S+)x \[\S+ \S+\]\).$",
         cpu,
     )
     assert found and float(found[1]) == pytest.approx(2.0, rel=0.25)
-    assert re.search(r"on the GPU: new is (3\.9\d?|4\.0\d?)x faster than old", gpu)
+    assert re.search(r"on the GPU: .*; faster \(0\.2[45]\d?x ", gpu)
     same = machines.best(old, rows(1.001e-6, 4e-5, 16), ("old", "new"))
-    assert "as long as old" in same[0] or "Can't tell new from old" in same[0]
+    assert "; same" in same[0] or "; can't tell" in same[0]
     assert machines.best(old, [], ("old", "new")) == []
     gpu, cpu = fake.gpu_run(sizes=SIZES).measurements, fake.cpu_run(sizes=SIZES).measurements
     told = machines.ceilings(*(roofs(rows) for rows in (gpu, cpu)), ("one", "two"))
@@ -158,7 +157,7 @@ def test_both_runs_are_in_the_markdown_with_their_pictures_and_rows(two):
     assert "No GPU was measured on this machine (Intel Xeon, 2 cores)" in answer
     words = text[text.index(f"## {differences.HEADING}") : text.index("## Where the GPU wins")]
     for piece in (
-        "the fastest on the CPU: intel-avx512-2c is ",
+        "fastest on the CPU: ",
         "- intel-avx512-2c beside nvidia-h200: ",
         "  - cores: 16 -",
     ):
