@@ -184,7 +184,7 @@ def test_the_badge_the_why_table_and_portable_commands():
         assert f"{head.word}: {head.why}".startswith(told)
     rows = resident_and_copies()
     text = "\n".join(overview.crossover_section(rows, crossovers(rows)))
-    assert "| 64 | 50.0 µs | numpy/blas, 1 thread | 100 µs | 5.00 µs | 19.0 µs | 76.0 µs | 0 s |" in text
+    assert "| 64 | 50.0 µs | numpy/blas, 1 thread | 100 µs | cupy/cublas | 5.00 µs | 19.0 µs | 76.0 µs | 0 s |" in text
     expected = "python -m workloads.matmul -o c --sizes 64 --data=y"
     assert table.portable("python -m workloads.matmul -o /a/b/c --sizes 64 --data=/x/y") == expected
     assert table.portable("python -m analysis.report reports/a/b") == "python -m analysis.report reports/a/b"

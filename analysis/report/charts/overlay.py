@@ -1,6 +1,7 @@
 """Charts of several runs as one: what has the same axes is drawn over each other, bars stand in views of their own. A thing keeps
 its color from run to run; each run has markers and dashes of its own."""
 
+import itertools
 import math
 from collections.abc import Iterable
 
@@ -51,9 +52,8 @@ def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
     heads = list(dict.fromkeys(head for *_, chart in parts for head in chart.numbers.heads))
     for i, letter, chart in parts:
         for view in chart.views:
-            label = f"{letter}: {view.label}".rstrip(": ") if view.bars else view.label
-            own = msgspec.structs.replace(_lettered(view, i, letter), label=label)
-            views[label] = over(views[label], own) if label in views else own
+            own = _lettered(view, i, letter)
+            views[own.label] = over(views[own.label], own) if own.label in views else own
         for row in chart.numbers.rows:
             at = dict(zip(chart.numbers.heads, row, strict=True))
             rows.append((letter, *(at.get(head, "-") for head in heads)))
@@ -63,13 +63,12 @@ def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
 
 
 def _lettered(view: View, i: int, letter: str) -> View:
-    traces = [_styled(t, i, letter, view) for t in view.traces]
-    says = f"{letter}: {view.says}" if view.says else ""
     return msgspec.structs.replace(
         view,
+        label=f"{letter}: {view.label}".rstrip(": ") if view.bars else view.label,
         y=msgspec.structs.replace(view.y, lines=tuple(f"{letter} {line}" for line in view.y.lines)),
-        traces=traces,
-        says=says,
+        traces=[_styled(t, i, letter, view) for t in view.traces],
+        says=view.says and f"{letter}: {view.says}",
         lines=[(at, words and f"{letter}: {words}") for at, words in view.lines],
         bands=[(low, high, f"{letter}: {words}") for low, high, words in view.bands],
     )
@@ -130,34 +129,18 @@ def named(lines: list[Trace], bottom: float, top: float) -> list[Trace]:
     """Names beside the lines, moved apart where they would overlap; `bottom`, `top`: the logarithms of the axis's ends."""
     made = list(lines)
     for left in (True, False):
-        at = {
-            i: (math.log(t.y[0 if left else -1]) - bottom) / (top - bottom)
-            for i, t in enumerate(lines)
-            if t.label and t.label_left == left
-        }
+        at = {i: math.log(t.y[-(not left)]) for i, t in enumerate(lines) if t.label and t.label_left == left}
         order = sorted(at, key=at.__getitem__)
-        gap = min(_GAP, 1 / max(1, len(at)))
-        for i, height in zip(order, _spread([at[i] for i in order], gap, 0.0, 1.0), strict=True):
+        heights = [(at[i] - bottom) / (top - bottom) for i in order]
+        for i, height in zip(order, _spread(heights, min(_GAP, 1 / max(1, len(at))), 0.0, 1.0), strict=True):
             made[i] = msgspec.structs.replace(lines[i], label_at=round(height, 4))
     return made
 
 
 def _spread(heights: list[float], gap: float, least: float, most: float) -> list[float]:
-    """Rising heights moved apart to at least `gap`, as near to where they were as can be (clusters keep their mean), and
-    between `least` and `most` where they fit in there."""
-    clusters = [[h] for h in heights]
-
-    def bottom(cluster: list[float]) -> float:
-        tall = gap * (len(cluster) - 1)
-        return max(least, min(most - tall, sum(cluster) / len(cluster) - tall / 2))
-
-    merged = True
-    while merged:
-        merged = False
-        for i in range(len(clusters) - 1):
-            top = bottom(clusters[i]) + gap * (len(clusters[i]) - 1)
-            if bottom(clusters[i + 1]) - top < gap - 1e-12:
-                clusters[i : i + 2] = [clusters[i] + clusters[i + 1]]
-                merged = True
-                break
-    return [bottom(c) + k * gap for c in clusters for k in range(len(c))]
+    """Rising heights moved apart to at least `gap`, half up and half down, and between `least` and `most` where they fit."""
+    up = itertools.accumulate(heights, lambda below, h: max(h, below + gap))
+    down = itertools.accumulate(reversed(heights), lambda above, h: min(h, above - gap))
+    middles = [(a + b) / 2 for a, b in zip(up, reversed(list(down)), strict=True)]
+    last = len(heights) - 1
+    return [min(max(h, least + i * gap), most - (last - i) * gap) for i, h in enumerate(middles)]

@@ -11,7 +11,7 @@ from analysis.report.charts import overlay
 from analysis.report.charts.chart import DASHES, PRECISIONS, Axis, Chart, Trace, View, rounded
 from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
-from analysis.stats import call_s, group_by, is_gpu
+from analysis.stats import best_by, call_s, group_by, is_gpu
 from analysis.table import Table
 from analysis.text import answers
 from analysis.text import rows as row_words
@@ -19,7 +19,7 @@ from analysis.text.rates import fraction_words, roof_name, roof_rate
 from analysis.units import digits, flops_rate, join, seconds
 from workloads.records import Measurement
 
-_LEVELS = {"cpu": "blue", "gpu": "vermillion"}
+_LOOKS = (("circle", "dot"), ("square", "solid"))  # of the CPU's and the GPU's points
 _POINTS = {"conv": ("triangle-up", "convolution"), "matmul": ("triangle-down", "layer's product")}
 _RIGHT = 30_000.0
 _WALKS = 12  # layers that are drawn as walks, those with most work
@@ -35,10 +35,9 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
         return []
     views = []
     if paths or points or not walks:
-        found = [_path(device, precision, path) for (device, precision), path in paths.items()] + _layers(points)
-        views.append(_view("square matmuls, n growing", roofs, found, _said(paths)))
+        views.append(_view("square matmuls, n growing", roofs, _squares(paths) + _layers(points), _said(paths)))
     if walks:
-        found = [_walk(label, device, path, i) for i, ((label, device), path) in enumerate(walks.items())]
+        found = [_walk(label, path, i) for i, ((label, _), path) in enumerate(walks.items())]
         says = (
             f"{len({label for label, _ in walks})} layers walk up and to the right as their batch grows; small batches do too "
             "little for each call and each byte to come near a roof."
@@ -68,12 +67,8 @@ def _row(m: Measurement, roofs: tuple[Roof, ...]) -> tuple:
 
 def layer_points(measurements: "Iterable[Measurement]") -> "list[Measurement]":
     """The fastest library row of every convolution and dense layer at its largest batch, a device and arithmetic."""
-    best: dict = {}
-    for m in (m for op in _POINTS for m in layers.largest(measurements, op)):
-        if not layers.framework_of(m):
-            key = (m.problem, m.device)
-            best[key] = min(best.get(key, m), m, key=call_s)
-    return list(best.values())
+    rows = (m for op in _POINTS for m in layers.largest(measurements, op) if not layers.framework_of(m))
+    return list(best_by(rows, lambda m: (m.problem, m.device), call_s).values())
 
 
 def _view(label: str, roofs: tuple[Roof, ...], points: list[Trace], says: str) -> View:
@@ -95,8 +90,8 @@ def _view(label: str, roofs: tuple[Roof, ...], points: list[Trace], says: str) -
 
 def _said(paths: dict) -> str:
     told = [
-        f"the {'GPU' if is_gpu(device) else 'CPU'} {row_words.rate(path[max(path)])} at n = {max(path)}"
-        for (device, precision), path in paths.items()
+        f"the {path[max(path)].side} {row_words.rate(path[max(path)])} at n = {max(path)}"
+        for (_, precision), path in paths.items()
         if precision == "float32"
     ]
     what = f"float32 products reach {join(told)}," if told else "Square matmuls"
@@ -107,12 +102,11 @@ def _roofs(roofs: tuple[Roof, ...], low: float, high: float, bottom: float) -> l
     """Slopes for bytes, level lines for arithmetic, curves for a call that does nothing."""
     made = []
     for roof in _slopes(roofs):
-        rate, side = roof.rate.value, "gpu" if is_gpu(roof.device) else "cpu"
+        rate, gpu, link = roof.rate.value, is_gpu(roof.device), roof.kind == "link"
         start, end = max(low, bottom / rate), min(high, _top(roofs, roof) / rate)
-        link, sheet = roof.kind == "link", not roof.measured
-        name = f"{'sheet ' if sheet else ''}{'' if link else side.upper() + ' '}{roof_name(roof)}"
-        color = "sky" if link else "ink" if sheet else _LEVELS[side]
-        dash = "dashdot" if link else "dot" if sheet else "solid" if roof.kind == "memory" else "dash"
+        name = f"{'' if roof.measured else 'sheet '}{'' if link else 'GPU ' if gpu else 'CPU '}{roof_name(roof)}"
+        color = "sky" if link else "ink" if not roof.measured else "vermillion" if gpu else "blue"
+        dash = "dashdot" if link else "dot" if not roof.measured else "solid" if roof.kind == "memory" else "dash"
         made.append(_line(name, roof_rate(roof), [(start, start * rate), (end, end * rate)], color, dash, True))
     for device in dict.fromkeys(r.device for r in roofs):
         made += _compute([r for r in roofs if r.device == device], device, low, high)
@@ -193,57 +187,66 @@ def _line(
     )
 
 
-def _points(name: str, rows: "list[Measurement]", at: str, look: tuple[str, str, str], gpu: bool, **how) -> Trace:
-    """Rows by intensity and rate; `at`: `n` or `batch`, `look`: color, marker and dash."""
+def _points(name: str, rows: "list[Measurement]", at: str, look: tuple[str, str, str], **how) -> Trace:
+    """Rows by intensity and rate; `at`: `n =` or `batch`, `look`: color, marker and dash."""
+    name = f"{rows[0].side} {name}"
     says = [f"{name}, {at} {layers.size_of(m.problem)}: {row_words.rate(m)}, {m.label}" for m in rows]
     xs = [rounded(m.problem.flops / m.problem.bytes_moved) for m in rows]
     ys = [rounded(m.problem.flops / call_s(m)) for m in rows]
-    return Trace(name, xs, ys, *look, says=says, hollow=not gpu, **how)
+    return Trace(name, xs, ys, *look, says=says, hollow=not rows[0].on_gpu, **how)
 
 
-def _path(device: str, precision: str, path: "dict[int, Measurement]") -> Trace:
-    gpu, color = is_gpu(device), PRECISIONS.get(precision, "ink")
-    name, look = f"{'GPU' if gpu else 'CPU'} {precision} matmul", ("square", "solid") if gpu else ("circle", "dot")
-    return _points(name, [path[n] for n in sorted(path)], "n =", (color, *look), gpu)
+def _squares(paths: "dict[tuple[str, str], dict[int, Measurement]]") -> list[Trace]:
+    """Square products as n grows, a trace a device and arithmetic."""
+    return [
+        _points(
+            f"{precision} matmul",
+            [path[n] for n in sorted(path)],
+            "n =",
+            (PRECISIONS.get(precision, "ink"), *_LOOKS[is_gpu(device)]),
+        )
+        for (device, precision), path in paths.items()
+    ]
 
 
 def _layers(points: "list[Measurement]") -> list[Trace]:
     """Layers at their largest batch, a trace an operation, device and arithmetic."""
-    made = []
-    for (op, side, precision), rows in group_by(
-        points, lambda m: (m.problem.op, m.side, precision_of(m.problem))
-    ).items():
-        look = (PRECISIONS.get(precision, "ink"), _POINTS[op][0], "solid")
-        made.append(_points(f"{side} {precision} {_POINTS[op][1]}", rows, "batch", look, side == "GPU", line=False))
-    return made
+    grouped = group_by(points, lambda m: (m.problem.op, precision_of(m.problem), m.side))
+    return [
+        _points(
+            f"{math_} {_POINTS[op][1]}",
+            rows,
+            "batch",
+            (PRECISIONS.get(math_, "ink"), _POINTS[op][0], "solid"),
+            line=False,
+        )
+        for (op, math_, _), rows in grouped.items()
+    ]
 
 
 def _walks(measurements: "list[Measurement]") -> "dict[tuple[str, str], list[Measurement]]":
     """(layer, device) -> the fastest library row of the first precision at each batch, by rising batch; the layers with most work
     and with enough batches."""
-    best: dict = {}
-    for op in ("conv", "matmul"):
-        for m in layers.timed(measurements, op):
-            p = m.problem
-            if (
-                layers.framework_of(m)
-                or layers.is_square(p)
-                or precision_of(p) != "float32"
-                or m.settings.cache != "warm"
-            ):
-                continue
-            at = best.setdefault((batch_family(p), m.device), {})
-            size = layers.size_of(p)
-            at[size] = min(at.get(size, m), m, key=call_s)
-    kept = {key: [at[size] for size in sorted(at)] for key, at in best.items() if len(at) >= _LEAST}
-    ranked = sorted(
-        {family for family, _ in kept},
-        key=lambda f: -max(path[-1].problem.flops for (g, _), path in kept.items() if g == f),
-    )[:_WALKS]
+    rows = [
+        m
+        for op in ("conv", "matmul")
+        for m in layers.timed(measurements, op)
+        if not (layers.framework_of(m) or layers.is_square(m.problem))
+        and (precision_of(m.problem), m.settings.cache) == ("float32", "warm")
+    ]
+    best = best_by(rows, lambda m: (batch_family(m.problem), m.device, layers.size_of(m.problem)), call_s)
+    paths = group_by(best, lambda key: key[:2])
+    kept = {
+        key: [best[at] for at in sorted(path, key=lambda at: at[2])]
+        for key, path in paths.items()
+        if len(path) >= _LEAST
+    }
+    work = {family: kept[family, device][-1].problem.flops for family, device in kept}
+    ranked = sorted(work, key=lambda family: -work[family])[:_WALKS]
     return {(answers.family_name(family), device): path for (family, device), path in kept.items() if family in ranked}
 
 
-def _walk(label: str, device: str, path: "list[Measurement]", i: int) -> Trace:
-    gpu, marker = is_gpu(device), ("triangle-up", "diamond", "square", "circle", "cross", "x")[i // 2 % 6]
-    look = (_LEVELS["gpu" if gpu else "cpu"], marker, DASHES[i // 2 % len(DASHES)])
-    return _points(f"{'GPU' if gpu else 'CPU'} {label}", path, "batch", look, gpu, legend=False)
+def _walk(label: str, path: "list[Measurement]", i: int) -> Trace:
+    marker = ("triangle-up", "diamond", "square", "circle", "cross", "x")[i // 2 % 6]
+    look = ("vermillion" if path[0].on_gpu else "blue", marker, DASHES[i // 2 % len(DASHES)])
+    return _points(label, path, "batch", look, legend=False)

@@ -8,9 +8,10 @@ from analysis.crossover.crossover import LATENCY, Answer, layer_crossovers
 from analysis.crossover.families import batch_family
 from analysis.crossover.network_steps import Total
 from analysis.crossover.time_split import why
+from analysis.report.sections import crossings
 from analysis.roofline.bounds import Roof
-from analysis.table import Table, listed, named, table, text, titled
-from analysis.text import answers, crossings
+from analysis.table import Table, listed, named, table, titled
+from analysis.text import answers
 from analysis.units import digits, flops_rate, percent, seconds
 from kernels.problems import Problem
 from workloads.records import Loaded, Measurement, settings
@@ -120,7 +121,7 @@ def _totals_table(of: Layers) -> list[str]:
 
 def _crossings(of: Layers) -> list[str]:
     """The answers: the first sentences, all of them in a table, and where the GPU's time goes."""
-    told = [a for a in of.answers if a.kind != "no-gpu" or a.gaps]
+    told = crossings.told(of.answers)
     heading, one, _ = SECTIONS[of.op]
     if not told:
         return ["The GPU has no rows of these, so there is no crossover.", ""] if of.answers else []
@@ -129,50 +130,12 @@ def _crossings(of: Layers) -> list[str]:
     lines += listed([*answers.summaries(told), *map(answers.sentence, first if len(first) <= _MOST_SAID else ())]) or [
         ""
     ]
-    heads = f"{one} | in its | precision | by | caches | a call | answer, CPU at its best | answer, default threads | measured"
-    lines += [*table(heads, [_answer_row(of, a) for a in told], 8, "by | caches | answer, default threads")]
-    gaps = dict.fromkeys(
-        f"- {text(of.family_label(a))}, {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps
+    return lines + crossings.tables(
+        told,
+        (one, "in its"),
+        lambda a: (of.family_label(a), a.family.size_name),
+        lambda a: why(of.rows, a) if a.form == LATENCY else (),
     )
-    return [*lines, *gaps, *([""] if gaps else []), *_why_table(of, told)]
-
-
-def _answer_row(of: Layers, a: Answer) -> tuple:
-    default = "".join(map(crossings.verdict_words, crossings.other_default(a))) or "-"
-    cache = a.form.cache if a.form.cache != "warm" else "-"
-    return (
-        of.family_label(a),
-        a.family.size_name,
-        crossings.precision_name(a),
-        a.form.framework or "-",
-        cache,
-        crossings.form_name(a.form),
-        crossings.verdict_words(a),
-        default,
-        f"{a.low_n}..{a.high_n}",
-    )
-
-
-def _why_table(of: Layers, told: list[Answer]) -> list[str]:
-    """Where a resident call's time goes on both sides of the crossings of the first precision."""
-    rows = []
-    for a in (a for a in told if a.form == LATENCY and a.precision == told[0].precision):
-        for w in why(of.rows, a):
-            parts = ["-" if part is None else seconds(part) for part in (w.arithmetic, w.overhead, w.remainder)]
-            rows.append(
-                (
-                    of.family_label(a),
-                    f"{a.family.size_name} = {w.n}",
-                    crossings.side_name(w.cpu),
-                    crossings.side_name(w.gpu),
-                    *(seconds(s.seconds.value) for s in (w.cpu, w.gpu)),
-                    *parts,
-                )
-            )
-    one = SECTIONS[of.op][1]
-    heads = f"{one} | at | CPU kernel | GPU kernel | CPU | GPU | arithmetic | launch and Python | not explained"
-    says = "Where the GPU's time goes, at the sizes that decide (resident); the last three columns add up."
-    return [says, "", *table(heads, rows, 4)] if rows else []
 
 
 def _comparisons(of: Layers) -> list[str]:

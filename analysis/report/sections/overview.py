@@ -15,14 +15,15 @@ from analysis.crossover.families import square_rows
 from analysis.crossover.time_split import why
 from analysis.report.charts.roofline import products
 from analysis.report.material import Material
+from analysis.report.sections import crossings
 from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
 from analysis.roofline.bounds import Roof, pick, ridge
 from analysis.stats import of
 from analysis.table import listed, table, text
-from analysis.text import crossings, rates
+from analysis.text import rates
 from analysis.text import rows as row_words
 from analysis.text.rates import roof_name, roof_rate
-from analysis.units import count, digits, join, percent, seconds, size
+from analysis.units import count, digits, join, percent, size
 from workloads.machine import facts
 from workloads.records import Machine, Measurement, Run
 
@@ -32,10 +33,6 @@ MOST_NUMBERS = 2500  # rows that the Markdown lists
 MOST_HASHES = 4  # commits, and sources, that a page names at its top
 INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
 CEILINGS = "device | ceiling | rate | +- | of the data sheet | ridge, FLOP per byte | measured by"
-_WHERE_TIME_GOES = (
-    "That is at the sizes on both sides of each crossing. The last four columns add up to its time: the device clock, what a "
-    "resident call takes beyond it, what copying adds to that, and the remainder."
-)
 
 
 def noisy(measurements: "Iterable[Measurement]") -> tuple[int, int]:
@@ -153,35 +150,13 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
     """Who wins from where in every form, and where the GPU's time goes at the deciding sizes."""
     if not answers:
         return []
-    told = [a for a in answers if a.kind != "no-gpu" or a.gaps]
+    told = crossings.told(answers)
     if not told:
         there = any(m.on_gpu and m.ok for m in measurements)
-        why = "The GPU has no square products of workloads.matmul here" if there else "No GPU was measured"
-        return [f"{why}, so there is no crossover.", ""]
-    heads = "precision | a call | answer, CPU at its best | answer, default threads | measured"
-    lines = table(heads, map(_answer_row, told), 5, "answer, default threads")
-    gaps = dict.fromkeys(f"- {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps)
-    return [*lines, *gaps, *([""] if gaps else []), *_why_table(measurements, told)]
-
-
-def _answer_row(a: Answer) -> tuple:
-    default = "".join(map(crossings.verdict_words, crossings.other_default(a))) or "-"
-    form, verdict = crossings.form_name(a.form), crossings.verdict_words(a)
-    return crossings.precision_name(a), form, verdict, default, f"{a.low_n}..{a.high_n}"
-
-
-def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list[str]:
-    def cell(value: float | None) -> str:
-        return "-" if value is None else seconds(value)
-
-    rows, squares = [], square_rows(measurements)
-    for a in (a for a in answers if a.precision == answers[0].precision):
-        for w in why((), a, family_rows=squares):
-            sides = (seconds(w.cpu.seconds.value), crossings.side_name(w.cpu), seconds(w.gpu.seconds.value))
-            parts = map(cell, (w.arithmetic, w.overhead, w.copies, w.remainder))
-            rows.append((a.precision, crossings.form_name(a.form), w.n, *sides, *parts))
-    heads = "precision | a call | n | CPU | CPU kernel | GPU | arithmetic | launch and Python | copies | not explained"
-    return ["Where the GPU's time goes:", "", *table(heads, rows, 2), _WHERE_TIME_GOES, ""] if rows else []
+        lacking = "The GPU has no square products of workloads.matmul here" if there else "No GPU was measured"
+        return [f"{lacking}, so there is no crossover.", ""]
+    squares = square_rows(measurements)
+    return crossings.tables(told, (), lambda a: (), lambda a: why((), a, family_rows=squares))
 
 
 def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:

@@ -1,0 +1,52 @@
+"""Who wins from where as tables, of square products and of layers alike, and where the GPU's time goes there."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from analysis.crossover.crossover import Answer
+from analysis.crossover.time_split import Why
+from analysis.table import named, table, text
+from analysis.text import crossings
+from analysis.units import seconds
+
+_ANSWERS = "precision | by | caches | a call | answer, CPU at its best | answer, default threads | measured"
+_WHY = "a call | at | CPU | CPU kernel | GPU | GPU kernel | arithmetic | launch and Python | copies | not explained"
+_ADDS_UP = (
+    "Where the GPU's time goes in {}, at the sizes on both sides of each crossing. The last columns add up to it: the device "
+    "clock, what a resident call takes beyond it, what copying adds to that, and what is not explained."
+)
+
+
+def told(answers: Iterable[Answer]) -> list[Answer]:
+    """Those that say something of the GPU."""
+    return [a for a in answers if a.kind != "no-gpu" or a.gaps]
+
+
+def tables(
+    answers: list[Answer],
+    heads: Sequence[str],
+    which: Callable[[Answer], tuple],
+    whys: Callable[[Answer], Iterable[Why]],
+) -> list[str]:
+    """A line an answer, `which` under `heads` saying what it is of; what of it was not measured; the time of the first
+    precision's calls in parts, as `whys` has it."""
+    rows = [(*which(a), *_cells(a)) for a in answers]
+    lines = table([*heads, *named(_ANSWERS)], rows, len(heads) + 7, "by | caches | answer, default threads")
+    gaps = dict.fromkeys(f"- {text(', '.join((*which(a)[:1], a.precision, gap)))}" for a in answers for gap in a.gaps)
+    lines += [*gaps, *([""] if gaps else [])]
+    first = answers[0].precision
+    rows = [(*which(a), *_parts(a, w)) for a in answers if a.precision == first for w in whys(a)]
+    parts = table([*heads, *named(_WHY)], rows, len(heads) + 1, "copies")
+    return [*lines, _ADDS_UP.format(first), "", *parts] if rows else lines
+
+
+def _cells(a: Answer) -> tuple:
+    default = "".join(map(crossings.verdict_words, crossings.other_default(a))) or "-"
+    cache, form = a.form.cache.replace("warm", "-"), crossings.form_name(a.form)
+    verdict, measured = crossings.verdict_words(a), f"{a.low_n}..{a.high_n}"
+    return crossings.precision_name(a), a.form.framework or "-", cache, form, verdict, default, measured
+
+
+def _parts(a: Answer, w: Why) -> tuple:
+    sides = [cell for side in (w.cpu, w.gpu) for cell in (seconds(side.seconds.value), crossings.side_name(side))]
+    parts = ("-" if part is None else seconds(part) for part in (w.arithmetic, w.overhead, w.copies, w.remainder))
+    return crossings.form_name(a.form), w.n, *sides, *parts
