@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from analysis.crossover import reuse
-from analysis.crossover.crossover import LATENCY, Answer, fastest
-from analysis.crossover.families import comparable, precision_of, square_rows
+from analysis.crossover.crossover import LATENCY, Answer
+from analysis.crossover.families import comparable, precision_of
 from analysis.predict import curves
 from analysis.predict.prediction import Prediction, predict
 from analysis.predict.profile import Lacking, Profile
+from analysis.report.charts.choose import best_of_cpu
 from analysis.stats import Estimate, middle
 from analysis.training.costs import whole_training
 from kernels import networks
@@ -58,38 +59,32 @@ class Tool(msgspec.Struct, frozen=True):
     constants: tuple[tuple[str, str], ...] = ()
 
 
-def squares(answers: Iterable[Answer]) -> list[Tool]:
-    """A tool for each precision with square products on both sides: n, and what each way of copying adds."""
+def squares(measurements: Iterable[Measurement], answers: Iterable[Answer]) -> list[Tool]:
+    """A tool for each precision of square products: n on both sides, without a GPU on the CPU's, and what each way of copying
+    adds."""
     answers = tuple(answers)
+    found = {
+        a.precision: {side: {p.n: getattr(p, side).seconds.value for p in a.points} for side in ("cpu", "gpu")}
+        for a in answers
+        if a.form == LATENCY and len(a.points) >= _FEWEST
+    } or {
+        name: {"cpu": {n: side.seconds.value for n, side in best.items()}}
+        for name, best in best_of_cpu(measurements).items()
+    }
     made = []
-    for a in (a for a in answers if a.form == LATENCY and len(a.points) >= _FEWEST):
-        axis = Axis("n", tuple(float(p.n) for p in a.points))
-        sides = {
-            "cpu": Table((axis,), tuple(p.cpu.seconds.value for p in a.points)),
-            "gpu": Table((axis,), tuple(p.gpu.seconds.value for p in a.points)),
-        }
-        copies = {}
-        for resident, copied in reuse.pairs(answers, a.precision):
+    for name, sides in found.items():
+        added = {}
+        for resident, copied in reuse.pairs(answers, name):
             calls = {p.n: p.gpu.seconds.value for p in resident.points}
-            more = [(float(p.n), p.gpu.seconds.value - calls[p.n]) for p in copied.points if p.n in calls]
-            more = [(n, s) for n, s in more if s > 0]
-            if len(more) >= _FEWEST:
-                n, seconds = zip(*more, strict=True)
-                copies[copied.form.mode] = Table((Axis("n", n),), seconds)
-        made.append(Tool(f"{a.precision}, n x n x n", "call", sides, copies))
+            more = {p.n: p.gpu.seconds.value - calls[p.n] for p in copied.points if p.n in calls}
+            added[copied.form.mode] = {n: s for n, s in more.items() if s > 0}
+        tables, copies = ({at: _line(own) for at, own in by.items() if len(own) >= _FEWEST} for by in (sides, added))
+        made += [Tool(f"{name}, n x n x n", "call", tables, copies)] if tables else []
     return made
 
 
-def squares_alone(measurements: "Iterable[Measurement]") -> list[Tool]:
-    """The same of a machine without a GPU: the CPU's best."""
-    made = []
-    for name, sizes in square_rows(measurements).items():
-        best = {n: fastest((m for m in rows if not m.on_gpu), "host-latency") for n, rows in sizes.items()}
-        found = sorted((n, side.seconds.value) for n, side in best.items() if side)
-        if len(found) >= _FEWEST:
-            n, seconds = zip(*found, strict=True)
-            made.append(Tool(f"{name}, n x n x n", "call", {"cpu": Table((Axis("n", tuple(map(float, n))),), seconds)}))
-    return made
+def _line(seconds: dict[int, float]) -> Table:
+    return Table((Axis("n", tuple(map(float, seconds))),), tuple(seconds.values()))
 
 
 def products(measurements: "Iterable[Measurement]", squared: Iterable[Tool]) -> list[Tool]:
@@ -153,11 +148,11 @@ def trainings(of: "Profile", models: Iterable[str]) -> list[Tool]:
     devices = {"cpu": "cpu", "gpu": "gpu:0"}
     if not set(devices.values()) <= set(of.devices):
         return []
-    costs: dict[str, Callable[[Prediction], Estimate]] = {
-        "step": lambda p: p.step_s,
-        "epoch": lambda p: p.epoch_total_s,
-        "once": lambda p: whole_training(p.cost, 0, p.training.steps),
-    }
+    costs: tuple[Callable[[Prediction], Estimate], ...] = (
+        lambda p: p.step_s,
+        lambda p: p.epoch_total_s,
+        lambda p: whole_training(p.cost, 0, p.training.steps),
+    )
     made = []
     for model, network in ((model, networks.known(model)) for model in models):
         if network is None:
@@ -171,7 +166,7 @@ def trainings(of: "Profile", models: Iterable[str]) -> list[Tool]:
         axis = (Axis("batch", tuple(map(float, batches))),)
         step, epoch, once = (
             {side: Table(axis, tuple(max(1e-9, float(cost(p).value)) for p in own)) for side, own in found.items()}
-            for cost in costs.values()
+            for cost in costs
         )
         constants = ("samples an epoch", f"{network.samples:,}"), ("epochs", str(network.epochs))
         made.append(Tool(f"training {model}", "training", step, {}, once, epoch, constants))
@@ -181,6 +176,6 @@ def trainings(of: "Profile", models: Iterable[str]) -> list[Tool]:
 def tools(measurements: "Iterable[Measurement]", answers: Iterable[Answer], of: "Profile") -> list[Tool]:
     """All that a machine's rows have an answer for: square products, products, trainings; without a GPU the CPU's side."""
     measurements = list(measurements)
-    squared = squares(answers) or squares_alone(measurements)
+    squared = squares(measurements, answers)
     models = dict.fromkeys(m.problem.model for m in of.trainings)
     return [*squared, *products(measurements, squared), *trainings(of, models)]

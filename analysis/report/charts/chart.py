@@ -11,7 +11,7 @@ from analysis.crossover.crossover import FINE, Crossing
 from analysis.predict.budget import REST
 from analysis.report.charts.choose import by_kernel, place
 from analysis.roofline.bounds import Roof, judge
-from analysis.stats import Estimate, quick_seconds
+from analysis.stats import Estimate, group_by, quick_seconds
 from analysis.table import Table
 from analysis.text import rows as row_words
 from analysis.text.crossings import short_n_words
@@ -166,53 +166,24 @@ def marks(i: int) -> dict:
 
 def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Chart]:
     """FLOP/s against n of every kernel, a view a precision; none without square matmuls."""
-    paths: dict[str, dict[str, dict[int, Measurement]]] = {}
-    for (kernel, precision), path in by_kernel(measurements).items():
-        paths.setdefault(precision, {})[kernel] = path
-    views, rows = [], []
-    best: dict[tuple[str, str], tuple[float, str, int]] = {}
-    for precision in sorted(paths, key=lambda p: (p != "float32", p)):
-        traces = []
-        for i, (kernel, path) in enumerate(sorted(paths[precision].items(), key=_side)):
-            name = kernel.partition("/")[2]
-            where = "GPU" if next(iter(path.values())).settings.on_gpu else "CPU"
-            flops = {n: m.problem.flops / quick_seconds(m) for n, m in path.items()}
-            said = [f"{name} on the {where}, n = {n}: {flops_rate(flops[n])}" for n in path]
-            traces.append(
-                Trace(
-                    f"{where} {name}",
-                    list(path),
-                    [rounded(y) for y in flops.values()],
-                    says=said,
-                    hollow=where == "CPU",
-                    **marks(i),
-                )
-            )
+    paths = sorted(by_kernel(measurements).items(), key=lambda item: (next(iter(item[1].values())).on_gpu, item[0]))
+    grouped, views, rows = group_by(paths, lambda item: item[0][1]), [], []
+    for precision in sorted(grouped, key=lambda p: (p != "float32", p)):
+        traces, best = [], {}
+        for i, ((kernel, _), path) in enumerate(grouped[precision]):
+            side, name = next(iter(path.values())).side, kernel.partition("/")[2]
+            found = [(m.problem.flops / quick_seconds(m), f"{name} at n = {n}") for n, m in path.items()]
+            best[side] = max([*found, best.get(side, (0.0, ""))])
+            said = [f"{name} on the {side}, n = {n}: {row_words.rate(m)}" for n, m in path.items()]
+            ys, look = [rounded(rate) for rate, _ in found], marks(i)
+            traces.append(Trace(f"{side} {name}", list(path), ys, says=said, hollow=side == "CPU", **look))
             rows += [
-                (precision, name, where, n, labels.threads(m), row_words.rate(m), fraction_words(judge(m, roofs)))
+                (precision, name, side, n, labels.threads(m), row_words.rate(m), fraction_words(judge(m, roofs)))
                 for n, m in path.items()
             ]
-            for n, rate in flops.items():
-                best[precision, where] = max(best.get((precision, where), (0.0, "", 0)), (rate, name, n))
-        tops = [
-            f"the {where} {flops_rate(top[0])} ({top[1]} at n = {top[2]})"
-            for where in ("CPU", "GPU")
-            if (top := best.get((precision, where)))
-        ]
-        views.append(
-            View(
-                precision,
-                Axis("n of an n x n x n product", "count"),
-                Axis("rate", "flops"),
-                traces,
-                f"{precision}: at best {join(tops)}.",
-            )
-        )
+        tops = join(f"the {side} {flops_rate(rate)} ({at})" for side, (rate, at) in best.items())
+        axes = Axis("n of an n x n x n product", "count"), Axis("rate", "flops")
+        views.append(View(precision, *axes, traces, f"{precision}: at best {tops}."))
     heads = "precision | kernel | on the | n | threads | rate | of its roof"
     title = "Rate of every kernel, by size"
     return [Chart("rates", title, views, Table(heads, rows, 3), "rates.svg", "Precision")] if views else []
-
-
-def _side(item: tuple) -> tuple:
-    kernel, path = item
-    return next(iter(path.values())).settings.on_gpu, kernel

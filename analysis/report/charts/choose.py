@@ -3,7 +3,8 @@
 import itertools
 from collections.abc import Iterable
 
-from analysis.crossover.crossover import Answer, Crossing
+from analysis.crossover.crossover import Answer, Crossing, Side, fastest
+from analysis.crossover.families import square_rows
 from analysis.stats import call_s, quick_seconds
 from workloads.records import Measurement
 
@@ -19,6 +20,16 @@ def by_kernel(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], d
             at = found.setdefault((m.kernel, p.math), {})
             at[p.n] = min(at.get(p.n, m), m, key=call_s)
     return {key: dict(sorted(at.items())) for key, at in found.items()}
+
+
+def best_of_cpu(measurements: Iterable[Measurement]) -> dict[str, dict[int, Side]]:
+    """precision -> rising n -> the CPU's fastest square product."""
+    found = {}
+    for precision, sizes in square_rows(measurements).items():
+        best = {n: fastest((m for m in sizes[n] if not m.on_gpu), "host-latency") for n in sorted(sizes)}
+        if at := {n: side for n, side in best.items() if side}:
+            found[precision] = at
+    return found
 
 
 def place(c: "Crossing") -> tuple[float, float]:

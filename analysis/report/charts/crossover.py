@@ -4,12 +4,12 @@ from; where the time goes at each size."""
 from collections.abc import Iterable
 
 from analysis.crossover import reuse
-from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Side, fastest
+from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Side
 from analysis.crossover.families import Rows, square_rows
 from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.crossover.time_split import COPIES as COPYING
 from analysis.report.charts.chart import Axis, Chart, View, crossed, line, marks, rounded
-from analysis.report.charts.choose import WINNER, spans
+from analysis.report.charts.choose import WINNER, best_of_cpu, spans
 from analysis.report.material import Material
 from analysis.table import Table
 from analysis.text import crossings
@@ -71,11 +71,7 @@ def _cpu(of: "Material") -> "dict[str, dict[int, Side]]":
     found: dict[str, dict[int, Side]] = {}
     for a in shown(of.answers):
         found.setdefault(a.precision, {}).update({p.n: p.cpu for p in a.points})
-    if not found:
-        for precision, sizes in square_rows(of.rows).items():
-            at = {n: fastest((m for m in rows if not m.on_gpu), "host-latency") for n, rows in sizes.items()}
-            found[precision] = {n: side for n, side in at.items() if side}
-    return {precision: dict(sorted(at.items())) for precision, at in found.items() if at}
+    return {precision: dict(sorted(at.items())) for precision, at in found.items()} or best_of_cpu(of.rows)
 
 
 def chart(of: "Material") -> list[Chart]:

@@ -45,17 +45,12 @@ def charts(of: Layers) -> list[Chart]:
     return [*_rates(of), *(_crossings(of, varies) for varies in varied)]
 
 
-class _Points:
-    """Points by the name of their trace."""
-
-    def __init__(self) -> None:
-        self.traces: dict[str, Trace] = {}
-
-    def add(self, name: str, look: tuple[str, str], x: float, line: str, says: str) -> None:
-        trace = self.traces.setdefault(name, Trace(name, [], [], *look, line=False, says=[], hollow=True))
-        trace.x.append(rounded(x))
-        trace.y.append(line)
-        trace.says.append(says)
+def _add(traces: dict[str, Trace], name: str, look: tuple[str, str], x: float, line: str, says: str) -> None:
+    """A point of the trace of that name."""
+    trace = traces.setdefault(name, Trace(name, [], [], *look, line=False, says=[], hollow=True))
+    trace.x.append(rounded(x))
+    trace.y.append(line)
+    trace.says.append(says)
 
 
 def _rates(of: Layers) -> list[Chart]:
@@ -67,21 +62,23 @@ def _rates(of: Layers) -> list[Chart]:
     shown = "float32" if "float32" in maths else next(iter(maths))
     best = layers.best_by_side((m for m in rows if layers.precision_of(m.problem) == shown), of.op)
     problems, left_out = _most(list(best), lambda p: p.flops)
-    points, roofs, most = _Points(), _Points(), (0.0, "")
+    most = 0.0, ""
+    points: dict[str, Trace] = {}
+    roofs: dict[str, Trace] = {}
     for p in problems:
         line = f"{of.label(p)}, {layers.size_of(p)}"
         for side, m in best[p].items():
             rate = p.flops / quick_seconds(m)
             told, most = flops_rate(rate), max(most, (rate, f"{m.label}, {line}"))
-            points.add(side, _SIDES.get(side, ("green", "triangle-up")), rate, line, f"{line}: {told}, {m.label}")
+            _add(points, side, _SIDES.get(side, ("green", "triangle-up")), rate, line, f"{line}: {told}, {m.label}")
         for place, rate in _roofs_over(best[p].values(), of).items():
             look = (_ROOFS.get(place, "gray"), "line-ns")
-            roofs.add(f"roof, {place}", look, rate, line, f"{line}: roof of the {place} {flops_rate(rate)}")
+            _add(roofs, f"roof, {place}", look, rate, line, f"{line}: roof of the {place} {flops_rate(rate)}")
     _, one, stem = SECTIONS[of.op]
     title = f"Rate of {stem}; drawn: the largest batch, {shown}{left_out}"
     says = f"At its largest batch a {one} reaches at most {flops_rate(most[0])} ({most[1]})."
-    traces = [*points.traces.values(), *roofs.traces.values()]
-    lines = tuple(dict.fromkeys(y for t in points.traces.values() for y in t.y))
+    traces = [*points.values(), *roofs.values()]
+    lines = tuple(dict.fromkeys(y for t in points.values() for y in t.y))
     view = View("", Axis("rate", "flops"), Axis("", "words", False, lines=lines), traces, says)
     return [Chart(stem, title, [view], _numbers(of), f"{stem}.svg")]
 
@@ -132,7 +129,8 @@ def _crossings(of: Layers, varies: str) -> Chart:
     first = resident[0].precision
     resident = [a for a in resident if a.precision == first]
     resident, left_out = _most(resident, lambda a: a.points[-1].cpu.seconds.value)
-    points, cells = _Points(), []
+    points: dict[str, Trace] = {}
+    cells = []
     bands = {sign: Trace(who, [], [], color, band=True, says=[]) for sign, (who, color) in WINNER.items()}
     for a in resident:
         line = of.family_label(a)
@@ -144,8 +142,13 @@ def _crossings(of: Layers, varies: str) -> Chart:
             form, color, marker = _MARKS[other.form]
             cells.append((line, form_name(other.form), verdict_words(other), f"{other.low_n}..{other.high_n}"))
             for c in (c for c in other.crossings if c.to == "gpu" and not c.wide):
-                points.add(
-                    f"from here: {form}", (color, marker), c.at.value, line, f"{line}, {form}: {verdict_words(other)}"
+                _add(
+                    points,
+                    f"from here: {form}",
+                    (color, marker),
+                    c.at.value,
+                    line,
+                    f"{line}, {form}: {verdict_words(other)}",
                 )
     shown = [a for a in of.answers if a.family.varies == varies]
     says = next(iter(words.summaries(shown)), f"{count(len(shown), 'answer')} along the {varies}.")
@@ -153,7 +156,7 @@ def _crossings(of: Layers, varies: str) -> Chart:
     room = 1.06 if min(sizes) < max(sizes) else 1.5
     x = Axis(resident[0].family.size_name, "count", ends=(min(sizes) / room, max(sizes) * room))
     axes = x, Axis("", "words", False, lines=lines)
-    view = View("", *axes, [*(b for b in bands.values() if b.x), *points.traces.values()], says)
+    view = View("", *axes, [*(b for b in bands.values() if b.x), *points.values()], says)
     title = f"Who wins, {first}; shaded: {form_name(LATENCY)}{left_out}"
     _, one, stem = SECTIONS[of.op]
     numbers = Table(f"{one} | a call | answer | measured", cells, 3)
