@@ -68,7 +68,7 @@ def wide(words: str) -> dict:
 @pytest.mark.parametrize(
     ("paid", "marked"),
     [
-        (Estimate(31.0, 30.5, 31.5), {"lines": [(31.0, "break-even after 31.0")], "bands": []}),
+        (Estimate(31.0, 30.5, 31.5), {"lines": [(31.0, "break-even after 31.0 (30.5..31.5)")], "bands": []}),
         (Estimate(45.3, 17.0, 3100.0), wide("break-even after 45.3 (17.0..3100)")),
         (Estimate(45.3, 17.0, float("inf")), wide("break-even after 45.3 (17.0 or more)")),
         (Estimate(5000.0, 2000.0, 9000.0), {"lines": [], "bands": []}),

@@ -9,7 +9,7 @@ from analysis.predict.budget import Budget
 from analysis.report.charts.chart import Axis, Chart, View, rounded, sides, stacked
 from analysis.stats import Estimate, faster, total
 from analysis.table import Table
-from analysis.text import training
+from analysis.text import sentences, training
 from analysis.training import break_even as jobs
 from analysis.training import costs
 from analysis.training.break_even import BY_EPOCH, BY_JOB, Pair
@@ -52,10 +52,9 @@ def _paid(e: Estimate | None) -> dict[str, Any]:
         return {}
     low, high = (min(max(end, _EPOCHS[0]), _EPOCHS[-1]) for end in (e.low, e.high))
     wide = e.high > FINE * e.low and low < high
-    lines = (
-        [(rounded(e.value), "" if wide else f"break-even after {digits(e.value)}")] if e.value <= _EPOCHS[-1] else []
-    )
-    return {"lines": lines, "bands": [(rounded(low), rounded(high), f"break-even after {_words(e)}")] if wide else []}
+    words = f"break-even after {_words(e)}"
+    lines = [(rounded(e.value), "" if wide else words)] * (e.value <= _EPOCHS[-1])
+    return {"lines": lines, "bands": [(rounded(low), rounded(high), words)] * wide}
 
 
 def small(found: "list[jobs.Small]", made: "list[Budget]") -> list[Chart]:
@@ -117,23 +116,17 @@ def _wins(pair: Pair, by: str, epochs: int) -> str:
 def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
     """Where the seconds of jobs go, a bar each."""
     where, axes = list(bars), (Axis("seconds of the job", "seconds", False), Axis("", "words", False))
-    parts = {part: [s[part] for s in bars.values()] for part in budget.JOB_PARTS}
+    parts = {part: [s[part] for s in bars.values()] for part in budget.JOB_PARTS if any(s[part] for s in bars.values())}
     traces = stacked(parts, where, lambda part, i, v: f"{part}, {where[i]}: {signed(v)}")
-    shown = [t for t in traces if any(t.x)]
     says = f"The parts of each job add up to its time. {says}"
-    return View(f"{name}: where its seconds go", *axes, shown, says, bars=True)
+    return View(f"{name}: where its seconds go", *axes, traces, says, bars=True)
 
 
 def _small_says(one: "jobs.Small") -> str:
-    """Who wins at the fewest and at the most samples, and what most of the GPU's time is at the fewest."""
+    """Who wins at the fewest and at the most samples."""
     said = []
     for pair in (one.pairs[0], one.pairs[-1]):
         e = jobs.planned(pair.setup, "samples")[1]
-        cpu, gpu = (costs.whole_training(one.cost, e, pair.steps) for one in (pair.cpu(BY_JOB, e), pair.gpu))
-        won = faster(cpu, gpu)
-        who = "neither is faster" if won == "neither" else f"the {won.upper()} is faster"
-        said.append(
-            f"with {pair.setup.samples:,} samples {who} ({seconds(cpu.value)} on the CPU, {seconds(gpu.value)} on the GPU)"
-        )
-    told = "; ".join(said)
-    return f"{told[:1].upper()}{told[1:]}."
+        sides = (costs.whole_training(side.cost, e, pair.steps) for side in (pair.cpu(BY_JOB, e), pair.gpu))
+        said.append(sentences.winner(*sides, of=f"{pair.setup.samples:,} samples"))
+    return " ".join(said)

@@ -7,8 +7,9 @@ from analysis.predict.budget import REST, Budget
 from analysis.predict.held_out import Case
 from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, rounded, sides, stacked
 from analysis.report.sections import step_budgets
+from analysis.stats import group_by
 from analysis.table import Table
-from analysis.text import training
+from analysis.text import budget, training
 from analysis.training.break_even import BY_JOB, BY_STEP
 from analysis.units import count, digits, percent, seconds, signed
 
@@ -19,55 +20,44 @@ def steps(made: "list[Budget]") -> list[Chart]:
     for group in step_budgets.groups(made):
         names = dict.fromkeys(p.name for b in group for p in b.parts if step_budgets.is_known(p))
         where = _apart([step_budgets.place(b) for b in group])
-        parts = {part: [_part(b, part) for b in group] for part in (*names, REST)}
+        parts = {
+            name: [sum(p.seconds.value for p in b.parts if p.name == name and p.seconds) for b in group]
+            for name in names
+        }
+        parts[REST] = [b.remainder.value for b in group]
 
         def words(part, j, v, where=where, group=group):
             return f"{part} on the {where[j]}: {signed(v)}, {percent(v / group[j].step.value)} of the step"
 
-        best = [max(((p.seconds.value, p.name) for p in b.parts if p.seconds), default=(0.0, REST)) for b in group]
-        says = "; ".join(
-            f"on the {w} a step takes {seconds(b.step.value)}, the largest part known {n} ({signed(v)})"
-            for w, (v, n), b in zip(where, best, group, strict=True)
-        )
+        says = " ".join(map(budget.sentence, (group[0], *group[1:][-1:])))
         axes = Axis("seconds of a step", "seconds", False), Axis("", "words", False)
         traces = stacked(parts, where, words)
-        views.append(View(step_budgets.name(group[0]), *axes, traces, f"{says[:1].upper()}{says[1:]}.", bars=True))
+        views.append(View(step_budgets.name(group[0]), *axes, traces, says, bars=True))
     title = "Where a training step's time goes"
     return [Chart("budget", title, views, step_budgets.numbers(made), chooses="Training")] if views else []
 
 
-def _part(b: "Budget", name: str) -> float:
-    if name == REST:
-        return b.remainder.value
-    return sum(p.seconds.value for p in b.parts if p.name == name and p.seconds)
-
-
 def _apart(names: list[str]) -> list[str]:
     """The names, those that are alike numbered."""
-    seen: dict[str, int] = {}
-    made = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        made.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return made
+    seen = [names[: i + 1].count(name) for i, name in enumerate(names)]
+    return [name if n == 1 else f"{name} ({n})" for name, n in zip(names, seen, strict=True)]
 
 
 def predicted_steps(cases: "list[Case]") -> list[Chart]:
     """Predicted against measured seconds of a step, each training's model left out; none without predictions."""
     if not cases:
         return []
-    traces, rows = [], []
-    every = [s for c in cases for s in (c.seen.step.value, c.predicted.step_s.value)]
-    for device, color, marker in (("cpu", "blue", "circle"), ("gpu", "vermillion", "square")):
-        own = [(c, c.seen.step.value, c.predicted.step_s.value) for c in cases if c.device.startswith(device)]
-        if not own:
-            continue
-        cells = [(_case(c), c.device, c.bound, seconds(by), seconds(seen), percent(c.error)) for c, seen, by in own]
+    traces, rows, every = [], [], []
+    for device, own in group_by(cases, lambda c: c.device.partition(":")[0]).items():
+        look = ("vermillion", "square") if device == "gpu" else ("blue", "circle")
+        xs, ys = [rounded(c.seen.step.value) for c in own], [rounded(c.predicted.step_s.value) for c in own]
+        names = (f"{c.predicted.training.model}, batch {c.predicted.training.batch}" for c in own)
+        numbers = zip(names, own, map(seconds, ys), map(seconds, xs), strict=True)
+        cells = [(name, c.device, c.bound, by, seen, percent(c.error)) for name, c, by, seen in numbers]
         says = [f"{name}: predicted {by}, measured {seen}" for name, _, _, by, seen, _ in cells]
-        xs, ys = [rounded(seen) for _, seen, _ in own], [rounded(by) for *_, by in own]
-        traces.append(Trace(device.upper(), xs, ys, color, marker, line=False, says=says, hollow=device == "cpu"))
-        rows += cells
-    ends = [rounded(min(every)), rounded(max(every))]
+        traces.append(Trace(device.upper(), xs, ys, *look, line=False, says=says, hollow=device == "cpu"))
+        rows, every = rows + cells, [*every, *xs, *ys]
+    ends = [min(every), max(every)]
     traces.append(Trace("as predicted", ends, ends, "ink", dash="dash", says=["predicted = measured"] * 2))
     near = sum(c.error <= 0.15 for c in cases)
     told = (
@@ -77,10 +67,6 @@ def predicted_steps(cases: "list[Case]") -> list[Chart]:
     view = View("", Axis("measured, a step", "seconds"), Axis("predicted, a step", "seconds"), traces, told)
     heads = "training | device | step is | predicted | measured | off by"
     return [Chart("predicted", "Training steps: predicted against measured", [view], Table(heads, rows, 3))]
-
-
-def _case(c: "Case") -> str:
-    return f"{c.predicted.training.model}, batch {c.predicted.training.batch}"
 
 
 def along(answers: "Iterable[Answer]") -> list[Chart]:

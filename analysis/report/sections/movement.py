@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from analysis import labels
 from analysis.roofline import links, memory_levels, overheads
+from analysis.stats import Estimate
 from analysis.table import listed, shown, table, text
 from analysis.units import bytes_rate, seconds, size
 
@@ -96,18 +97,13 @@ def launches_section(measurements: "list[Measurement]") -> list[str]:
         return []
     found = overheads.constants(measurements)
     rows = [
-        (
-            c.name,
-            c.device,
-            c.clock,
-            c.threads or "-",
-            c.jit or "-",
-            seconds(max(0.0, c.seconds.value)),
-            labels.width(c.seconds) if c.seconds.value > 0 else "-",
-            c.source,
-        )
-        for c in found
+        (c.name, c.device, c.clock, c.threads or "-", c.jit or "-", *_above_zero(c.seconds), c.source) for c in found
     ]
     heads = "constant | device | clock | threads | jit_compile | a time | +- | from"
     listed = [("  - " if line.startswith(" ") else "- ") + text(line) for line in overheads.lines(found)]
     return [*listed, *([""] if listed else []), *table(heads, rows, 5)]
+
+
+def _above_zero(e: Estimate) -> tuple[str, str]:
+    """A time and the width of its interval; nothing is less than 0 s."""
+    return (seconds(e.value), labels.width(e)) if e.value > 0 else ("0 s", "-")

@@ -6,7 +6,7 @@ from typing import Any
 from analysis.labels import width
 from analysis.roofline.peers import NCCL, bandwidth, queued, slowdowns
 from analysis.stats import of
-from analysis.table import Table, listed, table
+from analysis.table import Table, listed, titled
 from analysis.text import sentences
 from analysis.text import several_gpus as words
 from analysis.text.rows import problem
@@ -49,7 +49,7 @@ def _copies(measurements: "list[Measurement]") -> list[str]:
             times = seconds(waited.value), width(waited), seconds(queued(m).value)
             rows.append((problem(m.problem), m.variant, *times, bytes_rate(bandwidth(m).value) if large else "-"))
     heads = "copy | kernel | waited for | +- | queued | rate"
-    return ["### Copies from GPU to GPU", "", *table(heads, rows, 2)] if rows else []
+    return titled("Copies from GPU to GPU", Table(heads, rows, 2))
 
 
 def _sums(measurements: "list[Measurement]") -> list[str]:
@@ -61,11 +61,9 @@ def _sums(measurements: "list[Measurement]") -> list[str]:
         took = [seconds(queued(own[k]).value) if k in own else "-" for k in kernels]
         rate = bytes_rate(bandwidth(own[NCCL]).value) if NCCL in own else "-"
         lines.append((p.dtype, p.form, size(p.nbytes), *took, rate))
-    if not lines:
-        return []
     heads = ("type", "form", "each GPU's array", *(k.rpartition("/")[2] for k in kernels), "NCCL's bus bandwidth")
     why = "A call's time among many queued ones; those of graphs without the host's part."
-    return [f"### All-reduce over GPUs {rows[0].problem.gpus}", "", why, "", *table(heads, lines, 2)]
+    return titled(f"All-reduce over GPUs {rows[0].problem.gpus if rows else ''}", why, Table(heads, lines, 2))
 
 
 def _at_once(measurements: "list[Measurement]") -> list[str]:
@@ -76,7 +74,7 @@ def _at_once(measurements: "list[Measurement]") -> list[str]:
         work = problem(alone.problem).removesuffix(" alone")
         lines.append((work, m.mode, m.device, *took, digits(ratio.value), span))
     heads = "work | copies | GPU | alone | while all work | times | 95 % interval"
-    return ["### The same work on every GPU, alone and all at once", "", *table(heads, lines, 3)] if lines else []
+    return titled("The same work on every GPU, alone and all at once", Table(heads, lines, 3))
 
 
 def trainings(measurements: "Iterable[Measurement]") -> Table | None:
@@ -90,9 +88,7 @@ def training_section(measurements: "Iterable[Measurement]") -> list[str]:
     """The part of the page on trainings on several GPUs; nothing without such rows."""
     every = list(measurements)
     found = trainings(every)
-    return (
-        ["### What more GPUs buy", "", _ABOUT, "", *found.md(), *listed(words.training_lines(every))] if found else []
-    )
+    return titled("What more GPUs buy", _ABOUT, found) + listed(words.training_lines(every)) if found else []
 
 
 def _told(to_words: Callable[[Any], str], value: Any) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from analysis import labels
 from analysis.predict.budget import Budget, Part
 from analysis.predict.combine import HIDDEN
+from analysis.stats import group_by
 from analysis.table import Table, listed, text, titled
 from analysis.text import budget, training
 from analysis.text import rows as row_words
@@ -78,40 +79,24 @@ def name(b: Budget) -> str:
 
 
 def place(b: Budget) -> str:
-    """The device, its form and its threads."""
-    form = f", {f}" if (f := _form(b)) else ""
-    return budget.where(b.training).removeprefix("the ") + form
-
-
-def _form(b: Budget) -> str:
-    keras = b.training.settings.keras
-    jit = keras.jit_compile
-    return ", ".join(["GPU visible"] * (keras.gpu == "visible") + [f"jit {jit}"] * (jit != "auto"))
+    """The device with its threads, and its form."""
+    keras = b.training.keras
+    form = [", GPU visible"] * (keras.gpu == "visible") + [f", jit {keras.jit_compile}"] * (keras.jit_compile != "auto")
+    return "".join([budget.where(b.training).removeprefix("the "), *form])
 
 
 def groups(made: Iterable[Budget]) -> list[list[Budget]]:
     """The budgets of one training on its devices together, those of which any part of a step is known."""
-    found: dict[tuple, list[Budget]] = {}
-    for b in made:
-        found.setdefault((b.training.kernel, b.training.problem, name(b)), []).append(b)
+    found = group_by(made, lambda b: (b.training.kernel, b.training.problem, name(b)))
     return [group for group in found.values() if any(is_known(p) for b in group for p in b.parts)]
 
 
 def missing(made: list[Budget]) -> list[str]:
     """Of how many trainings which parts are not known, and the commands that measure them as a list."""
     lacking = [b for b in made if b.missing]
-    if not lacking:
-        return []
-    parts = dict.fromkeys(n for b in lacking for n in b.missing)
-    commands = dict.fromkeys(
-        p.why.removeprefix(_UNMEASURED)
-        for b in lacking
-        for p in b.parts
-        if p.seconds is None and p.why.startswith(_UNMEASURED)
-    )
-    said = f"Of {count(len(lacking), 'training row')} not all parts of a step are known ({join(parts)})"
-    return (
-        [f"{said}; these measure them:", "", *(f"- `{text(c)}`" for c in commands), ""]
-        if commands
-        else [f"{said}.", ""]
-    )
+    parts = join(dict.fromkeys(n for b in lacking for n in b.missing))
+    whys = dict.fromkeys(p.why for b in lacking for p in b.parts if p.seconds is None and p.why.startswith(_UNMEASURED))
+    commands = [f"- `{text(why.removeprefix(_UNMEASURED))}`" for why in whys]
+    said = f"Of {count(len(lacking), 'training row')} not all parts of a step are known ({parts})"
+    end = ["; these measure them:", "", *commands, ""] if commands else [".", ""]
+    return [said + end[0], *end[1:]] if lacking else []
