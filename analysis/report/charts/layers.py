@@ -168,4 +168,4 @@ def _most(found: list, by: Callable) -> tuple[list, str]:
     if len(found) <= _MOST:
         return found, ""
     kept = sorted(range(len(found)), key=lambda i: by(found[i]), reverse=True)[:_MOST]
-    return [found[i] for i in sorted(kept)], f" ({count(_MOST, 'line')} of {len(found)}, those with most work)"
+    return [found[i] for i in sorted(kept)], f" (the {_MOST} of {len(found)} with most work)"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.report.charts.chart import DASHES, MARKERS, Axis, Chart, Trace, View, rounded
+from analysis.report.charts.chart import Axis, Chart, Trace, View, rounded
 from analysis.table import Table
 
 # Of each further run: what its markers and its dashes become.
@@ -17,7 +17,6 @@ _MARKERS = (
 )
 _OTHER = ("hash", "octagon")
 _DASHES = ("longdash", "longdashdot")
-_MOST = 6  # views in one picture
 _GAP = 0.034  # of the plot's height, from name to name
 
 
@@ -31,19 +30,6 @@ def several(made: Iterable[tuple[str, list[Chart]]]) -> list[Chart]:
         for chart in charts:
             found.setdefault(chart.name, []).append((i, letter, chart))
     return [_one(parts) for parts in found.values()]
-
-
-def together(views: list[View]) -> View:
-    """Those with the first one's axes as one view, a marker and a dash each: a picture has no list to choose from."""
-    alike = [v for v in views if (v.x, v.y) == (views[0].x, views[0].y)][:_MOST]
-    if len(alike) == 1:
-        return alike[0]
-    traces = [
-        msgspec.structs.replace(t, name=f"{t.name}, {v.label}", marker=MARKERS[i], dash=DASHES[i], hollow=False)
-        for i, v in enumerate(alike)
-        for t in v.traces
-    ]
-    return View("", alike[0].x, alike[0].y, traces, alike[0].says)
 
 
 def _one(parts: list[tuple[int, str, Chart]]) -> Chart:

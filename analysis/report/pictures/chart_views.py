@@ -191,14 +191,12 @@ def _room(values: list[float]) -> tuple[float, float]:
 
 
 def _ticks(axis, of: "Axis", low: float, high: float) -> None:
-    """Powers of ten (of two for bytes), fewer where there are many, in the axis's unit."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    """Powers of ten (of two for bytes) in the axis's unit, with their halves and fifths where they are few."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-    base = 2.0 if of.unit == "bytes" else 10.0
-    first, last = math.ceil(math.log(low, base) - 1e-9), math.floor(math.log(high, base) + 1e-9)
-    parts = ((1, 3) if of.unit == "flops" else (1, 2, 5)) if base == 10 and last - first < 2 else (1,)
-    step = max(1, math.ceil((last - first) / 9))
-    at = [part * base**p for p in range(first - 1, last + 1, step) for part in parts]
+    few = (1, 3) if of.unit == "flops" else (1, 2, 5)
+    base, parts = (2, (1,)) if of.unit == "bytes" else (10, few if high < 100 * low else (1,))
+    at = LogLocator(base, parts, numticks=9).tick_values(low, high)
     axis.set_major_locator(FixedLocator([v for v in at if low <= v <= high]))
     axis.set_minor_locator(NullLocator())
     words = _WORDS[of.unit]

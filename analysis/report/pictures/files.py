@@ -65,11 +65,10 @@ def charts_of(name: str, of: "Material") -> list[Chart]:
 
 
 def _views(charts: Iterable[str], runs: "list[Material]") -> "Iterator[tuple[str, str, View]]":
-    """(file name, title, view) of each picture: of one run the views that have the same axes, of several the view that most
-    runs are in."""
+    """(file name, title, view) of each picture: the first view that most runs are in."""
+    letters = {of.letter for of in runs}
     for one in over_each_other(charts, runs):
         drawn = [view for view in one.views if not view.bars]
         if one.picture and drawn:
-            alone = len(runs) == 1
-            view = overlay.together(drawn) if alone else max(drawn, key=lambda v: len({t.name[0] for t in v.traces}))
+            view = max(drawn, key=lambda v: len(letters & {t.name[0] for t in v.traces}))
             yield one.picture, ": ".join(filter(None, (one.title, view.label))), view

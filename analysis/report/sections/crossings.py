@@ -16,7 +16,7 @@ _ADDS_UP = (
 )
 
 
-def told(answers: Iterable[Answer]) -> list[Answer]:
+def answered(answers: Iterable[Answer]) -> list[Answer]:
     """Those that say something of the GPU."""
     return [a for a in answers if a.kind != "no-gpu" or a.gaps]
 

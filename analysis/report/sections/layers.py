@@ -121,7 +121,7 @@ def _totals_table(of: Layers) -> list[str]:
 
 def _crossings(of: Layers) -> list[str]:
     """The answers: the first sentences, all of them in a table, and where the GPU's time goes."""
-    told = crossings.told(of.answers)
+    told = crossings.answered(of.answers)
     heading, one, _ = SECTIONS[of.op]
     if not told:
         return ["The GPU has no rows of these, so there is no crossover.", ""] if of.answers else []

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from analysis.table import listed, text, titled
 from analysis.units import join
 from kernels import networks
-from workloads.records import Loaded, Machine, Measurement, Run, settings
+from workloads.records import Loaded, Machine, Measurement, Run
 from workloads.records.published_cases import CASES
 
 _PRODUCTS = {"matmul", "conv"}
@@ -19,7 +19,27 @@ _CHECKS = {
     "weights": "shapes and numbers of weights, layer by layer, are the model's",
     "first loss": "the first loss and its gradient are NumPy's",
 }
-# (operations, formula): shown where any of them was measured; of no operations: always.
+# (operations, words): said where any of them was measured.
+_LIMITS = (
+    (
+        _PRODUCTS | {"stream", "peak", "transfer", "launch", *_SEVERAL},
+        "Rates and roofs use the device clock on a GPU where there is one, else the time of one call on the host.",
+    ),
+    (
+        _PRODUCTS,
+        "The CPU side of a crossover is the fastest kernel and thread count at that size; teaching rungs are out.",
+    ),
+    (
+        _PRODUCTS | {"stream"},
+        "A memory roof counts only for working sets that no cache holds; smaller ones have the roof of the level that holds "
+        "them, where it was measured.",
+    ),
+    (
+        {"training"},
+        "What a step, an epoch and a fit cost is fitted from fits that vary one of them alone; the CPU side is its fastest form, "
+        "with the threads that the framework takes.",
+    ),
+)
 _FORMULAS = (
     ({"matmul"}, "matmul M x N x K: 2 M N K FLOP; it must move its three matrices once, (M K + K N + M N) elements"),
     ({"conv"}, "convolution: 2 n p q c_out c_in r s / groups FLOP; the images, the filters and the result once"),
@@ -68,24 +88,7 @@ def how_section(loaded: "Loaded") -> list[str]:
         f"Order: as in the result files; seed {run.seed if run else 'unknown'}.",
         f"Software: {text(join(software)) or 'unknown'}.",
     ]
-    if ops - _MODELS:
-        lines.append(
-            "Rates and roofs use the device clock on a GPU where there is one, else the time of one call on the host."
-        )
-    if ops & _PRODUCTS:
-        lines.append(
-            "The CPU side of a crossover is the fastest kernel and thread count at that size; teaching rungs are out."
-        )
-    if ops & {*_PRODUCTS, "stream"}:
-        lines.append(
-            "A memory roof counts only for working sets that no cache holds; smaller ones have the roof of the level "
-            "that holds them, where it was measured."
-        )
-    if any(m.problem.op == "training" and m.on("host-latency") and settings.ordinary(m) for m in ms):
-        lines.append(
-            "What a step, an epoch and a fit cost is fitted from fits that vary one of them alone; the CPU side is its "
-            "fastest form, with the threads that the framework takes."
-        )
+    lines += [words for of, words in _LIMITS if ops & of]
     lines += _seeds(ms)
     return [
         *(f"- {line}" for line in lines),
@@ -112,24 +115,26 @@ def not_shown(measurements: "Iterable[Measurement]", machine: "Machine | None") 
     ok = [m for m in measurements if m.ok]
     ops = _measured(ok)
     gpu = [m for m in ok if m.on_gpu]
-    left = ["other machines"]
-    left += ["other shapes and layouts than those listed"] * bool(ops & _PRODUCTS)
-    left += ["other models, batches and versions of the libraries than those listed"] * bool(ops & _MODELS)
-    made_up = [m for m in ok if m.problem.op == "training" and m.keras.data == "synthetic"]
-    left += ["the accuracy that real data would give, as the samples are made up"] * bool(made_up)
+    made_up = any(m.problem.op == "training" and m.keras.data == "synthetic" for m in ok)
     first = any("first_call" in m.phases_s for m in gpu) or ops <= _MODELS
-    left += ["the cost of the first call"] * (not first)
-    left += ["several processes on one GPU"] * (bool(gpu) and not any("at_once" in m.settings.switches for m in ok))
+    several = machine is not None and len(machine.gpus) > 1
     spread = ops & _SEVERAL or any("replicas" in m.settings.switches for m in ok)
-    left += ["several GPUs at work together"] * (machine is not None and len(machine.gpus) > 1 and not spread)
     counted = {m.on_gpu for m in ok if "joules_per_sample" in m.values}
-    left += (
-        ["energy"] * (not counted)
-        + ["the CPU's energy"] * (counted == {True})
-        + ["the GPU's energy"] * (counted == {False})
-    )
-    sizes = "anything between the measured sizes"
-    left.append(f"{sizes} but the interpolated crossings" if gpu and ops & (_PRODUCTS | _MODELS) else sizes)
+    crossings = " but the interpolated crossings" * bool(gpu and ops & (_PRODUCTS | _MODELS))
+    lacking = {
+        "other machines": True,
+        "other shapes and layouts than those listed": ops & _PRODUCTS,
+        "other models, batches and versions of the libraries than those listed": ops & _MODELS,
+        "the accuracy that real data would give, as the samples are made up": made_up,
+        "the cost of the first call": not first,
+        "several processes on one GPU": gpu and not any("at_once" in m.settings.switches for m in ok),
+        "several GPUs at work together": several and not spread,
+        "energy": not counted,
+        "the CPU's energy": counted == {True},
+        "the GPU's energy": counted == {False},
+        f"anything between the measured sizes{crossings}": True,
+    }
+    left = [words for words, is_lacking in lacking.items() if is_lacking]
     return f"What this does not show: {', '.join(left[:-1])}, and {left[-1]}."
 
 

@@ -150,7 +150,7 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
     """Who wins from where in every form, and where the GPU's time goes at the deciding sizes."""
     if not answers:
         return []
-    told = crossings.told(answers)
+    told = crossings.answered(answers)
     if not told:
         there = any(m.on_gpu and m.ok for m in measurements)
         lacking = "The GPU has no square products of workloads.matmul here" if there else "No GPU was measured"
