@@ -301,21 +301,17 @@ def _asked(args: argparse.Namespace):
     prices = {name: price for name, price in (("gpu", args.price_gpu), ("cpu", args.price_cpu)) if price is not None}
     more: dict[str, Any] = {"switches": given, "validation": args.validation or 0, "prices": prices}
     if args.case:
-        case = _case(args.case)
-        if isinstance(case, published_cases.Complaint):
-            if not case.reported:
-                return None, case
-            training, more = case.reported[0].training, {**more, "varies": case.varies, "sizes": case.sizes}
-        elif isinstance(case, published_cases.Question):
-            training = case.training
-        else:
-            training = Training(case.model, case.batch, case.samples, case.epochs, case.dtype)
-        return explanation.Request(_changed(training, args), **more), case
+        known = published_cases.EVERY
+        if args.case not in known:
+            raise options.unknown("case", args.case, sorted(known))
+        case = known[args.case]
+        more |= {name: getattr(case, name) for name in ("varies", "sizes") if hasattr(case, name)}
+        made = case.training and explanation.Request(_changed(case.training, args), **more)
+        return made, case
     own = describe(args.model, args.time_limit) if settings.is_user_model(args.model) else None
     network = own or settings.network(args.model, own=True)
     training = Training(args.model, network.batch, network.samples, network.epochs)
-    made = explanation.Request(_changed(training, args), own, **more)
-    return made, None
+    return explanation.Request(_changed(training, args), own, **more), None
 
 
 def _changed(training, args: argparse.Namespace):
@@ -326,15 +322,6 @@ def _changed(training, args: argparse.Namespace):
     if "samples" in said and "batch" not in said and training.batch >= training.samples:
         said["batch"] = said["samples"]  # all samples in one batch, as before
     return msgspec.structs.replace(training, **said)
-
-
-def _case(name: str):
-    from workloads.records import published_cases
-
-    known = published_cases.EVERY
-    if name not in known:
-        raise options.unknown("case", name, sorted(known))
-    return known[name]
 
 
 def describe(model: str, time_limit_s: float) -> "Network":

@@ -52,12 +52,16 @@ def _on(device: str) -> tuple[str, ...]:
     return ("--device", "cpu" if device == "cpu" else "gpu", "--fast")
 
 
-def _step(asked: Request, device: str) -> Part:
-    t = asked.training
+def command(change: what_if.Change) -> tuple[str, ...]:
+    """The words of `python -m ...` that measure a change's step, of as few samples as tell it."""
+    t = change.training
     least = max(_STEPS * t.batch, _SAMPLES) + t.samples % t.batch
-    change = what_if.Change("", t, settings_of(asked, device))
-    words = what_if.command(change, epochs=1, samples=min(t.samples, least))
-    return Part(f"its own step on the {_name(device)}", (*words, "--fast"), _GUESS_S["training"])
+    return *what_if.command(change, epochs=1, samples=min(t.samples, least)), "--fast"
+
+
+def _step(asked: Request, device: str) -> Part:
+    change = what_if.Change("", asked.training, settings_of(asked, device))
+    return Part(f"its own step on the {_name(device)}", command(change), _GUESS_S["training"])
 
 
 def _operations(asked: Request, device: str) -> list[Part]:
@@ -100,12 +104,14 @@ def run(
             left_out.append(f"{part.words}: the time was spent")
             continue
         head = f"{i}/{len(found)} {part.words}"
-        reason = _child(part, folder.with_name(f"{folder.name}-{i}"), left, head, say)
+        reason = child(part, folder.with_name(f"{folder.name}-{i}"), left, head, say)
         left_out += [f"{part.words}: {reason}"] if reason else []
     return left_out
 
 
-def _child(part: Part, folder: pathlib.Path, left: float, head: str, say: Callable[[str], None]) -> str:
+def child(
+    part: Part, folder: pathlib.Path, left: float, head: str = "", say: Callable[[str], None] = lambda text: None
+) -> str:
     """Why the part has no rows; "" where it has. It stops by itself when its time is over, and is ended if it does not."""
     stop = ("--stop-after", f"{left:.0f}", "-q", "-o", str(folder))
     command = [sys.executable, "-m", *part.command, *stop]

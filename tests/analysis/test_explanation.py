@@ -205,9 +205,7 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         assert told[1] == "No verdict: nothing here knows odd (Odd), 53 % of a step's arithmetic."
         assert told[-1] == "Measure it here, about 30 s: again --measure"
         assert (e.told().cpu, e.told().what_ifs, e.told().costs) == (None, (), ()) and e.told().memory == e.memory
-        assert list(verify.lines(e, measured=lambda *given: exactly(2 * MS)))[2:] == [
-            "  a step as it is: measured 2.00 ms"
-        ]
+        assert list(verify.lines(e, 3, lambda *given: exactly(2 * MS)))[2:] == ["  a step as it is: measured 2.00 ms"]
     else:
         assert e.told() is e
 

@@ -49,6 +49,10 @@ class Case(msgspec.Struct, frozen=True):
     blames: str = ""
     unknown: str = ""
 
+    @property
+    def training(self) -> Training:
+        return Training(self.model, self.batch, self.samples, self.epochs, self.dtype)
+
     def of(self, device: str) -> Published | None:
         """What it published of `cpu` or `gpu`."""
         return next((p for p in self.published if p.device == device), None)
@@ -78,6 +82,11 @@ class Complaint(msgspec.Struct, frozen=True):
     blames: str = ""
     apart: str = ""
     numbers: dict[str, int | float] = {}
+
+    @property
+    def training(self) -> Training | None:
+        """The one that is explained first."""
+        return self.reported[0].training if self.reported else None
 
 
 class Question(msgspec.Struct, frozen=True):
