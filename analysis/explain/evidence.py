@@ -59,7 +59,7 @@ def _winner(a: Asking) -> Found | None:
         return None
     first = claims[0]
     alike = first.faster == first.claim.faster != "neither"
-    epochs = [(p.device.upper(), p.epoch_s, getattr(first, p.device)) for p in a.case.published if p.epoch_s]
+    epochs = [(p.device.upper(), p.epoch_s, getattr(first, p.device)) for p in a.case.published]
     values = {"verdict": "As in" if alike else "Unlike", "first": first, "claims": claims, "epochs": epochs}
     return "winner", {**values, "gpu": a.explained().gpu}
 

@@ -12,28 +12,23 @@ from kernels.problems import Training
 
 
 class Published(msgspec.Struct, frozen=True):
-    """What an article gives of one device: seconds of an epoch and of a sample, low to high where it gives several; seconds of
-    the whole training. None: the article does not say."""
+    """Seconds of an epoch that an article gives of one device, low to high where it gives several."""
 
     device: str
-    epoch_s: Estimate | None = None
-    sample_s: Estimate | None = None
-    total_s: float | None = None
+    epoch_s: Estimate
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """One claim: at so many `samples` the `faster` device is cpu, gpu or neither; `gain` is the GPU's speedup where the article
-    gives a number. `words` are the article's, shortened."""
+    """One claim: at so many `samples` the `faster` device is cpu, gpu or neither. `words` are the article's, shortened."""
 
     samples: int
     faster: str
     words: str
-    gain: float | None = None
 
 
 class Case(msgspec.Struct, frozen=True):
     """A system of the articles. kind: the question that analysis.explain.evidence answers. `loop`: trained by bare steps, not by
-    Keras's fit. `blames`: what the article holds for the cause. `unknown`: what it leaves out that a comparison would need."""
+    Keras's fit."""
 
     name: str
     kind: str
@@ -46,16 +41,10 @@ class Case(msgspec.Struct, frozen=True):
     claims: tuple[Claim, ...] = ()
     published: tuple[Published, ...] = ()
     loop: bool = False
-    blames: str = ""
-    unknown: str = ""
 
     @property
     def training(self) -> Training:
         return Training(self.model, self.batch, self.samples, self.epochs, self.dtype)
-
-    def of(self, device: str) -> Published | None:
-        """What it published of `cpu` or `gpu`."""
-        return next((p for p in self.published if p.device == device), None)
 
 
 class Reported(msgspec.Struct, frozen=True):
@@ -67,19 +56,16 @@ class Reported(msgspec.Struct, frozen=True):
 
 
 class Complaint(msgspec.Struct, frozen=True):
-    """A real complaint. `said`: the reporter's words, shortened; `blames` what they hold for the cause. `reported`: the
-    trainings that come closest to theirs in Keras, the one that is explained first; none where the complaint is about no
-    training. `varies`: the size whose flip answers them (batch or width), over `sizes`. `apart`: what is otherwise here.
-    `numbers`: theirs, the unit in the name."""
+    """A real complaint. `reported`: the trainings that come closest to theirs in Keras, the one that is explained first; none
+    where the complaint is about no training. `varies`: the size whose flip answers them (batch or width), over `sizes`.
+    `apart`: what is otherwise here. `numbers`: theirs, the unit in the name."""
 
     name: str
     kind: str
     title: str
-    said: str
     reported: tuple[Reported, ...] = ()
     varies: str = ""
     sizes: tuple[int, ...] = ()
-    blames: str = ""
     apart: str = ""
     numbers: dict[str, int | float] = {}
 
