@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from workloads import ROOT, options, terminal
 
 if TYPE_CHECKING:
-    from analysis.explain.explanation import Request, Sources
+    from analysis.explain.explanation import Explanation, Request, Sources
     from analysis.predict.profile import Profile
     from kernels.networks import Network
 
@@ -115,7 +115,6 @@ def _body(args: argparse.Namespace, again: str) -> int:
 
 
 def _explained(args: argparse.Namespace, again: str) -> int:
-    from analysis.explain import explanation
     from analysis.explain import verify as verifying
     from analysis.text import cases
     from analysis.text import explanation as words
@@ -123,24 +122,20 @@ def _explained(args: argparse.Namespace, again: str) -> int:
     if args.case == ALL:
         return _every_case(args)
     asked, case = _asked(args)
-    of = sources(args)
+    of, made, lines, record = sources(args), None, [], {}
     if case is not None:
         reply = cases.reply(case, of, asked)
-        lines, record = cases.lines(reply, again, markdown=args.format == "md"), {"case": case.name, "answer": reply}
-        if asked is None or not (args.all or args.format == "json"):
-            _print(args, record, lines)
-            return options.OK
-    else:
-        lines, record = [], {}
-    offer = ""
-    if asked and _is_here(of):
-        of, offer = _measured(args, asked, of)
-    made = explanation.explain(asked, of)
-    lines = [*lines, *([""] if lines else []), *words.answer(made, again, offer)]
-    lines += words.details(made, _framework(of)) if args.all else []
-    record |= {"framework": _framework(of), "verdict": words.answer(made, again, offer), "explanation": made.told()}
+        lines, record = (
+            cases.lines(reply, again * bool(asked), markdown=args.format == "md"),
+            {"case": case.name, "answer": reply},
+        )
+    if case is None or (asked and (args.all or args.verify or args.format == "json")):
+        made, of, offer = _measured(args, asked, of)
+        verdict, framework = words.answer(made, again, offer), _framework(of)
+        lines += [*[""] * bool(lines), *verdict, *(words.details(made, framework) if args.all else ())]
+        record |= {"framework": framework, "verdict": verdict, "explanation": made.told()}
     _print(args, record, lines)
-    if args.verify:
+    if args.verify and made:
         for line in verifying.lines(made, args.verify):
             print(line, flush=True)
     return options.OK
@@ -177,37 +172,34 @@ def _every_case(args: argparse.Namespace) -> int:
     return options.OK
 
 
-def _is_here(of: "Sources") -> bool:
-    """Whether the CPU's rows are, or would be, those of this machine."""
-    from workloads.machine import facts
-
-    return of.cpu.key == facts.describe().key
-
-
-def _measured(args: argparse.Namespace, asked: "Request", of: "Sources") -> "tuple[Sources, str]":
-    """(the sources with what --measure added, how long it would take where it was not asked for and something is missing)."""
+def _measured(args: argparse.Namespace, asked: "Request", of: "Sources") -> "tuple[Explanation, Sources, str]":
+    """(the explanation, its sources with what --measure added, how long that would take where it was not asked for and something
+    is missing). Only where the CPU's rows are, or would be, those of this machine is there anything to measure."""
     from analysis.explain import explanation, measure
     from analysis.predict.profile import Lacking
     from workloads.machine import facts
 
+    here = of.cpu.key == facts.describe().key
     try:
-        before = explanation.explain(asked, of)
+        made = explanation.explain(asked, of)
     except Lacking:
-        before = None
+        if not (here and args.measure):
+            raise
+        made = None
     gpu_here = not of.borrowed and not facts.gpu_problem()
-    parts = measure.parts(before, asked, of, ["cpu", *["gpu:0"] * gpu_here])
-    if not args.measure:
-        measured = [s for s in before.sides if s.cost.source == "measured"] if before else []
-        return of, f"about {measure.seconds(parts):.0f} s" if parts and len(measured) < 1 + gpu_here else ""
-    if not parts:
-        print("Nothing is missing: this machine's rows have it all.", file=sys.stderr)
-        return of, ""
+    parts = measure.parts(made, asked, of, ["cpu", *["gpu:0"] * gpu_here]) if here else []
+    if made and not (args.measure and parts):
+        if here and args.measure:
+            print("Nothing is missing: this machine's rows have it all.", file=sys.stderr)
+        measured = [s for s in made.sides if s.cost.source == "measured"]
+        return made, of, f"about {measure.seconds(parts):.0f} s" if parts and len(measured) < 1 + gpu_here else ""
     folder = _local_folder() / time.strftime("explain-%Y%m%d-%H%M%S")
     left = max(1.0, args.budget - (time.monotonic() - _BEGUN) - _ANSWERING_S)
     with terminal.doing("measuring"):
         left_out = measure.run(parts, folder, left, _progress)
     print(*(f"not measured: {reason}" for reason in left_out), sep="\n", end="\n" * bool(left_out), file=sys.stderr)
-    return sources(args, *map(str, folder.parent.glob(f"{folder.name}-*"))), ""
+    of = sources(args, *map(str, folder.parent.glob(f"{folder.name}-*")))
+    return explanation.explain(asked, of), of, ""
 
 
 def _progress(text: str) -> None:
