@@ -196,18 +196,14 @@ def checked(args: argparse.Namespace) -> int:
 
 
 def left_out(args: argparse.Namespace) -> int:
-    """Prints the error table and the predicted crossovers."""
+    """Prints the errors of predictions, and puts their table into a page."""
     from analysis import table
-    from analysis.predict import held_out, predicted_crossover, prediction
+    from analysis.predict import held_out, prediction
     from analysis.text import prediction_errors
 
     of = read(args.leave_one_out, args.mixed)
-    print(
-        *table.shown(prediction_errors.lines(of, not args.no_ablation), least="in the interval | execution"),
-        "",
-        sep="\n",
-    )
-    print(*table.shown(predicted_crossover.lines(predicted_crossover.comparisons(of))), sep="\n")
+    told = prediction_errors.lines(of, not args.no_ablation)
+    print(*table.shown(told, least="in the interval | execution"), sep="\n")
     if args.readme:
         files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"), key=lambda f: f.stem)
         saved = {file.stem.removeprefix("predictions-"): prediction.load(str(file)) for file in files}

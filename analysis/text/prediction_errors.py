@@ -1,29 +1,33 @@
 """Errors of predictions in tables and words: of every training with its model left out, of predictions that were saved before
 they were measured, and without each rule in turn."""
 
+import math
 import statistics
 from collections.abc import Iterable
 
-from analysis.predict import calibration, held_out, predicted_crossover
+from analysis.crossover.crossover import Answer
+from analysis.predict import calibration, held_out
 from analysis.predict.calibration import Seen
-from analysis.predict.held_out import BASELINES, Case
+from analysis.predict.held_out import BASELINES, Case, Summary
+from analysis.predict.predicted_crossover import WITHIN, Comparison, comparisons, values_cross
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
 from analysis.predict.step_work import RULES, RULES_CHANGED
 from analysis.stats import Estimate, group_by
 from analysis.table import table
-from analysis.text.sentences import NAMES, say, share
-from analysis.units import count
+from analysis.text.sentences import CANT_TELL, NAMES, number, say, share
+from analysis.units import count, percent
 
 SAID = {
     "head": "Every training is predicted with all trainings of its model left out of the calibration. Strictly: also without "
     "rows of its layers' shapes and trainings of its twins. Twins have the same layers and optimizer under another name.",
     "nothing": "No training in this profile tells its step: measure some with: python -m workloads.training --study seeds",
     "crossings": "{near} of {all} crossovers of trainings were predicted within {within:share}.",
-    "unseen": "{device}, first measured after trainings last shaped a rule ({since}): {errors} of {count} steps.",
-    "saved": "{device}, saved before they were measured: {errors} of {count} steps.",
+    "unseen": "{device}, first measured after trainings last shaped a rule ({since}): "
+    "median error {median:share}, mean {mean:share} of {count} steps.",
+    "saved": "{device}, saved before they were measured: median error {median:share}, mean {mean:share} of {count} steps.",
     "before": "{count} that had been measured before do not count.",
-    "checked": "{device}: {errors} of {count} steps.",
+    "checked": "{device}: median error {median:share}, mean {mean:share} of {count} steps.",
     "floor": "On the {device} steps differ by {between:share} (standard deviation) between processes, {within:share} within one.",
     "counts": "All {steps} steps of {trainings} trainings count in full. {wide} are noisier than {noisy:share} and fit nothing. "
     "{numbers} numbers are fitted on other models' trainings. {bounds} steps are of short fits, with data-set setup in them.",
@@ -37,18 +41,19 @@ _STEP = "model | batch | device | execution"
 _NUMBERS = " | predicted ms | measured ms | error"
 
 
-def _both(errors: Iterable[float]) -> str:
+def _both(s: Summary | None) -> str:
     """`8.4 %, 13 %`: median and mean; `-` of none."""
-    errors = list(errors)
-    return f"{share(statistics.median(errors))}, {share(statistics.fmean(errors))}" if errors else "-"
+    return f"{share(s.median)}, {share(s.mean)}" if s else "-"
 
 
 def _said(name: str, found: Iterable[tuple[str, float]], **words: object) -> list[str]:
     """A sentence a device on the errors found: (device, error)."""
-    groups = group_by(found, lambda one: one[0])
-    each = {NAMES[device]: [error for _, error in own] for device, own in sorted(groups.items())}
-    told = {device: f"median error {_both(own).replace(', ', ', mean ')}" for device, own in each.items()}
-    return [say(SAID[name], device=d, errors=words_, count=len(each[d]), **words) for d, words_ in told.items()]
+    told = []
+    for device, own in sorted(group_by(found, lambda one: one[0]).items()):
+        each = [error for _, error in own]
+        middle = {"median": statistics.median(each), "mean": statistics.fmean(each), "count": len(each)}
+        told.append(say(SAID[name], device=NAMES[device], **middle, **words))
+    return told
 
 
 def errors(cases: list[Case], strict: Iterable[Case]) -> list[str]:
@@ -56,8 +61,7 @@ def errors(cases: list[Case], strict: Iterable[Case]) -> list[str]:
     alone = {(s.device, s.bound): s for s in held_out.summaries(strict)}
     rows = []
     for s in held_out.summaries(cases):
-        less = alone.get((s.device, s.bound))
-        means = [f"{share(one.median)}, {share(one.mean)}" if one else "-" for one in (s, less)]
+        means = _both(s), _both(alone.get((s.device, s.bound)))
         simpler = [share(s.baselines[name]) if name in s.baselines else "-" for name in BASELINES]
         rows.append((NAMES[s.device], s.bound, s.models, s.cases, *means, share(s.covered), *simpler))
     heads = "device | steps | models | trainings | median, mean error | strictly | in the interval"
@@ -70,13 +74,21 @@ def lines(of: Profile, ablated: bool = True) -> list[str]:
     if not cases:
         return [SAID["nothing"]]
     reasons = "; ".join(f"{n} ({why})" for why, n in calibration.left_out(of).items())
-    said = [*brief(of, cases), "", say(SAID["left out"], reasons=reasons), *floors(of), "", *_cases(cases)]
+    said = [
+        *brief(of, cases),
+        "",
+        say(SAID["left out"], reasons=reasons),
+        *floors(of),
+        "",
+        *_cases(cases),
+        *crossovers(comparisons(of)),
+    ]
     return [*said, *(["Without one rule at a time:", "", *_ablations(of, cases)] if ablated else [])][:-1]
 
 
 def brief(of: Profile, cases: list[Case], saved: dict[str, list[Prediction]] | None = None) -> list[str]:
     """The error table, what is in it, and the errors of saved predictions: what docs have."""
-    told = [[counts(cases, of)], unseen(cases, of), saved_lines(saved or {}, of), crossings(of)]
+    told = [[counts(cases, of)], unseen(cases, of), saved_lines(saved or {}, of), crossings(comparisons(of))]
     shown = errors(cases, held_out.strictly(cases, of))
     return [SAID["head"], "", *shown, *(line for found in told if found for line in (" ".join(found), ""))][:-1]
 
@@ -85,13 +97,14 @@ def _cases(cases: Iterable[Case]) -> list[str]:
     """Every training: predicted (with the samples' share where the measured step has it), measured, error and what its step is
     bound by."""
     rows = []
-    for c in cases:
-        p, problem = c.predicted, c.seen.row.problem
+    for c in sorted(
+        cases, key=lambda c: (c.device, c.predicted.execution, c.seen.row.problem.model, c.seen.row.problem.batch)
+    ):
+        model, *rest = held_out.training_of(c.predicted)
         given = {n: t for n, t in c.seen.row.settings.switches.items() if n not in ("data", "jit_compile")}
-        name = p.training.model + "".join(f" {n}={t}" for n, t in given.items())
-        order = c.device, p.execution, problem.model, problem.batch
-        rows.append((order, (name, p.training.batch, c.device, p.execution, c.bound, *_numbers(c.seconds, c.seen))))
-    return table(f"{_STEP} | steps{_NUMBERS}", (row for _, row in sorted(rows, key=lambda one: one[0])), 1)
+        name = model + "".join(f" {n}={t}" for n, t in given.items())
+        rows.append((name, *rest, c.bound, *_numbers(c.seconds, c.seen)))
+    return table(f"{_STEP} | steps{_NUMBERS}", rows, 1)
 
 
 def _numbers(predicted: Estimate, seen: Seen) -> tuple[str, str, str]:
@@ -105,19 +118,37 @@ def _ms(e: Estimate) -> str:
 
 def _ablations(of: Profile, cases: list[Case]) -> list[str]:
     """A line a rule: the median and mean error of each device without it."""
-    devices = list(dict.fromkeys(c.device for c in cases))
     without = {"(all rules)": cases} | {w: held_out.leave_one_out(of.without(rule)) for rule, w in RULES.items()}
-    rows = [
-        (words, *(_both(c.error for c in found if c.device == d) for d in devices)) for words, found in without.items()
-    ]
-    return table(["without", *(f"{d}: median, mean error" for d in devices)], rows)
+    each = {w: {s.device: s for s in held_out.summaries(found) if s.bound == "all"} for w, found in without.items()}
+    devices = each["(all rules)"]
+    rows = [(w, *(_both(found.get(device)) for device in devices)) for w, found in each.items()]
+    return table(["without", *(f"{device}: median, mean error" for device in devices)], rows)
 
 
-def crossings(of: Profile) -> list[str]:
+def crossings(found: list[Comparison]) -> list[str]:
     """How many measured crossovers were predicted near enough; nothing where none was measured."""
-    found, within = predicted_crossover.comparisons(of), predicted_crossover.WITHIN
-    near = [b.error <= within for b in found if b.error is not None]
-    return [say(SAID["crossings"], near=sum(near), all=len(near), within=within)] if near else []
+    near = [b.error <= WITHIN for b in found if b.error is not None]
+    return [say(SAID["crossings"], near=sum(near), all=len(near), within=WITHIN)] if near else []
+
+
+def crossovers(found: Iterable[Comparison]) -> list[str]:
+    """Who wins a training from where, measured and predicted; where a prediction can't tell, what its likeliest times say."""
+    rows = []
+    for b in found:
+        off = "-" if b.error is None else "one has none" if math.isinf(b.error) else percent(b.error)
+        told = _place(b.predicted)
+        if b.error is not None and len(b.predicted.crossings) != 1 and (cross := values_cross(b.predicted)):
+            told += f" (values cross at {number(cross)})"
+        model = dict(b.measured.family.fixed)["model"]
+        rows.append((model, b.varies, b.by, _place(b.measured), told, off, percent(max(b.regrets))))
+    heads = "model | along | by | measured | predicted | off by | most lost by following it"
+    return table(heads, rows, 5) if rows else []
+
+
+def _place(a: Answer) -> str:
+    """`GPU from 12.0`, by the likeliest times; `GPU throughout`, `can't tell`."""
+    throughout = {"gpu-at-smallest": "GPU throughout", "cpu-throughout": "CPU throughout"}.get(a.kind, CANT_TELL)
+    return ", ".join(f"{NAMES[c.to]} from {number(c.at.value)}" for c in a.crossings) or throughout
 
 
 def unseen(cases: list[Case], of: Profile) -> list[str]:
@@ -150,7 +181,7 @@ def check_lines(predictions: Iterable[Prediction], of: Profile) -> list[str]:
     if found:
         return [*shown, SAID["short"], "", *_said("checked", found)]
     here = {(m.problem.model, m.problem.batch, m.device) for m in of.trainings}
-    known = sum((row[0], row[1], row[2]) in here for row in rows)
+    known = sum(row[:3] in here for row in rows)
     return [*shown, say(SAID["elsewhere" if known else "none"], trainings=count(known, "training"))]
 
 

@@ -218,9 +218,7 @@ def test_a_predicted_crossover_beside_the_measured_one_with_its_regret(base):
         assert (regret == 0) == right
         if not right:
             assert regret == pytest.approx(max(point.ratio.value, 1 / point.ratio.value) - 1, rel=1e-6)
-    told = predicted_crossover.lines([by_step])
-    assert told[0].rows[0][:3] == ["mlp-784-Wx2-10", "width", "a step"]
-    assert "of 5 cases" in told[-1]
+    assert "| mlp-784-Wx2-10 | width | a step | GPU from " in prediction_errors.crossovers([by_step])[2]
 
 
 def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
@@ -251,7 +249,7 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
     expected = pytest.approx(2 * 2**0.5 / up.crossings[0].at.value - 1)
     assert predicted_crossover.Comparison("batch", "a step", up, unsure, ()).error == expected
     shown = predicted_crossover.Comparison("batch", "a step", named(up), named(unsure), (0.0,))
-    assert predicted_crossover.lines([shown])[0].rows[0][4] == "cannot tell (values cross at 2.83)"
+    assert " | can't tell (values cross at 2.83) | " in prediction_errors.crossovers([shown])[2]
     shifted = answer(0.25, 0.5, 0.5, 2.0)
     assert predicted_crossover.Comparison("batch", "a step", up, shifted, ()).error == pytest.approx(1.0)
 

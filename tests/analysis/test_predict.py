@@ -22,7 +22,6 @@ from analysis.predict import (
     components,
     fusion,
     held_out,
-    predicted_crossover,
     prediction,
     profile,
     step_work,
@@ -403,8 +402,6 @@ def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatc
     monkeypatch.setattr(held_out, "leave_one_out", lambda of: [])
     monkeypatch.setattr(prediction_errors, "lines", lambda *given: [])
     monkeypatch.setattr(prediction_errors, "brief", lambda *given: ["| a |", "| b |"])
-    monkeypatch.setattr(predicted_crossover, "comparisons", lambda of: [])
-    monkeypatch.setattr(predicted_crossover, "lines", lambda found: [])
     readme = tmp_path / "README.md"
     begin = "<!-- errors: python -m analysis.predict --leave-one-out reports/here --readme README.md -->\n"
     readme.write_text(f"before\n{begin}old\n<!-- /errors -->\nafter\n")
