@@ -92,8 +92,8 @@ class Answer(msgspec.Struct, frozen=True):
 
     kind: gpu-from, gpu-at-smallest, cpu-throughout, several, cant-tell, no-gpu, no-cpu. bands: (first, last) size of
     each run of sizes whose interval of the ratio holds 1. gaps: sizes that were tried without a time, and why. tried:
-    all sizes at which the GPU was tried in this form. default: the same with the CPU library's own choice of threads,
-    where that differs from the best. family: what differs from size to size, and what does not.
+    all sizes at which the GPU was tried in this form. family: what differs from size to
+    size, and what does not.
     """
 
     precision: str
@@ -106,7 +106,6 @@ class Answer(msgspec.Struct, frozen=True):
     bands: tuple[tuple[int, int], ...] = ()
     gaps: tuple[str, ...] = ()
     tried: tuple[int, ...] = ()
-    default: "Answer | None" = None
     family: Family = SQUARES
 
     @property
@@ -209,29 +208,24 @@ def _answer(
     if form.as_written and all(m.status == "skipped" for m in tried):  # no operator writes this precision
         return None
     tried_n = tuple(sorted({family.size(m.problem) for m in tried}))
-    points, defaults, gaps = [], [], []
+    points, gaps = [], []
     default_threads = _default_threads([m for n in sizes for m in sizes[n]] + [m for n in instead for m in instead[n]])
     for n in sorted(sizes):
         at = sizes[n]
         cpu_rows = [m for m in (*at, *instead.get(n, ())) if not m.on_gpu]
-        as_default = [m for m in cpu_rows if m.threads == default_threads]
         if form.as_written:
-            cpu_rows = as_default = [m for m in as_default if m.variant == "operator"]
+            cpu_rows = [m for m in cpu_rows if m.threads == default_threads and m.variant == "operator"]
         gpu_rows = [m for m in at if _is_form(m, form)]
         cpu, gpu = fastest(cpu_rows, "host-latency", machine), fastest(gpu_rows, form.clock, machine)
         if cpu and gpu:
             points.append(Point(n, cpu, gpu))
-            default = fastest(as_default, "host-latency", machine)
-            defaults += [Point(n, default, gpu)] if default else []
         else:
             both = (("CPU", cpu, cpu_rows), ("GPU", gpu, gpu_rows))
             gaps += [_gap(f"{family.size_name} = {n}", who, rows) for who, side, rows in both if side is None and rows]
     if not points:
         missing = "no-cpu" if any(fastest([m], form.clock) for m in tried) else "no-gpu"
         return Answer(precision, form, missing, tried_n[0], tried_n[-1], gaps=tuple(gaps), tried=tried_n, family=family)
-    made = classify(precision, form, points, gaps, family)
-    beside = classify(precision, form, defaults, [], family) if defaults and defaults != points else None
-    return msgspec.structs.replace(made, tried=tried_n, default=beside)
+    return msgspec.structs.replace(classify(precision, form, points, gaps, family), tried=tried_n)
 
 
 def _is_form(m: "Measurement", form: Form) -> bool:

@@ -32,8 +32,8 @@ SAID = {
 
 def sentence(answer: Answer) -> str:
     """Who wins where in one form: `Convolution ..., float32, resident on the GPU: the GPU wins from batch 12.`."""
-    named = [family_name(answer.family), *_how(answer.form), crossings.precision_name(answer)]
-    return f"{capital(', '.join(named))}, {crossings.crossing_words(answer)}"
+    how = [*_how(answer.form), crossings.precision_name(answer), crossings.form_name(answer.form)]
+    return " ".join(sentences.crossover(answer, capital(", ".join([family_name(answer.family), *how]))))
 
 
 def _how(form: Form) -> list[str]:

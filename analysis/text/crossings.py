@@ -52,24 +52,8 @@ def precision_name(a: Answer) -> str:
 
 
 def crossing_sentence(a: Answer) -> str:
-    """Who wins where, for the square products of one precision and form, and against the CPU library's default threads."""
-    return f"Square {precision_name(a)} products, {crossing_words(a)}"
-
-
-def crossing_words(a: Answer) -> str:
-    """The same without what was called: the form, the verdict, what default threads change."""
-    default = [f"Against the CPU library's default threads {sentences.crossing(b)}." for b in other_default(a)]
-    return " ".join(sentences.crossover(a, form_name(a.form)) + default)
-
-
-def other_default(a: Answer) -> list[Answer]:
-    """The answer against the default threads, unless it is the same: its kind, and every crossing within the other's interval."""
-    if a.default is None:
-        return []
-    pairs = zip(a.crossings, a.default.crossings, strict=False)
-    alike = all(x.at.low <= y.at.high and y.at.low <= x.at.high for x, y in pairs)
-    same = (a.kind, len(a.crossings)) == (a.default.kind, len(a.default.crossings))
-    return [] if alike and same else [a.default]
+    """Who wins where, for the square products of one precision and form."""
+    return " ".join(sentences.crossover(a, f"Square {precision_name(a)} products, {form_name(a.form)}"))
 
 
 def verdict_words(a: Answer) -> str:

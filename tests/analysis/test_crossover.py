@@ -200,13 +200,13 @@ def test_refining_adds_nothing_without_a_crossing_no_size_tried_and_one_of_anoth
     assert crossover.refine(answer, [64, 132, 256]) == [132] and crossover.refine(answer, [64, 70, 256]) == [128]
 
 
-def test_the_cpu_side_is_the_best_row_and_default_threads_stand_beside_it():
+def test_the_cpu_side_is_the_best_row():
     rows = laws(cpu_law, gpu_law, [64, 256])
     rows += [row("matmul/numpy/blas", square(n), cpu_law(n) * 10, threads=None) for n in (64, 256)]
     rows += [row("matmul/numba/parallel", square(256), 1e-9, threads=2)]
     answer = only(rows)
     assert [p.cpu.kernel for p in answer.points] == ["matmul/numpy/blas", "matmul/numba/parallel"]
-    assert answer.kind == "cpu-throughout" and answer.default.kind == "gpu-at-smallest"
+    assert answer.kind == "cpu-throughout"
 
 
 def test_new_libraries_take_part_on_their_side():

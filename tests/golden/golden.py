@@ -169,19 +169,18 @@ def rows(folder: str) -> Values:
     return made
 
 
-def answer(name: str, a, suffix: str = "") -> Values:
+def answer(name: str, a) -> Values:
     """Who wins where: the kind, the range, each crossing, the bands that can't be told, and the ratio at some sizes."""
     ways = [a.form.mode, a.form.clock, str(a.form.reuse), a.form.framework, a.form.cache]
     fixed = " ".join(str(v) for _, v in a.family.fixed)
-    name = f"{name}/{a.family.op} {a.family.varies} {fixed} {a.precision} {' '.join(filter(None, ways))}{suffix}"
+    name = f"{name}/{a.family.op} {a.family.varies} {fixed} {a.precision} {' '.join(filter(None, ways))}"
     name += " as-written" if a.form.as_written else ""
     made = {name: f"{a.kind} {a.low_n} {a.high_n} bands {' '.join(f'{b[0]}-{b[1]}' for b in a.bands) or '-'}"}
     for c in a.crossings:
         made[f"{name}/crossing {c.below}"] = f"{interval(c.at)} {c.below} {c.above} {c.to}"
     signs = {1: "GPU", -1: "CPU", 0: "can't-tell"}
     points = a.points[:: max(1, len(a.points) // 4)]
-    made |= {f"{name}/at {p.n}": f"{interval(p.ratio)} {signs[p.sign]}" for p in points}
-    return made | (answer(name.rpartition("/")[0], a.default, " default-threads") if a.default else {})
+    return made | {f"{name}/at {p.n}": f"{interval(p.ratio)} {signs[p.sign]}" for p in points}
 
 
 def crossings(folder: str) -> Values:

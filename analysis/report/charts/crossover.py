@@ -89,9 +89,6 @@ def chart(of: "Material") -> list[Chart]:
         traces.append(line(f"GPU, {_SHORT[a.form]}, {precision}", [(p.n, p.gpu.seconds) for p in a.points], **how))
     label, marked = "", crossed(told.crossings, told.family.size_name) if told else {}
     if told and alone:
-        if told.default:
-            points = [(p.n, p.cpu.seconds) for p in told.default.points]
-            traces.append(line(f"CPU, default threads, {precision}", points, **marks(6)))
         marked["bands"] = [(low, high, WINNER[sign][0]) for low, high, sign in spans(told)]
         label = f"{precision}; shaded: {crossings.form_name(told.form)}"
     says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.machine)

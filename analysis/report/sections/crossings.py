@@ -8,7 +8,7 @@ from analysis.table import named, table, text
 from analysis.text import crossings
 from analysis.units import seconds
 
-_ANSWERS = "precision | by | caches | a call | answer, CPU at its best | answer, default threads | measured"
+_ANSWERS = "precision | by | caches | a call | answer | measured"
 _WHY = "a call | at | CPU | CPU kernel | GPU | GPU kernel | arithmetic | launch and Python | copies | not explained"
 _ADDS_UP = (
     "Where the GPU's time goes in {}, at the sizes on both sides of each crossing. The last columns add up to it: the device "
@@ -30,7 +30,7 @@ def tables(
     """A line an answer, `which` under `heads` saying what it is of; what of it was not measured; the time of the first
     precision's calls in parts, as `whys` has it."""
     rows = [(*which(a), *_cells(a)) for a in answers]
-    lines = table([*heads, *named(_ANSWERS)], rows, len(heads) + 7, "by | caches | answer, default threads")
+    lines = table([*heads, *named(_ANSWERS)], rows, len(heads) + 6, "by | caches")
     gaps = dict.fromkeys(f"- {text(', '.join((*which(a)[:1], a.precision, gap)))}" for a in answers for gap in a.gaps)
     lines += [*gaps, *([""] if gaps else [])]
     first = answers[0].precision
@@ -40,10 +40,9 @@ def tables(
 
 
 def _cells(a: Answer) -> tuple:
-    default = "".join(map(crossings.verdict_words, crossings.other_default(a))) or "-"
     cache, form = a.form.cache.replace("warm", "-"), crossings.form_name(a.form)
     verdict, measured = crossings.verdict_words(a), f"{a.low_n}..{a.high_n}"
-    return crossings.precision_name(a), a.form.framework or "-", cache, form, verdict, default, measured
+    return crossings.precision_name(a), a.form.framework or "-", cache, form, verdict, measured
 
 
 def _parts(a: Answer, w: Why) -> tuple:
