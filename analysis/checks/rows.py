@@ -78,11 +78,6 @@ def _not_cold(m: Measurement, context: Context) -> str:
     )
 
 
-def _other_losses(m: Measurement, context: Context) -> str:
-    """A training on several GPUs that learns otherwise than one on one GPU."""
-    return data_parallel.other_losses(m, context.rows) if m.problem.op == "training" else ""
-
-
 # Flag, what was seen (of those in _SEEN their function says it), why it matters and what to type next, where {command} is the
 # one that measures rows like the first that was seen.
 _PROBLEMS = """
@@ -140,7 +135,9 @@ _SEEN: dict[str, Callable[[Measurement, Context], str]] = {
     "above-roof": lambda m, context: "" if _lent(m, context) else _above(m, context),
     "lent-more": lambda m, context: _above(m, context) if _lent(m, context) else "",
     "not-cold": _not_cold,
-    "other-losses": _other_losses,
+    "other-losses": lambda m, context: (
+        data_parallel.other_losses(m, context.rows) if m.problem.op == "training" else ""
+    ),
 }
 CHECKS = tuple(
     Check(flag, level, _SEEN.get(flag, seen), why, fix)

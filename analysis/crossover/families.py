@@ -144,13 +144,6 @@ def rows_of(measurements: "Iterable[Measurement]", family: Family, framework: st
     return found.get(family, {})
 
 
-def batched_rows(measurements: "Iterable[Measurement]", framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
-    """The square, untransposed products of which a call makes many, by how many."""
-    counts = sorted({m.problem.count for m in measurements if m.problem.op == SQUARES.op} - {1})
-    families = (msgspec.structs.replace(SQUARES, fixed=(("layout", "nn"), ("batch", count))) for count in counts)
-    return {family: rows for family in families if (rows := rows_of(measurements, family, framework, cache))}
-
-
 def conv_rows(
     measurements: "Iterable[Measurement]",
     framework: str = "",
@@ -175,7 +168,10 @@ def dense_rows(measurements: "Iterable[Measurement]", framework: str = "", cache
     found: dict[Family, Rows] = {}
     for m in comparable(measurements, "matmul", framework, cache):
         _add(found, batch_family(m.problem), m)
-    return _sweeps(found, _LEAST) | batched_rows(measurements, framework, cache)
+    counts = sorted({m.problem.count for m in measurements if m.problem.op == SQUARES.op} - {1})
+    many = (msgspec.structs.replace(SQUARES, fixed=(("layout", "nn"), ("batch", count))) for count in counts)
+    batched = {family: rows for family in many if (rows := rows_of(measurements, family, framework, cache))}
+    return _sweeps(found, _LEAST) | batched
 
 
 def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | int], ...]:

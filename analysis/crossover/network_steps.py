@@ -5,6 +5,7 @@ import functools
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from analysis.crossover import crossover
 from analysis.crossover.crossover import LATENCY, Answer, Point, Side, fastest
@@ -75,7 +76,7 @@ def answers(step: Step, measurements: "Iterable[Measurement]", machine: "Machine
             cpu = cpu or step_side(best, list(map(_plain, problems)), False)
             if cpu and gpu:
                 points.setdefault(math, []).append(Point(batch, cpu, gpu))
-        form = msgspec.structs.replace(LATENCY, framework=framework)
+        form = replace(LATENCY, framework=framework)
         made += [crossover.classify(math, form, found, family=family) for math, found in points.items()]
     return sorted(made, key=lambda a: (-len(a.points), a.form.framework, a.precision != "float32", a.precision))
 
@@ -175,7 +176,9 @@ def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str)
         }
         for batch, dtype, math, layout in (at for at in wanted if there[at] & own):
             works = [w for w in _step(networks.known(model), batch, dtype, math) if w.problem and w.problem.op == op]
-            works = [_in_layout(w, layout) for w in works if w.kind in ("conv", "dense")]
+            works = [w for w in works if w.kind in ("conv", "dense")]
+            if layout:
+                works = [replace(w, problem=replace(w.problem, layout=layout)) for w in works]
             lacking = {w.direction for w in works if w.problem not in problems}
             if kept := [w for w in works if w.direction not in lacking]:
                 found.append((model, kept))
@@ -186,12 +189,6 @@ def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str)
 def _step(network: "Network", batch: int, dtype: str, math: str) -> "tuple[Work, ...]":
     """Kept: convolutions and products ask for the same steps."""
     return tuple(networks.step(network, batch, dtype, math))
-
-
-def _in_layout(work: "Work", layout: str) -> "Work":
-    if not (layout and work.problem):
-        return work
-    return msgspec.structs.replace(work, problem=msgspec.structs.replace(work.problem, layout=layout))
 
 
 def names(runs: "Iterable[Run]", measurements: "Iterable[Measurement]") -> "dict[Problem, str]":
@@ -214,4 +211,4 @@ def names(runs: "Iterable[Run]", measurements: "Iterable[Measurement]") -> "dict
 
 
 def _any_layout(problem: "Problem") -> Family:
-    return batch_family(msgspec.structs.replace(problem, layout="NHWC") if problem.op == "conv" else problem)
+    return batch_family(replace(problem, layout="NHWC") if problem.op == "conv" else problem)

@@ -166,15 +166,11 @@ def _outside(
     found = []
     for i, own in rows.items():
         mine = [m for m, _ in own]
-        share = below([_ratio(m, middle * math.exp(center)) for m, middle in own])
+        share = below([stats.of(stats.clock_of(m)) / (middle * math.exp(center)) for m, middle in own])
         beyond = (at[i] - center) / sigma if sigma else math.inf if at[i] > center else 0.0
         claimed = _least(alike[i], mine, least)
         found.append(Finding(alike[i], what, "fleet", len(own), share, claimed, beyond, causes(everyone, mine)))
     return found
-
-
-def _ratio(m: Measurement, reference: float) -> Estimate:
-    return stats.of(stats.clock_of(m)) / reference
 
 
 _FLAGS = {

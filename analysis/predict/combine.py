@@ -34,12 +34,6 @@ class Calibration(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()
 
 
-def applied(made: Components, fitted: Calibration) -> dict[str, Estimate]:
-    """The parts of a step with the calibration's numbers in them, nothing hidden yet."""
-    found = {"dispatch": made.dispatch * fitted.dispatch, "launches": made.launches * fitted.launches}
-    return found | {name: e * fitted.work if name in DEVICE else e for name, e in made.parts.items()}
-
-
 def total_of(parts: dict[str, Estimate], names: Iterable[str]) -> Estimate:
     """The sum of the parts of those names."""
     return total(parts.get(name) for name in names)
@@ -53,7 +47,8 @@ def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
 
     Source: TensorFlow's GPUUtil::CopyCPUTensorToGPU, whose copying stream waits for the computing one.
     """
-    parts = applied(made, fitted)
+    parts = {"dispatch": made.dispatch * fitted.dispatch, "launches": made.launches * fitted.launches}
+    parts |= {name: e * fitted.work if name in DEVICE else e for name, e in made.parts.items()}
     issuing, copying, device, feeding = (total_of(parts, names) for names in (ISSUING, COPYING, DEVICE, (PIPELINE,)))
     beside = (
         0.0 if made.path is None else max(0.0, parts["launches"].value + device.value - least(made, made.path, fitted))

@@ -158,8 +158,3 @@ def passes(operation: str) -> float:
 def count(kernels: Iterable[Kernel]) -> int:
     """How many kernels are launched."""
     return sum(k.count for k in kernels)
-
-
-def working_set(kernels: Iterable[Kernel]) -> int:
-    """Bytes that the kernels touch, each counted by itself."""
-    return sum(k.problem.bytes_moved for k in kernels if k.problem)

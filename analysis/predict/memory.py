@@ -80,19 +80,18 @@ def memory(
     libraries' own.
     """
     seen = _beyond(measurements, device)
-    base = Estimate(statistics.median(seen), min(seen), max(seen)) if len(seen) >= FEWEST else NOTHING
-    source = "counted from the layers"
+    base, source = NOTHING, "counted from the layers, without what TensorFlow itself takes"
     if len(seen) >= FEWEST:
-        source += f", and what {len(seen)} trainings measured there hold beyond such a count"
-    else:
-        source += ", without what TensorFlow itself takes"
+        base = Estimate(statistics.median(seen), min(seen), max(seen))
+        source = f"counted from the layers, and what {len(seen)} trainings measured there hold beyond such a count"
     each = batch_bytes(network, training.dtype)
     least = fixed_bytes(network) + held_bytes(network, training, device)
     batch = min(training.batch, training.samples)
     peak = Estimate(*(max(0.0, least + factor * batch * each + own) for factor, own in _ends(base)))
-    capacity = _capacity(machine, device)
-    if capacity is None:
+    whose = machine if machine is None or device == "cpu" else machine.gpu(device)
+    if whose is None:
         return Memory(device, peak, None, None, source)
+    capacity = whose.memory_bytes
     fits = [max(0.0, (capacity - least - own) / (factor * each)) for factor, own in _ends(base)]
     return Memory(device, peak, capacity, Estimate(fits[0], min(fits), max(fits)), source)
 
@@ -110,12 +109,3 @@ def _beyond(measurements: "Iterable[Measurement]", device: str) -> list[float]:
         if plain and m.device == device and PEAK in m.values and (network := networks.known(m.problem.model)):
             found.append(m.values[PEAK] - counted(network, m.problem, device))
     return found
-
-
-def _capacity(machine: "Machine | None", device: str) -> int | None:
-    if machine is None:
-        return None
-    if device == "cpu":
-        return machine.memory_bytes
-    gpu = machine.gpu(device)
-    return gpu.memory_bytes if gpu else None

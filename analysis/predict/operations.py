@@ -216,7 +216,12 @@ def _operating(of: Profile, device: str, named: str) -> Estimate | None:
             at = (m.problem.nbytes, seconds)
             small[m.problem.operation] = min(small.get(m.problem.operation, at), at)
     left_out = (*Stream.OF_IMAGES, "dropout")  # drawing its chances is work, not dispatch
-    points = [(_in_the_row(name, named), s) for name, (_, s) in small.items() if name not in left_out]
+    points = [
+        # inside a graph, its result is put into a variable
+        (fusion.FORMULAS.get(name, 1) + _READS.get(name, named == profile.GRAPH), s)
+        for name, (_, s) in small.items()
+        if name not in left_out
+    ]
     if len({n for n, _ in points}) < _FEWEST_COUNTS:
         return None
     return _median_slope(points).at_least(0.0)
@@ -238,9 +243,3 @@ def _median_slope(points: list[tuple[int, float]]) -> Estimate:
     high = min(round((len(slopes) + wide) / 2), len(slopes) - 1)
     low = max(round((len(slopes) - wide) / 2) - 1, 0)
     return Estimate(statistics.median(slopes), slopes[low], slopes[high])
-
-
-def _in_the_row(operation: str, named: str) -> int:
-    """Operations of the graph that a row's kernel comes to for each pass; inside a graph, its result is put into a variable."""
-    count = fusion.FORMULAS.get(operation, 1) + _READS.get(operation, 0)
-    return count + (named == profile.GRAPH and operation not in _READS)

@@ -96,7 +96,8 @@ def work_parts(
     timed, cold = [], {}
     found: dict[str, list[Estimate]] = {}
     told: dict[str, dict[str, None]] = {}
-    rate = operations.bandwidth(of, device, fusion.working_set(kernels)) if of.left_out != "cold" else None
+    moved = sum(k.problem.bytes_moved for k in kernels if k.problem)  # each counted by itself
+    rate = operations.bandwidth(of, device, moved) if of.left_out != "cold" else None
     for k in (_as_pooled(k, device, execution) for k in kernels):
         if k.problem is None:
             partial.append(f"{k.name}: {k.why}")
@@ -153,13 +154,13 @@ def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str) -> Pat
 
 
 def fully_used(problem: Problem, of: "Profile", device: str) -> float:
-    """Seconds of a kernel at the best rate that any reaches; infinite where no row tells one."""
-    best = _best_rate(problem, of, device)
-    if best is None:
-        return math.inf
-    return (
-        problem.bytes_moved * fusion.passes(problem.operation) if isinstance(problem, Stream) else problem.flops
-    ) / best
+    """Seconds of a kernel at the best rate that any reaches; infinite where no row tells one. A product's is that of any kind of
+    its type, a pass's that of one on about as many bytes."""
+    if not isinstance(problem, Stream):
+        rate = _best(of, device, problem.dtype, 0)
+        return problem.flops / rate if rate else math.inf
+    rate = _best(of, device, "", round(math.log2(problem.bytes_moved) / _NEAR) * _NEAR)
+    return problem.bytes_moved * fusion.passes(problem.operation) / rate if rate else math.inf
 
 
 def aside_of_the_rest(k: Kernel) -> bool:
@@ -220,13 +221,6 @@ def _backward(k: Kernel) -> bool:
     """Whether a kernel that others wait for is of the way back."""
     what = _what(k)
     return not aside_of_the_rest(k) and (what == "dgrad" or what.endswith("_grad") or what.startswith("gradient_sum"))
-
-
-def _best_rate(problem: Problem, of: "Profile", device: str) -> float | None:
-    """FLOP/s of the best product of any kind on the device; of a pass bytes/s of the best one on about as many bytes."""
-    moved = isinstance(problem, Stream)
-    about = round(math.log2(problem.bytes_moved) / _NEAR) * _NEAR if moved else 0
-    return _best(of, device, "" if moved else problem.dtype, about)
 
 
 @profile.once

@@ -179,14 +179,10 @@ def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iter
             continue
         for group in group_by(kept, lambda m: m.threads).values():
             own = [m for m in on_device if m.threads == group[0].settings.threads]
-            note = f"{NO_PLATEAU} from {size(start)}" if _searched(own) else ""
+            searched = any(len(curve) >= memory_levels.LEAST_SIZES for curve in memory_levels.curves(own).values())
+            note = f"{NO_PLATEAU} from {size(start)}" if searched else ""
             if roof := _best(group, "memory", name, floor_bytes=start - 1, note=note):
                 yield roof
-
-
-def _searched(rows: "list[Measurement]") -> bool:
-    """Whether there are sizes enough to look for levels in."""
-    return any(len(curve) >= memory_levels.LEAST_SIZES for curve in memory_levels.curves(rows).values())
 
 
 def _level_roofs(rows: "list[Measurement]", machine, device: str, threads: int | None) -> "Iterable[Roof]":

@@ -30,10 +30,6 @@ def _options(problem: Conv) -> dict:
     return made | {"padding": "EXPLICIT", "explicit_paddings": [zeros for pair in sides for zeros in pair]}
 
 
-def _filters_shape(problem: Conv) -> tuple[int, ...]:
-    return (problem.r, problem.s, problem.c_in // problem.groups, problem.c_out)
-
-
 def _formula(problem: Conv):
     """The direction as a function of its two tensors."""
     from tensorflow import raw_ops
@@ -48,7 +44,10 @@ def _formula(problem: Conv):
             )
         case _:
             return lambda x, dy: raw_ops.Conv2DBackpropFilter(
-                input=x, filter_sizes=_filters_shape(problem), out_backprop=dy, **how
+                input=x,
+                filter_sizes=(problem.r, problem.s, problem.c_in // problem.groups, problem.c_out),
+                out_backprop=dy,
+                **how,
             )
 
 

@@ -150,19 +150,14 @@ OUTPUTS = {
 _SEVERAL = ("add", "concat")
 
 
-def _conv_variables(layer: Layer, shape: Shape) -> dict[str, int]:
-    return {"kernel": prod(layer.sides) * shape[-1] // layer.groups * layer.units, "bias": layer.units * layer.bias}
-
-
-def _batchnorm_variables(layer: Layer, shape: Shape) -> dict[str, int]:
-    return {"gamma": shape[-1] * layer.scale, "beta": shape[-1]}
-
-
 # The weights that a layer learns; kinds that are not named have none.
 VARIABLES = {
-    "conv": _conv_variables,
+    "conv": lambda layer, shape: {
+        "kernel": prod(layer.sides) * shape[-1] // layer.groups * layer.units,
+        "bias": layer.units * layer.bias,
+    },
     "dense": lambda layer, shape: {"kernel": layer.units * shape[-1], "bias": layer.units * layer.bias},
-    "batchnorm": _batchnorm_variables,
+    "batchnorm": lambda layer, shape: {"gamma": shape[-1] * layer.scale, "beta": shape[-1]},
     "embedding": lambda layer, shape: {"embeddings": layer.weights},
 }
 
