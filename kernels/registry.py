@@ -118,27 +118,18 @@ class NotInstalled(Exception):
 _registered: dict[str, Kernel] = {}
 
 
-def kernel(
-    function: Callable | None = None,
-    *,
-    parallel: bool = True,
-    allocates: bool = False,
-    waits: bool = False,
-    rung: bool = False,
-    batched: bool = False,
-):
-    """Registers `function` as the kernel <op>/<backend>/<function's name>, op and backend taken from its file's name."""
+def kernel(function: Callable | None = None, **flags: bool):
+    """Registers `function` as the kernel <op>/<backend>/<function's name>, op and backend taken from its file's name; flags:
+    Kernel's."""
     if function is None:
-        return functools.partial(
-            kernel, parallel=parallel, allocates=allocates, waits=waits, rung=rung, batched=batched
-        )
+        return functools.partial(kernel, **flags)
     module = sys.modules[function.__module__]
     package, _, stem = function.__module__.rpartition(".")
     op, backend = package.rpartition(".")[2], stem.split("_")[0]
     devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
     if op in ("conv", "matmul"):
-        function = _shaped(function, batched)
-    made = Kernel(op, backend, function.__name__, function, devices, parallel, allocates, waits, rung, batched)
+        function = _shaped(function, flags.get("batched", False))
+    made = Kernel(op, backend, function.__name__, function, devices, **flags)
     before = _registered.get(made.name)
     if before and inspect.unwrap(before.bind).__code__ is not inspect.unwrap(function).__code__:
         raise ValueError(f"two kernels are called {made.name}")

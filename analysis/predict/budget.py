@@ -151,16 +151,14 @@ def _lacking(name: str, made: Components, known: Estimate | None) -> Part:
 
 def _why(name: str, made: Components, fitted: Calibration, problem: Training) -> str:
     """Where the seconds of a part come from."""
-    times = (
-        f", times {fitted.work:.2f} as trainings of {count(len(fitted.models), 'other model')} say"
-        if fitted.models
-        else ""
-    )
+
+    def times(number: float) -> str:
+        others = count(len(fitted.models), "other model")
+        return f", times {number:.2f} as trainings of {others} say" if fitted.models else ""
+
     match name:
         case "dispatch":
-            return "a Keras step of a model with almost no work" + times.replace(
-                f"{fitted.work:.2f}", f"{fitted.dispatch:.2f}"
-            )
+            return "a Keras step of a model with almost no work" + times(fitted.dispatch)
         case "launches":
             what = "operations of the graph" if made.execution == "op by op" else "kernels"
             return f"{made.operations} {what} beyond those of that small model"
@@ -175,7 +173,7 @@ def _why(name: str, made: Components, fitted: Calibration, problem: Training) ->
             return "the batch copied out of the shuffled samples, in threads of its own"
         case "at the same time":
             return "what host, device and input pipeline do at once, or operations that do not wait for each other, taken off"
-    return f"{made.sources.get(name, 'none in this network')}{times}"
+    return f"{made.sources.get(name, 'none in this network')}{times(fitted.work)}"
 
 
 START, COMPILE, BESIDE = "start-up", "build and compile", "fit and epochs beside their steps"

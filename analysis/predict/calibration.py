@@ -155,7 +155,9 @@ def _arrays(seen: list[Seen]) -> np.ndarray:
                 total_of(s.made.parts, ("transfer calls",)).value,
                 total_of(s.made.parts, COPYING).value,
                 total_of(s.made.parts, DEVICE).value,
-                *_path(s.made),
+                s.made.path.seconds if s.made.path else np.inf,  # nothing is beside a path of all
+                s.made.waited,
+                s.made.path.busy if s.made.path else 0.0,
                 total_of(s.made.parts, (PIPELINE,)).value,
                 s.made.on_gpu,
                 s.made.host_feeds,
@@ -165,14 +167,6 @@ def _arrays(seen: list[Seen]) -> np.ndarray:
             for s in seen
         ]
     ).T
-
-
-def _path(made: Components) -> tuple[float, float, float]:
-    """(seconds on the path, share of the launches that are on it, seconds of all cores); nothing is beside a path of all."""
-    if made.path is None:
-        return np.inf, 1.0, 0.0
-    waited = max(0, made.operations - made.path.aside) / made.operations if made.operations > 0 else 1.0
-    return made.path.seconds, waited, made.path.busy
 
 
 def _steps(arrays: list[np.ndarray], dispatch: float, launches: float, work: float) -> np.ndarray:

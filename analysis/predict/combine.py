@@ -1,12 +1,12 @@
 """How the parts of a step come together: which of them the host does, which the device, and what they do at the same time."""
 
+import math
 from collections.abc import Iterable
 
 import msgspec
 
 from analysis.predict.components import Components
 from analysis.predict.profile import COMPILED
-from analysis.predict.step_work import Path
 from analysis.stats import Estimate, exact, total, within_factor
 
 HIDDEN = "at the same time"  # negative: what host, device and input pipeline do at once
@@ -50,9 +50,7 @@ def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
     parts = {"dispatch": made.dispatch * fitted.dispatch, "launches": made.launches * fitted.launches}
     parts |= {name: e * fitted.work if name in DEVICE else e for name, e in made.parts.items()}
     issuing, copying, device, feeding = (total_of(parts, names) for names in (ISSUING, COPYING, DEVICE, (PIPELINE,)))
-    beside = (
-        0.0 if made.path is None else max(0.0, parts["launches"].value + device.value - least(made, made.path, fitted))
-    )
+    beside = max(0.0, parts["launches"].value + device.value - least(made, fitted))
     lanes = [copying + issuing, copying + device] if made.on_gpu else [issuing + copying + device - beside]
     ahead = copying + issuing + feeding if made.host_feeds else feeding
     if ahead.value > max(lane.value for lane in lanes):
@@ -65,12 +63,13 @@ def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
     return {name: parts[name] for name in PARTS if name in parts}
 
 
-def least(made: Components, path: Path, fitted: Calibration) -> float:
+def least(made: Components, fitted: Calibration) -> float:
     """Seconds that the operations of a graph take at least, however many run at once: those that wait for each other, or what
-    keeps all cores or the memory busy."""
-    waited = max(0, made.operations - path.aside) / made.operations if made.operations > 0 else 1.0
-    issuing = fitted.launches * made.launches.value * waited
-    return max(fitted.work * path.seconds + issuing, fitted.work * path.busy)
+    keeps all cores or the memory busy; infinite where none do."""
+    if made.path is None:
+        return math.inf
+    issuing = fitted.launches * made.launches.value * made.waited
+    return max(fitted.work * made.path.seconds + issuing, fitted.work * made.path.busy)
 
 
 def within(total: Estimate, spread: float) -> Estimate:

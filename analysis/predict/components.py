@@ -60,6 +60,12 @@ class Components(msgspec.Struct, frozen=True):
     path: Path | None = None
     together: bool = True
 
+    @property
+    def waited(self) -> float:
+        """The share of the operations that the path's own thread dispatches; all where there is no path."""
+        aside = self.path.aside if self.path else 0
+        return max(0, self.operations - aside) / self.operations if self.operations > 0 else 1.0
+
 
 def execution_of(settings: Settings) -> str:
     """How Keras runs a step by the resolved jit_compile: by itself it compiles where TensorFlow sees a GPU."""

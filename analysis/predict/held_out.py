@@ -85,8 +85,14 @@ def leave_one_out(of: "Profile") -> list[Case]:
         made = predict(s.row.problem, s.row.settings, of)
         seconds = made.step_s + s.setup
         floor = sum(made.parts[name].value for name in HOST if name in made.parts and name != "transfer bytes")
+        others = [  # of other models, run alike
+            o
+            for o in told
+            if (o.row.device, o.made.execution) == (s.row.device, s.made.execution)
+            and o.row.problem.model != s.row.problem.model
+        ]
         bound = OVERHEAD if floor > (s.step.value - s.setup.value) / 2 else WORK
-        found.append(Case(s, made, seconds, bound, baselines(s, [o for o in told if _comparable(o, s)], of)))
+        found.append(Case(s, made, seconds, bound, baselines(s, others, of)))
     return found
 
 
@@ -161,12 +167,6 @@ def unseen(cases: Iterable[Case], of: "Profile") -> list[Case]:
 def training_of(p: Prediction) -> tuple:
     """(model, batch, device, execution) of a prediction."""
     return p.training.model, p.training.batch, p.settings.device, p.execution
-
-
-def _comparable(other: "Seen", of: "Seen") -> bool:
-    """Whether a training may stand for another one of a model not its own: same device, same execution."""
-    same = (other.row.device, other.made.execution) == (of.row.device, of.made.execution)
-    return same and other.row.problem.model != of.row.problem.model
 
 
 def baselines(seen: "Seen", others: "list[Seen]", of: "Profile") -> dict[str, float]:

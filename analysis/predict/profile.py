@@ -218,11 +218,10 @@ class Profile:
                 for m in self.measurements
                 if m.kernel == kernel and m.ok and m.problem.call == "step" and m.device == device and m.samples
             }
-            counts = sorted(at)
-            if len(counts) > 1:
-                slopes.append(
-                    [(at[b] - at[a]) / (b - a) for a, b in ((counts[0], counts[-1]), (counts[-2], counts[-1]))]
-                )
+            points = sorted(at.items())
+            if len(points) > 1:
+                n, most = points[-1]
+                slopes.append([(most - took) / (n - fewer) for fewer, took in (points[0], points[-2])])
         if not slopes:
             return None
         every = [s for pair in slopes for s in pair]

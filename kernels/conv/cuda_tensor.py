@@ -44,9 +44,7 @@ def _candidates(on: Product) -> dict[str, Callable[[], Callable]]:
 @kernel
 def tensor_core(problem: Conv, a, b):
     gemm.refuse(problem, HALVES, "tensor_core")
-    have = cupy.cuda.Device().compute_capability
-    if int(have) < 80:
-        raise ValueError(f"needs a GPU of compute capability 8.0 or newer, this one has {have}")
+    loader.require(80)
     out = cupy.empty(problem.out_shape, a.dtype)
     found = gemm.products(problem, a, b, out, gemm.widened, _wide_filters)
     return gemm.tuned("conv/cuda_tensor", *found, _candidates, out)

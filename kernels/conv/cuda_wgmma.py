@@ -116,8 +116,6 @@ def _candidates(on: Product) -> dict[str, Callable[[], Callable]]:
 @kernel
 def wgmma(problem: Conv, a, b):
     gemm.refuse(problem, HALVES, "wgmma")
-    have = cupy.cuda.Device().compute_capability
-    if have != "90":
-        raise ValueError(f"wgmma is of compute capability 9.0 alone, this GPU has {have}")
+    loader.require(90, only=True)
     out = cupy.empty(problem.out_shape, a.dtype)
     return gemm.tuned("conv/cuda_wgmma", *gemm.products(problem, a, b, out, gemm.widened, chunked), _candidates, out)

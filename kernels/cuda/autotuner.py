@@ -62,10 +62,22 @@ def fastest(
     fills the multiprocessors changes from size to size. It is made anew when kernels/<file>.cu, what that includes or the
     candidates change.
     """
-    asked = (gpu, file, problem, *candidates)
-    if asked not in _chosen:
-        _chosen[asked] = _fastest(gpu, file, problem, candidates, seconds or device_seconds)
-    return _chosen[asked]
+    asked, seconds = (gpu, file, problem, *candidates), seconds or device_seconds
+    if asked in _chosen:
+        return _chosen[asked]
+    text = loader.source(file) + "\n".join(candidates)
+    key = f"{gpu}, {file} {hashlib.sha256(text.encode()).hexdigest()[:12]}, {problem}"
+    if (choice := kept().get(key, "")) not in candidates:
+        with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
+            runs = dict(zip(candidates, pool.map(lambda make: make(), candidates.values()), strict=True))
+        rounds: list[dict[str, float]] = []
+        begin = time.monotonic()
+        while len(rounds) < _ROUNDS and (not rounds or time.monotonic() - begin < _ENOUGH_S):  # they take turns
+            rounds.append({name: seconds(run) for name, run in runs.items()})
+        choice = min(runs, key=lambda name: float(np.median([taken[name] for taken in rounds])))
+        keep(key, choice)
+    _chosen[asked] = choice
+    return choice
 
 
 def tuned(
@@ -92,23 +104,6 @@ def tuned(
 
     makers = {name: functools.partial(bound, make) for name, make in candidates.items()}
     return candidates[fastest(gpu, file, problem, makers, seconds)]()
-
-
-def _fastest(gpu: str, file: str, problem: str, candidates: Mapping, seconds: Callable[[Callable], float]) -> str:
-    text = loader.source(file) + "\n".join(candidates)
-    key = f"{gpu}, {file} {hashlib.sha256(text.encode()).hexdigest()[:12]}, {problem}"
-    if (known := kept().get(key, "")) in candidates:
-        return known
-    with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
-        runs = dict(zip(candidates, pool.map(lambda make: make(), candidates.values()), strict=True))
-    rounds: list[dict[str, float]] = []
-    begin = time.monotonic()
-    while len(rounds) < _ROUNDS and (not rounds or time.monotonic() - begin < _ENOUGH_S):  # they take turns
-        rounds.append({name: seconds(run) for name, run in runs.items()})
-    medians = {name: float(np.median([taken[name] for taken in rounds])) for name in runs}
-    choice = min(medians, key=medians.__getitem__)
-    keep(key, choice)
-    return choice
 
 
 def milliseconds(call: Callable, calls: int, stream) -> float:

@@ -55,6 +55,16 @@ def load(file: str, kernel: str, _arch: str = "", **macros: str | int):
     return cupy.RawKernel(source(file), kernel, options=options)
 
 
+def require(least: int, only: bool = False) -> None:
+    """Raises ValueError where the GPU at hand has a lesser compute capability (80 is 8.0), or with `only` another one."""
+    import cupy
+
+    have = int(cupy.cuda.Device().compute_capability)
+    if have < least or (only and have > least):
+        newer = "" if only else " or newer"
+        raise ValueError(f"needs a GPU of compute capability {least / 10}{newer}, this one has {have / 10}")
+
+
 def stream(real: str, formula: str, arrays: int, nbytes: int):
     """(the element-wise kernel of stream/cupy.cu, its blocks) for arrays of `nbytes` each, of which it reads one or two.
 

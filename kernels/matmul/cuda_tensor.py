@@ -42,10 +42,9 @@ def tensor_core(problem: Matmul, a, b):
             f"this kernel multiplies tf32, float16 and bfloat16 stored nn, not {problem.math} {problem.layout}"
         )
     count_in_32_bits(problem)
-    device = cupy.cuda.Device()
-    if int(device.compute_capability) < 80:
-        raise ValueError(f"needs a GPU of compute capability 8.0 or newer, this one has {device.compute_capability}")
-    c, limit = cupy.empty((problem.m, problem.n), a.dtype), device.attributes["MaxSharedMemoryPerBlockOptin"]
+    loader.require(80)
+    c = cupy.empty((problem.m, problem.n), a.dtype)
+    limit = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     fitting = [of for of in matmul_tiles.TENSORS if of.shared_bytes(a.dtype.itemsize) <= limit]
     calls = {str(of): functools.partial(call, problem, of, a, b, c) for of in fitting}
     name = f"{problem.math} nn {problem.m}x{problem.n}x{problem.k}"

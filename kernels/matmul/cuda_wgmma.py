@@ -124,9 +124,7 @@ def wgmma(problem: Matmul, a, b):
             f"this kernel multiplies float16, bfloat16 and tf32 nn and nt into their own type, not {wanted}"
         )
     count_in_32_bits(problem)
-    have = cupy.cuda.Device().compute_capability
-    if have != "90":
-        raise ValueError(f"wgmma is of compute capability 9.0 alone, this GPU has {have}")
+    loader.require(90, only=True)
     result = cupy.empty((problem.m, problem.n), a.dtype)
     operands = placed(a), placed(b), placed(result, out=True)
     of = seen(problem)

@@ -2,6 +2,7 @@
 
 import cupy
 
+from kernels.cuda import loader
 from kernels.cuda.matmul_tiles import Groups, Plan
 from kernels.matmul.cuda_wgmma import call, placed
 from kernels.problems import Matmul
@@ -18,8 +19,7 @@ def _bound(problem: Matmul, a, b, of: Groups, parts: int = 1):
     """
     if problem.math not in HALVES or problem.out != problem.dtype or not of.fits(problem.layout):
         raise ValueError(f"this rung multiplies float16 and bfloat16 into their own type, not {problem.math}")
-    if (have := cupy.cuda.Device().compute_capability) != "90":
-        raise ValueError(f"wgmma is of compute capability 9.0 alone, this GPU has {have}")
+    loader.require(90, only=True)
     c = cupy.empty((problem.m, problem.n), a.dtype)
     return call(problem, Plan(of, parts), placed(a), placed(b), placed(c, out=True), c)
 

@@ -37,27 +37,19 @@ def _depth(math: str) -> int:
     return 32 // ITEM_BYTES[precision(math)[0]]
 
 
-def _capability() -> int:
-    return int(cupy.cuda.Device().compute_capability[:-1])
-
-
-def _require(major: int, only: bool = False) -> None:
-    have = _capability()
-    if have < major or (only and have != major):
-        raise ValueError(
-            f"needs a GPU of compute capability {major}.0{'' if only else ' or newer'}, this one has {have}.x"
-        )
-
-
 @kernel
 def tensor(problem: Peak, constants):
     """mma.sync on every warp, eight independent tiles each, operands in registers: the form that all GPUs since Ampere have."""
     if problem.math not in _MMA:
         raise ValueError(f"mma.sync has no {problem.math}; this kernel has {', '.join(_MMA)}")
-    _require(8)
+    loader.require(80)
     kind, rows, depth, words = ARITHMETIC[problem.math].ptx, 16, _depth(problem.math), _SINGLE
     if problem.math == "float64":
-        rows, depth, words = (8, 4, _DOUBLE | {"A_WORDS": 1, "SUMS": 2}) if _capability() < 9 else (16, 16, _DOUBLE)
+        rows, depth, words = (
+            (8, 4, _DOUBLE | {"A_WORDS": 1, "SUMS": 2})
+            if int(cupy.cuda.Device().compute_capability) < 90
+            else (16, 16, _DOUBLE)
+        )
     total = "f64" if problem.math == "float64" else "f32"
     shape = f"mma.sync.aligned.m{rows}n8k{depth}.row.col.{total}.{kind}.{kind}.{total}"
     macros = words | {"PACK": f"packed_{kind}", "MMA": f'"{shape}"'}
@@ -77,7 +69,7 @@ def wgmma(problem: Peak, constants):
     """wgmma on two warpgroups a multiprocessor, 64 x 256 tiles from shared memory: the only form at Hopper's full rate."""
     if problem.math not in _WGMMA:
         raise ValueError(f"wgmma has no {problem.math}; this kernel has {', '.join(_WGMMA)}")
-    _require(9, only=True)
+    loader.require(90, only=True)
     kind, depth = ARITHMETIC[problem.math].ptx, _depth(problem.math)
     compiled = loader.load(
         "peak/cupy_wgmma",
