@@ -281,17 +281,21 @@ def boxes(figure):
     return [(t.get_text(), Text.get_window_extent(t, renderer)) for t in found]
 
 
+def legible(figure) -> None:
+    """Nothing that is written in a figure covers another or leaves it."""
+    written = boxes(figure)
+    assert len(written) > 3
+    for text, box in written:
+        assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, text
+    for (a, first), (b, second) in itertools.combinations(written, 2):
+        assert not first.padded(-1).overlaps(second.padded(-1)), (a, b)
+
+
 @pytest.mark.parametrize("run", [fake.whole_run, fake.gpu_run, fake.cpu_run])
 def test_no_label_of_a_picture_covers_another_or_leaves_it(run):
     of = material.Material(run())
     for (chart,) in filter(None, (files.CHARTS[name](of) for name in ("roofline", "memory", "transfers"))):
-        figure = chart_views.figure(chart.views[0], chart.title)
-        written = boxes(figure)
-        assert len(written) > 3
-        for text, box in written:
-            assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, text
-        for (a, first), (b, second) in itertools.combinations(written, 2):
-            assert not first.padded(-1).overlaps(second.padded(-1)), (a, b)
+        legible(chart_views.figure(chart.views[0], chart.title))
 
 
 def test_the_roofline_has_every_level_the_link_and_the_launch_floor(tmp_path, capsys):

@@ -16,7 +16,6 @@ from workloads.harness import copy_modes
 
 ISSUE, WAIT = 1e-6, 3e-6  # seconds on the host
 PINNED, PAGEABLE = 1e9, 1e8  # bytes a second
-HOLD_S = 0.05
 
 
 class Operation:
