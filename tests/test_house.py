@@ -1,6 +1,7 @@
 """The house stays in order: sizes, layers and words, held to the budgets in pyproject.toml."""
 
 import ast
+import subprocess
 
 import house
 import mutants
@@ -60,6 +61,19 @@ def test_frameworks_are_imported_in_workers_only():
             for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
         }
         assert own or not taken & FRAMEWORKS, module
+
+
+def named_places(folder) -> list[str]:
+    """The lines of a folder's files, but for ignored ones, that have a path of somebody's machine."""
+    path = r"(^|[^A-Za-z0-9_.<{}])/(root|home/[a-z0-9_-]+|work|Users/[A-Za-z]+)/"
+    words = ["git", "grep", "--no-index", "--exclude-standard", "-nIE", path]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True).stdout.splitlines()
+
+
+def test_no_file_names_a_place_on_a_developers_machine(tmp_path):
+    assert not named_places(house.ROOT)
+    (tmp_path / "notes.md").write_text("see reports/home/x.md\nthe rows lie in /" + "home/ann/rows\n")
+    assert [line.partition(":")[0] for line in named_places(tmp_path)] == ["notes.md"]
 
 
 def test_contracts_of_imports_are_kept():
