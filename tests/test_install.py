@@ -117,12 +117,7 @@ def test_a_set_up_runs_once_and_leaves_the_gpu_asleep(machine):
     assert machine.set_up("keras") == ("", []) and machine.driver.woken == 0
 
 
-def test_extras_share_their_union_and_one_that_is_gone_is_left_out(machine):
-    machine.set_up("keras")
-    _, commands = machine.set_up("keras,fleet")
-    assert [packages(command) for command in commands] == [["numpy", "ray", "tensorflow"]]
-    assert machine.stamp["extras"] == ["fleet", "keras"]
-    assert machine.set_up("keras") == machine.set_up("fleet") == ("", [])
+def test_an_extra_that_is_gone_is_left_out(machine):
     machine.set_up("keras,fleet")
     (machine.folder / "pyproject.toml").write_text(PROJECT.replace('fleet = ["ray"]', ""))
     assert [packages(command) for command in machine.set_up("keras")[1]] == [["numpy", "tensorflow"]]
@@ -251,16 +246,6 @@ def test_a_failed_gpu_installation_is_said_and_goes_on_with_the_cpu(machine, cap
     assert machine.stamp["extras"] == ["keras"]
     assert machine.set_up("keras") == ("", []), "a failed GPU installation is not tried again on every run"
     assert [packages(command) for command in machine.set_up("fleet")[1]] == [["numpy", "ray", "tensorflow"]]
-
-
-@pytest.mark.parametrize("works", [True, False])
-def test_gpu_packages_asked_for_by_name_are_tried_again(machine, works):
-    machine.driver = Driver(12080, devices=1)
-    machine.fails = lambda command: "cupy-cuda12x" in command
-    machine.set_up("keras")
-    machine.fails = lambda command: "cupy-cuda12x" in command and not works
-    assert bool(machine.set_up("cuda12")[0]) == (not works) and machine.stamp_file.exists() == works
-    assert not works or machine.stamp["extras"] == ["cuda12", "keras"]
 
 
 def test_an_unknown_extra_and_a_folder_that_is_no_venv_are_refused(machine):

@@ -5,7 +5,7 @@ import pytest
 
 from analysis.stats import Estimate
 from analysis.training import costs
-from kernels.problems import Matmul, Training
+from kernels.problems import Training
 from workloads.records import Measurement, Samples, Settings, visits
 
 # fit 0.1 s, epoch 0.02 s, step 5 ms: 0.1 + 0.02 + 0.005, 0.1 + 0.02 + 41 x 0.005, 0.1 + 3 x (0.02 + 0.005)
@@ -103,25 +103,17 @@ def test_an_import_is_that_of_every_process_but_a_long_first_and_a_devices_start
         begun(9.0, keras_backend="torch"),
     ]
     assert costs.begun(m, others) == (costs._taken([4.0, 5.0, 9.0]), costs._taken([1.0, 2.0]))
-    assert (
-        costs.measured(m, others).start.value == 5.0 + 1.5 and costs.measured(visible, others).start.value == 5.0 + 1.5
-    )
     assert costs.measured(trained(LAW, device="gpu:0"), others).start.value == 5.0 + 10.0
     assert costs.measured(jax, others).start.value == 29.0 + 1.0
     seen = begun(10.0, 3.0, gpu="visible")  # 7 s of import: the middle of 4, 5, 7, 9 is 6
     assert costs.measured(visible, [*others, seen]).start.value == 6.0 + 3.0
-    assert costs.measured(m, [*others, seen]).start.value == 6.0 + 1.5
     own = trained(LAW, {"import": 7.0, "device_start": 1.5})
     assert costs.measured(own, [own, *others]).start.value == 6.0 + 1.5  # counted once
     assert costs.measured(trained(LAW, device="gpu:1"), others).start is None
-    phases_s = {"import": 1.0, "device_start": 0.0}
-    product = Measurement("matmul/numpy/blas", Matmul(2, 2, 2), Settings(), "ok", phases_s=phases_s)
-    assert costs.measured(m, [product]).start is None
     # it read the library from the disk: 10 of 10, 8 and 6 s; and it is the first by its date, not by its place
     taken = {"08": 10.0, "09": 8.0, "10": 6.0}
     rows = [begun(1.0 + s, at=f"2026-11-21T{hour}:00:00Z") for hour, s in taken.items()]
     assert costs.begun(trained(LAW), rows)[0].value == costs.begun(trained(LAW), rows[::-1])[0].value == 7.0
-    assert costs.begun(trained(LAW), rows[:1])[0].value == 10.0
     late = [msgspec.structs.replace(row, at=f"2026-11-21T2{i}:00:00Z") for i, row in enumerate(rows[::-1])]
     assert costs.begun(trained(LAW), late)[0].value == 8.0  # the longest one was not the first
     five = {"import_s": (9.0, 4.1, 4.2, 4.3, 4.4), "device_start_s": (1.0,) * 5}

@@ -51,30 +51,6 @@ def test_a_crossing_known_in_closed_form_is_bracketed_and_then_pinned_down():
     assert len(sizes) <= 12
 
 
-def test_interpolation_is_linear_in_the_logarithms_and_the_interval_comes_from_both_sides():
-    times = {100: (1.0, 2.0), 400: (8.0, 2.0)}  # log2 ratio -1 at 100 and 2 at 400: a third of the way
-    answer = only(laws(lambda n: times[n][0], lambda n: times[n][1], times))
-    assert answer.crossings[0].at.value == pytest.approx(100 * 4 ** (1 / 3))
-    assert answer.crossings[0].at.low == answer.crossings[0].at.high  # samples without spread
-    at = only(laws(cpu_law, gpu_law, [64, 128, 256], spread=0.03)).crossings[0].at
-    assert at.low < at.value < at.high and at.low > 64 and at.high < 128
-
-
-@pytest.mark.parametrize(
-    ("cpu", "kind"),
-    [
-        (lambda n: gpu_law(n) * 2, "gpu-at-smallest"),
-        (lambda n: gpu_law(n) / 2, "cpu-throughout"),
-        (cpu_law, "gpu-from"),
-        (gpu_law, "cant-tell"),
-        (lambda n: gpu_law(n) * (0.5 if n in (64, 256) else 2), "several"),
-        (lambda n: gpu_law(n) * (2 if n < 200 else 0.5), "several"),
-    ],
-)
-def test_kinds_of_answers(cpu, kind):
-    assert only(laws(cpu, gpu_law, [64, 128, 256, 512])).kind == kind
-
-
 def at_points(*ratios: tuple[int, float, float]):
     """The answer of points whose CPU takes `ratio` seconds with that half-width, the GPU 1 s."""
 
@@ -161,12 +137,6 @@ def test_a_time_whose_interval_reaches_below_zero_bounds_nothing():
     assert answer.bands == ((200, 200),)
 
 
-def test_several_crossings_are_all_listed_with_their_direction():
-    answer = only(laws(lambda n: gpu_law(n) * (0.5 if n in (64, 256) else 2), gpu_law, [64, 128, 256, 512]))
-    expected = [(64, 128, "gpu"), (128, 256, "cpu"), (256, 512, "gpu")]
-    assert [(c.below, c.above, c.to) for c in answer.crossings] == expected
-
-
 def test_sizes_whose_ratio_may_be_one_are_a_band_and_nothing_is_refined_inside_it():
     cpu = {64: 0.5, 128: 1.0, 160: 1.0, 256: 2.0}
     answer = only(laws(lambda n: cpu[n], lambda n: 1.0, cpu))
@@ -174,18 +144,6 @@ def test_sizes_whose_ratio_may_be_one_are_a_band_and_nothing_is_refined_inside_i
     assert [p.sign for p in answer.points] == [-1, 0, 0, 1]
     added = crossover.refine(answer)
     assert len(added) == 2 and 64 < added[0] < 128 and 160 < added[1] < 256
-
-
-def test_refining_ends_at_a_noisy_crossing():
-    sizes = [64, 256]
-    for _ in range(12):
-        answer = only(laws(cpu_law, gpu_law, sorted(sizes), spread=0.1))
-        added = crossover.refine(answer, sizes)
-        if not added:
-            break
-        sizes += added
-    assert not added
-    assert any(p.sign == 0 for p in answer.points) or answer.crossings[0].fine
 
 
 def test_refining_adds_nothing_without_a_crossing_no_size_tried_and_one_of_another_form_near_the_middle():
@@ -312,12 +270,3 @@ def test_a_kernel_that_allocates_borrows_the_device_clock_of_the_best_preallocat
     rows.append(row("matmul/cupy/cublas", square(64), {"host-latency": 25e-6, "device": 5e-6}))
     (found,) = why(rows, only(rows, AS_WRITTEN[0]))
     assert (found.arithmetic, found.overhead) == (pytest.approx(5e-6), pytest.approx(25e-6))
-
-
-def test_the_gpu_machines_shape_comes_out_of_a_whole_run():
-    loaded = fake.gpu_run(sizes=(64, 128, 256, 512, 1024))
-    answers = {(a.precision, a.form): a for a in crossover.crossovers(loaded.measurements)}
-    modes = ("resident", "roundtrip-pinned", "roundtrip", "roundtrip-pageable")
-    order = [answers["float32", Form(mode)].crossings[0].at.value for mode in modes]
-    assert order == sorted(order)
-    assert {p for p, _ in answers} == {"float32", "float64", "tf32", "float16", "bfloat16"}

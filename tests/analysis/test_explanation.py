@@ -79,10 +79,6 @@ def test_break_even_in_epochs():
     # GPU: 6 + 3 against 5 s; an epoch 10 steps of 3.38 ms against 13.8 ms
     paid = costs.break_even(late.cpu.cost, late.gpu.cost, 10)
     assert paid.value == pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS))
-    step_s = Estimate(3.38 * MS, 2.38 * MS, 14.38 * MS)
-    apart = costs.break_even(late.cpu.cost, msgspec.structs.replace(late.gpu, step_s=step_s).cost, 10)
-    assert (apart.value, apart.low) == pytest.approx((paid.value, 4.0 / (10 * (13.8 - 2.38) * MS)))
-    assert apart.high == float("inf")  # its epochs may be longer
     # A CPU's step of 1.64 ms that may take 6.164: an epoch of 100 steps is 0.4 s shorter at most: 10 of them are 4 s
     e = explained()
     assert costs.break_even(e.cpu.cost, e.gpu.cost, 100) is None

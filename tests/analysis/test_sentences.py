@@ -60,45 +60,26 @@ def test_the_winner_comes_first_with_both_times(cpu, gpu, source, words):
     assert sentences.winner(between(*cpu), between(*gpu), source) == words
 
 
-def test_a_winner_in_a_list_names_what_it_is_of():
-    cpu, gpu = between(125, 126, 127), between(60, 61, 62)
-    assert sentences.winner(cpu, gpu, of=sentences.title("cifar10-cnn")) == (
-        "CIFAR-10 CNN: 61 s on the GPU, 126 s on the CPU, 2.1x faster."
-    )
-    assert sentences.winner(exact(21.0), between(19, 22, 23), of="mine").startswith("mine: can't tell, 21")
-    assert (sentences.faster_by(cpu, gpu), sentences.faster_by(cpu, cpu)) == ("GPU 2.1x faster", "can't tell")
-
-
 def crossed(kind, *crossings, bands=(), kernel="numpy") -> Answer:
     sides = (Side(kernel, device, None, "float32", exact(1.0)) for device in ("cpu", "gpu:0"))
     return Answer("float32", LATENCY, kind, 64, 4096, (Point(64, *sides),), crossings=crossings, bands=bands)
 
 
 TO_GPU = Crossing(between(103.2, 108.0, 114.6), 96, 128, "gpu")
-TO_CPU = Crossing(between(300.0, 300.0, 300.0), 256, 512, "cpu")
-SURE = Crossing(between(300.0, 300.0, 300.0), 256, 512, "gpu")
+SURE = Crossing(exact(300.0), 256, 512, "gpu")
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (
-            crossed("gpu-from", TO_GPU),
-            ["S: the GPU wins from n = 115.", "Between 103 and 115 it can't be told."],
-        ),
         (crossed("gpu-from", TO_GPU, kernel="predicted"), ["S: the GPU wins from about n = 108 (predicted)."]),
         (
             crossed("gpu-from", SURE, bands=((512, 512),)),
             ["S: the GPU wins from n = 300.", "At 512 it can't be told."],
         ),
-        (crossed("gpu-at-smallest"), ["S: the GPU wins from n = 64, the smallest measured."]),
         (
             crossed("cpu-throughout", kernel="predicted"),
             ["S: the CPU wins up to n = 4,096, the largest looked at (predicted)."],
-        ),
-        (
-            crossed("several", TO_GPU, TO_CPU),
-            ["S: the CPU wins from n = 300; below, the winner changes once.", "Between 103 and 115 it can't be told."],
         ),
         (
             crossed("cant-tell", bands=((64, 4096),)),

@@ -221,17 +221,6 @@ def timed(row: Row, clocks: dict[str, float], **given: str) -> Measurement:
     return made(msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, switches=given)), *samples)
 
 
-def test_what_both_at_once_bring_by_hand():
-    """10 and 30 ms one after the other are 40; at once the longer of 20 and 32 is 32: 1.25 times as fast."""
-    (gain,) = training_words.side_by_side(four(timed, *([{"host-latency": s}] for s in (0.01, 0.03, 0.02, 0.032))))
-    assert gain.endswith("40.0 ms one after the other, 32.0 ms overlapped, 1.2x faster.")
-    at_once = timed(STUDENT, {"host-latency": 0.016, "host-throughput": 0.008}, beside="fits", at_once="2")
-    alone = timed(STUDENT, {"host-latency": 0.01}, beside="nothing", at_once="1")
-    (line,) = training_words.side_by_side([alone, at_once])
-    assert line.endswith(": 2 trainings make 1.2x the steps a second of one.")
-    assert training_words.side_by_side([at_once]) == []
-
-
 def test_a_page_of_a_teacher_beside_a_student_says_nothing_that_is_not_so():
     rows = four(timed, *([{"host-latency": s}] for s in (0.004, 0.03, 0.005, 0.032)), data="synthetic")
     rows = [rows[i] for i in (1, 0, 3, 2)]  # the teacher first

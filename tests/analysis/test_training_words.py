@@ -84,20 +84,6 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     assert "by a step: the GPU wins from " in said
 
 
-def test_the_best_form_is_that_of_the_job_that_is_told():
-    """Compiled a step takes 1 ms, not 2, after 8 s of compiling: of 2,048 samples and 5 epochs the plain form wins, of the
-    article's 60,000 (9375 steps of 32) the compiled one: 8 + 9.375 s."""
-    every = [
-        trained("mnist-cnn", 32, 2048, (0.0, 0.0, 2e-3)),
-        trained("mnist-cnn", 32, 2048, (0.0, 0.0, 1e-3), once=(0.0, 0.0, 8.0), jit_compile="on"),
-        trained("mnist-cnn", 32, 2048, (0.0, 0.0, 5e-3), device="gpu:0"),
-    ]
-    (pair,) = break_even.pairs(every)
-    assert (pair.cpu(BY_JOB, 5).form, pair.cpu(BY_JOB, 5, 1875).form) == ("GPU hidden", "GPU hidden, jit on")
-    (said,) = training_answers.training_sentences(every)
-    assert "5 epochs, from its parts: 17.4 s on the CPU, 46.9 s on the GPU, 2.7x faster." in said
-
-
 def test_steps_beside_epochs_and_of_one_device():
     """S4: the GPU's step is the shorter one, its epoch of one step the longer one."""
     every = [
