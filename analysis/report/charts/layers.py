@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable
 
 from analysis.crossover import layers
-from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT
+from analysis.crossover.crossover import LATENCY
 from analysis.report.charts.chart import Axis, Chart, Trace, View, rounded
 from analysis.report.charts.choose import WINNER, spans
+from analysis.report.sections import crossings
 from analysis.report.sections.layers import SECTIONS, Layers
 from analysis.roofline.bounds import Roof, judge
 from analysis.stats import call_s, quick_seconds
@@ -28,21 +29,12 @@ _SIDES = {
     "tensorflow GPU": ("purple", "cross-thin"),
 }
 _ROOFS = {"CPU": "blue", "GPU": "vermillion"}
-_MARKS = {
-    LATENCY: ("one call", "ink", "line-ns"),
-    THROUGHPUT: ("queued calls", "purple", "diamond"),
-    COPIES[0]: ("copies as written", "orange", "square"),
-    COPIES[1]: ("copies, pinned", "green", "triangle-up"),
-    COPIES[2]: ("copies, pageable", "ink", "triangle-down"),
-}
 _MOST = 40  # lines of a chart
 
 
 def charts(of: Layers) -> list[Chart]:
     """The rates, and for each size that varies who wins along it; none without rows."""
-    forms = [a for a in of.answers if a.points and a.form == LATENCY]
-    varied = dict.fromkeys(a.family.varies for a in forms)
-    return [*_rates(of), *(_crossings(of, varies) for varies in varied)]
+    return [*_rates(of), *(_crossings(of, varies) for varies in of.drawn)]
 
 
 def _add(traces: dict[str, Trace], name: str, look: tuple[str, str], x: float, line: str, says: str) -> None:
@@ -122,15 +114,11 @@ def _roofs_over(rows: Iterable, of: Layers) -> dict[str, float]:
 
 
 def _crossings(of: Layers, varies: str) -> Chart:
-    """A line a family of the first precision: bands say who wins one call with the data there; marks, from where the GPU wins
-    in other forms."""
-    answers = [a for a in of.answers if a.family.varies == varies and not a.form.framework and a.form.cache == "warm"]
-    resident = [a for a in answers if a.form == LATENCY and a.points]
+    """A line a family of the first precision: bands say who wins one call with the data there. Every answer in its table."""
+    shown = [a for a in of.answers if a.family.varies == varies]
+    resident = [a for a in shown if a.form == LATENCY and a.points]
     first = resident[0].precision
-    resident = [a for a in resident if a.precision == first]
-    resident, left_out = _most(resident, lambda a: a.points[-1].cpu.seconds.value)
-    points: dict[str, Trace] = {}
-    cells = []
+    resident, left_out = _most([a for a in resident if a.precision == first], lambda a: a.points[-1].cpu.seconds.value)
     bands = {sign: Trace(who, [], [], color, band=True, says=[]) for sign, (who, color) in WINNER.items()}
     for a in resident:
         line = of.family_label(a)
@@ -138,28 +126,15 @@ def _crossings(of: Layers, varies: str) -> Chart:
             bands[sign].x.extend((rounded(start), rounded(end), None))
             bands[sign].y.extend([line] * 3)
             bands[sign].says.extend([f"{line}: {verdict_words(a)}"] * 3)
-        for other in (b for b in answers if (b.family, b.precision) == (a.family, first) and b.form in _MARKS):
-            form, color, marker = _MARKS[other.form]
-            cells.append((line, form_name(other.form), verdict_words(other), f"{other.low_n}..{other.high_n}"))
-            for c in (c for c in other.crossings if c.to == "gpu" and not c.wide):
-                _add(
-                    points,
-                    f"from here: {form}",
-                    (color, marker),
-                    c.at.value,
-                    line,
-                    f"{line}, {form}: {verdict_words(other)}",
-                )
-    shown = [a for a in of.answers if a.family.varies == varies]
     says = next(iter(words.summaries(shown)), f"{count(len(shown), 'answer')} along the {varies}.")
     sizes, lines = [p.n for a in resident for p in a.points], tuple(dict.fromkeys(map(of.family_label, resident)))
     room = 1.06 if min(sizes) < max(sizes) else 1.5
     x = Axis(resident[0].family.size_name, "count", ends=(min(sizes) / room, max(sizes) * room))
     axes = x, Axis("", "words", False, lines=lines)
-    view = View("", *axes, [*(b for b in bands.values() if b.x), *points.values()], says)
+    view = View("", *axes, [b for b in bands.values() if b.x], says)
     title = f"Who wins, {first}; shaded: {form_name(LATENCY)}{left_out}"
-    _, one, stem = SECTIONS[of.op]
-    numbers = Table(f"{one} | a call | answer | measured", cells, 3)
+    stem = SECTIONS[of.op][2]
+    numbers = crossings.wins(crossings.answered(shown), of.heads, of.which)
     return Chart(f"{stem}-{varies}", title, [view], numbers, f"{stem}-{varies}.svg")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from analysis.crossover.crossover import Answer
 from analysis.crossover.time_split import Why
-from analysis.table import named, table, text
+from analysis.table import Table, named, text
 from analysis.text import crossings
 from analysis.units import seconds
 
@@ -21,22 +21,24 @@ def answered(answers: Iterable[Answer]) -> list[Answer]:
     return [a for a in answers if a.kind != "no-gpu" or a.gaps]
 
 
-def tables(
+def wins(answers: Iterable[Answer], heads: Sequence[str], which: Callable[[Answer], tuple]) -> Table:
+    """A line an answer, `which` under `heads` saying what it is of."""
+    rows = [(*which(a), *_cells(a)) for a in answers]
+    return Table([*heads, *named(_ANSWERS)], rows, len(heads) + 6, "by | caches")
+
+
+def details(
     answers: list[Answer],
     heads: Sequence[str],
     which: Callable[[Answer], tuple],
     whys: Callable[[Answer], Iterable[Why]],
 ) -> list[str]:
-    """A line an answer, `which` under `heads` saying what it is of; what of it was not measured; the time of the first
-    precision's calls in parts, as `whys` has it."""
-    rows = [(*which(a), *_cells(a)) for a in answers]
-    lines = table([*heads, *named(_ANSWERS)], rows, len(heads) + 6, "by | caches")
+    """What was not measured, and the time of the first precision's calls in parts, as `whys` has it."""
     gaps = dict.fromkeys(f"- {text(', '.join((*which(a)[:1], a.precision, gap)))}" for a in answers for gap in a.gaps)
-    lines += [*gaps, *([""] if gaps else [])]
     first = answers[0].precision
     rows = [(*which(a), *_parts(a, w)) for a in answers if a.precision == first for w in whys(a)]
-    parts = table([*heads, *named(_WHY)], rows, len(heads) + 1, "copies")
-    return [*lines, _ADDS_UP.format(first), "", *parts] if rows else lines
+    parts = Table([*heads, *named(_WHY)], rows, len(heads) + 1, "copies")
+    return [*gaps, *([""] if gaps else []), *([_ADDS_UP.format(first), "", *parts.md()] if rows else [])]
 
 
 def _cells(a: Answer) -> tuple:

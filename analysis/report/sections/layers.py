@@ -36,6 +36,19 @@ class Layers(msgspec.Struct, frozen=True):
     totals: tuple[tuple[str, Total], ...] = ()
     won: tuple[str, ...] = ()  # who wins the networks' steps, in sentences
 
+    @property
+    def drawn(self) -> list[str]:
+        """The sizes along which a chart shows who wins."""
+        return list(dict.fromkeys(a.family.varies for a in self.answers if a.points and a.form == LATENCY))
+
+    @property
+    def heads(self) -> tuple[str, str]:
+        """Over what `which` says of an answer."""
+        return SECTIONS[self.op][1], "in its"
+
+    def which(self, a: Answer) -> tuple[str, str]:
+        return self.family_label(a), a.family.size_name
+
     def label(self, problem: "Problem") -> str:
         """`conv2 wgrad`, without a name the shape; the batch is said elsewhere."""
         name = self.names.get(problem)
@@ -122,20 +135,16 @@ def _totals_table(of: Layers) -> list[str]:
 def _crossings(of: Layers) -> list[str]:
     """The answers: the first sentences, all of them in a table, and where the GPU's time goes."""
     told = crossings.answered(of.answers)
-    heading, one, _ = SECTIONS[of.op]
     if not told:
         return ["The GPU has no rows of these, so there is no crossover.", ""] if of.answers else []
-    lines = [f"### {heading}: where the GPU wins", ""]
+    lines = [f"### {SECTIONS[of.op][0]}: where the GPU wins", ""]
     first = [a for a in told if a.form == LATENCY and a.precision == told[0].precision]
     lines += listed([*answers.summaries(told), *map(answers.sentence, first if len(first) <= _MOST_SAID else ())]) or [
         ""
     ]
-    return lines + crossings.tables(
-        told,
-        (one, "in its"),
-        lambda a: (of.family_label(a), a.family.size_name),
-        lambda a: why(of.rows, a) if a.form == LATENCY else (),
-    )
+    left = [a for a in told if a.family.varies not in of.drawn]
+    parts = crossings.details(told, of.heads, of.which, lambda a: why(of.rows, a) if a.form == LATENCY else ())
+    return lines + (crossings.wins(left, of.heads, of.which).md() if left else []) + parts
 
 
 def _comparisons(of: Layers) -> list[str]:

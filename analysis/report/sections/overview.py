@@ -156,7 +156,8 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
         lacking = "The GPU has no square products of workloads.matmul here" if there else "No GPU was measured"
         return [f"{lacking}, so there is no crossover.", ""]
     squares = square_rows(measurements)
-    return crossings.tables(told, (), lambda a: (), lambda a: why((), a, family_rows=squares))
+    parts = crossings.details(told, (), lambda a: (), lambda a: why((), a, family_rows=squares))
+    return crossings.wins(told, (), lambda a: ()).md() + parts
 
 
 def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
