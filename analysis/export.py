@@ -152,7 +152,7 @@ def table(loaded: "Loaded", to: str) -> str:
     from analysis.roofline.bounds import roofs
     from analysis.roofline.frame import frame
 
-    rows = frame(loaded.measurements, roofs(loaded.every, loaded.runs[-1].machine if loaded.runs else None))
+    rows = frame(loaded.measurements, roofs(loaded.every, loaded.machine))
     if to == "csv":
         return rows.map(cells.cell).to_csv(index=False, lineterminator="\n")
     found = rows.astype(object).where(rows.notna(), "").to_numpy()
@@ -166,7 +166,7 @@ def text(loaded: "Loaded", to: str) -> str:
     if to in ("csv", "md"):
         return table(loaded, to)
     made = {
-        "google-benchmark": lambda: google_benchmark(loaded.measurements, loaded.runs[-1] if loaded.runs else None),
+        "google-benchmark": lambda: google_benchmark(loaded.measurements, loaded.last),
         "bencher": lambda: bencher(loaded.measurements),
         "github": lambda: github(loaded.measurements),
     }[to]()

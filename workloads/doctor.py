@@ -216,7 +216,7 @@ def stored(runs: list[str]) -> Iterator[Finding]:
     from workloads import records
 
     for loaded in records.by_machine(*runs).values():
-        here = loaded.runs[-1].machine if loaded.runs else None
+        here = loaded.machine
         where = here.key if here else "a machine that no line names"
         said = f"{len(loaded.measurements)} rows of {where}, {len(row_checks.CHECKS)} things looked for in each"
         yield from (Finding("rows", "ok", said), *row_checks.findings(loaded.measurements, here))

@@ -70,7 +70,7 @@ def comparison(
         min_effect: smaller differences are not claimed.
         margin: differences within this are the same.
     """
-    machine = new.runs[-1].machine if new.runs else None
+    machine = new.machine
     before, after = ({m.key: m for m in loaded.measurements} for loaded in (old, new))
     rows, broken = [], []
     for key, a in before.items():

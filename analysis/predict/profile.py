@@ -276,4 +276,4 @@ def read(*runs: str, mixed: bool = False) -> Profile:
         )
     loaded = list(machines.values())
     rows = tuple(m for part in loaded for m in part.measurements)
-    return profile(rows, loaded[0].runs[-1].machine if loaded[0].runs else None, "+".join(machines))
+    return profile(rows, loaded[0].machine, "+".join(machines))

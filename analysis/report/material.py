@@ -34,7 +34,7 @@ class Material:
 
     @property
     def machine(self) -> "Machine | None":
-        return self.loaded.runs[-1].machine if self.loaded.runs else None
+        return self.loaded.machine
 
     @functools.cached_property
     def roofs(self) -> "tuple[Roof, ...]":

@@ -14,7 +14,7 @@ from analysis.report.pictures import files as drawing
 from analysis.report.sections import differences, overview
 from analysis.table import text
 from workloads import ROOT
-from workloads.records import Loaded, Machine, files_of, read
+from workloads.records import Loaded, files_of, read
 
 INSTALL = "python -m pip install matplotlib"
 LOCAL = ROOT / "reports" / "local"
@@ -41,10 +41,6 @@ def place(runs: "Iterable[str | os.PathLike]", out: "str | os.PathLike | None" =
         return folders[0]
     names = ["-".join(folder.parts[-2:]) for folder in (first, *others)]
     return LOCAL / "beside" / "-beside-".join(names if len(names) == 2 else [names[0], f"{len(others)}-more"])
-
-
-def machine_of(loaded: Loaded) -> "Machine | None":
-    return loaded.runs[-1].machine if loaded.runs else None
 
 
 def read_one_machine(paths: "list[str | os.PathLike]") -> Loaded:

@@ -30,7 +30,7 @@ def _roofline(arguments: argparse.Namespace) -> int:
     from analysis.text import rates
 
     loaded = page.read_one_machine(arguments.runs)
-    ceilings = roofs_of(loaded.every, page.machine_of(loaded))
+    ceilings = roofs_of(loaded.every, loaded.machine)
     measured, products = overview.ceilings(ceilings), roofline.products(loaded.measurements, ceilings)
     least = "flag | measured by | ridge, FLOP per byte | FLOP per byte | of the data sheet | +- | the roof"
     for heads, rows in ((overview.CEILINGS, measured), (roofline.PRODUCTS, products)):

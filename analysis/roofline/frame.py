@@ -47,8 +47,7 @@ def load(*runs: str | os.PathLike) -> "pandas.DataFrame":
     import pandas
 
     tables = {
-        key: frame(part.measurements, roofs_of(part.every, part.runs[-1].machine if part.runs else None))
-        for key, part in by_machine(*runs).items()
+        key: frame(part.measurements, roofs_of(part.every, part.machine)) for key, part in by_machine(*runs).items()
     }
     if len(tables) == 1:
         return next(iter(tables.values()))

@@ -17,7 +17,7 @@ import msgspec
 from workloads import ROOT
 from workloads.options import NoRun, Usage
 from workloads.records import baselines
-from workloads.records.rows import SAMPLES, SCHEMA, Line, Measurement, Run, finite, sound
+from workloads.records.rows import SAMPLES, SCHEMA, Line, Machine, Measurement, Run, finite, sound
 from workloads.records.visits import together
 
 SOURCES = ("kernels", "workloads", "analysis")  # the folders of the project's sources
@@ -173,6 +173,16 @@ class Loaded(msgspec.Struct, frozen=True):
     def every(self) -> tuple[Measurement, ...]:
         """All rows, for what was reached at best."""
         return (*self.replaced, *self.measurements)
+
+    @property
+    def last(self) -> Run | None:
+        """The newest run; None of a file without any."""
+        return self.runs[-1] if self.runs else None
+
+    @property
+    def machine(self) -> Machine | None:
+        """That of the newest run."""
+        return self.last.machine if self.last else None
 
 
 def files_of(run: str | os.PathLike) -> list[pathlib.Path]:

@@ -1,16 +1,16 @@
 """Charts of bytes: bandwidth by working set, and copies between host and device with their fitted laws."""
 
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
+from analysis.report.material import Material
 from analysis.report.sections import movement
 from analysis.roofline import links, memory_levels
 from analysis.table import Table
 from analysis.units import bytes_rate, count, join, percent, seconds, size
-from workloads.records import Machine, Measurement
 
 
-def memory(measurements: "list[Measurement]", machine: "Machine | None") -> list[Chart]:
+def memory(of: Material) -> list[Chart]:
     """Bandwidth against working set, a line a device and thread count; none without enough sizes."""
-    shown = movement.shown_curves(measurements)
+    shown = movement.shown_curves(of.rows)
     if not shown:
         return []
     traces, rows = [], []
@@ -22,7 +22,7 @@ def memory(measurements: "list[Measurement]", machine: "Machine | None") -> list
             (where, operation, size(p.nbytes), bytes_rate(p.rate.value), p.kernel.partition("/")[2]) for p in curve
         ]
     levels = {}  # (device, name) -> that of most threads
-    for p in sorted(memory_levels.plateaus(measurements, machine), key=lambda p: p.threads or 0):
+    for p in sorted(memory_levels.plateaus(of.rows, of.machine), key=lambda p: p.threads or 0):
         if (p.device, p.threads, p.operation) in shown:
             at, words = ([p.from_bytes, p.to_bytes], [rounded(p.rate.value)] * 2), bytes_rate(p.rate.value)
             says, label = [f"{p.name}: {words}"] * 2, f"{p.name} {words}"
@@ -36,14 +36,14 @@ def memory(measurements: "list[Measurement]", machine: "Machine | None") -> list
     return [Chart("memory", "Memory: bandwidth by working set", [view], Table(heads, rows, 2), "memory.svg")]
 
 
-def copies(measurements: "list[Measurement]") -> list[Chart]:
+def copies(of: Material) -> list[Chart]:
     """Seconds of a copy against its bytes: points measured, lines the fitted laws; none without laws."""
     traces, rows = [], []
-    laws = movement.telling(links.laws_of(measurements))
+    laws = movement.telling(links.laws_of(of.rows))
     if not laws:
         return []
     for i, law in enumerate(laws):
-        way, seen, how = movement.way_words(law), links.errors(law, measurements), marks(i)
+        way, seen, how = movement.way_words(law), links.errors(law, of.rows), marks(i)
         sizes = [rounded(nbytes) for nbytes, *_ in seen]
         says = [
             f"{way}, {size(n)}: {seconds(t)} measured, {seconds(fit)} by the law ({percent(e)} off)"

@@ -15,8 +15,8 @@ from analysis.table import image
 CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "crossover": crossover.chart,
     "roofline": lambda of: charts_roofline.chart(of.rows, of.roofs),
-    "memory": lambda of: charts_movement.memory(of.rows, of.machine),
-    "transfers": lambda of: charts_movement.copies(of.rows),
+    "memory": charts_movement.memory,
+    "transfers": charts_movement.copies,
     "feeding": lambda of: feeding.feeding_chart(of.rows),
     "convolutions": lambda of: layers.charts(of.layers["conv"]),
     "products": lambda of: layers.charts(of.layers["matmul"]),

@@ -84,11 +84,10 @@ def select(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
     rows = tuple(m for m in loaded.measurements if m.problem.op == op and settings.ordinary(m))
     if op == "matmul" and not any(_other(m) for m in rows):
         return Layers(op, (), (), {}, roofs)
-    machine = loaded.runs[-1].machine if loaded.runs else None
-    told = tuple(layer_crossovers(rows, op, machine=machine))
+    told = tuple(layer_crossovers(rows, op, machine=loaded.machine))
     works = network_steps.steps(loaded.runs, rows, op)
     sums = tuple((model, total) for model, found_ in works for total in network_steps.totals(found_, rows, op))
-    won = tuple(answers.steps(loaded.runs, rows, op, machine))
+    won = tuple(answers.steps(loaded.runs, rows, op, loaded.machine))
     return Layers(op, rows, told, network_steps.names(loaded.runs, rows), roofs, sums, won)
 
 

@@ -70,7 +70,7 @@ _FORMULAS = (
 def how_section(loaded: "Loaded") -> list[str]:
     """Checks, stop reasons, flags, seed, software and limits of what was measured."""
     ms = loaded.measurements
-    run = loaded.runs[-1] if loaded.runs else None
+    run = loaded.last
     ops = _measured(ms)
     software = software_words(loaded.runs)
     checks = Counter(m.check or "not checked" for m in ms if m.ok)
@@ -93,7 +93,7 @@ def how_section(loaded: "Loaded") -> list[str]:
     return [
         *(f"- {line}" for line in lines),
         "",
-        not_shown(ms, run.machine if run else None),
+        not_shown(ms, loaded.machine),
         "",
     ]
 

@@ -11,7 +11,8 @@ from analysis.units import bytes_rate, seconds, size
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from workloads.records import Machine, Measurement
+    from analysis.report.material import Material
+    from workloads.records import Measurement
 
 _ORDER = ("triad", "copy", "add", "scale", "read")
 _APART = ("asarray", "staged", "dataset")
@@ -58,9 +59,9 @@ def way_words(law: links.Link) -> str:
     return " ".join(filter(None, (law.direction, law.host_memory, law.kernel.partition("/")[2].replace("cupy/", ""))))
 
 
-def memory_section(measurements: "list[Measurement]", machine: "Machine | None") -> list[str]:
+def memory_section(of: "Material") -> list[str]:
     """The levels found with their bandwidth, and those looked for in vain; what stands for a memory without a plateau."""
-    if not shown_curves(measurements):
+    if not shown_curves(of.rows):
         return []
     rows = [
         (
@@ -75,27 +76,27 @@ def memory_section(measurements: "list[Measurement]", machine: "Machine | None")
             p.source.partition(",")[0],
         )
         for p in sorted(
-            memory_levels.plateaus(measurements, machine),
+            memory_levels.plateaus(of.rows, of.machine),
             key=lambda p: (p.device, p.threads or 0, p.operation, p.from_bytes),
         )
     ]
     heads = "device | threads | operation | level | bandwidth | +- | working sets | sizes | fastest there"
-    lost = listed(memory_levels.missing(measurements, machine))
+    lost = listed(memory_levels.missing(of.rows, of.machine))
     return [*(table(heads, rows, 4) if rows or not lost else []), *lost]
 
 
-def copies_section(measurements: "list[Measurement]") -> list[str]:
+def copies_section(of: "Material") -> list[str]:
     """The laws of copying, and what of the link they reach."""
-    if not any(m.problem.op == "transfer" for m in measurements):
+    if not any(m.problem.op == "transfer" for m in of.rows):
         return []
-    return [*shown(links.lines(measurements), markdown=True), ""]
+    return [*shown(links.lines(of.rows), markdown=True), ""]
 
 
-def launches_section(measurements: "list[Measurement]") -> list[str]:
+def launches_section(of: "Material") -> list[str]:
     """What calls cost before any work, on every clock."""
-    if not any(m.problem.op == "launch" for m in measurements):
+    if not any(m.problem.op == "launch" for m in of.rows):
         return []
-    found = overheads.constants(measurements)
+    found = overheads.constants(of.rows)
     rows = [
         (c.name, c.device, c.clock, c.threads or "-", c.jit or "-", *_above_zero(c.seconds), c.source) for c in found
     ]

@@ -60,7 +60,7 @@ class Head(msgspec.Struct, frozen=True):
 
 def head(of: Material) -> Head:
     """The head of a page or of one run's part of it."""
-    loaded, run = of.loaded, of.loaded.runs[-1] if of.loaded.runs else None
+    loaded, run = of.loaded, of.loaded.last
     bad, timed = noisy(of.rows)
     machine = "The result file has no line that says what machine it came from."
     if run:
@@ -160,17 +160,17 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
     return crossings.wins(told, (), lambda a: ()).md() + parts
 
 
-def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
+def roofline_section(of: Material) -> list[str]:
     """The ceilings; nothing without a measured one or a matmul."""
-    measured = ceilings(roofs)
-    if not measured and not products(measurements, roofs):
+    measured = ceilings(of.roofs)
+    if not measured and not products(of.rows, of.roofs):
         return []
     lines = (
         table(CEILINGS, measured, 2, "of the data sheet | ridge, FLOP per byte")
         if measured
         else ["No roof was measured.", ""]
     )
-    if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
+    if sheets := dict.fromkeys(r.source for r in of.roofs if not r.measured):
         lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
     return lines
 
