@@ -303,7 +303,7 @@ def test_bands_marks_and_points_of_layers_lie_where_they_should():
     _, chart = layer_charts.charts(layer_sections.select(loaded, "conv", ()))
     traces = {t.name: t.x for t in chart.views[0].traces}
     forms = {row[chart.numbers.heads.index("a call")]: row for row in chart.numbers.rows}
-    column = chart.numbers.heads.index("answer, CPU at its best")
+    column = chart.numbers.heads.index("answer")
     assert "batch 20" in forms["resident on the GPU"][column]
     assert any("batch 80" in row[column] for form, row in forms.items() if form.startswith("copied"))
     low, turn, high = 4, pytest.approx(20), 128
