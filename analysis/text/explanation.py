@@ -20,9 +20,10 @@ _UNTOLD = ("start-up", "epochs")  # parts that are never nothing
 SAID = {
     "why": "The GPU's steps are {ratio:speed}; it starts {later:time} {when}{most}.",
     "beside": "Most goes to {what}: {cpu:time} on the CPU, {gpu:time} on the GPU.",
-    "share": "{name} step: {shares}{predicted}.",
+    "share": "{name} step: {main:shares}{predicted}.",
     "turn": "about {at} on, the {to} finishes first.",
     "never": "the first epoch on, the {to} finishes first, and it stays so.",
+    "saves": "saves {job_saved:timed}",
     "overlap": "Savings overlap: do not add them.",
     "more": "{n} more {verb} no sure saving (--all).",
     "no saving": "Nothing looked at surely saves time; --all has what was.",
@@ -83,7 +84,7 @@ def answer(e: Explanation, again: str, measuring: str = "") -> list[str]:
     source = PREDICTED if PREDICTED in (cpu.cost.source, gpu.cost.source) else MEASURED
     first = [head, sentences.winner(cpu.whole, gpu.whole, source), *bars(e.both), f"Why   {why(cpu, gpu)}"]
     rest = [f"From  {turns(cpu, gpu)}", *(_LABEL + said for said in _doubts(e))]
-    rest += [f"Cost  {price(e)}"] if e.asked.prices else []
+    rest += [f"Cost  {price(e, cpu, gpu)}"] if e.asked.prices else []
     room = MOST - sum(len(terminal.wrapped(text, WIDTH)) for text in (*first, *rest, last))
     step = [_step_shares(e)] if e.main and room > 0 else []
     return [*first, *step, *rest, *_actions(e, room - len(step)), last]
@@ -124,7 +125,7 @@ def why(cpu: Side, gpu: Side) -> str:
 def _step_shares(e: Explanation) -> str:
     name = "GPU" if e.gpu else "CPU"
     marked = " (predicted)" * any(s.name == name and s.cost.source != PREDICTED for s in e.sides)
-    return _LABEL + say(SAID["share"], name=name, shares=sentences.shares(e.main, 2), predicted=marked)
+    return _LABEL + say(SAID["share"], name=name, main=e.main, predicted=marked)
 
 
 def turns(cpu: Side, gpu: Side) -> str:
@@ -149,7 +150,7 @@ def _actions(e: Explanation, room: int) -> list[str]:
     if not told:
         return [f"Do    {SAID['no saving']}"] * (room > 0 and not e.actions)
     rows = [
-        (f"{_LABEL}{i}. {w.change.words}", f"saves {sentences.timed(w.job_saved)}", w.change.note)
+        (f"{_LABEL}{i}. {w.change.words}", say(SAID["saves"], job_saved=w.job_saved), w.change.note)
         for i, w in enumerate(told, 1)
     ]
     _, first, *others = Table("do | saves | note", rows, 3, least="note").text(min(WIDTH, terminal.width() or WIDTH))
@@ -158,11 +159,11 @@ def _actions(e: Explanation, room: int) -> list[str]:
     return [f"Do{first[2:]}", *others, *([_LABEL + " ".join(notes)] if notes else [])]
 
 
-def price(e: Explanation) -> str:
+def price(e: Explanation, cpu: Side, gpu: Side) -> str:
     """What the whole training costs, the cheapest first, where prices are given; else up to which price the GPU pays."""
     money = sorted(((c.money, c.device) for c in e.costs if c.money), key=lambda one: one[0].value)
     parts = join(f"{sentences.number(e)} on the {NAMES[device]}" for e, device in money)
-    return say(SAID["price" if money else "worth"], parts=parts, ratio=e.both[0].whole / e.both[1].whole)
+    return say(SAID["price" if money else "worth"], parts=parts, ratio=cpu.whole / gpu.whole)
 
 
 # ---------------------------------------------------------------- all that is behind them
@@ -181,7 +182,7 @@ def details(e: Explanation, framework: str) -> list[str]:
         "What changes would save": [_changes(told)] if told.what_ifs else [],
         "Memory and cost": [
             *([_resources(told)] if e.memory else []),
-            *([price(e)] if e.both and not e.asked.prices else []),
+            *([price(e, *e.both)] if e.both and not e.asked.prices else []),
         ],
         "Does the framework use the GPU?": [framework],
         "What this does not know": caveats(e),
@@ -252,7 +253,7 @@ def _resources(e: Explanation) -> Table:
     for m in e.memory:
         fits, energy = m.largest_batch.value if m.largest_batch else None, joules.get(m.device)
         batch = "-" if fits is None else f"about {sentences.number(fits, most=2)}" if fits >= 1 else "none fits"
-        peak = size(m.peak.value) + f" of {size(m.capacity)}" * bool(m.capacity)
+        peak = size(m.peak.value) + (f" of {size(m.capacity)}" if m.capacity else "")
         rows.append((NAMES[m.device], peak, batch, sentences.number(energy / 3.6e6) if energy else "-"))
     return Table("on | memory at its peak | largest batch | energy, kWh", rows)
 

@@ -120,11 +120,11 @@ def speed(ratio: Estimate | float, than: str = "") -> str:
     return (f"{factor(e)} faster" if e.value >= 1 else f"{factor(1 / e)} slower") + (f" than {than}" if than else "")
 
 
-def shares(p: Prediction, most: int = 3) -> str:
-    """`72 % dispatch and 26 % kernel launches`: the largest parts of a predicted step, as shares of all of them."""
+def shares(p: Prediction) -> str:
+    """`72 % dispatch and 26 % kernel launches`: the two largest parts of a predicted step, as shares of all of them."""
     parts = {name: e.value for name, e in p.parts.items() if e.value > 0}
     whole = sum(parts.values())
-    ranked = sorted(parts, key=lambda name: -parts[name])[:most]
+    ranked = sorted(parts, key=lambda name: -parts[name])[:2]
     return join(f"{share(parts[n] / whole)} {PARTS.get(n, n)}" for n in ranked if parts[n] > _LITTLE * whole)
 
 

@@ -42,7 +42,7 @@ def test_both_sides_the_whole_training_and_parts_that_add_up_to_the_step():
     e = explained(Training("cifar10-cnn", 64, 640))
     for p in e.predictions:
         assert sum(part.value for part in p.parts.values()) == pytest.approx(p.step_s.value)
-    assert sentences.shares(e.gpu, 1) == "90 % dispatch"  # 2 of 2 + 0.164 + 0.064 ms
+    assert sentences.shares(e.gpu) == "90 % dispatch and 4.5 % copy calls"  # 2 and 0.1 of 2 + 0.164 + 0.064 ms
 
 
 def test_from_how_many_samples_or_epochs_another_device_finishes_first():
@@ -155,10 +155,14 @@ def test_validation_money_and_joules():
 
 def test_a_price_in_words():
     """The CPU's 7.24 s over the GPU's 11.764 are 0.62; at 3.60 and 1 an hour they cost 0.012 and 0.002."""
-    assert words.price(explained()) == "The GPU pays while its machine costs less than 0.62x the CPU's an hour."
+    assert (
+        words.price(explained(), *explained().both)
+        == "The GPU pays while its machine costs less than 0.62x the CPU's an hour."
+    )
     both = explained(prices={"gpu": 3.6, "cpu": 1.0})
-    assert words.price(both) == "It costs 0.0020 on the CPU and 0.012 on the GPU."
-    assert words.price(explained(prices={"gpu": 3.6})) == "It costs 0.012 on the GPU."
+    assert words.price(both, *both.both) == "It costs 0.0020 on the CPU and 0.012 on the GPU."
+    one = explained(prices={"gpu": 3.6})
+    assert words.price(one, *one.both) == "It costs 0.012 on the GPU."
 
 
 def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
