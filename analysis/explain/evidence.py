@@ -69,18 +69,8 @@ def _reported(a: Asking) -> list[tuple[str, published.Measured]]:
     of a single one."""
     found = [m for r in a.case.reported if (m := published.measured(r, a.rows))]
     if a.case.varies == "width":
-        return [(f"width {_fixed(m.reported.training, 'width')[0]:,}", m) for m in found]
+        return [(f"width {break_even.sized(m.reported.training, 'width')[0]:,}", m) for m in found]
     return [(f"batch {m.batch}" if len(a.case.reported) == 1 else m.reported.training.model, m) for m in found]
-
-
-def _fixed(t: Training, varies: str) -> tuple[int, break_even.Setup]:
-    """(the size of a training along what varies, its setup without it).
-
-    Raises: ValueError for a training without such a size.
-    """
-    if at := break_even.size_of(break_even.Setup("", t.model, t.batch, t.samples, t.dtype), varies):
-        return at
-    raise ValueError(f"{t.model} has no {varies}")
 
 
 def _pair(a: Asking) -> Found | None:
@@ -103,7 +93,7 @@ def _arithmetic(training: Training) -> float:
 def _flip(a: Asking) -> Found | None:
     """From which width or batch the GPU wins: measured of the case's training but for what varies, else predicted."""
     made, varies = a.explained(), a.case.varies
-    _, rest = _fixed(a.request.training, varies)
+    _, rest = break_even.sized(a.request.training, varies)
     alike = {("model", rest.model), ("batch", rest.batch)}
     own = [x for x in break_even.answers(a.rows, (varies,)) if alike <= {*x.family.fixed}]
     found = [x for x in (*own, *made.crossovers) if x.family.varies == varies and x.form.mode == BY_STEP]

@@ -62,8 +62,7 @@ class Request(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """Everything that is said of a training. `sides`: what it takes on each device, measured or predicted. `cpu` and `gpu`: the
     predictions, None without rows of that side, and `lacks` says what is missing. measured: what this very training costs by a
-    row. borrowed: the GPU is a stored one, its host terms
-    scaled by `host_factor`."""
+    row. borrowed: the GPU is a stored one, its host terms scaled by `host_factor`."""
 
     asked: Request
     cpu: "Prediction | None"
@@ -73,7 +72,6 @@ class Explanation(msgspec.Struct, frozen=True):
     memory: tuple[Memory, ...]
     costs: tuple[Cost, ...]
     what_ifs: tuple[WhatIf, ...]
-    validation_s: dict[str, Estimate] = {}
     lacks: tuple[str, ...] = ()
     borrowed: str = ""
     host_factor: Estimate | None = None
@@ -121,7 +119,7 @@ class Explanation(msgspec.Struct, frozen=True):
         """What of it is to be said: all, or without what rests on seconds that are withheld."""
         if not self.withheld:
             return self
-        return msgspec.structs.replace(self, cpu=None, gpu=None, crossovers=(), costs=(), what_ifs=(), validation_s={})
+        return msgspec.structs.replace(self, cpu=None, gpu=None, crossovers=(), costs=(), what_ifs=())
 
 
 class Sources(msgspec.Struct, frozen=True):
@@ -188,7 +186,6 @@ def explain(asked: Request, of: Sources) -> Explanation:
         held,
         prices,
         tuple(ranked),
-        {d: validating(asked, p) for d, p in made.items()} if asked.validation else {},
         tuple(f"{where}: {error}" for where, error in lacking.items()),
         of.gpu.key if of.gpu and of.borrowed else "",
         host_factor(of.cpu, of.gpu) if of.gpu and of.borrowed else None,
@@ -265,66 +262,54 @@ def measured(asked: Request, of: Sources) -> "dict[str, TrainingCost]":
 
 
 def _crossovers(asked: Request, predict: Callable) -> tuple[Answer, ...]:
-    """Over the batch by the step, over the samples by the whole job, and over what else is asked for by the step."""
+    """Over the batch by the step, over the samples by the whole job (a step where all are one batch), and over what else is
+    asked for by the step."""
     t = asked.training
-    batches = sorted({t.batch, *(_BATCH_STEP**i for i in range(7) if _BATCH_STEP**i <= min(_MOST_BATCH, 64 * t.batch))})
-    if asked.varies == "batch":
-        batches = sorted({t.batch, *asked.sizes})
-    change = msgspec.structs.replace
-    found = [over(asked, "batch", lambda b: change(t, batch=b, samples=max(t.samples, b)), batches, predict, BY_STEP)]
-    if asked.varies == "width":
-        found.append(
-            over(asked, "width", lambda w: change(t, model=_of_width(t.model, w)), asked.sizes, predict, BY_STEP)
-        )
-    if t.batch < t.samples:
-        counts = {t.samples, *(10**i for i in range(2, 8) if t.batch <= 10**i <= 10 * t.samples)}
-        found.append(over(asked, "samples", lambda n: change(t, samples=n), counts, predict, BY_JOB))
-    else:
-        counts = {t.samples, *(10**i for i in range(2, 6) if 10**i <= 10 * t.samples)}
-        found.append(over(asked, "samples", lambda n: change(t, samples=n, batch=n), counts, predict, BY_STEP))
+    least, by = (t.batch, BY_JOB) if t.batch < t.samples else (0, BY_STEP)
+    most = min(_MOST_BATCH, 64 * t.batch)
+    sizes: dict[str, Iterable[int]] = {"batch": {t.batch, *(b for i in range(7) if (b := _BATCH_STEP**i) <= most)}}
+    sizes |= {asked.varies: asked.sizes} if asked.varies else {}
+    sizes["samples"] = {t.samples, *(n for i in range(2, 8) if least <= (n := 10**i) <= 10 * t.samples)}
+    found = (over(asked, varies, at, predict, by if varies == "samples" else BY_STEP) for varies, at in sizes.items())
     return tuple(a for a in found if a)
 
 
-def _of_width(model: str, width: int) -> str:
-    """The generated network of another width.
+def _at(t: Training, varies: str, size: int) -> Training:
+    """The training at a size along what varies.
 
-    Raises: ValueError for a model that has no width.
+    Raises: ValueError for a model that has no such size.
     """
-    head, _, tail = model.partition("x")
-    if not model.startswith("mlp-") or not tail:
-        raise ValueError(f"{model} has no width that could vary")
-    return f"{head.rpartition('-')[0]}-{width}x{tail}"
+    change = msgspec.structs.replace
+    if varies == "batch":
+        return change(t, batch=size, samples=max(t.samples, size))
+    made = break_even.at(break_even.sized(t, varies)[1], varies, size)
+    return change(t, model=made.model, batch=made.batch, samples=made.samples or t.samples)
 
 
-def over(
-    asked: Request,
-    varies: str,
-    trainings: Callable[[int], Training],
-    sizes: Iterable[int],
-    predict: Callable,
-    by: str,
-) -> Answer | None:
+def over(asked: Request, varies: str, sizes: Iterable[int], predict: Callable, by: str) -> Answer | None:
     """Who wins along a size, predicted at the sizes and then between two where the likelier winner changes, until they lie close;
     None where fewer than two sizes can be."""
     sides: dict[int, tuple[Trained, Trained]] = {}
 
     def add(size: int) -> None:
         with contextlib.suppress(ValueError):
-            cpu, gpu = (predict(trainings(size), settings_of(asked, device)) for device in ("cpu", GPU))
+            training = _at(asked.training, varies, size)
+            cpu, gpu = (predict(training, settings_of(asked, device)) for device in ("cpu", GPU))
             sides[size] = _trained(cpu), _trained(gpu)
 
-    def job(size: int) -> tuple[int, int]:
-        training = trainings(size)
-        return training.epochs, training.steps
+    def answer() -> Answer:
+        return break_even.crossing(
+            family, by, sides, lambda size: (asked.training.epochs, sides[size][0].row.problem.steps)
+        )
 
     for size in sizes:
         add(size)
     family = Family("training", varies, (varies,))
     for _ in range(_HALVINGS if len(sides) > 1 else 0):
-        for a, b in itertools.pairwise(break_even.crossing(family, by, sides, job).points):
+        for a, b in itertools.pairwise(answer().points):
             if (a.ratio.value > 1) != (b.ratio.value > 1) and b.n > crossover.FINE * a.n:
                 add(round(math.sqrt(a.n * b.n)))
-    return break_even.crossing(family, by, sides, job) if len(sides) > 1 else None
+    return answer() if len(sides) > 1 else None
 
 
 def _trained(p: "Prediction") -> Trained:

@@ -14,6 +14,7 @@ from analysis.stats import Estimate, group_by, is_gpu
 from analysis.training import costs
 from analysis.training.costs import TrainingCost, whole_training
 from kernels import networks
+from kernels.problems import Training
 from workloads.records import Measurement, settings
 
 # The CPU in its forms: (jit_compile on, the GPU visible) -> words.
@@ -186,6 +187,16 @@ def size_of(setup: Setup, varies: str) -> tuple[int, Setup] | None:
     if varies == "depth" and (found := _FASHION.fullmatch(setup.model)):
         return int(found[1]), change(setup, model="fashion-mlp-D")
     return None
+
+
+def sized(t: Training, varies: str) -> tuple[int, Setup]:
+    """(the size of a training by Keras along what varies, its setup without that).
+
+    Raises: ValueError for a training without such a size.
+    """
+    if found := size_of(Setup("training/keras/fit", t.model, t.batch, t.samples, t.dtype), varies):
+        return found
+    raise ValueError(f"{t.model} has no {varies} that could vary")
 
 
 def at(fixed: Setup, varies: str, size: int) -> Setup:

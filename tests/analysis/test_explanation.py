@@ -18,7 +18,7 @@ from analysis.predict.profile import Lacking
 from analysis.stats import Estimate
 from analysis.text import explanation as words
 from analysis.text import sentences
-from analysis.training import costs
+from analysis.training import break_even, costs
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
@@ -69,7 +69,7 @@ def test_the_width_the_batch_and_the_samples_at_which_the_winner_changes():
     # 1 + 2.56 w = 2.228 + 0.128 w at w = 0.505 hundred
     assert width.crossings[0].at.value == pytest.approx(50.5, rel=0.002)
     with pytest.raises(ValueError, match="has no width"):
-        explanation._of_width("cifar10-cnn", 30)
+        break_even.sized(T, "width")
     e = explained(Training("peaks", 1000, 1000, 5))
     assert {a.family.varies: a.form.mode for a in e.crossovers} == {"batch": "a step", "samples": "a step"}
 
@@ -142,8 +142,9 @@ def test_validation_money_and_joules():
     cnn = networks.find("cifar10-cnn")
     share = networks.inference_flops(cnn) / networks.training_flops(cnn)
     # ten batches, each the forward share of a step, but no less than half of what the host does (2.132 ms on the GPU)
-    assert more.validation_s["gpu:0"].value == pytest.approx(10 * max(1.066 * MS, share * 2.164 * MS))
-    expected = pytest.approx(plain.gpu.job_s.value + 10 * more.validation_s["gpu:0"].value)
+    each = explanation.validating(more.asked, more.gpu).value
+    assert each == pytest.approx(10 * max(1.066 * MS, share * 2.164 * MS))
+    expected = pytest.approx(plain.gpu.job_s.value + 10 * each)
     assert more.both[1].whole.value == expected
     values = {"gpu_power_w": 200.0}
     e = explained(prices={"gpu": 3.6}, of=sources(row("training/keras/fit", T, 1e-3, device="gpu:0", values=values)))
