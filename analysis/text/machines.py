@@ -1,26 +1,22 @@
 """Runs and machines beside each other in words: who is faster at what both did best; of a fleet's devices which are below their
 baseline, in what and why."""
 
-import itertools
-
 import msgspec
 
 from analysis.compare.comparison import compared
 from analysis.crossover.families import best_resident
 from analysis.fleet.devices import LOST, Device
 from analysis.fleet.judgment import Finding, Judged
-from analysis.roofline.bounds import Roof, pick
 from analysis.stats import group_by, of
 from analysis.table import named
 from analysis.text import sentences
-from analysis.text.rates import device_name, roof_name, roof_rate
+from analysis.text.rates import device_name
 from analysis.text.sentences import say
 from analysis.units import count, join
 from workloads.records import Machine, Measurement
 
 _SAID = {
     "best": "{precision}, n = {n:,}, fastest on {device}: {new:time} in {names[1]}, {old:time} in {names[0]}; {said}.",
-    "roof": "Roof of {device}, {roof}: {new} in {names[1]}, {old} in {names[0]} ({ratio:factor}).",
     "finding": "{device}: {below:number} % {below:interval} below {against} in {quantity}{cause}",
     "fine": "{fine} of {judged} as fast as before or as the others",
     "unjudged": "not judged ({why}): {devices}",
@@ -42,19 +38,6 @@ def best(
                 words = {"device": device_name(device), "said": f"{apart.word} ({sentences.gain(apart.verdict.ratio)})"}
                 words |= {"old": of(a[n].on(apart.clock)), "new": of(b[n].on(apart.clock))}
                 told.append(say(_SAID["best"], precision=precision, n=n, names=names, **words))
-    return told
-
-
-def ceilings(old: tuple[Roof, ...], new: tuple[Roof, ...], names: tuple[str, str]) -> list[str]:
-    """How the measured roofs of memory and of float32 arithmetic compare, of the devices that both have."""
-    told = []
-    for device, kind in itertools.product(
-        ("cpu", "gpu:0"), ({"kind": "memory"}, {"kind": "compute", "name": "float32"})
-    ):
-        a, b = (pick(roofs, device, **kind) for roofs in (old, new))
-        if a and b:
-            words = {"device": device_name(device), "roof": roof_name(b), "old": roof_rate(a), "new": roof_rate(b)}
-            told.append(say(_SAID["roof"], names=names, ratio=b.rate.value / a.rate.value, **words))
     return told
 
 

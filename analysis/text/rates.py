@@ -70,7 +70,7 @@ def rate_sentences(measurements: Iterable[Measurement], roofs: tuple[Roof, ...])
     for m in (m for device in ("cpu", "gpu:0") for m in _largest(measurements, device)):
         judged, rate = judge(m, roofs), m.problem.flops / call_s(m)
         of = judged.note
-        if judged.fraction is not None and judged.roof is not None:
+        if judged.fraction and judged.roof:
             roof = ", ".join(filter(None, (roof_name(judged.roof), judged.roof.note)))
             of = f"{sentences.share(judged.fraction.value)} of its measured roof ({roof})"
             of += ", as the CPU was slower while that was measured" * (judged.fraction.value > 1 and not m.on_gpu)
@@ -92,17 +92,17 @@ def library_sentences(measurements: Iterable[Measurement]) -> list[str]:
 
 def bound_sentences(measurements: Iterable[Measurement], roofs: tuple[Roof, ...]) -> list[str]:
     """Whether the largest CPU matmul is compute-bound or memory-bound: arithmetic intensity against the ridge point."""
-    for best in _largest(measurements, "cpu"):
-        p, s = best.problem, best.settings
-        compute = pick(roofs, s.device, "compute", p.math, s.threads)
-        memory = pick(roofs, s.device, "memory", "", s.threads)
+    told = []
+    for m in _largest(measurements, "cpu"):
+        p, wanted = m.problem, (("compute", m.problem.math), ("memory", ""))
+        compute, memory = (pick(roofs, "cpu", *one, m.threads) for one in wanted)
         if compute and memory:
             intensity, corner = p.flops / p.bytes_moved, ridge(compute, memory)
-            share = p.flops / call_s(best) / compute.rate.value
+            share = p.flops / call_s(m) / compute.rate.value
             which = "cached" if intensity < corner else "compute" if share >= _LIMITED else "neither"
             verdict = say(_BOUND[which], share=share, bytes=p.footprint_bytes)
-            return [say(_SAID["bound"], n=p.n, verdict=verdict, intensity=intensity, corner=corner)]
-    return []
+            told.append(say(_SAID["bound"], n=p.n, verdict=verdict, intensity=intensity, corner=corner))
+    return told
 
 
 # ---------------------------------------------------------------- roofs

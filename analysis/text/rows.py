@@ -20,8 +20,6 @@ _OPTIONS = {
     "steps_per_execution": "{} steps an execution",
     "tf32": "TF32 {}",
     "precision": "{}",
-    "targets": "{} targets",
-    "TF_ENABLE_ONEDNN_OPTS": "TF_ENABLE_ONEDNN_OPTS={}",
     "gpu": "GPU {}",
     "keras_backend": "Keras on {}",
     "jit_compile": "jit {}",
@@ -29,25 +27,13 @@ _OPTIONS = {
     "data": "{} data",
     "replicas": "{} GPUs",
     "strategy": "{}",
-    "in_flight": "{} in flight",
-    "at_once": "{} at once",
-}
-_TEXTS = {
-    ("residence", "resident"): "the whole set on the device",
-    ("residence", "generator"): "a Python generator",
-    ("residence", "fed"): "fed each step",
-    ("residence", "prefetch"): "tf.data prefetched to the device",
-    ("beside", "nothing"): "alone",
-    ("beside", "student"): "beside a student",
-    ("beside", "teacher"): "beside a teacher",
-    ("beside", "fits"): "beside its like",
 }
 
 
 def option_words(given: Iterable, without: Iterable[str] = ()) -> list[str]:
     """Options that are not their default, in words."""
     shown = [(n, text) for n, text in dict(given).items() if n not in without and (n, text) != ("data", "synthetic")]
-    return [_TEXTS.get((n, text)) or _OPTIONS.get(n, f"{n} {{}}").format(text) for n, text in shown]
+    return [_OPTIONS.get(n, f"{n} {{}}").format(text) for n, text in shown]
 
 
 def way(m: Measurement) -> str:

@@ -10,7 +10,7 @@ HEADING = "The differences in words"
 
 
 def section(runs: "list[Material]") -> list[str]:
-    """What both did best, their ceilings, the rows that both have; nothing for a single run."""
+    """What both did best, the rows that both have; nothing for a single run."""
     return [line for of in runs[1:] for line in _pair(runs[0], of)]
 
 
@@ -18,7 +18,6 @@ def _pair(old: "Material", new: "Material") -> list[str]:
     found, names = comparison.comparison(old.loaded, new.loaded), (old.name, new.name)
     said = [
         *machines.best(old.rows, new.rows, names, new.machine),
-        *machines.ceilings(old.roofs, new.roofs, names),
         f"{new.name} beside {old.name}: {command.summary(found)}",
     ]
     if found.differences:
