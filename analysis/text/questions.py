@@ -17,44 +17,27 @@ from workloads.records import Measurement
 
 _LOWER = ("tf32", "float16", "bfloat16")
 _PLAIN = "transfer/cupy/array"  # what people write: ndarray.set and get
-# The section with more of it, the question, the answer's lines but for those of what is not known.
+# The section with more of it, the question, its answer; a line with what is not known is left out.
 QUESTIONS = """
-crossover: Is the GPU always faster?
-With resident data {resident}. The GPU is {last.ratio:speed} at n = {last.n:,}, {least.ratio:speed} at n = {least.n:,}.
-
-launches: Why is a GPU slow at small sizes?
-Every call costs its launch, however little there is to do: an empty call takes {waited:time}.
-
-crossover: Is it the copying?
-Copying moves the answer: resident, {resident}; copied ({way}), {copied}.
-
-transfers: What does pinned memory buy?
-Large copies are {pinned} than from pageable memory; a small copy costs its call, whatever the memory.
-
-training: Is a GPU worth it for training?
-Of {trainings} trainings on both devices the GPU's step is shorter in {shorter[gpu]}, the CPU's in {shorter[cpu]}.
-
-training: Does a bigger batch fix it?
-Of {batches} trainings measured over batches the GPU wins {kinds[gpu-from]} from some batch on, \
-{kinds[gpu-at-smallest]} at every batch.
-
-kernels: Do TF32, float16 and bfloat16 help?
-Large products, beside float32: {lower}.
-
-numbers: Why is the first call so slow?
-It loads libraries, compiles and chooses kernels: the median of {calls:,} GPU rows is {first:factor} a later call.
-
-method: Is the CPU given a fair chance?
-Yes: its side is the fastest library and thread count at each size. {library}
-
-roofline: How near is this to the hardware's limit?
-{reached}
-
-memory: Is the GPU's memory faster too?
-{gpu.rate:bytes/s} against the CPU's {cpu.rate:bytes/s}.
-
-method: Can these numbers be trusted?
-Of {rows:,} rows {checked:,} gave the right answer before they were timed; a flag marks {doubtful} as doubtful.
+crossover: Is the GPU always faster? With resident data {resident}. The GPU is {last.ratio:speed} at n = {last.n:,}, \
+{least.ratio:speed} at n = {least.n:,}.
+launches: Why is a GPU slow at small sizes? Every call costs its launch, however little there is to do: an empty call takes \
+{waited:time}.
+crossover: Is it the copying? Copying moves the answer: resident, {resident}; copied ({way}), {copied}.
+transfers: What does pinned memory buy? Large copies are {pinned} than from pageable memory; a small copy costs its call, \
+whatever the memory.
+training: Is a GPU worth it for training? Of {trainings} trainings on both devices the GPU's step is shorter in {shorter[gpu]}, \
+the CPU's in {shorter[cpu]}.
+training: Does a bigger batch fix it? Of {batches} trainings measured over batches the GPU wins {kinds[gpu-from]} from some \
+batch on, {kinds[gpu-at-smallest]} at every batch.
+kernels: Do TF32, float16 and bfloat16 help? Large products, beside float32: {lower}.
+numbers: Why is the first call so slow? It loads libraries, compiles and chooses kernels: the median of {calls:,} GPU rows is \
+{first:factor} a later call.
+method: Is the CPU given a fair chance? Yes: its side is the fastest library and thread count at each size. {library}
+roofline: How near is this to the hardware's limit? {reached}
+memory: Is the GPU's memory faster too? {gpu.rate:bytes/s} against the CPU's {cpu.rate:bytes/s}.
+method: Can these numbers be trusted? Of {rows:,} rows {checked:,} gave the right answer before they were timed; a flag marks \
+{doubtful} as doubtful.
 """
 
 
@@ -62,12 +45,13 @@ def answered(
     rows: list[Measurement], answers: tuple[Answer, ...], roofs: tuple[Roof, ...], pairs: list[Pair]
 ) -> list[tuple[str, str, str]]:
     """(question, the section with more of it, the answer) of those that the rows answer."""
-    known, found = _products(rows, answers, roofs) | _trainings(rows, pairs) | _checks(rows), []
-    for block in QUESTIONS.strip().split("\n\n"):
-        head, _, told = block.partition("\n")
-        section, _, question = head.partition(": ")
-        if said := sentences.lines(told, **known):
-            found.append((question, section, " ".join(said)))
+    found = []
+    for line in sentences.lines(
+        QUESTIONS, **_products(rows, answers, roofs), **_trainings(rows, pairs), **_checks(rows)
+    ):
+        asked, _, said = line.partition("? ")
+        section, _, question = asked.partition(": ")
+        found.append((f"{question}?", section, said))
     return found
 
 
