@@ -44,10 +44,6 @@ def resampled(numbers: list[float], groups: list, of_=statistics.median) -> Esti
     return Estimate(value, float(drawn[int(0.025 * DRAWS)]), float(drawn[int(0.975 * DRAWS) - 1]))
 
 
-def in_percent(e: Estimate) -> Estimate:
-    return e * 100
-
-
 def share(hits: int, of_: int, what: str, wanted: float) -> Figure:
     """So many of so many, of which a share is to be reached."""
     reached = hits >= wanted * of_
@@ -59,7 +55,7 @@ def both(errors: list[float], models: list[str], what: str) -> list[Figure]:
     found = []
     for name, wanted, statistic in (("median", MEDIAN, statistics.median), ("mean", MEAN, statistics.fmean)):
         e = resampled(errors, models, statistic)
-        found.append(Figure(f"{name} error, {what}", f"<= {percent(wanted)}", in_percent(e), e.value <= wanted, "%"))
+        found.append(Figure(f"{name} error, {what}", f"<= {percent(wanted)}", e * 100, e.value <= wanted, "%"))
     return found
 
 
@@ -183,8 +179,9 @@ def what_ifs(of: profile.Profile) -> tuple[list[Figure], list[str]]:
         if device != GPU or given or not (network and network.seed):
             continue
         made = prediction.predict(row.problem, row.settings, of)
-
-        for change in _best(what_if.what_ifs(made, lambda t, s, kernel: prediction.predict(t, s, of, kernel=kernel))):
+        found = what_if.what_ifs(made, lambda t, s, kernel: prediction.predict(t, s, of, kernel=kernel))
+        saving = [w for w in found if w.step_saved and w.step_saved.value and w.job_saved.value > 0]
+        for change in saving[:TOP]:
             other = steps.get(key(change.change.training, change.change.settings, bound))
             if other is None:
                 continue
@@ -225,11 +222,6 @@ def dropped(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     return ([share(sum(hits), len(hits), what, 1.0)] if hits else []), notes
 
 
-def _best(found: list[what_if.WhatIf]) -> list[what_if.WhatIf]:
-    """Of those that change a step."""
-    return [w for w in found if w.step_saved is not None and w.job_saved.value > 0 and w.step_saved.value][:TOP]
-
-
 def key(training, settings, bound: bool) -> tuple:
     """What two rows of the same step have in common; `bound`: short fits tell a step with each step's data-set setup, so they are
     not compared with rows of later epochs."""
@@ -261,9 +253,6 @@ def explaining(run: pathlib.Path) -> Figure:
     return Figure(what, f"< {EXPLAIN_S:g} s", e, e.value < EXPLAIN_S, "s")
 
 
-FLOOR = "- the noise floor of five processes: python -m workloads.training --study repeats --rigorous"
-
-
 def main(argv: list[str]) -> int:
     run = pathlib.Path(argv[0]) if argv else RUN
     of = profile.read(str(run))
@@ -282,7 +271,8 @@ def main(argv: list[str]) -> int:
         whole,
     )
     figures = [*itertools.chain(*parts), explaining(run)]
-    none = [] if held_out.apart(of, GPU) else [FLOOR]
+    floor = "- the noise floor of five processes: python -m workloads.training --study repeats --rigorous"
+    none = [] if held_out.apart(of, GPU) else [floor]
     none += [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
     notes = [
         "Every training predicted with all trainings of its model left out; intervals by drawing whole models.",

@@ -77,37 +77,26 @@ def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(sma
         cache_state._cpu(frozenset({0, 1}))
 
 
+def many_passes(problem, *arrays):
+    run = lambda: arrays[0]  # noqa: E731
+    run.passes = 64 if problem.op == "stream" else 1
+    return run
+
+
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("problem", "settings", "words"),
     [
-        (Settings(cache="lukewarm"), "unknown state of the caches 'lukewarm'; known: warm, cold"),
-        (Settings("gpu:0", mode="roundtrip", cache="cold"), "cold rows are resident"),
+        (Matmul(3, 4, 5), Settings(cache="lukewarm"), "unknown state of the caches 'lukewarm'; known: warm, cold"),
+        (Matmul(3, 4, 5), Settings("gpu:0", mode="roundtrip", cache="cold"), "cold rows are resident"),
+        (Launch("elementwise"), COLD, "of matmul, conv, stream; a launch has none"),
+        (Peak("float32", 1 << 20), COLD, "of matmul, conv, stream; a peak has none"),
+        (Stream("copy", 1 << 12), COLD, "makes 64 passes over its data, of which only the first would be cold"),
     ],
 )
-def test_settings_without_a_cold_row(settings, words):
-    problem, inputs = problem_and_inputs()
+def test_what_has_no_cold_row(small, problem, settings, words):
+    kernel = registry.Kernel(problem.op, "numpy", "fake", many_passes, ("cpu",))
     with pytest.raises(ValueError, match=words):
-        copy_modes.prepare(KERNEL, problem, settings, inputs)
-
-
-@pytest.mark.parametrize("problem", [Launch("elementwise"), Peak("float32", 1 << 20)])
-def test_problems_without_data_in_a_cache_have_no_cold_row(problem):
-    kernel = registry.Kernel(problem.op, "numpy", "fake", lambda *_: lambda: None, ("cpu",))
-    with pytest.raises(ValueError, match=f"of matmul, conv, stream; a {problem.op} has none"):
-        copy_modes.prepare(kernel, problem, COLD, problem.inputs(1))
-
-
-def test_a_call_of_many_passes_has_no_cold_row(small):
-    def bind(problem, *arrays):
-        def run():
-            return arrays[0]
-
-        run.passes = 64
-        return run
-
-    problem = Stream("copy", 1 << 12)
-    with pytest.raises(ValueError, match="makes 64 passes over its data, of which only the first would be cold"):
-        copy_modes.prepare(registry.Kernel("stream", "numba", "loop", bind, ("cpu",)), problem, COLD, problem.inputs(1))
+        copy_modes.prepare(kernel, problem, settings, problem.inputs(1))
 
 
 def test_a_kernels_own_reset_comes_first_then_the_caches(monkeypatch):

@@ -158,9 +158,15 @@ def test_work_left_on_the_device_after_the_wait(left_s, seen):
     assert found == pytest.approx(left_s) and (found > max(probes._UNFINISHED_S, 0.1 * 1e-4)) == seen
 
 
-def test_constant_inputs():
+def test_constant_inputs_and_a_slow_governor_reach_the_row(monkeypatch):
     assert probes.constant(np.zeros((100, 100))) and probes.constant(np.full(10**6, 3.0, np.float32))
     assert not probes.constant(Matmul(64, 64, 64).inputs(1)[0]) and not probes.constant(np.ones(2))
+    monkeypatch.setattr(probes, "slow_governor", lambda: True)
+    monkeypatch.setattr(one_row, "_known", {})
+    monkeypatch.setattr(one_row.kept, "inputs", lambda problem, seed: (np.ones((8, 8), np.float32),) * 2)
+    kernel = "matmul/numpy/operator"
+    done = one_row.measure(Row(kernel, Matmul(8, 8, 8), Settings(threads=1)), Limits(0.001, 3, 1.0, 0.01), 1)
+    assert done.status == "ok" and {"slow-governor", "constant-inputs"} <= set(done.flags)
 
 
 def as_tf32(x: np.ndarray) -> np.ndarray:
@@ -184,11 +190,16 @@ def test_tf32_shows_where_whole_numbers_hide_it(shape, layout):
     assert np.array_equal(product(*map(as_tf32, whole)), product(*whole))
 
 
-def test_float64_that_was_float32():
+def test_float64_that_was_float32_and_a_result_that_is_too_large_to_look_at():
     problem = Matmul(64, 64, 64, "float64")
     a, b = problem.inputs(1)
     assert not probes.rough(problem, (a, b), lambda: a @ b)
     assert probes.rough(problem, (a, b), lambda: (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float64))
+
+    def fetched():
+        raise AssertionError("fetched")
+
+    assert not probes.rough(Matmul(1 << 13, 1 << 12, 1), (), fetched)
 
 
 @pytest.mark.parametrize(
@@ -204,13 +215,6 @@ def test_tf32_in_a_convolution(problem):
     inputs = problem.inputs(1)
     assert not probes.rough(problem, inputs, run(problem, *inputs))
     assert probes.rough(problem, inputs, run(problem, *map(as_tf32, inputs)))
-
-
-def test_a_result_that_is_too_large_is_not_looked_at():
-    def fetched():
-        raise AssertionError("fetched")
-
-    assert not probes.rough(Matmul(1 << 13, 1 << 12, 1), (), fetched)
 
 
 def test_another_checkouts_kernels(tmp_path):
@@ -254,15 +258,6 @@ def test_a_blas_is_flagged_where_it_is_timed_for_kernels_variables_and_threads(m
     made = registry.Kernel(*kernel.split("/"), None, ("cpu",))
     wanted = Row(kernel, problem, Settings(threads=how.get("threads", 2)))
     assert set(probes.raised(made, wanted, prepared(lambda: a @ b), (a, b), 1e-5)) == flags
-
-
-def test_a_slow_governor_and_constant_inputs_reach_the_row(monkeypatch):
-    monkeypatch.setattr(probes, "slow_governor", lambda: True)
-    monkeypatch.setattr(one_row, "_known", {})
-    monkeypatch.setattr(one_row.kept, "inputs", lambda problem, seed: (np.ones((8, 8), np.float32),) * 2)
-    kernel = "matmul/numpy/operator"
-    done = one_row.measure(Row(kernel, Matmul(8, 8, 8), Settings(threads=1)), Limits(0.001, 3, 1.0, 0.01), 1)
-    assert done.status == "ok" and {"slow-governor", "constant-inputs"} <= set(done.flags)
 
 
 def test_a_result_in_host_memory_is_no_gpus(monkeypatch):

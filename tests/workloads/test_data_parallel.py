@@ -136,7 +136,7 @@ def cells(rows):
     return dict(zip(found.heads, row_, strict=True))
 
 
-def test_the_table_says_what_each_gains_and_a_sentence_who_gains_least_and_most():
+def test_the_table_and_the_page_say_what_each_gains_and_a_sentence_who_gains_least_and_most():
     seen = cells(USUAL)
     assert (seen["training"], seen["Keras on"], seen["a GPU"]) == ("CIFAR-10 CNN", "JAX, jit on", "32")
     assert (seen["speedup"], seen["predicted"], seen["off"]) == ("2.0x [2.0, 2.0]", "1.90", "-4.8 %")
@@ -152,6 +152,12 @@ def test_the_table_says_what_each_gains_and_a_sentence_who_gains_least_and_most(
         "CIFAR-10 CNN at batch 64 2.0x faster."
     )
     assert words.between(Estimate(2.0, 1.0, math.inf)) == "at least 1.0x"
+    lines = page.training_section([*USUAL[:4], fed(3e-3)])
+    assert "| 4.00 ms | 2.00 ms | 2.0x [2.0, 2.0] | 2.0x [2.0, 2.0] | 1.33 | -33.3 % |" in "".join(lines)
+    assert lines == trainings_page.section(page_of([*USUAL[:4], fed(3e-3)]))[-len(lines) :]
+    parts = [msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, device="cpu")) for m in USUAL]
+    assert page.training_section(parts) == [] and page.training_section([fit(4e-3)]) == []
+    assert [switches.ordinary(m) for m in USUAL] == [False, True, True, False, False]
 
 
 def test_where_steps_tell_nothing_epochs_speak(monkeypatch):
@@ -181,15 +187,6 @@ def test_memory_halves_for_activations_alone():
     assert [seen[name] for name in memory] == ["100 MiB", "99.0 MiB", "64.0 MiB", "32.0 MiB"]
     peaks = [fit(4e-3, values={"peak_memory_bytes": 3 * 2**30}), two(values={"peak_memory_bytes": 2 * 2**30})]
     assert (cells(peaks)["peak memory, one GPU"], cells(peaks)["peak memory, each"]) == ("3.00 GiB", "2.00 GiB")
-
-
-def test_the_page_has_a_line_for_each_training_spread_over_gpus():
-    lines = page.training_section([*USUAL[:4], fed(3e-3)])
-    assert "| 4.00 ms | 2.00 ms | 2.0x [2.0, 2.0] | 2.0x [2.0, 2.0] | 1.33 | -33.3 % |" in "".join(lines)
-    assert lines == trainings_page.section(page_of([*USUAL[:4], fed(3e-3)]))[-len(lines) :]
-    parts = [msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, device="cpu")) for m in USUAL]
-    assert page.training_section(parts) == [] and page.training_section([fit(4e-3)]) == []
-    assert [switches.ordinary(m) for m in USUAL] == [False, True, True, False, False]
 
 
 # ---------------------------------------------------------------- what is asked for

@@ -104,7 +104,7 @@ def test_how_many_epochs_and_steps(monkeypatch, batch, samples, held, epochs, st
     assert long.steps != problem.steps and (long.steps < problem.steps or long.steps * batch <= held)
 
 
-def test_fits_are_of_whole_executions(monkeypatch):
+def test_fits_are_of_whole_executions_and_the_loss_run_begins_anew_on_few_samples(monkeypatch):
     clock, problem = Clock(monkeypatch, 4), Training("m", 4, 100)
     held = keras_fit.samples_held(problem, 1, 8)
     keras_fit.compiled(clock.trainer, problem, {}, unit=8)
@@ -115,9 +115,6 @@ def test_fits_are_of_whole_executions(monkeypatch):
     clock.calls.clear()
     keras_fit.compiled(clock.trainer, Training("m", 4, 98), {}, unit=8)
     assert {-(-samples // 4) for samples, _ in clock.calls} == {8}
-
-
-def test_the_loss_run_begins_anew_and_samples_are_held_within_a_bound(monkeypatch):
     for samples, asked in ((9600, 640), (100, 96), (64, 64), (20, 20)):
         clock = Clock(monkeypatch, 32)
         assert len(keras_fit.learned(clock.trainer, Training("m", 32, samples)).losses) == 3

@@ -69,15 +69,6 @@ def test_a_gpu_below_its_own_baseline_is_said_in_words_with_its_clock(tmp_path, 
     assert command.main([str(tmp_path / "now"), *words, "--fail-on", "slower>7%"]) == 0
 
 
-def test_a_gpu_is_known_by_its_uuid_whatever_its_number_and_its_node(tmp_path):
-    write(tmp_path / "old", machine("GPU-a", "GPU-b"), [*reads("gpu:0"), *reads("gpu:1", 2.0)], said="--device all")
-    write(tmp_path / "new" / "n1", machine("GPU-b"), reads("gpu:0", 2.0))
-    write(tmp_path / "new" / "n2", machine("GPU-a"), reads("gpu:0", 2.0))
-    judged = judgment.judge(devices.devices(tmp_path / "new"), [tmp_path / "old"])
-    expected = {("n1", False): 0.0, ("n2", True): 0.5}
-    assert {(f.device.node, f.flagged): round(f.below.value, 9) for f in judged.findings} == expected
-
-
 def test_eight_alike_judge_each_other_and_seven_do_not(tmp_path):
     nodes(tmp_path, {(1, 2): 1 / 0.94})
     judged = judgment.judge(devices.devices(tmp_path), [])
@@ -119,7 +110,7 @@ def test_a_loss_is_claimed_when_its_whole_interval_lies_beyond():
         assert found.flagged is claimed
 
 
-def test_quantities_are_named_by_what_limits_them():
+def test_quantities_and_gpus_are_known_by_what_limits_them_and_by_their_uuids(tmp_path):
     here = fake.GPU_MACHINE
     square = lambda n, seconds, **how: fake.row("matmul/cupy/cublas", fake.square(n), {"device": seconds}, **how)  # noqa: E731
     named = {
@@ -137,6 +128,12 @@ def test_quantities_are_named_by_what_limits_them():
     assert {what: devices.quantity(m, here) for what, m in named.items()} == {what: what for what in named}
     once = fake.row("stream/cupy/wide", READS[0], {"device": 1e-3}, process="fresh")
     assert devices.quantity(once, here) == ""
+    write(tmp_path / "old", machine("GPU-a", "GPU-b"), [*reads("gpu:0"), *reads("gpu:1", 2.0)], said="--device all")
+    write(tmp_path / "new" / "n1", machine("GPU-b"), reads("gpu:0", 2.0))
+    write(tmp_path / "new" / "n2", machine("GPU-a"), reads("gpu:0", 2.0))
+    judged = judgment.judge(devices.devices(tmp_path / "new"), [tmp_path / "old"])
+    expected = {("n1", False): 0.0, ("n2", True): 0.5}
+    assert {(f.device.node, f.flagged): round(f.below.value, 9) for f in judged.findings} == expected
 
 
 def test_of_a_cpu_nothing_is_claimed_below_what_its_runs_differ_by(tmp_path, monkeypatch):

@@ -261,8 +261,9 @@ def test_sentences_by_hand_and_rates_at_the_largest_batch_that_both_have():
     assert first.endswith(" Batch 8: 8,000 samples/s on the GPU, 4,000 on the CPU, GPU 2.0x faster.")
 
 
-def test_no_winner_is_named_where_the_intervals_meet():
-    """40 blocks of 1 to 3 ms, shuffled alike: the medians are known to a third, so 1.2 times is not told, and 8 times roughly."""
+def test_no_winner_is_named_where_the_intervals_meet_and_queued_calls_are_told():
+    """40 blocks of 1 to 3 ms, shuffled alike: the medians are known to a third, so 1.2 times is not told, and 8 times
+    roughly."""
     spread = [1e-3 + 2e-3 * (i * 17 % 40) / 39 for i in range(40)]
 
     def taken(times: float) -> tuple[Samples]:
@@ -278,9 +279,6 @@ def test_no_winner_is_named_where_the_intervals_meet():
     slower = msgspec.structs.replace(made[0], problem=Inference("lenet", 2), samples=taken(2))
     (words,) = inference_words.batching_sentences(one, [made[0], slower])
     assert words.endswith("become no more for certain on the CPU.")
-
-
-def test_queued_calls_in_words():
     gpu = answered(1, {"host-latency": 2e-3, "host-throughput": 1e-3}, mode="resident", device="gpu:0")
     waited, queued = inference_words.lines([answered(1, 3e-3, mode="resident"), gpu])
     assert waited.endswith(" Batch 1: 500 samples/s on the GPU, 333 on the CPU, GPU 1.5x faster.")

@@ -95,15 +95,12 @@ def test_a_row_in_one_go_is_its_visits_joined(planted):
     assert set(m.samples[0].block) == {0, 1}
 
 
-def test_a_wrong_answer_is_never_timed_however_often_it_is_visited(planted):
+def test_a_row_that_lacks_memory_is_tried_again_without_the_others_and_a_wrong_one_is_never_timed(planted):
+    visited(row(8))
+    assert visited(row(8, "hungry")).status == "ok" and kept.find(row(8).key) is None
     one, two = visited(row(8, "wrong"), 1), visited(row(8, "wrong"), 2)
     assert (one.status, two.status, one.samples, two.samples) == ("wrong", "wrong", (), ())
     assert one.max_error == 1.0 and kept.find(row(8, "wrong").key) is None
-
-
-def test_a_row_that_lacks_memory_is_tried_again_without_the_others(planted):
-    visited(row(8))
-    assert visited(row(8, "hungry")).status == "ok" and kept.find(row(8).key) is None
 
 
 def sized(nbytes: int, **settings) -> Row:

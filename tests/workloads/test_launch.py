@@ -103,13 +103,17 @@ def fresh(wanted: Row):
         worker.close()
 
 
-def test_a_fresh_process_gives_one_sample_and_what_a_backend_has_not_is_skipped():
+def test_a_fresh_process_gives_one_sample_and_five_are_merged_with_their_spread(tmp_path):
     m = fresh(once("numba", "compile"))
     (samples,) = m.samples
     assert (m.status, m.check, samples.stop_reason, samples.calls) == ("ok", "nothing is computed", "once", 1)
     assert list(m.phases_s) == ["import"] and samples.seconds[0] > 0.01 and m.phases_s["import"] > 0.01
     m = fresh(once("numba", "device_start"))
     assert (m.status, m.reason) == ("skipped", "numba has no device_start of its own; it has import, compile")
+    args = options.namespace(launch.parser(), backends=["numba"], calls=["import"], quiet=True, output=str(tmp_path))
+    (m,) = launch.WORKLOAD.measure(args, sweep.header(args, "test")).measurements
+    assert len(m.on("host-latency").seconds) == sweep.RIGOROUS_PROCESSES == len(set(m.on("host-latency").block))
+    assert min(m.on("host-latency").seconds) > 0.01 and not m.phases_s  # the import itself, not a second one
 
 
 def test_a_process_that_is_not_fresh_or_lacks_the_library_fails(monkeypatch):
@@ -121,10 +125,3 @@ def test_a_process_that_is_not_fresh_or_lacks_the_library_fails(monkeypatch):
     monkeypatch.setitem(registry.BACKENDS, "cupy", registry.Backend(("gpu",), "cupy_", "cupy"))
     with pytest.raises(registry.NotInstalled, match="pip install cupy"):
         startup.measure(once("cupy", "import"))
-
-
-def test_five_processes_are_merged_with_their_spread(tmp_path):
-    args = options.namespace(launch.parser(), backends=["numba"], calls=["import"], quiet=True, output=str(tmp_path))
-    (m,) = launch.WORKLOAD.measure(args, sweep.header(args, "test")).measurements
-    assert len(m.on("host-latency").seconds) == sweep.RIGOROUS_PROCESSES == len(set(m.on("host-latency").block))
-    assert min(m.on("host-latency").seconds) > 0.01 and not m.phases_s  # the import itself, not a second one

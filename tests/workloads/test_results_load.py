@@ -35,7 +35,7 @@ def test_columns_are_those_of_the_design_in_its_order():
     assert list(results.frame([])) == [*KERNEL, *DESIGN]
 
 
-def test_values_of_a_cpu_row_worked_out_by_hand():
+def test_values_of_a_cpu_row_and_rates_of_a_gpu_row_worked_out_by_hand():
     m = row("matmul/numpy/blas", Matmul(10, 20, 30), 2e-6, threads=2, phases_s={"first_call": 0.5}, flags=("a", "b"))
     r = results.frame([m]).iloc[0]
     assert (r.op, r.backend, r.variant) == ("matmul", "numpy", "blas")
@@ -45,9 +45,6 @@ def test_values_of_a_cpu_row_worked_out_by_hand():
     assert r.flops_per_s == pytest.approx(6e9) and r.bytes_per_s == pytest.approx(4400 / 2e-6)
     assert (r.first_call_s, r["flags"], r.status) == (0.5, "a b", "ok")
     assert pandas.isna(r.device_median_s) and pandas.isna(r.roof_fraction)
-
-
-def test_rates_of_a_gpu_row_use_the_device_clock_and_medians_stay_apart():
     clocks = {"host-latency": 4e-5, "host-throughput": 2e-5, "device": 1e-5}
     r = results.frame([row("matmul/cupy/cublas", square(100), clocks)]).iloc[0]
     assert (r.median_s, r.throughput_median_s, r.device_median_s) == (4e-5, 2e-5, 1e-5)

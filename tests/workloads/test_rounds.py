@@ -162,29 +162,13 @@ def on_gpu(seconds, kernel="matmul/cupy/cublas", problem=SMALL, **switches):
     return visits.together([visit(taken, 1, seconds, clock="device")])
 
 
-def test_rows_of_a_gpu_that_are_measured_once_more_under_load():
+def test_rows_of_a_gpu_are_measured_once_more_under_load_and_tables_take_those_of_a_burst(capsys):
+    """A GPU's peak under a load of its own, the higher one here, is no roof; it is a line of its own where rows are listed."""
     long, short = on_gpu(2e-3), on_gpu(0.5e-3)
     (twin,) = rounds.held([long, short, visits.together([visit(row(8), 1)])])
     assert twin.settings.switches == {"load": "held"} and twin.problem == long.problem and settings.is_held(twin)
     loaded = replace(long, settings=twin.settings)
     assert rounds.held([long, loaded]) == [twin] and rounds.held([loaded]) == []
-
-
-@pytest.mark.parametrize("name", ["independent", "Pareto", "levels of 0.5 s", "OU, tau 1 s"])
-def test_intervals_hold_the_true_time_as_often_as_they_say(name):
-    """A small part of bench intervals: six sweeps of forty rows."""
-    limits = Limits(**shared_flags.FINE)
-    held = [
-        (e := stats.seconds_of(m)).low <= truth <= e.high
-        for seed in range(6)
-        for measured, truth in [virtual_sweep.sweep(40, name, limits, seed)]
-        for m in measured
-    ]
-    assert len(held) == 240 and 0.88 <= sum(held) / len(held) <= 0.99
-
-
-def test_pages_and_tables_take_rows_of_a_burst_where_they_take_one(capsys):
-    """A GPU's peak under a load of its own, the higher one here, is no roof; it is a line of its own where rows are listed."""
     fma = "peak/cupy/fma", Peak("float32", 1 << 30)
     burst, loaded = on_gpu(2e-3, *fma), on_gpu(1e-3, *fma, **settings.HELD)
     (roof,) = [r for r in roofs.roofs([burst, loaded]) if r.kind == "compute"]
@@ -199,3 +183,16 @@ def test_pages_and_tables_take_rows_of_a_burst_where_they_take_one(capsys):
     products.shown(replace(long, settings=rounds.held([long])[0].settings))
     products.finish()
     assert not capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["independent", "Pareto", "levels of 0.5 s", "OU, tau 1 s"])
+def test_intervals_hold_the_true_time_as_often_as_they_say(name):
+    """A small part of bench intervals: six sweeps of forty rows."""
+    limits = Limits(**shared_flags.FINE)
+    held = [
+        (e := stats.seconds_of(m)).low <= truth <= e.high
+        for seed in range(6)
+        for measured, truth in [virtual_sweep.sweep(40, name, limits, seed)]
+        for m in measured
+    ]
+    assert len(held) == 240 and 0.88 <= sum(held) / len(held) <= 0.99

@@ -160,7 +160,8 @@ def test_the_plan_is_a_guess_in_minutes(monkeypatch, capsys):
     assert "--resume" in split
 
 
-def test_the_table_fits_120_columns_and_has_every_part_of_a_job(capsys):
+def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once(capsys):
+    """An epoch of 1 ms beside its steps, in fits that spread over 4 s: nothing is known but its upper end."""
     table = training.Table()
     cost = (0.1, 0.05, 2e-3)
     table.shown(trained("cifar10-cnn", 32, 50_000, cost, device="gpu:0", epochs=10, once=(9.0, 0.4, 6.6)))
@@ -173,10 +174,6 @@ def test_the_table_fits_120_columns_and_has_every_part_of_a_job(capsys):
     table = training.Table()
     table.shown(row(FIT, Training("cifar10-cnn", 4, 8), 0.012, values={"jit_compile": 0.0}))
     assert capsys.readouterr().out.splitlines()[1].split()[6:] == ["12.0", "-", "-", "-", "-", "-", "op", "by", "op"]
-
-
-def test_a_part_that_may_be_nothing_shows_what_it_is_less_than_and_the_columns_are_explained_once(capsys):
-    """An epoch of 1 ms beside its steps, in fits that spread over 4 s: nothing is known but its upper end."""
     m = trained("cifar10-cnn", 32, 320, (0.0, 1e-3, 1e-2), epochs=2, noise=0.0)
     m.series["fit_s 3x8"] = (0.243, 0.043, 0.443)
     table = training.Table()
@@ -364,7 +361,7 @@ def test_a_file_that_holds_no_predictions_is_not_named_as_one_to_save_to(tmp_pat
         assert pathlib.Path(args.profile[0]).is_dir() and file.read_text() == text
 
 
-def test_predictions_of_devices_that_are_not_taken_are_counted_on_stderr(tmp_path, capsys):
+def test_predictions_of_devices_that_are_not_taken_are_counted_and_unknown_models_refused(tmp_path, capsys):
     given = ("cpu", {}), ("gpu:0", {}), ("gpu:1", {}), ("gpu:0", {"jit_compile": "on"})
     file = saved(tmp_path / "p.ndjson", *given)
     assert len(rows("--predicted", file, here=CPU_MACHINE)) == 1
@@ -374,9 +371,6 @@ def test_predictions_of_devices_that_are_not_taken_are_counted_on_stderr(tmp_pat
     ]
     assert len(rows("--predicted", file, "--quiet", here=CPU_MACHINE)) == 1
     assert capsys.readouterr().err == ""
-
-
-def test_a_predicted_model_that_nobody_knows_is_not_planned(tmp_path):
     file = saved(tmp_path / "p.ndjson", ("cpu", {}), model="nonsense")
     with pytest.raises(options.Usage, match=r"p\.ndjson: unknown model 'nonsense'; known: "):
         rows("--predicted", file)

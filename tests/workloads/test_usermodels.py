@@ -112,7 +112,9 @@ def test_inputs_and_targets_are_what_model_and_loss_take_and_can_be_learned():
         user_model.samples(model("mse", shape=(None, 3)), 2, 1, "float32")
 
 
-def test_a_users_model_is_looked_for_where_the_command_was_typed(tmp_path, monkeypatch):
+def test_a_users_model_is_looked_for_where_the_command_was_typed_and_code_that_ends_the_process_is_named(
+    tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     row = Row("training/keras/fit", Training("mine:build", 4, 8), Settings())
     assert worker.environment(row, {})[settings.FOLDER] == str(tmp_path)
@@ -125,9 +127,6 @@ def test_a_users_model_is_looked_for_where_the_command_was_typed(tmp_path, monke
     saved = Row("training/keras/fit", Training("a.keras", 4, 8), Settings(switches={"precision": "mixed_bfloat16"}))
     with pytest.raises(ValueError, match="has the precision that it was saved with"):
         training_row._own_samples(saved, settings.of(saved), 1)
-
-
-def test_a_model_whose_code_ends_the_process_fails_with_that_as_the_reason(tmp_path, monkeypatch):
     (tmp_path / "ends_at_once.py").write_text("raise SystemExit(3)")
     (tmp_path / "ends_when_called.py").write_text("import sys\n\n\ndef build():\n    sys.exit(0)\n")
     monkeypatch.setenv(settings.FOLDER, str(tmp_path))
