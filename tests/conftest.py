@@ -174,9 +174,11 @@ def train(tmp_path_factory):
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("TensorFlow is not installed")
 
-    def row(batch=4, samples=8, epochs=1, device="cpu", threads=None, model="cifar10-cnn", **switches) -> Row:
-        kernel = "training/keras/fit"
-        return Row(kernel, Training(model, batch, samples, epochs), Settings(device, threads, switches=switches))
+    def row(
+        batch=4, samples=8, epochs=1, device="cpu", threads=None, model="cifar10-cnn", kernel="keras/fit", **switches
+    ) -> Row:
+        of = Training(model, batch, samples, epochs)
+        return Row(f"training/{kernel}", of, Settings(device, threads, switches=switches))
 
     nowhere = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https", "HTTP", "HTTPS")}
     home = {"KERAS_HOME": str(tmp_path_factory.mktemp("keras")), "HOME": str(tmp_path_factory.mktemp("home"))}
@@ -239,9 +241,7 @@ def inside(train):
     """inside(name): (status, reason) of a function of tests/support/inside.py, run in the suite's one TensorFlow process."""
 
     def ask(name: str) -> tuple[str, str]:
-        kernel = "training/keras/build"
-        of = Row(kernel, Training(f"tests.support.inside:{name}", 1, 1), Settings(switches={"data": "synthetic"}))
-        m = train.worker.ask(Order("measure", of, Limits()), 120)
+        m = train(1, 1, model=f"tests.support.inside:{name}", kernel="keras/build")
         return m.status, m.reason
 
     return ask

@@ -26,10 +26,6 @@ def training(problem: Training, device: str, **given: str) -> Row:
     return Row("training/keras/fit", problem, Settings(device, switches={"data": "synthetic", **given}))
 
 
-def uuids() -> dict[str, str]:
-    return facts.describe().uuids
-
-
 def measured(device: str, jit: bool) -> list[Measurement]:
     """S0 learning on a device, its first steps' losses, and with `jit` those once more, compiled by XLA; in one process.
 
@@ -37,7 +33,7 @@ def measured(device: str, jit: bool) -> list[Measurement]:
     """
     wanted = [training(LEARNS, device), training(ALIKE, device, **EXACT)]
     wanted += [training(ALIKE, device, jit_compile="on", **EXACT)] * jit
-    with contextlib.closing(Worker(environment(wanted[0], uuids()))) as worker:
+    with contextlib.closing(Worker(environment(wanted[0], facts.describe().uuids))) as worker:
         found = [worker.ask(Order("measure", row, LIMITS, SEED), TIMEOUT_S) for row in wanted]
     for m in found:
         if m.status != "ok":
@@ -76,7 +72,7 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
 
 def in_a_child(device: str) -> dict:
     """What `alone` says of a device, in a process of its own with the environment of a row there."""
-    variables = {**os.environ, **environment(training(ALIKE, device), uuids())}
+    variables = {**os.environ, **environment(training(ALIKE, device), facts.describe().uuids)}
     done = subprocess.run(
         [sys.executable, __file__, device], env=variables, capture_output=True, text=True, timeout=TIMEOUT_S
     )

@@ -85,15 +85,6 @@ def kernels() -> list:
     return found
 
 
-def gpu_kernels() -> list[str]:
-    return [
-        f"{op}/{b}"
-        for op in PROBLEMS
-        for b in registry.backends(op)
-        if "gpu" in registry.BACKENDS[b].devices and b not in registry.FRAMEWORKS
-    ]
-
-
 def lacking(reasons: list[str]) -> str:
     """The instructions for want of which a kernel refused a problem, if this CPU or its system does lack them; else ""."""
     there = binding.get_host_cpu_features()
@@ -139,7 +130,15 @@ def test_only_what_the_cpu_lacks_excuses_a_kernel_that_can_do_nothing(monkeypatc
     assert lacking(["this CPU, or its system, has no amx-bf16", kept]) == "AMX"
 
 
-@pytest.mark.parametrize("name", gpu_kernels())
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{op}/{b}"
+        for op in PROBLEMS
+        for b in registry.backends(op)
+        if "gpu" in registry.BACKENDS[b].devices and b not in registry.FRAMEWORKS
+    ],
+)
 def test_gpu_kernels_are_right(name):
     if not gpu():
         pytest.skip("no GPU")

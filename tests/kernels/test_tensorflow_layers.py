@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from kernels import networks
-from kernels.networks import layers
 from kernels.problems import Conv, Launch, Matmul
 from kernels.reference import stream as passes
 from kernels.tensorflow import calls
@@ -36,19 +35,8 @@ def right(m) -> bool:
 
 
 def layer_problems(network: networks.Network) -> list:
-    """Every product of every dense and convolution layer, the first layer's dgrad too."""
-    found = []
-    for layer, shape in zip(network.layers, networks.inputs(network), strict=True):
-        if layer.kind == "conv":
-            found += [layers.conv(layer, shape, 2, direction) for direction in Conv.DIRECTIONS]
-        elif layer.kind == "dense":
-            rows, features, units = 2, shape[-1], layer.units
-            found += [
-                Matmul(rows, units, features),
-                Matmul(rows, features, units, layout="nt"),
-                Matmul(features, units, rows, layout="tn"),
-            ]
-    return found
+    """Every product of a step's dense and convolution layers."""
+    return [work.problem for work in networks.step(network, 2) if work.kind in ("conv", "dense")]
 
 
 def small(network: networks.Network) -> networks.Network:
@@ -89,16 +77,10 @@ CONVS = [
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("direction", Conv.DIRECTIONS)
-def test_convolutions_are_right_in_every_direction(measured, way, direction):
-    for problem in CONVS:
+def test_convolutions_are_right_in_every_direction_and_precision(measured, way, direction):
+    others = (msgspec.structs.replace(CONVS[0], dtype=name, math=name) for name in ("float64", "float16", "bfloat16"))
+    for problem in (*CONVS, *others):
         assert right(measured(f"conv/tensorflow/{way}", msgspec.structs.replace(problem, direction=direction)))
-
-
-@pytest.mark.parametrize("direction", Conv.DIRECTIONS)
-@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
-def test_convolutions_are_right_in_other_precisions(measured, direction, dtype):
-    p = Conv(2, 9, 8, 4, 6, 3, 3, 1, "same", direction=direction, dtype=dtype)
-    assert all(right(measured(f"conv/tensorflow/{way}", p)) for way in WAYS)
 
 
 @pytest.mark.parametrize("direction", Conv.DIRECTIONS)

@@ -6,7 +6,7 @@ import types
 import msgspec
 import numpy as np
 import pytest
-from fake_measurements import CPU_MACHINE, GPU_MACHINE, gpu_run, row, square
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, gpu_run, row, run, square
 
 from analysis.checks import rows as checks
 from analysis.checks.rows import Context
@@ -17,7 +17,7 @@ from workloads.harness import copy_modes, one_row, sweep
 from workloads.harness import flags as probes
 from workloads.harness.timing import Limits
 from workloads.machine import facts
-from workloads.records import Measurement, Row, Run, Samples, Settings, row_flags
+from workloads.records import Measurement, Row, Samples, Settings, row_flags
 
 BY_FLAG = {check.flag: check for check in checks.CHECKS}
 VIRTUAL = msgspec.structs.replace(CPU_MACHINE, virtual=True)
@@ -290,8 +290,7 @@ def test_the_doctor_times_a_few_rows(monkeypatch):
 
 
 def test_the_doctor_looks_at_stored_rows(tmp_path, capsys):
-    run = Run(records.SCHEMA, GPU_MACHINE, {}, "c", 1, "a", "b", "2026-01-01T00:00:00Z")
-    with records.Writer(tmp_path / "matmul.jsonl", run) as writer:
+    with records.Writer(tmp_path / "matmul.jsonl", run(GPU_MACHINE)) as writer:
         writer.append(gpu(5e-4, 4e-4))
     assert doctor.main([str(tmp_path)]) == options.OK
     assert "1 rows of nvidia-h200" in capsys.readouterr().out
@@ -306,9 +305,10 @@ def test_the_doctor_looks_at_stored_rows(tmp_path, capsys):
 
 
 def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
-    run = Run(records.SCHEMA, GPU_MACHINE, {}, "python -m workloads.matmul", 1, "a", "b", "2026-01-01T00:00:00Z")
     values = {"gpu_power_w": 700.0}
-    outcome = sweep.Outcome(run, pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values=values)])
+    outcome = sweep.Outcome(
+        run(GPU_MACHINE), pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values=values)]
+    )
     assert session.sum_up(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
     err = capsys.readouterr().err
     assert (

@@ -18,8 +18,7 @@ from kernels.problems import AllReduce, Training
 from workloads import options, training
 from workloads.frameworks import data_parallel as replicas
 from workloads.frameworks import grid, several_gpus, studies
-from workloads.harness.timing import Limits
-from workloads.harness.worker import Order, environment
+from workloads.harness.worker import environment
 from workloads.records import Row, Settings
 from workloads.records import settings as switches
 
@@ -348,7 +347,5 @@ def test_mirrored_strategy_inside(inside, name):
 
 
 def test_no_bare_loop_is_spread(train):
-    own = part(2, library="tensorflow", strategy="MirroredStrategy")
-    kernel = "training/tensorflow/loop"
-    m = train.worker.ask(Order("measure", msgspec.structs.replace(own, kernel=kernel), Limits()), 120)
+    m = train(8, 24, model=SMALL, kernel="tensorflow/loop", strategy="MirroredStrategy", replicas="2")
     assert (m.status, "strategy and replicas are model.fit's" in m.reason) == ("skipped", True)

@@ -11,19 +11,13 @@ from kernels import networks
 from kernels.networks import layers
 from kernels.networks.layers import Layer, Network
 from kernels.networks.training_step import step
-from kernels.problems import Training
 from workloads import describe, options
 from workloads.harness import worker
-from workloads.harness.timing import Limits
-from workloads.harness.worker import Order
-from workloads.records import Row, Settings
 
 
 def built(train, model):
     """What a row that builds a function of tests/support gives, in the suite's TensorFlow process."""
-    of = Training(f"tests.support.{model}", 1, 1)
-    row = Row("training/keras/build", of, Settings(switches={"data": "synthetic"}))
-    m = train.worker.ask(Order("measure", row, Limits()), 120)
+    m = train(1, 1, model=f"tests.support.{model}", kernel="keras/build")
     assert (m.status, m.reason) == ("ok", "")
     return m
 

@@ -284,8 +284,7 @@ def swept(tmp_path, monkeypatch):
     def child(command, **how):
         folder = how["cwd"] / command[command.index("-o") + 1]
         begun.append(command)
-        at = f"2026-01-01T00:{len(begun):02}:00Z"
-        run = Run(records.SCHEMA, facts.describe(), {}, "", 1, "", "", at)
+        run = Run(records.SCHEMA, facts.describe(), {}, "", 1, "", "", f"2026-01-01T00:{len(begun):02}:00Z")
         with records.Writer(folder / "matmul.jsonl", run) as writer:
             for n in (64, 128):
                 writer.append(row("matmul/numpy/blas", square(n), 2e-3 * 1.01 ** (len(begun) % 2), threads=1))

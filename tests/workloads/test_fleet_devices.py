@@ -136,9 +136,8 @@ def test_quantities_and_gpus_are_known_by_what_limits_them_and_by_their_uuids(tm
     assert {(f.device.node, f.flagged): round(f.below.value, 9) for f in judged.findings} == expected
 
 
-def test_of_a_cpu_nothing_is_claimed_below_what_its_runs_differ_by(tmp_path, monkeypatch):
+def test_of_a_cpu_nothing_is_claimed_below_what_its_runs_differ_by(tmp_path):
     """Nothing is stored: 20 %."""
-    monkeypatch.setattr(judgment.noise, "REPORTS", tmp_path / "none")
 
     def cpu(slower):
         return [fake.row("stream/numba/loop", Stream("triad", 2**30 * i), slower * i, threads=1) for i in (1, 2, 4)]

@@ -285,7 +285,7 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
 
     def in_turns(rows, workers, sets, turns):
         asked_for.append((tuple(r.settings.device for r in rows), sets, len(workers), turns.rounds))
-        answers = [Measurement(r.kernel, r.problem, r.settings, "ok", check="exact") for r in rows]
+        answers = [r.result("ok", check="exact") for r in rows]
         one = {members: {i: [1e-3 * len(members)] * 4 for i in members} for members in sets}
         return answers, [one] * turns.rounds, None
 
@@ -307,8 +307,7 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
         concurrent.every_gpu(args, fake.run(host(1)), [0])
 
     def in_turns(rows, workers, sets, turns):
-        bad = Measurement(rows[1].kernel, rows[1].problem, rows[1].settings, "failed", "out of luck")
-        return [bad], [], bad
+        return [bad := rows[1].result("failed", "out of luck")], [], bad
 
     monkeypatch.setattr(concurrent, "in_turns", in_turns)
     monkeypatch.setattr(concurrent, "Worker", lambda variables: types.SimpleNamespace(close=lambda: None))

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import made_profile
 import pytest
-from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, run
 from test_jobs import trained
 
 from analysis.predict import command as predict
@@ -22,7 +22,7 @@ from workloads import inference, options, records, training
 from workloads.frameworks import grid, side_by_side, studies
 from workloads.harness import sweep
 from workloads.machine import facts
-from workloads.records import Measurement, Run, Samples, Settings
+from workloads.records import Measurement, Samples, Settings
 
 FIT = "training/keras/fit"
 
@@ -204,7 +204,7 @@ class Counted:
         self._running = True
         Counted.asked.append(order.row)
         taken = (Samples("host-latency", (0.1, 0.1), 1, (0, 1), "once"),)
-        return Measurement(order.row.kernel, order.row.problem, order.row.settings, "ok", samples=taken)
+        return order.row.result("ok", samples=taken)
 
     def close(self):
         self._running = False
@@ -275,8 +275,7 @@ def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it
     job = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0, 0.5, 4.0))
     product = row("matmul/numpy/blas", Matmul(32, 512, 3136), 1e-3, threads=2)
     command = "python -m workloads.training --fast"
-    run_ = Run(records.SCHEMA, CPU_MACHINE, {}, command, 1, "a", "b", "2026-01-01T00:00:00Z")
-    outcome = sweep.Outcome(run_, tmp_path / "training.jsonl", [job, product])
+    outcome = sweep.Outcome(run(CPU_MACHINE, command), tmp_path / "training.jsonl", [job, product])
     training.answer(arguments(), outcome)
     first, hint = capsys.readouterr().out.split("\n\n")
     assert "batch 32, 1,000 samples, 2 epochs, on the CPU: 15.7 s. Start-up takes 10.0 s." in first
@@ -287,7 +286,7 @@ def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it
     assert "Its largest parts" in capsys.readouterr().out
     small = trained("mlp-3-1x1-2", 32, 1000, (0.1, 0.05, 1e-3), once=(10.0, 0.5, 4.0), residence="numpy")
     every = [*made_profile.everything(), job, product, small]
-    training.answer(arguments(), sweep.Outcome(run_, tmp_path / "training.jsonl", every))
+    training.answer(arguments(), sweep.Outcome(outcome.run, tmp_path / "training.jsonl", every))
     out = capsys.readouterr().out
     assert "CIFAR-10 CNN, batch 32, on the CPU: a step takes 15.0 ms." in out and "What a step is made of" not in out
 
