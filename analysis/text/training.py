@@ -48,13 +48,16 @@ def subject(setup: Setup, varies: str = "") -> str:
         sizes = [f"{setup.samples:,} samples in one batch" if setup.samples else "all samples in one batch"]
     else:
         sizes = [f"batch {setup.batch:,}"] * bool(setup.batch) + [f"{setup.samples:,} samples"] * bool(setup.samples)
-    given = dict(setup.switches)
     _, backend, variant = setup.kernel.split("/")
-    loop, home = variant.endswith("loop"), given.get("residence", "numpy")
-    how = [] if variant == "fit" else [f"{backend} loop" if loop else "one loop on the device"]
-    how += {"numpy": [], "fed": ["fed each step"], "resident": ["data resident"] * loop}.get(home, [home])
-    how += option_words(given, ("residence",)) + [f"{setup.dtype} inputs"] * (setup.dtype not in ("float32", "float64"))
+    how = [f"{backend} loop"] * variant.endswith("loop") + option_words(setup.switches)
+    how += [f"{setup.dtype} inputs"] * (setup.dtype not in ("float32", "float64"))
     return ", ".join([sentences.title(setup.model), *sizes, *how])
+
+
+def how(m: Measurement, dtype: str = "float32") -> list[str]:
+    """What a row's training has that a plain one in that type has not: `jit on`, `2 threads`."""
+    said = option_words(m.settings.switches) + [f"{m.problem.dtype} inputs"] * (m.problem.dtype != dtype)
+    return said + ([count(m.threads, "thread")] if m.threads is not None else [])
 
 
 def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
@@ -139,8 +142,7 @@ def changes(measurements: Iterable[Measurement]) -> list[tuple[str, str, str, Es
     found = []
     for m, plain in break_even.changed(measurements):
         p = m.problem
-        what = option_words(m.settings.switches) + [f"{p.dtype} inputs"] * (p.dtype != plain.problem.dtype)
-        what += [count(m.threads, "thread")] if m.threads is not None else []
+        what = how(m, plain.problem.dtype)
         both = [(cost, one.problem.steps) for one in (m, plain) if (cost := costs.measured(one))]
         if what and len(both) == 2:
             step, usual = (cost.epoch_seconds(steps) / steps for cost, steps in both)

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from analysis.stats import faster, of, total
 from analysis.text import sentences, training
 from analysis.text.rates import device_name
-from analysis.text.rows import option_words
-from analysis.text.training import subject, whole_job
+from analysis.text.training import how, subject, whole_job
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_JOB, BY_STEP, Pair
-from analysis.units import count, join
+from analysis.units import join
 from workloads.records import Measurement
 
 MOST = 8  # of more trainings the table's columns are easier to read than sentences
@@ -49,9 +48,8 @@ def single_job(m: Measurement, measurements: Iterable[Measurement] = ()) -> str:
     """`CIFAR-10 CNN, 1,000 samples, 2 epochs, on the CPU: 23 s. Start-up takes 12.7 s. ...`; without fits that tell these,
     its step alone."""
     p, cost = m.problem, costs.measured(m, measurements)
-    how = [sentences.title(p.model), f"batch {p.batch:,}"] + [f"{p.dtype} inputs"] * (p.dtype != "float32")
-    how += option_words(m.settings.switches) + ([count(m.threads, "thread")] if m.threads is not None else [])
-    words: dict = {"training": ", ".join(how), "device": device_name(m.device)}
+    name = ", ".join([sentences.title(p.model), f"batch {p.batch:,}", *how(m)])
+    words: dict = {"training": name, "device": device_name(m.device)}
     if cost is None:
         return sentences.say(SAID["step"], step=of(m.on("host-latency")), **words)
     by = costs.parts(cost, p.epochs, p.steps)

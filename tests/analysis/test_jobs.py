@@ -241,7 +241,7 @@ def test_a_full_batch_varies_in_samples_not_in_batch(kernel):
     assert break_even.answers(made, ["batch"]) == []
     found = one(break_even.answers(made, ["samples"]), BY_STEP)
     assert (found.kind, found.crossings[0].at.value) == ("gpu-from", pytest.approx(1000, rel=1e-6))
-    expected = "all samples in one batch, jax loop, data resident, by a step: the GPU wins from 1,000 samples."
+    expected = "all samples in one batch, jax loop, resident, by a step: the GPU wins from 1,000 samples."
     assert expected in training_words.answer_sentence(found)
 
 

@@ -195,7 +195,7 @@ def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so
 def test_flags_and_settings_are_said():
     how = {"once": (10.0, 0.1, 1.0), "dtype": "float64", "threads": 2, "noise": 0.2, "jit_compile": "on"}
     (said,) = training_answers.lines([trained("peaks", 100, 100, (0.2, 1e-3, 1e-3), epochs=100, **how)])
-    name = "Peaks MLP, batch 100, float64 inputs, jit on, 2 threads, 100 samples, 100 epochs, on the CPU"
+    name = "Peaks MLP, batch 100, jit on, float64 inputs, 2 threads, 100 samples, 100 epochs, on the CPU"
     assert said.startswith(f"{name}: 11.5 s. Start-up takes 10.0 s. ") and said.endswith("training 400 ms.")
     busy = msgspec.structs.replace(ONE, flags=("steal",))
     assert ": 15.7 s (doubtful: steal). " in training_answers.single_job(busy)
