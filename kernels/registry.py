@@ -118,7 +118,7 @@ class NotInstalled(Exception):
 _registered: dict[str, Kernel] = {}
 
 
-def kernel(function: Callable | None = None, **flags: bool):
+def kernel(function: Callable | None = None, /, **flags: bool):
     """Registers `function` as the kernel <op>/<backend>/<function's name>, op and backend taken from its file's name; flags:
     Kernel's."""
     if function is None:

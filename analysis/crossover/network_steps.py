@@ -178,7 +178,7 @@ def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str)
             works = [w for w in _step(networks.known(model), batch, dtype, math) if w.problem and w.problem.op == op]
             works = [w for w in works if w.kind in ("conv", "dense")]
             if layout:
-                works = [replace(w, problem=replace(w.problem, layout=layout)) for w in works]
+                works = [replace(w, problem=replace(w.problem, layout=layout)) for w in works if w.problem]
             lacking = {w.direction for w in works if w.problem not in problems}
             if kept := [w for w in works if w.direction not in lacking]:
                 found.append((model, kept))

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from kernels.problems.arrays import DTYPES, ITEM_BYTES, random_array
-from kernels.problems.fields import Base, check_counts, check_word
+from kernels.problems.fields import Base, check_counts, check_gpus, check_word
 
 ONE_SHOT_BYTES = 1 << 20  # of the one-shot sums: they send each array whole to every other GPU, at twice its length
 
@@ -29,8 +29,7 @@ class AllReduce(Base, frozen=True, tag="all-reduce"):
         check_counts(nbytes=self.nbytes)
         check_word("dtype", self.dtype, self.DTYPES)
         check_word("form", self.form, self.FORMS)
-        if not all(word.isdigit() for word in self.gpus.split(",")):
-            raise ValueError(f"gpus are whole numbers like 0,1, not {self.gpus!r}")
+        check_gpus(self.gpus)
         if len(set(self.members)) < 2 or ",".join(map(str, self.members)) != self.gpus:
             raise ValueError(f"a sum is over two GPUs or more, each once and in rising order, not {self.gpus!r}")
         if self.nbytes % ITEM_BYTES[self.dtype]:

@@ -4,11 +4,10 @@ import functools
 import math
 from typing import ClassVar, NamedTuple
 
-import msgspec
 import numpy as np
 
-from kernels.problems.arrays import ITEM_BYTES, MATHS, Make, random_array
-from kernels.problems.fields import Base, alignment, check_counts, check_word
+from kernels.problems.arrays import ITEM_BYTES, Make, random_array
+from kernels.problems.fields import Base, alignment, check_counts, check_word, fill_math
 
 
 class Phase(NamedTuple):
@@ -65,10 +64,7 @@ class Conv(Base, frozen=True, tag="conv"):
             raise ValueError(f"pad must be same, valid or a whole number of at least 0, not {self.pad!r}")
         check_word("layout", self.layout, self.LAYOUTS)
         check_word("direction", self.direction, self.DIRECTIONS)
-        check_word("dtype", self.dtype, tuple(MATHS))
-        msgspec.structs.force_setattr(self, "math", self.math or MATHS[self.dtype][0])
-        if self.math not in MATHS[self.dtype]:
-            raise ValueError(f"{self.dtype} operands cannot be multiplied in {self.math!r}")
+        fill_math(self)
         for name, channels in (("c_in", self.c_in), ("c_out", self.c_out)):
             if channels % self.groups:
                 raise ValueError(f"{self.groups} groups do not divide {name} = {channels}")

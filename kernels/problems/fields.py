@@ -1,6 +1,10 @@
 """What every problem has, and checks of the fields that one is made of."""
 
+from collections.abc import Collection
+
 import msgspec
+
+from kernels.problems.arrays import MATHS
 
 
 class Base(msgspec.Struct, frozen=True):
@@ -19,6 +23,11 @@ class Base(msgspec.Struct, frozen=True):
     once = products = property(lambda self: False)
 
     @property
+    def footprint_bytes(self) -> int:
+        """Bytes that it touches."""
+        return self.bytes_moved
+
+    @property
     def operand_bytes(self) -> int:
         return self.footprint_bytes - self.result_bytes
 
@@ -35,10 +44,27 @@ def check_counts(**counts: int) -> None:
             raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
 
 
-def check_word(what: str, word: str, known: tuple[str, ...]) -> None:
+def check_word(what: str, word: str, known: Collection[str]) -> None:
     """Raises ValueError for a word that is not among the known ones."""
     if word not in known:
         raise ValueError(f"unknown {what} {word!r}; known: {', '.join(known)}")
+
+
+def check_gpus(gpus: str) -> None:
+    """Raises ValueError for what is no list of GPUs."""
+    if not all(word.isdigit() for word in gpus.split(",")):
+        raise ValueError(f"gpus are whole numbers like 0,1, not {gpus!r}")
+
+
+def fill_math(problem: Base) -> None:
+    """Gives a product the arithmetic of its type where it names none.
+
+    Raises: ValueError for a type or arithmetic that is not known.
+    """
+    check_word("dtype", problem.dtype, MATHS)
+    msgspec.structs.force_setattr(problem, "math", problem.math or MATHS[problem.dtype][0])
+    if problem.math not in MATHS[problem.dtype]:
+        raise ValueError(f"{problem.dtype} operands cannot be multiplied in {problem.math!r}")
 
 
 def alignment(*sizes: int) -> int:

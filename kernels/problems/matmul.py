@@ -6,8 +6,8 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from kernels.problems.arrays import ITEM_BYTES, MATHS, Make, random_array
-from kernels.problems.fields import Base, alignment, check_counts
+from kernels.problems.arrays import ITEM_BYTES, Make, random_array
+from kernels.problems.fields import Base, alignment, check_counts, check_word, fill_math
 
 
 class Matmul(Base, frozen=True, tag="matmul"):
@@ -31,16 +31,10 @@ class Matmul(Base, frozen=True, tag="matmul"):
 
     def __post_init__(self):
         check_counts(m=self.m, n=self.n, k=self.k, batch=self.count)
-        if self.dtype not in MATHS:
-            raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(MATHS)}")
-        msgspec.structs.force_setattr(self, "math", self.math or MATHS[self.dtype][0])
+        fill_math(self)
         msgspec.structs.force_setattr(self, "out", self.out or self.dtype)
-        if self.out not in ITEM_BYTES:
-            raise ValueError(f"unknown dtype {self.out!r}; known: {', '.join(ITEM_BYTES)}")
-        if self.math not in MATHS[self.dtype]:
-            raise ValueError(f"{self.dtype} operands cannot be multiplied in {self.math!r}")
-        if self.layout not in ("nn", "nt", "tn"):
-            raise ValueError(f"unknown layout {self.layout!r}; known: nn, nt, tn")
+        check_word("dtype", self.out, ITEM_BYTES)
+        check_word("layout", self.layout, ("nn", "nt", "tn"))
         msgspec.structs.force_setattr(self, "batch", self.count if self.count > 1 else msgspec.UNSET)
 
     @property
@@ -66,10 +60,6 @@ class Matmul(Base, frozen=True, tag="matmul"):
     @property
     def result_bytes(self) -> int:
         return math.prod(self.out_shape) * ITEM_BYTES[self.out]
-
-    @property
-    def footprint_bytes(self) -> int:
-        return self.bytes_moved
 
     @property
     def alignment(self) -> int:

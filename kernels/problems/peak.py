@@ -30,10 +30,6 @@ class Peak(Base, frozen=True, tag="peak"):
     def bytes_moved(self) -> int:
         return 0
 
-    @property
-    def footprint_bytes(self) -> int:
-        return 0
-
     def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
         """(factor, addend) of x <- factor * x + addend: 1 and 1 count the trips exactly, the random pair stays finite."""
         if whole_numbers:

@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 
 from kernels.problems.arrays import precision, random_bytes
-from kernels.problems.fields import Base, check_counts, check_word
+from kernels.problems.fields import Base, check_counts, check_gpus, check_word
 from kernels.problems.matmul import Matmul
 from kernels.problems.stream import Stream
 from kernels.problems.transfer import Transfer
@@ -38,11 +38,6 @@ class PeerCopy(Base, frozen=True, tag="peer-copy"):
         """Bytes that cross the link, both ways together."""
         return self.nbytes * self.ways
 
-    @property
-    def footprint_bytes(self) -> int:
-        """On each GPU: what it sends and what it gets."""
-        return self.nbytes * self.ways
-
     def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
         """The bytes that go, and with two ways other ones that come back."""
         return tuple(random_bytes(self.nbytes, seed + i) for i in range(self.ways))
@@ -66,8 +61,7 @@ class AtOnce(Base, frozen=True, tag="at-once"):
         check_counts(size=self.size)
         check_word("operation", self.operation, self.OPERATIONS)
         precision(self.math)
-        if not all(word.isdigit() for word in self.gpus.split(",")):
-            raise ValueError(f"gpus are whole numbers like 0,1, not {self.gpus!r}")
+        check_gpus(self.gpus)
 
     @property
     def together(self) -> int:
@@ -98,11 +92,6 @@ class AtOnce(Base, frozen=True, tag="at-once"):
     def bytes_moved(self) -> int:
         """Of one GPU."""
         return self.inner.bytes_moved
-
-    @property
-    def footprint_bytes(self) -> int:
-        """On each GPU."""
-        return self.inner.footprint_bytes
 
     @property
     def locked_bytes(self) -> int:

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from kernels.problems.arrays import ITEM_BYTES, Make, empty, random_array
-from kernels.problems.fields import Base, check_counts
+from kernels.problems.fields import Base, check_counts, check_word
 
 
 class Stream(Base, frozen=True, tag="stream"):
@@ -43,10 +43,8 @@ class Stream(Base, frozen=True, tag="stream"):
     OF_IMAGES: ClassVar[tuple] = ("maxpool", "maxpool_grad", "batchnorm", "batchnorm_grad")
 
     def __post_init__(self):
-        if self.operation not in self.WEIGHTS:
-            raise ValueError(f"unknown operation {self.operation!r}; known: {', '.join(self.WEIGHTS)}")
-        if self.dtype not in ITEM_BYTES:
-            raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(ITEM_BYTES)}")
+        check_word("operation", self.operation, self.WEIGHTS)
+        check_word("dtype", self.dtype, ITEM_BYTES)
         check_counts(nbytes=self.nbytes)
         if self.elements < 1:
             least = math.ceil(self._element_bytes * self._granule)
@@ -78,10 +76,6 @@ class Stream(Base, frozen=True, tag="stream"):
     @property
     def bytes_moved(self) -> int:
         return int(self.elements * self._element_bytes)
-
-    @property
-    def footprint_bytes(self) -> int:
-        return self.bytes_moved
 
     @property
     def result_bytes(self) -> int:

@@ -128,7 +128,7 @@ def _near(answer: np.ndarray, output: np.ndarray, bound: float) -> Check:
     return Check("bound", bool((error <= bound + 2.0**-8 * np.abs(answer)).all()), float(error.max()))
 
 
-def seen(problem: Conv, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def seen(problem: Conv, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, ...]:
     """Operands and output as views in the order of NHWC, all groups together."""
     filters = 2 if problem.direction == "wgrad" else 1
     orders = [(2, 3, 1, 0) if i == filters else (0, 2, 3, 1) for i in range(3)]
