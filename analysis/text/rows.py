@@ -51,7 +51,7 @@ def notes(m: Measurement) -> list[str]:
     said += [m.problem.dtype] * (m.problem.dtype != "float32")
     timed = m.on("host-latency")  # None where fresh processes started alone
     if not timed:
-        said += [f"{len(m.series['import_s'])} starts"] * ("import_s" in m.series)
+        said += [f"{len(m.series['import_s'])} starts"]
     elif m.kernel == side_by_side.TRIAL:
         apart = "a process each" if m.process == "fresh" else "one process"
         said += [f"{len(timed.seconds)} trials", apart, f"{seconds(side_by_side.trial_seconds(m))} each"]

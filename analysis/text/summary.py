@@ -56,19 +56,18 @@ def answer(
     else:
         told = [said for op in ("conv", "matmul") for said in layers.steps(runs, rows, op, machine)[:1]]
         told += [said for op in ("conv", "matmul") for said in layers.story(rows, op, ceilings, machine)]
-    if 0 < len(told) < MOST:
-        told += rates.rate_sentences(rows, ceilings)
-    told = [*trained[:TRAININGS], *(s for lines in others for s in lines(rows)), *told[:MOST], *trained[TRAININGS:]]
+    told += rates.rate_sentences(rows, ceilings) if told else []
+    told = [*trained[:TRAININGS], *(s for lines in others for s in lines(rows)), *told, *trained[TRAININGS:]]
     told += training.change_sentences(rows) + rates.roof_sentences(ceilings)
-    trouble = rates.trouble_sentence(rows, ceilings, machine)
-    return [*list(dict.fromkeys(told))[: MOST - bool(trouble)], *[trouble] * bool(trouble)]
+    trouble = [*filter(None, [rates.trouble_sentence(rows, ceilings, machine)])]
+    return [*dict.fromkeys(told)][: MOST - len(trouble)] + trouble
 
 
-def _forms(answers: Iterable[Answer]) -> tuple[Answer | None, list[Answer]]:
-    """(resident, the ways of copying) of the first precision."""
+def _forms(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:
+    """(resident, the ways of copying) of the first precision, where both devices were timed."""
     there = [a for a in answers if a.points]
     first = [a for a in there if a.precision == there[0].precision]
-    return next((a for a in first if a.form == LATENCY), None), [a for a in first if a.form in COPIES]
+    return [a for a in first if a.form == LATENCY], [a for a in first if a.form in COPIES]
 
 
 def products(
@@ -78,17 +77,17 @@ def products(
     devices why that is so, and how fast the CPU is."""
     answers = list(answers)
     resident, copied = _forms(answers)
-    won = [crossing_sentence(a) for a in answers if a.points and a.form == LATENCY]
-    copies = [copies_sentence(copied), *_reason(rows, copied[0])] if copied else []
-    told = [*won[:1], *_reason(rows, resident), *copies, *won[1:]]
+    told = [said for a in resident for said in (crossing_sentence(a), *_reason(rows, a))]
+    told += [said for a in copied[:1] for said in (copies_sentence(copied), *_reason(rows, a))]
+    told += [crossing_sentence(a) for a in answers if a.points and a.form == LATENCY and a not in resident]
     elsewhere = any(m.on_gpu and m.ok for m in rows) and all(a.kind == "no-gpu" for a in answers)
     alone = [] if elsewhere else [no_gpu_sentence(rows, machine)]
     alone += rates.rate_sentences(rows, ceilings)[:1] + rates.library_sentences(rows)
     return told or alone + rates.bound_sentences(rows, ceilings)
 
 
-def _reason(rows: list[Measurement], a: Answer | None) -> list[str]:
-    return [why_sentence(w, a.form) for w in why(rows, a) if w.parts][:1] if a else []
+def _reason(rows: list[Measurement], a: Answer) -> list[str]:
+    return [why_sentence(w, a.form) for w in why(rows, a) if w.parts][:1]
 
 
 # ---------------------------------------------------------------- findings, for README
@@ -100,10 +99,8 @@ def findings(answers: tuple[Answer, ...], trainings: list[Answer], of: Profile, 
     small = next((training.answer_sentence(a) for a in trainings if _is_small(a)), None)
     errors = {s.device: s.median for s in held_out.summaries(cases) if s.bound == "all"}
     words = {"small": small, "model": _FIRST, "parts": _parts(of), "cpu": errors.get("cpu"), "gpu": errors.get("gpu:0")}
-    words |= {
-        "product": resident and crossing_sentence(resident),
-        "copies": copies_sentence(copied) if copied else None,
-    }
+    words |= {"product": next(map(crossing_sentence, resident), None)}
+    words |= {"copies": copies_sentence(copied) if copied else None}
     return [f"- {line}" for line in sentences.lines(FOUND, **words)]
 
 
