@@ -2,7 +2,9 @@
 // Draws the views that analysis.report.charts.chart wrote. Colors are names here, so that both themes have their own.
 const charts = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const probe = document.body.appendChild(document.createElement("i")); // its color is that of a name in the theme that shows
+  probe.hidden = true;
+  const color = (name) => { probe.style.color = `var(--${name})`; return getComputedStyle(probe).color; };
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const wrapped = (text, width) => {
     const lines = [""];
@@ -38,10 +40,7 @@ const charts = (() => {
     for (let v = Math.ceil(least / step) * step; v <= most + step / 2; v += step) values.push(v);
     return { tickmode: "array", tickvals: values, ticktext: values.map((v) => (Math.abs(v) < step / 2 ? "0" : units.said[unit](v))) };
   }
-  const faded = (name, alpha) => {
-    const hex = color(name).slice(1);
-    return `rgba(${[0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)).join(",")},${alpha})`;
-  };
+  const faded = (name, alpha) => color(name).replace("rgb(", "rgba(").replace(")", `, ${alpha})`);
 
   function lines(t, narrow) {
     const ink = color(t.color), says = (t.says || []).map((s) => wrapped(s, narrow ? 34 : 70));
