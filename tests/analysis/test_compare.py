@@ -219,15 +219,7 @@ def test_the_exit_code(runs, rule, code, capsys):
     out, err = capsys.readouterr()
     first, _, head, *rows = out.splitlines()
     assert first == "1 slower, 1 faster, 1 ~ (1 the same within 5 %): of 3 rows."
-    assert ("regression: 1 row" in err) == (code == 4) and head.split() == [
-        "row",
-        "old",
-        "new",
-        "change",
-        "95",
-        "%",
-        "interval",
-    ]
+    assert ("regression: 1 row" in err) == (code == 4) and head.split()[:4] == ["row", "old", "new", "change"]
     assert (
         rows[0].split()[:2] == ["matmul/numpy/blas", "n=64"]
         and "+7.0 % slower" in rows[0]

@@ -6,13 +6,14 @@ import subprocess
 
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, run, transfer_rows
-from fake_predictions import MS, borrowed, exactly, predict, sources
+from fake_predictions import MS, borrowed, predict, sources
 
 from analysis.explain import command as explain
 from analysis.explain import explanation, measure, verify
 from analysis.explain.explanation import Request, Sources
 from analysis.predict import profile, what_if
 from analysis.report.sections import stored_gpu
+from analysis.stats import exact
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
 from workloads import options, records
@@ -201,7 +202,7 @@ def test_what_is_verified_stands_beside_what_was_predicted():
 
     def measured(change, folder):
         word = change.words.split()[0]
-        return exactly(steps[word]) if word in steps else "no memory"
+        return exact(steps[word]) if word in steps else "no memory"
 
     lines = list(verify.lines(explained(), 3, measured))
     assert "  a step as it is: predicted 2.16 ms, measured 2.40 ms" in lines

@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, row
-from fake_predictions import MS, borrowed, exactly, predict, sources
+from fake_predictions import MS, borrowed, predict, sources
 from test_jobs import by_its_epochs, trained
 
 from analysis.explain import explanation, published, sides, verify
@@ -15,7 +15,7 @@ from analysis.predict import profile
 from analysis.predict.combine import HIDDEN
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking
-from analysis.stats import Estimate
+from analysis.stats import Estimate, exact
 from analysis.text import explanation as words
 from analysis.text import sentences
 from analysis.training import break_even, costs
@@ -206,7 +206,7 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         assert told[1] == "No verdict: nothing here knows odd (Odd), 53 % of a step's arithmetic."
         assert told[-1] == "Measure it here, about 30 s: again --measure"
         assert (e.told().cpu, e.told().what_ifs, e.told().costs) == (None, (), ()) and e.told().memory == e.memory
-        assert list(verify.lines(e, 3, lambda *given: exactly(2 * MS)))[2:] == ["  a step as it is: measured 2.00 ms"]
+        assert list(verify.lines(e, 3, lambda *given: exact(2 * MS)))[2:] == ["  a step as it is: measured 2.00 ms"]
     else:
         assert e.told() is e
 
@@ -245,13 +245,13 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     assert (wide.parts["dispatch"].low, wide.parts["dispatch"].high) == pytest.approx((2 * MS, 6 * MS))
     assert (wide.step_s.low, wide.step_s.high) == pytest.approx((2.164 * MS, 6.364 * MS))
     parts = {
-        "dispatch": exactly(2 * MS),
-        "matmul": exactly(3 * MS),
-        "input pipeline": exactly(1 * MS),
-        HIDDEN: exactly(-3 * MS),
+        "dispatch": exact(2 * MS),
+        "matmul": exact(3 * MS),
+        "input pipeline": exact(1 * MS),
+        HIDDEN: exact(-3 * MS),
     }
-    made = Prediction(T, Settings("gpu:0"), parts, exactly(3 * MS), *[exactly(0.0)] * 4, "compiled", (), "m")
-    assert stored.rescaled(made, exactly(2.0)).step_s.value == pytest.approx(4 * MS)  # the host is the longest now
+    made = Prediction(T, Settings("gpu:0"), parts, exact(3 * MS), *[exact(0.0)] * 4, "compiled", (), "m")
+    assert stored.rescaled(made, exact(2.0)).step_s.value == pytest.approx(4 * MS)  # the host is the longest now
     of = borrowed()
     e = explained(of=Sources(profile.profile((), GPU_MACHINE), of.gpu, predict))
     assert e.host_factor is None and e.gpu.step_s.value == pytest.approx(2.164 * MS)
@@ -272,23 +272,23 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
 def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
     """Its host takes twice as long: start-up 5 s there is 10 s here, half to twice as much; the step stays its own."""
     made = predict(T, Settings("cpu"), borrowed().cpu)
-    none, partial = exactly(0.0), ("of the whole job: no rows", "else")
+    none, partial = exact(0.0), ("of the whole job: no rows", "else")
     bare = msgspec.structs.replace(made, start_s=none, epoch_s=none, partial=partial)
     assert bare.untold == ("start-up", "an epoch beyond its steps")
     assert made.untold == ()
-    whole = stored.completed(bare, made, exactly(2.0))
+    whole = stored.completed(bare, made, exact(2.0))
     assert (whole.start_s, whole.epoch_s) == (Estimate(10.0, 5.0, 20.0), Estimate(0.1, 0.05, 0.2))
     assert (whole.step_s, whole.compile_s) == (made.step_s, made.compile_s)
     words = (
         f"start-up and an epoch beyond its steps: as {made.profile}'s CPU has it, for this machine's rows do not tell"
     )
     assert whole.partial == ("else", f"of the whole job {words}")
-    assert stored.completed(made, made, exactly(2.0)) == made
+    assert stored.completed(made, made, exact(2.0)) == made
 
 
 def test_what_no_row_tells_of_a_side_is_said_and_not_nothing():
     def bare(*args, **given):
-        return msgspec.structs.replace(predict(*args, **given), start_s=exactly(0.0))
+        return msgspec.structs.replace(predict(*args, **given), start_s=exact(0.0))
 
     e = explained(of=msgspec.structs.replace(sources(), predict=bare))
     assert [side.unknown for side in e.both] == [("start-up",)] * 2

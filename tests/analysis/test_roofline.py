@@ -97,8 +97,6 @@ def test_fractions_ridge_point_and_memory_bound_problems():
     cached = bounds.judge(triad(90e9, problem=Stream("triad", 24_000)), roofs)
     assert (cached.fraction, cached.flag, cached.note) == (None, "", bounds.NO_CACHE_ROOF)
     roofs = bounds.roofs([peak(100e9)])
-    judged = bounds.judge(row("matmul/numpy/blas", square(1000), 0.04, threads=1, spread=0.05), roofs)
-    assert isinstance(judged.fraction, Estimate) and judged.fraction.low < judged.fraction.value < judged.fraction.high
     wide = row("matmul/numpy/blas", square(1000), 2e9 / 104e9, threads=1, spread=0.2)
     assert bounds.judge(wide, roofs).fraction.value > 1.02 and bounds.judge(wide, roofs).flag == ""
 
@@ -160,10 +158,6 @@ def test_warm_rows_have_their_levels_roof_and_unmeasured_levels_hold_nothing():
     _, roofs = levels(sizes=[n for n in fake.STREAM_SIZES if n >= 8 << 20])
     assert {r.name for r in roofs if r.kind in ("cache", "memory") and r.measured} == {"L3", "DRAM"}
     assert bounds.level(roofs, "cpu", 20_000, 1) is None
-    bound = bounds.attainable(roofs, square(40), Settings("cpu", threads=1))
-    assert (bound.roof.kind, bound.note) == ("compute", bounds.NO_CACHE_ROOF)
-    rows = [*fake.stream_curve("stream/numba/loop", LEVELS, [16 << 10, 32 << 10, 2 << 30]), peak(1e12)]
-    assert find(bounds.roofs(rows, fake.GPU_MACHINE), "memory", "DRAM", threads=1).rate.value == pytest.approx(12e9)
 
 
 @pytest.mark.parametrize(("rate", "flag"), [(405e9, ""), (420e9, "above-roof")])
@@ -194,7 +188,8 @@ def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
     assert compute["bfloat16"][1] == bounds.BEST_MATMUL and len(compute) == 5
     assert bounds.judge(rows[-1], roofs).flag == "above-roof"  # 500 against tensor cores' 450 TFLOP/s: it cannot be
     without = bounds.roofs([m for m in rows if m.variant not in ("tensor", "wgmma")])
-    assert find(without, "compute", "float64", "gpu:0").rate.value == pytest.approx(60e12)
+    of_float64 = [find(without, "compute", name, "gpu:0").rate.value for name in ("float64", "float64 vector")]
+    assert of_float64 == pytest.approx([60e12, 33e12])
 
 
 def test_copying_rows_are_bounded_by_the_link_both_ways():

@@ -171,10 +171,6 @@ def test_a_row_above_its_roof_is_an_error_but_on_a_virtual_cpu_a_detail():
         row("matmul/numpy/blas", square(1000), 0.01, threads=1),
     ]
     assert "1 row above the roof, which is impossible" in summary.answer(rows, fake.CPU_MACHINE)[-1]
-    rows = [
-        row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
-        row("matmul/numpy/blas", square(1000), 0.01, threads=1),
-    ]
     virtual = msgspec.structs.replace(fake.CPU_MACHINE, virtual=True)
     assert not any("impossible" in s for s in summary.answer(rows, virtual))
 

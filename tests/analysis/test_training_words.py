@@ -188,8 +188,6 @@ def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so
     later = msgspec.structs.replace(ONE, phases_s=phases, series=series)
     assert ": 5.66 s without start-up. Building and compiling take 4.50 s" in training_answers.single_job(later)
     assert ": 15.7 s. Start-up takes 10.0 s." in training_answers.single_job(later, [ONE, later])
-    bare = msgspec.structs.replace(ONE, series={})
-    assert training_answers.single_job(bare) == "CIFAR-10 CNN, batch 32, on the CPU: a step takes 18.1 ms."
 
 
 def test_flags_and_settings_are_said():

@@ -44,6 +44,7 @@ def test_every_chart_has_the_lines_of_every_run_that_has_them(page, made):
     still = page.locator("#chart-roofline img.still")
     assert still.get_attribute("src").startswith("data:image/svg+xml;base64,")
     assert page.locator("#answer h3").all_inner_texts() == [m.label for m in made[1]]
+    assert page.locator("h2.run").all_inner_texts() == [m.label for m in made[1]]
 
 
 def test_the_crossover_s_run_is_chosen_with_its_own_answer(page, made):

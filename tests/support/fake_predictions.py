@@ -7,17 +7,13 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, transf
 from analysis.explain.explanation import Sources
 from analysis.predict import profile
 from analysis.predict.prediction import Prediction
-from analysis.stats import Estimate
+from analysis.stats import exact
 from kernels.problems import Launch, Peak
 
 MS = 1e-3
 
 
-def exactly(value: float, spread: float = 0.0) -> Estimate:
-    return Estimate(value, value * (1 - spread), value * (1 + spread))
-
-
-def predict(training, settings, of, network=None, *, kernel="training/keras/fit", spread=0.0) -> Prediction:
+def predict(training, settings, of, network=None, *, kernel="training/keras/fit") -> Prediction:
     """On the CPU a step takes 1 ms and 20 µs a sample; on the GPU 2 ms (0.3 in a bare loop; half of it in calls of several
     steps), 0.1 ms and 1 µs a sample for copies, 1 µs a sample for arithmetic. Arithmetic grows with a multilayer
     perceptron's width beyond 100. An epoch takes 50 ms more, a fit 100 ms; start-up 5 s and 6 s; a compilation 3 s."""
@@ -34,12 +30,12 @@ def predict(training, settings, of, network=None, *, kernel="training/keras/fit"
         if given.get("residence") != "resident":
             parts |= {"transfer calls": 0.1 * MS, "transfer bytes": 1e-6 * batch}
         parts["matmul"] = 1e-6 * batch * wide * (0.5 if given.get("precision", "").startswith("mixed") else 1.0)
-    estimates = {name: exactly(value, spread) for name, value in parts.items()}
-    step = exactly(sum(parts.values()), spread)
+    estimates = {name: exact(value) for name, value in parts.items()}
+    step = exact(sum(parts.values()))
     compiled = given.get("jit_compile", "auto") == "on" or (given.get("jit_compile", "auto") == "auto" and not cpu)
     once = (0.05, 0.1, 3.0 if compiled else 0.0, 5.0 if cpu else 6.0)
     how = "compiled" if compiled else "op by op"
-    return Prediction(training, settings, estimates, step, *(exactly(s, spread) for s in once), how, (), of.key)
+    return Prediction(training, settings, estimates, step, *map(exact, once), how, (), of.key)
 
 
 def peaks() -> list:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from analysis.stats import Estimate
+from analysis.stats import exact as exactly
 from workloads.machine import facts
 
 REPORTS = pathlib.Path(__file__).parent.parent.parent / "reports"
@@ -70,11 +71,6 @@ def added(path: pathlib.Path | None, told: dict[str, int]) -> dict[str, int]:
     return sums
 
 
-def exactly(value: float) -> Estimate:
-    """A count, known without an interval."""
-    return Estimate(value, value, value)
-
-
 def printed(what: str, value: Estimate | float, unit: str = "") -> Figure:
     """A figure without a target."""
     return at_least(what, None, value, unit)
@@ -82,12 +78,12 @@ def printed(what: str, value: Estimate | float, unit: str = "") -> Figure:
 
 def at_least(what: str, least: float | None, value: Estimate | float, unit: str = "") -> Figure:
     """A figure whose value has to reach a number (None: it is printed alone)."""
-    figure = value if isinstance(value, Estimate) else exactly(value)
+    figure = exactly(value)
     target = "printed" if least is None else f">= {least} {unit}".strip()
     return Figure(what, target, figure, least is None or figure.value >= least, unit)
 
 
 def at_most(what: str, most: float, value: Estimate | float, unit: str = "") -> Figure:
     """A figure whose value must not pass a number."""
-    figure = value if isinstance(value, Estimate) else exactly(value)
+    figure = exactly(value)
     return Figure(what, f"<= {most} {unit}".strip(), figure, figure.value <= most, unit)
