@@ -1,11 +1,9 @@
 """Crossings of laws known in closed form, every kind of answer, refinement that ends, and reasons that add up."""
 
-import fake_measurements as fake
 import pytest
 from fake_measurements import laws, row, square
 from msgspec.structs import replace
 
-from analysis import noise
 from analysis.crossover import crossover, reuse
 from analysis.crossover.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
 from analysis.crossover.families import dense_rows
@@ -81,19 +79,6 @@ def test_the_interval_covers_the_sizes_next_to_it_where_the_winner_cannot_be_tol
     assert far.crossings[0].at.high < 104 and "and 256)" in crossings.verdict_words(far)
 
 
-def test_what_runs_differ_by_widens_a_crossing_of_rows_timed_at_once(tmp_path, monkeypatch):
-    """Nothing is stored: sides 20 % apart from run to run, by one run a factor of 1.2 ** 0.5 off."""
-    monkeypatch.setattr(noise, "REPORTS", tmp_path)
-    rows = laws(cpu_law, gpu_law, [64, 128, 256])
-    (alone,), (widened,) = (crossover.crossovers(rows, [LATENCY], machine=m) for m in (None, fake.GPU_MACHINE))
-    (ratio,) = [p.ratio for p in widened.points if p.n == 128]
-    assert ratio.high / ratio.value == pytest.approx(1.2 ** (2 * 0.5**0.5))
-    assert alone.crossings[0].at.low == alone.crossings[0].at.high
-    assert widened.crossings[0].at.low < alone.crossings[0].at.value < widened.crossings[0].at.high
-    long = [replace(m, series={"visit_at_s": (0.0, 31.0)}) for m in rows]
-    assert crossover.crossovers(long, [LATENCY], machine=fake.GPU_MACHINE) == (alone,)
-
-
 def test_what_stands_for_no_side():
     """Held under a load, matched with another benchmark, a framework's, a rung's, wrong, of other shapes and layouts, cold."""
     rows, sizes = laws(cpu_law, gpu_law, [64, 128, 256]), (64, 128, 256)
@@ -120,21 +105,6 @@ def test_copies_share_no_size_with_calls_whose_data_are_there():
     answers = crossover.crossovers(rows)
     assert {a.form.mode for a in answers if a.points} >= {"resident", "roundtrip"}
     assert reuse.pairs(answers, "float32") == []
-
-
-def test_a_time_whose_interval_reaches_below_zero_bounds_nothing():
-    """A fit through few fits may leave a job's lower end below 0 s: the crossing's own end then stays at its neighbor."""
-
-    def point(n, cpu, gpu):
-        sides = (Side("k", d, 1, "float32", Estimate(*t)) for d, t in (("cpu", cpu), ("gpu:0", gpu)))
-        return Point(n, *sides)
-
-    points = [point(100, (1, 1, 1), (2, 2, 2)), point(200, (2, -1, 5), (2, -1, 5)), point(400, (4, 4, 4), (2, 2, 2))]
-    assert points[1].sign == 0
-    answer = crossover.classify("float32", LATENCY, points)
-    at = answer.crossings[0].at
-    assert (at.value, at.low, at.high) == pytest.approx((200, 100, 400))
-    assert answer.bands == ((200, 200),)
 
 
 def test_sizes_whose_ratio_may_be_one_are_a_band_and_nothing_is_refined_inside_it():
@@ -251,18 +221,6 @@ def test_the_parts_of_a_call_add_up_and_the_largest_is_named():
     assert resident.copies is None and max(resident.parts, key=resident.parts.get) == OVERHEAD
     (queued,) = why(rows, only(rows, THROUGHPUT))
     assert queued.overhead == pytest.approx(5e-6)
-
-
-def test_what_was_not_measured_is_in_the_remainder_and_a_part_that_would_be_negative_is_zero():
-    rows = [m for m in resident_and_copies() if m.settings.mode != "resident" or m.settings.device == "cpu"]
-    below = why(rows, only(rows, Form("roundtrip")))[0]
-    assert (below.arithmetic, below.overhead, below.copies) == (None, None, None)
-    assert below.remainder == pytest.approx(100e-6)
-    rows = [m for m in resident_and_copies() if m.settings.mode == "resident"]
-    rows += [row("matmul/cupy/cublas", square(n), 20e-6, mode="roundtrip") for n in (64, 128)]  # faster than resident
-    found = why(rows, only(rows, Form("roundtrip")))[0]
-    assert found.copies == 0 and found.remainder == pytest.approx(-4e-6)
-    assert sum(found.parts.values()) + found.remainder == pytest.approx(20e-6)
 
 
 def test_a_kernel_that_allocates_borrows_the_device_clock_of_the_best_preallocated_one():

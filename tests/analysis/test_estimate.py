@@ -125,16 +125,6 @@ def test_a_verdict_on_single_samples_is_no_claim_and_visits_without_a_partner_ar
     assert stats.verdict(three, last, paired=True) == stats.Verdict("can't tell", stats.exact(2.0))  # one pair
 
 
-def test_what_two_runs_differ_by_widens_what_was_not_paired():
-    a, b = (Samples("device", (x, 1.01 * x, 0.99 * x, x, x), 1, tuple(range(5)), "") for x in (1.0, 1.03))
-    alone, far = (stats.verdict(a, b, margin=0.05, between=share) for share in (0.0, 0.10))
-    error = math.hypot(math.log(1 / 0.99), math.log(1.01))
-    assert alone.ratio.low == pytest.approx(1.03 * math.exp(-error))
-    assert far.ratio.low == pytest.approx(1.03 * math.exp(-math.hypot(error, math.log(1.1))))
-    assert (alone.word, far.word) == ("same", "can't tell")
-    assert stats.verdict(a, b, paired=True, margin=0.05, between=0.10).word == "slower"  # a pair's drift cancels
-
-
 def test_five_hundred_medians_take_well_under_two_seconds():
     rng = np.random.default_rng(2)
     many = [drawn(rng, 1.0, 6, 5, 0.01, 0.0) for _ in range(500)]

@@ -113,28 +113,6 @@ def test_no_law_where_none_shows(rows):
     assert links.fits(rows) == () and links.lines(rows) == []
 
 
-def test_each_way_and_clock_has_its_own_law():
-    device = [
-        row(PINNED, Transfer("h2d", n, "pinned"), {"host-latency": straight(n), "device": 2e-6 + n / 55e9})
-        for n in SIZES
-    ]
-    rows = [
-        *device,
-        *copies(lambda n: 20e-6 + n / 10e9, memory="pageable", kernel="transfer/cupy/array"),
-        *copies(lambda n: 5e-6 + n / 2e12, direction="d2d", memory="", kernel="transfer/cupy/wide"),
-    ]
-    found = links.fits(rows)
-    assert [(x.kernel, x.direction, x.host_memory, x.clock) for x in found] == [
-        (PINNED, "h2d", "pinned", "host-latency"),
-        (PINNED, "h2d", "pinned", "device"),
-        ("transfer/cupy/array", "h2d", "pageable", "host-latency"),
-        ("transfer/cupy/wide", "d2d", "", "host-latency"),
-    ]
-    assert links.find(found, "h2d", "pinned", clock="device").bandwidth.value == pytest.approx(55e9)
-    assert links.find(found, "h2d", "pageable").latency.value == pytest.approx(20e-6)
-    assert links.find(found, "d2h", "pinned") is None
-
-
 def test_the_words():
     rows = [msgspec.structs.replace(m, values={"pcie_generation": 5.0, "pcie_width": 16.0}) for m in copies(straight)]
     rows[0] = msgspec.structs.replace(rows[0], values={"pcie_generation": 1.0, "pcie_width": 16.0})  # an idle look
