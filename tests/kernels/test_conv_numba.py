@@ -34,10 +34,6 @@ def directed(problem: Conv, way: str) -> Conv:
     return msgspec.structs.replace(problem, direction=way)
 
 
-def name(p: Conv) -> str:
-    return f"{p.n}x{p.h}x{p.w}x{p.c_in}:{p.c_out}x{p.r}x{p.s}-{p.stride}-{p.pad}-{p.groups}"
-
-
 def exact(problem: Conv, run) -> None:
     """Twice the right answer, the second time over garbage."""
     for _ in range(2):
@@ -75,7 +71,7 @@ LARGE = [
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("problem", LARGE, ids=name)
+@pytest.mark.parametrize("problem", LARGE, ids=str)
 def test_blocks_and_chunks_come_together(problem, way, threads):
     threads(2)
     exact(directed(problem, way), bound(directed(problem, way), "blocked"))

@@ -26,7 +26,7 @@ def test_s0_weights_and_shapes_by_layer():
     assert networks.inputs(S0)[0] == (32, 32, 3)
 
 
-def test_s0_products_of_a_step_at_batch_32():
+def test_s0_products_and_convolutions_of_a_step_at_batch_32():
     assert {w.name: w.problem for w in networks.step(S0, 32) if w.kind == "dense"} == {
         "dense1 fprop": Matmul(32, 512, 3136),
         "dense1 dgrad": Matmul(32, 3136, 512, layout="nt"),
@@ -35,9 +35,6 @@ def test_s0_products_of_a_step_at_batch_32():
         "dense2 dgrad": Matmul(32, 512, 10, layout="nt"),
         "dense2 wgrad": Matmul(512, 10, 32, layout="tn"),
     }
-
-
-def test_s0_convolutions_of_a_step_at_batch_32():
     convs = {w.name: w for w in networks.step(S0, 32) if w.kind == "conv"}
     flops = {"conv1": 56_623_104, "conv2": 301_989_888, "conv3": 462_422_016}
     ways = [(name, way) for name in flops for way in ("fprop", "dgrad", "wgrad") if (name, way) != ("conv1", "dgrad")]

@@ -85,11 +85,16 @@ def test_a_flag_that_a_row_came_with_is_put_in_words(flag):
     assert checks.findings([msgspec.structs.replace(m, flags=())]) == []
 
 
-def test_every_flag_of_the_telemetry_has_words_and_a_sound_run_has_no_findings():
+def test_every_flag_of_the_telemetry_has_words_and_a_sweep_flags_its_rows_once():
     flags = {"cpu-clock", "steal", "quota", "other-load", "gpu-clock", "power-cap", "thermal", "other-tenant"}
     assert flags | {"cold-clocked", "hold-ended"} <= set(BY_FLAG)
     loaded = gpu_run()
     assert checks.findings(loaded.measurements, loaded.runs[0].machine) == []
+    bad = row_flags.flagged(gpu(1e-5, 4e-4))
+    assert bad.flags == ("no-wait",) and row_flags.flagged(bad) is bad and row_flags.flagged(ROOFED[1]).flags == ()
+    said = checks.lines([bad, bad], GPU_MACHINE, "x.jsonl")
+    assert len(said) == 1 and said[0].startswith("doubtful (no-wait): 2 of 2 rows, such as matmul/cupy/cublas m=1024")
+    assert "; try: " in said[0]
 
 
 @pytest.mark.parametrize(
@@ -106,14 +111,6 @@ def test_every_flag_of_the_telemetry_has_words_and_a_sound_run_has_no_findings()
 )
 def test_a_long_first_sample_and_a_fast_cold_row_may_have_another_reason(flag, m, beside, why):
     assert not BY_FLAG[flag].seen(m, Context(tuple(beside), (), CPU_MACHINE)), why
-
-
-def test_a_sweep_flags_its_rows_once_and_leaves_roofs_to_the_reader():
-    bad = row_flags.flagged(gpu(1e-5, 4e-4))
-    assert bad.flags == ("no-wait",) and row_flags.flagged(bad) is bad and row_flags.flagged(ROOFED[1]).flags == ()
-    said = checks.lines([bad, bad], GPU_MACHINE, "x.jsonl")
-    assert len(said) == 1 and said[0].startswith("doubtful (no-wait): 2 of 2 rows, such as matmul/cupy/cublas m=1024")
-    assert "; try: " in said[0]
 
 
 INFERENCE = Inference("lenet", 1)

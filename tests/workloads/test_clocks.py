@@ -310,16 +310,13 @@ def test_a_call_that_fills_a_visit_needs_no_warm_up_unless_it_is_to_be_held(gpu)
     assert gpu.calls == 4 and not copy_modes.gpu_stream().waiting
 
 
-def test_cores_reach_their_clock_once_for_each_number_of_threads(gpu, monkeypatch):
+def test_cores_reach_their_clock_once_for_each_number_of_threads_and_only_what_disturbs_is_waited_for(gpu, monkeypatch):
     monkeypatch.setattr(warming, "_warm_threads", 2)
     cpu = copy_modes.Prepared(call(gpu, host_s=0.4), None)
     usual = [(threads, 0.075, calls) for threads, calls in ((2, 0), (4, 3), (4, 3), (3, 3))]
     for threads, visit_s, calls in (*usual, (5, 0.03, 5), (6, 0.01, 6)):
         warming.ramp_up(cpu, threads, Limits(visit_s))
         assert gpu.calls == calls, "calls of 0.4 s: three make a second, two 20 visits of 30 ms"
-
-
-def test_only_what_disturbs_is_waited_for(monkeypatch):
     waited = []
     monkeypatch.setattr(warming, "_ran", ())
     monkeypatch.setattr(telemetry, "settle", lambda own: waited.append(own))

@@ -160,16 +160,13 @@ def test_answers_in_words_name_the_family_and_what_varies():
     assert len(many) == 2 and many[1].startswith("... and 1 more answer")
 
 
-def test_all_layers_together_count_each_as_often_as_it_occurs():
+def test_the_table_names_layer_shape_and_winner_and_all_layers_count_as_often_as_they_occur(capsys):
     args = conv.parser().parse_args(["--model", "vgg-16", "--batch", "2"])
     works = conv.works(args)
     rows = [row("conv/numpy/im2col", p, 1e-3, threads=t) for p in conv.problems(args) for t in (1, 2)]
     (said,) = answers.together(works, rows, "convolutions of vgg-16")
     assert said == "All 13 convolutions of vgg-16 (fprop), float32, batch 2: 13.0 ms on the CPU."
     assert answers.together(works, rows[:3], "convolutions") == []
-
-
-def test_the_table_names_layer_shape_direction_and_the_winning_kernel(capsys):
     args = conv.parser().parse_args(["--model", "cifar10-cnn", "--direction", "all"])
     names, planned = tables.layer_names(conv.works(args)), conv.problems(args)
     table = tables.Convs(fake.GPU_MACHINE, names, planned)

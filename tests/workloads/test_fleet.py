@@ -28,7 +28,7 @@ LISTED = {"NodeID": "0" * 56, "Alive": True, "NodeName": "10.0.0.1", "Resources"
 LISTED |= {"NodeManagerHostname": "gpu box", "NodeManagerAddress": "10.0.0.1"}
 
 
-def test_nodes_are_named_by_their_own_name_else_their_host_and_told_apart_by_id():
+def test_nodes_are_named_by_their_own_name_and_the_running_cluster_is_the_one_noted_last(tmp_path, monkeypatch):
     listed = [
         LISTED,
         {**LISTED, "NodeID": "1" * 56},
@@ -39,6 +39,13 @@ def test_nodes_are_named_by_their_own_name_else_their_host_and_told_apart_by_id(
     expected = [("gpu-box", 8.0, 2.0), ("gpu-box", 8.0, 2.0), ("rack-2-a", 8.0, 2.0)]
     assert [(n.name, n.cpus, n.gpus) for n in seen] == expected
     assert [n.name for n in cluster.with_distinct_names(seen)] == ["gpu-box-00000000", "gpu-box-11111111", "rack-2-a"]
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert cluster.current(str(tmp_path)) == ""
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1\n")
+    assert cluster.current(str(tmp_path)) == ""  # it was killed and its note stayed
+    monkeypatch.setattr(cluster, "answers", lambda address: address == "127.0.0.1:1")
+    assert cluster.current(str(tmp_path)) == "127.0.0.1:1"
 
 
 def test_no_address_no_cluster_and_no_ray_are_refused_with_what_to_type(monkeypatch, capsys):
@@ -52,16 +59,6 @@ def test_no_address_no_cluster_and_no_ray_are_refused_with_what_to_type(monkeypa
     monkeypatch.setitem(sys.modules, "ray", None)
     assert suite.main(["--ray", "auto"]) == 3
     assert "Ray is not installed" in (said := capsys.readouterr().err) and "-m pip install ray" in said
-
-
-def test_the_running_cluster_is_the_one_noted_last_when_it_still_answers(tmp_path, monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert cluster.current(str(tmp_path)) == ""
-    (tmp_path / "ray").mkdir()
-    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1\n")
-    assert cluster.current(str(tmp_path)) == ""  # it was killed and its note stayed
-    monkeypatch.setattr(cluster, "answers", lambda address: address == "127.0.0.1:1")
-    assert cluster.current(str(tmp_path)) == "127.0.0.1:1"
 
 
 def exit_code(*parts, stopped="") -> int:

@@ -65,14 +65,7 @@ def test_cpuinfo(tmp_path, text, maker, simd, model, virtual):
     assert host.virtual(names, tmp_path) is virtual
 
 
-def test_a_virtual_machine_is_also_known_by_its_board(tmp_path):
-    boards = ("sys_vendor", "QEMU", True), ("product_name", "Virtual Machine", True), ("sys_vendor", "Dell Inc.", False)
-    for name, text, virtual in boards:
-        root = write(tmp_path / text, {f"sys/class/dmi/id/{name}": f"{text}\n"})
-        assert host.virtual(set(), root) is virtual
-
-
-def test_cores_by_sysfs_by_cpuinfo_and_by_neither(tmp_path):
+def test_cores_by_sysfs_by_cpuinfo_and_by_neither_and_a_virtual_machine_by_its_board(tmp_path):
     name = "sys/devices/system/cpu/cpu{}/topology/core_cpus_list"
     root = write(tmp_path, {name.format(cpu): f"{cpu % 2},{cpu % 2 + 2}\n" for cpu in range(4)})
     assert host.cores(frozenset({0, 1, 2, 3}), [], root) == (2, 2)
@@ -81,6 +74,10 @@ def test_cores_by_sysfs_by_cpuinfo_and_by_neither(tmp_path):
     blocks = host.cpuinfo(write(nothing, {"proc/cpuinfo": CASCADE_LAKE}))
     assert host.cores(frozenset({0, 1}), blocks, nothing) == (1, 2)
     assert host.cores(frozenset({0, 1, 2}), [], nothing) == (3, 1)
+    boards = ("sys_vendor", "QEMU", True), ("product_name", "Virtual Machine", True), ("sys_vendor", "Dell Inc.", False)
+    for name, text, virtual in boards:
+        root = write(tmp_path / text, {f"sys/class/dmi/id/{name}": f"{text}\n"})
+        assert host.virtual(set(), root) is virtual
 
 
 def test_caches_cpu_lists_ticks_and_meminfo(tmp_path):

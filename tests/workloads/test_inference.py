@@ -126,20 +126,14 @@ def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5)) and not m.samples
 
 
-def ticking(monkeypatch):
-    """A clock of seconds that a call moves by one, and a board that uses 250 J in each."""
-    state = SimpleNamespace(now=0.0, joules=1000.0)
+def test_joules_of_samples_by_the_counters_that_there_are(monkeypatch, tmp_path):
+    """By a clock that a call moves by a second, on a board that uses 250 J in each."""
+    state, waits = SimpleNamespace(now=0.0, joules=1000.0), []
 
     def call():
         state.now += 1
         state.joules += 250
 
-    return state, call
-
-
-def test_joules_of_samples_by_the_counters_that_there_are(monkeypatch, tmp_path):
-    state, call = ticking(monkeypatch)
-    waits = []
     used = energy.used(lambda: state.joules, call, lambda: waits.append(state.now), 5, 2.5, 3, lambda: state.now)
     assert used == energy.Used(50.0, 250.0, (50.0, 50.0, 50.0))  # three calls of 5 samples a window, 750 J in 3 s
     assert waits == [0, 3, 3, 6, 6, 9]

@@ -107,7 +107,7 @@ def sized(nbytes: int, **settings) -> Row:
     return Row("stream/numba/loop", Stream("copy", nbytes), Settings(**settings))
 
 
-def test_the_least_recently_used_go_first_within_a_quarter_of_what_is_free_without_them():
+def test_the_least_recently_used_go_first_and_a_row_alone_may_be_larger():
     a, b, c, d = rows = [sized(1000 * n) for n in (96, 104, 80, 8)]
     for one in (a, b):
         kept.make_room(one, lambda where: 1_000_000)
@@ -118,9 +118,6 @@ def test_the_least_recently_used_go_first_within_a_quarter_of_what_is_free_witho
     assert [one.key in kept._rows for one in rows] == [True, True, True, False]
     kept.make_room(d, lambda where: 840_000)  # 280 held: 288 are more than a quarter of 1120, 184 are not
     assert [one.key in kept._rows for one in rows] == [True, False, True, False]
-
-
-def test_a_row_alone_may_be_larger_and_gpu_rows_count_where_they_lie():
     kept.keep(sized(960), 1)
     kept.make_room(sized(10**6), lambda where: 10**6)
     assert not kept._rows

@@ -67,7 +67,7 @@ def test_a_gpus_kernel_on_the_cpu_is_one_line_and_exits_3(capsys):
     assert error.startswith("error: ") and "cupy needs a GPU" in error and tip.startswith("  try: ")
 
 
-def test_the_command_prints_rows_and_constants(tmp_path, capsys):
+def test_the_command_prints_rows_and_constants_and_cells_have_every_clock(tmp_path, capsys):
     flags = shlex.split("--backends numpy --calls elementwise --counts 1 8 --fast --max-time 0.02 --min-time 0.005 -q")
     assert launch.main([*flags, "-o", str(tmp_path)]) == 0
     head, first, *rest = capsys.readouterr().out.splitlines()
@@ -78,9 +78,6 @@ def test_the_command_prints_rows_and_constants(tmp_path, capsys):
     lines = json.loads(capsys.readouterr().out)
     expected = {(v, "elementwise", n) for v in ("ufunc", "operator") for n in (1, 8)}
     assert {(line["variant"], line["call"], line["count"]) for line in lines} == expected
-
-
-def test_cells_have_every_clock_and_a_refused_row_is_not_in_the_table(capsys):
     clocks = {"host-latency": 10.3e-6, "host-throughput": 5.2e-6, "host-issue": 5.1e-6, "device": 2.5e-6}
     m = row("launch/cupy/rawkernel", Launch("empty"), clocks, flags=("cpu-clock",))
     expected = ["cupy/rawkernel", "empty x1", "gpu:0", "10.3", "0", "5.20", "5.10", "2.50", "cpu-clock"]

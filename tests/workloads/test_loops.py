@@ -74,7 +74,7 @@ def test_what_a_loop_cannot_do_is_said(kernel, fields, words):
         trainers.way(kernel)(order(kernel, **fields))
 
 
-def test_the_batches_of_an_epoch():
+def test_the_batches_of_an_epoch_and_how_a_bare_loop_weights_and_reads_their_losses():
     assert tf_loop.sizes(10, 4) == [4, 4, 2] and tf_loop.sizes(8, 4) == [4, 4]
     assert tf_loop.sizes(3, 4) == [3]
     x = np.arange(10)
@@ -84,9 +84,6 @@ def test_the_batches_of_an_epoch():
     assert all((a == -b).all() for a, b in mixed)
     assert sorted(np.concatenate([a for a, _ in mixed])) == list(range(10))
     assert np.concatenate([a for a, _ in mixed]).tolist() != list(range(10))
-
-
-def test_a_bare_loop_weights_its_batches_waits_once_and_reads_losses_many_at_a_time():
     done = []
 
     def read(losses):

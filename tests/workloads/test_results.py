@@ -42,17 +42,14 @@ def test_a_torn_last_line_is_cut_off_and_what_a_short_write_left_is_written_next
     assert records.read(tmp_path / "short").measurements == (row(1),)
 
 
-def test_garbage_lines_are_counted_and_skipped_and_the_last_line_of_a_key_wins(tmp_path):
+def test_garbage_lines_are_counted_and_rows_of_before_samples_had_a_version_say_their_sources(tmp_path):
+    """Two runs in a file, of sources def and 123: what each one's trainings learned from is known no better."""
     path = tmp_path / "matmul.jsonl"
     write(path, row(1, "failed"), row(1, seconds=0.5), row(1))
     with open(path, "ab") as file:
         file.write(b'garbage\n{"type":"matmul"}\n\xff\xfe\n{"type":"measurement"}\n[]\n' + b'{"a":' * 10_000 + b"\n")
     loaded = records.read(path)
     assert loaded.measurements == (row(1),) and loaded.bad_lines == 6
-
-
-def test_a_training_of_before_samples_had_a_version_says_its_sources(tmp_path):
-    """Two runs in a file, of sources def and 123: what each one's trainings learned from is known no better."""
     old, new = (
         Measurement("training/keras/fit", Training("lenet", 4, n), Settings(), "ok", series={"loss": (2.0, 1.0)})
         for n in (8, 16)

@@ -35,7 +35,7 @@ def test_every_row_of_a_study_names_a_network_a_way_of_training_and_switches_tha
         assert row.kernel.split("/")[1] != "jax" or chosen.jit_compile == "auto"
 
 
-def test_the_articles_run_at_their_own_settings_on_both_devices_and_s4_both_ways():
+def test_studies_cover_what_they_ask_and_the_articles_run_at_their_own_settings():
     found = studies.rows(["seeds", "peaks"], BOTH)
     for name in ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn"):
         of = networks.find(name)
@@ -59,9 +59,6 @@ def test_the_articles_run_at_their_own_settings_on_both_devices_and_s4_both_ways
             assert {r.problem.samples for r in own if r.settings.switches["residence"] == "fed"} == {100, 40_000}
             assert {r.problem.samples for r in own if r.settings.switches.get("targets") == "float64"} == {100, 40_000}
     assert [r for r in found if r.problem.model == "peaks" and r.kernel == studies.FIT]
-
-
-def test_studies_cover_what_they_ask():
     small = {(r.problem.model, r.problem.samples) for r in studies.rows(["small-dataset"], BOTH)}
     most = {"cifar10-cnn": 50_000, "fashion-mlp": 60_000}
     assert small == {(name, n) for name in most for n in (100, 1000, 10_000, most[name])}

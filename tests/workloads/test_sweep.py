@@ -179,22 +179,14 @@ def test_a_parent_killed_outright_leaves_readable_rows_and_no_worker(tmp_path):
     assert not any(os.path.exists(f"/proc/{c}") for c in children)
 
 
-def asked_of(monkeypatch):
-    """(row, round) of every visit that a worker is asked for, as they are asked."""
-    asked, ask = [], worker.Worker.ask
-    monkeypatch.setattr(
-        worker.Worker, "ask", lambda self, order, timeout: (asked.append(order), ask(self, order, timeout))[1]
-    )
-    return asked
-
-
 def test_a_sweep_killed_in_its_third_round_goes_on_there(tmp_path, planted, monkeypatch):
     """Three rows and seven visits: the third round has begun for one of them."""
     wanted = [row for n in (8, 12, 16) for row in rows("good", n=n)]
     whole = swept(tmp_path / "whole", wanted).path.read_bytes().splitlines(keepends=True)
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "matmul.jsonl").write_bytes(b"".join(whole[:8]) + whole[8][:50])  # killed within a line
-    asked = asked_of(monkeypatch)
+    asked, ask = [], worker.Worker.ask
+    monkeypatch.setattr(worker.Worker, "ask", lambda self, order, s: (asked.append(order), ask(self, order, s))[1])
     outcome = swept(tmp_path / "cut", wanted, "--resume", "--max-noise", "10")
     assert [order.visit for order in asked] == [3, 3]
     assert [m.visits for m in outcome.measurements] == [3, 3, 3] and outcome.left == 0
@@ -212,15 +204,12 @@ def test_visits_of_other_sources_are_not_resumed(tmp_path, planted, monkeypatch,
     assert f"-o {tmp_path}-new" in tip and "--resume" not in tip
 
 
-def test_too_large_is_said_before_anything_is_allocated():
+def test_a_matrix_that_cannot_fit_is_skipped_before_anything_is_allocated_and_the_reason_said_once(tmp_path, capsys):
     with pytest.raises(one_row.DoesNotFit, match="needs 24 GiB of host memory, 1 GiB are free"):  # 3 x (2 + 2 + 4) GiB
         one_row.require_memory(Matmul(1 << 15, 1 << 15, 1 << 14, "float32"), "cpu", lambda where: 1 << 30)
     with pytest.raises(one_row.DoesNotFit, match="GPU memory"):
         one_row.require_memory(Matmul(1024, 1024, 1024), "gpu:0", lambda where: 1 << 40 if where == "cpu" else 1 << 20)
     one_row.require_memory(Matmul(1024, 1024, 1024), "cpu", lambda where: 1 << 30)
-
-
-def test_a_matrix_that_cannot_fit_is_skipped_with_the_reason_said_once(tmp_path, capsys):
     assert matmul.main(["--sizes", "16", "2^21", *FAST[:-1], "--format", "json", "-o", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     row = json.loads(out)[-1]
@@ -230,11 +219,12 @@ def test_a_matrix_that_cannot_fit_is_skipped_with_the_reason_said_once(tmp_path,
 
 
 def test_a_call_foretold_to_take_too_long_is_skipped_and_a_tiny_one_foretells_nothing(tmp_path, planted, monkeypatch):
-    monkeypatch.setattr(sweep, "_LONGEST_CALL_S", 1e-3)
-    outcome = swept(tmp_path, rows("good", n=700) + rows("good", n=1400))
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "_LONGEST_CALL_S", 1e-3)
+        outcome = swept(tmp_path, rows("good", n=700) + rows("good", n=1400))
     assert [m.status for m in outcome.measurements] == ["ok", "skipped"]
     assert "going by the size before" in outcome.measurements[1].reason
-    tiny, large = swept(tmp_path, rows("good", n=1) + rows("good", n=1024), "--min-time", "0.001").measurements
+    tiny, large = swept(tmp_path / "tiny", rows("good", n=1) + rows("good", n=1024), "--min-time", "0.001").measurements
     assert (tiny.status, large.status, tiny.check) == ("ok", "ok", "exact")
     assert sum(tiny.samples[0].seconds) * tiny.samples[0].calls < 0.1
 

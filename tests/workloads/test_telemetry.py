@@ -184,12 +184,22 @@ def gpu_seen(clocks, wall=1.0):
     return watch.seen()
 
 
-def test_gpu_watch_without_nvml(monkeypatch):
+def test_a_gpu_is_watched_without_nvml_and_is_cold_in_the_visit_in_which_it_is(monkeypatch):
     fake_cupy(monkeypatch)
     use_nvml(monkeypatch, None)
     assert gpu_seen([1.98e9] * 3) == ({"gpu_clock_hz": 1.98e9}, ())
     assert gpu_seen([1.98e9, 1.98e9, 1.7e9]) == ({"gpu_clock_hz": 1.98e9}, ("gpu-clock",))
     assert gpu_seen([None, None]) == ({}, ())
+    fake_cupy(monkeypatch)
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetMaxClockInfo=2000))
+    looks = iter([1e9] * 2 + [1.9e9] * 2 + [1.9e9] * 2)
+    watch = telemetry.GpuWatch(0, lambda: next(looks))
+    found = []
+    for _ in range(3):
+        watch.begin()
+        watch.before_block()
+        found.append("cold-clocked" in watch.seen()[1])
+    assert found == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -251,19 +261,6 @@ def test_a_gpu_that_had_not_left_its_idle_clock(monkeypatch, clock, most, reason
     assert ("cold-clocked" in gpu_seen([clock] * 2)[1]) == cold
 
 
-def test_a_gpu_is_cold_in_the_visit_in_which_it_is(monkeypatch):
-    fake_cupy(monkeypatch)
-    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetMaxClockInfo=2000))
-    looks = iter([1e9] * 2 + [1.9e9] * 2 + [1.9e9] * 2)
-    watch = telemetry.GpuWatch(0, lambda: next(looks))
-    found = []
-    for _ in range(3):
-        watch.begin()
-        watch.before_block()
-        found.append("cold-clocked" in watch.seen()[1])
-    assert found == [True, False, False]
-
-
 def test_what_happens_between_visits_is_no_rows(monkeypatch, tmp_path):
     """Two visits of 0.06 s, of which nothing could be said alone, with 9 s of other load between them."""
     cpu_seen(monkeypatch, tmp_path, [3e9] * 2)
@@ -294,7 +291,7 @@ def test_what_happens_between_visits_is_no_rows(monkeypatch, tmp_path):
     assert values["steal_fraction"] == pytest.approx(0.06 / 0.36)
 
 
-def test_the_clock_kernel_is_bounded_and_read_rightly():
+def test_the_clock_kernel_is_bounded_and_a_gpu_is_watched_where_it_does_not_compile(monkeypatch):
     calls = []
 
     def kernel(grid, block, args):
@@ -307,9 +304,6 @@ def test_the_clock_kernel_is_bounded_and_read_rightly():
     loops = [line for line in telemetry._SM_CLOCK.splitlines() if "for (" in line]
     assert len(loops) == 2 and "while" not in telemetry._SM_CLOCK
     assert all("i < 4096" in line or "i < most_polls" in line for line in loops), "every loop counts to an end"
-
-
-def test_a_gpu_whose_clock_kernel_does_not_compile_is_watched_all_the_same(monkeypatch):
     made = fake_cupy(monkeypatch)
     use_nvml(monkeypatch, None)
 
