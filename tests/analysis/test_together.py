@@ -229,7 +229,9 @@ def test_a_page_of_a_teacher_beside_a_student_says_nothing_that_is_not_so():
     text = page.markdown(Material(loaded), False)
     assert not any(s in text for s in ("No GPU was measured", "Nothing was measured", "## Training with Keras"))
     assert "| training/keras/fit | lenet, batch 4, 8 samples, 1 epoch | beside teacher | gpu:0 | 5.00 ms |" in text
-    assert "| inference/keras/call | vgg-small, batch 4 | resident, GPU hidden, alone | cpu | 30.0 ms |" in text
+    assert (
+        "| inference/keras/call | vgg-small, batch 4 | resident, GPU hidden, beside nothing | cpu | 30.0 ms |" in text
+    )
     # the teacher's rows are of inference: a page that answers something else first has them in its trainings' section
     assert set(step_budgets.section([], rows)) >= {f"- {line}" for line in training_words.side_by_side(rows)}
 
