@@ -155,18 +155,16 @@ def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
     begun = {how: costs.begun(m, every) for how, m in {costs.how_begun(m): m for m in every}.items()}
     found = []
     for setup, sides in sorted(groups.items()):
-        made = [_begun_alike(side, begun[costs.how_begun(side.row)]) for side in sides.values()]
+        made = []
+        for side in sides.values():  # with an import that is as long as the other one's
+            start = (first := begun[costs.how_begun(side.row)]) and first[1] + first[0].value
+            cost = msgspec.structs.replace(side.cost, start=start or side.cost.start)
+            made.append(Trained(side.row, cost))
         gpu = next((one for one in made if is_gpu(one.device)), None)
         cpus = tuple(one for one in made if not is_gpu(one.device))
         if gpu and cpus:
             found.append(Pair(setup, gpu, cpus))
     return found
-
-
-def _begun_alike(side: Trained, begun: tuple[Estimate, Estimate] | None) -> Trained:
-    """The side with an import that is as long as the other one's."""
-    start = begun and begun[1] + begun[0].value
-    return Trained(side.row, msgspec.structs.replace(side.cost, start=start or side.cost.start))
 
 
 def size_of(setup: Setup, varies: str) -> tuple[int, Setup] | None:

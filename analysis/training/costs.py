@@ -17,7 +17,7 @@ import numpy as np
 from analysis import noise, stats
 from analysis.stats import NOTHING, Estimate
 from kernels.problems import Training
-from workloads.records import FITS, LATER, OF_PROCESS, SETUP, Measurement, Samples, by_epochs
+from workloads.records import FITS, LATER, OF_PROCESS, SETUP, Measurement, by_epochs
 
 _STARTS = ("import", "device_start")
 _COMPILED = ("compile", "compile_last")
@@ -198,24 +198,20 @@ def processes(m: "Measurement") -> "list[Measurement]":
             each.setdefault(int(process), {})[form] = taken
     if len(each) < 2:
         return [m]
-    return [
-        msgspec.structs.replace(
-            m, series=series, samples=tuple(_block(s, i) for s in m.samples), phases_s=_phases(m, i)
+    found = []
+    for i, series in sorted(each.items()):
+        once = {name: m.series.get(f"{name}_s", ())[i : i + 1] for name in m.phases_s}  # else the last process's
+        own = [tuple(t for t, b in zip(s.seconds, s.block, strict=True) if b == i) for s in m.samples]
+        samples = zip(m.samples, own, strict=True)
+        found.append(
+            msgspec.structs.replace(
+                m,
+                series=series,
+                samples=tuple(msgspec.structs.replace(s, seconds=t, block=tuple(range(len(t)))) for s, t in samples),
+                phases_s=m.phases_s | {name: taken[0] for name, taken in once.items() if taken},
+            )
         )
-        for i, series in sorted(each.items())
-    ]
-
-
-def _phases(m: "Measurement", process: int) -> dict[str, float]:
-    """What happened once in a process; of phases that only some processes had, that of the last one."""
-    every = {name: m.series.get(f"{name}_s", ()) for name in m.phases_s}
-    return {name: taken[process] if len(taken) > process else m.phases_s[name] for name, taken in every.items()}
-
-
-def _block(samples: "Samples", block: int) -> "Samples":
-    """Those of one block, each a block of its own, as they were taken."""
-    own = tuple(s for s, b in zip(samples.seconds, samples.block, strict=True) if b == block)
-    return msgspec.structs.replace(samples, seconds=own, block=tuple(range(len(own))))
+    return found
 
 
 def short_fits(taken: dict[tuple[int, int], tuple[float, ...]]) -> tuple[Estimate, Estimate, Estimate] | None:

@@ -5,6 +5,7 @@
 # sum is hidden behind it, and the step grows with the GPUs as that of a model of one unit does, whose step is the host's work
 # alone: each argument of a step is handed to each GPU.
 
+import math
 import re
 from collections.abc import Iterable
 
@@ -13,6 +14,7 @@ import msgspec
 from analysis import stats
 from analysis.stats import NOTHING, Estimate
 from analysis.training import costs
+from kernels import networks
 from workloads import records
 from workloads.records import Measurement
 from workloads.records.switches import Experiment
@@ -119,39 +121,26 @@ def cases(measurements: "Iterable[Measurement]") -> list[Case]:
         own = [o for o in trained if o.problem.model == m.problem.model and _alike(o, m)]
         alone = (_like(own, m.problem.batch), _like(own, part), _like(own, part, strategy))
         host_one, host_several = (_like(idle, m.problem.batch, strategy, n) for n in (1, count))
-        found.append(Case(m, *alone, host_one, host_several, tuple(o for o in every if _is_sum(o, count))))
+        sums = tuple(
+            o
+            for o in every
+            if o.problem.op == "collective" and "nccl" in o.kernel and o.problem.dtype == "float32" and o.samples
+            if len(o.problem.members) == count
+        )
+        found.append(Case(m, *alone, host_one, host_several, sums))
     return found
-
-
-def _is_sum(m: "Measurement", count: int) -> bool:
-    """Whether a row is NCCL's all-reduce of float32 over so many GPUs."""
-    return (
-        m.problem.op == "collective"
-        and "nccl" in m.kernel
-        and m.problem.dtype == "float32"
-        and len(m.problem.members) == count
-        and bool(m.samples)
-    )
 
 
 def _alike(a: "Measurement", b: "Measurement") -> bool:
     """Whether two rows were trained in the same way, but for the number of GPUs."""
     ways = [{name: text for name, text in m.settings.switches.items() if name not in _STRATEGY} for m in (a, b)]
-    return ways[0] == ways[1] and (a.problem.dtype, a.settings.device, a.settings.threads) == (
-        b.problem.dtype,
-        b.settings.device,
-        b.settings.threads,
-    )
+    return ways[0] == ways[1] and (a.problem.dtype, a.device, a.threads) == (b.problem.dtype, b.device, b.threads)
 
 
 def _sample(m: "Measurement") -> int:
     """Numbers in a sample, by the model's name."""
-    from kernels import networks
-
-    found, size = networks.known(m.problem.model), 1
-    for side in found.input if found else ():
-        size *= side
-    return size
+    found = networks.known(m.problem.model)
+    return math.prod(found.input) if found else 1
 
 
 def _like(rows: "list[Measurement]", batch: int, *spread) -> "Measurement | None":

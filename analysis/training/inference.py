@@ -76,18 +76,15 @@ def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, A
         for way in WAYS:
             points = []
             for batch in batches:
-                cpu, gpu = (side(rows, way, on_gpu, batch) for on_gpu in (False, True))
-                if cpu and gpu:
-                    points.append(Point(batch, *(_as_side(case, m, seconds) for m, seconds in (cpu, gpu))))
+                both = [best for on_gpu in (False, True) if (best := side(rows, way, on_gpu, batch))]
+                if len(both) == 2:
+                    sides = (Side(m.kernel, m.device, m.threads, case.precision, seconds) for m, seconds in both)
+                    points.append(Point(batch, *sides))
             if points:
                 tried = tuple(sorted({m.problem.batch for m in rows if (m.kernel, m.mode) == (way.kernel, way.mode)}))
                 answer = classify(case.precision, way.form, points, family=family)
                 found.append((case, way, msgspec.structs.replace(answer, tried=tried)))
     return found
-
-
-def _as_side(case: Case, m: "Measurement", seconds: Estimate) -> Side:
-    return Side(m.kernel, m.device, m.threads, case.precision, seconds)
 
 
 def wanted(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, int]]":

@@ -58,28 +58,15 @@ def taught(done: "list[Measurement]", batch: int | None = None) -> Taught | None
 def _gain_of(alone: "list[Measurement]", longer: "Measurement") -> Estimate:
     """The speedup of both at once, which take as long as the longer of them, over one after the other."""
     both = longer.on("host-latency")
-    sums = tuple(map(sum, zip(*(_rounds(m.on("host-latency")) for m in alone), strict=True)))
+    sums = tuple(map(sum, zip(*(m.on("host-latency").medians.values() for m in alone), strict=True)))
     after = Samples("host-latency", sums, 1, tuple(range(len(sums))), "")
     return _by_rounds(sum(of(m.on("host-latency")).value for m in alone) / of(both).value, both, after)
 
 
-def _rounds(samples) -> list[float]:
-    """The median of each round of a Samples record."""
-    return list(samples.medians.values())
-
-
 def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":
-    wanted = (m.kernel, m.problem, m.device, m.threads)
-    return next(
-        (
-            o
-            for o in done
-            if (o.kernel, o.problem, o.device, o.threads) == wanted
-            and _beside(o) == "nothing"
-            and o.experiment.at_once == 1
-        ),
-        None,
-    )
+    wanted = (m.kernel, m.problem, m.device, m.threads, "nothing", 1)
+    ways = ((o, (o.kernel, o.problem, o.device, o.threads, _beside(o), o.experiment.at_once)) for o in done)
+    return next((o for o, way in ways if way == wanted), None)
 
 
 def gains(done: "list[Measurement]") -> "dict[str, tuple[Measurement, list[tuple[int, Estimate]]]]":
