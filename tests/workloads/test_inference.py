@@ -118,7 +118,7 @@ def test_a_reference_that_answers_alike_and_probabilities_of_a_sigmoid():
 def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     ready = SimpleNamespace(device="/CPU:0", wait=None, compiled=set(), reference=REFERENCE, softmax=True, about={})
     monkeypatch.setattr(inference_row, "prepare", lambda *of: (ready, np.zeros((4, 1))))
-    monkeypatch.setattr(inference_row, "placed", lambda device: __import__("contextlib").nullcontext())
+    monkeypatch.setattr(inference_row.tensors, "on", lambda device: __import__("contextlib").nullcontext())
     monkeypatch.setattr(inference_row, "caller", lambda *of: lambda: REFERENCE[::-1])
     # it asks TensorFlow, which is in no test's process
     monkeypatch.setattr(inference_row.tensors, "about", lambda *of: {})

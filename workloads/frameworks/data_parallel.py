@@ -66,31 +66,30 @@ def strategy(row: Row, chosen: Keras) -> Strategy:
             f"{problem.samples} samples in batches of {problem.batch} do not divide among {count} devices: Keras's "
             f"strategies need whole batches, multiples of {count}"
         )
-    return (_data_parallel if library == "jax" else _mirrored)(row, name, count, problem.batch)
+    return _spread(row, library, name)
 
 
-def _data_parallel(row: Row, name: str, count: int, batch: int) -> Strategy:
-    import keras
+def _spread(row: Row, library: str, name: str) -> Strategy:
+    count, batch, side = row.experiment.replicas, row.problem.batch, row.side
+    if library == "jax":
+        import keras
 
-    there = keras.distribution.list_devices("gpu" if row.on_gpu else "cpu")
-    devices = tuple(_enough(there, count, "JAX"))
-    own = keras.distribution.DataParallel(devices=list(devices))
-    keras.distribution.set_distribution(own)
-    return Strategy(
-        contextlib.nullcontext, devices, own, _values(count, batch), {"strategy": f"keras.distribution.{name}"}
-    )
+        there = keras.distribution.list_devices(side.lower())
+    else:
+        import tensorflow
 
-
-def _mirrored(row: Row, name: str, count: int, batch: int) -> Strategy:
-    import tensorflow
-
-    kind = row.side
-    there = [f"/{kind}:{i}" for i in range(len(tensorflow.config.list_logical_devices(kind)))]
-    devices = tuple(_enough(there, count, "TensorFlow"))
+        there = [f"/{side}:{i}" for i in range(len(tensorflow.config.list_logical_devices(side)))]
+    devices, values = tuple(there[:count]), {"replicas": float(count), "replica_batch": batch / count}
+    if len(there) < count:
+        finder = {"jax": "JAX", "tensorflow": "TensorFlow"}[library]
+        raise Broken(f"{finder} finds {len(there)} of {count} devices: {', '.join(map(str, there)) or 'none'}")
+    if library == "jax":
+        own = keras.distribution.DataParallel(devices=list(devices))
+        keras.distribution.set_distribution(own)
+        return Strategy(contextlib.nullcontext, devices, own, values, {"strategy": f"keras.distribution.{name}"})
     own = _mirrors(devices)
     sums = type(own.extended._get_cross_device_ops(tensorflow.constant(0.0))).__name__  # no public way to it
-    notes = {"strategy": f"tf.distribute.{name}", "all-reduce": sums}
-    return Strategy(own.scope, devices, own, _values(count, batch), notes)
+    return Strategy(own.scope, devices, own, values, {"strategy": f"tf.distribute.{name}", "all-reduce": sums})
 
 
 @functools.cache
@@ -110,16 +109,6 @@ def refused(row: Row, error: Exception) -> str:
     return ""
 
 
-def _values(count: int, batch: int) -> dict[str, float]:
-    return {"replicas": float(count), "replica_batch": batch / count}
-
-
-def _enough(there: list, count: int, library: str) -> list:
-    if len(there) < count:
-        raise Broken(f"{library} finds {len(there)} of {count} devices: {', '.join(map(str, there)) or 'none'}")
-    return there[:count]
-
-
 def require(model, spread: Strategy) -> None:
     """Raises Broken unless every device of a strategy holds the model's weights."""
     if spread.own is None:
@@ -130,7 +119,7 @@ def require(model, spread: Strategy) -> None:
         raise Broken(f"the model's weights are on {held} devices, not on {len(spread.devices)}")
 
 
-def all_reduce(row: Row, chosen: Keras, spread: Strategy, parameters: int) -> dict:
+def all_reduce(chosen: Keras, spread: Strategy, parameters: int) -> dict:
     """What adding up a step's gradients takes: values all_reduce_bytes (of one replica's gradients) and all_reduce_s, series
     all_reduce_s with every round. Nothing for one replica.
 
@@ -214,19 +203,18 @@ def _tensorflow_sums(spread: Strategy, numbers: int, summing: bool) -> Callable[
 def also(row: Row, chosen: Keras, spread: Strategy, model) -> dict[str, dict]:
     """What is asked of a fit when all else has been timed: values and series of `all_reduce`, and of JAX's program its memory.
     What cannot be had leaves a note that says why: the training stands without it."""
-    values, series, notes = {}, {}, {}
-    try:
-        parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
-        found = all_reduce(row, chosen, spread, parameters)
-        values, series = found.get("values", {}), found.get("series", {})
-    except Exception as error:  # a library may raise anything here
-        notes["no all-reduce"] = f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"
-    if chosen.keras_backend == "jax" and model.jit_compile and row.problem.samples % row.problem.batch == 0:
+    jit = chosen.keras_backend == "jax" and model.jit_compile and row.problem.samples % row.problem.batch == 0
+    parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
+    asked: dict[str, Callable[[], dict]] = {"no all-reduce": lambda: all_reduce(chosen, spread, parameters)}
+    asked |= {"no memory": lambda: {"values": program_memory(row.device)}} if jit else {}
+    found: dict[str, dict] = {"values": {}, "series": {}, "notes": {}}
+    for lacking, ask in asked.items():
         try:
-            values = values | program_memory(row.device)
-        except Exception as error:  # no interface that JAX promises
-            notes["no memory"] = f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"
-    return {"values": values, "series": series, "notes": notes}
+            for group, told in ask().items():
+                found[group] |= told
+        except Exception as error:  # a library may raise anything here, and JAX promises no interface to its programs
+            found["notes"][lacking] = f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"
+    return found
 
 
 def program_memory(device: str) -> dict[str, float]:

@@ -21,11 +21,7 @@ def network(model, name: str) -> Network:
 
     Raises: Broken for sizes beside the batch that are not known.
     """
-    shape, out = tuple(model.input_shape[1:]), tuple(model.output_shape[1:])
-    if None in shape or None in out:
-        raise Broken(
-            f"the model takes {model.input_shape} and gives {model.output_shape}: sizes beside the batch must be known"
-        )
+    shape, out = user_model.shapes(model)
     found: list[Layer] = []
     graph = _graph(model)
     _walk(graph, {id(graph.inputs[0]): INPUT}, "", found, {}, set(), model.trainable)
@@ -39,11 +35,6 @@ def network(model, name: str) -> Network:
         type(model.optimizer).__name__.lower(),
         "mean_squared_error" if loss in _SQUARED else loss,
     )
-
-
-def text(model, name: str) -> str:
-    """The same as JSON, for the notes of a row."""
-    return msgspec.json.encode(network(model, name)).decode()
 
 
 def _graph(model):
@@ -68,36 +59,29 @@ def _walk(
                 own = dict(zip([id(tensor) for tensor in inner.inputs], sources, strict=True))
                 last = _walk(inner, own, f"{prefix}{operation.name}/", found, used, seen, learns)
             else:
-                last = _named(f"{prefix}{operation.name}", used)
+                last = f"{prefix}{operation.name}"
+                used[last] = used.get(last, 0) + 1
+                last += f" ({used[last]})" * (used[last] > 1)  # a layer that is used again
                 found.append(_layer(operation, last, sources, taken, node.outputs[0], learns, seen))
             names |= {id(tensor): last for tensor in node.outputs}
     return names[id(graph.outputs[0])]
 
 
-def _named(name: str, used: dict[str, int]) -> str:
-    """The name, numbered where a layer is used again."""
-    used[name] = used.get(name, 0) + 1
-    return name if used[name] == 1 else f"{name} ({used[name]})"
-
-
 def _layer(operation, name: str, sources: tuple[str, ...], taken: list, given, learns: bool, seen: set[int]) -> Layer:
     kind = type(operation).__name__
     of_keras = type(operation).__module__.startswith(("keras.", "keras_core."))
-    again, weights = id(operation) in seen, _weights(operation)
+    again = id(operation) in seen
+    weights = int(operation.count_params()) if hasattr(operation, "count_params") else 0
     seen.add(id(operation))
     shapes = [tuple(tensor.shape[1:]) for tensor in taken]
     after = tuple(given.shape[1:]) or (1,)
     if None in after or any(None in shape for shape in shapes):
         raise Broken(f"{name} gives {given.shape}: sizes beside the batch must be known")
-    known = _KINDS.get(kind) if of_keras and not (again and weights) else None
-    made = known(operation, shapes, after) if known else None
-    if made is None:  # the weights of a layer that is used again are counted once
+    known = of_keras and not (again and weights) and _KINDS.get(kind)
+    made = known and known(operation, shapes, after)
+    if not made:  # the weights of a layer that is used again are counted once
         made = _nameless(kind, shape=after, weights=0 if again else weights)
     return msgspec.structs.replace(made, name=name, inputs=sources, trainable=bool(learns) or not weights)
-
-
-def _weights(operation) -> int:
-    return int(operation.count_params()) if hasattr(operation, "count_params") else 0
 
 
 def _in_a_row(found: list[Layer]) -> Iterator[Layer]:
@@ -122,66 +106,27 @@ _nameless = functools.partial(Layer, "")
 
 
 def _plain(operation) -> bool:
-    """Whether its window moves equally far both ways over images whose channels come last."""
-    return operation.data_format == "channels_last" and operation.strides[0] == operation.strides[1]
+    """Whether it is over images whose channels come last, and its window, if any, moves equally far both ways."""
+    return operation.data_format == "channels_last" and len(set(getattr(operation, "strides", (1,)))) == 1
 
 
 def _conv(operation, shapes, after) -> Layer | None:
     if tuple(operation.dilation_rate) != (1, 1) or not _plain(operation):
         return None
-    return _nameless(
-        "conv",
-        operation.filters,
-        _sides(operation.kernel_size),
-        operation.strides[0],
-        operation.padding,
-        operation.groups,
-        _activation(operation),
-        bias=bool(operation.use_bias),
-    )
-
-
-def _dense(operation, shapes, after) -> Layer:
-    return _nameless("dense", operation.units, activation=_activation(operation), bias=bool(operation.use_bias))
+    size, stride, pad = _sides(operation.kernel_size), operation.strides[0], operation.padding
+    filters, groups, bias = operation.filters, operation.groups, bool(operation.use_bias)
+    return _nameless("conv", filters, size, stride, pad, groups, _activation(operation), bias=bias)
 
 
 def _pool(operation, shapes, after) -> Layer | None:
-    if not _plain(operation):
-        return None
-    return _nameless(
-        _POOLS[type(operation).__name__],
-        size=_sides(operation.pool_size),
-        stride=operation.strides[0],
-        pad=operation.padding,
-    )
-
-
-def _global_pool(operation, shapes, after) -> Layer | None:
-    return None if operation.keepdims or operation.data_format != "channels_last" else _nameless("globalpool")
+    size, kind = _sides(operation.pool_size), _POOLS[type(operation).__name__]
+    return _nameless(kind, size=size, stride=operation.strides[0], pad=operation.padding) if _plain(operation) else None
 
 
 def _zero_pad(operation, shapes, after) -> Layer | None:
     (top, bottom), (left, right) = operation.padding
-    if top != bottom or left != right or operation.data_format != "channels_last":
-        return None
-    return _nameless("zeropad", size=_sides((top, left)))
-
-
-def _batch_norm(operation, shapes, after) -> Layer | None:
-    last = operation.axis in (-1, len(shapes[0]))
-    return _nameless("batchnorm", scale=bool(operation.scale)) if last and operation.center else None
-
-
-def _add(operation, shapes, after) -> Layer | None:
-    return _nameless("add") if len(shapes) > 1 and len(set(shapes)) == 1 else None
-
-
-def _concatenate(operation, shapes, after) -> Layer | None:
-    return _nameless("concat") if len(shapes) > 1 and operation.axis in (-1, len(shapes[0])) else None
-
-
-def _embedding(operation, shapes, after) -> Layer:
-    return _nameless("embedding", operation.output_dim, weights=operation.input_dim * operation.output_dim)
+    even = top == bottom and left == right and _plain(operation)
+    return _nameless("zeropad", size=_sides((top, left))) if even else None
 
 
 def _element_wise(operation, shapes, after) -> Layer:
@@ -191,17 +136,20 @@ def _element_wise(operation, shapes, after) -> Layer:
 # Keras class -> what makes its nameless Layer from the operation, the shapes it takes and the one it gives; None: not as it is.
 _KINDS: dict[str, Callable] = {
     "Conv2D": _conv,
-    "Dense": _dense,
-    "MaxPooling2D": _pool,
-    "AveragePooling2D": _pool,
-    "GlobalAveragePooling2D": _global_pool,
+    "Dense": lambda o, shapes, after: _nameless("dense", o.units, activation=_activation(o), bias=bool(o.use_bias)),
+    **dict.fromkeys(_POOLS, _pool),
+    "GlobalAveragePooling2D": lambda o, shapes, after: None if o.keepdims or not _plain(o) else _nameless("globalpool"),
     "ZeroPadding2D": _zero_pad,
-    "BatchNormalization": _batch_norm,
-    "Add": _add,
-    "Concatenate": _concatenate,
-    "Embedding": _embedding,
-    "Flatten": lambda operation, shapes, after: _nameless("flatten"),
-    "Reshape": lambda operation, shapes, after: _nameless("reshape", shape=after),
-    "Dropout": lambda operation, shapes, after: _nameless("dropout", rate=float(operation.rate)),
+    "BatchNormalization": lambda o, shapes, after: (
+        _nameless("batchnorm", scale=bool(o.scale)) if o.center and o.axis in (-1, len(shapes[0])) else None
+    ),
+    "Add": lambda o, shapes, after: _nameless("add") if len(shapes) > 1 and len(set(shapes)) == 1 else None,
+    "Concatenate": lambda o, shapes, after: (
+        _nameless("concat") if len(shapes) > 1 and o.axis in (-1, len(shapes[0])) else None
+    ),
+    "Embedding": lambda o, shapes, after: _nameless("embedding", o.output_dim, weights=o.input_dim * o.output_dim),
+    "Flatten": lambda o, shapes, after: _nameless("flatten"),
+    "Reshape": lambda o, shapes, after: _nameless("reshape", shape=after),
+    "Dropout": lambda o, shapes, after: _nameless("dropout", rate=float(o.rate)),
     **dict.fromkeys(("Activation", "ReLU", "Relu", "LeakyReLU", "ELU", "Softmax", "Rescaling"), _element_wise),
 }

@@ -1,8 +1,5 @@
 """Times how a batch gets into Keras's training step: the step itself does next to no arithmetic. Runs in a worker."""
 
-import gc
-import sys
-
 import numpy as np
 
 from kernels.problems import Feeding, Training
@@ -38,7 +35,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         fields |= _timed(row, fit, limits)
     except Broken as error:
         fields |= {"status": "wrong", "reason": str(error)}
-    _forget()
+    tensors.forget()
     return row.result(**fields, phases_s=phases, at=now())
 
 
@@ -107,9 +104,3 @@ def _values(dtype: str, seed: int, count: int) -> np.ndarray:
         _kept.clear()
         _kept[dtype] = np.random.default_rng(seed).integers(0, 256, count, np.uint8).astype(dtype)
     return _kept[dtype]
-
-
-def _forget() -> None:
-    """Lets go of the model, and of what was traced for it."""
-    sys.modules["keras"].backend.clear_session()
-    gc.collect()

@@ -83,11 +83,13 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
         tensorflow.config.experimental.reset_memory_stats("GPU:0")
     notes |= tensors.about(row, settings.of(row)) | ready.about
     in_flight = row.experiment.in_flight
-    with placed(ready.device):
+    with tensors.on(ready.device):
         call = caller(row, ready, x)
         made = (row.kernel == PREDICT, row.problem.batch)  # predict has a graph of its own
         with timed({} if made in ready.compiled else phases, "first_call"):
-            _waited(call, ready.wait)()
+            call()
+            if ready.wait:
+                ready.wait()
         ready.compiled.add(made)
         error, wrong = checked(row, ready, x, in_flight)
         about = {"check": "bound", "max_error": error if math.isfinite(error) else None}
@@ -98,10 +100,11 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
             answered, latencies = serve(ready, x, row.problem.batch, in_flight, limits, watch.before_block)
             samples: tuple[Samples, ...] = (latencies, answered)
         else:
-            samples = tuple(
-                timing.visits(take, limits, clock, watch.before_block)
-                for clock, take in _clocks(row, ready, call).items()
-            )
+            takes = {"host-latency": timing.host(call)}  # calls that give arrays have waited; so have the CPU's
+            if ready.wait and row.mode == "resident":
+                takes = {"host-latency": timing.latency(call, ready.wait)}
+                takes |= {"host-throughput": timing.throughput(call, ready.wait)}
+            samples = tuple(timing.visits(take, limits, clock, watch.before_block) for clock, take in takes.items())
         seen, flags = watch.seen()
         values |= seen | _joules(row, ready, call, x, in_flight, notes)
         if row.on_gpu:  # other models of this process included
@@ -161,7 +164,7 @@ def _ready(name: str, device: str, threads: int | None, dtype: str, seed: int, c
     keras.utils.set_random_seed(seed)
     keras.config.set_dtype_policy(precision)
     try:
-        with placed(where):
+        with tensors.on(where):
             compiled = settings.JIT[jit]
             model, about = (models.build(network, compiled), {}) if network else user_model.load(name, compiled)
     finally:
@@ -171,9 +174,9 @@ def _ready(name: str, device: str, threads: int | None, dtype: str, seed: int, c
     tensors.require_device(model, device, "tensorflow")
     x = _samples(model, name, kind, COMPARED, seed, dtype)
     if network:  # a user's own model may have learned its own
-        with placed(where):
+        with tensors.on(where):
             _normalize(model, x)
-    with placed("/CPU:0"):
+    with tensors.on("/CPU:0"):
         reference = np.asarray(model(tensorflow.constant(x), training=False), np.float64)
     function = tensorflow.function(
         lambda batch: model(batch, training=False), jit_compile=model.jit_compile is True, autograph=False
@@ -222,22 +225,6 @@ def caller(row: Row, ready: Ready, x: np.ndarray) -> Callable:
     return lambda: function(there)
 
 
-def _waited(call: Callable, wait: Callable | None) -> Callable:
-    def waited() -> None:
-        call()
-        if wait:
-            wait()
-
-    return waited
-
-
-def _clocks(row: Row, ready: Ready, call: Callable) -> dict[str, timing.Take]:
-    """Clock -> how its samples are taken. Calls that give arrays have waited; so have the CPU's."""
-    if ready.wait is None or row.mode != "resident":
-        return {"host-latency": timing.host(call)}
-    return {"host-latency": timing.latency(call, ready.wait), "host-throughput": timing.throughput(call, ready.wait)}
-
-
 def _arithmetic(row: Row) -> str:
     """The arithmetic that a row is allowed, a key of BOUNDS."""
     wanted = settings.of(row)
@@ -251,7 +238,7 @@ def checked(row: Row, ready: Ready, x: np.ndarray, in_flight: int) -> tuple[floa
     kind = _arithmetic(row)
     if row.kernel == SERVE:
         size = row.problem.batch
-        asked = list(itertools.islice(itertools.cycle(requests(x, size)), 4 * in_flight))
+        asked = requests(x, size, 4 * in_flight)
         found, _ = answers(ready, [request for _, request in asked], in_flight)
         pairs = [(answer, ready.reference[at : at + size]) for (at, _), answer in zip(asked, found, strict=True)]
     else:
@@ -290,7 +277,7 @@ def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: in
         return {}
     wait, samples = ready.wait or (lambda: None), row.problem.batch
     if row.kernel == SERVE:
-        sent = [request for _, request in itertools.islice(itertools.cycle(requests(x, samples)), 4 * in_flight)]
+        sent = [request for _, request in requests(x, samples, 4 * in_flight)]
         call, samples = lambda: answers(ready, sent, in_flight), samples * len(sent)
     used = energy.used(read, call, wait, samples)
     if used is None:
@@ -299,16 +286,10 @@ def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: in
     return {"joules_per_sample": used.joules_per_sample, "watts": used.watts}
 
 
-def placed(device: str):
-    """The scope in which everything is made and called on TensorFlow's `device`: a CPU row may see a GPU that it must not use."""
-    import tensorflow
-
-    return tensorflow.device(device)
-
-
-def requests(x: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:
-    """(first sample, samples) of the different requests there are among those that have a reference."""
-    return [(at, np.ascontiguousarray(x[at : at + size])) for at in range(max(1, COMPARED - size + 1))]
+def requests(x: np.ndarray, size: int, count: int) -> list[tuple[int, np.ndarray]]:
+    """(first sample, samples) of so many requests, the different ones among those that have a reference again and again."""
+    different = [(at, np.ascontiguousarray(x[at : at + size])) for at in range(max(1, COMPARED - size + 1))]
+    return list(itertools.islice(itertools.cycle(different), count))
 
 
 def answers(ready, sent: list[np.ndarray], in_flight: int) -> tuple[list[np.ndarray], list[float]]:
@@ -318,7 +299,7 @@ def answers(ready, sent: list[np.ndarray], in_flight: int) -> tuple[list[np.ndar
 
     def answer(request: np.ndarray) -> tuple[np.ndarray, float]:
         begin = time.perf_counter()
-        with placed(ready.device):
+        with tensors.on(ready.device):
             found = ready.function(tensorflow.constant(request)).numpy()
         return found, time.perf_counter() - begin
 
@@ -336,10 +317,9 @@ def serve(
 ) -> tuple[Samples, Samples]:
     """(host-throughput: seconds by the number of requests; host-latency: what a request waits) of blocks of requests that
     threads send one after another, `in_flight` of them at the same time: `size` samples each, array to array."""
-    one = [request for _, request in requests(x, size)]
 
     def block(calls: int) -> tuple[float, float]:
-        sent = list(itertools.islice(itertools.cycle(one), calls))
+        sent = [request for _, request in requests(x, size, calls)]
         begin = time.perf_counter()
         _, waited = answers(ready, sent, in_flight)
         return (time.perf_counter() - begin) / calls, sum(waited) / calls

@@ -26,61 +26,31 @@ def feeder(switches: Keras, x: np.ndarray, y: np.ndarray, batch: int, seed: int)
     if residence == "numpy":
         return lambda samples: (x[:samples], {"y": y[:samples], "batch_size": batch, "shuffle": shuffle})
     if residence == "generator":
-        sequence = functools.cache(lambda samples: _sequence(samples, x, y, batch, shuffle, seed))
-        return lambda samples: (sequence(samples), {"shuffle": False})
-    whole = _slices(x, y)
-    if residence == "tf.data":
-        pipeline = functools.cache(lambda samples: _pipeline(samples, whole, batch, shuffle, seed))
-        return lambda samples: (pipeline(samples), {"shuffle": False})
-    device, a_call = _device(switches), switches.steps_per_execution
-    prefetched = functools.cache(lambda samples: _prefetched(samples, whole, batch, shuffle, seed, device))
+        return functools.cache(lambda samples: (_sequence(samples, x, y, batch, shuffle, seed), {"shuffle": False}))
+    import tensorflow
 
+    with tensorflow.device("/CPU:0"):
+        whole = tensorflow.data.Dataset.from_tensor_slices((x, y))  # in the host's memory, one by one
+    # a row whose process sees a GPU that it leaves alone is a CPU's
+    on_gpu = tensorflow.config.list_logical_devices("GPU") and switches.gpu != "visible"
+
+    @functools.cache
     def feed(samples: int) -> tuple:
-        steps = -(-samples // batch)
+        taken, steps, a_call = whole.take(samples), -(-samples // batch), switches.steps_per_execution
+        if shuffle:
+            taken = taken.shuffle(samples, seed=seed, reshuffle_each_iteration=True)
+        if residence == "tf.data":
+            return taken.batch(batch).prefetch(tensorflow.data.AUTOTUNE), {"shuffle": False}
         if steps % a_call:
             raise ValueError(
                 f"prefetch has epochs of {steps} steps that Keras cannot end inside a call of {a_call} steps"
             )
-        return prefetched(samples), {"shuffle": False, "steps_per_epoch": steps}
+        # A set whose last step is the device has no length that Keras can ask for: it would try for one more batch at the end of
+        # the first epoch, and Adam would count that step. So it goes on for ever and the fit counts its steps.
+        ahead = tensorflow.data.experimental.prefetch_to_device("/GPU:0" if on_gpu else "/CPU:0")
+        return taken.batch(batch).repeat().apply(ahead), {"shuffle": False, "steps_per_epoch": steps}
 
     return feed
-
-
-def _slices(x: np.ndarray, y: np.ndarray):
-    """The samples as a tf.data set in host memory, one by one."""
-    import tensorflow
-
-    with tensorflow.device("/CPU:0"):
-        return tensorflow.data.Dataset.from_tensor_slices((x, y))
-
-
-def _device(switches: Keras) -> str:
-    """TensorFlow's name of the device that is trained on; a row whose process sees a GPU that it leaves alone is a CPU's."""
-    import tensorflow
-
-    gpus = tensorflow.config.list_logical_devices("GPU")
-    return "/GPU:0" if gpus and switches.gpu != "visible" else "/CPU:0"
-
-
-def _batches(samples: int, whole, batch: int, shuffle: bool, seed: int):
-    taken = whole.take(samples)
-    return (taken.shuffle(samples, seed=seed, reshuffle_each_iteration=True) if shuffle else taken).batch(batch)
-
-
-def _pipeline(samples: int, whole, batch: int, shuffle: bool, seed: int):
-    """Samples mixed, in batches, prefetched on the host."""
-    import tensorflow
-
-    return _batches(samples, whole, batch, shuffle, seed).prefetch(tensorflow.data.AUTOTUNE)
-
-
-def _prefetched(samples: int, whole, batch: int, shuffle: bool, seed: int, device: str):
-    """The same with the device as the last step. Such a set has no length that Keras can ask for: it would try for one more
-    batch at the end of the first epoch, and Adam would count that step. So it goes on for ever and the fit counts its steps."""
-    import tensorflow
-
-    endless = _batches(samples, whole, batch, shuffle, seed).repeat()
-    return endless.apply(tensorflow.data.experimental.prefetch_to_device(device))
 
 
 def _sequence(samples: int, x: np.ndarray, y: np.ndarray, batch: int, shuffle: bool, seed: int):

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import importlib
 import os
 import re
@@ -115,14 +116,11 @@ def require_device(model, device: str, library: str) -> None:
     if not model.trainable_variables:
         raise Broken("the model has nothing to train")
     value = model.trainable_variables[0].value
-    if library == "jax":
-        lives = ", ".join(d.platform for d in value.devices())
-    else:
-        lives = str(value.device)
-    wanted = "cpu" if device == "cpu" else "gpu"
-    if not any(word in lives.lower() for word in ((wanted,) if wanted == "cpu" else ("gpu", "cuda"))):
+    lives = ", ".join(d.platform for d in value.devices()) if library == "jax" else str(value.device)
+    words = ("cpu",) if device == "cpu" else ("gpu", "cuda")
+    if not any(word in lives.lower() for word in words):
         why = f": {missed(log_lines())}" if library == "tensorflow" else ""
-        raise Broken(f"the model's variables are on {lives or 'no device'}, not on a {wanted.upper()}{why}")
+        raise Broken(f"the model's variables are on {lives or 'no device'}, not on a {words[0].upper()}{why}")
 
 
 def about(row: Row, chosen: Keras) -> dict[str, str]:
@@ -224,7 +222,8 @@ def prepared(kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndar
     device, wait = start(settings.device, settings.threads)
     if problem.op not in ("transfer", "launch"):
         inputs = place(inputs, device)
-    run = on(device, kernel.bind, problem, *inputs)
+    with on(device):
+        run = kernel.bind(problem, *inputs)
     if wait:
         wait()
     return copy_modes.Prepared(run, on_host, wait)
@@ -241,16 +240,22 @@ def place(arrays: tuple[np.ndarray, ...], device: str) -> tuple:
     """The arrays as tensors on the device."""
     import tensorflow
 
-    with tensorflow.device(device):
+    with on(device):
         return tuple(tensorflow.identity(tensorflow.constant(array)) for array in arrays)
 
 
-def on(device: str, bind: Callable, *arguments) -> Callable:
-    """`bind(*arguments)` with the device chosen: where variables and constants made in it go."""
+def on(device: str):
+    """The scope in which everything is made and called on TensorFlow's `device`: a CPU row may see a GPU that it must not use."""
     import tensorflow
 
-    with tensorflow.device(device):
-        return bind(*arguments)
+    return tensorflow.device(device)
+
+
+def forget() -> None:
+    """Lets go of the models before, and of what was traced for them."""
+    if "keras" in sys.modules:
+        sys.modules["keras"].backend.clear_session()
+    gc.collect()
 
 
 def on_host(value) -> np.ndarray:

@@ -102,7 +102,7 @@ def built(order: Order) -> Built:
         with timed(order.phases, "build"), placed(row), spread.scope():
             if network is None:
                 model, about = user_model.load(row.problem.model, settings.JIT[chosen.jit_compile])
-                about["layers"] = description.text(model, row.problem.model)
+                about["layers"] = msgspec.json.encode(description.network(model, row.problem.model)).decode()
             else:
                 own = network if chosen.dropout == "on" else without_dropout(network)
                 model, about = models.build(own, settings.JIT[chosen.jit_compile]), {}

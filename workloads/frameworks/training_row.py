@@ -1,12 +1,11 @@
 """Inside a worker: one training, from import to Measurement. The worker's environment chose its device."""
 
-import gc
+import contextlib
 import math
 import os
 import re
 import resource
 import statistics
-import sys
 import traceback
 
 import msgspec
@@ -21,7 +20,7 @@ from workloads.harness import telemetry
 from workloads.harness.dispatch import Broken
 from workloads.harness.one_row import DoesNotFit, require_memory
 from workloads.harness.timing import Limits
-from workloads.machine import facts
+from workloads.machine import cpu, facts
 from workloads.machine.facts import now
 from workloads.records import SAMPLES, SETUP, Measurement, Row, settings
 from workloads.records.switches import Keras
@@ -48,18 +47,17 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     """
     phases: dict[str, float] = {}
     values: dict[str, float] = {}
-    fields: dict = {}
     try:
         fields = _trained(row, limits, seed, phases, values)
     except Broken as error:
-        fields = {"status": "failed", "reason": str(error)}
+        fields: dict = {"status": "failed", "reason": str(error)}
     except Exception as error:
         if said := data_parallel.refused(row, error):
             raise ValueError(said) from error
         if isinstance(error, MemoryError) or not any(words in str(error) for words in _OUT_OF_MEMORY):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold the model and its samples
-        _forget()
+        tensors.forget()
         if not row.on_gpu:
             raise MemoryError from None
         raise OutOfMemory(" ".join(str(error).split())[:200]) from None
@@ -81,7 +79,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     _require_room(row, problem)
     phases |= tensors.begin(row.device, row.threads, chosen.keras_backend)
     _require_sight(chosen)
-    _forget()
+    tensors.forget()
     _mark_memory(row.device, chosen)
     x, y = _samples(row, chosen, network, seed)
     order = trainers.Order(row, chosen, network, x, y, seed, phases)
@@ -174,7 +172,7 @@ def _own_samples(row: Row, chosen: Keras, seed: int):
         raise DoesNotFit(f"needs {3 * held * each / 2**30:.3g} GiB of host memory, {free / 2**30:.3g} GiB are free")
     x, y = user_model.samples(model, held, seed, problem.dtype)
     del model
-    _forget()
+    tensors.forget()
     return x, y
 
 
@@ -202,23 +200,11 @@ def _require_sight(chosen: Keras) -> None:
             raise ValueError("gpu=visible puts a training on the CPU beside a GPU that TensorFlow sees; it sees none")
 
 
-def _forget() -> None:
-    """Lets go of the models before, and of what was traced for them."""
-    if "keras" in sys.modules:
-        import keras
-
-        keras.backend.clear_session()
-    gc.collect()
-
-
 def _mark_memory(device: str, chosen: Keras) -> None:
     """From now on peaks of memory count."""
     if device == "cpu":
-        try:
-            with open("/proc/self/clear_refs", "w") as file:
-                file.write("5")  # resets VmHWM (proc(5))
-        except OSError:
-            pass
+        with contextlib.suppress(OSError):
+            (cpu.ROOT / "proc/self/clear_refs").write_text("5")  # resets VmHWM (proc(5))
     elif chosen.keras_backend == "tensorflow":
         import tensorflow
 
@@ -228,13 +214,7 @@ def _mark_memory(device: str, chosen: Keras) -> None:
 def _peak_memory(device: str, chosen: Keras) -> dict[str, float]:
     """peak_memory_bytes: of this process on the CPU; what TensorFlow's tensors took at most on a GPU."""
     if device == "cpu":
-        try:
-            with open("/proc/self/status") as status:
-                peak = re.search(r"VmHWM:\s+(\d+) kB", status.read())
-        except OSError:
-            peak = None
-        held = int(peak[1]) if peak else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return {"peak_memory_bytes": held * 1024.0}
-    if chosen.keras_backend != "tensorflow":
-        return {}
-    return tensors.peak_memory()
+        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak = re.search(r"VmHWM:\s+(\d+) kB", cpu.text(cpu.ROOT / "proc/self/status"))
+        return {"peak_memory_bytes": int(peak[1] if peak else held) * 1024.0}
+    return tensors.peak_memory() if chosen.keras_backend == "tensorflow" else {}

@@ -122,6 +122,19 @@ def _loss(model) -> str:
     }.get(last, "mse")
 
 
+def shapes(model) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What a sample and its answer measure.
+
+    Raises: Broken for sizes beside the batch that are not known.
+    """
+    shape, out = tuple(model.input_shape[1:]), tuple(model.output_shape[1:])
+    if None in shape or None in out:
+        raise Broken(
+            f"the model takes {model.input_shape} and gives {model.output_shape}: sizes beside the batch must be known"
+        )
+    return shape, out
+
+
 def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
     """(x, y): made-up inputs in [0, 1] of the model's shape (uint8: whole numbers 0..255; whole numbers below the vocabulary
     where it takes these), and targets that its loss takes, learnable from them: a random linear map of some inputs decides
@@ -129,13 +142,10 @@ def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.nd
 
     Raises: Broken for a shape that is not known (None beside the batch).
     """
-    shape, out = model.input_shape[1:], model.output_shape[1:]
-    if None in shape or None in out:
-        raise Broken(
-            f"the model takes {model.input_shape} and gives {model.output_shape}: sizes beside the batch must be known"
-        )
+    shape, out = shapes(model)
     rng, wants = np.random.default_rng(seed), str(model.inputs[0].dtype)
-    if words := _vocabulary(model, wants):
+    words = next((int(la.input_dim) for la in model.layers if getattr(la, "input_dim", None)), 0)  # of an Embedding
+    if words := words or WORDS * ("int" in wants):
         x = rng.integers(0, words, (count, *shape)).astype(wants if "int" in wants else dtype)
         seen: np.ndarray = x.reshape(count, -1)[:, :_MAPPED] / words
     else:
@@ -165,12 +175,6 @@ def loss_name(model) -> str:
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__)).lower()
 
 
-def _vocabulary(model, wants: str) -> int:
-    """How many whole numbers the model takes, as an Embedding says; 0 where it takes other numbers."""
-    words = next((int(la.input_dim) for la in model.layers if getattr(la, "input_dim", None)), 0)
-    return words or (WORDS if "int" in wants else 0)
-
-
 def missing(name: str) -> str:
     """Why a user's own model cannot be one, as far as its files say; "" where they do not."""
     return _of_file(name) if name.endswith(".keras") else _of_function(name)
@@ -188,9 +192,7 @@ def _of_file(name: str) -> str:
         return f"{name} is no Keras model: it has no config.json"
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         return f"{name} is no Keras model that can be read: {error}"
-    if _holds_lambda(config):
-        return name + _LAMBDA
-    return ""
+    return name + _LAMBDA if _holds_lambda(config) else ""
 
 
 def _holds_lambda(config) -> bool:
@@ -206,8 +208,8 @@ def _of_function(name: str) -> str:
         file = pathlib.Path(module).expanduser()
         if not file.is_file():
             return f"there is no file {module}"
-        return _lacks(module, function, importlib.util.spec_from_file_location(file.stem, file))
-    for part in module.split("."):
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+    for part in () if spec else module.split("."):
         if spec is not None and spec.submodule_search_locations is None:
             return "" if _may_bind(spec) else f"there is no module {found}.{part}: {found} is no package"
         parent, found = spec, f"{found}.{part}".lstrip(".")
@@ -216,10 +218,6 @@ def _of_function(name: str) -> str:
             if parent is not None and parent.origin is not None and _may_bind(parent):
                 return ""
             return f"there is no module {found} (looked in {here} and the installed packages)"
-    return _lacks(module, function, spec)
-
-
-def _lacks(module: str, function: str, spec: ModuleSpec | None) -> str:
     return "" if _may_bind(spec, function) else f"{module} has no function {function}"
 
 

@@ -39,6 +39,7 @@ class Unit:
 
 
 _prepared: dict[str, Unit] = {}
+_loaded = functools.lru_cache(maxsize=1)(data.load)
 
 
 def key(row: Row) -> str:
@@ -63,7 +64,7 @@ def _inference(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     """
     values: dict[str, float] = {}
     ready, x = inference_row.prepare(row, seed, phases, values)
-    with inference_row.placed(ready.device):
+    with tensors.on(ready.device):
         call = inference_row.caller(row, ready, x)
         with timed(phases, "first_call"):
             call()
@@ -72,7 +73,7 @@ def _inference(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
         raise Broken(wrong)
 
     def run(calls: int) -> None:
-        with inference_row.placed(ready.device):
+        with tensors.on(ready.device):
             for _ in range(calls):
                 call()
             if ready.wait:
@@ -185,12 +186,12 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
 
     where, _ = tensors.start(row.device, row.threads)
     with timed(phases, "data"):
-        x, y = _samples(wanted.data, problem.model, problem.samples, seed, problem.dtype)
+        x, y = _loaded(wanted.data, network, problem.samples, seed, problem.dtype)
     with timed(phases, "clear"):
         if row.experiment.clear_session == "on":
             keras.utils.clear_session()
     keras.utils.set_random_seed(seed)
-    with inference_row.placed(where):
+    with tensors.on(where):
         with timed(phases, "build"):
             model = models.build(network, settings.JIT[wanted.jit_compile])
         traces = traced(model)
@@ -209,11 +210,6 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
         "jit_compile": float(model.jit_compile is True),
     }
     return row.result("ok", phases_s=phases, values=values, check="weights", at=now())
-
-
-@functools.lru_cache(maxsize=1)
-def _samples(kind: str, model: str, samples: int, seed: int, dtype: str):
-    return data.load(kind, networks.find(model), samples, seed, dtype)
 
 
 def traced(model) -> list[int]:
