@@ -155,15 +155,13 @@ def rows(args: argparse.Namespace, here) -> list:
 
 
 def refine(done: list, varies: str, here=None) -> list:
-    """The rows still needed to pin down each crossover in batch, channels or image size."""
+    """The rows still needed to pin down each crossover in batch, channels or image size; none where nothing `varies`."""
+    if not varies:
+        return []
     from analysis.crossover import crossover
 
     forms = (crossover.LATENCY, *crossover.COPIES)
     return refined(done, crossover.layer_crossovers(done, "conv", [varies], {varies: 2}, forms, here), "conv", _order)
-
-
-def _refine(args: argparse.Namespace, here, done: list) -> list:
-    return refine(done, axis(args), here) if axis(args) else []
 
 
 def _order(row) -> tuple:
@@ -203,7 +201,8 @@ def answer(args: argparse.Namespace, outcome) -> None:
         print("\n" + "\n".join(said))
 
 
-WORKLOAD = Workload("conv", QUESTION, LONG, EXAMPLES, "model batch vary", FLAGS, rows, table, answer, _refine)
+COMMAND = "conv", QUESTION, LONG, EXAMPLES, "model batch vary", FLAGS
+WORKLOAD = Workload(*COMMAND, rows, table, answer, lambda args, here, done: refine(done, axis(args), here))
 main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":

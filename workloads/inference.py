@@ -1,6 +1,7 @@
 """Times what a Keras model needs to answer samples, one by one and in batches, on the CPU and the GPU."""
 
 import argparse
+import itertools
 import sys
 
 from workloads import options
@@ -82,7 +83,9 @@ def rows(args: argparse.Namespace, here) -> list:
     if "serve" in variants:
         flying = options.sizes(args.in_flight or IN_FLIGHT)
         asked += [("inference/keras/serve", "roundtrip", 1, {"in_flight": str(n)}) for n in flying]
-    where = _places(plan.devices(args, here), plan.counts(args.threads, None), onednn)
+    variables = [{"TF_ENABLE_ONEDNN_OPTS": ONEDNN[word]} for word in onednn] or [{}]
+    of_cpu = list(itertools.product(plan.counts(args.threads, None), variables))
+    where = [(d, *own) for d in plan.devices(args, here) for own in (of_cpu if d == "cpu" else [(None, {})])]
     every = [
         Row(
             kernel,
@@ -95,17 +98,6 @@ def rows(args: argparse.Namespace, here) -> list:
         for kernel, mode, batch, own in asked
     ]
     return forecast.in_turns(every)
-
-
-def _places(on: list[str], threads: list, onednn: list[str]) -> list[tuple[str, int | None, dict[str, str]]]:
-    """(device, threads, variables): each needs a process of its own."""
-    variables = [{"TF_ENABLE_ONEDNN_OPTS": ONEDNN[word]} for word in onednn] or [{}]
-    return [
-        (device, count, more)
-        for device in on
-        for count in (threads if device == "cpu" else [None])
-        for more in (variables if device == "cpu" else [{}])
-    ]
 
 
 def refine(done: list) -> list:

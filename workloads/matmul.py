@@ -35,7 +35,7 @@ def works(args: argparse.Namespace) -> list:
 
     Raises: Usage.
     """
-    import msgspec
+    from msgspec.structs import replace
 
     from workloads.frameworks import grid
     from workloads.harness import plan
@@ -48,16 +48,16 @@ def works(args: argparse.Namespace) -> list:
     options.refuse(args, "sizes shapes layouts", f"and --model {why}", f"python -m workloads.matmul {tip}")
     args.network = getattr(args, "network", None) or grid.network(args.model)
     found = plan.layers(args, args.network, "dense")
-    return [msgspec.structs.replace(w, problem=_as_float8(w.problem)) for w in found]
+    return [replace(w, problem=_as_float8(w.problem)) for w in found]
 
 
 def _as_float8(problem):
     """A float8 product in the one form that libraries have: B stored transposed, C in bfloat16. Others as they are."""
-    import msgspec
+    from msgspec.structs import replace
 
     if problem.dtype != "float8_e4m3":
         return problem
-    return msgspec.structs.replace(problem, layout="nt", out="bfloat16")
+    return replace(problem, layout="nt", out="bfloat16")
 
 
 def problems(args: argparse.Namespace) -> list:
@@ -71,11 +71,8 @@ def problems(args: argparse.Namespace) -> list:
 
     if found := works(args):
         return list(dict.fromkeys(w.problem for w in found))
-    shapes = (
-        [(n, n, n) for n in options.sizes(args.sizes or ([] if args.shapes else ["64:2048:x2"]))]
-        if (args.sizes or not args.shapes)
-        else []
-    )
+    squares = args.sizes or ([] if args.shapes else ["64:2048:x2"])
+    shapes = [(n, n, n) for n in options.sizes(squares)] if squares else []
     for text in options.words(args.shapes) or []:
         mnk = options.shape(text)
         if len(mnk) != 3:
@@ -126,10 +123,6 @@ def refine(done: list, in_batch: bool = False, here=None) -> list:
     return refined(done, found, "matmul", _order)
 
 
-def _refine(args: argparse.Namespace, here, done: list) -> list:
-    return refine(done, args.model is not None, here)
-
-
 def _order(row) -> tuple:
     p = row.problem
     shape = (p.n,) if p.m == p.n == p.k else (0, p.layout, p.m, p.n, p.k)
@@ -170,7 +163,8 @@ def answer(args: argparse.Namespace, outcome) -> None:
         print("\n" + "\n".join(said))
 
 
-WORKLOAD = Workload("matmul", QUESTION, LONG, EXAMPLES, "sizes model dtypes", FLAGS, rows, table, answer, _refine)
+COMMAND = "matmul", QUESTION, LONG, EXAMPLES, "sizes model dtypes", FLAGS
+WORKLOAD = Workload(*COMMAND, rows, table, answer, lambda args, here, done: refine(done, args.model is not None, here))
 main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":

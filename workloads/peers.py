@@ -66,17 +66,13 @@ def rows(args: argparse.Namespace, here) -> list:
 
     Raises: Usage; Missing without two GPUs.
     """
-    members, parts = gpus(args, here), _parts(args)
-    kernels = _kernels(args, parts)
-    made = _copies(args, members, kernels) if "copies" in parts else []
-    return made + (_sums(args, members, kernels) if "all-reduce" in parts else [])
-
-
-def _kernels(args: argparse.Namespace, parts: list[str]) -> list[str]:
     from workloads.harness import plan
 
+    members, parts = gpus(args, here), _parts(args)
     every = [v for part, names in VARIANTS.items() if part in parts for v in names]
-    return plan.known("variant", args.variants, every) or every
+    kernels = plan.known("variant", args.variants, every) or every
+    made = _copies(args, members, kernels) if "copies" in parts else []
+    return made + (_sums(args, members, kernels) if "all-reduce" in parts else [])
 
 
 def _copies(args: argparse.Namespace, members: list[int], kernels: list[str]) -> list:

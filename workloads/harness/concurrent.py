@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 import msgspec
 
 from kernels.problems import AtOnce, Problem
-from workloads import options, records
+from workloads import records
 from workloads.harness import plan, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
@@ -233,15 +233,7 @@ def every_gpu_rows(gpus: list[int]) -> list[Row]:
 
 
 def every_gpu(args: argparse.Namespace, run: Run, gpus: list[int], shown=lambda m: None) -> sweep.Outcome:
-    """Measures these rows into at-once.jsonl by a worker a GPU, kept over all rows; the sweep.Outcome.
-
-    Raises: Missing with fewer than two GPUs.
-    """
-    if len(gpus) < 2:
-        raise options.Missing(
-            f"all GPUs at once takes two or more; here {'is' if len(gpus) == 1 else 'are'} {len(gpus)}",
-            "python -m workloads.suite --quick",
-        )
+    """Measures these rows into at-once.jsonl by a worker a GPU, kept over all rows; the sweep.Outcome."""
     every = every_gpu_rows(gpus)
     workers: list[Worker] = []
     some = 2 * len(gpus)

@@ -31,7 +31,12 @@ class Used(msgspec.Struct, frozen=True):
 def counter(device: str, environment=os.environ, root: pathlib.Path | None = None) -> tuple[Counter | None, str]:
     """(what reads the joules used so far, what they are of); (None, why there is none)."""
     if device == "cpu":
-        packages = _packages(cpu.ROOT if root is None else root)
+        folders = sorted(((root or cpu.ROOT) / _POWERCAP).glob("intel-rapl:*"))  # below are its cores and its memory
+        packages = [
+            _package(folder)
+            for folder in folders
+            if cpu.text(folder / "name").startswith("package") and cpu.text(folder / "energy_uj").isdigit()
+        ]
         return (lambda: sum(package() for package in packages), "RAPL, CPU packages") if packages else (None, NO_RAPL)
     found = gpu.only_handle(environment.get("CUDA_VISIBLE_DEVICES", ""), device)
 
@@ -40,15 +45,6 @@ def counter(device: str, environment=os.environ, root: pathlib.Path | None = Non
         return None if millijoules is None else millijoules * 1e-3
 
     return (read, "NVML, whole board") if found is not None and read() is not None else (None, NO_NVML)
-
-
-def _packages(root: pathlib.Path) -> list[Callable[[], float]]:
-    """What reads each package's joules; the cores' and memory's domains (intel-rapl:0:1) are within them or beside them."""
-    found = []
-    for folder in sorted((root / _POWERCAP).glob("intel-rapl:*")):
-        if cpu.text(folder / "name").startswith("package") and cpu.text(folder / "energy_uj").isdigit():
-            found.append(_package(folder))
-    return found
 
 
 def _package(folder: pathlib.Path) -> Callable[[], float]:

@@ -141,18 +141,15 @@ def layers(args: argparse.Namespace, network: networks.Network, kind: str) -> li
 
     Raises: Usage for a network that has none.
     """
-    return [work for batch in counts(args.batch, 32) for work in _layers(args, network, kind, batch)]
-
-
-def _layers(args: argparse.Namespace, network: networks.Network, kind: str, batch: int) -> list[Work]:
-    wanted = directions(args)
-    steps = [[w for w in networks.step(network, batch, *p) if w.kind == kind] for p in precisions(args)]
-    if not steps[0]:
-        other = f"python -m workloads.{'matmul' if kind == 'conv' else 'conv'} --model {args.model} --batch {batch}"
+    wanted, batches = directions(args), counts(args.batch, 32)
+    steps = [[[w for w in networks.step(network, n, *p) if w.kind == kind] for p in precisions(args)] for n in batches]
+    if not steps[0][0]:
+        other = f"python -m workloads.{'matmul' if kind == 'conv' else 'conv'} --model {args.model}"
         raise options.Usage(
-            f"{args.model} has no {_KINDS[kind]}; the command below times the layers that it has", other
+            f"{args.model} has no {_KINDS[kind]}; the command below times the layers that it has",
+            f"{other} --batch {batches[0]}",
         )
-    found = [work for same in zip(*steps, strict=True) for work in same if work.direction in wanted]
+    found = [w for step in steps for same in zip(*step, strict=True) for w in same if w.direction in wanted]
     if not found:
         there = "fprop and wgrad, as only its first layer is one"
         raise options.Usage(f"the {_KINDS[kind]} of {args.model} have no {' or '.join(wanted)}: there are {there}")
