@@ -117,7 +117,7 @@ def _together(a: Asking) -> Found | None:
     """What several devices bring at once: GPUs that share each batch (of the rows, else of a stored machine), or a teacher beside
     a student."""
     if not a.case.rows:
-        taught = side_by_side.taught([m for m in a.rows if m.ok])
+        taught = next(iter(side_by_side.taught([m for m in a.rows if m.ok])), None)
         return ("teacher", {"found": taught}) if taught else None
     folder, where, model = ROOT / "reports" / a.case.rows, None, a.case.training.model
     if not (found := several_gpus(a.rows, model)) and folder.exists():

@@ -283,10 +283,9 @@ def _summary(group: list[Case], bound: str) -> Summary:
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """A set of saved predictions beside what was measured: how many there are, how many had been measured before they were saved,
-    and device -> the (prediction, measured step) of those measured since."""
+    """A set of saved predictions beside what was measured: how many had been measured before they were saved, and device -> the
+    (prediction, measured step) of those measured since."""
 
-    predictions: int
     before: int
     since: "dict[str, list[tuple[Prediction, Seen]]]"
 
@@ -303,7 +302,7 @@ def saved_set(predictions: list[Prediction], of: "Profile") -> Saved:
     at = first_measured(of)
     found = [(p, seen) for p, seen in with_measured(predictions, of) if seen]
     since = [pair for pair in found if not pair[0].saved_at or at[training_of(pair[0])] >= pair[0].saved_at]
-    return Saved(len(predictions), len(found) - len(since), group_by(since, lambda pair: pair[0].settings.device))
+    return Saved(len(found) - len(since), group_by(since, lambda pair: pair[0].settings.device))
 
 
 def saved_error(p: Prediction, seen: "Seen") -> float:

@@ -16,7 +16,7 @@ from analysis.predict.step_work import RULES, RULES_CHANGED
 from analysis.stats import Estimate, group_by
 from analysis.table import table
 from analysis.text.sentences import CANT_TELL, NAMES, number, say, share
-from analysis.units import count, percent
+from analysis.units import percent
 
 SAID = {
     "head": "Every training is predicted with all trainings of its model left out of the calibration. Strictly: also without "
@@ -32,9 +32,7 @@ SAID = {
     "counts": "All {steps} steps of {trainings} trainings count in full. {wide} are noisier than {noisy:share} and fit nothing. "
     "{numbers} numbers are fitted on other models' trainings. {bounds} steps are of short fits, with data-set setup in them.",
     "left out": "Not in it: {reasons}.",
-    "elsewhere": "Rows of {trainings} are here, but not the microbenchmarks of their machine. Give its whole folder, such as "
-    "reports/nvidia-h200.",
-    "none": "None of them was measured in these runs.",
+    "none": "None of them was measured here. Give the whole folder of their machine, such as reports/nvidia-h200.",
     "short": "A step of short fits has data-set setup in it, and so has its prediction where that was saved.",
 }
 _STEP = "model | batch | device | execution"
@@ -180,9 +178,7 @@ def check_lines(predictions: Iterable[Prediction], of: Profile) -> list[str]:
     shown = table(_STEP + _NUMBERS, rows)
     if found:
         return [*shown, SAID["short"], "", *_said("checked", found)]
-    here = {(m.problem.model, m.problem.batch, m.device) for m in of.trainings}
-    known = sum(row[:3] in here for row in rows)
-    return [*shown, say(SAID["elsewhere" if known else "none"], trainings=count(known, "training"))]
+    return [*shown, SAID["none"]]
 
 
 def saved_lines(sets: dict[str, list[Prediction]], of: Profile) -> list[str]:

@@ -189,11 +189,10 @@ def side_by_side(measurements: Iterable[Measurement]) -> list[str]:
     """A student beside a teacher, several trainings at once, and a trial in a process of many or in one of its own."""
     done = [m for m in measurements if m.ok]
     told = []
-    for batch in dict.fromkeys(m.problem.batch for m in done if m.experiment.beside == "teacher"):
-        if found := taught(done, batch):
-            words = {"student": found.student.problem.model, "teacher": found.teacher.problem.model, "batch": batch}
-            words |= {"here": found.student.side, "there": found.teacher.side}
-            told.append(say(_SAID["teacher"], gain=found.gain, after=found.after, at_once=found.at_once, **words))
+    for found in taught(done):
+        words = {"student": found.student.problem.model, "teacher": found.teacher.problem.model}
+        words |= {"here": found.student.side, "there": found.teacher.side, "batch": found.student.problem.batch}
+        told.append(say(_SAID["teacher"], gain=found.gain, after=found.after, at_once=found.at_once, **words))
     for alone, pairs in gains(done).values():
         each = join(f"{k} trainings make {sentences.factor(gain)}" for k, gain in pairs)
         p = alone.problem

@@ -23,49 +23,40 @@ def _by_rounds(value: float, old: "Samples | None", new: "Samples | None") -> Es
     return Estimate(value, min(value, rounds.low), max(value, rounds.high))
 
 
-def _beside(m: "Measurement") -> str:
-    return m.experiment.beside
-
-
 class Taught(msgspec.Struct, frozen=True):
     """A student that trains while a teacher answers its batches: rows of both, the slowdown of a step of each, seconds of both
     one after the other and at once, and the speedup of that."""
 
     student: Measurement
     teacher: Measurement
-    alone: tuple[Measurement, Measurement]
     slower: tuple[Estimate, Estimate]
     after: float
     at_once: float
     gain: Estimate
 
 
-def taught(done: "list[Measurement]", batch: int | None = None) -> Taught | None:
-    """The first student of that batch, or of any, with a teacher beside it and both alone; None without one."""
-    for student in (m for m in done if _beside(m) == "teacher" and batch in (None, m.problem.batch)):
-        teacher = next((m for m in done if _beside(m) == "student" and m.problem.batch == student.problem.batch), None)
+def taught(done: "list[Measurement]") -> list[Taught]:
+    """Each student with a teacher beside it and both alone, one a batch. At once both take as long as the longer of them."""
+    found: dict[int, Taught] = {}
+    for student in (m for m in done if m.experiment.beside == "teacher" and m.problem.batch not in found):
+        batch = student.problem.batch
+        teacher = next((m for m in done if m.experiment.beside == "student" and m.problem.batch == batch), None)
         alone = [a for m in (student, teacher) if m and (a := _alone(m, done))]
-        if teacher is None or len(alone) < 2:
-            continue
-        ratios = [slowdown(a, m) for a, m in zip(alone, (student, teacher), strict=True)]
-        each = [of(m.on("host-latency")).value for m in alone]
-        longer = max((student, teacher), key=lambda m: of(m.on("host-latency")).value)
-        both, gain = of(longer.on("host-latency")).value, _gain_of(alone, longer)
-        return Taught(student, teacher, (alone[0], alone[1]), (ratios[0], ratios[1]), sum(each), both, gain)
-    return None
-
-
-def _gain_of(alone: "list[Measurement]", longer: "Measurement") -> Estimate:
-    """The speedup of both at once, which take as long as the longer of them, over one after the other."""
-    both = longer.on("host-latency")
-    sums = tuple(map(sum, zip(*(m.on("host-latency").medians.values() for m in alone), strict=True)))
-    after = Samples("host-latency", sums, 1, tuple(range(len(sums))), "")
-    return _by_rounds(sum(of(m.on("host-latency")).value for m in alone) / of(both).value, both, after)
+        if teacher and len(alone) == 2:
+            slower = slowdown(alone[0], student), slowdown(alone[1], teacher)
+            both = max((m.on("host-latency") for m in (student, teacher)), key=lambda samples: of(samples).value)
+            each = [m.on("host-latency") for m in alone]
+            sums = tuple(map(sum, zip(*(samples.medians.values() for samples in each), strict=True)))
+            after, at_once = sum(of(samples).value for samples in each), of(both).value
+            gain = _by_rounds(after / at_once, both, Samples("host-latency", sums, 1, tuple(range(len(sums))), ""))
+            found[batch] = Taught(student, teacher, slower, after, at_once, gain)
+    return list(found.values())
 
 
 def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":
+    """The same by itself."""
     wanted = (m.kernel, m.problem, m.device, m.threads, "nothing", 1)
-    ways = ((o, (o.kernel, o.problem, o.device, o.threads, _beside(o), o.experiment.at_once)) for o in done)
+    ways = ((o, (o.kernel, o.problem, o.device, o.threads, o.experiment.beside, o.experiment.at_once)) for o in done)
     return next((o for o, way in ways if way == wanted), None)
 
 
@@ -73,7 +64,7 @@ def gains(done: "list[Measurement]") -> "dict[str, tuple[Measurement, list[tuple
     """Key of the row alone -> that row and (processes, steps a second of all against one) of those that ran at once."""
     found: dict = {}
     for m in done:
-        if _beside(m) == "fits" and m.on("host-throughput") and (alone := _alone(m, done)):
+        if m.experiment.beside == "fits" and m.on("host-throughput") and (alone := _alone(m, done)):
             gain = 1 / slowdown(alone, m, "host-throughput")
             found.setdefault(alone.key, (alone, []))[1].append((m.experiment.at_once, gain))
     return {alone.key: (alone, sorted(pairs, key=lambda pair: pair[0])) for alone, pairs in found.values()}
