@@ -6,14 +6,14 @@ from collections.abc import Callable
 from kernels.problems import Launch
 
 
-def only(*calls: str, who: str = "") -> Callable:
-    """Makes a kernel refuse all other calls, `who` (its own name) as the subject of the sentence."""
+def only(*calls: str) -> Callable:
+    """Makes a kernel refuse all other calls."""
 
     def mark(bind: Callable) -> Callable:
         @functools.wraps(bind)
         def checked(problem: Launch, *arrays):
             if problem.call not in calls:
-                raise ValueError(f"{who or bind.__name__} has no {problem.call}; it has {', '.join(calls)}")
+                raise ValueError(f"{bind.__name__} has no {problem.call}; it has {', '.join(calls)}")
             return bind(problem, *arrays)
 
         checked.calls = calls

@@ -8,8 +8,6 @@ from kernels.problems import Launch
 from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
-_WHO = "this Numba kernel"
-
 _NOTHING = np.empty(0)
 
 
@@ -31,7 +29,7 @@ def _wake(out):
 
 
 @kernel(parallel=False)
-@only("empty", "elementwise", who=_WHO)
+@only("empty", "elementwise")
 def njit(problem: Launch, *arrays):
     """Compiled code called from Python: unboxing the arguments and a jump; `elementwise` adds a loop over 256 values."""
     if problem.call == "empty":
@@ -50,7 +48,7 @@ def njit(problem: Launch, *arrays):
 
 
 @kernel
-@only("empty", who=_WHO)
+@only("empty")
 def prange(problem: Launch, *arrays):
     """A parallel region with one store a thread: what it costs to share work out (fork) and to wait for all (join)."""
     return _repeated(_wake, np.zeros(numba.get_num_threads(), np.int64), problem.count)

@@ -7,11 +7,9 @@ from kernels.problems import Launch
 from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
-_WHO = "this NumPy kernel"
-
 
 @kernel(parallel=False)
-@only("elementwise", "matmul", who=_WHO)
+@only("elementwise", "matmul")
 def ufunc(problem: Launch, *arrays):
     """np.add and np.matmul into an array that is there: the arguments' checks, the loop's choice, the call."""
     out, repeats = empty(arrays[0].shape, arrays[0].dtype, 5), range(problem.count - 1)
@@ -36,7 +34,7 @@ def ufunc(problem: Launch, *arrays):
 
 
 @kernel(parallel=False, allocates=True)
-@only("elementwise", "matmul", who=_WHO)
+@only("elementwise", "matmul")
 def operator(problem: Launch, *arrays):
     """`x + 1` and `a @ b` as people write them: a fresh array each time."""
     repeats = range(problem.count)

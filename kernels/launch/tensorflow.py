@@ -7,25 +7,16 @@ from kernels.problems import Launch
 from kernels.registry import kernel
 from kernels.tensorflow import calls
 
-_WHO = "this TensorFlow kernel"
-
-
-def _device() -> str:
-    """The device that was chosen around the bind."""
-    import tensorflow
-
-    return tensorflow.zeros(1).device
-
 
 @kernel(allocates=True)
-@only("elementwise", "matmul", "copy", who=_WHO)
+@only("elementwise", "matmul", "copy")
 def eager(problem: Launch, *arrays):
     """An operation at a time from Python, as code outside a tf.function runs; `copy` makes a tensor of 4 bytes there."""
     import tensorflow
 
     repeats = range(problem.count)
     if problem.call == "copy":
-        device = _device()
+        device = tensorflow.zeros(1).device  # that was chosen around the bind
 
         def convert():
             for _ in repeats:
@@ -93,14 +84,14 @@ def _require(problem: Launch, call) -> None:
 
 
 @kernel(allocates=True)
-@only("elementwise", "matmul", who=_WHO)
+@only("elementwise", "matmul")
 def function(problem: Launch, *arrays):
     """A tf.function, not compiled: one call runs its graph's `count` operations, each a kernel of its own."""
     return _in_a_function(problem, arrays, False)
 
 
 @kernel(allocates=True)
-@only("elementwise", "matmul", who=_WHO)
+@only("elementwise", "matmul")
 def jit(problem: Launch, *arrays):
     """A tf.function with jit_compile=True: XLA fuses its `count` operations into one kernel."""
     return _in_a_function(problem, arrays, True)

@@ -5,8 +5,11 @@ The model is Dense(1) on one feature; analysis.roofline.overheads separates call
 
 import numpy as np
 
+from kernels.launch._calls import only
 from kernels.problems import Launch
 from kernels.registry import kernel
+
+_CALLS = "step", "epoch", "predict", "train_on_batch"
 
 
 def tiny_model(jit_compile: bool | str):
@@ -29,8 +32,6 @@ class _Steps:
 
 
 def _bound(problem: Launch, arrays, jit_compile: bool | str):
-    if problem.call not in fit.calls:
-        raise ValueError(f"the Keras kernels have no {problem.call}; they have {', '.join(fit.calls)}")
     model, count = tiny_model(jit_compile), problem.count
     if problem.call == "predict":
         rows = arrays[0].reshape(count, 1)
@@ -58,21 +59,21 @@ def _bound(problem: Launch, arrays, jit_compile: bool | str):
 
 
 @kernel(waits=True, allocates=True)
+@only(*_CALLS)
 def fit(problem: Launch, *arrays):
     """As Keras chooses by itself (jit_compile="auto"): compiled where a GPU is visible, op by op where none is."""
     return _bound(problem, arrays, "auto")
 
 
 @kernel(waits=True, allocates=True)
+@only(*_CALLS)
 def fit_jit(problem: Launch, *arrays):
     """With jit_compile=True: a step is one compiled call."""
     return _bound(problem, arrays, True)
 
 
 @kernel(waits=True, allocates=True)
+@only(*_CALLS)
 def fit_op_by_op(problem: Launch, *arrays):
     """With jit_compile=False: a step is a graph of single operations."""
     return _bound(problem, arrays, False)
-
-
-fit.calls = fit_jit.calls = fit_op_by_op.calls = ("step", "epoch", "predict", "train_on_batch")

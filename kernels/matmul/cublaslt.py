@@ -100,7 +100,8 @@ def best(problem: Matmul, a, b):
 
     def call_of(found):
         algorithm = found["algo"]
-        arguments = (
+        call = functools.partial(
+            library.matmul,
             _handle(),
             descriptor,
             one.ctypes.data,
@@ -118,7 +119,7 @@ def best(problem: Matmul, a, b):
             WORKSPACE_BYTES,
             stream.ptr,
         )
-        return functools.partial(library.matmul, *arguments), algorithm
+        return call, algorithm
 
     offered = [call_of(found) for found in _offered(problem, descriptor, (b_layout, a_layout, c_layout, c_layout))]
     if problem not in _chosen:

@@ -68,7 +68,7 @@ def test_a_pools_gradient_behind_it_and_held_samples_are_right(measured):
         ("stream/tensorflow/pooled", Stream("maxpool", 1 << 18, "float32"), "is maxpool_grad's"),
         ("launch/tensorflow/function", Launch("matmul", 2), "computed once"),
         ("launch/tensorflow/jit", Launch("empty"), "has no empty"),
-        ("launch/tensorflow/fit", Launch("copy"), "have no copy"),
+        ("launch/tensorflow/fit", Launch("copy"), "fit has no copy"),
         ("transfer/tensorflow/constant", Transfer("h2d", 1 << 10), "there is no link"),
         ("transfer/tensorflow/constant", Transfer("d2h", 1 << 10), "plain h2d copy"),
         ("transfer/tensorflow/dataset", Transfer("h2d", 1 << 10, "pinned"), "pageable memory"),
