@@ -62,31 +62,21 @@ class Judged(msgspec.Struct, frozen=True):
 def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least: float = LEAST) -> Judged:
     """Each device against itself in the runs `known` that have it, and from FEWEST alike on against each other."""
     findings: list[Finding] = []
-    reasons: dict[int, list[str]] = defaultdict(list)
-    before = readable(known)
-    for i, device in enumerate(found):
+    unjudged: list[tuple[Device, str]] = []
+    before, alike = readable(known), stats.group_by(found, lambda device: device.model)
+    others = {model: across(same, least) for model, same in alike.items()}
+    for device in found:
         baseline = stored_baseline(device, before)
         own = against_baseline(device, baseline, least) if baseline else []
-        if not own:
-            reasons[i].append("no row in common with its baseline" if baseline else "no baseline")
         findings += own
-    alike: dict[str, list[int]] = defaultdict(list)
-    for i, device in enumerate(found):
-        alike[device.model].append(i)
-    for same in alike.values():
-        fleet = across([found[i] for i in same], least)
-        findings += fleet
-        judged = {id(f.device) for f in fleet}
-        for i in same:
-            if id(found[i]) not in judged:
-                reasons[i].append(
-                    f"{len(same)} alike are fewer than {FEWEST}"
-                    if len(same) < FEWEST
-                    else f"fewer than {FEWEST} have a row in common with it"
-                )
-    either = {id(f.device) for f in findings}
-    unjudged = tuple((d, ", ".join(reasons[i])) for i, d in enumerate(found) if id(d) not in either)
-    return Judged(found, tuple(findings), unjudged)
+        if not own and not any(f.device is device for f in others[device.model]):
+            count = len(alike[device.model])
+            few = f"fewer than {FEWEST} have a row in common with it"
+            if count < FEWEST:
+                few = f"{count} alike are fewer than {FEWEST}"
+            reason = "no row in common with its baseline" if baseline else "no baseline"
+            unjudged.append((device, f"{reason}, {few}"))
+    return Judged(found, (*findings, *(f for each in others.values() for f in each)), tuple(unjudged))
 
 
 def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> list[Finding]:

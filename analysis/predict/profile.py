@@ -38,20 +38,7 @@ WORDS = {
 # Whose copies of a batch to the device count, the first that has a law: a batch is a tensor in host memory already.
 COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
 DATA_SET = "stream/tensorflow/dataset"  # what fit makes of its samples
-PASSES = (
-    "copy",
-    "add",
-    "scale",
-    "read",
-    "relu",
-    "relu_grad",
-    "dropout",
-    "maxpool",
-    "maxpool_grad",
-    "batchnorm",
-    "sgd",
-    "adam",
-)
+PASSES = "copy add scale read relu relu_grad dropout maxpool maxpool_grad batchnorm sgd adam"
 
 
 def clock(device: str) -> str:
@@ -108,7 +95,7 @@ def command(problem: Matmul | Conv | Stream, device: str) -> str:
     what = {
         "matmul": "matmul --model fashion-mlp --batch 1:2048:x4 --direction all",
         "conv": "conv --model cifar10-cnn --batch 1:2048:x4 --direction all",
-        "stream": f"stream --operations {' '.join(PASSES)} --dtypes float32 --sizes 64KiB:256MiB:x4",
+        "stream": f"stream --operations {PASSES} --dtypes float32 --sizes 64KiB:256MiB:x4",
     }
     return f"python -m workloads.{what[problem.op]} --device {_device(device)} --backends tensorflow"
 

@@ -5,7 +5,6 @@ what a model costs.
 from kernels.networks.layers import (
     Layer,
     Network,
-    Shape,
     inputs,
     layer_weights,
     output,
@@ -24,7 +23,6 @@ __all__ = [
     "NETWORKS",
     "Layer",
     "Network",
-    "Shape",
     "Work",
     "find",
     "footprint_bytes",

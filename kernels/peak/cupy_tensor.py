@@ -37,6 +37,11 @@ def _depth(math: str) -> int:
     return 32 // ITEM_BYTES[precision(math)[0]]
 
 
+def _bound(compiled, out, constants, trips: int, blocks: int, threads: int):
+    arguments = (out, float(cupy.asnumpy(constants)[0]), np.int32(trips))
+    return into(out, compiled, (blocks,), (threads,), arguments)
+
+
 @kernel
 def tensor(problem: Peak, constants):
     """mma.sync on every warp, eight independent tiles each, operands in registers: the form that all GPUs since Ampere have."""
@@ -45,11 +50,9 @@ def tensor(problem: Peak, constants):
     loader.require(80)
     kind, rows, depth, words = ARITHMETIC[problem.math].ptx, 16, _depth(problem.math), _SINGLE
     if problem.math == "float64":
-        rows, depth, words = (
-            (8, 4, _DOUBLE | {"A_WORDS": 1, "SUMS": 2})
-            if int(cupy.cuda.Device().compute_capability) < 90
-            else (16, 16, _DOUBLE)
-        )
+        rows, depth, words = 16, 16, _DOUBLE
+        if int(cupy.cuda.Device().compute_capability) < 90:
+            rows, depth, words = 8, 4, _DOUBLE | {"A_WORDS": 1, "SUMS": 2}
     total = "f64" if problem.math == "float64" else "f32"
     shape = f"mma.sync.aligned.m{rows}n8k{depth}.row.col.{total}.{kind}.{kind}.{total}"
     macros = words | {"PACK": f"packed_{kind}", "MMA": f'"{shape}"'}
@@ -59,9 +62,7 @@ def tensor(problem: Peak, constants):
     trips = _trips(problem, 2 * rows * 8 * depth * warps * _CHAINS * _UNROLL)
     dtype = np.float64 if problem.math == "float64" else np.float32
     out = cupy.empty((_CHAINS * macros["SUMS"], blocks * _THREADS), dtype)
-    arguments = (out, float(cupy.asnumpy(constants)[0]), np.int32(trips))
-
-    return into(out, compiled, (blocks,), (_THREADS,), arguments)
+    return _bound(compiled, out, constants, trips, blocks, _THREADS)
 
 
 @kernel
@@ -83,6 +84,4 @@ def wgmma(problem: Peak, constants):
     groups = blocks * _WGMMA_THREADS // 128
     trips = _trips(problem, 2 * 64 * 256 * depth * groups * _WGMMA_UNROLL)
     out = cupy.empty((128, blocks * _WGMMA_THREADS), np.float32)
-    arguments = (out, float(cupy.asnumpy(constants)[0]), np.int32(trips))
-
-    return into(out, compiled, (blocks,), (_WGMMA_THREADS,), arguments)
+    return _bound(compiled, out, constants, trips, blocks, _WGMMA_THREADS)

@@ -65,7 +65,7 @@ def products(models=MODELS, batches=(8, 32, 128)):
 
 def passes():
     made = []
-    for operation in PASSES:
+    for operation in PASSES.split():
         for nbytes in SIZES:
             p = Stream(operation, nbytes, "float32")
             reads = 4 if operation == "adam" else 0  # of the weights and moments that it updates
