@@ -23,9 +23,9 @@ SHARES = "of the library | of the peak | over the best before | bytes a FLOP"
 HEADS = f"rung | rate | {SHARES}"
 _SAID = {
     "first": "{rung} starts with {rate} at {at}. {why}",
-    "same": "{rung} can't be told from {before}{where}. {why}",
-    "slower": "{rung} is {times}x slower than {before}{where}. {why}",
-    "faster": "{rung} is {times}x faster than {before}{where}. {why}",
+    "same": "{rung} can't be told from {before}. {why}",
+    "slower": "{rung} is {times}x slower than {before}. {why}",
+    "faster": "{rung} is {times}x faster than {before}. {why}",
     "one thread": "On one thread nothing is shared out: its loops are those of {loops}.",
     "standing": "At {at} the fastest rung, {rung}, reaches {reached}.",
     "beyond": "More than its peak is a disturbance: measure both again.",
@@ -33,7 +33,6 @@ _SAID = {
     "no row": "{rung} has no row at {at}: {reason}.",
     "bench": "`make bench NAME={op}_cuda` measures the last rungs and the library in turns.",
     "oneDNN": "oneDNN, the CPU's library of convolutions, comes with TensorFlow and was not measured here.",
-    "elsewhere": "{rung} was not measured at {at}.",
     "missing": "{rung} is missing: {reason}.",
 }
 
@@ -179,13 +178,7 @@ def deciding(ladder: Ladder) -> "Problem":
 def sentences(ladder: Ladder) -> list[str]:
     """What each rung gained over the best before it, and by what; then where the fastest stands, and who is missing."""
     at = deciding(ladder)
-    here = ladder.at(at)
-    told = [_gain(step, _idea(step, ladder)) for step in here]
-    fallen = [s for s in ladder.steps if s.problem != at and s.over_before and s.over_before.high < 1]
-    for own in group_by(fallen, lambda s: s.kernel).values():
-        worst = min(own, key=lambda s: s.over_before.value)
-        where = f" at {len(own)} sizes, most" * (len(own) > 1) + f" at {problem_name(worst.problem)}"
-        told.append(_gain(worst, "", where).rstrip())
+    told = [_gain(step, _idea(step, ladder)) for step in ladder.at(at)]
     told += [_standing(ladder, problem) for problem in dict.fromkeys((at, ladder.problems[-1]))]
     for kernel, problem, reason in ladder.skipped:
         told.append(_SAID["no row"].format(rung=_short(kernel), at=problem_name(problem), reason=reason))
@@ -193,17 +186,14 @@ def sentences(ladder: Ladder) -> list[str]:
         told.append(_SAID["bench"].format(op=ladder.op))
     onednn = any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
     told += [_SAID["oneDNN"]] * ((ladder.op, ladder.device) == ("conv", "cpu") and not onednn)
-    there = {s.kernel for s in here} | {kernel for kernel, *_ in ladder.skipped}
-    elsewhere = [kernel for kernel in ladder.ideas if kernel in {s.kernel for s in ladder.steps} - there]
-    told += [_SAID["elsewhere"].format(rung=_short(kernel), at=problem_name(at)) for kernel in elsewhere]
     missing = ladder.missing.items()
     return told + [_SAID["missing"].format(rung=_short(kernel), reason=reason) for kernel, reason in missing]
 
 
-def _gain(step: Step, why: str, where: str = "") -> str:
+def _gain(step: Step, why: str) -> str:
     """What a rung gains over the one before it."""
     gain = step.over_before
-    words = {"rung": _short(step.kernel), "before": _short(step.before), "where": where, "why": why}
+    words = {"rung": _short(step.kernel), "before": _short(step.before), "why": why}
     if gain is None:
         rate = flops_rate(step.problem.flops / step.seconds.value)
         return _SAID["first"].format(rate=rate, at=problem_name(step.problem), **words)
