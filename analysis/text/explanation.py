@@ -6,8 +6,10 @@ from analysis.explain.sides import Side
 from analysis.stats import NOTHING, Estimate
 from analysis.table import Table
 from analysis.text import sentences
-from analysis.text.sentences import MEASURED, NAMES, PREDICTED, say
+from analysis.text.rows import option_words
+from analysis.text.sentences import MEASURED, NAMES, PREDICTED, counted, say
 from analysis.training.break_even import BY_JOB
+from analysis.training.costs import TrainingCost
 from analysis.units import join, size
 from workloads import terminal
 from workloads.records import Machine, Measurement
@@ -54,13 +56,8 @@ SAID = {
 def subject(e: Explanation) -> str:
     """`CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`."""
     t = e.asked.training
-    sizes = [
-        sentences.title(t.model),
-        f"batch {t.batch:,}",
-        f"{t.samples:,} samples",
-        sentences.counted(t.epochs, "epochs"),
-    ]
-    sizes += [f"{t.dtype} inputs"] * (t.dtype != "float32")
+    sizes = [sentences.title(t.model), f"batch {t.batch:,}", f"{t.samples:,} samples", counted(t.epochs, "epochs")]
+    sizes += [f"{t.dtype} inputs"] * (t.dtype != "float32") + option_words(e.asked.switches)
     return ", ".join(sizes + [f"validated on {e.asked.validation:,}"] * bool(e.asked.validation))
 
 
@@ -131,7 +128,7 @@ def _step_shares(e: Explanation) -> str:
 def turns(cpu: Side, gpu: Side) -> str:
     """From how many samples or epochs on the winner is another one."""
     to, turned = of_sides.turns(cpu, gpu)
-    at = " or ".join(sentences.counted(max(1.0, x), what) for what, x in turned.items())
+    at = " or ".join(counted(max(1.0, x), what) for what, x in turned.items())
     return say(SAID["turn" if at else "never"], at=at, to=to.upper())
 
 
@@ -203,7 +200,6 @@ def _whole(e: Explanation) -> Table:
 
     rows = [[name, *(cell(s, name) for s in e.sides)] for name in e.sides[0].parts]
     rows.append(["in all", *(sentences.timed(s.whole) for s in e.sides)])
-    rows.append(["a step", *(_at_most(s.cost.bound, s.cost.step) for s in e.sides)])
     return Table(["part", *(f"{s.name}, {s.cost.source}" for s in e.sides)], rows)
 
 
@@ -217,15 +213,15 @@ def _step(e: Explanation) -> Table:
     ]
     rows.append(["in all", *(sentences.timed(p.step_s) for p, *_ in each)])
     if e.measured:
-        steps = [_at_most(c.bound, c.step_bound if c.bound else c.step) if c else "-" for *_, c in each]
-        rest = [_signed(c.step.value - step, step) if c else "-" for _, step, c in each]
-        rows += [["measured", *steps], ["measured less predicted", *rest]]
+        rows.append(["measured", *(_measured(c) if c else "-" for *_, c in each)])
+        rest = (_signed(c.step.value - step, step) if c else "-" for _, step, c in each)
+        rows.append(["measured less predicted", *rest])
     return Table(["part of a step", *(f"{NAMES[p.settings.device]}, {p.execution}" for p, *_ in each)], rows)
 
 
-def _at_most(bound: bool, step: Estimate) -> str:
+def _measured(cost: TrainingCost) -> str:
     """A step; of short fits an upper bound."""
-    return f"at most {sentences.time(step)}" if bound else sentences.timed(step)
+    return f"at most {sentences.time(cost.step_bound)}" if cost.bound else sentences.timed(cost.step)
 
 
 def _signed(seconds: float, whole: float) -> str:
