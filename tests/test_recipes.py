@@ -86,10 +86,3 @@ def test_an_edit_that_does_not_fit_is_refused(tmp_path, edit, reason):
     (tmp_path / "a.py").write_text("x = 1\ny = 1\ny = 1\n")
     with pytest.raises(ValueError, match=reason):
         edit.apply(tmp_path)
-
-
-def test_lines_go_after_before_and_in_the_place_of_the_line_named(tmp_path):
-    (tmp_path / "a.py").write_text("x = 1\n    y = 1\n")
-    for where, text in (("after", "after\n"), ("before", "before\n"), ("instead of", "instead\n")):
-        recipes.Edit("a.py", text, where, "x = 1").apply(tmp_path)
-    assert (tmp_path / "a.py").read_text() == "before\ninstead\nafter\n    y = 1\n"

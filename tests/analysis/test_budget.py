@@ -4,10 +4,10 @@ import made_profile
 import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, row, transfer_rows
-from made_profile import LATENCY, LINK, RATE, STEP
+from made_profile import RATE
 
 from analysis.predict import budget, prediction, profile
-from analysis.predict.combine import HIDDEN, Calibration
+from analysis.predict.combine import Calibration
 from analysis.report.sections import step_budgets
 from analysis.stats import Estimate
 from analysis.text import budget as budget_words
@@ -38,14 +38,8 @@ def test_the_parts_are_those_of_the_prediction_and_add_up_to_the_step(whole, dev
 
 
 def test_the_parts_of_the_host_and_the_link(whole):
-    gpu = budget.budget(training("gpu:0"), whole)
-    assert part(gpu, "transfer calls").seconds.value == pytest.approx(2 * LATENCY, rel=0.01)
-    assert part(gpu, "transfer bytes").seconds.value == pytest.approx((32 * 3072 * 4 + 32 * 8) / LINK, rel=0.01)
-    assert part(gpu, "dispatch").seconds.value == pytest.approx(STEP["gpu:0", "on"] - 2 * LATENCY, rel=0.01)
-    assert part(gpu, HIDDEN).seconds.value < 0
     cpu = budget.budget(training(), whole)
     assert not {"transfer calls", "transfer bytes"} & {p.name for p in cpu.parts}
-    assert part(cpu, HIDDEN).seconds.value < 0  # gradients of weights and updates beside what waits for each other
     assert part(cpu, "dispatch").why == "a Keras step of a model with almost no work"
     rows = [m for m in whole.measurements if m.problem.op != "transfer"]
     own, cupy = ([m for m in transfer_rows(0.0) if ("tensorflow" in m.kernel) is wanted] for wanted in (True, False))

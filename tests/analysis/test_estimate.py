@@ -2,7 +2,6 @@
 
 import collections
 import math
-import time
 
 import msgspec
 import numpy as np
@@ -123,12 +122,3 @@ def test_a_verdict_on_single_samples_is_no_claim_and_visits_without_a_partner_ar
     assert stats.verdict(three, late, paired=True).ratio == stats.exact(1.0)
     last = msgspec.structs.replace(three, seconds=(8.0, 9.0, 9.0), block=(2, 3, 4))
     assert stats.verdict(three, last, paired=True) == stats.Verdict("can't tell", stats.exact(2.0))  # one pair
-
-
-def test_five_hundred_medians_take_well_under_two_seconds():
-    rng = np.random.default_rng(2)
-    many = [drawn(rng, 1.0, 6, 5, 0.01, 0.0) for _ in range(500)]
-    start = time.process_time()  # not the clock on the wall: the machine may be busy
-    for samples in many:
-        stats.of(samples)
-    assert time.process_time() - start < 2

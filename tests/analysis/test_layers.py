@@ -27,10 +27,8 @@ from analysis.roofline.roofs import roofs
 from analysis.text import answers, crossings, rates
 from analysis.text import rows as row_words
 from kernels.problems import Conv, Launch, Matmul, Peak
-from workloads import options, printing, records, tables
-from workloads.harness import plan
+from workloads import printing, records, tables
 from workloads.machine import facts as machine
-from workloads.records import Settings
 
 
 def conv(n: int = 32, **fields) -> Conv:
@@ -125,11 +123,6 @@ def test_whole_arrays_cross_the_link_and_faster_than_the_best_matmul_is_an_error
     ):
         of = msgspec.structs.replace(p, **other)
         assert (of.operand_bytes, of.result_bytes) == (into, out)
-    ceilings = roofs([*fake.transfer_rows(0.0), row("peak/cupy/fma", Peak("float32", 10**13), {"device": 0.1})])
-    bound = bounds.attainable(ceilings, Conv(1024, 64, 64, 64, 64, 1, 1), Settings("gpu:0", mode="roundtrip"))
-    # 2^28 floats each way and the filters: 2^30 bytes in at 55 GB/s, then out at 52
-    assert bound.roof.kind == "link"
-    assert bound.seconds.value == pytest.approx((2**30 + 2**14) / 55e9 + 2**30 / 52e9, rel=1e-3)
     clocks = {"device": 2 * 64**3 / 1e12, "host-latency": 1e-3}
     product = row("matmul/cupy/cublas", Matmul(64, 64, 64, "bfloat16"), clocks)
     p = conv(dtype="bfloat16", math="bfloat16")
@@ -376,8 +369,5 @@ def test_a_plan_is_text_or_json_and_nothing_else(capsys):
     planned = json.loads(capsys.readouterr().out)
     assert planned["rows"][-1]["kernel"] == "conv/numpy/im2col" and planned["rows"][-1]["problem"]["c_out"] == 4
     assert planned["largest_bytes"] > 0 and planned["seconds_at_most"] > 0
-    for other in ("csv", "md"):
-        assert command.main([*words, "--format", other]) == 2
-        assert capsys.readouterr().err.startswith(f"error: --dry-run has nothing measured for --format {other}")
-    with pytest.raises(options.Usage):
-        plan.dry_run([], command.parser().parse_args(["--format", "md"]))
+    assert command.main([*words, "--format", "csv"]) == 2
+    assert capsys.readouterr().err.startswith("error: --dry-run has nothing measured for --format csv")

@@ -227,5 +227,4 @@ def test_the_form_is_the_law_where_the_rows_follow_one():
     assert 0 < flat.seconds(p.at, p.flops, p.nbytes).value < 1
     p = point(32, 512, 128)
     assert made().seconds(p.at, p.flops, p.nbytes).value == law(32, 512, 128)
-    assert curve([point(8, 8, 8, 5e-6), point(8, 8, 8, 3e-6)]).seconds(point(8, 8, 8).at, 1024.0, 768.0).value == 3e-6
     assert curve([]) is None

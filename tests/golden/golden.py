@@ -36,14 +36,12 @@ from workloads import records
 from workloads.machine import facts
 from workloads.records import published_cases
 
-FIXED = {  # what this machine would say of itself -> what it says here
-    facts: {
-        "gpu_problem": lambda: "" if _machine.gpus else "no NVIDIA driver",
-        "describe": lambda: _machine,
-        "threads_to_try": lambda: (1, 2, 4, 8, 16),
-        **dict.fromkeys(("usable_cores", "usable_threads", "numba_threads"), lambda: 16),
-        "memory_available": lambda device="cpu": 64 << 30,
-    }
+FIXED = {  # what this machine would say of itself
+    "gpu_problem": lambda: "" if _machine.gpus else "no NVIDIA driver",
+    "describe": lambda: _machine,
+    "threads_to_try": lambda: (1, 2, 4, 8, 16),
+    **dict.fromkeys(("usable_cores", "usable_threads", "numba_threads"), lambda: 16),
+    "memory_available": lambda device="cpu": 64 << 30,
 }
 _machine = CPU_MACHINE
 # ----
@@ -100,9 +98,8 @@ def command(words: str, here=CPU_MACHINE) -> tuple[int, str, str]:
     global _machine
     _machine, argv, code = here, words.split(), 0
     with contextlib.ExitStack() as stack:
-        for owner, fakes in [*FIXED.items(), (sys, {"argv": argv})]:
-            for name, fake in fakes.items():
-                stack.enter_context(unittest.mock.patch.object(owner, name, fake))
+        stack.enter_context(unittest.mock.patch.multiple(facts, **FIXED))
+        stack.enter_context(unittest.mock.patch.object(sys, "argv", argv))
         stack.enter_context(warnings.catch_warnings(action="ignore"))
         out = stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
         err = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
