@@ -35,9 +35,9 @@ def best(
         a, b = before[device, precision], after[device, precision]
         for n in sorted(a.keys() & b.keys())[-1:]:
             if apart := compared(a[n], b[n], machine):
+                then, now = (of(m.on(apart.clock)) for m in (a[n], b[n]))
                 words = {"device": device_name(device), "said": f"{apart.word} ({sentences.gain(apart.verdict.ratio)})"}
-                words |= {"old": of(a[n].on(apart.clock)), "new": of(b[n].on(apart.clock))}
-                told.append(say(_SAID["best"], precision=precision, n=n, names=names, **words))
+                told.append(say(_SAID["best"], precision=precision, n=n, old=then, new=now, names=names, **words))
     return told
 
 

@@ -80,9 +80,10 @@ def rate_sentences(measurements: Iterable[Measurement], roofs: tuple[Roof, ...])
 
 def library_sentences(measurements: Iterable[Measurement]) -> list[str]:
     """How much faster the CPU library is than each of our Numba kernels, at the largest n that both have."""
-    own = (m for m in measurements if m.problem.op == "matmul" and not m.on_gpu and is_square(m.problem))
-    timed = (m for m in own if m.problem.math == "float32" and quick_seconds(m))
-    best = best_by(timed, lambda m: ("" if m.backend == "numpy" else m.kernel, m.problem.n), call_s)
+    own = (m for m in measurements if is_square(m.problem) and not m.on_gpu and m.problem.math == "float32")
+    best = best_by(
+        filter(quick_seconds, own), lambda m: ("" if m.backend == "numpy" else m.kernel, m.problem.n), call_s
+    )
     of = []
     for kernel, name in _OURS.items():
         if n := max((n for which, n in best if which == kernel and ("", n) in best), default=0):
@@ -94,8 +95,8 @@ def bound_sentences(measurements: Iterable[Measurement], roofs: tuple[Roof, ...]
     """Whether the largest CPU matmul is compute-bound or memory-bound: arithmetic intensity against the ridge point."""
     told = []
     for m in _largest(measurements, "cpu"):
-        p, wanted = m.problem, (("compute", m.problem.math), ("memory", ""))
-        compute, memory = (pick(roofs, "cpu", *one, m.threads) for one in wanted)
+        p, memory = m.problem, pick(roofs, "cpu", "memory", "", m.threads)
+        compute = pick(roofs, "cpu", "compute", p.math, m.threads)
         if compute and memory:
             intensity, corner = p.flops / p.bytes_moved, ridge(compute, memory)
             share = p.flops / call_s(m) / compute.rate.value
