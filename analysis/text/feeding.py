@@ -63,7 +63,8 @@ def lines(measurements: Iterable[Measurement]) -> list[str | Table]:
     """The sentences and the laws; empty without rows of the study."""
     rows = list(measurements)
     found = laws(rows)
-    return [*sentences(rows), *(["", found] if found.rows else [])]
+    table: list[str | Table] = ["", found] if found.rows else []
+    return sentences(rows) + table
 
 
 def sentences(measurements: Iterable[Measurement]) -> list[str]:

@@ -123,7 +123,7 @@ def loss_sentence(pair: Pair) -> str:
     gpu = pair.gpu.row
     cpus = [side.row for side in pair.cpus if side.row.notes.get(SAMPLES) == gpu.notes.get(SAMPLES)]
     named = [("job_loss", m) for m in cpus if m.problem.epochs == gpu.problem.epochs] + [("loss", m) for m in cpus]
-    both = ((name, m.series.get(name), gpu.series.get(name)) for name, m in named)
+    both = ((name, m.series.get(name, ()), gpu.series.get(name, ())) for name, m in named)
     name, a, b = next((one for one in both if all(one)), ("", (0.0,), (0.0,)))
     if max(a[-1], b[-1]) <= max(_OTHER * min(a[-1], b[-1]), _LEARNED * max(a[0], b[0])):
         return ""

@@ -45,7 +45,7 @@ def taught(done: "list[Measurement]") -> list[Taught]:
         if teacher and len(alone) == 2:
             slower = slowdown(alone[0], student), slowdown(alone[1], teacher)
             both = max((m.on("host-latency") for m in (student, teacher)), key=lambda samples: of(samples).value)
-            each = [m.on("host-latency") for m in alone]
+            each = [samples for m in alone if (samples := m.on("host-latency"))]
             sums = tuple(map(sum, zip(*(samples.medians.values() for samples in each), strict=True)))
             after, at_once = sum(of(samples).value for samples in each), of(both).value
             gain = _by_rounds(after / at_once, both, Samples("host-latency", sums, 1, tuple(range(len(sums))), ""))
