@@ -18,7 +18,6 @@ MOST, WIDTH, ACTIONS = 12, 80, 3
 _BAR = 36  # blocks of a bar, fewer where the terminal is narrow
 _LABEL = " " * 6
 _REACH = 2.5  # times the longer time, beyond which an interval runs off its bar
-_UNTOLD = ("start-up", "epochs")  # parts that are never nothing
 SAID = {
     "why": "The GPU's steps are {ratio:speed}; it starts {later:time} {when}{most}.",
     "beside": "Most goes to {what}: {cpu:time} on the CPU, {gpu:time} on the GPU.",
@@ -191,14 +190,9 @@ def details(e: Explanation, framework: str) -> list[str]:
 
 
 def _whole(e: Explanation) -> Table:
-    """The whole training in parts; what no row tells is not nothing."""
-
-    def cell(side: Side, name: str) -> str:
-        part = side.parts[name]
-        untold = side.unknown and part.high <= 0 and name in _UNTOLD
-        return "not known" if untold else sentences.timed(part.at_least(0.0))
-
-    rows = [[name, *(cell(s, name) for s in e.sides)] for name in e.sides[0].parts]
+    """The whole training in parts; of what takes nothing, or what no row tells, a dash."""
+    parts = {name: [s.parts[name] for s in e.sides] for name in e.sides[0].parts}
+    rows = [[name, *(sentences.timed(p.at_least(0)) if p.high > 0 else "-" for p in of)] for name, of in parts.items()]
     rows.append(["in all", *(sentences.timed(s.whole) for s in e.sides)])
     return Table(["part", *(f"{s.name}, {s.cost.source}" for s in e.sides)], rows)
 

@@ -293,7 +293,7 @@ def test_what_no_row_tells_of_a_side_is_said_and_not_nothing():
     e = explained(of=msgspec.structs.replace(sources(), predict=bare))
     assert [side.unknown for side in e.both] == [("start-up",)] * 2
     assert "      Left out of the CPU's time, as no row tells it: start-up." in words.answer(e, "again")
-    assert words._whole(e).rows[0][1:] == ["not known"] * 2
+    assert words._whole(e).rows[0][1:] == ["-", "-"]
 
 
 def lacking(device):
