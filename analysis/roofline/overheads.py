@@ -1,6 +1,5 @@
 """The constants of a machine's frameworks, from launch rows: what a call, a kernel, a step, an epoch and a start cost."""
 
-import itertools
 import math
 from collections.abc import Iterable
 
@@ -9,16 +8,10 @@ import numpy as np
 
 from analysis import units
 from analysis.stats import Estimate, of, plus_minus
-from analysis.table import parsed
+from analysis.table import Table, parsed
 from workloads.records import Measurement
 
 _SIGMAS = 1.96
-_CLOCK_WORDS = {
-    "host-latency": "waited for",
-    "host-issue": "to issue",
-    "host-throughput": "queued",
-    "device": "on the device",
-}
 
 
 class Constant(msgspec.Struct, frozen=True):
@@ -188,31 +181,13 @@ def find(
     )
 
 
-def lines(constants: Iterable[Constant]) -> list[str]:
-    """The constants as sentences: the CPU's, each GPU's, and what happens once in a process."""
-    made: list[str] = []
-    told = list(constants)
-    for device in dict.fromkeys(c.device for c in told):
-        here = [c for c in told if c.device == device]
-        made.append("On the CPU:" if device == "cpu" else f"On {device}:")
-        made += [f"  {_sentence(list(group))}" for _, group in itertools.groupby(here, key=lambda c: (c.name, c.jit))]
-    return made
-
-
-def _sentence(group: list[Constant]) -> str:
-    """One sentence of a constant on its clocks or at its thread counts."""
-    first = group[0]
-    if len({c.threads for c in group}) > 1:
-        told = [
-            f"{_about(c.seconds)} on {units.count(c.threads, 'thread') if c.threads else 'the threads it takes by itself'}"
-            for c in group
-        ]
-    elif first.device == "cpu" or len(group) == 1:
-        told = [_about(first.seconds)]
-    else:
-        told = [f"{_about(c.seconds)} {_CLOCK_WORDS[c.clock]}" for c in group]
-    jit = f" (jit_compile {first.jit})" if first.jit else ""
-    return f"{first.words or first.name}{jit}: {units.join(told)}"
+def table(constants: Iterable[Constant]) -> Table:
+    """The constants, one a device, clock and thread count, in words."""
+    rows = [
+        (c.words, c.device, c.clock, c.threads or "-", c.jit or "-", _about(c.seconds), c.source) for c in constants
+    ]
+    heads = "what | device | clock | threads | jit_compile | a time | from"
+    return Table(heads, rows, 5, "threads | jit_compile", "from | clock | jit_compile", last=True)
 
 
 def _about(e: Estimate) -> str:

@@ -8,7 +8,7 @@ import pytest
 from fake_measurements import row
 
 from analysis.roofline import data_sheets, links, overheads
-from analysis.roofline.overheads import constants, find, lines
+from analysis.roofline.overheads import constants, find, table
 from analysis.stats import Estimate
 from analysis.units import bytes_rate
 from kernels.problems import Launch, Transfer
@@ -177,13 +177,14 @@ def test_clocks_threads_and_devices_are_kept_apart():
     assert find(made, "cublas-call", "gpu:0").seconds.value == pytest.approx(5e-6)  # one of the ten
     assert {c.threads: c.seconds.value for c in made if c.name == "prange-fork-join"}[2] == pytest.approx(2e-6)
     assert find(made, "tf-op-eager", "gpu:0").device == "gpu:0" and find(made, "tf-op-eager", "gpu:1") is None
-    text = "\n".join(lines(made))
-    assert "an empty GPU kernel: 10.3 µs waited for and 5.10 µs to issue" in text
-    assert "1.00 µs (1.00 µs to 1.00 µs) on 1 thread and 2.00 µs (2.00 µs to 2.00 µs) on 2 threads" in text
-    made = constants(
-        [launch("tensorflow/eager", "elementwise", n, 1e-5 * n, threads=t) for t in (None, 2) for n in (1, 64)]
-    )
-    assert lines(made)[1].endswith("on the threads it takes by itself and 10.0 µs (10.0 µs to 10.0 µs) on 2 threads")
+    told = [row[:-1] for row in table(made).rows]
+    assert ["an empty GPU kernel", "gpu:0", "host-latency", "-", "10.3 µs"] in told
+    assert ["an empty GPU kernel", "gpu:0", "host-issue", "-", "5.10 µs"] in told
+    forked = [row for row in told if row[0].startswith("an almost empty Numba prange")]
+    assert [(row[3], row[4]) for row in forked] == [
+        (1, "1.00 µs (1.00 µs to 1.00 µs)"),
+        (2, "2.00 µs (2.00 µs to 2.00 µs)"),
+    ]
 
 
 def test_what_happens_once_and_what_may_be_nothing_in_words():
@@ -195,14 +196,14 @@ def test_what_happens_once_and_what_may_be_nothing_in_words():
     made = constants(rows)
     assert [c.name for c in made] == ["import-numba", "compile-tensorflow"]
     assert find(made, "import-numba", "cpu").source == "launch/numba/once import, 20 fresh processes"
-    assert lines(made)[1] == "  importing Numba, once in a process: 300 ms"
+    assert table(made).rows[0][0] == "importing Numba, once in a process" and "300 ms" in table(made).rows[0]
     inside, outside = "a further operation inside a tf.function", "a TensorFlow operation outside a function"
     at = ("cpu", "host-latency")
     flat = overheads.Constant("tf-op-in-jit", *at, Estimate(1e-9, -5e-9, 7e-9), jit="on", words=inside)
-    assert lines([flat, overheads.Constant("tf-op-eager", *at, Estimate(-2e-9, -5e-9, -1e-9), words=outside)])[1:] == [
-        f"  {inside} (jit_compile on): not above 7.00 ns",
-        f"  {outside}: too little to tell from nothing",
-    ]
+    flats = [flat, overheads.Constant("tf-op-eager", *at, Estimate(-2e-9, -5e-9, -1e-9), words=outside)]
+    found = table(flats)
+    said = [(row[0], row[found.heads.index("a time")]) for row in found.rows]
+    assert said == [(inside, "not above 7.00 ns"), (outside, "too little to tell from nothing")]
 
 
 def test_every_rule_names_a_call_and_a_kernel_that_is_there():

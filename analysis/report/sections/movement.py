@@ -4,9 +4,8 @@ from typing import TYPE_CHECKING
 
 from analysis import labels
 from analysis.roofline import links, memory_levels, overheads
-from analysis.stats import Estimate
-from analysis.table import listed, shown, table, text
-from analysis.units import bytes_rate, seconds, size
+from analysis.table import listed, shown, table
+from analysis.units import bytes_rate, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,15 +95,4 @@ def launches_section(of: "Material") -> list[str]:
     """What calls cost before any work, on every clock."""
     if not any(m.problem.op == "launch" for m in of.rows):
         return []
-    found = overheads.constants(of.rows)
-    rows = [
-        (c.name, c.device, c.clock, c.threads or "-", c.jit or "-", *_above_zero(c.seconds), c.source) for c in found
-    ]
-    heads = "constant | device | clock | threads | jit_compile | a time | +- | from"
-    listed = [("  - " if line.startswith(" ") else "- ") + text(line) for line in overheads.lines(found)]
-    return [*listed, *([""] if listed else []), *table(heads, rows, 5)]
-
-
-def _above_zero(e: Estimate) -> tuple[str, str]:
-    """A time and the width of its interval; nothing is less than 0 s."""
-    return (seconds(e.value), labels.width(e)) if e.value > 0 else ("0 s", "-")
+    return [*shown([overheads.table(overheads.constants(of.rows))], markdown=True), ""]
