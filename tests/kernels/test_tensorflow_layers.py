@@ -1,17 +1,19 @@
-"""Matmul and convolution as TensorFlow runs them, and as the layers of Keras do, in the suite's one TensorFlow process.
+"""Every TensorFlow kernel in the suite's one TensorFlow process: matmul and convolution, as the layers of Keras do them too,
+launches and passes.
 
 A row is `ok` only when the worker found the answer equal to the reference's on whole numbers; the kernels `layer` also
 compare their Keras layer's shapes with the problem's.
 """
 
+import importlib.util
 import sys
 import types
 
 import msgspec
 import pytest
 
-from kernels import networks
-from kernels.problems import Conv, Launch, Matmul
+from kernels import networks, registry
+from kernels.problems import Conv, Launch, Matmul, Stream, Transfer
 from kernels.reference import stream as passes
 from kernels.tensorflow import calls
 from workloads.harness.worker import environment
@@ -139,6 +141,17 @@ def small_conv(**fields) -> Conv:
 @pytest.mark.parametrize(
     ("kernel", "problem", "words"),
     [
+        ("stream/tensorflow/jit", Stream("batchnorm_grad", 1 << 18, "float32"), "together with its forward pass"),
+        ("stream/tensorflow/function", Stream("relu", 1 << 10, "bfloat16"), "float32 and float64, not bfloat16"),
+        ("stream/tensorflow/graph", Stream("batchnorm_grad", 1 << 18, "float32"), "together with its forward pass"),
+        ("stream/tensorflow/dataset", Stream("add", 1 << 18, "float32"), "it is a copy"),
+        ("stream/tensorflow/pooled", Stream("maxpool", 1 << 18, "float32"), "is maxpool_grad's"),
+        ("launch/tensorflow/function", Launch("matmul", 2), "computed once"),
+        ("launch/tensorflow/jit", Launch("empty"), "has no empty"),
+        ("launch/tensorflow/fit", Launch("copy"), "fit has no copy"),
+        ("transfer/tensorflow/constant", Transfer("h2d", 1 << 10), "there is no link"),
+        ("transfer/tensorflow/constant", Transfer("d2h", 1 << 10), "plain h2d copy"),
+        ("transfer/tensorflow/dataset", Transfer("h2d", 1 << 10, "pinned"), "pageable memory"),
         ("matmul/tensorflow/function", Matmul(4, 4, 4, math="tf32"), "TF32 is an arithmetic of GPUs"),
         ("matmul/tensorflow/jit", Matmul(4, 4, 4, "bfloat16", out="float32"), "in its operands' dtype"),
         ("matmul/tensorflow/layer", Matmul(4, 4, 4, "float16", out="float32"), "in its operands' dtype"),
@@ -178,3 +191,53 @@ def test_tf32_is_the_problems_and_such_rows_have_processes_of_their_own(monkeypa
         calls.allow(Matmul(2, 2, 2, math="tf32"), tensor, "jit")
     with pytest.raises(ValueError, match="no float8_e4m3"):
         calls.allow(Matmul(2, 2, 2, "float8_e4m3", out="bfloat16"), tensor, "jit")
+
+
+ADDS = ("copy", "scale", "add", "triad", "read")
+STEPS = ("relu", "relu_grad", "dropout", "maxpool", "maxpool_grad", "batchnorm", "sgd", "adam")
+CALLS = {
+    "eager": ("elementwise", "matmul", "copy"),
+    "function": ("elementwise", "matmul"),
+    "jit": ("elementwise", "matmul"),
+    "fit": ("step", "epoch", "predict", "train_on_batch"),
+    "fit_jit": ("step",),
+    "fit_op_by_op": ("epoch",),
+}
+
+
+@pytest.mark.parametrize(("variant", "call"), [(v, c) for v, calls in CALLS.items() for c in calls])
+def test_launches_are_right_and_timed(measured, variant, call):
+    m = measured(f"launch/tensorflow/{variant}", Launch(call, 1 if call in ("matmul", "copy") else 3))
+    assert (m.status, m.reason, m.check) == ("ok", "", "exact")
+    assert [s.clock for s in m.samples] == ["host-latency"]
+
+
+def test_all_launch_kernels_are_in_that_list_with_their_calls():
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("TensorFlow is not installed")
+    kernels = registry.load("launch", "tensorflow")
+    assert {k.variant for k in kernels} == set(CALLS)
+    assert all(set(CALLS[k.variant]) <= set(k.bind.calls) for k in kernels)
+
+
+@pytest.mark.parametrize("variant", ["function", "jit"])
+@pytest.mark.parametrize("operation", [*ADDS, *STEPS])
+def test_passes_are_right(measured, variant, operation):
+    m = measured(f"stream/tensorflow/{variant}", Stream(operation, 1 << 18, "float32"))
+    assert (m.status, m.reason) == ("ok", "")
+
+
+@pytest.mark.parametrize(
+    "operation", ["copy", "read", "relu_grad", "dropout", "maxpool_grad", "batchnorm", "sgd", "adam"]
+)
+def test_passes_in_a_row_are_right_and_counted(measured, operation):
+    m = measured("stream/tensorflow/graph", Stream(operation, 1 << 18, "float32"))
+    assert (m.status, m.reason) == ("ok", "")
+    assert all(s.calls % (passes.UPDATES if operation in ("sgd", "adam") else passes.IN_A_ROW) == 0 for s in m.samples)
+
+
+def test_a_pools_gradient_behind_it_and_held_samples_are_right(measured):
+    m = measured("stream/tensorflow/pooled", Stream("maxpool_grad", 1 << 18, "float32"))
+    assert (m.status, m.reason, m.check) == ("ok", "", "each window's gradient on its largest")
+    m = measured("stream/tensorflow/dataset", Stream("copy", 1 << 18, "float32"))
+    assert (m.status, m.reason, m.check) == ("ok", "", "exact")

@@ -1,13 +1,22 @@
-"""The register tiles of products and convolutions as LLVM makes them: whole vectors that stay in registers, on every CPU."""
+"""The register tiles of products and convolutions as LLVM makes them, whole vectors that stay in registers on every CPU; and
+the bfloat16 peaks."""
 
 import platform
 import re
 
+import ml_dtypes
+import numba
+import numpy as np
 import pytest
 import tile_code
 
+from kernels import registry
 from kernels.conv import _pixel_tiles as pixel_tiles
 from kernels.matmul import numba_simd as vectors
+from kernels.peak import numba_bfloat16 as peaks
+from kernels.problems import Peak
+from kernels.problems.arrays import empty
+from kernels.simd import amx
 from kernels.simd import vectors as simd
 
 REGISTER = {64: "zmm", 32: "ymm"}
@@ -57,3 +66,103 @@ def test_tiles_stay_in_the_registers_of_other_cpus_too(cpu, vector, registers):
     assert len(found) == len(vectors.tile_shapes(vector)) + conv_tiles(vector)
     for name, lines in found.items():
         stays_in_registers(name, lines, vector, registers)
+
+
+FEATURES = amx.llvm.get_host_cpu_features()
+RNG = np.random.default_rng(5)
+
+
+def words(values: np.ndarray) -> np.ndarray:
+    """bfloat16 values as the 32-bit words that the instructions take, on a cache line."""
+    array = empty((values.size,), np.dtype(ml_dtypes.bfloat16))
+    array[:] = values.ravel()
+    return array.view(np.uint32)
+
+
+@numba.njit
+def dots(sums, a, b, trips):
+    peaks._dots(sums, a, b, trips)
+
+
+@numba.njit
+def tiles(sums, a, b, config, trips):
+    peaks._tile_products(sums, a, b, config, trips)
+
+
+def need_dots():
+    if not (FEATURES.get("avx512bf16") and FEATURES.get("avx512f")):
+        pytest.skip("no AVX512_BF16 on this CPU")
+
+
+def need_tiles():
+    if not (FEATURES.get("amx-bf16") and amx.tiles_allowed()):
+        pytest.skip("no AMX")
+
+
+def test_a_dot_adds_two_products_to_each_lane_in_whole_vectors_without_spills():
+    need_dots()
+    a, b = RNG.integers(-2, 3, (2, 16, 2))
+    sums = np.empty(simd.CHAINS * 16, np.float32)
+    dots(sums, words(a), words(b), 3)
+    expected = np.tile(3 * peaks._UNROLL * (a * b).sum(1), (simd.CHAINS, 1))
+    np.testing.assert_array_equal(sums.reshape(simd.CHAINS, 16), expected)
+    one = words(np.ones(32))
+    dots(np.empty(simd.CHAINS * 16, np.float32), one, one, 1)
+    lines = next(iter(dots.inspect_asm().values())).splitlines()
+    found = [i for i, line in enumerate(lines) if "vdpbf16ps" in line]
+    assert len(found) >= simd.CHAINS * peaks._UNROLL and all("zmm" in lines[i] for i in found)
+    loop = lines[found[0] : found[simd.CHAINS * peaks._UNROLL - 1]]
+    assert not [line for line in loop if "rsp" in line], "a register spills inside the loop"
+
+
+def test_a_tile_is_a_product_of_16_by_32_and_32_by_16_and_six_take_turns():
+    need_tiles()
+    a, b = RNG.integers(-2, 3, (16, 32)), RNG.integers(-2, 3, (32, 16))
+    pairs = b.reshape(16, 2, 16).transpose(0, 2, 1)  # rows 2k and 2k + 1 side by side
+    sums = empty((6 * 256,), np.dtype(np.float32))
+    tiles(sums, words(a), words(pairs), amx.tile_shapes(), 5)
+    np.testing.assert_array_equal(sums.reshape(6, 16, 16), np.tile(5 * (a @ b), (6, 1, 1)))
+    one = words(np.ones(512))
+    tiles(empty((6 * 256,), np.dtype(np.float32)), one, one, amx.tile_shapes(), 1)
+    lines = next(iter(tiles.inspect_asm().values())).splitlines()
+    assert [line.split("%tmm")[-1] for line in lines if "tdpbf16ps" in line] == ["0", "1", "2", "3", "4", "5"]
+    assert sum("tilerelease" in line for line in lines) == 1
+
+
+def test_float32_sums_are_carried_over_and_no_operand_is_zero():
+    # 2^36 FLOPs in trips of 2^16 are 2^20 trips; each adds 32 to a sum, 2^25 in all: two rounds
+    assert peaks._plan(Peak("bfloat16", 1 << 36), 1 << 16, 32) == (2, 1 << 19)
+    assert peaks._plan(Peak("bfloat16", 1 << 35), 1 << 16, 32) == (1, 1 << 19)
+    with pytest.raises(ValueError, match="65536 FLOPs are too few"):
+        peaks._plan(Peak("bfloat16", 1 << 16), 98304, 32)
+    assert (peaks._operands(np.ones(2), 512).view(ml_dtypes.bfloat16) == 1).all()
+    drawn = peaks._operands(Peak("bfloat16", 1).inputs(1)[0], 512).view(ml_dtypes.bfloat16).astype(float)
+    assert np.isfinite(drawn).all() and (drawn != 0).all() and len(set(drawn)) > 10
+
+
+@pytest.mark.parametrize(("variant", "missing"), [("dot", "avx512bf16"), ("tiles", "amx-bf16")])
+def test_a_chip_without_the_instructions_is_refused(variant, missing, monkeypatch):
+    problem = Peak("bfloat16", 1 << 30)
+    have = {name: name != missing for name in ("avx512f", "avx512bf16", "amx-tile", "amx-bf16")}
+    monkeypatch.setattr(amx.llvm, "get_host_cpu_features", lambda: have)
+    with pytest.raises(ValueError, match=f"no {missing}$"):
+        registry.find(f"peak/numba/{variant}").bind(problem, *problem.inputs(1))
+
+
+def test_a_system_that_keeps_the_tiles_is_refused(monkeypatch):
+    problem = Peak("bfloat16", 1 << 30)
+    monkeypatch.setattr(amx.llvm, "get_host_cpu_features", lambda: {"amx-tile": True, "amx-bf16": True})
+    monkeypatch.setattr(amx.platform, "system", lambda: "Windows")
+    amx.tiles_allowed.cache_clear()
+    try:
+        with pytest.raises(ValueError, match="does not let a process use AMX"):
+            registry.find("peak/numba/tiles").bind(problem, *problem.inputs(1))
+    finally:
+        amx.tiles_allowed.cache_clear()
+
+
+@pytest.mark.parametrize(("variant", "need"), [("dot", need_dots), ("tiles", need_tiles)])
+def test_random_operands_give_finite_sums(variant, need):
+    need()
+    problem = Peak("bfloat16", 1 << 30)
+    assert np.isfinite(registry.find(f"peak/numba/{variant}").bind(problem, *problem.inputs(3))()).all()

@@ -1,10 +1,11 @@
-"""The samples that models are trained on: made up and learnable, or real and never swapped."""
+"""The samples that models are trained on, made up and learnable, or real and never swapped; and how they reach model.fit."""
 
 import numpy as np
 import pytest
 
 from kernels import networks
-from workloads.frameworks import data
+from workloads.frameworks import data, input_pipeline
+from workloads.records.switches import Keras, typed
 
 S0 = networks.find("cifar10-cnn")
 
@@ -97,3 +98,34 @@ def test_classes_of_large_images_stay_small_and_learnable(monkeypatch):
     cells = every[every.mean((2, 4)).std((1, 2, 3)).argmax()]  # the clearest
     assert cells.mean((1, 3)).std() > 0.15, "a pattern of 60 x 60 cells of 5 x 5"
     assert (cells - cells.mean((1, 3), keepdims=True)).std() < 0.25
+
+
+def chosen(**given):
+    return typed(Keras, {"keras_backend": "tensorflow", **given})
+
+
+@pytest.mark.parametrize(
+    "name", ["order_and_sizes", "fits_of_every_residence", "batches_of_the_feeding_study_arrive_whole"]
+)
+def test_samples_reach_model_fit(inside, name):
+    assert inside(name) == ("ok", "")
+
+
+def test_numpy_is_kerass_own_way():
+    x = np.arange(12)
+    first, how = input_pipeline.feeder(chosen(), x, -x, 4, 1)(10)
+    assert first.tolist() == list(range(10)) and how["y"].tolist() == [-i for i in range(10)]
+    assert (how["batch_size"], how["shuffle"]) == (4, True)
+    assert input_pipeline.feeder(chosen(shuffle="off"), x, x, 4, 1)(10)[1]["shuffle"] is False
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"residence": "fed"}, "takes its samples from numpy, tf.data, prefetch, generator, not fed"),
+        ({"residence": "tf.data", "keras_backend": "jax"}, "tf.data is TensorFlow's way, and Keras runs on jax"),
+    ],
+)
+def test_what_model_fit_cannot_take_is_said(given, words):
+    with pytest.raises(ValueError, match=words):
+        input_pipeline.feeder(chosen(**given), np.zeros(4), np.zeros(4), 2, 1)

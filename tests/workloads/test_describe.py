@@ -1,5 +1,5 @@
-"""Keras models as layers: tables come out as they went in, strange layers are named, frozen ones learn nothing, and a model that
-cannot be built ends in one line."""
+"""Keras models as layers: every network of the tables is built as they say and described the same, strange layers are named,
+frozen ones learn nothing, and a model that cannot be built ends in one line."""
 
 import json
 
@@ -126,3 +126,22 @@ def test_a_model_that_never_comes_or_raises_ends_in_one_line(monkeypatch, capsys
     assert describe.main(["--model", "tests.support.own_models:classes"]) == options.MISSING
     expected = "error: tests.support.own_models:classes() fails: RuntimeError: no"
     assert capsys.readouterr().err.splitlines()[0] == expected
+
+
+# without vgg-16, whose 138 million weights take seconds
+@pytest.mark.parametrize("name", [*sorted(networks.NETWORKS.keys() - {"vgg-16"}), "mlp-100-50x3-7", "fashion-mlp-2"])
+def test_keras_builds_what_the_table_says(train, name):
+    """`check` is weights only when models.differences finds none in output shapes, weights and their sum."""
+    m = train(1, 1, model=name, kernel="keras/build")  # compared with its table, and not trained
+    assert (m.status, m.reason, m.check) == ("ok", "", "weights")
+    assert m.values["parameters"] == networks.parameters(networks.find(name)) and m.phases_s["build"] > 0
+    assert not m.samples
+
+
+@pytest.mark.parametrize(("model", "falls"), [("cifar10-mlp", False), ("peaks", True)])
+def test_other_losses_train(train, model, falls):
+    """One-hot classes under a sigmoid, and a regression whose loss falls."""
+    m = train(8, 160 if falls else 16, model=model)
+    assert (m.status, m.reason, m.check) == ("ok", "", "weights") and m.on("host-latency").calls == (20 if falls else 2)
+    if falls:
+        assert m.series["loss"][-1] < m.series["loss"][0]
