@@ -199,7 +199,7 @@ def spread(row):
     return row.settings.switches.get("strategy"), row.settings.experiment.replicas
 
 
-def test_the_study_has_all_that_a_prediction_takes_with_one_jit_setting():
+def test_the_study_has_all_that_a_prediction_takes_for_both_jit_settings_and_the_libraries_that_are_here(monkeypatch):
     found = rows_of("--study data-parallel --keras-backend jax --model cifar10-cnn --batch 64")
     assert {(r.problem.model, r.problem.batch, *spread(r)) for r in found} == {
         ("cifar10-cnn", 64, None, 1),
@@ -211,9 +211,6 @@ def test_the_study_has_all_that_a_prediction_takes_with_one_jit_setting():
     alike = {(switches.of(r).jit_compile, switches.of(r).dropout, r.settings.device) for r in found}
     assert alike == {("on", "off", "gpu:0")}
     assert not [r for r in found if r.problem.samples % r.problem.batch]
-
-
-def test_the_study_has_both_jit_settings_and_libraries_that_are_here_and_no_more_gpus_than_there_are(monkeypatch):
     monkeypatch.setattr(studies, "available", lambda library: True)
     found = rows_of("--study data-parallel")
     several = [r.settings for r in found if r.settings.experiment.replicas > 1]

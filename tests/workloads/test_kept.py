@@ -158,7 +158,7 @@ def test_shared_inputs_are_as_the_problems_own(problem):
     assert not np.array_equal(a, b)
 
 
-def test_a_larger_problem_lets_the_rows_of_the_smaller_array_go_and_a_smaller_one_none():
+def test_shared_inputs_on_the_device_are_parts_of_one_copy_and_a_larger_problem_lets_rows_go():
     kept.inputs(Matmul(64, 64, 64), 1)
     kept.keep(sized(1000), 1)
     kept.inputs(Matmul(32, 32, 32), 1)
@@ -166,9 +166,6 @@ def test_a_larger_problem_lets_the_rows_of_the_smaller_array_go_and_a_smaller_on
     assert kept._rows
     kept.inputs(Matmul(640, 64, 64), 1)
     assert not kept._rows and len(kept._values) == 1
-
-
-def test_on_the_device_shared_inputs_are_parts_of_one_copy():
     copies = []
     cupy = types.SimpleNamespace(asarray=lambda x: copies.append(x.nbytes) or np.array(x))
     inputs = kept.inputs(Matmul(8, 9, 10, "float64"), 1)

@@ -193,7 +193,7 @@ def test_what_gpus_take_from_each_other_is_told_work_by_work():
     assert section.startswith("The GPU has no square products of workloads.matmul here, so there is no crossover.")
 
 
-def test_copies_are_told_pair_by_pair():
+def test_copies_are_told_pair_by_pair_and_a_fleet_names_what_gpus_do_with_each_other():
     def row(way, p, rate):
         seconds = p.nbytes * p.ways / rate
         clocks = {"host-latency": 1e-5 + seconds, "host-throughput": seconds}
@@ -211,6 +211,14 @@ def test_copies_are_told_pair_by_pair():
     why = "GPU 0 has no direct access to the memory of GPU 1"
     none = fake.row("peer/cupy/direct", PeerCopy(0, 1, large), None, status="skipped", reason=why)
     assert words.copy_lines([none]) == [f"No direct copies: {why}. Copies go through the host."]
+
+    def of(p, **how):
+        return devices.quantity(fake.row("x/cupy/y", p, 1e-3, device="gpu:0", **how), host(2))
+
+    assert of(PeerCopy(0, 1, MIB)) == "copies to gpu-1" and of(PeerCopy(0, 1, 4)) == "short copies to gpu-1"
+    assert of(PeerCopy(0, 1, MIB, 2)) == "copies to and from gpu-1"
+    assert of(AllReduce(4096)) == "short all-reduces over 0,1" and of(AtOnce("h2d", MIB, "0")) == "pinned h2d copies"
+    assert of(AtOnce("matmul", 64, "0,1")) == "float32 products while 0,1 work"
 
 
 def test_sums_are_told_with_the_ratio_of_what_is_launched_alike():
@@ -253,16 +261,6 @@ def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
 
     page = report.render([tmp_path], tmp_path / "page")
     assert f"## {several_gpus.TITLE}" in page.read_text() and 'id="several"' in report.to_open(page).read_text()
-
-
-def test_a_fleet_names_what_its_gpus_do_with_each_other():
-    def of(p, **how):
-        return devices.quantity(fake.row("x/cupy/y", p, 1e-3, device="gpu:0", **how), host(2))
-
-    assert of(PeerCopy(0, 1, MIB)) == "copies to gpu-1" and of(PeerCopy(0, 1, 4)) == "short copies to gpu-1"
-    assert of(PeerCopy(0, 1, MIB, 2)) == "copies to and from gpu-1"
-    assert of(AllReduce(4096)) == "short all-reduces over 0,1" and of(AtOnce("h2d", MIB, "0")) == "pinned h2d copies"
-    assert of(AtOnce("matmul", 64, "0,1")) == "float32 products while 0,1 work"
 
 
 def test_rows_at_once_are_prepared_and_run_as_what_they_are():

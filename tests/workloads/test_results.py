@@ -75,15 +75,6 @@ def test_resuming_with_other_sources_says_so_once_there_are_rows(tmp_path, capsy
     assert capsys.readouterr().err == said
 
 
-def test_an_existing_file_is_never_overwritten_and_has_one_writer_at_a_time(tmp_path):
-    write(tmp_path / "matmul.jsonl")
-    with pytest.raises(records.Refused, match="add --resume") as refused:
-        write(tmp_path / "matmul.jsonl")
-    assert refused.value.tip == f"{run().command} --resume"
-    with records.Writer(tmp_path / "other.jsonl", run()), pytest.raises(records.Refused, match="being written"):
-        records.Writer(tmp_path / "other.jsonl", run(), resume=True)
-
-
 def test_another_machine_or_a_newer_schema_is_not_resumed(tmp_path):
     write(tmp_path / "matmul.jsonl")
     for cpu in ("b", HERE.cpu):  # the same CPU beside another GPU, say
@@ -96,12 +87,18 @@ def test_another_machine_or_a_newer_schema_is_not_resumed(tmp_path):
         write(tmp_path / "new.jsonl", resume=True)
 
 
-def test_unwritable_places_and_nothing_to_read_are_said(tmp_path):
+def test_an_existing_file_has_one_writer_and_is_never_overwritten_and_unwritable_places_are_said(tmp_path):
     with pytest.raises(FileNotFoundError, match="no result file"):
         records.read(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(records.Refused, match="cannot write"):
         write(tmp_path / "file" / "matmul.jsonl")
+    write(tmp_path / "matmul.jsonl")
+    with pytest.raises(records.Refused, match="add --resume") as refused:
+        write(tmp_path / "matmul.jsonl")
+    assert refused.value.tip == f"{run().command} --resume"
+    with records.Writer(tmp_path / "other.jsonl", run()), pytest.raises(records.Refused, match="being written"):
+        records.Writer(tmp_path / "other.jsonl", run(), resume=True)
 
 
 def test_the_key_does_not_depend_on_how_a_row_was_made():

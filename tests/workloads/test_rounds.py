@@ -37,7 +37,7 @@ def swept(wanted, answer=visit, refine=lambda done: [], kept=None, limits=LIMITS
     return asked, around
 
 
-def test_every_row_has_a_visit_a_round_and_the_order_is_the_seeds():
+def test_every_row_has_a_visit_a_round_refining_comes_after_the_first_and_the_order_is_the_seeds():
     wanted = [row(n, variant, threads) for n in (8, 16, 32) for variant in ("blas", "operator") for threads in (1, 2)]
     asked, around = swept(wanted)
     by_round = [[r for r, i in asked if i == number] for number in range(1, 6)]
@@ -51,6 +51,16 @@ def test_every_row_has_a_visit_a_round_and_the_order_is_the_seeds():
     assert {m.samples[0].stop_reason for m in around.measurements} == {"5 visits"}
     (m,) = swept([row(8)])[1].measurements
     assert m.visits == 5 and m.span_s == 4.0
+    seen = []
+
+    def refine(done):
+        seen.append([(m.problem.n, m.visits) for m in done])
+        return {2: [row(24)], 3: [row(20), row(24)]}.get(len(done), [])
+
+    asked, _ = swept([row(16), row(32)], refine=refine)
+    assert seen == [[(16, 1), (32, 1)], [(16, 1), (32, 1), (24, 1)], [(16, 1), (32, 1), (24, 1), (20, 1)]]
+    assert [(r.problem.n, i) for r, i in asked[2:4]] == [(24, 1), (20, 1)]
+    assert sorted((r.problem.n, i) for r, i in asked[4:]) == [(n, i) for n in (16, 20, 24, 32) for i in range(2, 6)]
 
 
 def test_sizes_rise_in_the_first_round_and_whole_rows_come_before_it_once():
@@ -63,19 +73,6 @@ def test_sizes_rise_in_the_first_round_and_whole_rows_come_before_it_once():
     asked, _ = swept([row(8), *training, fresh, once])
     assert asked[:4] == [(one, 0) for one in (*training, fresh, once)]
     assert [number for _, number in asked[4:]] == [1, 2, 3, 4, 5]
-
-
-def test_refining_comes_after_the_first_round_and_goes_through_the_rest():
-    seen = []
-
-    def refine(done):
-        seen.append([(m.problem.n, m.visits) for m in done])
-        return {2: [row(24)], 3: [row(20), row(24)]}.get(len(done), [])
-
-    asked, _ = swept([row(16), row(32)], refine=refine)
-    assert seen == [[(16, 1), (32, 1)], [(16, 1), (32, 1), (24, 1)], [(16, 1), (32, 1), (24, 1), (20, 1)]]
-    assert [(r.problem.n, i) for r, i in asked[2:4]] == [(24, 1), (20, 1)]
-    assert sorted((r.problem.n, i) for r, i in asked[4:]) == [(n, i) for n in (16, 20, 24, 32) for i in range(2, 6)]
 
 
 def test_noisy_rows_have_more_rounds_for_a_share_of_the_time_and_no_more_than_a_file_should_hold(monkeypatch):

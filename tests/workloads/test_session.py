@@ -21,7 +21,7 @@ def trained(model="cifar10-cnn", status="failed", reason="no luck", samples=320,
     return row("training/keras/fit", Training(model, 32, samples), seconds, device=device, status=status, reason=reason)
 
 
-def test_a_model_that_failed_is_one_error_however_many_rows_it_had(capsys):
+def test_a_model_that_failed_is_one_error_and_a_plan_that_was_stopped_says_how_much_of_it_is_here(capsys):
     rows = [
         trained("mine:build", reason="mine:build() gives an int"),
         trained("mine:build", samples=640),
@@ -36,6 +36,9 @@ def test_a_model_that_failed_is_one_error_however_many_rows_it_had(capsys):
     assert doctor.endswith("-m workloads.doctor")
     session.explain_failures(outcome(trained(status="ok")), "training", training.EXAMPLE)
     assert capsys.readouterr().err == ""
+    expected = ["2 of 5 rows are here, and what follows is said of these."]
+    assert session.unfinished(outcome(trained(), trained(), left=3, stopped="stop-after")) == expected
+    assert session.unfinished(outcome(trained())) == []
 
 
 TRAIN = "python -m workloads.training"
@@ -67,9 +70,3 @@ def test_an_answer_that_does_not_fit_is_tried_with_one_sample():
     with pytest.raises(options.Missing) as nothing:
         session.explain_failures(outcome(big, workload="inference"), "inference", inference.EXAMPLE)
     assert nothing.value.tip == "python -m workloads.inference --model lenet --batch 1"
-
-
-def test_a_plan_that_was_stopped_says_how_much_of_it_is_here():
-    expected = ["2 of 5 rows are here, and what follows is said of these."]
-    assert session.unfinished(outcome(trained(), trained(), left=3, stopped="stop-after")) == expected
-    assert session.unfinished(outcome(trained())) == []

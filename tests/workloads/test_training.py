@@ -273,7 +273,7 @@ def test_a_process_has_what_its_rows_need_before_anything_is_imported(device, gi
     assert environment(plain, {}) == environment(Row(wanted.kernel, wanted.problem, wanted.settings), {})
 
 
-def test_the_products_follow_the_trainings_that_ran():
+def test_the_products_follow_the_trainings_that_ran_and_a_failed_one_has_its_line_in_the_table(capsys):
     cpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.02, values={"tf32": 0.0})
     gpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.002, device="gpu:0", values={"tf32": 1.0})
     lost = row("training/keras/fit", Training("cifar10-cnn", 8, 64), None, status="failed")
@@ -283,19 +283,6 @@ def test_the_products_follow_the_trainings_that_ran():
     assert len(found) == 12
     done = [cpu, gpu, *(r.result("ok") for r in found)]
     assert training.products(GPU_MACHINE, done) == []
-
-
-def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsys, tmp_path):
-    reason = "no data: CIFAR-10 cannot be loaded: no way"
-    lost = row("training/keras/fit", Training("cifar10-cnn", 4, 8), None, status="failed", reason=reason)
-    monkeypatch.setattr(sweep, "sweep", lambda rows, args, name, command, *rest: SimpleNamespace(measurements=[lost]))
-    assert training.main(["--device", "cpu", "--data", "real", "-q", "-o", str(tmp_path)]) == 3
-    said = capsys.readouterr().err.splitlines()
-    works = f"{options.python()} -m workloads.training --device cpu --data synthetic -q -o {tmp_path}"
-    assert said == ["error: CIFAR-10 cannot be loaded: no way", f"  try: {works}"]
-
-
-def test_a_failed_training_has_its_line_in_the_table(capsys):
     small, phases = Training("cifar10-cnn", 4, 8), {"import": 5.0}
     lost = row("training/keras/fit", small, None, device="gpu:0", status="failed", reason="no luck", phases_s=phases)
     table = training.Table()
@@ -306,3 +293,13 @@ def test_a_failed_training_has_its_line_in_the_table(capsys):
     assert "ms/step" in head
     assert "failed" in line and line.endswith("no luck")
     assert "5.00" in line
+
+
+def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsys, tmp_path):
+    reason = "no data: CIFAR-10 cannot be loaded: no way"
+    lost = row("training/keras/fit", Training("cifar10-cnn", 4, 8), None, status="failed", reason=reason)
+    monkeypatch.setattr(sweep, "sweep", lambda rows, args, name, command, *rest: SimpleNamespace(measurements=[lost]))
+    assert training.main(["--device", "cpu", "--data", "real", "-q", "-o", str(tmp_path)]) == 3
+    said = capsys.readouterr().err.splitlines()
+    works = f"{options.python()} -m workloads.training --device cpu --data synthetic -q -o {tmp_path}"
+    assert said == ["error: CIFAR-10 cannot be loaded: no way", f"  try: {works}"]

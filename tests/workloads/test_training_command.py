@@ -91,7 +91,7 @@ def test_generators_types_epochs_and_threads_are_taken_from_flags():
     assert here == [(epochs, dtype, 2) for epochs in (1, 3) for dtype in ("float64", "uint8")]
 
 
-def test_the_cpus_three_forms_are_named_in_the_row_and_a_gpu_has_one():
+def test_the_cpus_three_forms_are_named_and_switches_make_every_combination_where_they_do_something():
     found = rows("--cpu-forms", "all")
     plain = {"data": "synthetic"}
     forms = [plain, plain | {"jit_compile": "on"}, plain | {"gpu": "visible"}]
@@ -99,9 +99,6 @@ def test_the_cpus_three_forms_are_named_in_the_row_and_a_gpu_has_one():
     assert len(rows("--cpu-forms", "all", here=CPU_MACHINE)) == 2
     with pytest.raises(options.Missing, match="no GPU here that could be visible"):
         rows("--cpu-forms", "visible", here=CPU_MACHINE)
-
-
-def test_switches_make_every_combination_but_only_where_they_do_something():
     found = rows("--jit", "on", "off", "--steps-per-execution", "1", "10", "--device", "gpu")
     assert [{k: v for k, v in r.settings.switches.items() if k != "data"} for r in found] == [
         {"jit_compile": j, **({"steps_per_execution": "10"} if s == 10 else {})}
@@ -320,7 +317,7 @@ def saved(path, *told: tuple[str, dict], model: str = "cifar10-cnn") -> str:
     return str(path)
 
 
-def test_the_trainings_of_saved_predictions_are_measured_where_their_device_is(tmp_path):
+def test_the_trainings_of_saved_predictions_are_measured_on_their_device_and_what_stands_against_them_is_said(tmp_path):
     given = ("cpu", {}), ("gpu:0", {"jit_compile": "on"}), ("gpu:0", {"residence": "resident"}), ("cpu", {})
     file = saved(tmp_path / "p.ndjson", *given)
     found = rows("--predicted", file)
@@ -331,10 +328,7 @@ def test_the_trainings_of_saved_predictions_are_measured_where_their_device_is(t
     ]
     assert {r.problem for r in found} == {Training("cifar10-cnn", 64, 640)}
     assert [r.settings.device for r in rows("--predicted", file, here=CPU_MACHINE)] == ["cpu"]
-
-
-def test_what_stands_against_saved_predictions_is_said(tmp_path):
-    of_gpu = saved(tmp_path / "p.ndjson", ("gpu:0", {}))
+    of_gpu = saved(tmp_path / "q.ndjson", ("gpu:0", {}))
     for words, told in (
         (["--predicted", of_gpu, "--batch", "8"], "--predicted brings its own rows; leave --batch out"),
         (["--predicted", of_gpu, "--study", "seeds"], "give one of them"),

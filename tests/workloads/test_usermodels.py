@@ -195,19 +195,10 @@ def test_what_is_not_there_is_one_error_before_any_process_starts(folder, name, 
     assert (refused.value.code, str(refused.value)) == (options.USAGE, user_model.missing(name))
 
 
-def test_a_file_nearly_named_is_named(folder):
+def test_a_file_nearly_named_is_named_and_one_that_is_no_saved_model_or_brings_code_along_refused(folder):
     with pytest.raises(options.Usage) as refused:
         grid.known_model("mime.py:build")
     assert refused.value.similar == ("path", "mime.py", "mine.py")
-
-
-def zipped(path, layers, name="config.json"):
-    """A file as model.save writes it, as far as its layers go."""
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr(name, json.dumps({"class_name": "Sequential", "config": {"layers": layers}}))
-
-
-def test_a_file_that_is_no_saved_model_or_brings_code_along_is_refused(folder):
     dense = {"class_name": "Dense"}
     nested = {"class_name": "Functional", "config": {"layers": [{"class_name": "Lambda"}]}}
     zipped("plain.keras", [dense])
@@ -225,3 +216,9 @@ def test_a_file_that_is_no_saved_model_or_brings_code_along_is_refused(folder):
     with zipfile.ZipFile("cut.keras", "w") as file:
         file.writestr("config.json", '{"class_name": ')
     assert user_model.missing("cut.keras").startswith("cut.keras is no Keras model that can be read: ")
+
+
+def zipped(path, layers, name="config.json"):
+    """A file as model.save writes it, as far as its layers go."""
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr(name, json.dumps({"class_name": "Sequential", "config": {"layers": layers}}))
