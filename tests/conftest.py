@@ -24,10 +24,12 @@ ALLOWED_SKIPS = re.compile(r"no GPU\b|no (AVX2|AVX-512|AVX512\w*|FMA|AMX|NEON|SV
 
 
 @pytest.fixture(autouse=True, scope="session")
-def no_noise_is_stored():
-    """What runs of this machine, or of a stored one, differ by moves no test's numbers: all take noise.DEFAULT."""
+def nothing_is_stored():
+    """What runs of this machine, or of a stored one, differ by moves no test's numbers: all take noise.DEFAULT. Nor does each
+    page of a CPU alone predict by the stored GPU's rows, which takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(noise, "REPORTS", pathlib.Path(__file__).parent / "no such folder")
+        patch.setattr("analysis.report.sections.stored_gpu.STORED", "no such folder")
         yield
 
 

@@ -147,6 +147,7 @@ def test_the_page_of_a_cpu_alone_says_what_a_stored_gpu_would_do(monkeypatch):
     from test_jobs import trained
 
     of = borrowed()
+    monkeypatch.setattr(stored_gpu, "STORED", GPU_MACHINE.key)
     monkeypatch.setattr(stored_gpu, "predict", predict)
     monkeypatch.setattr(stored_gpu.profile, "read", lambda *runs: of.gpu)
     rows = [*of.cpu.measurements, trained("cifar10-cnn", 32, 640, (0.0, 0.0, 2e-3))]

@@ -17,7 +17,7 @@ from analysis.crossover.crossover import crossovers
 from analysis.report import command, material, page
 from analysis.report.charts import choose, crossover, overlay, roofline
 from analysis.report.pictures import chart_views, files
-from analysis.report.sections import overview
+from analysis.report.sections import overview, stored_gpu
 from analysis.roofline import __main__ as roofline_command
 from analysis.roofline.bounds import roofs
 from workloads import options, records
@@ -82,9 +82,11 @@ def test_the_same_input_gives_the_same_bytes_and_no_folder_of_this_machine(rende
 
 def test_pages_and_pictures_of_anything_less_are_still_there(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "has_matplotlib", lambda: False)
+    monkeypatch.setattr(stored_gpu, "STORED", fake.GPU_MACHINE.key)
     write(tmp_path, fake.cpu_run(sizes=(64, 128)))
     text = report.render(tmp_path, with_html=False).read_text()
     assert "No GPU was measured on this machine (Intel Xeon, 2 cores)" in text
+    assert "If it had the stored" not in text  # its rows tell too little to predict a training
     assert "1 row failed: matmul/numba/parallel, n = 2048, 2 threads (the worker died)." in text
     assert "failed: the worker died" in text[text.index("## All numbers") :]
     assert not [heading for heading in MOVEMENT if heading in text]
