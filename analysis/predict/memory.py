@@ -27,13 +27,12 @@ _LOW, _HIGH = 0.5, 2.0
 
 class Memory(msgspec.Struct, frozen=True):
     """Bytes that a training holds on a device at its peak; `capacity` of the device, None where it is not known; the
-    `largest_batch` that fits into it. `source`: what the number stands on, in words."""
+    `largest_batch` that fits into it."""
 
     device: str
     peak: Estimate
     capacity: int | None
     largest_batch: Estimate | None
-    source: str
 
 
 def fixed_bytes(network: "Network") -> int:
@@ -80,20 +79,17 @@ def memory(
     libraries' own.
     """
     seen = _beyond(measurements, device)
-    base, source = NOTHING, "counted from the layers, without what TensorFlow itself takes"
-    if len(seen) >= FEWEST:
-        base = Estimate(statistics.median(seen), min(seen), max(seen))
-        source = f"counted from the layers, and what {len(seen)} trainings measured there hold beyond such a count"
+    base = Estimate(statistics.median(seen), min(seen), max(seen)) if len(seen) >= FEWEST else NOTHING
     each = batch_bytes(network, training.dtype)
     least = fixed_bytes(network) + held_bytes(network, training, device)
     batch = min(training.batch, training.samples)
     peak = Estimate(*(max(0.0, least + factor * batch * each + own) for factor, own in _ends(base)))
     whose = machine if machine is None or device == "cpu" else machine.gpu(device)
     if whose is None:
-        return Memory(device, peak, None, None, source)
+        return Memory(device, peak, None, None)
     capacity = whose.memory_bytes
     fits = [max(0.0, (capacity - least - own) / (factor * each)) for factor, own in _ends(base)]
-    return Memory(device, peak, capacity, Estimate(fits[0], min(fits), max(fits)), source)
+    return Memory(device, peak, capacity, Estimate(fits[0], min(fits), max(fits)))
 
 
 def _ends(base: Estimate) -> tuple[tuple[float, float], ...]:

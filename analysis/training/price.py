@@ -9,16 +9,15 @@ from analysis.stats import Estimate
 from kernels.problems import Training
 from workloads.records import Measurement
 
-_POWERS = {"watts": "on average", "gpu_power_w": "at most"}  # value of a row -> how it was taken, the better first
+_POWERS = ("watts", "gpu_power_w")  # values of a row, on average and at most
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """A job's money and joules, None where no price or power is known; `watts_from`: where the power comes from."""
+    """A job's money and joules, None where no price or power is known."""
 
     device: str
     money: Estimate | None
     joules: Estimate | None
-    watts_from: str
 
 
 def cost(
@@ -26,18 +25,16 @@ def cost(
 ) -> Cost:
     """The cost of a job of so many seconds; `prices`: cpu or gpu -> money an hour."""
     price = prices.get("cpu" if device == "cpu" else "gpu")
-    watts, source = power(training, device, measurements)
-    money = None if price is None else job_s * (price / 3600)
-    return Cost(device, money, job_s * watts if watts else None, source)
+    watts = power(training, device, measurements)
+    return Cost(device, None if price is None else job_s * (price / 3600), job_s * watts if watts else None)
 
 
-def power(training: "Training", device: str, measurements: "Iterable[Measurement]") -> tuple[float | None, str]:
-    """Watts of the device while it trained or answered, of this model's rows before others' and of the nearest batch, and which
-    row they are of; None without one."""
+def power(training: "Training", device: str, measurements: "Iterable[Measurement]") -> float | None:
+    """Watts of the device while it trained or answered, of this model's rows before others' and of the nearest batch; None
+    without one."""
     rows = [m for m in measurements if m.device == device and m.problem.model]
-    for name, how in _POWERS.items():
+    for name in _POWERS:
         seen = [m for m in rows if name in m.values]
         if own := [m for m in seen if m.problem.model == training.model] or seen:
-            best = min(own, key=lambda m: abs(math.log(m.problem.batch / training.batch)))
-            return best.values[name], f"{best.problem.op} of {best.problem.model} at batch {best.problem.batch}, {how}"
-    return None, ""
+            return min(own, key=lambda m: abs(math.log(m.problem.batch / training.batch))).values[name]
+    return None

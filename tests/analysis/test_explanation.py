@@ -151,7 +151,6 @@ def test_validation_money_and_joules():
     cpu, gpu = e.costs
     assert gpu.money.value == pytest.approx(e.gpu.job_s.value / 1000) and cpu.money is None
     assert gpu.joules.value == pytest.approx(200 * e.gpu.job_s.value) and cpu.joules is None
-    assert gpu.watts_from == "training of cifar10-cnn at batch 32, at most"
 
 
 def test_a_price_in_words():
