@@ -78,7 +78,8 @@ def _view(label: str, roofs: tuple[Roof, ...], points: list[Trace], says: str) -
     tops = [r.rate.value for r in roofs if r.kind == "compute"] + ys
     memory = [left * r.rate.value for r in roofs if r.kind in ("memory", "cache")]
     bottom, top = min([*ys, *memory, *(tops[:1])], default=1e9) / 2, max(tops, default=1e12) * 2
-    drawn = overlay.named(_roofs(roofs, left, right, bottom), math.log(bottom), math.log(top))
+    lines = {(t.name, t.label): t for t in _roofs(roofs, left, right, bottom)}  # GPUs that are alike have them alike
+    drawn = overlay.named(list(lines.values()), math.log(bottom), math.log(top))
     return View(
         label,
         Axis("FLOP per byte that must move", "times", ends=(rounded(left), rounded(right))),
