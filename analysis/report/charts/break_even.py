@@ -127,6 +127,6 @@ def _small_says(one: "jobs.Small") -> str:
     said = []
     for pair in (one.pairs[0], one.pairs[-1]):
         e = jobs.planned(pair.setup, "samples")[1]
-        sides = (costs.whole_training(side.cost, e, pair.steps) for side in (pair.cpu(BY_JOB, e), pair.gpu))
-        said.append(sentences.winner(*sides, of=f"{pair.setup.samples:,} samples"))
+        cpu, gpu = (costs.whole_training(side.cost, e, pair.steps) for side in (pair.cpu(BY_JOB, e), pair.gpu))
+        said.append(sentences.winner(cpu, gpu, of=f"{pair.setup.samples:,} samples"))
     return " ".join(said)

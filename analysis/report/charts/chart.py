@@ -169,7 +169,7 @@ def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
     paths = sorted(by_kernel(measurements).items(), key=lambda item: (next(iter(item[1].values())).on_gpu, item[0]))
     grouped, views, rows = group_by(paths, lambda item: item[0][1]), [], []
     for precision in sorted(grouped, key=lambda p: (p != "float32", p)):
-        traces, best = [], {}
+        traces, best = [], dict[str, tuple[float, str]]()
         for i, ((kernel, _), path) in enumerate(grouped[precision]):
             side, name = next(iter(path.values())).side, kernel.partition("/")[2]
             found = [(m.problem.flops / quick_seconds(m), f"{name} at n = {n}") for n, m in path.items()]

@@ -47,7 +47,9 @@ def predicted_steps(cases: "list[Case]") -> list[Chart]:
     """Predicted against measured seconds of a step, each training's model left out; none without predictions."""
     if not cases:
         return []
-    traces, rows, every = [], [], []
+    traces: list[Trace] = []
+    rows: list[tuple] = []
+    every: list[float] = []
     for device, own in group_by(cases, lambda c: c.device.partition(":")[0]).items():
         look = ("vermillion", "square") if device == "gpu" else ("blue", "circle")
         xs, ys = [rounded(c.seen.step.value) for c in own], [rounded(c.predicted.step_s.value) for c in own]

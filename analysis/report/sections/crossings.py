@@ -11,8 +11,8 @@ from analysis.units import seconds
 _ANSWERS = "precision | by | caches | a call | answer | measured"
 _WHY = "a call | at | CPU | CPU kernel | GPU | GPU kernel | arithmetic | launch and Python | copies | not explained"
 _ADDS_UP = (
-    "Where the GPU's time goes in {}, at the sizes on both sides of each crossing. The last columns add up to it: the device "
-    "clock, what a resident call takes beyond it, what copying adds to that, and what is not explained."
+    "The last columns add up to the GPU's time: the device clock, what a resident call takes beyond it, what copying adds to "
+    "that, and what is not explained."
 )
 
 
@@ -37,8 +37,9 @@ def details(
     gaps = dict.fromkeys(f"- {text(', '.join((*which(a)[:1], a.precision, gap)))}" for a in answers for gap in a.gaps)
     first = answers[0].precision
     rows = [(*which(a), *_parts(a, w)) for a in answers if a.precision == first for w in whys(a)]
+    caption = f"Where the GPU's time goes in {first}, on both sides of each crossing"
     parts = Table([*heads, *named(_WHY)], rows, len(heads) + 1, "copies")
-    return [*gaps, *([""] if gaps else []), *([_ADDS_UP.format(first), "", *parts.md()] if rows else [])]
+    return [*gaps, *([""] if gaps else []), *([_ADDS_UP, "", f"{caption}:", "", *parts.md()] if rows else [])]
 
 
 def _cells(a: Answer) -> tuple:

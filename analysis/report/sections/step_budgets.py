@@ -40,16 +40,15 @@ def numbers(made: list[Budget]) -> Table:
     for b in made:
         at = {p.name: f"{signed(p.seconds.value)}{' (in part)' * p.partial}" for p in b.parts if p.seconds}
         rest = f"{signed(b.remainder.value)} ({100 * b.remainder.value / b.step.value:.0f} %)"
-        said = (
+        step = name(b), place(b), labels.time(b.step), labels.width(b.step)
+        last = (
             rest if any(map(is_known, b.parts)) else "-",
             row_words.losses(b.training) or "-",
             "; ".join(b.flags) or "-",
         )
-        rows.append(
-            (name(b), place(b), labels.time(b.step), labels.width(b.step), *(at.get(n, "-") for n in names), *said)
-        )
-    rest = "not explained", "losses", "flags"
-    return Table(("training", "device", "a step", "+-", *names, *rest), rows, 2, (*names, *rest))
+        rows.append((*step, *(at.get(n, "-") for n in names), *last))
+    heads = *names, "not explained", "losses", "flags"
+    return Table(("training", "device", "a step", "+-", *heads), rows, 2, heads)
 
 
 def _sources(made: list[Budget]) -> list[str]:
