@@ -33,9 +33,6 @@ def right(m) -> bool:
     return [s.clock for s in m.samples] == ["host-latency"]
 
 
-# ---------------------------------------------------------------- Keras's own layers
-
-
 def layer_problems(network: networks.Network) -> list:
     """Every product of a step's dense and convolution layers."""
     return [work.problem for work in networks.step(network, 2) if work.kind in ("conv", "dense")]
@@ -56,9 +53,6 @@ def test_keras_layers_have_our_shapes_and_the_references_numbers(measured, probl
 )
 def test_tensorflows_operations_have_them_too(measured, problem):
     assert right(measured(f"{problem.op}/tensorflow/function", problem))
-
-
-# ---------------------------------------------------------------- awkward ones
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -126,9 +120,6 @@ def test_fifty_in_a_row_are_right_and_counted(measured, problem):
 def test_products_in_a_row_are_right_and_counted(measured, problem):
     m = measured(f"{problem.op}/tensorflow/graph", problem)
     assert right(m) and all(samples.calls % passes.IN_A_ROW == 0 for samples in m.samples)
-
-
-# ---------------------------------------------------------------- what cannot be
 
 
 SMALL = Conv(2, 5, 5, 4, 4, 3, 3)

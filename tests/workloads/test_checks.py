@@ -134,9 +134,6 @@ def test_a_row_is_measured_again_by_its_own_workload(m, command):
     assert checks._fix(BY_FLAG["quota"], m) == "raise the container's CPU limit"
 
 
-# What the worker sees.
-
-
 def prepared(run, stream=None, synchronize=lambda: None):
     return copy_modes.Prepared(run, np.asarray, synchronize if stream else None, stream)
 
@@ -268,9 +265,6 @@ def test_a_result_in_host_memory_is_no_gpus(monkeypatch):
     assert probes.raised(kernel, on_gpu, made, (a, b), 1e-5) == ("ran-on-cpu",)
     value.device = "/job:localhost/replica:0/task:0/device:GPU:0"
     assert probes.raised(kernel, on_gpu, made, (a, b), 1e-5) == ()
-
-
-# The doctor.
 
 
 def test_the_doctor_times_a_few_rows(monkeypatch):

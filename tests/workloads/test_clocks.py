@@ -292,16 +292,14 @@ def row(**settings) -> Row:
     return Row("matmul/cupy/fake", Matmul(4, 5, 6), Settings(**{"device": "gpu:0", **settings}))
 
 
-def test_a_gpu_leaves_its_idle_clock_before_a_visit(gpu):
+def test_a_gpu_leaves_its_idle_clock_before_a_visit_that_no_single_call_fills(gpu):
     """Batches of 200 calls: 2.004 ms each, so ten fill 20 ms and 125 a quarter of a second."""
     warming.warm_up(prepared(gpu), row(), 14e-6, Limits())
     assert gpu.calls == 2000 and gpu.now == exactly(10 * (ISSUE + 200 * WORK + WAIT))
     gpu.calls, begin = 0, gpu.now
     warming.warm_up(prepared(gpu), row(switches={"load": "held"}), 14e-6, Limits())
     assert gpu.calls == 125 * 200 and gpu.now - begin == exactly(125 * (ISSUE + 200 * WORK + WAIT))
-
-
-def test_a_call_that_fills_a_visit_needs_no_warm_up_unless_it_is_to_be_held(gpu):
+    gpu.calls = 0
     warming.warm_up(prepared(gpu, 0.1), row(), 0.1, Limits())
     assert gpu.calls == 0
     warming.warm_up(prepared(gpu, 0.1), row(switches={"load": "held"}), 0.1, Limits())

@@ -188,9 +188,6 @@ def test_memory_halves_for_activations_alone():
     assert (cells(peaks)["peak memory, one GPU"], cells(peaks)["peak memory, each"]) == ("3.00 GiB", "2.00 GiB")
 
 
-# ---------------------------------------------------------------- what is asked for
-
-
 def rows_of(words, here=TWO):
     return grid.rows(training.parser().parse_args(words.split()), here)
 
@@ -262,8 +259,6 @@ def test_what_cannot_be_spread_is_one_error(words, here, code, message):
         rows_of(words, here)
     assert stop.value.code == code
 
-
-# ---------------------------------------------------------------- the real thing, on parts of a CPU
 
 SMALL = "mlp-12-16x1-3"
 

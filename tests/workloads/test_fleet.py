@@ -201,14 +201,12 @@ def test_a_signal_ends_the_gathering_and_loses_nothing(tmp_path, placed):
     assert part.tally() == {"ok": 1, "to go": 2} and exit_code(part, stopped="SIGINT") == 130
 
 
-def test_what_cannot_be_written_ends_that_node(tmp_path, placed):
+def test_what_cannot_be_written_ends_that_node_and_one_with_other_gpus_is_not_resumed(tmp_path, placed):
     (tmp_path / "n1").touch()
     said = []
     ray, _ = by_row(tmp_path, {"n1": [PLAN, BEGAN, None]}, seen=lambda part, line: said.append(line))
     assert said == [f"cannot write {tmp_path / 'n1' / 'peak.jsonl'}: File exists"] and len(ray.cancelled) == 1
-
-
-def test_a_node_with_other_gpus_is_not_resumed(tmp_path, placed):
+    tmp_path /= "other"
     write(tmp_path / "n1", machine("GPU-a"), reads("gpu:0"))
     plan, said = ("plan.json", encoded(fleet.Plan(fake.run(machine("GPU-b")), {}))), []
     ray, _ = by_row(tmp_path, {"n1": [plan, None]}, seen=lambda part, line: said.append(line))

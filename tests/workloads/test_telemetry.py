@@ -209,7 +209,6 @@ def test_a_gpu_is_watched_without_nvml_and_is_cold_in_the_visit_in_which_it_is(m
         (0x4, [], ("power-cap",)),
         (0x40, [], ("thermal",)),
         (FakeNvml.NVMLError("not supported"), [], ()),
-        (0x0, [os.getpid()], ()),
         (0x0, [os.getpid(), os.getppid()], ()),
         (0x0, [os.getpid(), 1 << 29], ("other-tenant",)),
         (0x0, [1 << 29], ()),  # ours, by the host's number
