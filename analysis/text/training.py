@@ -98,15 +98,18 @@ def break_even_sentence(pair: Pair) -> str:
     return say(_SAID["begins"], training=subject(pair.setup), caught_up=caught_up, gpu=gpu, cpu=cpu)
 
 
-def last_batch_sentence(pair: Pair) -> str:
-    """What compiling once more for the smaller batch that ends an epoch takes of the GPU's training; "" where it is little."""
-    setup, once = pair.setup, costs.phase(pair.gpu.row, "compile_last")
-    whole = whole_training(pair.gpu.cost, break_even.planned(setup, "samples")[1], pair.steps)
-    rest = setup.samples % setup.batch
-    if once is None or not rest or once.value < _SHOWN * whole.value:
-        return ""
-    words = {"rest": sentences.counted(rest, "samples"), "share": once.value / whole.value, "time": once}
-    return say(_SAID["last"], training=subject(setup), **words)
+def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
+    """What compiling once more for the smaller batch that ends an epoch takes of the GPU's training, where it takes most; nothing
+    where it is little."""
+    found = []
+    for pair in pairs:
+        once, rest = costs.phase(pair.gpu.row, "compile_last"), pair.setup.samples % pair.setup.batch
+        whole = whole_training(pair.gpu.cost, break_even.planned(pair.setup, "samples")[1], pair.steps)
+        if once and rest and once.value >= _SHOWN * whole.value:
+            words = {"training": subject(pair.setup), "rest": sentences.counted(rest, "samples"), "time": once}
+            found.append((once.value / whole.value, words))
+    most = sorted(found, key=lambda one: one[0])[-1:]
+    return [say(_SAID["last"], share=share, **words) for share, words in most]
 
 
 def less_than(e: Estimate) -> float | None:
@@ -181,7 +184,7 @@ def lines(measurements: Iterable[Measurement]) -> list[str]:
     made = break_even.pairs(every)
     told = [answer_sentence(a) for a in break_even.answers(every)]
     told += [break_even_sentence(p) for p in made if not p.setup.switches]
-    told += filter(None, [*map(last_batch_sentence, made), *map(loss_sentence, made)])
+    told += [*last_batch_sentence(made), *filter(None, map(loss_sentence, made))]
     return [*told, *change_sentences(every), *start_sentences(every)]
 
 

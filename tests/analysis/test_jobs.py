@@ -107,13 +107,13 @@ def test_a_planned_job_has_a_smaller_last_batch_where_its_row_compiled_one():
     assert break_even.planned_steps(break_even.Setup(FIT, "peaks", 100, 100, "float32"), 40) == 1
     # Keras compiles once a batch shape: 5 of 5 + 3.5 + 5 + 0.04 s (10 epochs of 4 steps) for the last 4 samples of 100
     rows = [trained("cifar10-cnn", 32, 100, (0.0, 0.0, 1e-3), device=d, once=(5.0, 0.0, 3.5)) for d in ("cpu", "gpu:0")]
-    assert not any(map(training_words.last_batch_sentence, break_even.pairs(rows)))  # no such phase
+    assert training_words.last_batch_sentence(break_even.pairs(rows)) == []  # no such phase
     rows[1].phases_s["compile_last"] = 5.0
-    (said,) = map(training_words.last_batch_sentence, break_even.pairs(rows))
+    (said,) = training_words.last_batch_sentence(break_even.pairs(rows))
     assert "the last batch has 4 samples, so the GPU compiles twice: 5.00 s, 37 % of the whole training." in said
     assert said in training_words.lines(rows)
     rows[1].phases_s["compile_last"] = 0.2
-    assert not any(map(training_words.last_batch_sentence, break_even.pairs(rows)))
+    assert training_words.last_batch_sentence(break_even.pairs(rows)) == []
 
 
 def small_data() -> list[Measurement]:
