@@ -239,7 +239,7 @@ def test_levels_copies_and_launches_have_sections(rendered):
         "The link ran at PCIe generation 5 with 16 lanes while copying, at most 63.0 GB/s each way.",
         "| h2d | pinned | cupy/memcpy_async | 10.0 µs | 55",
         "87.3 % |",
-        "| kernel | gpu:0 | host-latency | - | - | 7.0",
+        "| an empty GPU kernel | gpu:0 | host-latency | - | 7.0",
         "| gpu:0 | launch: waited call | 7.0",
         "| gpu:0 | L2 bandwidth | 6",
         "| h2d pinned 4 KiB |",
