@@ -1,13 +1,21 @@
-"""FLOPs, bytes and inputs worked out by hand; the check of answers refuses every kind of wrong one."""
+"""FLOPs, bytes, shapes and inputs worked out by hand; convolutions by the definition in plain loops; the check of answers
+refuses every kind of wrong one."""
+
+import importlib
+import itertools
+import sys
+import types
 
 import ml_dtypes
 import msgspec
 import numpy as np
 import pytest
 
-from kernels import reference
+from kernels import reference, registry
+from kernels.conv import numpy as conv_numpy
 from kernels.problems import Conv, Matmul, Peak, Problem, Stream, Training
 from kernels.problems.arrays import ARITHMETIC, DTYPES, numpy_dtype, precision, random_array
+from kernels.reference import conv as reference_conv
 
 
 def test_matmul_counts_layouts_and_many_products_in_a_call():
@@ -99,14 +107,11 @@ def product(p, inputs):
     return (a.astype(np.float64) @ b.astype(np.float64)).astype(numpy_dtype(p.out))
 
 
-SMALL, LARGE = Matmul(17, 33, 65), Matmul(300, 290, 310)
-
-
 @pytest.mark.parametrize(
     "p",
     [
-        SMALL,
-        LARGE,
+        Matmul(17, 33, 65),
+        Matmul(300, 290, 310),
         Matmul(17, 33, 65, "float64", layout="nt"),
         Matmul(17, 33, 65, "bfloat16"),
         Matmul(300, 290, 310, "bfloat16"),
@@ -146,3 +151,275 @@ def test_answers_worked_out_by_hand():
     assert not reference.check(p, inputs, np.full(4, 99, np.float32)).passed  # a trip too few: a flattered peak
     assert not reference.check(p, inputs, np.full(4, 106, np.float32)).passed
     assert not reference.check(p, inputs, np.array([100, 100, 100, np.nan], np.float32)).passed
+
+
+def loops(p: Conv, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The definition in plain loops, written apart from everything else."""
+    (top, _), (left, _) = p.pads
+    of, last = p.c_out // p.groups, p.layout == "NHWC"
+
+    def image(n, row, column, channel):
+        return (n, row, column, channel) if last else (n, channel, row, column)
+
+    out, a, b = np.zeros(p.out_shape, np.int64), a.astype(np.int64), b.astype(np.int64)
+    every = (p.n, p.p, p.q, p.c_out, p.r, p.s, p.c_in // p.groups)
+    for n, y, x, o, i, j, c in itertools.product(*map(range, every)):
+        row, column = y * p.stride + i - top, x * p.stride + j - left
+        if not (0 <= row < p.h and 0 <= column < p.w):
+            continue
+        at_x, at_y = image(n, row, column, o // of * every[-1] + c), image(n, y, x, o)
+        at_w = (i, j, c, o) if last else (o, c, i, j)
+        if p.direction == "fprop":
+            out[at_y] += a[at_x] * b[at_w]
+        elif p.direction == "dgrad":
+            out[at_x] += a[at_y] * b[at_w]
+        else:
+            out[at_w] += a[at_x] * b[at_y]
+    return out
+
+
+@pytest.mark.parametrize("direction", Conv.DIRECTIONS)
+def test_counts_by_hand(direction):
+    """S0's second convolution at batch 32: 16 x 16 x 32 to 64 filters of 3 x 3, same."""
+    p = Conv(32, 16, 16, 32, 64, 3, 3, pad="same", direction=direction)
+    assert (p.p, p.q, p.pads) == (16, 16, ((1, 1), (1, 1))) and p.flops == 2 * 32 * 256 * 64 * 288 == 301_989_888
+    assert p.bytes_moved == p.footprint_bytes == 4 * (262_144 + 18_432 + 524_288) == 3_219_456
+    assert p.gemm == {"fprop": (8192, 64, 288), "dgrad": (8192, 288, 64), "wgrad": (288, 64, 8192)}[direction]
+
+
+def test_shapes_pads_and_groups_by_hand():
+    p = Conv(1, 4, 4, 6, 9, 3, 3, groups=3)
+    assert p.flops == 2 * 4 * 9 * 2 * 9 and p.w_shape == (3, 3, 2, 9)
+    assert msgspec.structs.replace(p, layout="NCHW").w_shape == (9, 2, 3, 3)
+    # A 1 x 1 filter every 2: a quarter of 4 x 4 x 8 is read, but dx is written whole
+    rest = 8 * 8 + 2 * 2 * 8
+    moved = {d: Conv(1, 4, 4, 8, 8, 1, 1, 2, direction=d).bytes_moved for d in Conv.DIRECTIONS}
+    assert moved == {"fprop": 4 * (32 + rest), "dgrad": 4 * (128 + rest), "wgrad": 4 * (32 + rest)}
+    assert Conv(1, 6, 6, 1, 1, 3, 3, 2).bytes_moved == 4 * (25 + 9 + 4)  # the last row and column are left over
+    assert Conv(1, 1, 1, 1, 1, 2, 2, 1, 4).bytes_moved == 4 * (1 + 4 + 64)  # most windows lie in the padding
+    for layout, x, w, y in (
+        ("NHWC", (2, 5, 7, 4), (3, 1, 2, 6), (2, 3, 7, 6)),
+        ("NCHW", (2, 4, 5, 7), (6, 2, 3, 1), (2, 6, 3, 7)),
+    ):
+        for direction, shapes in (("fprop", [x, w]), ("dgrad", [y, w]), ("wgrad", [x, y])):
+            of = Conv(2, 5, 7, 4, 6, 3, 1, groups=2, layout=layout, direction=direction)
+            assert [a.shape for a in of.inputs(1)] == shapes
+
+
+@pytest.mark.parametrize(
+    ("size", "taps", "stride", "pad", "pads", "outputs"),
+    [
+        (32, 3, 1, "same", (1, 1), 32),
+        (32, 3, 2, "same", (0, 1), 16),
+        (33, 3, 2, "same", (1, 1), 17),
+        (32, 2, 1, "same", (0, 1), 32),
+        (32, 1, 2, "same", (0, 0), 16),
+        (5, 7, 3, "same", (2, 3), 2),
+        (32, 3, 2, "valid", (0, 0), 15),
+        (299, 3, 2, "valid", (0, 0), 149),
+        (224, 7, 2, 3, (3, 3), 112),
+        (1, 3, 1, 4, (4, 4), 7),
+    ],
+)
+def test_padding_is_tensorflows(size, taps, stride, pad, pads, outputs):
+    p = Conv(1, size, size, 1, 1, taps, taps, stride, pad)
+    assert (p.pads[0], p.p) == (pads, outputs)
+    wide = Conv(1, 300, size, 1, 1, 1, taps, stride, pad)
+    assert (wide.pads[1], wide.q) == (pads, outputs)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"n": 0}, "n must be a whole number of at least 1, not 0"),
+        ({"groups": 0}, "groups must be"),
+        ({"r": 1.5}, "r must be"),
+        ({"r": 6}, "a filter of 6 x 3 is larger than the padded image of 5 x 5"),
+        ({"pad": "full"}, "pad must be same, valid or"),
+        ({"s": 10, "pad": 2}, "a filter of 3 x 10 is larger than the padded image of 9 x 9"),
+        ({"pad": -1}, "pad must be"),
+        ({"pad": True}, "pad must be"),
+        ({"groups": 3}, "3 groups do not divide c_in = 4"),
+        ({"groups": 4}, "4 groups do not divide c_out = 6"),
+        ({"layout": "CHWN"}, "unknown layout 'CHWN'; known: NHWC, NCHW"),
+        ({"direction": "back"}, "unknown direction 'back'; known: fprop"),
+        ({"dtype": "int8"}, "unknown dtype 'int8'"),
+        ({"dtype": "float64", "math": "tf32"}, "float64 operands cannot be multiplied in 'tf32'"),
+    ],
+)
+def test_nonsense_is_refused(fields, words):
+    with pytest.raises(ValueError, match=words):
+        Conv(**{"n": 2, "h": 5, "w": 5, "c_in": 4, "c_out": 6, "r": 3, "s": 3, **fields})
+
+
+SHAPES = [
+    (2, 5, 6, 4, 6, 3, 3),
+    (1, 1, 1, 1, 1, 1, 1),
+    (3, 7, 5, 2, 4, 1, 1),
+    (2, 4, 4, 2, 2, 2, 3),
+    (1, 6, 6, 4, 4, 5, 5),
+]
+
+
+def problems():
+    for shape, stride, pad, groups, layout, direction in itertools.product(
+        SHAPES, (1, 2, 3), ("same", "valid", 4), (1, 2), Conv.LAYOUTS, Conv.DIRECTIONS
+    ):
+        if shape[3] % groups == 0 and (pad != "valid" or (shape[1] >= shape[5] and shape[2] >= shape[6])):
+            yield Conv(*shape, stride, pad, groups, layout, direction)
+
+
+def test_the_reference_and_im2col_equal_plain_loops(monkeypatch):
+    """Both ways of the check accept the loops' answer and refuse it one off anywhere; im2col gives it in pieces of every
+    size."""
+    count = 0
+    for count, p in enumerate(problems(), 1):
+        inputs = p.inputs(count, True)
+        right = loops(p, *inputs).astype(np.float32)
+        wrong = right.copy()
+        wrong.flat[count % wrong.size] += 1
+        for products in (1 << 22, 0):
+            monkeypatch.setattr(reference_conv, "_FULL_PRODUCTS", products)
+            assert reference.check(p, inputs, right) == reference.Check("exact", True, 0.0), p
+            assert not reference.check(p, inputs, wrong).passed, p
+        monkeypatch.setattr(conv_numpy, "_PIECE_BYTES", (64, 300, 1 << 20)[count % 3])
+        assert np.array_equal(conv_numpy.im2col(p, *inputs)(), right), p
+    assert count > 400
+
+
+LARGE = {d: Conv(5, 30, 30, 32, 40, 3, 3, 1, "same", direction=d) for d in Conv.DIRECTIONS}
+GROUPED = {d: Conv(6, 30, 30, 64, 80, 3, 3, 2, 1, 2, "NCHW", d) for d in Conv.DIRECTIONS}
+SMALL = {d: Conv(2, 5, 6, 4, 6, 3, 3, direction=d) for d in Conv.DIRECTIONS}
+
+
+def answer(p: Conv, inputs) -> np.ndarray:
+    whole = msgspec.structs.replace(p, dtype="float32", math="float32")
+    return conv_numpy.im2col(whole, *(x.astype(np.float32) for x in inputs))()
+
+
+@pytest.mark.parametrize("problems", [LARGE, GROUPED, SMALL], ids=["large", "grouped", "small"])
+@pytest.mark.parametrize("direction", Conv.DIRECTIONS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_kind_of_fault_is_found(problems, direction, dtype):
+    p = msgspec.structs.replace(problems[direction], dtype=dtype, math=dtype)
+    inputs = p.inputs(1, True)
+    right = answer(p, inputs).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float32)
+    assert reference.check(p, inputs, right).passed and not reference.check(p, inputs, right.astype(np.float64)).passed
+    assert not reference.check(p, inputs, right[..., :-1]).passed
+    assert not reference.check(p, inputs, np.zeros_like(right)).passed
+    # channels in a wrong order
+    assert not reference.check(p, inputs, np.flip(right, -1 if p.layout == "NHWC" else 1)).passed
+    for place in (0, right.size // 2 + 3, right.size - 1):
+        for fault in (np.nan, np.inf, float(right.flat[place]) * 1.5 + 2):
+            wrong = right.copy()
+            wrong.flat[place] = fault
+            assert not reference.check(p, inputs, wrong).passed, (place, fault)
+
+
+@pytest.mark.parametrize("direction", Conv.DIRECTIONS)
+def test_each_half_of_the_check_of_large_answers_finds_faults_alone(direction, monkeypatch):
+    p = LARGE[direction]
+    inputs = p.inputs(1, True)
+    wrong = answer(p, inputs).copy()
+    wrong.flat[0] += 1  # a corner: in the part that is worked out again
+    with monkeypatch.context() as alone:
+        alone.setattr(reference_conv, "_projects", lambda *args: True)
+        assert not reference.check(p, inputs, wrong).passed
+    monkeypatch.setattr(reference_conv, "_part", lambda *args: reference.Check("exact", True, 0.0))
+    assert not reference.check(p, inputs, wrong).passed
+    middle = answer(p, inputs).copy()
+    middle[tuple(size // 2 for size in middle.shape)] -= 1
+    assert not reference.check(p, inputs, middle).passed
+    monkeypatch.setattr(reference_conv, "_CHUNK_BYTES", 1)  # an image at a time
+    assert reference.check(p, inputs, answer(p, inputs)).passed and not reference.check(p, inputs, middle).passed
+
+
+def test_shifted_windows_and_biases_are_found_and_rounding_is_held_to_a_bound():
+    p = LARGE["fprop"]
+    inputs = p.inputs(1, True)
+    right = answer(p, inputs)
+    assert not reference.check(p, inputs, np.roll(right, 1, 2)).passed
+    assert not reference.check(p, inputs, right + np.float32(1)).passed
+    near = right + np.float32(1e-3)
+    assert not reference_conv.check(p, inputs, near).passed
+    found = reference_conv.check(p, inputs, near, bound=2e-3)
+    assert (found.how, found.passed, found.max_error) == ("bound", True, pytest.approx(1e-3, rel=0.1))
+    assert not reference_conv.check(p, inputs, near, bound=5e-4).passed
+    near.flat[7] += 1  # near a whole number, but not the right one
+    assert not reference_conv.check(p, inputs, near, bound=2e-3).passed
+    near.flat[7] = np.nan
+    assert not reference_conv.check(p, inputs, near, bound=2e-3).passed
+    p = Conv(64, 112, 112, 64, 64, 3, 3, pad="same")  # 1.7 GiB of columns
+    columns = conv_numpy._Columns(p, np.dtype(np.float32))
+    assert columns.buffer.nbytes <= conv_numpy._PIECE_BYTES
+    assert (columns.images, columns.rows) == (1, conv_numpy._PIECE_BYTES // (112 * 576 * 4))
+    small = conv_numpy._Columns(Conv(64, 8, 8, 4, 4, 3, 3), np.dtype(np.float32))
+    assert (small.images, small.rows) == (64, 6)
+
+
+def test_a_broken_blas_stops_the_reference(monkeypatch):
+    p = msgspec.structs.replace(LARGE["fprop"], dtype="bfloat16", math="bfloat16")
+    inputs, real = p.inputs(1, True), reference_conv.conv
+    monkeypatch.setattr(reference_conv, "conv", lambda *args: real(*args) + 1)
+    with pytest.raises(ArithmeticError, match="failed its own test"):
+        reference.check(p, inputs, np.zeros(p.out_shape, ml_dtypes.bfloat16))
+
+
+@pytest.mark.parametrize("math", ["tf32", "bfloat16"])
+def test_numpy_says_what_it_does_not_multiply(math):
+    p = Conv(1, 4, 4, 2, 2, 3, 3, dtype="float32" if math == "tf32" else math, math=math)
+    with pytest.raises(ValueError, match=f"float32 and float64, not {math}"):
+        conv_numpy.im2col(p, *p.inputs(1, True))
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    """kernels.conv.cupy with NumPy for CuPy and a product that leaves its result in place, as cuBLAS does."""
+    fake = types.ModuleType("cupy")
+    for name in ("empty", "zeros", "copyto", "add", "lib"):
+        setattr(fake, name, getattr(np, name))
+    fake.free = 1 << 30
+    fake.cuda = types.SimpleNamespace(Device=lambda: types.SimpleNamespace(mem_info=(fake.free, 1 << 31)))
+
+    def cublas(problem, a, b):
+        assert [x.shape for x in (a, b)] == [x.shape for x in problem.inputs(1)]
+        assert a.flags.c_contiguous and b.flags.c_contiguous
+        return lambda: np.matmul(*reference.operands(problem, (a, b)))
+
+    matmul = types.ModuleType("kernels.cuda.cublas")
+    matmul.product = cublas
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    monkeypatch.setitem(sys.modules, "kernels.cuda.cublas", matmul)
+    monkeypatch.delitem(sys.modules, "kernels.conv.cupy", raising=False)
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    yield types.SimpleNamespace(im2col=importlib.import_module("kernels.conv.cupy").im2col, cupy=fake)
+    sys.modules.pop("kernels.conv.cupy", None)
+    vars(importlib.import_module("kernels.conv")).pop("cupy", None)
+
+
+def test_im2col_on_the_gpu_is_right_call_after_call(on_gpu):
+    done = 0
+    for p in problems():
+        if p.groups == 1 and p.layout == "NHWC":
+            inputs = p.inputs(3, True)
+            run = on_gpu.im2col(p, *inputs)
+            for _ in range(2):
+                assert reference.check(p, inputs, run()).passed, p
+            done += 1
+    assert done > 100
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"layout": "NCHW"}, "not for NCHW in 1"),
+        ({"groups": 2}, "not for NHWC in 2"),
+        ({"direction": "dgrad", "dtype": "bfloat16"}, "rounded at every tap"),
+        ({"dtype": "float8_e4m3"}, "not for float8_e4m3"),
+        ({"n": 1 << 20}, "its columns need 1.27 GiB of GPU memory; at most half of the free 1 are taken"),
+    ],
+)
+def test_what_im2col_on_the_gpu_refuses(on_gpu, fields, words):
+    p = Conv(**{"n": 2, "h": 5, "w": 5, "c_in": 4, "c_out": 6, "r": 3, "s": 3, **fields})
+    with pytest.raises(ValueError, match=words):
+        on_gpu.im2col(p, None, None)
