@@ -240,22 +240,6 @@ def pcie(measurements: "Iterable[Measurement]") -> tuple[int, int] | None:
     return max(seen, default=None)
 
 
-def sentence(link: Link) -> str:
-    """The law in words.
-
-    `pinned h2d by cupy/memcpy_async: 9.81 µs + 55.3 GB/s; half of that bandwidth from 530 KiB`.
-    """
-    low, high = link.bandwidth.low, link.bandwidth.high
-    between = f" ({bytes_rate(low).split()[0]}..{bytes_rate(high)})" if bytes_rate(low) != bytes_rate(high) else ""
-    ways = {"both": " each way", "d2d": " copied"}.get(link.direction, "")
-    parts = [f"{seconds(max(0.0, link.latency.value))} + {bytes_rate(link.bandwidth.value)}{ways}{between}"]
-    if link.half_bytes:
-        parts.append(f"half of that bandwidth from {size(link.half_bytes.value)}")
-    parts.append(f"within {_off(link)} of every size measured")
-    name = " ".join(filter(None, (link.host_memory, link.direction)))
-    return f"{name} by {link.kernel.partition('/')[2]}: {'; '.join(parts)}"
-
-
 def _off(link: Link) -> str:
     """How far from it any size was, rounded up, as a bound is."""
     return f"{max(1, math.ceil(100 * max(p.error for p in link.pieces)))} %"

@@ -167,7 +167,7 @@ def model(stream) -> list[Figure]:
         for name, fitted in (("held-out", rows[::2]), ("in-sample", rows)):
             (link,) = links.fits(fitted)
             if name == "held-out":
-                print(links.sentence(link), f"({len(link.pieces)} pieces)")
+                print(f"{link.kernel} {link.host_memory} {link.direction}: {len(link.pieces)} pieces")
             errors = links.errors(link, rows)
             middle = max(errors, key=lambda e: e[3] * (16 << 10 <= e[0] <= 4 * MIB))
             others = max(errors, key=lambda e: e[3] * (not 16 << 10 <= e[0] <= 4 * MIB))

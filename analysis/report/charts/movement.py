@@ -56,7 +56,8 @@ def copies(of: Material) -> list[Chart]:
             Trace(f"{way}, law", sizes, fits, color, dash=dash, says=says, legend=False),
         ]
         rows += [(way, size(n), seconds(t), seconds(fit), percent(e)) for n, fit, t, e in seen]
-    told = f"Of {count(len(laws), 'way')} to copy: {links.sentence(laws[0])}."
+    fastest = f"{movement.way_words(laws[0])}: {bytes_rate(laws[0].bandwidth.value)}"
+    told = f"Of {count(len(laws), 'way')} to copy the fastest is {fastest}."
     view = View("", Axis("bytes of a copy", "bytes"), Axis("time of a copy", "seconds"), traces, told)
     heads = "way | bytes | measured | by the law | off by"
     return [Chart("transfers", "Copies between host and GPU", [view], Table(heads, rows), "transfers.svg")]
