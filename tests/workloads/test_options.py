@@ -44,8 +44,6 @@ def test_limits_and_keywords_of_a_call():
     shared_flags.add_measuring(made)
     assert shared_flags.limits(made.parse_args([])) == shared_flags.FINE
     assert shared_flags.limits(made.parse_args(["--fast", "--max-time", "7"])) == {**shared_flags.FAST, "max_time": 7.0}
-    made = options.parser("workloads.x", "", "x")
-    shared_flags.add_measuring(made)
     args = options.namespace(made, threads=[1, 2], fast=True)
     assert (args.threads, args.fast, args.seed) == (["1", "2"], True, 1)
     assert options.namespace(made, threads=1, backends="numpy").threads == ["1"]

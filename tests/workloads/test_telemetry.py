@@ -190,7 +190,6 @@ def test_a_gpu_is_watched_without_nvml_and_is_cold_in_the_visit_in_which_it_is(m
     assert gpu_seen([1.98e9] * 3) == ({"gpu_clock_hz": 1.98e9}, ())
     assert gpu_seen([1.98e9, 1.98e9, 1.7e9]) == ({"gpu_clock_hz": 1.98e9}, ("gpu-clock",))
     assert gpu_seen([None, None]) == ({}, ())
-    fake_cupy(monkeypatch)
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetMaxClockInfo=2000))
     looks = iter([1e9] * 2 + [1.9e9] * 2 + [1.9e9] * 2)
     watch = telemetry.GpuWatch(0, lambda: next(looks))

@@ -133,8 +133,6 @@ def test_a_users_model_is_looked_for_where_the_command_was_typed_and_code_that_e
         training_row._own_samples(saved, settings.of(saved), 1)
     (tmp_path / "ends_at_once.py").write_text("raise SystemExit(3)")
     (tmp_path / "ends_when_called.py").write_text("import sys\n\n\ndef build():\n    sys.exit(0)\n")
-    monkeypatch.setenv(settings.FOLDER, str(tmp_path))
-    monkeypatch.setattr(sys, "path", list(sys.path))
     for name, words in (
         ("ends_at_once", "importing ends_at_once fails: SystemExit: 3"),
         ("ends_when_called", r"ends_when_called:build\(\) fails: SystemExit: 0"),
