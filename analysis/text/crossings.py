@@ -70,10 +70,12 @@ def short_n_words(c: Crossing, name: str = SQUARES.size_name) -> str:
     return f"{name} = {low} to {high}" if c.at.high > FINE * c.at.low and low != high else f"{name} = {high}"
 
 
-def copies_sentence(answers: Iterable[Answer]) -> str:
+def copies_sentence(answers: list[Answer]) -> str:
     """How the way of copying moves the crossover."""
-    ways = "; ".join(f"{way_name(a.form)}, {sentences.crossing(a)}" for a in answers)
-    return f"Copied in and out on every call: {ways}."
+    names = form_name(answers[0].form), *(way_name(a.form) for a in answers[1:])
+    return " ".join(
+        f"{sentences.capital(name)}: {sentences.crossing(a)}." for name, a in zip(names, answers, strict=True)
+    )
 
 
 def at_once(family: Family) -> str:
