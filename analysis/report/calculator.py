@@ -17,7 +17,7 @@ from analysis.predict import curves
 from analysis.predict.prediction import Prediction, predict
 from analysis.predict.profile import Lacking, Profile
 from analysis.report.charts.choose import best_of_cpu
-from analysis.stats import Estimate, middle
+from analysis.stats import Estimate, best_by, middle
 from analysis.training.costs import whole_training
 from kernels import networks
 from kernels.problems import Matmul, Training
@@ -112,26 +112,22 @@ def products(measurements: "Iterable[Measurement]", squared: Iterable[Tool]) -> 
 
 
 def _grid(rows: "list[Measurement]", dtype: str, math_: str) -> Table:
-    best: dict[tuple[int, int, int], float] = {}
-    for m in rows:
-        at = (m.problem.m, m.problem.n, m.problem.k)
-        best[at] = min(best.get(at, math.inf), middle(m.on("host-latency")))
-    problems = {Matmul(*at, dtype, math_): seconds for at, seconds in best.items()}
-    made = curves.curve(curves.Point(_at(p), s, p.flops, p.bytes_moved) for p, s in problems.items())
+    best = best_by(rows, lambda m: (m.problem.m, m.problem.n, m.problem.k), lambda m: middle(m.on("host-latency")))
+    measured = {Matmul(*at, dtype, math_): middle(m.on("host-latency")) for at, m in best.items()}
+    made = curves.curve(curves.Point(_at(p), s, p.flops, p.bytes_moved) for p, s in measured.items())
     if made is None:
         raise ValueError("no rows, no curve")
-    axes = tuple(Axis(name, _powers([at[i] for at in best])) for i, name in enumerate("MNK"))
-    logs = [tuple(map(math.log, at)) for at in best]
-    seconds, known = [], []
-    for corner in itertools.product(*(axis.values for axis in axes)):
-        p = Matmul(int(corner[0]), int(corner[1]), int(corner[2]), dtype, math_)
-        seconds.append(float(made.seconds(_at(p), p.flops, p.bytes_moved).value))
-        here = tuple(map(math.log, corner))
-        known.append(int(any(max(abs(a - b) for a, b in zip(here, other, strict=True)) <= _NEAR for other in logs)))
-    return Table(axes, tuple(seconds), tuple(known))
+    axes = tuple(Axis(name, _powers(sizes)) for name, sizes in zip("MNK", zip(*best, strict=True), strict=True))
+    corners = [Matmul(*map(int, at), dtype, math_) for at in itertools.product(*(axis.values for axis in axes))]
+    known = (
+        any(max(abs(a - b) for a, b in zip(_at(p), _at(near), strict=True)) <= _NEAR for near in measured)
+        for p in corners
+    )
+    seconds = (float(made.seconds(_at(p), p.flops, p.bytes_moved).value) for p in corners)
+    return Table(axes, tuple(seconds), tuple(map(int, known)))
 
 
-def _powers(values: list[int]) -> tuple[float, ...]:
+def _powers(values: tuple[int, ...]) -> tuple[float, ...]:
     """Powers of two (every _GRID-th) over the values' range."""
     first, last = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
     found = list(range(first, last + 1, _GRID))

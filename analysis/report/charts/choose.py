@@ -42,18 +42,10 @@ def spans(a: Answer) -> list[tuple[float, float, int]]:
     if not a.points:
         return []
     between = {(c.below, c.above): place(c) for c in a.crossings}
-    made: list[list] = [[a.points[0].n, a.points[0].n, a.points[0].sign]]
+    made, start, last = [], float(a.points[0].n), a.points[-1]
     for p, q in itertools.pairwise(a.points):
-        made[-1][1] = p.n
-        if p.sign == q.sign:
-            continue
-        if (p.n, q.n) in between:
-            low, high = between[p.n, q.n]
-            made[-1][1] = low
-            made += [[low, high, 0], [high, q.n, q.sign]]
-        else:
-            middle = (p.n * q.n) ** 0.5
-            made[-1][1] = middle
-            made.append([middle, q.n, q.sign])
-    made[-1][1] = a.points[-1].n
-    return [(low, high, sign) for low, high, sign in made if high > low]
+        if p.sign != q.sign:
+            low, high = between.get((p.n, q.n), ((p.n * q.n) ** 0.5,) * 2)
+            made += [(start, low, p.sign), (low, high, 0)]
+            start = high
+    return [(low, high, sign) for low, high, sign in (*made, (start, last.n, last.sign)) if high > low]
