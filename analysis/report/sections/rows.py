@@ -66,28 +66,27 @@ def order(m: "Measurement") -> tuple:
 
 def record(m: "Measurement", judged: Judged, most: int = QUANTILES) -> dict:
     """The row's numbers under the names of the result files and of analysis.roofline.frame; without what is empty or usual."""
-    s = m.settings
-    made = {"kernel": m.kernel, "problem": msgspec.to_builtins(m.problem), "device": s.device}
-    made |= {"threads": s.threads} if s.threads else {}
-    made |= {name: getattr(s, name) for name, usual in _DEFAULTS.items() if getattr(s, name) != usual}
-    made |= {"switches": s.switches} if s.switches else {}
-    made |= {"status": m.status} | ({"reason": m.reason} if m.reason else {})
-    taken = [x for x in m.samples if x.seconds]
-    if taken:
-        made["clocks"] = {x.clock: _clock(x, visits.span(m), max(2, most // len(taken))) for x in taken}
-    if judged.fraction:
-        made["roof_fraction"] = rounded(judged.fraction.value)
-    flags = [*m.flags, *([judged.flag] if judged.flag else [])]
-    rest = {
+    s, taken = m.settings, [x for x in m.samples if x.seconds]
+    made = {
+        "kernel": m.kernel,
+        "problem": msgspec.to_builtins(m.problem),
+        "device": s.device,
+        "threads": s.threads or None,
+        **{name: getattr(s, name) for name, usual in _DEFAULTS.items() if getattr(s, name) != usual},
+        "switches": s.switches,
+        "status": m.status,
+        "reason": m.reason,
+        "clocks": {x.clock: _clock(x, visits.span(m), max(2, most // len(taken))) for x in taken},
+        "roof_fraction": rounded(judged.fraction.value) if judged.fraction else None,
         "phases_s": _finite(m.phases_s),
         "values": _finite(m.values),
-        "flags": flags,
+        "flags": [*m.flags, *filter(None, [judged.flag])],
         "check": m.check,
         "max_error": m.max_error,
         "notes": m.notes,
         "at": m.at,
     }
-    return made | {name: value for name, value in rest.items() if value not in ({}, [], "", None)}
+    return {name: value for name, value in made.items() if value not in ({}, [], "", None)}
 
 
 def _finite(numbers: dict[str, float]) -> dict[str, float]:
