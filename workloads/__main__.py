@@ -22,31 +22,18 @@ def _state(name: str, software: dict[str, str]) -> tuple[str, str]:
     if name == "keras" and "tensorflow" not in software:
         pip = f"{sys.executable} -m pip install {registry.BACKENDS[name].install}"
         return "absent", f"Keras {software['keras']} without TensorFlow; install it with: {pip}"
-    return "ready", _about(name, software)
+    words = _ABOUT.get(name, f"{name} {{{registry.BACKENDS[name].version}}}")
+    return "ready", words.format_map(defaultdict(str, software))
 
 
-def _about(name: str, software: dict[str, str]) -> str:
-    """A ready backend's versions and threads in words."""
-    from kernels.registry import BACKENDS
-
-    of = defaultdict(str, software)
-    match name:
-        case "numpy":
-            return f"NumPy {of['numpy']}, {of['blas']} {of['blas_kernels']}, {_threads(of['blas_threads'])}"
-        case "numba":
-            return f"Numba {of['numba']}, layer {of['numba_layer']}, {_threads(of['numba_threads'])}"
-        case "cupy":
-            return f"CuPy {of['cupy']}, CUDA {of['cuda_runtime']}, cuBLAS {of['cublas']}, driver {of['driver']}"
-        case "cuda":
-            return f"our own kernels, compiled by NVRTC through CuPy {of['cupy']}"
-        case "keras":
-            return f"Keras {of['keras']} on TensorFlow {of['tensorflow']}"
-        case _:
-            return f"{name} {of[BACKENDS[name].version]}"
-
-
-def _threads(count: str) -> str:
-    return f"{count or 'unknown'} thread{'s' * (count != '1')}"
+# A ready backend's versions and threads in words; of others its name and version.
+_ABOUT = {
+    "numpy": "NumPy {numpy}, {blas} {blas_kernels}, threads: {blas_threads}",
+    "numba": "Numba {numba}, layer {numba_layer}, threads: {numba_threads}",
+    "cupy": "CuPy {cupy}, CUDA {cuda_runtime}, cuBLAS {cublas}, driver {driver}",
+    "cuda": "our own kernels, compiled by NVRTC through CuPy {cupy}",
+    "keras": "Keras {keras} on TensorFlow {tensorflow}",
+}
 
 
 def here() -> Iterator[str]:

@@ -211,7 +211,7 @@ def resume_command(outcome: "sweep.Outcome") -> str:
     """The command that finishes a sweep that was stopped."""
     from workloads.harness import sweep
 
-    base = sweep.command_without(outcome.run.command, "--resume")
+    base = sweep.without_resume(outcome.run.command)
     return f"{base} --resume" if " -o" in base or "--output" in base else f"{base} -o {outcome.path.parent} --resume"
 
 

@@ -180,7 +180,11 @@ def _each(
         made = arguments(args, name, flags, folder, left)
         made.resume = args.resume or name in begun  # a workload's second part goes on in its file
         begun.add(name)
-        codes.append(one(name, made, command, run))
+        try:
+            codes.append(one(name, made, command, run))
+        except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
+            print(f"{name} left out: {missing}\n  to have it: {missing.tip}", file=sys.stderr)
+            codes.append(options.MISSING)
         if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
             break
     return codes
@@ -190,11 +194,7 @@ def _one(name: str, args: argparse.Namespace, command: str, run) -> int:
     """One workload's own session, its final sentences left to the report."""
     if args.format == "table":
         print(f"\n{name}", flush=True)
-    try:
-        return _command(name).WORKLOAD.session(args, command, run)
-    except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
-        print(f"{name} left out: {missing}\n  to have it: {missing.tip}", file=sys.stderr)
-        return options.MISSING
+    return _command(name).WORKLOAD.session(args, command, run)
 
 
 def on_node(folder: str) -> int:
@@ -249,10 +249,7 @@ def _rows(name: str, args: argparse.Namespace, here) -> Iterator[tuple[str, list
 
 def _measured(name: str, args: argparse.Namespace, command: str, run) -> int:
     """One workload without its table and sentences."""
-    try:
-        _command(name).WORKLOAD.measure(args, run)
-    except options.Missing as missing:
-        print(f"{name} left out: {missing}", flush=True)
+    _command(name).WORKLOAD.measure(args, run)
     return options.OK
 
 

@@ -91,13 +91,12 @@ def one(
 
 
 def test_a_guess_adds_up():
-    """10 steps of 3 ms and 32 x 83.6 MFLOP at 880 GFLOP/s, an epoch of 50 ms: six of these and of the 32 steps that take 0.2 s,
-    then four times three of each; one compilation, data, 17 short epochs of as many fits, 57 steps of these."""
+    """10 steps of 3 ms and 32 x 83.6 MFLOP at 880 GFLOP/s, an epoch of 50 ms: four of these, and three times as long again in
+    more fits; one compilation, data, and what a fit costs."""
     step = 3e-3 + 32 * networks.training_flops(networks.find("cifar10-cnn")) / 880e9
-    assert forecast.step_s(one(), 16) == pytest.approx(step) and int(0.2 / step) == 32
-    both = 6 * (0.05 + 10 * step) + 6 * (0.05 + 32 * step)
+    assert forecast.step_s(one(), 16) == pytest.approx(step)
     once = 320 * 3072 * 15e-9 + 1.5
-    wanted = once + 3 * (both + 2 * 0.03) + 17 * 0.08 + 57 * step
+    wanted = once + 0.03 + 4 * 4 * (0.05 + 10 * step)
     assert forecast.seconds(one(), 16, 2.0) == pytest.approx(wanted)
     assert forecast.seconds(one(process="fresh"), 16, 2.0) == pytest.approx(5 * (once + 0.08 + step + 10))
     expected = pytest.approx(1.5 - 22 * 3072 * 15e-9)

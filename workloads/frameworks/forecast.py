@@ -58,13 +58,8 @@ def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> fl
     once = numbers * NUMBER_S + shapes * COMPILE_S[where] * (LOOP_COMPILES if row.kernel.endswith(BARE) else 1)
     if s.process == "fresh":
         return FRESH * (once + fit + epoch + step + START_S)
-    unit, each = s.keras.steps_per_execution, networks.sample_bytes(network, p.dtype) if network else 3000
-    wanted = keras_fit.planned(p, keras_fit.samples_held(p, each, unit), epoch, step, max_time, unit)
-    own, other = wanted.epochs * (epoch + p.steps * step), (keras_fit.LATER + 1) * (epoch + wanted.steps * step)
-    more = (keras_fit.fits(own + other, wanted, max_time) - 1) * wanted.brief / wanted.epochs
-    looks = 8 + 2 * keras_fit.LOOK + keras_fit.LOSS_EPOCHS  # short epochs, of fits for compilation and losses too
-    steps = keras_fit.LOOK * (keras_fit.FEW + 1) + keras_fit.LOSS_EPOCHS * min(p.steps, keras_fit.LOSS_BATCHES)
-    whole = once + (1 + more) * (own + other + 2 * fit) + looks * (fit + epoch) + steps * step
+    own = max(p.epochs, keras_fit.FEWEST_LATER + 1) * (epoch + p.steps * step)
+    whole = once + fit + own + min(3 * own, keras_fit.MOST * max_time)  # more fits, while they are short
     return FRESH * whole if rigorous else whole
 
 

@@ -146,8 +146,8 @@ def kernels(args: argparse.Namespace) -> list[str]:
         if args.backends:
             raise options.Missing("jax is not installed", f"{options.python()} -m pip install jax")
         backends.remove("jax")
-    every = [(backend, k, v) for backend in backends for k, v in KERNELS.items() if k.split("/")[1] == backend]
-    found = [kernel for _, kernel, variant in every if not variants or variant in variants]
+    wanted = variants or VARIANTS
+    found = [k for name in backends for k, v in KERNELS.items() if v in wanted and k.split("/")[1] == name]
     if not found:
         raise options.Usage(
             f"no {' or '.join(variants)} of {' or '.join(backends)} trains here",

@@ -116,12 +116,9 @@ def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.
 def _beside(four: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
     """The rows teacher alone, student alone, teacher beside, student beside."""
     sets = ((0,), (1,), (0, 1))
-    answers, rounds, bad = concurrent.alternated(four[:2], sets, _turns(args), here)
+    took = concurrent.alternated(four[:2], sets, _turns(args), here)
     for i, row in enumerate(four):
-        taken = [r[sets[i]] if i < 2 else r[sets[2]] for r in rounds]
-        yield (
-            concurrent.lost(row, four[i % 2], bad) if bad else concurrent.measured(row, answers[i % 2], taken, [i % 2])
-        )
+        yield concurrent.measured(row, four[i % 2], took, sets[min(i, 2)], [i % 2])
 
 
 def _side_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
@@ -136,13 +133,9 @@ def _side_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Gro
 def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
     """The rows of 1, 2, 4 processes that do the same at once."""
     sets = [tuple(range(row.experiment.at_once)) for row in made]
-    answers, rounds, bad = concurrent.alternated([made[0]] * max(map(len, sets)), sets, _turns(args), here)
+    took = concurrent.alternated([made[0]] * max(map(len, sets)), sets, _turns(args), here)
     for row, members in zip(made, sets, strict=True):
-        yield (
-            concurrent.lost(row, made[0], bad)
-            if bad
-            else concurrent.measured(row, answers[0], [r[members] for r in rounds], members)
-        )
+        yield concurrent.measured(row, made[0], took, members, members)
 
 
 def _trial_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:

@@ -172,11 +172,19 @@ def finite(losses) -> tuple[float, ...]:
 
 def fitted(model, epochs: int, stamped: bool, data, **how) -> Fitted:
     """What model.fit gives, its epochs stamped where that is asked for."""
-    stamps = _EpochSeconds()
-    callbacks = [stamps.callback()] if stamped else None
+    stamps: list[
+        float
+    ] = []  # the begin of the first epoch and the end of each, never batches: those would wait for each step
+
+    def stamp(epoch, logs=None):
+        stamps.append(time.perf_counter())
+
+    own = {"on_epoch_begin": lambda epoch, logs: epoch or stamp(epoch), "on_epoch_end": stamp}
+    callbacks = [keras_callback(**own)] if stamped else None
     history = model.fit(data, epochs=epochs, verbose=0, callbacks=callbacks, **how).history
+    seconds = tuple(end - begin for begin, end in itertools.pairwise(stamps))
     accuracies = next((history[name] for name in history if name.endswith("accuracy")), ())
-    return Fitted(finite(history["loss"]), tuple(map(float, accuracies)), tuple(stamps.seconds))
+    return Fitted(finite(history["loss"]), tuple(map(float, accuracies)), seconds)
 
 
 def keras_fit(order: Order) -> Trainer:
@@ -225,23 +233,6 @@ def keras_callback(**events: Callable):
     import keras
 
     return keras.callbacks.LambdaCallback(**events)
-
-
-class _EpochSeconds:
-    """A callback that stamps the begin of the first epoch and the end of each, never batches: those would wait for each step."""
-
-    def __init__(self):
-        self._stamps: list[float] = []
-
-    @property
-    def seconds(self) -> list[float]:
-        return [end - begin for begin, end in itertools.pairwise(self._stamps)]
-
-    def callback(self):
-        def stamp(epoch, logs=None):
-            self._stamps.append(time.perf_counter())
-
-        return keras_callback(on_epoch_begin=lambda epoch, logs: epoch or stamp(epoch), on_epoch_end=stamp)
 
 
 def way(kernel: str) -> Callable[[Order], Trainer]:

@@ -44,6 +44,8 @@ WORK = (
 )
 
 Taken = dict[int, list[float]]  # party -> seconds a step of each unit that ran while all were at work
+# What preparing each party gave, round by round what each set of parties took, the answer that ended it.
+Rounds = tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]
 
 
 class Turns(msgspec.Struct, frozen=True):
@@ -62,13 +64,8 @@ class Group:
     measure: Callable[..., Generator[Measurement]]
 
 
-def alternated(
-    parties: list[Row], sets: Sequence[tuple[int, ...]], turns: Turns, here: Machine
-) -> tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]:
-    """(what preparing each party gave, round by round what each set of parties took, the answer that ended it).
-
-    A worker a party, prepared one after the other; then the sets take turns, in the opposite order every other round.
-    """
+def alternated(parties: list[Row], sets: Sequence[tuple[int, ...]], turns: Turns, here: Machine) -> Rounds:
+    """A worker a party, prepared one after the other; then the sets take turns, in the opposite order every other round."""
     workers = [Worker(environment(row, here.uuids)) for row in parties]
     try:
         return in_turns(parties, workers, sets, turns)
@@ -77,9 +74,7 @@ def alternated(
             worker.close()
 
 
-def in_turns(
-    parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]], turns: Turns
-) -> tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]:
+def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]], turns: Turns) -> Rounds:
     """What `alternated` gives, of workers that go on afterwards, one a party."""
     limits, slice_ = Limits(visit_s=turns.window_s), Limits(visit_s=turns.window_s / SLICES)
     answers: list[Measurement] = []
@@ -168,15 +163,15 @@ def too_long(row: Row, window_s: float) -> Measurement:
     return row.result("failed", reason)
 
 
-def lost(row: Row, asked: Row, bad: Measurement) -> Measurement:
-    """A row of an experiment that the answer `bad` ended; `asked` is what its worker was asked."""
-    reason = bad.reason if bad.row == asked else f"what ran beside it ended: {bad.reason}"
-    return row.result(bad.status, reason, flags=bad.flags)
-
-
-def measured(row: Row, prepared: Measurement, taken: list[Taken], parties) -> Measurement:
-    """A row from its rounds. host-latency: seconds a step (or call) as each party sees it, a block a round. host-throughput,
-    where several do the same: seconds by the steps of all of them."""
+def measured(row: Row, asked: Row, took: Rounds, members: tuple[int, ...], parties: Sequence[int]) -> Measurement:
+    """A row from the rounds of those members; `asked` is what the workers of its `parties` were asked. host-latency: seconds a
+    step (or call) as each party sees it, a block a round. host-throughput, where several do the same: seconds by the steps of
+    all of them. Of rounds that an answer ended, that answer."""
+    answers, rounds, bad = took
+    if bad:
+        reason = bad.reason if bad.row == asked else f"what ran beside it ended: {bad.reason}"
+        return row.result(bad.status, reason, flags=bad.flags)
+    taken = [seen[members] for seen in rounds]
     each = [[s for party in parties for s in round_[party]] for round_ in taken]
     block = tuple(i for i, round_ in enumerate(each) for _ in round_)
     why = f"{len(taken)} alternating rounds"
@@ -184,7 +179,9 @@ def measured(row: Row, prepared: Measurement, taken: list[Taken], parties) -> Me
     if len(parties) > 1:
         rates = [sum(1 / statistics.mean(round_[party]) for party in parties) for round_ in taken]
         samples.append(Samples("host-throughput", tuple(1 / rate for rate in rates), 1, tuple(range(len(rates))), why))
-    return msgspec.structs.replace(prepared, settings=row.settings, samples=tuple(samples))
+    return msgspec.structs.replace(
+        answers[parties[0]], kernel=row.kernel, problem=row.problem, settings=row.settings, samples=tuple(samples)
+    )
 
 
 def timeout(problem: Problem) -> float:
@@ -258,11 +255,6 @@ def _every_gpu_group(
         workers += [Worker(environment(row, here.uuids)) for row in alone]
     sets = (*((i,) for i in range(count)), tuple(range(count)))
     rounds, window_s = (FAST_ROUNDS, FAST_WINDOW_S) if args.fast else (ROUNDS, WINDOW_S)
-    answers, taken, bad = in_turns(alone, workers, sets, Turns(rounds, window_s, args.seed))
+    took = in_turns(alone, workers, sets, Turns(rounds, window_s, args.seed))
     for i, row in enumerate(group):
-        own, members = i % count, sets[i] if i < count else sets[-1]
-        if bad:
-            yield lost(row, alone[own], bad)
-        else:
-            m = measured(row, answers[own], [round_[members] for round_ in taken], [own])
-            yield msgspec.structs.replace(m, kernel=row.kernel, problem=row.problem)
+        yield measured(row, alone[i % count], took, sets[min(i, count)], [i % count])

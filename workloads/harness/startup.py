@@ -136,12 +136,6 @@ def _tensorflow_compile(row: Row) -> Callable:
     return lambda: compiled(x, x).numpy()
 
 
-def _keras_start(row: Row) -> Callable:
-    import keras  # noqa: F401
-
-    return _tensorflow_start(row)
-
-
 def _keras_compile(row: Row) -> Callable:
     import keras
 
@@ -160,5 +154,5 @@ _STARTS: dict[str, dict[str, Callable[[Row], Callable]]] = {
     "numba": {"import": _import("numba"), "compile": _numba_compile},
     "cupy": {"import": _import("cupy"), "device_start": _cupy_start, "compile": _cupy_compile},
     "tensorflow": {"import": _import("tensorflow"), "device_start": _tensorflow_start, "compile": _tensorflow_compile},
-    "keras": {"import": _import("keras"), "device_start": _keras_start, "compile": _keras_compile},
+    "keras": {"import": _import("keras"), "device_start": _tensorflow_start, "compile": _keras_compile},
 }

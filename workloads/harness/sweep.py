@@ -86,17 +86,15 @@ def place(args: argparse.Namespace, workload: str, run: Run) -> pathlib.Path:
     if args.resume:
         old = sorted(folder.glob(f"*/{workload}.jsonl"))
         if not old:
-            raise options.Usage(
-                f"nothing to resume: no {workload} run under {folder}", command_without(run.command, "--resume")
-            )
+            raise options.Usage(f"nothing to resume: no {workload} run under {folder}", without_resume(run.command))
         return old[-1]
     stamp = run.started_at.replace(":", "").replace("-", "")
     taken = (folder / f"{stamp}{suffix}" for suffix in ("", *(f"-{i}" for i in range(2, 1000))))
     return next(f for f in taken if not f.exists()) / f"{workload}.jsonl"
 
 
-def command_without(command: str, flag: str) -> str:
-    return " ".join(word for word in command.split() if word != flag)
+def without_resume(command: str) -> str:
+    return " ".join(word for word in command.split() if word != "--resume")
 
 
 def sweep(
