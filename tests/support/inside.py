@@ -67,7 +67,7 @@ def trainer(kernel, network=MLP, shuffle="off", rate=0.0, **chosen):
         network = msgspec.structs.replace(network, learning_rate=rate)
     row = Row(kernel, Training(network.name, BATCH, SAMPLES), Settings(switches={"shuffle": shuffle, **chosen}))
     every = settings.of(row)
-    x, y = data.load("synthetic", network, SAMPLES, 1)
+    x, y = data.load("synthetic", network, SAMPLES, 1, targets=every.targets)
     with contextlib.ExitStack() as patched:
         for module in (trainers, tf_loop, jax_loop):
             patched.enter_context(mock.patch.object(module, "built", same_weights))

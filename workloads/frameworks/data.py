@@ -28,10 +28,12 @@ class Unavailable(Broken):
         super().__init__(f"no data: {message}")
 
 
-def load(kind: str, network: Network, samples: int, seed: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
+def load(
+    kind: str, network: Network, samples: int, seed: int, dtype: str = "float32", targets: str = ""
+) -> tuple[np.ndarray, np.ndarray]:
     """(x, y): `samples` inputs in [0, 1] (uint8: whole numbers 0..255) of the network's shape, and their classes as int32
     (one-hot as float32 where the loss is categorical cross-entropy). Of a regression: points and the numbers to learn, made
-    by formula and so always real.
+    by formula and so always real, in the type of `targets` ("": that of the points).
 
     Raises: ValueError for an unknown kind or dtype and for more samples than there are; Unavailable.
     """
@@ -42,7 +44,10 @@ def load(kind: str, network: Network, samples: int, seed: int, dtype: str = "flo
     if kind not in KINDS:
         raise ValueError(f"unknown data {kind!r}; known: {', '.join(KINDS)}")
     if network.regression:
-        return peaks(samples, seed, dtype)
+        x, y = peaks(samples, seed, dtype)
+        return x, y.astype(targets or dtype, copy=False)
+    if targets not in ("", "float32"):
+        raise ValueError("only the targets of a regression can be float64; classes are whole numbers")
     return synthetic(network, samples, seed, dtype) if kind == "synthetic" else real(network, samples, dtype)
 
 

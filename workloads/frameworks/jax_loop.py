@@ -37,7 +37,7 @@ def jax_loop(order: Order) -> Trainer:
     residence, chosen = tf_loop.residence_of(order, ("resident", "fed")), order.switches
     if chosen.jit_compile == "off" or chosen.precision != "float32" or chosen.gpu == "visible":
         raise ValueError(f"{order.row.kernel} is always compiled, in float32, with the CPU chosen before JAX starts")
-    host_x, host_y = tf_loop.typed_samples(order)
+    host_x, host_y = order.x, order.y
     import jax
     import jax.numpy as jnp
     import keras

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from kernels import networks
-from kernels.problems import Training
 from workloads import options
 from workloads.frameworks import studies
 from workloads.harness import plan
@@ -25,7 +24,6 @@ CASES = (
     ("mnist-cnn", "float32", (32,)),
 )
 STRATEGY = {"jax": "DataParallel", "tensorflow": "MirroredStrategy"}
-STEPS = 8
 TAKES = ("model", "batch", "jit", "keras_backend", "gpus")  # the flags that the study obeys
 
 
@@ -60,22 +58,12 @@ def data_parallel(
 def _spread(model: str, dtype: str, batch: int, count: int, library: str, jit: str, whole: bool) -> list[Row]:
     """The rows of one case; `whole`: those too that a prediction is made from."""
     own: dict[str, Any] = {"keras_backend": library, "jit_compile": jit, "dropout": "off", "shuffle": "off"}
-    over = {"strategy": STRATEGY[library]}
-
-    def of(name: str, size: int, **given: Any) -> Row:
-        samples = max(STEPS * size, min(studies.SHORT, 256 * size))
-        return studies.row(Training(name, size, samples, 1, dtype), "gpu:0", **own, **given)
-
-    ends = [of(model, batch), of(model, batch, replicas=str(count), **over)]
-    if not whole:
-        return ends
-    idle = f"mlp-{math.prod(networks.find(model).input)}-1x1-10"
-    return [
-        *ends,
-        of(model, batch // count, **over),
-        of(idle, batch, **over),
-        of(idle, batch, replicas=str(count), **over),
-    ]
+    over, idle = {"strategy": STRATEGY[library]}, f"mlp-{math.prod(networks.find(model).input)}-1x1-10"
+    spread = {"replicas": str(count), **over}
+    wanted: list[tuple[str, int, dict[str, Any]]] = [(model, batch, {}), (model, batch, spread)]
+    if whole:
+        wanted += [(model, batch // count, over), (idle, batch, over), (idle, batch, spread)]
+    return [studies.row(studies.short(name, size, dtype), "gpu:0", **own, **given) for name, size, given in wanted]
 
 
 def require(args: argparse.Namespace, here: Machine) -> int:

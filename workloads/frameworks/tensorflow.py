@@ -16,6 +16,7 @@ from kernels import registry
 from kernels.problems import Problem
 from workloads.harness import copy_modes
 from workloads.harness.dispatch import Broken
+from workloads.machine import cpu
 from workloads.options import python
 from workloads.records import Row, Settings
 from workloads.records import settings as switches
@@ -141,8 +142,8 @@ def about(row: Row, chosen: Keras) -> dict[str, str]:
         found["gpu"] = chosen.gpu
     else:
         found["cuda"] = f"built for {tensorflow.sysconfig.get_build_info().get('cuda_version', 'none')}"
-        if major := _cublas_loaded():
-            found["cuda"] += f", on cuBLAS {major}"
+        if loaded := re.search(r"libcublas\.so\.(\d+)", cpu.text(cpu.ROOT / "proc/self/maps")):
+            found["cuda"] += f", on cuBLAS {loaded[1]}"
     return found
 
 
@@ -154,15 +155,6 @@ def _onednn() -> str:
         return "on" if _pywrap_util_port.IsMklEnabled() else "off"
     except (ImportError, AttributeError):
         return {"0": "off", "1": "on"}.get(os.environ.get("TF_ENABLE_ONEDNN_OPTS", ""), "TensorFlow's choice")
-
-
-def _cublas_loaded() -> str:
-    """The major version of the cuBLAS in this process, by the name of the file behind it; "" when there is none."""
-    try:
-        with open("/proc/self/maps") as maps:
-            return next((m[1] for m in map(re.compile(r"libcublas\.so\.(\d+)").search, maps) if m), "")
-    except OSError:
-        return ""
 
 
 def _limit_threads(threading, threads: int | None) -> None:

@@ -96,19 +96,6 @@ def residence_of(order: Order, residences: tuple[str, ...]) -> str:
     return residence
 
 
-def typed_samples(order: Order) -> tuple[np.ndarray, np.ndarray]:
-    """The samples; a regression's targets in the type that the row says.
-
-    Raises: ValueError for classes in another type.
-    """
-    x, y, wanted = order.x, order.y, order.switches.targets
-    if np.issubdtype(y.dtype, np.floating) and y.shape[-1] == 1:
-        return x, y.astype(wanted, copy=False)
-    if wanted != "float32":
-        raise ValueError("only the targets of a regression can be float64; classes are whole numbers")
-    return x, y
-
-
 def _waiter(order: Order) -> Callable[[], object]:
     """What waits for TensorFlow's work: on the CPU a call returns when it is done."""
     import tensorflow
@@ -123,8 +110,8 @@ def _on_device(order: Order, *arrays: np.ndarray) -> tuple:
 
 def _kept_on_device(order: Order) -> tuple:
     """(x, y) on the row's device. Classes as int64: TensorFlow leaves int32 in the host's memory, and each step would copy."""
-    x, y = typed_samples(order)
-    return _on_device(order, x, y.astype(np.int64) if np.issubdtype(y.dtype, np.integer) else y)
+    y = order.y
+    return _on_device(order, order.x, y.astype(np.int64) if np.issubdtype(y.dtype, np.integer) else y)
 
 
 def _mixed(samples: int):
@@ -237,7 +224,7 @@ def tensorflow_loop(order: Order) -> Trainer:
     gathering = compiled(lambda x, y, chosen: body(tf.gather(x, chosen), tf.gather(y, chosen)))
 
     if residence == "fed":
-        arrays = typed_samples(order)
+        arrays = order.x, order.y
 
         def run(x, y, *chosen):
             return step(*_on_device(order, x, y))

@@ -114,7 +114,9 @@ def built(order: Order) -> Built:
     wrong = models.differences(model, network) if network else []
     tensors.require_device(model, row.device, chosen.keras_backend)
     data_parallel.require(model, spread)
-    snapshot = [(v, v.numpy().copy() if hasattr(v, "numpy") else np.array(v)) for v in _variables(model)]
+    # each once, with the optimizer's; seeds of dropout are among them
+    every = {id(v): v for v in (*model.variables, *(model.optimizer.variables if model.optimizer else ()))}.values()
+    snapshot = [(v, v.numpy().copy() if hasattr(v, "numpy") else np.array(v)) for v in every]
 
     def restore() -> None:
         for variable, value in snapshot:
@@ -134,12 +136,6 @@ def without_dropout(network: Network) -> Network:
     """The network with every dropout layer letting everything through."""
     layers = tuple(msgspec.structs.replace(la, rate=0.0) if la.kind == "dropout" else la for la in network.layers)
     return msgspec.structs.replace(network, layers=layers)
-
-
-def _variables(model) -> list:
-    """Every variable of the model and its optimizer once; seeds of dropout are among them."""
-    every = {id(v): v for v in (*model.variables, *(model.optimizer.variables if model.optimizer else ()))}
-    return list(every.values())
 
 
 def _use_tf32(row: Row, chosen: Keras) -> None:

@@ -50,7 +50,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     try:
         fields = _trained(row, limits, seed, phases, values)
     except Broken as error:
-        fields: dict = {"status": "failed", "reason": str(error)}
+        fields = {"status": "failed", "reason": str(error)}
     except Exception as error:
         if said := data_parallel.refused(row, error):
             raise ValueError(said) from error
@@ -144,11 +144,7 @@ def _samples(row: Row, chosen: Keras, network, seed: int):
     problem, unit = row.problem, chosen.steps_per_execution
     if network is None:
         return _own_samples(row, chosen, seed)
-    x, y = data.load(chosen.data, network, problem.samples, seed, problem.dtype)
-    if network.regression:
-        y = y.astype(chosen.targets)
-    elif chosen.targets != "float32":
-        raise ValueError("only the targets of a regression can be float64; classes are whole numbers")
+    x, y = data.load(chosen.data, network, problem.samples, seed, problem.dtype, chosen.targets)
     if row.process == "fresh":
         return x, y
     return keras_fit.resized(x, y, keras_fit.samples_held(problem, networks.sample_bytes(network, problem.dtype), unit))

@@ -97,7 +97,9 @@ def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int
                 return answers, rounds, bad
             seen[members] = inside(taken)
             if not all(seen[members].values()):
-                return answers, rounds, too_long(parties[members[0]], limits.visit_s)
+                short = f"no step ended within a window of {limits.visit_s:.3g} s while all were at work"
+                lost = parties[members[0]].result("failed", f"{short}: take a smaller batch or model")
+                return answers, rounds, lost
         rounds.append(seen)
     return answers, rounds, None
 
@@ -156,11 +158,6 @@ def inside(taken: dict[int, list[Measurement]]) -> Taken:
     return {
         name: [(e - b) / steps for b, e, steps in found if b >= begin and e <= end] for name, found in units.items()
     }
-
-
-def too_long(row: Row, window_s: float) -> Measurement:
-    reason = f"no step ended within a window of {window_s:.3g} s while all were at work: take a smaller batch or model"
-    return row.result("failed", reason)
 
 
 def measured(row: Row, asked: Row, took: Rounds, members: tuple[int, ...], parties: Sequence[int]) -> Measurement:

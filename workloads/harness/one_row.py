@@ -44,15 +44,19 @@ _NOT_LOCKED = ("cudaErrorMemoryAllocation", "cudaErrorOperatingSystem", "cudaErr
 
 def obey(order) -> Measurement:
     """Carries out one Order."""
-    row, limits, seed = order.row, order.limits, order.seed
-    if order.verb == "visit":
-        made = guarded(row, lambda: visit(row, limits, seed, order.visit, order.handicap))
-        if made.reason.startswith("out of ") and kept.clear():  # what other rows hold may be what it lacked
-            made = guarded(row, lambda: visit(row, limits, seed, order.visit, order.handicap))
-        return made
-    if order.verb == "measure":
-        return guarded(row, lambda: measure(row, limits, seed))
-    return guarded(row, lambda: _by_framework(order.verb, row, limits, seed))
+    asked = order.row, order.limits, order.seed
+
+    def work() -> Measurement:
+        if order.verb == "visit":
+            return visit(*asked, order.visit, order.handicap)
+        return measure(*asked) if order.verb == "measure" else _by_framework(order.verb, *asked)
+
+    made = guarded(order.row, work)
+    if (
+        order.verb == "visit" and made.reason.startswith("out of ") and kept.clear()
+    ):  # what others hold may be what it lacked
+        made = guarded(order.row, work)
+    return made
 
 
 def guarded(row: Row, work) -> Measurement:

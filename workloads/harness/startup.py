@@ -51,18 +51,15 @@ def _timed(backend: str, call: str, row: Row) -> float:
 
 
 def _import(name: str) -> Callable[[Row], Callable]:
-    def prepare(row: Row) -> Callable:
-        def work():
-            try:
-                importlib.import_module(name)
-            except ImportError as error:
-                if (error.name or "").split(".")[0] in (name, "tensorflow"):
-                    raise registry.NotInstalled(name) from error
-                raise
+    def work():
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            if (error.name or "").split(".")[0] in (name, "tensorflow"):
+                raise registry.NotInstalled(name) from error
+            raise
 
-        return work
-
-    return prepare
+    return lambda row: work
 
 
 def _numba_compile(row: Row) -> Callable:
