@@ -47,7 +47,7 @@ def test_uint8_inputs_are_whole_numbers_of_the_same_images(monkeypatch):
     assert (x.dtype, x.min(), x.max()) == (np.uint8, 0, 255) and np.abs(x / 255 - scaled).max() <= 0.5 / 255 + 1e-6
     assert (y == same).all()
     images = np.arange(6, dtype=np.uint8).reshape(6, 1, 1, 1) * np.ones((32, 32, 3), np.uint8)
-    monkeypatch.setitem(data.REAL, "cifar10", ("CIFAR-10", lambda: (images, np.zeros((6, 1), np.uint8))))
+    monkeypatch.setattr(data, "_download", lambda name: (images, np.zeros((6, 1), np.uint8)))
     assert (data.load("real", S0, 6, 1, "uint8")[0] == images).all() and networks.sample_bytes(S0, "uint8") == 3072
     with pytest.raises(ValueError, match="no whole numbers"):
         data.load("synthetic", networks.find("peaks"), 5, 1, "uint8")
@@ -55,21 +55,21 @@ def test_uint8_inputs_are_whole_numbers_of_the_same_images(monkeypatch):
 
 def test_real_data_is_scaled_shaped_and_never_swapped_for_made_up_data(monkeypatch):
     images, labels = np.full((6, 32, 32, 3), 255, np.uint8), np.arange(6, dtype=np.uint8).reshape(6, 1)
-    monkeypatch.setitem(data.REAL, "cifar10", ("CIFAR-10", lambda: (images, labels)))
+    monkeypatch.setattr(data, "_download", lambda name: (images, labels))
     x, y = data.load("real", S0, 4, 1)
     assert (x.shape, x.dtype, x.max(), y.tolist(), y.dtype) == ((4, 32, 32, 3), np.float32, 1.0, [0, 1, 2, 3], np.int32)
     with pytest.raises(ValueError, match="CIFAR-10 has 6 training images, 7 were asked for"):
         data.load("real", S0, 7, 1)
 
-    def fail():
+    def fail(name):
         raise Exception("URL fetch failure on https://data\n: no way")
 
-    monkeypatch.setitem(data.REAL, "cifar10", ("CIFAR-10", fail))
+    monkeypatch.setattr(data, "_download", fail)
     why = "no data: CIFAR-10 cannot be loaded: URL fetch failure on https://data : no way"
     with pytest.raises(data.Unavailable, match=why):
         data.load("real", S0, 4, 1)
     images, labels = np.full((3, 28, 28), 51, np.uint8), np.arange(3, dtype=np.uint8)
-    monkeypatch.setitem(data.REAL, "mnist", ("MNIST", lambda: (images, labels)))
+    monkeypatch.setattr(data, "_download", lambda name: (images, labels))
     x, y = data.load("real", networks.find("mnist-cnn"), 3, 1)
     assert (x.shape, y.tolist()) == ((3, 28, 28, 1), [0, 1, 2]) and x.max() == pytest.approx(0.2)
     with pytest.raises(ValueError, match="vgg-16 has no real data set here"):

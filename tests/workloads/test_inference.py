@@ -134,11 +134,13 @@ def test_joules_of_samples_by_the_counters_that_there_are(monkeypatch, tmp_path)
         state.now += 1
         state.joules += 250
 
-    used = energy.used(lambda: state.joules, call, lambda: waits.append(state.now), 5, 2.5, 3, lambda: state.now)
+    monkeypatch.setattr(energy, "WINDOW_S", 2.5)
+    monkeypatch.setattr(energy, "time", SimpleNamespace(perf_counter=lambda: state.now))
+    used = energy.used(lambda: state.joules, call, lambda: waits.append(state.now), 5)
     assert used == energy.Used(50.0, 250.0, (50.0, 50.0, 50.0))  # three calls of 5 samples a window, 750 J in 3 s
     assert waits == [0, 3, 3, 6, 6, 9]
-    assert energy.used(lambda: 7.0, call, lambda: None, 5, 2.5, 3, lambda: state.now) is None
-    assert energy.used(lambda: None, call, lambda: None, 5, 2.5, 3, lambda: state.now) is None
+    assert energy.used(lambda: 7.0, call, lambda: None, 5) is None
+    assert energy.used(lambda: None, call, lambda: None, 5) is None
 
     def millijoules(handle):
         return {"the GPU-abc": 5_000, "number 1": 7_000}[handle]

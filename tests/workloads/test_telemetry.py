@@ -118,7 +118,11 @@ def test_a_slower_clock_is_flagged_and_a_stolen_slice_is_not(monkeypatch, tmp_pa
 def settled(running, spent=lambda time: 0.0, limit=0.5):
     """Seconds that settle waits: `running(time)` is what others do, `spent(time)` the process's CPU time."""
     clock = Clock()
-    waited = telemetry.settle(limit, lambda: running(clock.time), lambda: spent(clock.time), clock, clock.sleep)
+    fake = types.SimpleNamespace(perf_counter=clock, process_time=lambda: spent(clock.time), sleep=clock.sleep)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(telemetry, "time", fake)
+        patched.setattr(telemetry.cpu, "others_running", lambda own: running(clock.time))
+        waited = telemetry.settle(limit)
     assert waited == pytest.approx(clock.time)
     return waited
 

@@ -105,12 +105,11 @@ def _download(name: str):
     return getattr(keras.datasets, name).load_data()[0]
 
 
-# Network.data -> the data set's name and what gets it.
 REAL = {
-    "cifar10": ("CIFAR-10", lambda: _download("cifar10")),
-    "mnist": ("MNIST", lambda: _download("mnist")),
-    "fashion_mnist": ("Fashion-MNIST", lambda: _download("fashion_mnist")),
-}
+    "cifar10": "CIFAR-10",
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+}  # Network.data -> the data set's name
 
 
 def real(network: Network, samples: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
@@ -121,9 +120,9 @@ def real(network: Network, samples: int, dtype: str = "float32") -> tuple[np.nda
     """
     if network.data not in REAL:
         raise ValueError(f"{network.name} has no real data set here")
-    name, download = REAL[network.data]
+    name = REAL[network.data]
     try:
-        x, y = download()
+        x, y = _download(network.data)
     except Exception as error:  # Keras raises a bare Exception when a download fails
         raise Unavailable(f"{name} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
     if samples > len(x):

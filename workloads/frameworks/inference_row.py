@@ -58,24 +58,11 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 
     phases_s: import and device_start (in a process's first row), build (in a model's first), first_call (a batch's first).
     values: parameters, jit_compile, tf32, joules_per_sample and watts (where a counter is readable), peak_memory_bytes.
-    Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit.
+    Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; Broken; data.Unavailable.
     """
     phases: dict[str, float] = {}
     values: dict[str, float] = {}
     notes: dict[str, str] = {}
-    try:
-        fields = _answered(row, limits, seed, phases, values, notes)
-    except Broken as error:
-        fields = {"status": "failed", "reason": str(error)}
-    about = {"phases_s": phases, "values": values, "notes": notes, "at": now()}
-    return row.result(**{"status": "ok", **fields, **about})
-
-
-def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, notes: dict) -> dict:
-    """The fields of the Measurement beside those that are filled on the way.
-
-    Raises: Broken; data.Unavailable.
-    """
     ready, x = prepare(row, seed, phases, values)
     if row.on_gpu:
         import tensorflow
@@ -92,9 +79,10 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
                 ready.wait()
         ready.compiled.add(made)
         error, wrong = checked(row, ready, x, in_flight)
-        about = {"check": "bound", "max_error": error if math.isfinite(error) else None}
+        about: dict = {"check": "bound", "max_error": error if math.isfinite(error) else None}
+        about |= {"phases_s": phases, "values": values, "notes": notes}  # which fill on the way
         if wrong:
-            return {"status": "wrong", "reason": wrong, **about}
+            return row.result("wrong", wrong, at=now(), **about)
         watch = telemetry.watch(row.device, framework=True)
         if row.kernel == SERVE:
             answered, latencies = serve(ready, x, row.problem.batch, in_flight, limits, watch.before_block)
@@ -109,7 +97,7 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
         values |= seen | _joules(row, ready, call, x, in_flight, notes)
         if row.on_gpu:  # other models of this process included
             values |= tensors.peak_memory()
-    return {"samples": samples, "flags": flags, **about}
+    return row.result("ok", samples=samples, flags=flags, at=now(), **about)
 
 
 def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.ndarray]:

@@ -62,29 +62,21 @@ def _package(folder: pathlib.Path) -> Callable[[], float]:
     return read
 
 
-def used(
-    read: Counter,
-    call: Callable[[], None],
-    wait: Callable[[], None],
-    samples: int,
-    window_s: float = WINDOW_S,
-    windows: int = WINDOWS,
-    now: Callable[[], float] = time.perf_counter,
-) -> Used | None:
+def used(read: Counter, call: Callable[[], None], wait: Callable[[], None], samples: int) -> Used | None:
     """Joules that `call`, which answers `samples` samples, uses for each of them: the counter before and after windows of at
-    least `window_s` of calls, each window's end waited for. The board's idle power is in it. None when the counter stops."""
+    least WINDOW_S of calls, each window's end waited for. The board's idle power is in it. None when the counter stops."""
     each, watts = [], []
-    for _ in range(windows):
+    for _ in range(WINDOWS):
         wait()
-        begin, before = now(), read()
+        begin, before = time.perf_counter(), read()
         calls = 0
-        while now() - begin < window_s:
+        while time.perf_counter() - begin < WINDOW_S:
             call()
             calls += 1
             if calls % _QUEUED == 0:
                 wait()
         wait()
-        spent, after = now() - begin, read()
+        spent, after = time.perf_counter() - begin, read()
         if before is None or after is None or after <= before:
             return None
         each.append((after - before) / (calls * samples))

@@ -164,33 +164,25 @@ def shares(wall_s: float, own_s: float, busy: float, stolen: float, cpus: int) -
     return {"steal_fraction": steal, "other_load_fraction": max(0.0, busy - own_s) / (wall_s * cpus)}
 
 
-def settle(
-    limit_s: float = 0.5,
-    others_running: Callable[[], bool | None] | None = None,
-    cpu_time: Callable[[], float] = time.process_time,
-    now: Callable[[], float] = time.perf_counter,
-    sleep: Callable[[float], None] = time.sleep,
-    own: bool = True,
-) -> float:
+def settle(limit_s: float = 0.5, own: bool = True) -> float:
     """Waits until no thread of the parent's other workers runs, and with `own` no other one of this process, at most `limit_s`;
     gives the seconds waited.
 
     BLAS and OpenMP workers spin for 100 to 200 ms after a call and would halve the next threaded kernel. Where the
     system does not tell which threads run, the process's CPU time must stand still over a window instead.
     """
-    others_running = others_running or functools.partial(cpu.others_running, own=own)
-    begin = now()
-    while now() - begin < limit_s:
-        running = others_running()
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < limit_s:
+        running = cpu.others_running(own=own)
         if running is None:
-            used, since = cpu_time(), now()
-            sleep(_WINDOW_S)
-            running = cpu_time() - used > 0.1 * (now() - since)
+            used, since = time.process_time(), time.perf_counter()
+            time.sleep(_WINDOW_S)
+            running = time.process_time() - used > 0.1 * (time.perf_counter() - since)
         elif running:
-            sleep(0.001)
+            time.sleep(0.001)
         if not running:
             break
-    return now() - begin
+    return time.perf_counter() - begin
 
 
 @functools.cache
