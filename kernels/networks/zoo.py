@@ -94,22 +94,16 @@ def _stacks(block: Callable, sizes: tuple[tuple[int, int], ...], last: str, proj
             last = f"{name}_out"
 
 
-def _block(name: str, shortcut: tuple[Layer, ...], taken: str, *steps: tuple) -> tuple[Layer, ...]:
-    """Convolutions one after the other, and what they took added, or its `shortcut` where sizes change; the last ReLU behind."""
-    names = [f"{name}_{i}" for i in range(1, len(steps) + 1)]
+def _basic_block(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
+    """Two 3 x 3 convolutions and their input added; a 1 x 1 convolution projects it where sizes change."""
+    shortcut = (Layer(f"{name}_0_conv", "conv", units, 1, stride, "same", inputs=(taken,)),) if project else ()
     return (
         *shortcut,
-        *(layer for step in zip(names, steps[:-1], strict=False) for layer in _activated(step[0], *step[1])),
-        *_normal(names[-1], *steps[-1]),
-        Layer(f"{name}_add", "add", inputs=(shortcut[-1].name if shortcut else taken, f"{names[-1]}_bn")),
+        *_activated(f"{name}_1", units, 3, stride, "same", taken),
+        *_normal(f"{name}_2", units, 3, 1, "same"),
+        Layer(f"{name}_add", "add", inputs=(f"{name}_0_conv" if project else taken, f"{name}_2_bn")),
         _relu(f"{name}_out"),
     )
-
-
-def _basic_block(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
-    """Two 3 x 3 convolutions; a 1 x 1 convolution is the shortcut where sizes change."""
-    shortcut = (Layer(f"{name}_0_conv", "conv", units, 1, stride, "same", inputs=(taken,)),) if project else ()
-    return _block(name, shortcut, taken, (units, 3, stride, "same", taken), (units, 3, 1, "same"))
 
 
 def _resnet_small() -> Network:
@@ -130,8 +124,14 @@ def _resnet_small() -> Network:
 def _bottleneck(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
     """1 x 1, 3 x 3 and 1 x 1 to four times the filters, the stride in the first (ResNet version 1)."""
     shortcut = _normal(f"{name}_0", 4 * units, 1, stride, "valid", taken) if project else ()
-    steps = (units, 1, stride, "valid", taken), (units, 3, 1, "same"), (4 * units, 1, 1, "valid")
-    return _block(name, shortcut, taken, *steps)
+    return (
+        *shortcut,
+        *_activated(f"{name}_1", units, 1, stride, "valid", taken),
+        *_activated(f"{name}_2", units, 3, 1, "same"),
+        *_normal(f"{name}_3", 4 * units, 1, 1, "valid"),
+        Layer(f"{name}_add", "add", inputs=(f"{name}_0_bn" if project else taken, f"{name}_3_bn")),
+        _relu(f"{name}_out"),
+    )
 
 
 def _resnet50() -> Network:
