@@ -295,9 +295,7 @@ def answers(ready, sent: list[np.ndarray], in_flight: int) -> tuple[list[np.ndar
     return [a for a, _ in found], [s for _, s in found]
 
 
-@functools.cache
-def _pool(threads: int) -> concurrent.futures.ThreadPoolExecutor:
-    return concurrent.futures.ThreadPoolExecutor(threads)
+_pool = functools.cache(concurrent.futures.ThreadPoolExecutor)  # number of threads -> those that send requests
 
 
 def serve(

@@ -199,7 +199,8 @@ def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float 
     known = _known[row.key]
     about: dict[str, Any] = {"visit": number}
     if first:
-        about |= {"check": known.check.how, "max_error": _finite(known.check.max_error)}
+        error = known.check.max_error
+        about |= {"check": known.check.how, "max_error": error if error is not None and math.isfinite(error) else None}
         about |= {"phases_s": {"first_call": known.first_call_s}}
     if not known.check.passed:
         return row.result("wrong", "the answer is not the reference's", at=now(), **about)
@@ -235,10 +236,6 @@ def _by_framework(what: str, row: Row, limits: Limits, seed: int) -> Measurement
         return row.result("failed", str(error), at=now())
     except ValueError as error:  # a model or an option that it does not know
         raise CannotDo(str(error)) from error
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def checked(kernel, row: Row, seed: int) -> tuple[reference.Check, float]:
