@@ -113,12 +113,13 @@ def products(measurements: "Iterable[Measurement]", squared: Iterable[Tool]) -> 
 
 def _grid(rows: "list[Measurement]", dtype: str, math_: str) -> Table:
     best = best_by(rows, lambda m: (m.problem.m, m.problem.n, m.problem.k), lambda m: middle(m.on("host-latency")))
-    measured = {Matmul(*at, dtype, math_): middle(m.on("host-latency")) for at, m in best.items()}
+    measured = {Matmul(m, n, k, dtype, math_): middle(row.on("host-latency")) for (m, n, k), row in best.items()}
     made = curves.curve(curves.Point(_at(p), s, p.flops, p.bytes_moved) for p, s in measured.items())
     if made is None:
         raise ValueError("no rows, no curve")
     axes = tuple(Axis(name, _powers(sizes)) for name, sizes in zip("MNK", zip(*best, strict=True), strict=True))
-    corners = [Matmul(*map(int, at), dtype, math_) for at in itertools.product(*(axis.values for axis in axes))]
+    sizes = itertools.product(*(axis.values for axis in axes))
+    corners = [Matmul(int(m), int(n), int(k), dtype, math_) for m, n, k in sizes]
     known = (
         any(max(abs(a - b) for a, b in zip(_at(p), _at(near), strict=True)) <= _NEAR for near in measured)
         for p in corners
