@@ -105,7 +105,7 @@ def story(
     rates = layers.rate_sentences(rows, op, ceilings)
     if not any(m.on_gpu and m.ok for m in rows):
         return [crossings.no_gpu_sentence(rows, machine), *rates] if rows else []
-    found = crossover.layer_crossovers(rows, op, forms=(LATENCY, COPIES[0]))
+    found = crossover.layer_crossovers(rows, op, forms=(LATENCY, COPIES[0]), machine=machine)
     found = [a for a in found if a.points and not a.form.framework and a.form.cache == "warm"]
     first = group_by((a for a in found if a.precision == found[0].precision), lambda a: a.form).values()
     return [*(said for own in first for said in summaries(own) or map(sentence, own)), *rates]
