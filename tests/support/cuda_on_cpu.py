@@ -115,12 +115,8 @@ def bindings(monkeypatch, multiprocessors: int):
 def load(folder: pathlib.Path, file: str, kernel: str, **macros):
     """The kernel as what cuda.load gives: called with (grid, block, arguments, shared_mem)."""
     text = translated(file, macros)
-    kinds = (
-        re.search(rf"\b{kernel}\(([^;{{]*)\) \{{", text[text.index('extern "C"') :])[1]
-        .replace("__restrict__", "")
-        .split(",")
-    )
-    kinds = [" ".join(kind.split()[:-1]) for kind in kinds]
+    parameters = re.search(rf"\b{kernel}\(([^;{{]*)\) \{{", text[text.index('extern "C"') :])[1]
+    kinds = [" ".join(kind.split()[:-1]) for kind in parameters.replace("__restrict__", "").split(",")]
     passed = ", ".join(f"void* a{i}" for i in range(len(kinds)))
     used = ", ".join(f"({kind})a{i}" if "*" in kind else f"*({kind}*)a{i}" for i, kind in enumerate(kinds))
     text += f'\nextern "C" void go(unsigned x, unsigned y, unsigned threads, {passed}) {{\n'
