@@ -1,16 +1,17 @@
-"""Names of rows, which other tools' files go by, their times in words, and the shapes of products and convolutions."""
+"""Names of rows, which other tools' files go by, what they computed and their times in a few words."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from analysis import stats
 from analysis.stats import Estimate
-from analysis.units import seconds
-from kernels.problems import Conv, Matmul, Problem
+from analysis.units import count, seconds, size
+from kernels.problems import AtOnce, Conv, Inference, Matmul, Problem, Training, Transfer
 from workloads.records import Measurement
 
+_UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
 _FROM_DTYPE = ("math", "out")  # as the operands' type unless told otherwise
 
 
@@ -76,6 +77,51 @@ def how(of: Mapping[str, str | int]) -> str:
     """`stride 2, 2 groups, NCHW, pad same`: the padding always, the others where they are not the usual."""
     more = [f"stride {of['stride']}"] * (of["stride"] != 1) + [f"{of['groups']} groups"] * (of["groups"] != 1)
     return ", ".join([*more, *[str(of["layout"])] * (of["layout"] != "NHWC"), f"pad {of['pad']}"])
+
+
+def problem(p: Problem) -> str:
+    """What was computed, in a few words: with the arithmetic beside it no two problems say the same."""
+    return _PROBLEMS[p.op](p)
+
+
+def _exactly(nbytes: int) -> str:
+    """In the largest unit of which it is a whole number."""
+    power, unit = next(one for one in _UNITS if nbytes % (1 << one[0]) == 0)
+    return f"{nbytes >> power:,} {unit}"
+
+
+def _products(p: Matmul | Conv) -> str:
+    return shape(p) + f" to {p.out}" * (p.out != p.dtype)
+
+
+def _inference(p: Training | Inference, *sizes: str) -> str:
+    return ", ".join([p.model, f"batch {p.batch}", *sizes, *[f"{p.dtype} inputs"] * (p.dtype != "float32")])
+
+
+def _copy(p: Transfer) -> str:
+    beside = f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}" if p.compute else ""
+    return " ".join(filter(None, (p.direction, p.host_memory, _exactly(p.nbytes), beside)))
+
+
+def _at_once(p: AtOnce) -> str:
+    what = f"{p.math} product of side {p.size}" if p.operation == "matmul" else f"{p.operation} of {size(p.size)}"
+    return f"{what} while {p.gpus} work" if p.together > 1 else f"{what} alone"
+
+
+_PROBLEMS: dict[str, Callable] = {
+    "matmul": _products,
+    "conv": _products,
+    "stream": lambda p: f"{p.operation} {_exactly(p.nbytes)} {p.dtype}",
+    "peak": lambda p: f"{p.flops:,} FLOP",
+    "training": lambda p: _inference(p, f"{p.samples:,} samples", count(p.epochs, "epoch")),
+    "inference": _inference,
+    "feeding": lambda p: f"{p.batch:,} of {p.samples:,} samples of {p.width:,} {p.dtype} values",
+    "transfer": _copy,
+    "launch": lambda p: p.call + f" x{p.count} together" * (p.count > 1),
+    "peer": lambda p: f"gpu-{p.source} {'<->' if p.ways == 2 else '->'} gpu-{p.target} {size(p.nbytes)}",
+    "collective": lambda p: f"{p.form} {p.dtype} {size(p.nbytes)} over {p.gpus}",
+    "at-once": _at_once,
+}
 
 
 def threads(m: Measurement) -> str:

@@ -62,13 +62,14 @@ def judge(args: argparse.Namespace) -> "Judged":
 def show(judged: "Judged", format_: str, verbose: bool) -> None:
     """Prints what is said of the devices (on stderr where stdout is a table for machines), then that table."""
     from analysis import table
+    from analysis.fleet import judgment
     from analysis.text import machines as fleet
 
     for line in fleet.lines(judged, verbose):
         mark = "- " if format_ == "md" else ""
         print(mark + line, file=sys.stdout if format_ in ("table", "md") else sys.stderr)
     if format_ in ("json", "csv"):
-        table.records(fleet.records(judged), fleet.HEAD, format_)
+        table.records(judgment.records(judged), judgment.HEAD, format_)
 
 
 def verdict(judged: "Judged", share: float | None) -> int:

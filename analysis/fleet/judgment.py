@@ -14,6 +14,7 @@ import msgspec
 from analysis import noise, stats
 from analysis.fleet.devices import Device, plain_key, quantity, readable, stored_baseline
 from analysis.stats import Estimate
+from analysis.table import named
 from workloads.records import Measurement
 
 LEAST = 0.03  # a device that is below by less is as it should be
@@ -22,6 +23,9 @@ FEWEST = 8  # devices alike from which on they say what one should do
 BEYOND = 3.5
 _SIGMA = 1.4826  # times the median absolute deviation is the standard deviation of what is normal
 _CLOCK = 0.03
+HEAD = named(
+    "node | device | model | quantity | against | rows | below | low | high | least | beyond | flagged | cause"
+)
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -194,3 +198,14 @@ def causes(before: list[Measurement], now: list[Measurement]) -> str:
 def _middle(rows: list[Measurement], name: str) -> float | None:
     values = [m.values[name] for m in rows if name in m.values]
     return statistics.median(values) if values else None
+
+
+def records(judged: Judged) -> list[dict]:
+    """The findings as plain records in the columns of HEAD, by device."""
+    made = []
+    for f in judged.findings:
+        known = msgspec.structs.asdict(f.device) | msgspec.structs.asdict(f) | msgspec.structs.asdict(f.below)
+        known |= {"below": f.below.value, "device": f.device.device, "flagged": f.flagged}
+        known["beyond"] = f.beyond if f.beyond < 1e300 else None
+        made.append({head: known[head] for head in HEAD})
+    return made

@@ -25,9 +25,8 @@ def _roofline(arguments: argparse.Namespace) -> int:
     from analysis.report import page
     from analysis.report.charts import roofline
     from analysis.report.sections import overview
-    from analysis.roofline.bounds import describe, is_above
+    from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS, describe, is_above
     from analysis.roofline.roofs import roofs as roofs_of
-    from analysis.text import rates
 
     loaded = page.read_one_machine(arguments.runs)
     ceilings = roofs_of(loaded.every, loaded.machine)
@@ -36,8 +35,8 @@ def _roofline(arguments: argparse.Namespace) -> int:
     for heads, rows in ((overview.CEILINGS, measured), (roofline.PRODUCTS, products)):
         if rows:
             print(*table.Table(heads, rows, 2, least=least, last=True).text(), "", sep="\n")
-    if any(rates.CACHED_MARK in row[-3] for row in products):
-        print(f"{rates.CACHED_MARK} {rates.CACHED_WORDS}")
+    if any(CACHED_MARK in row[-3] for row in products):
+        print(f"{CACHED_MARK} {CACHED_WORDS}")
     for m in loaded.measurements:
         if is_above(m, ceilings):
             print(f"above its roof: {describe(m)}")

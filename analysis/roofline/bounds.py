@@ -6,7 +6,7 @@ import msgspec
 
 from analysis.roofline.roofs import BEST_MATMUL, QUEUED, TOLERANCE, WAITED, Roof, describe, last_cache_bytes, roofs
 from analysis.stats import Estimate, clock_of, is_gpu, quick_seconds, seconds_of
-from analysis.units import count
+from analysis.units import count, percent
 from kernels.problems import Problem
 from workloads.records import Measurement, Settings
 
@@ -14,6 +14,8 @@ __all__ = ["describe", "last_cache_bytes", "roofs"]  # what judging a row takes 
 
 ABOVE = "above-roof"
 NO_CACHE_ROOF = "no cache roof measured"
+CACHED_MARK = "*"
+CACHED_WORDS = "its working set fits a cache, whose roof was not measured: only the compute roof counts"
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -31,6 +33,12 @@ class Judged(msgspec.Struct, frozen=True):
     roof: Roof | None
     flag: str = ""
     note: str = ""
+
+    @property
+    def share(self) -> str:
+        """`82.1 %`, marked where no memory roof was known to hold; `-` without a roof."""
+        mark = f" {CACHED_MARK}" * (self.note == NO_CACHE_ROOF)
+        return percent(self.fraction.value) + mark if self.fraction else "-"
 
 
 def pick(roofs: "Iterable[Roof]", device: str, kind: str, name: str = "", threads: int | None = None) -> Roof | None:

@@ -11,7 +11,7 @@ from analysis import labels
 from analysis.roofline import links, memory_levels, overheads
 from analysis.roofline.data_sheets import SHEETS
 from analysis.stats import Estimate, call_s, clock_of, exact, group_by, is_gpu, quick_seconds
-from analysis.units import count, size
+from analysis.units import bytes_rate, count, flops_rate, seconds, size
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Machine, Measurement
 from workloads.records.settings import is_held
@@ -50,6 +50,19 @@ class Roof(msgspec.Struct, frozen=True):
     floor_bytes: int = 0
     measured: bool = True
     holds_bytes: int = 0
+
+    @property
+    def label(self) -> str:
+        """`float32`, `DRAM bandwidth`, `link h2d`, `launch: waited call`."""
+        words = {"compute": self.name, "link": f"link {self.name}", "launch": f"launch: {self.name}"}
+        return words.get(self.kind, f"{self.name} bandwidth")
+
+    @property
+    def speed(self) -> str:
+        """The rate in its unit; of a launch, the time of a call."""
+        if self.kind == "launch":
+            return seconds(1 / self.rate.value)
+        return (flops_rate if self.kind == "compute" else bytes_rate)(self.rate.value)
 
 
 def describe(measurement: "Measurement") -> str:

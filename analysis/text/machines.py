@@ -1,14 +1,11 @@
 """Runs and machines beside each other in words: who is faster at what both did best; of a fleet's devices which are below their
 baseline, in what and why."""
 
-import msgspec
-
 from analysis.compare.comparison import compared
 from analysis.crossover.families import best_resident
 from analysis.fleet.devices import LOST, Device
 from analysis.fleet.judgment import Finding, Judged
 from analysis.stats import group_by, of
-from analysis.table import named
 from analysis.text import sentences
 from analysis.text.rates import device_name
 from analysis.text.sentences import say
@@ -43,10 +40,6 @@ def best(
 
 # ---------------------------------------------------------------- a fleet
 
-HEAD = named(
-    "node | device | model | quantity | against | rows | below | low | high | least | beyond | flagged | cause"
-)
-
 
 def name(device: Device) -> str:
     """`gpu-3 of node-7`, `the CPU of node-7`; of a run's own folder without its node."""
@@ -79,14 +72,3 @@ def broken(judged: Judged) -> list[str]:
             reason = own[0].reason if is_lost else f"{own[0].status}: {own[0].reason}"
             told.append(say(_SAID["lost"], device=name(device), rows=count(len(own), "row"), reason=reason))
     return told
-
-
-def records(judged: Judged) -> list[dict]:
-    """The findings as plain records in the columns of HEAD, by device."""
-    made = []
-    for f in judged.findings:
-        known = msgspec.structs.asdict(f.device) | msgspec.structs.asdict(f) | msgspec.structs.asdict(f.below)
-        known |= {"below": f.below.value, "device": f.device.device, "flagged": f.flagged}
-        known["beyond"] = f.beyond if f.beyond < 1e300 else None
-        made.append({head: known[head] for head in HEAD})
-    return made

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 
 from analysis.crossover.families import best_resident, precision_of
 from analysis.crossover.layers import is_square
-from analysis.roofline.bounds import ABOVE, NO_CACHE_ROOF, Judged, Roof, describe, is_above, judge, pick, ridge
+from analysis.roofline.bounds import ABOVE, Roof, describe, is_above, judge, pick, ridge
 from analysis.stats import best_by, call_s, group_by, quick_seconds
 from analysis.text import sentences
 from analysis.text.sentences import say
-from analysis.units import bytes_rate, count, flops_rate, join, percent, seconds
+from analysis.units import count, join
 from workloads.records import Machine, Measurement
 
 _NAMED = 3  # of anything in a sentence
@@ -38,8 +38,6 @@ _ROOFS = {  # by the kinds that are said together
     "link": "Large pinned copies of {device}: {of}.",
 }
 _BETWEEN = {"memory": "from", "compute": "in", "launch": "a", "link": "for"}  # a roof's rate and its name
-CACHED_MARK = "*"
-CACHED_WORDS = "its working set fits a cache, whose roof was not measured: only the compute roof counts"
 
 
 def machine_words(machine: Machine) -> str:
@@ -71,7 +69,7 @@ def rate_sentences(measurements: Iterable[Measurement], roofs: tuple[Roof, ...])
         judged, rate = judge(m, roofs), m.problem.flops / call_s(m)
         of = judged.note
         if judged.fraction and judged.roof:
-            roof = ", ".join(filter(None, (roof_name(judged.roof), judged.roof.note)))
+            roof = ", ".join(filter(None, (judged.roof.label, judged.roof.note)))
             of = f"{sentences.share(judged.fraction.value)} of its measured roof ({roof})"
             of += ", as the CPU was slower while that was measured" * (judged.fraction.value > 1 and not m.on_gpu)
         told.append(say(_SAID["rate"], side=m.side, rate=rate, precision=precision_of(m.problem), n=m.problem.n, of=of))
@@ -117,29 +115,9 @@ def roof_sentences(roofs: tuple[Roof, ...]) -> list[str]:
         there = (r for r in order if r.measured and r.kind in kinds.split())
         for device, own in group_by(there, lambda r: r.device).items():
             best = [*best_by(own, lambda r: r.name, lambda r: -r.rate.value).values()][:_NAMED]
-            of = join(f"{roof_rate(r)} {_BETWEEN[r.kind]} {r.name}" for r in best)
+            of = join(f"{r.speed} {_BETWEEN[r.kind]} {r.name}" for r in best)
             told.append(say(template, device=device_name(device), of=of))
     return told
-
-
-def fraction_words(judged: Judged) -> str:
-    """`82.1 %`, marked where no memory roof was known to hold; `-` without a roof."""
-    if judged.fraction is None:
-        return "-"
-    return percent(judged.fraction.value) + (f" {CACHED_MARK}" if judged.note == NO_CACHE_ROOF else "")
-
-
-def roof_name(roof: Roof) -> str:
-    """`float32`, `DRAM bandwidth`, `link h2d`, `launch: waited call`."""
-    words = {"compute": roof.name, "link": f"link {roof.name}", "launch": f"launch: {roof.name}"}
-    return words.get(roof.kind, f"{roof.name} bandwidth")
-
-
-def roof_rate(roof: Roof) -> str:
-    """The rate in its unit; of a launch, the time of a call."""
-    if roof.kind == "launch":
-        return seconds(1 / roof.rate.value)
-    return (flops_rate if roof.kind == "compute" else bytes_rate)(roof.rate.value)
 
 
 # ---------------------------------------------------------------- what went wrong

@@ -1,19 +1,16 @@
-"""A row in words: what was computed, how, how fast; of a training where and how it ran and what it learned."""
+"""A row in words: how it was run and how fast; of a training where and how it ran and what it learned."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from analysis import labels, units
+from analysis import units
 from analysis.stats import of, quick_seconds
-from analysis.text.sentences import counted
 from analysis.training import break_even, side_by_side
-from analysis.units import count, percent, seconds, size
-from kernels.problems import AtOnce, Conv, Inference, Matmul, Problem, Training, Transfer
+from analysis.units import count, percent, seconds
 from workloads.records import Measurement
 
 _LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
 _FALL = 0.005  # of the first loss: a last one that is no farther below has not fallen
 _NOISY = 0.05  # of a step: noise worth a word
-_UNITS = ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "bytes"))
 _LOOPS = {"tensorflow": "tf", "jax": "jax"}
 # Options by their names, {} the text that was given; one that is not here is said as `name text`.
 _OPTIONS = {
@@ -73,51 +70,6 @@ def losses(m: Measurement) -> str:
             loss = f"loss {taken[0]:.3g} to {taken[-1]:.3g}{accuracy} in {count(epochs, 'epoch')}{what}"
             said.append(loss if falls else f"does not learn: {loss}")
     return "; ".join(said)
-
-
-def problem(p: Problem) -> str:
-    """What was computed, in a few words: with the arithmetic beside it no two problems say the same."""
-    return _PROBLEMS[p.op](p)
-
-
-def _exactly(nbytes: int) -> str:
-    """In the largest unit of which it is a whole number."""
-    power, unit = next(one for one in _UNITS if nbytes % (1 << one[0]) == 0)
-    return f"{nbytes >> power:,} {unit}"
-
-
-def _products(p: Matmul | Conv) -> str:
-    return labels.shape(p) + f" to {p.out}" * (p.out != p.dtype)
-
-
-def _inference(p: Training | Inference, *sizes: str) -> str:
-    return ", ".join([p.model, f"batch {p.batch}", *sizes, *[f"{p.dtype} inputs"] * (p.dtype != "float32")])
-
-
-def _copy(p: Transfer) -> str:
-    beside = f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}" if p.compute else ""
-    return " ".join(filter(None, (p.direction, p.host_memory, _exactly(p.nbytes), beside)))
-
-
-def _at_once(p: AtOnce) -> str:
-    what = f"{p.math} product of side {p.size}" if p.operation == "matmul" else f"{p.operation} of {size(p.size)}"
-    return f"{what} while {p.gpus} work" if p.together > 1 else f"{what} alone"
-
-
-_PROBLEMS: dict[str, Callable] = {
-    "matmul": _products,
-    "conv": _products,
-    "stream": lambda p: f"{p.operation} {_exactly(p.nbytes)} {p.dtype}",
-    "peak": lambda p: f"{p.flops:,} FLOP",
-    "training": lambda p: _inference(p, counted(p.samples, "samples"), counted(p.epochs, "epochs")),
-    "inference": _inference,
-    "feeding": lambda p: f"{p.batch:,} of {p.samples:,} samples of {p.width:,} {p.dtype} values",
-    "transfer": _copy,
-    "launch": lambda p: p.call + f" x{p.count} together" * (p.count > 1),
-    "peer": lambda p: f"gpu-{p.source} {'<->' if p.ways == 2 else '->'} gpu-{p.target} {size(p.nbytes)}",
-    "collective": lambda p: f"{p.form} {p.dtype} {size(p.nbytes)} over {p.gpus}",
-    "at-once": _at_once,
-}
 
 
 def how(m: Measurement) -> str:

@@ -25,7 +25,6 @@ from analysis.report.sections import method
 from analysis.roofline import bounds
 from analysis.roofline.roofs import roofs
 from analysis.text import answers, crossings, rates
-from analysis.text import rows as row_words
 from kernels.problems import Conv, Launch, Matmul, Peak
 from workloads import printing, records, tables
 from workloads.machine import facts as machine
@@ -320,7 +319,7 @@ def test_an_empty_roofline_is_left_out_and_times_of_many_launches_are_said_to_be
     write(tmp_path, msgspec.structs.replace(fake.cpu_run(), measurements=tuple(rows)))
     text = report.render([tmp_path], with_html=False).read_text()
     assert "A time of `step x10 together` is that of all of them." in text and "| empty x64 together |" in text
-    assert row_words.problem(Launch("empty")) == "empty"
+    assert labels.problem(Launch("empty")) == "empty"
 
 
 def test_the_memorys_ceiling_says_where_it_comes_from():

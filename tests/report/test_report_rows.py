@@ -54,7 +54,7 @@ SETTINGS = {"device": "gpu:0", "threads": 2, "mode": "roundtrip", "reuse": 8, "c
 
 def told(m) -> tuple[str, ...]:
     """What the table shows of a row beside its numbers."""
-    how = (rows.problem(m.problem), rows.how(m), getattr(m.problem, "math", "-"))
+    how = (labels.problem(m.problem), rows.how(m), getattr(m.problem, "math", "-"))
     return (m.kernel, *how, m.settings.device, labels.threads(m))
 
 

@@ -210,7 +210,7 @@ def test_a_run_kept_as_a_baseline_is_found_again_and_prints_in_every_format(tmp_
     capsys.readouterr()
     assert command.main([str(tmp_path / "run"), "--format", "json"]) == 0
     records = json.loads(capsys.readouterr().out)
-    assert len(records) == 4 and set(records[0]) == set(fleet_words.HEAD) and records[0]["against"] == "baseline"
+    assert len(records) == 4 and set(records[0]) == set(judgment.HEAD) and records[0]["against"] == "baseline"
     for kind in ("csv", "md", "table"):
         assert command.main([str(tmp_path / "run"), "--format", kind, "-v"]) == 0
         assert "HBM read" in capsys.readouterr().out

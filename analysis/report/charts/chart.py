@@ -10,12 +10,11 @@ from analysis import labels
 from analysis.crossover.crossover import FINE, Crossing
 from analysis.predict.budget import REST
 from analysis.report.charts.choose import by_kernel, place
-from analysis.roofline.bounds import Roof, judge
+from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS, Roof, judge
 from analysis.stats import Estimate, group_by, quick_seconds
 from analysis.table import Table
 from analysis.text import rows as row_words
 from analysis.text.crossings import short_n_words
-from analysis.text.rates import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.units import flops_rate, join, seconds
 from workloads.records import Measurement
 
@@ -178,7 +177,7 @@ def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
             ys, look = [rounded(rate) for rate, _ in found], marks(i)
             traces.append(Trace(f"{side} {name}", list(path), ys, says=said, hollow=side == "CPU", **look))
             rows += [
-                (precision, name, side, n, labels.threads(m), row_words.rate(m), fraction_words(judge(m, roofs)))
+                (precision, name, side, n, labels.threads(m), row_words.rate(m), judge(m, roofs).share)
                 for n, m in path.items()
             ]
         tops = join(f"the {side} {flops_rate(rate)} ({at})" for side, (rate, at) in best.items())

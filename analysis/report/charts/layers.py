@@ -14,7 +14,6 @@ from analysis.table import Table
 from analysis.text import answers as words
 from analysis.text import rows as row_words
 from analysis.text.crossings import form_name, verdict_words
-from analysis.text.rates import fraction_words
 from analysis.units import count, flops_rate, seconds
 from workloads.records import Measurement
 
@@ -99,7 +98,7 @@ def _cell(m: Measurement | None, roofs: tuple[Roof, ...]) -> str:
     it has one; with the way of a framework."""
     if m is None:
         return "-"
-    way, share = f"{m.variant} " * bool(layers.framework_of(m)), fraction_words(judge(m, roofs))
+    way, share = f"{m.variant} " * bool(layers.framework_of(m)), judge(m, roofs).share
     return f"{way}{seconds(layers.waited(m))}, {row_words.rate(m)}" + f", {share}" * (share != "-")
 
 

@@ -15,7 +15,6 @@ from analysis.stats import best_by, call_s, group_by, is_gpu
 from analysis.table import Table
 from analysis.text import answers
 from analysis.text import rows as row_words
-from analysis.text.rates import fraction_words, roof_name, roof_rate
 from analysis.units import digits, flops_rate, join, seconds
 from workloads.records import Measurement
 
@@ -61,8 +60,8 @@ def products(measurements: Iterable[Measurement], roofs: tuple[Roof, ...]) -> li
 
 def _row(m: Measurement, roofs: tuple[Roof, ...]) -> tuple:
     judged, intensity = judge(m, roofs), digits(m.problem.flops / m.problem.bytes_moved)
-    roof = roof_name(judged.roof) if judged.roof else "-"
-    return m.label, labels.threads(m), intensity, row_words.rate(m), fraction_words(judged), roof, judged.flag
+    roof = judged.roof.label if judged.roof else "-"
+    return m.label, labels.threads(m), intensity, row_words.rate(m), judged.share, roof, judged.flag
 
 
 def layer_points(measurements: "Iterable[Measurement]") -> "list[Measurement]":
@@ -105,10 +104,10 @@ def _roofs(roofs: tuple[Roof, ...], low: float, high: float, bottom: float) -> l
     for roof in _slopes(roofs):
         rate, gpu, link = roof.rate.value, is_gpu(roof.device), roof.kind == "link"
         start, end = max(low, bottom / rate), min(high, _top(roofs, roof) / rate)
-        name = f"{'' if roof.measured else 'sheet '}{'' if link else 'GPU ' if gpu else 'CPU '}{roof_name(roof)}"
+        name = f"{'' if roof.measured else 'sheet '}{'' if link else 'GPU ' if gpu else 'CPU '}{roof.label}"
         color = "sky" if link else "ink" if not roof.measured else "vermillion" if gpu else "blue"
         dash = "dashdot" if link else "dot" if not roof.measured else "solid" if roof.kind == "memory" else "dash"
-        made.append(_line(name, roof_rate(roof), [(start, start * rate), (end, end * rate)], color, dash, True))
+        made.append(_line(name, roof.speed, [(start, start * rate), (end, end * rate)], color, dash, True))
     for device in dict.fromkeys(r.device for r in roofs):
         made += _compute([r for r in roofs if r.device == device], device, low, high)
     for roof in (r for r in roofs if r.kind == "launch"):
@@ -134,7 +133,7 @@ def _compute(own: list[Roof], device: str, low: float, high: float) -> list[Trac
             rate, color = level.rate.value, PRECISIONS.get(name.partition(" ")[0], "ink")
             ridge = f", ridge at {digits(rate / memory.rate.value)} FLOP per byte" if memory else ""
             ends = [(max(low, rate / fastest), rate), (high, rate)]
-            made.append(_line(f"{side} {name}", roof_rate(level) + ridge, ends, color, "solid"))
+            made.append(_line(f"{side} {name}", level.speed + ridge, ends, color, "solid"))
     return made
 
 

@@ -22,7 +22,6 @@ from analysis.stats import of
 from analysis.table import listed, table, text
 from analysis.text import rates
 from analysis.text import rows as row_words
-from analysis.text.rates import roof_name, roof_rate
 from analysis.units import count, digits, join, percent, size
 from workloads.machine import facts
 from workloads.records import Machine, Measurement, Run
@@ -182,14 +181,14 @@ def ceilings(roofs: tuple[Roof, ...]) -> list[tuple]:
 
 def _roof_row(r: Roof, roofs: tuple[Roof, ...]) -> tuple:
     threads = count(r.threads, "thread") if r.threads else ""
-    name = ", ".join(filter(None, (roof_name(r), threads, r.note)))
+    name = ", ".join(filter(None, (r.label, threads, r.note)))
     wanted = (r.device, r.kind, r.name)
     sheet = next((s for s in roofs if not s.measured and (s.device, s.kind, s.name) == wanted), None)
     memory = pick(roofs, r.device, "memory", "", r.threads) if r.kind == "compute" else None
     return (
         r.device,
         name,
-        roof_rate(r),
+        r.speed,
         labels.width(r.rate),
         percent(r.rate.value / sheet.rate.value) if sheet else "-",
         digits(ridge(r, memory)) if memory else "-",

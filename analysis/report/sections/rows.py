@@ -11,7 +11,6 @@ from analysis.roofline.bounds import Judged
 from analysis.stats import is_gpu, of
 from analysis.table import named
 from analysis.text import rows
-from analysis.text.rates import fraction_words
 from workloads.records import Measurement, Samples, visits
 
 QUANTILES = 50  # of a row at most, over all its clocks
@@ -41,7 +40,7 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
     doubts = "; ".join(filter(None, (labels.status(m), *m.flags, judged.flag)))
     return (
         m.kernel,
-        rows.problem(m.problem),
+        labels.problem(m.problem),
         rows.how(m),
         m.problem.math or "-",
         m.device,
@@ -51,7 +50,7 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
         labels.time(labels.on(m, "device")),
         *(labels.time(e) for e in (queued, of_all)),
         rows.rate(m),
-        fraction_words(judged),
+        judged.share,
         doubts,
     )
 

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from analysis.labels import width
+from analysis import labels
 from analysis.roofline.peers import NCCL, bandwidth, queued, slowdowns
 from analysis.stats import of
 from analysis.table import Table, listed, titled
 from analysis.text import sentences
 from analysis.text import several_gpus as words
-from analysis.text.rows import problem
 from analysis.training import data_parallel
 from analysis.training.data_parallel import Case
 from analysis.units import bytes_rate, digits, percent, seconds, size
@@ -46,8 +45,10 @@ def _copies(measurements: "list[Measurement]") -> list[str]:
     for m in measurements:
         if isinstance(m.problem, PeerCopy) and m.ok:
             waited, large = of(m.on("host-latency")), m.problem.nbytes >= words.LARGE
-            times = seconds(waited.value), width(waited), seconds(queued(m).value)
-            rows.append((problem(m.problem), m.variant, *times, bytes_rate(bandwidth(m).value) if large else "-"))
+            times = seconds(waited.value), labels.width(waited), seconds(queued(m).value)
+            rows.append(
+                (labels.problem(m.problem), m.variant, *times, bytes_rate(bandwidth(m).value) if large else "-")
+            )
     heads = "copy | kernel | waited for | +- | queued | rate"
     return titled("Copies from GPU to GPU", Table(heads, rows, 2))
 
@@ -71,7 +72,7 @@ def _at_once(measurements: "list[Measurement]") -> list[str]:
     for alone, m, ratio in slowdowns(measurements):
         took = [seconds(of(each.on("host-latency")).value) for each in (alone, m)]
         span = f"{digits(ratio.low)} .. {digits(ratio.high)}"
-        work = problem(alone.problem).removesuffix(" alone")
+        work = labels.problem(alone.problem).removesuffix(" alone")
         lines.append((work, m.mode, m.device, *took, digits(ratio.value), span))
     heads = "work | copies | GPU | alone | while all work | times | 95 % interval"
     return titled("The same work on every GPU, alone and all at once", Table(heads, lines, 3))
