@@ -160,12 +160,12 @@ class Table(Lines):
         return True
 
     def cells(self, m) -> list[str]:
+        from analysis import labels
         from analysis.roofline.peers import bandwidth
         from analysis.stats import of
-        from analysis.text import rows as row_words
 
         p = m.problem
-        what = row_words.problem(p) + (f" on {m.device}" if p.op == "at-once" else "")
+        what = labels.problem(p) + (f" on {m.device}" if p.op == "at-once" else "")
         head = [m.kernel, what]
         if not m.ok:
             return [*head, m.status, "", "", "", m.reason]

@@ -15,6 +15,9 @@ HOST = (*ISSUING, *COPYING)
 DEVICE = ("matmul", "conv", "element-wise", "optimizer")
 PIPELINE = "input pipeline"
 PARTS = (*HOST, *DEVICE, PIPELINE, HIDDEN)  # of a step, in the order of a budget
+_WORDS = """dispatch, kernel launches, copy calls, copied bytes, dense layers, convolutions, element-wise passes, optimizer,
+input pipeline, overlap"""
+WORDS = dict(zip(PARTS, (words.strip() for words in _WORDS.split(",")), strict=True))  # as people are told of them
 UNFITTED = 0.3  # what predictions without a fit may be wrong by
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis import table as cells
+from analysis.labels import problem
 from analysis.report import body, calculator, markdown
 from analysis.report.charts import crossover as charts_crossover
 from analysis.report.html_page import Page, title
@@ -15,7 +16,6 @@ from analysis.report.material import Material
 from analysis.report.pictures import files
 from analysis.report.sections import differences, method, overview, rows
 from analysis.text import crossings, questions
-from analysis.text import rows as row_words
 from analysis.units import join
 from workloads.records import Measurement
 
@@ -109,7 +109,7 @@ def list_rows(page: Page) -> None:
 
 def _hint(m: Measurement) -> str:
     """Words that find a row: `fit cifar10-cnn cpu`."""
-    return " ".join((m.variant, row_words.problem(m.problem).split()[0].rstrip(","), m.device))
+    return " ".join((m.variant, problem(m.problem).split()[0].rstrip(","), m.device))
 
 
 def how_measured(page: Page) -> None:

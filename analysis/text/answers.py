@@ -3,7 +3,7 @@ square products in n, whose words are those of analysis.text.summary, in a frame
 
 from collections.abc import Iterable
 
-from analysis import labels
+from analysis import labels, numbers
 from analysis.crossover import crossover, layers, network_steps
 from analysis.crossover.crossover import COPIES, LATENCY, SQUARES, Answer, Family, Form
 from analysis.roofline.bounds import Roof
@@ -55,7 +55,7 @@ def together(works: Iterable[Work], measurements: Iterable[Measurement], what: s
     works, said = list(works), []
     op = next((w.problem.op for w in works if w.problem), "")
     for t in network_steps.totals(works, measurements, op):
-        sums = [f"{sentences.time(e)} on the {name}" for name, e in (("GPU", t.gpu), ("CPU", t.cpu)) if e is not None]
+        sums = [f"{numbers.time(e)} on the {name}" for name, e in (("GPU", t.gpu), ("CPU", t.cpu)) if e is not None]
         sums += [sentences.speed(t.cpu / t.gpu)] if t.cpu and t.gpu else []
         each = f"All {t.works}" if t.works > 1 else "One of the"
         words = {"directions": join(t.directions), "batch": t.batch, "math": t.math, "what": what}

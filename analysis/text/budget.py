@@ -1,10 +1,12 @@
 """Budgets in words: what a step takes, its largest parts, and what of it is not explained."""
 
+from analysis.numbers import share
 from analysis.predict.budget import Budget
 from analysis.text.rates import device_name
 from analysis.text.rows import option_words
-from analysis.text.sentences import say, share, title
+from analysis.text.sentences import say
 from analysis.units import count, join
+from kernels.networks import title
 from workloads.records import Measurement
 
 _MOST = 3  # parts in a sentence

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from analysis import numbers
 from analysis.crossover.crossover import FINE, SQUARES, Answer, Crossing, Family, Form, Side
 from analysis.crossover.time_split import REMAINDER, Why
 from analysis.text import sentences
@@ -97,6 +98,6 @@ def why_sentence(w: Why, form: Form) -> str:
         parts[REMAINDER] = w.remainder
     part = max(parts, key=parts.__getitem__)
     words = {"call": "call" if form.mode == "resident" else "call with its copies", "part": part}
-    words["share"] = "All" if len(parts) == 1 else sentences.share(min(1.0, parts[part] / total))
+    words["share"] = "All" if len(parts) == 1 else numbers.share(min(1.0, parts[part] / total))
     n = sentences.counted(w.n, w.family.size_name)
     return say(_WHY, n=n, gpu=w.gpu.seconds, cpu=w.cpu.seconds, **words)

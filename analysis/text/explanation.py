@@ -1,8 +1,10 @@
 """An Explanation as at most twelve lines: who wins, why, from where, what helps, how to check it; and all that is behind it."""
 
+from analysis import numbers
 from analysis.explain import sides as of_sides
 from analysis.explain.explanation import Explanation
 from analysis.explain.sides import Side
+from analysis.predict.combine import WORDS
 from analysis.stats import NOTHING, Estimate
 from analysis.table import Table
 from analysis.text import sentences
@@ -11,6 +13,7 @@ from analysis.text.sentences import MEASURED, NAMES, PREDICTED, counted, say
 from analysis.training.break_even import BY_JOB
 from analysis.training.costs import TrainingCost
 from analysis.units import join, size
+from kernels import networks
 from workloads import terminal
 from workloads.records import Machine, Measurement
 
@@ -55,7 +58,7 @@ SAID = {
 def subject(e: Explanation) -> str:
     """`CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`."""
     t = e.asked.training
-    sizes = [sentences.title(t.model), f"batch {t.batch:,}", f"{t.samples:,} samples", counted(t.epochs, "epochs")]
+    sizes = [networks.title(t.model), f"batch {t.batch:,}", f"{t.samples:,} samples", counted(t.epochs, "epochs")]
     sizes += [f"{t.dtype} inputs"] * (t.dtype != "float32") + option_words(e.asked.switches)
     return ", ".join(sizes + [f"validated on {e.asked.validation:,}"] * bool(e.asked.validation))
 
@@ -103,7 +106,7 @@ def bars(both: tuple[Side, Side]) -> list[str]:
         e = side.whole
         low, value, high = (round(min(scale * max(0.0, x), blocks)) for x in (e.low, e.value, e.high))
         bar = "█" * low + "░" * (value - low) + "|" + "░" * (high - value)
-        lines.append(f"  {side.name}  {bar:<{blocks + 1}}  {sentences.timed(e)}")
+        lines.append(f"  {side.name}  {bar:<{blocks + 1}}  {numbers.timed(e)}")
     return lines
 
 
@@ -158,7 +161,7 @@ def _actions(e: Explanation, room: int) -> list[str]:
 def price(e: Explanation, cpu: Side, gpu: Side) -> str:
     """What the whole training costs, the cheapest first, where prices are given; else up to which price the GPU pays."""
     money = sorted(((c.money, c.device) for c in e.costs if c.money), key=lambda one: one[0].value)
-    parts = join(f"{sentences.number(e)} on the {NAMES[device]}" for e, device in money)
+    parts = join(f"{numbers.number(e)} on the {NAMES[device]}" for e, device in money)
     return say(SAID["price" if money else "worth"], parts=parts, ratio=cpu.whole / gpu.whole)
 
 
@@ -192,8 +195,8 @@ def details(e: Explanation, framework: str) -> list[str]:
 def _whole(e: Explanation) -> Table:
     """The whole training in parts; of what takes nothing, or what no row tells, a dash."""
     parts = {name: [s.parts[name] for s in e.sides] for name in e.sides[0].parts}
-    rows = [[name, *(sentences.timed(p.at_least(0)) if p.high > 0 else "-" for p in of)] for name, of in parts.items()]
-    rows.append(["in all", *(sentences.timed(s.whole) for s in e.sides)])
+    rows = [[name, *(numbers.timed(p.at_least(0)) if p.high > 0 else "-" for p in of)] for name, of in parts.items()]
+    rows.append(["in all", *(numbers.timed(s.whole) for s in e.sides)])
     return Table(["part", *(f"{s.name}, {s.cost.source}" for s in e.sides)], rows)
 
 
@@ -202,10 +205,10 @@ def _step(e: Explanation) -> Table:
     each = [(p, p.step_s.value, e.measured.get(p.settings.device)) for p in e.predictions]
     rows = [
         [words, *(_signed(p.parts[n].value, step) if n in p.parts else "-" for p, step, _ in each)]
-        for n, words in sentences.PARTS.items()
+        for n, words in WORDS.items()
         if any(n in p.parts for p, *_ in each)
     ]
-    rows.append(["in all", *(sentences.timed(p.step_s) for p, *_ in each)])
+    rows.append(["in all", *(numbers.timed(p.step_s) for p, *_ in each)])
     if e.measured:
         rows.append(["measured", *(_measured(c) if c else "-" for *_, c in each)])
         rest = (_signed(c.step.value - step, step) if c else "-" for _, step, c in each)
@@ -215,13 +218,13 @@ def _step(e: Explanation) -> Table:
 
 def _measured(cost: TrainingCost) -> str:
     """A step; of short fits an upper bound."""
-    return f"at most {sentences.time(cost.step_bound)}" if cost.bound else sentences.timed(cost.step)
+    return f"at most {numbers.time(cost.step_bound)}" if cost.bound else numbers.timed(cost.step)
 
 
 def _signed(seconds: float, whole: float) -> str:
     """`-450 µs (-16 %)`."""
     sign = "-" * (seconds < 0)
-    return f"{sign}{sentences.time(abs(seconds))} ({sign}{sentences.share(abs(seconds) / whole)})"
+    return f"{sign}{numbers.time(abs(seconds))} ({sign}{numbers.share(abs(seconds) / whole)})"
 
 
 def _changes(e: Explanation) -> Table:
@@ -233,8 +236,8 @@ def _saved(e: Estimate | None) -> str:
     if e is None:
         return "not known"
     value = round(e.value, 9)
-    least = f"costs {sentences.time(-value)}" if value < 0 else f"perhaps {sentences.time(value)}"
-    return sentences.timed(e) if e.low > 0 else least
+    least = f"costs {numbers.time(-value)}" if value < 0 else f"perhaps {numbers.time(value)}"
+    return numbers.timed(e) if e.low > 0 else least
 
 
 def _resources(e: Explanation) -> Table:
@@ -242,9 +245,9 @@ def _resources(e: Explanation) -> Table:
     joules, rows = {c.device: c.joules for c in e.costs}, []
     for m in e.memory:
         fits, energy = m.largest_batch.value if m.largest_batch else None, joules.get(m.device)
-        batch = "-" if fits is None else f"about {sentences.number(fits, most=2)}" if fits >= 1 else "none fits"
+        batch = "-" if fits is None else f"about {numbers.number(fits, most=2)}" if fits >= 1 else "none fits"
         peak = size(m.peak.value) + (f" of {size(m.capacity)}" if m.capacity else "")
-        rows.append((NAMES[m.device], peak, batch, sentences.number(energy / 3.6e6) if energy else "-"))
+        rows.append((NAMES[m.device], peak, batch, numbers.number(energy / 3.6e6) if energy else "-"))
     return Table("on | memory at its peak | largest batch | energy, kWh", rows)
 
 

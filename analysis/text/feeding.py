@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
+from analysis.numbers import time
 from analysis.stats import best_by, exact, of
 from analysis.table import Table
-from analysis.text.sentences import NAMES, counted, say, time
+from analysis.text.sentences import NAMES, counted, say
 from analysis.training import costs, feeding
 from analysis.training.feeding import Law, Share
 from analysis.units import bytes_rate, percent, size

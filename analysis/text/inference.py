@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from analysis import numbers
 from analysis.crossover.crossover import Answer
 from analysis.stats import of
 from analysis.text import crossings, sentences
@@ -50,7 +51,7 @@ def batching_sentences(case: Case, rows: list[Measurement]) -> list[str]:
         fewest, most = (side(mine, ROUNDTRIP, gpu, batch) for batch in (first, last))
         if fewest and most and first < last:
             gain = fewest[1] / most[1] * (last / first)
-            many = "no more for certain" if gain.low <= 1 <= gain.high else sentences.factor(gain)
+            many = "no more for certain" if gain.low <= 1 <= gain.high else numbers.factor(gain)
             told.append(f"{many} on the {_SIDES[gpu]}{_ONEDNN[onednn]}")
     return [say(_SAID["batching"], case=case.name, gains=join(told), first=first, last=last)] if told else []
 
@@ -63,6 +64,6 @@ def serving_sentences(case: Case, rows: list[Measurement]) -> list[str]:
         served = sorted((m.experiment.in_flight, m.problem.batch / of(m.on("host-throughput")).value) for m in own)
         if served:
             ends = dict.fromkeys((served[0], max(served, key=lambda one: one[1])))
-            rates = join(f"{sentences.number(rate)} samples/s with {n} in flight" for n, rate in ends)
+            rates = join(f"{numbers.number(rate)} samples/s with {n} in flight" for n, rate in ends)
             told.append(say(_SAID["served"], case=case.name, side=where, rates=rates))
     return told

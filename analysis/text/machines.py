@@ -1,12 +1,12 @@
 """Runs and machines beside each other in words: who is faster at what both did best; of a fleet's devices which are below their
 baseline, in what and why."""
 
+from analysis import numbers
 from analysis.compare.comparison import compared
 from analysis.crossover.families import best_resident
 from analysis.fleet.devices import LOST, Device
 from analysis.fleet.judgment import Finding, Judged
 from analysis.stats import group_by, of
-from analysis.text import sentences
 from analysis.text.rates import device_name
 from analysis.text.sentences import say
 from analysis.units import count, join
@@ -33,7 +33,7 @@ def best(
         for n in sorted(a.keys() & b.keys())[-1:]:
             if apart := compared(a[n], b[n], machine):
                 then, now = (of(m.on(apart.clock)) for m in (a[n], b[n]))
-                words = {"device": device_name(device), "said": f"{apart.word} ({sentences.gain(apart.verdict.ratio)})"}
+                words = {"device": device_name(device), "said": f"{apart.word} ({numbers.gain(apart.verdict.ratio)})"}
                 told.append(say(_SAID["best"], precision=precision, n=n, old=then, new=now, names=names, **words))
     return told
 

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable
 
 from analysis.crossover.crossover import Answer
+from analysis.numbers import number, share
 from analysis.predict import calibration, held_out
 from analysis.predict.calibration import Seen
 from analysis.predict.held_out import BASELINES, Case, Summary
@@ -15,7 +16,7 @@ from analysis.predict.profile import Profile
 from analysis.predict.step_work import RULES, RULES_CHANGED
 from analysis.stats import Estimate, group_by
 from analysis.table import table
-from analysis.text.sentences import CANT_TELL, NAMES, number, say, share
+from analysis.text.sentences import CANT_TELL, NAMES, say
 from analysis.units import percent
 
 SAID = {

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from analysis import numbers
 from analysis.crossover.families import best_resident, precision_of
 from analysis.crossover.layers import is_square
 from analysis.roofline.bounds import ABOVE, Roof, describe, is_above, judge, pick, ridge
@@ -70,7 +71,7 @@ def rate_sentences(measurements: Iterable[Measurement], roofs: tuple[Roof, ...])
         of = judged.note
         if judged.fraction and judged.roof:
             roof = ", ".join(filter(None, (judged.roof.label, judged.roof.note)))
-            of = f"{sentences.share(judged.fraction.value)} of its measured roof ({roof})"
+            of = f"{numbers.share(judged.fraction.value)} of its measured roof ({roof})"
             of += ", as the CPU was slower while that was measured" * (judged.fraction.value > 1 and not m.on_gpu)
         told.append(say(_SAID["rate"], side=m.side, rate=rate, precision=precision_of(m.problem), n=m.problem.n, of=of))
     return told

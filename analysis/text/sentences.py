@@ -1,6 +1,4 @@
-"""Sentences that terminal, page, JSON and README share: who wins, from which size, after how many epochs, how sure it is.
-
-A number has two or three digits and is rounded to its interval's first one."""
+"""Sentences that terminal, page, JSON and README share: who wins, from which size, after how many epochs, how sure it is."""
 
 import math
 import string
@@ -8,106 +6,23 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from analysis.crossover.crossover import Answer, Crossing
+from analysis.numbers import factor, gain, interval, number, share, time, timed
+from analysis.predict.combine import WORDS
 from analysis.predict.prediction import Prediction
 from analysis.stats import Estimate, exact, faster
 from analysis.units import bytes_rate, flops_rate, join, size
+from kernels.networks import title
 
 MEASURED, PREDICTED = "measured", "predicted"
 CANT_TELL = "can't tell"
 LIKELY = 1.1  # speedup of likeliest times, from which on a prediction whose intervals overlap names a device
-_UNITS = ((86400.0, "days"), (3600.0, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 NAMES = {"cpu": "CPU", "gpu": "GPU", "gpu:0": "GPU"}
-_TITLES = {
-    "cifar10-cnn": "CIFAR-10 CNN",
-    "cifar10-mlp": "CIFAR-10 MLP",
-    "fashion-mlp": "Fashion-MNIST MLP",
-    "mnist-cnn": "MNIST CNN",
-    "peaks": "Peaks MLP",
-}
-# Parts of a step.
-PARTS = {
-    "dispatch": "dispatch",
-    "launches": "kernel launches",
-    "transfer calls": "copy calls",
-    "transfer bytes": "copied bytes",
-    "matmul": "dense layers",
-    "conv": "convolutions",
-    "element-wise": "element-wise passes",
-    "optimizer": "optimizer",
-    "input pipeline": "input pipeline",
-    "at the same time": "overlap",
-}
 _LITTLE = 0.01  # of a step: a part of less is not named
-
-
-def title(model: str) -> str:
-    """A model's name in a sentence: `CIFAR-10 CNN`; one that an article did not name, as it is typed."""
-    return _TITLES.get(model, model)
 
 
 def capital(text: str) -> str:
     """These words with a capital first."""
     return text[:1].upper() + text[1:]
-
-
-# ---------------------------------------------------------------- numbers
-
-
-def decimals(e: Estimate, most: int = 3) -> int:
-    """Decimal places of a value: to the first digit of half its interval, of two to `most` significant digits; negative: tens."""
-    if not e.value or not math.isfinite(e.value):
-        return 0
-    first = math.floor(math.log10(abs(float(f"{e.value:.{most - 1}e}"))))
-    half = (e.high - e.low) / 2
-    by_interval = -math.floor(math.log10(half)) if 0 < half < math.inf else most if half == 0 else -math.inf
-    return int(max(1 - first, min(most - 1 - first, by_interval)))
-
-
-def rounded(value: float, places: int) -> str:
-    """A number with so many decimal places, thousands apart: `1,240`, `0.31`; negative places round to tens."""
-    if not math.isfinite(value):
-        return "∞" if value > 0 else "-∞"
-    return f"{round(value, places) + 0.0:,.{max(0, places)}f}"
-
-
-def number(e: Estimate | float, most: int = 3) -> str:
-    """A number with the digits that its interval leaves."""
-    e = exact(e)
-    return rounded(e.value, decimals(e, most))
-
-
-def interval(e: Estimate, most: int = 3) -> str:
-    """`[17, 35]`, with the places of its value."""
-    places = decimals(e, most)
-    return f"[{rounded(e.low, places)}, {rounded(e.high, places)}]"
-
-
-def time(e: Estimate | float, ends: bool = False) -> str:
-    """`21 s`, with its `ends` `21 s [17, 35]`; a time that may be none: `at most 35 s`."""
-    e = exact(e)
-    about = abs(float(f"{e.value or e.high:.2e}"))
-    size, unit = next(
-        ((s, u) for s, u in _UNITS if about >= (s if s <= 1 else 2 * s)), _UNITS[-1] if about else (1.0, "s")
-    )
-    e = e / size
-    if (float(f"{e.low:.{max(0, decimals(e))}f}") if ends else e.value) <= 0 < e.high:
-        return f"at most {number(e.high, most=2)} {unit}"
-    return f"{number(e)} {unit}" + (f" {interval(e)}" if ends and not e.low == e.value == e.high else "")
-
-
-def timed(e: Estimate) -> str:
-    """`21 s [17, 35]`; `at most 35 s` where the interval reaches down to nothing."""
-    return time(e, ends=True)
-
-
-def factor(e: Estimate | float, most: int = 2) -> str:
-    """`3.2x`."""
-    return f"{number(e, most)}x"
-
-
-def gain(e: Estimate) -> str:
-    """`3.2x [2.9, 3.4]`."""
-    return f"{factor(e)} {interval(e)}" if e.low < e.high else factor(e)
 
 
 def speed(ratio: Estimate | float, than: str = "") -> str:
@@ -125,12 +40,7 @@ def shares(p: Prediction) -> str:
     parts = {name: e.value for name, e in p.parts.items() if e.value > 0}
     whole = sum(parts.values())
     ranked = sorted(parts, key=lambda name: -parts[name])[:2]
-    return join(f"{share(parts[n] / whole)} {PARTS.get(n, n)}" for n in ranked if parts[n] > _LITTLE * whole)
-
-
-def share(fraction: float) -> str:
-    """`72 %`."""
-    return f"{number(100 * fraction, most=2)} %"
+    return join(f"{share(parts[n] / whole)} {WORDS.get(n, n)}" for n in ranked if parts[n] > _LITTLE * whole)
 
 
 def digits(size: float) -> str:

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Iterable
 
+from analysis import numbers
 from analysis.roofline.peers import NCCL, bandwidth, contention, speed_ups, sums
 from analysis.stats import Estimate, group_by
 from analysis.text import sentences
 from analysis.text.sentences import say
 from analysis.training import data_parallel
 from analysis.units import bytes_rate, count, join, size
+from kernels import networks
 from kernels.problems import AllReduce, PeerCopy
 from kernels.registry import title
 from workloads.records import Measurement
@@ -94,7 +96,7 @@ def training_lines(measurements: Iterable[Measurement]) -> list[str]:
     for (n, how), own in group_by(sure, lambda one: (one[0].count, way(one[0].several))).items():
         if len(own) > 1:
             trained = [case.several.problem for case, _ in (own[0], own[-1])]
-            least, most = (f"{sentences.title(p.model)} at batch {p.batch:,}" for p in trained)
+            least, most = (f"{networks.title(p.model)} at batch {p.batch:,}" for p in trained)
             words = {"least": least, "most": most, "slow": own[0][1], "fast": own[-1][1]}
             told.append(say(_SAID["reach"], n=n, how=how, trainings=len(own), **words))
     return told
@@ -108,4 +110,4 @@ def way(m: Measurement) -> str:
 def between(e: Estimate) -> str:
     """`1.9x [1.8, 2.0]`; where the step may be as short as its noise, `at least 1.2x`."""
     finite = math.isfinite(e.high)
-    return f"{sentences.factor(e)} {sentences.interval(e, 2)}" if finite else f"at least {sentences.factor(e.low)}"
+    return f"{numbers.factor(e)} {numbers.interval(e, 2)}" if finite else f"at least {numbers.factor(e.low)}"

@@ -6,6 +6,7 @@ from statistics import median
 
 import msgspec
 
+from analysis import numbers
 from analysis.crossover.crossover import Answer
 from analysis.stats import Estimate, best_by, faster, group_by
 from analysis.text import sentences
@@ -17,6 +18,7 @@ from analysis.training.break_even import BY_JOB, Pair, Setup
 from analysis.training.costs import whole_training
 from analysis.training.side_by_side import TRIAL, gains, taught, trial_seconds
 from analysis.units import count, digits, join
+from kernels import networks
 from workloads.records import SAMPLES, Measurement, settings
 
 _SHOWN = 0.05  # of a whole training: a part worth a sentence
@@ -51,7 +53,7 @@ def subject(setup: Setup, varies: str = "") -> str:
     _, backend, variant = setup.kernel.split("/")
     how = [f"{backend} loop"] * variant.endswith("loop") + option_words(setup.switches)
     how += [f"{setup.dtype} inputs"] * (setup.dtype not in ("float32", "float64"))
-    return ", ".join([sentences.title(setup.model), *sizes, *how])
+    return ", ".join([networks.title(setup.model), *sizes, *how])
 
 
 def how(m: Measurement, dtype: str = "float32") -> list[str]:
@@ -149,7 +151,7 @@ def changes(measurements: Iterable[Measurement]) -> list[tuple[str, str, str, Es
         both = [(cost, one.problem.steps) for one in (m, plain) if (cost := costs.measured(one))]
         if what and len(both) == 2:
             step, usual = (cost.epoch_seconds(steps) / steps for cost, steps in both)
-            name = f"{sentences.title(p.model)}, batch {p.batch}, {p.samples:,} samples"
+            name = f"{networks.title(p.model)}, batch {p.batch}, {p.samples:,} samples"
             found.append((name, m.device, ", ".join(what), step, usual))
     return found
 
@@ -197,7 +199,7 @@ def side_by_side(measurements: Iterable[Measurement]) -> list[str]:
         words |= {"here": found.student.side, "there": found.teacher.side, "batch": found.student.problem.batch}
         told.append(say(_SAID["teacher"], gain=found.gain, after=found.after, at_once=found.at_once, **words))
     for alone, pairs in gains(done).values():
-        each = join(f"{k} trainings make {sentences.factor(gain)}" for k, gain in pairs)
+        each = join(f"{k} trainings make {numbers.factor(gain)}" for k, gain in pairs)
         p = alone.problem
         told.append(say(_SAID["at once"], of=each, training=p.model, batch=p.batch, side=alone.side))
     for (p, side), rows in group_by((m for m in done if m.kernel == TRIAL), lambda m: (m.problem, m.side)).items():

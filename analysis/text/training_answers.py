@@ -3,6 +3,7 @@ takes and what of that is start-up, compiling and training."""
 
 from collections.abc import Iterable
 
+from analysis import numbers
 from analysis.stats import faster, of, total
 from analysis.text import sentences, training
 from analysis.text.rates import device_name
@@ -10,6 +11,7 @@ from analysis.text.training import how, subject, whole_job
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_JOB, BY_STEP, Pair
 from analysis.units import join
+from kernels import networks
 from workloads.records import Measurement
 
 MOST = 8  # of more trainings the table's columns are easier to read than sentences
@@ -48,7 +50,7 @@ def single_job(m: Measurement, measurements: Iterable[Measurement] = ()) -> str:
     """`CIFAR-10 CNN, 1,000 samples, 2 epochs, on the CPU: 23 s. Start-up takes 12.7 s. ...`; without fits that tell these,
     its step alone."""
     p, cost = m.problem, costs.measured(m, measurements)
-    name = ", ".join([sentences.title(p.model), f"batch {p.batch:,}", *how(m)])
+    name = ", ".join([networks.title(p.model), f"batch {p.batch:,}", *how(m)])
     words: dict = {"training": name, "device": device_name(m.device)}
     if cost is None:
         return sentences.say(SAID["step"], step=of(m.on("host-latency")), **words)
@@ -67,6 +69,6 @@ def table(measurements: Iterable[Measurement]) -> list[tuple[str, ...]]:
         if setup.kernel.endswith("/fit") and not setup.switches and break_even.planned(setup, "")[0] == setup.samples:
             step, whole = pair.seconds(BY_STEP), pair.seconds(BY_JOB)
             best = sentences.NAMES.get(faster(*whole), sentences.CANT_TELL)
-            times = map(sentences.timed, (*step, *whole))
+            times = map(numbers.timed, (*step, *whole))
             rows.append((f"{subject(setup)}, {whole_job(setup)[0]}", *times, best))
     return rows

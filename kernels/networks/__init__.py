@@ -39,9 +39,22 @@ __all__ = [
     "sample_bytes",
     "sources",
     "step",
+    "title",
     "trainable",
     "training_flops",
 ]
+_TITLES = {
+    "cifar10-cnn": "CIFAR-10 CNN",
+    "cifar10-mlp": "CIFAR-10 MLP",
+    "fashion-mlp": "Fashion-MNIST MLP",
+    "mnist-cnn": "MNIST CNN",
+    "peaks": "Peaks MLP",
+}
+
+
+def title(model: str) -> str:
+    """A model's name in a sentence: `CIFAR-10 CNN`; one that an article did not name, as it is typed."""
+    return _TITLES.get(model, model)
 
 
 def footprint_bytes(problem: Training) -> int:

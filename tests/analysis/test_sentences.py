@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from analysis import numbers
 from analysis.crossover.crossover import LATENCY, Answer, Crossing, Point, Side
 from analysis.stats import Estimate, exact
 from analysis.text import sentences
@@ -33,7 +34,7 @@ def between(low, value, high) -> Estimate:
     ],
 )
 def test_a_time_has_the_digits_that_its_interval_leaves(e, words):
-    assert sentences.timed(e) == words
+    assert numbers.timed(e) == words
 
 
 @pytest.mark.parametrize(

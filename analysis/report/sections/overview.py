@@ -21,7 +21,6 @@ from analysis.roofline.bounds import Roof, pick, ridge
 from analysis.stats import of
 from analysis.table import listed, table, text
 from analysis.text import rates
-from analysis.text import rows as row_words
 from analysis.units import count, digits, join, percent, size
 from workloads.machine import facts
 from workloads.records import Machine, Measurement, Run
@@ -203,7 +202,7 @@ def numbers_section(runs: "list[Material]") -> list[str]:
     skipped = Counter((m.kernel, m.reason) for m in every if m.status == "skipped")
     left = [f"- {text(kernel)}: {count(n, 'row')} skipped ({text(reason)})" for (kernel, reason), n in skipped.items()]
     many = next((m.problem for m in tried if m.problem.op == "launch" and m.problem.count > 1), None)
-    said = [f"A time of `{row_words.problem(many)}` is that of all of them."] if many else []
+    said = [f"A time of `{labels.problem(many)}` is that of all of them."] if many else []
     if any(map(is_concurrent, tried)):
         said.append("Contention is the time over the steps of all processes together.")
     if len(tried) > MOST_NUMBERS:

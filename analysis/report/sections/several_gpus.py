@@ -7,11 +7,11 @@ from analysis import labels
 from analysis.roofline.peers import NCCL, bandwidth, queued, slowdowns
 from analysis.stats import of
 from analysis.table import Table, listed, titled
-from analysis.text import sentences
 from analysis.text import several_gpus as words
 from analysis.training import data_parallel
 from analysis.training.data_parallel import Case
 from analysis.units import bytes_rate, digits, percent, seconds, size
+from kernels import networks
 from kernels.problems import AllReduce, PeerCopy
 from workloads.records import Measurement
 
@@ -102,7 +102,7 @@ def _row(case: Case) -> tuple[str, ...]:
     memory = [x and data_parallel.memory(x) for x in (case.one, m)]
     peaks = [_told(size, x and x.values.get("peak_memory_bytes")) for x in (case.one, m)]
     return (
-        sentences.title(m.problem.model),
+        networks.title(m.problem.model),
         words.way(m).removeprefix("Keras on "),
         str(case.count),
         f"{m.problem.batch:,}",

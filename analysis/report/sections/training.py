@@ -3,7 +3,7 @@ half, the articles beside ours, and what each switch does."""
 
 from typing import TYPE_CHECKING
 
-from analysis import labels
+from analysis import labels, numbers
 from analysis.crossover import transfer_study
 from analysis.crossover.crossover import Answer
 from analysis.explain.published import comparisons
@@ -77,7 +77,7 @@ def _articles(measurements: "list[Measurement]") -> list[str]:
             f"{b.case.name}, {b.case.model}",
             f"{b.claim.samples:,}",
             b.claim.words,
-            sentences.gain(b.here) if b.here else "not measured",
+            numbers.gain(b.here) if b.here else "not measured",
             row_words.way(b.row) if b.row else "-",
             b.faster or "-",
         )

@@ -1,0 +1,69 @@
+"""Numbers as sentences have them: of two or three digits, no more than their interval leaves."""
+
+import math
+
+from analysis.stats import Estimate, exact
+
+_SPANS = ((86400.0, "days"), (3600.0, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def decimals(e: Estimate, most: int = 3) -> int:
+    """Decimal places of a value: to the first digit of half its interval, of two to `most` significant digits; negative: tens."""
+    if not e.value or not math.isfinite(e.value):
+        return 0
+    first = math.floor(math.log10(abs(float(f"{e.value:.{most - 1}e}"))))
+    half = (e.high - e.low) / 2
+    by_interval = -math.floor(math.log10(half)) if 0 < half < math.inf else most if half == 0 else -math.inf
+    return int(max(1 - first, min(most - 1 - first, by_interval)))
+
+
+def rounded(value: float, places: int) -> str:
+    """A number with so many decimal places, thousands apart: `1,240`, `0.31`; negative places round to tens."""
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "-∞"
+    return f"{round(value, places) + 0.0:,.{max(0, places)}f}"
+
+
+def number(e: Estimate | float, most: int = 3) -> str:
+    """A number with the digits that its interval leaves."""
+    e = exact(e)
+    return rounded(e.value, decimals(e, most))
+
+
+def interval(e: Estimate, most: int = 3) -> str:
+    """`[17, 35]`, with the places of its value."""
+    places = decimals(e, most)
+    return f"[{rounded(e.low, places)}, {rounded(e.high, places)}]"
+
+
+def time(e: Estimate | float, ends: bool = False) -> str:
+    """`21 s`, with its `ends` `21 s [17, 35]`; a time that may be none: `at most 35 s`."""
+    e = exact(e)
+    about = abs(float(f"{e.value or e.high:.2e}"))
+    size, unit = next(
+        ((s, u) for s, u in _SPANS if about >= (s if s <= 1 else 2 * s)), _SPANS[-1] if about else (1.0, "s")
+    )
+    e = e / size
+    if (float(f"{e.low:.{max(0, decimals(e))}f}") if ends else e.value) <= 0 < e.high:
+        return f"at most {number(e.high, most=2)} {unit}"
+    return f"{number(e)} {unit}" + (f" {interval(e)}" if ends and not e.low == e.value == e.high else "")
+
+
+def timed(e: Estimate) -> str:
+    """`21 s [17, 35]`; `at most 35 s` where the interval reaches down to nothing."""
+    return time(e, ends=True)
+
+
+def factor(e: Estimate | float, most: int = 2) -> str:
+    """`3.2x`."""
+    return f"{number(e, most)}x"
+
+
+def gain(e: Estimate) -> str:
+    """`3.2x [2.9, 3.4]`."""
+    return f"{factor(e)} {interval(e)}" if e.low < e.high else factor(e)
+
+
+def share(fraction: float) -> str:
+    """`72 %`."""
+    return f"{number(100 * fraction, most=2)} %"
