@@ -328,7 +328,7 @@ def test_the_memorys_ceiling_says_where_it_comes_from():
     (memory,) = (r for r in roofs(rows, fake.CPU_MACHINE) if r.kind == "memory")
     assert memory.note == "no plateau there: the best rate of working sets from 128 MiB"
     said = rates.roof_sentences((memory,))
-    assert said == [f"Measured roofs of the CPU: {rates.bytes_rate(memory.rate.value)} from DRAM."]
+    assert said == [f"Measured roofs of the CPU: {memory.speed} from DRAM."]
     quick = roofs(rows[-1:], fake.CPU_MACHINE)  # a look at one size has searched for no plateau
     assert [r.note for r in quick] == [""]
 

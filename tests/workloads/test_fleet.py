@@ -326,7 +326,7 @@ def test_three_nodes_of_a_real_cluster_one_killed_halfway(tmp_path):
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 1, done.stderr[-2000:]
     rows = {p.name: records.read(p).measurements for p in sorted((tmp_path / "run").iterdir())}
-    assert set(rows) == {"node-1", "node-2", "node-3"}
+    assert set(rows) == {"node-1", "node-2", "node-3"}, done.stderr[-2000:]
     assert {m.status for name in ("node-1", "node-2") for m in rows[name]} == {"ok"}
     assert {m.key for m in rows["node-3"]} == {m.key for m in rows["node-1"]} and rows["node-3"][0].status == "ok"
     lost = [m for m in rows["node-3"] if m.status != "ok"]
