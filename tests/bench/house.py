@@ -19,7 +19,7 @@ from must_reach import Figure, at_most, exactly, table
 from analysis.stats import Estimate
 
 BASE = "af57aea"
-PAIRS = 2
+PAIRS = 5
 TIMED = {  # what -> (words of the command, target)
     "explain --case S4": (["-m", "analysis.explain", "--case", "S4", "reports/nvidia-h200"], 0.6),
     "report of the H200 machine": (["-m", "analysis.report", "reports/nvidia-h200", "-o", "{out}"], 0.5),
