@@ -115,6 +115,7 @@ def _body(args: argparse.Namespace, again: str) -> int:
 
 
 def _explained(args: argparse.Namespace, again: str) -> int:
+    from analysis.explain import sides
     from analysis.explain import verify as verifying
     from analysis.text import cases
     from analysis.text import explanation as words
@@ -134,6 +135,7 @@ def _explained(args: argparse.Namespace, again: str) -> int:
         verdict, framework = words.answer(made, again, offer), _framework(of)
         lines += [*[""] * bool(lines), *verdict, *(words.details(made, framework) if args.all else ())]
         record |= {"framework": framework, "verdict": verdict, "explanation": made.told()}
+        record |= {"finishes_first_from": sides.turns(*made.both) if made.both else None}
     _print(args, record, lines)
     if args.verify and made:
         for line in verifying.lines(made, args.verify):

@@ -90,9 +90,9 @@ def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys):
     assert len(out.splitlines()) <= 12 and out.splitlines()[-1].endswith("--verify 1")
     code, more, _ = said(capsys, *words, "--all")
     assert more.startswith(out.splitlines()[0]) and "On nvidia-h200 TensorFlow used the GPU in 24 rows" in more
-    code, out, _ = said(capsys, *words, "--format", "json")
-    made = json.loads(out)
+    made = json.loads(said(capsys, *words, "--format", "json")[1])
     assert made["verdict"][1].startswith("The CPU: 7.24 s against 11.8 s on the GPU")
+    assert made["finishes_first_from"] == ["cpu", {}]
     assert made["explanation"]["gpu"]["step_s"]["value"] == pytest.approx(2.164 * MS)
     assert [side["cost"]["source"] for side in made["explanation"]["sides"]] == ["predicted"] * 2
 
