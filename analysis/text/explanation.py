@@ -29,7 +29,7 @@ SAID = {
     "never": "the first epoch on, the {to} finishes first, and it stays so.",
     "saves": "saves {job_saved:timed}",
     "overlap": "Savings overlap: do not add them.",
-    "more": "{n} more {verb} no sure saving (--all).",
+    "more": "{n} more{unsure} (--all).",
     "no saving": "Nothing looked at surely saves time; --all has what was.",
     "measure": "Measure it here, {time}: {command} --measure",
     "verify": "Check it (1 min): {command} --verify 1",
@@ -85,7 +85,7 @@ def answer(e: Explanation, again: str, measuring: str = "") -> list[str]:
     rest = [f"From  {turns(cpu, gpu)}", *(_LABEL + said for said in _doubts(e))]
     rest += [f"Cost  {price(e, cpu, gpu)}"] if e.asked.prices else []
     room = MOST - sum(len(terminal.wrapped(text, WIDTH)) for text in (*first, *rest, last))
-    step = [_step_shares(e)] if e.main and room > 0 else []
+    step = [_step_shares(e)] if e.main and room > 2 else []
     return [*first, *step, *rest, *_actions(e, room - len(step)), last]
 
 
@@ -154,7 +154,7 @@ def _actions(e: Explanation, room: int) -> list[str]:
     ]
     _, first, *others = Table("do | saves | note", rows, 3, least="note").text(min(WIDTH, terminal.width() or WIDTH))
     notes = [SAID["overlap"]] * (len(told) > 1)
-    notes += [say(SAID["more"], n=left, verb="shows" if left == 1 else "show")] * (left > 0)
+    notes += [say(SAID["more"], n=left, unsure=" without a sure saving" * (told == e.actions))] * (left > 0)
     return [f"Do{first[2:]}", *others, *([_LABEL + " ".join(notes)] if notes else [])]
 
 

@@ -91,7 +91,7 @@ def one(
 
 
 def test_a_guess_adds_up():
-    """10 steps of 3 ms and 32 x 83.6 MFLOP at 880 GFLOP/s, an epoch of 50 ms: four of these, and three times as long again in
+    """10 steps of 3 ms and 32 x 83.6 MFLOP at 880 GFLOP/s, an epoch of 50 ms: four of these, and twelve in
     more fits; one compilation, data, and what a fit costs."""
     step = 3e-3 + 32 * networks.training_flops(networks.find("cifar10-cnn")) / 880e9
     assert forecast.step_s(one(), 16) == pytest.approx(step)

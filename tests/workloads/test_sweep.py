@@ -218,7 +218,7 @@ def test_a_matrix_that_cannot_fit_is_skipped_before_anything_is_allocated_and_th
     assert len(said) == 1 and said[0].endswith("GiB of host memory")  # what is free differs from row to row
 
 
-def test_a_call_foretold_to_take_too_long_is_skipped_and_a_tiny_one_foretells_nothing(tmp_path, planted, monkeypatch):
+def test_a_call_predicted_to_take_too_long_is_skipped_and_a_tiny_one_predicts_nothing(tmp_path, planted, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sweep, "_LONGEST_CALL_S", 1e-3)
         outcome = swept(tmp_path, rows("good", n=700) + rows("good", n=1400))
