@@ -2,7 +2,6 @@
 crossovers taken ten times. Reads the sweeps that `python -m workloads.doctor --noise` left."""
 
 import argparse
-import contextlib
 import itertools
 import random
 import statistics
@@ -48,20 +47,18 @@ def rows(here: Machine) -> list[Row]:
     return [*made, Row("peak/numba/fma", Peak("float32", 1 << 23), one)]
 
 
-def visited(of: list[Row], seed: int, handicaps: list[float]) -> list[list[Measurement]]:
-    """Each row on as many sides as there are handicaps, all in one worker: its sides are visited next to each other in each of
-    ROUNDS rounds, the rows and their sides in random order."""
+def visited(worker: Worker, of: list[Row], seed: int, handicaps: list[float]) -> list[list[Measurement]]:
+    """Each row on as many sides as there are handicaps: its sides are visited next to each other in each of ROUNDS rounds, the
+    rows and their sides in random order."""
     dice, limits = random.Random(seed), Limits(visit_s=VISIT_S)
     taken: dict[tuple[int, int], list[Measurement]] = defaultdict(list)
-    with contextlib.closing(Worker(environment(of[0], facts.describe().uuids))) as worker:
-        for number in range(1, ROUNDS + 1):
-            for i in dice.sample(range(len(of)), len(of)):
-                for side in dice.sample(range(len(handicaps)), len(handicaps)):
-                    order = Order("visit", of[i], limits, seed, number, handicaps[side])
-                    made = worker.ask(order, PATIENCE_S)
-                    if not made.ok:
-                        raise SystemExit(f"{of[i].kernel}: {made.reason}")
-                    taken[i, side].append(made)
+    for number in range(1, ROUNDS + 1):
+        for i in dice.sample(range(len(of)), len(of)):
+            for side in dice.sample(range(len(handicaps)), len(handicaps)):
+                made = worker.ask(Order("visit", of[i], limits, handicap=handicaps[side], visit=number), PATIENCE_S)
+                if not made.ok:
+                    raise SystemExit(f"{of[i].kernel}: {made.reason}")
+                taken[i, side].append(made)
     return [[together(taken[i, side]) for side in range(len(handicaps))] for i in range(len(of))]
 
 
@@ -69,8 +66,9 @@ def one_run(here: Machine, sets: int) -> tuple[list[Figure], list[str]]:
     """(a) and (c): pairs alike, and pairs of which one makes calls that are not counted."""
     of, words, found, notes = rows(here), Counter(), 0, []
     planted = PLANTED[of[0].device]
+    worker = Worker(environment(of[0], here.uuids))
     for i in range(sets):
-        for sides in visited(of, i + 1, [0.0, 0.0, *([planted] if i < SETS_PLANTED else [])]):
+        for sides in visited(worker, of, i + 1, [0.0, 0.0, *([planted] if i < SETS_PLANTED else [])]):
             alike, *slow = (stats.verdict(stats.clock_of(sides[0]), stats.clock_of(s), paired=True) for s in sides[1:])
             words[alike.word] += 1
             if alike.word in ("slower", "faster"):
@@ -79,6 +77,7 @@ def one_run(here: Machine, sets: int) -> tuple[list[Figure], list[str]]:
                 notes.append(f"- missed: {sides[0].kernel} {slow[0].ratio.low:.4f} .. {slow[0].ratio.high:.4f}")
             found += sum(told.word == "slower" for told in slow)
         print(f"[{i + 1}/{sets}] {dict(words)}, planted {found}", file=sys.stderr, flush=True)
+    worker.close()
     pairs, slowed = sum(words.values()), min(sets, SETS_PLANTED) * len(of)
     false, most, least = words["slower"] + words["faster"], 4 * pairs // 200, 38 * slowed // 40
     alike = at_most(f"(a) pairs of one run called different, of {pairs}", most, false)
