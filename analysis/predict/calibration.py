@@ -116,7 +116,7 @@ def _fit(of_: "Profile", device: str, execution: str, leaving_out: frozenset[str
     models = tuple(dict.fromkeys(s.row.problem.model for s in others))
     built = [s.row.phases_s["build"] for s in others if "build" in s.row.phases_s]
     once = Calibration(compile_s=_compilations(others), build_s=median(built).value if built else 0.0)
-    if of_.left_out == "calibrated" or len(models) < FEWEST:
+    if len(models) < FEWEST:
         return once
     numbers = _solved(others, models)
     errors = np.abs(_off(_arrays(others), numbers))

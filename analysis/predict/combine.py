@@ -60,7 +60,7 @@ def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
         lanes.append(ahead)
     else:  # wholly hidden
         parts.pop(PIPELINE, None)
-    if (made.together and len(lanes) > 1) or beside:
+    if len(lanes) > 1 or beside:
         hidden = max(lane.value for lane in lanes) - sum(e.value for e in parts.values())
         parts[HIDDEN] = exact(hidden)
     return {name: parts[name] for name in PARTS if name in parts}

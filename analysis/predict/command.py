@@ -36,7 +36,6 @@ def parser() -> options.Parser:
         """
 --profile RUN ...        result files, run folders or a machine's folder
 --leave-one-out RUN ...  the error of every training in these runs
---no-ablation            of --leave-one-out: not what each rule is worth
 --readme FILE            of --leave-one-out: also put the error table between FILE's markers that name RUN""",
     )
     about = "predictions of FILE beside the trainings of RUN"
@@ -202,7 +201,7 @@ def left_out(args: argparse.Namespace) -> int:
     from analysis.text import prediction_errors
 
     of = read(args.leave_one_out, args.mixed)
-    told = prediction_errors.lines(of, not args.no_ablation)
+    told = prediction_errors.lines(of)
     print(*table.shown(told, least="in the interval | execution"), sep="\n")
     if args.readme:
         files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"), key=lambda f: f.stem)

@@ -36,7 +36,7 @@ class Components(msgspec.Struct, frozen=True):
     in whole or for some of their kernels, and what to measure. sources: what the work's parts are read from. given: the
     switches that are not their default. traced: what a compilation grows with: the sizes (logarithms) of the different
     products and convolutions that XLA compiles, or the operations of a graph that is traced and laid out. host_feeds: the host
-    waits for the input pipeline, whose seconds are a measured law's. together: host, device and pipeline work at once."""
+    waits for the input pipeline, whose seconds are a measured law's."""
 
     training: Training
     execution: str
@@ -58,7 +58,6 @@ class Components(msgspec.Struct, frozen=True):
     host_feeds: bool = False
     given: tuple[tuple[str, str], ...] = ()
     path: Path | None = None
-    together: bool = True
 
     @property
     def waited(self) -> float:
@@ -87,7 +86,7 @@ def components(
     batch = min(training.batch, training.samples)
     partial: list[str] = []
     lacking: dict[str, Lacking] = {}
-    kernels = kernels_of(step_works(network, batch, chosen, device, partial), execution, device, of.left_out)
+    kernels = kernels_of(step_works(network, batch, chosen, device, partial), execution, device)
     work = work_parts(kernels, of, device, execution, partial, lacking)
     parts = work.parts
     try:
@@ -102,14 +101,12 @@ def components(
         calls = min(copies["transfer calls"].value, dispatch.value)
         copies["transfer calls"] = exact(calls)
         dispatch = dispatch - calls
-    count, launches = _launches(kernels, of, device, execution) if of.left_out != "operations" else (0, NOTHING)
+    count, launches = _launches(kernels, of, device, execution)
     if settings.threads:
         partial.append(f"its {settings.threads} threads: the profile's rows are of as many as TensorFlow takes")
     fits, sample = kernel == FIT, networks.sample_bytes(network, training.dtype)
-    way = device, chosen.residence, training.dtype
-    fed = fits and of.left_out != "pipeline"
-    law = feeding.find(_laws(of), *way) if fed else None
-    pipeline = _pipeline(of, network, batch, chosen) if fed else {}
+    law = feeding.find(_laws(of), device, chosen.residence, training.dtype) if fits else None
+    pipeline = _pipeline(of, network, batch, chosen) if fits else {}
     if law:
         copies.pop("transfer bytes", None)
         pipeline = {"input pipeline": (law.seconds(batch, batch * sample) - law.call.value).at_least(0.0)}
@@ -134,7 +131,6 @@ def components(
         bool(law) and chosen.residence != "prefetch",
         tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS)),
         work.path,
-        of.left_out != "at once",
     )
 
 

@@ -153,16 +153,9 @@ class Profile:
     """A machine's rows and what they say by themselves, without a curve. `key` names the machine (several joined by +, where they
     were mixed on purpose)."""
 
-    def __init__(
-        self, measurements: "tuple[Measurement, ...]", machine: "Machine | None", key: str, left_out: str = ""
-    ):
-        self.measurements, self.machine, self.key, self.left_out = measurements, machine, key, left_out
+    def __init__(self, measurements: "tuple[Measurement, ...]", machine: "Machine | None", key: str):
+        self.measurements, self.machine, self.key = measurements, machine, key
         self.kept: dict = {}
-
-    def without(self, rule: str) -> "Profile":
-        """The profile whose predictions leave out a rule of step_work.RULES; "": none."""
-        rows = tuple(m for m in self.measurements if rule != "inside" or not stands(m))
-        return Profile(rows, self.machine, self.key, rule)
 
     @functools.cached_property
     def rows(self) -> "dict[tuple, list[Measurement]]":

@@ -24,21 +24,6 @@ _SHORT = 8000 / 3e9  # seconds: so many cycles
 _NEAR = 2  # powers of two that passes may differ by whose best rate is asked for
 _PRICED = "adam"  # what an optimizer without a stream problem is priced as
 
-# The rules by which a step's parts are counted and come together, by name, so that an ablation can leave one out.
-RULES = {
-    "inside": "rows of operations inside a graph, and what a call takes more than these taken off the others (CPU)",
-    "remapped": "bias and activation in their product's kernel where TensorFlow's optimizer puts them there (CPU)",
-    "fused": "element-wise passes fused as XLA does where it compiles",
-    "element-wise": "biases, activations, pooling, dropout and loss counted",
-    "optimizer": "the optimizer's passes counted",
-    "operations": "a dispatch for each operation of a graph that is not compiled, a launch for each kernel of one that is",
-    "cold": "passes and products at the memory's bandwidth where the step's arrays are larger than the last cache",
-    "chain": "operations of a graph on the CPU that do not wait for each other run at once",
-    "inline": "short operations dispatched by the thread that finds them ready, long ones by others meanwhile (CPU)",
-    "pipeline": "the input pipeline gathers the batch meanwhile",
-    "at once": "host, device and input pipeline work at the same time",
-    "calibrated": "the global numbers fitted on other models' trainings",
-}
 # When a rule, or what is fitted, was last chosen or left out by what trainings took: those measured first after it are unseen.
 # Laws of feeding are fitted to rows of their own.
 RULES_CHANGED = "2026-11-23T02:16:00Z"
@@ -75,13 +60,9 @@ def step_works(network: Network, batch: int, chosen: Keras, device: str, partial
     return [w for w in networks.step(network, batch, dtype, "tf32" if tf32 else "") if w.layer not in dropped]
 
 
-def kernels_of(works: list[Work], execution: str, device: str, left_out: str = "") -> "list[Kernel]":
-    """The step's kernels in that execution, a rule left out."""
-    if execution == COMPILED and left_out != "fused":
-        made = fusion.compiled(works, device)
-    else:
-        made = fusion.op_by_op(works, device if execution == OP_BY_OP and left_out != "remapped" else "")
-    return [k for k in made if k.part != left_out]
+def kernels_of(works: list[Work], execution: str, device: str) -> "list[Kernel]":
+    """The step's kernels in that execution."""
+    return (fusion.compiled if execution == COMPILED else fusion.op_by_op)(works, device)
 
 
 def work_parts(
@@ -97,7 +78,7 @@ def work_parts(
     found: dict[str, list[Estimate]] = {}
     told: dict[str, dict[str, None]] = {}
     moved = sum(k.problem.bytes_moved for k in kernels if k.problem)  # each counted by itself
-    rate = operations.bandwidth(of, device, moved) if of.left_out != "cold" else None
+    rate = operations.bandwidth(of, device, moved)
     for k in (_as_pooled(k, device, execution) for k in kernels):
         if k.problem is None:
             partial.append(f"{k.name}: {k.why}")
@@ -118,7 +99,7 @@ def work_parts(
             partial.append(f"{k.part}: {read.instead}")
     sums = {part: independent_sum(each) for part, each in found.items()}
     read_from = {part: ", ".join(names) for part, names in told.items()}
-    at_once = of.left_out != "chain" and device == "cpu" and execution == OP_BY_OP
+    at_once = device == "cpu" and execution == OP_BY_OP
     return WorkParts(sums, read_from, _path(timed, cold, of, device) if at_once else None)
 
 
@@ -150,7 +131,7 @@ def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str) -> Pat
     for k, seconds in timed:
         best = max(cold[k.name], fully_used(k.problem, of, device)) if k.name in there else seconds
         busy += min(seconds, best)
-    return Path(sum(s for _, s in line), concurrent_dispatches(timed, line, of.left_out != "inline"), busy)
+    return Path(sum(s for _, s in line), concurrent_dispatches(timed, line), busy)
 
 
 def fully_used(problem: Problem, of: "Profile", device: str) -> float:
@@ -189,15 +170,13 @@ def longest(timed: Timed, each: float) -> Timed:
     return max([*lines, begun], key=lambda line: sum(s + each * k.operations for k, s in line))
 
 
-def concurrent_dispatches(timed: Timed, line: Timed, inline: bool = True) -> int:
+def concurrent_dispatches(timed: Timed, line: Timed) -> int:
     """Operations that other threads dispatch while those of the line run: long ones alone, as the thread that finds a short
-    one ready runs it at once; all, unless short ones run `inline`.
+    one ready runs it at once.
 
     Source: TensorFlow's executor.cc and its kernel costs (kOpIsExpensiveThresholdCycles).
     """
     there = {k.name for k, _ in line}
-    if not inline:
-        return sum(k.operations for k, _ in timed if k.name not in there)
     each = [(k, s / _arrays(k)) for k, s in timed if k.name not in there]
     return sum(_arrays(k) for k, seconds in each if seconds > _SHORT)
 

@@ -1,5 +1,5 @@
-"""Errors of predictions in tables and words: of every training with its model left out, of predictions that were saved before
-they were measured, and without each rule in turn."""
+"""Errors of predictions in tables and words: of every training with its model left out, and of predictions that were saved before
+they were measured."""
 
 import math
 import statistics
@@ -13,7 +13,7 @@ from analysis.predict.held_out import BASELINES, Case, Summary
 from analysis.predict.predicted_crossover import WITHIN, Comparison, comparisons, values_cross
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
-from analysis.predict.step_work import RULES, RULES_CHANGED
+from analysis.predict.step_work import RULES_CHANGED
 from analysis.stats import Estimate, group_by
 from analysis.table import table
 from analysis.text.sentences import CANT_TELL, NAMES, say
@@ -67,13 +67,13 @@ def errors(cases: list[Case], strict: Iterable[Case]) -> list[str]:
     return table([*heads.split(" | "), *BASELINES], rows, 2, "strictly")
 
 
-def lines(of: Profile, ablated: bool = True) -> list[str]:
-    """The whole page: what docs have, how far processes lie apart, every training, and what each rule is worth."""
+def lines(of: Profile) -> list[str]:
+    """The whole page: what docs have, how far processes lie apart, every training and crossover."""
     cases = held_out.leave_one_out(of)
     if not cases:
         return [SAID["nothing"]]
     reasons = "; ".join(f"{n} ({why})" for why, n in calibration.left_out(of).items())
-    said = [
+    return [
         *brief(of, cases),
         "",
         say(SAID["left out"], reasons=reasons),
@@ -81,8 +81,7 @@ def lines(of: Profile, ablated: bool = True) -> list[str]:
         "",
         *_cases(cases),
         *crossovers(comparisons(of)),
-    ]
-    return [*said, *(["Without one rule at a time:", "", *_ablations(of, cases)] if ablated else [])][:-1]
+    ][:-1]
 
 
 def brief(of: Profile, cases: list[Case], saved: dict[str, list[Prediction]] | None = None) -> list[str]:
@@ -113,15 +112,6 @@ def _numbers(predicted: Estimate, seen: Seen) -> tuple[str, str, str]:
 
 def _ms(e: Estimate) -> str:
     return f"{1e3 * e.value:.3g} ({1e3 * e.low:.3g} to {1e3 * e.high:.3g})"
-
-
-def _ablations(of: Profile, cases: list[Case]) -> list[str]:
-    """A line a rule: the median and mean error of each device without it."""
-    without = {"(all rules)": cases} | {w: held_out.leave_one_out(of.without(rule)) for rule, w in RULES.items()}
-    each = {w: {s.device: s for s in held_out.summaries(found) if s.bound == "all"} for w, found in without.items()}
-    devices = each["(all rules)"]
-    rows = [(w, *(_both(found.get(device)) for device in devices)) for w, found in each.items()]
-    return table(["without", *(f"{device}: median, mean error" for device in devices)], rows)
 
 
 def crossings(found: list[Comparison]) -> list[str]:

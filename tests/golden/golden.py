@@ -29,7 +29,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE
 
 from analysis import noise
 from analysis.crossover import crossover, ladder
-from analysis.predict import held_out, predicted_crossover, prediction, profile, step_work
+from analysis.predict import held_out, predicted_crossover, prediction, profile
 from analysis.roofline import links, roofs
 from analysis.training import break_even, costs, data_parallel, inference
 from workloads import records
@@ -294,19 +294,16 @@ def saved(file: str) -> Values:
     return made
 
 
-def predicted(without: str) -> Values:
-    """Every training of the H200 predicted without its model, by all rules but one; its errors by device and bound."""
-    of = profile.read(H200).without(without)
+def predicted(run: str) -> Values:
+    """Every training of a run predicted without its model; its errors by device and bound."""
+    of = profile.read(run)
     found = held_out.leave_one_out(of)
-    head = f"predict/{H200}" + (f" without {without}" if without else "")
+    head = f"predict/{run}"
     made: Values = {}
     for s in held_out.summaries(found):
         told = [s.cases, s.models, s.median, s.mean, s.covered]
         made[f"{head}/{s.device} {s.bound}"] = " ".join(map(number, told))
-        if not without:
-            made |= {f"{head}/{s.device} {s.bound}/{k}": number(v) for k, v in s.baselines.items()}
-    if without:
-        return made
+        made |= {f"{head}/{s.device} {s.bound}/{k}": number(v) for k, v in s.baselines.items()}
     for i, c in enumerate(found):
         t = c.seen.row.problem
         name = f"{head}/{i:03} {t.model} {t.batch} {t.samples} {t.epochs} {t.dtype} {c.device}"
@@ -366,7 +363,7 @@ def rest() -> Values:
         of_folder, [f for f in [*FOLDERS, *MACHINES] if f not in QUICK_FOLDERS]
     )
     made |= every(compared, PAIRS) | every(planned, ASKED["trainings"], GPU_MACHINE) | every(saved, SAVED)
-    return thinned(made | every(predicted, ["", *sorted(step_work.RULES)]))
+    return thinned(made | every(predicted, [H200]))
 
 
 def thinned(made: Values) -> Values:
