@@ -1,7 +1,6 @@
 """The one Table: fitted to the terminal, or as Markdown or CSV; and what Markdown is made of."""
 
 import csv
-import html
 import itertools
 import json
 import pathlib
@@ -13,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from workloads import terminal
 
 _SHORT = 10  # columns that words keep when they are shortened
-_BAR = re.compile(r"(?<!\\)\|")
 _NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
 
 
@@ -150,23 +148,10 @@ def table(
     return Table(heads, rows, left, optional).md()
 
 
-def shown(parts: Iterable["str | Table"], markdown: bool = False, least: str = "") -> list[str]:
-    """The lines of sentences and tables, as Markdown or for the terminal, where tables that are Markdown already are fitted too
-    (`least` as Table has it)."""
-    told: list[str] = []
-    for part in parts:
-        told += [part] if isinstance(part, str) else part.md()[:-1] if markdown else part.text()
-    if markdown:
-        return told
-    made: list[str] = []
-    for is_table, group in itertools.groupby(told, lambda line: line.startswith("| ")):
-        if is_table:
-            cells = [[html.unescape(c.strip().replace("\\|", "|")) for c in _BAR.split(row)[1:-1]] for row in group]
-            left = next((i for i, mark in enumerate(cells[1]) if mark.endswith(":")), len(cells[1]))
-            made += Table(cells[0], cells[2:], left, least=least).text()
-        else:
-            made += group
-    return made
+def shown(parts: Iterable["str | Table"], markdown: bool = False) -> list[str]:
+    """The lines of sentences and tables, as Markdown or for the terminal."""
+    each = ([p] if isinstance(p, str) else p.md()[:-1] if markdown else p.text() for p in parts)
+    return list(itertools.chain.from_iterable(each))
 
 
 def cell(value: object) -> object:

@@ -140,11 +140,10 @@ class Table(Lines):
 def answer(args: argparse.Namespace, outcome) -> None:
     """The constants under the table, in words."""
     from analysis.roofline import overheads
-    from analysis.table import shown
 
     if told := overheads.constants(outcome.measurements):
         print("\nWhat one of each costs (with its 95 % interval):")
-        print(*shown([overheads.table(told)]), sep="\n")
+        print(*overheads.table(told).text(), sep="\n")
 
 
 WORKLOAD = Workload("launch", QUESTION, LONG, EXAMPLES, "calls", FLAGS, rows, Table, answer, answers_in_suite=True)

@@ -123,7 +123,8 @@ def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
     elif (changed := rows(made, _WORDS if verbose else _CHANGED)).rows:
         more = 0 if verbose else len(changed.rows) - _MOST
         changed.rows = changed.rows[: None if verbose else _MOST]
-        print("", *map(_painted, table.shown([changed], format_ == "md")), sep="\n")
+        lines = changed.md()[:-1] if format_ == "md" else changed.text()
+        print("", *map(_painted, lines), sep="\n")
         print(*[f"... and {more} more; -v shows all"] * (more > 0), "", sep="\n")
     for line in notes(made, verbose):
         print(mark + line, file=out)

@@ -190,7 +190,7 @@ def checked(args: argparse.Namespace) -> int:
     if not runs:
         raise options.Usage(f"--check {path} needs the RUN in which the trainings were measured")
     told = prediction_errors.check_lines(prediction.load(path), read(runs, args.mixed))
-    print(*table.shown(told, least="execution"), sep="\n")
+    print(*table.shown(told), sep="\n")
     return options.OK
 
 
@@ -202,16 +202,15 @@ def left_out(args: argparse.Namespace) -> int:
 
     of = read(args.leave_one_out, args.mixed)
     told = prediction_errors.lines(of)
-    print(*table.shown(told, least="in the interval | execution"), sep="\n")
+    print(*table.shown(told), sep="\n")
     if args.readme:
         files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"), key=lambda f: f.stem)
         saved = {file.stem.removeprefix("predictions-"): prediction.load(str(file)) for file in files}
         run, readme = args.leave_one_out[0], pathlib.Path(args.readme)
         command = f"analysis.predict --leave-one-out {pathlib.PurePath(run)} --readme {readme.name}"
+        told = prediction_errors.brief(of, held_out.leave_one_out(of), saved)
         try:
-            table.put_blocks(
-                readme, {"errors": prediction_errors.brief(of, held_out.leave_one_out(of), saved)}, run, command
-            )
+            table.put_blocks(readme, {"errors": table.shown(told, True)}, run, command)
         except ValueError as error:
             raise options.Usage(str(error)) from error
     return options.OK

@@ -15,7 +15,7 @@ from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
 from analysis.predict.step_work import RULES_CHANGED
 from analysis.stats import Estimate, group_by
-from analysis.table import table
+from analysis.table import Table
 from analysis.text.sentences import CANT_TELL, NAMES, say
 from analysis.units import percent
 
@@ -55,8 +55,8 @@ def _said(name: str, found: Iterable[tuple[str, float]], **words: object) -> lis
     return told
 
 
-def errors(cases: list[Case], strict: Iterable[Case]) -> list[str]:
-    """The error table as Markdown, a line a device and bound, and what simpler predictions come to."""
+def errors(cases: list[Case], strict: Iterable[Case]) -> Table:
+    """The error table, a line a device and bound, and what simpler predictions come to."""
     alone = {(s.device, s.bound): s for s in held_out.summaries(strict)}
     rows = []
     for s in held_out.summaries(cases):
@@ -64,34 +64,27 @@ def errors(cases: list[Case], strict: Iterable[Case]) -> list[str]:
         simpler = [share(s.baselines[name]) if name in s.baselines else "-" for name in BASELINES]
         rows.append((NAMES[s.device], s.bound, s.models, s.cases, *means, share(s.covered), *simpler))
     heads = "device | steps | models | trainings | median, mean error | strictly | in the interval"
-    return table([*heads.split(" | "), *BASELINES], rows, 2, "strictly")
+    return Table([*heads.split(" | "), *BASELINES], rows, 2, "strictly", "in the interval")
 
 
-def lines(of: Profile) -> list[str]:
+def lines(of: Profile) -> list[str | Table]:
     """The whole page: what docs have, how far processes lie apart, every training and crossover."""
     cases = held_out.leave_one_out(of)
     if not cases:
         return [SAID["nothing"]]
     reasons = "; ".join(f"{n} ({why})" for why, n in calibration.left_out(of).items())
-    return [
-        *brief(of, cases),
-        "",
-        say(SAID["left out"], reasons=reasons),
-        *floors(of),
-        "",
-        *_cases(cases),
-        *crossovers(comparisons(of)),
-    ][:-1]
+    told = [*brief(of, cases), "", say(SAID["left out"], reasons=reasons), *floors(of), "", _cases(cases)]
+    return [*told, "", found] if (found := crossovers(comparisons(of))).rows else told
 
 
-def brief(of: Profile, cases: list[Case], saved: dict[str, list[Prediction]] | None = None) -> list[str]:
+def brief(of: Profile, cases: list[Case], saved: dict[str, list[Prediction]] | None = None) -> list[str | Table]:
     """The error table, what is in it, and the errors of saved predictions: what docs have."""
     told = [[counts(cases, of)], unseen(cases, of), saved_lines(saved or {}, of), crossings(comparisons(of))]
     shown = errors(cases, held_out.strictly(cases, of))
-    return [SAID["head"], "", *shown, *(line for found in told if found for line in (" ".join(found), ""))][:-1]
+    return [SAID["head"], "", shown, *(line for found in told if found for line in ("", " ".join(found)))]
 
 
-def _cases(cases: Iterable[Case]) -> list[str]:
+def _cases(cases: Iterable[Case]) -> Table:
     """Every training: predicted (with the samples' share where the measured step has it), measured, error and what its step is
     bound by."""
     rows = []
@@ -102,7 +95,7 @@ def _cases(cases: Iterable[Case]) -> list[str]:
         given = {n: t for n, t in c.seen.row.settings.switches.items() if n not in ("data", "jit_compile")}
         name = model + "".join(f" {n}={t}" for n, t in given.items())
         rows.append((name, *rest, c.bound, *_numbers(c.seconds, c.seen)))
-    return table(f"{_STEP} | steps{_NUMBERS}", rows, 1)
+    return Table(f"{_STEP} | steps{_NUMBERS}", rows, least="execution")
 
 
 def _numbers(predicted: Estimate, seen: Seen) -> tuple[str, str, str]:
@@ -120,7 +113,7 @@ def crossings(found: list[Comparison]) -> list[str]:
     return [say(SAID["crossings"], near=sum(near), all=len(near), within=WITHIN)] if near else []
 
 
-def crossovers(found: Iterable[Comparison]) -> list[str]:
+def crossovers(found: Iterable[Comparison]) -> Table:
     """Who wins a training from where, measured and predicted; where a prediction can't tell, what its likeliest times say."""
     rows = []
     for b in found:
@@ -131,7 +124,7 @@ def crossovers(found: Iterable[Comparison]) -> list[str]:
         model = dict(b.measured.family.fixed)["model"]
         rows.append((model, b.varies, b.by, _place(b.measured), told, off, percent(max(b.regrets))))
     heads = "model | along | by | measured | predicted | off by | most lost by following it"
-    return table(heads, rows, 5) if rows else []
+    return Table(heads, rows, 5)
 
 
 def _place(a: Answer) -> str:
@@ -159,17 +152,15 @@ def counts(cases: list[Case], of: Profile) -> str:
     return say(SAID["counts"], numbers=calibration.fitted_numbers(of), bounds=bounds, **words)
 
 
-def check_lines(predictions: Iterable[Prediction], of: Profile) -> list[str]:
+def check_lines(predictions: Iterable[Prediction], of: Profile) -> list[str | Table]:
     """Predictions beside the steps that were measured since, a line each, then the errors of each device."""
     rows, found = [], []
     for p, seen in held_out.with_measured(predictions, of):
         told = _numbers(seen.as_told(p.cost), seen) if seen else (_ms(p.step_s), "not measured", "")
         rows.append((*held_out.training_of(p), *told))
         found += [(p.settings.device, held_out.saved_error(p, seen))] if seen else []
-    shown = table(_STEP + _NUMBERS, rows)
-    if found:
-        return [*shown, SAID["short"], "", *_said("checked", found)]
-    return [*shown, SAID["none"]]
+    told = [SAID["short"], "", *_said("checked", found)] if found else [SAID["none"]]
+    return [Table(_STEP + _NUMBERS, rows, least="execution"), "", *told]
 
 
 def saved_lines(sets: dict[str, list[Prediction]], of: Profile) -> list[str]:

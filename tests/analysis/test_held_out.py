@@ -8,6 +8,7 @@ from fake_measurements import GPU_MACHINE, tensor_peaks
 from made_profile import training
 from msgspec.structs import replace
 
+from analysis import table
 from analysis.predict import calibration, held_out, predicted_crossover, prediction, profile
 from analysis.predict.combine import HOST, Calibration
 from analysis.stats import Estimate
@@ -141,7 +142,7 @@ def _flops(model):
 def test_the_table_says_what_is_reached(base):
     of = measured(base, {("mlp-784-100x2-10", 8): 1 / 1.05, ("fashion-mlp", 128): 1 / 1.4})
     cases = uncalibrated(of)
-    head, _, overhead, *_ = prediction_errors.errors(cases, [c for c in cases if c.bound != "overhead-bound"])
+    head, _, overhead, *_ = prediction_errors.errors(cases, [c for c in cases if c.bound != "overhead-bound"]).md()
     assert head.startswith("| device | steps | models | trainings | median, mean error | strictly |")
     assert overhead.startswith("| CPU | overhead-bound | 1 | 1 | 5.0 %, 5.0 % | - |")
     assert prediction_errors.lines(base) == [
@@ -220,7 +221,7 @@ def test_a_predicted_crossover_beside_the_measured_one_with_its_regret(base):
         assert (regret == 0) == right
         if not right:
             assert regret == pytest.approx(max(point.ratio.value, 1 / point.ratio.value) - 1, rel=1e-6)
-    assert "| mlp-784-Wx2-10 | width | a step | GPU from " in prediction_errors.crossovers([by_step])[2]
+    assert "| mlp-784-Wx2-10 | width | a step | GPU from " in prediction_errors.crossovers([by_step]).md()[2]
 
 
 def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
@@ -251,7 +252,7 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
     expected = pytest.approx(2 * 2**0.5 / up.crossings[0].at.value - 1)
     assert predicted_crossover.Comparison("batch", "a step", up, unsure, ()).error == expected
     shown = predicted_crossover.Comparison("batch", "a step", named(up), named(unsure), (0.0,))
-    assert " | can't tell (values cross at 2.83) | " in prediction_errors.crossovers([shown])[2]
+    assert " | can't tell (values cross at 2.83) | " in prediction_errors.crossovers([shown]).md()[2]
     shifted = answer(0.25, 0.5, 0.5, 2.0)
     assert predicted_crossover.Comparison("batch", "a step", up, shifted, ()).error == pytest.approx(1.0)
 
@@ -265,7 +266,7 @@ def checked(held: float) -> dict[str, str]:
     saved = replace(made, step_s=step_s, setup_s=Estimate(share, share, share))
     row = made_profile.training("fashion-mlp", 32, 1e-3)
     of = profile.profile([*made_profile.everything(), row], GPU_MACHINE)
-    head, _, line, *_ = prediction_errors.check_lines([saved], of)
+    head, _, line, *_ = table.shown(prediction_errors.check_lines([saved], of), True)
     return dict(zip(head.strip("| ").split(" | "), line.strip("| ").split(" | "), strict=True))
 
 

@@ -217,7 +217,7 @@ def test_the_commands_make_a_run_from_nothing():
     )
     assert made == [
         long,
-        "python -m workloads.matmul --sizes 64 --device cpu -o reports/local/x --resume",
+        "python -m workloads.matmul --sizes 64 --device cpu -o reports/local/x",
         "python -m workloads.conv --model m -o reports/local/x",
         "python -m workloads.matmul --sizes 128",
     ]

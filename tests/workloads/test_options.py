@@ -161,12 +161,12 @@ def test_lines_wrap_between_words_and_commands_can_be_copied(most):
     assert terminal.wrapped(COMMAND, 0) == [COMMAND] and terminal.wrapped("short", 40) == ["short"]
 
 
-def test_lines_that_follow_stand_under_their_text_and_tables_in_markdown_are_fitted():
+def test_lines_that_follow_stand_under_their_text_and_tables_between_sentences_are_fitted():
     assert terminal.wrapped("- one two three four five", 20) == ["- one two three four", "  five"]
     assert terminal.wrapped("ok  CPU  one two three four", 20) == ["ok  CPU  one two", "         three four"]
-    lines = ["Errors:", "", *Table("a | b", [("x|y <1>", "10"), ("z", "2")]).md(), "end"]
-    with_width = shown(lines)
-    assert with_width == ["Errors:", "", "a         b", "x|y <1>  10", "z         2", "", "end"]
+    parts = ["Errors:", Table("a | b", [("x|y <1>", "10"), ("z", "2")]), "end"]
+    assert shown(parts) == ["Errors:", "a         b", "x|y <1>  10", "z         2", "end"]
+    assert shown(parts, True)[3:] == ["| x\\|y &lt;1&gt; | 10 |", "| z | 2 |", "end"]
 
 
 ROWS = [("matmul/numpy/operator", "1.5", "-", "fine"), ("a", "22.25", "-", "other-load cpu-clock")]

@@ -95,4 +95,4 @@ def launches_section(of: "Material") -> list[str]:
     """What calls cost before any work, on every clock."""
     if not any(m.problem.op == "launch" for m in of.rows):
         return []
-    return [*shown([overheads.table(overheads.constants(of.rows))], markdown=True), ""]
+    return overheads.table(overheads.constants(of.rows)).md()

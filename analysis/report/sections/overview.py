@@ -237,18 +237,9 @@ _STOPPED = re.compile(r" --stop-after[ =]\S+| --resume(?= |$)")
 
 def commands(runs: "Iterable[Run]") -> list[str]:
     """The commands in the order they were run, each once: what went on where it had stopped is the same command, without the
-    flags for that. Only a further command that adds to files which are there by then says --resume."""
-    found: dict[str, str] = {}
-    begun: set[tuple[str, str]] = set()
-    for run in sorted(runs, key=lambda r: r.started_at):
-        command = _STOPPED.sub("", cells.portable(run.command))
-        if command in found:
-            continue
-        folder = re.search(r" -o[ =]?(\S+)", command)
-        place = (command.partition(" --")[0].partition(" -o")[0], folder[1] if folder else "")
-        found[command] = f"{command} --resume" if folder and place in begun else command
-        begun.add(place)
-    return list(found.values())
+    flags for that."""
+    ran = sorted(runs, key=lambda r: r.started_at)
+    return list(dict.fromkeys(_STOPPED.sub("", cells.portable(run.command)) for run in ran))
 
 
 def ladder_section(measurements: "Iterable[Measurement]", machine: "Machine | None", op: str = "matmul") -> list[str]:
