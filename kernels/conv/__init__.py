@@ -30,4 +30,4 @@ IDEAS = {
     ),
 }
 # Those among the kernels here that are rungs, for stored rows that do not tell it. A new one says @kernel(rung=True) alone.
-RUNGS = ("numba/direct", "cuda/direct", "tensorflow/graph", "tensorflow/layer")
+RUNGS = ("numba/direct", "cuda/direct", "tensorflow/graph")

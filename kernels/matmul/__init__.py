@@ -87,5 +87,4 @@ RUNGS = (
     "cuda/tiled",
     "cuda/register_tiled",
     "tensorflow/graph",
-    "tensorflow/layer",
 )

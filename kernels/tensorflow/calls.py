@@ -72,34 +72,6 @@ def called(way: str, formula: Callable, *tensors) -> Callable:
     return lambda: made(*tensors)
 
 
-def gradient(layer: Callable, images, outside, weights=None) -> Callable:
-    """The call that gives the gradient of `layer(images)` by its images, or by `weights`, from the gradient `outside` of its
-    output, in a tf.function."""
-    import tensorflow
-
-    def back(images, outside):
-        with tensorflow.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(images if weights is None else weights)
-            out = layer(images)
-        return tape.gradient(out, images if weights is None else weights, outside)
-
-    return called("function", back, images, outside)
-
-
-def layer(made, direction: str, inputs: tuple[int, ...], a, b) -> Callable:
-    """The call of a Keras layer on `inputs` samples (a: the inputs, b: the weights), or of its gradient by the inputs (dgrad; a:
-    the gradient of the output) or by the weights (wgrad; b: that gradient)."""
-    import tensorflow
-
-    if direction != "wgrad":
-        made.kernel.assign(b)
-    if direction == "fprop":
-        return called("function", made, a)
-    if direction == "dgrad":
-        return gradient(made, tensorflow.zeros(inputs, a.dtype), a)
-    return gradient(made, a, b, made.kernel.value)
-
-
 def ran(call: Callable) -> collections.Counter:
     """How often each operation is in the graphs that a call runs, after TensorFlow's optimizer; oneDNN's names are those
     of the operations that they stand for."""

@@ -1,8 +1,6 @@
-"""Every TensorFlow kernel in the suite's one TensorFlow process: matmul and convolution, as the layers of Keras do them too,
-launches and passes.
+"""Every TensorFlow kernel in the suite's one TensorFlow process: matmul and convolution, launches and passes.
 
-A row is `ok` only when the worker found the answer equal to the reference's on whole numbers; the kernels `layer` also
-compare their Keras layer's shapes with the problem's.
+A row is `ok` only when the worker found the answer equal to the reference's on whole numbers.
 """
 
 import importlib.util
@@ -38,20 +36,10 @@ def layer_problems(network: networks.Network) -> list:
     return [work.problem for work in networks.step(network, 2) if work.kind in ("conv", "dense")]
 
 
-def small(network: networks.Network) -> networks.Network:
-    """The network for images of 75 x 75, the smallest that Inception takes, where they are larger."""
-    return msgspec.structs.replace(network, input=(75, 75, 3)) if network.input[0] > 75 else network
-
-
-@pytest.mark.parametrize("problem", dict.fromkeys(p for n in SEEDS for p in layer_problems(small(n))), ids=str)
-def test_keras_layers_have_our_shapes_and_the_references_numbers(measured, problem):
-    assert right(measured(f"{problem.op}/tensorflow/layer", problem))
-
-
 @pytest.mark.parametrize(
-    "problem", dict.fromkeys(p for n in SEEDS if n == small(n) for p in layer_problems(n)), ids=str
+    "problem", dict.fromkeys(p for n in SEEDS if n.input[0] <= 75 for p in layer_problems(n)), ids=str
 )
-def test_tensorflows_operations_have_them_too(measured, problem):
+def test_keras_layers_operations_have_the_references_numbers(measured, problem):
     assert right(measured(f"{problem.op}/tensorflow/function", problem))
 
 
@@ -84,7 +72,7 @@ def test_groups_are_right_or_refused_in_tensorflows_words(measured, direction):
     """XLA has all of them; TensorFlow's own CPU kernels may have no gradients of groups, and say so."""
     problem = Conv(2, 9, 7, 6, 9, 3, 2, 2, "valid", 3, direction=direction)
     assert right(measured("conv/tensorflow/jit", problem))
-    for way in ("eager", "function", "layer"):
+    for way in ("eager", "function"):
         m = measured(f"conv/tensorflow/{way}", problem)
         assert m.status == "ok" or (m.status, m.reason[:27]) == ("skipped", "TensorFlow cannot do this: "), m.reason
 
@@ -145,11 +133,9 @@ def small_conv(**fields) -> Conv:
         ("transfer/tensorflow/dataset", Transfer("h2d", 1 << 10, "pinned"), "pageable memory"),
         ("matmul/tensorflow/function", Matmul(4, 4, 4, math="tf32"), "TF32 is an arithmetic of GPUs"),
         ("matmul/tensorflow/jit", Matmul(4, 4, 4, "bfloat16", out="float32"), "in its operands' dtype"),
-        ("matmul/tensorflow/layer", Matmul(4, 4, 4, "float16", out="float32"), "in its operands' dtype"),
         ("conv/tensorflow/eager", small_conv(math="tf32"), "TF32 is an arithmetic of GPUs"),
         ("conv/tensorflow/jit", small_conv(layout="NCHW"), "CPU convolutions are NHWC"),
         ("conv/tensorflow/graph", small_conv(layout="NCHW"), "CPU convolutions are NHWC"),
-        ("conv/tensorflow/layer", small_conv(pad=1), "pad them `same` or `valid`"),
         ("conv/tensorflow/held", small_conv(direction="wgrad"), "filters whose layout can be held"),
         ("conv/tensorflow/held", small_conv(direction="dgrad", stride=2), "filters whose layout can be held"),
         ("conv/tensorflow/held", small_conv(direction="dgrad", pad=3), "padded by less than the filter"),
