@@ -4,9 +4,15 @@ import functools
 import sys
 import types
 
-from workloads.machine import gpu
+from workloads.machine import cpu, gpu
 
 GIB = 1 << 30
+
+
+def use_root(monkeypatch, root) -> None:
+    """Makes a folder the one that another machine's files are read from."""
+    monkeypatch.setattr(cpu, "ROOT", root)
+    monkeypatch.setattr(cpu, "cgroup", functools.cache(cpu.cgroup.__wrapped__))
 
 
 def write(root, files: dict[str, str]):

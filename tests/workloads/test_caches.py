@@ -55,16 +55,16 @@ def test_every_cpu_reads_four_times_its_last_cache_in_a_thread_that_stays_on_it(
     assert sorted(stayed) == [2, 5, 7]
 
 
-def test_last_caches_are_counted_by_what_the_cpus_share(tmp_path):
+def test_last_caches_are_counted_by_what_the_cpus_share(tmp_path, monkeypatch):
     folder = "sys/devices/system/cpu/cpu{}/cache/index{}/{}"
     files = {}
     for cpu in range(8):
         for index, (level, shared) in enumerate([("1", f"{cpu}"), ("2", f"{cpu}"), ("3", "0-3" if cpu < 4 else "4-7")]):
             files |= {folder.format(cpu, index, "level"): level, folder.format(cpu, index, "shared_cpu_list"): shared}
-    write(tmp_path, files)
-    assert cache_state.last_caches(frozenset(range(8)), tmp_path) == 2
-    assert cache_state.last_caches(frozenset({1, 2}), tmp_path) == 1
-    assert cache_state.last_caches(frozenset({40, 41}), tmp_path) == 1  # nothing is known of them
+    monkeypatch.setattr(cache_state.host, "ROOT", write(tmp_path, files))
+    assert cache_state.last_caches(frozenset(range(8))) == 2
+    assert cache_state.last_caches(frozenset({1, 2})) == 1
+    assert cache_state.last_caches(frozenset({40, 41})) == 1  # nothing is known of them
 
 
 def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(small, monkeypatch):

@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 
 import pytest
-from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
+from fake_gpu import FakeNvml, fake_cupy, use_nvml, use_root, write
 from fake_measurements import row, square
 
 import workloads.__main__ as overview
@@ -216,12 +216,14 @@ def test_disk_and_memory(monkeypatch, tmp_path):
         ("schedutil", "cppc_cpufreq", "ok"),
     ],
 )
-def test_governor(tmp_path, governor, driver, level):
+def test_governor(tmp_path, monkeypatch, governor, driver, level):
     folder = "sys/devices/system/cpu/cpu0/cpufreq"
     root = write(tmp_path, {f"{folder}/scaling_governor": governor, f"{folder}/scaling_driver": driver})
-    finding = only(health.governor(root))
+    use_root(monkeypatch, root)
+    finding = only(health.governor())
     assert (finding.level, governor in finding.seen) == (level, True)
-    assert only(health.governor(tmp_path / "none")).level == "ok"
+    use_root(monkeypatch, tmp_path / "none")
+    assert only(health.governor()).level == "ok"
 
 
 def test_a_busy_machine_and_this_one(monkeypatch):

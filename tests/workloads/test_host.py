@@ -1,9 +1,16 @@
 """What the operating system says, from the files of other machines worked out by hand."""
 
 import pytest
-from fake_gpu import write
+from fake_gpu import use_root, write
 
 from workloads.machine import cpu as host
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Makes files of another machine those that are read."""
+    return lambda files, folder=".": use_root(monkeypatch, write(tmp_path / folder, files))
+
 
 THREAD = """processor\t: 0
 vendor_id\t: GenuineIntel
@@ -58,42 +65,44 @@ RASPBERRY = GRAVITON3.replace(" sve", "").replace("0xd40", "0xd0b")
         (RASPBERRY, "arm", "neon", "Cortex-A76", False),
     ],
 )
-def test_cpuinfo(tmp_path, text, maker, simd, model, virtual):
-    blocks = host.cpuinfo(write(tmp_path, {"proc/cpuinfo": text}))
+def test_cpuinfo(place, text, maker, simd, model, virtual):
+    place({"proc/cpuinfo": text})
+    blocks = host.cpuinfo()
     names = host.features(blocks)
     assert (host.maker(blocks), host.simd(names), host.model(blocks)) == (maker, simd, model)
-    assert host.virtual(names, tmp_path) is virtual
+    assert host.virtual(names) is virtual
 
 
-def test_cores_by_sysfs_by_cpuinfo_and_by_neither_and_a_virtual_machine_by_its_board(tmp_path):
+def test_cores_by_sysfs_by_cpuinfo_and_by_neither_and_a_virtual_machine_by_its_board(place):
     name = "sys/devices/system/cpu/cpu{}/topology/core_cpus_list"
-    root = write(tmp_path, {name.format(cpu): f"{cpu % 2},{cpu % 2 + 2}\n" for cpu in range(4)})
-    assert host.cores(frozenset({0, 1, 2, 3}), [], root) == (2, 2)
-    assert host.cores(frozenset({0, 2}), [], root) == (1, 2), "two threads of one core are one core"
-    nothing = tmp_path / "nothing"
-    blocks = host.cpuinfo(write(nothing, {"proc/cpuinfo": CASCADE_LAKE}))
-    assert host.cores(frozenset({0, 1}), blocks, nothing) == (1, 2)
-    assert host.cores(frozenset({0, 1, 2}), [], nothing) == (3, 1)
+    place({name.format(cpu): f"{cpu % 2},{cpu % 2 + 2}\n" for cpu in range(4)})
+    assert host.cores(frozenset({0, 1, 2, 3}), []) == (2, 2)
+    assert host.cores(frozenset({0, 2}), []) == (1, 2), "two threads of one core are one core"
+    place({"proc/cpuinfo": CASCADE_LAKE}, "nothing")
+    assert host.cores(frozenset({0, 1}), host.cpuinfo()) == (1, 2)
+    assert host.cores(frozenset({0, 1, 2}), []) == (3, 1)
     boards = ("sys_vendor", "QEMU", True), ("product_name", "Virtual Machine", True), ("sys_vendor", "Dell Inc.", False)
     for name, text, virtual in boards:
-        root = write(tmp_path / text, {f"sys/class/dmi/id/{name}": f"{text}\n"})
-        assert host.virtual(set(), root) is virtual
+        place({f"sys/class/dmi/id/{name}": f"{text}\n"}, text)
+        assert host.virtual(set()) is virtual
 
 
-def test_caches_cpu_lists_ticks_and_meminfo(tmp_path):
+def test_caches_cpu_lists_ticks_and_meminfo(place):
     folder = "sys/devices/system/cpu/cpu3/cache/index"
     levels = [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2M"), ("3", "Unified", "107520K")]
     caches = [zip(("level", "type", "size"), cache, strict=True) for cache in levels]
-    root = write(tmp_path, {f"{folder}{i}/{name}": text for i, cache in enumerate(caches) for name, text in cache})
+    place({f"{folder}{i}/{name}": text for i, cache in enumerate(caches) for name, text in cache})
     sizes = {"L1d": 49152, "L1i": 32768, "L2": 2097152, "L3": 110100480}
-    assert host.caches(frozenset({3, 5}), root) == sizes and host.caches(frozenset({0}), root) == {}
+    assert host.caches(frozenset({3, 5})) == sizes and host.caches(frozenset({0})) == {}
     assert host.cpu_list("0-2,8") == [0, 1, 2, 8]
     stat = "cpu  9 9 9 9 9 9 9 9\ncpu0 100 10 50 1000 3 5 35 20 0 0\ncpu1 1000 0 0 0 0 0 0 0 0 0\nintr 5\n"
-    seen = host.ticks(frozenset({0}), write(tmp_path, {"proc/stat": stat}))
-    assert seen == (200 / host.TICKS_A_SECOND, 20 / host.TICKS_A_SECOND)
+    place({"proc/stat": stat})
+    assert host.ticks(frozenset({0})) == (200 / host.TICKS_A_SECOND, 20 / host.TICKS_A_SECOND)
     text = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\nHugePages_Total:   0\n"
-    assert host.memory(write(tmp_path, {"proc/meminfo": text})) == (1024000, 614400)
-    assert host.memory(tmp_path / "none")[0] > 0, "psutil answers where there is no /proc/meminfo"
+    place({"proc/meminfo": text})
+    assert host.memory() == (1024000, 614400)
+    place({}, "none")
+    assert host.memory()[0] > 0, "psutil answers where there is no /proc/meminfo"
 
 
 V1 = {
@@ -134,7 +143,7 @@ V2 = {
         ({}, None, 0, None),
     ],
 )
-def test_cgroups_tell_the_tightest_of_their_folders(tmp_path, files, quota, throttled, memory):
-    root = write(tmp_path, files)
-    assert (host.quota_cpus(root), host.memory_limit(root)) == (quota, memory)
-    assert host.throttled_s(root) == pytest.approx(throttled)
+def test_cgroups_tell_the_tightest_of_their_folders(place, files, quota, throttled, memory):
+    place(files)
+    assert (host.quota_cpus(), host.memory_limit()) == (quota, memory)
+    assert host.throttled_s() == pytest.approx(throttled)

@@ -161,11 +161,13 @@ def test_joules_of_samples_by_the_counters_that_there_are(monkeypatch, tmp_path)
     packages |= {"1/name": "package-1", "1/energy_uj": "0", "1/max_energy_range_uj": "10000000"}
     others = {"0:0/name": "core", "0:0/energy_uj": "5", "2/name": "psys", "2/energy_uj": "1"}
     write(tmp_path, {folder + name: text for name, text in (packages | others).items()})
-    read, of = energy.counter("cpu", root=tmp_path)
+    monkeypatch.setattr(energy.cpu, "ROOT", tmp_path)
+    read, of = energy.counter("cpu")
     assert (read(), of) == (0.0, "RAPL, CPU packages")
     write(tmp_path, {f"{folder}0/energy_uj": "1000000", f"{folder}1/energy_uj": "500000"})
     assert read() == pytest.approx(2.5)  # 2 J past the end of the first, 0.5 J of the second
-    assert energy.counter("cpu", root=tmp_path / "nothing") == (None, energy.NO_RAPL)
+    monkeypatch.setattr(energy.cpu, "ROOT", tmp_path / "nothing")
+    assert energy.counter("cpu") == (None, energy.NO_RAPL)
 
 
 def arguments(words: str):

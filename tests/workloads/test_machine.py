@@ -8,15 +8,16 @@ import types
 
 import msgspec
 import pytest
-from fake_gpu import GIB, FakeNvml, fake_cupy, use_nvml
+from fake_gpu import GIB, FakeNvml, fake_cupy, use_nvml, use_root
 
 from workloads import records
 from workloads.machine import cpu, facts
 from workloads.machine import gpu as nvidia
 
 
-def test_without_cpuinfo_numpy_tells_the_features(tmp_path):
-    assert cpu.features(cpu.cpuinfo(tmp_path)) == set()
+def test_without_cpuinfo_numpy_tells_the_features(tmp_path, monkeypatch):
+    use_root(monkeypatch, tmp_path)
+    assert cpu.features(cpu.cpuinfo()) == set()
     names = facts._numpy_features()
     assert names and names == {name.lower() for name in names}
     assert cpu.simd({"sse42", "avx2"}) == "avx2" and cpu.simd({"neon", "asimd"}) == "neon"

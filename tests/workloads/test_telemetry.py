@@ -9,7 +9,7 @@ import types
 
 import numba
 import pytest
-from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
+from fake_gpu import FakeNvml, fake_cupy, use_nvml, use_root, write
 
 from workloads.harness import telemetry
 from workloads.machine import cpu, gpu
@@ -64,6 +64,7 @@ def test_shares_of_stolen_and_others_time():
 def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0, throttled=0):
     """What a watch says over `wall` seconds of one CPU in which so many ticks were worked and stolen."""
     now, process = Clock(), Clock()
+    use_root(monkeypatch, root)
     monkeypatch.setattr(cpu, "affinity", lambda: frozenset({0}))
     monkeypatch.setattr(cpu, "TICKS_A_SECOND", 100)
     monkeypatch.setattr(telemetry.time, "monotonic", now)
@@ -71,7 +72,7 @@ def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0,
     files = {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": "30 23 0:26 / /cg rw - cgroup2 cgroup rw\n"}
     write(root, {**files, "proc/stat": STAT.format(busy=1000, stolen=10), "cg/cpu.stat": "throttled_usec 7\n"})
     answers = iter([clocks[0], *clocks])  # the first call compiles
-    watch = telemetry.CpuWatch(lambda: next(answers), root)
+    watch = telemetry.CpuWatch(lambda: next(answers))
     for _ in clocks[:-1]:
         watch.before_block()
     now.time, process.time = wall, own
@@ -102,10 +103,12 @@ def test_cpu_flags(monkeypatch, tmp_path, about, flags):
 
 
 def test_a_slower_clock_is_flagged_and_a_stolen_slice_is_not(monkeypatch, tmp_path):
+    use_root(monkeypatch, tmp_path)
+
     def seen(*looks):
         """Compiles; two blocks; a look and, where it is bad, a second; the last."""
         given = iter([3e9, 3e9, 3e9, *looks, 3e9])
-        watch = telemetry.CpuWatch(lambda: next(given), tmp_path)
+        watch = telemetry.CpuWatch(lambda: next(given))
         for _ in range(3):
             watch.before_block()
         return watch.seen()
@@ -157,13 +160,16 @@ def test_settle_waits_for_a_real_thread_that_works():
     assert telemetry.settle(10.0) < 0.02
 
 
-def test_threads_states(tmp_path):
+def test_threads_states(tmp_path, monkeypatch):
+    use_root(monkeypatch, tmp_path)
     me = threading.get_native_id()
     write(tmp_path, {f"proc/self/task/{me}/stat": f"{me} (python) R 1 2"})
     write(tmp_path, {"proc/self/task/9/stat": "9 (a) R (b) S 1 2"})
-    assert cpu.others_running(tmp_path) is False
+    assert cpu.others_running() is False
     write(tmp_path, {"proc/self/task/10/stat": "10 (openblas) R 1 2"})
-    assert cpu.others_running(tmp_path) is True and cpu.others_running(tmp_path / "none") is None
+    assert cpu.others_running() is True
+    use_root(monkeypatch, tmp_path / "none")
+    assert cpu.others_running() is None
 
 
 @pytest.mark.parametrize(
@@ -274,7 +280,7 @@ def test_what_happens_between_visits_is_no_rows(monkeypatch, tmp_path):
         write(tmp_path, {"proc/stat": STAT.format(busy=busy, stolen=stolen)})
 
     ticks(0)
-    watch = telemetry.CpuWatch(lambda: 3e9, tmp_path)
+    watch = telemetry.CpuWatch(lambda: 3e9)
     ticks(6)
     now.time, process.time = 0.06, 0.06
     assert "steal_fraction" not in watch.seen()[0]
@@ -345,7 +351,7 @@ def test_our_other_workers_are_no_tenants_in_a_container(monkeypatch, tmp_path):
         write(tmp_path, {f"proc/{pid}/stat": f"{pid} (python) S {of} 0 0"})
         (tmp_path / f"proc/{pid}/fd").mkdir()
         (tmp_path / f"proc/{pid}/fd/9").symlink_to(f"/dev/{file}")
-    monkeypatch.setattr(cpu, "ROOT", tmp_path)
+    use_root(monkeypatch, tmp_path)
     assert telemetry.foreign([900, 901]) == []  # this one and 71
     assert telemetry.foreign([900, 901, 902]) == [902] and telemetry.foreign([os.getpid(), 71, 900]) == [900]
 

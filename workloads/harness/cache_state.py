@@ -71,11 +71,11 @@ def _stay_on(cpu: int) -> None:
         os.sched_setaffinity(0, {cpu})
 
 
-def last_caches(cpus: frozenset[int], root=host.ROOT) -> int:
+def last_caches(cpus: frozenset[int]) -> int:
     """How many last caches these CPUs have: those of a chip may each have some of its cores. 1 where nothing says so."""
     found = set()
     for cpu in cpus:
-        indices = (root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")
+        indices = (host.ROOT / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")
         levels = {host.text(index / "level"): host.text(index / "shared_cpu_list") for index in indices}
         found.add(levels[max(levels)] if levels else "")
     return max(1, len(found))

@@ -28,10 +28,10 @@ class Used(msgspec.Struct, frozen=True):
     each: tuple[float, ...]
 
 
-def counter(device: str, environment=os.environ, root: pathlib.Path | None = None) -> tuple[Counter | None, str]:
+def counter(device: str, environment=os.environ) -> tuple[Counter | None, str]:
     """(what reads the joules used so far, what they are of); (None, why there is none)."""
     if device == "cpu":
-        folders = sorted(((root or cpu.ROOT) / _POWERCAP).glob("intel-rapl:*"))  # below are its cores and its memory
+        folders = sorted((cpu.ROOT / _POWERCAP).glob("intel-rapl:*"))  # below are its cores and its memory
         packages = [
             _package(folder)
             for folder in folders

@@ -87,7 +87,7 @@ def taken(backend: str) -> int:
 
 @functools.cache
 def slow_governor() -> bool:
-    return bool(cpu.slow_governors())
+    return bool(cpu.governors()[1])
 
 
 def foreign(folder: pathlib.Path) -> bool:

@@ -109,8 +109,8 @@ class CpuWatch:
     usable CPUs). flags: cpu-clock, steal, quota, other-load.
     """
 
-    def __init__(self, clock: Callable[[], float] = cpu_clock_hz, root=cpu.ROOT):
-        self._clock, self._root = clock, root
+    def __init__(self, clock: Callable[[], float] = cpu_clock_hz):
+        self._clock = clock
         self._cpus = cpu.affinity()
         self._clocks: list[float] = []
         self._spent: tuple[float, ...] = (0.0,) * 5
@@ -122,9 +122,9 @@ class CpuWatch:
         self._begin = self._counters()
 
     def _counters(self) -> tuple[float, ...]:
-        ticks = cpu.ticks(self._cpus, self._root)
+        ticks = cpu.ticks(self._cpus)
         own = time.process_time()
-        return time.monotonic(), own, ticks.busy_s, ticks.stolen_s, cpu.throttled_s(self._root)
+        return time.monotonic(), own, ticks.busy_s, ticks.stolen_s, cpu.throttled_s()
 
     def before_block(self) -> None:
         seen = self._clock()

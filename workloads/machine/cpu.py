@@ -1,6 +1,6 @@
 """What the operating system says about the CPU, its memory and the limits on this process, by the standard library alone.
 
-Every function that reads /proc or /sys takes `root`, so that a test can hand it the files of another machine.
+What is read of /proc and /sys lies under ROOT, which a test sets to the files of another machine.
 """
 
 import functools
@@ -83,9 +83,9 @@ def text(path: Path) -> str:
         return ""
 
 
-def cpuinfo(root: Path = ROOT) -> list[dict[str, str]]:
+def cpuinfo() -> list[dict[str, str]]:
     """/proc/cpuinfo, one dictionary a logical CPU; empty where there is no such file."""
-    blocks = (b for b in text(root / "proc/cpuinfo").split("\n\n") if b.strip())
+    blocks = (b for b in text(ROOT / "proc/cpuinfo").split("\n\n") if b.strip())
     pairs = ([line.partition(":") for line in block.splitlines() if ":" in line] for block in blocks)
     return [{key.strip(): value.strip() for key, _, value in block} for block in pairs]
 
@@ -142,11 +142,11 @@ def model(blocks: list[dict[str, str]]) -> str:
     return " ".join([name, *(f"({word})" for models, _, word in known if number in map(str, cpu_list(models)))])
 
 
-def virtual(names: set[str], root: Path = ROOT) -> bool:
+def virtual(names: set[str]) -> bool:
     """Is this a virtual machine? By the hypervisor flag, /sys/hypervisor, the maker of the board or macOS's answer."""
-    if "hypervisor" in names or text(root / "sys/hypervisor/type") or sysctl().get("kern.hv_vmm_present") == "1":
+    if "hypervisor" in names or text(ROOT / "sys/hypervisor/type") or sysctl().get("kern.hv_vmm_present") == "1":
         return True
-    board = " ".join(text(root / f"sys/class/dmi/id/{name}").lower() for name in ("sys_vendor", "product_name"))
+    board = " ".join(text(ROOT / f"sys/class/dmi/id/{name}").lower() for name in ("sys_vendor", "product_name"))
     return any(name in board for name in _VM_MAKERS) or "virtual machine" in board
 
 
@@ -163,11 +163,11 @@ def cpu_list(words: str) -> list[int]:
     return [cpu for part in ends for cpu in range(int(part[0]), int(part[-1]) + 1)]
 
 
-def cores(cpus: frozenset[int], blocks: list[dict[str, str]], root: Path = ROOT) -> tuple[int, int]:
+def cores(cpus: frozenset[int], blocks: list[dict[str, str]]) -> tuple[int, int]:
     """(physical cores, hardware threads a core) of these logical CPUs."""
     if physical := sysctl().get("hw.physicalcpu"):
         return int(physical), max(1, len(cpus) // int(physical))
-    siblings = [_siblings(cpu, root) for cpu in cpus]
+    siblings = [_siblings(cpu) for cpu in cpus]
     if all(siblings):
         return len(set(siblings)), max(len(cpu_list(s)) for s in siblings)
     ids = {(b["physical id"], b["core id"]) for b in blocks if "core id" in b and int(b["processor"]) in cpus}
@@ -175,15 +175,15 @@ def cores(cpus: frozenset[int], blocks: list[dict[str, str]], root: Path = ROOT)
     return count, max(1, len(cpus) // count)
 
 
-def _siblings(cpu: int, root: Path) -> str:
-    folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+def _siblings(cpu: int) -> str:
+    folder = ROOT / f"sys/devices/system/cpu/cpu{cpu}/topology"
     return text(folder / "core_cpus_list") or text(folder / "thread_siblings_list")
 
 
-def caches(cpus: frozenset[int], root: Path = ROOT) -> dict[str, int]:
+def caches(cpus: frozenset[int]) -> dict[str, int]:
     """Bytes of each cache that the first of these CPUs sees: L1d, L1i, L2, L3. A VM may lie about its L3."""
     sizes = {}
-    for index in sorted((root / f"sys/devices/system/cpu/cpu{min(cpus)}/cache").glob("index*")):
+    for index in sorted((ROOT / f"sys/devices/system/cpu/cpu{min(cpus)}/cache").glob("index*")):
         letter = {"Data": "d", "Instruction": "i"}.get(text(index / "type"), "")
         if match := re.fullmatch(r"(\d+)([KM]?)", text(index / "size")):
             sizes[f"L{text(index / 'level')}{letter}"] = int(match[1]) << {"K": 10, "M": 20}.get(match[2], 0)
@@ -199,16 +199,16 @@ class Group(NamedTuple):
 
 
 @functools.cache
-def cgroup(controller: str, root: Path = ROOT) -> Group:
+def cgroup(controller: str) -> Group:
     """The cgroup folders of this process for `cpu` or `memory`, up to where the hierarchy is mounted."""
-    lines = [line.split(":", 2) for line in text(root / "proc/self/cgroup").splitlines()]
-    mounts = [line.partition(" - ") for line in text(root / "proc/self/mountinfo").splitlines()]
+    lines = [line.split(":", 2) for line in text(ROOT / "proc/self/cgroup").splitlines()]
+    mounts = [line.partition(" - ") for line in text(ROOT / "proc/self/mountinfo").splitlines()]
     for version, kind in ((1, "cgroup"), (2, "cgroup2")):
         paths = [path for _, names, path in lines if (controller in names.split(",") if version == 1 else names == "")]
         for left, _, right in mounts:
             fields, (found, _, options) = left.split(), [*right.split(), "", "", ""][:3]
             if paths and found == kind and (version == 2 or controller in options.split(",")):
-                return Group(version, _chain(root / fields[4].lstrip("/"), fields[3], paths[0]))
+                return Group(version, _chain(ROOT / fields[4].lstrip("/"), fields[3], paths[0]))
     return Group(0, ())
 
 
@@ -221,9 +221,9 @@ def _chain(mount: Path, mount_root: str, path: str) -> tuple[Path, ...]:
     return (folder, *[p for p in folder.parents if p == mount or mount in p.parents])
 
 
-def quota_cpus(root: Path = ROOT) -> float | None:
+def quota_cpus() -> float | None:
     """CPUs' worth of time that the tightest cgroup quota grants; None without a quota."""
-    version, folders = cgroup("cpu", root)
+    version, folders = cgroup("cpu")
     found = []
     for folder in folders:
         if version == 2:
@@ -235,24 +235,17 @@ def quota_cpus(root: Path = ROOT) -> float | None:
     return min(found, default=None)
 
 
-def _governors(root: Path) -> set[tuple[str, str]]:
-    folders = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq")
-    return {(text(folder / "scaling_governor"), text(folder / "scaling_driver")) for folder in folders}
+def governors() -> tuple[list[str], list[str]]:
+    """The frequency governors in use, and those of them whose clock lags behind the work."""
+    folders = (ROOT / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq")
+    found = {(text(folder / "scaling_governor"), text(folder / "scaling_driver")) for folder in folders}
+    slow = {name for name, driver in found if name in _SLOW_GOVERNORS and driver not in _OWN_CLOCK}
+    return sorted({name for name, _ in found}), sorted(slow)
 
 
-def governors(root: Path = ROOT) -> list[str]:
-    """The frequency governors in use."""
-    return sorted({name for name, _ in _governors(root)})
-
-
-def slow_governors(root: Path = ROOT) -> list[str]:
-    """The frequency governors in use whose clock lags behind the work."""
-    return sorted({name for name, driver in _governors(root) if name in _SLOW_GOVERNORS and driver not in _OWN_CLOCK})
-
-
-def throttled_s(root: Path = ROOT) -> float:
+def throttled_s() -> float:
     """Seconds so far in which a cgroup's CPU quota held this process's group back."""
-    version, folders = cgroup("cpu", root)
+    version, folders = cgroup("cpu")
     key, unit = ("throttled_usec", 1e-6) if version == 2 else ("throttled_time", 1e-9)
     return max((_stat(folder / "cpu.stat").get(key, 0) * unit for folder in folders), default=0.0)
 
@@ -269,9 +262,9 @@ class Room(NamedTuple):
     left: int
 
 
-def memory_limit(root: Path = ROOT) -> Room | None:
+def memory_limit() -> Room | None:
     """The cgroup memory limit with the least room; None without a limit."""
-    version, folders = cgroup("memory", root)
+    version, folders = cgroup("memory")
     names = {
         1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
         2: ("memory.max", "memory.current", "inactive_file"),
@@ -285,9 +278,9 @@ def memory_limit(root: Path = ROOT) -> Room | None:
     return min(rooms, key=lambda room: room.left, default=None)
 
 
-def memory(root: Path = ROOT) -> tuple[int, int]:
+def memory() -> tuple[int, int]:
     """(total, available) bytes that the kernel reports now; on a VM whose memory grows with use, far too little."""
-    lines = (line.split() for line in text(root / "proc/meminfo").splitlines())
+    lines = (line.split() for line in text(ROOT / "proc/meminfo").splitlines())
     sizes = {words[0]: int(words[1]) << 10 for words in lines if len(words) >= 2 and words[1].isdigit()}
     if "MemAvailable:" in sizes:
         return sizes["MemTotal:"], sizes["MemAvailable:"]
@@ -304,10 +297,10 @@ class Ticks(NamedTuple):
     stolen_s: float
 
 
-def ticks(cpus: frozenset[int], root: Path = ROOT) -> Ticks:
+def ticks(cpus: frozenset[int]) -> Ticks:
     """What /proc/stat says of these logical CPUs; zeros where there is no such file."""
     busy = stolen = 0
-    for line in text(root / "proc/stat").splitlines():
+    for line in text(ROOT / "proc/stat").splitlines():
         name, *numbers = line.split()
         if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
             user, nice, system, _idle, _wait, irq, softirq, steal = (int(n) for n in (numbers + ["0"] * 8)[:8])
@@ -316,17 +309,17 @@ def ticks(cpus: frozenset[int], root: Path = ROOT) -> Ticks:
     return Ticks(busy / TICKS_A_SECOND, stolen / TICKS_A_SECOND)
 
 
-def others_running(root: Path = ROOT, own: bool = True) -> bool | None:
+def others_running(own: bool = True) -> bool | None:
     """Does a thread of the parent's other child processes run right now, or with `own` another one of this process? None where
     the system does not tell."""
     me, parent = str(threading.get_native_id()), os.getppid()
-    beside = text(root / f"proc/{parent}/task/{parent}/children").split()
-    if own and not (root / "proc/self/task").is_dir():
+    beside = text(ROOT / f"proc/{parent}/task/{parent}/children").split()
+    if own and not (ROOT / "proc/self/task").is_dir():
         return None
     states = [
-        text(root / f"proc/{process}/task/{task}/stat").rpartition(") ")[2]
+        text(ROOT / f"proc/{process}/task/{task}/stat").rpartition(") ")[2]
         for process in (*(pid for pid in beside if pid != str(os.getpid())), *(["self"] * own))
-        for task in _listed(root / f"proc/{process}/task")
+        for task in _listed(ROOT / f"proc/{process}/task")
         if task != me
     ]
     # The state follows the command in parentheses, which may hold any character.

@@ -237,12 +237,13 @@ def memory() -> Iterator[Finding]:
         yield Finding("memory", "ok", seen)
 
 
-def governor(root: Path = Path("/")) -> Iterator[Finding]:
+def governor() -> Iterator[Finding]:
     """The frequency governors in use; only read, never set."""
     from workloads.machine import cpu
 
-    if slow := ", ".join(cpu.slow_governors(root)):
+    found, slow = map(", ".join, cpu.governors())
+    if slow:
         why = "the clock lags behind the work: short kernels look slow"
         yield Finding("governor", "warn", slow, why, "sudo cpupower frequency-set -g performance")
     else:
-        yield Finding("governor", "ok", ", ".join(cpu.governors(root)) or "none visible, as in most VMs")
+        yield Finding("governor", "ok", found or "none visible, as in most VMs")
