@@ -121,5 +121,6 @@ def test_fits_are_of_whole_executions_and_the_loss_run_begins_anew_on_few_sample
     assert keras_fit.samples_held(Training("m", 8192, 8192), 12288) == 5 * 8192
     assert keras_fit.samples_held(Training("m", 8192, 8192), 51200) == 2 * 8192
     assert keras_fit.samples_held(Training("m", 32, 50_000), 12288) == 50_000
+    assert keras_fit.samples_held(Training("m", 2048, 40_960), 12288) == 40_960  # 21 batches would not be twice its 20
     x, y = keras_fit.resized(np.arange(3), np.arange(3), 7)
     assert x.tolist() == y.tolist() == [0, 1, 2, 0, 1, 2, 0]

@@ -16,7 +16,7 @@ NOISE = 0.25  # of the pattern's range: enough that a class is not one image, li
 # of them clear, the first epoch of 50,000 samples learned everything.
 FAINTNESS = 2
 VERSION = "2"  # of made-up samples: another one whenever the same seed gives others (1: all of them clear)
-_CHUNK, _CHUNK_VALUES = 1024, 1 << 26  # samples, and numbers in them, made at a time
+_CHUNK_VALUES = 1 << 20  # numbers of samples made at a time: they stay in a cache
 PEAKS_SIDE = 200
 _FINEST = 64  # a class's pattern has at most so many rows and columns; larger images repeat each value
 
@@ -62,7 +62,7 @@ def synthetic(network: Network, samples: int, seed: int, dtype: str = "float32")
     y = rng.integers(0, network.classes, samples, dtype=np.int32)
     shown = rng.random((samples, *(1,) * len(network.input)), dtype=np.float32) ** FAINTNESS
     x = np.empty((samples, *network.input), dtype)
-    chunk = max(1, min(_CHUNK, _CHUNK_VALUES // math.prod(network.input)))
+    chunk = max(1, _CHUNK_VALUES // math.prod(network.input))
     for begin in range(0, samples, chunk):  # in pieces: no temporary as large as the data set
         labels = y[begin : begin + chunk]
         images: np.ndarray = patterns[labels]

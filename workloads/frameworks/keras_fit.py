@@ -33,11 +33,12 @@ MOST_KEPT = 200  # numbers of a series that a row keeps
 
 
 def samples_held(problem: Training, sample_bytes: int, unit: int = 1) -> int:
-    """Samples to have ready: the problem's own, and enough whole batches to vary the steps of an epoch by."""
+    """Samples to have ready: the problem's own, or enough whole batches to vary the steps of an epoch by."""
     batch, whole = min(problem.batch, problem.samples), problem.samples // problem.batch
     most = MOST_STEPS if whole < MANY * unit else unit * max(2, FEW // unit)
     fit = min(most, MOST_BYTES // max(1, batch * sample_bytes)) // unit * unit
-    return max(problem.samples, max(fit, 2 * unit * -(-problem.steps // unit) * (whole < 4 * unit)) * batch)
+    more = fit if fit >= 2 * whole else 0
+    return max(problem.samples, max(more, 2 * unit * -(-problem.steps // unit) * (whole < 4 * unit)) * batch)
 
 
 def seconds(work: Callable[[], object]) -> float:
