@@ -18,7 +18,7 @@ DTYPES = ("float32", "uint8", "float64")
 # (samples of a batch, values of a sample). A law is fitted to the first and, in the bench, asked for the others.
 SIZES = ((32, 784), (256, 784), (2048, 784), (32, 12288), (256, 12288), (2048, 3072))
 HELD_OUT = ((128, 3072), (1024, 1568), (512, 6144))
-SET_BYTES = 128 << 20  # of a data set in float32, in at least and at most so many batches
+SET_BYTES = 256 << 20  # of a data set in float32, in at least and at most so many batches
 FEWEST_STEPS, MOST_STEPS = 16, 128
 FEWEST = 4  # sizes for a law
 NOISY = 0.25  # noise of a row from which on no law is fitted to it
@@ -115,9 +115,9 @@ def _law(key: tuple[str, str, str], own: list[tuple[Measurement, Estimate]]) -> 
         return None
     each = np.array([(1.0, p.batch, p.nbytes) for p, _ in points])
     seconds, noise = (np.array([value(e) for _, e in points]) for value in (lambda e: e.value, lambda e: e.noise))
-    found = _parts(each, seconds)
+    found = least_squares(each, seconds)
     normal = np.random.default_rng(1).standard_normal((_DRAWS, len(points)))
-    drawn = np.array([_parts(each, t) for t in seconds * np.exp(normal * noise / _Z)])
+    drawn = np.array([least_squares(each, t) for t in seconds * np.exp(normal * noise / _Z)])
     low, high = (
         np.minimum(found, np.quantile(drawn, 0.025, axis=0)),
         np.maximum(found, np.quantile(drawn, 0.975, axis=0)),
@@ -128,8 +128,8 @@ def _law(key: tuple[str, str, str], own: list[tuple[Measurement, Estimate]]) -> 
     return Law(*key, call, sample, byte, error, min(sizes), max(sizes))
 
 
-def _parts(each: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """(call, a sample, a byte) in seconds: the columns are scaled, as bytes are many and their seconds few."""
+def least_squares(each: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """Seconds of each column that fit the relative errors best, none below 0; scaled, as bytes are many and their seconds few."""
     from scipy.optimize import nnls
 
     scale = each.max(0)
