@@ -154,7 +154,7 @@ def whole():
 
     from analysis.predict import profile
 
-    return profile.profile(made_profile.everything(), GPU_MACHINE)
+    return profile.Profile(made_profile.everything(), GPU_MACHINE)
 
 
 QUICK_XLA = "--xla_backend_optimization_level=0"  # what XLA makes is run a few times here: LLVM need not make it quick

@@ -72,7 +72,6 @@ def parser() -> options.Parser:
         made.add_argument_group("with what"),
         f"""
 --gpu-profile RUN  take the GPU from the rows of another machine
---mixed            take rows of several machines as one profile
 --price-gpu MONEY  an hour of the machine with the GPU: 3.50, $3 or 3,50
 --price-cpu MONEY  an hour of the machine without
 --time-limit S ={_DESCRIBING_S}  seconds that building your model may take ({_DESCRIBING_S})""",
@@ -239,20 +238,20 @@ def sources(args: argparse.Namespace, *more: str) -> "Sources":
     """The profiles that the command names, with the runs that were measured since. Without a GPU here, and no other rows named,
     the GPU is a stored one.
 
-    Raises: Usage for a run that is not there, and for rows of several machines unless they are mixed on purpose.
+    Raises: Usage for a run that is not there, and for rows of several machines.
     """
     from analysis.explain.explanation import Sources
     from analysis.predict import profile
     from analysis.predict.prediction import predict
     from workloads.machine import facts
 
-    here = profile.read(*args.runs, *more, mixed=args.mixed) if args.runs else _local(profile)
+    here = profile.read(*args.runs, *more) if args.runs else _local(profile)
     has_gpu = any(device != "cpu" for device in here.devices)
     wanted = (
         not (has_gpu or (args.runs and not args.stored_gpu)) and facts.gpu_problem() and (ROOT / STORED_GPU).exists()
     )
     if stored := args.gpu_profile or (str(ROOT / STORED_GPU) if wanted else ""):
-        gpu = profile.read(stored, mixed=args.mixed)
+        gpu = profile.read(stored)
         if not any(device != "cpu" for device in gpu.devices):
             raise options.Usage(f"{args.gpu_profile} has no row of a GPU", EXAMPLE)
         return Sources(here, gpu, predict)
@@ -272,7 +271,7 @@ def _local(profile) -> "Profile":
     try:
         return profile.read(str(_local_folder()))
     except FileNotFoundError:
-        return profile.profile((), facts.describe())
+        return profile.Profile((), facts.describe())
 
 
 def _asked(args: argparse.Namespace):

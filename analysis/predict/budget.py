@@ -10,7 +10,7 @@ import msgspec
 from analysis.predict.calibration import calibration
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, Calibration, combined, setting_up
 from analysis.predict.components import FIT, Components, components
-from analysis.predict.profile import Profile, profile
+from analysis.predict.profile import Profile
 from analysis.stats import Estimate, of, total
 from analysis.training import costs
 from analysis.training.costs import TrainingCost
@@ -87,7 +87,7 @@ def budget(training: "Measurement", rows: "Iterable[Measurement] | Profile") -> 
     if not training.ok or not samples:
         raise ValueError(f"{training.kernel} has no time: {training.reason or training.status}")
     cost, problem = costs.measured(training), problem_of(training)
-    step, whole = cost.step if cost else of(samples), rows if isinstance(rows, Profile) else profile(rows)
+    step, whole = cost.step if cost else of(samples), rows if isinstance(rows, Profile) else Profile(rows)
     bound, steps = (cost.bound, problem.steps) if cost else (not by_epochs(training), problem.steps * problem.epochs)
     parts = tuple(_parts(training, whole, steps if bound else 0))
     return Budget(training, step, parts, step - total(p.seconds for p in parts))
@@ -95,7 +95,7 @@ def budget(training: "Measurement", rows: "Iterable[Measurement] | Profile") -> 
 
 def budgets(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[Budget]:
     """A budget for every training row that has a time."""
-    whole = profile(measurements, machine)
+    whole = Profile(measurements, machine)
     return [budget(m, whole) for m in whole.trainings if switches.ordinary(m)]
 
 

@@ -40,7 +40,6 @@ def parser() -> options.Parser:
     )
     about = "predictions of FILE beside the trainings of RUN"
     made.add_argument("--check", nargs="+", metavar=("FILE", "RUN"), help=about)
-    options.add(made, "--mixed  take rows of several machines as one profile")
     what = made.add_argument_group("what is trained")
     options.add(
         what,
@@ -58,16 +57,6 @@ def parser() -> options.Parser:
     about = "append the predictions to FILE, a JSON line each (predicted.ndjson; .jsonl is for rows)"
     made.add_argument("--save", metavar="FILE", help=about)
     return made
-
-
-def read(runs: list[str], mixed: bool) -> "Profile":
-    """The profile of some runs.
-
-    Raises: options.Usage where there are none, or of several machines.
-    """
-    from analysis.predict import profile
-
-    return profile.read(*runs, mixed=mixed)
 
 
 def trainings(args: argparse.Namespace) -> list:
@@ -130,7 +119,7 @@ def print_predictions(args: argparse.Namespace) -> int:
             f"{args.save}: a .jsonl file is read as rows wherever it lies, so predictions need another name",
             shlex.join(["python", "-m", "analysis.predict", *words_]),
         )
-    of = read(args.profile, args.mixed)
+    of = profile.read(*args.profile)
     every = settings(args, of)
     try:
         made = [prediction.predict(t, s, of, own) for t, own in trainings(args) for s in every]
@@ -183,13 +172,13 @@ def save(path: str, made: "list[Prediction]") -> None:
 def checked(args: argparse.Namespace) -> int:
     """Prints predictions beside the steps that were measured."""
     from analysis import table
-    from analysis.predict import prediction
+    from analysis.predict import prediction, profile
     from analysis.text import prediction_errors
 
     path, *runs = args.check
     if not runs:
         raise options.Usage(f"--check {path} needs the RUN in which the trainings were measured")
-    told = prediction_errors.check_lines(prediction.load(path), read(runs, args.mixed))
+    told = prediction_errors.check_lines(prediction.load(path), profile.read(*runs))
     print(*table.shown(told), sep="\n")
     return options.OK
 
@@ -197,10 +186,10 @@ def checked(args: argparse.Namespace) -> int:
 def left_out(args: argparse.Namespace) -> int:
     """Prints the errors of predictions, and puts their table into a page."""
     from analysis import table
-    from analysis.predict import held_out, prediction
+    from analysis.predict import held_out, prediction, profile
     from analysis.text import prediction_errors
 
-    of = read(args.leave_one_out, args.mixed)
+    of = profile.read(*args.leave_one_out)
     told = prediction_errors.lines(of)
     print(*table.shown(told), sep="\n")
     if args.readme:

@@ -105,7 +105,7 @@ def strictly(cases: Iterable[Case], of: "Profile") -> list[Case]:
     for model, group in group_by(cases, lambda c: c.seen.row.problem.model).items():
         own = _shapes(model)
         rows = (m for m in of.measurements if not (isinstance(m.problem, Matmul | Conv) and _among(m.problem, own)))
-        reduced = Profile(tuple(rows), of.machine, of.key)
+        reduced = Profile(rows, of.machine)
         alike = {name for name in names if _structure(name) == _structure(model)}
         for c in group:
             row = c.seen.row

@@ -150,11 +150,11 @@ def once(work: Callable) -> Callable:
 
 
 class Profile:
-    """A machine's rows and what they say by themselves, without a curve. `key` names the machine (several joined by +, where they
-    were mixed on purpose)."""
+    """A machine's rows and what they say by themselves, without a curve. `key` names the machine."""
 
-    def __init__(self, measurements: "tuple[Measurement, ...]", machine: "Machine | None", key: str):
-        self.measurements, self.machine, self.key = measurements, machine, key
+    def __init__(self, measurements: "Iterable[Measurement]", machine: "Machine | None" = None):
+        self.measurements, self.machine = tuple(m for m in measurements if not is_held(m)), machine
+        self.key = machine.key if machine else "this machine"
         self.kept: dict = {}
 
     @functools.cached_property
@@ -235,25 +235,17 @@ class Profile:
         return links.find(links.fits(rows), direction, "pageable", kernel)
 
 
-def profile(measurements: "Iterable[Measurement]", machine: "Machine | None" = None, key: str = "") -> Profile:
-    """The profile of one machine from its rows."""
-    return Profile(
-        tuple(m for m in measurements if not is_held(m)), machine, key or (machine.key if machine else "this machine")
-    )
-
-
-def read(*runs: str, mixed: bool = False) -> Profile:
+def read(*runs: str) -> Profile:
     """The profile of the result files that RUN names.
 
-    Raises: options.Usage for rows of several machines, unless `mixed`; FileNotFoundError for no file.
+    Raises: options.Usage for rows of several machines; FileNotFoundError for no file.
     """
     machines = records.by_machine(*runs)
-    if len(machines) > 1 and not mixed:
+    if len(machines) > 1:
         first = next(iter(machines))
         raise Usage(
             f"these rows are of {len(machines)} machines ({', '.join(machines)}), whose times are no one machine's; "
-            f"name one, as reports/{first}, or mix them on purpose with --mixed"
+            f"name one, as reports/{first}"
         )
-    loaded = list(machines.values())
-    rows = tuple(m for part in loaded for m in part.measurements)
-    return profile(rows, loaded[0].machine, "+".join(machines))
+    (loaded,) = machines.values()
+    return Profile(loaded.measurements, loaded.machine)

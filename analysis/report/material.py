@@ -72,7 +72,7 @@ class Material:
 
     @functools.cached_property
     def profile(self) -> "Profile":
-        return profiles.profile(self.rows, self.machine)
+        return profiles.Profile(self.rows, self.machine)
 
     @functools.cached_property
     def budgets(self) -> list[Budget]:

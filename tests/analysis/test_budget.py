@@ -44,7 +44,7 @@ def test_the_parts_of_the_host_and_the_link(whole):
     rows = [m for m in whole.measurements if m.problem.op != "transfer"]
     own, cupy = ([m for m in transfer_rows(0.0) if ("tensorflow" in m.kernel) is wanted] for wanted in (True, False))
     for copied, rate in (([*own, *cupy], 1.1e10), (own, 6e9)):
-        made = budget.budget(training("gpu:0"), profile.profile([*rows, *copied], GPU_MACHINE))
+        made = budget.budget(training("gpu:0"), profile.Profile([*rows, *copied], GPU_MACHINE))
         assert part(made, "transfer bytes").seconds.value == pytest.approx((32 * 3072 * 4 + 32 * 8) / rate, rel=0.01)
     pinned = [m for m in cupy if m.problem.host_memory == "pinned"]
     assert part(budget.budget(training("gpu:0"), [*rows, *pinned]), "transfer calls").seconds is None
@@ -102,7 +102,7 @@ def test_the_remainder_has_its_sign_its_interval_and_the_largest_part_its_name(w
     assert budget.budget(tiny, whole).largest[0][1] == "dispatch"
     assert budget.budget(training(), []).largest == []
     rows = [m for m in whole.measurements if m.problem.op != "conv" or m.problem.direction != "wgrad"]
-    made = budget.budget(training(), profile.profile(rows, GPU_MACHINE))
+    made = budget.budget(training(), profile.Profile(rows, GPU_MACHINE))
     conv = part(made, "conv")
     assert conv.partial and 0 < conv.seconds.value < part(budget.budget(training(), whole), "conv").seconds.value
 

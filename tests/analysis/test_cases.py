@@ -111,7 +111,7 @@ def copies(pageable=10e9, pinned=50e9):
 
 
 def bare(*rows):
-    made = profile.profile(rows)
+    made = profile.Profile(rows)
     return Sources(made, made, predict)
 
 

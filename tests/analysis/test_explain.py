@@ -102,9 +102,7 @@ def test_rows_of_several_machines_are_refused(tmp_path, capsys):
     written(tmp_path / "b", CPU_MACHINE)
     code, _, err = said(capsys, "--case", "S0", str(tmp_path))
     assert code == options.USAGE and "of 2 machines" in err[0]
-    assert "or mix them on purpose with --mixed" in err[0] and "--profile" not in err[0]
-    code, out, _ = said(capsys, "--case", "S0", "--mixed", str(tmp_path))
-    assert code == options.OK and out.startswith("S0: ")
+    assert "name one, as reports/" in err[0] and "--profile" not in err[0]
 
 
 def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, monkeypatch):
@@ -163,7 +161,7 @@ def test_what_is_measured_first_is_the_real_step_and_what_was_not_reached_is_sai
     e = explained()
     parts = measure.parts(e, e.asked, sources(), ["cpu", "gpu:0"])
     assert [part.words for part in parts] == ["its own step on the CPU", "its own step on the GPU"]
-    bare = Sources(profile.profile((), CPU_MACHINE), None, predict)
+    bare = Sources(profile.Profile((), CPU_MACHINE), None, predict)
     parts = measure.parts(None, e.asked, bare, ["cpu"])
     names = ["its own step", "start-up and dispatch", "its convolutions", "its dense layers", "passes over memory"]
     assert [part.words for part in parts] == [f"{name} on the CPU" for name in names]

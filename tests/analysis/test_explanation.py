@@ -252,7 +252,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     made = Prediction(T, Settings("gpu:0"), parts, exact(3 * MS), *[exact(0.0)] * 4, "compiled", (), "m")
     assert stored.rescaled(made, exact(2.0)).step_s.value == pytest.approx(4 * MS)  # the host is the longest now
     of = borrowed()
-    e = explained(of=Sources(profile.profile((), GPU_MACHINE), of.gpu, predict))
+    e = explained(of=Sources(profile.Profile((), GPU_MACHINE), of.gpu, predict))
     assert e.host_factor is None and e.gpu.step_s.value == pytest.approx(2.164 * MS)
     assert words.SAID["no host"].format(gpu="nvidia-h200") in words.caveats(e)
 
@@ -261,7 +261,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
 
     of = borrowed()
     here, there = (
-        profile.profile((*p.measurements, importing(s)), p.machine) for p, s in ((of.cpu, 3.0), (of.gpu, 4.0))
+        profile.Profile((*p.measurements, importing(s)), p.machine) for p, s in ((of.cpu, 3.0), (of.gpu, 4.0))
     )
     made = explained(of=Sources(here, there, predict))
     assert made.gpu.start_s.value == pytest.approx(6 * 3 / 4)

@@ -23,7 +23,7 @@ WIDE = [f"mlp-784-{w}x2-10" for w in (32, 128, 512, 2048)]
 
 @pytest.fixture(scope="module")
 def base():
-    return profile.profile([*made_profile.everything(), *tensor_peaks()], GPU_MACHINE)
+    return profile.Profile([*made_profile.everything(), *tensor_peaks()], GPU_MACHINE)
 
 
 def measured(base, steps, device="cpu", **fields):
@@ -34,7 +34,7 @@ def measured(base, steps, device="cpu", **fields):
         made = prediction.predict(Training(model, batch, 2048), Settings(device), base, fitted=PLAIN)
         step = made.step_s.value + (made.fit_s.value - made_profile.FIT) / made.training.steps
         rows.append(training(model, batch, step * times, device, **fields))
-    return profile.profile([*base.measurements, *rows], GPU_MACHINE)
+    return profile.Profile([*base.measurements, *rows], GPU_MACHINE)
 
 
 def uncalibrated(of):
@@ -76,7 +76,7 @@ def test_processes_of_a_training_lie_apart_by_their_standard_deviation(base):
         return replace(row, samples=samples, series=series)
 
     fresh = visits.merged([times(factor) for factor in (0.94, 0.96, 1.0, 1.03, 1.05)])
-    whole = profile.profile([*base.measurements, fresh, of.trainings[1]], GPU_MACHINE)
+    whole = profile.Profile([*base.measurements, fresh, of.trainings[1]], GPU_MACHINE)
     # from their mean, 0.996: 0.056, 0.036, 0.004, 0.034 and 0.054, squared 0.00852 in all, over 4; each one's fits agree
     found = held_out.apart(whole, "cpu")
     assert (found.between, found.within) == (pytest.approx(0.00852**0.5 / 2), pytest.approx(0, abs=1e-9))
@@ -97,7 +97,7 @@ def test_strictly_nothing_of_the_models_own_layers_is_known(base):
     rows = {("fashion-mlp", 32): 1.0, ("lenet", 32): 1.0, ("mnist-cnn", 32): 1.0}
     of = measured(base, rows)
     far = [training("fashion-mlp-5", 32, 0.5), *(training("fashion-mlp-5", b, 0.5) for b in (64, 128))]
-    twins = profile.profile([*of.measurements, *far], GPU_MACHINE)
+    twins = profile.Profile([*of.measurements, *far], GPU_MACHINE)
     (ours,) = (c for c in held_out.leave_one_out(of) if c.seen.row.problem.model == "fashion-mlp")
     (loose,) = (c for c in held_out.leave_one_out(twins) if c.seen.row.problem.model == "fashion-mlp")
     assert loose.predicted.step_s.value > 1.05 * ours.predicted.step_s.value
@@ -109,7 +109,7 @@ def test_unseen_are_trainings_first_measured_after_trainings_last_shaped_a_rule(
     old, new, again = "2026-11-21T00:00:00Z", "2099-01-01T00:00:00Z", "2099-01-02T00:00:00Z"
     at = {("fashion-mlp", 32): (old, again), ("lenet", 32): (new,)}
     rows = [replace(training(m, b, 1e-3), at=when) for (m, b), times in at.items() for when in times]
-    of = profile.profile([*base.measurements, *rows], GPU_MACHINE)
+    of = profile.Profile([*base.measurements, *rows], GPU_MACHINE)
     cases = held_out.leave_one_out(of)
     assert [c.seen.row.problem.model for c in held_out.unseen(cases, of)] == ["lenet"]
     (said,) = prediction_errors.unseen(cases, of)
@@ -118,14 +118,14 @@ def test_unseen_are_trainings_first_measured_after_trainings_last_shaped_a_rule(
 
 def test_the_simpler_predictions_know_the_other_models_alone(base):
     """Steps of 1 ms + 1 ms for 100 MFLOP: the line finds them from the others; the constant is the others' middle."""
-    of = profile.profile([*base.measurements, *(training(m, 32, 1e-3 + _flops(m) / 1e11) for m in WIDE)], GPU_MACHINE)
+    of = profile.Profile([*base.measurements, *(training(m, 32, 1e-3 + _flops(m) / 1e11) for m in WIDE)], GPU_MACHINE)
     for case in held_out.leave_one_out(of):
         model = case.seen.row.problem.model
         others = sorted(1e-3 + _flops(m) / 1e11 for m in WIDE if m != model)
         assert case.baselines[held_out.CONSTANT] == pytest.approx(others[1])
         assert case.baselines[held_out.LINE] == pytest.approx(case.seen.step.value, rel=0.05)
         assert case.baselines[held_out.BYTES] == pytest.approx(case.baselines[held_out.LINE])  # one input, one batch
-    (one,) = held_out.leave_one_out(profile.profile([*base.measurements, training(WIDE[0], 32, 1e-3)], GPU_MACHINE))
+    (one,) = held_out.leave_one_out(profile.Profile([*base.measurements, training(WIDE[0], 32, 1e-3)], GPU_MACHINE))
     assert not {held_out.CONSTANT, held_out.LINE} & set(one.baselines)
     of = measured(base, {("cifar10-cnn", 128): 1.0}, "gpu:0")
     (case,) = uncalibrated(of)
@@ -161,8 +161,8 @@ def test_noisy_steps_and_rows_under_other_conditions_are_left_out(base):
         replace(odd, settings=Settings("cpu", switches={"at_once": "2"})),
     ]
     for m in left_out:
-        assert held_out.leave_one_out(profile.profile([*base.measurements, m], GPU_MACHINE)) == []
-    of = profile.profile([*base.measurements, odd, *left_out], GPU_MACHINE)
+        assert held_out.leave_one_out(profile.Profile([*base.measurements, m], GPU_MACHINE)) == []
+    of = profile.Profile([*base.measurements, odd, *left_out], GPU_MACHINE)
     assert len(held_out.leave_one_out(of)) == 1
     assert calibration.left_out(of) == {
         "its noise is more than its step": 1,
@@ -185,7 +185,7 @@ def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
     wide, factors = training("fashion-mlp", 128, 1e-3), (0.8, 1.1, 1.0, 0.9, 1.2)
     series = {n: tuple(s * f for s, f in zip(taken, factors, strict=True)) for n, taken in wide.series.items()}
     sure = measured(base, {("cifar10-cnn", 128): 1.0, ("lenet", 128): 1.0})
-    of = profile.profile([*sure.measurements, replace(wide, series=series)], GPU_MACHINE)
+    of = profile.Profile([*sure.measurements, replace(wide, series=series)], GPU_MACHINE)
     assert len(calibration.steps_seen(of)) == 3
     assert set(calibration.calibration(of, CPU).models) == {"cifar10-cnn", "lenet"}
 
@@ -201,7 +201,7 @@ def test_short_fits_cannot_tell_the_samples_from_the_step(base):
     stop_reason = "epochs of one fit"
     epochs = replace(row.samples[0], seconds=(1e-3,) * 3, calls=16, block=(0, 1, 2), stop_reason=stop_reason)
     later = replace(row, samples=(epochs,), series={"later_epoch_s 8": (8e-3,) * 3})
-    (long,) = uncalibrated(profile.profile([*base.measurements, later], GPU_MACHINE))
+    (long,) = uncalibrated(profile.Profile([*base.measurements, later], GPU_MACHINE))
     assert long.seconds == long.predicted.step_s
 
 
@@ -213,7 +213,7 @@ def test_a_predicted_crossover_beside_the_measured_one_with_its_regret(base):
         for device, times in (("cpu", 0.5), ("gpu:0", 1.0)):
             step = prediction.predict(Training(name, 32, 2048), Settings(device), base, fitted=PLAIN).step_s.value
             rows.append(training(name, 32, step * times, device))
-    of = profile.profile([*base.measurements, *rows], GPU_MACHINE)
+    of = profile.Profile([*base.measurements, *rows], GPU_MACHINE)
     by_step = next(b for b in predicted_crossover.comparisons(of) if (b.varies, b.by) == ("width", "a step"))
     assert [p.n for p in by_step.measured.points] == [16, 64, 256, 1024, 4096]
     for point, said, regret in zip(by_step.measured.points, by_step.predicted.points, by_step.regrets, strict=True):
@@ -259,13 +259,13 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
 
 def checked(held: float) -> dict[str, str]:
     """The cells of a training of 1 ms a step, predicted as 0.25 ms and `held` seconds of each step's samples, saved with it."""
-    base = profile.profile(made_profile.everything(), GPU_MACHINE)
+    base = profile.Profile(made_profile.everything(), GPU_MACHINE)
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     share = held * made.training.steps
     step_s = Estimate(0.25e-3, 0.2e-3, 0.3e-3)
     saved = replace(made, step_s=step_s, setup_s=Estimate(share, share, share))
     row = made_profile.training("fashion-mlp", 32, 1e-3)
-    of = profile.profile([*made_profile.everything(), row], GPU_MACHINE)
+    of = profile.Profile([*made_profile.everything(), row], GPU_MACHINE)
     head, _, line, *_ = table.shown(prediction_errors.check_lines([saved], of), True)
     return dict(zip(head.strip("| ").split(" | "), line.strip("| ").split(" | "), strict=True))
 
@@ -280,10 +280,10 @@ def test_a_saved_share_is_in_what_was_predicted():
 
 def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     """0.25 ms against 1 ms measured: 75 % off."""
-    base = profile.profile(made_profile.everything(), GPU_MACHINE)
+    base = profile.Profile(made_profile.everything(), GPU_MACHINE)
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), setup_s=Estimate(0.0, 0.0, 0.0))
-    of = profile.profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
+    of = profile.Profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
     told = prediction_errors.saved_lines({"first": [saved, replace(saved, execution="compiled")]}, of)
     assert told == ["CPU, saved before they were measured: median error 75 %, mean 75 % of 1 steps."]
     late = replace(saved, saved_at="2099-01-01T00:00:00Z")
@@ -292,9 +292,9 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     assert prediction_errors.saved_lines({"first": [], "late": [late]}, of) == []
     both = prediction_errors.saved_lines({"first": [saved], "late": [late]}, of)
     assert both[1:] == ["1 that had been measured before do not count."]
-    base = profile.profile(made_profile.everything(), GPU_MACHINE)
+    base = profile.Profile(made_profile.everything(), GPU_MACHINE)
     saved = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     rows = [made_profile.training("fashion-mlp", 32, 1e-3)]  # without the microbenchmarks of their machine
-    assert prediction_errors.check_lines([saved], profile.profile(rows, GPU_MACHINE))[-1] == (
+    assert prediction_errors.check_lines([saved], profile.Profile(rows, GPU_MACHINE))[-1] == (
         "None of them was measured here. Give the whole folder of their machine, such as reports/nvidia-h200."
     )

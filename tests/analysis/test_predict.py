@@ -90,7 +90,7 @@ def test_the_cores_are_busy_with_the_line_at_its_best_rate_and_with_the_rest_as_
         for op, rate in (("relu_grad", BYTES["cpu"] / 100), ("add", BYTES["cpu"]))
         for n in made_profile.SIZES
     ]
-    of = profile.profile([*rows, *made_profile.launches()], GPU_MACHINE)
+    of = profile.Profile([*rows, *made_profile.launches()], GPU_MACHINE)
     kernels = {k.name: k for k in fusion.op_by_op(networks.step(networks.find("mlp-784-100x2-10"), 32), "cpu")}
     line, aside = kernels["dense1 relu_grad"], kernels["dense1 wgrad"]
     path = step_work._path([(line, 1e-2), (aside, 3e-4)], {line.name: 0.0, aside.name: 0.0}, of, "cpu")
@@ -169,7 +169,7 @@ def test_the_epoch_the_fit_and_the_job(whole):
 
 def test_a_measured_law_is_the_input_pipeline(whole):
     """A batch of 6,422,528 bytes takes 0.2048 ms for its samples and 1.2845 ms at 5 GB/s."""
-    of = profile.profile([*whole.measurements, *study(("numpy", "prefetch"))], GPU_MACHINE)
+    of = profile.Profile([*whole.measurements, *study(("numpy", "prefetch"))], GPU_MACHINE)
     what, ahead = Training("mlp-784-100x2-10", 2048, 16_384), Settings("gpu:0", switches={"residence": "prefetch"})
     made, prefetched = seconds(of, GPU, what), seconds(of, ahead, what)
     host, device = (sum(made.parts[n].value for n in group if n in made.parts) for group in (HOST, DEVICE))
@@ -211,7 +211,7 @@ def test_fused_passes_move_less_and_arrays_beyond_the_last_cache_run_at_the_memo
     fused = PASSED - (2 * 8 * 3200 + 8 * 320)
     assert seconds(whole, jit).parts["element-wise"].value == pytest.approx(fused / BYTES["cpu"], rel=0.02)
     rows = [*made_profile.everything(), row("stream/numba/loop", Stream("triad", 2**28), 2**28 / 2e9)]
-    of = profile.profile(rows, GPU_MACHINE)
+    of = profile.Profile(rows, GPU_MACHINE)
     big = Training("mlp-784-2000x3-10", 32, 2048)
     updated = 28 * networks.parameters(networks.find(big.model))  # 269 MB, more than the cache of 105 MiB
     # step by step Adam passes over 30 arrays, where one fused pass is over 7
@@ -222,19 +222,19 @@ def test_fused_passes_move_less_and_arrays_beyond_the_last_cache_run_at_the_memo
 def test_a_calibration_finds_what_other_models_trainings_hold(monkeypatch):
     """Steps of 1.05 times the dispatch, 1.2 times the launches and 1.6 times the work: most of that is found, as the numbers are
     held to the microbenchmarks, and a model left out is predicted far better than without them."""
-    of = profile.profile(made_profile.everything(), GPU_MACHINE)
+    of = profile.Profile(made_profile.everything(), GPU_MACHINE)
     truth = Calibration(dispatch=1.05, launches=1.2, work=1.6)
     trained = [(model, batch) for model in ("mlp-784-100x2-10", "fashion-mlp") for batch in (8, 128)]
     trained += [("cifar10-cnn", 8), ("cifar10-cnn", 32), ("cifar10-cnn", 128), ("lenet", 32)]
     rows = [
         training(m, b, prediction.predict(Training(m, b, 2048), CPU, of, fitted=truth).step_s.value) for m, b in trained
     ]
-    full = profile.profile([*of.measurements, *rows], GPU_MACHINE)
+    full = profile.Profile([*of.measurements, *rows], GPU_MACHINE)
     assert calibration.calibration(full, CPU, {"cifar10-cnn"}).models == ("mlp-784-100x2-10", "fashion-mlp", "lenet")
     assert 1.15 < calibration.calibration(full, CPU, {"lenet"}).work < 1.6
     errors = [c.error for c in held_out.leave_one_out(full)]
     monkeypatch.setattr(calibration, "FEWEST", 99)
-    plain = [c.error for c in held_out.leave_one_out(profile.profile(full.measurements, GPU_MACHINE))]
+    plain = [c.error for c in held_out.leave_one_out(profile.Profile(full.measurements, GPU_MACHINE))]
     assert len(errors) == 8 and sum(errors) < 0.8 * sum(plain)
     assert all(e < p for e, p in zip(errors, plain, strict=True))
 
@@ -244,7 +244,7 @@ def test_compiling_is_told_by_other_models_trainings():
     base = made_profile.everything()
     own = training("mlp-784-100x2-10", 32, 1e-3, phases_s={"compile": 99.0})
     other = training("fashion-mlp", 32, 2e-3, phases_s={"compile": 4.0})
-    of = profile.profile([*base, own, other], GPU_MACHINE)
+    of = profile.Profile([*base, own, other], GPU_MACHINE)
     made = prediction.predict(MLP, CPU, of)
     fitted = calibration.calibration(of, CPU, {MLP.model})
     # its 406 operations: 17 products, gradients of 6 activations and of 6 biases, 41 of the loss, 12 updates of 28; MLP's 224
@@ -258,7 +258,7 @@ def test_a_loop_of_ones_own_compiles_and_builds_as_a_fit_does():
     that was measured so takes what is predicted, and only the fit, its epochs and its steps are saved."""
     once = {"import": 4.0, "device_start": 0.0, "build": 0.25}
     other = training("mlp-784-100x1-10", 32, 1e-3, "gpu:0", phases_s={**once, "compile": 0.05 * 87.414})
-    of = profile.profile([*made_profile.everything(), other], GPU_MACHINE)
+    of = profile.Profile([*made_profile.everything(), other], GPU_MACHINE)
     what = replace(MLP, samples=2050, epochs=3)
     home = Settings("gpu:0", switches={"residence": "resident"})
     fit, loop = prediction.predict(what, GPU, of), prediction.predict(what, home, of, kernel="training/tensorflow/loop")
@@ -272,13 +272,13 @@ def test_a_loop_of_ones_own_compiles_and_builds_as_a_fit_does():
 
 
 def test_the_model_that_is_predicted_is_never_fitted_on():
-    of = profile.profile(made_profile.everything(), GPU_MACHINE)
+    of = profile.Profile(made_profile.everything(), GPU_MACHINE)
     true = {
         b: prediction.predict(Training("fashion-mlp", b, 2048), CPU, of, fitted=PLAIN).step_s.value for b in (8, 128)
     }
     others = [training("fashion-mlp", b, t) for b, t in true.items()] + [training("lenet", 32, 1e-3)]
     absurd = [training("cifar10-cnn", b, 9.0) for b in (8, 32, 128)]
-    clean, mad = (profile.profile([*of.measurements, *others, *more], GPU_MACHINE) for more in ([], absurd))
+    clean, mad = (profile.Profile([*of.measurements, *others, *more], GPU_MACHINE) for more in ([], absurd))
     S0 = Training("cifar10-cnn", 32, 2048)
     assert prediction.predict(S0, CPU, mad).step_s == prediction.predict(S0, CPU, clean).step_s
     assert prediction.predict(MLP, CPU, mad).step_s != prediction.predict(MLP, CPU, clean).step_s
@@ -286,7 +286,7 @@ def test_the_model_that_is_predicted_is_never_fitted_on():
 
 def test_a_profile_that_lacks_rows_says_what_to_measure_and_a_users_own_network_is_predicted(whole):
     def lacking(*ops):
-        return profile.profile([m for m in whole.measurements if m.problem.op not in ops], GPU_MACHINE)
+        return profile.Profile([m for m in whole.measurements if m.problem.op not in ops], GPU_MACHINE)
 
     for op, words in (
         ("launch", "workloads.launch"),
@@ -360,8 +360,8 @@ def test_predictions_are_saved_as_no_rows_and_what_a_profile_lacks_is_the_tip(ru
 
 def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_seconds():
     rows = made_profile.everything()
-    assert seconds(profile.profile(rows, GPU_MACHINE)).start_s.value == made_profile.IMPORT
-    made = seconds(profile.profile([m for m in rows if getattr(m.problem, "call", "") != "import"], GPU_MACHINE))
+    assert seconds(profile.Profile(rows, GPU_MACHINE)).start_s.value == made_profile.IMPORT
+    made = seconds(profile.Profile([m for m in rows if getattr(m.problem, "call", "") != "import"], GPU_MACHINE))
     assert made.untold == ("start-up",)
     assert made.partial[-1].startswith("of the whole job start-up: python -m workloads.launch")
     assert msgspec.json.decode(msgspec.json.encode(made), type=prediction.Prediction) == made
@@ -372,10 +372,10 @@ def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_second
 
 def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatch):
     def put(run):
-        given = argparse.Namespace(leave_one_out=[run], mixed="", readme=str(readme))
+        given = argparse.Namespace(leave_one_out=[run], readme=str(readme))
         return command.left_out(given)
 
-    monkeypatch.setattr(command, "read", lambda *given: None)
+    monkeypatch.setattr(profile, "read", lambda *given: None)
     monkeypatch.setattr(held_out, "leave_one_out", lambda of: [])
     monkeypatch.setattr(prediction_errors, "lines", lambda *given: [])
     monkeypatch.setattr(prediction_errors, "brief", lambda *given: ["| a |", "| b |"])

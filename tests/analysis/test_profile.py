@@ -33,7 +33,7 @@ def test_a_product_is_read_without_its_call_on_a_gpu_by_the_device_clock_and_els
     on_cpu = operations.product(whole, msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "cpu", OP_BY_OP)
     assert on_cpu.instead == "bfloat16 priced as float32, of which there are rows"
     rows = [*made_profile.launches(), row("matmul/tensorflow/function", P, CALL * 0.9)]
-    assert operations.product(profile.profile(rows), P, "cpu", OP_BY_OP) is None
+    assert operations.product(profile.Profile(rows), P, "cpu", OP_BY_OP) is None
 
 
 def test_a_pass_grows_with_its_bytes_and_libraries_stand_for_tensorflows(whole):
@@ -44,7 +44,7 @@ def test_a_pass_grows_with_its_bytes_and_libraries_stand_for_tensorflows(whole):
     assert other.seconds.value == pytest.approx(12e6 / BYTES["cpu"], rel=0.02)  # by an addition's curve, as it has none
     # adam fused moves 7 arrays; step by step 8 for the first moment, 10 for the second, 12 for the weights
     rows = [row("stream/numba/loop", Stream("scale", n, "float32"), n / 1e10) for n in made_profile.SIZES]
-    whole = profile.profile(rows)
+    whole = profile.Profile(rows)
     adam = Stream("adam", 28 * 2**16, "float32")
     read = operations.pass_seconds(whole, adam, "cpu", OP_BY_OP)
     assert read.seconds.value == pytest.approx(30 / 7 * adam.bytes_moved / 1e10, rel=0.02)
@@ -63,7 +63,7 @@ def test_rows_inside_a_graph_stand_for_themselves_and_tell_what_calls_take():
         for v, s in (("graph", inside), ("function", inside + call))
     ]
     alone = row("matmul/tensorflow/function", Matmul(64, 100, 784), 1e-3)
-    whole = profile.profile([*made_profile.launches(), *pairs, alone])
+    whole = profile.Profile([*made_profile.launches(), *pairs, alone])
     read = {m: operations.product(whole, Matmul(m, 100, 784), "cpu", OP_BY_OP).seconds.value for m in (8, 16, 32, 64)}
     assert [read[m] for m in calls] == [inside] * 3
     assert read[64] == pytest.approx(1e-3 - 250e-6)  # the nearest of the three
@@ -71,10 +71,10 @@ def test_rows_inside_a_graph_stand_for_themselves_and_tell_what_calls_take():
     inside, around = 80e-6, 420e-6
     rows = [row("conv/tensorflow/held", conv, inside), row("conv/tensorflow/function", conv, inside + around)]
     wgrad = msgspec.structs.replace(conv, direction="wgrad")
-    whole = profile.profile([*made_profile.launches(), *rows, row("conv/tensorflow/function", wgrad, around + 2e-4)])
+    whole = profile.Profile([*made_profile.launches(), *rows, row("conv/tensorflow/function", wgrad, around + 2e-4)])
     assert operations.product(whole, conv, "cpu", OP_BY_OP).seconds.value == inside
     assert operations.product(whole, wgrad, "cpu", OP_BY_OP).seconds.value == pytest.approx(2e-4)
-    alone = profile.profile([*made_profile.launches(), rows[1]])
+    alone = profile.Profile([*made_profile.launches(), rows[1]])
     seconds = operations.product(alone, conv, "cpu", OP_BY_OP).seconds.value
     assert seconds == pytest.approx(inside + around - CALL, rel=1e-3)
 
@@ -94,7 +94,7 @@ def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
         for op, times in (("relu", 1), ("adam", 3))
         for n in (2**16, 2**20, 2**23, 2**26)
     ]
-    whole = profile.profile([*made_profile.launches(), *rows, *calls])
+    whole = profile.Profile([*made_profile.launches(), *rows, *calls])
 
     def relu(n):
         return operations.pass_seconds(whole, Stream("relu", n, "float32"), "cpu", OP_BY_OP).seconds.value
@@ -112,7 +112,7 @@ def test_gradients_of_normalizations_are_read_off_those():
         for op, rate in (("batchnorm", 1e9), ("add", 1e10))
         for n in made_profile.SIZES
     ]
-    whole = profile.profile([*made_profile.launches(), *rows])
+    whole = profile.Profile([*made_profile.launches(), *rows])
     grad = Stream("batchnorm_grad", 3 * 2**22, "float32")
     read = operations.pass_seconds(whole, grad, "cpu", OP_BY_OP).seconds.value
     assert read == pytest.approx(24 / 14 * 2 / 3 * grad.bytes_moved / 1e9, rel=0.1)
@@ -121,19 +121,19 @@ def test_gradients_of_normalizations_are_read_off_those():
 def test_steps_operations_issuing_and_copies_by_their_laws(whole):
     for (device, jit), step in STEP.items():
         assert whole.step_floor(device, jit).value == pytest.approx(step)
-    assert profile.profile([]).step_floor("cpu", "on") is None
+    assert profile.Profile([]).step_floor("cpu", "on") is None
     assert operations.operating(whole, "cpu").value == pytest.approx(OPERATION, rel=0.05)
-    bare = profile.profile(made_profile.launches())
+    bare = profile.Profile(made_profile.launches())
     assert operations.operating(bare, "cpu").value == pytest.approx(OPERATION)  # of the chain of launch rows
-    assert operations.operating(profile.profile([]), "cpu") is None
+    assert operations.operating(profile.Profile([]), "cpu") is None
     assert whole.issuing("matmul", "gpu:0") is None
     rows = [
         row("matmul/cupy/cublas", Matmul(n, n, n), {"device": own, "host-throughput": queued})
         for n, own, queued in ((32, 2e-6, 8e-6), (64, 3e-6, 9e-6), (128, 4e-6, 10e-6), (4096, 3e-3, 3e-3))
     ]
-    assert profile.profile(rows).issuing("matmul", "gpu:0") == pytest.approx(9e-6)
+    assert profile.Profile(rows).issuing("matmul", "gpu:0") == pytest.approx(9e-6)
     assert whole.copying(10**6, "gpu:0").value == pytest.approx(LATENCY + 10**6 / LINK, rel=0.01)
-    assert profile.profile([]).copying(10**6, "gpu:0") is None
+    assert profile.Profile([]).copying(10**6, "gpu:0") is None
 
 
 def test_the_memorys_bandwidth_counts_beyond_the_last_cache(whole):
@@ -141,27 +141,25 @@ def test_the_memorys_bandwidth_counts_beyond_the_last_cache(whole):
     assert operations.bandwidth(whole, "cpu", cache) is None
     big = Stream("triad", 2 * cache, "float32")
     rows = [row("stream/numba/loop", big, big.bytes_moved / 3e9)]
-    assert operations.bandwidth(profile.profile(rows, GPU_MACHINE), "cpu", cache + 1) == pytest.approx(3e9)
-    assert operations.bandwidth(profile.profile(rows), "cpu", cache + 1) is None
+    assert operations.bandwidth(profile.Profile(rows, GPU_MACHINE), "cpu", cache + 1) == pytest.approx(3e9)
+    assert operations.bandwidth(profile.Profile(rows), "cpu", cache + 1) is None
     far = Stream("triad", 4 * cache, "float32")  # of twice the cache a half is still in it
     rows.append(row("stream/numba/loop", far, far.bytes_moved / 1e9))
-    assert operations.bandwidth(profile.profile(rows, GPU_MACHINE), "cpu", cache + 1) == pytest.approx(1e9)
+    assert operations.bandwidth(profile.Profile(rows, GPU_MACHINE), "cpu", cache + 1) == pytest.approx(1e9)
 
 
-def test_rows_of_two_machines_are_no_profile_unless_asked_for(tmp_path):
+def test_rows_of_two_machines_are_no_profile(tmp_path):
     for machine in (CPU_MACHINE, GPU_MACHINE):
         made_profile.written(tmp_path, made_profile.launches(), machine)
-    with pytest.raises(Usage, match="rows are of 2 machines") as refused:
+    with pytest.raises(Usage, match="rows are of 2 machines"):
         profile.read(tmp_path)
-    assert "--mixed" in str(refused.value)
-    assert profile.read(tmp_path, mixed=True).key == f"{CPU_MACHINE.key}+{GPU_MACHINE.key}"
     assert profile.read(tmp_path / CPU_MACHINE.key).key == CPU_MACHINE.key
 
 
 def test_a_data_set_takes_what_such_sets_took_and_another_type_a_pass_more(whole):
     """32,768 samples of 784 numbers; without rows of sets they are read and written once."""
     held = [row("stream/tensorflow/dataset", Stream("copy", 2 * k, "float32"), k / 2e9) for k in made_profile.SIZES]
-    of, n = profile.profile([*whole.measurements, *held]), 32_768 * 784 * 4
+    of, n = profile.Profile([*whole.measurements, *held]), 32_768 * 784 * 4
 
     def taken(of, dtype):
         problem = Training("mlp-784-100x2-10", 32, 32_768, 1, dtype)

@@ -292,7 +292,7 @@ def printed(pairs: list[Pair]) -> int:
     try:
         stored = profile.read(str(REPORTS / here.key))
     except FileNotFoundError:
-        stored = profile.profile([], here)
+        stored = profile.Profile([], here)
     notes = [
         f"Measured {min(p.ours.at for p in pairs)} to {max(p.ours.at for p in pairs)} at commit {short(pairs[0].commit)}, each "
         "training by both ways one after the other, in alternating order. The script (tests/bench/plain_keras.py) fits "

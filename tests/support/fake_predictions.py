@@ -59,13 +59,13 @@ def starts(cpu: float, gpu: float | None = None) -> list:
 def sources(*more, with_gpu: bool = True) -> Sources:
     """A GPU machine's profile of launches, copies, peaks and `more` rows; or a CPU machine's."""
     if not with_gpu:
-        here = profile.profile((*starts(2 * MS), *more), CPU_MACHINE)
+        here = profile.Profile((*starts(2 * MS), *more), CPU_MACHINE)
         return Sources(here, None, predict)
-    here = profile.profile((*launch_rows(0.0), *transfer_rows(0.0), *peaks(), *more), GPU_MACHINE)
+    here = profile.Profile((*launch_rows(0.0), *transfer_rows(0.0), *peaks(), *more), GPU_MACHINE)
     return Sources(here, here, predict)
 
 
 def borrowed(cpu_step: float = 2 * MS) -> Sources:
     """This machine's CPU, whose Keras step takes `cpu_step` seconds, beside the stored GPU machine, whose CPU takes 1 ms."""
-    stored = profile.profile((*starts(1 * MS, 2 * MS), *transfer_rows(0.0), *peaks()), GPU_MACHINE)
-    return Sources(profile.profile(tuple(starts(cpu_step)), CPU_MACHINE), stored, predict)
+    stored = profile.Profile((*starts(1 * MS, 2 * MS), *transfer_rows(0.0), *peaks()), GPU_MACHINE)
+    return Sources(profile.Profile(tuple(starts(cpu_step)), CPU_MACHINE), stored, predict)

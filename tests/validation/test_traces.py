@@ -54,7 +54,7 @@ def held(monkeypatch, ms: dict[str, float], *rows: Measurement):
     ten = Estimate(10 * MS, 10 * MS, 10 * MS)
     parts = tuple(Part(name, Estimate(value * MS, value * MS, value * MS), "") for name, value in ms.items())
     monkeypatch.setattr(traces, "budget", lambda training, of: Budget(training, ten, parts, ten))
-    return traces.held(profile.profile(rows))
+    return traces.held(profile.Profile(rows))
 
 
 def compared(of: traces.Held) -> dict[str, tuple]:
@@ -74,7 +74,7 @@ def test_a_cpus_parts_are_held_against_one_operation_at_a_time(monkeypatch):
         "dispatch and launches": (2.5, 3.0, True),  # 5 % of the step
         "at the same time": (-1.7, -2.0, True),
     }
-    said = traces.lines(profile.profile(rows))
+    said = traces.lines(profile.Profile(rows))
     assert "mlp-784-500x2-10, batch 128 on the CPU, 10.0 ms a step (tracing adds 2.00 %)" in said
     assert "| optimizer | 2.20 ms | 3.00 ms | -8.00 % | apart |" in said
     assert "3 of 4 parts are within 20.0 % of the part or 5.00 % of the step, 3 within 20.0 % of the part." in said[-1]

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE
 
-from analysis.predict.profile import profile
+from analysis.predict.profile import Profile
 from analysis.stats import exact
 from kernels.problems import Feeding, Training
 from tests.bench import training as bench
@@ -61,10 +61,10 @@ def test_a_law_is_held_to_sizes_that_it_was_not_fitted_to_and_a_setup_to_one_of_
     monkeypatch.setattr(bench.feeding, "held_out", lambda rows: asked)
     sets = [fed(128, 3072, 0.109), fed(32, 12288, 0.1), fed(256, 784, 0.3)]
     monkeypatch.setattr(bench.feeding, "rows", lambda rows: [(m, exact(1.0)) for m in sets])
-    found = [(f.figure.value, f.reached) for f in bench.laws(profile([]))]
+    found = [(f.figure.value, f.reached) for f in bench.laws(Profile([]))]
     assert found == [(90.0, True), (100.0, True)]
     sets[0] = fed(128, 3072, 0.111)
-    assert [f.reached for f in bench.laws(profile([]))] == [True, False]
+    assert [f.reached for f in bench.laws(Profile([]))] == [True, False]
 
 
 def fed(batch: int, width: int, setup: float) -> Measurement:

@@ -26,7 +26,7 @@ def section(rows: list[Measurement], machine: Machine | None) -> list[str]:
     ]
     if not plain:
         return []
-    of = Sources(profile.profile(rows, machine), profile.read(str(folder)), predict)
+    of = Sources(profile.Profile(rows, machine), profile.read(str(folder)), predict)
     found = dict.fromkeys((p.model, p.batch, p.dtype) for p in plain)
     said = [line for one in list(found)[:MOST] if (line := _sentence(*one, of))]
     return titled(f"If it had the stored {STORED}", listed(said))
