@@ -41,25 +41,12 @@ def parser() -> options.Parser:
 --fail-on RULE   exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%'
 --clock {{device,host-latency,host-throughput,host-issue}}  which clock counts (default: device on a GPU where there is one, else
                  host-latency)
---min-effect P%  claim nothing below this (2%%)
---margin P%      call what is surely within this the same (5%%)
 --any-machine    compare runs of two different machines all the same
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
 -v --verbose     the rows that are the same too""",
-        **{"RULE": options.regression, "P%": _share},
+        RULE=options.regression,
     )
     return made
-
-
-def _share(text: str) -> float:
-    number = text.removesuffix("%")
-    try:
-        share = float(number) / 100
-    except ValueError:
-        share = -1.0
-    if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share like 2%")
-    return share
 
 
 def read(run: str) -> "Loaded":
@@ -78,7 +65,7 @@ def read(run: str) -> "Loaded":
     return loaded
 
 
-def compare(old: "Loaded", new: "Loaded", any_machine: bool = False, asked: str = "", **how) -> "Comparison":
+def compare(old: "Loaded", new: "Loaded", asked: str, any_machine: bool = False, clock: str = "") -> "Comparison":
     """comparison.comparison, refused for two different machines unless asked for (with `asked`, the command that asks).
 
     Raises: Usage.
@@ -92,7 +79,7 @@ def compare(old: "Loaded", new: "Loaded", any_machine: bool = False, asked: str 
             "that compares the machines, not the code; add --any-machine if it is what you want",
             asked,
         )
-    return comparison.comparison(old, new, **how)
+    return comparison.comparison(old, new, clock)
 
 
 def records(made: "Comparison") -> list[dict]:
@@ -225,9 +212,8 @@ def against(run: str, files: list, share: float | None, format_: str = "table") 
     """
     from workloads import records
 
-    made = compare(
-        read(run), records.read(*files), asked=f"python -m analysis.compare {run} {files[0].parent} --any-machine"
-    )
+    asked = f"python -m analysis.compare {run} {files[0].parent} --any-machine"
+    made = compare(read(run), records.read(*files), asked)
     if format_ in ("table", "md"):
         print(f"\nagainst {run}:")
         show(made, format_)
@@ -237,14 +223,8 @@ def against(run: str, files: list, share: float | None, format_: str = "table") 
 
 
 def _body(args: argparse.Namespace) -> int:
-    made = compare(
-        read(args.old),
-        read(args.new),
-        args.any_machine,
-        f"python -m analysis.compare {args.old} {args.new} --any-machine",
-        clock=args.clock or "",
-        **{name: share for name in ("min_effect", "margin") if (share := getattr(args, name)) is not None},
-    )
+    asked = f"python -m analysis.compare {args.old} {args.new} --any-machine"
+    made = compare(read(args.old), read(args.new), asked, args.any_machine, args.clock or "")
     if not made.rows and not made.broken:
         raise options.Usage("the two runs have no row in common that has a time in both", EXAMPLE)
     show(made, args.format, args.verbose)

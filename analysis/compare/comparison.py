@@ -10,7 +10,6 @@ from analysis.noise import Between
 from analysis.stats import Verdict, clock_of, exact, middle, verdict
 from workloads.records import Loaded, Machine, Measurement, Run
 
-MIN_EFFECT = 0.02
 MARGIN = 0.05  # differences within this are the same
 _ITSELF = Between(0.0, "the same row of one run")
 _BROKEN = ("failed", "wrong")
@@ -60,16 +59,9 @@ class Comparison(msgspec.Struct, frozen=True):
         return tuple(r for r in self.of("slower") if r.verdict.ratio.value > 1 + share)
 
 
-def comparison(
-    old: "Loaded", new: "Loaded", *, clock: str = "", min_effect: float = MIN_EFFECT, margin: float = MARGIN
-) -> Comparison:
-    """Compares the rows that both have.
-
-    Args:
-        clock: which samples count; "" is the device clock on a GPU where both have it, else host latency.
-        min_effect: smaller differences are not claimed.
-        margin: differences within this are the same.
-    """
+def comparison(old: "Loaded", new: "Loaded", clock: str = "") -> Comparison:
+    """Compares the rows that both have, by the samples of that clock; "" is the device clock on a GPU where both have it, else
+    host latency."""
     machine = new.machine
     before, after = ({m.key: m for m in loaded.measurements} for loaded in (old, new))
     rows, broken = [], []
@@ -79,7 +71,7 @@ def comparison(
             continue
         if b.status in _BROKEN:
             broken.append(b)
-        elif made := compared(a, b, machine, clock, min_effect, margin):
+        elif made := compared(a, b, machine, clock):
             rows.append(made)
     both = {r.old.key for r in rows} | {b.key for b in broken}
     only_old, only_new = (
@@ -92,14 +84,7 @@ def _timed(m: "Measurement") -> bool:
     return m.ok and any(s.seconds and min(s.seconds) > 0 for s in m.samples)
 
 
-def compared(
-    a: "Measurement",
-    b: "Measurement",
-    machine: "Machine | None",
-    clock: str = "",
-    min_effect: float = MIN_EFFECT,
-    margin: float = MARGIN,
-) -> Compared | None:
+def compared(a: "Measurement", b: "Measurement", machine: "Machine | None", clock: str) -> Compared | None:
     """Two rows of separate runs; None where they have no clock in common. A row beside itself is the same."""
     x, y = (m.on(clock) if clock else clock_of(m) for m in (a, b))
     if not clock and x and y and x.clock != y.clock:
@@ -109,7 +94,7 @@ def compared(
     if a == b:
         return Compared(labels.row(b), a, b, x.clock, Verdict("same", exact(1.0)), _ITSELF)
     between = noise.between_runs(machine, noise.side(b, y.clock), middle(y))
-    told = verdict(x, y, min_effect=min_effect, margin=margin, between=between.share)
+    told = verdict(x, y, margin=MARGIN, between=between.share)
     return Compared(labels.row(b), a, b, x.clock, told, between)
 
 

@@ -149,8 +149,7 @@ REFUSED = {
         --backends numpy --calls empty => none of these kernels has empty
         --counts 0 => sizes start at 1""",
     "analysis.compare": """
-        --fail-on faster>5% a b => no rule
-        --min-effect 0 a b => no share""",
+        --fail-on faster>5% a b => no rule""",
     "analysis.predict": """
         --model lenet => say what to predict
         --model lenet --profile nowhere --dtype float99 => argument --dtype: invalid choice: 'float99'
