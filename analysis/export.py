@@ -1,7 +1,6 @@
 """Result files in the formats of other tools: Google Benchmark, Bencher, github-action-benchmark; CSV and Markdown tables."""
 
 import argparse
-import statistics
 import sys
 from typing import TYPE_CHECKING
 
@@ -57,61 +56,32 @@ def name(m: "Measurement") -> str:
 
 
 def google_benchmark(measurements: "Iterable[Measurement]", run: "Run | None" = None) -> dict:
-    """Google Benchmark's JSON: an `iteration` entry for each block of a row (its repetitions), then mean, median, stddev and cv.
+    """Google Benchmark's JSON: an `iteration` entry for each block of a row (its repetitions).
 
     Times in nanoseconds; real_time and cpu_time are the same, the clock that the row is judged by. FLOPs and bytes a second are
-    counters. Source: google/benchmark, docs/user_guide.md and tools/gbench/report.py, which reads run_name, run_type,
-    aggregate_name, real_time, cpu_time and time_unit.
+    counters. Source: google/benchmark, docs/user_guide.md and tools/gbench/report.py, which reads run_name, run_type, real_time,
+    cpu_time and time_unit.
     """
     made = []
     for index, (m, samples) in enumerate(timed(measurements)):
         times = [_NS * s for s in samples.medians.values()]
         own: dict[str, object] = {"run_name": name(m), "family_index": index, "per_family_instance_index": 0}
         own |= {"repetitions": len(times), "threads": m.threads or 1, "time_unit": "ns"}
+        counts = {"flops_per_s": m.problem.flops, "bytes_per_second": m.problem.bytes_moved}
         for i, t in enumerate(times):
             visit = {"name": name(m), "run_type": "iteration", "repetition_index": i, "iterations": samples.calls}
-            made.append(own | visit | {"real_time": t, "cpu_time": t} | _counters(m, t))
-        if len(times) > 1:
-            mean, deviation = statistics.fmean(times), statistics.stdev(times)
-            told = {"mean": mean, "median": statistics.median(times), "stddev": deviation, "cv": deviation / mean}
-            for word, value in told.items():
-                unit = "percentage" if word == "cv" else "time"
-                aggregate = {"name": f"{name(m)}_{word}", "run_type": "aggregate", "aggregate_name": word}
-                aggregate["aggregate_unit"] = unit
-                made.append(own | aggregate | {"iterations": len(times), "real_time": value, "cpu_time": value})
+            made.append(
+                own | visit | {"real_time": t, "cpu_time": t} | {unit: _NS * n / t for unit, n in counts.items() if n}
+            )
     return {"context": _context(run), "benchmarks": made}
-
-
-def _counters(m: "Measurement", nanoseconds: float) -> dict[str, float]:
-    counts = {"flops_per_s": m.problem.flops, "bytes_per_second": m.problem.bytes_moved}
-    return {unit: _NS * count / nanoseconds for unit, count in counts.items() if count}
 
 
 def _context(run: "Run | None") -> dict:
     if run is None:
         return {}
     here = run.machine
-    kinds = {"d": "Data", "i": "Instruction"}
-    caches = [
-        {"type": kinds.get(name[2:], "Unified"), "level": int(name[1]), "size": size, "num_sharing": 0}
-        for name, size in here.caches_bytes.items()
-        if name[1:2].isdigit()
-    ]
-    return {
-        "date": run.started_at,
-        "host_name": here.key,
-        "executable": run.command,
-        "num_cpus": here.cores,
-        "mhz_per_cpu": 0,
-        "cpu_scaling_enabled": False,
-        "caches": caches,
-        "load_avg": [],
-        "library_build_type": "release",
-        "cpu": here.cpu,
-        "gpus": [gpu.name for gpu in here.gpus],
-        "commit": run.commit,
-        **run.software,
-    }
+    named = {"date": run.started_at, "host_name": here.key, "executable": run.command, "num_cpus": here.cores}
+    return named | {"cpu": here.cpu, "gpus": [gpu.name for gpu in here.gpus], "commit": run.commit, **run.software}
 
 
 def bencher(measurements: "Iterable[Measurement]") -> dict:
