@@ -46,7 +46,7 @@ def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
     """The parts of a step, with what is done at the same time: on the CPU the host dispatches, then the operations of a graph
     run, those at once that do not wait for each other, as far as there are cores and bandwidth. A GPU works while the host
     dispatches and issues; but a copy of pageable memory waits until it is done with the step before, and the host for the copy.
-    The input pipeline has threads of its own; measured, it is what a batch adds to the dispatch, beside the device's work.
+    The input pipeline has threads of its own; measured, it is what a batch adds to the dispatch, with a GPU's such copy in it.
 
     Source: TensorFlow's GPUUtil::CopyCPUTensorToGPU, whose copying stream waits for the computing one.
     """
@@ -54,11 +54,13 @@ def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
     parts |= {name: e * fitted.work if name in DEVICE else e for name, e in made.parts.items()}
     issuing, copying, device, feeding = (total_of(parts, names) for names in (ISSUING, COPYING, DEVICE, (PIPELINE,)))
     beside = max(0.0, parts["launches"].value + device.value - least(made, fitted))
+    if copied := made.host_feeds and made.on_gpu:
+        copying = copying + feeding
     lanes = [copying + issuing, copying + device] if made.on_gpu else [issuing + copying + device - beside]
-    ahead = copying + issuing + feeding if made.host_feeds else feeding
+    ahead = issuing + feeding if made.host_feeds else feeding
     if ahead.value > max(lane.value for lane in lanes):
         lanes.append(ahead)
-    else:  # wholly hidden
+    elif not copied:  # wholly hidden
         parts.pop(PIPELINE, None)
     if len(lanes) > 1 or beside:
         hidden = max(lane.value for lane in lanes) - sum(e.value for e in parts.values())

@@ -175,8 +175,12 @@ def test_a_measured_law_is_the_input_pipeline(whole):
     host, device = (sum(made.parts[n].value for n in group if n in made.parts) for group in (HOST, DEVICE))
     brought = 0.2048e-3 + 1.2845056e-3
     assert made.parts["input pipeline"].value == pytest.approx(brought) and "transfer bytes" not in made.parts
-    assert made.step_s.value == pytest.approx(max(host + brought, device)) and host + brought > device
+    assert made.step_s.value == pytest.approx(host + brought) and host > device
     assert prefetched.step_s.value == pytest.approx(max(host, device, brought))
+    # 512 samples are 6,291,456 bytes; their copy waits for the device, which is busy for longer than the host
+    large = seconds(of, GPU, Training("cifar10-cnn", 512, 50_000))
+    device = sum(large.parts[name].value for name in DEVICE)
+    assert large.step_s.value == pytest.approx(device + 0.0512e-3 + 1.2582912e-3)
 
 
 def test_a_smaller_last_batch_is_compiled_for_too(whole):
