@@ -4,11 +4,9 @@ Keras's safe mode."""
 import ast
 import importlib
 import importlib.util
-import json
 import os
 import pathlib
 import sys
-import zipfile
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
@@ -177,30 +175,8 @@ def loss_name(model) -> str:
 
 def missing(name: str) -> str:
     """Why a user's own model cannot be one, as far as its files say; "" where they do not."""
-    return _of_file(name) if name.endswith(".keras") else _of_function(name)
-
-
-def _of_file(name: str) -> str:
-    if not os.path.isfile(name):
-        return f"there is no file {name}"
-    if not zipfile.is_zipfile(name):
-        return f"{name} is no Keras model: a .keras file is a zip archive, as model.save writes it"
-    try:
-        with zipfile.ZipFile(name) as file:
-            config = json.loads(file.read("config.json"))
-    except KeyError:
-        return f"{name} is no Keras model: it has no config.json"
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        return f"{name} is no Keras model that can be read: {error}"
-    return name + _LAMBDA if _holds_lambda(config) else ""
-
-
-def _holds_lambda(config) -> bool:
-    inner = config.values() if isinstance(config, dict) else config if isinstance(config, list) else ()
-    return (isinstance(config, dict) and config.get("class_name") == "Lambda") or any(map(_holds_lambda, inner))
-
-
-def _of_function(name: str) -> str:
+    if name.endswith(".keras"):
+        return "" if os.path.isfile(name) else f"there is no file {name}"
     module, _, function = name.partition(":")
     here, found = os.getcwd(), ""
     spec: ModuleSpec | None = None
