@@ -184,18 +184,18 @@ def cost(way: Way, data: DataSet, dtype: str, batch: int) -> Cost | None:
     return Cost(data, dtype, batch, way.name, one[0], epoch, alone * calls if alone else None, whole and whole[0], how)
 
 
-def costs(measurements: Iterable[Measurement], data: tuple[DataSet, ...] = DATA) -> tuple[Cost, ...]:
+def costs(measurements: Iterable[Measurement]) -> list[Cost]:
     """Every data set, type, batch size and way whose times are known."""
     found = ways(measurements)
-    every = (cost(way, d, dtype, batch) for d in data for dtype in d.dtypes for batch in d.batches() for way in found)
-    return tuple(c for c in every if c)
+    every = (cost(way, d, dtype, batch) for d in DATA for dtype in d.dtypes for batch in d.batches() for way in found)
+    return [c for c in every if c]
 
 
-def sentences(measurements: Iterable[Measurement], data: tuple[DataSet, ...] = DATA) -> list[str]:
+def sentences(found: Iterable[Cost]) -> list[str]:
     """What the study found by the plainest way: the smallest and largest batch in float32, and the types at a data set's own
     batch against float32."""
     told: list[str] = []
-    for d, every in group_by(costs(measurements, data), lambda c: c.data).items():
+    for d, every in group_by(found, lambda c: c.data).items():
         plain = [c for c in every if c.way == every[0].way]
         own = {c.dtype: c for c in plain if c.batch == d.batch}
         base = own.pop("float32", None)
@@ -211,12 +211,12 @@ def sentences(measurements: Iterable[Measurement], data: tuple[DataSet, ...] = D
     return told
 
 
-def lines(measurements: Iterable[Measurement], data: tuple[DataSet, ...] = DATA) -> list[str]:
+def lines(measurements: Iterable[Measurement]) -> list[str]:
     """The study as Markdown: every data set at its own batch in float32 by every way, then sentences; empty without copies to the
     device."""
-    rows = list(measurements)
-    own = [c for c in costs(rows, data) if (c.dtype, c.batch) == ("float32", c.data.batch)]
-    return [*table(_HEADS, map(_cells, own), 12), *(f"- {s}" for s in sentences(rows, data))] if own else []
+    found = costs(measurements)
+    own = [c for c in found if (c.dtype, c.batch) == ("float32", c.data.batch)]
+    return [*table(_HEADS, map(_cells, own), 12), *(f"- {s}" for s in sentences(found))] if own else []
 
 
 def _cells(c: Cost) -> list[str]:

@@ -283,7 +283,7 @@ def main(argv: list[str]) -> int:
         "",
         prediction_errors.SAID["head"],
         "",
-        *prediction_errors.errors(every, held_out.strictly(every, of)),
+        *prediction_errors.errors(every, held_out.strictly(every, of)).md(),
         "Complaints:",
         "",
         *said,
