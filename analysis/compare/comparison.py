@@ -84,7 +84,7 @@ def _timed(m: "Measurement") -> bool:
     return m.ok and any(s.seconds and min(s.seconds) > 0 for s in m.samples)
 
 
-def compared(a: "Measurement", b: "Measurement", machine: "Machine | None", clock: str) -> Compared | None:
+def compared(a: "Measurement", b: "Measurement", machine: "Machine | None", clock: str = "") -> Compared | None:
     """Two rows of separate runs; None where they have no clock in common. A row beside itself is the same."""
     x, y = (m.on(clock) if clock else clock_of(m) for m in (a, b))
     if not clock and x and y and x.clock != y.clock:

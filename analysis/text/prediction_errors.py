@@ -159,8 +159,8 @@ def check_lines(predictions: Iterable[Prediction], of: Profile) -> list[str | Ta
         told = _numbers(seen.as_told(p.cost), seen) if seen else (_ms(p.step_s), "not measured", "")
         rows.append((*held_out.training_of(p), *told))
         found += [(p.settings.device, held_out.saved_error(p, seen))] if seen else []
-    told = [SAID["short"], "", *_said("checked", found)] if found else [SAID["none"]]
-    return [Table(_STEP + _NUMBERS, rows, least="execution"), "", *told]
+    said = [SAID["short"], "", *_said("checked", found)] if found else [SAID["none"]]
+    return [Table(_STEP + _NUMBERS, rows, least="execution"), "", *said]
 
 
 def saved_lines(sets: dict[str, list[Prediction]], of: Profile) -> list[str]:
