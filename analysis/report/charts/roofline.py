@@ -9,7 +9,7 @@ from analysis.crossover import layers
 from analysis.crossover.families import batch_family, best_resident, precision_of
 from analysis.report.charts import overlay
 from analysis.report.charts.chart import DASHES, PRECISIONS, Axis, Chart, Trace, View, rounded
-from analysis.roofline.bounds import Roof, judge, pick
+from analysis.roofline.bounds import Roof, judge
 from analysis.roofline.roofs import WAITED
 from analysis.stats import best_by, call_s, group_by, is_gpu
 from analysis.table import Table
@@ -99,68 +99,55 @@ def _said(paths: dict) -> str:
 
 
 def _roofs(roofs: tuple[Roof, ...], low: float, high: float, bottom: float) -> list[Trace]:
-    """Slopes for bytes, level lines for arithmetic, curves for a call that does nothing."""
+    """Slopes for bytes, level lines for arithmetic, curves for a call that does nothing. A slope ends at its device's highest
+    level; a level begins where the fastest memory lets it compute so much, and of the data sheet equal ones are one."""
     made = []
-    for roof in _slopes(roofs):
-        rate, gpu, link = roof.rate.value, is_gpu(roof.device), roof.kind == "link"
-        start, end = max(low, bottom / rate), min(high, _top(roofs, roof) / rate)
-        name = f"{'' if roof.measured else 'sheet '}{'' if link else 'GPU ' if gpu else 'CPU '}{roof.label}"
-        color = "sky" if link else "ink" if not roof.measured else "vermillion" if gpu else "blue"
-        dash = "dashdot" if link else "dot" if not roof.measured else "solid" if roof.kind == "memory" else "dash"
-        made.append(_line(name, roof.speed, [(start, start * rate), (end, end * rate)], color, dash, True))
-    for device in dict.fromkeys(r.device for r in roofs):
-        made += _compute([r for r in roofs if r.device == device], device, low, high)
-    for roof in (r for r in roofs if r.kind == "launch"):
-        # at the intensity of a float32 matmul of n, which is n / 6: 2 n^3 FLOP in the time of an empty call
-        xs = max(low, _launch_at(roof, bottom)), min(high, _launch_at(roof, 1e15))
-        name, dash = f"empty {roof.name}, {seconds(1 / roof.rate.value)}", "dash" if roof.name == WAITED else "dot"
-        ends = [(x, 2 * (6 * x) ** 3 * roof.rate.value) for x in xs]
-        made.append(_line(name, "what it leaves of float32 matmuls", ends, "purple", dash, None))
+    for device, measured in dict.fromkeys((r.device, r.measured) for r in roofs):
+        own = [r for r in roofs if (r.device, r.measured) == (device, measured)]
+        (side, hue), levels = ("GPU", "vermillion") if is_gpu(device) else ("CPU", "blue"), _of(own, "compute")
+        for roof in _slopes(own):
+            rate, link = roof.rate.value, roof.kind == "link"
+            top = levels[-1].rate.value if levels else rate * _RIGHT
+            start, end = max(low, bottom / rate), min(high, top / rate)
+            name, color = f"{'' if link else f'{side} '}{roof.label}", "sky" if link else hue
+            dash = "dashdot" if link else "solid" if roof.kind == "memory" else "dash"
+            name, look = (name, (color, dash)) if measured else (f"sheet {name}", ("ink", "dot"))
+            made.append(_line(name, roof.speed, [(start, start * rate), (end, end * rate)], *look, True))
+        memory, fastest = _of(own, "memory"), _of(own, "memory", "cache")
+        for alike in group_by(levels, lambda r: r.name if r.measured else r.rate.value).values():
+            rate, name = alike[-1].rate.value, alike[-1].name
+            ends = [(max(low, rate / fastest[-1].rate.value) if fastest else low, rate), (high, rate)]
+            if measured:
+                ridge = f", ridge at {digits(rate / memory[-1].rate.value)} FLOP per byte" if memory else ""
+                color = PRECISIONS.get(name.partition(" ")[0], "ink")
+                made.append(_line(f"{side} {name}", alike[-1].speed + ridge, ends, color, "solid"))
+            else:
+                made.append(_line(f"sheet {', '.join(r.name for r in alike)}", flops_rate(rate), ends, "gray", "dot"))
+        for roof in _of(own, "launch"):
+            # at the intensity of a float32 matmul of n, which is n / 6: 2 n^3 FLOP in the time of an empty call
+            xs = max(low, _launch_at(roof, bottom)), min(high, _launch_at(roof, 1e15))
+            name, dash = f"empty {roof.name}, {seconds(1 / roof.rate.value)}", "dash" if roof.name == WAITED else "dot"
+            ends = [(x, 2 * (6 * x) ** 3 * roof.rate.value) for x in xs]
+            made.append(_line(name, "what it leaves of float32 matmuls", ends, "purple", dash, None))
     return made
 
 
-def _compute(own: list[Roof], device: str, low: float, high: float) -> list[Trace]:
-    """A device's level lines, from where its fastest memory lets it compute so much; of the data sheet equal ones as one."""
-    sheet = [r for r in own if not r.measured]
-    made, fastest = [], max((r.rate.value for r in sheet if r.kind == "memory"), default=math.inf)
-    for rate, alike in group_by((r for r in sheet if r.kind == "compute"), lambda r: r.rate.value).items():
-        ends, name = [(max(low, rate / fastest), rate), (high, rate)], f"sheet {', '.join(r.name for r in alike)}"
-        made.append(_line(name, flops_rate(rate), ends, "gray", "dot"))
-    memory, side = pick(own, device, "memory"), "GPU" if is_gpu(device) else "CPU"
-    fastest = max((r.rate.value for r in own if r.measured and r.kind in ("memory", "cache")), default=math.inf)
-    for name in dict.fromkeys(r.name for r in own if r.measured and r.kind == "compute"):
-        if level := pick(own, device, "compute", name):
-            rate, color = level.rate.value, PRECISIONS.get(name.partition(" ")[0], "ink")
-            ridge = f", ridge at {digits(rate / memory.rate.value)} FLOP per byte" if memory else ""
-            ends = [(max(low, rate / fastest), rate), (high, rate)]
-            made.append(_line(f"{side} {name}", level.speed + ridge, ends, color, "solid"))
-    return made
+def _of(roofs: list[Roof], *kinds: str) -> list[Roof]:
+    """Those of these kinds, the lowest first."""
+    return sorted((r for r in roofs if r.kind in kinds), key=lambda r: r.rate.value)
 
 
-def _slopes(roofs: tuple[Roof, ...]) -> list[Roof]:
-    """Every level's best roof, the link's slower direction, the data sheet's memory. Levels before the memory are those measured
-    with as many threads as its best roof: one of fewer threads may lie below it."""
-    found = []
-    for device in dict.fromkeys(r.device for r in roofs):
-        own = [r for r in roofs if r.device == device]
-        memory, caches = pick(roofs, device, "memory"), [r for r in own if r.measured and r.kind == "cache"]
-        most = memory.threads if memory else max((r.threads or 0 for r in caches), default=0) or None
-        links = [r for r in own if r.measured and r.kind == "link"]
-        found += [r for r in caches if r.threads == most] + ([memory] if memory else [])
-        found += sorted(links, key=lambda r: r.rate.value)[:1] + [
-            r for r in own if not r.measured and r.kind == "memory"
-        ]
-    return found
+def _slopes(own: list[Roof]) -> list[Roof]:
+    """Of a device every level's best roof and the link's slower direction. Levels before the memory are those measured with as
+    many threads as its best roof: one of fewer threads may lie below it."""
+    memory, caches = _of(own, "memory")[-1:], [r for r in own if r.kind == "cache"]
+    most = memory[0].threads if memory else max((r.threads or 0 for r in caches), default=0) or None
+    return [*(r for r in caches if r.threads == most), *memory, *_of(own, "link")[:1]]
 
 
 def _launch_at(roof: Roof, rate: float) -> float:
     """The intensity of the float32 matmul that has that rate when it takes as long as an empty call."""
     return (rate / (2 * roof.rate.value)) ** (1 / 3) / 6
-
-
-def _top(roofs: tuple[Roof, ...], of: Roof) -> float:
-    peaks = [r.rate.value for r in roofs if (r.device, r.kind, r.measured) == (of.device, "compute", of.measured)]
-    return max(peaks, default=of.rate.value * _RIGHT)
 
 
 def _line(
