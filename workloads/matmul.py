@@ -17,7 +17,7 @@ LONG = """C = A B on the CPU (NumPy's BLAS, Numba) and the GPU (cuBLAS through C
 kind of copy, under measured roofs: square products, any shapes, or those of a network's dense layers. Ends with the
 crossover in words."""
 FLAGS = f"""
---sizes N ...              square sizes: 256 512 | 64:8192:x2 | 512:4096:+512 | 2^6:2^13 (default 64:2048:x2)
+--sizes N ...              square sizes: 256 512 | 1k | 64:8192:x2 | 512:4096:+512 | 2^6:2^13 (default 64:2048:x2)
 --shapes MxNxK ...         products of other shapes, such as 4096x1024x512
 --model NAME               the products of this network's dense layers in a training step
 --batch N ...              products in one launch: 16 256 | 1:4096:x4 (1); samples a step of --model (32)

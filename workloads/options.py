@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import glob
 import os
 import pathlib
 import re
@@ -17,19 +18,14 @@ OK, FAILED, USAGE, MISSING, REGRESSION, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4,
 MODES = ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned")
 FORMATS = ("table", "md", "csv", "json")
 MOST_SIZES = 10_000
-# A k alone is a thousand; of bytes it is 1,024, however it is written.
-_UNITS = {
-    "b": 1,
-    **{f"{k}{b}": 1 << 10 * i for i, k in enumerate("kmg", 1) for b in ("b", "ib")},
-    "k": 10**3,
-    "m": 10**6,
-}
+COUNTS = {"": 1, "k": 10**3, "m": 10**6}
+BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmg", 1) for b in ("", "b", "ib")}}
 _FEW = 8  # known words that are listed although one is similar
 
 
 class Stop(Exception):
-    """Ends a command with one `error:` line and this exit code; `tip` is a command that works. `similar`: what is wrong (a
-    flag, a model), the word, and the one that is likely meant."""
+    """Ends a command with one `error:` line and this exit code; `tip` is a command that works. `similar`: the words of
+    Parser.corrected, and first what is wrong (a flag, a model) where the right word is like it, else ""."""
 
     code = USAGE
 
@@ -43,13 +39,23 @@ class Usage(Stop):
 
 
 class NoRun(Usage, FileNotFoundError):
-    """A run has no result file. Of one that is not there, the path or saved name that is most like it is said."""
+    """A run has no result file. The path or saved name that is most like it is said, else the nearest folder that has one."""
 
     def __init__(self, run: str, saved: Sequence[str]):
         right = "" if os.path.exists(run) else similar_path(run) or closest(run, saved)
         names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
+        similar = ("path", run, right) if right else ("", run, _nearest(run))
         tip = "python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
-        super().__init__(f"no result file in {run}{names}", tip, ("path", run, right) if right else None)
+        super().__init__(f"no result file in {run}{names}", tip, similar)
+
+
+def _nearest(run: str) -> str:
+    """The folder with a result file whose name is most like it: beside it, of this machine, or, of a path, a stored one."""
+    beside, local = os.path.dirname(run), "reports/local/*/*"
+    for near in (f"{beside}/*", local, "reports/*/*") if beside else (local,):
+        if found := {os.path.dirname(file) for file in glob.glob(f"{near}/*.jsonl")}:
+            return closest(run, found, 0)
+    return run
 
 
 class Missing(Stop):
@@ -80,30 +86,34 @@ def similar_path(text: str) -> str:
     return str(found)
 
 
-def unknown(what: str, word: str, known: Iterable[str], tip: str = "", where: str = "", more: str = "") -> Usage:
+def unknown(what: str, word: str, known: Iterable[str], where: str = "", more: str = "") -> Usage:
     """The error for a word that is not known: those that are (`more`: others that may be written), and the most similar one."""
     names = list(known)
     right = closest(word, names)
     listed = f"; known: {', '.join(names)}{more}" if not right or len(names) <= _FEW else ""
-    return Usage(f"unknown {what} {word!r}{where}{listed}", tip, (what, word, right) if right else None)
+    said = f"unknown {what} {word!r}{where}{listed}"
+    return Usage(said, similar=(what, word, right) if right else ("", word, [*names, word][0]))
 
 
-def number(text: str) -> int:
-    """A whole number: `512`, `2^9`, `4KiB`, `64kb` (65,536 bytes), `50k` (50,000).
+def number(text: str, units: dict[str, int] = COUNTS) -> int:
+    """A whole number: `512`, `2^9`, `50k` (50,000); in the units BYTES also `4KiB`, `64kb` and `64k` (65,536).
 
     Raises: Usage for anything else and for numbers below 1.
     """
-    match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|(b|[kmg]i?b|[km]))?", text.lower())
-    if not match:
-        raise Usage(f"{text!r} is not a size; sizes are whole numbers like 512, 2^9 or 4KiB")
+    match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|([a-z]{0,3}))", text.lower())
+    if not match or (match[3] or "") not in units:
+        like = "counts like 512, 2^9 or 50k, not bytes" if units is COUNTS else "bytes like 512, 64k, 64kb or 64KiB"
+        digits = re.search(r"[1-9]\d{0,9}", text)
+        likely = ("", text, digits[0] if digits else "64")
+        raise Usage(f"{text!r} is not a size; sizes here are {like}", similar=likely)
     base, power, unit = match.groups()
-    value = int(base) ** int(power) if power else int(base) * _UNITS[unit or "b"]
+    value = int(base) ** int(power) if power else int(base) * units[unit]
     if not 1 <= value < 1 << 60:
-        raise Usage(f"{text!r} is out of range; sizes start at 1")
+        raise Usage(f"{text!r} is out of range; sizes start at 1", similar=("", text, "1"))
     return value
 
 
-def sizes(texts: Sequence[str]) -> list[int]:
+def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
     """Sizes in rising order, each once, from words like `256`, `256,512`, `64:8192:x2`, `512:4096:+512`, `2^6:2^13`.
 
     A range holds both its ends when its steps meet them; without a step it doubles.
@@ -114,7 +124,7 @@ def sizes(texts: Sequence[str]) -> list[int]:
         if re.search(r"\d,0\d\d", text):
             raise Usage(f"{text!r} are several sizes", similar=("size", text, text.replace(",", "")))
     for word in (w for text in texts for w in text.split(",")):
-        found.update(_range(word) if ":" in word else (number(word),))
+        found.update(_range(word, units) if ":" in word else (number(word, units),))
         if len(found) > MOST_SIZES:
             raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
     if not found:
@@ -122,13 +132,13 @@ def sizes(texts: Sequence[str]) -> list[int]:
     return sorted(found)
 
 
-def _range(word: str) -> list[int]:
+def _range(word: str, units: dict[str, int]) -> list[int]:
     first, last, step = [*word.split(":"), "x2"][:3] if word.count(":") <= 2 else ("", "", "")
-    start, stop = number(first), number(last)
+    start, stop = number(first, units), number(last, units)
     if start > stop:
         raise Usage(f"the range {word!r} is empty: it starts above its end")
     if step.startswith("+"):
-        size = number(step[1:])
+        size = number(step[1:], units)
         if (stop - start) // size >= MOST_SIZES:
             raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
         return list(range(start, stop + 1, size))
@@ -175,7 +185,28 @@ class Parser(argparse.ArgumentParser):
         flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
         if choice and flag and (right := closest(choice[1], self._option_string_actions[flag[1]].choices or ())):
             raise Usage(message, similar=("value", choice[1], right))
-        raise Usage(message)
+        raise Usage(message, similar=("", flag[1], "") if flag else None)
+
+    def corrected(self, words: Sequence[str], wrong: str, right: str) -> list[str]:
+        """The words of a command with a wrong one replaced; a flag that is known goes with what it takes."""
+        if wrong in self._option_string_actions:
+            return [*self.without(words, wrong), *right.split()]
+        word = re.compile(rf"(?<![\w.-]){re.escape(wrong)}(?![\w.-])")
+        return [word.sub(lambda _: right, w) for w in words]
+
+    def without(self, words: Sequence[str], *flags: str) -> list[str]:
+        """The words of a command less these flags and what they take."""
+        kept, left = [], 0
+        for word in words:
+            flag, given, _ = word.partition("=")
+            if flag in flags:
+                takes = self._option_string_actions[flag].nargs
+                left = 0 if given else {None: 1, "?": 1, 0: 0}.get(takes, len(words))
+            elif left and not re.match(r"-\D", word):
+                left -= 1
+            else:
+                kept, left = [*kept, word], 0
+        return kept
 
 
 def parser(
@@ -211,24 +242,24 @@ def parser(
 
 
 def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return value
+    if not re.fullmatch(r"\d{0,15}\.?\d{1,9}(e-?\d)?", text) or not float(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return float(text)
 
 
 def price(text: str) -> float:
     """Money an hour: `3.5`, `3,50`, `$3`, `2 EUR/h`.
 
-    Raises: ArgumentTypeError for what is no price, or two.
+    Raises: Usage for what is no price, or two.
     """
     match = re.fullmatch(
         r"[$€£]?\s*(\d{1,9}(?:[.,]\d{1,6})?)\s*(?:[$€£]|usd|eur|gbp)?\s*(?:/?\s*h(?:our)?)?", text.lower()
     )
     if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is no price of an hour; write it like 3.50")
+        raise Usage(f"{text!r} is no price of an hour; write it like 3.50", similar=("", text, "3.50"))
     if re.search(r",\d{3}$", match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} may be {match[1].replace(',', '')} or {match[1].replace(',', '.')}")
+        whole = match[1].replace(",", "")
+        raise Usage(f"{text!r} may be {whole} or {match[1].replace(',', '.')}", similar=("", match[1], whole))
     return float(match[1].replace(",", "."))
 
 
@@ -324,12 +355,16 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.N
 def _say(stop: Stop, made: Parser, given: Sequence[str]) -> None:
     """Prints the error, a similar word where there is one, and a command that works: the one that was typed, corrected."""
     print(terminal.paint("error:", "bad", sys.stderr), stop, file=sys.stderr)
-    tip = stop.tip or made.example
-    if stop.similar:
-        what, wrong, right = stop.similar
-        print(f"  tip: a similar {what} exists: {right!r}", file=sys.stderr)
-        word = re.compile(rf"(?<![\w.-]){re.escape(wrong)}(?![\w.-])")
-        tip = shlex.join(["python", "-m", made.prog.split()[-1], *(word.sub(lambda _: right, w) for w in given)])
+    tip, fixed, similar = stop.tip or made.example, list(given), stop.similar
+    if listed := re.match(r"unknown (\w+) '(.+?)'; known: (.*)", str(stop)):
+        similar = unknown(listed[1], listed[2], listed[3].split(", ")).similar
+    if similar:
+        what, wrong, right = similar
+        if what:
+            print(f"  tip: a similar {what} exists: {right!r}", file=sys.stderr)
+        fixed = made.corrected(given, wrong, right) if wrong else fixed
+    if fixed != list(given):
+        tip = shlex.join(["python", "-m", made.prog.split()[-1], *fixed])
     print(f"  try: {typed(tip)}", file=sys.stderr)
 
 

@@ -24,7 +24,7 @@ VARIANTS = {
 _OPS = {"copies": "peer", "all-reduce": "collective", "at-once": "at-once"}
 FLAGS = f"""
 --only PART ...     only these: {" ".join(PARTS)}
---sizes BYTES ...   bytes of each GPU's array in an all-reduce ({SIZES})
+--sizes BYTES ...   bytes of each GPU's array in an all-reduce, like 64k, 64kb or 64KiB ({SIZES})
 --copied BYTES ...  bytes of a copy between GPUs ({" ".join(COPIED)})
 --dtypes TYPE ...   float32 float16 bfloat16 (default: float32 and bfloat16)"""
 
@@ -79,7 +79,7 @@ def _copies(args: argparse.Namespace, members: list[int], kernels: list[str]) ->
     from kernels.problems import PeerCopy
     from workloads.records import Row, Settings
 
-    sizes = options.sizes(args.copied or list(COPIED))
+    sizes = options.sizes(args.copied or list(COPIED), options.BYTES)
     pairs = [(i, j) for i in members for j in members if i != j]
     copies = [PeerCopy(i, j, n) for n in sizes for i, j in pairs]
     copies += [PeerCopy(i, j, sizes[-1], 2) for i, j in pairs if i < j]
@@ -103,9 +103,8 @@ def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> l
         for dtype in dtypes:
             for variant in (v for v in VARIANTS["all-reduce"] if v in kernels):
                 forms = AllReduce.FORMS if variant == "nccl" else AllReduce.FORMS[:1]
-                sums = [
-                    AllReduce(n, every, dtype, form) for form in forms for n in options.sizes(args.sizes or [SIZES])
-                ]
+                sizes = options.sizes(args.sizes or [SIZES], options.BYTES)
+                sums = [AllReduce(n, every, dtype, form) for form in forms for n in sizes]
                 made += [
                     Row(f"collective/cupy/{variant}", p, Settings(f"gpu:{members[0]}"))
                     for p in sums

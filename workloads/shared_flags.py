@@ -20,9 +20,11 @@ _MEASURING = f"""
 --min-time S     seconds of a visit to a row, of which each has {FINE["rounds"]}, one a round ({FINE["visit_s"]})
 --max-noise F    rows whose interval's half-width is above this share are visited again ({FINE["max_noise"]})
 --max-time S     but not once their calls have taken so many seconds ({FINE["max_time"]}); trainings end after about these
+# or
 --fast           a quick look: {FAST["rounds"]} rounds, 5 %% noise allowed
 --rigorous       {RIGOROUS_ROUNDS} rounds, each visit in a fresh process (of a framework one process a round; of a training
                  five): intervals over processes started now (another hour may differ by more)
+# how to measure
 --seed N =1      seed of the data and of the order (1)
 # running and output
 --dry-run         print the plan (rows, bytes, seconds) and measure nothing

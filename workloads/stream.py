@@ -33,7 +33,7 @@ OPERATIONS = (
 LONG = """Memory bandwidth by STREAM's copy, scale, add and triad on NumPy, Numba and CuPy, and by the passes of a training
 step on TensorFlow (--backends tensorflow)."""
 FLAGS = f"""
---sizes BYTES ... =256MiB   bytes of all arrays together (256MiB)
+--sizes BYTES ... =256MiB   bytes of all arrays together, like 64k, 64kb or 64KiB (256MiB)
 --operations OP ... =triad  {" ".join(OPERATIONS)} (default triad)
 --dtypes TYPE ... =float64  float32 float64 (default float64)"""
 
@@ -50,7 +50,7 @@ def rows(args: argparse.Namespace, here) -> list:
     try:
         problems = [
             Stream(operation, size, dtype)
-            for size in options.sizes(args.sizes)
+            for size in options.sizes(args.sizes, options.BYTES)
             for operation in options.words(args.operations)
             for dtype in options.words(args.dtypes)
         ]

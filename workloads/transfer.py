@@ -22,7 +22,7 @@ STUDY_VARIANTS = ("array", "asarray", "staged", "constant", "dataset")
 STUDY_MEMORIES = {"array": ("pageable", "pinned")}
 FEEDING = "feeding"
 FLAGS = f"""
---sizes BYTES ...       bytes of a copy, each way ({SIZES})
+--sizes BYTES ...       bytes of a copy, each way, like 64k, 64kb or 64KiB ({SIZES})
 --directions WAY ...    h2d d2h d2d both (all four)
 --host-memory KIND ...  {" ".join(HOST_MEMORIES)} (these four), managed (only when named; 1 GiB at most)
 --overlap [BYTES] =256MiB  also a copy beside a kernel of its length, alone and overlapped (256MiB)
@@ -46,7 +46,7 @@ def problems(args: argparse.Namespace) -> list:
         return [Transfer("h2d", n, memory) for memory in ("pageable", "pinned") for n in transfer_study.sizes()]
     directions = options.words(args.directions) if args.directions else list(Transfer.DIRECTIONS)
     memories = options.words(args.host_memory) if args.host_memory else list(HOST_MEMORIES)
-    sizes = options.sizes(args.sizes or [SIZES])
+    sizes = options.sizes(args.sizes or [SIZES], options.BYTES)
     for flag, found in (("--directions", directions), ("--host-memory", memories)):
         if not found:
             raise options.Usage(f"{flag} names nothing")
@@ -55,7 +55,7 @@ def problems(args: argparse.Namespace) -> list:
         made = [Transfer(d, n, m) for d, m in ways for n in sizes]
         if args.overlap:
             made += [
-                Transfer("h2d", options.number(args.overlap), "pinned", compute, chunks, streams)
+                Transfer("h2d", options.number(args.overlap, options.BYTES), "pinned", compute, chunks, streams)
                 for compute in Transfer.COMPUTES
                 for chunks in options.sizes(args.chunks)
                 for streams in options.sizes(args.streams)
@@ -87,10 +87,9 @@ def feeding_rows(args: argparse.Namespace, here) -> list:
     from workloads.records import Row, Settings
 
     _alone(args, "sizes directions host_memory overlap threads")
-    tip = f"python -m workloads.transfer --study {args.study}"
     on = plan.devices(args, here)
-    backends = plan.known("backend", args.backends, ("keras", "cupy"), " for feeding", tip) or ["keras", "cupy"]
-    ways = plan.known("way", args.variants, Feeding.WAYS, tip=tip) or list(Feeding.WAYS)
+    backends = plan.known("backend", args.backends, ("keras", "cupy"), " for feeding") or ["keras", "cupy"]
+    ways = plan.known("way", args.variants, Feeding.WAYS) or list(Feeding.WAYS)
     found = []
     if "keras" in backends:
         grid.require_keras()
@@ -113,7 +112,8 @@ def feeding_rows(args: argparse.Namespace, here) -> list:
         ]
     if not found:
         raise options.Missing(
-            "CuPy's copies are to a GPU, and none was asked for or is here", f"{tip} --backends keras"
+            "CuPy's copies are to a GPU, and none was asked for or is here",
+            f"python -m workloads.transfer --study {args.study} --backends keras",
         )
     return found
 

@@ -1,9 +1,9 @@
 """Explains a training, an article's, a complaint's or your own model's: which device wins, why, and what would help."""
 
 import argparse
+import itertools
 import os
 import pathlib
-import re
 import shlex
 import subprocess
 import sys
@@ -333,8 +333,10 @@ def describe(model: str, time_limit_s: float) -> "Network":
         lines = done.stderr.strip().splitlines()
         told = dict(line.strip().partition(": ")[::2] for line in lines)
         said = told.get("error") or (lines or ["it said nothing"])[-1]
-        near = re.fullmatch(r"a similar path exists: '(.*)'", told.get("tip", ""))
-        similar = ("path", model.partition(":")[0], near[1]) if near else None
+        tried = dict(itertools.pairwise(shlex.split(told.get("try", ""))))
+        similar = ("model" * ("tip" in told), model, tried.get("--model", model))
+        if similar[2] == model and "--time-limit" in tried:
+            similar = ("", "--time-limit", f"--time-limit {tried['--time-limit']}")
         kind = options.Usage if done.returncode == options.USAGE else options.Missing
         raise kind(said, told.get("try", ""), similar)
     return msgspec.json.decode(done.stdout, type=Network)
@@ -346,10 +348,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def _again(argv: list[str] | None) -> str:
     """The command as it was typed, without the flags that say what more to do with its answer."""
-    words = shlex.split(options.command_line("analysis.explain", argv))
-    for flag, takes in (("--all", False), ("--measure", False), ("--budget", True), ("--verify", True)):
-        while flag in words:
-            at = words.index(flag)
-            takes_it = takes and at + 1 < len(words) and words[at + 1].isdigit()
-            del words[at : at + 1 + takes_it]
-    return options.typed(shlex.join(words))
+    given = sys.argv[1:] if argv is None else argv
+    words = parser().without(given, "--all", "--measure", "--budget", "--verify")
+    return options.typed(options.command_line("analysis.explain", words))

@@ -64,23 +64,25 @@ def test_a_case_a_table_or_a_users_model_bring_a_training_and_flags_change_it(mo
     assert made.network is OWN and made.training == Training("own:build", 32, 5000, 2)
 
 
-SLOW = "error: own:build cannot be described: building it has stopped after its time limit of 60 s\n  try: longer"
+SLOW = "error: own:build cannot be described: building it has stopped after its time limit of 60 s\n  try: "
+SLOW += "python -m workloads.describe --model own:build --time-limit 300"
+LOST = "error: no function buld\n  tip: a similar model exists: 'own:made'\n  try: python -m x --model own:made"
 
 
 @pytest.mark.parametrize(
-    ("done", "code", "words", "tip"),
+    ("status", "err", "code", "said", "tried"),
     [
-        ((3, "", SLOW), options.MISSING, "stopped after its time limit of 60 s", "longer"),
-        ((2, "", "error: there is no file a.keras\n  try: b"), options.USAGE, "there is no file a.keras", "b"),
-        ((1, "", "Traceback\nKeyError: 3"), options.MISSING, "KeyError: 3", ""),
+        (3, SLOW, options.MISSING, SLOW.splitlines()[:1], "--model own:build --batch 64 --time-limit 300"),
+        (2, LOST, options.USAGE, LOST.splitlines()[:2], "--model own:made --time-limit 60 --batch 64"),
+        (1, "Traceback\nKeyError: 3", options.MISSING, ["error: KeyError: 3"], "--case S4 reports/nvidia-h200"),
     ],
 )
-def test_a_model_that_cannot_be_described_is_one_error_line(monkeypatch, done, code, words, tip):
-    status, out, err = done
-    monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, status, out, err))
-    with pytest.raises(options.Stop) as caught:
-        explain.describe("own:build", 60)
-    assert (caught.value.code, caught.value.tip, words in str(caught.value)) == (code, tip, True)
+def test_a_model_that_cannot_be_described_is_one_error_line(monkeypatch, capsys, status, err, code, said, tried):
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, status, "", err))
+    words = ["--model", "own:build", "--time-limit", "60", "--batch", "64"]
+    assert explain.main(words) == code
+    *told, tip = capsys.readouterr().err.splitlines()
+    assert told == said and tip.endswith(f"-m analysis.explain {tried}")
 
 
 def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys):

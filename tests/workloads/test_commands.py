@@ -108,7 +108,7 @@ REFUSED = {
         --model mlp-3-0x1-3 => must be at least 1 => --model cifar10-cnn
         --width 3 => --width is for the model mlp => --model mlp --width 3
         --model mlp --hidden-layers 3 => --hidden-layers is for the model fashion-mlp => --model fashion-mlp --hidden
-        --model mlp --width 0 => out of range => --model cifar10-cnn
+        --model mlp --width 0 => out of range => --model mlp --width 1
         --targets float64 => --targets is for a regression => --model peaks --targets
         --model peaks --dtypes uint8 => not as uint8 => --model peaks --dtypes float32
         --model mlp-3-3x3-3 --data real => mlp-3-3x3-3 has no real data set => --data synthetic

@@ -1,6 +1,5 @@
 """The size grammar, errors and exit codes; the terminal's width, lines that wrap and tables that fit."""
 
-import argparse
 import io
 import subprocess
 
@@ -21,15 +20,16 @@ from workloads import options, shared_flags, terminal
         ("10:23:x1.5", [10, 15, 22]),
         ("512,256,512", [256, 512]),
         ("1GiB", [1 << 30]),
-        ("64kb,50k,2MB", [50_000, 65_536, 1 << 21]),
+        ("64kb,50k,2MB,1g", [51_200, 65_536, 1 << 21, 1 << 30]),
+        ("50k,2m", [50_000, 2_000_000]),
         ("100:100", [100]),
     ],
 )
 def test_sizes(text, sizes):
-    assert options.sizes([text]) == sizes
+    assert options.sizes([text], options.BYTES if "b" in text.lower() else options.COUNTS) == sizes
 
 
-NO_SIZES = "0 -1 x 1.5 512:256 1:8:x1 1:8:x0 1:8:-1 1:8:+0 1:2:3:4 2^99 1:1000000000:+1 : 1: 10,000 8iB 1.5k nan 1e3"
+NO_SIZES = "64kb 4KiB 1g 0 -1 x 1.5 512:256 1:8:x1 1:8:x0 1:8:-1 1:8:+0 1:2:3:4 2^99 1:1000000000:+1 : 1: 10,000 8iB 1.5k nan 1e3"
 
 
 @pytest.mark.parametrize("text", ["", *NO_SIZES.split()])
@@ -55,14 +55,26 @@ def test_limits_and_keywords_of_a_call():
         options.shape("4096x")
 
 
-@pytest.mark.parametrize("words", ["max-time 0", "max-time inf", "nope", "purple csv", "min-time x", "seed -1"])
-def test_usage_errors_exit_2_with_a_command_that_works(words, capsys):
+@pytest.mark.parametrize(
+    ("words", "tip"),
+    [
+        ("max-time 0 --verbose", " --verbose"),
+        ("max-time=inf -v", " -v"),
+        ("nope", " --fast"),
+        ("purple csv", " --fast"),
+        ("threads 2 --min-time x", " --threads 2"),
+        ("seed -1", ""),
+        ("fast --rigorous", " --fast"),
+        ("format yaml -q", " -q"),
+    ],
+)
+def test_usage_errors_exit_2_with_the_command_less_what_is_wrong(words, tip, capsys):
     made = options.parser("workloads.x", "", "python -m workloads.x --fast")
     shared_flags.add_measuring(made)
     assert options.command(made, f"--{words}".split(), lambda args: 0) == 2
     error = capsys.readouterr().err.splitlines()
     assert error[0].startswith("error: ")
-    assert error[1] == f"  try: {options.python()} -m workloads.x --fast" and len(error) == 2
+    assert error[1] == f"  try: {options.python()} -m workloads.x{tip}" and len(error) == 2
 
 
 def test_commands_are_shown_with_the_interpreter_that_works(monkeypatch, tmp_path):
@@ -124,11 +136,28 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
 
     error, _, tried = refused(made, "--variants loop,bals", capsys, body)
     assert error.endswith("known: blas, loop") and tried.endswith("--variants loop,blas")
+    read = {"--sizes": lambda args: options.sizes(["64kb"]), "--price": lambda args: options.price("abc")}
+    for flag, word, right in (("--sizes", "64kb", "64"), ("--price", "abc", "3.50")):
+        options.add(made, f"{flag} WORD  a word")
+        assert refused(made, f"{flag} {word} --fast", capsys, read[flag])[-1].endswith(f"{flag} {right} --fast")
+
+    def listed(args):
+        raise options.Usage("unknown dtype 'flaot32'; known: float64, float32")
+
+    assert refused(made, "--variants flaot32", capsys, listed)[1:] == [
+        "  tip: a similar dtype exists: 'float32'",
+        f"  try: {options.python()} -m workloads.x --variants float32",
+    ]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reports" / "machine").mkdir(parents=True)
     lost = options.NoRun("reprots/machne", ())
     assert lost.similar == ("path", "reprots/machne", "reports/machine") and isinstance(lost, FileNotFoundError)
-    assert options.NoRun("befre", ["before"]).similar[2] == "before" and options.NoRun("x", ["before"]).similar is None
+    assert options.NoRun("befre", ["before"]).similar[2] == "before"
+    (tmp_path / "reports/machine/run").mkdir()
+    (tmp_path / "reports/machine/run/rows.jsonl").touch()
+    for lost in ("reports/machine/zzz", "reports/zzz"):
+        assert options.NoRun(lost, ()).similar == ("", lost, "reports/machine/run")
+    assert options.NoRun("zzz", ["before"]).similar == ("", "zzz", "zzz")  # a name: no stored run is this machine's
 
 
 @pytest.mark.parametrize(("text", "money"), [("3,50", 3.5), ("$3", 3), ("0.9 EUR/h", 0.9), ("€2", 2), ("2/hour", 2)])
@@ -138,7 +167,7 @@ def test_prices_as_people_write_them(text, money):
 
 @pytest.mark.parametrize("text", ["", "-3", "inf", "1,000", "three", "3.5.1"])
 def test_what_is_no_price_is_refused_in_words(text):
-    with pytest.raises(argparse.ArgumentTypeError, match=r"no price|may be 1000 or 1\.000"):
+    with pytest.raises(options.Usage, match=r"no price|may be 1000 or 1\.000"):
         options.price(text)
 
 

@@ -54,7 +54,7 @@ def test_a_compiled_model_from_a_file_stays_as_it_is(train):
         ("layers_that_do_not_match", "tests.support.own_models:layers_that_do_not_match() fails: ValueError"),
         ("no_such_loss", "mean_absurd_error"),
         ("a_loss_of_another_shape", "own_models:a_loss_of_another_shape does not train on made-up samples"),
-        ("no_model", "tests.support.own_models:no_model() gives an int, not a keras.Model"),
+        ("no_model", "tests.support.own_models:no_model() returns nothing, not a keras.Model"),
         ("missing", "tests.support.own_models has no function missing"),
     ],
 )
@@ -191,10 +191,22 @@ def test_what_is_not_there_is_one_error_before_any_process_starts(folder, name, 
     assert (refused.value.code, str(refused.value)) == (options.USAGE, user_model.missing(name))
 
 
-def test_a_file_nearly_named_is_named(folder):
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("mime.py:build", "mine.py:build"),
+        ("mine.py:buld", "mine.py:build"),
+        ("mine.py", "mine.py:build"),
+        ("zzz.py:build", "cifar10-cnn"),
+    ],
+)
+def test_a_model_nearly_named_is_named(folder, wrong, right):
     with pytest.raises(options.Usage) as refused:
-        grid.known_model("mime.py:build")
-    assert refused.value.similar == ("path", "mime.py", "mine.py")
+        grid.known_model(wrong)
+    assert refused.value.similar == ("model" * (":" in right), wrong, right)
+
+
+def test_what_a_keras_file_holds_is_not_asked_here(folder):
     assert user_model.missing("none.keras") == "there is no file none.keras"
     (folder / "some.keras").write_bytes(b"")  # what is in it is asked in a worker
     assert user_model.missing("some.keras") == ""

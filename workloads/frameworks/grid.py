@@ -37,7 +37,6 @@ _NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float
 # Flags that a study has its own of.
 _STUDY_HAS = "model inputs width depth outputs hidden_layers batch samples steps epochs dtypes jit"
 _STUDY_HAS += f" {' '.join(KNOWN)} onednn cpu_forms variants backends threads gpus"
-_DESCRIBE = "python -m workloads.describe --model cifar10-cnn"
 _SEEDS = "python -m workloads.training --study seeds"
 _MLP = {"inputs": 784, "width": 500, "depth": 2, "outputs": 10}
 _ONLY_OF = {**dict.fromkeys(_MLP, "mlp"), "hidden_layers": "fashion-mlp"}
@@ -70,14 +69,12 @@ def known_model(name: str) -> str:
 
     Raises: Usage.
     """
-    if ":" in name or "/" in name or name.endswith((".py", ".keras")):
-        if not settings.is_user_model(name):
-            raise options.Usage(f"{name!r} is no file.py:function or package.module:function, and no .keras file")
-        if lost := user_model.missing(name):
-            path, right = name.partition(":")[0], options.similar_path(name.partition(":")[0])
-            raise options.Usage(lost, similar=("path", path, right) if right not in ("", path) else None)
-        return name
-    return settings.network(name, own=True).name
+    if not settings.is_user_model(name):
+        return settings.network(name, own=True).name
+    if lost := user_model.missing(name):
+        right = user_model.similar(name)
+        raise options.Usage(lost, similar=("model" * bool(right), name, right or MODEL))
+    return name
 
 
 def network(name: str, time_limit_s: float = 60) -> networks.Network:
@@ -93,10 +90,11 @@ def network(name: str, time_limit_s: float = 60) -> networks.Network:
         m = builder.ask(worker.Order("measure", row, Limits()), time_limit_s)
     if m.ok:
         return msgspec.json.decode(m.notes["layers"], type=networks.Network)
-    if "time limit" not in m.reason:
-        raise options.Missing(m.reason, _DESCRIBE)
-    longer = f"{_DESCRIBE.rpartition(' ')[0]} {name} --time-limit {5 * int(time_limit_s)}"
-    raise options.Missing(f"{name} cannot be described: building it has {m.reason}", longer)
+    if "time limit" in m.reason:
+        longer = ("", "--time-limit", f"--time-limit {5 * int(time_limit_s)}")
+        raise options.Missing(f"{name} cannot be described: building it has {m.reason}", similar=longer)
+    said = m.reason.replace("its process ended", f"{name} ended the process that built it", 1)
+    raise options.Missing(said, similar=("", name, MODEL))
 
 
 def problems(args: argparse.Namespace) -> list[Training]:
@@ -257,7 +255,7 @@ def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
 
     Raises: Usage for an unknown one, and for flags that a study has its own of; Missing.
     """
-    names = plan.known("study", args.study, (*studies.NAMES, "all"), tip=f"{_SEEDS} --dry-run")
+    names = plan.known("study", args.study, (*studies.NAMES, "all"))
     own = (*several_gpus.TAKES, "predicted") if names == [studies.DATA_PARALLEL] else ("predicted",)
     tip = f"python -m workloads.training --study {' '.join(names)}"
     _alone(args, "--study", own, tip)

@@ -67,7 +67,7 @@ def _trainings(args: argparse.Namespace, model: str) -> list[Training]:
     """
     found = []
     for name in options.words(args.model) or [model]:
-        network = switches.network(name, tip="python -m workloads.training --study trials")
+        network = switches.network(name)
         for batch in plan.counts(args.batch, min(network.batch, network.samples)):
             for samples in plan.counts(args.samples, batch * (args.steps or STEPS)):
                 found += [Training(name, batch, samples, epochs) for epochs in plan.counts(args.epochs, 1)]

@@ -6,12 +6,14 @@ import importlib
 import importlib.util
 import os
 import pathlib
+import re
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 import numpy as np
 
+from workloads import options
 from workloads.frameworks.data import LEVELS
 from workloads.harness.dispatch import Broken
 from workloads.records.settings import FOLDER
@@ -21,6 +23,7 @@ _LAMBDA = (
     "name its function as package.module:function"
 )
 WORDS = 10  # whole numbers that a model of these is given where no layer says how many it knows
+_FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 _MAPPED = 64  # inputs that decide a target
 
 
@@ -87,8 +90,8 @@ def _from_function(name: str):
     import keras
 
     if not isinstance(model, keras.Model):
-        given = type(model).__name__
-        raise Broken(f"{name}() gives {'an' if given[0].lower() in 'aeiou' else 'a'} {given}, not a keras.Model")
+        given = "nothing" if model is None else type(model).__name__
+        raise Broken(f"{name}() returns {given}, not a keras.Model")
     return model
 
 
@@ -178,6 +181,8 @@ def missing(name: str) -> str:
     if name.endswith(".keras"):
         return "" if os.path.isfile(name) else f"there is no file {name}"
     module, _, function = name.partition(":")
+    if not _FUNCTION.fullmatch(name):
+        return f"{name!r} is no file.py:function or package.module:function, and no .keras file"
     here, found = os.getcwd(), ""
     spec: ModuleSpec | None = None
     if module.endswith(".py"):
@@ -206,15 +211,32 @@ def _spec(name: str, here: str, parent: ModuleSpec | None) -> ModuleSpec | None:
     return own or next((spec for spec in finders if spec is not None), None)
 
 
+def similar(name: str) -> str:
+    """The model that is most like one that is not there: of its file or a similar one, and of its functions; "" where none is."""
+    module, _, function = name.partition(":")
+    path = options.similar_path(module)
+    if not path.endswith(".py"):
+        return path if path.endswith(".keras") and path != name else ""
+    tree = _parsed(path)
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
+    return f"{path}:{options.closest(function, names) or names[0]}" if names else ""
+
+
+def _parsed(path: str) -> ast.Module | None:
+    """A source file's tree; None of what does not parse."""
+    try:
+        with open(path, "rb") as file:
+            return ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
 def _may_bind(spec: ModuleSpec | None, name: str = "") -> bool:
     """Whether the module's code spells the name or something that makes names; what has no source, is built in, or does not
     parse may, which the worker says better."""
     if spec is None or spec.origin is None or not spec.has_location or not spec.origin.endswith(".py"):
         return True
-    try:
-        with open(spec.origin, "rb") as file:
-            tree = ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError):
+    if (tree := _parsed(spec.origin)) is None:
         return True
     spelled = (getattr(node, field, None) for node in ast.walk(tree) for field in ("id", "attr", "name", "asname"))
     return not {name, *_MAKES_NAMES}.isdisjoint(spelled)

@@ -197,15 +197,15 @@ def caches(args: argparse.Namespace) -> list[str]:
     return known("cache", args.cache, CACHES)
 
 
-def known(what: str, given: Sequence[str] | None, known: Sequence[str], where: str = "", tip: str = "") -> list[str]:
-    """The words of a flag, each once; none for a flag that was not given. `tip`: a command that works.
+def known(what: str, given: Sequence[str] | None, known: Sequence[str], where: str = "") -> list[str]:
+    """The words of a flag, each once; none for a flag that was not given.
 
     Raises: Usage for one that is not known.
     """
     words = list(dict.fromkeys(options.words(given) or []))
     for word in words:
         if word not in known:
-            raise options.unknown(what, word, known, tip, where)
+            raise options.unknown(what, word, known, where)
     return words
 
 

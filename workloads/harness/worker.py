@@ -4,6 +4,7 @@ Whatever libraries print goes to a log; the parent's side is the class Worker.
 """
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -17,6 +18,9 @@ from kernels.registry import FRAMEWORKS
 from workloads import ROOT
 from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row, finite, settings
+
+# What TensorFlow, XLA and CUDA log of themselves: information, warnings, and errors after which they go on.
+_LIBRARY = re.compile(r"[IWE]\d{4} \d\d:|\d{4}-\d\d-\d\d .*: [IWE] |WARNING: All log messages before absl")
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -106,7 +110,7 @@ class Worker:
         if line == b"":
             reason = f"stopped after its time limit of {timeout_s:.0f} s"
         elif line is None:
-            reason = f"its process ended with {self._ending()}: {self._last_words()}"
+            reason = f"its process ended with {self._ending()}{self._last_words()}"
         else:
             try:
                 answer = msgspec.json.decode(line, type=Measurement)
@@ -137,9 +141,11 @@ class Worker:
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     def _last_words(self) -> str:
+        """The last line that it printed, without what libraries tell of themselves."""
         size = os.fstat(self._log.fileno()).st_size
-        lines = os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace").strip().splitlines()
-        return lines[-1][:300] if lines else "it said nothing"
+        lines = os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace").splitlines()
+        own = ["".join(filter(str.isprintable, line)).strip() for line in lines if not _LIBRARY.match(line)]
+        return next((f": {line[:300]}" for line in reversed(own) if line), "")
 
     def close(self) -> None:
         """Ends the process at once."""

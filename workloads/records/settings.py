@@ -4,7 +4,6 @@ Only `data` is always written out, so that every row says what it was trained on
 """
 
 import os
-import re
 
 from kernels import networks
 from workloads.options import Usage, unknown
@@ -14,7 +13,6 @@ from workloads.records.switches import KNOWN, VARIABLES, Keras, typed
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 PARTS = "CROSSOVER_CPU_PARTS"  # the variable that tells TensorFlow's worker to cut its CPU into so many devices
 FOLDER = "CROSSOVER_FOLDER"  # the variable that tells a worker where the command was typed
-_FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 # trace, match: of stored rows, see tests/validation; a match is timed as another benchmark times it.
 HELD = {"load": "held"}
 _STUDIED = {"load", "beside", "at_once", "clear_session", "strategy", "replicas", "trace", "match"}
@@ -66,10 +64,10 @@ def changed(given: dict[str, str]) -> dict[str, str]:
 
 def is_user_model(name: str) -> bool:
     """Whether a name means a user's own model (`file.py:function`, `package.module:function`, `file.keras`), no known one."""
-    return name.endswith(".keras") or _FUNCTION.fullmatch(name) is not None
+    return ":" in name or "/" in name or name.endswith((".py", ".keras"))
 
 
-def network(name: str, own: bool = False, tip: str = "") -> networks.Network:
+def network(name: str, own: bool = False) -> networks.Network:
     """The network of that name. `own`: a user's own model might have been named.
 
     Raises: Usage for one that is not known, with the one that is most like it.
@@ -78,8 +76,8 @@ def network(name: str, own: bool = False, tip: str = "") -> networks.Network:
         if found := networks.known(name):
             return found
     except ValueError as error:
-        raise Usage(str(error), tip) from error
-    raise unknown("model", name, networks.names(), tip, more=", file.py:function, file.keras" if own else "")
+        raise Usage(str(error)) from error
+    raise unknown("model", name, networks.names(), more=", file.py:function, file.keras" if own else "")
 
 
 def environment_for(row: Row) -> dict[str, str]:
