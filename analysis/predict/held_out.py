@@ -15,19 +15,19 @@ from analysis.predict.calibration import Seen
 from analysis.predict.combine import HOST
 from analysis.predict.components import FIT, execution_of
 from analysis.predict.prediction import Prediction, predict
-from analysis.predict.profile import Lacking, Profile, once
-from analysis.predict.step_work import RULES_CHANGED, kernels_of, step_works
-from analysis.roofline import roofs
+from analysis.predict.profile import Lacking, Profile
+from analysis.predict.step_work import RULES_CHANGED
 from analysis.stats import Estimate, group_by
 from analysis.training import costs
 from kernels import networks
 from kernels.problems import Conv, Matmul
-from workloads.records import settings as switches
 
 OVERHEAD, WORK = "overhead-bound", "work-bound"
-CONSTANT, SPEC, MEASURED = "constant", "data-sheet roofline", "measured roofline"
-LINE, BYTES = "a + b FLOPs + c launches", "a + b FLOPs + c launches + d batch bytes"
-BASELINES = (CONSTANT, LINE, BYTES, SPEC, MEASURED)
+CONSTANT, LINE, BYTES = BASELINES = (
+    "constant",
+    "a + b FLOPs + c launches",
+    "a + b FLOPs + c launches + d batch bytes",
+)
 _NORMAL_95 = 1.96  # standard deviations to either end of an interval of 95 %
 
 
@@ -92,7 +92,7 @@ def leave_one_out(of: "Profile") -> list[Case]:
             and o.row.problem.model != s.row.problem.model
         ]
         bound = OVERHEAD if floor > (s.step.value - s.setup.value) / 2 else WORK
-        found.append(Case(s, made, seconds, bound, baselines(s, others, of)))
+        found.append(Case(s, made, seconds, bound, baselines(s, others)))
     return found
 
 
@@ -169,16 +169,13 @@ def training_of(p: Prediction) -> tuple:
     return p.training.model, p.training.batch, p.settings.device, p.execution
 
 
-def baselines(seen: "Seen", others: "list[Seen]", of: "Profile") -> dict[str, float]:
-    """What simpler predictions give for a step; the first two are fitted on the other models' trainings."""
+def baselines(seen: "Seen", others: "list[Seen]") -> dict[str, float]:
+    """What simpler predictions, fitted on the other models' trainings, give for a step."""
     found = {}
     if others:
         found[CONSTANT] = statistics.median(s.step.value for s in others)
     if len(others) >= 3:
         found[LINE], found[BYTES] = _line(seen, others, 3), _line(seen, others, 4)
-    for name, wanted in ((SPEC, False), (MEASURED, True)):
-        if (seconds := rooflined(seen, of, wanted)) is not None:
-            found[name] = seconds
     return found
 
 
@@ -198,37 +195,6 @@ def _features(seen: "Seen") -> tuple[float, float, float, float]:
     batch = min(problem.batch, problem.samples)
     flops, nbytes = batch * networks.training_flops(network), batch * networks.sample_bytes(network)
     return 1.0, float(flops), float(seen.made.kernels), float(nbytes)
-
-
-def rooflined(seen: "Seen", of: "Profile", measured: bool) -> float | None:
-    """Seconds of all kernels each under its roof: the data sheet's or the measured one; None without them."""
-    settings = seen.row.settings
-    here = [r for r in _roofs(of) if r.device == settings.device and r.measured == measured]
-    chosen = switches.of(seen.row)
-    batch = min(seen.row.problem.batch, seen.row.problem.samples)
-    works = step_works(networks.find(seen.row.problem.model), batch, chosen, settings.device, [])
-    total = 0.0
-    for k in kernels_of(works, seen.made.execution, settings.device):
-        if k.problem is None:
-            continue
-        times = []
-        if k.part != "element-wise" and (rate := _rate(here, "compute", k.problem.math)):
-            times.append(k.problem.flops / rate)
-        if rate := _rate(here, "memory", ""):
-            times.append(k.problem.bytes_moved / rate)
-        if not times:
-            return None
-        total += max(times)
-    return total
-
-
-@once
-def _roofs(of: "Profile") -> tuple[roofs.Roof, ...]:
-    return roofs.roofs(of.measurements, of.machine)
-
-
-def _rate(here: "list[roofs.Roof]", kind: str, name: str) -> float | None:
-    return max((r.rate.value for r in here if r.kind == kind and name in ("", r.name)), default=None)
 
 
 class Apart(msgspec.Struct, frozen=True):

@@ -126,11 +126,7 @@ def test_the_simpler_predictions_know_the_other_models_alone(base):
         assert case.baselines[held_out.LINE] == pytest.approx(case.seen.step.value, rel=0.05)
         assert case.baselines[held_out.BYTES] == pytest.approx(case.baselines[held_out.LINE])  # one input, one batch
     (one,) = held_out.leave_one_out(profile.Profile([*base.measurements, training(WIDE[0], 32, 1e-3)], GPU_MACHINE))
-    assert not {held_out.CONSTANT, held_out.LINE} & set(one.baselines)
-    of = measured(base, {("cifar10-cnn", 128): 1.0}, "gpu:0")
-    (case,) = uncalibrated(of)
-    sheet, own = case.baselines[held_out.SPEC], case.predicted.step_s.value
-    assert 0 < sheet < 0.2 * own and sheet >= 128 * _flops("cifar10-cnn") / 32 / 494.7e12
+    assert one.baselines == {}
 
 
 def _flops(model):
