@@ -25,30 +25,17 @@ _DEPTH_BYTES = 2048  # of a row of A in its panel: a panel of A lives in the fir
 # Rows of C in a piece of work, and pieces a thread, so that a thread that is held up does fewer of them.
 _MOST_ROWS, _PIECES = 64, 4
 _LINE = 64  # bytes
-_FEW_ROWS = 64  # of A: so few do not repay packing a B whose rows are whole already
+_FEW_ROWS = 64  # of A: so few do not repay packing a B whose rows are whole; nor do any where that stays in a cache
 _LAY_OUT = 0.35  # of the time of a product of vectors, to lay out one value anew
+_NARROW = 0.515  # of that time, for one of vectors half as wide
 _TURNED = 10  # tiles of a transposed C that are turned together
 _SHARED_FLOPS = 1.5e6  # of a product, about 15 µs of a core: from here on other threads are worth waking
 
 # The product, and how far rows and steps of its operands are apart; of a panel: steps, rows, columns; of a piece of C: rows,
 # columns; columns of a phase, and of a piece to pack; whether A and B are packed, phases whose panels are there at a time;
 # whether C is transposed; how many products there are.
-_PLACES = ["m", "n", "k", "a_row", "a_step", "b_step", "b_column", "c_row"]
-_BLOCKS = [
-    "depth",
-    "rows",
-    "columns",
-    "height",
-    "width",
-    "length",
-    "broad",
-    "packs_a",
-    "packs_b",
-    "sides",
-    "turned",
-    "count",
-]
-PLAN = np.dtype([(name, np.int64) for name in (*_PLACES, *_BLOCKS)])
+_PLAN = "m n k a_row a_step b_step b_column c_row depth rows columns height width length broad packs_a packs_b sides turned count"
+PLAN = np.dtype([(name, np.int64) for name in _PLAN.split()])
 
 
 def tile_rows(vector: int) -> int:
@@ -196,15 +183,29 @@ def _row_of_tiles(lanes, item, p, left, right, c, length, start, deep, high, j0,
 
 
 @numba.njit(cache=True)
-def _work(lanes, group, plan, a, b, c, left, right, spare, counters):
+def _take(counters, place, thread, threads, pieces):
+    """The next piece of a thread's own share, whose operands its cache may have of the call before, then of the others';
+    `pieces` where there is none."""
+    share = -(-pieces // threads)
+    for turn in range(threads):
+        owner = (thread + turn) % threads
+        piece = owner * share + emit.take_number(counters, place + owner)
+        if piece < min((owner + 1) * share, pieces):
+            return piece
+    return pieces
+
+
+@numba.njit(cache=True)
+def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, threads):
     """One thread's share: phases of `depth` steps in k and `length` columns of B, whose panels stay in the second-level cache;
     in each, whoever is free takes the next piece to pack and then the next piece of C to add to.
 
-    Panels of all of B at once would be written to memory and read back: 5 % of the time at n = 2048. Four counters a phase:
-    pieces taken and packed, pieces of C taken and done. A thread waits only for pieces that others have begun, so any number
-    of threads comes to an end; it packs for a phase while others still finish the one before, from the other half.
+    Panels of all of B at once would be written to memory and read back: 5 % of the time at n = 2048. Counters of a phase:
+    pieces taken and packed, pieces of C done and those taken of each thread's share. A thread waits only for pieces that others
+    have begun, so any number of threads comes to an end; it packs for a phase while others still finish the one before, from
+    the other half.
     """
-    p, item = plan[0], a.itemsize
+    p, item, counted = plan[0], a.itemsize, 3 + threads
     a_first, b_first, c_first = emit.address(a), emit.address(b), emit.address(c)
     left_first, right_first, spare_first = emit.address(left), emit.address(right), emit.address(spare)
     blocks, down = -(-p.n // p.length), -(-p.m // p.height)
@@ -217,7 +218,7 @@ def _work(lanes, group, plan, a, b, c, left, right, spare, counters):
         packs = b_packs + (down if p.packs_a and not j0 else 0)
         across = -(-wide // p.width)
         while packs:
-            piece = emit.take_number(counters, 4 * phase)
+            piece = emit.take_number(counters, counted * phase)
             if piece >= packs:
                 break
             if piece < b_packs:
@@ -228,15 +229,14 @@ def _work(lanes, group, plan, a, b, c, left, right, spare, counters):
                 first = (piece - b_packs) * p.height
                 stop = min(first + p.height, p.m)
                 pack(lanes, group, left, left_at, p.rows, a, p.a_row, p.a_step, first, stop, start, deep, p.depth)
-            emit.take_number(counters, 4 * phase + 1)
-        emit.wait_for(counters, 4 * phase + 1, packs)
+            emit.take_number(counters, counted * phase + 1)
+        emit.wait_for(counters, counted * phase + 1, packs)
         if phase:
-            emit.wait_for(
-                counters, 4 * phase - 1, down * (-(-min(p.length, p.n - (phase - 1) % blocks * p.length) // p.width))
-            )
+            before = -(-min(p.length, p.n - (phase - 1) % blocks * p.length) // p.width)
+            emit.wait_for(counters, counted * (phase - 1) + 2, down * before)
         while True:
-            piece = emit.take_number(counters, 4 * phase + 2)
-            if piece >= down * across:
+            piece = _take(counters, counted * phase + 3, thread, threads, down * across)
+            if piece == down * across:
                 break
             begin = j0 + piece % across * p.width
             end, row = min(begin + p.width, j0 + wide), piece // across * p.height
@@ -256,20 +256,20 @@ def _work(lanes, group, plan, a, b, c, left, right, spare, counters):
                 else:
                     to = c_first + (i * p.c_row + begin) * item
                     _row_of_tiles(lanes, item, p, a_panel, b_panel, to, p.c_row, start, deep, high, begin, end)
-            emit.take_number(counters, 4 * phase + 3)
+            emit.take_number(counters, counted * phase + 2)
 
 
 @numba.njit(cache=True)
 def _alone(lanes, group, plan, a, b, c, left, right, spare, counters):
     counters[:] = 0
-    _work(lanes, group, plan, a, b, c, left, right, spare[0], counters)
+    _work(lanes, group, plan, a, b, c, left, right, spare[0], counters, 0, 1)
 
 
 @numba.njit(cache=True, parallel=True)
 def _together(lanes, group, plan, a, b, c, left, right, spare, counters):
     counters[:] = 0
     for thread in numba.prange(spare.shape[0]):
-        _work(lanes, group, plan, a, b, c, left, right, spare[thread], counters)
+        _work(lanes, group, plan, a, b, c, left, right, spare[thread], counters, thread, spare.shape[0])
 
 
 @numba.njit(cache=True, parallel=True)
@@ -285,19 +285,23 @@ def _one_each(lanes, group, plan, a, b, c, left, right, spare, counters):
                 break
             counters[thread][:] = 0
             own = a[i * a_size :], b[i * b_size :], c[i * c_size :]
-            _work(lanes, group, plan, *own, left[thread], right[thread], spare[thread], counters[thread])
+            _work(lanes, group, plan, *own, left[thread], right[thread], spare[thread], counters[thread], 0, 1)
 
 
 def _up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-def _cost(a: np.ndarray, b: np.ndarray, lanes: int, rows: int) -> float:
-    """Products of vectors that A B takes, about, and those in whose time operands are laid out whose rows are not whole."""
-    (m, k), n = a.shape, b.shape[1]
+def _cost(a: np.ndarray, b: np.ndarray, vector: int) -> float:
+    """Products of the widest vectors that A B takes, about, and those in whose time operands are laid out whose rows are not
+    whole."""
+    (m, k), n, rows = a.shape, b.shape[1], tile_rows(vector)
     last = next(some for some in (0, 1, 2, 4, 8) if m % rows <= some)
     laid_out = sum(x.size for x in (a, b) if x.strides[1] != x.itemsize)
-    return (m // rows * rows + last) * -(-n // lanes) * k + _LAY_OUT * laid_out
+    across = -(-n * a.itemsize // vector)
+    if vector < emit.vector_bytes():  # of fewer than two a row, one waits for the other
+        across = _NARROW * max(2, across)
+    return (m // rows * rows + last) * across * k + _LAY_OUT * laid_out
 
 
 def _plan(a: np.ndarray, b: np.ndarray, length: int, threads: int, vector: int, turned: bool) -> np.ndarray:
@@ -306,7 +310,7 @@ def _plan(a: np.ndarray, b: np.ndarray, length: int, threads: int, vector: int, 
     (a_row, a_step), (b_step, b_column) = (tuple(step // item for step in x.strides) for x in (a, b))
     lanes, rows = vector // item, tile_rows(vector)
     columns = _VECTORS * lanes
-    packs_b = b_column != 1 or b_step < n or m > _FEW_ROWS
+    packs_b = b_column != 1 or b_step < n or (m > _FEW_ROWS and b_step * k * item > second_level_bytes())
     packs_a = a_step != 1 and not (a_row == 1 and n <= 2 * columns)
     # where a panel of A or of B is read once, a block of it need not stay in a cache
     once = turned or (m <= rows and not packs_b) or (n <= columns and k * _up(n, lanes) * item <= second_level_bytes())
@@ -326,7 +330,7 @@ def _plan(a: np.ndarray, b: np.ndarray, length: int, threads: int, vector: int, 
 
 
 def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
-    """The call that computes C = A B, or many of them, in vectors of `vector` bytes (0: the widest) on Numba's threads.
+    """The call that computes C = A B, or many of them, in vectors of `vector` bytes (0: what is fastest) on Numba's threads.
 
     a: m x k; b: k x n, any strides, both perhaps words of two bfloat16; c: m x n, contiguous. Of many products all three have
     one dimension more, first, and all lie one behind the other.
@@ -338,9 +342,11 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
     starts = origin(a), origin(b)
     if count > 1:
         a, b, c = a[0], b[0], c[0]
-    vector = vector or emit.vector_bytes()
+    sizes = (vector,) if vector else emit.vector_sizes()
+    straight = [(_cost(a, b, vector), False, vector) for vector in sizes]
+    turns = [(_cost(b.T, a.T, vector) + _LAY_OUT * c.size, True, vector) for vector in sizes]
+    _, turned, vector = min(straight + turns)
     lanes, rows = vector // a.itemsize, tile_rows(vector)
-    turned = _cost(b.T, a.T, lanes, rows) + _LAY_OUT * c.size < _cost(a, b, lanes, rows)
     if turned:
         a, b, starts = b.T, a.T, starts[::-1]
     plan = _plan(a, b, c.shape[1], threads if count == 1 else 1, vector, turned)
@@ -348,15 +354,15 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
     p["count"] = count
     left = p["packs_a"] * p["sides"] * _up(p["m"], rows) * p["depth"]
     right = p["packs_b"] * p["sides"] * p["length"] * p["depth"]
-    counted = 4 * -(-p["k"] // p["depth"]) * -(-p["n"] // p["length"])
+    counted = (3 + threads) * -(-p["k"] // p["depth"]) * -(-p["n"] // p["length"])
     each = (threads,) if count > 1 else ()
     shapes = (*each, left), (*each, right), (threads, rows * p["width"])
     counters = np.zeros((threads + 1, counted) if count > 1 else counted, np.int64)
     panels = room(a.dtype, *shapes) if left or right else [empty(shape, a.dtype) for shape in shapes]
     panels[-1] = panels[-1].view(c.dtype)
-    tuples = (a.dtype.type(0),) * lanes, (0,) * min(lanes, rows)
     function = _one_each if count > 1 else _together if threads > 1 else _alone
-    call = direct(function, *tuples, plan, *starts, flat, *panels, counters)
+    group = (0,) * min(lanes, rows)
+    call = direct(function, (a.dtype.type(0),) * lanes, group, plan, *starts, flat, *panels, counters)
     return lambda keep=keep: call()
 
 

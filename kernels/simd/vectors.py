@@ -31,6 +31,16 @@ def vector_bytes() -> int:
     return 64 if "avx512f" in there else 32 if "avx" in there else 16
 
 
+def cpu_name() -> str:
+    """This CPU as LLVM calls it; $NUMBA_CPU_NAME overrides it."""
+    return numba.config.CPU_NAME or llvm.get_host_cpu_name()
+
+
+def vector_sizes() -> tuple[int, ...]:
+    """Bytes of vectors that a product may be fastest in: the widest, and half of it on a Zen 4, whose units are half as wide."""
+    return (64, 32) if vector_bytes() == 64 and cpu_name() == "znver4" else (vector_bytes(),)
+
+
 def registers(vector: int) -> int:
     """How many registers of `vector` bytes there are: 32 of AVX-512's and of ARM's, 16 of AVX's and SSE's."""
     return 32 if vector == 64 or platform.machine().lower() in ("aarch64", "arm64") else 16
@@ -216,7 +226,7 @@ def internal_function(module: ir.Module, name: str, kinds: list) -> ir.Function:
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    if (numba.config.CPU_NAME or llvm.get_host_cpu_name()).startswith("znver"):
+    if cpu_name().startswith("znver"):
         set.add(function.attributes, '"tune-cpu"="sapphirerapids"')  # llvmlite's own add() knows no target's attributes
     return function
 

@@ -9,6 +9,7 @@ import time
 import numba
 import numpy as np
 import pytest
+import tile_code
 
 from kernels import reference, registry
 from kernels.matmul import numba_amx as tiles
@@ -64,16 +65,19 @@ def test_odd_shapes_and_strides_are_exact(dtype, vector, count, threads):
                 c.fill(7)
 
 
+@pytest.mark.parametrize("vector", [64, 32])
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
-def test_every_residue_of_every_block_is_exact(layout):
-    rows, lanes = vectors.tile_rows(simd.vector_bytes()), simd.vector_bytes() // 4
+def test_every_residue_of_every_block_is_exact(layout, vector, monkeypatch):
+    tile_code.need(vector)
+    monkeypatch.setattr(vectors, "second_level_bytes", lambda: 1 << 16)  # so some B are packed whose rows are whole
+    rows, lanes = vectors.tile_rows(vector), vector // 4
     depth = vectors._DEPTH_BYTES // 4
     sizes = [(m, n, (3 * m + n) % (lanes + 2) + 1) for m in range(1, 2 * rows + 2) for n in range(1, 4 * lanes + 2)]
     sizes += [(vectors._FEW_ROWS + 1, lanes + r, 2 * depth + r) for r in range(lanes)]
     for m, n, k in sizes:
         a, b = whole((k, m) if layout == "tn" else (m, k)), whole((n, k) if layout == "nt" else (k, n))
         a, b, c = a.T if layout == "tn" else a, b.T if layout == "nt" else b, np.full((m, n), 7, np.float32)
-        vectors.product(a, b, c)()
+        vectors.product(a, b, c, vector)()
         assert (c == a @ b).all(), (m, n, k)
 
 
@@ -119,20 +123,20 @@ def share(*arguments):
 def test_nobody_adds_to_c_while_others_are_still_in_the_phase_before(monkeypatch):
     """One thread's share of two phases, as another has taken the first piece of C and takes its time."""
     k = 2 * vectors._DEPTH_BYTES // 4
-    a, b, c = np.ones((128, k), np.float32), np.ones((k, 96), np.float32), np.zeros((128, 96), np.float32)
+    a, b, c = np.ones((128, k), np.float32), np.ones((96, k), np.float32).T, np.zeros((128, 96), np.float32)
     monkeypatch.setattr(vectors, "direct", lambda function, *arguments: lambda: arguments)
-    *arguments, spare, counters = vectors.product(a, b, c)()
-    (plan,) = arguments[2]
+    *arguments, spare, _ = vectors.product(a, b, c)()
+    (plan,), counters = arguments[2], np.zeros(10, np.int64)
     height, pieces = plan["height"], -(-128 // plan["height"]) * -(-96 // plan["width"])
-    counters[2] = 1  # the other's
-    own = threading.Thread(target=share, args=(*arguments, spare[0], counters), daemon=True)
+    counters[3] = 1  # the other's, of two threads
+    own = threading.Thread(target=share, args=(*arguments, spare[0], counters, 0, 2), daemon=True)
     own.start()
     until = time.monotonic() + 60
-    while not (counters[3] == pieces - 1 and counters[5]) and time.monotonic() < until:
+    while not (counters[2] == pieces - 1 and counters[6]) and time.monotonic() < until:
         time.sleep(0.01)
     time.sleep(0.05)  # the next phase is packed, and would be begun
-    assert pieces > 1 and (counters[3], counters[6]) == (pieces - 1, 0)
-    counters[3] += 1
+    assert pieces > 1 and (counters[2], counters[8]) == (pieces - 1, 0)
+    counters[2] += 1
     own.join(60)
     assert counters[7] == pieces and (c[height:] == k).all()
 
