@@ -26,11 +26,12 @@ TARGETS = {  # drawn layers: geometric mean and least of a direction
 OF_MODELS = 1.0
 
 
-def layers(salt: int) -> dict[str, list[Conv]]:
-    """Class -> drawn layers, forward: images of 7 to 224 pixels a side, half of them with channels in multiples of 8."""
+def layers(salt: int, classes=CLASSES, batches: tuple[int, ...] = ()) -> dict[str, list[Conv]]:
+    """Class -> drawn layers, forward: images of 7 to 224 pixels a side, half of them with channels in multiples of 8; of these
+    batches in turns, else of any up to 256."""
     rng = drawn.draw(salt)[1]
     found: dict[str, list[Conv]] = {}
-    for kind, powers in CLASSES.items():
+    for kind, powers in classes.items():
         found[kind] = []
         while len(found[kind]) < EACH:
             taps, stride = int(rng.choice(FILTERS)), int(rng.choice(STRIDES))
@@ -39,6 +40,7 @@ def layers(salt: int) -> dict[str, list[Conv]]:
                 round(2 ** rng.uniform(0, 8)),
                 8 if len(found[kind]) % 2 else 1,
             )
+            n = batches[len(found[kind]) % len(batches)] if batches else n
             channels = (10 ** rng.uniform(*powers) / (2 * n * (taps * -(-side // stride)) ** 2)) ** 0.5
             apart = 2 ** rng.uniform(-1, 1)
             c_in, c_out = (round(c / unit) * unit for c in (channels * apart, channels / apart))

@@ -5,7 +5,6 @@ import itertools
 import os
 import sys
 import time
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 os.environ.setdefault("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue")  # workqueue halves small products
@@ -15,26 +14,23 @@ import numba
 import numpy as np
 import threadpoolctl
 from drawn import Row
-from in_turns import peak
+from in_turns import BLOCKS, PEAK, row
 from must_reach import Figure, printed
 
 from kernels import reference, registry
 from kernels.problems import Matmul
 from kernels.simd.vectors import features
 from tests.bench.matmul_cuda import layers, shapes
-from workloads.harness import telemetry, timing
-from workloads.harness.timing import Limits
 from workloads.machine import facts
 
 SQUARES = (256, 384, 500, 768, 1000, 1536, 2048, 3000, 4096)
 CLASSES = {"< 10 MFLOP": (5, 7), "10 MFLOP to 1 GFLOP": (7, 9), "> 1 GFLOP": (9, 10.5)}  # powers of ten of 2 m n k
-BLAS, MKL, PEAK = "matmul/numpy/blas", "matmul/mkl/gemm", "FMA peak"
+BLAS, MKL = "matmul/numpy/blas", "matmul/mkl/gemm"
 OURS = dict.fromkeys(("float32", "float64"), "matmul/numba/simd") | {
     "bfloat16": f"matmul/numba/{'amx' if 'amx-bf16' in features() else 'dots'}"
 }
 LIBRARY = dict.fromkeys(("float32", "float64"), BLAS) | {"bfloat16": "matmul/tensorflow/eager"}
 LEAST_FLOPS, MOST_FLOPS = 1e5, 2e10  # of a layer's product: below, Python is what is timed
-LIMITS, ROUNDS = Limits(visit_s=0.004), 4  # of a block; blocks a side
 # (dtype, set): the geometric mean and the least to reach
 TARGETS = {
     ("float32", "drawn"): (1.05, 0.9),
@@ -73,8 +69,7 @@ def cases(salt: int, dtypes: list[str]) -> list[Case]:
 
 
 def measure(case: Case, turn: int) -> Row:
-    """Both sides through the same registry, in blocks whose order turns around, the FMA peak among them; each side's best
-    block, as what else runs on the machine only adds."""
+    """Both sides through the same registry."""
     problem = case.problem
     numba.set_num_threads(case.threads)
     threadpoolctl.ThreadpoolController().limit(limits=case.threads)
@@ -89,23 +84,9 @@ def measure(case: Case, turn: int) -> Row:
     first_s = time.perf_counter() - begin
     whole = problem.inputs(2, True)
     equal = reference.check(problem, whole, kernels[OURS[problem.dtype]].bind(problem, *whole)()).passed
-    flops, ceiling = peak(case.threads)
-    takes = {name: timing.host(call) for name, call in calls.items()} | {PEAK: ceiling}
-    seconds: dict[str, list[float]] = {name: [] for name in takes}
-    for i in range(ROUNDS):
-        for name in list(takes)[:: 1 if (i + turn) % 2 else -1]:
-            if case.threads > 1:
-                telemetry.settle()
-            seconds[name].append(
-                timing.call_seconds(takes[name], LIMITS) * (problem.flops / flops if name == PEAK else 1)
-            )
-    sides = {name: min(of) for name, of in seconds.items()}
-    mine, library = (of[problem.dtype] for of in (OURS, LIBRARY))
-    now = datetime.now(UTC).isoformat(timespec="seconds")
     layout = f"{problem.layout}, {case.threads} thread{'s' * (case.threads > 1)}"
-    rest = first_s, "", equal, facts.commit()[:12], now, sides, float(problem.flops)
-    shape = problem.m, problem.n, problem.k
-    return Row(case.drawn, case.kind, problem.dtype, layout, shape, library, sides[library], sides[mine], *rest)
+    told = {"layout": layout, "shape": (problem.m, problem.n, problem.k), "first_s": first_s, "equal": equal}
+    return row(case, calls, [LIBRARY[problem.dtype]], case.threads, turn, **told)
 
 
 def placed(inputs: tuple, kernel: registry.Kernel) -> tuple:
@@ -159,7 +140,7 @@ BENCH = drawn.Bench(
     f"and all. Drawn: {drawn.EACH} shapes of each of {', '.join(CLASSES)}, half of them multiples of 8, thin ones among them. "
     f"Layers: the models' dense ones and a transformer block's, of {LEAST_FLOPS:g} to {MOST_FLOPS:g} FLOPs, batch 1, 32 and "
     "256, all directions. Below each claim its lowest rows.",
-    f"N(0,1) operands. {ROUNDS} blocks a side whose order turns around, the FMA peak among them, each side's fastest counts.",
+    f"N(0,1) operands. {BLOCKS} blocks a side whose order turns around, the FMA peak among them, each side's fastest counts.",
 )
 
 

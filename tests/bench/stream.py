@@ -80,7 +80,7 @@ def main() -> int:
                     continue
                 runs, passes = bound(library, problem, threads, variants)
                 takes = {name: timing.host(run) for name, run in runs.items()}
-                samples = compare(takes, limits, ROUNDS, ROUNDS, settle=lambda: None)
+                samples = compare(takes, limits, ROUNDS)
                 for name, target in zip(variants, (1.0, 1.2), strict=False):
                     ratio = stats.verdict(samples[name], samples["C"], paired=True).ratio
                     figures.append(Figure(f"{what}: {name} / C", f">= {target}", ratio, ratio.low >= target))
