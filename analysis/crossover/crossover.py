@@ -126,7 +126,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 def crossovers(
     measurements: Iterable[Measurement],
-    forms: Iterable[Form] | None = None,
+    forms: Iterable[Form] = FORMS,
     framework: str = "",
     cache: str = "warm",
     machine: Machine | None = None,
@@ -174,7 +174,7 @@ def layer_crossovers(
 
 
 def _answers(
-    family: Family, rows: Rows, forms: Iterable[Form] | None, how: tuple[str, str], machine: "Machine | None"
+    family: Family, rows: Rows, forms: Iterable[Form], how: tuple[str, str], machine: "Machine | None"
 ) -> tuple[Answer, ...]:
     """`how`: the framework and what lies in the cache."""
     answers = []
@@ -187,15 +187,10 @@ def _answers(
             answers.append(Answer(precision, form, "no-gpu", min(sizes), max(sizes), family=family))
             continue
         instead = rows.get(ARITHMETIC[precision].on_cpu, {}) if precision in ARITHMETIC else {}  # the answer names it
-        for form in _forms_there(gpu_rows) if forms is None else forms:
+        for form in forms:
             if answer := _answer(precision, msgspec.structs.replace(form, **named), sizes, instead, family, machine):
                 answers.append(answer)
     return tuple(answers)
-
-
-def _forms_there(gpu_rows) -> list[Form]:
-    reused = sorted({(m.mode, m.settings.reuse) for m in gpu_rows if m.settings.reuse > 1})
-    return [*FORMS, *(Form(mode, reuse=reuse) for mode, reuse in reused)]
 
 
 def _answer(
@@ -229,10 +224,7 @@ def _answer(
 
 
 def _is_form(m: "Measurement", form: Form) -> bool:
-    s = m.settings
-    return (
-        m.on_gpu and (s.mode, s.reuse) == (form.mode, form.reuse) and (not form.as_written or m.variant == "operator")
-    )
+    return m.on_gpu and m.mode == form.mode and (not form.as_written or m.variant == "operator")
 
 
 def _default_threads(rows) -> int | None:

@@ -62,10 +62,8 @@ def is_square(problem: "Problem") -> bool:
 
 def timed(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
     """The rows of an operation with a time, their data where they are computed on, in a process that was warm."""
-    wanted = (op, "resident", "warm", 1)
-    return [
-        m for m in measurements if (m.problem.op, m.mode, m.process, m.settings.reuse) == wanted and quick_seconds(m)
-    ]
+    wanted = (op, "resident", "warm")
+    return [m for m in measurements if (m.problem.op, m.mode, m.process) == wanted and quick_seconds(m)]
 
 
 def waited(m: "Measurement") -> float:

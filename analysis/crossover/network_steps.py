@@ -98,7 +98,7 @@ def best_rows(
     measurements: "Iterable[Measurement]", op: str, framework: str, machine: "Machine | None" = None
 ) -> "dict[tuple[Problem, bool], Side]":
     """(problem, on the GPU) -> the fastest row of that way whose data are there."""
-    there = (m for m in comparable(measurements, op, framework) if m.mode == "resident" and m.settings.reuse == 1)
+    there = (m for m in comparable(measurements, op, framework) if m.mode == "resident")
     groups = group_by(there, lambda m: (m.problem, m.on_gpu))
     return {key: side for key, rows in groups.items() if (side := fastest(rows, "host-latency", machine))}
 

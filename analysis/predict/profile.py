@@ -163,7 +163,7 @@ class Profile:
         found: dict[tuple, list] = {}
         for m in self.measurements:
             s = m.settings
-            if m.ok and (s.mode, s.process, s.reuse) == ("resident", "warm", 1) and m.samples:
+            if m.ok and (s.mode, s.process) == ("resident", "warm") and m.samples:
                 found.setdefault((m.problem.op, s.device), []).append(m)
         return found
 

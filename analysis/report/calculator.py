@@ -93,10 +93,7 @@ def products(measurements: "Iterable[Measurement]", squared: Iterable[Tool]) -> 
     rows = [
         m
         for m in comparable(measurements, "matmul")
-        if m.ok
-        and (m.problem.layout, m.problem.count) == ("nn", 1)
-        and (m.mode, m.settings.reuse) == ("resident", 1)
-        and m.on("host-latency")
+        if m.ok and (m.problem.layout, m.problem.count) == ("nn", 1) and m.mode == "resident" and m.on("host-latency")
     ]
     made = []
     for tool in squared:

@@ -100,7 +100,7 @@ def attainable(roofs: "Iterable[Roof]", problem: "Problem", settings: "Settings"
     note = NO_CACHE_ROOF if known and not memory else ""
     times = [(work / r.rate, r) for r, work in ((compute, flops), (memory, moved)) if r]
     if settings.mode != "resident":
-        times += _link_times(roofs, problem, device, settings.reuse)
+        times += _link_times(roofs, problem, device)
     if is_gpu(device) and clock and (floor := pick(roofs, device, "launch", QUEUED if clock == "device" else WAITED)):
         times.append((1 / floor.rate, floor))
     seconds, roof = max(times, key=lambda pair: pair[0].value)
@@ -122,13 +122,13 @@ def _copying(roofs, problem, device: str) -> Bound | None:
     return Bound(*max(times, key=lambda pair: pair[0].value)) if times else None
 
 
-def _link_times(roofs, problem, device: str, reuse: int) -> "list[tuple[Estimate, Roof]]":
-    """The seconds that a call's operands in and its result out need on the link, each copy used `reuse` times; the roof is
-    that of the direction which takes longer."""
+def _link_times(roofs, problem, device: str) -> "list[tuple[Estimate, Roof]]":
+    """The seconds that a call's operands in and its result out need on the link; the roof is that of the direction which takes
+    longer."""
     h2d, d2h = (pick(roofs, device, "link", way) for way in ("h2d", "d2h"))
     if not (h2d and d2h and problem.result_bytes):
         return []
-    first, last = problem.operand_bytes / reuse / h2d.rate, problem.result_bytes / reuse / d2h.rate
+    first, last = problem.operand_bytes / h2d.rate, problem.result_bytes / d2h.rate
     return [(first + last, h2d if first.value >= last.value else d2h)]
 
 

@@ -200,8 +200,6 @@ def test_copying_rows_are_bounded_by_the_link_both_ways():
     bound = bounds.attainable(roofs, p, Settings("gpu:0", mode="roundtrip-pinned"))
     assert (bound.roof.kind, bound.roof.name, bound.seconds.value) == ("link", "h2d", pytest.approx(both, rel=1e-3))
     assert bounds.attainable(roofs, p, Settings("gpu:0")).roof.kind == "compute"
-    used = bounds.attainable(roofs, p, Settings("gpu:0", mode="roundtrip", reuse=10))
-    assert used.seconds.value == pytest.approx(max(both / 10, 2e9 / 60e12), rel=1e-3)
     for factor, flag in ((1.0, ""), (0.9, "above-roof")):
         assert bounds.judge(row("matmul/cupy/cublas", p, factor * both, mode="roundtrip-pinned"), roofs).flag == flag
 

@@ -37,7 +37,8 @@ Device = Annotated[str, msgspec.Meta(pattern=r"^(cpu|gpu:[0-9]{1,3})\Z")]
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How a kernel is run. `mode`: resident, roundtrip, roundtrip-pageable, roundtrip-pinned. `reuse`: uses a copy."""
+    """How a kernel is run. `mode`: resident, roundtrip, roundtrip-pageable, roundtrip-pinned. `reuse`: 1 in every row,
+    whose keys have it."""
 
     device: Device = "cpu"
     threads: Count | None = None

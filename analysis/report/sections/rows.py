@@ -16,7 +16,7 @@ from workloads.records import Measurement, Samples, visits
 QUANTILES = 50  # of a row at most, over all its clocks
 FEWER, MANY = 20, 1000  # of each row where there are many
 WORDS = named("kernel | problem | how | math | device | status, flags | check")  # columns that are not of numbers
-_DEFAULTS = {"mode": "resident", "reuse": 1, "cache": "warm", "process": "warm"}
+_DEFAULTS = {"mode": "resident", "cache": "warm", "process": "warm"}
 
 
 NUMBERS = named(
