@@ -40,12 +40,13 @@ def test_nodes_are_named_by_their_own_name_and_the_running_cluster_is_the_one_no
     assert [(n.name, n.cpus, n.gpus) for n in seen] == expected
     assert [n.name for n in cluster.with_distinct_names(seen)] == ["gpu-box-00000000", "gpu-box-11111111", "rack-2-a"]
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert cluster.current(str(tmp_path)) == ""
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert cluster.current() == ""
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1\n")
-    assert cluster.current(str(tmp_path)) == ""  # it was killed and its note stayed
+    assert cluster.current() == ""  # it was killed and its note stayed
     monkeypatch.setattr(cluster, "answers", lambda address: address == "127.0.0.1:1")
-    assert cluster.current(str(tmp_path)) == "127.0.0.1:1"
+    assert cluster.current() == "127.0.0.1:1"
 
 
 def test_no_address_no_cluster_and_no_ray_are_refused_with_what_to_type(monkeypatch, capsys):

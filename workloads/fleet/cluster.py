@@ -115,11 +115,11 @@ def measure_node(order: bytes, kept: dict[str, bytes], cpus: int) -> Iterator[tu
             child.stdin.close()
 
 
-def current(folder: str | None = None) -> str:
+def current() -> str:
     """The address of the cluster that runs here: $RAY_ADDRESS, else the one started last when it still answers; "" for none."""
     if given := os.environ.get("RAY_ADDRESS"):
         return given
-    note = pathlib.Path(folder or os.environ.get("RAY_TMPDIR") or "/tmp") / _CURRENT
+    note = pathlib.Path(os.environ.get("RAY_TMPDIR") or "/tmp") / _CURRENT
     found = note.read_text().strip() if note.is_file() else ""
     return found if found and answers(found) else ""
 

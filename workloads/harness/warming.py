@@ -7,6 +7,7 @@ from workloads.harness import telemetry
 from workloads.harness.copy_modes import Prepared
 from workloads.harness.timing import Limits
 from workloads.records import Row
+from workloads.records.settings import is_held
 
 _RAMP_S, _BURST_S, _HELD_S = 1.0, 0.02, 0.25  # seconds of untimed calls
 _RAMP_VISITS = 20  # a row that is timed for a few ms is not waited for a second
@@ -35,11 +36,6 @@ def ramp_up(prepared: Prepared, threads: int, limits: Limits) -> None:
         if prepared.synchronize:
             prepared.synchronize()
     _warm_threads = max(threads, _warm_threads)
-
-
-def is_held(row: Row) -> bool:
-    """Whether a GPU is to have worked long enough, before it is timed, for its clock to be what power and heat allow."""
-    return row.settings.switches.get("load") == "held"
 
 
 def warm_up(prepared: Prepared, row: Row, call_s: float, limits: Limits) -> None:
