@@ -128,6 +128,7 @@ def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | N
 
 
 def _compute_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
+    """The vector FMA's peak and, where it lies beyond that, what tensor cores reach: their own peak, else the best matmul."""
     peaks = group_by((m for m in rows if m.problem.op == "peak"), lambda m: (m.device, m.problem.math, m.threads))
     matmuls = group_by(
         (
@@ -135,43 +136,17 @@ def _compute_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
             for m in rows
             if m.problem.op == "matmul" and m.on_gpu and m.on("device") and m.problem.math in TENSOR_MATHS
         ),
-        lambda m: (m.device, m.problem.math),
+        lambda m: (m.device, m.problem.math, None),
     )
-    for (device, math, _), group in peaks.items():
-        vector = _best([m for m in group if not _is_tensor(m)], "compute", math)
-        tensor = _best([m for m in group if _is_tensor(m)], "compute", math) or _matmul_roof(
-            matmuls.get((device, math)), vector
-        )
-        if vector is None or tensor is None:
-            yield from filter(None, (vector, tensor))
-        elif _beyond(tensor, vector):
-            yield msgspec.structs.replace(vector, name=f"{math} vector")
-            if tensor.note != BEST_MATMUL:
-                yield tensor
-        else:
-            yield vector
-    for (device, math), group in matmuls.items():
-        own = [g for (d, p, _), g in peaks.items() if (d, p) == (device, math)]
-        if any(_is_tensor(m) for g in own for m in g):
-            continue
-        if roof := _matmul_roof(group, next((_best(g, "compute", math) for g in own), None)):
-            yield roof
-
-
-def _is_tensor(m: "Measurement") -> bool:
-    return m.variant in TENSOR_VARIANTS
-
-
-def _beyond(roof: Roof, vector: Roof) -> bool:
-    return roof.rate.low > TOLERANCE * vector.rate.high
-
-
-def _matmul_roof(group: "list[Measurement] | None", vector: Roof | None) -> Roof | None:
-    """The best matmul as a roof, unless an FMA peak holds it: tensor cores carry it beyond."""
-    if not group:
-        return None
-    roof = _best(group, "compute", group[0].problem.math, note=BEST_MATMUL)
-    return None if roof and vector and not _beyond(roof, vector) else roof
+    for key in dict.fromkeys((*peaks, *matmuls)):
+        own = group_by(peaks.get(key, ()), lambda m: m.variant in TENSOR_VARIANTS)
+        vector, tensor = (_best(own.get(is_tensor, []), "compute", key[1]) for is_tensor in (False, True))
+        tensor = tensor or _best(matmuls.get(key, []), "compute", key[1], note=BEST_MATMUL)
+        if vector and tensor and tensor.rate.low > TOLERANCE * vector.rate.high:
+            vector = msgspec.structs.replace(vector, name=f"{key[1]} vector")
+        elif vector:
+            tensor = None
+        yield from filter(None, (vector, tensor))
 
 
 def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iterable[Roof]":
