@@ -142,3 +142,11 @@ def _with_constant_filters(problem: Conv, w: np.ndarray) -> tuple[dict, np.ndarr
     pads = [0, 0, r - 1 - top, r - 1 - bottom, s - 1 - left, s - 1 - right, 0, 0]
     how = {"strides": [1, 1, 1, 1], "data_format": "NHWC", "padding": "EXPLICIT", "explicit_paddings": pads}
     return how, np.ascontiguousarray(turned)
+
+
+@kernel(allocates=True, rung=True)
+def graph(problem: Conv, a, b):
+    """On the CPU, the same convolution again and again in one tf.function, each after the one before: what it takes inside a
+    step, whose filters change and are laid out anew each time."""
+    _refuse(problem, a, "function")
+    return calls.in_a_row(_formula(problem), a, b)

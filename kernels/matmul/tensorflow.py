@@ -40,3 +40,11 @@ def function(problem: Matmul, a, b):
 def jit(problem: Matmul, a, b):
     """tf.matmul in a tf.function with jit_compile=True: XLA picks or writes the kernel."""
     return _bound(problem, a, b, "jit")
+
+
+@kernel(allocates=True, rung=True)
+def graph(problem: Matmul, a, b):
+    """On the CPU, the same product again and again in one tf.function, each after the one before: what it takes inside a step."""
+    product = formula(problem)
+    calls.allow(problem, a, "function")
+    return calls.in_a_row(product, a, b)

@@ -3,9 +3,12 @@
 Every result is a fresh tensor, as in a training step; the optimizers update variables in place.
 """
 
+import numpy as np
+
 from kernels.problems import Stream
 from kernels.reference import stream as passes
 from kernels.registry import into, kernel
+from kernels.tensorflow import calls
 
 _POOL = {"ksize": (1, 2, 2, 1), "strides": (1, 2, 2, 1), "padding": "VALID"}
 
@@ -125,3 +128,51 @@ def function(problem: Stream, *arrays):
 def jit(problem: Stream, *arrays):
     """A tf.function with jit_compile=True: XLA fuses the formula into one or a few passes."""
     return _bound(problem, arrays, True)
+
+
+class _Held:
+    """A set's one element, taken when somebody looks."""
+
+    def __init__(self, dataset):
+        self._dataset = dataset
+
+    def numpy(self) -> np.ndarray:
+        return next(iter(self._dataset)).numpy()
+
+
+@kernel(allocates=True, waits=True, rung=True)
+def dataset(problem: Stream, *arrays):
+    """tf.data.Dataset.from_tensors of an array: a fresh copy in host memory; where TensorFlow sees a GPU, there and back."""
+    import tensorflow
+
+    if problem.operation != "copy":
+        raise ValueError("a tf.data set only holds what it is made of: it is a copy")
+    data = arrays[0].numpy()
+    return lambda: _Held(tensorflow.data.Dataset.from_tensors(data))
+
+
+@kernel(allocates=True, rung=True)
+def graph(problem: Stream, *arrays):
+    """On the CPU, the same pass again and again in one tf.function, each after the one before. Of an optimizer the updates of 8
+    variables, which do not wait for each other: so they stand in a step."""
+    import tensorflow as tf
+
+    computed = formula(tf, problem)
+    if computed is not None:
+        return calls.in_a_row(computed, *tensors(tf, problem, arrays))
+    if calls.on_gpu(arrays[0]):
+        raise ValueError("a row of updates in one graph is for the CPU: on a GPU calls are queued one behind the other")
+    return updates(tf, problem, arrays, passes.UPDATES)
+
+
+@kernel(allocates=True, rung=True)
+def pooled(problem: Stream, *arrays):
+    """On the CPU, a pool and its gradient again and again in one tf.function: the gradient knows where the maxima were, as it
+    does in a step, where by itself it searches for them. Both are timed."""
+    import tensorflow as tf
+
+    if problem.operation != "maxpool_grad":
+        raise ValueError(f"a gradient behind its pool is maxpool_grad's, not {problem.operation}'s")
+    back = formula(tf, problem)
+    images, gradient, _ = tensors(tf, problem, arrays)
+    return calls.in_a_row(lambda x, dy: back(x, dy, tf.nn.max_pool2d(x, 2, 2, "VALID")), images, gradient)
