@@ -1,4 +1,4 @@
-"""How it was measured, with what formulas, and what the page does not show: each said only where the page has such rows."""
+"""How it was measured and with what formulas: each said only where the page has such rows."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from analysis.table import listed, text, titled
 from analysis.units import join
 from kernels import networks
-from workloads.records import Loaded, Machine, Measurement, Run
+from workloads.records import Loaded, Measurement, Run
 from workloads.records.published_cases import CASES
 
 _PRODUCTS = {"matmul", "conv"}
@@ -89,13 +89,9 @@ def how_section(loaded: "Loaded") -> list[str]:
         f"Software: {text(join(software)) or 'unknown'}.",
     ]
     lines += [words for of, words in _LIMITS if ops & of]
-    lines += _seeds(ms)
-    return [
-        *(f"- {line}" for line in lines),
-        "",
-        not_shown(ms, loaded.machine),
-        "",
-    ]
+    if any(m.problem.op == "training" and m.keras.data == "synthetic" for m in ms):
+        lines.append("The samples of trainings are made up: losses and accuracies are not those of real data.")
+    return [*(f"- {line}" for line in [*lines, *_seeds(ms)]), ""]
 
 
 def _measured(measurements: "Iterable[Measurement]") -> set[str]:
@@ -108,34 +104,6 @@ def _seeds(measurements: "Iterable[Measurement]") -> list[str]:
     seeds = {network.seed for model in models if (network := networks.known(model))}
     named = [f"{case.name} {case.title}" for case in CASES if case.name in seeds]
     return [f"Behind a model's name stands the article that it is from: {text('; '.join(named))}."] if named else []
-
-
-def not_shown(measurements: "Iterable[Measurement]", machine: "Machine | None") -> str:
-    """What a reader might look for in vain, given what there is."""
-    ok = [m for m in measurements if m.ok]
-    ops = _measured(ok)
-    gpu = [m for m in ok if m.on_gpu]
-    made_up = any(m.problem.op == "training" and m.keras.data == "synthetic" for m in ok)
-    first = any("first_call" in m.phases_s for m in gpu) or ops <= _MODELS
-    several = machine is not None and len(machine.gpus) > 1
-    spread = ops & _SEVERAL or any("replicas" in m.settings.switches for m in ok)
-    counted = {m.on_gpu for m in ok if "joules_per_sample" in m.values}
-    crossings = " but the interpolated crossings" * bool(gpu and ops & (_PRODUCTS | _MODELS))
-    lacking = {
-        "other machines": True,
-        "other shapes and layouts than those listed": ops & _PRODUCTS,
-        "other models, batches and versions of the libraries than those listed": ops & _MODELS,
-        "the accuracy that real data would give, as the samples are made up": made_up,
-        "the cost of the first call": not first,
-        "several processes on one GPU": gpu and not any("at_once" in m.settings.switches for m in ok),
-        "several GPUs at work together": several and not spread,
-        "energy": not counted,
-        "the CPU's energy": counted == {True},
-        "the GPU's energy": counted == {False},
-        f"anything between the measured sizes{crossings}": True,
-    }
-    left = [words for words, is_lacking in lacking.items() if is_lacking]
-    return f"What this does not show: {', '.join(left[:-1])}, and {left[-1]}."
 
 
 def formulas(measurements: "Iterable[Measurement]") -> list[str]:
