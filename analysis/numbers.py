@@ -54,6 +54,11 @@ def timed(e: Estimate) -> str:
     return time(e, ends=True)
 
 
+def less_than(e: Estimate) -> float | None:
+    """What a part is less than that may be nothing: the upper end of an interval that holds 0 far from its end; else None."""
+    return max(0.0, e.high) if e.low < 0 and e.value <= e.high / 2 else None
+
+
 def factor(e: Estimate | float, most: int = 2) -> str:
     """`3.2x`."""
     return f"{number(e, most)}x"

@@ -160,9 +160,9 @@ class Table(Lines):
         return m.problem.op == "training"
 
     def cells(self, m) -> list[str]:
+        from analysis import numbers
         from analysis.stats import of
         from analysis.text import rows as row_words
-        from analysis.text import training
         from analysis.training import costs
 
         p = m.problem
@@ -179,7 +179,7 @@ class Table(Lines):
         def told(e, bound=False) -> str:
             if not e:
                 return "-"
-            end = e.value if bound else training.less_than(e)
+            end = e.value if bound else numbers.less_than(e)
             return number(e.value * 1e3) if end is None else f"<{number(end * 1e3)}"
 
         step = told(cost.step, cost.bound) if cost else told(waited and not whole and of(waited))

@@ -114,7 +114,6 @@ def _body(args: argparse.Namespace, again: str) -> int:
 
 
 def _explained(args: argparse.Namespace, again: str) -> int:
-    from analysis.explain import sides
     from analysis.explain import verify as verifying
     from analysis.text import cases
     from analysis.text import explanation as words
@@ -122,19 +121,18 @@ def _explained(args: argparse.Namespace, again: str) -> int:
     if args.case == ALL:
         return _every_case(args)
     asked, case = _asked(args)
-    of, made, lines, record = sources(args), None, [], {}
+    of, made, lines, record, markdown = sources(args), None, [], {}, args.format == "md"
     if case is not None:
         reply = cases.reply(case, of, asked)
-        lines, record = (
-            cases.lines(reply, again * bool(asked), markdown=args.format == "md"),
-            {"case": case.name, "answer": reply},
-        )
+        lines = cases.lines(reply, again * bool(asked), markdown)
+        record = {"case": case.name, "answer": reply}
     if case is None or (asked and (args.all or args.verify or args.format == "json")):
         made, of, offer = _measured(args, asked, of)
         verdict, framework = words.answer(made, again, offer), _framework(of)
-        lines += [*[""] * bool(lines), *verdict, *(words.details(made, framework) if args.all else ())]
+        said = words.answer(made, again, offer, True) if markdown else verdict
+        lines += [*[""] * bool(lines), *said, *(words.details(made, framework, markdown) if args.all else ())]
         record |= {"framework": framework, "verdict": verdict, "explanation": made.told()}
-        record |= {"finishes_first_from": sides.turns(*made.both) if made.both else None}
+        record |= {"finishes_first_from": made.turns if made.both else None}
     _print(args, record, lines)
     if args.verify and made:
         for line in verifying.lines(made, args.verify):

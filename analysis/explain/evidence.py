@@ -93,10 +93,7 @@ def _arithmetic(training: Training) -> float:
 def _flip(a: Asking) -> Found | None:
     """From which width or batch the GPU wins: measured of the case's training but for what varies, else predicted."""
     made, varies = a.explained(), a.case.varies
-    _, rest = break_even.sized(a.request.training, varies)
-    alike = {("model", rest.model), ("batch", rest.batch)}
-    own = [x for x in break_even.answers(a.rows, (varies,)) if alike <= {*x.family.fixed}]
-    found = [x for x in (*own, *made.crossovers) if x.family.varies == varies and x.form.mode == BY_STEP]
+    found = [x for x in made.crossovers if x.family.varies == varies and x.form.mode == BY_STEP]
     if not found:
         return None
     constant = published.step_constant(a.of.gpu.constants, GPU) if a.of.gpu else None

@@ -12,6 +12,7 @@ import msgspec
 
 from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer, Family
+from analysis.explain import sides
 from analysis.explain.sides import Side
 from analysis.predict import what_if
 from analysis.predict.borrowed_gpu import completed, host_factor, rescaled, start_factor
@@ -22,14 +23,14 @@ from analysis.predict.profile import Lacking, Profile, all_of
 from analysis.predict.step_work import UnknownShare, unknown_share
 from analysis.predict.what_if import WhatIf
 from analysis.stats import Estimate, total
-from analysis.training import break_even, costs
+from analysis.training import break_even
 from analysis.training.break_even import BY_JOB, BY_STEP, Trained
 from analysis.training.costs import TrainingCost
 from analysis.training.price import Cost, cost
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
-from workloads.records import Row, Settings
+from workloads.records import Row, Settings, by_epochs
 from workloads.records import settings as switches
 
 GPU = "gpu:0"
@@ -90,6 +91,18 @@ class Explanation(msgspec.Struct, frozen=True):
     def both(self) -> tuple[Side, Side] | tuple[()]:
         """The CPU and the GPU; nothing unless what the training takes is known of both."""
         return (self.sides[0], self.sides[1]) if len(self.sides) == 2 else ()
+
+    @property
+    def swept(self) -> dict[str, float]:
+        """Samples -> from how many on a device surely finishes first, where rows of fewer and of more tell it."""
+        last = ((a.family.varies, a.crossings[-1]) for a in self.crossovers if a.form.mode == BY_JOB and a.crossings)
+        return {varies: c.at.high for varies, c in last if not c.wide and c.to == sides.turns(*self.both)[0]}
+
+    @property
+    def turns(self) -> tuple[str, dict[str, float]]:
+        """Who finishes first of ever more samples or epochs, from how many on: as measured, else as the costs say."""
+        to, found = sides.turns(*self.both)
+        return to, self.swept | found | self.swept
 
     @property
     def actions(self) -> list[WhatIf]:
@@ -158,9 +171,8 @@ def explain(asked: Request, of: Sources) -> Explanation:
             made[device] = predict(asked.training, settings_of(asked, device))
         except Lacking as error:
             lacking["the CPU" if device == "cpu" else "the GPU"] = error
-    rows = measured(asked, of)
-    here = {device: cost for device, cost in rows.items() if device == "cpu" or not of.borrowed}
-    both = _sides(asked, made, here)
+    trained = measured(asked, of)
+    both = _sides(asked, made, {d: side for d, side in trained.items() if d == "cpu" or not of.borrowed})
     if not (made or both):
         raise all_of(lacking.values())
     cpu, gpu = made.get("cpu"), made.get(GPU)
@@ -181,8 +193,8 @@ def explain(asked: Request, of: Sources) -> Explanation:
         asked,
         cpu,
         gpu,
-        rows,
-        _crossovers(asked, predict) if cpu and gpu else (),
+        {device: side.cost for device, side in trained.items()},
+        _crossovers(asked, predict, _swept(asked, trained, of)) if cpu and gpu else (),
         held,
         prices,
         tuple(ranked),
@@ -193,16 +205,17 @@ def explain(asked: Request, of: Sources) -> Explanation:
     )
 
 
-def _sides(asked: Request, made: "dict[str, Prediction]", rows: dict[str, TrainingCost]) -> tuple[Side, ...]:
-    """What the training takes on each device, the CPU first: measured here, else predicted, else at most what short fits took.
-    A prediction of mostly unknown layers counts for nothing."""
-    unknown = asked.unknown_share
+def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Trained]) -> tuple[Side, ...]:
+    """What the training takes on each device, the CPU first: measured here, else predicted, else at most what short fits took,
+    which is no bound of epochs of as many samples. A prediction of mostly unknown layers counts for nothing."""
+    unknown, samples = asked.unknown_share, asked.training.samples
     found = []
     for device in ("cpu", GPU):
         p = made.get(device) if not (unknown and unknown.most) else None
-        row = rows.get(device)
-        if row and (row.start is None or (row.bound and p)):
-            row = None
+        own, row = trained.get(device), None
+        if own and own.cost.start:
+            whole = by_epochs(own.row) and own.row.problem.samples == samples
+            row = own.cost if whole or not (own.cost.bound and p) else None
         cost = row or (p.cost if p else None)
         if cost:
             if asked.validation and device in made:
@@ -238,40 +251,52 @@ def _profile(of: Sources, device: str) -> "Profile":
     return of.cpu if device == "cpu" or of.gpu is None else of.gpu
 
 
-def measured(asked: Request, of: Sources) -> "dict[str, TrainingCost]":
-    """Device -> what this very training costs by a row, where there is one, of several the one that tells its step best: beside
-    the prediction, never in it. A fit casts other inputs before its steps. Both devices begin with the same import, which
-    therefore has no interval."""
+def measured(asked: Request, of: Sources) -> "dict[str, Trained]":
+    """Device -> the row of this very training that ranks first, where there is one: beside the prediction, never in it. A fit
+    casts other inputs before its steps."""
     found, t = {}, asked.training
     for device in ("cpu", *(GPU,) * (of.gpu is not None)):
         wanted = (what_if.FIT, t.model, t.batch, device, settings_of(asked, device).switches, None)
         rows = []
-        every = _profile(of, device).measurements
-        for m in break_even.trainings(every):
+        for side in break_even.trained(_profile(of, device).measurements):
+            m = side.row
             own = (m.kernel, m.problem.model, m.problem.batch, m.device, m.settings.switches, m.threads)
-            if own == wanted and (cost := costs.measured(m)) and cost.step.value > 0:
-                begun = costs.begun(m, every)
-                start = begun and begun[1] + begun[0].value
-                rows.append((msgspec.structs.replace(cost, start=start), m.problem.dtype != t.dtype))
+            rows += [side] * (own == wanted and side.cost.step.value > 0)
         if rows:
-            found[device] = min(rows, key=lambda row: (*row[0].doubt, row[1]))[0]
+            found[device] = min(rows, key=lambda side: side.rank(t))
     return found
 
 
 # ---------------------------------------------------------------- where the winner changes
 
 
-def _crossovers(asked: Request, predict: Callable) -> tuple[Answer, ...]:
-    """Over the batch by the step, over the samples by the whole job (a step where all are one batch), and over what else is
-    asked for by the step."""
+def _swept(asked: Request, trained: dict[str, Trained], of: Sources) -> dict[str, Answer]:
+    """What varied -> who wins along it by rows of that, in the type that has most sizes: of its samples by the whole training
+    where it has the model's epochs, of others by the step."""
+    if len(trained) < 2 or of.gpu is None or of.borrowed:
+        return {}
+    setup, found = break_even.setup_of(trained[GPU].row), {}
+    own = {v: at[1] for v in break_even.VARIES if (at := break_even.size_of(setup, v))}
+    for a in sorted(break_even.answers(of.gpu.measurements, own), key=lambda a: len(a.points)):
+        varies, there = a.family.varies, msgspec.structs.replace(break_even.setup_in(a.family), dtype=setup.dtype)
+        whole = varies == "samples" and setup.batch < setup.samples
+        alike = a.form.mode == (BY_JOB if whole else BY_STEP) and there == own[varies]
+        if alike and (not whole or asked.training.epochs == break_even.planned(setup, varies)[1]):
+            found[varies] = a
+    return found
+
+
+def _crossovers(asked: Request, predict: Callable, swept: dict[str, Answer]) -> tuple[Answer, ...]:
+    """Measured where it was swept; else predicted by the step over the batch, the samples where all are one batch, and what else
+    is asked for."""
     t = asked.training
-    least, by = (t.batch, BY_JOB) if t.batch < t.samples else (0, BY_STEP)
     most = min(_MOST_BATCH, 64 * t.batch)
     sizes: dict[str, Iterable[int]] = {"batch": {t.batch, *(b for i in range(7) if (b := _BATCH_STEP**i) <= most)}}
     sizes |= {asked.varies: asked.sizes} if asked.varies else {}
-    sizes["samples"] = {t.samples, *(n for i in range(2, 8) if least <= (n := 10**i) <= 10 * t.samples)}
-    found = (over(asked, varies, at, predict, by if varies == "samples" else BY_STEP) for varies, at in sizes.items())
-    return tuple(a for a in found if a)
+    if t.batch >= t.samples:
+        sizes["samples"] = {t.samples, *(n for i in range(2, 8) if (n := 10**i) <= 10 * t.samples)}
+    found = {varies: over(asked, varies, at, predict) for varies, at in sizes.items() if varies not in swept} | swept
+    return tuple(a for a in found.values() if a)
 
 
 def _at(t: Training, varies: str, size: int) -> Training:
@@ -286,9 +311,9 @@ def _at(t: Training, varies: str, size: int) -> Training:
     return change(t, model=made.model, batch=made.batch, samples=made.samples or t.samples)
 
 
-def over(asked: Request, varies: str, sizes: Iterable[int], predict: Callable, by: str) -> Answer | None:
-    """Who wins along a size, predicted at the sizes and then between two where the likelier winner changes, until they lie close;
-    None where fewer than two sizes can be."""
+def over(asked: Request, varies: str, sizes: Iterable[int], predict: Callable) -> Answer | None:
+    """Who wins a step along a size, predicted at the sizes and then between two where the likelier winner changes, until they lie
+    close; None where fewer than two sizes can be."""
     sides: dict[int, tuple[Trained, Trained]] = {}
 
     def add(size: int) -> None:
@@ -298,9 +323,7 @@ def over(asked: Request, varies: str, sizes: Iterable[int], predict: Callable, b
             sides[size] = _trained(cpu), _trained(gpu)
 
     def answer() -> Answer:
-        return break_even.crossing(
-            family, by, sides, lambda size: (asked.training.epochs, sides[size][0].row.problem.steps)
-        )
+        return break_even.crossing(family, BY_STEP, sides, lambda size: (1, 1))
 
     for size in sizes:
         add(size)

@@ -8,7 +8,7 @@ import msgspec
 from analysis.roofline import links, overheads
 from analysis.stats import Estimate, faster, group_by
 from analysis.training import break_even
-from analysis.training.break_even import BY_EPOCH, BY_STEP, Pair, Trained
+from analysis.training.break_even import BY_EPOCH, BY_STEP, Pair
 from kernels import networks
 from workloads.records import Measurement
 from workloads.records.published_cases import CASES, Case, Claim, Reported
@@ -105,8 +105,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measured(reported: Reported, measurements: Iterable[Measurement]) -> Measured | None:
-    """A reported training by rows of its model at the nearest batch, of each device the one that tells its step best; None
-    without both devices."""
+    """A reported training by the pair of its model at the nearest batch that ranks first; None without both devices."""
     every = list(measurements)
     wanted = reported.training
     own = [m for m in every if m.problem.op == "training" and m.problem.model == wanted.model]
@@ -117,16 +116,9 @@ def measured(reported: Reported, measurements: Iterable[Measurement]) -> Measure
     ]
     if not near:
         return None
-    batch = min(near, key=lambda p: _distance(p, wanted.batch)).setup.batch
-    there = [p for p in near if p.setup.batch == batch]
-    pair = min(there, key=lambda p: _trust(p.gpu, wanted.dtype))
-    cpu = min((p.cpu(BY_STEP) for p in there), key=lambda side: _trust(side, wanted.dtype))
+    pair = min(near, key=lambda p: (_distance(p, wanted.batch), p.gpu.rank(wanted)))
     step = pair.gpu.cost.step
-    return Measured(reported, batch, cpu.cost.step, step, _parts(pair, every, step.value))
-
-
-def _trust(side: Trained, dtype: str) -> tuple[bool, float, bool]:
-    return *side.cost.doubt, side.row.problem.dtype != dtype
+    return Measured(reported, pair.setup.batch, pair.cpu(BY_STEP).cost.step, step, _parts(pair, every, step.value))
 
 
 def _distance(pair: Pair, batch: int) -> float:

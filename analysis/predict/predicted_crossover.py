@@ -58,7 +58,7 @@ def comparisons(of: "Profile") -> list[Comparison]:
     """Every crossover that the profile's trainings have measured, and the same one predicted: each training with all those of its
     model left out."""
     found = []
-    for fixed, name, sizes in break_even.sweeps(of.trainings):
+    for fixed, name, sizes in break_even.sweeps(break_even.pairs(of.trainings)):
         if fixed.kernel == FIT and all(networks.known(pair.setup.model) for pair in sizes.values()):
             found += [_beside(of, fixed, name, sizes, by) for by in (BY_STEP, BY_JOB)]
     return found

@@ -62,6 +62,11 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
         )
 
     @property
+    def parts_s(self) -> float:
+        """Seconds of a step's parts, one after the other: without what overlaps."""
+        return sum(e.value for e in self.parts.values() if e.value > 0)
+
+    @property
     def untold(self) -> tuple[str, ...]:
         """What of the whole job no row tells, so that it is counted as nothing though it never is."""
         terms = {"start-up": self.start_s, "an epoch beyond its steps": self.epoch_s}

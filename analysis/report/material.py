@@ -101,7 +101,7 @@ class Material:
         return summary.findings(self.answers, self.trainings, self.profile, self.predicted)
 
     @functools.cached_property
-    def small(self) -> list[break_even.Small]:
+    def small(self) -> list[tuple[break_even.Setup, tuple[break_even.Pair, ...]]]:
         """The small-dataset study's trainings."""
         return break_even.small_datasets(self.pairs)
 

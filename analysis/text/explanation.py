@@ -1,15 +1,14 @@
 """An Explanation as at most twelve lines: who wins, why, from where, what helps, how to check it; and all that is behind it."""
 
 from analysis import numbers
-from analysis.explain import sides as of_sides
 from analysis.explain.explanation import Explanation
 from analysis.explain.sides import Side
 from analysis.predict.combine import WORDS
-from analysis.stats import NOTHING, Estimate
-from analysis.table import Table
+from analysis.stats import NOTHING, Estimate, faster
+from analysis.table import Table, text, titled
 from analysis.text import sentences
 from analysis.text.rows import option_words
-from analysis.text.sentences import MEASURED, NAMES, PREDICTED, counted, say
+from analysis.text.sentences import CANT_TELL, MEASURED, NAMES, PREDICTED, counted, say
 from analysis.training.break_even import BY_JOB
 from analysis.training.costs import TrainingCost
 from analysis.units import join, size
@@ -25,7 +24,7 @@ SAID = {
     "why": "The GPU's steps are {ratio:speed}; it starts {later:time} {when}{most}.",
     "beside": "Most goes to {what}: {cpu:time} on the CPU, {gpu:time} on the GPU.",
     "share": "{name} step: {main:shares}{predicted}.",
-    "turn": "about {at} on, the {to} finishes first.",
+    "turn": "{at} on, the {to} finishes first.",
     "never": "the first epoch on, the {to} finishes first, and it stays so.",
     "saves": "saves {job_saved:timed}",
     "overlap": "Savings overlap: do not add them.",
@@ -39,7 +38,7 @@ SAID = {
     "withheld": "No verdict: nothing here knows {unknown.names}, {unknown.arithmetic:share} of a step's arithmetic.",
     "partial": "Partial: {unknown.names}, {unknown.arithmetic:share} of the arithmetic, {verb} only estimated.",
     "unknown": "Left out of the {name}'s time, as no row tells it: {parts}.",
-    "price": "It costs {parts}.",
+    "price": "CPU {money[0]:number}, GPU {money[1]:number}, in your currency. Cheapest: {cheapest}. Fastest: {fastest}.",
     "worth": "The GPU pays while its machine costs less than {ratio:gain} the CPU's an hour.",
     "used": "On {where} TensorFlow used the GPU in {rows:,} rows, {trained:,} of them trainings.",
     "refused": "On {where} TensorFlow did not use the GPU: {reason}.",
@@ -64,36 +63,59 @@ def subject(e: Explanation) -> str:
 
 
 def sources(e: Explanation) -> str:
-    """`measured`, `predicted`, or what is predicted of both; a stored GPU by its machine."""
+    """`measured`, `predicted`, or what is predicted of both; a stored GPU by its machine; "" without either."""
+    if not e.sides:
+        return ""
     predicted = [s.name for s in e.sides if s.cost.source == PREDICTED]
     source = " ".join([*predicted[: len(predicted) < len(e.sides)], PREDICTED if predicted else MEASURED])
     return f"{source}, {e.borrowed}" if e.borrowed else source
 
 
-def answer(e: Explanation, again: str, measuring: str = "") -> list[str]:
-    """The lines. again: the command that was typed; measuring: how long --measure would take, where it would help."""
-    head, where = subject(e), sources(e) if e.sides else ""
+def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = False) -> list[str]:
+    """The lines, of a terminal or as Markdown. again: the command that was typed; measuring: how long --measure would take, where
+    it would help."""
+    kind = "measure" if measuring else "verify" if e.actions and not e.borrowed else "all"
+    last, points, actions = say(SAID[kind], time=measuring, command=again), {}, Table("do | saving | note", (), 3)
+    if e.both:
+        cpu, gpu = e.both
+        source = PREDICTED if PREDICTED in (cpu.cost.source, gpu.cost.source) else MEASURED
+        first = sentences.winner(cpu.whole, gpu.whole, source)
+        points = {"Why": [why(cpu, gpu)], "From": [turns(e), *_doubts(e)]}
+        points |= {"Cost": [price(e)]} if e.asked.prices else {}
+        said = [first, *bars(e.both), last, *(_LABEL + one for point in points.values() for one in point)]
+        room = MOST if markdown else MOST - 1 - sum(len(terminal.wrapped(one, WIDTH)) for one in said)
+        points["Why"] += [_step_shares(e)] if e.main and room > 2 else []
+        actions, points["Do"] = _actions(e, room - len(points["Why"]) + 1)
+    else:
+        lacking = "no GPU was measured" if "cpu" in {s.device for s in e.sides} else "the CPU has no rows"
+        first = say(SAID["withheld" if e.withheld else "none"], unknown=e.asked.unknown_share, who=lacking)
+    return (_markdown if markdown else _lines)(e, first, points, actions, last)
+
+
+def _lines(e: Explanation, first: str, points: dict[str, list[str]], actions: Table, last: str) -> list[str]:
+    """The answer on a terminal: a bar a device, the points with their names before them."""
+    head, where = subject(e), sources(e)
     gap = " " * (WIDTH - len(head) - len(where))
     head += f"{gap if len(gap) > 1 else '; '}{where}" * bool(where)
-    kind = "measure" if measuring else "verify" if e.actions and not e.borrowed else "all"
-    last = say(SAID[kind], time=measuring, command=again)
-    if not e.both:
-        return [head, *_no_verdict(e), last]
-    cpu, gpu = e.both
-    source = PREDICTED if PREDICTED in (cpu.cost.source, gpu.cost.source) else MEASURED
-    first = [head, sentences.winner(cpu.whole, gpu.whole, source), *bars(e.both), f"Why   {why(cpu, gpu)}"]
-    rest = [f"From  {turns(cpu, gpu)}", *(_LABEL + said for said in _doubts(e))]
-    rest += [f"Cost  {price(e, cpu, gpu)}"] if e.asked.prices else []
-    room = MOST - sum(len(terminal.wrapped(text, WIDTH)) for text in (*first, *rest, last))
-    step = [_step_shares(e)] if e.main and room > 2 else []
-    return [*first, *step, *rest, *_actions(e, room - len(step)), last]
+    _, *rows = actions.text(min(WIDTH, terminal.width() or WIDTH) - len(_LABEL))
+    told = {name: [*rows * (name == "Do"), *point] for name, point in points.items()}
+    named = [f"{'' if i else name:<6}{said}" for name, point in told.items() for i, said in enumerate(point)]
+    return [head, first, *(bars(e.both) if e.both else [say(SAID["one"], side=s) for s in e.sides]), *named, last]
 
 
-def _no_verdict(e: Explanation) -> list[str]:
-    """Why there is none, and what is known of one device."""
-    lacking = "no GPU was measured" if "cpu" in {s.device for s in e.sides} else "the CPU has no rows"
-    said = say(SAID["withheld" if e.withheld else "none"], unknown=e.asked.unknown_share, who=lacking)
-    return [said, *(say(SAID["one"], side=s) for s in e.sides)]
+def _markdown(e: Explanation, first: str, points: dict[str, list[str]], actions: Table, last: str) -> list[str]:
+    """The answer as Markdown: a heading, the winner in bold, what the terminal's bars say as a table, a list of the points."""
+    sides = Table("on | whole training", [(s.name, numbers.timed(s.whole)) for s in e.sides])
+    bullets = [f"- **{name}.** {text(' '.join(point))}" for name, point in points.items() if point]
+    tables = [
+        *(sides.md() if e.sides else []),
+        *bullets,
+        *[""] * bool(bullets),
+        *(actions.md() if actions.rows else []),
+    ]
+    how, _, command = last.partition(": ")
+    head = f"{subject(e)}, {sources(e)}".rstrip(", ")
+    return [f"## {text(head)}", "", f"**{text(first)}**", "", *tables, f"{how}: `{command}`"]
 
 
 def bars(both: tuple[Side, Side]) -> list[str]:
@@ -124,14 +146,15 @@ def why(cpu: Side, gpu: Side) -> str:
 def _step_shares(e: Explanation) -> str:
     name = "GPU" if e.gpu else "CPU"
     marked = " (predicted)" * any(s.name == name and s.cost.source != PREDICTED for s in e.sides)
-    return _LABEL + say(SAID["share"], name=name, main=e.main, predicted=marked)
+    return say(SAID["share"], name=name, main=e.main, predicted=marked)
 
 
-def turns(cpu: Side, gpu: Side) -> str:
-    """From how many samples or epochs on the winner is another one."""
-    to, turned = of_sides.turns(cpu, gpu)
-    at = " or ".join(counted(max(1.0, x), what) for what, x in turned.items())
-    return say(SAID["turn" if at else "never"], at=at, to=to.upper())
+def turns(e: Explanation) -> str:
+    """From how many samples or epochs on the winner is another one: about, where no rows of fewer and more tell it."""
+    to, turned = e.turns
+    at = [counted(max(1.0, x), what) for what, x in turned.items()]
+    words = " or about ".join(at) if e.swept else f"about {' or '.join(at)}"
+    return say(SAID["turn" if at else "never"], at=words, to=to.upper())
 
 
 def _doubts(e: Explanation) -> list[str]:
@@ -142,54 +165,56 @@ def _doubts(e: Explanation) -> list[str]:
     return said + [say(SAID["unknown"], name=s.name, parts=join(s.unknown)) for s in e.sides if s.unknown]
 
 
-def _actions(e: Explanation, room: int) -> list[str]:
-    """A line an action, as many as there is room for, and what else was looked at."""
+def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:
+    """A row an action, as many as there is room for, and what else was looked at."""
     told = e.actions[: max(0, min(ACTIONS, room - 1))]
     left = len([w for w in e.what_ifs if w.change.training.batch == e.asked.training.batch]) - len(told)
-    if not told:
-        return [f"Do    {SAID['no saving']}"] * (room > 0 and not e.actions)
     rows = [
-        (f"{_LABEL}{i}. {w.change.words}", say(SAID["saves"], job_saved=w.job_saved), w.change.note)
+        (f"{i}. {w.change.words}", say(SAID["saves"], job_saved=w.job_saved), w.change.note)
         for i, w in enumerate(told, 1)
     ]
-    _, first, *others = Table("do | saves | note", rows, 3, least="note").text(min(WIDTH, terminal.width() or WIDTH))
     notes = [SAID["overlap"]] * (len(told) > 1)
     notes += [say(SAID["more"], n=left, unsure=" without a sure saving" * (told == e.actions))] * (left > 0)
-    return [f"Do{first[2:]}", *others, *([_LABEL + " ".join(notes)] if notes else [])]
+    said = [" ".join(notes)] if told else [SAID["no saving"]] * (room > 0 and not e.actions)
+    return Table("do | saving | note", rows, 3, least="note"), [*filter(None, said)]
 
 
-def price(e: Explanation, cpu: Side, gpu: Side) -> str:
-    """What the whole training costs, the cheapest first, where prices are given; else up to which price the GPU pays."""
-    money = sorted(((c.money, c.device) for c in e.costs if c.money), key=lambda one: one[0].value)
-    parts = join(f"{numbers.number(e)} on the {NAMES[device]}" for e, device in money)
-    return say(SAID["price" if money else "worth"], parts=parts, ratio=cpu.whole / gpu.whole)
+def price(e: Explanation) -> str:
+    """What the whole training costs on each and which is cheapest and fastest, where both prices are given; else up to which
+    price the GPU pays."""
+    (cpu, gpu), money = (side.whole for side in e.sides), [c.money for c in e.costs if c.money]
+    if len(money) < 2:
+        return say(SAID["worth"], ratio=cpu / gpu)
+    cheapest, fastest = (NAMES.get(faster(*both), CANT_TELL) for both in (money, (cpu, gpu)))
+    return say(SAID["price"], money=money, cheapest=cheapest, fastest=fastest)
 
 
 # ---------------------------------------------------------------- all that is behind them
 
 
-def details(e: Explanation, framework: str) -> list[str]:
+def details(e: Explanation, framework: str, markdown: bool = False) -> list[str]:
     """Titles with what stands under them, each after a blank line; what rests on withheld seconds is left out."""
     told, most, said = e.told(), max(0, terminal.width() - 2), []
-    by = {BY_JOB: "Whole training"}
-    titled: dict[str, list] = {
+    sections: dict[str, list] = {
         "The whole training, in parts": [_whole(e)] if e.sides else [],
         "A step, predicted": [_step(told)] if told.predictions else [],
         "Where the winner changes": [
-            f"{by.get(a.form.mode, 'A step')}: {sentences.crossing(a)}." for a in told.crossovers
+            " ".join(sentences.crossover(a, "Whole training" if a.form.mode == BY_JOB else "A step"))
+            for a in told.crossovers
         ],
         "What changes would save": [_changes(told)] if told.what_ifs else [],
         "Memory and cost": [
             *([_resources(told)] if e.memory else []),
-            *([price(e, *e.both)] if e.both and not e.asked.prices else []),
+            *([price(e)] if e.both and not e.asked.prices else []),
         ],
         "Does the framework use the GPU?": [framework],
         "What this does not know": caveats(e),
     }
-    for title, parts in titled.items():
+    for title, parts in sections.items():
         lines = [line for p in parts for line in (p.text(most) if isinstance(p, Table) else [p])]
-        said += ["", title, *(f"  {line}" for line in lines)] if lines else []
-    return said
+        plain = ["", title, *(f"  {line}" for line in lines)] if lines else []
+        said += titled(title, *parts) if markdown and parts else plain
+    return [""] * markdown + said
 
 
 def _whole(e: Explanation) -> Table:
@@ -202,18 +227,18 @@ def _whole(e: Explanation) -> Table:
 
 def _step(e: Explanation) -> Table:
     """The step in parts that add up, what was measured, and what the prediction does not explain of it."""
-    each = [(p, p.step_s.value, e.measured.get(p.settings.device)) for p in e.predictions]
+    each = [(p, e.measured.get(p.settings.device)) for p in e.predictions]
     rows = [
-        [words, *(_signed(p.parts[n].value, step) if n in p.parts else "-" for p, step, _ in each)]
+        [words, *(_signed(p.parts[n].value, p.parts_s) if n in p.parts else "-" for p, _ in each)]
         for n, words in WORDS.items()
-        if any(n in p.parts for p, *_ in each)
+        if any(n in p.parts for p, _ in each)
     ]
-    rows.append(["in all", *(numbers.timed(p.step_s) for p, *_ in each)])
+    rows.append(["in all", *(numbers.timed(p.step_s) for p, _ in each)])
     if e.measured:
-        rows.append(["measured", *(_measured(c) if c else "-" for *_, c in each)])
-        rest = (_signed(c.step.value - step, step) if c else "-" for _, step, c in each)
+        rows.append(["measured", *(_measured(c) if c else "-" for _, c in each)])
+        rest = (_signed(c.step.value - p.step_s.value, p.step_s.value) if c else "-" for p, c in each)
         rows.append(["measured less predicted", *rest])
-    return Table(["part of a step", *(f"{NAMES[p.settings.device]}, {p.execution}" for p, *_ in each)], rows)
+    return Table(["part (share of their sum)", *(f"{NAMES[p.settings.device]}, {p.execution}" for p, _ in each)], rows)
 
 
 def _measured(cost: TrainingCost) -> str:

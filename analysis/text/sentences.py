@@ -37,10 +37,9 @@ def speed(ratio: Estimate | float, than: str = "") -> str:
 
 def shares(p: Prediction) -> str:
     """`72 % dispatch and 26 % kernel launches`: the two largest parts of a predicted step, as shares of all of them."""
-    parts = {name: e.value for name, e in p.parts.items() if e.value > 0}
-    whole = sum(parts.values())
+    parts = {name: e.value / p.parts_s for name, e in p.parts.items()}
     ranked = sorted(parts, key=lambda name: -parts[name])[:2]
-    return join(f"{share(parts[n] / whole)} {WORDS.get(n, n)}" for n in ranked if parts[n] > _LITTLE * whole)
+    return join(f"{share(parts[n])} {WORDS.get(n, n)}" for n in ranked if parts[n] > _LITTLE)
 
 
 def digits(size: float) -> str:

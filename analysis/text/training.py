@@ -114,11 +114,6 @@ def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
     return [say(_SAID["last"], share=share, **words) for share, words in most]
 
 
-def less_than(e: Estimate) -> float | None:
-    """What a part is less than that may be nothing: the upper end of an interval that holds 0 far from its end; else None."""
-    return max(0.0, e.high) if e.low < 0 and e.value <= e.high / 2 else None
-
-
 # ---------------------------------------------------------------- losses
 
 

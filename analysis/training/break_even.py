@@ -4,6 +4,7 @@ training; measured or predicted.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from math import inf, log
 from typing import Any
 
 import msgspec
@@ -57,6 +58,13 @@ class Trained(msgspec.Struct, frozen=True):
     def form(self) -> str:
         """The CPU's form in words."""
         return form_of(self.row)
+
+    def rank(self, t: Training) -> tuple:
+        """What the rows of a training are sorted by, the first answers it everywhere: mere bounds last, the nearest number of
+        samples first, then its own type, most epochs and the least noise."""
+        p, step = self.row.problem, self.cost.step
+        apart, noise = abs(log(p.samples / t.samples)), step.noise if step.value > 0 else inf
+        return self.cost.bound, apart, p.dtype != t.dtype, -p.epochs, noise
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -142,26 +150,30 @@ def is_default(m: "Measurement") -> bool:
     return jit == "auto" if m.on_gpu else m.threads is None and jit != "off"
 
 
-def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
-    """The trainings that ran on both a CPU and the first GPU. Of rows that differ in epochs alone one whose step is no mere bound
-    stands, then the longest. The import is as long on both sides, to the digit."""
+def trained(measurements: "Iterable[Measurement]") -> list[Trained]:
+    """The rows that tell what their training costs. The import is as long on both devices, to the digit."""
     every = [m for m in measurements if m.problem.op == "training"]
-    groups: dict[Setup, dict[tuple[str, str], Trained]] = {}
-    for m in trainings(every):
-        if is_default(m) and m.device in ("cpu", "gpu:0") and (cost := costs.measured(m)):
-            sides, side = groups.setdefault(setup_of(m), {}), Trained(m, cost)
-            key = (m.device, form_of(m))
-            sides[key] = max(sides.get(key, side), side, key=lambda one: (not one.cost.bound, one.row.problem.epochs))
     begun = {how: costs.begun(m, every) for how, m in {costs.how_begun(m): m for m in every}.items()}
     found = []
+    for m in trainings(every):
+        if cost := costs.measured(m):
+            start = (first := begun[costs.how_begun(m)]) and first[1] + first[0].value
+            found.append(Trained(m, msgspec.structs.replace(cost, start=start)))
+    return found
+
+
+def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
+    """The trainings that ran on both a CPU and the first GPU, in each form by the row that ranks first."""
+    groups: dict[Setup, dict[tuple[str, str], Trained]] = {}
+    for side in trained(measurements):
+        m = side.row
+        if is_default(m) and m.device in ("cpu", "gpu:0"):
+            sides, key = groups.setdefault(setup_of(m), {}), (m.device, form_of(m))
+            sides[key] = min(sides.get(key, side), side, key=lambda one: one.rank(one.row.problem))
+    found = []
     for setup, sides in sorted(groups.items()):
-        made = []
-        for side in sides.values():  # with an import that is as long as the other one's
-            start = (first := begun[costs.how_begun(side.row)]) and first[1] + first[0].value
-            cost = msgspec.structs.replace(side.cost, start=start or side.cost.start)
-            made.append(Trained(side.row, cost))
-        gpu = next((one for one in made if is_gpu(one.device)), None)
-        cpus = tuple(one for one in made if not is_gpu(one.device))
+        gpu = next((one for one in sides.values() if is_gpu(one.device)), None)
+        cpus = tuple(one for one in sides.values() if not is_gpu(one.device))
         if gpu and cpus:
             found.append(Pair(setup, gpu, cpus))
     return found
@@ -248,11 +260,8 @@ def planned_steps(setup: Setup, samples: int) -> int:
     return max(1, samples // setup.batch) if setup.samples % setup.batch == 0 else -(-samples // setup.batch)
 
 
-def sweeps(
-    measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIES
-) -> list[tuple[Setup, str, dict[int, Pair]]]:
+def sweeps(made: list[Pair], varies: Iterable[str] = VARIES) -> list[tuple[Setup, str, dict[int, Pair]]]:
     """(the fixed rest, what varies, size -> pair) for each size that was swept, two of it at least."""
-    made = pairs(measurements)
     found = []
     for name in varies:
         groups: dict[Setup, dict[int, Pair]] = {}
@@ -274,7 +283,7 @@ def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIE
     """Who wins along each size that was swept: by the step, and by the whole training of the model's own samples and epochs;
     along samples by the epoch too."""
     found = []
-    for fixed, name, sizes in sweeps(measurements, varies):
+    for fixed, name, sizes in sweeps(pairs(measurements), varies):
         jobs = {size: job_of(pair, name) for size, pair in sizes.items()}
         for by in (BY_STEP, BY_EPOCH, BY_JOB) if name == "samples" else (BY_STEP, BY_JOB):
             sides = {size: (pair.cpu(by, *jobs[size]), pair.gpu) for size, pair in sizes.items()}
@@ -326,21 +335,11 @@ def unpaired(measurements: "Iterable[Measurement]") -> "list[Measurement]":
     return [min(own, key=plainness) for own in groups.values()]
 
 
-class Small(msgspec.Struct, frozen=True):
-    """The small-dataset study, training half: one training at growing samples, the rest fixed."""
-
-    fixed: Setup
-    pairs: tuple[Pair, ...]
-
-
-def small_datasets(made: Iterable[Pair]) -> list[Small]:
-    """Trainings that ran with at least three sample counts, Keras's own first."""
-    groups: dict[Setup, dict[int, Pair]] = {}
-    for pair in made:
-        if not set(dict(pair.setup.switches)) - {"residence"} and (at := size_of(pair.setup, "samples")):
-            groups.setdefault(at[1], {})[at[0]] = pair
-    found = [Small(fixed, tuple(sizes[n] for n in sorted(sizes))) for fixed, sizes in groups.items() if len(sizes) > 2]
-    return sorted(found, key=lambda small: not small.fixed.kernel.endswith("/fit"))
+def small_datasets(made: list[Pair]) -> list[tuple[Setup, tuple[Pair, ...]]]:
+    """(the fixed rest, pairs by ever more samples) of the trainings at three sample counts or more, Keras's own first."""
+    found = [(fixed, tuple(sizes.values())) for fixed, _, sizes in sweeps(made, ("samples",)) if len(sizes) > 2]
+    plain = [one for one in found if not set(dict(one[0].switches)) - {"residence"}]
+    return sorted(plain, key=lambda one: not one[0].kernel.endswith("/fit"))
 
 
 def changed(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Measurement]]:

@@ -7,7 +7,6 @@ its whole time, and from which epoch on a GPU is ahead."""
 # A row of several processes has each one's series, "fit_s ExS process I": each tells its own costs; the row's are their medians.
 
 from collections.abc import Iterable
-from math import inf
 from statistics import stdev
 from typing import Literal
 
@@ -48,11 +47,6 @@ class TrainingCost(msgspec.Struct, frozen=True):
     def step_bound(self) -> Estimate:
         """Seconds of a step as short fits tell it."""
         return self.step + self.setup_step
-
-    @property
-    def doubt(self) -> tuple[bool, float]:
-        """What rows of one training are sorted by, the best first: bounds last, then by the step's noise."""
-        return self.bound, self.step.noise if self.step.value > 0 else inf
 
     def epoch_seconds(self, steps: int) -> Estimate:
         """Seconds of a warm epoch of so many steps."""

@@ -92,6 +92,13 @@ def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys):
     assert len(out.splitlines()) <= 12 and out.splitlines()[-1].endswith("--verify 1")
     code, more, _ = said(capsys, *words, "--all")
     assert more.startswith(out.splitlines()[0]) and "On nvidia-h200 TensorFlow used the GPU in 24 rows" in more
+    markdown = said(capsys, *words, "--all", "--format", "md")[1]
+    bold = "**The CPU: 7.24 s against 11.8 s on the GPU, 1.6x faster (predicted).**\n\n| on | whole training |\n| --- | ---: |"
+    assert (
+        f"{bold}\n| CPU | 7.24 s |\n| GPU | 11.8 s |\n\n- **Why.** " in markdown
+        and "\n### A step, predicted\n\n| " in markdown
+    )
+    assert all(line[6:] in markdown for line in out.splitlines() if line.startswith(("Why", "From")))
     made = json.loads(said(capsys, *words, "--format", "json")[1])
     assert made["verdict"][1].startswith("The CPU: 7.24 s against 11.8 s on the GPU")
     assert made["finishes_first_from"] == ["cpu", {}]

@@ -19,6 +19,7 @@ from analysis.stats import Estimate, exact
 from analysis.text import explanation as words
 from analysis.text import sentences
 from analysis.training import break_even, costs
+from analysis.training.break_even import BY_JOB
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
@@ -47,14 +48,39 @@ def test_both_sides_the_whole_training_and_parts_that_add_up_to_the_step():
 
 def test_from_how_many_samples_or_epochs_another_device_finishes_first():
     """GPU: 6 + 3 s against 5; an epoch of 10 steps of 3.38 ms against 13.8: 38.4 epochs of them are 4 s, or 10 of 24,600."""
-    cpu, gpu = explained(Training("cifar10-cnn", 640, 6400, 10)).both
+    e = explained(Training("cifar10-cnn", 640, 6400, 10))
     apart = 4.0 / (10 * (13.8 - 3.38) * MS)
-    assert sides.turns(cpu, gpu) == ("gpu", {"samples": pytest.approx(640 * apart), "epochs": pytest.approx(apart)})
-    assert words.turns(cpu, gpu) == "about 24,600 samples or 39 epochs on, the GPU finishes first."
-    slow, quick = explained().both  # the CPU begins sooner and its steps are shorter
-    assert sides.turns(slow, quick) == ("cpu", {})
-    assert words.turns(slow, quick) == "the first epoch on, the CPU finishes first, and it stays so."
+    assert e.turns == ("gpu", {"samples": pytest.approx(640 * apart), "epochs": pytest.approx(apart)})
+    assert words.turns(e) == "about 24,600 samples or 39 epochs on, the GPU finishes first."
+    assert explained().turns == ("cpu", {})  # the CPU begins sooner and its steps are shorter
+    assert words.turns(explained()) == "the first epoch on, the CPU finishes first, and it stays so."
     assert sides._turn(-2.0, 0.5) == ("cpu", 4.0)
+
+
+def swept(*sizes: int, **given) -> list:
+    """GPU: 4 s before the first step, steps of 1 ms against 5: of 10 epochs at batch 32 it is ahead from 3,200 samples on."""
+    laws = (("cpu", 5e-3, (1.0, 0.0, 0.0)), ("gpu:0", 1e-3, (5.0, 0.0, 0.0)))
+    rows = [trained("cifar10-cnn", 32, n, (0.0, 0.0, s), device=d, once=once) for n in sizes for d, s, once in laws]
+    return [by_its_epochs(m) for m in rows]
+
+
+def test_of_samples_that_were_swept_the_measured_turn_is_said_everywhere():
+    """A turn at 3,200 samples, or after 10 epochs of them; of another number of epochs the costs alone tell."""
+    rows = swept(3072, 3328)
+    e = explained(of=sources(*rows))
+    (whole,) = [a for a in e.crossovers if a.family.varies == "samples"]
+    assert whole == next(a for a in break_even.answers(rows, ["samples"]) if a.form.mode == BY_JOB)
+    assert e.turns == ("gpu", {"samples": whole.crossings[0].at.high, "epochs": pytest.approx(10.0)})
+    assert e.turns[1]["samples"] == pytest.approx(3200, rel=0.002)
+    assert words.turns(e) == "3,200 samples or about 10 epochs on, the GPU finishes first."
+    other = explained(msgspec.structs.replace(T, epochs=20), sources(*rows))
+    assert words.turns(other) == "about 1,600 samples or 10 epochs on, the GPU finishes first."
+
+
+def test_the_row_of_the_nearest_number_of_samples_answers_then_that_of_its_type():
+    rows = [*swept(640, 3200, 6400), by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, 9e-3), dtype="float64"))]
+    steps = [s.row.problem.samples for s in explanation.measured(Request(T), sources(*rows)).values()]
+    assert steps == [3200, 3200] and explained(of=sources(*rows)).measured["cpu"].step.value == pytest.approx(5e-3)
 
 
 def test_the_width_the_batch_and_the_samples_at_which_the_winner_changes():
@@ -155,14 +181,12 @@ def test_validation_money_and_joules():
 
 def test_a_price_in_words():
     """The CPU's 7.24 s over the GPU's 11.764 are 0.62; at 3.60 and 1 an hour they cost 0.012 and 0.002."""
-    assert (
-        words.price(explained(), *explained().both)
-        == "The GPU pays while its machine costs less than 0.62x the CPU's an hour."
-    )
+    pays = "The GPU pays while its machine costs less than 0.62x the CPU's an hour."
+    assert words.price(explained()) == words.price(explained(prices={"gpu": 3.6})) == pays
     both = explained(prices={"gpu": 3.6, "cpu": 1.0})
-    assert words.price(both, *both.both) == "It costs 0.0020 on the CPU and 0.012 on the GPU."
-    one = explained(prices={"gpu": 3.6})
-    assert words.price(one, *one.both) == "It costs 0.012 on the GPU."
+    assert words.price(both) == "CPU 0.0020, GPU 0.012, in your currency. Cheapest: CPU. Fastest: CPU."
+    both = explained(prices={"gpu": 0.36, "cpu": 1.0})
+    assert words.price(both).endswith("Cheapest: GPU. Fastest: CPU.")
 
 
 def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():

@@ -21,7 +21,6 @@ from kernels import networks
 from tests import test_words
 
 H200 = "reports/nvidia-h200"
-SEEDS = f"{H200}/training-seeds"
 MODELS = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn", "peaks", "resnet-50")
 OWN = """import keras
 from keras import layers
@@ -52,11 +51,11 @@ def lengths() -> list[Figure]:
 
 def answered() -> list[str]:
     """The sentences of explain, of models and of cases."""
-    verdicts = [line for model in MODELS for line in explained(["--model", model], H200)["verdict"]]
+    verdicts = [line for model in MODELS for line in json.loads(explained(["--model", model, H200], "json"))["verdict"]]
     said = [
         re.sub(r"^ *(\w+ {2,})?", "", line) for line in verdicts if line.endswith(".") and not line.startswith("Do ")
     ]
-    replies = explained(["--case", "all"], H200).values()
+    replies = json.loads(explained(["--case", "all", H200], "json")).values()
     return said + [text for reply in replies for text in (reply["answer"], *reply["more"])]
 
 
@@ -77,9 +76,12 @@ def sentences() -> list[Figure]:
 
 
 def alike() -> tuple[Figure, list[str]]:
-    """How many facts (winner, both whole trainings, both steps) of README's trainings differ on the terminal or in JSON."""
-    text = (house.ROOT / "README.md").read_text().replace("&nbsp;", " ")
-    block = text.partition("<!-- trainings:")[2].partition("<!-- /trainings")[0]
+    """How many facts (winner, both whole trainings, both steps, from how many samples the winner changes) of README's trainings
+    differ on the machine's page, on the terminal, as Markdown or in JSON."""
+    readme, page = (
+        (house.ROOT / name).read_text().replace("&nbsp;", " ") for name in ("README.md", f"{H200}/README.md")
+    )
+    block = readme.partition("<!-- trainings:")[2].partition("<!-- /trainings")[0]
     apart, facts = [], 0
     for row in (
         line.strip("| ").split(" | ") for line in block.splitlines() if line.startswith("|") and "---" not in line
@@ -89,33 +91,29 @@ def alike() -> tuple[Figure, list[str]]:
         if network is None or batch is None:
             continue
         size = (batch[1] or batch[2]).replace(",", "")
-        dtype = "float32" if batch[2] else "float64"
-        asked = ["--model", network.name, "--batch", size, "--dtype", dtype, *(["--samples", size] * bool(batch[2]))]
-        told = explained(asked)
-        cpu, gpu = (json_side(one) for one in told["explanation"]["sides"])
-        first = told["verdict"][1]
-        quick = min((cpu, gpu), key=lambda side: side.whole.value)
-        here = [
-            say.timed(cpu.cost.step),
-            say.timed(gpu.cost.step),
-            say.timed(cpu.whole),
-            say.timed(gpu.whole),
-            quick.name,
+        asked = ["--model", network.name, "--batch", size, *(["--samples", size] * bool(batch[2])), H200]
+        told, terminal, markdown = json.loads(explained(asked, "json")), explained(asked), explained(asked, "md")
+        sides = [msgspec.convert(one, Side) for one in told["explanation"]["sides"]]
+        both = [*(say.timed(s.cost.step) for s in sides), *(say.timed(s.whole) for s in sides)]
+        best, verdict = min(sides, key=lambda side: side.whole.value).name, told["verdict"][1]
+        found = [*zip(row[1:], [*both, best], strict=True), (verdict.split()[1].rstrip(":"), row[5])]
+        places = [(verdict, terminal.splitlines()[1]), (f"**{verdict}**", markdown)]
+        places += [(f"| {s.name} | {say.timed(s.whole)} |", markdown) for s in sides]
+        places += [
+            (say.time(s.whole), text) for s in sides for text in (verdict, *re.findall(f"- {row[0]}: (.*)", page))
         ]
-        found = [*zip(row[1:], here, strict=True), (first.split()[1].rstrip(":"), row[5])]
-        found += [(say.time(side.whole) in first, True) for side in (cpu, gpu)]
+        if turn := re.search(rf"{name}, batch {size}, .*: the \wPU wins from ([\d,]+ samples)", readme):
+            samples = say.counted(told["finishes_first_from"][1]["samples"], "samples")
+            places += [(turn[1], samples), (f"From  {turn[1]} or", terminal), (f"**From.** {turn[1]} or", markdown)]
+        found += [(part, part if part in text else "none") for part, text in places]
         facts += len(found)
         apart += [f"{row[0]}: README {a}, here {b}" for a, b in found if a != b]
-    return at_most(f"facts of {facts} that differ between terminal, JSON and README", 0, len(apart)), apart
+    return at_most(f"facts of {facts} that differ between README, page, terminal, Markdown, JSON", 0, len(apart)), apart
 
 
-def explained(words: list[str], run: str = SEEDS) -> dict:
-    command = [sys.executable, "-m", "analysis.explain", *words, "--format", "json", run]
-    return json.loads(subprocess.run(command, cwd=house.ROOT, capture_output=True, text=True, check=True).stdout)
-
-
-def json_side(found: dict) -> Side:
-    return msgspec.convert(found, Side)
+def explained(words: list[str], format_: str = "table") -> str:
+    command = [sys.executable, "-m", "analysis.explain", *words, "--format", format_]
+    return subprocess.run(command, cwd=house.ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def student() -> list[Figure]:

@@ -3,6 +3,7 @@
 from math import inf
 from typing import Any
 
+from analysis import numbers
 from analysis.crossover.crossover import FINE
 from analysis.predict import budget
 from analysis.predict.budget import Budget
@@ -57,18 +58,18 @@ def _paid(e: Estimate | None) -> dict[str, Any]:
     return {"lines": lines, "bands": [(rounded(low), rounded(high), words)] * wide}
 
 
-def small(found: "list[jobs.Small]", made: "list[Budget]") -> list[Chart]:
+def small(found: "list[tuple[jobs.Setup, tuple[Pair, ...]]]", made: "list[Budget]") -> list[Chart]:
     """Samples against the whole job on both devices, and where its seconds go: a bar a device and sample count."""
     if not found:
         return []
     by_row = {b.training.key: b for b in made}
     views, rows = [], []
-    for one in found:
-        name, says = training.subject(one.fixed, "samples"), _small_says(one)
-        epochs = jobs.planned(one.pairs[0].setup, "samples")[1]
+    for fixed, one in found:
+        name, says = training.subject(fixed, "samples"), _small_says(one)
+        epochs = jobs.planned(one[0].setup, "samples")[1]
         both: list[list] = [[], []]
         bars = {}
-        for pair in one.pairs:
+        for pair in one:
             e = jobs.planned(pair.setup, "samples")[1]
             for points, where, side in zip(both, ("CPU", "GPU"), (pair.cpu(BY_JOB, e), pair.gpu), strict=True):
                 points.append((pair.setup.samples, costs.whole_training(side.cost, e, pair.steps)))
@@ -78,7 +79,7 @@ def small(found: "list[jobs.Small]", made: "list[Budget]") -> list[Chart]:
         traces = sides(both[0], both[1], lambda n: f"{n:,} samples")
         views.append(View(f"{name}: whole training", *axes, traces, says))
         views.append(_bars(name, bars, says))
-        rows += [(name, *row) for pair in one.pairs for row in _small_rows(pair)]
+        rows += [(name, *row) for pair in one for row in _small_rows(pair)]
     heads = (
         "training | samples | device | whole training | start-up | build and compile | per fit | per epoch | per step"
     )
@@ -104,7 +105,7 @@ def _small_rows(pair: Pair) -> list[tuple]:
 
 def _known(e: Estimate) -> str:
     """Seconds; of a part that may be none, what it is less than."""
-    end = training.less_than(e)
+    end = numbers.less_than(e)
     return signed(e.value) if end is None else f"<{seconds(end)}"
 
 
@@ -122,10 +123,10 @@ def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
     return View(f"{name}: where its seconds go", *axes, traces, says, bars=True)
 
 
-def _small_says(one: "jobs.Small") -> str:
+def _small_says(one: "tuple[Pair, ...]") -> str:
     """Who wins at the fewest and at the most samples."""
     said = []
-    for pair in (one.pairs[0], one.pairs[-1]):
+    for pair in (one[0], one[-1]):
         e = jobs.planned(pair.setup, "samples")[1]
         cpu, gpu = (costs.whole_training(side.cost, e, pair.steps) for side in (pair.cpu(BY_JOB, e), pair.gpu))
         said.append(sentences.winner(cpu, gpu, of=f"{pair.setup.samples:,} samples"))

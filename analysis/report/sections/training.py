@@ -35,7 +35,7 @@ def small_section(of: "Material") -> list[str]:
     """The study of small data sets: compiling for a last batch, the articles' claims, and what copying their data costs."""
     learned = transfer_study.lines(of.rows)
     copies = titled("What small data sets cost to copy", [*learned, ""] if learned else [])
-    said = training.last_batch_sentence(pair for small in of.small for pair in small.pairs)
+    said = training.last_batch_sentence(pair for _, small in of.small for pair in small)
     return listed(said) + _articles(of.rows) + copies
 
 
