@@ -11,7 +11,7 @@ import msgspec
 
 from analysis.roofline import links
 from analysis.stats import Estimate, group_by, of
-from analysis.table import parsed, table
+from analysis.table import Table, parsed
 from analysis.units import digits, percent, seconds, size
 from workloads.records import Measurement
 
@@ -211,12 +211,12 @@ def sentences(found: Iterable[Cost]) -> list[str]:
     return told
 
 
-def lines(measurements: Iterable[Measurement]) -> list[str]:
-    """The study as Markdown: every data set at its own batch in float32 by every way, then sentences; empty without copies to the
+def lines(measurements: Iterable[Measurement]) -> list[str | Table]:
+    """The study: every data set at its own batch in float32 by every way, then sentences; empty without copies to the
     device."""
     found = costs(measurements)
     own = [c for c in found if (c.dtype, c.batch) == ("float32", c.data.batch)]
-    return [*table(_HEADS, map(_cells, own), 12), *(f"- {s}" for s in sentences(found))] if own else []
+    return [Table(_HEADS, map(_cells, own), 12), "", *(f"- {s}" for s in sentences(found))] if own else []
 
 
 def _cells(c: Cost) -> list[str]:

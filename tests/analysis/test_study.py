@@ -6,6 +6,7 @@ import pytest
 from fake_measurements import row
 
 from analysis.crossover import transfer_study
+from analysis.table import shown
 from kernels import networks
 from kernels.problems import Transfer
 
@@ -86,11 +87,13 @@ def test_the_sentences_for_batches_and_types():
 
 def test_the_table_has_a_line_for_each_way_and_data_set():
     both = [*rows(), *rows(TENSORFLOW, call=90e-6)]
-    table = [line for line in transfer_study.lines(both) if line.startswith("|")]
+    assert shown(transfer_study.lines(both))[0].split()[:3] == ["data", "set", "batch"]  # fitted to a terminal
+    told = shown(transfer_study.lines(both), True)
+    table = [line for line in told if line.startswith("|")]
     assert len(table) == 2 + 2 * len(transfer_study.DATA) and len({line.count("|") for line in table}) == 1
     line = next(x for x in table if x.startswith("| MNIST | 32 | 98.0 KiB | 1,875 | ndarray.set |"))
     assert "20.0 µs | 37.6 ms | 49.9 % | 18.8 ms | 188 ms (5 epochs) | measured |" in line
-    assert all(x.startswith("- ") for x in transfer_study.lines(both)[len(table) + 1 :])
+    assert all(x.startswith("- ") for x in told[len(table) + 1 :])
     others = [row(CUPY, Transfer("d2h", n, "pageable"), 1e-5) for n in transfer_study.sizes()]
     others += [row("transfer/cupy/overlap_both", Transfer("h2d", 1 << 20, "pinned", "fma", 32), 1e-3)]
     others += rows(status="failed")

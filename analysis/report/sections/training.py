@@ -9,7 +9,7 @@ from analysis.crossover.crossover import Answer
 from analysis.explain.published import comparisons
 from analysis.report.sections import several_gpus
 from analysis.stats import Estimate
-from analysis.table import Table, listed, titled
+from analysis.table import Table, listed, shown, titled
 from analysis.text import crossings, sentences, training
 from analysis.text import rows as row_words
 from analysis.training import break_even
@@ -33,7 +33,7 @@ def section(of: "Material") -> list[str]:
 
 def small_section(of: "Material") -> list[str]:
     """The study of small data sets: compiling for a last batch, the articles' claims, and what copying their data costs."""
-    learned = transfer_study.lines(of.rows)
+    learned = shown(transfer_study.lines(of.rows), True)
     copies = titled("What small data sets cost to copy", [*learned, ""] if learned else [])
     said = training.last_batch_sentence(pair for _, small in of.small for pair in small)
     return listed(said) + _articles(of.rows) + copies
