@@ -1,6 +1,7 @@
 """What every command line shares: the size grammar, the flags, the errors and the exit codes. Standard library only."""
 
 import argparse
+import contextlib
 import difflib
 import glob
 import os
@@ -8,6 +9,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, overload
@@ -56,6 +58,10 @@ def _nearest(run: str) -> str:
         if found := {os.path.dirname(file) for file in glob.glob(f"{near}/*.jsonl")}:
             return closest(run, found, 0)
     return run
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
 
 
 class Missing(Stop):
@@ -336,6 +342,8 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.N
     width."""
     with terminal.wrapping() as out:
         try:
+            with contextlib.suppress(ValueError):  # not the main thread: whoever owns it decides
+                signal.signal(signal.SIGTERM, _terminated)
             args = made.parse_args(argv)
             if not getattr(args, "quiet", False):
                 terminal.show_waiting(made.question)
@@ -344,12 +352,16 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.N
         except Stop as stop:
             _say(stop, made, sys.argv[1:] if argv is None else argv)
             return stop.code
-        except KeyboardInterrupt:
-            print("stopped before anything was measured", file=sys.stderr)
-            return INTERRUPTED
+        except KeyboardInterrupt as stop:
+            print(f"stopped {str(stop) or 'before anything was measured'}", file=sys.stderr)
+            return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
         except BrokenPipeError:  # the reader of our output left, as `| head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
+
+
+def _terminated(number, frame) -> None:
+    raise Terminated
 
 
 def _say(stop: Stop, made: Parser, given: Sequence[str]) -> None:

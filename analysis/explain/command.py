@@ -194,8 +194,14 @@ def _measured(args: argparse.Namespace, asked: "Request", of: "Sources") -> "tup
         return made, of, f"about {measure.seconds(parts):.0f} s" if parts and len(measured) < 1 + gpu_here else ""
     folder = _local_folder() / time.strftime("explain-%Y%m%d-%H%M%S")
     left = max(1.0, args.budget - (time.monotonic() - _BEGUN) - _ANSWERING_S)
-    with terminal.doing("measuring"):
-        left_out = measure.run(parts, folder, left, _progress)
+    try:
+        with terminal.doing("measuring"):
+            left_out = measure.run(parts, folder, left, _progress)
+    except KeyboardInterrupt as stop:
+        files = sorted(folder.parent.glob(f"{folder.name}-*/*.jsonl"))
+        if kept := [str(file) for file in files if file.read_bytes().count(b"\n") > 1]:  # the first line is of the run
+            stop.args = (f"with rows that the next answer takes: {', '.join(kept)}",)
+        raise
     print(*(f"not measured: {reason}" for reason in left_out), sep="\n", end="\n" * bool(left_out), file=sys.stderr)
     of = sources(args, *map(str, folder.parent.glob(f"{folder.name}-*")))
     return explanation.explain(asked, of), of, ""

@@ -1,5 +1,6 @@
 """`explain --measure`: runs here what a training's verdict lacks, each part by a command of its own, as far as a budget goes."""
 
+import contextlib
 import pathlib
 import shlex
 import subprocess
@@ -112,20 +113,32 @@ def run(
 def child(
     part: Part, folder: pathlib.Path, left: float, head: str = "", say: Callable[[str], None] = lambda text: None
 ) -> str:
-    """Why the part has no rows; "" where it has. It stops by itself when its time is over, and is ended if it does not."""
+    """Why the part has no rows; "" where it has. It stops by itself when its time is over, and is ended if it does not, or when
+    we are."""
     stop = ("--stop-after", f"{left:.0f}", "-q", "-o", str(folder))
     command = [sys.executable, "-m", *part.command, *stop]
-    begin = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
-        while True:
-            taken = time.monotonic() - begin
-            if taken > left + _PATIENCE_S:
-                child.terminate()
-            try:
-                _, errors = child.communicate(timeout=1)
-                break
-            except subprocess.TimeoutExpired:
+    begin, errors = time.monotonic(), None
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a Ctrl-C reaches it from here, once
+    ) as child:
+        try:
+            while errors is None:
+                taken = time.monotonic() - begin
                 say(f"{head}: {taken:.0f} of about {min(part.seconds, left):.0f} s")
+                if taken > left + _PATIENCE_S:
+                    child.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    errors = child.communicate(timeout=1)[1]
+        except KeyboardInterrupt:
+            child.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.communicate(timeout=_PATIENCE_S)
+            child.kill()
+            raise
     if child.returncode in (options.OK, options.FAILED) and list(folder.glob("*.jsonl")):
         return ""
     said = [line.removeprefix("error: ").partition("; finish with:")[0] for line in errors.splitlines() if line.strip()]

@@ -1,7 +1,10 @@
 """python -m analysis.explain: what its words ask for, the profiles it reads, its one-line errors, and --verify."""
 
+import functools
 import json
+import os
 import pathlib
+import signal
 import subprocess
 
 import pytest
@@ -85,11 +88,15 @@ def test_a_model_that_cannot_be_described_is_one_error_line(monkeypatch, capsys,
     assert told == said and tip.endswith(f"-m analysis.explain {tried}")
 
 
-def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys):
+def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys, monkeypatch):
     words = ("--model", "cifar10-cnn", "--samples", "3200", written(tmp_path / "box"))
     code, out, _ = said(capsys, *words)
     assert code == options.OK and "The CPU: 7.24 s against 11.8 s on the GPU, 1.6x faster (predicted)." in out
     assert len(out.splitlines()) <= 12 and out.splitlines()[-1].endswith("--verify 1")
+    with monkeypatch.context() as narrow:
+        narrow.setenv("COLUMNS", "40")
+        _, less, _ = said(capsys, *words)
+    assert "learns otherwise" in out and "1. batch 512; saves 1.95 s; learns" in less
     code, more, _ = said(capsys, *words, "--all")
     assert more.startswith(out.splitlines()[0]) and "On nvidia-h200 TensorFlow used the GPU in 24 rows" in more
     markdown = said(capsys, *words, "--all", "--format", "md")[1]
@@ -195,6 +202,41 @@ def test_a_child_that_hangs_is_ended_and_one_that_fails_is_one_line(tmp_path, mo
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         reason = measure.child(measure.Part("it", ("hangs",), 1), tmp_path / "out", 0.5)
         assert reason.endswith(words)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_child(tmp_path, capsys, monkeypatch, number, code):
+    (tmp_path / "waits.py").write_text(
+        "import os, time; open('pid', 'w').write(f'{os.getpid()}\\n'); time.sleep(60); os.remove('pid')"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    pid = tmp_path / "pid"
+
+    def begun(text):
+        if pid.exists() and pid.read_text().endswith("\n"):
+            os.kill(os.getpid(), number)
+
+    part = measure.Part("it", ("waits",), 1)
+    body = functools.partial(measure.child, part, tmp_path / "out", 30, "", begun)
+    assert options.command(options.parser("x", "", "x"), [], lambda args: bool(body())) == code
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+    assert capsys.readouterr().err == "stopped before anything was measured\n"
+
+
+def test_what_was_measured_before_a_signal_is_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
+
+    def stopped(parts, folder, left, say):
+        written(folder.with_name(f"{folder.name}-1"), CPU_MACHINE)
+        raise options.Terminated
+
+    monkeypatch.setattr(measure, "run", stopped)
+    code, _, err = said(capsys, "--model", "lenet", "--measure", "--gpu-profile", written(tmp_path / "stored"))
+    assert code == options.TERMINATED and err[-1].startswith("stopped with rows that the next answer takes: reports/")
+    assert err[-1].endswith("-1/launch.jsonl")
 
 
 def explained():
