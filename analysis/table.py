@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from workloads import terminal
 
-_SHORT = 10  # columns that words keep when they are shortened
+_SHORT = 10  # columns that words keep when they wrap, and at least half of the longest
 _NUMBER = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
 
 
@@ -57,18 +57,25 @@ class Table:
         self._words = {*range(left - sum(i < left for i in empty)), *([len(self.heads) - 1] if last else [])}
 
     def text(self, most: int | None = None) -> list[str]:
-        """The lines for a terminal of so many columns, by default the one that stdout is; 0: any number."""
+        """The lines for a terminal of so many columns, by default the one that stdout is; 0: any number. Where columns would be
+        lost that are none of `least`, each cell is a line under its row's first."""
         most = terminal.width() if most is None else most
         cells = [max((len(str(row[i])) for row in self.rows), default=0) for i in range(len(self.heads))]
         widths = self.fitted(cells, most)
-        return [*self.head(widths, most), *(self.line(row, widths, most) for row in self.rows)]
+        if len(widths) < len(self.heads) - len(self._least):
+            lines = []
+            for first, *rest in self.rows:
+                named = zip(self.heads[1:], rest, strict=True)
+                lines += [str(first), *(f"  {name}: {cell}" for name, cell in named if cell not in ("", "-"))]
+            return [part for line in lines for part in terminal.wrapped(line, most)]
+        return [*self.head(widths, most), *(line for row in self.rows for line in self.lines(row, widths, most))]
 
     def head(self, widths: dict[int, int], most: int) -> list[str]:
         """The heads over columns of these widths, in several lines where they are longer."""
         parts = [textwrap.wrap(head, widths.get(i, len(head))) for i, head in enumerate(self.heads)]
         high = max(len(parts[i]) for i in widths)
         lines = zip(*([""] * (high - len(part)) + part[:high] for part in parts), strict=True)
-        return [self.line(cells, widths, most) for cells in lines]
+        return [line for cells in lines for line in self.lines(cells, widths, most)]
 
     def md(self) -> list[str]:
         """The Markdown lines, and an empty one."""
@@ -81,7 +88,7 @@ class Table:
 
     def fitted(self, cells: Sequence[int], most: int) -> dict[int, int]:
         """Column -> its width, of those that a terminal of so many columns (0: any number) has room for, by the widths of their
-        cells: heads wrap, then columns of `least` go, then words are shortened."""
+        cells: heads wrap, then columns of `least` go, then words wrap."""
         whole = [max(wide, len(head)) for wide, head in zip(cells, self.heads, strict=True)]
         least = [max(wide, *map(len, head.split())) for wide, head in zip(cells, self.heads, strict=True)]
         kept = dict(enumerate(whole))
@@ -98,7 +105,7 @@ class Table:
         for column in self._least:
             if over() > 0:
                 del kept[column]
-        while over() > 0 and (long := [i for i in kept if i in self._words and kept[i] > _SHORT]):
+        while over() > 0 and (long := [i for i in kept if i in self._words and kept[i] > max(_SHORT, cells[i] // 2)]):
             kept[max(long, key=lambda i: kept[i])] -= 1
         while over() > 0 and len(kept) > 1:
             del kept[list(kept)[-2 if len(kept) > 2 else -1]]
@@ -107,19 +114,24 @@ class Table:
             widen(whole)
         return kept
 
-    def line(self, cells: Sequence[object], widths: dict[int, int], most: int) -> str:
-        """A row; a cell that is too long has the row's spare room, and is shortened where that is not enough."""
-        shown = {i: str(cells[i]) for i in widths}
+    def lines(self, cells: Sequence[object], widths: dict[int, int], most: int) -> list[str]:
+        """A row; a cell that is too long has the row's spare room, and goes on below where that is not enough."""
+        shown = {i: [str(cells[i])] for i in widths}
         spare = most - sum(widths.values()) - 2 * (len(widths) - 1)
-        for i, cell in shown.items():
+        for i, (cell,) in shown.items():
             if most and (more := len(cell) - widths[i]) > 0:
-                shown[i] = terminal.shorten(cell, widths[i] + min(more, max(0, spare)))
+                shown[i] = textwrap.wrap(cell, widths[i] + min(more, max(0, spare)))
                 spare -= min(more, max(0, spare))
-        flush = {i: str.ljust if i in self._words else str.rjust for i in widths}
-        padded = {i: flush[i](cell, widths[i]) for i, cell in shown.items()}
-        padded[max(padded)] = padded[max(padded)].rstrip()
-        best = {i: terminal.paint(c, "best") if isinstance(cells[i], Best) else c for i, c in padded.items()}
-        return "  ".join(best.values()).rstrip()
+        made = []
+        for parts in itertools.zip_longest(*shown.values(), fillvalue=""):
+            padded = [(p.ljust if i in self._words else p.rjust)(widths[i]) for i, p in zip(shown, parts, strict=True)]
+            padded[-1] = padded[-1].rstrip()
+            best = (
+                terminal.paint(p, "best") if isinstance(cells[i], Best) else p
+                for i, p in zip(shown, padded, strict=True)
+            )
+            made.append("  ".join(best).rstrip())
+        return made
 
 
 class Printed(Table):
@@ -138,7 +150,8 @@ class Printed(Table):
         if not self.begun:
             print(*(self.md_head() if self._markdown else self.head(self._widths, self._most)), sep="\n")
         self.begun = True
-        print(line(map(text, cells)) if self._markdown else self.line(cells, self._widths, self._most), flush=True)
+        lines = [line(map(text, cells))] if self._markdown else self.lines(cells, self._widths, self._most)
+        print(*lines, sep="\n", flush=True)
 
 
 def table(

@@ -186,7 +186,9 @@ def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
         return [terminal.paint(f"{of} {fit}.", "good")]
     broken = sum(one.level == "problem" for one in bad)
     counts = [units.count(broken, "thing is", "things are") + " broken"] * bool(broken)
-    counts += [units.count(len(bad) - broken, "thing disturbs", "things disturb") + " it"] * (len(bad) > broken)
+    counts += [units.count(len(bad) - broken, "thing disturbs", "things disturb") + " measurements"] * (
+        len(bad) > broken
+    )
     head = f"{of} {'not ' * bool(broken)}{fit}{'' if broken else ', but'}: {units.join(counts)}."
     told = {(one.check, one.why): one.fix for one in bad}
     return [

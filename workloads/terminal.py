@@ -20,8 +20,8 @@ _MOVES = re.compile(r"\r|\x1b\[[\d;?]*[A-Zac-ln-z]")  # of a progress bar, which
 _WINNER = re.compile(r"^(?:Probably t|T)he [CG]PU(?=: )|\b[Tt]he [CG]PU wins\b")
 _COMMAND = re.compile(r"(?:^|(?<=\s))\S*python[\d.]* -m \w.*")
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
-# What stands before a line's text: `- `, `1. `, `tip: `, or a label with two blanks or more behind it.
-_LABEL = re.compile(r"\s*(?:(?:[-*]|\d+\.|\w+:)\s+|(?:(?:\S+ )*?\S+\s{2,}){1,2})?")
+# What stands before a line's text: `- `, `1. `, `tip: `, or a label with two blanks or more behind it, and a number.
+_LABEL = re.compile(r"\s*(?:(?:[-*]|\d+\.|\w+:)\s+|(?:(?:\S+ )*?\S+\s{2,}){1,2})?(?:\d+\. )?")
 
 
 def width(stream: TextIO | None = None) -> int:

@@ -72,8 +72,7 @@ def sources(e: Explanation) -> str:
 
 
 def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = False) -> list[str]:
-    """The lines, of a terminal or as Markdown. again: the command that was typed; measuring: how long --measure would take, where
-    it would help."""
+    """The lines, of a terminal or as Markdown. again: what was typed; measuring: how long --measure takes, where it helps."""
     kind = "measure" if measuring else "verify" if e.actions and not e.borrowed else "all"
     last, points, actions = say(SAID[kind], time=measuring, command=again), {}, Table("do | saving | note", (), 3)
     if e.both:
@@ -97,7 +96,9 @@ def _lines(e: Explanation, first: str, points: dict[str, list[str]], actions: Ta
     head, where = subject(e), sources(e)
     gap = " " * (WIDTH - len(head) - len(where))
     head += f"{gap if len(gap) > 1 else '; '}{where}" * bool(where)
-    _, *rows = actions.text(min(WIDTH, terminal.width() or WIDTH) - len(_LABEL))
+    _, *rows = actions.text(0)
+    if max(map(len, rows), default=0) > (terminal.width() or WIDTH) - len(_LABEL):
+        rows = ["; ".join(filter(None, row)) for row in actions.rows]
     told = {name: [*rows * (name == "Do"), *point] for name, point in points.items()}
     named = [f"{'' if i else name:<6}{said}" for name, point in told.items() for i, said in enumerate(point)]
     return [head, first, *(bars(e.both) if e.both else [say(SAID["one"], side=s) for s in e.sides]), *named, last]
@@ -176,12 +177,11 @@ def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:
     notes = [SAID["overlap"]] * (len(told) > 1)
     notes += [say(SAID["more"], n=left, unsure=" without a sure saving" * (told == e.actions))] * (left > 0)
     said = [" ".join(notes)] if told else [SAID["no saving"]] * (room > 0 and not e.actions)
-    return Table("do | saving | note", rows, 3, least="note"), [*filter(None, said)]
+    return Table("do | saving | note", rows, 3), [*filter(None, said)]
 
 
 def price(e: Explanation) -> str:
-    """What the whole training costs on each and which is cheapest and fastest, where both prices are given; else up to which
-    price the GPU pays."""
+    """The cost on each, the cheapest and the fastest, where both prices are given; else up to which price the GPU pays."""
     (cpu, gpu), money = (side.whole for side in e.sides), [c.money for c in e.costs if c.money]
     if len(money) < 2:
         return say(SAID["worth"], ratio=cpu / gpu)

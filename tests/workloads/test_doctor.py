@@ -254,7 +254,11 @@ def raising() -> list[Finding]:
     ("checks", "code", "words"),
     [
         ((good,), options.OK, ["This machine is fit to be measured."]),
-        ((good, doubtful), options.OK, ["but: 1 thing disturbs it.", "  doubtful       because", "mend it: type this"]),
+        (
+            (good, doubtful),
+            options.OK,
+            ["1 thing disturbs measurements.", "  doubtful       because", "mend it: type this"],
+        ),
         ((raising, good), options.FAILED, ["not fit to be measured: 1 thing is broken.", "OSError: nobody knows"]),
     ],
 )
