@@ -191,22 +191,17 @@ def test_what_is_not_there_is_one_error_before_any_process_starts(folder, name, 
     assert (refused.value.code, str(refused.value)) == (options.USAGE, user_model.missing(name))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "right"),
-    [
-        ("mime.py:build", "mine.py:build"),
-        ("mine.py:buld", "mine.py:build"),
-        ("mine.py", "mine.py:build"),
-        ("zzz.py:build", "cifar10-cnn"),
-    ],
-)
+RIGHT = dict.fromkeys(("mime.py:build", "mine.py:buld", "mine.py"), "mine.py:build") | {"zzz.py:build": "cifar10-cnn"}
+
+
+@pytest.mark.parametrize(("wrong", "right"), RIGHT.items())
 def test_a_model_nearly_named_is_named(folder, wrong, right):
     with pytest.raises(options.Usage) as refused:
         grid.known_model(wrong)
     assert refused.value.similar == ("model" * (":" in right), wrong, right)
 
 
-def test_what_a_keras_file_holds_is_not_asked_here(folder):
+def test_what_a_keras_file_holds_is_asked_in_a_worker(folder):
     assert user_model.missing("none.keras") == "there is no file none.keras"
-    (folder / "some.keras").write_bytes(b"")  # what is in it is asked in a worker
+    (folder / "some.keras").write_bytes(b"")
     assert user_model.missing("some.keras") == ""
