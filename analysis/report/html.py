@@ -3,7 +3,6 @@ without JavaScript the pictures and the tables stay."""
 
 import importlib.util
 import pathlib
-from collections.abc import Iterable
 
 import msgspec
 
@@ -154,11 +153,9 @@ def has_libraries() -> bool:
     return all(importlib.util.find_spec(name) for name in ("jinja2", "markdown_it", "plotly"))
 
 
-def write(
-    of: Material, path: pathlib.Path, pictures: pathlib.Path | None, others: Iterable[Material] = ()
-) -> pathlib.Path:
-    """Writes the page. pictures: the folder of the SVGs that show without JavaScript. others: the runs shown beside it."""
-    page = Page([of, *others], pictures)
+def write(every: list[Material], path: pathlib.Path, pictures: pathlib.Path | None) -> pathlib.Path:
+    """Writes the page. pictures: the folder of the SVGs that show without JavaScript."""
+    page = Page(every, pictures)
     answer(page)
     sections(page)
     tools = calculate(page)

@@ -55,19 +55,16 @@ def read_one_machine(paths: "list[str | os.PathLike]") -> Loaded:
     return loaded
 
 
-def write(
-    every: list[Material], folder: pathlib.Path, with_html: bool = True, with_pictures: bool = True
-) -> pathlib.Path:
+def write(every: list[Material], folder: pathlib.Path, with_html: bool = True) -> pathlib.Path:
     """Writes report.md, its pictures and report.html into the folder; the path of report.md."""
     folder.mkdir(parents=True, exist_ok=True)
-    of, *others = every
-    drawn = with_pictures and has_matplotlib()
+    drawn = has_matplotlib()
     if drawn:
         drawing.draw(every, folder)
     path = folder / "report.md"
-    path.write_text(markdown(of, drawn, others), encoding="utf-8")
+    path.write_text(markdown(every, drawn), encoding="utf-8")
     if with_html and html.has_libraries():
-        html.write(of, folder / html.NAME, folder if drawn else None, others)
+        html.write(every, folder / html.NAME, folder if drawn else None)
     return path
 
 
@@ -90,9 +87,8 @@ def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
     return [*lines, "## Runs", "", *table[:-1]]
 
 
-def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> str:
+def markdown(every: list[Material], pictures: bool) -> str:
     """The page: the answer first, everything else after; of several runs each section run by run."""
-    every = [of, *others]
     lines = overview.header(every)
     lines += overview.answers_section(every)
     if not pictures:

@@ -226,7 +226,7 @@ def test_a_page_of_a_teacher_beside_a_student_says_nothing_that_is_not_so():
     rows = [rows[i] for i in (1, 0, 3, 2)]  # the teacher first
     loaded = records.Loaded((run(GPU_MACHINE),), tuple(rows), 0, ("training-teacher.jsonl",))
     assert summary.answer(loaded) == training_words.side_by_side(rows) != []
-    text = page.markdown(Material(loaded), False)
+    text = page.markdown([Material(loaded)], False)
     assert not any(s in text for s in ("No GPU was measured", "Nothing was measured", "## Training with Keras"))
     assert "| training/keras/fit | lenet, batch 4, 8 samples, 1 epoch | beside teacher | gpu:0 | 5.00 ms |" in text
     assert (
@@ -269,7 +269,7 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     drift = slowdown(rounds(STUDENT, 0.01, 0.02, 0.03), rounds(STUDENT, 0.011, 0.022, 0.033))
     assert (drift.low, drift.high) == (pytest.approx(1.1), pytest.approx(1.1))  # what slows a round slows both of it
     files = ("training-together.jsonl",)
-    shown = page.markdown(Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, files)), False)
+    shown = page.markdown([Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, files))], False)
     assert "| time | +- | contention |" in shown and "the time over the steps of all processes" in shown
     assert "queued" not in shown and "2 trainings make 1.8x the steps a second of one." in shown
     rows = four(rounds, (0.003, 0.0031, 0.0029), (0.010,) * 3, (0.004,) * 3, (0.0108,) * 3)

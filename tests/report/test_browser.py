@@ -319,7 +319,7 @@ def test_hostile_names_of_models_and_hosts_show_as_text(chromium, tmp_path):
     write(tmp_path / "b", msgspec.structs.replace(fake.cpu_run(sizes=(64, 128, 256)), runs=(other,)))
     for name, folders in (("one", ["a"]), ("two", ["a", "b"])):
         made = material.shown([tmp_path / folder for folder in folders])
-        out = page_module.write(made, tmp_path / name, with_pictures=name == "two")
+        out = page_module.write(made, tmp_path / name)
         with chromium_of.opened(chromium, report.to_open(out)) as seen:
             seen.wait_for_timeout(200)
             assert seen.evaluate("window.pwned") is None and seen.locator("img[src='x']").count() == 0

@@ -338,7 +338,7 @@ def test_long_lists_of_rows_and_commands_stand_elsewhere(monkeypatch):
     def page_of(count: int) -> str:
         runs = tuple(fake.run(fake.CPU_MACHINE, f"python -m workloads.matmul --sizes {n}") for n in range(1, count + 1))
         kernel = "matmul/numpy/blas"
-        return page.markdown(material.Material(records.Loaded(runs, (row(kernel, square(8), 1e-6),), 0, ())), False)
+        return page.markdown([material.Material(records.Loaded(runs, (row(kernel, square(8), 1e-6),), 0, ()))], False)
 
     few, many = page_of(overview.INLINE), page_of(overview.INLINE + 1)
     assert "Run again with `python -m workloads.matmul --sizes 1`, " in few and "## Commands" not in few

@@ -33,7 +33,7 @@ def of():
 
 @pytest.fixture(scope="module")
 def text(of, tmp_path_factory):
-    return html.write(of, tmp_path_factory.mktemp("html") / "report.html", None).read_text()
+    return html.write([of], tmp_path_factory.mktemp("html") / "report.html", None).read_text()
 
 
 def embedded(text: str) -> dict:
@@ -168,9 +168,9 @@ def test_a_page_of_next_to_nothing_is_still_a_page(tmp_path):
     one = fake.row("matmul/cupy/cublas", fake.square(64), 1e-5)
     for i, measurements in enumerate(([], fake.training_rows(), [one])):
         loaded = msgspec.structs.replace(fake.gpu_run(sizes=(64,)), measurements=tuple(measurements))
-        assert '<section id="answer"' in html.write(Material(loaded), tmp_path / f"{i}.html", None).read_text()
+        assert '<section id="answer"' in html.write([Material(loaded)], tmp_path / f"{i}.html", None).read_text()
     nameless = msgspec.structs.replace(fake.gpu_run(sizes=(64,)), runs=())
-    assert "The result file has no line" in html.write(Material(nameless), tmp_path / "n.html", None).read_text()
+    assert "The result file has no line" in html.write([Material(nameless)], tmp_path / "n.html", None).read_text()
 
 
 def test_without_plotly_the_command_says_what_to_install(tmp_path, monkeypatch, capsys):

@@ -194,11 +194,11 @@ def page(lines: list[bytes]) -> None:
     """Everything that is made of a file: both pages, the table, the exports, the checks, a comparison with a sound one."""
     loaded = reader([*LINES, *lines])
     machine, of = loaded.runs[-1].machine, material.Material(loaded)
-    text = report_page.markdown(of, False)
+    text = report_page.markdown([of], False)
     assert text.startswith("# Where the GPU starts to win")
     _Tags().feed(MarkdownIt().enable("table").render(text))
     with tempfile.TemporaryDirectory() as folder:
-        _Tags().feed(html.write(of, pathlib.Path(folder) / html.NAME, None).read_text(encoding="utf-8"))
+        _Tags().feed(html.write([of], pathlib.Path(folder) / html.NAME, None).read_text(encoding="utf-8"))
     assert len(frame(loaded.measurements)) == len(loaded.measurements)
     for to in export.TO:
         export.text(loaded, to)
