@@ -79,11 +79,6 @@ def about(e: "Estimate", words: Callable[[float], str] = signed) -> str:
     return value if low == value == high else f"{value} ({low} to {high})"
 
 
-def around(e: "Estimate") -> str:
-    """`2.10 (1.90..2.40)`."""
-    return f"{digits(e.value)} ({digits(e.low)}..{digits(e.high)})"
-
-
 def flops_rate(value: float) -> str:
     """A rate of arithmetic in GFLOP/s, from 1e12 on in TFLOP/s."""
     size, unit = (1e12, "TFLOP/s") if _rounded(value) >= 1e12 else (1e9, "GFLOP/s")
@@ -103,10 +98,6 @@ def rate(problem: "Problem", seconds: float) -> str:
 
 def percent(fraction: float) -> str:
     return f"{digits(100 * fraction)} %"
-
-
-def times(factor: float) -> str:
-    return f"{digits(factor)} times"
 
 
 def size(count: float) -> str:

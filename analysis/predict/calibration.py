@@ -23,7 +23,6 @@ NOISY = 0.25  # a step whose interval is wider fits nothing
 # and work. A training counts as much as a relative error of _ERROR: about what single ones are off by without any fit.
 _NUMBERS, _HELD, _ERROR = ("dispatch", "launches", "work"), (0.1, 0.25, 0.1), 0.25
 _QUANTILE = 0.9
-UNKNOWN = Calibration()  # all as the profile says
 
 
 class Seen(msgspec.Struct, frozen=True):

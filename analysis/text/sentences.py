@@ -5,7 +5,7 @@ import string
 from collections.abc import Callable
 from typing import ClassVar
 
-from analysis.crossover.crossover import Answer, Crossing
+from analysis.crossover.crossover import Answer
 from analysis.numbers import factor, gain, interval, number, share, time, timed
 from analysis.predict.combine import WORDS
 from analysis.predict.prediction import Prediction
@@ -111,11 +111,6 @@ def faster_by(cpu: Estimate, gpu: Estimate) -> str:
 
 
 # ---------------------------------------------------------------- from which size
-
-
-def since(c: Crossing) -> str:
-    """The size from which a device surely wins, in digits."""
-    return f"{c.below:,} to {c.above:,}" if c.wide else digits(c.at.high)
 
 
 def unsure(a: Answer) -> list[str]:

@@ -37,7 +37,6 @@ _NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float
 # Flags that a study has its own of.
 _STUDY_HAS = "model inputs width depth outputs hidden_layers batch samples steps epochs dtypes jit"
 _STUDY_HAS += f" {' '.join(KNOWN)} onednn cpu_forms variants backends threads gpus"
-_SEEDS = "python -m workloads.training --study seeds"
 _MLP = {"inputs": 784, "width": 500, "depth": 2, "outputs": 10}
 _ONLY_OF = {**dict.fromkeys(_MLP, "mlp"), "hidden_layers": "fashion-mlp"}
 
