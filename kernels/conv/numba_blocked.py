@@ -23,18 +23,20 @@ _PIXELS = 1568  # of a block
 
 @numba.njit(cache=True)
 def _tables(w, b, deep, rows_at, runs_at, out_at):
-    """Where each pixel of a block begins in its source and in the output, and the runs of a window in the source."""
+    """Where each pixel of a block begins in its source and in the output, and the runs of a window in the source. A row of all
+    images comes before the next row: tiles at an image's edge then lie beside it whole."""
     width = (w.across - 1) * w.stride + w.taps_across
     image, row, pixel = w.source_image, w.source_row, w.source_pixel
     if b.copied:
         image, row, pixel = ((b.rows - 1) * w.stride + w.taps_down) * width * deep, width * deep, deep
     i = 0
-    for n in range(b.images):
+    for images in (b.images, w.images % b.images):  # of all blocks, and of the last
         for p in range(b.rows):
-            for q in range(w.across):
-                rows_at[i] = n * image + p * w.stride * row + q * w.stride * pixel
-                out_at[i] = n * w.out_image + p * w.out_row + q * w.out_pixel
-                i += 1
+            for n in range(images):
+                for q in range(w.across):
+                    rows_at[i] = n * image + p * w.stride * row + q * w.stride * pixel
+                    out_at[i] = n * w.out_image + p * w.out_row + q * w.out_pixel
+                    i += 1
     i = 0
     for down in range(w.taps_down):
         for across in range(1 if b.merged else w.taps_across):
@@ -89,13 +91,13 @@ def _block(
     deep,
     past,
 ):
-    """A block of output pixels, the columns from `column` to `stop`."""
+    """A block of output pixels, the columns from `column` to `stop`; a tile leaves out the rows of taps that meet its images'
+    zeros alone."""
     rows_at, runs_at, out_at = tables
     images, lines = min(b.images, w.images - image), min(b.rows, w.rows - first)
     pixels, width = images * lines * w.across, len(lanes) * VECTORS
-    runs, length = w.taps_down, w.taps_across * deep
-    if not b.merged:
-        runs, length = w.taps_down * w.taps_across, deep
+    around, table = images * w.across, 0 if images == b.images else b.images * b.rows * w.across
+    runs, length = (1, w.taps_across * deep) if b.merged else (w.taps_across, deep)  # of a row of taps
     row, left = first * w.stride - w.top, w.left * w.source_pixel
     from_, at = source, w.source_at + image * w.source_image + row * w.source_row - left + channel
     if b.copied:
@@ -103,9 +105,12 @@ def _block(
         from_, at = scratch, scratch_at
     to = w.out_at + image * w.out_image + first * w.out_row
     for i in range(0, pixels, len(rows)):
+        high = min(len(rows), pixels - i)
+        above = max(0, w.top - (first + (i + high - 1) // around) * w.stride)
+        below = min(w.taps_down, w.height + w.top - (first + i // around) * w.stride)
         for j in range(column, stop, width):
-            after = i + len(rows) if j == column and i + len(rows) < pixels else i
-            high, wide = min(len(rows), pixels - i), min(width, stop - j)
+            after = table + (i + len(rows) if j == column and i + len(rows) < pixels else i)
+            wide = min(width, stop - j)
             old = wide if channel else past
             tile_apart(
                 lanes,
@@ -113,19 +118,19 @@ def _block(
                 from_,
                 at,
                 rows_at,
-                i,
+                table + i,
                 rows_at,
                 after,
                 runs_at,
-                0,
-                runs,
+                above * runs,
+                (below - above) * runs,
                 length,
                 right,
-                j * depth,
+                j * depth + above * runs * length * width,
                 out,
                 to + j,
                 out_at,
-                i,
+                table + i,
                 high,
                 wide,
                 old,
@@ -226,7 +231,7 @@ def convolution(w: Window, source: np.ndarray, filters: np.ndarray, out: np.ndar
     even = not any(size % lanes for size in (w.out_at, w.out_image, w.out_row, w.out_pixel, out.ctypes.data // item))
     past = PAST_CACHES if even and chunk == w.channels and w.pixels * w.columns * item >= _PAST_BYTES else 0
     pixels = b.images * b.rows * w.across
-    tables = [pixel_blocks.places(size) for size in (pixels + 16, w.taps_down * w.taps_across, pixels)]
+    tables = [pixel_blocks.places(size) for size in (2 * pixels + 16, w.taps_down * w.taps_across, 2 * pixels)]
     arguments = (
         threads,
         (0,) * lanes,
