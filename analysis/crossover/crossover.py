@@ -265,14 +265,10 @@ def classify(
         kind = "cant-tell"
     else:
         kind = "gpu-at-smallest" if signs[0] > 0 else "cpu-throughout"
-    return Answer(
-        precision, form, kind, points[0].n, points[-1].n, points, crossings, _bands(points), tuple(gaps), family=family
-    )
-
-
-def _bands(points) -> tuple[tuple[int, int], ...]:
     runs = [list(run) for sign, run in itertools.groupby(points, key=lambda p: p.sign) if sign == 0]
-    return tuple((run[0].n, run[-1].n) for run in runs)
+    bands = tuple((run[0].n, run[-1].n) for run in runs)
+    ends = points[0].n, points[-1].n
+    return Answer(precision, form, kind, *ends, points, crossings, bands, tuple(gaps), family=family)
 
 
 def _crossing(points: tuple[Point, ...], below: int, above: int) -> Crossing:

@@ -90,7 +90,9 @@ class Page:
             data=self.safe(as_json({"charts": charts} | data)),
             css=self.safe(_file("page.css")),
             plotly=plotly_js(),
-            scripts=[self.safe(_script(_file(name))) for name in _SCRIPTS],
+            scripts=[
+                self.safe(_file(name).replace("</script", "<\\/script").replace("<!--", "<\\!--")) for name in _SCRIPTS
+            ],
         )
 
 
@@ -114,10 +116,6 @@ def plotly_js() -> str:
         raise ImportError("plotly is not installed")
     text = (pathlib.Path(found.origin).parent / "package_data" / "plotly.min.js").read_bytes()
     return base64.b64encode(gzip.compress(text, 9, mtime=0)).decode()
-
-
-def _script(text: str) -> str:
-    return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def _file(name: str) -> str:

@@ -167,17 +167,13 @@ def cores(cpus: frozenset[int], blocks: list[dict[str, str]]) -> tuple[int, int]
     """(physical cores, hardware threads a core) of these logical CPUs."""
     if physical := sysctl().get("hw.physicalcpu"):
         return int(physical), max(1, len(cpus) // int(physical))
-    siblings = [_siblings(cpu) for cpu in cpus]
+    folders = [ROOT / f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus]
+    siblings = [text(f / "core_cpus_list") or text(f / "thread_siblings_list") for f in folders]
     if all(siblings):
         return len(set(siblings)), max(len(cpu_list(s)) for s in siblings)
     ids = {(b["physical id"], b["core id"]) for b in blocks if "core id" in b and int(b["processor"]) in cpus}
     count = len(ids) or len(cpus)
     return count, max(1, len(cpus) // count)
-
-
-def _siblings(cpu: int) -> str:
-    folder = ROOT / f"sys/devices/system/cpu/cpu{cpu}/topology"
-    return text(folder / "core_cpus_list") or text(folder / "thread_siblings_list")
 
 
 def caches(cpus: frozenset[int]) -> dict[str, int]:

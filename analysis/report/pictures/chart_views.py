@@ -119,7 +119,8 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
             axes.set_yticks(range(len(lines)), lines, fontsize=9)
             axes.tick_params(axis="y", length=0)
         else:
-            axes.set_ylim(*(view.y.ends or _room([y for t in view.traces for y in t.y])))
+            ys = [y for t in view.traces for y in t.y]  # a torn interval must not flatten the rest
+            axes.set_ylim(*(view.y.ends or (min(ys) / 1.8, max(ys) * 1.8)))
             _ticks(axes.yaxis, view.y, *axes.get_ylim())
         if view.y.ends:
             _names(axes, view, start)
@@ -183,11 +184,6 @@ def _limits(axes, view: "View") -> float:
     names = any(t.label and t.label_left for t in view.traces)
     axes.set_xlim(low * (low / high) ** (_COLUMN / (1 - _COLUMN)) if names else low, high)
     return low
-
-
-def _room(values: list[float]) -> tuple[float, float]:
-    """The ends of an axis for these values: a torn interval must not flatten the rest."""
-    return min(values) / 1.8, max(values) * 1.8
 
 
 def _ticks(axis, of: "Axis", low: float, high: float) -> None:

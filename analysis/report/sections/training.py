@@ -8,7 +8,6 @@ from analysis.crossover import transfer_study
 from analysis.crossover.crossover import Answer
 from analysis.explain.published import comparisons
 from analysis.report.sections import several_gpus
-from analysis.stats import Estimate
 from analysis.table import Table, listed, shown, titled
 from analysis.text import crossings, sentences, training
 from analysis.text import rows as row_words
@@ -94,14 +93,11 @@ def _forms(pairs: list[Pair]) -> list[str]:
     for pair in several:
         by = {side.form: side.cost.step for side in pair.cpus}
         best = min(by.values(), key=lambda e: e.value)
-        told = [f"{seconds(by[n].value)} ({_factor(by[n], best)})" if n in by else "-" for n in names]
+        beside = {n: "the best" if e is best else sentences.speed(best / e) for n, e in by.items()}
+        told = [f"{seconds(by[n].value)} ({beside[n]})" if n in by else "-" for n in names]
         rows.append((training.subject(pair.setup), *told, seconds(pair.gpu.cost.step.value)))
     about = "A step on the CPU by how it was set up. Compare the GPU with the best form."
     return titled("The CPU's forms", about, Table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows))
-
-
-def _factor(step: Estimate, best: Estimate) -> str:
-    return "the best" if step is best else sentences.speed(best / step)
 
 
 def _changes(measurements: "list[Measurement]") -> list[str]:
