@@ -110,7 +110,7 @@ def _body(args: argparse.Namespace, again: str) -> int:
     try:
         return _explained(args, again)
     except Lacking as lacking:
-        raise options.Missing(f"no rows of this machine tell it: {lacking}", f"{again} --measure") from lacking
+        raise options.Missing(f"no rows of this machine tell it: {lacking.what}", f"{again} --measure") from lacking
 
 
 def _explained(args: argparse.Namespace, again: str) -> int:

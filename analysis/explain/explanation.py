@@ -107,8 +107,7 @@ class Explanation(msgspec.Struct, frozen=True):
     @property
     def actions(self) -> list[WhatIf]:
         """The changes whose saving is surely above 0, the surest first; of several batches the one that saves most."""
-        here = [w for w in self.what_ifs if self.main and w.change.settings.device == self.main.settings.device]
-        ranked = sorted((w for w in here if w.surely_s), key=lambda w: -w.surely_s)
+        ranked = sorted((w for w in self.what_ifs if w.surely_s), key=lambda w: -w.surely_s)
         batches = [w for w in ranked if w.change.learns]
         return [w for w in ranked if w not in batches[1:]]
 
@@ -177,9 +176,8 @@ def explain(asked: Request, of: Sources) -> Explanation:
         raise all_of(lacking.values())
     cpu, gpu = made.get("cpu"), made.get(GPU)
     main = gpu or cpu
-    other = main and what_if.other_device(main, cpu if main is gpu else None)
     found = what_if.what_ifs(main, predict) if main else []
-    ranked = sorted([w for w in (other, *found) if w], key=lambda w: -w.job_saved.value if w.job_saved else math.inf)
+    ranked = sorted(found, key=lambda w: -w.job_saved.value if w.job_saved else math.inf)
     held = tuple(
         memory(asked.of, asked.training, device, of_.measurements, of_.machine)
         for device in made

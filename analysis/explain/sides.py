@@ -42,7 +42,7 @@ class Side(msgspec.Struct, frozen=True):
 
 def turns(cpu: Side, gpu: Side) -> tuple[str, dict[str, float]]:
     """(cpu or gpu: which finishes first of ever more epochs; samples and epochs -> from how many on it does, but for those of
-    which it does from the first on)."""
+    which it does from the first on or from 1)."""
 
     def behind(samples: int, epochs: int) -> float:
         return gpu.of(samples, epochs).value - cpu.of(samples, epochs).value
@@ -53,7 +53,7 @@ def turns(cpu: Side, gpu: Side) -> tuple[str, dict[str, float]]:
     slope = (many - few) / (1000 * t.batch)
     alike, samples = _turn(few - slope * t.batch, slope) if t.batch < t.samples else (to, 0.0)
     found = {"samples": samples * (alike == to), "epochs": epochs}
-    return to, {what: at for what, at in found.items() if at > 0}
+    return to, {what: at for what, at in found.items() if at > 1}
 
 
 def _turn(behind: float, slope: float) -> tuple[str, float]:

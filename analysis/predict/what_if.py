@@ -117,15 +117,6 @@ def what_ifs(base: "Prediction", of: Predict) -> list[WhatIf]:
     return sorted(found, key=lambda w: -w.job_saved.value if w.job_saved else float("inf"))
 
 
-def other_device(base: "Prediction", other: "Prediction | None") -> WhatIf | None:
-    """What going to the other device saves of the whole job; None without one, or where the user is on the faster one."""
-    if other is None or other.job_s.value >= base.job_s.value:
-        return None
-    words, note = ("use the GPU", "") if other.settings.on_gpu else ("use the CPU", "CUDA_VISIBLE_DEVICES=-1")
-    change = Change(words, other.training, other.settings, note)
-    return WhatIf(change, base.job_s - other.job_s, step_saved(base, other))
-
-
 def saved(base: "Prediction", made: "Prediction") -> Estimate:
     """Seconds of the whole job that a change saves. What both predictions are wrong by in the same way cancels: parts that are
     the same in both save nothing, and a part that changed is wrong by no more than its own share."""

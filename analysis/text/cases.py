@@ -16,7 +16,7 @@ from workloads.records.published_cases import Case, Complaint, Question
 # belongs to it, but for lines of what is not known.
 TOLD = {
     "winner": """
-{verdict} the article: here {first:faster}, there {first.claim.words}.
+{verdict} the article, by the epoch: here {first:faster}, there {first.claim.words}.
 [claims] {one.claim.samples:,} samples | {one.claim.words} | {one:faster} ({one.row.variant})
 [epochs] an epoch on the {one[0]} | {one[1]:time} | {one[2]:timed}
 GPU step: {gpu:shares} (predicted).""",
@@ -60,7 +60,7 @@ The GPU against the CPU: {one[gain]:speed} at batch {one[n]}, {many[gain]:speed}
 frames a second, batch {one[n]} | about 5 on both | CPU {one[cpu]:number}, GPU {one[gpu]:number}
 frames a second, batch {many[n]} | - | CPU {many[cpu]:number}, GPU {many[gpu]:number}""",
     "gpus": """
-With {first[0]} GPUs the speedup is {first[2]:factor} at batch {first[1]:,} and {last[2]:factor} at batch {last[1]:,}.
+{first[0]} GPUs against one: {first[2]:speed} at batch {first[1]:,}, {last[2]:speed} at batch {last[1]:,}.
 [gains] {one[0]} GPUs, batch {one[1]:,} in all | no faster | {one[2]:gain}
 twice the layers | out of memory | each GPU holds the whole model
 Rows of {where}.""",

@@ -6,13 +6,10 @@ from analysis.explain.sides import Side
 from analysis.predict.combine import WORDS
 from analysis.stats import NOTHING, Estimate, faster
 from analysis.table import Table, text, titled
-from analysis.text import sentences
-from analysis.text.rows import option_words
+from analysis.text import sentences, training
 from analysis.text.sentences import CANT_TELL, MEASURED, NAMES, PREDICTED, counted, say
-from analysis.training.break_even import BY_JOB
-from analysis.training.costs import TrainingCost
+from analysis.training.break_even import BY_JOB, Setup
 from analysis.units import join, size
-from kernels import networks
 from workloads import terminal
 from workloads.records import Machine, Measurement
 
@@ -22,7 +19,7 @@ _LABEL = " " * 6
 _REACH = 2.5  # times the longer time, beyond which an interval runs off its bar
 SAID = {
     "why": "The GPU's steps are {ratio:speed}; it starts {later:time} {when}{most}.",
-    "beside": "Most goes to {what}: {cpu:time} on the CPU, {gpu:time} on the GPU.",
+    "beside": "Most time is {what}: {cpu:time} on the CPU, {gpu:time} on the GPU.",
     "share": "{name} step: {main:shares}{predicted}.",
     "turn": "{at} on, the {to} finishes first.",
     "never": "the first epoch on, the {to} finishes first, and it stays so.",
@@ -32,6 +29,7 @@ SAID = {
     "no saving": "Nothing looked at surely saves time; --all has what was.",
     "measure": "Measure it here, {time}: {command} --measure",
     "verify": "Check it (1 min): {command} --verify 1",
+    "stored": "With a stored GPU: {command} --gpu-profile reports/nvidia-h200",
     "all": "More: {command} --all",
     "none": "No verdict yet: {who} for this model.",
     "one": "On the {side.name} it takes {side.whole:timed} ({side.cost.source}).",
@@ -57,15 +55,13 @@ SAID = {
 def subject(e: Explanation) -> str:
     """`CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`."""
     t = e.asked.training
-    sizes = [networks.title(t.model), f"batch {t.batch:,}", f"{t.samples:,} samples", counted(t.epochs, "epochs")]
-    sizes += [f"{t.dtype} inputs"] * (t.dtype != "float32") + option_words(e.asked.switches)
+    setup = Setup("training/keras/fit", t.model, t.batch, t.samples, t.dtype, tuple(e.asked.switches.items()))
+    sizes = [training.subject(setup), counted(t.epochs, "epochs"), *["float64 inputs"] * (t.dtype == "float64")]
     return ", ".join(sizes + [f"validated on {e.asked.validation:,}"] * bool(e.asked.validation))
 
 
 def sources(e: Explanation) -> str:
-    """`measured`, `predicted`, or what is predicted of both; a stored GPU by its machine; "" without either."""
-    if not e.sides:
-        return ""
+    """`measured`, `predicted`, or what is predicted of both; a stored GPU by its machine."""
     predicted = [s.name for s in e.sides if s.cost.source == PREDICTED]
     source = " ".join([*predicted[: len(predicted) < len(e.sides)], PREDICTED if predicted else MEASURED])
     return f"{source}, {e.borrowed}" if e.borrowed else source
@@ -73,7 +69,8 @@ def sources(e: Explanation) -> str:
 
 def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = False) -> list[str]:
     """The lines, of a terminal or as Markdown. again: what was typed; measuring: how long --measure takes, where it helps."""
-    kind = "measure" if measuring else "verify" if e.actions and not e.borrowed else "all"
+    lone = [s.device for s in e.sides] == ["cpu"]
+    kind = "measure" if measuring else "stored" if lone else "verify" if e.actions and not e.borrowed else "all"
     last, points, actions = say(SAID[kind], time=measuring, command=again), {}, Table("do | saving | note", (), 3)
     if e.both:
         cpu, gpu = e.both
@@ -86,14 +83,14 @@ def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = Fal
         points["Why"] += [_step_shares(e)] if e.main and room > 2 else []
         actions, points["Do"] = _actions(e, room - len(points["Why"]) + 1)
     else:
-        lacking = "no GPU was measured" if "cpu" in {s.device for s in e.sides} else "the CPU has no rows"
+        lacking = "no GPU was measured" if lone else "the CPU has no rows"
         first = say(SAID["withheld" if e.withheld else "none"], unknown=e.asked.unknown_share, who=lacking)
     return (_markdown if markdown else _lines)(e, first, points, actions, last)
 
 
 def _lines(e: Explanation, first: str, points: dict[str, list[str]], actions: Table, last: str) -> list[str]:
     """The answer on a terminal: a bar a device, the points with their names before them."""
-    head, where = subject(e), sources(e)
+    head, where = subject(e), sources(e) if e.sides else ""
     gap = " " * (WIDTH - len(head) - len(where))
     head += f"{gap if len(gap) > 1 else '; '}{where}" * bool(where)
     _, *rows = actions.text(0)
@@ -115,7 +112,7 @@ def _markdown(e: Explanation, first: str, points: dict[str, list[str]], actions:
         *(actions.md() if actions.rows else []),
     ]
     how, _, command = last.partition(": ")
-    head = f"{subject(e)}, {sources(e)}".rstrip(", ")
+    head = f"{subject(e)}, {sources(e)}" if e.sides else subject(e)
     return [f"## {text(head)}", "", f"**{text(first)}**", "", *tables, f"{how}: `{command}`"]
 
 
@@ -235,15 +232,11 @@ def _step(e: Explanation) -> Table:
     ]
     rows.append(["in all", *(numbers.timed(p.step_s) for p, _ in each)])
     if e.measured:
-        rows.append(["measured", *(_measured(c) if c else "-" for _, c in each)])
+        told = (c and (f"at most {numbers.time(c.step_bound)}" if c.bound else numbers.timed(c.step)) for _, c in each)
+        rows.append(["measured", *(words or "-" for words in told)])
         rest = (_signed(c.step.value - p.step_s.value, p.step_s.value) if c else "-" for p, c in each)
         rows.append(["measured less predicted", *rest])
     return Table(["part (share of their sum)", *(f"{NAMES[p.settings.device]}, {p.execution}" for p, _ in each)], rows)
-
-
-def _measured(cost: TrainingCost) -> str:
-    """A step; of short fits an upper bound."""
-    return f"at most {numbers.time(cost.step_bound)}" if cost.bound else numbers.timed(cost.step)
 
 
 def _signed(seconds: float, whole: float) -> str:

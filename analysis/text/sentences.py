@@ -140,7 +140,7 @@ def crossing(a: Answer) -> str:
             return f"the {NAMES[last.to]} wins from {at}{below}{mark}"
         case "cant-tell":
             if not (sure := [p for p in a.points if p.sign]):
-                return f"can't tell which device wins{mark}"
+                return f"can't tell which device wins at {counted(join(unsure(a)), name)}{mark}"
             low, high = (counted(p.n, name) for p in (sure[0], sure[-1]))
             where = f"from {low}" if a.points[-1].sign else f"up to {high}" if a.points[0].sign else f"around {low}"
             return f"the {'GPU' if sure[0].sign > 0 else 'CPU'} surely wins {where}{mark}"
@@ -157,7 +157,8 @@ def cant_tell(a: Answer) -> str:
 
 def crossover(a: Answer, subject: str) -> list[str]:
     """Who wins from which size, and where it can't be told: two sentences at most. `subject`: `Square float32 products`."""
-    return [f"{subject}: {crossing(a)}.", *filter(None, [cant_tell(a)] * (not a.predicted))]
+    said = crossing(a)
+    return [f"{subject}: {said}.", *filter(None, [cant_tell(a)] * (not a.predicted and CANT_TELL not in said))]
 
 
 def break_even(epochs: Estimate | None) -> str:

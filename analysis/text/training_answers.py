@@ -57,7 +57,7 @@ def single_job(m: Measurement, measurements: Iterable[Measurement] = ()) -> str:
     by = costs.parts(cost, p.epochs, p.steps)
     words |= {"samples": sentences.counted(p.samples, "samples"), "epochs": sentences.counted(p.epochs, "epochs")}
     words |= {"start": cost.start, "built": by["build and compile"], "without": " without start-up" * (not cost.start)}
-    words |= {"trained": by["epochs"] + by["steps"] + by["data-set setup"], "total": total(by.values())}
+    words |= {"trained": by["between epochs"] + by["steps"] + by["data-set setup"], "total": total(by.values())}
     return " ".join(sentences.lines(SAID["whole"], doubt=f" (doubtful: {join(m.flags)})" * bool(m.flags), **words))
 
 

@@ -59,7 +59,7 @@ def parts(cost: TrainingCost, epochs: int, steps: int) -> dict[str, Estimate]:
         "start-up": cost.start or NOTHING,
         "build and compile": stats.total((cost.build, cost.compile)),
         "data-set setup": cost.dataset_setup + cost.setup_step * (steps - cost.steps),
-        "epochs": cost.epoch * epochs,
+        "between epochs": cost.epoch * epochs,
         "steps": cost.step * (epochs * steps),
     }
 

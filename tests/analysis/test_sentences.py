@@ -84,7 +84,7 @@ SURE = Crossing(exact(300.0), 256, 512, "gpu")
         ),
         (
             crossed("cant-tell", bands=((64, 4096),)),
-            ["S: can't tell which device wins.", "Between 64 and 4,096 it can't be told."],
+            ["S: can't tell which device wins at n = 64 to 4,096."],
         ),
         (crossed("no-gpu"), ["S: the GPU was not timed."]),
         (

@@ -80,12 +80,6 @@ def test_batches_never_pass_the_samples_and_nothing_is_offered_twice():
     chosen = Settings("gpu:0", switches=switches)
     words = [c.words for c in what_if.changes(msgspec.structs.replace(T, model="saved.keras"), chosen)]
     assert words == ["batch 128", "batch 512", "with XLA", "TF32 allowed"]
-    gpu, cpu = of()(T, GPU), of()(T, CPU)
-    # 9 + 0.1 + 0.5 + 2.164 against 5 + 0.1 + 0.5 + 1.64
-    offered = what_if.other_device(gpu, cpu)
-    assert offered.change.words == "use the CPU" and offered.job_saved.value == pytest.approx(11.764 - 7.24)
-    assert "CUDA_VISIBLE_DEVICES=-1" in offered.change.note
-    assert what_if.other_device(cpu, gpu) is None and what_if.other_device(gpu, None) is None
 
 
 def test_a_change_that_cannot_be_predicted_says_why_and_stands_last():
