@@ -27,7 +27,7 @@ def no_gpu_sentence(measurements: Iterable[Measurement], machine: Machine | None
     tried = [m for m in measurements if m.on_gpu]
     if any(m.ok for m in tried):
         return _NO_CROSSOVER["apart" if any(m.ok and not m.on_gpu for m in measurements) else "gpu"]
-    what = f"this machine ({machine_words(machine)})" if machine else "this machine"
+    what = f"this machine, {machine_words(machine)}" if machine else "this machine"
     reasons = join(dict.fromkeys(m.reason or m.status for m in tried))
     return say(_NO_CROSSOVER["failed" if tried else "none"], machine=what, reasons=reasons)
 

@@ -95,7 +95,7 @@ def _lines(e: Explanation, first: str, points: dict[str, list[str]], actions: Ta
     head += f"{gap if len(gap) > 1 else '; '}{where}" * bool(where)
     _, *rows = actions.text(0)
     if max(map(len, rows), default=0) > (terminal.width() or WIDTH) - len(_LABEL):
-        rows = ["; ".join(filter(None, row)) for row in actions.rows]
+        rows = ["; ".join(str(cell) for cell in row if cell) for row in actions.rows]
     told = {name: [*rows * (name == "Do"), *point] for name, point in points.items()}
     named = [f"{'' if i else name:<6}{said}" for name, point in told.items() for i, said in enumerate(point)]
     return [head, first, *(bars(e.both) if e.both else [say(SAID["one"], side=s) for s in e.sides]), *named, last]

@@ -90,7 +90,7 @@ def test_the_answer_without_a_gpu_says_so_and_what_can_be_said():
     rows.append(row("matmul/numba/parallel", square(1000), 0.05, threads=2))
     rows.append(row("matmul/numba/naive", square(1000), 2.5, threads=1))
     said = summary.answer(rows, fake.CPU_MACHINE)
-    assert said[0] == "No GPU was measured on this machine (Intel Xeon, 2 cores), so there is no crossover here."
+    assert said[0] == "No GPU was measured on this machine, Intel Xeon, 2 cores, so there is no crossover here."
     assert said[1] == "The CPU reaches 80.0 GFLOP/s in float32 at n = 1,000, 80 % of its measured roof (float32)."
     quick = "NumPy's library is 2.0x faster than parallel Numba loops at n = 1,000"
     assert said[2] == f"{quick} and 100x faster than plain loops at n = 1,000."
