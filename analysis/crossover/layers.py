@@ -189,21 +189,21 @@ def _but_arithmetic(problem: "Problem") -> tuple:
     return tuple(value for name, value in own.items() if name not in ("dtype", "math", "out"))
 
 
-def grouped(compared, key) -> "dict[tuple, Spread]":
-    """key(row) -> the Spread of its ratios, in the order of the keys."""
+def by_size(compared) -> "dict[tuple, Spread]":
+    """(device, not float32, arithmetic, kernel, size, size in words) of rows -> the Spread of their ratios, in that order."""
+
+    def key(m: "Measurement") -> tuple:
+        p = m.problem
+        return m.device, p.math != "float32", p.math, m.kernel, size_of(p), size_words(p)
+
     groups = group_by(compared, lambda one: key(one[0]))
     return {name: made for name in sorted(groups) if (made := spread(ratio for *_, ratio in groups[name]))}
 
 
-def by_size(m: "Measurement") -> tuple:
-    """Sorts and names a group of rows: device, arithmetic, what ran it, size."""
-    return (m.device, m.problem.math != "float32", m.problem.math, m.kernel, size_of(m.problem), size_words(m.problem))
-
-
 def rate_sentences(measurements: Iterable[Measurement], op: str, roofs: tuple[Roof, ...] = ()) -> list[str]:
     """The best rate of each device over the layers in the first arithmetic, at their largest batch, and the slowest layer's."""
-    rows = [m for m in largest(measurements, op) if not framework_of(m)]
-    maths = list(dict.fromkeys(precision_of(m.problem) for m in largest(measurements, op)))
+    every = largest(measurements, op)
+    rows, maths = [m for m in every if not framework_of(m)], [precision_of(m.problem) for m in every]
     first = "float32" if "float32" in maths else next(iter(maths), "")
     told = []
     for own in group_by((m for m in rows if precision_of(m.problem) == first), lambda m: m.device).values():

@@ -47,17 +47,14 @@ def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
         files[file.parent].append(file)
     found: list[Device] = []
     for folder, own in sorted(files.items()):
-        found += of_node(records.read(*own), folder.name if len(files) > 1 or _is_node(own) else "")
+        loaded = records.read(*own)
+        is_node = len(files) > 1 or any(" --ray " in r.command for r in loaded.runs)  # a lone one may be a fleet's only
+        found += of_node(loaded, folder.name if is_node else "")
     for uuid in {d.uuid for d in found if d.uuid}:
         same = [d.node for d in found if d.uuid == uuid]
         if len(same) > 1:
             raise ValueError(f"{' and '.join(same)} hold the same GPU {uuid}: runs of one machine one after another")
     return tuple(found)
-
-
-def _is_node(files: list[pathlib.Path]) -> bool:
-    """Whether a lone folder is a fleet's only node."""
-    return any(" --ray " in r.command for file in files for r in records.decode(file.read_bytes().splitlines()[:1])[0])
 
 
 def of_node(loaded: Loaded, node: str) -> list[Device]:

@@ -165,7 +165,7 @@ def _comparisons(of: Layers) -> list[str]:
     ):
         rows = [
             (device, math, kernel.partition("/")[2], size, s.problems, *map(digits, (s.median, s.least, s.most)))
-            for (device, _, math, kernel, _, size), s in layers.grouped(compared, layers.by_size).items()
+            for (device, _, math, kernel, _, size), s in layers.by_size(compared).items()
         ]
         lines += titled(f"{heading}: {title}", says, Table(heads, rows, 4))
     arithmetic = layers.arithmetic(of.rows, of.op, of.roofs)
