@@ -7,7 +7,6 @@ import msgspec
 
 from analysis.report.material import Material
 from analysis.report.sections import (
-    feeding,
     inference,
     layers,
     method,
@@ -18,7 +17,7 @@ from analysis.report.sections import (
     stored_gpu,
     training,
 )
-from analysis.text import feeding as feeding_words
+from analysis.text import feeding
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -71,7 +70,7 @@ SECTIONS = (
         movement.copies_section,
         ("transfers",),
     ),
-    Section("feeding", feeding_words.TITLE, lambda of: feeding.section(of.rows), ("feeding",)),
+    Section("feeding", feeding.TITLE, movement.feeding_section, ("feeding",)),
     Section("launches", "Launches and framework constants", movement.launches_section),
     Section("several", several_gpus.TITLE, lambda of: several_gpus.section(of.rows)),
     Section("training", "Training with Keras", _trainings, ("along", "budget", "predicted", "break-even")),

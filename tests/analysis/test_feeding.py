@@ -4,11 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from analysis.report.charts.feeding import feeding_chart
-from analysis.report.sections.feeding import section
+from analysis.report.material import Material
+from analysis.report.sections.movement import feeding_section
 from analysis.text import feeding as words
 from analysis.training import feeding
 from kernels.problems import Feeding, Training, Transfer
-from workloads.records import Measurement, Samples, Settings
+from workloads.records import Loaded, Measurement, Samples, Settings
 
 CALL, SAMPLE, BYTE, EPOCH, SETUP = 0.6e-3, 1e-7, 1 / 5e9, 0.04, 0.02
 
@@ -95,6 +96,9 @@ def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
 
 
 def test_the_page_has_the_laws_and_every_point_beside_them():
+    def section(own):
+        return feeding_section(Material(Loaded((), tuple(own), 0, ())))
+
     rows = [*study(), *study(("tf.data",), device="cpu")]
     (chart,) = feeding_chart(rows)
     assert [view.label for view in chart.views] == ["GPU, float32", "CPU, float32"]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from analysis import labels
 from analysis.roofline import links, memory_levels, overheads
 from analysis.table import listed, shown, table
+from analysis.text import feeding
 from analysis.units import bytes_rate, size
 
 if TYPE_CHECKING:
@@ -89,6 +90,12 @@ def copies_section(of: "Material") -> list[str]:
     if not any(m.problem.op == "transfer" for m in of.rows):
         return []
     return [*shown(links.lines(of.rows), markdown=True), ""]
+
+
+def feeding_section(of: "Material") -> list[str]:
+    """What it takes to feed a training: the answer and the laws; empty without rows of the study."""
+    found = feeding.laws(of.rows)
+    return [*listed(feeding.sentences(of.rows)), *(found.md() if found.rows else [])]
 
 
 def launches_section(of: "Material") -> list[str]:
