@@ -300,7 +300,7 @@ def _cost(a: np.ndarray, b: np.ndarray, vector: int) -> float:
     laid_out = sum(x.size for x in (a, b) if x.strides[1] != x.itemsize)
     across = -(-n * a.itemsize // vector)
     if vector < emit.vector_bytes():  # of fewer than two a row, one waits for the other
-        across = _NARROW * max(2, across)
+        across, laid_out = _NARROW * max(2, across), 2 * laid_out
     return (m // rows * rows + last) * across * k + _LAY_OUT * laid_out
 
 
@@ -311,7 +311,7 @@ def _plan(a: np.ndarray, b: np.ndarray, length: int, threads: int, vector: int, 
     lanes, rows = vector // item, tile_rows(vector)
     columns = _VECTORS * lanes
     packs_b = b_column != 1 or b_step < n or (m > _FEW_ROWS and b_step * k * item > second_level_bytes())
-    packs_a = a_step != 1 and not (a_row == 1 and n <= 2 * columns)
+    packs_a = a_step != 1 and not (a_row == 1 and n * item <= 2 * _VECTORS * emit.vector_bytes())
     # where a panel of A or of B is read once, a block of it need not stay in a cache
     once = turned or (m <= rows and not packs_b) or (n <= columns and k * _up(n, lanes) * item <= second_level_bytes())
     phases = 1 if once else -(-k * item // _DEPTH_BYTES)
