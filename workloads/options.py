@@ -202,7 +202,7 @@ class Parser(argparse.ArgumentParser):
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
         """The words of a command less these flags and what they take."""
-        kept, left = [], 0
+        kept, left = list[str](), 0
         for word in words:
             flag, given, _ = word.partition("=")
             if flag in flags:
@@ -251,22 +251,6 @@ def _positive(text: str) -> float:
     if not re.fullmatch(r"\d{0,15}\.?\d{1,9}(e-?\d)?", text) or not float(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     return float(text)
-
-
-def price(text: str) -> float:
-    """Money an hour: `3.5`, `3,50`, `$3`, `2 EUR/h`.
-
-    Raises: Usage for what is no price, or two.
-    """
-    match = re.fullmatch(
-        r"[$€£]?\s*(\d{1,9}(?:[.,]\d{1,6})?)\s*(?:[$€£]|usd|eur|gbp)?\s*(?:/?\s*h(?:our)?)?", text.lower()
-    )
-    if not match:
-        raise Usage(f"{text!r} is no price of an hour; write it like 3.50", similar=("", text, "3.50"))
-    if re.search(r",\d{3}$", match[1]):
-        whole = match[1].replace(",", "")
-        raise Usage(f"{text!r} may be {whole} or {match[1].replace(',', '.')}", similar=("", match[1], whole))
-    return float(match[1].replace(",", "."))
 
 
 def regression(text: str) -> float:

@@ -4,6 +4,7 @@ import argparse
 import itertools
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -34,6 +35,22 @@ CASES_PAGE = """# Articles and complaints, answered
 
 `python -m analysis.explain --case all --format md {runs} > docs/cases.md` writes this page.
 """
+
+
+def price(text: str) -> float:
+    """Money an hour: `3.5`, `3,50`, `$3`, `2 EUR/h`.
+
+    Raises: Usage for what is no price, or two.
+    """
+    match = re.fullmatch(
+        r"[$€£]?\s*(\d{1,9}(?:[.,]\d{1,6})?)\s*(?:[$€£]|usd|eur|gbp)?\s*(?:/?\s*h(?:our)?)?", text.lower()
+    )
+    if not match:
+        raise options.Usage(f"{text!r} is no price of an hour; write it like 3.50", similar=("", text, "3.50"))
+    if re.search(r",\d{3}$", match[1]):
+        whole = match[1].replace(",", "")
+        raise options.Usage(f"{text!r} may be {whole} or {match[1].replace(',', '.')}", similar=("", match[1], whole))
+    return float(match[1].replace(",", "."))
 
 
 def parser() -> options.Parser:
@@ -75,7 +92,7 @@ def parser() -> options.Parser:
 --price-gpu MONEY  an hour of the machine with the GPU: 3.50, $3 or 3,50
 --price-cpu MONEY  an hour of the machine without
 --time-limit S ={_DESCRIBING_S}  seconds that building your model may take ({_DESCRIBING_S})""",
-        MONEY=options.price,
+        MONEY=price,
         S=options.number,
     )
     more = made.add_argument_group("more than an answer")

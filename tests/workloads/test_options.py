@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from analysis.explain.command import price
 from analysis.table import Best, Printed, Table, shown
 from workloads import options, shared_flags, terminal
 
@@ -128,7 +129,7 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
 
     error, _, tried = refused(made, "--variants loop,bals", capsys, body)
     assert error.endswith("known: blas, loop") and tried.endswith("--variants loop,blas")
-    read = {"--sizes": lambda args: options.sizes(["64kb"]), "--price": lambda args: options.price("abc")}
+    read = {"--sizes": lambda args: options.sizes(["64kb"]), "--price": lambda args: price("abc")}
     for flag, word, right in (("--sizes", "64kb", "64"), ("--price", "abc", "3.50")):
         options.add(made, f"{flag} WORD  a word")
         assert refused(made, f"{flag} {word} --fast", capsys, read[flag])[-1].endswith(f"{flag} {right} --fast")
@@ -154,13 +155,13 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
 
 @pytest.mark.parametrize(("text", "money"), [("3,50", 3.5), ("$3", 3), ("0.9 EUR/h", 0.9), ("€2", 2), ("2/hour", 2)])
 def test_prices_as_people_write_them(text, money):
-    assert options.price(text) == money
+    assert price(text) == money
 
 
 @pytest.mark.parametrize("text", ["", "-3", "inf", "1,000", "three", "3.5.1"])
 def test_what_is_no_price_is_refused_in_words(text):
     with pytest.raises(options.Usage, match=r"no price|may be 1000 or 1\.000"):
-        options.price(text)
+        price(text)
 
 
 COMMAND = (
