@@ -46,7 +46,8 @@ def time(e: Estimate | float, ends: bool = False) -> str:
     e = e / size
     if (float(f"{e.low:.{max(0, decimals(e))}f}") if ends else e.value) <= 0 < e.high:
         return f"at most {number(e.high, most=2)} {unit}"
-    return f"{number(e)} {unit}" + (f" {interval(e)}" if ends and not e.low == e.value == e.high else "")
+    told = ends and rounded(e.low, decimals(e)) != rounded(e.high, decimals(e))
+    return f"{number(e)} {unit}" + (f" {interval(e)}" if told else "")
 
 
 def timed(e: Estimate) -> str:
