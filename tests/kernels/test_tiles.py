@@ -42,7 +42,7 @@ def stays_in_registers(name: str, lines: list[str], vector: int, registers: int)
     assert not [line for line in held if "rsp" in line and register in line], f"{name}: a vector spills"
 
 
-PRODUCTS = [("float32", 64), ("float64", 64), ("float32", 32), ("uint32", 64)]
+PRODUCTS = [("float32", 64), ("float64", 64), ("float32", 32), ("float64", 32), ("uint32", 64), ("uint32", 32)]
 
 
 @pytest.mark.parametrize(("of", "vector"), [*PRODUCTS, ("convolutions", 64), ("convolutions", 32)])
