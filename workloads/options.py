@@ -44,7 +44,7 @@ class NoRun(Usage, FileNotFoundError):
     """A run has no result file. The path or saved name that is most like it is said, else the nearest folder that has one."""
 
     def __init__(self, run: str, saved: Sequence[str]):
-        right = "" if os.path.exists(run) else similar_path(run) or closest(run, saved)
+        right = "" if os.path.exists(run or ".") else similar_path(run) or closest(run, saved)
         names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
         similar = ("path", run, right) if right else ("", run, _nearest(run))
         tip = "python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
@@ -169,8 +169,15 @@ def words(values: Sequence[str]) -> list[str]: ...
 @overload
 def words(values: None) -> None: ...
 def words(values: Sequence[str] | None) -> list[str] | None:
-    """The words of a flag that takes several, separated by blanks or commas; None when the flag was not given."""
-    return None if values is None else [w for v in values for w in v.split(",") if w]
+    """The words of a flag that takes several, separated by blanks or commas; None when the flag was not given.
+
+    Raises: Usage where it was given without a word.
+    """
+    if values is None:
+        return None
+    if not (found := [w for v in values for w in v.split(",") if w]) and values:
+        raise Usage(f"{' '.join(values)!r} names nothing; leave the flag out or name something")
+    return found
 
 
 class Parser(argparse.ArgumentParser):

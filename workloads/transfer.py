@@ -44,12 +44,9 @@ def problems(args: argparse.Namespace) -> list:
 
         _alone(args, "sizes directions host_memory overlap")
         return [Transfer("h2d", n, memory) for memory in ("pageable", "pinned") for n in transfer_study.sizes()]
-    directions = options.words(args.directions) if args.directions else list(Transfer.DIRECTIONS)
-    memories = options.words(args.host_memory) if args.host_memory else list(HOST_MEMORIES)
+    directions = options.words(args.directions) or list(Transfer.DIRECTIONS)
+    memories = options.words(args.host_memory) or list(HOST_MEMORIES)
     sizes = options.sizes(args.sizes or [SIZES], options.BYTES)
-    for flag, found in (("--directions", directions), ("--host-memory", memories)):
-        if not found:
-            raise options.Usage(f"{flag} names nothing")
     try:
         ways = [(d, m) for d in directions for m in ([""] if d == "d2d" else memories)]
         made = [Transfer(d, n, m) for d, m in ways for n in sizes]

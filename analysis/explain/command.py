@@ -123,7 +123,7 @@ def _body(args: argparse.Namespace, again: str) -> int:
     if not args.case and not args.model:
         raise options.Usage("name what to explain, with --case or --model")
     if args.case and args.model:
-        raise options.Usage("--case brings its own model; leave one of --case and --model out")
+        raise options.Usage("--case brings its own model; leave one of them out", similar=("", "--case", ""))
     try:
         return _explained(args, again)
     except Lacking as lacking:
@@ -216,7 +216,9 @@ def _measured(args: argparse.Namespace, asked: "Request", of: "Sources") -> "tup
             left_out = measure.run(parts, folder, left, _progress)
     except KeyboardInterrupt as stop:
         files = sorted(folder.parent.glob(f"{folder.name}-*/*.jsonl"))
-        if kept := [str(file) for file in files if file.read_bytes().count(b"\n") > 1]:  # the first line is of the run
+        if kept := [
+            options.near(file) for file in files if file.read_bytes().count(b"\n") > 1
+        ]:  # the first line is of the run
             stop.args = (f"with rows that the next answer takes: {', '.join(kept)}",)
         raise
     print(*(f"not measured: {reason}" for reason in left_out), sep="\n", end="\n" * bool(left_out), file=sys.stderr)
@@ -282,7 +284,7 @@ def sources(args: argparse.Namespace, *more: str) -> "Sources":
 def _local_folder() -> pathlib.Path:
     from workloads.machine import facts
 
-    return pathlib.Path("reports/local") / facts.describe().key
+    return ROOT / "reports/local" / facts.describe().key
 
 
 def _local(profile) -> "Profile":

@@ -98,7 +98,7 @@ def run(
     """Runs each part into a folder of its own, NAME-1 and so on, until the budget is spent; what was not reached or failed, in
     words."""
     begin, left_out = time.monotonic(), []
-    say(f"Measuring here for about {seconds(found, budget):.0f} s; rows go to {folder}-*")
+    say(f"Measuring here for about {seconds(found, budget):.0f} s; rows go to {options.near(folder)}-*")
     for i, part in enumerate(found, 1):
         left = budget - (time.monotonic() - begin)
         if left < min(part.seconds, budget) / 2:

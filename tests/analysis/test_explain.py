@@ -122,7 +122,7 @@ def test_rows_of_several_machines_are_refused(tmp_path, capsys):
 
 
 def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(explain, "ROOT", tmp_path)
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
     slow = [row("launch/tensorflow/fit_op_by_op", Launch("step", n), 0.02 + n * 8e-4) for n in (10, 80, 640)]
     written(tmp_path / "reports/local" / CPU_MACHINE.key / "one", CPU_MACHINE, slow)
@@ -137,7 +137,7 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
 
 def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkeypatch):
     monkeypatch.undo()  # the real predictor
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(explain, "ROOT", tmp_path)
     monkeypatch.setattr(facts, "gpu_problem", lambda: "")  # so no stored GPU is taken
     code, _, err = said(capsys, "--model", "fashion-mlp")
     assert code == options.MISSING and len(err) == 2
@@ -226,7 +226,7 @@ def test_a_signal_ends_the_child(tmp_path, capsys, monkeypatch, number, code):
 
 
 def test_what_was_measured_before_a_signal_is_said(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(explain, "ROOT", tmp_path)
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
 
     def stopped(parts, folder, left, say):
@@ -235,7 +235,7 @@ def test_what_was_measured_before_a_signal_is_said(tmp_path, capsys, monkeypatch
 
     monkeypatch.setattr(measure, "run", stopped)
     code, _, err = said(capsys, "--model", "lenet", "--measure", "--gpu-profile", written(tmp_path / "stored"))
-    assert code == options.TERMINATED and err[-1].startswith("stopped with rows that the next answer takes: reports/")
+    assert code == options.TERMINATED and err[-1].startswith("stopped with rows that the next answer takes: ")
     assert err[-1].endswith("-1/launch.jsonl")
 
 

@@ -122,9 +122,7 @@ REFUSED = {
         --onednn maybe => known: on, off""",
     "workloads.transfer": """
         --directions up => unknown direction 'up'; known: h2d, d2h, d2d, both
-        --directions , => --directions names nothing
         --host-memory paged => unknown host memory 'paged'
-        --host-memory , => --host-memory names nothing
         --host-memory managed --sizes 2GiB => managed memory; at most 1073741824
         --sizes 4KiB --overlap 16B --chunks 32 => 16 bytes cannot be cut into 32 chunks
         --study small-dataset --sizes 4KiB => --study brings its own sizes and ways; leave --sizes out""",
@@ -136,6 +134,7 @@ REFUSED = {
         --fail-on faster>5% a b => no rule""",
     "analysis.predict": """
         --model lenet => say what to predict
+        --model , --profile reports/nvidia-h200 => ',' names nothing
         --model lenet --profile nowhere --dtype float99 => argument --dtype: invalid choice: 'float99'
         --check nowhere.json reports/nvidia-h200/roofs => holds no predictions""",
 }

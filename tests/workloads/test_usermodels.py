@@ -121,7 +121,7 @@ def test_a_users_model_is_looked_for_where_the_command_was_typed_and_code_that_e
     row = Row("training/keras/fit", Training("mine:build", 4, 8), Settings())
     assert worker.environment(row, {})[settings.FOLDER] == str(tmp_path)
     assert row.problem.footprint_bytes == 0 and row.problem.patience_s > 0
-    (tmp_path / "crossover_own_mine.py").write_text("raise AttributeError('no luck')\n")
+    (tmp_path / "crossover_own_mine.py").write_text("raise AttributeError('no\\n luck\\x1b\\x07')\n")
     monkeypatch.setenv(settings.FOLDER, str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(Broken, match="importing crossover_own_mine fails: AttributeError: no luck"):

@@ -110,7 +110,8 @@ def _imported(module: str, here: str):
 
 
 def _short(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"
+    said = "".join(filter(str.isprintable, " ".join(str(error).split())))
+    return f"{type(error).__name__}: {said[:240]}"
 
 
 def _loss(model) -> str:

@@ -55,7 +55,10 @@ class Writer:
             # Unbuffered: what a full disk refused would be tried again, and fail again, when the file is closed.
             self._file = open(path, "a+b", buffering=0)  # noqa: SIM115
         except OSError as error:
-            raise Refused(f"cannot write {path}: {error.strerror}; choose a folder you may write with -o") from error
+            raise Refused(
+                f"cannot write {path}: {error.strerror}; choose a folder you may write with -o",
+                similar=("", "-o", "-o DIR"),
+            ) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
