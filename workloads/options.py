@@ -205,7 +205,8 @@ class Parser(argparse.ArgumentParser):
         if wrong in self._option_string_actions:
             return [*self.without(words, wrong), *right.split()]
         word = re.compile(rf"(?<![\w.-]){re.escape(wrong)}(?![\w.-])")
-        return [word.sub(lambda _: right, w) for w in words]
+        named = right.split(" ", 1) if right.startswith("--") else [right]  # a word that lacks its flag
+        return [part for w in words for part in (named if w == wrong else [word.sub(lambda _: right, w)])]
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
         """The words of a command less these flags and what they take."""

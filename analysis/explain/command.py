@@ -119,9 +119,12 @@ def parser() -> options.Parser:
 
 def _body(args: argparse.Namespace, again: str) -> int:
     from analysis.predict.profile import Lacking
+    from workloads.records import published_cases
 
     if not args.case and not args.model:
-        raise options.Usage("name what to explain, with --case or --model")
+        first = next((run for run in args.runs if not os.path.exists(run)), "")
+        flag = "--case" if first in published_cases.EVERY else "--model"
+        raise options.Usage("name what to explain, with --case or --model", similar=("", first, f"{flag} {first}"))
     if args.case and args.model:
         raise options.Usage("--case brings its own model; leave one of them out", similar=("", "--case", ""))
     try:

@@ -67,6 +67,15 @@ def test_a_case_a_table_or_a_users_model_bring_a_training_and_flags_change_it(mo
     assert made.network is OWN and made.training == Training("own:build", 32, 5000, 2)
 
 
+NAMED = {"S4 --all": "--case S4 --all", "a.py:build": "--model a.py:build", "--case S0 --model lenet": "--model lenet"}
+
+
+@pytest.mark.parametrize(("words", "tried"), NAMED.items())
+def test_what_is_explained_is_named_once_and_by_a_flag(capsys, words, tried):
+    code, _, err = said(capsys, *words.split())
+    assert code == options.USAGE and err[1].endswith(f"-m analysis.explain {tried}")
+
+
 SLOW = "error: own:build cannot be described: building it has stopped after its time limit of 60 s\n  try: "
 SLOW += "python -m workloads.describe --model own:build --time-limit 300"
 LOST = "error: no function buld\n  tip: a similar model exists: 'own:made'\n  try: python -m x --model own:made"
