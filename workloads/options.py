@@ -173,11 +173,10 @@ def words(values: Sequence[str] | None) -> list[str] | None:
 
     Raises: Usage where it was given without a word.
     """
-    if values is None:
-        return None
-    if not (found := [w for v in values for w in v.split(",") if w]) and values:
+    found = [w for v in values or () for w in v.split(",") if w]
+    if values and not found:
         raise Usage(f"{' '.join(values)!r} names nothing; leave the flag out or name something")
-    return found
+    return None if values is None else found
 
 
 class Parser(argparse.ArgumentParser):
