@@ -36,16 +36,20 @@ def interval(e: Estimate, most: int = 3) -> str:
     return f"[{rounded(e.low, places)}, {rounded(e.high, places)}]"
 
 
+def _unit(seconds: float) -> tuple[float, str]:
+    """(its seconds, its name) of the unit in which a time is written."""
+    about = abs(float(f"{seconds:.2e}"))
+    return next(((s, u) for s, u in _SPANS if about >= (s if s <= 1 else 2 * s)), _SPANS[-1] if about else (1.0, "s"))
+
+
 def time(e: Estimate | float, ends: bool = False) -> str:
     """`21 s`, with its `ends` `21 s [17, 35]`; a time that may be none: `at most 35 s`."""
-    e = exact(e)
-    about = abs(float(f"{e.value or e.high:.2e}"))
-    size, unit = next(
-        ((s, u) for s, u in _SPANS if about >= (s if s <= 1 else 2 * s)), _SPANS[-1] if about else (1.0, "s")
-    )
-    e = e / size
-    if (float(f"{e.low:.{max(0, decimals(e))}f}") if ends else e.value) <= 0 < e.high:
-        return f"at most {number(e.high, most=2)} {unit}"
+    most = exact(e).high
+    size, unit = _unit(exact(e).value or most)
+    e = exact(e) / size
+    if (float(f"{e.low:.{max(0, decimals(e))}f}") if ends else e.value) <= 0 < most:
+        size, unit = _unit(most)
+        return f"at most {number(most / size, most=2)} {unit}"
     told = ends and rounded(e.low, decimals(e)) != rounded(e.high, decimals(e))
     return f"{number(e)} {unit}" + (f" {interval(e)}" if told else "")
 

@@ -186,7 +186,7 @@ def _every_case(args: argparse.Namespace) -> int:
         args.case = name
         asked, case = _asked(args)
         replies[name] = cases.reply(case, of, asked)
-        said += [*[""] * bool(said), *cases.lines(replies[name], markdown=markdown)]
+        said += [*[""] * bool(said and said[-1]), *cases.lines(replies[name], markdown=markdown)]
     _print(args, replies, said)
     return options.OK
 

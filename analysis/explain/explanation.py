@@ -171,7 +171,7 @@ def explain(asked: Request, of: Sources) -> Explanation:
         except Lacking as error:
             lacking["the CPU" if device == "cpu" else "the GPU"] = error
     trained = measured(asked, of)
-    both = _sides(asked, made, {d: side for d, side in trained.items() if d == "cpu" or not of.borrowed})
+    both = _sides(asked, made, trained)
     if not (made or both):
         raise all_of(lacking.values())
     cpu, gpu = made.get("cpu"), made.get(GPU)
@@ -250,10 +250,10 @@ def _profile(of: Sources, device: str) -> "Profile":
 
 
 def measured(asked: Request, of: Sources) -> "dict[str, Trained]":
-    """Device -> the row of this very training that ranks first, where there is one: beside the prediction, never in it. A fit
-    casts other inputs before its steps."""
+    """Device -> the row of this very training that ranks first, where there is one, of a stored GPU none: beside the prediction,
+    never in it. A fit casts other inputs before its steps."""
     found, t = {}, asked.training
-    for device in ("cpu", *(GPU,) * (of.gpu is not None)):
+    for device in ("cpu", *(GPU,) * (of.gpu is of.cpu)):
         wanted = (what_if.FIT, t.model, t.batch, device, settings_of(asked, device).switches, None)
         rows = []
         for side in break_even.trained(_profile(of, device).measurements):
@@ -271,11 +271,11 @@ def measured(asked: Request, of: Sources) -> "dict[str, Trained]":
 def _swept(asked: Request, trained: dict[str, Trained], of: Sources) -> dict[str, Answer]:
     """What varied -> who wins along it by rows of that, in the type that has most sizes: of its samples by the whole training
     where it has the model's epochs, of others by the step."""
-    if len(trained) < 2 or of.gpu is None or of.borrowed:
+    if len(trained) < 2:
         return {}
     setup, found = break_even.setup_of(trained[GPU].row), {}
     own = {v: at[1] for v in break_even.VARIES if (at := break_even.size_of(setup, v))}
-    for a in sorted(break_even.answers(of.gpu.measurements, own), key=lambda a: len(a.points)):
+    for a in sorted(break_even.answers(of.cpu.measurements, own), key=lambda a: len(a.points)):
         varies, there = a.family.varies, msgspec.structs.replace(break_even.setup_in(a.family), dtype=setup.dtype)
         whole = varies == "samples" and setup.batch < setup.samples
         alike = a.form.mode == (BY_JOB if whole else BY_STEP) and there == own[varies]
