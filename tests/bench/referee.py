@@ -28,7 +28,7 @@ CPU = [
 GPU = [
     "matmul --sizes 1024,2048,4096 --no-refine --device gpu --backends cupy --variants cublas --dtypes float32 bfloat16 "
     "--cache cold",
-    "stream --operations triad --sizes 96MiB,1GiB --device gpu --backends cupy --variants wide --cache cold",
+    "stream --operations triad --sizes 96MiB,1GiB --device gpu --backends cupy --variants wide",
 ]
 WIDTH = 0.01  # the half-width that a time is asked for
 AGREE = {"pyperf": 0.02, "cuda-bench": 0.01}  # or what its own restarts differ by
