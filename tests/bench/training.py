@@ -74,28 +74,18 @@ class Pair(msgspec.Struct, frozen=True):
         return self.ours.device, self.ours.problem.model, self.ours.problem.batch
 
 
-def problem(case: tuple, device: str) -> Training:
-    model, batch, cpu, gpu = case
-    return Training(model, batch, batch * (cpu if device == "cpu" else gpu))
-
-
-def variables(device: str, uuids: dict[str, str]) -> dict[str, str]:
-    """The environment of a plain process: which GPU it sees, and no more."""
-    seen = {"CUDA_VISIBLE_DEVICES": uuids.get(device, "0") if device != "cpu" else "", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    return {**os.environ, **seen, "KERAS_BACKEND": "tensorflow"}
-
-
 def plain(of: Training, device: str, uuids: dict[str, str]) -> Plain:
-    """The script in a process of its own.
+    """The script in a process of its own, which is told what GPU it sees, and no more.
 
     Raises: SystemExit with its last line where it fails, or trains another model than the table's.
     """
     few = max(1, of.steps // 4)
     words = [sys.executable, str(SCRIPT), of.model, *map(str, (of.batch, of.samples, EPOCHS, few))]
-    begin = time.perf_counter()
+    seen = {"CUDA_VISIBLE_DEVICES": uuids.get(device, "0") if device != "cpu" else "", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    variables, begin = {**os.environ, **seen, "KERAS_BACKEND": "tensorflow"}, time.perf_counter()
     with (
         tempfile.TemporaryFile("w+") as error,
-        subprocess.Popen(words, env=variables(device, uuids), stdout=subprocess.PIPE, stderr=error, text=True) as child,
+        subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, stderr=error, text=True) as child,
     ):
         assert child.stdout is not None
         child.stdout.readline()
@@ -157,16 +147,11 @@ def within(what: str, ratio: Estimate, target: tuple[float, float]) -> Figure:
 def steps(pairs: list[Pair]) -> Figure:
     (device, model, batch), m = pairs[0].case, pairs[0].ours
     nbytes = units.size(batch * networks.sample_bytes(networks.find(model)))
-    own, other = (statistics.median(e.value for e in each) for each in zip(*map(both, pairs), strict=True))
+    both = [(cost(p).step, plain_step(p)) for p in pairs]
+    own, other = (statistics.median(e.value for e in each) for each in zip(*both, strict=True))
     about = f"{m.problem.steps} steps, {units.seconds(own)} / {units.seconds(other)}"
-    ratios = [a / b for a, b in map(both, pairs)]
-    return within(
-        f"{device}: {model} at batch {batch} ({nbytes}): step / plain Keras ({about})", together(ratios), STEP
-    )
-
-
-def both(p: Pair) -> tuple[Estimate, Estimate]:
-    return cost(p).step, plain_step(p)
+    what = f"{device}: {model} at batch {batch} ({nbytes}): step / plain Keras ({about})"
+    return within(what, together([a / b for a, b in both]), STEP)
 
 
 def whole(pairs: list[Pair]) -> Figure:
@@ -278,7 +263,9 @@ def main(argv: list[str]) -> int:
         before = time.monotonic()
         if stored.get((device, *case[:2]), 0) > round_ or before - begin + longest > args.stop_after:
             continue
-        pair = measured(problem(case, device), device, bool((i + round_) % 2), here, uuids)
+        model, batch, cpu, gpu = case
+        of = Training(model, batch, batch * (cpu if device == "cpu" else gpu))
+        pair = measured(of, device, bool((i + round_) % 2), here, uuids)
         longest = max(longest, time.monotonic() - before)
         with path.open("ab") as file:
             file.write(msgspec.json.encode(pair) + b"\n")

@@ -1,5 +1,6 @@
 """Sweeps through real workers, on kernels that die, hang, raise, lie or need too much: nothing measured is lost."""
 
+import argparse
 import json
 import os
 import signal
@@ -368,3 +369,27 @@ def test_whole_rows_of_rigorous_are_five_processes(tmp_path, monkeypatch):
     outcome = swept(tmp_path, trainings, "--rigorous")
     assert [verb for verb, _ in asked] == ["measure"] * 10 and len({i for _, i in asked}) == 5
     assert {m.samples[0].stop_reason for m in outcome.measurements} == {"5 processes"}
+
+
+def test_a_training_has_the_gpu_s_memory_to_itself(monkeypatch):
+    """All of it, as a user's takes it: its process ends before another one's row begins on the GPU, and none before a CPU's."""
+    ended = []
+
+    class Idle(worker.Worker):
+        def ask(self, order, timeout):
+            return order.row.result("ok")
+
+        def close(self):
+            ended.append(self.variables.get("NVIDIA_TF32_OVERRIDE", "own"))
+
+    monkeypatch.setattr(sweep, "Worker", Idle)
+    monkeypatch.setattr(sweep, "_short", lambda row: False)
+    asked = (("gpu:0", {}), ("cpu", {}), ("gpu:0", {"beside": "fits", "tf32": "off"}), ("gpu:0", {"tf32": "off"}))
+    gpu, cpu, fits, own = (
+        Row("training/keras/fit", Training("lenet", 4, 8), Settings(d, switches=s)) for d, s in asked
+    )
+    product = Row("matmul/cupy/cublas", Matmul(8, 8, 8), Settings("gpu:0"))
+    for rows, left in (((gpu, cpu, gpu), []), ((gpu, own), ["own"]), ((fits, product), []), ((own, product), ["0"])):
+        runner = sweep._Runner(facts.describe(), sweep.Limits(), argparse.Namespace(rigorous=False, seed=1))
+        ended.clear()
+        assert [runner.ask(row, 0).status for row in rows] == ["ok"] * len(rows) and ended == left

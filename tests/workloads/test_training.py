@@ -16,7 +16,7 @@ from workloads.frameworks import data, models, tensorflow, trainers, training_ro
 from workloads.harness import one_row, sweep
 from workloads.harness.dispatch import Broken
 from workloads.harness.timing import Limits
-from workloads.harness.worker import environment
+from workloads.harness.worker import SHARED, environment
 from workloads.machine import facts
 from workloads.records import EPOCHS_OF, LATER, SAMPLES, Row, Settings
 
@@ -257,7 +257,7 @@ def test_the_line_that_says_what_tensorflow_missed():
         ("cpu", {"gpu": "visible"}, {"CUDA_VISIBLE_DEVICES": "GPU-7"}),
         ("gpu:0", {}, {"CUDA_VISIBLE_DEVICES": "GPU-7"}),
         ("cpu", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}),
-        ("gpu:0", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cuda"}),
+        ("gpu:0", {"keras_backend": "jax"}, {"JAX_PLATFORMS": "cuda", **SHARED}),
         ("cpu", {"keras_backend": "torch"}, {"KERAS_BACKEND": "torch"}),
         # a process of its own: plans are kept by shape alone
         ("gpu:0", {"tf32": "off"}, {"NVIDIA_TF32_OVERRIDE": "0"}),

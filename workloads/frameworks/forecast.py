@@ -25,14 +25,14 @@ FRESH = plan.RIGOROUS_PROCESSES
 
 def in_turns(rows: Iterable[Row]) -> list[Row]:
     """The same rows, those that differ in their device alone after one another: what ends a plan early leaves both sides of
-    what it has. The processes of the devices, and of each set of variables, live side by side meanwhile: none is started twice,
-    and each has its own GPU, or none, in sight. What takes fresh processes comes last."""
+    what it has. The CPU's processes, of each set of variables, and a GPU's live side by side meanwhile: few are started twice,
+    as rows of the same switches come together. What takes fresh processes comes last."""
     found: dict[tuple, list[Row]] = {}
     for row in rows:
         s = row.settings
         own = s.switches.items() - s.variables.items()
         found.setdefault((s.process == "fresh", row.kernel, row.problem, s.mode, *sorted(own)), []).append(row)
-    return [row for key in sorted(found, key=lambda key: key[0]) for row in found[key]]
+    return [row for key in sorted(found, key=lambda key: (key[0], key[4:])) for row in found[key]]
 
 
 def step_s(row: Row, cores: int) -> float:

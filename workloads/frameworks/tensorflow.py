@@ -75,12 +75,8 @@ def _start_tensorflow(device: str, threads: int | None) -> None:
     if not _started and (parts := int(os.environ.get(switches.PARTS, "1"))) > 1:
         cpu, each = tensorflow.config.list_physical_devices("CPU")[0], tensorflow.config.LogicalDeviceConfiguration()
         tensorflow.config.set_logical_device_configuration(cpu, [each] * parts)
-    gpus = tensorflow.config.list_physical_devices("GPU")
-    if device != "cpu" and not gpus:
+    if device != "cpu" and not tensorflow.config.list_physical_devices("GPU"):
         raise Broken(f"TensorFlow finds no GPU: {missed(log_lines())}")
-    if not _started:
-        for gpu in gpus:
-            tensorflow.config.experimental.set_memory_growth(gpu, True)
     tensorflow.zeros(1).numpy()
 
 

@@ -104,11 +104,8 @@ def _tensorflow_start(row: Row) -> Callable:
     import tensorflow
 
     def work():
-        gpus = tensorflow.config.list_physical_devices("GPU")
-        if row.on_gpu and not gpus:
+        if row.on_gpu and not tensorflow.config.list_physical_devices("GPU"):
             raise RuntimeError("TensorFlow finds no GPU")
-        for gpu in gpus:
-            tensorflow.config.experimental.set_memory_growth(gpu, True)
         tensorflow.zeros(1).numpy()
 
     return work

@@ -16,7 +16,7 @@ from workloads.harness import rounds
 from workloads.harness.plan import RIGOROUS_PROCESSES
 from workloads.harness.progress import InOrder, progress
 from workloads.harness.timing import Limits
-from workloads.harness.worker import Order, Worker, environment
+from workloads.harness.worker import SHARED, Order, Worker, environment
 from workloads.machine import facts
 from workloads.records import Measurement, Row, Run, row_flags, settings
 from workloads.records.visits import PROCESS, merged
@@ -198,21 +198,28 @@ class _Runner:
         return merged(parts)
 
     def _fresh(self, order: Order, process: int = 0) -> Measurement:
+        self._make_room(order.row)
         with contextlib.closing(Worker(environment(order.row, self._uuids))) as worker:
             return self._asked(worker, order)
 
     def _kept(self, order: Order, process: int = 0) -> Measurement:
         """From the worker of the row's environment, or of several the one with that number."""
         row = order.row
-        variables = environment(row, self._uuids)
+        variables = environment(row, self._uuids) | (SHARED if self._args.rigorous else {})
         key = (process, *sorted(variables.items()))
-        for other in [k for k, backend in self._last.items() if backend in FRAMEWORKS and k != key and _short(row)]:
-            if other in self._workers:  # an idle framework uses no CPU, but it keeps the memory that it once had
-                self._workers[other].close()
+        self._make_room(row, key)
         self._last[key] = row.backend
         if key not in self._workers:
             self._workers[key] = Worker(variables)
         return self._asked(self._workers[key], order)
+
+    def _make_room(self, row: Row, key: tuple = ()) -> None:
+        """Ends the idle processes of frameworks, but the one of `key`, that keep memory of which the row needs some: what they
+        once had, and a training all of its GPU's."""
+        for other in [k for k, backend in self._last.items() if backend in FRAMEWORKS and k != key]:
+            alone = row.on_gpu and not SHARED.items() <= set(other[1:])
+            if other in self._workers and (alone or _short(row)):
+                self._workers[other].close()
 
     def _asked(self, worker: Worker, order: Order) -> Measurement:
         own = order.row.problem.patience_s

@@ -21,6 +21,8 @@ from workloads.records import Measurement, Row, finite, settings
 
 # What TensorFlow, XLA and CUDA log of themselves: information, warnings, and errors after which they go on.
 _LIBRARY = re.compile(r"[IWE]\d{4} \d\d:|\d{4}-\d\d-\d\d .*: [IWE] |WARNING: All log messages before absl")
+# TensorFlow then takes a GPU's memory as it needs it. Its trainings alone take all of it when they start, as a user's do.
+SHARED = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -47,7 +49,10 @@ def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
     if row.problem.once:
         wanted |= {"CUPY_CACHE_IN_MEMORY": "1"}  # else the first compilation is read from a file
     if row.backend in FRAMEWORKS:
-        wanted |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        wanted |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        own = device != "cpu" and row.problem.op == "training" and row.library == "tensorflow"
+        if not own or row.experiment.beside:
+            wanted |= SHARED
         if row.threads:  # TensorFlow reads them once, so each count has a worker of its own
             wanted |= {f"TF_NUM_{which}OP_THREADS": str(row.threads) for which in ("INTRA", "INTER")}
         wanted |= row.settings.variables
