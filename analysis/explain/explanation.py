@@ -206,15 +206,13 @@ def explain(asked: Request, of: Sources) -> Explanation:
 def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Trained]) -> tuple[Side, ...]:
     """What the training takes on each device, the CPU first: measured here, else predicted, else at most what short fits took,
     which is no bound of epochs of as many samples. A prediction of mostly unknown layers counts for nothing."""
-    unknown, samples = asked.unknown_share, asked.training.samples
-    found = []
+    unknown, found = asked.unknown_share, []
     for device in ("cpu", GPU):
         p = made.get(device) if not (unknown and unknown.most) else None
-        own, row = trained.get(device), None
-        if own and own.cost.start:
-            whole = by_epochs(own.row) and own.row.problem.samples == samples
-            row = own.cost if whole or not (own.cost.bound and p) else None
-        cost = row or (p.cost if p else None)
+        own = trained.get(device)
+        whole = own and by_epochs(own.row) and own.row.problem.samples == asked.training.samples
+        row = own.cost if own and own.cost.start and (whole or not (own.cost.bound and p)) else None
+        cost = row or (p and p.cost)
         if cost:
             if asked.validation and device in made:
                 cost = msgspec.structs.replace(cost, epoch=cost.epoch + validating(asked, made[device]))
@@ -294,7 +292,7 @@ def _crossovers(asked: Request, predict: Callable, swept: dict[str, Answer]) -> 
     if t.batch >= t.samples:
         sizes["samples"] = {t.samples, *(n for i in range(2, 8) if (n := 10**i) <= 10 * t.samples)}
     found = {varies: over(asked, varies, at, predict) for varies, at in sizes.items() if varies not in swept} | swept
-    return tuple(a for a in found.values() if a)
+    return tuple(filter(None, found.values()))
 
 
 def _at(t: Training, varies: str, size: int) -> Training:
