@@ -58,9 +58,9 @@ def works(args: argparse.Namespace) -> list:
 
     if args.model is None and (args.shapes or args.vary):
         return []
-    why = "is for shapes; a model's layers have their own, and --batch goes through batches"
-    options.refuse(args, "shapes stride pad groups", why, SHAPES)
-    options.refuse(args, "vary sizes", why, "python -m workloads.conv --model cifar10-cnn --batch 1:2048:x4")
+    options.refuse(
+        args, "shapes stride pad groups vary sizes", "is for shapes; a model has its own, and --batch its batches"
+    )
     args.model = args.model or "cifar10-cnn"
     args.network = getattr(args, "network", None) or grid.network(args.model)
     found: list = plan.layers(args, args.network, "conv")

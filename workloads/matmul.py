@@ -41,11 +41,9 @@ def works(args: argparse.Namespace) -> list:
     from workloads.harness import plan
 
     if args.model is None:
-        tip = "python -m workloads.matmul --model cifar10-cnn --direction all"
-        options.refuse(args, "direction", "is for --model", tip)
+        options.refuse(args, "direction", "is for --model")
         return []
-    why, tip = "exclude each other: a model's layers have their own shapes", f"--model {args.model} --batch 1:1024:x4"
-    options.refuse(args, "sizes shapes layouts", f"and --model {why}", f"python -m workloads.matmul {tip}")
+    options.refuse(args, "sizes shapes layouts", "and --model exclude each other: layers have their own shapes")
     args.network = getattr(args, "network", None) or grid.network(args.model)
     found = plan.layers(args, args.network, "dense")
     return [replace(w, problem=_as_float8(w.problem)) for w in found]

@@ -46,7 +46,7 @@ class NoRun(Usage, FileNotFoundError):
     def __init__(self, run: str, saved: Sequence[str]):
         right = "" if os.path.exists(run or ".") else similar_path(run) or closest(run, saved)
         names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
-        similar = ("path", run, right) if right else ("", run, _nearest(run))
+        similar = ("path" * bool(right), run, right or _nearest(run))
         tip = "python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
         super().__init__(f"no result file in {run}{names}", tip, similar)
 
@@ -98,7 +98,7 @@ def unknown(what: str, word: str, known: Iterable[str], where: str = "", more: s
     right = closest(word, names)
     listed = f"; known: {', '.join(names)}{more}" if not right or len(names) <= _FEW else ""
     said = f"unknown {what} {word!r}{where}{listed}"
-    return Usage(said, similar=(what, word, right) if right else ("", word, [*names, word][0]))
+    return Usage(said, similar=(what * bool(right), word, right or [*names, word][0]))
 
 
 def number(text: str, units: dict[str, int] = COUNTS) -> int:
@@ -109,9 +109,8 @@ def number(text: str, units: dict[str, int] = COUNTS) -> int:
     match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|([a-z]{0,3}))", text.lower())
     if not match or (match[3] or "") not in units:
         like = "counts like 512, 2^9 or 50k, not bytes" if units is COUNTS else "bytes like 512, 64k, 64kb or 64KiB"
-        digits = re.search(r"[1-9]\d{0,9}", text)
-        likely = ("", text, digits[0] if digits else "64")
-        raise Usage(f"{text!r} is not a size; sizes here are {like}", similar=likely)
+        digits = [*re.findall(r"[1-9]\d{0,9}", text), "64"]
+        raise Usage(f"{text!r} is not a size; sizes here are {like}", similar=("", text, digits[0]))
     base, power, unit = match.groups()
     value = int(base) ** int(power) if power else int(base) * units[unit]
     if not 1 <= value < 1 << 60:
@@ -321,11 +320,11 @@ def namespace(made: Parser, **keywords) -> argparse.Namespace:
     return args
 
 
-def refuse(args: argparse.Namespace, flags: str, why: str, tip: str) -> None:
-    """Raises Usage, with what is said of it, for the first of these flags that is given."""
+def refuse(args: argparse.Namespace, flags: str, why: str) -> None:
+    """Raises Usage, with what is said of it, for the first of these flags that is given; the command works without it."""
     for flag in flags.split():
         if getattr(args, flag) is not None:
-            raise Usage(f"--{flag} {why}", tip)
+            raise Usage(f"--{flag} {why}", similar=("", f"--{flag}", ""))
 
 
 def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.Namespace], int]) -> int:

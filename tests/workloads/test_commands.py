@@ -76,9 +76,9 @@ REFUSED = {
         --shapes 4x4 => not a shape
         --sizes 64 --modes psychic => unknown mode 'psychic'
         --direction dgrad => --direction is for --model
-        --model lenet --sizes 64 => --sizes and --model exclude each other
+        --sizes 64 --threads 9999 => has  => --sizes 64 --threads
+        --model lenet --sizes 64 => --sizes and --model exclude each other => --model lenet
         --model lenet --direction back => unknown direction 'back'
-        --sizes 64 --layouts tt => unknown layout 'tt'; known: nn, nt, tn
         --sizes 64 --cache hot => unknown cache 'hot'""",
     "workloads.conv": """
         --shapes 1x2x2x3:4x5x5 --pad valid => a filter of 5 x 5 is larger than the padded image of 2 x 2

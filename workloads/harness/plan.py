@@ -164,7 +164,8 @@ def thread_counts(args: argparse.Namespace) -> list[int]:
     counts = options.sizes(args.threads) if args.threads else list(facts.threads_to_try())
     if args.threads and (asked := max(counts)) > (most := facts.numba_threads()):
         raise options.Usage(
-            f"--threads {asked}: Numba, which the CPU's roofs are measured with too, has {most} at most"
+            f"--threads {asked}: Numba, which the CPU's roofs are measured with too, has {most} at most",
+            similar=("", str(asked), str(most)),
         )
     return counts
 
@@ -235,7 +236,7 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
     Raises: Usage for the other formats, which are of rows that were measured.
     """
     if args.format in ("csv", "md"):
-        raise options.Usage(f"--dry-run has nothing measured for --format {args.format}; it prints a list, or JSON")
+        raise options.Usage(f"--dry-run has nothing measured for --format {args.format}", similar=("", "--format", ""))
     rows = list(rows)
     limits = Limits(**shared_flags.limits(args))
     clocks = {r.key: 1 if r.device == "cpu" or r.settings.mode != "resident" else 3 for r in rows}
