@@ -42,8 +42,9 @@ class Warps(WarpTiles, frozen=True):
         return max(ring, 4 * self.tile_m * self.tile_n * (self.slices // 2))
 
     def registers(self, layout: str) -> int:
-        """Of a thread, at least: its sums, four k's of an operand that lies along k, two of another."""
-        a, b = (2 if layout[0] == "t" else 4), (2 if layout[1] == "n" else 4)
+        """Of a thread, at least: its sums, four k's of an operand that lies along k, two of another and of one in a short stage,
+        which is turned on its way."""
+        a, b = (2 if across or self.deep == 16 else 4 for across in (layout[0] == "t", layout[1] == "n"))
         return self.each_m * self.each_n + a * self.each_m + b * self.each_n + OTHER_REGISTERS
 
     def by_items(self) -> "Warps":
@@ -77,7 +78,6 @@ class Warps(WarpTiles, frozen=True):
 WARPS = (
     Warps(128, 256, 64, 64, 16, 8, 16, 4, 1, 1),
     Warps(96, 128, 96, 32, 16, 12, 8, 4, 1, 3),
-    Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2),
     Warps(64, 128, 64, 32, 16, 8, 8, 4, 1, 4),
     Warps(64, 64, 32, 32, 32, 4, 8, 3, 1, 4),
     Warps(64, 128, 64, 32, 32, 8, 8, 3, 2, 2),
@@ -86,11 +86,9 @@ WARPS = (
 )
 # Of many products at once there are blocks enough: a tile is not much larger than a product, its stages hold all of a short k.
 SMALL = (
-    Warps(64, 64, 64, 32, 32, 8, 8, 2, 2, 4),
     Warps(64, 64, 64, 32, 32, 8, 8, 3, 2, 3),
     Warps(64, 64, 32, 32, 32, 4, 8, 2, 1, 4),
     Warps(64, 64, 32, 32, 32, 4, 8, 3, 2, 2),
-    Warps(64, 64, 64, 32, 64, 8, 8, 2, 4, 2),
     Warps(32, 32, 32, 32, 32, 4, 8, 2, 1, 8),
     Warps(32, 32, 32, 16, 32, 4, 4, 2, 2, 4),
     Warps(32, 16, 32, 16, 16, 4, 4, 2, 1, 16),
@@ -191,7 +189,6 @@ class Groups(GroupTiles, frozen=True):
 
 
 GROUPS = (
-    Groups(2, 128, 128, 6, 2, 1, 1, 1),
     Groups(2, 128, 128, 6, 2, 1, 2, 1),
     Groups(2, 128, 128, 6, 2, 2, 1, 1),
     Groups(2, 64, 256, 4, 2, 1, 1),
@@ -200,9 +197,7 @@ GROUPS = (
     Groups(2, 128, 192, 3, 3, 2, 1),
     Groups(2, 128, 192, 3, 3, 1, 2),
     Groups(2, 128, 192, 4, 2, 1, 1, 1),
-    Groups(3, 64, 192, 4, 1, 1, 1),
     Groups(2, 128, 128, 4, 2, 1, 1),
-    Groups(2, 64, 128, 6, 2, 1, 1),
     Groups(2, 64, 64, 8, 1, 1, 1),
     Groups(1, 64, 256, 5, 2, 1, 1),
     Groups(1, 64, 128, 8, 2, 1, 1),

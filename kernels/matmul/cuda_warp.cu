@@ -25,35 +25,38 @@ static_assert(LANES_M == 8 && LANES_N == 4 && EACH_M % 4 == 0 && EACH_N % 4 == 0
 
 #include "cp_async.cuh"
 
-// An operand's tile of TILE lines (rows of A, columns of B) in shared memory, as it lies in memory: lines side by side with k down
-// (4 floats apart, which spreads k over banks), or K_ALONG lines of DEEP, whose fours lie in another order in the next four lines. A
-// thread takes EACH lines, four neighbors of every LANES fours: one k of them at a time, or four k's of each.
-template <bool K_ALONG, int TILE, int EACH, int LANES, int WIDE> struct Operand {
-    static constexpr int PITCH = K_ALONG ? DEEP : TILE + 4, SIZE = (K_ALONG ? TILE : DEEP) * PITCH;  // in floats
+// An operand's tile of TILE lines (rows of A, columns of B) in shared memory: lines side by side with k down (4 floats apart, which
+// spreads k over banks), to which one K_ALONG is turned item by item, or where a long stage is fetched by fours, LIES as it does:
+// lines of DEEP, whose fours have another order in the next four lines. A thread takes EACH lines, four neighbors of every LANES
+// fours: one k of them at a time, or four k's of each.
+template <bool K_ALONG, int TILE, int EACH, int LANES, bool FOURS> struct Operand {
+    static constexpr bool LIES = K_ALONG && FOURS && DEEP > 16;
+    static constexpr int WIDE = FOURS && (LIES || !K_ALONG) ? 4 : 1, PITCH = LIES ? DEEP : TILE + 4, SIZE = (LIES ? TILE : DEEP) * PITCH;
     static constexpr int DOWN = K_ALONG ? TILE : DEEP, LINE = K_ALONG ? DEEP : TILE;                 // rows in memory, floats of each
-    static constexpr int EVEN = LINE & -LINE, ACROSS = (EVEN < THREADS * WIDE ? EVEN : THREADS * WIDE) / WIDE, ROWS = THREADS / ACROSS;
+    static constexpr int EVEN = LINE & -LINE, ACROSS = K_ALONG && !LIES ? 8 : (EVEN < THREADS * WIDE ? EVEN : THREADS * WIDE) / WIDE;
+    static constexpr int ROWS = THREADS / ACROSS;
     static_assert(DOWN % ROWS == 0, "every thread fetches whole pieces");
     const float *start, *next, *from;  // of the operand, of this thread's first piece of the next stage; what it reads
     long long further, deeper;
     int row, column, first, size, turn;  // where this thread begins in the tile, the tile in the operand's lines
-    float4 held[K_ALONG ? EACH : EACH / 2];
+    float4 held[LIES ? EACH : EACH / 2];
 
     __device__ Operand(const float* operand, int first, int size, int k, int k0, int t, const float* ring, int line, int own_k)
         : start(operand), first(first), size(size) {
         row = t / ACROSS, column = t % ACROSS * WIDE;
         next = operand + (K_ALONG ? (long long)(first + row) * k + k0 + column : (long long)(k0 + row) * size + first + column);
         further = (long long)ROWS * (K_ALONG ? k : size), deeper = K_ALONG ? DEEP : (long long)DEEP * size;
-        from = ring + (K_ALONG ? line * PITCH + own_k : own_k * PITCH + line), turn = line / 4 % 4 * 4;
+        from = ring + (LIES ? line * PITCH + own_k : own_k * PITCH + line), turn = line / 4 % 4 * 4;
     }
     __device__ void piece(float* slot, const float* source, int e, int i, bool valid) {  // zeros where nothing is
         const int line = K_ALONG ? row + e : column + i, l = K_ALONG ? column + i : row + e;
-        float* const to = slot + (row + e) * PITCH + (K_ALONG ? l ^ line / 4 % 4 * 4 : line);
+        float* const to = slot + (LIES ? line : l) * PITCH + (LIES ? l ^ line / 4 % 4 * 4 : line);
         fetch<4 * WIDE>(to, valid ? source + i : start, valid ? 4 * WIDE : 0);
     }
     __device__ void stage(float* slot, int left) {  // `left`: of k
         const float* source = next;
         if (first + TILE <= size && left >= DEEP) {
-            #pragma unroll (WIDE == 4 ? DOWN : 2)  // item by item there are too many addresses for a thread's registers
+            #pragma unroll (K_ALONG || FOURS ? DOWN : 2)  // item by item there may be too many addresses for a thread's registers
             for (int e = 0; e < DOWN; e += ROWS, source += further)
                 #pragma unroll
                 for (int i = 0; i < LINE; i += ACROSS * WIDE) piece(slot, source, e, i, true);
@@ -68,16 +71,16 @@ template <bool K_ALONG, int TILE, int EACH, int LANES, int WIDE> struct Operand 
     }
     __device__ void read(int l) {  // k number l of the slice, or it and the three that follow
         #pragma unroll
-        for (int i = 0; i < (K_ALONG ? EACH : EACH / 4); i++)
-            if (!K_ALONG) held[l % 2 * (EACH / 4) + i] = *(const float4*)(from + l * PITCH + i * LANES * 4);
+        for (int i = 0; i < (LIES ? EACH : EACH / 4); i++)
+            if (!LIES) held[l % 2 * (EACH / 4) + i] = *(const float4*)(from + l * PITCH + i * LANES * 4);
             else if (l % 4 == 0) held[i] = *(const float4*)(from + (i / 4 * LANES * 4 + i % 4) * PITCH + (l ^ turn));
     }
     __device__ float item(int l, int i) const {
-        return ((const float*)held)[K_ALONG ? 4 * i + l % 4 : l % 2 * EACH + i];
+        return ((const float*)held)[LIES ? 4 * i + l % 4 : l % 2 * EACH + i];
     }
 };
-using A = Operand<!A_STORED_KM, TILE_M, EACH_M, LANES_M, VECTOR_A ? 4 : 1>;
-using B = Operand<!B_STORED_KN, TILE_N, EACH_N, LANES_N, VECTOR_B ? 4 : 1>;
+using A = Operand<!A_STORED_KM, TILE_M, EACH_M, LANES_M, VECTOR_A>;
+using B = Operand<!B_STORED_KN, TILE_N, EACH_N, LANES_N, VECTOR_B>;
 constexpr int STAGE = A::SIZE + B::SIZE;
 
 // `scale` is 1. Multiplying by it at the end frees the sums' registers: those that are stored 16 bytes at once lie in groups of four,
@@ -121,23 +124,23 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
     };
     arrived();
     __syncthreads();
-    if (A_STORED_KM) a_tile.read(0);
-    if (B_STORED_KN) b_tile.read(0);
+    if (!A::LIES) a_tile.read(0);
+    if (!B::LIES) b_tile.read(0);
     #pragma unroll 1
     for (int step = 0; step < steps; step++) {
         if (step + STAGES - 1 < steps) stage();
         fetched();
         #pragma unroll
         for (int l = 0; l < OWN_DEEP; l++) {
-            if (!A_STORED_KM) a_tile.read(l);
-            if (!B_STORED_KN) b_tile.read(l);
+            if (A::LIES) a_tile.read(l);
+            if (B::LIES) b_tile.read(l);
             if (l == OWN_DEEP - 1) {
                 arrived();
                 __syncthreads();
                 next_slot();
             }
-            if (A_STORED_KM) a_tile.read((l + 1) % OWN_DEEP);  // while what was read before is multiplied
-            if (B_STORED_KN) b_tile.read((l + 1) % OWN_DEEP);
+            if (!A::LIES) a_tile.read((l + 1) % OWN_DEEP);  // while what was read before is multiplied
+            if (!B::LIES) b_tile.read((l + 1) % OWN_DEEP);
             #pragma unroll
             for (int e = 0; e < EACH_M * EACH_N; e++) {  // there and back: each shares an operand with the one before
                 const int i = e / EACH_N, j = i % 2 * (EACH_N - 1) + (1 - i % 2 * 2) * (e % EACH_N);

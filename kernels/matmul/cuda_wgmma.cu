@@ -113,7 +113,6 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
 
     if (team == 0) {
         if (CONSUMERS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (CONSUMERS == 3) asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
         if (threadIdx.x == 0) {
             const unsigned short column = ((1 << CLUSTER_M) - 1) << rank_n * CLUSTER_M;  // who shares B's tile
             unsigned short row = 0;                                                     // who shares A's tile
@@ -134,7 +133,6 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
         }
     } else {
         if (CONSUMERS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        if (CONSUMERS == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
         const int thread = threadIdx.x % 128, consumer = team - 1;
         const int own = PINGPONG ? 0 : consumer * ROWS;  // the first of its rows in the tile
         unsigned part = 0;

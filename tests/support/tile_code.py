@@ -65,9 +65,8 @@ def _kept(of: tuple[str, ...], make) -> dict[str, list[str]]:
 
 def _matmul_tiles(dtype: str, vector: int) -> dict[str, list[str]]:
     @numba.njit
-    def fresh(
-        lanes, a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added
-    ):  # no constants to work in
+    # no constants to work in
+    def fresh(lanes, a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added):
         vectors.tile(lanes, a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added)
 
     item = np.dtype(dtype)
