@@ -136,18 +136,12 @@ def all_reduce(chosen: Keras, spread: Strategy, parameters: int) -> dict:
     taken: list[float] = []
     begin = time.perf_counter()
     while len(taken) < 3 or (len(taken) < ROUNDS and time.perf_counter() - begin < LONGEST_S):
-        whole, scaling = (_seconds(call) for call in calls)
+        whole, scaling = map(timing.seconds, calls)
         taken.append(timing.rounded(max(0.0, whole - scaling) / SUMS))
     return {
         "values": {"all_reduce_bytes": float(ITEM_BYTES * parameters), "all_reduce_s": statistics.median(taken)},
         "series": {"all_reduce_s": tuple(taken)},
     }
-
-
-def _seconds(call: Callable[[], None]) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
 
 
 def _jax_sums(spread: Strategy, numbers: int, summing: bool) -> Callable[[], None]:

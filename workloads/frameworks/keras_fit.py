@@ -15,7 +15,7 @@ import numpy as np
 from analysis import units
 from kernels.problems import Training
 from workloads.frameworks.trainers import Fitted, Trainer
-from workloads.harness.timing import Limits, rounded
+from workloads.harness.timing import Limits, rounded, seconds
 from workloads.records import EPOCHS_OF, SETUP, Samples
 
 LATER, FEWEST_LATER = 5, 3  # later epochs of a fit whose problem has no more; where they are LONG
@@ -39,12 +39,6 @@ def samples_held(problem: Training, sample_bytes: int, unit: int = 1) -> int:
     fit = min(most, MOST_BYTES // max(1, batch * sample_bytes)) // unit * unit
     more = fit if fit >= 2 * whole else 0
     return max(problem.samples, max(more, 2 * unit * -(-problem.steps // unit) * (whole < 4 * unit)) * batch)
-
-
-def seconds(work: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    work()
-    return rounded(time.perf_counter() - begin)
 
 
 def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit: int = 1) -> None:

@@ -2,12 +2,12 @@
 
 import importlib
 import sys
-import time
 from collections.abc import Callable
 
 import numpy as np
 
 from kernels import registry
+from workloads.harness import timing
 from workloads.harness.dispatch import CannotDo
 from workloads.machine.facts import now
 from workloads.records import Measurement, Row, Samples, settings
@@ -30,8 +30,8 @@ def measure(row: Row) -> Measurement:
         if before == call:
             break
         if before in has:
-            phases[before] = _timed(backend, before, row)
-    seconds = _timed(backend, call, row)
+            phases[before] = timing.seconds(has[before](row))
+    seconds = timing.seconds(has[call](row))
     samples = (Samples("host-latency", (seconds,), 1, (0,), "once"),)
     return row.result(
         "ok",
@@ -40,14 +40,6 @@ def measure(row: Row) -> Measurement:
         check="nothing is computed",
         at=now(),
     )
-
-
-def _timed(backend: str, call: str, row: Row) -> float:
-    """Seconds of a backend's call; what it prepares by itself is not in them."""
-    work = _STARTS[backend][call](row)
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
 
 
 def _import(name: str) -> Callable[[Row], Callable]:
