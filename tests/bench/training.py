@@ -133,14 +133,10 @@ def cost(p: Pair) -> costs.TrainingCost:
     return found
 
 
-def together(ratios: list[Estimate]) -> Estimate:
-    """Of pairs of one case: itself, or their median from the lowest to the highest."""
-    values = [r.value for r in ratios]
-    return ratios[0] if len(ratios) == 1 else Estimate(statistics.median(values), min(values), max(values))
-
-
-def within(what: str, ratio: Estimate, target: tuple[float, float]) -> Figure:
-    low, high = target
+def within(what: str, ratios: list[Estimate], target: tuple[float, float]) -> Figure:
+    """Of pairs of one case: its ratio, or their median from the lowest to the highest."""
+    (low, high), values = target, [r.value for r in ratios]
+    ratio = ratios[0] if len(ratios) == 1 else Estimate(statistics.median(values), min(values), max(values))
     return Figure(what, f"{low:g} .. {high:g}", ratio, low <= ratio.value <= high)
 
 
@@ -151,7 +147,7 @@ def steps(pairs: list[Pair]) -> Figure:
     own, other = (statistics.median(e.value for e in each) for each in zip(*both, strict=True))
     about = f"{m.problem.steps} steps, {units.seconds(own)} / {units.seconds(other)}"
     what = f"{device}: {model} at batch {batch} ({nbytes}): step / plain Keras ({about})"
-    return within(what, together([a / b for a, b in both]), STEP)
+    return within(what, [a / b for a, b in both], STEP)
 
 
 def whole(pairs: list[Pair]) -> Figure:
@@ -159,8 +155,8 @@ def whole(pairs: list[Pair]) -> Figure:
     told = [costs.whole_training(cost(p), EPOCHS, p.ours.problem.steps) for p in pairs]
     own, other = (statistics.median(values) for values in ([t.value for t in told], [p.plain.whole_s for p in pairs]))
     what = f"{device}: {model} at batch {batch}: whole training from its parts / a stopwatch around plain Keras"
-    ratio = together([t / p.plain.whole_s for t, p in zip(told, pairs, strict=True)])
-    return within(f"{what} ({EPOCHS} epochs, {units.seconds(own)} / {units.seconds(other)})", ratio, JOB)
+    what += f" ({EPOCHS} epochs, {units.seconds(own)} / {units.seconds(other)})"
+    return within(what, [t / p.plain.whole_s for t, p in zip(told, pairs, strict=True)], JOB)
 
 
 def beside(p: Pair) -> str:
@@ -186,8 +182,7 @@ def unexplained(p: Pair, of: profile.Profile) -> Figure | str:
 def laws(of: profile.Profile) -> list[Figure]:
     """How many of the sizes that a law was not fitted to it is near: laws of feeding, and of data-set setup."""
     found = []
-    groups = group_by(feeding.held_out(of.measurements), lambda a: a.measurement.device)
-    for device, group in groups.items():
+    for device, group in group_by(feeding.held_out(of.measurements), lambda a: a.measurement.device).items():
         found.append(near(f"{device}: feeding a batch: held-out sizes", "their law", [a.error for a in group]))
     for device, errors in setups(of).items():
         found.append(near(f"{device}: setting up a data set: held-out sizes", "their law", errors))
@@ -208,8 +203,7 @@ def setups(of: profile.Profile) -> dict[str, list[float]]:
         each = np.array([(1.0, m.problem.nbytes * m.problem.steps) for m in rows])
         seconds = np.array([costs.setups(m)[m.problem.steps].value for m in rows])
         for i in range(len(rows)):
-            others = np.arange(len(rows)) != i
-            law = feeding.least_squares(each[others], seconds[others])
+            law = feeding.least_squares(np.delete(each, i, 0), np.delete(seconds, i))
             found.setdefault(device, []).append(held_out.off(float(each[i] @ law), float(seconds[i])))
     return found
 
@@ -223,10 +217,8 @@ def figures(pairs: list[Pair], of: profile.Profile) -> tuple[list[Figure], list[
     told = laws(of)
     found += [f for f in rests if isinstance(f, Figure)] + told
     for device, group in group_by(pairs, lambda p: p.ours.device).items():
-        longest = max(p.row_s for p in group)
-        found.append(
-            Figure(f"{device}: seconds of the longest row", f"<= {ROW_S:g} s", exactly(longest), longest <= ROW_S, "s")
-        )
+        longest, what = max(p.row_s for p in group), f"{device}: seconds of the longest row"
+        found.append(Figure(what, f"<= {ROW_S:g} s", exactly(longest), longest <= ROW_S, "s"))
     lacking = [] if told else ["- laws of feeding: python -m workloads.transfer --study feeding"]
     return found, [why for why in rests if isinstance(why, str)] + lacking
 
@@ -240,9 +232,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--device", nargs="+", help="cpu, gpu:0 (all that are here)")
     made.add_argument("--rounds", type=int, default=1, help="pairs of each training that the file is to have")
     made.add_argument("--stop-after", type=float, default=inf, help="seconds within which the last pair is to end")
-    made.add_argument(
-        "--append", type=pathlib.Path, help="only measures, what this file lacks; else the machine's own begins anew"
-    )
+    made.add_argument("--append", type=pathlib.Path, help="only measures what this file lacks, else the machine's anew")
     made.add_argument("--print", type=pathlib.Path, help="measures nothing: the table of this file")
     return made
 
@@ -253,18 +243,16 @@ def main(argv: list[str]) -> int:
         return printed(read(args.print))
     here, uuids = facts.describe(), facts.describe().uuids
     devices = args.device or ["cpu", *["gpu:0"] * bool(here.gpus)]
-    path, begin = args.append or REPORTS / here.key / "bench-training.ndjson", time.monotonic()
+    path, begin, longest = args.append or REPORTS / here.key / "bench-training.ndjson", time.monotonic(), 0.0
     if not args.append:
         path.write_bytes(b"")
     stored = collections.Counter(p.case for p in read(path)) if path.exists() else {}
     plain(WARM, devices[0], uuids)  # what is read from the disk is in memory for both ways
-    every, longest = [(case, device) for device in devices for case in CASES], 0.0
-    for round_, (i, (case, device)) in itertools.product(range(args.rounds), enumerate(every)):
+    every = [(Training(m, b, b * (c if d == "cpu" else g)), d) for d in devices for m, b, c, g in CASES]
+    for round_, (i, (of, device)) in itertools.product(range(args.rounds), enumerate(every)):
         before = time.monotonic()
-        if stored.get((device, *case[:2]), 0) > round_ or before - begin + longest > args.stop_after:
+        if stored.get((device, of.model, of.batch), 0) > round_ or before - begin + longest > args.stop_after:
             continue
-        model, batch, cpu, gpu = case
-        of = Training(model, batch, batch * (cpu if device == "cpu" else gpu))
         pair = measured(of, device, bool((i + round_) % 2), here, uuids)
         longest = max(longest, time.monotonic() - before)
         with path.open("ab") as file:
