@@ -1,9 +1,10 @@
 """Crossings of laws known in closed form, every kind of answer, refinement that ends, and reasons that add up."""
 
 import pytest
-from fake_measurements import laws, row, square
+from fake_measurements import CPU_MACHINE, laws, row, square
 from msgspec.structs import replace
 
+from analysis import noise
 from analysis.crossover import crossover, reuse
 from analysis.crossover.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
 from analysis.crossover.families import dense_rows
@@ -135,6 +136,12 @@ def test_the_cpu_side_is_the_best_row():
     answer = only(rows)
     assert [p.cpu.kernel for p in answer.points] == ["matmul/numpy/blas", "matmul/numba/parallel"]
     assert answer.kind == "cpu-throughout"
+
+
+def test_a_side_of_a_short_sweep_is_as_wide_as_what_runs_differ_by_over_the_root_of_two(monkeypatch):
+    monkeypatch.setattr(noise, "stored", lambda root: {})
+    side = crossover.fastest([row("matmul/numpy/blas", square(64), 1.0)], "host-latency", CPU_MACHINE)
+    assert side.seconds.high == pytest.approx((1 + noise.DEFAULT[noise.CPU]) ** 0.5**0.5)
 
 
 def test_new_libraries_take_part_on_their_side():

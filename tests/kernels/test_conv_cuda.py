@@ -11,23 +11,16 @@ import numpy as np
 import pytest
 from cuda_on_cpu import Encoder
 from test_cuda import spilled
+from test_kernels import AWKWARD_CONVS
 
 from kernels import reference
 from kernels.cuda import autotuner, conv_tiles, loader, tiles
 from kernels.problems import Conv
 
 PLAIN, TENSOR, WGMMA = "conv/cuda", "conv/cuda_tensor", "conv/cuda_wgmma"
-# 1 x 1 images, one channel and three, odd ones, filters that are not square, strides of 2 and 3, padding beyond the filter
-SHAPES = [
-    (1, 1, 1, 1, 1, 1, 1),
-    (2, 5, 6, 3, 4, 3, 3),
-    (1, 6, 7, 1, 2, 5, 2),
-    (2, 4, 4, 2, 3, 1, 1),
-    (1, 1, 1, 2, 2, 3, 3),
-]
 PROBLEMS = [
     Conv(*shape, stride, pad)
-    for shape in SHAPES
+    for shape in AWKWARD_CONVS
     for stride, pad in ((1, "same"), (2, "same"), (3, 4), (2, 1))
     if pad != 1 or shape[1] > 1
 ]
