@@ -73,10 +73,11 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
         for (int e = 0; e < PIECES_A; e++) {
             const int4 here = at[e * LINES_A];
             const bool inside = at_tap.i < of.r && (unsigned)(here.y + at_tap.i) < (unsigned)of.h && (unsigned)(here.z + at_tap.j) < (unsigned)of.w;
-            fetch_piece(as + e * LINES_A * A_PITCH, a + (here.x + further), inside);
+            fetch<16>(as + e * LINES_A * A_PITCH, a + (here.x + further), inside ? 16 : 0);
         }
         #pragma unroll
-        for (int e = 0; e < PIECES_B; e++) fetch_piece(bs + e * ROWS_B * B_PITCH, b_next + e * b_further, e * ROWS_B < b_rows && b_inside);
+        for (int e = 0; e < PIECES_B; e++)
+            fetch<16>(bs + e * ROWS_B * B_PITCH, b_next + e * b_further, e * ROWS_B < b_rows && b_inside ? 16 : 0);
         b_next += (long long)DEEP * pitch, l_left -= DEEP;
         if (!WGRAD) next_tap(of, at_tap);
         if (++slot_in == STAGES) slot_in = 0;

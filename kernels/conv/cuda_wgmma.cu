@@ -110,7 +110,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
                     for (int q = 0; q < COLUMNS / 8; q++) {
                         const float low = d[r][4 * q + 2 * h], high = d[r][4 * q + 2 * h + 1];
                         if (OUT == 1) put(sums + (place * of.k + column) + 8 * q, low, high, left - 8 * q, even);
-                        else put(result + (place * of.k + column) + 8 * q, packed(low, high), left - 8 * q, even);
+                        else put(result + (place * of.k + column) + 8 * q, low, high, left - 8 * q, even);
                     }
                 }
 #else

@@ -18,7 +18,7 @@ from kernels.cuda import held, loader
 _chosen: dict[tuple, str] = {}  # in this process: copying calls bind anew each time
 _ROUNDS, _ROUND_S, _MOST_CALLS = 5, 4e-3, 50
 _HEAVY_S, _LOAD_S, _LOADED_S = 30e-6, 60e-3, 20e-3  # of a call; of its own load before it is timed; of that timing
-_ENOUGH_S = 1.0  # of rounds; the first is finished
+_ENOUGH_S = 0.3  # of rounds; the first is finished
 
 
 def folder() -> pathlib.Path:
@@ -140,9 +140,7 @@ def loaded_seconds(run: Callable) -> float:
     each = milliseconds(run, 1, stream) * 1e-3
     if each < _HEAVY_S:
         return device_seconds(run)
-    if each < _LOAD_S:
-        for _ in range(round(_LOAD_S / each)):
-            run()
-        calls = max(1, round(_LOADED_S / each))
-        return milliseconds(run, calls, stream) * 1e-3 / calls
-    return each
+    for _ in range(round(_LOAD_S / each)):
+        run()
+    calls = max(1, round(_LOADED_S / each))
+    return milliseconds(run, calls, stream) * 1e-3 / calls

@@ -102,9 +102,30 @@ class Tensors(WarpTiles, frozen=True):
     stages: int
     blocks: int
 
-    def shared_bytes(self, size: int) -> int:
-        """For items of `size` bytes: A's rows are 16 bytes longer than k's line, B's 8 items longer than the tile."""
-        return self.stages * (self.tile_m * (self.line + 16) + self.line // size * (self.tile_n + 8) * size)
+    @property
+    def deep(self) -> int:
+        """Of k a stage, in items of two bytes."""
+        return self.line // 2
+
+    def shared_bytes(self, layout: str, size: int) -> int:
+        """For items of `size` bytes: an operand's lines along k are 16 bytes longer than that, its rows across k 8 items longer
+        than the tile."""
+        sides = ((self.tile_m, layout[0] == "t"), (self.tile_n, layout[1] == "n"))
+        return self.stages * sum(self.line * (of + 8) if across else of * (self.line + 16) for of, across in sides)
+
+    def slots(self, multiprocessors: int) -> int:
+        """Tiles at work at once."""
+        return self.blocks * multiprocessors
+
+    def cycles(self, m: int, n: int, steps: int, parts: int, layout: str, multiprocessors: int) -> float:
+        """Cycles of a launch with so many stages in each part of k, roughly: a stage is multiplied at half of wgmma's rate, or
+        waits for its operands, of which all stages but one are on their way. All layouts alike."""
+        rounds = -(-self.count(m, n) * parts // multiprocessors)
+        arriving = (self.tile_m + self.tile_n) * self.line / L2_BYTES
+        stage = max(2 * self.tile_m * self.tile_n * self.deep / MULTIPLIES, arriving)
+        waited = max(rounds * stage, FILL / (self.stages - 1))
+        leaving = rounds * self.tile_m * self.tile_n * 4 / L2_BYTES
+        return FILL + steps * waited + leaving + ((parts + 1) * leaving + 2 * FILL if parts > 1 else 0)
 
     def __str__(self) -> str:
         return (
@@ -118,6 +139,9 @@ TENSORS = (
     Tensors(128, 256, 64, 64, 128, 3, 1),
     Tensors(256, 128, 64, 64, 128, 3, 1),
     Tensors(64, 128, 64, 32, 128, 3, 2),
+    Tensors(64, 64, 32, 32, 128, 3, 3),
+    Tensors(32, 64, 16, 32, 128, 4, 3),
+    Tensors(32, 32, 16, 16, 128, 4, 4),
 )
 
 
@@ -178,7 +202,7 @@ class Groups(GroupTiles, frozen=True):
         products = max(tile_m * tile_n * self.deep / MULTIPLIES, wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_CYCLE)
         stage = max(products, arriving) + POWER * arriving
         leaving = tile_m * tile_n * 2 / L2_BYTES * (0.25 if self.pingpong else 1)
-        adding = tile_m * tile_n * 4 * (parts + 1) / L2_BYTES + FILL if parts > 1 else 0
+        adding = tile_m * tile_n * 4 * (parts + 1) / L2_BYTES + 2 * FILL if parts > 1 else 0
         return FILL + waves * (steps * stage + leaving + adding)
 
     def __str__(self) -> str:
@@ -194,7 +218,6 @@ GROUPS = (
     Groups(2, 64, 256, 4, 2, 1, 1),
     Groups(2, 64, 256, 4, 2, 2, 1),
     Groups(2, 64, 256, 3, 4, 2, 1),
-    Groups(2, 128, 192, 3, 3, 2, 1),
     Groups(2, 128, 192, 3, 3, 1, 2),
     Groups(2, 128, 192, 4, 2, 1, 1, 1),
     Groups(2, 128, 128, 4, 2, 1, 1),
@@ -208,7 +231,7 @@ TRIED = 4  # plans that are timed on the GPU, of those that the model of their c
 MOST_PARTS, LEAST_STEPS = 16, 4  # of k, and of stages in a part
 
 
-T = TypeVar("T", Warps, Groups)
+T = TypeVar("T", Warps, Tensors, Groups)
 
 
 class Plan(msgspec.Struct, Generic[T], frozen=True):

@@ -24,16 +24,16 @@ def count_in_32_bits(problem: Matmul) -> None:
         raise ValueError("rows and columns are counted in 32 bits")
 
 
-def _known(problem: Matmul, most: int | None = None) -> None:
+def _bound(name: str, problem: Matmul, a, b, block: tuple[int, int], tile: tuple[int, int], most: int | None = None):
+    """The kernel of that name, a block for each tile of C: rows along the grid's y (of `naive` its x).
+
+    Raises: ValueError for another arithmetic or layout, and for more than `most` products.
+    """
     if problem.math != "float32" or problem.layout != "nn":
         raise ValueError(f"this kernel multiplies float32 stored nn, not {problem.math} {problem.layout}")
     count_in_32_bits(problem)
     if most and problem.m * problem.n * problem.k > most:
         raise ValueError(f"more than 2^{most.bit_length() - 1} products would take this kernel seconds a call")
-
-
-def _bound(name: str, problem: Matmul, a, b, block: tuple[int, int], tile: tuple[int, int]):
-    """The kernel of that name, a block for each tile of C: rows along the grid's y (of `naive` its x)."""
     compiled, (m, n, k) = loader.load("matmul/cuda", name), (problem.m, problem.n, problem.k)
     c = cupy.empty((m, n), np.float32)
     across, down = -(-n // tile[1]), -(-m // tile[0])
@@ -53,25 +53,21 @@ def _bound(name: str, problem: Matmul, a, b, block: tuple[int, int], tile: tuple
 
 @kernel(rung=True)
 def naive(problem: Matmul, a, b):
-    _known(problem, _MOST_NAIVE)
-    return _bound("naive", problem, a, b, (32, 8), (32, 8))
+    return _bound("naive", problem, a, b, (32, 8), (32, 8), _MOST_NAIVE)
 
 
 @kernel(rung=True)
 def coalesced(problem: Matmul, a, b):
-    _known(problem, _MOST_COALESCED)
-    return _bound("coalesced", problem, a, b, (32, 8), (8, 32))
+    return _bound("coalesced", problem, a, b, (32, 8), (8, 32), _MOST_COALESCED)
 
 
 @kernel(rung=True)
 def tiled(problem: Matmul, a, b):
-    _known(problem)
     return _bound("tiled", problem, a, b, (32, 32), (32, 32))
 
 
 @kernel(rung=True)
 def register_tiled(problem: Matmul, a, b):
-    _known(problem)
     return _bound("register_tiled", problem, a, b, (16, 16), (128, 128))
 
 
@@ -88,13 +84,11 @@ def warps_call(problem: Matmul, plan: Plan[Warps], a, b, c):
     form = of if vectors["VECTOR_A"] and vectors["VECTOR_B"] else of.by_items()
     compiled = loader.load("matmul/cuda_warp", "matmul", **form.macros(), **stored, **vectors)
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
-    tiles = of.count(m, n)
-    room = tiles * parts * of.tile_m * of.tile_n if parts > 1 else 1
-    partial, arrived = cupy.empty(room, np.float32), cupy.zeros(tiles, np.uint32)
-    grid, counts = (tiles * parts, problem.count), map(np.int32, (m, n, k, parts, plan.steps(k) * of.deep))
-    arguments = (a, b, c, *counts, partial, arrived, np.float32(1))
+    grid, sums = split_sums(plan, m, n)
+    counts = map(np.int32, (m, n, k, parts, plan.steps(k) * of.deep))
+    arguments = (a, b, c, *counts, *sums, np.float32(1))
 
-    run = into(c, compiled, grid, (of.threads,), arguments, shared_mem=of.shared_bytes)
+    run = into(c, compiled, (grid, problem.count), (of.threads,), arguments, shared_mem=of.shared_bytes)
     loads = traffic(4, (sum(of.tile), of.tile_m * of.tile_n), (of.each_m + of.each_n, of.each_m * of.each_n))
     run.notes = {"tiles": str(plan), "traffic": loads}
     return run
@@ -116,6 +110,13 @@ def warp_tiled(problem: Matmul, a, b):
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
         found = list(map(Plan, forms))
     return fastest_plan("matmul/cuda_warp", problem, found, lambda plan: warps_call(problem, plan, a, b, c))
+
+
+def split_sums(plan: Plan, m: int, n: int) -> tuple[int, tuple]:
+    """Blocks of a launch, and room for the sums of k's parts and for how many of each tile have come (split_sums.cuh)."""
+    tiles = plan.of.count(m, n)
+    room = tiles * plan.parts * math.prod(plan.of.tile) if plan.parts > 1 else 1
+    return tiles * plan.parts, (cupy.empty(room, np.float32), cupy.zeros(tiles, np.uint32))
 
 
 def count_multiprocessors() -> int:

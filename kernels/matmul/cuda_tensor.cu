@@ -1,16 +1,20 @@
 // sm_80 sm_90
 // C = A B on tensor cores by mma.sync: every warp loads its pieces from shared memory into registers and multiplies them there.
 #ifndef TF32
-#define TF32 0       // 1: A, B and C are float32, rounded to TF32 before they are multiplied
-#define TYPE "bf16"  // of A, B and C otherwise: bf16 or f16; sums are float32
-#define TILE_M 128   // of C, a block
+#define TF32 0        // 1: A, B and C are float32, rounded to TF32 before they are multiplied
+#define TYPE "bf16"   // of A, B and C otherwise: bf16 or f16; sums are float32
+#define TILE_M 128    // of C, a block
 #define TILE_N 128
-#define WARP_M 64    // of C, a warp
+#define WARP_M 64     // of C, a warp
 #define WARP_N 64
-#define LINE 64      // bytes of k, a stage: 64 or 128
-#define STAGES 4     // tiles of A and B in shared memory
-#define BLOCKS 2     // that fit on a multiprocessor
-#define VECTOR 1     // rows of A, B and C begin on 16 bytes
+#define LINE 64       // bytes of k, a stage: 64 or 128
+#define STAGES 4      // tiles of A and B in shared memory
+#define BLOCKS 2      // that fit on a multiprocessor
+#define A_STORED_KM 0 // 1: A lies k x m
+#define B_STORED_KN 1 // 1: B lies k x n
+#define BYTES_A 16    // that every row of A, of B begins on: 2, 4, 8 or 16
+#define BYTES_B 16
+#define VECTOR 1      // rows of C have even numbers of items
 #endif
 
 #if TF32
@@ -21,10 +25,7 @@ typedef unsigned short Item;
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32"
 #endif
 constexpr int SIZE = sizeof(Item), PIECE = 16 / SIZE, DEEP = LINE / SIZE, STEP = 32 / SIZE;  // in items: 16 bytes, a stage's k, an mma's k
-constexpr int WARPS_N = TILE_N / WARP_N, THREADS = TILE_M / WARP_M * WARPS_N * 32;
-// 16 (A) and 16 or 32 (B) bytes more than a row has: 8 rows, or 4 of floats, then lie in different banks.
-constexpr int A_PITCH = DEEP + PIECE, B_PITCH = TILE_N + 32 / SIZE / (TF32 ? 1 : 2), A_SIZE = TILE_M * A_PITCH, STAGE = A_SIZE + DEEP * B_PITCH;
-constexpr int M16 = WARP_M / 16, N8 = WARP_N / 8;
+constexpr int WARPS_N = TILE_N / WARP_N, THREADS = TILE_M / WARP_M * WARPS_N * 32, M16 = WARP_M / 16, N8 = WARP_N / 8;
 // Steps of a stage that the compiler sees at once: CUDA 12's moves four of float's loads so far ahead that registers run out.
 #if TF32 && __CUDACC_VER_MAJOR__ < 13
 constexpr int AT_ONCE = 2;
@@ -37,13 +38,7 @@ static_assert(N8 % 2 == 0, "B's pieces are loaded in pairs");
 #include "mma.cuh"
 #include "pairs.cuh"
 #include "rasterization.cuh"
-
-__device__ void fetch(Item* to, const Item* from, bool inside) {  // zeros where nothing is
-    if (VECTOR)
-        fetch_piece(to, from, inside);
-    else  // item by item: no copy of 16 bytes can begin where such a row does
-        *to = inside ? *from : (Item)0;
-}
+#include "split_sums.cuh"
 
 __device__ unsigned rounded(unsigned bits) {
     unsigned to;
@@ -51,91 +46,92 @@ __device__ unsigned rounded(unsigned bits) {
     return to;
 }
 
-__device__ void put(Item* to, float low, float high, bool both) {  // two neighbors of C, or the first alone
-#if TF32
-    if (VECTOR && both) { *(float2*)to = make_float2(low, high); return; }
-    to[0] = low;
-    if (both) to[1] = high;
-#else
-    const unsigned pair = packed(low, high);
-    if (VECTOR && both) { *(unsigned*)to = pair; return; }
-    to[0] = (unsigned short)pair;
-    if (both) to[1] = (unsigned short)(pair >> 16);
-#endif
-}
+// An operand's tile of TILE lines (rows of A, columns of B) in shared memory, as it lies in memory: lines of DEEP, or K_ACROSS lines
+// side by side. Rows are 16 bytes further apart (floats across k 32), so that 8 of them (4) lie in different banks.
+template <bool K_ACROSS, bool LEFT, int TILE, int BYTES> struct Operand {
+    static constexpr int DOWN = K_ACROSS ? DEEP : TILE, WIDTH = K_ACROSS ? TILE : DEEP, PITCH = WIDTH + (TF32 && K_ACROSS ? 2 : 1) * PIECE;
+    static constexpr int WIDE = BYTES / SIZE, ACROSS = WIDTH / WIDE < THREADS ? WIDTH / WIDE : THREADS, ROWS = THREADS / ACROSS;
+    static_assert(DOWN % ROWS == 0 && WIDTH % (ACROSS * WIDE) == 0, "every thread fetches whole pieces");
+    const Item *next, *from;  // of this thread's first piece of the next stage; where this thread reads
+    int lines, pitch;         // that are left of the operand; items from row to row
 
+    __device__ Operand(const Item* operand, int first, int size, int k, int k0, const Item* ring, int line)
+        : lines(size - first), pitch(K_ACROSS ? size : k) {
+        const int lane = threadIdx.x % 32, lower = LEFT ? lane / 8 % 2 : lane / 16, right = LEFT ? lane / 16 : lane / 8 % 2;
+        from = ring + (!K_ACROSS ? (line + lane % 8 + 8 * lower) * PITCH + right * PIECE
+                       : TF32 ? lane % 4 * PITCH + line + lane / 4 : (lane % 8 + 8 * right) * PITCH + line + 8 * lower);
+        next = operand + ((K_ACROSS ? k0 : first) + row()) * (long long)pitch + (K_ACROSS ? first : k0) + column();
+    }
+    __device__ static int row() { return threadIdx.x / ACROSS; }  // of the tile, where this thread begins
+    __device__ static int column() { return threadIdx.x % ACROSS * WIDE; }
+    __device__ void stage(Item* slot, int left) {  // zeros where nothing is; `left`: of k
+        #pragma unroll (BYTES == 16 || M16 * N8 < 32 ? DOWN : 2)  // smaller pieces have too many addresses beside many sums
+        for (int e = 0; e < DOWN; e += ROWS)
+            #pragma unroll
+            for (int i = 0; i < WIDTH; i += ACROSS * WIDE) {
+                const int down = row() + e, along = column() + i;
+                const bool inside = (K_ACROSS ? along : down) < lines && (K_ACROSS ? down : along) < left;
+                Item* const to = slot + down * PITCH + along;
+                const Item* const source = next + (long long)e * pitch + i;
+                if constexpr (BYTES > 2) fetch<BYTES>(to, source, inside ? BYTES : 0);
+                else *to = inside ? __ldg(source) : (Item)0;  // no copy is so small
+            }
+        next += K_ACROSS ? (long long)DEEP * pitch : DEEP;
+    }
+    // 16 lines of 32 bytes of k in the order of an mma's A (LEFT) or of two mmas' B: upper left, lower left, upper right, lower right
+    // 8 lines of 16 bytes, or line by line of these.
+    __device__ void read(unsigned (&to)[4], int line, int l) const {
+        const Item* const at = from + (K_ACROSS ? l * PITCH + line : line * PITCH + l);
+        if (!K_ACROSS) matrices(to, shared(at));
+        else if (!TF32) transposed(to, shared(at));
+        else
+            #pragma unroll
+            for (int e = 0; e < 4; e++)
+                to[e] = __float_as_uint(at[4 * (LEFT ? e / 2 : e % 2) * PITCH + 8 * (LEFT ? e % 2 : e / 2)]);
+    }
+};
+using A = Operand<A_STORED_KM, true, TILE_M, BYTES_A>;
+using B = Operand<B_STORED_KN, false, TILE_N, BYTES_B>;
+constexpr int A_SIZE = A::DOWN * A::PITCH, STAGE = A_SIZE + B::DOWN * B::PITCH;
+
+// k is summed in `parts` of `deep` stages each (the last may have fewer); the parts of a tile follow each other.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict__ c, int m, int n, int k, int group) {
+matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict__ c, int m, int n, int k, int group, int parts, int deep,
+       float* partial, unsigned* arrived_parts) {
     extern __shared__ __align__(16) char raw[];
     Item* const memory = (Item*)raw;
-    const int t = threadIdx.x, lane = t % 32, warp = t / 32, row = warp / WARPS_N * WARP_M, column = warp % WARPS_N * WARP_N;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = warp / WARPS_N * WARP_M, column = warp % WARPS_N * WARP_N;
+    const int k0 = blockIdx.x % parts * deep * DEEP;
     int top, left;
-    rasterize(blockIdx.x, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
+    rasterize(blockIdx.x / parts, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
     top *= TILE_M, left *= TILE_N;
 
-    // This thread's first piece of either tile; the others lie ROWS_A (of A's rows) and ROWS_B (of B's) further down.
-    constexpr int WIDE = VECTOR ? PIECE : 1, ROWS_A = THREADS * WIDE / DEEP, ROWS_B = THREADS * WIDE / TILE_N;
-    constexpr int PIECES_A = TILE_M / ROWS_A, PIECES_B = ROWS_B ? DEEP / ROWS_B : 0, HALVES = ROWS_B ? 1 : TILE_N / THREADS / WIDE;
-    static_assert(TILE_M % ROWS_A == 0 && HALVES > 0 && (!ROWS_B || DEEP % ROWS_B == 0), "every thread fetches whole pieces");
-    const int a_row = t * WIDE / DEEP, a_l = t * WIDE % DEEP, b_l = t * WIDE / TILE_N, b_column = t * WIDE % TILE_N;
-    const Item* a_next = a + (long long)(top + a_row) * k + a_l;
-    const Item* b_next = b + (long long)b_l * n + left + b_column;
-    const long long a_further = (long long)ROWS_A * k, b_further = (long long)(ROWS_B ? ROWS_B : 1) * n;
-    const int a_left = m - top - a_row, b_left = n - left - b_column;
-    int slot_in = 0, l_left = k;  // where the next stage goes, and how much of k is left for it
-    auto stage = [&]() {
-        Item* const as = memory + slot_in * STAGE + a_row * A_PITCH + a_l;
-        Item* const bs = memory + slot_in * STAGE + A_SIZE + b_l * B_PITCH + b_column;
-        const int a_rows = a_l < l_left ? a_left : 0, b_rows = l_left - b_l;
-        #pragma unroll
-        for (int e = 0; e < PIECES_A; e++) fetch(as + e * ROWS_A * A_PITCH, a_next + e * a_further, e * ROWS_A < a_rows);
-        #pragma unroll
-        for (int e = 0; e < (ROWS_B ? PIECES_B : DEEP); e++)
-            #pragma unroll
-            for (int h = 0; h < HALVES; h++)
-                fetch(bs + e * (ROWS_B ? ROWS_B : 1) * B_PITCH + h * THREADS * WIDE, b_next + e * b_further + h * THREADS * WIDE,
-                      e * (ROWS_B ? ROWS_B : 1) < b_rows && h * THREADS * WIDE < b_left);
-        a_next += DEEP, b_next += (long long)DEEP * n, l_left -= DEEP;
-        if (++slot_in == STAGES) slot_in = 0;
+    A a_tile(a, top, m, k, k0, memory, row);
+    B b_tile(b, left, n, k, k0, memory + A_SIZE, column);
+    int l_left = min(deep * DEEP, k - k0);  // of k, for the next stage
+    auto stage = [&](int slot) {
+        a_tile.stage(memory + slot * STAGE, l_left);
+        b_tile.stage(memory + slot * STAGE + A_SIZE, l_left);
     };
-
-    const int steps = (k + DEEP - 1) / DEEP;
-    for (int s = 0; s < STAGES - 1; s++) {
-        if (s < steps) stage();
+    for (int s = 0; s < STAGES - 1; s++, l_left -= DEEP) {
+        if (l_left > 0) stage(s);
         fetched();
     }
     float sums[M16][N8][4] = {};
-    unsigned u[2][M16][4], v[2][N8][2];
-    const Item *as = memory + row * A_PITCH, *bs = memory + A_SIZE + column;
+    unsigned u[2][M16][4], v[2][N8 / 2][4];
     auto read = [&](int which, int l) {
         #pragma unroll
-        for (int i = 0; i < M16; i++)  // upper left, lower left, upper right, lower right 8 rows x 16 bytes
-            matrices(u[which][i], shared(as + (16 * i + lane % 16) * A_PITCH + l + lane / 16 * PIECE));
-#if TF32
+        for (int i = 0; i < M16; i++) a_tile.read(u[which][i], 16 * i, l);
         #pragma unroll
-        for (int j = 0; j < N8; j++)
-            #pragma unroll
-            for (int e = 0; e < 2; e++) v[which][j][e] = __float_as_uint(bs[(l + lane % 4 + 4 * e) * B_PITCH + 8 * j + lane / 4]);
-#else
-        #pragma unroll
-        for (int j = 0; j < N8; j += 2) {  // k from above and below of 8 columns, then of the next 8
-            unsigned w[4];
-            transposed(w, shared(bs + (l + lane % 16) * B_PITCH + 8 * j + lane / 16 * 8));
-            v[which][j][0] = w[0], v[which][j][1] = w[1], v[which][j + 1][0] = w[2], v[which][j + 1][1] = w[3];
-        }
-#endif
+        for (int j = 0; j < N8 / 2; j++) b_tile.read(v[which][j], 16 * j, l);
     };
     int slot = 0;
-    auto next_slot = [&]() {
-        as += STAGE, bs += STAGE;
-        if (++slot == STAGES) slot = 0, as -= STAGES * STAGE, bs -= STAGES * STAGE;
-    };
     arrived();
     __syncthreads();
     read(0, 0);
     #pragma unroll 1
-    for (int step = 0; step < steps; step++) {
-        if (step + STAGES - 1 < steps) stage();
+    for (; l_left > (1 - STAGES) * DEEP; l_left -= DEEP) {
+        if (l_left > 0) stage(slot ? slot - 1 : STAGES - 1);
         fetched();
         #pragma unroll AT_ONCE
         for (int l = 0; l < DEEP; l += STEP) {
@@ -143,33 +139,31 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
             if (l + STEP == DEEP) {
                 arrived();
                 __syncthreads();
-                next_slot();
+                const int on = ++slot == STAGES ? (1 - STAGES) * STAGE : STAGE;
+                if (slot == STAGES) slot = 0;
+                a_tile.from += on, b_tile.from += on;
             }
             read(now ^ 1, (l + STEP) % DEEP);  // while what was read before is multiplied
-#if TF32
+            #pragma unroll
+            for (int e = 0; e < (TF32 ? 4 * M16 : 0); e++) u[now][e / 4][e % 4] = rounded(u[now][e / 4][e % 4]);
+            #pragma unroll
+            for (int e = 0; e < (TF32 ? 2 * N8 : 0); e++) v[now][e / 4][e % 4] = rounded(v[now][e / 4][e % 4]);
             #pragma unroll
             for (int i = 0; i < M16; i++)
                 #pragma unroll
-                for (int e = 0; e < 4; e++) u[now][i][e] = rounded(u[now][i][e]);
-            #pragma unroll
-            for (int j = 0; j < N8; j++)
-                #pragma unroll
-                for (int e = 0; e < 2; e++) v[now][j][e] = rounded(v[now][j][e]);
-#endif
-            #pragma unroll
-            for (int i = 0; i < M16; i++)
-                #pragma unroll
-                for (int j = 0; j < N8; j++) multiply(sums[i][j], u[now][i], v[now][j][0], v[now][j][1]);
+                for (int j = 0; j < N8; j++) multiply(sums[i][j], u[now][i], v[now][j / 2][j % 2 * 2], v[now][j / 2][j % 2 * 2 + 1]);
         }
     }
+    const int tile = blockIdx.x / parts;
+    auto last = [&] { return is_last((unsigned*)memory, arrived_parts + tile, parts); };
+    if (parts > 1 && !added<M16 * N8, THREADS>(&sums[0][0][0], partial, tile, blockIdx.x % parts, parts, threadIdx.x, last)) return;
     #pragma unroll
     for (int i = 0; i < M16; i++)
         #pragma unroll
         for (int j = 0; j < N8; j++)
             #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const int at = top + row + 16 * i + lane / 4 + 8 * h, beside = left + column + 8 * j + lane % 4 * 2;
-                if (at < m && beside < n)
-                    put(c + (long long)at * n + beside, sums[i][j][2 * h], sums[i][j][2 * h + 1], beside + 1 < n);
+                const int at = m - a_tile.lines + row + 16 * i + lane / 4 + 8 * h, beside = n - b_tile.lines + column + 8 * j + lane % 4 * 2;
+                if (at < m) put(c + (long long)at * n + beside, sums[i][j][2 * h], sums[i][j][2 * h + 1], n - beside, VECTOR);
             }
 }

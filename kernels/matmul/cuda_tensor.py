@@ -1,51 +1,52 @@
 """Matmul in CUDA C on tensor cores by mma.sync: the form that every GPU since Ampere has."""
 
-import functools
+import math
 
 import cupy
 import numpy as np
 
-from kernels.cuda import autotuner, loader, matmul_tiles
+from kernels.cuda import loader, matmul_tiles
+from kernels.cuda.matmul_tiles import Plan, Tensors
 from kernels.cuda.tiles import traffic
-from kernels.matmul.cuda import count_in_32_bits
+from kernels.matmul.cuda import count_in_32_bits, count_multiprocessors, fastest_plan, split_sums
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import into, kernel
 
 
-def call(problem: Matmul, of: matmul_tiles.Tensors, a, b, c):
-    """The call of matmul/cuda_tensor.cu with those tiles."""
-    m, n, k, size = problem.m, problem.n, problem.k, a.dtype.itemsize
-    piece = 16 // size
-    vector = int(k % piece == 0 and n % piece == 0 and a.data.ptr % 16 == 0 and b.data.ptr % 16 == 0)
+def call(problem: Matmul, plan: Plan[Tensors], a, b, c):
+    """The call of matmul/cuda_tensor.cu with those tiles, k in that many parts."""
+    of, (m, n, k), size = plan.of, (problem.m, problem.n, problem.k), a.dtype.itemsize
+    a_km, b_kn, shared = int(problem.layout == "tn"), int(problem.layout != "nt"), of.shared_bytes(problem.layout, size)
     compiled = loader.load(
         "matmul/cuda_tensor",
         "matmul",
         **of.macros(),
-        VECTOR=vector,
-        TF32=int(problem.math == "tf32"),
-        TYPE=f'"{"" if problem.math == "tf32" else ARITHMETIC[problem.math].ptx}"',
+        A_STORED_KM=a_km,
+        B_STORED_KN=b_kn,
+        BYTES_A=math.gcd(16, (m if a_km else k) * size, a.data.ptr),
+        BYTES_B=math.gcd(16, (n if b_kn else k) * size, b.data.ptr),
+        VECTOR=1 - n % 2,
+        TF32=int(size == 4),
+        TYPE=f'"{ARITHMETIC[problem.math].ptx}"',
     )
-    compiled.max_dynamic_shared_size_bytes = of.shared_bytes(size)
-    grid, arguments = (of.count(m, n),), (a, b, c, *map(np.int32, (m, n, k, of.group())))
-
-    run = into(c, compiled, grid, (of.threads,), arguments, shared_mem=of.shared_bytes(size))
+    compiled.max_dynamic_shared_size_bytes = shared
+    blocks, sums = split_sums(plan, m, n)
+    counts = map(np.int32, (m, n, k, of.group(), plan.parts, plan.steps(k * size // 2)))
+    run = into(c, compiled, (blocks,), (of.threads,), (a, b, c, *counts, *sums), shared_mem=shared)
     loads = traffic(size, (sum(of.tile), of.tile_m * of.tile_n), (of.warp_m + of.warp_n, of.warp_m * of.warp_n))
-    run.notes = {"tiles": str(of), "traffic": loads}
+    run.notes = {"tiles": str(plan), "traffic": loads}
     return run
 
 
 @kernel
 def tensor_core(problem: Matmul, a, b):
-    if problem.math not in (*HALVES, "tf32") or problem.layout != "nn" or problem.out != problem.dtype:
-        raise ValueError(
-            f"this kernel multiplies tf32, float16 and bfloat16 stored nn, not {problem.math} {problem.layout}"
-        )
+    if problem.math not in (*HALVES, "tf32") or problem.out != problem.dtype:
+        raise ValueError(f"this kernel multiplies tf32, float16 and bfloat16, not {problem.math} to {problem.out}")
     count_in_32_bits(problem)
     loader.require(80)
-    c = cupy.empty((problem.m, problem.n), a.dtype)
-    limit = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-    fitting = [of for of in matmul_tiles.TENSORS if of.shared_bytes(a.dtype.itemsize) <= limit]
-    calls = {str(of): functools.partial(call, problem, of, a, b, c) for of in fitting}
-    name = f"{problem.math} nn {problem.m}x{problem.n}x{problem.k}"
-    return autotuner.tuned("matmul/cuda_tensor", name, calls)
+    m, n, layout, size = problem.m, problem.n, problem.layout, a.dtype.itemsize
+    c, most = cupy.empty((m, n), a.dtype), cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    fitting = [of for of in matmul_tiles.TENSORS if of.shared_bytes(layout, size) <= most]
+    found = matmul_tiles.plans(fitting, m, n, problem.k * size // 2, layout, count_multiprocessors())
+    return fastest_plan("matmul/cuda_tensor", problem, found, lambda plan: call(problem, plan, a, b, c))

@@ -24,6 +24,7 @@ constexpr int OWN_DEEP = DEEP / SLICES;
 static_assert(LANES_M == 8 && LANES_N == 4 && EACH_M % 4 == 0 && EACH_N % 4 == 0 && OWN_DEEP % 16 == 0, "a warp is 8 x 4 threads");
 
 #include "cp_async.cuh"
+#include "split_sums.cuh"
 
 // An operand's tile of TILE lines (rows of A, columns of B) in shared memory: lines side by side with k down (4 floats apart, which
 // spreads k over banks), to which one K_ALONG is turned item by item, or where a long stage is fetched by fours, LIES as it does:
@@ -187,15 +188,7 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
                 if (parts > 1) __stcg(held + (blockIdx.x % parts * EACH_M * FOURS + i * FOURS + j) * GROUP, x);
                 else put(i, j, x);
             }
-    if (parts == 1) return;
-    unsigned* const last = (unsigned*)memory;
-    __threadfence();
-    __syncthreads();
-    if (t == 0) *last = atomicAdd(arrived_parts + blockIdx.x / parts, 1) == parts - 1;
-    __syncthreads();
-    if (!*last) return;
-    if (t == 0) arrived_parts[blockIdx.x / parts] = 0;  // for the next call
-    __threadfence();
+    if (parts == 1 || !is_last((unsigned*)memory, arrived_parts + blockIdx.x / parts, parts)) return;
     #pragma unroll 1
     for (int q = slice; q < EACH_M * FOURS; q += SLICES) {
         float4 sum = make_float4(0, 0, 0, 0);

@@ -20,6 +20,7 @@
 #define B_ACROSS B_STORED_KN
 constexpr int TILE_M = (PINGPONG ? 1 : CONSUMERS) * ROWS, TILE_N = COLUMNS, CLUSTER = CLUSTER_M * CLUSTER_N;
 #include "rasterization.cuh"
+#include "split_sums.cuh"
 #include "wgmma.cuh"
 
 constexpr int A_SHARE = TILE_M / CLUSTER_N, B_SHARE = TILE_N / CLUSTER_M;  // rows that this block loads for its cluster
@@ -53,40 +54,17 @@ __device__ void load_share(unsigned to, const Map* map, int at, int k, unsigned 
     }
 }
 
-// Split-k: a warpgroup leaves its sums of a part in `partial`, and whoever comes last adds all parts of that piece of C in their
-// order, so that the result does not depend on who that is. True for the last one, which has the whole sums in d.
-__device__ __forceinline__ bool added(float (&d)[ROWS / 64][COLUMNS / 2], float* partial, unsigned* arrived, int piece, int part,
-                                      int parts, int thread, int consumer) {
-    constexpr int QUADS = ROWS / 64 * COLUMNS / 8;  // of a thread's sums
-    float4* const held = (float4*)partial + (long long)piece * parts * QUADS * 128 + thread;
-    #pragma unroll
-    for (int q = 0; q < QUADS; q++) {
-        const float* const v = &d[4 * q / (COLUMNS / 2)][4 * q % (COLUMNS / 2)];
-        __stcg(held + (part * QUADS + q) * 128, make_float4(v[0], v[1], v[2], v[3]));
-    }
+// Whether this warpgroup is the last of `parts` that come to `arrived`.
+__device__ bool is_last(unsigned* arrived, int parts, int thread, int consumer) {
     __threadfence();
     meet(consumer);
     unsigned last = 0;
-    if (thread == 0) last = atomicAdd(arrived + piece, 1) == parts - 1;
+    if (thread == 0) last = atomicAdd(arrived, 1) == parts - 1;
     asm volatile("{\n.reg .pred mine, any;\nsetp.ne.u32 mine, %0, 0;\nbarrier.red.or.pred any, %1, 128, mine;\nselp.u32 %0, 1, 0, any;\n}"
                  : "+r"(last) : "r"(1 + consumer) : "memory");
-    if (!last) return false;
-    if (thread == 0) arrived[piece] = 0;  // for the next launch
+    if (last && thread == 0) *arrived = 0;
     __threadfence();
-    #pragma unroll
-    for (int q = 0; q < QUADS; q++) {
-        float* const v = &d[4 * q / (COLUMNS / 2)][4 * q % (COLUMNS / 2)];
-        v[0] = v[1] = v[2] = v[3] = 0;
-    }
-    #pragma unroll 1
-    for (int i = 0; i < parts; i++)
-        #pragma unroll
-        for (int q = 0; q < QUADS; q++) {
-            float* const v = &d[4 * q / (COLUMNS / 2)][4 * q % (COLUMNS / 2)];
-            const float4 x = __ldcg(held + (i * QUADS + q) * 128);
-            v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w;
-        }
-    return true;
+    return last;
 }
 
 // k is summed in `parts` of `deep` stages each (the last may have fewer); the parts of a tile follow each other.
@@ -158,7 +136,8 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
                 if (PINGPONG && unit + clusters < units) asm volatile("bar.arrive %0, 256;" :: "r"(5 - consumer) : "memory");
             });
             const int piece_of_c = (tile * CLUSTER + rank) * (TILE_M / ROWS) + own / ROWS;
-            if (parts > 1 && !added(d, partial, arrived, piece_of_c, part_of_k, parts, thread, consumer)) continue;
+            auto last = [&] { return is_last(arrived + piece_of_c, parts, thread, consumer); };
+            if (parts > 1 && !added<ROWS / 64 * COLUMNS / 8, 128>(d[0], partial, piece_of_c, part_of_k, parts, thread, last)) continue;
             store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer);
         }
         if (thread == 0) stored<0>();  // shared memory goes with the block

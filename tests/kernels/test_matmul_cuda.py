@@ -53,12 +53,13 @@ def test_every_tile_is_placed_once_group_by_group(path, units_m, units_n, group)
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_rows_that_are_loaded_together_lie_in_different_banks(size):
-    text, names = loader.source(TENSOR), {"SIZE": size, "TF32": size == 4}
-    extra = re.search(r"B_PITCH = TILE_N \+ 32 / SIZE / \((.*?)\),", text)[1]
+    floats, halves = map(
+        int, re.search(r"\(TF32 && K_ACROSS \? (\d) : (\d)\) \* PIECE;", loader.source(TENSOR)).groups()
+    )
     for line in {of.line for of in matmul_tiles.TENSORS}:
         assert len({row * (line + 16) // 16 % 8 for row in range(8)}) == 8  # 8 rows of 16 bytes fill all 32 banks
-    for of in matmul_tiles.TENSORS:
-        pitch = (of.tile_n + 32 // size // c(extra, **names)) * size
+    for tile in {side for of in matmul_tiles.TENSORS for side in of.tile}:
+        pitch = tile * size + 16 * (floats if size == 4 else halves)
         words = {(k * pitch + n * size) // 4 % 32 for k in range(4) for n in range(8)} if size == 4 else set()
         assert len(words) == 32 if size == 4 else len({row * pitch // 16 % 8 for row in range(8)}) == 8
 
@@ -81,7 +82,7 @@ def test_a_warp_is_8_x_4_threads_and_what_it_reads_and_writes_lies_in_different_
         assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n and (of.tile_m + 4) % 4 == 0
         for line, l in itertools.product(range(64), range(0, of.deep // of.slices, 4)):  # a four lies where it is read
             assert c(put, line=line, l=l) == l ^ c(turn, line=line) < of.deep
-        # four k's of a half warp's lines: 4 pieces of 16 bytes
+        # four k's of its lines: 4 times 16 bytes
         for half, side in itertools.product((lanes[:16], lanes[16:]), (0, 1)):
             lines = {4 * lane[side] for lane in half}
             assert len({(line * of.deep + c(turn, line=line)) // 4 % 8 for line in lines}) == 4
@@ -106,8 +107,9 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
     assert (sliced.threads, sliced.shared_bytes) == (256, 128 * 128 * 4)
     # two add what two others have
     assert matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 4, 1).shared_bytes == 2 * 128 * 128 * 4
-    assert matmul_tiles.TENSORS[0].shared_bytes(2) == 4 * (128 * 80 + 32 * 136 * 2)
-    assert matmul_tiles.TENSORS[0].shared_bytes(4) == 4 * (128 * 80 + 16 * 136 * 4)
+    assert matmul_tiles.TENSORS[0].shared_bytes("nn", 2) == 4 * (128 * 80 + 32 * 136 * 2)
+    assert matmul_tiles.TENSORS[0].shared_bytes("nn", 4) == 4 * (128 * 80 + 16 * 136 * 4)
+    assert matmul_tiles.TENSORS[1].shared_bytes("nt", 2) == 3 * (128 * 144 + 256 * 144)
     group = matmul_tiles.Groups(2, 64, 256, 4, 2, 2, 1)
     assert (group.tile, group.threads) == ((128, 256), 384)
     assert group.shared_bytes == 4 * (128 + 256) * 128 + 2 * 2 * 8192 + 4 * 16
@@ -124,7 +126,8 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
     assert not matmul_tiles.Groups(2, 128, 192, 3, 2, 2, 1).fits("nn")
     assert not matmul_tiles.Groups(2, 64, 256, 5, 1, 1, 1).fits("nt")  # 5 places of 48 KiB
     taken = [of.shared_bytes * of.blocks for of in matmul_tiles.WARPS]
-    assert max(*taken, *(of.shared_bytes(2) * of.blocks for of in matmul_tiles.TENSORS)) <= 228 << 10
+    taken += [of.shared_bytes(way, 4) * of.blocks for of in matmul_tiles.TENSORS for way in ("nn", "nt", "tn")]
+    assert max(taken) <= 228 << 10
     of = group  # units of 256 x 256
     assert [of.blocks(n, n, 132) for n in (1, 256, 257, 2048, 8192)] == [2, 2, 8, 128, 132]
     assert matmul_tiles.Groups(2, 64, 256, 4, 2, 1, 1).blocks(8192, 8192, 133) == 133
@@ -149,12 +152,17 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
     assert blocks["tn"] == [of.blocks for of in matmul_tiles.WARPS]
     assert blocks["nt"][4] == 1  # 64 + 4 x (8 + 8) + 8 registers
     assert blocks["nt"][:3] == blocks["tn"][:3]  # short stages are turned
+    tensors = matmul_tiles.TENSORS[-1]  # 32 x 32, 4 stages of 128 bytes of k: three of them take 1500 cycles to come
+    assert tensors.cycles(32, 32, 5, 1, "nn", 132) == pytest.approx(1500 + 5 * 500 + 32 * 32 * 4 / 64)
+    # two parts leave and come again: three times C's 4096 bytes, and as long as two times a first stage
+    assert tensors.cycles(32, 32, 5, 2, "nn", 132) == pytest.approx(1500 + 5 * 500 + 4 * 64 + 2 * 1500)
+    assert of.cycles(128, 128, 1, 2, "nt", 132) == pytest.approx(1500 + 512 * 1.07 + 128 + 3 * 1024 + 2 * 1500)
     assert min(blocks["nt"]) == 1 and all(x <= y for x, y in zip(blocks["nt"], blocks["nn"], strict=True))
     one, parts = matmul_tiles.Plan(of), matmul_tiles.Plan(of, 5)
     assert parts.steps(3072) == 10 and one.steps(3072) == 48
     assert parts.leaves_none_empty(320) and not parts.leaves_none_empty(256)
     for m, n, k, layout in [(128, 3000, 3072, "nt"), (8192, 8192, 8192, "nn"), (1, 1, 1, "tn"), (32, 1024, 4096, "nn")]:
-        for forms in (matmul_tiles.groups(layout, 2), matmul_tiles.warps(layout)):
+        for forms in (matmul_tiles.groups(layout, 2), matmul_tiles.TENSORS, matmul_tiles.warps(layout)):
             plans = matmul_tiles.plans(forms, m, n, k, layout, 132)
             assert 1 < len(plans) <= 4 and len({str(plan) for plan in plans}) == len(plans)
             assert all(plan.leaves_none_empty(k) for plan in plans)
@@ -177,33 +185,36 @@ def test_every_field_is_a_macro_of_its_source(path, some):
 
 
 VECTORS = ("VECTOR", "VECTOR_A", "VECTOR_B")
+
+
+def stored(layout: str) -> dict[str, int]:
+    return {"A_STORED_KM": int(layout[0] == "t"), "B_STORED_KN": int(layout[1] == "n")}
+
+
 TRIED = [
     *(
-        (
-            WARP,
-            of if vector else of.by_items(),
-            {"A_STORED_KM": int(layout == "tn"), "B_STORED_KN": int(layout != "nt"), **dict.fromkeys(VECTORS, vector)},
-        )
+        (WARP, of if vector else of.by_items(), stored(layout) | dict.fromkeys(VECTORS, vector))
         for layout in ("nn", "nt", "tn")
         for single in (True, False)
         for of in matmul_tiles.warps(layout, single)
         for vector in (0, 1)
     ),
     *(
-        (TENSOR, of, {"VECTOR": vector, "TF32": tf32, "TYPE": '"f16"'})
+        (
+            TENSOR,
+            of,
+            stored(layout) | {"BYTES_A": row, "BYTES_B": row, "VECTOR": int(row > 2), "TF32": tf32, "TYPE": '"f16"'},
+        )
         for of in matmul_tiles.TENSORS
-        for vector in (0, 1)
-        for tf32 in (0, 1)
+        for tf32, row, layout in (
+            *itertools.product((0, 1), (16,), ("nn", "nt", "tn")),
+            *((0, 2, "nn"), (0, 2, "tn"), (0, 4, "nt"), (0, 8, "nn"), (1, 4, "nn"), (1, 4, "nt"), (1, 8, "tn")),
+        )
     ),
     *(
-        (WGMMA, of, {"TYPE": '"bf16"', "A_STORED_KM": int(layout == "tn"), "B_STORED_KN": int(layout != "nt")})
-        for layout in ("nn", "nt", "tn")
-        for of in matmul_tiles.groups(layout, 2)
-    ),
-    *(
-        (WGMMA, of, {"TYPE": '"tf32"', "TF32": 1, "A_STORED_KM": int(layout == "tt"), "B_STORED_KN": 0})
-        for layout in ("nt", "tt")
-        for of in matmul_tiles.groups(layout, 4)
+        (WGMMA, of, stored(layout) | {"TYPE": '"tf32"' if size == 4 else '"bf16"', "TF32": int(size == 4)})
+        for layout, size in (("nn", 2), ("nt", 2), ("tn", 2), ("nt", 4), ("tt", 4))
+        for of in matmul_tiles.groups(layout, size)
     ),
 ]
 # Rows that do not begin on 16 bytes are fetched item by item, each through a register, beside sums that fill the others:
@@ -213,7 +224,7 @@ MAY_SPILL = 64
 
 @pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tiles.Tiles) else "")
 def test_sums_stay_in_registers(file, of, more):
-    by_items = file == TENSOR and not more["VECTOR"]
+    by_items = file == TENSOR and more["BYTES_A"] < 16
     assert spilled(file, {**of.macros(), **more}) <= (MAY_SPILL if by_items else 0)
 
 
@@ -231,7 +242,12 @@ RUNGS = [
         ("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.warps(way, single=False)[i]), f"{way} many")
         for i, way in zip(range(len(matmul_tiles.SMALL)), ["nn", "nt", "tn"] * 3, strict=False)
     ),
-    *(("_tensor", "tensor_core", matmul_tiles.TENSORS[3], math) for math in ("bfloat16", "tf32")),
+    *(
+        ("_tensor", "tensor_core", matmul_tiles.Plan(matmul_tiles.TENSORS[i], parts), f"{layout} {math}")
+        for i, parts in ((3, 1), (-1, 3))
+        for layout in ("nn", "nt", "tn")
+        for math in ("bfloat16", "tf32")
+    ),
 ]
 
 
@@ -241,10 +257,9 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
     layout, _, how = math.partition(" ") if math[:2] in ("nn", "nt", "tn") else ("nn", "", "")
-    math = "float32" if math.startswith(layout) else math
+    math = how if how in ("bfloat16", "tf32") else "float32"
     monkeypatch.setattr(autotuner, "fastest", lambda gpu, file, problem, candidates, seconds: str(tile))
-    whole = [tile] if isinstance(tile, matmul_tiles.Plan) else []
-    monkeypatch.setattr(matmul_tiles, "plans", lambda *given: whole)
+    monkeypatch.setattr(matmul_tiles, "plans", lambda *given: [tile])
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)(of, "matmul")
     dtype = "float32" if math == "tf32" else math
     for m, n, k in SHAPES:

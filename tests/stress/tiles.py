@@ -18,7 +18,7 @@ from workloads.harness import copy_modes
 LAYOUTS = ("nn", "nt", "tn")
 SHAPES = [(1, 1, 1), (17, 33, 65), (131, 137, 35), (72, 136, 72), (9, 15, 327), (200, 392, 1048), (520, 264, 4104)]
 PARTS, BATCH = (1, 2, 3, 5, 16), 5
-KINDS = ("wgmma", "warps", "small")
+KINDS = ("wgmma", "tensors", "warps", "small")
 
 
 class Form(NamedTuple):
@@ -30,11 +30,12 @@ class Form(NamedTuple):
     def bind(self, problem: Matmul, a, b):
         import cupy
 
-        from kernels.matmul import cuda, cuda_wgmma
+        from kernels.matmul import cuda, cuda_tensor, cuda_wgmma
 
         c = cupy.empty(problem.out_shape, a.dtype)
-        if isinstance(self.plan.of, matmul_tiles.Warps):
-            return cuda.warps_call(problem, self.plan, a, b, c)
+        for kind, call in ((matmul_tiles.Warps, cuda.warps_call), (matmul_tiles.Tensors, cuda_tensor.call)):
+            if isinstance(self.plan.of, kind):
+                return call(problem, self.plan, a, b, c)
         operands = cuda_wgmma.placed(a), cuda_wgmma.placed(b), cuda_wgmma.placed(c, out=True)
         return cuda_wgmma.call(problem, self.plan, *operands, c)
 
@@ -46,9 +47,10 @@ def forms(kinds: list[str]) -> Iterator[Form]:
 
     for layout, shape in itertools.product(LAYOUTS, SHAPES):
         tried = [(Matmul(*shape, layout=layout), matmul_tiles.warps(layout))] * ("warps" in kinds)
-        for dtype, math in (("bfloat16", "bfloat16"), ("float32", "tf32")) * ("wgmma" in kinds):
-            if layout in cuda_wgmma.LAYOUTS[math]:
-                problem = Matmul(*shape, dtype, math, layout=layout)
+        for dtype, math in (("bfloat16", "bfloat16"), ("float32", "tf32")):
+            problem = Matmul(*shape, dtype, math, layout=layout)
+            tried += [(problem, matmul_tiles.TENSORS)] * ("tensors" in kinds)
+            if "wgmma" in kinds and layout in cuda_wgmma.LAYOUTS[math]:
                 tried.append((problem, cuda_wgmma.seen(problem).forms))
         for problem, tiles in tried:
             k = problem.k if problem.math == "float32" else cuda_wgmma.seen(problem).k

@@ -33,6 +33,7 @@ static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 
 static void __stcg(float4* to, float4 value) { *to = value; }
 static float4 __ldcg(const float4* from) { return *from; }
+template <class T> static T __ldg(const T* from) { return *from; }
 static unsigned atomicAdd(unsigned* to, unsigned more) { const unsigned before = *to; *to += more; return before; }
 static void __threadfence() {}
 

@@ -22,7 +22,7 @@ HEADER = pathlib.Path(__file__).with_name("cuda_on_cpu.h")
 # What stands for an asm statement that has this in it: of its operands {0}, {1} ..
 _INSTEAD = {
     "cp.async.cg.shared": "copy_later({0}, {1}, 16, {2});",
-    "cp.async.ca.shared": "copy_later({0}, {1}, 4, {2});",
+    "cp.async.ca.shared": "copy_later({0}, {1}, {2}, {3});",
     "cp.async.commit_group": "commit();",
     "cp.async.wait_group": "wait_group({0});",
     "ldmatrix.sync.aligned.m8n8.x4.trans": "load_matrices(to, at, true);",

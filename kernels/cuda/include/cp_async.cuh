@@ -2,15 +2,12 @@
 #include "shared.cuh"
 
 #if __CUDA_ARCH__ >= 800
-template <int BYTES> __device__ void fetch(float* to, const float* from, int valid) {  // what is not valid becomes zero
+template <int BYTES> __device__ void fetch(void* to, const void* from, int valid) {  // what is not valid becomes zero
     const unsigned at = shared(to);
     if (BYTES == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(at), "l"(from), "r"(valid) : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"(at), "l"(from), "r"(valid) : "memory");
-}
-template <class Item> __device__ void fetch_piece(Item* to, const Item* from, bool inside) {  // 16 bytes, zeros where nothing is
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(shared(to)), "l"(from), "r"(inside ? 16 : 0) : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" :: "r"(at), "l"(from), "n"(BYTES), "r"(valid) : "memory");
 }
 __device__ void fetched() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 __device__ void arrived() { asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory"); }

@@ -14,8 +14,9 @@ __device__ void put(float* to, float low, float high, int left, bool even) {
     if (left > 1) to[1] = high;
 }
 
-__device__ void put(unsigned short* to, unsigned both, int left, bool even) {
+__device__ void put(unsigned short* to, float low, float high, int left, bool even) {
     if (left <= 0) return;
+    const unsigned both = packed(low, high);
     if (even) { *(unsigned*)to = both; return; }
     to[0] = (unsigned short)both;
     if (left > 1) to[1] = (unsigned short)(both >> 16);

@@ -1,0 +1,35 @@
+// Shared text: split-k. Each part of k leaves its sums of a piece of C, and whoever comes last adds all of them in their order, so that
+// the result does not depend on who that is.
+
+// Whether this block is the last of `parts` that come to `arrived`, which the next launch finds at 0 again; its threads are told through
+// `last` in shared memory.
+__device__ bool is_last(unsigned* last, unsigned* arrived, int parts) {
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) *last = atomicAdd(arrived, 1) == parts - 1;
+    __syncthreads();
+    if (!*last) return false;
+    if (threadIdx.x == 0) *arrived = 0;
+    __threadfence();
+    return true;
+}
+
+// A thread's sums of a part, of so many THREADS, go to `partial`; true for the last one, which has the whole sums then.
+template <int FOURS, int THREADS, class Last>
+__device__ __forceinline__ bool added(float* sums, float* partial, int piece, int part, int parts, int thread, Last is_last) {
+    float4* const held = (float4*)partial + (long long)piece * parts * FOURS * THREADS + thread;
+    #pragma unroll
+    for (int q = 0; q < FOURS; q++)
+        __stcg(held + (part * FOURS + q) * THREADS, make_float4(sums[4 * q], sums[4 * q + 1], sums[4 * q + 2], sums[4 * q + 3]));
+    if (!is_last()) return false;
+    #pragma unroll
+    for (int i = 0; i < 4 * FOURS; i++) sums[i] = 0;
+    #pragma unroll (FOURS < 32 ? 32 / FOURS : 1)  // as many loads at once as find registers
+    for (int i = 0; i < parts; i++)
+        #pragma unroll
+        for (int q = 0; q < FOURS; q++) {
+            const float4 x = __ldcg(held + (i * FOURS + q) * THREADS);
+            sums[4 * q] += x.x, sums[4 * q + 1] += x.y, sums[4 * q + 2] += x.z, sums[4 * q + 3] += x.w;
+        }
+    return true;
+}
