@@ -4,12 +4,11 @@ import pathlib
 
 import fake_measurements as fake
 import msgspec
-import pytest
 from fake_measurements import row
 
 from analysis.report.sections import method
 from analysis.text import questions
-from kernels.problems import Inference, Matmul, Stream, Training
+from kernels.problems import Matmul, Training
 from workloads.records import by_machine
 
 REPORTS = pathlib.Path(__file__).parents[2] / "reports"
@@ -33,25 +32,6 @@ def test_pages_of_trainings_say_nothing_of_kernels_and_name_their_checks_and_art
     assert "48 weights (shapes and numbers of weights, layer by layer, are the model's), 18 first loss (" in said
     assert "S4 Peaks regression in Flux.jl" in said and "S1a CIFAR-10" in said
     assert "fastest kernel" not in said and "roof" not in said
-
-
-TRAINED = row("training/keras/fit", Training("lenet", 32, 64), 1.0)
-COPIED = row("stream/numpy/copy", Stream("copy", 1 << 20), 1.0)
-ANSWERED = row("inference/keras/call", Inference("lenet", 32), 1.0)
-
-
-@pytest.mark.parametrize(
-    ("m", "there", "not_there"),
-    [
-        (TRAINED, ("a job:", "speed-up:"), ("matmul", "stream", "of its roof")),
-        (COPIED, ("stream:", "of its roof:"), ("matmul", "a job", "speed-up")),
-        (ANSWERED, ("samples a second:",), ("a job", "matmul", "rate:")),
-    ],
-)
-def test_formulas_are_those_of_what_was_measured(m, there, not_there):
-    said = "\n".join(method.formulas([m]))
-    assert all(f"- {words}" in said for words in there) and not any(f"- {words}" in said for words in not_there)
-    assert method.formulas([]) == []
 
 
 def test_mixed_precision_is_answered_for_each_device_at_the_largest_size_that_both_have():
