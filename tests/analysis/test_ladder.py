@@ -124,9 +124,9 @@ def test_the_text_for_a_terminal_and_the_page_have_the_ladder():
     assert len({len(line) for line in table}) == 1 and table[4].split()[-4:] == ["50.0", "%", "-", "-"]
     lines = overview.ladder_section(cpu_rows(), CPU_MACHINE)
     assert "| n = 256 | numba/reordered | 8.00 GFLOP/s | 8.00 % | 4.00 % | 8.00x |" in lines
-    assert "## From three loops to the library" in markdown(Material(cpu_run()), False)
+    assert "## From three loops to the library" in markdown([Material(cpu_run())], False)
     bare = Loaded((run(CPU_MACHINE),), (at("matmul/numpy/blas", 256, 80e9),), 0, ("matmul.jsonl",))
-    assert "## From three loops to the library" not in markdown(Material(bare), False)
+    assert "## From three loops to the library" not in markdown([Material(bare)], False)
 
 
 def test_convolutions_have_a_ladder_of_their_own():
@@ -145,7 +145,7 @@ def test_convolutions_have_a_ladder_of_their_own():
     # of oneDNN
     assert blocked.over_before.value == pytest.approx(50) and blocked.of_library.value == pytest.approx(0.5)
     assert blocked.of_peak.value == pytest.approx(0.5)
-    found = markdown(Material(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))), False)
+    found = markdown([Material(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",)))], False)
     assert found.index("## From three loops to the library") < found.index("## From seven loops to the library")
     assert overview.ladder_section([m for m in rows if m.kernel != "conv/numba/direct"], CPU_MACHINE, "conv") == []
 

@@ -32,7 +32,8 @@ def in_turns(rows: Iterable[Row]) -> list[Row]:
         s = row.settings
         own = s.switches.items() - s.variables.items()
         found.setdefault((s.process == "fresh", row.kernel, row.problem, s.mode, *sorted(own)), []).append(row)
-    return [row for key in sorted(found, key=lambda key: (key[0], key[4:])) for row in found[key]]
+    switches = [key[4:] for key in found]
+    return [row for key in sorted(found, key=lambda key: (key[0], switches.index(key[4:]))) for row in found[key]]
 
 
 def step_s(row: Row, cores: int) -> float:
