@@ -125,18 +125,15 @@ def _plain(problem: "Problem") -> "Problem":
 
 
 class Total(msgspec.Struct, frozen=True):
-    """What all products of a step in an arithmetic come to, each as often as it occurs: FLOPs, and the seconds of the fastest
-    rows of each side, waited for one by one (None where a problem has no time); libraries called by themselves, then each
-    framework by the name of its side (`tensorflow CPU`)."""
+    """What all products of a step in an arithmetic come to, each as often as it occurs: FLOPs, and by the name of each side that
+    has a time of all (`CPU`, `GPU`, `tensorflow CPU`) the seconds of its fastest rows, waited for one by one."""
 
     batch: int
     math: str
     works: int
     directions: tuple[str, ...]
     flops: int
-    cpu: float | None
-    gpu: float | None
-    frameworks: tuple[tuple[str, float], ...] = ()
+    seconds: dict[str, float]
 
 
 def totals(works: Iterable[Work], measurements: Iterable[Measurement], op: str) -> list[Total]:
@@ -146,13 +143,14 @@ def totals(works: Iterable[Work], measurements: Iterable[Measurement], op: str) 
     for (batch, math), group in group_by(
         works, lambda w: (batch_family(w.problem).size(w.problem), w.problem.math)
     ).items():
-        ways = [(way, gpu) for way in best for gpu in (False, True)]
-        sides = {(way, gpu): step_side(best[way], [w.problem for w in group], gpu) for way, gpu in ways}
-        sums = {key: side.seconds.value for key, side in sides.items() if side}
-        frameworks = tuple((f"{way} {'GPU' if gpu else 'CPU'}", time) for (way, gpu), time in sums.items() if way)
+        sums = {
+            f"{way} {device}".strip(): side.seconds.value
+            for way, rows in best.items()
+            for device, gpu in (("CPU", False), ("GPU", True))
+            if (side := step_side(rows, [w.problem for w in group], gpu))
+        }
         directions, flops = tuple(dict.fromkeys(w.direction for w in group)), sum(w.flops for w in group)
-        own = sums.get(("", False)), sums.get(("", True))
-        made.append(Total(batch, math, len(group), directions, flops, *own, frameworks))
+        made.append(Total(batch, math, len(group), directions, flops, sums))
     return made
 
 

@@ -55,8 +55,9 @@ def together(works: Iterable[Work], measurements: Iterable[Measurement], what: s
     works, said = list(works), []
     op = next((w.problem.op for w in works if w.problem), "")
     for t in network_steps.totals(works, measurements, op):
-        sums = [f"{numbers.time(e)} on the {name}" for name, e in (("GPU", t.gpu), ("CPU", t.cpu)) if e is not None]
-        sums += [sentences.speed(t.cpu / t.gpu)] if t.cpu and t.gpu else []
+        own = {name: t.seconds[name] for name in ("GPU", "CPU") if name in t.seconds}
+        sums = [f"{numbers.time(e)} on the {name}" for name, e in own.items()]
+        sums += [sentences.speed(own["CPU"] / own["GPU"])] if len(own) > 1 else []
         each = f"All {t.works}" if t.works > 1 else "One of the"
         words = {"directions": join(t.directions), "batch": t.batch, "math": t.math, "what": what}
         said += [say(SAID["together"], works=each, sums=", ".join(sums), **words)] if sums else []

@@ -107,12 +107,7 @@ def section(of: Layers) -> list[str]:
 
 def _totals_table(of: Layers) -> list[str]:
     """Who wins the steps, and what all layers of one come to, a line a network, batch and precision."""
-    shown = [
-        (model, total, dict(total.frameworks))
-        for model, total in of.totals
-        if total.cpu or total.gpu or total.frameworks
-    ]
-    sides = tuple(sorted({side for *_, by in shown for side in by}))
+    sides = sorted({side for _, total in of.totals for side in total.seconds} - {"CPU", "GPU"})
     rows = [
         (
             model,
@@ -121,9 +116,10 @@ def _totals_table(of: Layers) -> list[str]:
             " ".join(total.directions),
             total.works,
             digits(total.flops / 1e9),
-            *("-" if time is None else seconds(time) for time in (total.cpu, total.gpu, *map(by.get, sides))),
+            *(seconds(total.seconds[side]) if side in total.seconds else "-" for side in ("CPU", "GPU", *sides)),
         )
-        for model, total, by in shown
+        for model, total in of.totals
+        if total.seconds
     ]
     measured = ("CPU", "GPU, resident", *sides)
     heads = (*named(f"network | precision | batch | directions | {SECTIONS[of.op][1]}s | GFLOP"), *measured)
