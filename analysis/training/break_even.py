@@ -89,8 +89,8 @@ class Pair(msgspec.Struct, frozen=True):
 
     @property
     def opponent(self) -> Trained:
-        """The CPU's best form for the whole training of the model's own epochs."""
-        return self.cpu(BY_JOB, planned(self.setup, "epochs")[1])
+        """The CPU's best form for the whole training of the row's samples and the model's own epochs."""
+        return self.sides(BY_JOB, "samples")[0]
 
     @property
     def break_even(self) -> Estimate | None:
@@ -101,10 +101,14 @@ class Pair(msgspec.Struct, frozen=True):
         """The CPU's best form by that count, of so many steps an epoch (the row's own)."""
         return min(self.cpus, key=lambda side: seconds_by(side.cost, by, steps or self.steps, epochs).value)
 
-    def seconds(self, by: str) -> tuple[Estimate, Estimate]:
-        """Seconds of a step, or of the planned whole training: (the CPU's best form, the GPU)."""
-        epochs, steps = job_of(self, "")
-        cpu, gpu = (seconds_by(side.cost, by, steps, epochs) for side in (self.cpu(by, epochs, steps), self.gpu))
+    def sides(self, by: str, varies: str = "") -> tuple[Trained, Trained]:
+        """(the CPU's best form, the GPU) by that count of the planned whole training."""
+        return self.cpu(by, *job_of(self, varies)), self.gpu
+
+    def seconds(self, by: str, varies: str = "") -> tuple[Estimate, Estimate]:
+        """Seconds of a step, of an epoch or of the planned whole training: (the CPU's best form, the GPU)."""
+        epochs, steps = job_of(self, varies)
+        cpu, gpu = (seconds_by(side.cost, by, steps, epochs) for side in self.sides(by, varies))
         return cpu, gpu
 
 
@@ -286,7 +290,7 @@ def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIE
     for fixed, name, sizes in sweeps(pairs(measurements), varies):
         jobs = {size: job_of(pair, name) for size, pair in sizes.items()}
         for by in (BY_STEP, BY_EPOCH, BY_JOB) if name == "samples" else (BY_STEP, BY_JOB):
-            sides = {size: (pair.cpu(by, *jobs[size]), pair.gpu) for size, pair in sizes.items()}
+            sides = {size: pair.sides(by, name) for size, pair in sizes.items()}
             found.append(crossing(family_of(fixed, name), by, sides, jobs.__getitem__))
     return found
 

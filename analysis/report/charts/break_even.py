@@ -70,10 +70,10 @@ def small(found: "list[tuple[jobs.Setup, tuple[Pair, ...]]]", made: "list[Budget
         both: list[list] = [[], []]
         bars = {}
         for pair in one:
-            e = jobs.planned(pair.setup, "samples")[1]
-            for points, where, side in zip(both, ("CPU", "GPU"), (pair.cpu(BY_JOB, e), pair.gpu), strict=True):
-                points.append((pair.setup.samples, costs.whole_training(side.cost, e, pair.steps)))
-                split = budget.job_parts(side.cost, e, pair.steps, by_row.get(side.row.key))
+            sides_of, times = pair.sides(BY_JOB, "samples"), pair.seconds(BY_JOB, "samples")
+            for points, where, side, time in zip(both, ("CPU", "GPU"), sides_of, times, strict=True):
+                points.append((pair.setup.samples, time))
+                split = budget.job_parts(side.cost, epochs, pair.steps, by_row.get(side.row.key))
                 bars[f"{pair.setup.samples:,} {where}"] = split
         axes = Axis("samples", "count"), Axis(f"job of {count(epochs, 'epoch')}", "seconds")
         traces = sides(both[0], both[1], lambda n: f"{n:,} samples")
@@ -90,13 +90,13 @@ def small(found: "list[tuple[jobs.Setup, tuple[Pair, ...]]]", made: "list[Budget
 
 def _small_rows(pair: Pair) -> list[tuple]:
     """A row a device: the whole training, its parts, and from the GPU's side who wins."""
-    rows, epochs = [], jobs.planned(pair.setup, "samples")[1]
-    for side in (pair.cpu(BY_JOB, epochs), pair.gpu):
+    rows, (epochs, _) = [], jobs.job_of(pair, "samples")
+    for side in pair.sides(BY_JOB, "samples"):
         parts = costs.parts(side.cost, epochs, pair.steps)
         times = (seconds(total(parts.values()).value), *map(_known, parts.values()))
         device, won = f"CPU, {side.form}", ("", "", "")
         if side is pair.gpu:
-            device, won = "GPU", (_wins(pair, BY_EPOCH, epochs), _wins(pair, BY_JOB, epochs), _words(pair.break_even))
+            device, won = "GPU", (_wins(pair, BY_EPOCH), _wins(pair, BY_JOB), _words(pair.break_even))
         rows.append(
             (f"{pair.setup.samples:,}", device, *times, seconds(side.cost.epoch_seconds(pair.steps).value), *won)
         )
@@ -109,9 +109,8 @@ def _known(e: Estimate) -> str:
     return signed(e.value) if end is None else f"<{seconds(end)}"
 
 
-def _wins(pair: Pair, by: str, epochs: int) -> str:
-    cpu, gpu = (jobs.seconds_by(one.cost, by, pair.steps, epochs) for one in (pair.cpu(by, epochs), pair.gpu))
-    return {"gpu": "yes", "cpu": "no", "neither": "can't tell"}[faster(cpu, gpu)]
+def _wins(pair: Pair, by: str) -> str:
+    return {"gpu": "yes", "cpu": "no", "neither": "can't tell"}[faster(*pair.seconds(by, "samples"))]
 
 
 def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
@@ -125,9 +124,7 @@ def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
 
 def _small_says(one: "tuple[Pair, ...]") -> str:
     """Who wins at the fewest and at the most samples."""
-    said = []
-    for pair in (one[0], one[-1]):
-        e = jobs.planned(pair.setup, "samples")[1]
-        cpu, gpu = (costs.whole_training(side.cost, e, pair.steps) for side in (pair.cpu(BY_JOB, e), pair.gpu))
-        said.append(sentences.winner(cpu, gpu, of=f"{pair.setup.samples:,} samples"))
-    return " ".join(said)
+    ends = (
+        sentences.winner(*p.seconds(BY_JOB, "samples"), of=f"{p.setup.samples:,} samples") for p in (one[0], one[-1])
+    )
+    return " ".join(ends)
