@@ -196,47 +196,6 @@ def _names(device: str, runs: list[Curve], claimed: tuple[tuple[str, int], ...])
     return given
 
 
-def missing(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
-    """The levels that were looked for and not found, with the reason, a line a device and level."""
-    said: list[tuple[str, str, str, str]] = []
-    for key, curve in curves(measurements).items():
-        claimed = levels(machine, key[0], key[1])
-        if len(curve) < LEAST_SIZES:
-            continue
-        found = _of(key, curve, claimed)
-        for name in (*(name for name, _ in claimed), memory_name(key[0])):
-            if name not in {p.name for p in found}:
-                who = key[2] + (f" with {count(key[1], 'thread')}" if key[1] else "")
-                said.append((key[0], name, _why(name, curve, claimed, found), who))
-    lines = []
-    for (device, name, why), group in group_by(said, lambda one: one[:3]).items():
-        every = [one[3] for one in group]
-        whose = join(every) if len(every) <= 3 else f"{', '.join(every[:3])} and {len(every) - 3} more"
-        lines.append(f"{device}: no {name} plateau found ({whose}): {why}")
-    return lines
-
-
-def _why(name: str, curve: Curve, claimed: tuple[tuple[str, int], ...], found: tuple[Plateau, ...]) -> str:
-    held = dict(claimed)
-    if any(p.name.endswith(f"or {name}") or p.name.startswith(f"{name} or") for p in found):
-        return "a slower level lies within the cache that the machine claims, and cannot be told from it"
-    if name not in held and claimed and curve[-1].nbytes <= _WITHIN * claimed[-1][1]:
-        last, nbytes = claimed[-1]
-        return (
-            f"the largest working set, {size(curve[-1].nbytes)}, may lie in the {last} of {size(nbytes)} that the "
-            "machine claims"
-        )
-    if name not in held:
-        return (
-            f"the bandwidth has no flat part of {FEWEST} sizes up to the largest working set, {size(curve[-1].nbytes)}"
-        )
-    inner = max((nbytes for _, nbytes in claimed if nbytes < held[name]), default=0)
-    inside = [p for p in curve if inner < p.nbytes <= held[name]]
-    if len(inside) < FEWEST:
-        return f"{count(len(inside), 'size')} between {size(inner)} and {size(held[name])}, a plateau needs {FEWEST}"
-    return f"the bandwidth has no flat part of {FEWEST} sizes within its {size(held[name])}"
-
-
 def held(found: Iterable[Plateau]) -> list[tuple[Plateau, int, int]]:
     """(plateau, the working sets from and to which it may hold them): up to just below where the next level of its curve
     begins, since between two levels a part is still held, and operations differ by a few bytes in their working sets; to

@@ -235,7 +235,6 @@ def test_levels_copies_and_launches_have_sections(rendered):
         *MOVEMENT,
         "| cpu | 16 | triad | L2 | 2000 GB/s |",
         "| gpu:0 | - | triad | HBM | 42",
-        "no L3 plateau found (triad with 16 threads and copy with 16 threads): 1 size between 32.0 MiB and 105 MiB",
         "The link ran at PCIe generation 5 with 16 lanes while copying, at most 63.0 GB/s each way.",
         "| h2d | pinned | cupy/memcpy_async | 10.0 µs | 55",
         "87.3 % |",

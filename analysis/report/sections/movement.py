@@ -60,7 +60,7 @@ def way_words(law: links.Link) -> str:
 
 
 def memory_section(of: "Material") -> list[str]:
-    """The levels found with their bandwidth, and those looked for in vain; what stands for a memory without a plateau."""
+    """The levels found with their bandwidth."""
     if not shown_curves(of.rows):
         return []
     rows = [
@@ -81,8 +81,7 @@ def memory_section(of: "Material") -> list[str]:
         )
     ]
     heads = "device | threads | operation | level | bandwidth | +- | working sets | sizes | fastest there"
-    lost = listed(memory_levels.missing(of.rows, of.machine))
-    return [*(table(heads, rows, 4) if rows or not lost else []), *lost]
+    return table(heads, rows, 4) if rows else []
 
 
 def copies_section(of: "Material") -> list[str]:
