@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from analysis import units
+from analysis import numbers, units
 from analysis.stats import Estimate, of, plus_minus
 from analysis.table import Table, parsed
 from workloads.records import Measurement
@@ -184,16 +184,8 @@ def find(
 def table(constants: Iterable[Constant]) -> Table:
     """The constants, one a device, clock and thread count, in words."""
     rows = [
-        (c.words, c.device, c.clock, c.threads or "-", c.jit or "-", _about(c.seconds), c.source) for c in constants
+        (c.words, c.device, c.clock, c.threads or "-", c.jit or "-", numbers.timed(c.seconds.at_least(0.0)), c.source)
+        for c in constants
     ]
     heads = "what | device | clock | threads | jit_compile | a time | from"
     return Table(heads, rows, 5, "threads | jit_compile", "from | clock | jit_compile", last=True)
-
-
-def _about(e: Estimate) -> str:
-    """A time with its interval: 2.5 µs (2.4 to 2.6); what cannot be told from nothing is said to be so."""
-    if e.low <= 0:
-        return f"not above {units.seconds(e.high)}" if e.high > 0 else "too little to tell from nothing"
-    if e.low == e.high:
-        return units.seconds(e.value)
-    return f"{units.seconds(e.value)} ({units.seconds(e.low)} to {units.seconds(e.high)})"
