@@ -264,6 +264,16 @@ def quick_seconds(measurement: "Measurement") -> float | None:
     return middle(samples) if samples and measurement.ok and samples.seconds else None
 
 
+def timed(measurements: Iterable[Measurement], clock: str) -> list[tuple[Measurement, Samples]]:
+    """The rows that have a time on that clock, each with its samples."""
+    return [(m, s) for m in measurements if m.ok and (s := m.on(clock)) and s.seconds]
+
+
+def quickest(measurements: Iterable[Measurement], clock: str) -> tuple[Measurement, Samples] | None:
+    """The one with the least median, and its samples; None when none has a time."""
+    return min(timed(measurements, clock), key=lambda pair: middle(pair[1]), default=None)
+
+
 def call_s(measurement: "Measurement") -> float:
     """`quick_seconds` to sort by and to divide by: of a row without a time it is infinite."""
     seconds = quick_seconds(measurement)

@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from analysis import noise
 from analysis.crossover.families import SQUARES, VARIES, Family, Rows, conv_rows, dense_rows, framework_of, squares
-from analysis.stats import Estimate, middle, of
+from analysis.stats import Estimate, of, quickest
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Machine, Measurement
 
@@ -141,9 +142,8 @@ def crossovers(
     is in the intervals of rows that were timed within seconds.
     """
     found = families(measurements, framework, cache)
-    return tuple(
-        a for family, rows in found.items() for a in _answers(family, rows, forms, (framework, cache), machine)
-    )
+    shown = [replace(form, framework=framework, cache=cache) for form in (LATENCY, *forms)]
+    return tuple(a for family, rows in found.items() for a in _answers(family, rows, shown, machine))
 
 
 def forms_of(measurements: "Iterable[Measurement]") -> list[tuple[str, str]]:
@@ -173,24 +173,19 @@ def layer_crossovers(
     return found
 
 
-def _answers(
-    family: Family, rows: Rows, forms: Iterable[Form], how: tuple[str, str], machine: "Machine | None"
-) -> tuple[Answer, ...]:
-    """`how`: the framework and what lies in the cache."""
+def _answers(family: Family, rows: Rows, forms: list[Form], machine: "Machine | None") -> list[Answer]:
+    """`forms`: first the one of the answer without a GPU, then those that are asked for."""
     answers = []
-    named = dict(zip(("framework", "cache"), how, strict=True))
     for precision in sorted(rows, key=lambda p: (p != "float32", list(rows).index(p))):
         sizes = rows[precision]
         gpu_rows = [m for at in sizes.values() for m in at if m.on_gpu]
         if not gpu_rows:
-            form = msgspec.structs.replace(LATENCY, **named)
-            answers.append(Answer(precision, form, "no-gpu", min(sizes), max(sizes), family=family))
+            answers.append(Answer(precision, forms[0], "no-gpu", min(sizes), max(sizes), family=family))
             continue
         instead = rows.get(ARITHMETIC[precision].on_cpu, {}) if precision in ARITHMETIC else {}  # the answer names it
-        for form in forms:
-            if answer := _answer(precision, msgspec.structs.replace(form, **named), sizes, instead, family, machine):
-                answers.append(answer)
-    return tuple(answers)
+        found = (_answer(precision, form, sizes, instead, family, machine) for form in forms[1:])
+        answers += filter(None, found)
+    return answers
 
 
 def _answer(
@@ -220,7 +215,7 @@ def _answer(
     if not points:
         missing = "no-cpu" if any(fastest([m], form.clock) for m in tried) else "no-gpu"
         return Answer(precision, form, missing, tried_n[0], tried_n[-1], gaps=tuple(gaps), tried=tried_n, family=family)
-    return msgspec.structs.replace(classify(precision, form, points, gaps, family), tried=tried_n)
+    return replace(classify(precision, form, points, gaps, family), tried=tried_n)
 
 
 def _is_form(m: "Measurement", form: Form) -> bool:
@@ -235,10 +230,9 @@ def _default_threads(rows) -> int | None:
 
 def fastest(rows: "Iterable[Measurement]", clock: str, machine: "Machine | None" = None) -> Side | None:
     """The row with the least median on that clock; None when none has one. With the machine, as further runs would see it."""
-    timed = [(m, s) for m in rows if m.ok and (s := m.on(clock)) and s.seconds]
-    if not timed:
+    if not (found := quickest(rows, clock)):
         return None
-    m, samples = min(timed, key=lambda pair: middle(pair[1]))
+    m, samples = found
     seconds = noise.of_one_run(machine, m, samples, of(samples))
     return Side(m.kernel, m.device, m.threads, m.problem.math, seconds)
 

@@ -109,17 +109,10 @@ def comparable(
     ]
 
 
-def square_rows(
-    measurements: "Iterable[Measurement]", framework: str = "", cache: str = "warm"
-) -> "dict[str, dict[int, list[Measurement]]]":
-    """precision -> n -> rows of the square, untransposed matmuls; a framework's only when it is named."""
-    return rows_of(measurements, SQUARES, framework, cache)
-
-
 def best_resident(measurements: Iterable[Measurement]) -> dict[tuple[str, str], dict[int, Measurement]]:
     """(device, precision) -> n -> the fastest resident square matmul, on the clock that rooflines use."""
     found: dict = {}
-    for math, sizes in square_rows(measurements).items():
+    for math, sizes in rows_of(measurements, SQUARES).items():
         for n in sorted(sizes):
             timed = (m for m in sizes[n] if m.mode == "resident" and quick_seconds(m))
             # A GPU's row without a device clock holds launches too.
@@ -132,11 +125,11 @@ def best_resident(measurements: Iterable[Measurement]) -> dict[tuple[str, str], 
 
 def squares(measurements: Iterable[Measurement], framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
     """The square products as the one family that they are."""
-    return {SQUARES: square_rows(measurements, framework, cache)}
+    return {SQUARES: rows_of(measurements, SQUARES, framework, cache)}
 
 
 def rows_of(measurements: "Iterable[Measurement]", family: Family, framework: str = "", cache: str = "warm") -> Rows:
-    """precision -> size -> rows of one family."""
+    """precision -> size -> rows of one family; a framework's only when it is named."""
     found: dict[Family, Rows] = {}
     for m in comparable(measurements, family.op, framework, cache):
         if family.holds(m.problem):

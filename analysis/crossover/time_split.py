@@ -6,7 +6,7 @@ import msgspec
 
 from analysis.crossover.crossover import Answer, Point, Side
 from analysis.crossover.families import SQUARES, Family, Rows, rows_of
-from analysis.stats import middle
+from analysis.stats import middle, quickest
 from workloads.records import Measurement
 
 ARITHMETIC, OVERHEAD, COPIES, REMAINDER = "arithmetic on the device", "launch and Python", "copies", "not explained"
@@ -80,5 +80,5 @@ def _split(point: Point, answer: Answer, gpu_rows) -> Why:
 
 
 def _least(rows, clock: str) -> float | None:
-    timed = [middle(s) for m in rows if m.ok and (s := m.on(clock)) and s.seconds]
-    return min(timed, default=None)
+    found = quickest(rows, clock)
+    return middle(found[1]) if found else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.crossover.crossover import Answer, Family, Form, Point, Side, classify, refine
-from analysis.stats import Estimate, group_by, of
+from analysis.stats import Estimate, group_by, of, quickest
 from workloads.records import Measurement, settings
 
 KERAS = "inference/keras"
@@ -55,15 +55,9 @@ def cases(measurements: "Iterable[Measurement]") -> "dict[Case, list[Measurement
 def side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tuple[Measurement, Estimate] | None":
     """The fastest row of a side at a batch, and its seconds a call."""
     clock = way.clock if gpu else "host-latency"  # a CPU's call has ended when it returns: nothing queues
-    timed = [
-        (m, of(s))
-        for m in rows
-        if (m.kernel, m.mode, m.problem.batch, m.on_gpu) == (way.kernel, way.mode, batch, gpu)
-        and m.ok
-        and (s := m.on(clock))
-        and s.seconds
-    ]
-    return min(timed, key=lambda pair: pair[1].value, default=None)
+    wanted = (way.kernel, way.mode, batch, gpu)
+    found = quickest((m for m in rows if (m.kernel, m.mode, m.problem.batch, m.on_gpu) == wanted), clock)
+    return (found[0], of(found[1])) if found else None
 
 
 def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, Answer]]:

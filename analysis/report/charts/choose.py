@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterable
 
 from analysis.crossover.crossover import Answer, Crossing, Side, fastest
-from analysis.crossover.families import square_rows
-from analysis.stats import call_s, quick_seconds
+from analysis.crossover.families import SQUARES, rows_of
+from analysis.stats import best_by, call_s, group_by, quick_seconds
 from workloads.records import Measurement
 
 WINNER = {-1: ("CPU wins", "cpu-band"), 0: ("can't tell", "none-band"), 1: ("GPU wins", "gpu-band")}  # and a color
@@ -13,19 +13,15 @@ WINNER = {-1: ("CPU wins", "cpu-band"), 0: ("can't tell", "none-band"), 1: ("GPU
 
 def by_kernel(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], dict[int, Measurement]]":
     """(kernel, precision) -> n -> the fastest resident square matmul of that kernel over thread counts; rungs too."""
-    found: dict = {}
-    for m in measurements:
-        p = m.problem
-        if p.op == "matmul" and p.side and m.mode == "resident" and quick_seconds(m):
-            at = found.setdefault((m.kernel, p.math), {})
-            at[p.n] = min(at.get(p.n, m), m, key=call_s)
-    return {key: dict(sorted(at.items())) for key, at in found.items()}
+    rows = (m for m in measurements if m.problem.op == "matmul" and m.mode == "resident" and quick_seconds(m))
+    found = group_by((m for m in rows if m.problem.side), lambda m: (m.kernel, m.problem.math))
+    return {key: dict(sorted(best_by(own, lambda m: m.problem.n, call_s).items())) for key, own in found.items()}
 
 
 def best_of_cpu(measurements: Iterable[Measurement]) -> dict[str, dict[int, Side]]:
     """precision -> rising n -> the CPU's fastest square product."""
     found = {}
-    for precision, sizes in square_rows(measurements).items():
+    for precision, sizes in rows_of(measurements, SQUARES).items():
         best = {n: fastest((m for m in sizes[n] if not m.on_gpu), "host-latency") for n in sorted(sizes)}
         if at := {n: side for n, side in best.items() if side}:
             found[precision] = at

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from analysis.crossover import reuse
 from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Side
-from analysis.crossover.families import Rows, square_rows
+from analysis.crossover.families import SQUARES, Rows, rows_of
 from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.crossover.time_split import COPIES as COPYING
 from analysis.report.charts.chart import Axis, Chart, View, crossed, line, marks, rounded
@@ -47,7 +47,7 @@ def is_drawn(runs: "Iterable[Material]") -> bool:
 
 def _precisions(of: "Material") -> list[dict]:
     """The CPU's best and the GPU's forms at every size, by precision; without a GPU the CPU's alone."""
-    told, squares = shown(of.answers), square_rows(of.rows)
+    told, squares = shown(of.answers), rows_of(of.rows, SQUARES)
     found = []
     for precision, best in _cpu(of).items():
         forms = [

@@ -11,14 +11,14 @@ from analysis import labels
 from analysis import table as cells
 from analysis.crossover import ladder
 from analysis.crossover.crossover import Answer
-from analysis.crossover.families import square_rows
+from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.time_split import why
 from analysis.report.charts.roofline import products
 from analysis.report.material import Material
 from analysis.report.sections import crossings
 from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
 from analysis.roofline.bounds import Roof, pick, ridge
-from analysis.stats import of
+from analysis.stats import of, timed
 from analysis.table import listed, table, text
 from analysis.text import rates
 from analysis.units import count, digits, join, percent, size
@@ -35,9 +35,9 @@ CEILINGS = "device | ceiling | rate | +- | of the data sheet | ridge, FLOP per b
 
 def noisy(measurements: "Iterable[Measurement]") -> tuple[int, int]:
     """(rows with flags or a wide interval, rows with a time); a CPU clock that moved counts by the interval it made."""
-    timed = [(m, s) for m in measurements if m.ok and (s := m.on("host-latency")) and s.seconds]
-    bad = [bool(set(m.flags) - {"cpu-clock"}) or of(s).noise > NOISY_WIDTH for m, s in timed]
-    return sum(bad), len(timed)
+    found = timed(measurements, "host-latency")
+    bad = [bool(set(m.flags) - {"cpu-clock"}) or of(s).noise > NOISY_WIDTH for m, s in found]
+    return sum(bad), len(found)
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Head(msgspec.Struct, frozen=True):
 def head(of: Material) -> Head:
     """The head of a page or of one run's part of it."""
     loaded, run = of.loaded, of.loaded.last
-    bad, timed = noisy(of.rows)
+    bad, every = noisy(of.rows)
     machine = "The result file has no line that says what machine it came from."
     if run:
         machine = f"{rates.machine_words(run.machine)}, {size(run.machine.memory_bytes)} of memory"
@@ -69,8 +69,8 @@ def head(of: Material) -> Head:
         of.label,
         run.machine.key if run else "an unknown machine",
         machine,
-        "noisy" if bad > NOISY_SHARE * timed else "clean",
-        f"{bad} of {count(timed, 'timed row')} flagged or with an interval wider than ±{100 * NOISY_WIDTH:.0f} %",
+        "noisy" if bad > NOISY_SHARE * every else "clean",
+        f"{bad} of {count(every, 'timed row')} flagged or with an interval wider than ±{100 * NOISY_WIDTH:.0f} %",
         join(sorted({r.started_at[:10] for r in loaded.runs})),
         versions(loaded.runs) if run else "",
         join(dict.fromkeys(facts.marked(r.commit, r.sources) for r in loaded.runs)),
@@ -153,7 +153,7 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
         there = any(m.on_gpu and m.ok for m in measurements)
         lacking = "The GPU has no square products of workloads.matmul here" if there else "No GPU was measured"
         return [f"{lacking}, so there is no crossover.", ""]
-    squares = square_rows(measurements)
+    squares = rows_of(measurements, SQUARES)
     parts = crossings.details(told, (), lambda a: (), lambda a: why((), a, family_rows=squares))
     return crossings.wins(told, (), lambda a: ()).md() + parts
 
