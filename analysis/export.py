@@ -92,14 +92,13 @@ def bencher(measurements: "Iterable[Measurement]") -> dict:
     made = {}
     for m, samples in timed(measurements):
         time = of(samples)
-        made[name(m)] = {"latency": _metric(*(_NS * t for t in (time.value, time.low, time.high)))}
+        found = {"latency": time * _NS}
         if flops := m.problem.flops:
-            made[name(m)]["flops-per-second"] = _metric(*(flops / t for t in (time.value, time.high, time.low)))
+            found["flops-per-second"] = flops / time
+        made[name(m)] = {
+            unit: {"value": e.value, "lower_value": e.low, "upper_value": e.high} for unit, e in found.items()
+        }
     return made
-
-
-def _metric(value: float, low: float, high: float) -> dict[str, float]:
-    return {"value": value, "lower_value": low, "upper_value": high}
 
 
 def github(measurements: "Iterable[Measurement]") -> list[dict]:

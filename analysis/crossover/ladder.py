@@ -97,9 +97,10 @@ def ladders(measurements: Iterable[Measurement], machine: Machine | None = None,
     ):
         peak = pick(ceilings, device, "compute", math, threads)
         found.append(_ladder(ideas, (op, device, math, threads), groups[device, math, threads], peak))
-    rungs = [len({step.kernel for step in one.steps}) for one in found]
-    whole = {(one.device, one.math) for one, n in zip(found, rungs, strict=True) if n > 1}
-    return [one for one, n in zip(found, rungs, strict=True) if n > 1 or (n and (one.device, one.math) not in whole)]
+    kept = []
+    for own in group_by((one for one in found if one.steps), lambda one: (one.device, one.math)).values():
+        kept += [one for one in own if len({step.kernel for step in one.steps}) > 1] or own
+    return kept
 
 
 def _is_library(m: Measurement) -> bool:

@@ -4,7 +4,7 @@ k calls on copied operands cost one call with its copies and k - 1 without them;
 were measured, so nothing is modeled but that the copies' cost is shared.
 """
 
-import msgspec
+from msgspec.structs import replace
 
 from analysis.crossover import crossover
 from analysis.crossover.crossover import COPIES, LATENCY, Answer, Point
@@ -25,13 +25,13 @@ def amortized(resident: Answer, copied: Answer, uses: int) -> Answer:
     """
     calls = {p.n: p for p in resident.points}
     points = [
-        Point(p.n, p.cpu, msgspec.structs.replace(p.gpu, seconds=shared(calls[p.n].gpu.seconds, p.gpu.seconds, uses)))
+        Point(p.n, p.cpu, replace(p.gpu, seconds=shared(calls[p.n].gpu.seconds, p.gpu.seconds, uses)))
         for p in copied.points
         if p.n in calls
     ]
     if not points:
         raise ValueError(f"no size was measured both with the data there and {copied.form.mode}")
-    form = msgspec.structs.replace(copied.form, reuse=uses)
+    form = replace(copied.form, reuse=uses)
     return crossover.classify(copied.precision, form, points, family=copied.family)
 
 

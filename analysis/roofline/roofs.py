@@ -123,7 +123,7 @@ def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | N
     if (samples := clock_of(best)) is None:
         return None
     quick = min(samples.medians.values())
-    rate = Estimate(work(best) / quick, work(best) / max(quick, call_s(best)), work(best) / min(samples.seconds))
+    rate = work(best) / Estimate(quick, min(samples.seconds), max(quick, call_s(best)))
     return Roof(best.device, kind, name, rate, describe(best), best.threads, **fields)
 
 

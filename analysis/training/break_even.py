@@ -8,6 +8,7 @@ from math import inf, log
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer, Family, Form, Point, Side
@@ -162,7 +163,7 @@ def trained(measurements: "Iterable[Measurement]") -> list[Trained]:
     for m in trainings(every):
         if cost := costs.measured(m):
             start = (first := begun[costs.how_begun(m)]) and first[1] + first[0].value
-            found.append(Trained(m, msgspec.structs.replace(cost, start=start)))
+            found.append(Trained(m, replace(cost, start=start)))
     return found
 
 
@@ -188,18 +189,17 @@ def size_of(setup: Setup, varies: str) -> tuple[int, Setup] | None:
 
     A batch that holds all samples moves with them: then both are 0.
     """
-    change = msgspec.structs.replace
     if varies == "batch":
-        return None if setup.batch == setup.samples else (setup.batch, change(setup, batch=0, samples=0))
+        return None if setup.batch == setup.samples else (setup.batch, replace(setup, batch=0, samples=0))
     if varies == "samples":
-        return setup.samples, change(setup, samples=0, batch=0 if setup.batch == setup.samples else setup.batch)
+        return setup.samples, replace(setup, samples=0, batch=0 if setup.batch == setup.samples else setup.batch)
     if found := _MLP.fullmatch(setup.model):
         inputs, units, layers, outputs = found.groups()
         if varies == "width":
-            return int(units), change(setup, model=f"mlp-{inputs}-Wx{layers}-{outputs}")
-        return int(layers), change(setup, model=f"mlp-{inputs}-{units}xD-{outputs}")
+            return int(units), replace(setup, model=f"mlp-{inputs}-Wx{layers}-{outputs}")
+        return int(layers), replace(setup, model=f"mlp-{inputs}-{units}xD-{outputs}")
     if varies == "depth" and (found := _FASHION.fullmatch(setup.model)):
-        return int(found[1]), change(setup, model="fashion-mlp-D")
+        return int(found[1]), replace(setup, model="fashion-mlp-D")
     return None
 
 
@@ -215,12 +215,11 @@ def sized(t: Training, varies: str) -> tuple[int, Setup]:
 
 def at(fixed: Setup, varies: str, size: int) -> Setup:
     """The setup at a size along what varies: what size_of took apart, but for a batch's own samples."""
-    change = msgspec.structs.replace
     if varies == "batch":
-        return change(fixed, batch=size)
+        return replace(fixed, batch=size)
     if varies == "samples":
-        return change(fixed, samples=size, batch=fixed.batch or size)
-    return change(fixed, model=re.sub(r"(?<=[-x])[WD](?=x|-|$)", str(size), fixed.model))
+        return replace(fixed, samples=size, batch=fixed.batch or size)
+    return replace(fixed, model=re.sub(r"(?<=[-x])[WD](?=x|-|$)", str(size), fixed.model))
 
 
 def family_of(fixed: Setup, varies: str) -> Family:

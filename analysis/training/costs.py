@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analysis import noise, stats
 from analysis.stats import NOTHING, Estimate
@@ -90,9 +91,9 @@ def measured(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Tr
     cost = each[0]
     if len(each) > 1:
         several = {part: stats.median([getattr(one, part).value for one in each]) for part in _WARM}
-        cost = msgspec.structs.replace(cost, bound=any(one.bound for one in each), **several)
+        cost = replace(cost, bound=any(one.bound for one in each), **several)
     compiled = [seconds for name in _COMPILED if (seconds := phase(m, name))]
-    return msgspec.structs.replace(
+    return replace(
         cost,
         start=start(m, measurements),
         build=phase(m, "build"),
@@ -110,12 +111,12 @@ def _warm(m: "Measurement") -> TrainingCost | None:
     cost, samples = TrainingCost(*law, steps=min(forms(m))[1], bound=m.variant == "fit"), m.on("host-latency")
     if m.variant.endswith("loop") and m.problem.batch >= m.problem.samples and samples:
         # A bare loop over one batch has no epochs: its step is that of its own fit of thousands, not of a few short ones.
-        return msgspec.structs.replace(cost, dataset_setup=NOTHING, epoch=NOTHING, step=stats.of(samples))
+        return replace(cost, dataset_setup=NOTHING, epoch=NOTHING, step=stats.of(samples))
     if not by_epochs(m):
         return _of_own_fits(m, cost)
     own = stats.of(samples)  # an epoch's share of a step is a bound too
     step = min(cost.step, own, key=lambda e: e.value)
-    return msgspec.structs.replace(cost, step=step, epoch=(own - step) * m.problem.steps)
+    return replace(cost, step=step, epoch=(own - step) * m.problem.steps)
 
 
 def _of_later_epochs(m: "Measurement", few: int, taken: tuple[float, ...]) -> TrainingCost:
@@ -160,7 +161,7 @@ def _of_own_fits(m: "Measurement", short: TrainingCost) -> TrainingCost:
     long = (stats.of(samples) * m.problem.steps - stats.median(forms(m)[few])) / (m.problem.steps - few[1])
     step = _together(short.step, long)
     moved = few[1] * (short.step.value - step.value)  # fits of few steps take what they took
-    return msgspec.structs.replace(short, step=step, epoch=short.epoch + moved)
+    return replace(short, step=step, epoch=short.epoch + moved)
 
 
 def _together(a: Estimate, b: Estimate) -> Estimate:
@@ -198,10 +199,10 @@ def processes(m: "Measurement") -> "list[Measurement]":
         own = [tuple(t for t, b in zip(s.seconds, s.block, strict=True) if b == i) for s in m.samples]
         samples = zip(m.samples, own, strict=True)
         found.append(
-            msgspec.structs.replace(
+            replace(
                 m,
                 series=series,
-                samples=tuple(msgspec.structs.replace(s, seconds=t, block=tuple(range(len(t)))) for s, t in samples),
+                samples=tuple(replace(s, seconds=t, block=tuple(range(len(t)))) for s, t in samples),
                 phases_s=m.phases_s | {name: taken[0] for name, taken in once.items() if taken},
             )
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from analysis.stats import Estimate, group_by
+from analysis.stats import Estimate, Z, group_by, plus_minus
 from analysis.training import costs
 from kernels import networks
 from kernels.problems import Feeding, Transfer
@@ -23,7 +23,6 @@ FEWEST_STEPS, MOST_STEPS = 16, 128
 FEWEST = 4  # sizes for a law
 NOISY = 0.25  # noise of a row from which on no law is fitted to it
 _DRAWS = 200
-_Z = 1.959964
 
 
 def steps(batch: int, width: int) -> int:
@@ -56,7 +55,7 @@ class Law(msgspec.Struct, frozen=True):
     def seconds(self, samples: float, nbytes: float) -> Estimate:
         """Seconds of so many samples that have so many bytes; the interval is the law's error."""
         value = self.call.value + samples * self.sample.value + nbytes * self.byte.value
-        return Estimate(value, value * (1 - min(1.0, self.error)), value * (1 + self.error))
+        return plus_minus(value, value * self.error).at_least(0.0)
 
     @property
     def bandwidth(self) -> Estimate:
@@ -117,7 +116,7 @@ def _law(key: tuple[str, str, str], own: list[tuple[Measurement, Estimate]]) -> 
     seconds, noise = (np.array([value(e) for _, e in points]) for value in (lambda e: e.value, lambda e: e.noise))
     found = least_squares(each, seconds)
     normal = np.random.default_rng(1).standard_normal((_DRAWS, len(points)))
-    drawn = np.array([least_squares(each, t) for t in seconds * np.exp(normal * noise / _Z)])
+    drawn = np.array([least_squares(each, t) for t in seconds * np.exp(normal * noise / Z)])
     low, high = (
         np.minimum(found, np.quantile(drawn, 0.025, axis=0)),
         np.maximum(found, np.quantile(drawn, 0.975, axis=0)),

@@ -5,7 +5,7 @@ import itertools
 import math
 from collections.abc import Iterable
 
-import msgspec
+from msgspec.structs import replace
 
 from analysis.report.charts.chart import Axis, Chart, Trace, View, rounded
 from analysis.table import Table
@@ -45,14 +45,14 @@ def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
             rows.append((letter, *(at.get(head, "-") for head in heads)))
     shown = list(views.values())
     numbers = Table(["run", *heads], rows, 3)
-    return msgspec.structs.replace(first, views=shown, numbers=numbers, chooses=first.chooses or "View")
+    return replace(first, views=shown, numbers=numbers, chooses=first.chooses or "View")
 
 
 def _lettered(view: View, i: int, letter: str) -> View:
-    return msgspec.structs.replace(
+    return replace(
         view,
         label=f"{letter}: {view.label}".rstrip(": ") if view.bars else view.label,
-        y=msgspec.structs.replace(view.y, lines=tuple(f"{letter} {line}" for line in view.y.lines)),
+        y=replace(view.y, lines=tuple(f"{letter} {line}" for line in view.y.lines)),
         traces=[_styled(t, i, letter, view) for t in view.traces],
         says=view.says and f"{letter}: {view.says}",
         lines=[(at, words and f"{letter}: {words}") for at, words in view.lines],
@@ -63,7 +63,7 @@ def _lettered(view: View, i: int, letter: str) -> View:
 def _styled(t: Trace, i: int, letter: str, view: View) -> Trace:
     """The trace under its run's letter, a further run's with its own marker and dash; what stands line by line keeps them, as
     each run has lines of its own."""
-    named = msgspec.structs.replace(
+    named = replace(
         t,
         name=t.name if view.bars else f"{letter} {t.name}",
         y=[f"{letter} {line}" for line in t.y] if view.y.lines else t.y,
@@ -74,13 +74,13 @@ def _styled(t: Trace, i: int, letter: str, view: View) -> Trace:
         return named
     of = (i - 1) % len(_MARKERS)
     marker = _MARKERS[of].get(t.marker, _OTHER[of]) if t.marker else ""
-    return msgspec.structs.replace(named, marker=marker, dash=_DASHES[of])
+    return replace(named, marker=marker, dash=_DASHES[of])
 
 
 def over(a: View, b: View) -> View:
     """Both views in one: what has the same name has the same color, names beside lines are moved apart again."""
     colors = {_bare(t): t.color for t in a.traces}
-    traces = [*a.traces, *(msgspec.structs.replace(t, color=colors.get(_bare(t), t.color)) for t in b.traces)]
+    traces = [*a.traces, *(replace(t, color=colors.get(_bare(t), t.color)) for t in b.traces)]
     x, y = _both(a.x, b.x), _both(a.y, b.y)
     if x.ends and y.ends:
         reached = [_reaching(t, x.ends, y.ends[0]) if t.label else t for t in traces]
@@ -96,7 +96,7 @@ def _bare(t: Trace) -> str:
 
 def _both(a: Axis, b: Axis) -> Axis:
     ends = (min(a.ends[0], b.ends[0]), max(a.ends[1], b.ends[1])) if a.ends and b.ends else None
-    return msgspec.structs.replace(a, ends=ends, lines=(*a.lines, *b.lines))
+    return replace(a, ends=ends, lines=(*a.lines, *b.lines))
 
 
 def _reaching(t: Trace, x: tuple[float, float], bottom: float) -> Trace:
@@ -108,7 +108,7 @@ def _reaching(t: Trace, x: tuple[float, float], bottom: float) -> Trace:
     elif slope:
         start = max(x[0], xs[0] * (bottom / ys[0]) ** (1 / slope))
         xs[0], ys[0] = rounded(start), rounded(ys[0] * (start / xs[0]) ** slope)
-    return msgspec.structs.replace(t, x=xs, y=ys)
+    return replace(t, x=xs, y=ys)
 
 
 def named(lines: list[Trace], bottom: float, top: float) -> list[Trace]:
@@ -119,7 +119,7 @@ def named(lines: list[Trace], bottom: float, top: float) -> list[Trace]:
         order = sorted(at, key=at.__getitem__)
         heights = [(at[i] - bottom) / (top - bottom) for i in order]
         for i, height in zip(order, _spread(heights, min(_GAP, 1 / max(1, len(at))), 0.0, 1.0), strict=True):
-            made[i] = msgspec.structs.replace(lines[i], label_at=round(height, 4))
+            made[i] = replace(lines[i], label_at=round(height, 4))
     return made
 
 
