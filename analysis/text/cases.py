@@ -10,13 +10,14 @@ from analysis.explain.explanation import Request, Sources
 from analysis.table import Table, parsed
 from analysis.text import sentences
 from analysis.text.sentences import say
+from workloads import options
 from workloads.records.published_cases import Case, Complaint, Question
 
-# Of each evidence the answer, the rows (what | published | here), of `[name] ` one for each `one` of that name, and what else
+# Of each evidence the answer, the rows (what | published | measured), of `[name] ` one for each `one` of that name, and what else
 # belongs to it, but for lines of what is not known.
 TOLD = {
     "winner": """
-{verdict} the article, by the epoch: here {first:faster}, there {first.claim.words}.
+{verdict} the article, by the epoch: {first:faster} (published: {first.claim.words}).
 [claims] {one.claim.samples:,} samples | {one.claim.words} | {one:faster} ({one.row.variant})
 [epochs] an epoch on the {one[0]} | {one[1]:time} | {one[2]:timed}
 GPU step: {gpu:shares} (predicted).""",
@@ -62,8 +63,7 @@ frames a second, batch {many[n]} | - | CPU {many[cpu]:number}, GPU {many[gpu]:nu
     "gpus": """
 {first[0]} GPUs against one: {first[2]:speed} at batch {first[1]:,}, {last[2]:speed} at batch {last[1]:,}.
 [gains] {one[0]} GPUs, batch {one[1]:,} in all | no faster | {one[2]:gain}
-twice the layers | out of memory | each GPU holds the whole model
-Rows of {where}.""",
+twice the layers | out of memory | each GPU holds the whole model""",
     "teacher": """
 Both at once instead of one after the other: {found.gain:speed}.
 student's step on the GPU | slower? | slowdown {found.slower[0]:gain}
@@ -78,8 +78,8 @@ by measured peaks | - | {found.ratio:factor}
 the step's arithmetic at that peak | - | {found.busy:share} of the step""",
 }
 SAID = {
-    "none": "Not known here: these rows do not tell it.",
-    "apart": "Otherwise here: {apart}.",
+    "none": "Not known: these rows do not tell it.",
+    "apart": "Not as reported: {apart}.",
     "run": "To know it: {command}",
     "all": "All of it: {command} --all",
 }
@@ -94,11 +94,13 @@ COMMANDS = {
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A case's answer: its first sentence, rows (what, published, here), what else belongs to it, and what would measure it."""
+    """A case's answer: its first sentence, rows (what, published, on `machine`), what else belongs to it, and what would measure
+    it."""
 
     name: str
     title: str
     answer: str
+    machine: str
     rows: tuple[tuple[str, ...], ...] = ()
     more: tuple[str, ...] = ()
     command: str = ""
@@ -106,16 +108,16 @@ class Reply(msgspec.Struct, frozen=True):
 
 def reply(case: Case | Complaint | Question, of: Sources, request: Request | None) -> Reply:
     """The answer to the case's own question; where no row tells it, the command that measures it."""
-    found = evidence.evidence(case, of, request)
+    found, machine = evidence.evidence(case, of, request), (of.gpu or of.cpu).key
     if found is None:
         command = COMMANDS.get(case.kind) or COMMANDS.get(case.name, "python -m workloads.training --study complaints")
-        return Reply(case.name, case.title, SAID["none"], command=command)
+        return Reply(case.name, case.title, SAID["none"], machine, command=command)
     answer, *rest = _filled(TOLD[found[0]], found[1])
     rows = parsed("\n".join(line for line in rest if " | " in line))
     more = [line for line in rest if " | " not in line]
     if isinstance(case, Complaint):
         more += sentences.lines(SAID["apart"], apart=case.apart or None)
-    return Reply(case.name, case.title, answer, tuple(map(tuple, rows)), tuple(more))
+    return Reply(case.name, case.title, answer, found[1].get("where") or machine, tuple(map(tuple, rows)), tuple(more))
 
 
 def _filled(template: str, values: dict) -> Iterator[str]:
@@ -127,8 +129,9 @@ def _filled(template: str, values: dict) -> Iterator[str]:
 
 def lines(r: Reply, again: str = "", markdown: bool = False) -> list[str]:
     """The reply for a terminal or as Markdown: at most 18 lines of 80 columns."""
-    table = Table("what | published | here", r.rows)
+    table = Table(f"what | published | {r.machine}", r.rows)
     shown = (["", *table.md()] if markdown else table.text()) if r.rows else []
-    last = say(SAID["run"], command=r.command) if r.command else again and say(SAID["all"], command=again)
+    command = r.command if markdown else options.typed(r.command)
+    last = say(SAID["run"], command=command) if command else again and say(SAID["all"], command=again)
     head = ["## " * markdown + f"{r.name}: {r.title}", *[""] * markdown]
     return [*head, r.answer, *shown, *r.more, *filter(None, [last])]

@@ -58,7 +58,7 @@ class Reported(msgspec.Struct, frozen=True):
 class Complaint(msgspec.Struct, frozen=True):
     """A real complaint. `reported`: the trainings that come closest to theirs in Keras, the one that is explained first; none
     where the complaint is about no training. `varies`: the size whose flip answers them (batch or width), over `sizes`.
-    `apart`: what is otherwise here. `numbers`: theirs, the unit in the name."""
+    `apart`: what is not as they have it. `numbers`: theirs, the unit in the name."""
 
     name: str
     kind: str
