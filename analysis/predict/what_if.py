@@ -18,7 +18,7 @@ FIT = "training/keras/fit"
 _LOOP = "training/tensorflow/loop"  # what one tf.function an epoch is priced as: a bare loop's calls, its data there already
 _GROWN = (4, 16)  # times the batch
 _A_CALL = 16  # steps that Keras runs in one call, where it is asked to
-_LEARNS = "learns otherwise"  # fewer, larger steps an epoch: the accuracy must be looked at again
+_LEARNS = "changes learning"  # fewer, larger steps an epoch: the accuracy must be looked at again
 # Switch -> the flag of python -m workloads.training.
 _FLAGS = {
     "jit_compile": "--jit",

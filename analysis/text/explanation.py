@@ -26,7 +26,7 @@ SAID = {
     "saves": "saves {job_saved:timed}",
     "overlap": "Savings overlap: do not add them.",
     "more": "{n} more{unsure} (--all).",
-    "no saving": "Nothing looked at surely saves time; --all has what was.",
+    "no saving": "No change is sure to save 1 % of the time.",
     "measure": "Measure it here, {time}: {command} --measure",
     "verify": "Check it (1 min): {command} --verify 1",
     "stored": "With a stored GPU: {command} --gpu-profile reports/nvidia-h200",
@@ -42,8 +42,8 @@ SAID = {
     "refused": "On {where} TensorFlow did not use the GPU: {reason}.",
     "unseen": "{where} has a GPU; python -m workloads.doctor says whether TensorFlow sees it.",
     "no gpu": "On {where} no GPU was measured; --gpu-profile reports/nvidia-h200 sets a stored one beside it.",
-    "host": "Dispatch takes {factor:gain} its time on the {gpu}'s machine. Your own GPU will differ.",
-    "no host": "Dispatch is taken as on the {gpu}'s machine: no call was measured on both. Your own GPU will differ.",
+    "host": "Dispatch takes {factor:gain} as long as with {gpu}'s own CPU.",
+    "no host": "Dispatch is taken as with {gpu}'s own CPU: no call was measured on both.",
     "missing": "Missing of {text}.",
     "not known": "Not known: {text}.",
 }
@@ -81,6 +81,7 @@ def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = Fal
         said = [first, *bars(e.both), last, *(_LABEL + one for point in points.values() for one in point)]
         room = MOST if markdown else MOST - 1 - sum(len(terminal.wrapped(one, WIDTH)) for one in said)
         points["Why"] += [_step_shares(e)] if e.main and room > 2 else []
+        points["Why"] += [_host(e)] if e.borrowed and room > 4 else []
         actions, points["Do"] = _actions(e, room - len(points["Why"]) + 1)
     else:
         lacking = "no GPU was measured" if lone else "the CPU has no rows"
@@ -147,6 +148,11 @@ def _step_shares(e: Explanation) -> str:
     return say(SAID["share"], name=name, main=e.main, predicted=marked)
 
 
+def _host(e: Explanation) -> str:
+    """How long this CPU takes to dispatch for a GPU that is stored with another CPU."""
+    return say(SAID["host" if e.host_factor else "no host"], factor=e.host_factor, gpu=e.borrowed)
+
+
 def turns(e: Explanation) -> str:
     """From how many samples or epochs on the winner is another one: about, where no rows of fewer and more tell it."""
     to, turned = e.turns
@@ -172,7 +178,7 @@ def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:
         for i, w in enumerate(told, 1)
     ]
     notes = [SAID["overlap"]] * (len(told) > 1)
-    notes += [say(SAID["more"], n=left, unsure=" without a sure saving" * (told == e.actions))] * (left > 0)
+    notes += [say(SAID["more"], n=left, unsure=", not sure to save 1 %" * (told == e.actions))] * (left > 0)
     said = [" ".join(notes)] if told else [SAID["no saving"]] * (room > 0 and not e.actions)
     return Table("do | saving | note", rows, 3), [*filter(None, said)]
 
@@ -226,9 +232,9 @@ def _step(e: Explanation) -> Table:
     """The step in parts that add up, what was measured, and what the prediction does not explain of it."""
     each = [(p, e.measured.get(p.settings.device)) for p in e.predictions]
     rows = [
-        [words, *(_signed(p.parts[n].value, p.parts_s) if n in p.parts else "-" for p, _ in each)]
+        [words, *(_signed(p.parts[n].value, p.parts_s) if p.parts.get(n, NOTHING).value else "-" for p, _ in each)]
         for n, words in WORDS.items()
-        if any(n in p.parts for p, _ in each)
+        if any(p.parts.get(n, NOTHING).value for p, _ in each)
     ]
     rows.append(["in all", *(numbers.timed(p.step_s) for p, _ in each)])
     if e.measured:
@@ -253,9 +259,10 @@ def _changes(e: Explanation) -> Table:
 def _saved(e: Estimate | None) -> str:
     if e is None:
         return "not known"
+    if e.low > 0:
+        return numbers.timed(e)
     value = round(e.value, 9)
-    least = f"costs {numbers.time(-value)}" if value < 0 else f"perhaps {numbers.time(value)}"
-    return numbers.timed(e) if e.low > 0 else least
+    return f"costs {numbers.time(-value)}" if value < 0 else f"perhaps {numbers.time(value)}" if value else "nothing"
 
 
 def _resources(e: Explanation) -> Table:
@@ -282,5 +289,5 @@ def caveats(e: Explanation) -> list[str]:
     """What the answer does not know or borrows."""
     found = [say(SAID["not known"], text=text.rstrip(".")) for text in e.partial]
     if e.borrowed:
-        found.append(say(SAID["host" if e.host_factor else "no host"], factor=e.host_factor, gpu=e.borrowed))
+        found.append(_host(e))
     return found + [say(SAID["missing"], text=text.rstrip(".")) for text in e.lacks]

@@ -105,7 +105,7 @@ def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys, monkeypatch
     with monkeypatch.context() as narrow:
         narrow.setenv("COLUMNS", "40")
         _, less, _ = said(capsys, *words)
-    assert "learns otherwise" in out and "1. batch 512; saves 1.95 s; learns" in less
+    assert "changes learning" in out and "1. batch 512; saves 1.95 s;" in less
     code, more, _ = said(capsys, *words, "--all")
     assert more.startswith(out.splitlines()[0]) and "On nvidia-h200 TensorFlow used the GPU in 24 rows" in more
     markdown = said(capsys, *words, "--all", "--format", "md")[1]
@@ -139,7 +139,7 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
     code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200", "--all", "--gpu-profile", stored)
     assert code == options.OK and "predicted, nvidia-h200" in out.splitlines()[0]
     assert "This machine has no GPU that can be measured (no driver). On nvidia-h200 TensorFlow used the GPU" in out
-    assert "Dispatch takes 2.0x its time" in out  # 0.8 ms a step here, 0.4 there
+    assert "Dispatch takes 2.0x as long" in out  # 0.8 ms a step here, 0.4 there
     code, _, err = said(capsys, "--case", "S0", "--gpu-profile", str(tmp_path / "reports/local" / CPU_MACHINE.key))
     assert code == options.USAGE and "has no row of a GPU" in err[0]
 
