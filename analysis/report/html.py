@@ -66,7 +66,6 @@ def crossover(page: Page) -> str:
             f"{first.letter}: {says}" if page.several else says,
             page.numbers(chart),
             page.picture(chart.picture),
-            charts_crossover.says(first.answers),
             page.several,
         )
     )

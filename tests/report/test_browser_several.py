@@ -62,7 +62,7 @@ def test_the_crossover_s_run_is_chosen_with_its_own_answer(page, made):
     slow, fast = (page.evaluate(y, f"{letter} CPU, best") for letter in "BA")
     assert slow == pytest.approx([3 * v for v in fast], rel=1e-5)
     page.select_option("#x-metric", "speedup")  # each beside its own CPU: three times as slow is as much faster
-    one, other = (page.evaluate(y, f"{letter} GPU, data on the GPU, one call") for letter in "AB")
+    one, other = (page.evaluate(y, f"{letter} GPU, resident, one call") for letter in "AB")
     assert one == pytest.approx(other, rel=1e-4)
     page.select_option("#x-metric", "time")
     page.select_option("#x-precision", label="float32")

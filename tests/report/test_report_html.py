@@ -112,12 +112,12 @@ def test_a_copy_used_k_times_costs_a_kth_of_it_and_moves_the_crossover():
 def test_the_exported_crossover_has_every_use_and_parts_that_add_up(of):
     first = crossover.data([of])["runs"][0]["precisions"][0]
     assert first["precision"] == "float32"
-    copied = next(f for f in first["forms"] if f["form"] == "copied as written")
+    copied = next(f for f in first["forms"] if f["form"] == "copied, asarray and asnumpy")
     assert [u["k"] for u in copied["uses"]] == list(reuse.USES)
     for n, _, *parts in copied["parts"]:
         gpu = copied["uses"][0]["s"][copied["uses"][0]["n"].index(n)]
         assert sum(p or 0 for p in parts) == pytest.approx(gpu, rel=1e-4)
-    resident = next(f for f in first["forms"] if f["form"] == "data on the GPU, one call")
+    resident = next(f for f in first["forms"] if f["form"] == "resident, one call")
     assert [u["k"] for u in resident["uses"]] == [1]
 
 

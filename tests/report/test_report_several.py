@@ -175,7 +175,7 @@ def test_pictures_show_both_runs_and_the_second_ones_roofs(two):
     roofs = "A: nvidia-h200, B: intel-avx512-2c|A GPU float32 60.0 TFLOP/s|B CPU DRAM |B CPU float32 240 GFLOP/s"
     for piece in f"{roofs}|B CPU float32 matmul".split("|"):
         assert piece in words("roofline.svg"), piece
-    lines = "A CPU, best, float32|B CPU, best, float32|A GPU, data on the GPU, one call, float32|A: n = "
+    lines = "A CPU, best, float32|B CPU, best, float32|A GPU, resident, one call, float32|A: n = "
     for piece in lines.split("|"):
         assert piece in words("crossover.svg")
     assert "A GPU cupy/cublas" in words("rates.svg") and "B CPU numpy/blas" in words("rates.svg")

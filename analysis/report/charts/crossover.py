@@ -13,15 +13,13 @@ from analysis.report.charts.choose import WINNER, best_of_cpu, spans
 from analysis.report.material import Material
 from analysis.table import Table
 from analysis.text import crossings
-from analysis.units import join, seconds
+from analysis.units import seconds
 
 _FORMS = (LATENCY, THROUGHPUT, *COPIES)
 _SHORT = {
-    LATENCY: "data on the GPU, one call",
-    THROUGHPUT: "data on the GPU, calls queued",
-    COPIES[0]: "copied as written",
-    COPIES[1]: "copied, pinned",
-    COPIES[2]: "copied, pageable",
+    LATENCY: "resident, one call",
+    THROUGHPUT: "resident, calls queued",
+    **{form: f"copied, {crossings.way_name(form)}" for form in COPIES},
 }
 PARTS = (ARITHMETIC, OVERHEAD, COPYING, REMAINDER)
 
@@ -164,18 +162,3 @@ def _numbers(of: Material) -> Table:
     ]
     forms = [f"GPU, {_SHORT[f]}" for f in _FORMS]
     return Table(("precision", "n", "fastest on the CPU", "CPU", *forms), rows, 3, forms)
-
-
-def says(answers: tuple[Answer, ...]) -> str:
-    """How reuse moves the crossover, in a sentence; empty without copies."""
-    moved = []
-    for resident, copied in reuse.pairs(answers, answers[0].precision if answers else ""):
-        ends = [(k, reuse.amortized(resident, copied, k)) for k in (1, reuse.USES[-1])]
-        told = [
-            f"{crossings.short_n_words(a.crossings[0])} at {k} use{'s' * (k > 1)}"
-            for k, a in ends
-            if a.kind == "gpu-from"
-        ]
-        if len(told) == 2:
-            moved.append(f"{_SHORT[copied.form]} from {' to '.join(told)}")
-    return f"Using a copy more than once moves the size from which the GPU wins: {join(moved)}." if moved else ""

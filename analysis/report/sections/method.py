@@ -51,7 +51,7 @@ _FORMULAS = (
     (_PRODUCTS | {"stream"}, "of its roof: the least time that the roofs allow, over the measured one"),
     (
         _PRODUCTS | _MODELS,
-        "speed-up: the CPU's time over the GPU's; crossover: where its logarithm passes 0, linear in the "
+        "speedup: the CPU's time over the GPU's; crossover: where its logarithm passes 0, linear in the "
         "logarithm of the size",
     ),
     ({"matmul"}, "a copy used k times: the call with its copies and k - 1 calls without, over k"),
