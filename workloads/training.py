@@ -1,4 +1,4 @@
-"""Trains models on the CPU and the GPU, and says what a step, an epoch, a fit and a whole job cost, and who wins from where."""
+"""Trains models on the CPU and the GPU, and says what a step, an epoch, a fit and a whole training cost, and who wins."""
 
 import argparse
 import sys

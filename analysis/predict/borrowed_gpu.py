@@ -60,8 +60,6 @@ def completed(
             taken[name] = Estimate(e.value, e.low / 2, e.high * 2)
     if not taken:
         return made
-    partial = [text for text in made.partial if not text.startswith("of the whole job")]
-    words = (
-        f"of the whole job {join(made.untold)}: as {stored.profile}'s CPU has it, for this machine's rows do not tell"
-    )
+    partial = [text for text in made.partial if not text.startswith("of the whole training")]
+    words = f"of the whole training {join(made.untold)}: as {stored.profile}'s CPU has it, for this machine's rows do not tell"
     return msgspec.structs.replace(made, **taken, partial=(*partial, words))

@@ -68,7 +68,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """What of the whole job no row tells, so that it is counted as nothing though it never is."""
+        """What of the whole training no row tells, so that it is counted as nothing though it never is."""
         terms = {"start-up": self.start_s, "an epoch beyond its steps": self.epoch_s}
         return tuple(name for name, e in terms.items() if e.high <= 0)
 
@@ -142,7 +142,7 @@ def predict(
         _plain(setting_up(made)),
     )
     if kernel == FIT and found.untold:
-        partial = f"of the whole job {join(found.untold)}: {launches(settings.device)}"
+        partial = f"of the whole training {join(found.untold)}: {launches(settings.device)}"
         found = msgspec.structs.replace(found, partial=(*found.partial, partial))
     return found
 

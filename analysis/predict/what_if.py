@@ -46,7 +46,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What a change saves: seconds of the whole job and of a step of the same samples (negative: it costs). `why` there is
+    """What a change saves: seconds of the whole training and of a step of the same samples (negative: it costs). `why` there is
     none of both, where it could not be predicted."""
 
     change: Change
@@ -56,7 +56,7 @@ class WhatIf(msgspec.Struct, frozen=True):
 
     @property
     def surely_s(self) -> float:
-        """Seconds of the whole job that it saves at the least; 0 where it may save none."""
+        """Seconds of the whole training that it saves at the least; 0 where it may save none."""
         return max(0.0, self.job_saved.low) if self.job_saved else 0.0
 
 
@@ -105,7 +105,7 @@ def _left_over(training: Training, settings: Settings) -> int:
 
 
 def what_ifs(base: "Prediction", of: Predict) -> list[WhatIf]:
-    """Every change of a training, the one that saves most of the whole job first; those that cannot be predicted last."""
+    """Every change of a training, the one that saves most of the whole training first; those that cannot be predicted last."""
     found = []
     for change in changes(base.training, base.settings):
         try:
@@ -118,8 +118,8 @@ def what_ifs(base: "Prediction", of: Predict) -> list[WhatIf]:
 
 
 def saved(base: "Prediction", made: "Prediction") -> Estimate:
-    """Seconds of the whole job that a change saves. What both predictions are wrong by in the same way cancels: parts that are
-    the same in both save nothing, and a part that changed is wrong by no more than its own share."""
+    """Seconds of the whole training that a change saves. What both predictions are wrong by in the same way cancels: parts that
+    are the same in both save nothing, and a part that changed is wrong by no more than its own share."""
     each = (parts(p.cost, p.training.epochs, p.training.steps).values() for p in (base, made))
     return total(_less(a, b, base.execution == made.execution) for a, b in zip(*each, strict=True))
 

@@ -35,6 +35,7 @@ def sentence(made: Budget) -> str:
     """The budget in two or three sentences: the step, its largest parts, and what is not explained."""
     step, over, sure = made.step.value, -made.remainder.value, made.remainder.high < 0
     parts = join(f"{share(seconds / step)} {name}" for seconds, name in made.largest[:_MOST])
+    parts += " (they overlap)" * any(p.seconds and p.seconds.value < 0 for p in made.parts)
     kind = "rest" if over <= 0 else "noise" if not sure else "busy" if made.flags else "high"
     doubt, missing = f" (doubtful: {join(made.flags)})", f": {join(made.missing)} not measured yet"
     values = {"training": subject(made.training), "where": where(made.training), "step": made.step, "over": over}

@@ -13,21 +13,19 @@ from kernels.problems import Feeding
 from kernels.problems.arrays import ITEM_BYTES
 from workloads.records import Measurement
 
-TITLE = "Feeding a training: how a batch gets into a step"
+TITLE = "Input pipeline: how a batch gets into a step"
 CHART = "A step with next to no arithmetic, by the bytes of its batch"
-NOT_KNOWN = (
-    "How quick batches come can't be told: too few sizes, or noisier than 25 %. Run it again with nothing beside it."
-)
+NOT_KNOWN = "How quick batches come can't be told: too few sizes, or too noisy. Run it again with nothing beside it."
 BATCH = 2048
 _FASTER = 1.5  # times: from which on copies are quicker than the way that the batches come
 _MOST = 3  # shares told
 _SAID = {
-    "view": "{batch:,} {dtype} CIFAR-10 images take a step {ways} ({side}).",
+    "view": "A step of {batch:,} {dtype} CIFAR-10 images and next to no arithmetic takes {ways} ({side}).",
     "plain": "{side}: {batch:,} CIFAR-10 images from NumPy arrays add {plain:time} to a step: {rate:bytes/s}.",
     "link": "CuPy copies as many bytes at {rates}, so {why} what limits.",
-    "share": "{model:title}, {batch}: feeding is at most {share:share} of a step of {step:time} on the {side}.",
+    "share": "{model:title}, {batch}: the input pipeline is at most {share:share} of a step of {step:time} on the {side}.",
     "small": "{model:title}, {samples}, {epochs}: {whole:time} on the GPU, of which start-up and compilation are {once:share} "
-    "and feeding the batches {fed:share}.",
+    "and the input pipeline {fed:share}.",
     "start": "A small data set does not outlast the start; copies are not why it gains nothing.",
 }
 

@@ -27,7 +27,7 @@ FORMS = {
     (True, True): "GPU visible, jit on",
 }
 _FORM_SWITCHES = ("jit_compile", "gpu")
-BY_STEP, BY_EPOCH, BY_JOB = "a step", "an epoch", "the whole job"
+BY_STEP, BY_EPOCH, BY_JOB = "a step", "an epoch", "the whole training"
 _MLP = re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)")
 _FASHION = re.compile(r"fashion-mlp-(\d+)")
 VARIES = ("batch", "samples", "width", "depth")
@@ -249,7 +249,7 @@ def crossing(
 
 
 def planned(setup: Setup, varies: str) -> tuple[int, int]:
-    """(samples, epochs) of the whole job that rows are compared by, put together from what their parts cost: the article's,
+    """(samples, epochs) of the whole training that rows are compared by, put together from what their parts cost: the article's,
     as most rows are short ones; each row's own samples where these vary, or are all of a batch."""
     network = networks.known(setup.model)
     own = varies == "samples" or setup.batch == setup.samples

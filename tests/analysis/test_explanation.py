@@ -295,7 +295,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
 def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
     """Its host takes twice as long: start-up 5 s there is 10 s here, half to twice as much; the step stays its own."""
     made = predict(T, Settings("cpu"), borrowed().cpu)
-    none, partial = exact(0.0), ("of the whole job: no rows", "else")
+    none, partial = exact(0.0), ("of the whole training: no rows", "else")
     bare = msgspec.structs.replace(made, start_s=none, epoch_s=none, partial=partial)
     assert bare.untold == ("start-up", "an epoch beyond its steps")
     assert made.untold == ()
@@ -305,7 +305,7 @@ def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
     words = (
         f"start-up and an epoch beyond its steps: as {made.profile}'s CPU has it, for this machine's rows do not tell"
     )
-    assert whole.partial == ("else", f"of the whole job {words}")
+    assert whole.partial == ("else", f"of the whole training {words}")
     assert stored.completed(made, made, exact(2.0)) == made
 
 

@@ -1,4 +1,4 @@
-"""Crossovers of training by step and by whole job, when a GPU pays its start back, the CPU's forms, the small-dataset study:
+"""Crossovers of training by step and by whole training, when a GPU pays its start back, the CPU's forms, the small-dataset study:
 on rows that follow laws whose answers are worked out by hand."""
 
 import math

@@ -20,7 +20,7 @@ _EPOCHS = tuple(sorted({round(10 ** (i / 6)) for i in range(19)}))  # 1 to 1000
 
 
 def break_even(pairs: "list[Pair]") -> list[Chart]:
-    """The whole job over its epochs on both devices, a view a training; where the GPU has paid back its start is marked."""
+    """The whole training over its epochs on both devices, a view a training; where the GPU has paid back its start is marked."""
     views, rows = [], []
     for pair in (p for p in pairs if not p.setup.switches):
         paid, both = pair.break_even, (pair.opponent.cost, pair.gpu.cost)
@@ -59,7 +59,7 @@ def _paid(e: Estimate | None) -> dict[str, Any]:
 
 
 def small(found: "list[tuple[jobs.Setup, tuple[Pair, ...]]]", made: "list[Budget]") -> list[Chart]:
-    """Samples against the whole job on both devices, and where its seconds go: a bar a device and sample count."""
+    """Samples against the whole training on both devices, and where its seconds go: a bar a device and sample count."""
     if not found:
         return []
     by_row = {b.training.key: b for b in made}

@@ -72,7 +72,7 @@ def predicted_steps(cases: "list[Case]") -> list[Chart]:
 
 
 def along(answers: "Iterable[Answer]") -> list[Chart]:
-    """Both devices' seconds along batch, samples, width or depth, a view each; by the step and by the whole job."""
+    """Both devices' seconds along batch, samples, width or depth, a view each; by the step and by the whole training."""
     views, rows = [], []
     shown = [a for a in answers if len(a.points) > 2 and a.form.mode in (BY_STEP, BY_JOB)]
     for a in sorted(shown, key=_plainest):

@@ -61,7 +61,7 @@ _FORMULAS = (
     ),
     (
         {"feeding"},
-        "feeding: what epochs of two lengths differ by, a step; its law: call + samples x a sample + bytes / bandwidth",
+        "input pipeline: what epochs of two lengths differ by, a step; its law: call + samples x a sample + bytes / bandwidth",
     ),
     ({"inference"}, "samples a second: the samples of a call over its median time"),
 )

@@ -26,7 +26,7 @@ _LEAST = " | ".join(reversed(_OPTIONAL.split(" | ")[3:])) + " | a GPU | by short
 _ABOUT = (
     "A step on one GPU with the same batch in all, and on all GPUs, each with its part; the jit setting is the same on "
     "both sides. By short epochs: with all that a warm epoch of as many steps as were measured costs. Predicted: one GPU's "
-    "step with a part of the batch and the all-reduce of the gradients, at least what feeding all GPUs takes. Losses "
+    "step with a part of the batch and the all-reduce of the gradients, at least the input pipeline of all GPUs. Losses "
     f"differ: in the first {data_parallel.FIRST} steps, where only rounding should, and at the end, to which that grows. A dash "
     "where no row tells."
 )

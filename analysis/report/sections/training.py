@@ -39,7 +39,7 @@ def small_section(of: "Material") -> list[str]:
 
 
 def _answers(answers: list[Answer]) -> list[str]:
-    """A line a training: along what, who wins by the step, by an epoch and by the whole job."""
+    """A line a training: along what, who wins by the step, by an epoch and by the whole training."""
     groups: dict[tuple, dict[str, Answer]] = {}
     for a in answers:
         groups.setdefault((a.family, a.low_n, a.high_n), {})[a.form.mode] = a
@@ -48,20 +48,19 @@ def _answers(answers: list[Answer]) -> list[str]:
         (_named(group), family.varies, f"{low}..{high}", *(_verdict(group[by]) if by in group else "-" for by in bys))
         for (family, low, high), group in groups.items()
     ]
-    names = {BY_JOB: "by the whole training"}
-    heads = ("training", "along", "measured", *(names.get(by, f"by {by}") for by in bys))
+    heads = ("training", "along", "measured", *(f"by {by}" for by in bys))
     return titled("Where the GPU starts to win a training", Table(heads, rows, len(heads)))
 
 
 def _named(group: dict[str, Answer]) -> str:
-    """The training; without samples that are not those of its whole job, which names its own."""
+    """The training; without samples that are not those of its whole training, which names its own."""
     a = group.get(BY_JOB) or next(iter(group.values()))
     setup = training.job_of(a)[1]
     return training.subject(setup, a.family.varies)
 
 
 def _verdict(a: Answer) -> str:
-    """Who wins from where, of which job."""
+    """Who wins from where, of which training."""
     return f"{training.job_of(a)[0]}: " * (a.form.mode == BY_JOB) + crossings.verdict_words(a)
 
 
