@@ -10,7 +10,7 @@ import numpy as np
 from kernels.cuda import loader, several_gpus
 from kernels.problems import ONE_SHOT_BYTES, AllReduce
 from kernels.problems.arrays import numpy_dtype
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 RECORDED = 32  # calls in a graph: launching it is then small beside them
 _THREADS, _MOST_BLOCKS = 512, 128  # all at once on any GPU that NVLink connects
@@ -43,11 +43,7 @@ def _placed(problem: AllReduce, data: np.ndarray) -> tuple[list, list]:
 
 def _told(problem: AllReduce, run: Callable[[], None], got: list, wait: Callable[[], None]) -> Callable:
     """`run` with what a clock and a check want of it."""
-
-    def call():
-        run()
-        return got
-
+    call = into(got, run)
     call.synchronize = wait
     call.on_host = lambda value: np.stack([cupy.asnumpy(each) for each in value]).view(numpy_dtype(problem.dtype))
     return call

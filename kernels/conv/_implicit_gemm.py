@@ -134,7 +134,7 @@ def candidates(
     """The tiles and splits of the sum that are worth a try, by name; of tiles wider than `narrowest` those that lie for the most
     part in the product."""
     m, n, k = sides
-    multiprocessors = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    multiprocessors = loader.attribute("MultiProcessorCount")
     found: dict[str, Callable[[], Callable]] = {}
     for tile in [t for t in tiles if t.tile[1] <= max(narrowest, 2 * n)] or tiles:
         for split in splits(tile.count(m, n), -(-k // tile.deep), tile.blocks * multiprocessors, m * n):
@@ -144,7 +144,7 @@ def candidates(
 
 def fitting(tiles: Sequence, wgrad: int) -> list:
     """The tiles that find room in a block's shared memory."""
-    limit = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    limit = loader.attribute("MaxSharedMemoryPerBlockOptin")
     return [tile for tile in tiles if tile.shared_bytes(wgrad) <= limit]
 
 

@@ -92,7 +92,7 @@ def _call(on: Product, tile: Groups, split: int) -> Callable:
     c_map = b_map if leaves else loader.tensor_map(narrow.data.ptr, (rows, width), width, (64, 64))
     a_map = im2col_map(a.data.ptr, of, _DEEP if on.wgrad else tile_m)
     units = tile.count(rows, columns) * split
-    grid = (min(units, tile.blocks * cupy.cuda.Device().attributes["MultiProcessorCount"]),)
+    grid = (min(units, tile.blocks * loader.attribute("MultiProcessorCount")),)
     counts = np.int32(split), np.int32(tile.group())
     arguments = (a_map, b_map, c_map, b if sums is None else sums, out, of.passed, *counts)
     more = None

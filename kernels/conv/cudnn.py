@@ -10,7 +10,7 @@ from kernels.cuda import autotuner
 from kernels.problems import Conv
 from kernels.problems.arrays import DTYPES
 from kernels.reference import conv as reference_conv
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 WORKSPACE_BYTES = 1 << 30
 _ROUNDS, _CALLS = 3, 3
@@ -169,11 +169,7 @@ def plan(problem: Conv, a, b, most: int = 0, direct: bool = False):
         kept["best"] = _choose(problem, operands, place, stream, most, direct)
     graph, tensors, index, name, count, transforms = kept["best"]
     pack, given = dict(zip(tensors, operands, strict=True)), out.transpose(1, 2, 3, 0) if turned else out
-
-    def run(keep=(a, b, workspace)):  # the call holds raw addresses, so their owners are held here
-        graph.execute_plan_at_index(pack, place, index, _handle())
-        return given
-
+    run = into(given, graph.execute_plan_at_index, pack, place, index, _handle(), keep=(a, b, workspace))
     run.notes = {"plan": name, "plans": str(count)}
     if transforms:
         run.notes["form"] = "Winograd or FFT"

@@ -8,7 +8,7 @@ import ctypes
 import functools
 import pathlib
 import re
-import sys
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -78,7 +78,14 @@ def stream(real: str, formula: str, arrays: int, nbytes: int):
 
 @functools.cache
 def _driver() -> ctypes.CDLL:
-    return ctypes.WinDLL("nvcuda.dll") if sys.platform == "win32" else ctypes.CDLL("libcuda.so.1")
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def attribute(name: str) -> int:
+    """What the GPU at hand has of it, by CUDA's name: MultiProcessorCount, MaxSharedMemoryPerBlockOptin."""
+    import cupy
+
+    return cupy.cuda.Device().attributes[name]
 
 
 def map_room() -> np.ndarray:
@@ -138,6 +145,14 @@ class _Launch(ctypes.Structure):  # CUlaunchConfig
     )
 
 
+def packed(arguments: Sequence) -> tuple[list, ctypes.Array]:
+    """(CuPy arrays and NumPy scalars as the driver takes them, to be kept; where each of these lies)."""
+    import cupy
+
+    values = [np.array(x.data.ptr) if isinstance(x, cupy.ndarray) else np.ascontiguousarray(x) for x in arguments]
+    return values, (ctypes.c_void_p * len(values))(*(x.ctypes.data for x in values))
+
+
 def overlapping(compiled, blocks: int, threads: int, arguments: tuple, shared_bytes: int):
     """What launches the kernel with those arguments on the current stream, its blocks starting as those of the kernel before
     it end (programmatic dependent launch): the kernel itself says `griddepcontrol.wait` before it touches memory.
@@ -148,8 +163,7 @@ def overlapping(compiled, blocks: int, threads: int, arguments: tuple, shared_by
     import cupy
 
     driver, function = _driver(), ctypes.c_void_p(compiled.kernel.ptr)
-    values = [np.array(x.data.ptr) if isinstance(x, cupy.ndarray) else np.ascontiguousarray(x) for x in arguments]
-    addresses = (ctypes.c_void_p * len(values))(*(x.ctypes.data for x in values))
+    values, addresses = packed(arguments)
     hopper = int(cupy.cuda.Device().compute_capability) >= 90
     attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION if hopper else _IGNORED, 0, 1)
     launch = _Launch(blocks, 1, 1, threads, 1, 1, shared_bytes, None, ctypes.pointer(attribute), 1)

@@ -91,8 +91,7 @@ def launcher(
     """
     with cupy.cuda.Device(gpu):
         function = compiled.kernel.ptr  # compiled and loaded for this GPU: another may not wait for that
-    values = [np.array(x.data.ptr) if isinstance(x, cupy.ndarray) else np.ascontiguousarray(x) for x in arguments]
-    addresses = (ctypes.c_void_p * len(values))(*(x.ctypes.data for x in values))
+    values, addresses = loader.packed(arguments)
     own, function = stream(gpu).ptr, ctypes.c_void_p(function)
     attribute = loader._Attribute(loader._PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1)
     given: tuple

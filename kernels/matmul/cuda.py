@@ -102,11 +102,11 @@ def warp_tiled(problem: Matmul, a, b):
     if problem.count > _MOST_AT_ONCE:
         raise ValueError(f"a grid has {_MOST_AT_ONCE:,} products at most, not {problem.count:,}")
     m, n, c = problem.m, problem.n, cupy.empty(problem.out_shape, np.float32)
-    most = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    most = loader.attribute("MaxSharedMemoryPerBlockOptin")
     single = problem.count == 1
     forms = [of for of in matmul_tiles.warps(problem.layout, single) if of.shared_bytes <= most]
     if single:
-        found = matmul_tiles.plans(forms, m, n, problem.k, problem.layout, count_multiprocessors())
+        found = matmul_tiles.plans(forms, m, n, problem.k, problem.layout, loader.attribute("MultiProcessorCount"))
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
         found = list(map(Plan, forms))
     return fastest_plan("matmul/cuda_warp", problem, found, lambda plan: warps_call(problem, plan, a, b, c))
@@ -117,11 +117,6 @@ def split_sums(plan: Plan, m: int, n: int) -> tuple[int, tuple]:
     tiles = plan.of.count(m, n)
     room = tiles * plan.parts * math.prod(plan.of.tile) if plan.parts > 1 else 1
     return tiles * plan.parts, (cupy.empty(room, np.float32), cupy.zeros(tiles, np.uint32))
-
-
-def count_multiprocessors() -> int:
-    """Those of the GPU at hand."""
-    return cupy.cuda.Device().attributes["MultiProcessorCount"]
 
 
 def fastest_plan(file: str, problem: Matmul, plans: list, call: Callable[[Plan], Callable]) -> Callable:

@@ -8,7 +8,7 @@ import numpy as np
 from kernels.cuda import loader, matmul_tiles
 from kernels.cuda.matmul_tiles import Plan, Tensors
 from kernels.cuda.tiles import traffic
-from kernels.matmul.cuda import count_in_32_bits, count_multiprocessors, fastest_plan, split_sums
+from kernels.matmul.cuda import count_in_32_bits, fastest_plan, split_sums
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import into, kernel
@@ -46,7 +46,7 @@ def tensor_core(problem: Matmul, a, b):
     count_in_32_bits(problem)
     loader.require(80)
     m, n, layout, size = problem.m, problem.n, problem.layout, a.dtype.itemsize
-    c, most = cupy.empty((m, n), a.dtype), cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    c, most = cupy.empty((m, n), a.dtype), loader.attribute("MaxSharedMemoryPerBlockOptin")
     fitting = [of for of in matmul_tiles.TENSORS if of.shared_bytes(layout, size) <= most]
-    found = matmul_tiles.plans(fitting, m, n, problem.k * size // 2, layout, count_multiprocessors())
+    found = matmul_tiles.plans(fitting, m, n, problem.k * size // 2, layout, loader.attribute("MultiProcessorCount"))
     return fastest_plan("matmul/cuda_tensor", problem, found, lambda plan: call(problem, plan, a, b, c))

@@ -10,7 +10,7 @@ from cupy.cuda import runtime
 from kernels.cuda import loader, matmul_tiles
 from kernels.cuda.matmul_tiles import Groups, Plan
 from kernels.cuda.tiles import GROUP_ROWS, LINE, traffic
-from kernels.matmul.cuda import count_in_32_bits, count_multiprocessors, fastest_plan
+from kernels.matmul.cuda import count_in_32_bits, fastest_plan
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
@@ -93,7 +93,7 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
             (c, (n, m) if turned else (m, n), 64, out),
         )
     ]
-    blocks = of.blocks(m, n, count_multiprocessors(), plan.parts)
+    blocks = of.blocks(m, n, loader.attribute("MultiProcessorCount"), plan.parts)
     tiles = of.count(m, n) * of.cluster if plan.parts > 1 else 0
     partial = cupy.empty(max(1, tiles * plan.parts * of.tile[0] * of.tile[1]), np.float32)
     arrived = cupy.zeros(max(1, tiles * of.consumers), np.uint32)
@@ -128,5 +128,5 @@ def wgmma(problem: Matmul, a, b):
     result = cupy.empty((problem.m, problem.n), a.dtype)
     operands = placed(a), placed(b), placed(result, out=True)
     of = seen(problem)
-    found = matmul_tiles.plans(of.forms, of.m, of.n, of.k, of.layout, count_multiprocessors())
+    found = matmul_tiles.plans(of.forms, of.m, of.n, of.k, of.layout, loader.attribute("MultiProcessorCount"))
     return fastest_plan("matmul/cuda_wgmma", problem, found, lambda plan: call(problem, plan, *operands, result))

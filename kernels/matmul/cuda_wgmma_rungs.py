@@ -56,7 +56,7 @@ def wgmma_ping_pong(problem: Matmul, a, b):
 
 @kernel(rung=True)
 def wgmma_split_k(problem: Matmul, a, b):
-    count = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    count = loader.attribute("MultiProcessorCount")
     tiles = -(-problem.m // _WIDE.tile[0]) * -(-problem.n // _WIDE.tile[1])
     parts = min(count // tiles, -(-problem.k // (4 * 64)))
     if parts < 2:

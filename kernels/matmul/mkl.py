@@ -6,7 +6,7 @@ import importlib.metadata
 
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 _ROW_MAJOR, _NO_TRANSPOSE, _TRANSPOSE = 101, 111, 112  # CBLAS_LAYOUT and CBLAS_TRANSPOSE, from cblas.h
 _GEMMS = {"float32": ("cblas_sgemm", ctypes.c_float), "float64": ("cblas_dgemm", ctypes.c_double)}
@@ -62,9 +62,4 @@ def gemm(problem: Matmul, a, b):
         c.ctypes.data,
         n,
     )
-
-    def run(keep=(a, b)):  # the call holds raw addresses, so their owners are held here
-        call(*arguments)
-        return c
-
-    return run
+    return into(c, call, *arguments, keep=(a, b))

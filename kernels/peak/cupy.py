@@ -16,7 +16,7 @@ def fma(problem: Peak, constants):
     if problem.math not in ("float32", "float64"):
         raise ValueError(f"no GPU FMA peak in {problem.math} yet")
     dtype = np.dtype(problem.math)
-    blocks = cupy.cuda.Device().attributes["MultiProcessorCount"] * _BLOCKS_A_MULTIPROCESSOR
+    blocks = loader.attribute("MultiProcessorCount") * _BLOCKS_A_MULTIPROCESSOR
     out = cupy.empty((_CHAINS, blocks * _THREADS), dtype)
     factor, addend = cupy.asnumpy(constants).astype(dtype)
     trips = -(-problem.flops // (2 * out.size * _UNROLL))

@@ -57,7 +57,7 @@ def tensor(problem: Peak, constants):
     shape = f"mma.sync.aligned.m{rows}n8k{depth}.row.col.{total}.{kind}.{kind}.{total}"
     macros = words | {"PACK": f"packed_{kind}", "MMA": f'"{shape}"'}
     compiled = loader.load("peak/cupy_tensor", "mma_chains", **macros)
-    blocks = cupy.cuda.Device().attributes["MultiProcessorCount"] * _BLOCKS_A_MULTIPROCESSOR
+    blocks = loader.attribute("MultiProcessorCount") * _BLOCKS_A_MULTIPROCESSOR
     warps = blocks * _THREADS // 32
     trips = _trips(problem, 2 * rows * 8 * depth * warps * _CHAINS * _UNROLL)
     dtype = np.float64 if problem.math == "float64" else np.float32
@@ -80,7 +80,7 @@ def wgmma(problem: Peak, constants):
         PACK=f"packed_{kind}",
         WGMMA=f'"wgmma.mma_async.sync.aligned.m64n256k{depth}.f32.{kind}.{kind}"',
     )
-    blocks = cupy.cuda.Device().attributes["MultiProcessorCount"]
+    blocks = loader.attribute("MultiProcessorCount")
     groups = blocks * _WGMMA_THREADS // 128
     trips = _trips(problem, 2 * 64 * 256 * depth * groups * _WGMMA_UNROLL)
     out = cupy.empty((128, blocks * _WGMMA_THREADS), np.float32)

@@ -7,7 +7,7 @@ from cupy.cuda import runtime
 from kernels.cuda import several_gpus
 from kernels.cuda.loader import D2H, H2D
 from kernels.problems import PeerCopy
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 
 STAGE_BYTES, STAGES = 4 << 20, 4
 
@@ -25,12 +25,7 @@ def _ends(problem: PeerCopy, data) -> list[tuple]:
 
 
 def _told(run, ends):
-    got = [array for *_, array in ends]
-
-    def call():
-        run()
-        return got
-
+    call = into([array for *_, array in ends], run)
     call.synchronize = several_gpus.wait_for(2)
     call.on_host = lambda value: np.concatenate([cupy.asnumpy(each) for each in value])
     return call
@@ -60,7 +55,7 @@ def staged(problem: PeerCopy, *data):
         raise ValueError("staged goes one way")
     ends = _ends(problem, data)
     ((source, sent, target, got),) = ends
-    out, into = several_gpus.stream(source), several_gpus.stream(target)
+    away, back = several_gpus.stream(source), several_gpus.stream(target)
     size = min(STAGE_BYTES, problem.nbytes)
     slots = [cupy.cuda.alloc_pinned_memory(size) for _ in range(STAGES)]
     full: list[cupy.cuda.Event] = []
@@ -75,13 +70,13 @@ def staged(problem: PeerCopy, *data):
     def run(keep=ends):
         for slot, start, count in pieces:
             runtime.setDevice(source)
-            out.wait_event(free[slot])  # an event that nobody recorded yet holds nothing up
-            runtime.memcpyAsync(slots[slot].ptr, sent.data.ptr + start, count, D2H, out.ptr)
-            full[slot].record(out)
+            away.wait_event(free[slot])  # an event that nobody recorded yet holds nothing up
+            runtime.memcpyAsync(slots[slot].ptr, sent.data.ptr + start, count, D2H, away.ptr)
+            full[slot].record(away)
             runtime.setDevice(target)
-            into.wait_event(full[slot])
-            runtime.memcpyAsync(got.data.ptr + start, slots[slot].ptr, count, H2D, into.ptr)
-            free[slot].record(into)
+            back.wait_event(full[slot])
+            runtime.memcpyAsync(got.data.ptr + start, slots[slot].ptr, count, H2D, back.ptr)
+            free[slot].record(back)
         runtime.setDevice(0)
 
     return _told(run, ends)

@@ -59,7 +59,7 @@ def _pieces(problem: Transfer, data, streams, trips: int):
     source[:] = data
     target = device_array(problem.nbytes)
     work = loader.load("transfer/cupy_overlap", f"{problem.compute}_trips")
-    blocks = cupy.cuda.Device().attributes["MultiProcessorCount"] * (4 if problem.compute == "fma" else 8)
+    blocks = loader.attribute("MultiProcessorCount") * (4 if problem.compute == "fma" else 8)
     triad = problem.compute == "triad"
     room = cupy.ones((3, _TRIAD_VALUES), np.float64) if triad else cupy.zeros(blocks * _COPY_THREADS, np.float32)
     shares = _shares(problem.chunks)
@@ -115,7 +115,7 @@ def _worked(compute: str, room) -> bool:
     """Whether the kernels wrote what they must: 8 registers near 2 each, or 1 + 3 x 1 where the grid's first trip went."""
     if compute == "fma":
         return bool((abs(room - 16) < 1e-3).all())
-    blocks = cupy.cuda.Device().attributes["MultiProcessorCount"] * 8
+    blocks = loader.attribute("MultiProcessorCount") * 8
     return bool((room[2, : 8 * blocks * _COPY_THREADS] == 4).all())
 
 
