@@ -7,7 +7,7 @@ import pathlib
 import plain_words
 import pytest
 from fake_measurements import launch_rows, row, transfer_rows
-from fake_predictions import MS, sources
+from fake_predictions import MS
 from test_jobs import trained
 
 from analysis.explain import command, evidence, published
@@ -16,7 +16,7 @@ from analysis.predict import profile
 from analysis.predict.prediction import predict
 from analysis.text import cases
 from kernels import networks
-from kernels.problems import Inference, Launch, Stream, Training, Transfer
+from kernels.problems import Launch, Stream, Training, Transfer
 from workloads import options, terminal
 from workloads.records import published_cases
 from workloads.records.published_cases import COMPLAINTS, COMPLAINTS_BY_NAME, Reported
@@ -68,33 +68,6 @@ def test_at_most_eight_kinds_of_question_and_no_rows_name_what_measures_them():
     alone = bare()
     for name in ("S0", "mxnet-2898", "tensorflow-44836", "cupy-2902", "S3b", "S3d"):
         assert replied(name, alone).command.startswith("python -m workloads."), name
-
-
-def test_a_narrow_network_flips_where_the_laws_say_and_dispatch_is_set_against_the_link():
-    # 1 + 2.56 w = 2.1 + 0.128 + 0.128 w: w = 0.505 hundred, at batch 128
-    made = replied("so-42097115", sources())
-    assert made.answer == "By the step, the GPU wins from about width 51 (predicted)."
-    assert here(made)["copying a batch"] == "9.7 % of the GPU's step"  # 0.228 of 2.356 ms
-    assert "No GPU step takes less than 900 µs" in made.more[0]
-    # 300 µs of dispatch at a batch of 16 of 7 numbers, in a step of 1.2 ms
-    rows = [*both(0.5 * MS, 1.2 * MS, "mlp-7-32x2-2", 16)]
-    made = replied("tensorflow-5995", sources(*rows))
-    assert made.answer.startswith("It is dispatch, 75 % of the GPU's step; copied bytes are 0")
-    assert here(made)["a step, batch 16"] == "CPU 500 µs, GPU 1.20 ms"
-    # FLOP/s of 100 to 1; steps of 1.64 and 2.164 ms
-    made = replied("S3e", sources())
-    assert made.answer == "No: by measured peaks the GPU is 100x faster, its step 0.76x."
-
-
-def test_answers_in_batches_by_rows():
-    rows = []
-    for batch, cpu, gpu in ((1, 1e-3, 1e-3), (64, 64e-3, 2e-3)):
-        for device, seconds in (("cpu", cpu), ("gpu:0", gpu)):
-            kernel = "inference/keras/call"
-            rows.append(row(kernel, Inference("inception-v3", batch), seconds, device=device, mode="roundtrip"))
-    made = replied("S3b", bare(*rows))
-    assert made.answer == "The GPU against the CPU: can't tell at batch 1, 32x faster at batch 64."
-    assert here(made)["frames a second, batch 64"] == "CPU 1,000, GPU 32,000"
 
 
 def copies(pageable=10e9, pinned=50e9):

@@ -11,7 +11,7 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, square
 from msgspec.structs import replace
 
-from analysis import labels, noise
+from analysis import noise
 from analysis.compare import command, comparison
 from analysis.stats import exact
 from kernels.problems import Training
@@ -253,21 +253,6 @@ def test_runs_without_a_row_in_common(runs, tmp_path, capsys):
     assert "no row in common" in capsys.readouterr().err
     assert command.main([runs[0], write(tmp_path / "y", timed(steady(1.0), status="failed"))]) == 2
     assert "no row in" in capsys.readouterr().err
-
-
-def test_names_tell_different_rows_apart():
-    one = steady(1.0)
-    made = [
-        timed(one),
-        timed(one, n=65),
-        timed(one, cache="cold"),
-        timed(one, switches={"x": "on"}),
-        row("matmul/cupy/cublas", square(64, "tf32"), 1.0),
-        row("matmul/cupy/cublas", square(64), 1.0),
-    ]
-    told = [labels.row(m) for m in made]
-    assert len(set(told)) == len(told) and told[0] == "matmul/numpy/blas m=64 n=64 k=64 threads=1"
-    assert told[4] == "matmul/cupy/cublas m=64 n=64 k=64 math=tf32 device=gpu:0"
 
 
 class TestBaselines:

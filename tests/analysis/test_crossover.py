@@ -144,13 +144,6 @@ def test_a_side_of_a_short_sweep_is_as_wide_as_what_runs_differ_by_over_the_root
     assert side.seconds.high == pytest.approx((1 + noise.DEFAULT[noise.CPU]) ** 0.5**0.5)
 
 
-def test_new_libraries_take_part_on_their_side():
-    rows = laws(cpu_law, gpu_law, [64, 256])
-    rows += [row("matmul/mkl/gemm", square(n), cpu_law(n) / 2, threads=2) for n in (64, 256)]
-    rows += [row("matmul/cublaslt/best", square(n), gpu_law(n) / 2, device="gpu:0") for n in (64, 256)]
-    assert {(p.cpu.kernel, p.gpu.kernel) for p in only(rows).points} == {("matmul/mkl/gemm", "matmul/cublaslt/best")}
-
-
 def test_a_dense_layers_products_cross_in_their_batch():
     """Forward and for dX the batch is the product's rows, for dW what is summed over."""
     rows = []

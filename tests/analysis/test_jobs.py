@@ -2,19 +2,16 @@
 on rows that follow laws whose answers are worked out by hand."""
 
 import math
-import xml.etree.ElementTree
 
 import pytest
 from fake_measurements import page_of, row
 from msgspec.structs import replace
 
 from analysis.crossover.crossover import Answer
-from analysis.report.pictures import files
 from analysis.report.sections import training as section
 from analysis.stats import Estimate
 from analysis.text import summary
 from analysis.text import training as training_words
-from analysis.text.training_answers import training_sentences
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Trained
 from kernels.problems import Training
@@ -279,20 +276,6 @@ def test_each_change_stands_beside_the_plain_row():
     assert first.startswith("CIFAR-10 CNN, batch 32, 320 samples, 1 epoch, on the CPU: 100 ms. ") and changes == said
 
 
-def test_a_sweep_whose_winner_never_changes_has_its_sentence_and_one_training_beside_it():
-    """The CPU 5 ms, the GPU 1 ms a step at every batch: of the three trainings that of the article's batch, 32, is told."""
-    made = [
-        trained("cifar10-cnn", batch, 8 * batch, (0.0, 0.0, step), device=device, once=(1.0, 0.0, 0.0))
-        for batch in (8, 32, 128)
-        for device, step in (("cpu", 5e-3), ("gpu:0", 1e-3))
-    ]
-    told, sweep = training_sentences(made)
-    assert sweep == "CIFAR-10 CNN, by a step: the GPU wins from batch 8, the smallest measured."
-    assert told.startswith("CIFAR-10 CNN, batch 32, ")
-    (two,) = training_sentences(made[:4])  # two batches are no sweep
-    assert two == told
-
-
 def test_a_step_below_nothing_is_doubted_most_and_a_bound_more():
     m = trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3))
     cost = costs.measured(m)
@@ -310,21 +293,3 @@ def test_the_step_of_a_bare_loop_is_its_own_fits_not_that_of_a_few_short_ones(ke
     assert (found.dataset_setup.value, found.epoch.value) == (0.0, 0.0) and found.step.value == pytest.approx(1.1e-3)
     expected = pytest.approx(0.05)
     assert costs.measured(trained("peaks", 100, 100, (0.2, 0.05, 0.001), epochs=2000)).epoch.value == expected
-
-
-def test_the_section_has_the_study_and_its_pictures(tmp_path):
-    rows = [*batches(), *small_data()]
-    for m in rows:  # one start of a device in one folder
-        m.series["device_start_s"] = ((9.0 if m.settings.device == "gpu:0" else 5.0),) * 5
-    of = page_of(rows)
-    files.draw([of], tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"batches.svg", "small-dataset.svg"}
-    page = "\n".join(section.section(of))
-    assert "### Where the GPU starts to win a training" in page
-    page = "\n".join(files.numbers(["break-even", "small-dataset"], [of]))
-    assert "| 3,200 | GPU | 17.4 s | 9.00 s | 7.00 s | 100 ms | 300 ms | 1.00 s | 260 ms | yes | no | 17.9 (" in page
-    assert "| 320 | CPU, GPU hidden | 6.60 s |" in page and "Whole training: break-even:" in page
-    path = tmp_path / "small-dataset.svg"
-    words = [node.text or "" for node in xml.etree.ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
-    assert "GPU" in words and any("Fashion-MNIST MLP" in word for word in words)
-    assert section.section(page_of([])) == section.small_section(page_of([])) == []

@@ -173,21 +173,3 @@ def test_what_is_said_of_rungs_that_lose_of_threads_and_of_libraries_that_lack()
     onednn = row("conv/tensorflow/eager", p, 1e-4, threads=1)
     said = ladder.sentences(ladder.ladders([*convs, onednn], CPU_MACHINE, "conv")[0])
     assert not any(line.startswith("oneDNN") for line in said)
-
-
-def test_tiles_intervals_flags_and_what_no_kernel_can_reach_are_said():
-    rows = [
-        at("matmul/cuda/warp_tiled", 1024, 66e12, notes={"tiles": "64x128"}, flags=("power-cap",)),
-        at("matmul/cuda/naive", 1024, 1e12),
-        at("matmul/cupy/cublas", 1024, 60e12, spread=0.1),
-    ]
-    peak = row("peak/cupy/fma", Peak("float32", 10**13), {"device": 10**13 / 60e12, "host-latency": 0.3})
-    (one,) = ladder.ladders([*rows, peak], GPU_MACHINE)
-    said = ladder.sentences(one)
-    assert "The tiles chosen here: 64x128." in said[1]
-    standing = next(line for line in said if line.startswith("At n = 1024 the fastest"))
-    assert (
-        "reaches 109 % of cupy/cublas and 110 % of the measured peak. More than its peak is a disturbance" in standing
-    )
-    assert standing.endswith("It was flagged: power-cap.")
-    assert any("make bench NAME=matmul_cuda" in line for line in said)

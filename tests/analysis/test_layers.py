@@ -209,24 +209,6 @@ def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
     assert {w.direction for _, works in network_steps.steps(runs, partial, "matmul") for w in works} == expected
 
 
-def test_one_product_and_all_families_in_words():
-    from kernels import networks as tables_of
-
-    works = [w for w in tables_of.step(tables_of.find("mnist-cnn"), 8) if w.kind == "dense" and w.direction == "fprop"]
-    rows = [row("matmul/numpy/blas", w.problem, 1e-3, threads=1) for w in works]
-    (said,) = answers.together(works, rows, "products of the dense layers of mnist-cnn")
-    assert said == "One of the products of the dense layers of mnist-cnn (fprop), float32, batch 8: 1.00 ms on the CPU."
-    # three layers: the GPU wins from 20, from 40 and never
-    rows = [m for n in (8, 64) for m in law(n)] + [m for n in (8, 64) for m in law(n, c_in=4)]
-    rows += [row("conv/numpy/im2col", conv(n, c_in=2), 1e-9, threads=1) for n in (8, 64)]
-    rows += [m for n in (8, 64) for m in law(n, c_in=2)[1:]]
-    found = [a for a in crossover.layer_crossovers(rows, "conv") if a.form == LATENCY]
-    assert answers.summaries(found) == [
-        "Of 3 convolutions (float32, resident on the GPU): the GPU wins from batch 20 to 40 in 2, the CPU wins throughout in 1."
-    ]
-    assert answers.summaries(found[:1]) == []
-
-
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory):
     folder = tmp_path_factory.mktemp("layers")
@@ -234,39 +216,9 @@ def rendered(tmp_path_factory):
     return report.render([folder], with_html=False)
 
 
-def test_the_page_has_sections_of_convolutions_and_products(rendered):
-    text = rendered.read_text()
-    conv1, product = text.index("## Convolutions"), text.index("## Products of dense layers and other shapes")
-    assert text.index("## How far from") < conv1 < product < text.index("## Memory")
-    for words in (
-        *[f"]({name}.svg)" for name in ("convolutions", "convolutions-batch", "products", "products-batch")],
-        "| cifar10-cnn | float32 | 8 | fprop wgrad dgrad | 8 | 0.602 |",
-        "### Convolutions: where the GPU wins",
-        "| conv2 dgrad | batch | float32 | - | resident on the GPU |",
-        "| conv1 fprop | batch | float32 | tensorflow |",
-        "| dense1 wgrad | batch |",
-        "### Convolutions: what a framework's way costs",
-        "| cpu | float32 | tensorflow/held | batch 8 | 8 | 1.5",
-        "### Convolutions: cold beside warm",
-        "| cpu | float32 | numpy/im2col | batch 128 | 8 | 2.0",
-        "### Convolutions: precision and alignment",
-        *(
-            "| conv3 | 16x16x64:64x3x3 (pad valid) | fprop | float32 | 128 | 8 |",
-            "| conv2 wgrad | batch | resident on the GPU |",
-        ),
-    ):
-        assert words in text, words
-    answer = text[text.index("## The answer") : text.index("## How far")]
-    assert (
-        "Of 8 convolutions (float32, resident on the GPU): the GPU wins from batch " in answer
-        and "No GPU" not in answer
-    )
-    assert "above-roof" not in text and "lie above the roof" not in text
-    assert not (rendered.parent / "crossover.svg").exists() and not (rendered.parent / "rates.svg").exists()
-
-
 def test_every_row_of_a_layer_is_in_its_table_and_columns_without_anything_are_not(rendered):
     text = rendered.read_text()
+    assert text.index("## Convolutions") < text.index("## Products of dense layers and other shapes")
     head = (
         "| layer | HxWxC:KxRxS | direction | precision | batch | multiples of | numpy | cudnn | cupy | tensorflow CPU | "
         "tensorflow GPU | fastest |"

@@ -6,7 +6,6 @@ import pytest
 from fake_measurements import row
 
 from analysis.crossover import transfer_study
-from analysis.table import shown
 from kernels import networks
 from kernels.problems import Transfer
 
@@ -73,28 +72,3 @@ def test_costs_by_hand():
     assert [x.batch for x in transfer_study.costs(few) if (x.data, x.dtype) == (MNIST, "float32")] == [32]
     large = cost(rows(sizes=[100_352]), MNIST, "float32", 32)
     assert large.calls_alone is None, "98 KiB are not the call alone"
-
-
-def test_the_sentences_for_batches_and_types():
-    both = [*rows(), *rows(TENSORFLOW, call=90e-6), *rows(memory="pinned", rate=50e9)]
-    told = "\n".join(transfer_study.sentences(c for c in transfer_study.costs(both) if c.data == MNIST))
-    assert "an epoch: 619 ms one image at a time and " in told  # 60,000 x (10 µs + 3136 B / 10 GB/s)
-    assert "as float64: 56.4 ms an epoch, 1.50x the float32 copies." in told  # 18.75 + 37.632 ms
-    assert "as uint8: 23.5 ms an epoch, 0.624x the float32 copies." in told  # 18.75 + 4.704 ms
-    (way,) = transfer_study.ways(rows("transfer/cupy/memcpy_async", "pinned"))
-    assert way.name == "cupy/memcpy_async of pinned memory"
-
-
-def test_the_table_has_a_line_for_each_way_and_data_set():
-    both = [*rows(), *rows(TENSORFLOW, call=90e-6)]
-    assert shown(transfer_study.lines(both))[0].split()[:3] == ["data", "set", "batch"]  # fitted to a terminal
-    told = shown(transfer_study.lines(both), True)
-    table = [line for line in told if line.startswith("|")]
-    assert len(table) == 2 + 2 * len(transfer_study.DATA) and len({line.count("|") for line in table}) == 1
-    line = next(x for x in table if x.startswith("| MNIST | 32 | 98.0 KiB | 1,875 | ndarray.set |"))
-    assert "20.0 µs | 37.6 ms | 49.9 % | 18.8 ms | 188 ms (5 epochs) | measured |" in line
-    assert all(x.startswith("- ") for x in told[len(table) + 1 :])
-    others = [row(CUPY, Transfer("d2h", n, "pageable"), 1e-5) for n in transfer_study.sizes()]
-    others += [row("transfer/cupy/overlap_both", Transfer("h2d", 1 << 20, "pinned", "fma", 32), 1e-3)]
-    others += rows(status="failed")
-    assert transfer_study.lines(others) == [] and transfer_study.lines([]) == []

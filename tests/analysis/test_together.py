@@ -12,8 +12,6 @@ from fake_measurements import answer as made
 
 from analysis.report import page
 from analysis.report.material import Material
-from analysis.report.sections import step_budgets
-from analysis.text import summary
 from analysis.text import training as training_words
 from analysis.training.side_by_side import TRIAL, gains, slowdown, trial_seconds
 from kernels.problems import Inference, Training
@@ -219,21 +217,6 @@ def timed(row: Row, clocks: dict[str, float], **given: str) -> Measurement:
     """A measurement of three equal rounds."""
     samples = tuple(Samples(clock, (s,) * 3, 1, (0, 1, 2), "") for clock, s in clocks.items())
     return made(msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, switches=given)), *samples)
-
-
-def test_a_page_of_a_teacher_beside_a_student_says_nothing_that_is_not_so():
-    rows = four(timed, *([{"host-latency": s}] for s in (0.004, 0.03, 0.005, 0.032)), data="synthetic")
-    rows = [rows[i] for i in (1, 0, 3, 2)]  # the teacher first
-    loaded = records.Loaded((run(GPU_MACHINE),), tuple(rows), 0, ("training-teacher.jsonl",))
-    assert summary.answer(loaded) == training_words.side_by_side(rows) != []
-    text = page.markdown([Material(loaded)], False)
-    assert not any(s in text for s in ("No GPU was measured", "Nothing was measured", "## Training with Keras"))
-    assert "| training/keras/fit | lenet, batch 4, 8 samples, 1 epoch | beside teacher | gpu:0 | 5.00 ms |" in text
-    assert (
-        "| inference/keras/call | vgg-small, batch 4 | resident, GPU hidden, beside nothing | cpu | 30.0 ms |" in text
-    )
-    # the teacher's rows are of inference: a page that answers something else first has them in its trainings' section
-    assert set(step_budgets.section([], rows)) >= {f"- {line}" for line in training_words.side_by_side(rows)}
 
 
 def test_a_slowdown_that_may_be_none_says_so_and_a_fast_study_has_rounds_enough():

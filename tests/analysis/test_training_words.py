@@ -84,28 +84,6 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     assert "by a step: the GPU wins from " in said
 
 
-def test_steps_beside_epochs_and_of_one_device():
-    """S4: the GPU's step is the shorter one, its epoch of one step the longer one."""
-    every = [
-        trained("peaks", 100, 100, (0.0, e, s), device=d) for e, s, d in ((33e-3, 5e-3, "cpu"), (44e-3, 3e-3, "gpu:0"))
-    ]
-    (said,) = training_answers.training_sentences(every)
-    assert said == (
-        "Peaks MLP, 100 samples in one batch, 2,000 epochs: 76.0 s on the CPU, 94.0 s on the GPU, 1.2x faster. A step alone, at "
-        "most: 3.00 ms on the GPU, 5.00 ms on the CPU, 1.7x faster."
-    )
-    # A fit of few steps: 50 ms an epoch and 1 ms a step, so its ten steps' epoch takes 6 ms a step, and a step takes 1
-    # ms
-    made = trained("cifar10-cnn", 32, 320, (0.0, 0.05, 1e-3), device="gpu:0")
-    (said,) = training_answers.training_sentences([made])
-    assert said.startswith("CIFAR-10 CNN, batch 32, 320 samples, 1 epoch, on the GPU: 60.0 ms. ") and said.endswith(
-        "training 60.0 ms."
-    )
-    bare = msgspec.structs.replace(made, series={})  # no short fits: an epoch's seconds a step are all that is known
-    expected = ["CIFAR-10 CNN, batch 32, on the GPU: a step takes 6.00 ms."]
-    assert training_answers.training_sentences([bare]) == expected
-
-
 def test_what_is_noisy_or_may_be_nothing_is_said_so():
     assert break_even_chart._known(Estimate(1e-3, -2e-3, 4e-3)) == "<4.00 ms"
     assert break_even_chart._known(Estimate(3e-3, -2e-3, 4e-3)) == "3.00 ms"
@@ -188,13 +166,6 @@ def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so
     later = msgspec.structs.replace(ONE, phases_s=phases, series=series)
     assert ": 5.66 s without start-up. Building and compiling take 4.50 s" in training_answers.single_job(later)
     assert ": 15.7 s. Start-up takes 10.0 s." in training_answers.single_job(later, [ONE, later])
-
-
-def test_flags_and_settings_are_said():
-    how = {"once": (10.0, 0.1, 1.0), "dtype": "float64", "threads": 2, "noise": 0.2, "jit_compile": "on"}
-    (said,) = training_answers.lines([trained("peaks", 100, 100, (0.2, 1e-3, 1e-3), epochs=100, **how)])
-    name = "Peaks MLP, batch 100, jit on, float64 inputs, 2 threads, 100 samples, 100 epochs, on the CPU"
-    assert said.startswith(f"{name}: 11.5 s. Start-up takes 10.0 s. ") and said.endswith("training 400 ms.")
     busy = msgspec.structs.replace(ONE, flags=("steal",))
     assert ": 15.7 s (doubtful: steal). " in training_answers.single_job(busy)
 

@@ -2,7 +2,6 @@
 
 import json
 
-import browser as chromium_of
 import fake_measurements as fake
 import pytest
 from test_browser import LINES, TRACES, ask
@@ -118,9 +117,3 @@ def test_all_numbers_have_a_run_and_a_filter_for_it(page, made):
     assert page.evaluate("rows.csv()").splitlines()[0].startswith("run,kernel,")
     page.fill("#d-filter", "numpy/blas 512 float64")
     assert {text[0] for text in page.locator("#d-row option").all_inner_texts()} == {"A", "B", "C"}
-
-
-def test_axe_finds_no_violation_on_a_phone(chromium, made):
-    with chromium_of.opened(chromium, made[0], 375) as seen:
-        assert seen.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert chromium_of.violations(seen, contrast=False) == []

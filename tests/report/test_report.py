@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import xml.etree.ElementTree
 
 import fake_measurements as fake
 import pytest
@@ -48,7 +47,9 @@ def test_the_page_lies_in_the_runs_folder_and_every_row_is_in_its_tables(rendere
         assert piece in head
     answer = text[text.index("## The answer") : text.index("## Where the GPU wins")]
     assert 1 <= answer.count("\n- ") <= 5
-    text = rendered.read_text()
+    assert all(heading in text for heading in MOVEMENT)
+    pictures = {"crossover", "roofline", "rates", "memory", "transfers"}
+    assert set(re.findall(r"\]\(([\w-]+)\.svg\)", text)) >= pictures
     for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
     numbers = text[text.index("## All numbers") :]
@@ -56,21 +57,6 @@ def test_the_page_lies_in_the_runs_folder_and_every_row_is_in_its_tables(rendere
     assert numbers.count("\n| ") == 2 + sum(m.status != "skipped" for m in every)
     skipped = re.findall(r"^- \S+: (\d+) rows? skipped \(", numbers, re.MULTILINE)
     assert sum(map(int, skipped)) == sum(m.status == "skipped" for m in every)
-
-
-def test_pictures_are_linked_well_formed_with_text_as_text(rendered):
-    text = rendered.read_text()
-    for name in ("crossover.svg", "roofline.svg", "rates.svg"):
-        assert f"]({name})" in text
-        tree = xml.etree.ElementTree.parse(rendered.parent / name)
-        words = " ".join(node.text or "" for node in tree.iter("{http://www.w3.org/2000/svg}text"))
-        assert re.search("square matmul|n x n x n product", words)
-    drawn = (rendered.parent / "roofline.svg").read_text()
-    for words in ("CPU DRAM 48.", "GPU float32 60.0 TFLOP/s", "sheet tf32 495 TFLOP/s", "n growing"):
-        assert words in drawn
-    crossover = (rendered.parent / "crossover.svg").read_text()
-    for words in ("CPU wins", "GPU wins", "GPU, copied, pinned", "resident on the GPU"):
-        assert words in crossover
 
 
 def test_the_same_input_gives_the_same_bytes_and_no_folder_of_this_machine(rendered, tmp_path):
@@ -227,26 +213,6 @@ def test_labels_are_moved_apart_stay_in_order_and_within_their_bounds():
     assert moved[3] == 0.5 and sum(moved[:3]) == pytest.approx(sum(heights[:3]))
     assert overlay._spread([0.95, 0.96, 0.97], 0.1, 0.0, 1.0) == pytest.approx([0.8, 0.9, 1.0])
     assert overlay._spread([0.01, 0.02], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
-
-
-def test_levels_copies_and_launches_have_sections(rendered):
-    text = rendered.read_text()
-    for words in (
-        *MOVEMENT,
-        "| cpu | 16 | triad | L2 | 2000 GB/s |",
-        "| gpu:0 | - | triad | HBM | 42",
-        "The link ran at PCIe generation 5 with 16 lanes while copying, at most 63.0 GB/s each way.",
-        "| h2d | pinned | cupy/memcpy_async | 10.0 µs | 55",
-        "87.3 % |",
-        "| an empty GPU kernel | gpu:0 | host-latency | - | 7.0",
-        "| gpu:0 | launch: waited call | 7.0",
-        "| gpu:0 | L2 bandwidth | 6",
-        "| h2d pinned 4 KiB |",
-        "](memory.svg)",
-        "](transfers.svg)",
-    ):
-        assert words in text, words
-    assert "above-roof" not in text
 
 
 def boxes(figure):

@@ -347,24 +347,6 @@ def test_crossovers_are_refined_in_the_batch_and_by_their_own_kernels():
     assert {r.kernel for r in matmul.refine(rows)} == expected
 
 
-def test_the_table_names_the_layer_and_tensorflow_runs_only_when_it_is_named(capsys):
-    args = matmul.parser().parse_args(["--model", "cifar10-cnn", "--direction", "all"])
-    names = tables.layer_names(matmul.works(args), True)
-    table = tables.Matmuls(fake.GPU_MACHINE, names, matmul.problems(args), cold=True)
-    for p in matmul.problems(args):
-        table.shown(row("matmul/numpy/blas", p, 1e-3, threads=1))
-        table.shown(row("matmul/mkl/gemm", p, 5e-4, threads=2))
-    table.finish()
-    head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split()[:5] == ["layer", "MxNxK", "type", "numpy", "ms"]
-    assert lines[1].split()[:5] == ["dense1", "dgrad", "32x3136x512", "float32", "nt"]
-    assert lines[1].endswith("mkl/gemm x2")
-    assert len(lines) == 6 and {line.index("float32") > 30 for line in lines} == {True}
-    args = matmul.parser().parse_args(["-q"])
-    kinds = {k.backend for k in plan.kernels("matmul", args, ["cpu"], on_request=("tensorflow",))}
-    assert {"numpy", "numba"} <= kinds and "tensorflow" not in kinds
-
-
 def test_our_cuda_kernels_run_when_asked_for_and_rungs_without_copies(monkeypatch):
     asked = []
 

@@ -7,9 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from analysis.crossover import crossover
 from analysis.fleet import devices
-from analysis.report.sections import overview, several_gpus
+from analysis.report.sections import several_gpus
 from analysis.roofline import peers as rates
 from analysis.text import several_gpus as words
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
@@ -175,22 +174,6 @@ def rows_at_once(slower: float) -> list[Measurement]:
             seconds *= slower
         made.append(fake.row(row.kernel, p, seconds, device=row.settings.device, mode=row.settings.mode))
     return made
-
-
-def test_what_gpus_take_from_each_other_is_told_work_by_work():
-    rows = rows_at_once(1.5)
-    ratios = {(m.problem.operation, m.settings.device): r.value for _, m, r in rates.slowdowns(rows)}
-    assert ratios["h2d", "gpu:0"] == pytest.approx(1.5) and ratios["d2h", "gpu:1"] == pytest.approx(1.0)
-    same = "No contention while all 2 GPUs work: float32 products, bfloat16 products, triads in device memory"
-    assert words.lines(rows) == [
-        "All 2 GPUs at once, copies from the host of 256 MiB: slowdown 1.5x on gpu-0.",
-        f"{same} and copies to the host. Each takes at most 1.0x the time alone.",
-    ]
-    (alike,) = words.lines(rows_at_once(1.0))
-    assert alike == f"{same}, copies from the host and copies to the host. Each takes at most 1.0x the time alone."
-    rows.append(fake.row("matmul/numpy/blas", fake.square(64), 1e-6, threads=1))
-    (section, _) = overview.crossover_section(rows, crossover.crossovers(rows))
-    assert section.startswith("The GPU has no square products of workloads.matmul here, so there is no crossover.")
 
 
 def test_copies_are_told_pair_by_pair_and_a_fleet_names_what_gpus_do_with_each_other():

@@ -4,7 +4,6 @@ import pathlib
 import re
 from collections import Counter
 
-import fake_measurements as fake
 import pytest
 import readme
 
@@ -12,7 +11,7 @@ from analysis import noise
 from analysis.report import material
 from analysis.report import page as report_page
 from analysis.text import summary
-from workloads import matmul, options, printing, records, session, suite, tables
+from workloads import options, records, session, suite
 from workloads.harness import plan, worker
 
 QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "-q"]
@@ -72,33 +71,6 @@ def test_the_stored_gpu_that_a_machine_without_one_is_told_of_is_whole():
     assert not [m for m in stored.measurements if m.status in ("failed", "wrong")]
 
 
-def products(rows) -> list:
-    """The matrix products among rows, in the order in which a sweep plans them."""
-    found = (m for m in rows if m.problem.op == "matmul")
-    return sorted(found, key=lambda m: (m.problem.n, m.problem.math != "float32", m.problem.math))
-
-
-def test_the_table_has_backends_side_by_side_and_names_the_winner(capsys):
-    printed, every = tables.Matmuls(fake.GPU_MACHINE), fake.gpu_run().measurements
-    for m in (*(m for m in every if m.problem.op == "peak"), *products(every)):
-        printed.shown(m)
-    printed.finish()
-    lines = capsys.readouterr().out.splitlines()
-    for column in ("numpy ms", "GPU ms", "+copies ms", "+pinned ms", "CPU % of roof", "winner"):
-        assert column in lines[0]
-    winners = {line.split()[0]: line.split()[-1] for line in lines if " float32 " in line}
-    assert (winners["64"], winners["4096"]) == ("CPU", "GPU")
-
-
-def test_refinement_runs_only_the_kernels_that_won_near_the_crossing():
-    rows = list(fake.gpu_run().measurements)
-    added = matmul.refine(rows)
-    assert added
-    kernels = {m.kernel for m in rows}
-    assert all(row.kernel in kernels for row in added) and not {row.key for row in added} & {m.key for m in rows}
-    assert all(row.settings.mode == "resident" for row in added if row.settings.device == "cpu")
-
-
 def quoted(page: str, mark: str) -> list[str]:
     """The lines between a page's mark and its end."""
     text = (worker.ROOT / page).read_text(encoding="utf-8")
@@ -128,32 +100,6 @@ def test_what_commands_print_is_quoted_as_they_print_it(page, monkeypatch):
     text = (worker.ROOT / page).read_text(encoding="utf-8")
     first = text.partition("<!-- /output -->")
     assert readme.filled("".join(first[:2])) == "".join(first[:2]) and len(first[2]) > 1000
-
-
-def test_markdown_is_the_table_that_is_shown(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    for markdown in (False, True):
-        printed = tables.Matmuls(fake.GPU_MACHINE, markdown=markdown)
-        for m in products(fake.gpu_run(sizes=(64, 128)).measurements):
-            printed.shown(m)
-        printed.finish()
-    lines = capsys.readouterr().out.splitlines()
-    fitted, (head, marks, *_) = [one for one in lines if "|" not in one], [one for one in lines if "|" in one]
-    assert max(map(len, fitted)) <= 60 and fitted[1].split()[0] == "n" and fitted[1].endswith("winner")
-    assert head.startswith("| n | type | ") and "+pinned ms" in head and marks.startswith("| ---: | --- | ---: |")
-
-
-@pytest.mark.parametrize("kind", ["csv", "json"])
-def test_rows_of_both_devices_print_in_every_format(kind, capsys):
-    printed = printing.Rows(kind, "matmul", fake.GPU_MACHINE)
-    rows = fake.gpu_run(sizes=(64, 128)).measurements
-    for m in rows:
-        printed.shown(m)
-    printed.finish()
-    out = capsys.readouterr().out
-    assert "cupy" in out and "numpy" in out and "nan" not in out.lower() and "<NA>" not in out
-    if kind == "csv":
-        assert len(out.splitlines()) == 1 + sum(m.problem.op == "matmul" for m in rows)
 
 
 def test_the_readme_of_every_machine_is_of_the_rows_that_are_stored_beside_it():

@@ -6,22 +6,19 @@ import pathlib
 import shlex
 import sys
 import zipfile
-from types import SimpleNamespace
 from typing import ClassVar
 
-import made_profile
 import pytest
-from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, run
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from test_jobs import trained
 
 from analysis.predict import command as predict
 from analysis.text import training as training_words
 from analysis.training import costs
-from kernels.problems import Matmul, Training
+from kernels.problems import Training
 from workloads import inference, options, records, training
 from workloads.frameworks import grid, side_by_side, studies
 from workloads.harness import sweep
-from workloads.machine import facts
 from workloads.records import Measurement, Samples, Settings
 
 FIT = "training/keras/fit"
@@ -148,15 +145,6 @@ def test_a_library_that_is_not_here_exits_3_and_none_is_imported(command, words,
     assert "tensorflow" not in sys.modules
 
 
-def test_the_plan_is_a_guess_in_minutes(monkeypatch, capsys):
-    monkeypatch.setattr(facts, "describe", lambda: GPU_MACHINE)
-    assert training.main(["--study", "seeds", "--dry-run"]) == 0
-    *listed, size, guess, split = capsys.readouterr().out.splitlines()
-    assert len(listed) == int(size.split()[0]) == 16 and "gpu=visible" in " ".join(listed)
-    assert 4 < float(guess.split()[1]) < 8 and "a guess" in guess
-    assert "--resume" in split
-
-
 def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once(capsys):
     """An epoch of 1 ms beside its steps, in fits that spread over 4 s: nothing is known but its upper end."""
     table = training.Table()
@@ -254,38 +242,6 @@ def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, mon
     assert [m.problem.model for m in training.WORKLOAD.measure(args, sweep.header(args, "x")).measurements] == [
         "mnist-cnn"
     ]
-
-
-def test_what_is_said_at_the_end(capsys):
-    rows_ = [
-        trained("cifar10-cnn", 32, 320, (0.0, 0.05, s), device=d, once=(5.0, 0.1, c))
-        for d, s, c in (("cpu", 8e-3, 1.0), ("gpu:0", 2e-3, 7.0))
-    ]
-    training.answer(arguments(), SimpleNamespace(measurements=rows_, left=2, begun=0))
-    out = capsys.readouterr().out
-    assert out.startswith("\n2 of 4 rows are here, and what follows is said of these.\n")
-    times = "begins after 12.1 s on the GPU, 6.10 s on the CPU."
-    assert f"{times} Break-even after 100 epochs." in out
-
-
-def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it_can_be_believed(capsys, tmp_path):
-    job = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0, 0.5, 4.0))
-    product = row("matmul/numpy/blas", Matmul(32, 512, 3136), 1e-3, threads=2)
-    command = "python -m workloads.training --fast"
-    outcome = sweep.Outcome(run(CPU_MACHINE, command), tmp_path / "training.jsonl", [job, product])
-    training.answer(arguments(), outcome)
-    first, hint = capsys.readouterr().out.split("\n\n")
-    assert "batch 32, 1,000 samples, 2 epochs, on the CPU: 15.7 s. Start-up takes 10.0 s." in first
-    assert "Its largest parts" not in first + hint
-    assert hint.startswith("What a step is made of, from these rows, nothing measured again: ")
-    assert hint.strip().endswith(f"-m workloads.training --fast -o {tmp_path} --resume -v")
-    training.answer(arguments("-v"), outcome)
-    assert "Its largest parts" in capsys.readouterr().out
-    small = trained("mlp-3-1x1-2", 32, 1000, (0.1, 0.05, 1e-3), once=(10.0, 0.5, 4.0), residence="numpy")
-    every = [*made_profile.everything(), job, product, small]
-    training.answer(arguments(), sweep.Outcome(outcome.run, tmp_path / "training.jsonl", every))
-    out = capsys.readouterr().out
-    assert "CIFAR-10 CNN, batch 32, on the CPU: a step takes 15.0 ms." in out and "What a step is made of" not in out
 
 
 def test_rows_of_starts_have_their_times(capsys):
