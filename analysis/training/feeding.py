@@ -63,18 +63,6 @@ class Law(msgspec.Struct, frozen=True):
         return 1 / self.byte
 
 
-class Comparison(msgspec.Struct, frozen=True):
-    """A law fitted without a size, asked for it."""
-
-    measurement: Measurement
-    predicted: Estimate
-    measured: Estimate
-
-    @property
-    def error(self) -> float:
-        return abs(self.predicted.value / self.measured.value - 1)
-
-
 class Share(msgspec.Struct, frozen=True):
     """A measured training with what getting a batch into its step takes; less of a step where work goes on meanwhile."""
 
@@ -174,12 +162,3 @@ def shares(measurements: Iterable[Measurement]) -> list[Share]:
             fed = beyond_resident(fitted, law, size, size * networks.sample_bytes(network, p.dtype))
             found.append(Share(m, cost, fed))
     return found
-
-
-def held_out(measurements: Iterable[Measurement]) -> list[Comparison]:
-    """Each row of the sizes HELD_OUT beside what the law of its way says that is fitted to the others."""
-    every = rows(measurements)
-    asked = [(m, e) for m, e in every if (m.problem.batch, m.problem.width) in HELD_OUT]
-    fitted = laws(m for m, _ in every if (m.problem.batch, m.problem.width) not in HELD_OUT)
-    found = ((m, e, find(fitted, m.device, m.variant, m.problem.dtype)) for m, e in asked)
-    return [Comparison(m, law.seconds(m.problem.batch, m.problem.nbytes), e) for m, e, law in found if law]

@@ -9,6 +9,7 @@ from analysis.report.sections.movement import feeding_section
 from analysis.text import feeding as words
 from analysis.training import feeding
 from kernels.problems import Feeding, Training, Transfer
+from tests.bench import training as bench
 from workloads.records import Loaded, Measurement, Samples, Settings
 
 CALL, SAMPLE, BYTE, EPOCH, SETUP = 0.6e-3, 1e-7, 1 / 5e9, 0.04, 0.02
@@ -58,8 +59,8 @@ def test_a_row_that_is_hardly_known_fits_no_law():
 
 def test_a_law_is_asked_for_the_sizes_that_it_was_not_fitted_to():
     slower = [fed("numpy", *size, slower=1.25) for size in feeding.HELD_OUT]
-    asked = feeding.held_out([*study(("numpy",)), *slower])
-    assert len(asked) == len(feeding.HELD_OUT) and {round(a.error, 9) for a in asked} == {0.2}
+    (errors,) = bench.batches([*study(("numpy",)), *slower]).values()
+    assert len(errors) == len(feeding.HELD_OUT) and {round(error, 9) for error in errors} == {0.2}
     assert not set(feeding.SIZES) & set(feeding.HELD_OUT)
 
 

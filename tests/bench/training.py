@@ -182,10 +182,22 @@ def unexplained(p: Pair, of: profile.Profile) -> Figure | str:
 def laws(of: profile.Profile) -> list[Figure]:
     """How many of the sizes that a law was not fitted to it is near: laws of feeding, and of data-set setup."""
     found = []
-    for device, group in group_by(feeding.held_out(of.measurements), lambda a: a.measurement.device).items():
-        found.append(near(f"{device}: feeding a batch: held-out sizes", "their law", [a.error for a in group]))
+    for device, errors in batches(of.measurements).items():
+        found.append(near(f"{device}: feeding a batch: held-out sizes", "their law", errors))
     for device, errors in setups(of).items():
         found.append(near(f"{device}: setting up a data set: held-out sizes", "their law", errors))
+    return found
+
+
+def batches(measurements) -> dict[str, list[float]]:
+    """Device -> errors of a step of the held-out sizes by the law of its way, which was fitted to the others."""
+    every, found = feeding.rows(measurements), collections.defaultdict(list)
+    asked = {m.key for m, _ in every if (m.problem.batch, m.problem.width) in feeding.HELD_OUT}
+    fitted = feeding.laws(m for m, _ in every if m.key not in asked)
+    for m, seen in (row for row in every if row[0].key in asked):
+        if law := feeding.find(fitted, m.device, m.variant, m.problem.dtype):
+            predicted = law.seconds(m.problem.batch, m.problem.nbytes)
+            found[m.device].append(abs(predicted.value / seen.value - 1))
     return found
 
 
