@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from analysis.stats import Estimate, Z, best_by, call_s, group_by, is_gpu, median, quick_seconds, seconds_of
-from analysis.units import count, join, size
 from workloads.records import Machine, Measurement
 
 OPERATIONS = ("copy", "scale", "add", "triad", "read")
@@ -31,7 +30,7 @@ class Plateau(msgspec.Struct, frozen=True):
     """A range of working sets with one bandwidth: `rate` in bytes/s, over `from_bytes` to `to_bytes` as measured.
 
     name: L1, L2, L3, DRAM; on a GPU L2, HBM; "L3 or DRAM" where the machine claims more cache than the data show. points:
-    sizes on it. source: the kernels that were fastest there.
+    sizes on it. kernels: those that were fastest there.
     """
 
     device: str
@@ -42,7 +41,7 @@ class Plateau(msgspec.Struct, frozen=True):
     from_bytes: int
     to_bytes: int
     points: int
-    source: str = ""
+    kernels: tuple[str, ...]
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -108,11 +107,10 @@ def _of(key: Key, curve: Curve, claimed: tuple) -> tuple[Plateau, ...]:
 
 
 def _plateau(key: Key, name: str, run: Curve) -> Plateau:
-    _, threads, operation = key
-    first, last, kernels = run[0].nbytes, run[-1].nbytes, join(dict.fromkeys(p.kernel for p in run))
-    source = f"{kernels}, {operation}, {size(first)} to {size(last)}"
-    source += f", {count(threads, 'thread')}" if threads else ""
-    return Plateau(*key, name, median([p.rate.value for p in run]), first, last, len(run), source)
+    rate = median([p.rate.value for p in run])
+    return Plateau(
+        *key, name, rate, run[0].nbytes, run[-1].nbytes, len(run), tuple(dict.fromkeys(p.kernel for p in run))
+    )
 
 
 def segments(curve: Curve) -> list[tuple[int, int]]:

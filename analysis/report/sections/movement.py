@@ -6,7 +6,7 @@ from analysis import labels
 from analysis.roofline import links, memory_levels, overheads
 from analysis.table import listed, shown, table
 from analysis.text import feeding
-from analysis.units import bytes_rate, size
+from analysis.units import bytes_rate, join, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,7 +73,7 @@ def memory_section(of: "Material") -> list[str]:
             labels.width(p.rate),
             f"{size(p.from_bytes)} to {size(p.to_bytes)}",
             p.points,
-            p.source.partition(",")[0],
+            join(p.kernels),
         )
         for p in sorted(
             memory_levels.plateaus(of.rows, of.machine),
