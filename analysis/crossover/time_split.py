@@ -13,29 +13,22 @@ ARITHMETIC, OVERHEAD, COPIES, REMAINDER = "arithmetic on the device", "launch an
 
 
 class Why(msgspec.Struct, frozen=True):
-    """Both sides at size n of the family, and the GPU's seconds in parts that add up to its total with `remainder` (signed).
+    """Both sides at size n of the family, and the GPU's seconds in parts, name -> seconds, that add up to its total.
 
-    arithmetic: the device clock of the resident kernel. overhead: resident host latency less that. copies: the copying
-    call less the resident one. A part that was not measured is None, and its time is in the remainder.
+    ARITHMETIC: the device clock of the resident kernel. OVERHEAD: resident host latency less that. COPIES: the copying call
+    less the resident one. REMAINDER: the rest (signed); the time of a part that was not measured (None) is in it.
     """
 
     n: int
     cpu: Side
     gpu: Side
-    arithmetic: float | None
-    overhead: float | None
-    copies: float | None
+    parts: dict[str, float | None]
     family: Family = SQUARES
 
     @property
-    def parts(self) -> dict[str, float]:
-        """name -> seconds of the parts measured, in the order of the record."""
-        named = {ARITHMETIC: self.arithmetic, OVERHEAD: self.overhead, COPIES: self.copies}
-        return {name: seconds for name, seconds in named.items() if seconds is not None}
-
-    @property
-    def remainder(self) -> float:
-        return self.gpu.seconds.value - sum(self.parts.values())
+    def known(self) -> dict[str, float]:
+        """The parts that were measured, and the rest."""
+        return {name: seconds for name, seconds in self.parts.items() if seconds is not None}
 
 
 def deciding_points(answer: Answer) -> tuple[Point, ...]:
@@ -76,7 +69,9 @@ def _split(point: Point, answer: Answer, gpu_rows) -> Why:
     resident = total if form.mode == "resident" else _least(same, "host-latency")
     copies = None if form.mode == "resident" or resident is None else max(0.0, total - resident)
     overhead = None if arithmetic is None or resident is None else max(0.0, resident - arithmetic)
-    return Why(point.n, point.cpu, point.gpu, arithmetic, overhead, copies, answer.family)
+    parts = {ARITHMETIC: arithmetic, OVERHEAD: overhead, COPIES: copies}
+    parts[REMAINDER] = total - sum(s for s in parts.values() if s is not None)
+    return Why(point.n, point.cpu, point.gpu, parts, answer.family)
 
 
 def _least(rows, clock: str) -> float | None:

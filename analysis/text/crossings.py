@@ -93,9 +93,8 @@ def side_name(side: Side) -> str:
 
 def why_sentence(w: Why, form: Form) -> str:
     """Both times at the deciding size, and the largest part of the GPU's."""
-    total, parts = w.gpu.seconds.value, dict(w.parts)
-    if abs(w.remainder) >= 0.005 * total:
-        parts[REMAINDER] = w.remainder
+    total = w.gpu.seconds.value
+    parts = {name: s for name, s in w.known.items() if name != REMAINDER or abs(s) >= 0.005 * total}
     part = max(parts, key=parts.__getitem__)
     words = {"call": "call" if form.mode == "resident" else "call with its copies", "part": part}
     words["share"] = "All" if len(parts) == 1 else numbers.share(min(1.0, parts[part] / total))

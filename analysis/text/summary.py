@@ -87,7 +87,7 @@ def products(
 
 
 def _reason(rows: list[Measurement], a: Answer) -> list[str]:
-    return [why_sentence(w, a.form) for w in why(rows, a) if w.parts][:1]
+    return [why_sentence(w, a.form) for w in why(rows, a) if len(w.known) > 1][:1]
 
 
 # ---------------------------------------------------------------- findings, for README

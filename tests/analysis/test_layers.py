@@ -15,7 +15,7 @@ from analysis import table as cells
 from analysis.crossover import crossover, families, layers, network_steps
 from analysis.crossover.crossover import COPIES, LATENCY
 from analysis.crossover.families import conv_rows
-from analysis.crossover.time_split import why
+from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.report import page
 from analysis.report.charts import layers as layer_charts
 from analysis.report.charts import roofline
@@ -77,12 +77,12 @@ def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     resident, copied = (next(a for a in found if a.form == form) for form in (LATENCY, COPIES[0]))
     assert words[0] in answers.sentence(resident)
     first, *_ = why(rows, resident)
-    assert (first.arithmetic, first.overhead, first.remainder) == pytest.approx((4e-6, 16e-6, 0))
+    assert first.known == pytest.approx({ARITHMETIC: 4e-6, OVERHEAD: 16e-6, REMAINDER: 0})
     said = crossings.why_sentence(first, LATENCY)
     assert said.startswith(f"Why: at {words[1]} a GPU call takes 20.0 µs, ") and said.endswith(
         "80 % of the GPU's is launch and Python."
     )
-    assert [w.copies for w in why(rows, copied)] == pytest.approx([60e-6] * len(why(rows, copied)))
+    assert [w.parts["copies"] for w in why(rows, copied)] == pytest.approx([60e-6] * len(why(rows, copied)))
     slow = [m for m in rows if law_time(m) > 25e-6 or "cudnn" in m.kernel]  # the CPU at the larger sizes only
     always = crossover.crossovers(slow, [LATENCY], families=partial(conv_rows, varies=[varies], least={varies: 1}))
     assert "the smallest measured." in answers.sentence(next(a for a in always if a.kind == "gpu-at-smallest"))

@@ -140,7 +140,7 @@ def _parts(squares: "Rows", a: Answer) -> list[list]:
         [
             w.n,
             rounded(w.cpu.seconds.value),
-            *(None if s is None else rounded(s) for s in (w.arithmetic, w.overhead, w.copies, w.remainder)),
+            *(None if s is None else rounded(s) for s in w.parts.values()),
         ]
         for w in why((), a, True, squares)
     ]

@@ -50,5 +50,5 @@ def _cells(a: Answer) -> tuple:
 
 def _parts(a: Answer, w: Why) -> tuple:
     sides = [cell for side in (w.cpu, w.gpu) for cell in (seconds(side.seconds.value), crossings.side_name(side))]
-    parts = ("-" if part is None else seconds(part) for part in (w.arithmetic, w.overhead, w.copies, w.remainder))
+    parts = ("-" if part is None else seconds(part) for part in w.parts.values())
     return crossings.form_name(a.form), w.n, *sides, *parts
