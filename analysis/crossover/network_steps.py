@@ -167,16 +167,11 @@ def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str)
     wanted = sorted(there, key=lambda at: (at[0], maths.index(at[1:3]), layouts.index(at[3])))
     found = []
     for model in dict.fromkeys(r.network for r in runs if r.network and networks.known(r.network)):
-        own = {
-            _any_layout(w.problem)
-            for w in _step(networks.known(model), 1, "float32", "")
-            if w.problem and w.problem.op == op
-        }
+        own = {_any_layout(w.problem) for w in _step(networks.known(model), 1, "float32", "", op)}
         for batch, dtype, math, layout in (at for at in wanted if there[at] & own):
-            works = [w for w in _step(networks.known(model), batch, dtype, math) if w.problem and w.problem.op == op]
-            works = [w for w in works if w.kind in ("conv", "dense")]
+            works = _step(networks.known(model), batch, dtype, math, op)
             if layout:
-                works = [replace(w, problem=replace(w.problem, layout=layout)) for w in works if w.problem]
+                works = [replace(w, problem=replace(w.problem, layout=layout)) for w in works]
             lacking = {w.direction for w in works if w.problem not in problems}
             if kept := [w for w in works if w.direction not in lacking]:
                 found.append((model, kept))
@@ -184,9 +179,10 @@ def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str)
 
 
 @functools.lru_cache(maxsize=1024)
-def _step(network: "Network", batch: int, dtype: str, math: str) -> "tuple[Work, ...]":
-    """Kept: convolutions and products ask for the same steps."""
-    return tuple(networks.step(network, batch, dtype, math))
+def _step(network: "Network", batch: int, dtype: str, math: str, op: str) -> "tuple[Work, ...]":
+    """The works of an operation in the layers of a step."""
+    works = (w for w in networks.step(network, batch, dtype, math) if w.kind in ("conv", "dense"))
+    return tuple(w for w in works if w.problem and w.problem.op == op)
 
 
 def names(runs: "Iterable[Run]", measurements: "Iterable[Measurement]") -> "dict[Problem, str]":

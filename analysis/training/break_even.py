@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer, Family, Form, Point, Side
-from analysis.stats import Estimate, group_by, is_gpu
+from analysis.stats import Estimate, best_by, group_by, is_gpu
 from analysis.training import costs
 from analysis.training.costs import TrainingCost, whole_training
 from kernels import networks
@@ -169,16 +169,12 @@ def trained(measurements: "Iterable[Measurement]") -> list[Trained]:
 
 def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
     """The trainings that ran on both a CPU and the first GPU, in each form by the row that ranks first."""
-    groups: dict[Setup, dict[tuple[str, str], Trained]] = {}
-    for side in trained(measurements):
-        m = side.row
-        if is_default(m) and m.device in ("cpu", "gpu:0"):
-            sides, key = groups.setdefault(setup_of(m), {}), (m.device, form_of(m))
-            sides[key] = min(sides.get(key, side), side, key=lambda one: one.rank(one.row.problem))
+    sides = (one for one in trained(measurements) if is_default(one.row) and one.device in ("cpu", "gpu:0"))
     found = []
-    for setup, sides in sorted(groups.items()):
-        gpu = next((one for one in sides.values() if is_gpu(one.device)), None)
-        cpus = tuple(one for one in sides.values() if not is_gpu(one.device))
+    for setup, own in sorted(group_by(sides, lambda one: setup_of(one.row)).items()):
+        best = best_by(own, lambda one: (one.device, one.form), lambda one: one.rank(one.row.problem)).values()
+        gpu = next((one for one in best if is_gpu(one.device)), None)
+        cpus = tuple(one for one in best if not is_gpu(one.device))
         if gpu and cpus:
             found.append(Pair(setup, gpu, cpus))
     return found

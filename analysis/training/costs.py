@@ -238,10 +238,14 @@ def _apart(taken: Iterable[tuple[int, int]], which: int) -> tuple[tuple[int, int
 
 
 def phase(m: "Measurement", name: str) -> Estimate | None:
-    """Seconds of a phase: over processes where the row was taken in several, else the one number."""
-    if each := m.series.get(f"{name}_s"):
-        return stats.median(each)
-    return stats.exact(m.phases_s[name]) if name in m.phases_s else None
+    """Seconds of a phase, over processes where the row was taken in several."""
+    each = _phases(m, name)
+    return stats.median(each) if each else None
+
+
+def _phases(m: "Measurement", name: str) -> tuple[float, ...]:
+    """Seconds of a phase in each process of the row."""
+    return m.series.get(f"{name}_s") or ((m.phases_s[name],) if name in m.phases_s else ())
 
 
 def start(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Estimate | None:
@@ -295,5 +299,4 @@ def _taken(seconds: list[float]) -> Estimate:
 
 def _began(m: "Measurement") -> list[tuple[float, float]]:
     """(import, device start) of each process that the row was the first of."""
-    every = [m.series.get(f"{name}_s") or ((m.phases_s[name],) if name in m.phases_s else ()) for name in _STARTS]
-    return list(zip(*every, strict=False))
+    return list(zip(*(_phases(m, name) for name in _STARTS), strict=False))
