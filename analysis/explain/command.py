@@ -329,6 +329,7 @@ def _asked(args: argparse.Namespace):
         return made, case
     own = describe(args.model, args.time_limit) if settings.is_user_model(args.model) else None
     network = own or settings.network(args.model, own=True)
+    given |= settings.changed({"precision": network.precision, **given})
     training = Training(args.model, network.batch, network.samples, network.epochs)
     return explanation.Request(_changed(training, args), own, **more), None
 

@@ -131,7 +131,6 @@ def lines(r: Reply, again: str = "", markdown: bool = False) -> list[str]:
     """The reply for a terminal or as Markdown: at most 18 lines of 80 columns."""
     table = Table(f"what | published | {r.machine}", r.rows)
     shown = (["", *table.md()] if markdown else table.text()) if r.rows else []
-    command = r.command if markdown else options.typed(r.command)
-    last = say(SAID["run"], command=command) if command else again and say(SAID["all"], command=again)
+    kind, command = ("run", options.typed(r.command)) if r.command else ("all", again)
     head = ["## " * markdown + f"{r.name}: {r.title}", *[""] * markdown]
-    return [*head, r.answer, *shown, *r.more, *filter(None, [last])]
+    return [*head, r.answer, *shown, *r.more, *[say(SAID[kind], command=command)] * bool(command)]

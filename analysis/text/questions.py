@@ -10,7 +10,6 @@ from analysis.roofline.bounds import Roof, pick
 from analysis.roofline.roofs import WAITED
 from analysis.stats import best_by, call_s, faster, quick_seconds
 from analysis.text import crossings, rates, sentences
-from analysis.training import break_even
 from analysis.training.break_even import BY_STEP, Pair
 from analysis.units import join
 from workloads.records import Measurement
@@ -28,8 +27,6 @@ transfers: What does pinned memory buy? Large copies are {pinned} than from page
 whatever the memory.
 training: Is a GPU worth it for training? Of {trainings} trainings on both devices the GPU's step is shorter in {shorter[gpu]}, \
 the CPU's in {shorter[cpu]}.
-training: Does a bigger batch fix it? Of {batches} trainings measured over batches the GPU wins {kinds[gpu-from]} from some \
-batch on, {kinds[gpu-at-smallest]} at every batch.
 kernels: Do TF32, float16 and bfloat16 help? Large products, beside float32: {lower}.
 numbers: Why is the first call so slow? It loads libraries, compiles and chooses kernels: the median of {calls:,} GPU rows is \
 {first:factor} a later call.
@@ -46,9 +43,7 @@ def answered(
 ) -> list[tuple[str, str, str]]:
     """(question, the section with more of it, the answer) of those that the rows answer."""
     found = []
-    for line in sentences.lines(
-        QUESTIONS, **_products(rows, answers, roofs), **_trainings(rows, pairs), **_checks(rows)
-    ):
+    for line in sentences.lines(QUESTIONS, **_products(rows, answers, roofs), **_trainings(pairs), **_checks(rows)):
         asked, _, said = line.partition("? ")
         section, _, question = asked.partition(": ")
         found.append((f"{question}?", section, said))
@@ -98,11 +93,10 @@ def _lower(rows: list[Measurement]) -> str | None:
     return join(f"{gain} in {math} on {rates.device_name(device)}" for (device, math), gain in gains.items()) or None
 
 
-def _trainings(rows: list[Measurement], pairs: list[Pair]) -> dict:
+def _trainings(pairs: list[Pair]) -> dict:
     plain = [p for p in pairs if not p.setup.switches]
-    kinds = Counter(a.kind for a in break_even.answers(rows, ("batch",)) if a.form.mode == BY_STEP)
     shorter = Counter(faster(p.cpu(BY_STEP).cost.step, p.gpu.cost.step) for p in plain)
-    return {"trainings": len(plain) or None, "shorter": shorter, "batches": kinds.total() or None, "kinds": kinds}
+    return {"trainings": len(plain) or None, "shorter": shorter}
 
 
 def _checks(rows: list[Measurement]) -> dict:

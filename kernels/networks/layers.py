@@ -60,7 +60,7 @@ class Network(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `seed` is its row in the list of articles that this project explains; `data` the data set (empty: made up only);
     `learning_rate` 0 is the optimizer's own; samples, batch and epochs are the article's (Keras's batch of 32 where it
-    names none), for networks without an article those of a usual training.
+    names none), for networks without an article those of a usual training. `precision`: Keras's dtype policy of a user's own.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Network(msgspec.Struct, frozen=True, omit_defaults=True):
     samples: int = 50_000
     batch: int = 32
     epochs: int = 10
+    precision: str = "float32"
 
     @property
     def regression(self) -> bool:

@@ -31,7 +31,7 @@ def tables():
 
 @made
 def joined():
-    """Branches that are joined and padded, and operations that are no layers."""
+    """Branches that are joined and padded, operations that are no layers, and a mixed precision with its scaled loss."""
     import keras
 
     of = keras.layers
@@ -40,8 +40,8 @@ def joined():
     two = of.AveragePooling2D(3, 1, "same", name="two")(start)
     x = of.ZeroPadding2D(1, name="pad")(of.Concatenate(name="both")([one, two]))
     x = keras.ops.relu(of.GlobalAveragePooling2D(name="mean")(x) * 2.0)
-    model = keras.Model(start, of.Dense(2, name="out")(x))
-    model.compile("rmsprop", "mse")
+    model = keras.Model(start, of.Dense(2, name="out", dtype="mixed_float16")(x))
+    model.compile(keras.optimizers.LossScaleOptimizer(keras.optimizers.RMSprop()), "mse")
     found = description.network(model, "joined")
     by_name = {layer.name: layer for layer in found.layers}
     expected = ["conv", "avgpool", "concat", "zeropad", "globalpool", "dense"]
@@ -52,7 +52,7 @@ def joined():
         "Multiply",
         "activation",
     ]
-    assert (found.optimizer, found.loss) == ("rmsprop", "mean_squared_error")
+    assert (found.optimizer, found.loss, found.precision) == ("rmsprop", "mean_squared_error", "mixed_float16")
     assert networks.outputs(found)[-1] == (2,) and networks.parameters(found) == model.count_params()
 
 

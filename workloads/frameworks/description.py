@@ -26,14 +26,19 @@ def network(model, name: str) -> Network:
     graph = _graph(model)
     _walk(graph, {id(graph.inputs[0]): INPUT}, "", found, {}, set(), model.trainable)
     loss = user_model.loss_name(model)
+    optimizer = getattr(
+        model.optimizer, "inner_optimizer", model.optimizer
+    )  # of Keras's loss scaling, in mixed_float16
+    mixed = [name for layer in model.layers if (name := layer.dtype_policy.name).startswith("mixed_")]
     return Network(
         name,
         "",
         shape,
         out[-1] if out else 1,
         tuple(_in_a_row(found)),
-        type(model.optimizer).__name__.lower(),
+        type(optimizer).__name__.lower(),
         "mean_squared_error" if loss in _SQUARED else loss,
+        precision=max(mixed, default="float32"),
     )
 
 
