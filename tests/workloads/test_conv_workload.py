@@ -3,6 +3,7 @@ channels and size."""
 
 import json
 import pathlib
+import types
 from functools import partial
 
 import fake_measurements as fake
@@ -255,10 +256,9 @@ def test_notes_outlive_the_copies_around_a_kernel():
         pass
 
     compute.notes, compute.bound = {"plan": "eng0"}, 0.1
-    prepared = copy_modes.Prepared(copy_modes._with_notes_of(lambda: None, compute), lambda value: value)
+    kernel = types.SimpleNamespace(bind=lambda problem: compute)
+    prepared = copy_modes.Prepared(copy_modes._roundtrip(None, kernel, None, (), False, None)[0], lambda value: value)
     assert (prepared.notes, prepared.bound) == ({"plan": "eng0"}, 0.1)
-    plain = copy_modes.Prepared(copy_modes._with_notes_of(lambda: None, lambda: None), lambda value: value)
-    assert (plain.notes, plain.bound) == ({}, None)
 
 
 @pytest.mark.parametrize("kernel", ["conv/numpy/im2col", "conv/numba/direct"])

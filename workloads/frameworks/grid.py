@@ -16,7 +16,6 @@ from workloads import options
 from workloads.frameworks import data, several_gpus, studies, user_model
 from workloads.harness import plan, worker
 from workloads.harness.timing import Limits
-from workloads.machine import facts
 from workloads.records import Machine, Row, Settings, settings
 from workloads.records.settings import KNOWN
 
@@ -245,7 +244,7 @@ def _cpu_forms(args: argparse.Namespace, here) -> list[str]:
     """
     forms = plan.known("CPU form", args.cpu_forms, (*studies.CPU_FORMS, "all")) or ["hidden"]
     if "visible" in forms and not here.gpus:
-        raise options.Missing(f"no GPU here that could be visible: {facts.gpu_problem()}", "python -m workloads.doctor")
+        raise plan.no_gpu("no GPU here that could be visible")
     return list(studies.CPU_FORMS) if "all" in forms else forms
 
 

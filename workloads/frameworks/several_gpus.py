@@ -10,7 +10,6 @@ from kernels import networks
 from workloads import options
 from workloads.frameworks import studies
 from workloads.harness import plan
-from workloads.machine import facts
 from workloads.records import Machine, Row
 
 # Of data-parallel training: (model, inputs, total batches), what says most first. The articles', of few and of many samples a
@@ -75,8 +74,8 @@ def require(args: argparse.Namespace, here: Machine) -> int:
     study = studies.DATA_PARALLEL in (options.words(args.study) or [])
     wanted = max(plan.counts(args.gpus, 2 if study else 1))
     if wanted > max(there, 1):
-        reason = f"there {'is' if there == 1 else 'are'} {there}" if there else facts.gpu_problem()
-        raise options.Missing(f"no {wanted} GPUs here: {reason}", "python -m workloads.doctor")
+        reason = f"there {'is' if there == 1 else 'are'} {there}" * bool(there)
+        raise plan.no_gpu(f"no {wanted} GPUs here", reason)
     return there
 
 
@@ -89,7 +88,7 @@ def devices(args: argparse.Namespace, on: list[str]) -> list[str]:
     if options.words(args.device) and on != ["gpu:0"]:
         raise options.Usage(f"--gpus counts GPUs from the first one: not on {' '.join(on)}", example)
     if "gpu:0" not in on:
-        raise options.Missing(f"no GPU here: {facts.gpu_problem()}", "python -m workloads.doctor")
+        raise plan.no_gpu()
     for library in options.words(args.keras_backend) or []:
         if library not in STRATEGY:
             raise options.Usage(

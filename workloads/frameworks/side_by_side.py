@@ -5,6 +5,7 @@ How rows take turns alone and together is in workloads.harness.concurrent.
 """
 
 import argparse
+import contextlib
 import functools
 import itertools
 import time
@@ -155,8 +156,7 @@ def _tried(rows_: list[Row], args: argparse.Namespace, here: Machine) -> Generat
     limits = Limits(**shared_flags.limits(args))
     taken: list[Measurement] = []
     took: list[float] = []
-    worker = Worker(environment(row, here.uuids))
-    try:
+    with contextlib.closing(Worker(environment(row, here.uuids))) as worker:
         for _ in range(_trial_count(args)):
             begin = time.perf_counter()
             taken.append(worker.ask(Order("trial", row, limits, args.seed), concurrent.timeout(row.problem)))
@@ -165,8 +165,6 @@ def _tried(rows_: list[Row], args: argparse.Namespace, here: Machine) -> Generat
             took.append(time.perf_counter() - begin)
             if taken[-1].status != "ok":
                 break
-    finally:
-        worker.close()
     yield tried(row, taken, took)
 
 

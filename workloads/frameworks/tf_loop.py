@@ -187,7 +187,7 @@ def resident(order: Order) -> Trainer:
         with placed(order.row):
             return [float(one_epoch(held, i, 1)["loss"]) for i in range(min(count, held // batch))]
 
-    return _trainer(made, fit, step_losses)
+    return made.trainer(fit, step_losses)
 
 
 def _make_metrics(model, x, y) -> None:
@@ -197,10 +197,6 @@ def _make_metrics(model, x, y) -> None:
     model.compute_loss(x, y, predicted)
     model.compute_metrics(x, y, predicted)
     model.reset_metrics()
-
-
-def _trainer(made: Built, fit: Callable, step_losses: Callable) -> Trainer:
-    return Trainer(fit, made.restore, made.values, made.notes, step_losses, made.wrong)
 
 
 def tensorflow_loop(order: Order) -> Trainer:
@@ -267,7 +263,7 @@ def bare(order: Order, made: Built, arrays: tuple, mixed: Callable, steps: Steps
         with placed(order.row):
             return [float(steps.run(*part)) for part in batches(min(count, len(order.x) // batch) * batch)]
 
-    return _trainer(made, fit, step_losses)
+    return made.trainer(fit, step_losses)
 
 
 def _loss(model, order: Order) -> Callable:

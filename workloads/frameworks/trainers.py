@@ -76,6 +76,12 @@ class Built:
     wrong: str = ""
     spread: data_parallel.Strategy = data_parallel.ALONE
 
+    def trainer(
+        self, fit: Callable[..., Fitted], step_losses: Callable | None, also: Callable | None = None
+    ) -> Trainer:
+        """What trains it so."""
+        return Trainer(fit, self.restore, self.values, self.notes, step_losses, self.wrong, also)
+
 
 def placed(row: Row):
     """The context in which a CPU row runs whose process sees a GPU: everything is put on the CPU by hand."""
@@ -221,7 +227,7 @@ def keras_fit(order: Order) -> Trainer:
         order.switches.steps_per_execution == 1,
     )
     told = step_losses if not mirrored else fit_losses if single else None
-    return Trainer(fit, made.restore, made.values, made.notes, told, made.wrong, also)
+    return made.trainer(fit, told, also)
 
 
 def keras_callback(**events: Callable):

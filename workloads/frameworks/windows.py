@@ -6,11 +6,11 @@ clock, which all processes share, so that it can see which units ran while all w
 
 import dataclasses
 import functools
-import os
 import time
 from collections.abc import Callable
 
 import msgspec
+import psutil
 
 from kernels import networks, registry
 from workloads.frameworks import data, inference_row, models, trainers
@@ -20,7 +20,6 @@ from workloads.harness import copy_modes, one_row
 from workloads.harness.dispatch import Broken
 from workloads.harness.one_row import require_memory
 from workloads.harness.timing import Limits
-from workloads.machine import cpu
 from workloads.machine.facts import now
 from workloads.records import Measurement, Row, settings
 
@@ -99,9 +98,7 @@ def _raw(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
 
     def run(calls: int) -> None:
         for _ in range(calls):
-            prepared.run()
-            if prepared.synchronize:
-                prepared.synchronize()
+            prepared.call()
 
     run(1)
     calls = counted(run, unit_s)
@@ -205,7 +202,7 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
     values = {
         "traces": float(len(traces)),
         "functions": float(held_functions()),
-        "rss_bytes": resident_bytes(),
+        "rss_bytes": float(psutil.Process().memory_info().rss),
         "final_loss": loss,
         "jit_compile": float(model.jit_compile is True),
     }
@@ -229,9 +226,3 @@ def held_functions() -> int:
     from tensorflow.python.eager import context  # no public way to them
 
     return len(context.context().list_function_names())
-
-
-def resident_bytes() -> float:
-    """Memory of this process that is in RAM; 0 where the system does not tell."""
-    pages = cpu.text(cpu.ROOT / "proc/self/statm").split()
-    return float(int(pages[1]) * os.sysconf("SC_PAGE_SIZE")) if len(pages) > 1 else 0.0

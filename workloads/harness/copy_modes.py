@@ -30,6 +30,13 @@ class Prepared:
     stream: object | None = None
     flush: Callable | None = None
 
+    def call(self):
+        """What a call returns, its work on the device done."""
+        value = self.run()
+        if self.synchronize:
+            self.synchronize()
+        return value
+
     @property
     def passes(self) -> int:
         """How many times over the call does the problem."""
@@ -146,7 +153,8 @@ def _roundtrip(cupy, kernel, problem, inputs, pinned, stream):
     def run():
         return cupy.asnumpy(kernel.bind(problem, *(cupy.asarray(x) for x in hosts))())
 
-    return _with_notes_of(run, first), True
+    vars(run).update(vars(first))  # its notes, which do not change with the copies around it
+    return run, True
 
 
 def _buffered(cupy, kernel, problem, inputs, pinned, stream):
@@ -164,15 +172,8 @@ def _buffered(cupy, kernel, problem, inputs, pinned, stream):
         compute().get(out=out, stream=stream, blocking=not pinned)
         return out
 
-    return _with_notes_of(run, compute), True
-
-
-def _with_notes_of(run: Callable, compute: Callable) -> Callable:
-    """The call with what the kernel says of itself, which does not change with the copies around it."""
-    for name in ("notes", "bound"):
-        if hasattr(compute, name):
-            setattr(run, name, getattr(compute, name))
-    return run
+    vars(run).update(vars(compute))
+    return run, True
 
 
 def _pinned_copy(cupy, array: np.ndarray) -> np.ndarray:

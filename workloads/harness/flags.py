@@ -42,9 +42,7 @@ def raised(
         "foreign-kernels": foreign(registry.FOLDER),
     }
     if prepared.bound is None and row.problem.products and row.mode == "resident":
-        value = prepared.run()
-        if prepared.synchronize:
-            prepared.synchronize()
+        value = prepared.call()
         seen["ran-on-cpu"] = row.on_gpu and "cpu" in str(getattr(value, "device", "")).lower()
         seen["low-precision"] = rough(row.problem, inputs, lambda: prepared.result(value))
     return tuple(flag for flag, up in seen.items() if up)
@@ -62,8 +60,7 @@ def unfinished(prepared, wait_for_all: Callable[[], None], now: Callable[[], flo
     for _ in range(_LOOKS):
         if prepared.before:
             prepared.before()
-        prepared.run()
-        prepared.synchronize()
+        prepared.call()
         begin = now()
         wait_for_all()
         least = min(least, now() - begin)

@@ -242,9 +242,7 @@ def checked(kernel, row: Row, seed: int) -> tuple[reference.Check, float]:
     whole = whole_numbers(row.problem, seed)
     begin = time.perf_counter()
     prepared = _prepared(kernel, row, whole)
-    value = prepared.run()
-    if prepared.synchronize:
-        prepared.synchronize()
+    value = prepared.call()
     first_call = time.perf_counter() - begin
     return reference.check(row.problem, whole, prepared.result(value), prepared.bound), first_call
 

@@ -41,7 +41,7 @@ def devices(args: argparse.Namespace, here: Machine) -> list[str]:
     """
     every = ["cpu"] + [f"gpu:{i}" for i in range(len(here.gpus))]
     if args.require_gpu and not here.gpus:
-        raise options.Missing(f"no GPU here: {facts.gpu_problem()}", "python -m workloads.doctor")
+        raise no_gpu()
     asked = options.words(args.device)
     if not asked:
         return every[:2]
@@ -53,11 +53,16 @@ def devices(args: argparse.Namespace, here: Machine) -> list[str]:
         elif name in every:
             found.append(name)
         elif name.startswith("gpu:") and name[4:].isdigit():
-            reason = f"there are {len(here.gpus)}" if here.gpus else facts.gpu_problem()
-            raise options.Missing(f"no {name} here: {reason}", "python -m workloads.doctor")
+            reason = f"there are {len(here.gpus)}" * bool(here.gpus)
+            raise no_gpu(f"no {name} here", reason)
         else:
             raise options.unknown("device", word, ("cpu", "gpu", "gpu:1", "all"))
     return list(dict.fromkeys(found))
+
+
+def no_gpu(said: str = "no GPU here", reason: str = "") -> options.Missing:
+    """The error for a GPU that was asked for and is not there."""
+    return options.Missing(f"{said}: {reason or facts.gpu_problem()}", "python -m workloads.doctor")
 
 
 def kernels(
@@ -267,20 +272,12 @@ def roof_rows(
         cpu = device == "cpu"
         cache = max(here.caches_bytes.values(), default=0) if cpu else here.gpus[int(device[4:])].l2_bytes
         nbytes = min(max(int(times * cache), 1 << 28 if cpu else 1 << 30), facts.memory_available(device) // 8)
-        for backend in ("numba",) if cpu else ("cupy",):
-            peaks, streams = _or_none("peak", backend), _or_none("stream", backend)
-            counts = list(dict.fromkeys((*threads, here.cores))) if cpu else [None]
-            for count in counts:
-                wanted = Settings(device=device, threads=count)
-                looked = [
-                    (k, m) for k in peaks for m in maths if k.variant in _PEAKS["cpu" if cpu else "gpu"].get(m, ())
-                ]
-                rows += [Row(k.name, peak_problem(m, wanted), wanted) for k, m in looked]
-            rows += [
-                Row(k.name, Stream("triad", nbytes), Settings(device=device, threads=counts[-1]))
-                for k in streams
-                if k.variant in _TRIADS
-            ]
+        backend, known = ("numba", _PEAKS["cpu"]) if cpu else ("cupy", _PEAKS["gpu"])
+        ways = [Settings(device, n) for n in (dict.fromkeys((*threads, here.cores)) if cpu else [None])]
+        looked = [(k, m) for k in _or_none("peak", backend) for m in maths if k.variant in known.get(m, ())]
+        rows += [Row(k.name, peak_problem(m, way), way) for way in ways for k, m in looked]
+        triads = [k for k in _or_none("stream", backend) if k.variant in _TRIADS]
+        rows += [Row(k.name, Stream("triad", nbytes), ways[-1]) for k in triads]
     return rows
 
 

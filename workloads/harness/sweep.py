@@ -173,14 +173,11 @@ class _Runner:
     def _visit(self, row: Row, number: int) -> Measurement:
         """With --rigorous from a process of its own; of a framework's, which take many seconds to start, one lasts a round."""
         order, alone = Order("visit", row, self._limits, self._args.seed, number), self._args.rigorous
-        if alone and row.backend in FRAMEWORKS:
+        framework = row.backend in FRAMEWORKS
+        if alone and framework:
             for other in [key for key in self._workers if key[0] != number]:
                 self._workers.pop(other).close()
-        m = (
-            self._kept(order, number)
-            if row.backend in FRAMEWORKS and alone
-            else (self._fresh if alone else self._kept)(order)
-        )
+        m = self._answer(order, alone and not framework, number * alone)
         samples = tuple(msgspec.structs.replace(s, stop_reason=PROCESS if alone else "visit") for s in m.samples)
         series = {**m.series, records.VISITS_AT: (round(time.time(), 2),)}
         return msgspec.structs.replace(m, visit=number, at=m.at or facts.now(), samples=samples, series=series)
@@ -190,28 +187,28 @@ class _Runner:
         A framework's processes are then kept for the rows to come: each row is still timed in that many."""
         fresh, order = row.process == "fresh", Order("measure", row, self._limits, self._args.seed)
         if not (fresh or self._args.rigorous):
-            return self._kept(order)
-        ask = self._kept if not fresh and row.backend in FRAMEWORKS else self._fresh
+            return self._answer(order)
         parts: list[Measurement] = []
         while len(parts) < RIGOROUS_PROCESSES and (not parts or parts[-1].status == "ok"):
-            parts.append(ask(order, -len(parts)))
+            parts.append(self._answer(order, fresh or row.backend not in FRAMEWORKS, -len(parts)))
         return merged(parts)
 
-    def _fresh(self, order: Order, process: int = 0) -> Measurement:
-        self._make_room(order.row)
-        with contextlib.closing(Worker(environment(order.row, self._uuids))) as worker:
-            return self._asked(worker, order)
-
-    def _kept(self, order: Order, process: int = 0) -> Measurement:
-        """From the worker of the row's environment, or of several the one with that number."""
+    def _answer(self, order: Order, fresh: bool = False, process: int = 0) -> Measurement:
+        """From a fresh worker, or from that of the row's environment, of several the one with the number `process`."""
         row = order.row
-        variables = environment(row, self._uuids) | (SHARED if self._args.rigorous else {})
+        timeout_s = _LONGEST_ROW_S + row.problem.patience_s + 6 * self._limits.max_time + 10 * self._foretell(row)
+        variables = environment(row, self._uuids)
+        if fresh:
+            self._make_room(row)
+            with contextlib.closing(Worker(variables)) as worker:
+                return worker.ask(order, timeout_s)
+        variables |= SHARED if self._args.rigorous else {}
         key = (process, *sorted(variables.items()))
         self._make_room(row, key)
         self._last[key] = row.backend
         if key not in self._workers:
             self._workers[key] = Worker(variables)
-        return self._asked(self._workers[key], order)
+        return self._workers[key].ask(order, timeout_s)
 
     def _make_room(self, row: Row, key: tuple = ()) -> None:
         """Ends the idle processes of frameworks, but the one of `key`, that keep memory of which the row needs some: what they
@@ -220,11 +217,6 @@ class _Runner:
             alone = row.on_gpu and not SHARED.items() <= set(other[1:])
             if other in self._workers and (alone or _short(row)):
                 self._workers[other].close()
-
-    def _asked(self, worker: Worker, order: Order) -> Measurement:
-        own = order.row.problem.patience_s
-        timeout = _LONGEST_ROW_S + own + 6 * self._limits.max_time + 10 * self._foretell(order.row)
-        return worker.ask(order, timeout)
 
     def learn(self, done: Measurement) -> None:
         if done.status == "ok" and done.samples and done.problem.flops:

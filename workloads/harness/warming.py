@@ -32,9 +32,7 @@ def ramp_up(prepared: Prepared, threads: int, limits: Limits) -> None:
     global _warm_threads
     begin, ramp_s = time.perf_counter(), min(_RAMP_S, _RAMP_VISITS * limits.visit_s)
     while threads > _warm_threads and time.perf_counter() - begin < ramp_s:
-        prepared.run()
-        if prepared.synchronize:
-            prepared.synchronize()
+        prepared.call()
     _warm_threads = max(threads, _warm_threads)
 
 

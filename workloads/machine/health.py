@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,8 +42,6 @@ print((cupy.asnumpy(y) == 2 * numpy.arange(1000) + 1).all())
 """
 _TENSORFLOW = """
 import tensorflow as tf
-
-from workloads import ROOT
 print(len(tf.config.list_physical_devices('GPU')))
 """
 
@@ -190,18 +187,12 @@ def child(
     code: str, variables: dict[str, str] | None = None, limit_s: float = CHILD_LIMIT_S
 ) -> tuple[int | None, str, str]:
     """(exit code, stdout, stderr) of Python code in a process of its own; exit code None when its time was up."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err, "timeout": limit_s}
-        try:
-            environment = {**os.environ, **(variables or {})}
-            status = subprocess.run([sys.executable, "-c", code], env=environment, check=False, **how).returncode
-        except subprocess.TimeoutExpired:
-            status = None
-        texts = []
-        for file in (out, err):
-            file.seek(0)
-            texts.append(file.read().decode(errors="replace"))
-    return status, texts[0], texts[1]
+    how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": limit_s, "errors": "replace"}
+    try:
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **(variables or {})}, **how)
+    except subprocess.TimeoutExpired:
+        return None, "", ""
+    return done.returncode, done.stdout, done.stderr
 
 
 def _ending(code: int | None, err: str) -> str:
