@@ -99,7 +99,7 @@ class Kernel:
 
     @property
     def notes(self) -> dict[str, str]:
-        """What its rows store of it, so that a report tells it where the kernel's library is not installed."""
+        """Notes that its rows store, so that a report has its idea where the kernel's library is not installed."""
         told = {"idea": self.idea} if self.backend in OWN and ideas(self.op) else {}
         return told | ({"rung": "yes"} if self.rung else {})
 

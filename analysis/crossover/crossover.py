@@ -84,7 +84,7 @@ class Crossing(msgspec.Struct, frozen=True):
 
     @property
     def wide(self) -> bool:
-        """Whether no place in it is known: a straight line between sizes so far apart says nothing of what lies between."""
+        """Whether its measured sizes lie so far apart that a straight line between them says nothing of where it is."""
         return self.apart > WIDE
 
 
@@ -309,7 +309,7 @@ def refine(answer: Answer, sizes: Iterable[int] = ()) -> list[int]:
     """Sizes to add so that each crossing's bracket becomes <= 5 % wide; none inside a can't-tell band.
 
     Never a size that this form tried already, with or without a time. `sizes`: those measured for other forms, taken
-    where one lies near the middle. Call it again with the answer that came of them; [] is the end.
+    where one lies near the geometric mean. Call it again with the answer that they give; [] is the end.
     """
     at = [p.n for p in answer.points]
     signs = {p.n: p.sign for p in answer.points}

@@ -168,7 +168,7 @@ def dense_rows(measurements: "Iterable[Measurement]", framework: str = "", cache
 
 
 def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | int], ...]:
-    """All fields but the arithmetic and those that vary; the output's type only where it is another than the operands'."""
+    """(name, value) of all fields but the arithmetic and those that vary; the output's type where it is not the operands'."""
     own = msgspec.structs.asdict(problem)
     left_out = {*fields, "dtype", "math"} | ({"out"} if own.get("out") == problem.dtype else set())
     return tuple((name, value) for name, value in own.items() if name not in left_out and value is not msgspec.UNSET)

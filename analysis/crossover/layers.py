@@ -1,7 +1,7 @@
 """What rows of layers say together: which backend is fastest at each, what a framework costs beside the best library, cold
 caches beside warm ones, and what less precision brings by alignment.
 
-A comparison takes rows that differ in nothing else, and says the middle of their ratios and the least and the most.
+A comparison takes rows that differ in nothing else, and gives the median of their ratios, the least and the most.
 """
 
 import statistics
@@ -23,7 +23,7 @@ _RATE = "{math} {noun}s on the {where}, largest batch: {rates}."
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """The middle of a number over `problems`, the least and the most of it."""
+    """Median, least and most of a number over so many `problems`."""
 
     median: float
     least: float
@@ -50,7 +50,7 @@ class Arithmetic(msgspec.Struct, frozen=True):
 
 
 def spread(values: Iterable[float]) -> Spread | None:
-    """The Spread of some numbers; None of none."""
+    """Median, least, most and count of some numbers; None where there are none."""
     values = sorted(values)
     return Spread(statistics.median(values), values[0], values[-1], len(values)) if values else None
 
@@ -100,7 +100,7 @@ def _warm(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]"
 
 
 def largest(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
-    """Of each layer, direction and arithmetic the warm rows at the largest batch that was measured."""
+    """The warm rows of each layer, direction and arithmetic at the largest batch that was measured."""
     every = _warm(measurements, op)
     kinds = group_by(every, lambda m: (batch_family(m.problem), precision_of(m.problem)))
     most = {key: max(size_of(m.problem) for m in rows) for key, rows in kinds.items()}

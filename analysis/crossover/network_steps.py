@@ -119,7 +119,7 @@ def step_side(best: "dict[tuple[Problem, bool], Side]", problems: "list[Problem]
 
 
 def _plain(problem: "Problem") -> "Problem":
-    """The same in the arithmetic that CPUs have."""
+    """The problem in float32, which CPUs have."""
     family = batch_family(problem)
     return family.at(family.size(problem), "float32")
 

@@ -107,7 +107,7 @@ class Cost(msgspec.Struct, frozen=True):
 
     @property
     def training(self) -> Estimate:
-        """All epochs of the article, batch by batch."""
+        """Seconds of copying in all epochs of the article, batch by batch."""
         return self.epoch * self.data.epochs
 
     @property

@@ -89,7 +89,7 @@ def _way(m: "Measurement") -> tuple[str, str, str, str]:
 
 
 def _points(rows: "Iterable[Measurement]", clock: str) -> dict[int, Estimate]:
-    """Bytes -> seconds of the rows that have the clock, by rising size; of a size measured again the middle one."""
+    """Bytes -> seconds of the rows that have the clock, by rising size; of a size measured again the median row."""
     groups = group_by((m for m in rows if m.on(clock)), lambda m: m.problem.nbytes)
     found = {n: sorted((of(m.on(clock)) for m in group), key=lambda e: e.value) for n, group in groups.items()}
     return {n: ranked[(len(ranked) - 1) // 2] for n, ranked in sorted(found.items())}

@@ -15,7 +15,7 @@ _SIGMAS = 1.96
 
 
 class Constant(msgspec.Struct, frozen=True):
-    """What something costs before any work, in seconds a time.
+    """Seconds of a call, launch, step, epoch or start with nearly no work in it.
 
     name: an identifier of RULES. clock: whose seconds; on the CPU always host-latency. threads: of a CPU row that names
     them. jit: on, off, auto (as Keras chooses), empty where nothing is compiled or both are.

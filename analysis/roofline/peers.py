@@ -53,6 +53,6 @@ def contention(rows: Iterable[Measurement]) -> list[tuple[Measurement, Estimate]
 
 
 def work(m: Measurement) -> tuple:
-    """What is done on each GPU."""
+    """(kernel, operation, size, arithmetic, copy mode) of the work on a GPU."""
     p = m.problem
     return m.kernel, p.operation, p.size, p.math, m.mode

@@ -1,6 +1,6 @@
 """A machine's measured ceilings: made from the rows of every workload, and the data sheet's beside them.
 
-A ceiling is the best rate seen, not the middle one; nothing heavy is imported until there are rows that need it.
+A ceiling is the best rate seen, not the median; nothing heavy is imported until there are rows that need it.
 """
 
 from collections.abc import Iterable
@@ -110,7 +110,7 @@ def sheet_roofs(machine: "Machine | None") -> tuple[Roof, ...]:
 def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | None:
     """The fastest of the rows as a roof: FLOPs or bytes over seconds; None of no rows.
 
-    A ceiling is what was reached at best, not in the middle: its value is the fastest block's, its interval reaches
+    A ceiling is the best that was reached, not the median: its value is the fastest block's, its interval reaches
     from the row's median to its fastest sample. Otherwise a roof measured in a busy minute would make good rows lie above.
     """
 

@@ -156,7 +156,7 @@ def is_default(m: "Measurement") -> bool:
 
 
 def trained(measurements: "Iterable[Measurement]") -> list[Trained]:
-    """The rows that tell what their training costs. The import is as long on both devices, to the digit."""
+    """The rows whose costs are known, with these. The import is as long on both devices, to the digit."""
     every = [m for m in measurements if m.problem.op == "training"]
     begun = {how: costs.begun(m, every) for how, m in {costs.how_begun(m): m for m in every}.items()}
     found = []
@@ -254,8 +254,8 @@ def planned(setup: Setup, varies: str) -> tuple[int, int]:
 
 
 def planned_steps(setup: Setup, samples: int) -> int:
-    """Steps of an epoch of the planned job. A row of whole batches says nothing of what compiling for a smaller last one takes,
-    so its job leaves that batch out, on both devices; the job of a row that has one has one too."""
+    """Steps of an epoch of the planned whole training. A row of whole batches says nothing of compiling for a smaller last one,
+    so its training leaves that batch out, on both devices; that of a row that has one has one too."""
     return max(1, samples // setup.batch) if setup.samples % setup.batch == 0 else -(-samples // setup.batch)
 
 
@@ -291,7 +291,7 @@ def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIE
 
 
 def main_answers(measurements: "Iterable[Measurement]") -> list[Answer]:
-    """Those that tell most: changes of winner in known places, then the steps of a sweep that has none; Keras's fits first."""
+    """The answers to be told: a winner that changes in a known place, then a sweep's steps without one; Keras's fits first."""
 
     def tells(a: Answer) -> bool:
         if a.crossings:
@@ -320,7 +320,7 @@ def main_pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
 
 
 def unpaired(measurements: "Iterable[Measurement]") -> "list[Measurement]":
-    """Of each model and batch without a pair the plainest row of each device: Keras's fit before other ways, few options before
+    """The plainest row of each device, of each model and batch without a pair: Keras's fit before other ways, few options before
     more, float32 and the most samples before others."""
     every = list(measurements)
     paired = {(p.setup.model, p.setup.batch) for p in pairs(every)}

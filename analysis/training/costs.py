@@ -46,7 +46,7 @@ class TrainingCost(msgspec.Struct, frozen=True):
 
     @property
     def step_bound(self) -> Estimate:
-        """Seconds of a step as short fits tell it."""
+        """Seconds of a step by short fits: an upper bound, as it has a share of the data-set setup."""
         return self.step + self.setup_step
 
     def epoch_seconds(self, steps: int) -> Estimate:
@@ -81,7 +81,7 @@ def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int) -> Estimate | N
 
 
 def measured(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> TrainingCost | None:
-    """The costs of a training row; None without what tells them. Only a process's first row has a start-up: what one takes is
+    """Seconds of each part of a training row; None where none is known. Only a process's first row has a start-up: they are
     read off all of them among `measurements`."""
     if not m.ok:
         return None

@@ -57,7 +57,7 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def by_epoch(self) -> Estimate | None:
-        """The same by a warm epoch of as many steps, with what it costs beside them."""
+        """The speedup by a warm epoch of as many steps, with the epoch's own cost."""
         sides = [m and m.on("host-latency") for m in (self.one, self.several)]
         return stats.of(sides[0]) / stats.of(sides[1]) if all(sides) else None
 

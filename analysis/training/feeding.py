@@ -26,7 +26,7 @@ _DRAWS = 200
 
 
 def steps(batch: int, width: int) -> int:
-    """Batches of the data set that a row has."""
+    """Steps an epoch of a row of the study: the batches of its data set."""
     return min(MOST_STEPS, max(FEWEST_STEPS, SET_BYTES // (4 * batch * width)))
 
 
@@ -72,18 +72,18 @@ class Share(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> Estimate:
-        """Of a step."""
+        """The share of a measured step that getting its batch takes."""
         return self.feeding / self.cost.step
 
 
 def rows(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Estimate]]:
-    """The rows of the study with seconds of a step each; those that do not tell it are left out."""
+    """(row, seconds of its step) of the study; rows whose epochs do not give it are left out."""
     found = ((m, step(m)) for m in measurements if isinstance(m.problem, Feeding))
     return [(m, seconds) for m, seconds in found if seconds]
 
 
 def step(m: Measurement) -> Estimate | None:
-    """Seconds of a step; None of a row that does not tell it."""
+    """Seconds of a step of a row; None where its epochs do not give it."""
     cost = costs.measured(m)
     return cost.step if cost and cost.step.value > 0 else None
 

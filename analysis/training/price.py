@@ -1,4 +1,4 @@
-"""What a job costs: money by an hour's price, joules by the power that rows of the same device had."""
+"""What a whole training costs: money by an hour's price, joules by the power that rows of the same device had."""
 
 import math
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ _POWERS = ("watts", "gpu_power_w")  # values of a row, on average and at most
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """A job's money and joules, None where no price or power is known."""
+    """Money and joules of a whole training, None where no price or power is known."""
 
     device: str
     money: Estimate | None
@@ -23,7 +23,7 @@ class Cost(msgspec.Struct, frozen=True):
 def cost(
     training: "Training", job_s: Estimate, device: str, prices: dict[str, float], measurements: "Iterable[Measurement]"
 ) -> Cost:
-    """The cost of a job of so many seconds; `prices`: cpu or gpu -> money an hour."""
+    """The cost of a whole training of `job_s` seconds; `prices`: cpu or gpu -> money an hour."""
     price = prices.get("cpu" if device == "cpu" else "gpu")
     watts = power(training, device, measurements)
     return Cost(device, None if price is None else job_s * (price / 3600), job_s * watts if watts else None)

@@ -54,7 +54,7 @@ def taught(done: "list[Measurement]") -> list[Taught]:
 
 
 def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":
-    """The same by itself."""
+    """The row of the same work alone; None where there is none."""
     wanted = (m.kernel, m.problem, m.device, m.threads, "nothing", 1)
     ways = ((o, (o.kernel, o.problem, o.device, o.threads, o.experiment.beside, o.experiment.at_once)) for o in done)
     return next((o for o, way in ways if way == wanted), None)
@@ -71,7 +71,7 @@ def gains(done: "list[Measurement]") -> "dict[str, tuple[Measurement, list[tuple
 
 
 def trial_seconds(m: "Measurement") -> float:
-    """Of a trial in the middle; in one process without the first, which starts the framework."""
+    """Median seconds of a trial; in one process without the first, which starts the framework."""
     samples = m.on("host-latency")
     took = samples.seconds if samples else ()
     return median(took if m.process == "fresh" else took[1:] or took)

@@ -117,7 +117,7 @@ def _one_shot(problem: AllReduce, data: np.ndarray, early: bool = False):
 
 
 def _in_graphs(problem: AllReduce, run: Callable[[], None], got: list, wait: Callable[[], None]) -> Callable:
-    """The same recorded as CUDA graphs, with what a clock and a check want of it."""
+    """A call of `run` recorded as CUDA graphs, with the attributes that clocks and checks read."""
     if problem.form == "in-place":
         raise ValueError("a recorded sum has a place of its own: in place each call would add up the one before")
     call = _told(problem, several_gpus.recorded(run, len(problem.members), RECORDED), got, wait)

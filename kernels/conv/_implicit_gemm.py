@@ -19,7 +19,7 @@ _ROUND, _TEAMS = 64, 8  # of a `reduce`, as the .cu have them
 
 
 def refuse(problem: Conv, maths: tuple[str, ...], name: str) -> None:
-    """Raises ValueError for what no kernel here does, and for what an implicit GEMM does not."""
+    """Raises: ValueError for other arithmetic, arrays too large to count in 32 bits, and another layout or groups."""
     if problem.math not in maths:
         raise ValueError(f"{name} convolves {' and '.join(maths)}, not {problem.math}")
     sizes = [int(np.prod(shape)) for shape in (problem.x_shape, problem.w_shape, problem.y_shape)]
@@ -37,7 +37,7 @@ class Widened(NamedTuple):
 
 
 def eights(channels: int) -> int:
-    """Channels in whole pieces of 16 bytes."""
+    """The number of channels rounded up to a multiple of 8: 16 bytes of bfloat16."""
     return -(-channels // 8) * 8
 
 
@@ -53,7 +53,7 @@ def widened(images) -> Widened:
 
 
 class Product(NamedTuple):
-    """A product that a problem comes to: the convolution, what it reads and where its result goes."""
+    """One implicit GEMM of a problem: the convolution, the arrays that it reads and the one that it writes."""
 
     problem: Conv
     of: Gather
@@ -79,7 +79,7 @@ class Product(NamedTuple):
 def products(
     problem: Conv, a, b, out, widen: Callable = Widened, filters: Callable = lambda b: b
 ) -> tuple[list[Product], list[Callable]]:
-    """The products that the problem comes to, one or dgrad's phases, and the calls that go before them.
+    """The implicit GEMMs of a problem (one, or a phase each of dgrad), and the calls that go before them.
 
     widen: gives images as the kernel reads them; filters: its filters, made once here, as a library would hold them.
     """
@@ -100,7 +100,7 @@ def products(
 
 
 def workspace(rows: int, columns: int, split: int):
-    """Room for the partial sums of a split-k, or for none."""
+    """A float32 array, split x rows x columns, for the partial sums of split-k; None where k is not split."""
     return cupy.empty((split, rows, columns), np.float32) if split > 1 else None
 
 
@@ -143,7 +143,7 @@ def candidates(
 
 
 def fitting(tiles: Sequence, wgrad: int) -> list:
-    """The tiles that find room in a block's shared memory."""
+    """Those of the tiles that fit the shared memory of a thread block on this GPU."""
     limit = loader.attribute("MaxSharedMemoryPerBlockOptin")
     return [tile for tile in tiles if tile.shared_bytes(wgrad) <= limit]
 

@@ -48,7 +48,7 @@ class Window(NamedTuple):
 
     @property
     def pixels(self) -> int:
-        """Of the output, in all images."""
+        """Pixels of the output in all images."""
         return self.images * self.rows * self.across
 
     @property
@@ -99,7 +99,7 @@ def windows(problem: Conv) -> list[Window]:
 
 
 def unstrided(w: Window) -> Window:
-    """The same without a stride where every window is one pixel."""
+    """An equal window of stride 1 where every window is one pixel; else the window as it is."""
     if (w.taps_down, w.taps_across) != (1, 1) or not w.inside:
         return w
     at = w.source_at - w.top * w.source_row - w.left * w.source_pixel
@@ -116,7 +116,7 @@ def unstrided(w: Window) -> Window:
 
 
 def joined(w: Window, most: int) -> Window:
-    """The same with the rows of an image joined where every window is one pixel, those follow one another evenly and an image
+    """An equal window with an image's rows joined into one where the filter is 1x1, the rows follow one another and an image
     has `most` pixels at most."""
     single = (w.taps_down, w.taps_across, w.stride, w.top, w.left) == (1, 1, 1, 0, 0)
     single = single and (w.height, w.width) == (w.rows, w.across)
@@ -128,7 +128,7 @@ def joined(w: Window, most: int) -> Window:
 
 
 def scattered(w: Window) -> Window:
-    """The same with every pixel an image of its own where every window is one pixel and those of all images follow one another
+    """An equal window, every pixel an image of its own, where the filter is 1x1 and pixels of all images follow one another
     evenly: blocks may then end anywhere."""
     w = joined(w, w.rows * w.across)
     if (

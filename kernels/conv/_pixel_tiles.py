@@ -229,7 +229,7 @@ def adjacent_tile(
     columns,
     added,
 ):
-    """The same for rows of A that lie side by side, its steps `step` apart; `high`: one of the heights that there are."""
+    """As tile_apart for rows of A that lie side by side, its steps `step` apart; `high`: a tuple as long as one of `heights`."""
     one = types.intp
     signature = types.void(lanes, one, a, one, runs_at, *[one] * 4, b, one, c, one, c_at, *[one] * 4)
 

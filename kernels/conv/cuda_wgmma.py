@@ -34,7 +34,7 @@ def box(of: Gather) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def im2col_map(address: int, of: Gather, pixels: int) -> np.ndarray:
-    """What tells the copy engine (TMA) of images to walk through: a CUtensorMap to pass to a kernel by value. A copy takes 64
+    """A CUtensorMap, passed to a kernel by value, by which the copy engine (TMA) walks through images. A copy takes 64
     channels of so many pixels, zeros where there are none; in shared memory they lie in lines of 128 bytes, swizzled.
 
     Raises: ValueError for what the engine or the driver cannot do.

@@ -27,7 +27,7 @@ def folder() -> pathlib.Path:
 
 
 def kept() -> dict[str, str]:
-    """All choices on disk; none when there are none or they cannot be read."""
+    """GPU, file and problem -> the tiles chosen, as kept on disk; empty when there are none or they cannot be read."""
     try:
         found = json.loads((folder() / "tiles.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -107,7 +107,7 @@ def tuned(
 
 
 def milliseconds(call: Callable, calls: int, stream) -> float:
-    """Device time of so many calls one after the other, by CUDA events on the stream that they go to."""
+    """Milliseconds of `calls` calls one after the other, by CUDA events on the stream that they go to."""
     import cupy
 
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -132,7 +132,7 @@ def device_seconds(run: Callable) -> float:
 
 
 def loaded_seconds(run: Callable) -> float:
-    """The same of a long call after a while of its own load: a GPU at its power limit slows down, hungry kernels most."""
+    """Seconds of a long call after a while of its own load: a GPU at its power limit slows down, hungry kernels most."""
     import cupy
 
     stream = cupy.cuda.get_current_stream()

@@ -82,14 +82,14 @@ def _driver() -> ctypes.CDLL:
 
 
 def attribute(name: str) -> int:
-    """What the GPU at hand has of it, by CUDA's name: MultiProcessorCount, MaxSharedMemoryPerBlockOptin."""
+    """An attribute of the GPU at hand by CUDA's name: MultiProcessorCount, MaxSharedMemoryPerBlockOptin (bytes)."""
     import cupy
 
     return cupy.cuda.Device().attributes[name]
 
 
 def map_room() -> np.ndarray:
-    """Zeros for a CUtensorMap, which begins where the driver wants it."""
+    """Zeroed bytes for a CUtensorMap, aligned as the driver wants it."""
     room = np.zeros(MAP_BYTES + _MAP_ALIGNMENT, np.uint8)
     begin = -room.ctypes.data % _MAP_ALIGNMENT
     return room[begin : begin + MAP_BYTES]
@@ -98,7 +98,7 @@ def map_room() -> np.ndarray:
 def tensor_map(
     address: int, shape: tuple[int, int], pitch: int, box: tuple[int, int], item: int = UINT16
 ) -> np.ndarray:
-    """What tells the copy engine (TMA) of a matrix of that shape: a CUtensorMap to pass to a kernel by value.
+    """A CUtensorMap, passed to a kernel by value, by which the copy engine (TMA) reads or writes a matrix of that shape.
 
     `address`: of its first item; `pitch`: items from row to row; `box`: rows and columns of what a copy takes, of which what lies
     outside is read as zero and not written; `item`: a CUtensorMapDataType. In shared memory a box lies in lines of 128 bytes,
@@ -154,7 +154,7 @@ def packed(arguments: Sequence) -> tuple[list, ctypes.Array]:
 
 
 def overlapping(compiled, blocks: int, threads: int, arguments: tuple, shared_bytes: int):
-    """What launches the kernel with those arguments on the current stream, its blocks starting as those of the kernel before
+    """A call that launches the kernel with those arguments on the current stream, its blocks starting as those of the one before
     it end (programmatic dependent launch): the kernel itself says `griddepcontrol.wait` before it touches memory.
 
     GPUs before Hopper start it after the one before. CuPy's own launch has no attributes. The arguments are CuPy arrays and

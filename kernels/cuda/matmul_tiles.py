@@ -42,7 +42,7 @@ class Warps(WarpTiles, frozen=True):
         return max(ring, 4 * self.tile_m * self.tile_n * (self.slices // 2))
 
     def registers(self, layout: str) -> int:
-        """Of a thread, at least: its sums, four k's of an operand that lies along k, two of another and of one in a short stage,
+        """Registers of a thread at least: its sums, four k's of an operand along k, two of another and of one in a short stage,
         which is turned on its way."""
         a, b = (2 if across or self.deep == 16 else 4 for across in (layout[0] == "t", layout[1] == "n"))
         return self.each_m * self.each_n + a * self.each_m + b * self.each_n + OTHER_REGISTERS
@@ -104,7 +104,7 @@ class Tensors(WarpTiles, frozen=True):
 
     @property
     def deep(self) -> int:
-        """Of k a stage, in items of two bytes."""
+        """Steps in k of a stage, in items of two bytes."""
         return self.line // 2
 
     def shared_bytes(self, layout: str, size: int) -> int:
@@ -188,7 +188,7 @@ class Groups(GroupTiles, frozen=True):
         return multiprocessors // self.cluster
 
     def blocks(self, m: int, n: int, multiprocessors: int, parts: int = 1) -> int:
-        """Of a launch: one a multiprocessor, whole clusters, no more than there are tiles, or parts of them."""
+        """Blocks of a launch: one a multiprocessor, in whole clusters, no more than there are tiles or parts of tiles."""
         return min(self.count(m, n) * parts, self.slots(multiprocessors)) * self.cluster
 
     def cycles(self, m: int, n: int, steps: int, parts: int, layout: str, multiprocessors: int) -> float:

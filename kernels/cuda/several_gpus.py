@@ -39,7 +39,7 @@ def array(gpu: int, values: np.ndarray) -> cupy.ndarray:
 
 
 def poisoned(like: cupy.ndarray) -> cupy.ndarray:
-    """As large, on the same GPU, every bit set: what nobody writes is NaN."""
+    """An array of the same shape, type and GPU with every bit set: what a kernel leaves unwritten is NaN."""
     gpu = like.device.id
     with cupy.cuda.Device(gpu), stream(gpu):
         made = cupy.empty_like(like)
@@ -71,7 +71,7 @@ def require_reach(count: int) -> None:
 
 
 def wait_for(count: int) -> Callable[[], None]:
-    """What waits for the streams of the first `count` GPUs."""
+    """A call that waits for the streams of the first `count` GPUs."""
     streams = [stream(gpu) for gpu in range(count)]
 
     def wait():
@@ -84,7 +84,7 @@ def wait_for(count: int) -> Callable[[], None]:
 def launcher(
     gpu: int, compiled, blocks: int, threads: int, arguments: Sequence, early: bool = False
 ) -> Callable[[], None]:
-    """What launches the kernel with these arguments on that GPU's stream, which must be the current device: as CuPy does it,
+    """A call that launches the kernel on that GPU's stream, which must be the current device: as CuPy does it,
     without looking at the arguments again. They are CuPy arrays and NumPy scalars and are kept.
 
     early: its blocks start as those of the kernel before it end (programmatic dependent launch), as cuda.overlapping says.
@@ -110,7 +110,7 @@ def launcher(
 
 
 def on_each(works: Sequence[Callable[..., None]]) -> Callable[[], None]:
-    """All works, each with its own GPU as the current device, and the first again afterwards."""
+    """A call that does each work with its own GPU as the current device, then makes the first GPU current again."""
     numbered = list(enumerate(works))
 
     def run():
@@ -123,7 +123,7 @@ def on_each(works: Sequence[Callable[..., None]]) -> Callable[[], None]:
 
 
 def recorded(call: Callable[[], None], count: int, passes: int) -> Callable[[], None]:
-    """What plays `passes` calls that were recorded once, as a CUDA graph on each of the first `count` GPUs."""
+    """A call that replays `passes` calls, recorded once as a CUDA graph on each of the first `count` GPUs."""
     streams = [stream(gpu) for gpu in range(count)]
     call()  # what happens once may not be recorded
     wait_for(count)()

@@ -40,7 +40,7 @@ def traffic(item_bytes: int, block: tuple[int, int], unit: tuple[int, int]) -> s
 
 
 class WarpTiles(Tiles, frozen=True):
-    """Of the product a block and a warp."""
+    """Tiles of kernels that multiply by warps: rows and columns of the product of a block and of a warp."""
 
     tile_m: int
     tile_n: int

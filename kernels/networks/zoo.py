@@ -81,7 +81,7 @@ def _normal(
 
 
 def _activated(name: str, *how) -> tuple[Layer, ...]:
-    """The same and then ReLU."""
+    """A convolution with batch normalization, then ReLU."""
     return (*_normal(name, *how), _relu(f"{name}_relu"))
 
 

@@ -98,7 +98,7 @@ class Conv(Base, frozen=True, tag="conv"):
 
     @property
     def gemm(self) -> tuple[int, int, int]:
-        """(M, N, K) of the matrix product that a group comes to, the columns made by im2col."""
+        """(M, N, K) of the matrix product that is equal to the convolution of a group, by im2col."""
         positions, taps, filters = (
             self.n * self.p * self.q,
             self.c_in // self.groups * self.r * self.s,
@@ -169,7 +169,7 @@ class Conv(Base, frozen=True, tag="conv"):
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of x and w for fprop, of dy and w for dgrad, of x and dy for wgrad."""
+        """Shapes of the operands: x and w for fprop, dy and w for dgrad, x and dy for wgrad."""
         x, w, y = self.x_shape, self.w_shape, self.y_shape
         return {"fprop": (x, w), "dgrad": (y, w), "wgrad": (x, y)}[self.direction]
 

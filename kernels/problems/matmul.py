@@ -68,7 +68,7 @@ class Matmul(Base, frozen=True, tag="matmul"):
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of A and B as they are stored."""
+        """Shapes of A and B as they are stored."""
         a = (self.k, self.m) if self.layout == "tn" else (self.m, self.k)
         b = (self.n, self.k) if self.layout == "nt" else (self.k, self.n)
         return self._every(*a), self._every(*b)

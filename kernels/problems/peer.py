@@ -85,12 +85,12 @@ class AtOnce(Base, frozen=True, tag="at-once"):
 
     @property
     def flops(self) -> int:
-        """Of one GPU."""
+        """FLOPs of one GPU."""
         return self.inner.flops or 0
 
     @property
     def bytes_moved(self) -> int:
-        """Of one GPU."""
+        """Bytes that one GPU moves."""
         return self.inner.bytes_moved
 
     @property

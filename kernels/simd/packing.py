@@ -15,7 +15,7 @@ _PAGE, _HUGE = 4096, 1 << 21
 
 
 def origin(array: np.ndarray) -> np.ndarray:
-    """As many elements as the array has, side by side from its first one on: the same type to the compiler, whatever its
+    """A contiguous view of as many elements from the array's first one on: one type to the compiler, whatever its
     strides. Hold the array: this does not."""
     start = array.__array_interface__["data"][0]
     interface = {"data": (start, False), "shape": (array.size,), "typestr": array.dtype.str, "version": 3}

@@ -18,7 +18,7 @@ def _scaled(tf, x):
 
 
 def _flat(tf, x):
-    """The same bytes as a vector: nothing is copied."""
+    """The tensor as a vector; nothing is copied."""
     return tf.reshape(x, (-1,))
 
 

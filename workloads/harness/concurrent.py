@@ -216,7 +216,7 @@ def studied(study: str, groups: list[Group], args: argparse.Namespace, run: Run,
 
 
 def every_gpu_rows(gpus: list[int]) -> list[Row]:
-    """The same work on every GPU of a host: each on each GPU alone, then on each while all do it."""
+    """The rows of every kind of work on each GPU of a host, alone and while all GPUs do it."""
     every = ",".join(map(str, gpus))
     return [
         Row(kernel, AtOnce(operation, size, at_work or str(gpu), math), Settings(f"gpu:{gpu}", mode=mode))

@@ -42,7 +42,7 @@ def way(row: Row) -> str:
 
 def shuffled(rows: Iterable[Row], seed: int, number: int) -> list[Row]:
     """The rows in the order of a round: a shuffle of the groups that share a library, threads and a device, and of the rows in
-    each. In the first round a kernel's sizes rise, as one foretells how long the next takes."""
+    each. In the first round a kernel's sizes rise, as the time of one size predicts the next one's."""
     dice = random.Random(f"{seed} {number}")
     groups = list(stats.group_by(rows, lambda r: (r.backend, r.settings.threads, r.device)).values())
     dice.shuffle(groups)
@@ -86,7 +86,7 @@ class Rounds:
         self._joined.pop(m.key, None)
 
     def of(self, key: str) -> Measurement | None:
-        """What a row's visits come to so far; None before the first."""
+        """A row's visits so far as one Measurement; None before the first."""
         made = self._made.get(key)
         if made and key not in self._joined:
             self._joined[key] = together(made) if made[-1].visit else made[-1]

@@ -341,7 +341,7 @@ class Watch:
             part.before_block()
 
     def seen(self) -> tuple[dict[str, float], tuple[str, ...]]:
-        """(values with the unit in their names, flags): what came of the row since the watch was made.
+        """(values with the unit in their names, flags) of what was seen since the watch was made.
 
         The host's clock is a value of a GPU's row, not a flag: what it moves shows in the interval.
         """

@@ -174,7 +174,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
     @property
     def every(self) -> tuple[Measurement, ...]:
-        """All rows, for what was reached at best."""
+        """All rows, replaced ones too: the best that was ever reached counts for roofs."""
         return (*self.replaced, *self.measurements)
 
     @property
@@ -184,7 +184,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
     @property
     def machine(self) -> Machine | None:
-        """That of the newest run."""
+        """The machine of the newest run."""
         return self.last.machine if self.last else None
 
 

@@ -156,7 +156,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Measurement(Row, frozen=True, tag="measurement"):
-    """What came of one row: its samples, or the reason there are none.
+    """The result of one row: its samples, or the reason there are none.
 
     phases_s: seconds of what happens once (first_call, import, ...). values: further numbers, the unit in the name.
     check: how the answer was checked. flags: what makes the number doubtful. notes: what the kernel chose (its plan).
@@ -267,7 +267,7 @@ Line = Run | Measurement
 
 
 def tells(name: str) -> bool:
-    """Whether a series tells costs: seconds of epochs, data-set setups or short fits."""
+    """Whether a series is of a training's costs: seconds of epochs, data-set setups or short fits."""
     return bool(FITS.fullmatch(name) or LATER.fullmatch(name)) or name == EPOCHS or name.partition(" ")[0] == SETUP
 
 

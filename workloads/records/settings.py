@@ -32,7 +32,7 @@ def is_held(row: Row) -> bool:
 
 
 def default(name: str) -> str:
-    """What a switch is when a row does not say."""
+    """The value of a switch that a row does not name."""
     return KNOWN[name][0] if KNOWN[name] else "1"
 
 

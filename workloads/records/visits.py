@@ -55,7 +55,7 @@ def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
 
 
 def together(visits: Sequence[Measurement]) -> Measurement:
-    """The row that its lines come to: a whole one, or its visits in the order they were made."""
+    """One Measurement from the lines of a row: a whole one, or its visits in the order they were made."""
     if not visits[-1].visit:
         return visits[-1]
     alone = any(s.stop_reason == PROCESS for m in visits for s in m.samples)
