@@ -25,9 +25,7 @@ class FakeClock:
         self.now += seconds
 
 
-def test_a_visit_is_one_block_of_samples_that_each_fill_a_tenth_of_it_and_ends_early_where_calls_became_long(
-    monkeypatch,
-):
+def test_a_visit_is_one_block_of_tenths_and_ends_early_where_calls_became_long(monkeypatch):
     """Sized at 0.1 ms, now 20 ms a call: a sample of 75 calls takes 1.5 s, and one is enough."""
     assert timing.plan(20e-6, Limits()) == (375, 10) and timing.plan(0.01, Limits()) == (1, 8)
     assert timing.plan(0.06, Limits()) == (1, 1) and timing.plan(2.0, Limits()) == (1, 1)

@@ -224,7 +224,7 @@ def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float 
     notes = kernel.notes | bound.prepared.notes
     if row.on_gpu:
         notes |= {"gpu_state": "cold-clocked" if "cold-clocked" in flags else "held" if is_held(row) else "burst"}
-    about |= {"values": values, "flags": flags, "notes": notes, "series": {VISITS_AT: (time.time(),)}}
+    about |= {"values": values, "flags": flags, "notes": notes, "series": {VISITS_AT: (round(time.time(), 2),)}}
     return row.result("ok", samples=samples, at=now(), **about)
 
 

@@ -14,19 +14,12 @@ from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row, settings
 from workloads.records.visits import together
 
-EXTRA = (
-    0.15  # visits beyond the planned ones, to rows that are too noisy, take at most this share of the seconds of those
-)
+# Visits beyond the planned ones, to rows that are too noisy, take at most this share of the seconds of those.
+EXTRA = 0.15
 APART = 12  # visits that a round lasts at least: of a single row five in a row would see one mood of the host
 MOST_VISITS = 20  # of a row: 200 samples
-_WHOLE = (
-    "training",
-    "inference",
-    "feeding",
-    "peer",
-    "collective",
-)  # problems that several devices or a framework work at for seconds
-
+# Problems that several devices or a framework work at for seconds.
+_WHOLE = ("training", "inference", "feeding", "peer", "collective")
 _HELD_FROM_S = {"peak": 0.0, "stream": 1e-4, "matmul": 1e-3, "conv": 1e-3}  # seconds of a call on the device
 
 
@@ -138,9 +131,9 @@ class Rounds:
         before, began = 0, -math.inf
         spent, costs = 0.0, dict[str, float]()
         for row, number in self._planned(refine):
-            if number > 1 and number != before:
-                sleep(max(0.0, began + APART * self._limits.visit_s - clock()))
             if number != before:
+                if number > 1:
+                    sleep(max(0.0, began + APART * self._limits.visit_s - clock()))
                 before, began = number, clock()
             begin = clock()
             yield row, number

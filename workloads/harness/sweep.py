@@ -179,8 +179,7 @@ class _Runner:
                 self._workers.pop(other).close()
         m = self._answer(order, alone and not framework, number * alone)
         samples = tuple(msgspec.structs.replace(s, stop_reason=PROCESS if alone else "visit") for s in m.samples)
-        series = {**m.series, records.VISITS_AT: (round(time.time(), 2),)}
-        return msgspec.structs.replace(m, visit=number, at=m.at or facts.now(), samples=samples, series=series)
+        return msgspec.structs.replace(m, visit=number, at=m.at or facts.now(), samples=samples)
 
     def _whole(self, row: Row) -> Measurement:
         """In one go; from several processes where they are to be fresh and with --rigorous. The first that is not ok ends it.

@@ -16,9 +16,8 @@ from workloads.records import Samples
 from workloads.records.visits import joined
 
 Take = Callable[[int], float]
-OVERTIME = (
-    4  # times its seconds after which a visit ends early: a busy host makes calls a hundred times as long as when sized
-)
+# Times its seconds after which a visit ends early: a busy host makes calls a hundred times as long as when sized.
+OVERTIME = 4
 MOST_SAMPLES = 10  # a visit
 LONG_S = 1.0  # a first call so long is believed
 HELD_BELOW_S = 1e-3  # calls shorter than this are queued behind a held stream: no gaps of Python between them
