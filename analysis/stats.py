@@ -14,6 +14,7 @@ from workloads.records import Measurement, Samples
 RESAMPLES = 1000
 _KEPT = 1 << 16  # more than a machine's folder has: a report goes over all of its samples many times
 CONFIDENCE = 0.95
+MIN_EFFECT, MARGIN = 0.02, 0.05  # no smaller difference of two times is claimed; within the margin they are the same
 # Visits whose medians' range is the interval: it holds the true one in 94 and 97 of 100 cases, of four in 87.
 RANGE = (5, 6)
 Z = 1.959964  # the normal's 97.5 % quantile
@@ -295,19 +296,15 @@ def quotient(new: Estimate, old: Estimate, more: float = 0.0) -> Estimate:
     return Estimate(value, value * math.exp(-low), value * math.exp(high))
 
 
-def verdict(
-    old, new, *, paired: bool = False, min_effect: float = 0.02, margin: float | None = None, between: float = 0.0
-) -> Verdict:
+def verdict(old, new, *, paired: bool = False, between: float = 0.0) -> Verdict:
     """Is `new` faster or slower than `old`? Both have `seconds` and `block`.
 
     Args:
         paired: visit i of both was taken side by side, so drift cancels in each pair's ratio; visits without a partner are left
             out.
-        min_effect: differences below this are not claimed.
-        margin: differences within this are the same; default `min_effect`.
         between: the share that two runs alike differ by, which widens the ratio of what was not paired.
 
-    A claim is made only when the ratio's whole interval lies beyond `min_effect`; `same` only when it lies within `margin`.
+    A claim is made only when the ratio's whole interval lies beyond MIN_EFFECT; `same` only when it lies within MARGIN.
     """
     a, b = _blocks(old.seconds, old.block), _blocks(new.seconds, new.block)
     blocks = min(len(a), len(b))
@@ -319,12 +316,11 @@ def verdict(
         ratio = quotient(median(new.seconds, new.block), median(old.seconds, old.block), math.log1p(between))
     if blocks < 2:
         return Verdict("can't tell", exact(ratio.value))
-    within = max(min_effect, margin or 0.0)
-    if ratio.low > 1 + min_effect:
+    if ratio.low > 1 + MIN_EFFECT:
         word = "slower"
-    elif ratio.high < 1 - min_effect:
+    elif ratio.high < 1 - MIN_EFFECT:
         word = "faster"
-    elif ratio.low >= 1 - within and ratio.high <= 1 + within:
+    elif ratio.low >= 1 - MARGIN and ratio.high <= 1 + MARGIN:
         word = "same"
     else:
         word = "can't tell"
