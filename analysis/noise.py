@@ -27,7 +27,7 @@ DEFAULT = {CPU: 0.20, GPU: 0.08, CALLS: 0.20, MODELS: 0.20}
 _WAITS = 1 / 2  # of the span: pairs of sweeps nearer than this tell what minutes do, not what runs do
 _FEWEST = 10  # pairs that a quantile takes
 DISTURBED = {"other-load", "other-tenant", "quota"}
-OWN = "this machine's own runs"
+OWN = "measured on this machine"
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ def between_runs(machine: Machine | None, side: str, seconds: float) -> Between:
     it says it, and without any DEFAULT."""
     known = [n for n in stored(REPORTS).values() if any(s.side == side for s in n.shares)]
     if not known or machine is None:
-        return Between(DEFAULT[side], f"taken as {DEFAULT[side]:.0%}, as it is not stored")
+        return Between(DEFAULT[side], "a guess, as nothing is stored")
     nearest = max(known, key=lambda n: _likeness(n.machine, machine, side))
     decade = math.floor(math.log10(seconds))
     of = min((s for s in nearest.shares if s.side == side), key=lambda s: abs(s.decade - decade))

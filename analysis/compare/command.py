@@ -15,8 +15,8 @@ QUESTION = "What became faster or slower between two runs?"
 EXAMPLE = "python -m analysis.compare reports/local/MACHINE/OLD reports/local/MACHINE/NEW --fail-on 'slower>5%'"
 LONG = """What became faster or slower from OLD to NEW, which are result files, run folders, machine folders or names given with
 --save. A difference is claimed only when its whole 95 % interval lies beyond 2 %; the interval holds what the visits of both runs
-show and what two runs of the machine differ by (measured once: python -m workloads.doctor --noise). Rows are the same when it
-lies within 5 %. Exit code 4 when --fail-on finds a regression."""
+show and what two equal runs differ by (measured once: python -m workloads.doctor --noise; two --rigorous runs show it themselves
+in device times). Rows are the same when it lies within 5 %. Exit code 4 when --fail-on finds a regression."""
 _MOST = 40  # lines on a terminal; -v shows all
 _WORDS = ("slower", "faster", "same", "can't tell")  # analysis.compare.comparison's, which is too heavy for --help
 _CHANGED = _WORDS[:2]
@@ -54,11 +54,11 @@ def read(run: str) -> "Loaded":
 
     Raises: Usage when there is none, when they are of several machines, and when no row in them has a time.
     """
+    from analysis.compare import comparison
     from workloads import records
 
     loaded = records.read(run)
-    keys = list(dict.fromkeys(r.machine.key for r in loaded.runs))
-    if len(keys) > 1:
+    if len(keys := comparison.machine_keys(loaded.runs)) > 1:
         raise options.Usage(f"{run} holds runs of several machines ({', '.join(keys)}); name one of them", EXAMPLE)
     if not any(m.ok and m.samples for m in loaded.measurements):
         raise options.Usage(f"no row in {run} has a time", EXAMPLE)
@@ -127,38 +127,42 @@ def rows(made: "Comparison", words: tuple[str, ...] = _WORDS) -> "Table":
 
 
 def summary(made: "Comparison") -> str:
-    """How many rows are slower, faster, and not significantly different."""
+    """How many rows have each verdict, and how many are broken."""
     from analysis.units import count
 
     slower, faster, same, open_ = (len(made.of(word)) for word in _WORDS)
-    ties = [f"{same} the same within 5 %"] * bool(same) + [f"{open_} can't be told"] * bool(open_)
-    counts = [f"{slower} slower", f"{faster} faster", f"{same + open_} ~" + f" ({', '.join(ties)})" * bool(ties)]
-    broken = f"; {len(made.broken)} broken" * bool(made.broken)
-    return f"{', '.join(counts)}{broken}: of {count(len(made.rows) + len(made.broken), 'row')}."
+    broken = f", {len(made.broken)} broken" * bool(made.broken)
+    counts = f"{slower} slower, {faster} faster, {same} the same within 5 %, {open_} can't tell{broken}"
+    return f"{counts}: of {count(len(made.rows) + len(made.broken), 'row')}."
 
 
 def notes(made: "Comparison", verbose: bool = False) -> list[str]:
-    """What must be known beside the rows: what `~` is, how many are false alarms, what is missing, what else differs."""
+    """What must be known beside the rows: what disturbed them, what is missing, why some have no verdict, what else differs."""
     from analysis import labels
+    from analysis.compare.comparison import disturbed
     from analysis.noise import MODELS, OWN, side
     from analysis.units import count, percent
 
-    lines = [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken]
-    if made.rows:
-        chance, share = 0.05 * len(made.rows), max(r.between.share for r in made.rows)
-        some = f"At most about {chance:.0f}" if chance >= 1 else "Fewer than one"
-        lines.append(f"~ is no significant difference: two runs differ by up to {percent(share)} here.")
-        lines.append(f"{some} of {count(len(made.rows), 'row')} would be called different by chance.")
-    for rows, where in ((made.only_old, "OLD"), (made.only_new, "NEW")):
-        if rows:
-            lines.append(f"Only in {where}: {count(len(rows), 'row')}, such as {labels.brief(rows[0])}.")
+    lines, both = (
+        [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken],
+        count(len(made.rows), "row"),
+    )
+    for where, name, alone in (("OLD", "old", made.only_old), ("NEW", "new", made.only_new)):
+        if n := sum(disturbed(getattr(r, name), r.clock) for r in made.rows):
+            lines.append(
+                f"{where}: other programs disturbed {n} of {both}: no change is claimed there. Measure it again."
+            )
+        if alone:
+            lines.append(f"Only in {where}: {count(len(alone), 'row')}, such as {labels.brief(alone[0])}.")
+    if taken := [r for r in made.rows if r.between.share]:
+        most = max(taken, key=lambda r: r.between.share)
+        share, source = most.between.share, most.between.source
+        lines.append(f"Two equal runs differ by up to {percent(share)} ({source}).")
+        if source != OWN and side(most.new, most.clock) != MODELS:
+            lines.append(f"Measure it here once (15 min): {options.typed('python -m workloads.doctor --noise')}")
     most = len(made.differences) if verbose else 2
     lines += [f"differs: {text}" for text in made.differences[:most]]
     lines += [f"... and {len(made.differences) - most} other differences (-v)"] * (len(made.differences) > most)
-    taken = (r for r in made.rows if r.between.share and r.between.source != OWN and side(r.new, r.clock) != MODELS)
-    if strange := dict.fromkeys(r.between.source for r in taken):
-        measure = options.typed("python -m workloads.doctor --noise")
-        lines.append(f"What two runs differ by is {'; '.join(strange)}. Measure it here once (15 min): {measure}")
     return lines
 
 
@@ -177,7 +181,7 @@ def _cells(r: "Compared") -> tuple[str, ...]:
     return (
         labels.brief(r.new),
         *(seconds(middle(m.on(r.clock))) for m in (r.old, r.new)),
-        f"{_change(ratio.value)} {r.word}" if r.word in _CHANGED else "~",
+        f"{_change(ratio.value)} {r.word}" if r.word in _CHANGED else r.word,
         f"[{_change(ratio.low)}, {_change(ratio.high)}]",
         " ".join(r.flags),
     )
