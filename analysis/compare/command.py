@@ -156,9 +156,9 @@ def notes(made: "Comparison", verbose: bool = False) -> list[str]:
             lines.append(f"Only in {where}: {count(len(alone), 'row')}, such as {labels.brief(alone[0])}.")
     if taken := [r for r in made.rows if r.between.share]:
         most = max(taken, key=lambda r: r.between.share)
-        share, source = most.between.share, most.between.source
-        lines.append(f"Two equal runs differ by up to {percent(share)} ({source}).")
-        if source != OWN and side(most.new, most.clock) != MODELS:
+        between = most.between
+        lines.append(f"Two equal runs differ by up to {percent(between.share)} ({between.source}).")
+        if between.source != OWN and side(most.new, most.clock) != MODELS:
             lines.append(f"Measure it here once (15 min): {options.typed('python -m workloads.doctor --noise')}")
     most = len(made.differences) if verbose else 2
     lines += [f"differs: {text}" for text in made.differences[:most]]
