@@ -119,8 +119,8 @@ _registered: dict[str, Kernel] = {}
 
 
 def kernel(function: Callable | None = None, /, **flags: bool):
-    """Registers `function` as the kernel <op>/<backend>/<function's name>, op and backend taken from its file's name; flags:
-    Kernel's."""
+    """Registers `function` as the kernel <op>/<backend>/<function's name>, op and backend taken from its file's name; flags are
+    those of Kernel. Raises: ValueError for a name that is taken."""
     if function is None:
         return functools.partial(kernel, **flags)
     module = sys.modules[function.__module__]

@@ -11,7 +11,7 @@ _NO_TRANSPOSE, _TRANSPOSE, _DEFAULT_ALGORITHM = 0, 1, -1
 
 
 def product(problem: Matmul, a, b):
-    """The call of cublasGemmEx, or of cublasGemmStridedBatchedEx, in the arithmetic asked for; sums are float32 or wider."""
+    """The call of cublasGemmEx, or of its batched form; sums are float32 or wider. Raises: ValueError for another output type."""
     m, n, k, many = problem.m, problem.n, problem.k, problem.count > 1
     if problem.out != problem.dtype:
         raise ValueError("this variant gives C in the operands' dtype")

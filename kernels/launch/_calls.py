@@ -7,7 +7,7 @@ from kernels.problems import Launch
 
 
 def only(*calls: str) -> Callable:
-    """Makes a kernel refuse all other calls."""
+    """A decorator: the kernel raises ValueError for all calls but these."""
 
     def mark(bind: Callable) -> Callable:
         @functools.wraps(bind)

@@ -12,7 +12,7 @@ __all__ = ["Check", "check", "equal", "launch_answer", "operands", "stream_answe
 
 
 def check(problem: Problem, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float | None = None) -> Check:
-    """Compares a kernel's output on whole-number inputs with the answer; shapes and dtypes must match too.
+    """How a kernel's output on whole-number inputs compares with the answer, its shape and dtype included.
 
     `bound`: the largest error allowed of a convolution whose algorithm rounds (Winograd, FFT); without it all is exact.
     """

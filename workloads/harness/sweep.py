@@ -79,7 +79,7 @@ def header(args: argparse.Namespace, command: str) -> Run:
 
 
 def place(args: argparse.Namespace, workload: str, run: Run) -> pathlib.Path:
-    """The result file: in -o DIR, or in a new folder of this machine (with --resume: its newest that has one)."""
+    """The result file: in -o DIR, else a new folder of this machine; with --resume its newest that has one, else raises Usage."""
     if args.output:
         return pathlib.Path(args.output) / f"{workload}.jsonl"
     folder = LOCAL / run.machine.key
