@@ -96,13 +96,14 @@ def test_noisy_rows_have_more_rounds_for_a_share_of_the_time_and_no_more_than_a_
     [
         (replace(LIMITS, max_time=4.0), 0),  # five calls of about a second have taken it
         (replace(LIMITS, max_noise=0.2), 0),
-        (LIMITS, 2),
+        (replace(LIMITS, max_time=6.0), 2),  # the first of two may pass it
     ],
 )
 def test_what_ends_the_extra_rounds(limits, extra, monkeypatch):
     monkeypatch.setattr(rounds, "EXTRA", 0.5)
-    asked, _ = swept([row(8)], lambda one, number: visit(one, number, 1.0 + 0.1 * (number % 2)), limits=limits)
-    assert len(asked) == 5 + extra
+    noisy = [row(8)], lambda one, number: visit(one, number, 1.0 + 0.1 * (number % 2))
+    assert len(swept(*noisy, limits=limits)[0]) == 5 + extra
+    assert not swept(*noisy, limits=limits, stop=4 + extra)[1].settled(row(8).key)  # shown only with its last visit
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class InOrder:
             if key in self._told or whole in behind:
                 continue
             m = self._around.of(key)
-            if m and (every or (self._around.complete(key) and not self._around.noise(key))):
+            if m and (every or self._around.settled(key)):
                 self._told.add(key)
                 self._shown(m)
             elif not every:
@@ -64,7 +64,8 @@ def progress(args: argparse.Namespace) -> Iterator[Callable[[Row, int], None]]:
             nonlocal made, last
             now = time.monotonic()
             if args.verbose or now - last > 10:
-                left = f", about {(now - begin) / made * to_go:.0f} s left" if made else ""
+                told = made > to_go / 10  # the first visits compile
+                left = f", about {(now - begin) / made * to_go:.0f} s left" if told else ""
                 print(f"[visit {made + 1} of {made + to_go}{left}] {name(row)}", file=sys.stderr)
                 last = now
             made += 1

@@ -72,6 +72,7 @@ class Rounds:
         self._made = {key: list(kept[key]) for key in self.rows if key in kept}
         self._kept = kept
         self._joined: dict[str, Measurement] = {}
+        self._further: dict[str, int] = {}  # row -> the last of the further visits that it is to have
 
     def add(self, m: Measurement) -> None:
         """Takes in a visit, or a whole row, that was made."""
@@ -92,6 +93,10 @@ class Rounds:
     def complete(self, key: str) -> bool:
         """Whether the row has its visits, or never will."""
         return self._last(key) >= self._limits.rounds
+
+    def settled(self, key: str) -> bool:
+        """Whether no visit is to come: those planned are there, and the further ones if it was too noisy."""
+        return self.complete(key) and self._last(key) >= self._further.get(key, 0) and not self.noise(key)
 
     def noise(self, key: str) -> float:
         """How wide the row's interval is, where that is wider than wanted and more visits may be made; else 0."""
@@ -142,6 +147,7 @@ class Rounds:
                 spent += costs[row.key]
         number, left = self._limits.rounds, EXTRA * spent
         while again := self._affordable(costs, left):
+            self._further |= dict.fromkeys(again, number + 2)
             for _ in range(2):
                 number += 1
                 for row in self._order(number, again):
