@@ -5,6 +5,7 @@ import argparse
 import contextlib
 import dataclasses
 import re
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -212,7 +213,11 @@ def resume_command(outcome: "sweep.Outcome") -> str:
     from workloads.harness import sweep
 
     base = sweep.without_resume(outcome.run.command)
-    return f"{base} --resume" if " -o" in base or "--output" in base else f"{base} -o {outcome.path.parent} --resume"
+    return (
+        f"{base} --resume"
+        if " -o" in base or "--output" in base
+        else f"{base} -o {shlex.quote(str(outcome.path.parent))} --resume"
+    )
 
 
 def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:

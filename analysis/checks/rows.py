@@ -6,6 +6,7 @@
 import collections
 import importlib.util
 import math
+import shlex
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -43,7 +44,9 @@ class Check(msgspec.Struct, frozen=True):
         """What was seen in a row, "" for nothing."""
         if not isinstance(self.seen, str):
             return self.seen(m, context)
-        return self.seen.format_map(collections.defaultdict(lambda: math.nan, m.values)) if self.flag in m.flags else ""
+        clocks = {name.replace("_hz", "_ghz"): value / 1e9 for name, value in m.values.items()}
+        values = collections.defaultdict(lambda: math.nan, clocks | m.values)
+        return self.seen.format_map(values) if self.flag in m.flags else ""
 
 
 def _above(m: Measurement, context: Context) -> str:
@@ -85,7 +88,7 @@ no-wait | | a GPU call returns before its work is done: without a wait only the 
     compute-sanitizer --tool synccheck python -m workloads.matmul --device gpu --sizes 4096
 first-call | | the first call holds context, compilation and plan search: no later one pays | {command} --max-time 5
 above-roof | | nothing is faster than the hardware: a unit, a count or the arithmetic is wrong | python -m analysis.roofline RUN
-not-cold | | the caches were not emptied, so the memory was not measured | python -m workloads.stream --cache warm cold
+not-cold | | the caches were not emptied, so the memory was not measured | python -m workloads.matmul --cache warm cold
 other-losses | | several GPUs that share a batch must learn what one learns from it | \
     python -m workloads.training --study data-parallel
 constant-inputs | an input holds one value only | \
@@ -97,19 +100,19 @@ foreign-kernels | `kernels` is not this checkout's | another package of that nam
 """
 _WARNINGS = """
 lent-more | | this virtual CPU was lent more of its host than for the roof: fractions are off | python -m workloads.peak
-power-cap | held back at {gpu_power_w:.0f} W and {gpu_clock_hz:.3g} Hz | \
+power-cap | held back at {gpu_power_w:.0f} W and {gpu_clock_ghz:.3g} GHz | \
     at its power limit a GPU lowers its clock: a cooler or shorter run is faster | nvidia-smi -q -d POWER,PERFORMANCE
-thermal | too hot, at {gpu_clock_hz:.3g} Hz | \
+thermal | too hot, at {gpu_clock_ghz:.3g} GHz | \
     a hot GPU lowers its clock | nvidia-smi -q -d TEMPERATURE
-gpu-clock | the GPU's clock moved by more than 3 %, about {gpu_clock_hz:.3g} Hz | \
+gpu-clock | the GPU's clock moved by more than 3 %, about {gpu_clock_ghz:.3g} GHz | \
     blocks of one row ran at different clocks | nvidia-smi -q -d CLOCK
-cold-clocked | the GPU had not left its idle clock, at {gpu_clock_hz:.3g} Hz | \
+cold-clocked | the GPU had not left its idle clock, at {gpu_clock_ghz:.3g} GHz | \
     at a low clock everything on the GPU is slower than it is in use | {command} --rigorous
 hold-ended | the device began before the call was issued whole, within the 50 ms that it is held | \
     gaps of the host's are in the device's time | {command} --rigorous
 other-tenant | another process computed on the GPU | \
     it shares its clock, memory and bandwidth | nvidia-smi
-cpu-clock | the CPU's clock moved by more than 3 %, about {cpu_clock_hz:.3g} Hz | \
+cpu-clock | the CPU's clock moved by more than 3 %, about {cpu_clock_ghz:.3g} GHz | \
     blocks of one row ran at different clocks | {command} --rigorous
 steal | {steal_fraction:.0%} of the CPU time was stolen by the hypervisor | \
     the host is crowded: expect noise | {command} --rigorous
@@ -173,7 +176,7 @@ def lines(rows: Iterable[Measurement], machine: Machine | None, run: str, verbos
     seen = findings(rows, machine)
     told = [one for one in seen if verbose or one.level == "problem"]
     rest = [one.check for one in seen if one not in told]
-    folded = f"{count(len(rest), 'warning')} ({', '.join(rest)}): python -m workloads.doctor {run}"
+    folded = f"{count(len(rest), 'warning')} ({', '.join(rest)}): python -m workloads.doctor {shlex.quote(run)}"
     why = {one.check: f"; {one.why}" if verbose else "" for one in told}
     return [f"doubtful ({one.check}): {one.seen}{why[one.check]}; try: {one.fix}" for one in told] + [folded] * bool(
         rest

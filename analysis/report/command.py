@@ -2,6 +2,7 @@
 
 import argparse
 import pathlib
+import shlex
 import webbrowser
 
 from workloads import options, terminal
@@ -22,7 +23,7 @@ def parser(command: str, does: str, makes: str, question: str) -> options.Parser
         "--output",
         dest="out",
         metavar="DIR",
-        help=f"where {makes} go (default: RUN's folder; of several folders one of its own in reports/local/beside)",
+        help=f"folder of {makes} (default: RUN's folder; of several folders one of its own in reports/local/beside)",
     )
     return made
 
@@ -47,7 +48,7 @@ def guarded(command: str, job, arguments: argparse.Namespace) -> int:
     """Runs the job; what is wrong with the runs or the folder becomes a Usage."""
     from analysis.report import page
 
-    elsewhere = f"python -m {command} {arguments.runs[0]} -o DIR"
+    elsewhere = f"python -m {command} {shlex.quote(arguments.runs[0])} -o DIR"
     try:
         return job(arguments)
     except ValueError as error:

@@ -1,5 +1,6 @@
 """Is a timing even true? Every check sees its fault and nothing else; what a worker sees of what it timed."""
 
+import importlib
 import pathlib
 import types
 
@@ -92,11 +93,15 @@ def test_every_flag_of_the_telemetry_has_words_and_a_sweep_flags_its_rows_once()
     assert checks.findings(loaded.measurements, loaded.runs[0].machine) == []
     bad = row_flags.flagged(gpu(1e-5, 4e-4))
     assert bad.flags == ("no-wait",) and row_flags.flagged(bad) is bad and row_flags.flagged(ROOFED[1]).flags == ()
-    said = checks.lines([bad, bad], GPU_MACHINE, "x.jsonl")
-    assert len(said) == 1 and said[0].startswith("doubtful (no-wait): 2 of 2 rows, such as matmul/cupy/cublas m=1024")
+    said = checks.lines([bad, bad, msgspec.structs.replace(ROOFED[1], flags=("quota",))], GPU_MACHINE, "a b.jsonl")
+    assert said[1].endswith("doctor 'a b.jsonl'") and said[0].startswith(
+        "doubtful (no-wait): 2 of 3 rows, such as matmul/cupy/cublas m=1024"
+    )
     assert "; try: " in said[0]
     again = "python -m workloads.training --model lenet --rigorous"
     assert checks._fix(BY_FLAG["steal"], spread(1, 1.0)) == again != checks._fix(BY_FLAG["quota"], spread(1, 1.0))
+    for words in (check.fix.split() for check in checks.CHECKS if check.fix.startswith("python -m workloads.")):
+        importlib.import_module(words[2]).parser().parse_args(words[3:])
 
 
 @pytest.mark.parametrize(

@@ -129,11 +129,12 @@ def test_resume_runs_only_what_has_no_ok_row(tmp_path, planted):
     assert records.read(tmp_path).bad_lines == 0
 
 
-def test_stop_after_finishes_the_row_and_says_how_to_go_on(tmp_path, capsys):
-    argv = ["--sizes", "8:64:+8", *FAST[:-1], "--format", "csv", "-o", str(tmp_path), "--stop-after", "0.001"]
+def test_stop_after_finishes_the_row_and_says_how_to_go_on(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sweep, "LOCAL", tmp_path / "a b")
+    argv = ["--sizes", "8:64:+8", *FAST[:-1], "--format", "csv", "--stop-after", "0.001"]
     assert matmul.main(argv) == 0
     told = capsys.readouterr().err
-    assert "stopped by stop-after" in told and f"-o {tmp_path}" in told and "--resume" in told
+    assert "stopped by stop-after" in told and f"-o '{sweep.LOCAL}/" in told and "--resume" in told
 
 
 def begun(folder, visits):
