@@ -144,8 +144,8 @@ def _noise(curve: Curve) -> float:
 
 
 def _is_flat(run: Curve) -> bool:
-    """Whether a run is a level: enough sizes, and no rise or fall from end to end beyond the noise."""
-    if len(run) < FEWEST:
+    """Whether a run is a level: enough sizes, rates sure enough to tell, and no rise or fall from end to end beyond the noise."""
+    if len(run) < FEWEST or _noise(run) > _FLAT:
         return False
     x, y = np.log([p.nbytes for p in run]), np.log([p.rate.value for p in run])
     slope = np.polyfit(x, y, 1)[0]

@@ -35,6 +35,8 @@ def test_noise_and_slopes_make_no_levels():
         stream_curve("stream/numba/loop", lambda n: 1e10, STREAM_SIZES[6:], spread=0.08), None
     )
     assert one.points == len(STREAM_SIZES) - 6 and one.rate.value == pytest.approx(1e10, rel=0.05)
+    busy = stream_curve("stream/numba/loop", lambda n: 1e10, STREAM_SIZES, spread=0.9)  # other programs ran
+    assert memory_levels.plateaus(busy, SAPPHIRE) == ()
     falling = stream_curve("stream/numba/loop", lambda n: 1e15 / n**0.4, STREAM_SIZES)
     assert memory_levels.plateaus(falling, SAPPHIRE) == ()
     gentle = stream_curve("stream/numba/loop", lambda n: 1e12 / n**0.14, STREAM_SIZES)  # 9 % from size to size
