@@ -19,7 +19,7 @@ from workloads.records import Measurement
 
 HELD = "held"
 NOUNS = {"conv": "convolution", "matmul": "product"}
-_RATE = "{math} {noun}s on the {where}, largest batch: {rates}."
+_RATE = "{math} {noun}s on the {where}{most}: {rates}."
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -202,7 +202,7 @@ def by_size(compared) -> "dict[tuple, Spread]":
 
 def rate_sentences(measurements: Iterable[Measurement], op: str, roofs: tuple[Roof, ...] = ()) -> list[str]:
     """The best rate of each device over the layers in the first arithmetic, at their largest batch, and the slowest layer's."""
-    every = largest(measurements, op)
+    every, measured = largest(measurements, op), _warm(measurements, op)
     rows, maths = [m for m in every if not framework_of(m)], [precision_of(m.problem) for m in every]
     first = "float32" if "float32" in maths else next(iter(maths), "")
     told = []
@@ -210,7 +210,8 @@ def rate_sentences(measurements: Iterable[Measurement], op: str, roofs: tuple[Ro
         best = best_by(own, lambda m: m.problem, call_s).values()
         ends = (pick(best, key=lambda m: m.problem.flops / call_s(m)) for pick in (min, max))
         reached = " to ".join(dict.fromkeys(_reached(m, roofs) for m in ends))
-        told.append(_RATE.format(math=first, noun=NOUNS[op], where=place(own[0]), rates=reached))
+        most = ", largest batch" * (len(every) < len(measured))
+        told.append(_RATE.format(math=first, noun=NOUNS[op], where=place(own[0]), most=most, rates=reached))
     return told
 
 

@@ -30,12 +30,18 @@ def _roofline(arguments: argparse.Namespace) -> int:
 
     loaded = page.read_one_machine(arguments.runs)
     ceilings = roofs_of(loaded.every, loaded.machine)
-    measured, products = overview.ceilings(ceilings), roofline.products(loaded.measurements, ceilings)
-    least = "flag | measured by | ridge, FLOP per byte | FLOP per byte | of the data sheet | +- | the roof"
-    for heads, rows in ((overview.CEILINGS, measured), (roofline.PRODUCTS, products)):
+    products = roofline.products(loaded.measurements, ceilings)
+    of_layers = roofline.layer_rows(roofline.layer_points(loaded.measurements), ceilings)
+    tables = (
+        (overview.CEILINGS, overview.ceilings(ceilings)),
+        (roofline.PRODUCTS, products),
+        (roofline.PRODUCTS, of_layers),
+    )
+    least = "flag | measured by | threads | ridge, FLOP per byte | FLOP per byte | of the data sheet | ± | the roof"
+    for heads, rows in tables:
         if rows:
             print(*table.Table(heads, rows, 2, least=least, last=True).text(), "", sep="\n")
-    if any(CACHED_MARK in row[-3] for row in products):
+    if any(CACHED_MARK in row[-3] for row in (*products, *of_layers)):
         print(f"{CACHED_MARK} {CACHED_WORDS}")
     for m in loaded.measurements:
         if is_above(m, ceilings):

@@ -66,18 +66,11 @@ class Roof(msgspec.Struct, frozen=True):
 
 
 def describe(measurement: "Measurement") -> str:
-    """A row in a few words: kernel, size, threads."""
+    """A row in a few words: kernel, problem, threads."""
     p, threads = measurement.problem, measurement.threads
-    what = ""
-    if p.op == "matmul":
-        what = f"n = {p.n}" if p.side and p.layout == "nn" else labels.product(p)
-    elif p.op == "conv":
-        what = labels.convolution(p)
-    elif p.op in ("stream", "transfer"):
-        what = size(p.nbytes)
-    elif p.op == "peak":
-        what = p.math
-    return ", ".join(filter(None, (measurement.kernel, what, count(threads, "thread") if threads else "")))
+    what = p.math if p.op == "peak" else labels.problem(p)
+    what = f"n = {what}" if what.isdecimal() else what  # a square product
+    return ", ".join([measurement.kernel, what, *[count(threads or 0, "thread")] * bool(threads)])
 
 
 def roofs(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> tuple[Roof, ...]:

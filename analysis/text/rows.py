@@ -53,7 +53,7 @@ def notes(m: Measurement) -> list[str]:
         apart = "a process each" if m.process == "fresh" else "one process"
         said += [f"{len(timed.seconds)} trials", apart, f"{seconds(side_by_side.trial_seconds(m))} each"]
     elif of(timed).noise > _NOISY:
-        said.append(f"+-{percent(of(timed).noise)}")
+        said.append(f"±{percent(of(timed).noise)}")
     return [*said, *m.flags]
 
 

@@ -253,7 +253,7 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     assert (drift.low, drift.high) == (pytest.approx(1.1), pytest.approx(1.1))  # what slows a round slows both of it
     files = ("training-together.jsonl",)
     shown = page.markdown([Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, files))], False)
-    assert "| time | +- | contention |" in shown and "the time over the steps of all processes" in shown
+    assert "| time | ± | contention |" in shown and "the time over the steps of all processes" in shown
     assert "queued" not in shown and "2 trainings make 1.8x the steps a second of one." in shown
     rows = four(rounds, (0.003, 0.0031, 0.0029), (0.010,) * 3, (0.004,) * 3, (0.0108,) * 3)
     assert training_words.side_by_side(rows)[0].endswith("10.8 ms overlapped, 1.2x faster.")

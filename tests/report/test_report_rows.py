@@ -129,5 +129,5 @@ def test_hints_find_their_row_and_columns_that_say_nothing_are_left_out():
         assert len(words) == 3 and all(word in " ".join(line) for word in words)
     (loaded,) = by_machine(REPORTS / "nvidia-h200" / "training-seeds").values()
     heads, found = overview.numbers([Material(loaded)])
-    assert heads == ("kernel", "problem", "how", "device", "time", "+-", "status, flags", "check")
+    assert heads == ("kernel", "problem", "how", "device", "time", "±", "status, flags", "check")
     assert {len(line) for line in found} == {len(heads)}

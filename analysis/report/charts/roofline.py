@@ -43,8 +43,7 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
         )
         views.append(_view("layers, their batch growing", roofs, found, says))
     rows = products(measurements, roofs)
-    for (label, device), walk in walks.items():
-        rows += [(device, label, f"batch {layers.size_of(m.problem)}", *_row(m, roofs)) for m in walk]
+    rows += layer_rows((m for walk in walks.values() for m in walk), roofs)
     title = "Roofline: how far from the hardware's limit"
     return [Chart("roofline", title, views, Table(PRODUCTS, rows, 3, "threads | flag"), "roofline.svg", "Points")]
 
@@ -52,9 +51,17 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
 def products(measurements: Iterable[Measurement], roofs: tuple[Roof, ...]) -> list[tuple]:
     """The fastest resident square product of each device, precision and size, under PRODUCTS."""
     return [
-        (device, f"{precision}, square", f"n = {n}", *_row(m, roofs))
+        (device, precision, f"n = {n}", *_row(m, roofs))
         for (device, precision), path in best_resident(measurements).items()
         for n, m in path.items()
+    ]
+
+
+def layer_rows(found: Iterable[Measurement], roofs: tuple[Roof, ...]) -> list[tuple]:
+    """Rows of convolutions and dense layers, under PRODUCTS."""
+    return [
+        (m.device, answers.family_name(batch_family(m.problem)), f"batch {layers.size_of(m.problem)}", *_row(m, roofs))
+        for m in found
     ]
 
 
@@ -81,7 +88,7 @@ def _view(label: str, roofs: tuple[Roof, ...], points: list[Trace], says: str) -
     drawn = overlay.named(list(lines.values()), math.log(bottom), math.log(top))
     return View(
         label,
-        Axis("FLOP per byte that must move", "times", ends=(rounded(left), rounded(right))),
+        Axis("arithmetic intensity, FLOP per byte", "times", ends=(rounded(left), rounded(right))),
         Axis("rate", "flops", ends=(rounded(bottom), rounded(top))),
         [*drawn, *points],
         says,

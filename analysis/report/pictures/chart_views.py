@@ -196,7 +196,9 @@ def _ticks(axis, of: "Axis", low: float, high: float) -> None:
     axis.set_major_locator(FixedLocator([v for v in at if low <= v <= high]))
     axis.set_minor_locator(NullLocator())
     words = _WORDS[of.unit]
-    axis.set_major_formatter(FuncFormatter(lambda value, _: re.sub(r"\.0+(?!\d)", "", words(value))))
+    axis.set_major_formatter(
+        FuncFormatter(lambda value, _: re.sub(r"(\.\d*[1-9])0+(?!\d)|\.0+(?!\d)", r"\1", words(value)))
+    )
 
 
 def _names(axes, view: "View", start: float) -> None:

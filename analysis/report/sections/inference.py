@@ -10,7 +10,7 @@ from analysis.training import inference
 from analysis.units import digits
 from workloads.records import Measurement
 
-HEADS = "model | batch | how | a call, CPU | +- | a call, GPU | +- | samples a second, CPU | samples a second, GPU | GPU over CPU"
+HEADS = "model | batch | how | a call, CPU | ± | a call, GPU | ± | samples a second, CPU | samples a second, GPU | GPU over CPU"
 JOULES = "J a sample, CPU | J a sample, GPU"
 
 

@@ -82,18 +82,14 @@ _DIRECTIONS = {"nn": "fprop", "nt": "dgrad", "tn": "wgrad"}
 def select(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
     """The rows of an operation that have no section of their own, and what they answer; without rows both are empty."""
     rows = tuple(m for m in loaded.measurements if m.problem.op == op and settings.ordinary(m))
-    if op == "matmul" and not any(_other(m) for m in rows):
+    own = (m for m in rows if not layers.is_square(m.problem) or layers.framework_of(m) or m.settings.cache != "warm")
+    if op == "matmul" and not any(own):
         return Layers(op, (), (), {}, roofs)
     told = tuple(layer_crossovers(rows, op, machine=loaded.machine))
     works = network_steps.steps(loaded.runs, rows, op)
     sums = tuple((model, total) for model, found_ in works for total in network_steps.totals(found_, rows, op))
     won = tuple(answers.steps(loaded.runs, rows, op, loaded.machine))
     return Layers(op, rows, told, network_steps.names(loaded.runs, rows), roofs, sums, won)
-
-
-def _other(m: "Measurement") -> bool:
-    """Whether the sections of square products leave a row out."""
-    return not layers.is_square(m.problem) or bool(layers.framework_of(m)) or m.settings.cache != "warm"
 
 
 def section(of: Layers) -> list[str]:

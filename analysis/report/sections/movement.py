@@ -80,7 +80,7 @@ def memory_section(of: "Material") -> list[str]:
             key=lambda p: (p.device, p.threads or 0, p.operation, p.from_bytes),
         )
     ]
-    heads = "device | threads | operation | level | bandwidth | +- | working sets | sizes | fastest there"
+    heads = "device | threads | operation | level | bandwidth | ± | working sets | sizes | fastest there"
     return table(heads, rows, 4) if rows else []
 
 

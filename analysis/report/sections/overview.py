@@ -25,12 +25,12 @@ from analysis.units import count, digits, join, percent, size
 from workloads.machine import facts
 from workloads.records import Machine, Measurement, Run
 
-# A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
+# A run is called noisy when more than this part of its rows has flags or an interval wider than ±3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
 MOST_NUMBERS = 2500  # rows that the Markdown lists
 MOST_HASHES = 4  # commits, and sources, that a page names at its top
 INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
-CEILINGS = "device | ceiling | rate | +- | of the data sheet | ridge, FLOP per byte | measured by"
+CEILINGS = "device | ceiling | rate | ± | of the data sheet | ridge, FLOP per byte | measured by"
 
 
 def noisy(measurements: "Iterable[Measurement]") -> tuple[int, int]:
@@ -169,7 +169,7 @@ def roofline_section(of: Material) -> list[str]:
         else ["No roof was measured.", ""]
     )
     if sheets := dict.fromkeys(r.source for r in of.roofs if not r.measured):
-        lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
+        lines += [f"Data-sheet peaks, dotted in the picture, are dense ones from: {text(join(sheets))}.", ""]
     return lines
 
 

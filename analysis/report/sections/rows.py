@@ -20,7 +20,7 @@ _DEFAULTS = {"mode": "resident", "cache": "warm", "process": "warm"}
 
 
 NUMBERS = named(
-    "kernel | problem | how | math | device | threads | time | +- | device time | queued | contention | rate | of its roof | "
+    "kernel | problem | how | math | device | threads | time | ± | device time | queued | contention | rate | of its roof | "
     "status, flags"
 )
 # Columns that are left out where they say nothing (a dash or nothing in every row).

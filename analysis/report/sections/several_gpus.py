@@ -49,7 +49,7 @@ def _copies(measurements: "list[Measurement]") -> list[str]:
             rows.append(
                 (labels.problem(m.problem), m.variant, *times, bytes_rate(bandwidth(m).value) if large else "-")
             )
-    heads = "copy | kernel | waited for | +- | queued | rate"
+    heads = "copy | kernel | waited for | ± | queued | rate"
     return titled("Copies from GPU to GPU", Table(heads, rows, 2))
 
 

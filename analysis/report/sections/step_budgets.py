@@ -48,7 +48,7 @@ def numbers(made: list[Budget]) -> Table:
         )
         rows.append((*step, *(at.get(n, "-") for n in names), *last))
     heads = *names, "not explained", "losses", "flags"
-    return Table(("training", "device", "a step", "+-", *heads), rows, 2, heads)
+    return Table(("training", "device", "a step", "±", *heads), rows, 2, heads)
 
 
 def _sources(made: list[Budget]) -> list[str]:

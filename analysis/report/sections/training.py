@@ -101,7 +101,7 @@ def _forms(pairs: list[Pair]) -> list[str]:
 
 def _changes(measurements: "list[Measurement]") -> list[str]:
     """Where the samples live, switches, types and threads, each beside the plain row."""
-    heads = "training | device | what is changed | a step | +- | as Keras does it | beside that"
+    heads = "training | device | what is changed | a step | ± | as Keras does it | beside that"
     rows = [
         (name, device, what, labels.time(e), labels.width(e), labels.time(plain), sentences.speed(plain / e))
         for name, device, what, e, plain in training.changes(measurements)
