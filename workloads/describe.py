@@ -38,7 +38,7 @@ def lines(of) -> list[str]:
     for layer, shape, weights in zip(of.layers, networks.outputs(of), networks.layer_weights(of), strict=True):
         kind = layer.kind + " (not known)" * (layer in strange) + " (frozen)" * (not layer.trainable)
         rows.append((layer.name, kind, layers.words(shape), f"{weights:,}", f"{flops.get(layer.name, 0):,}"))
-    found = Table("layer | kind | output | weights | FLOPs a sample", rows, 2).text()
+    found = Table("layer | kind | output | weights | training FLOPs a sample", rows, 2).text()
     found.append(
         f"{networks.parameters(of):,} weights, {networks.trainable(of):,} of them learned; "
         f"{sum(flops.values()):,} FLOPs a sample and training step, with {of.optimizer} and {of.loss}"

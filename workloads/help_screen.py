@@ -54,7 +54,7 @@ def _takes(action: argparse.Action) -> str:
 
 def _brief(text: str) -> str:
     """A flag's help up to a semicolon, without long brackets at its end."""
-    return re.split(r"; | \([^()]{20,}\)$", text.replace("%%", "%"))[0]
+    return re.split(r" \([^()]*; |; | \([^()]{20,}\)$", text.replace("%%", "%"))[0]
 
 
 def commands() -> dict[str, str]:

@@ -97,8 +97,11 @@ class Matmuls:
 
     def head(self, p: Problem) -> dict[str, tuple[str, int]]:
         """Column -> (what it says of the problem, its width)."""
+        square = {q.m == q.n == q.k for q in (p, *self._planned)} == {True}
         size = str(p.n) if p.m == p.n == p.k else f"{p.m}x{p.n}x{p.k}"
-        return {"n": (size, 5)} if self._names is None else {"layer": (self._names(p), 20), "MxNxK": (size, 14)}
+        if self._names is None:
+            return {"n": (size, 5)} if square else {"shape": (size, 14)}
+        return {"layer": (self._names(p), 20), "MxNxK": (size, 14)}
 
     def _find_columns(self, group: list[Measurement]) -> list[str]:
         sides = {side: list(dict.fromkeys(_column(m) for m in group if _side(m) == side)) for side in _SIDES}

@@ -319,10 +319,14 @@ def test_many_products_in_a_launch_have_a_crossover_of_their_own_beside_the_sing
     assert "Square products, 256 in one launch, float32, resident on the GPU: the GPU wins from n = 11" in said
     few = [m for m in rows if m.problem.n in (4, 512)]
     assert {r.problem.count for r in matmul.refine(few, here=fake.GPU_MACHINE)} == {1, 256}
-    table = tables.Matmuls(fake.GPU_MACHINE, None, found)
-    table.shown(rows[-1])
-    table.finish()
-    assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["512", "float32", "x256"]
+    for planned in (found, [*found, Matmul(1, 1, 100_000)]):
+        table = tables.Matmuls(fake.GPU_MACHINE, None, planned)
+        for m in (rows[-1], row("matmul/cupy/cublas", planned[-1], 2e-5, device="gpu:0")):
+            table.shown(m)
+        table.finish()
+        heads, *lines = capsys.readouterr().out.splitlines()
+        assert lines[0].split()[:3] == ["512", "float32", "x256"]
+        assert {line.index("float32") for line in lines} == {heads.index("type")}
     assert list(frame(rows)["batch"].fillna(1)) == [1] * 16 + [256] * 16
 
 

@@ -121,7 +121,7 @@ def asked(module, **words):
 
 
 def test_every_operation_makes_rows_of_the_kernels_that_have_it(monkeypatch):
-    assert set(stream.OPERATIONS) == set(Stream.WEIGHTS)
+    assert stream.OPERATIONS.split() == [*Stream.WEIGHTS]
     rows = stream.rows(asked(stream, sizes=["1MiB"], operations=["triad", "read"]), fake.CPU_MACHINE)
     assert {(r.kernel, r.problem.operation) for r in rows} == {
         ("stream/numpy/ufunc", "triad"),

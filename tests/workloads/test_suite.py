@@ -60,7 +60,7 @@ def test_a_json_array_is_one_workload_and_a_dry_run_names_every_part(capsys):
     assert "--only" in capsys.readouterr().err
     assert suite.main(["--dry-run", "--quick", "-q"]) == 0
     out = capsys.readouterr().out
-    assert out.count("rows, at most") == 6 and "\nmatmul\n" in out and "\ntraining\n" in out
+    assert out.count(" of arrays at a time") == 6 and "\nmatmul\n" in out and "\ntraining\n" in out
 
 
 def test_the_stored_gpu_that_a_machine_without_one_is_told_of_is_whole():

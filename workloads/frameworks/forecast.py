@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterable
 
+from analysis import units
 from kernels import networks
 from kernels.problems import Training
 from workloads import shared_flags
@@ -86,7 +87,7 @@ def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]
         f"({1e3 * LOOP_STEP_S:g} ms of a bare loop), {CORE_FLOPS / 1e9:g} GFLOP/s a core, {GPU_FLOPS / 1e9:g} a GPU"
     )
     split = "--stop-after 500 ends it after a row and prints the command that goes on (--resume)"
-    size = f"{len(rows)} rows, at most {_largest(rows) / 2**20:.4g} MiB of arrays at a time"
+    size = f"{units.count(len(rows), 'row')}, at most {units.size(_largest(rows))} of arrays at a time"
     return [*(name(row, row.key in many) for row in in_turns(rows)), size, guess, split]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from analysis import units
 from kernels import networks, registry
 from kernels.networks import Work
 from kernels.problems import Peak, Problem, Stream
@@ -229,7 +230,7 @@ def note(args: argparse.Namespace, text: str) -> None:
 def name(row: Row) -> str:
     """A row in a few words."""
     shape = " ".join(f"{k}={v}" for k, v in msgspec.structs.asdict(row.problem).items() if isinstance(v, int))
-    how = row.device if row.on_gpu else f"{row.threads or 'default'} threads"
+    how = row.device if row.on_gpu else (units.count(row.threads, "thread") if row.threads else "default threads")
     what = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
     where = row.settings.switches.get("residence", "") if row.problem.op == "training" else row.mode
     return f"{row.kernel} {what} {shape} {row.problem.math} {how} {where}".rstrip()
@@ -255,7 +256,8 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
         return
     for row in rows:
         print(name(row))
-    print(f"{len(rows)} rows, at most {largest / 2**20:.4g} MiB of arrays at a time, at most about {seconds:.0f} s")
+    rows_ = units.count(len(rows), "row")
+    print(f"{rows_}, at most {units.size(largest)} of arrays at a time, at most about {seconds:.0f} s")
 
 
 def roof_rows(
