@@ -1,4 +1,4 @@
-"""Result files in the formats of other tools: Google Benchmark, Bencher, github-action-benchmark; CSV and Markdown tables."""
+"""Result files in the formats of other tools: Google Benchmark, Bencher, github-action-benchmark; CSV."""
 
 import argparse
 import sys
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 QUESTION = "How do other tools get the results?"
 EXAMPLE = "python -m analysis.export reports/nvidia-h200/suite --to bencher"
 LONG = """Writes the rows of RUN that have a time: google-benchmark (JSON that its compare.py reads; a block is a repetition),
-bencher (Bencher Metric Format), github (github-action-benchmark, smaller is better), csv and md (all columns)."""
-TO = ("google-benchmark", "bencher", "github", "csv", "md")
+bencher (Bencher Metric Format), github (github-action-benchmark, smaller is better), csv (all columns)."""
+TO = ("google-benchmark", "bencher", "github", "csv")
 _NS = 1e9
 
 
@@ -34,7 +34,7 @@ def parser() -> options.Parser:
         "runs", nargs="+", metavar="RUN", help="result files, run folders, machine folders or saved names"
     )
     made.formatter_class = argparse.RawDescriptionHelpFormatter
-    made.add_argument_group("columns of csv and md, their units, and which is better", units.COLUMNS)
+    made.add_argument_group("columns of csv, their units, and which is better", units.COLUMNS)
     made.add_argument("--to", choices=TO, required=True, help="the format")
     made.add_argument("-o", "--output", metavar="FILE", help="a file that does not exist yet, instead of stdout")
     return made
@@ -115,25 +115,22 @@ def github(measurements: "Iterable[Measurement]") -> list[dict]:
     return made
 
 
-def table(loaded: "Loaded", to: str) -> str:
-    """Every row and column of `workloads.results.load()` as csv or as a Markdown table."""
+def table(loaded: "Loaded") -> str:
+    """Every row and column of `workloads.results.load()` as csv."""
     from analysis import table as cells
     from analysis.roofline.bounds import roofs
     from analysis.roofline.frame import frame
 
     rows = frame(loaded.measurements, roofs(loaded.every, loaded.machine))
-    if to == "csv":
-        return rows.map(cells.cell).to_csv(index=False, lineterminator="\n")
-    found = rows.astype(object).where(rows.notna(), "").to_numpy()
-    return "\n".join(cells.table(rows.columns, [map(str, row) for row in found])).rstrip("\n") + "\n"
+    return rows.map(cells.cell).to_csv(index=False, lineterminator="\n")
 
 
 def text(loaded: "Loaded", to: str) -> str:
     """What a file of that format holds."""
     import json
 
-    if to in ("csv", "md"):
-        return table(loaded, to)
+    if to == "csv":
+        return table(loaded)
     made = {
         "google-benchmark": lambda: google_benchmark(loaded.measurements, loaded.last),
         "bencher": lambda: bencher(loaded.measurements),

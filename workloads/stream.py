@@ -14,27 +14,12 @@ EXAMPLES = (
     "python -m workloads.stream --sizes 8KiB:1GiB:x4 --fast",
 )
 # kernels.problems.Stream's, which is too heavy to import for --help; a test holds them together.
-OPERATIONS = (
-    "copy",
-    "scale",
-    "add",
-    "triad",
-    "read",
-    "relu",
-    "relu_grad",
-    "dropout",
-    "maxpool",
-    "maxpool_grad",
-    "batchnorm",
-    "batchnorm_grad",
-    "sgd",
-    "adam",
-)
+OPERATIONS = "copy scale add triad read relu relu_grad dropout maxpool maxpool_grad batchnorm batchnorm_grad sgd adam"
 LONG = """Memory bandwidth by STREAM's copy, scale, add and triad on NumPy, Numba and CuPy, and by the passes of a training
 step on TensorFlow (--backends tensorflow)."""
 FLAGS = f"""
 --sizes BYTES ... =256MiB   bytes of all arrays together, like 64k, 64kb or 64KiB (256MiB)
---operations OP ... =triad  {" ".join(OPERATIONS)} (default triad)
+--operations OP ... =triad  {OPERATIONS} (default triad)
 --dtypes TYPE ... =float64  float32 float64 (default float64)"""
 
 
@@ -79,18 +64,14 @@ def answer(args: argparse.Namespace, outcome) -> None:
     from analysis import stats, units
     from analysis.roofline import bounds
 
-    beyond = bounds.last_cache_bytes(outcome.run.machine, "cpu")
-    largest: dict = {}
-    for m in outcome.measurements:
-        seconds = stats.seconds_of(m)
-        if m.kernel == "stream/numba/loop" and seconds and m.problem.footprint_bytes > beyond:
-            key = (m.problem.operation, m.problem.dtype, m.threads)
-            if key not in largest or m.problem.nbytes > largest[key][0].nbytes:
-                largest[key] = m.problem, seconds
-    for (operation, dtype, threads), (problem, seconds) in largest.items():
+    rows = [m for m in outcome.measurements if m.kernel == "stream/numba/loop" and stats.seconds_of(m)]
+    beyond = (m for m in rows if m.problem.footprint_bytes > bounds.last_cache_bytes(outcome.run.machine, "cpu"))
+    kind = lambda m: (m.problem.operation, m.problem.dtype, m.threads)  # noqa: E731
+    for (operation, dtype, threads), m in stats.best_by(beyond, kind, lambda m: -m.problem.nbytes).items():
+        problem, seconds = m.problem, stats.call_s(m)
         read, written, _ = problem.WEIGHTS[operation]
         if written:
-            counted = problem.bytes_moved / seconds.value
+            counted = problem.bytes_moved / seconds
             what = f"{operation} of {dtype}, {units.size(problem.nbytes)}, {units.count(threads, 'thread')}"
             bus = units.bytes_rate(counted * (read + 2 * written) / (read + written))
             print(
