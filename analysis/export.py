@@ -63,10 +63,14 @@ def google_benchmark(measurements: "Iterable[Measurement]", run: "Run | None" = 
     cpu_time and time_unit.
     """
     made = []
-    for index, (m, samples) in enumerate(timed(measurements)):
+    for m, samples in timed(measurements):
         times = [_NS * s for s in samples.medians.values()]
-        own: dict[str, object] = {"run_name": name(m), "family_index": index, "per_family_instance_index": 0}
-        own |= {"repetitions": len(times), "threads": m.threads or 1, "time_unit": "ns"}
+        own: dict[str, object] = {
+            "run_name": name(m),
+            "repetitions": len(times),
+            "threads": m.threads or 1,
+            "time_unit": "ns",
+        }
         counts = {"flops_per_s": m.problem.flops, "bytes_per_second": m.problem.bytes_moved}
         for i, t in enumerate(times):
             visit = {"name": name(m), "run_type": "iteration", "repetition_index": i, "iterations": samples.calls}

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from analysis import stats
 from analysis.crossover.families import batch_family
 from analysis.roofline import bounds
-from analysis.stats import Estimate
 from analysis.table import Best, Printed
 from kernels.networks import Work
 from kernels.problems import Problem
@@ -148,11 +147,11 @@ class Matmuls:
             cells[f"{_column(m)} ms"] = Best(told) if best is not None and best is quickest else told
         for side in ("CPU", "GPU"):
             best = fastest([m for m in group if _side(m) == side and m.mode == "resident"])
-            if best and (seconds := stats.seconds_of(best)):
+            if best:
                 judged = bounds.judge(best, roofs)
                 # that roof grows
                 known = judged.fraction if judged.roof and judged.roof.note != bounds.BEST_MATMUL else None
-                cells[f"{side} GFLOP/s"] = number(p.flops / seconds.value / 1e9)
+                cells[f"{side} GFLOP/s"] = number(p.flops / stats.call_s(best) / 1e9)
                 cells[f"{side} % of roof"] = f"{100 * known.value:.0f}" if known else "-"
         return [cells.get(c, "-") for c in self._columns]
 
@@ -240,17 +239,13 @@ def _column(m: Measurement) -> str:
     return backend if variant in ("operator", "blas", "parallel", "gemm", "im2col") else f"{backend} {variant}"
 
 
-def host(m: Measurement) -> Estimate | None:
-    """Host latency of a call, or None."""
-    samples = m.on("host-latency")
-    return stats.of(samples) if samples and m.ok else None
-
-
 def _host_s(m: Measurement) -> float:
-    found = host(m)
-    return found.value if found else math.inf
+    """Median host latency of a call; infinite without one."""
+    timed = stats.quickest([m], "host-latency")
+    return stats.middle(timed[1]) if timed else math.inf
 
 
 def fastest(rows: list[Measurement]) -> Measurement | None:
     """The row with the lowest host latency."""
-    return min((m for m in rows if host(m)), key=_host_s, default=None)
+    best = stats.quickest(rows, "host-latency")
+    return best and best[0]

@@ -177,7 +177,6 @@ def lines(rows: Iterable[Measurement], machine: Machine | None, run: str, verbos
     told = [one for one in seen if verbose or one.level == "problem"]
     rest = [one.check for one in seen if one not in told]
     folded = f"{count(len(rest), 'warning')} ({', '.join(rest)}): python -m workloads.doctor {shlex.quote(run)}"
-    why = {one.check: f"; {one.why}" if verbose else "" for one in told}
-    return [f"doubtful ({one.check}): {one.seen}{why[one.check]}; try: {one.fix}" for one in told] + [folded] * bool(
-        rest
-    )
+    return [f"doubtful ({one.check}): {one.seen}{f'; {one.why}' * verbose}; try: {one.fix}" for one in told] + [
+        folded
+    ] * bool(rest)

@@ -19,8 +19,6 @@ from workloads.records.settings import is_held
 # A row is an error only when its whole interval lies beyond the roof's by more than this.
 TOLERANCE = 1.02
 BEST_MATMUL = "best matmul seen"
-# Of a memory without a plateau over so many sizes, the roof is the best rate of large working sets, and says so.
-NO_PLATEAU = "no plateau there: the best rate of working sets"
 # Arithmetic that GPUs also do on tensor cores, which an FMA loop cannot reach.
 TENSOR_MATHS = tuple(name for name, arithmetic in ARITHMETIC.items() if arithmetic.tensor)
 # The `peak` kernels that use matrix units or dot products: their arithmetic is another than the vector FMA's.
@@ -161,7 +159,7 @@ def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iter
         for group in group_by(kept, lambda m: m.threads).values():
             own = [m for m in on_device if m.threads == group[0].settings.threads]
             searched = any(len(curve) >= memory_levels.LEAST_SIZES for curve in memory_levels.curves(own).values())
-            note = f"{NO_PLATEAU} from {size(start)}" if searched else ""
+            note = f"no plateau up to {size(largest)}" if searched else ""
             if roof := _best(group, "memory", name, floor_bytes=start - 1, note=note):
                 yield roof
 

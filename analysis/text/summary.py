@@ -82,7 +82,7 @@ def products(
     told += [crossing_sentence(a) for a in answers if a.points and a.form == LATENCY and a not in resident]
     elsewhere = any(m.on_gpu and m.ok for m in rows) and all(a.kind == "no-gpu" for a in answers)
     alone = [] if elsewhere else [no_gpu_sentence(rows, machine)]
-    alone += rates.rate_sentences(rows, ceilings)[:1] + rates.library_sentences(rows)
+    alone += rates.rate_sentences(rows, ceilings)[:1]
     return told or alone + rates.bound_sentences(rows, ceilings)
 
 

@@ -279,7 +279,7 @@ def test_the_memorys_ceiling_says_where_it_comes_from():
     """Bandwidths that fall all the way: no flat part anywhere, so the best beyond four times the cache counts."""
     rows = fake.stream_curve("stream/numba/loop", lambda nbytes: 1e10 * (2**31 / nbytes) ** 0.4, fake.STREAM_SIZES, 2)
     (memory,) = (r for r in roofs(rows, fake.CPU_MACHINE) if r.kind == "memory")
-    assert memory.note == "no plateau there: the best rate of working sets from 128 MiB"
+    assert memory.note == "no plateau up to 2.00 GiB"
     said = rates.roof_sentences((memory,))
     assert said == [f"Measured roofs of the CPU: {memory.speed} from DRAM."]
     quick = roofs(rows[-1:], fake.CPU_MACHINE)  # a look at one size has searched for no plateau

@@ -15,7 +15,7 @@ from analysis.stats import best_by, call_s, group_by, is_gpu
 from analysis.table import Table
 from analysis.text import answers
 from analysis.text import rows as row_words
-from analysis.units import digits, flops_rate, join, seconds
+from analysis.units import digits, flops_rate, seconds
 from workloads.records import Measurement
 
 _LOOKS = (("circle", "dot"), ("square", "solid"))  # of the CPU's and the GPU's points
@@ -23,6 +23,8 @@ _POINTS = {"conv": ("triangle-up", "convolution"), "matmul": ("triangle-down", "
 _RIGHT = 30_000.0
 _WALKS = 12  # layers that are drawn as walks, those with most work
 _LEAST = 3  # batches that make a walk
+_SQUARES = "Products and convolutions under the roofs measured on this machine."
+_WALKED = "Layers walk up and to the right as their batch grows; a small batch comes nowhere near a roof."
 PRODUCTS = "device | product | at | fastest kernel | threads | FLOP per byte | rate | of its roof | the roof | flag"
 
 
@@ -34,14 +36,10 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
         return []
     views = []
     if paths or points or not walks:
-        views.append(_view("square matmuls, n growing", roofs, _squares(paths) + _layers(points), _said(paths)))
+        views.append(_view("square matmuls, n growing", roofs, _squares(paths) + _layers(points), _SQUARES))
     if walks:
         found = [_walk(label, path, i) for i, ((label, _), path) in enumerate(walks.items())]
-        says = (
-            f"{len({label for label, _ in walks})} layers walk up and to the right as their batch grows; small batches do too "
-            "little for each call and each byte to come near a roof."
-        )
-        views.append(_view("layers, their batch growing", roofs, found, says))
+        views.append(_view("layers, their batch growing", roofs, found, _WALKED))
     rows = products(measurements, roofs)
     rows += layer_rows((m for walk in walks.values() for m in walk), roofs)
     title = "Roofline: how far from the hardware's limit"
@@ -93,16 +91,6 @@ def _view(label: str, roofs: tuple[Roof, ...], points: list[Trace], says: str) -
         [*drawn, *points],
         says,
     )
-
-
-def _said(paths: dict) -> str:
-    told = [
-        f"the {path[max(path)].side} {row_words.rate(path[max(path)])} at n = {max(path)}"
-        for (_, precision), path in paths.items()
-        if precision == "float32"
-    ]
-    what = f"float32 products reach {join(told)}," if told else "Square matmuls"
-    return f"{what} under the roofs measured on this machine."
 
 
 def _roofs(roofs: tuple[Roof, ...], low: float, high: float, bottom: float) -> list[Trace]:
