@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from workloads import options
-from workloads.session import Workload, refined
+from workloads.session import Workload, refined, say
 
 __all__ = ("run",)
 
@@ -54,7 +54,6 @@ def works(args: argparse.Namespace) -> list:
     from msgspec.structs import replace
 
     from workloads.frameworks import grid
-    from workloads.harness import plan
 
     if args.model is None and (args.shapes or args.vary):
         return []
@@ -62,9 +61,7 @@ def works(args: argparse.Namespace) -> list:
         args, "shapes stride pad groups vary sizes", "is for shapes; a model has its own, and --batch its batches"
     )
     args.model = args.model or "cifar10-cnn"
-    args.network = getattr(args, "network", None) or grid.network(args.model)
-    found: list = plan.layers(args, args.network, "conv")
-    return [replace(w, problem=replace(w.problem, layout=args.layout)) for w in found]
+    return [replace(w, problem=replace(w.problem, layout=args.layout)) for w in grid.layers(args, "conv")]
 
 
 def problems(args: argparse.Namespace) -> list:
@@ -143,15 +140,8 @@ def rows(args: argparse.Namespace, here) -> list:
     """
     from workloads.harness import plan
 
-    wanted = problems(args)
-    on = plan.devices(args, here)
-    ours = () if args.ladder or args.variants else ("cuda",)  # as in matmul: cuDNN is there
     # on a CPU the library is oneDNN, which TensorFlow brings
-    beside = args.ladder and "cpu" in on and not args.backends
-    kernels = plan.kernels("conv", args, on, args.ladder, on_request=ours if beside else ("tensorflow", *ours))
-    if beside:
-        kernels = [k for k in kernels if k.backend != "tensorflow" or k.variant == "eager"]
-    return plan.under_roofs(wanted, kernels, on, args, here)
+    return plan.under_roofs("conv", problems(args), args, here, "eager" if args.ladder and not args.backends else "")
 
 
 def refine(done: list, varies: str, here=None) -> list:
@@ -193,12 +183,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
             outcome.measurements, "conv", [varies], {varies: 2}, machine=outcome.run.machine
         )
         said += answers.lines(found, outcome.measurements, outcome.run.machine)
-    if args.ladder:
-        from analysis.crossover import ladder
-
-        print("\n".join(ladder.lines(ladder.ladders(outcome.measurements, outcome.run.machine, "conv"))))
-    if said:
-        print("\n" + "\n".join(said))
+    say(said, args, outcome, "conv")
 
 
 COMMAND = "conv", QUESTION, LONG, EXAMPLES, "model batch vary", FLAGS

@@ -5,7 +5,7 @@ import itertools
 import sys
 
 from workloads import options
-from workloads.printing import Lines, number
+from workloads.printing import Lines, number, timed
 from workloads.session import Workload, unfinished
 
 __all__ = ("run",)
@@ -150,8 +150,7 @@ class Table(Lines):
         notes = ["jit compiled" if m.values.get("jit_compile") else "op by op", *notes, *m.flags]
         return [
             *start,
-            number(host.value * 1e3),
-            number(100 * host.noise, 2),
+            *timed(host, 1e3),
             number(queued.value * 1e3 if queued else None),
             number(m.problem.batch / best),
             number(m.values.get("joules_per_sample")),

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from workloads import options
-from workloads.printing import Lines, number
+from workloads.printing import Lines, number, timed
 from workloads.session import Workload
 
 __all__ = ("run",)
@@ -134,7 +134,7 @@ class Table(Lines):
         ]
         jit = s.switches.get("jit_compile")
         notes = [f"jit_compile {jit}"] if jit else []
-        return [*head, number(waited.value * 1e6), number(100 * waited.noise, 2), *others, " ".join([*notes, *m.flags])]
+        return [*head, *timed(waited, 1e6), *others, " ".join([*notes, *m.flags])]
 
 
 def answer(args: argparse.Namespace, outcome) -> None:

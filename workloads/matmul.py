@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from workloads import options
-from workloads.session import Workload, refined
+from workloads.session import Workload, refined, say
 
 __all__ = ("run",)
 
@@ -38,15 +38,12 @@ def works(args: argparse.Namespace) -> list:
     from msgspec.structs import replace
 
     from workloads.frameworks import grid
-    from workloads.harness import plan
 
     if args.model is None:
         options.refuse(args, "direction", "is for --model")
         return []
     options.refuse(args, "sizes shapes layouts", "and --model exclude each other: layers have their own shapes")
-    args.network = getattr(args, "network", None) or grid.network(args.model)
-    found = plan.layers(args, args.network, "dense")
-    return [replace(w, problem=_as_float8(w.problem)) for w in found]
+    return [replace(w, problem=_as_float8(w.problem)) for w in grid.layers(args, "dense")]
 
 
 def _as_float8(problem):
@@ -97,11 +94,7 @@ def rows(args: argparse.Namespace, here) -> list:
     """
     from workloads.harness import plan
 
-    wanted = problems(args)
-    on = plan.devices(args, here)
-    ours = () if args.ladder or args.variants else ("cuda",)  # tuning them takes a while, and cuBLAS is there
-    kernels = plan.kernels("matmul", args, on, args.ladder, on_request=("tensorflow", *ours))
-    return plan.under_roofs(wanted, kernels, on, args, here)
+    return plan.under_roofs("matmul", problems(args), args, here)
 
 
 def refine(done: list, in_batch: bool = False, here=None) -> list:
@@ -150,15 +143,10 @@ def answer(args: argparse.Namespace, outcome) -> None:
     else:
         squares = crossover.crossovers(done, machine=outcome.run.machine)
         said = summary.products(done, squares, (), outcome.run.machine) if squares else []
-    if args.ladder:
-        from analysis.crossover import ladder
-
-        print("\n".join(ladder.lines(ladder.ladders(done, outcome.run.machine))))
     more = crossover.layer_crossovers(done, "matmul", machine=outcome.run.machine)
     more = [a for a in more if works_ or a.family.varies == "n"]
     said += [line for line in answers.lines(more, done, outcome.run.machine) if line not in said]
-    if said:
-        print("\n" + "\n".join(said))
+    say(said, args, outcome)
 
 
 COMMAND = "matmul", QUESTION, LONG, EXAMPLES, "sizes model dtypes", FLAGS

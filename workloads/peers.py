@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from workloads import options
-from workloads.printing import Lines, number
+from workloads.printing import Lines, number, timed
 from workloads.session import Workload
 
 __all__ = ("run",)
@@ -171,8 +171,7 @@ class Table(Lines):
         waited, queued = of(m.samples[0]), m.on("host-throughput")
         return [
             *head,
-            number(waited.value * 1e6),
-            number(100 * waited.noise, 2),
+            *timed(waited, 1e6),
             number(queued and of(queued).value * 1e6),
             number(bandwidth(m).value / 1e9 if p.rated == "bytes_moved" else None),
             " ".join(m.flags),

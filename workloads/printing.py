@@ -20,6 +20,11 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{decimals}f}"
 
 
+def timed(seconds, units: float) -> tuple[str, str]:
+    """An Estimate in so many units a second, and its interval's half-width in percent."""
+    return number(seconds.value * units), number(100 * seconds.noise, 2)
+
+
 class Lines:
     """A line a row under a HEAD (columns and their widths, as table.Printed has them; those of LEAST go first where the terminal
     is narrow), and ABOUT it at the end. Rows that are not `wanted` have none. Here: what, how large, the time with its interval,

@@ -160,6 +160,16 @@ def refined(done: list, answers: list, op: str, order: Callable) -> "list[Row]":
     return [row for key, row in {row.key: row for row in sorted(added, key=order)}.items() if key not in tried]
 
 
+def say(said: list[str], args: argparse.Namespace, outcome: "sweep.Outcome", op: str = "matmul") -> None:
+    """Prints the ladder of an operation where it was asked for, then these lines."""
+    if args.ladder:
+        from analysis.crossover import ladder
+
+        print("\n".join(ladder.lines(ladder.ladders(outcome.measurements, outcome.run.machine, op))))
+    if said:
+        print("\n" + "\n".join(said))
+
+
 def check_flags(args: argparse.Namespace) -> None:
     """Raises Usage, before anything is measured, for a baseline to save that exists and for one to compare with that does not."""
     from analysis.compare import command as compare

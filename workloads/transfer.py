@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from workloads import options
-from workloads.printing import Lines, number
+from workloads.printing import Lines, number, timed
 from workloads.session import Workload
 
 __all__ = ("run",)
@@ -179,8 +179,7 @@ class Table(Lines):
         rate = number(p.bytes_moved / seconds.value / 1e9) if moves and (seconds := stats.seconds_of(m)) else "-"
         return [
             *start,
-            number(waited.value * 1e6),
-            number(100 * waited.noise, 2),
+            *timed(waited, 1e6),
             number(issued.value * 1e6) if issued else "-",
             rate,
             " ".join(filter(None, (beside, *m.flags))),
@@ -209,7 +208,7 @@ class FeedingTable(Lines):
         start.append(units.size(p.nbytes))
         if seconds is None:
             return [*start, m.status, "", m.reason]
-        return [*start, number(seconds.value * 1e3), number(100 * seconds.noise, 2), " ".join(m.flags)]
+        return [*start, *timed(seconds, 1e3), " ".join(m.flags)]
 
 
 def table(args=None, here=None) -> Lines:

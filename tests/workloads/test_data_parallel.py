@@ -17,7 +17,7 @@ from analysis.training import data_parallel
 from kernels.problems import AllReduce, Training
 from workloads import options, training
 from workloads.frameworks import data_parallel as replicas
-from workloads.frameworks import grid, several_gpus, studies
+from workloads.frameworks import grid, studies
 from workloads.harness.worker import environment
 from workloads.records import Row, Settings
 from workloads.records import settings as switches
@@ -211,7 +211,7 @@ def test_the_study_has_all_that_a_prediction_takes_for_both_jit_settings_and_the
     monkeypatch.setattr(studies, "available", lambda library: True)
     found = rows_of("--study data-parallel")
     several = [r.settings for r in found if r.settings.experiment.replicas > 1]
-    expected = {(*chosen, jit) for chosen in several_gpus.STRATEGY.items() for jit in ("on", "off")}
+    expected = {(*chosen, jit) for chosen in replicas.STRATEGIES.items() for jit in ("on", "off")}
     assert {(s.keras.keras_backend, s.experiment.strategy, s.keras.jit_compile) for s in several} == expected
     monkeypatch.setattr(studies, "available", lambda library: library == "jax")
     assert {switches.of(r).keras_backend for r in rows_of("--study data-parallel")} == {"jax"}

@@ -137,10 +137,10 @@ def test_joules_of_samples_by_the_counters_that_there_are(monkeypatch, tmp_path)
     monkeypatch.setattr(energy, "WINDOW_S", 2.5)
     monkeypatch.setattr(energy, "time", SimpleNamespace(perf_counter=lambda: state.now))
     used = energy.used(lambda: state.joules, call, lambda: waits.append(state.now), 5)
-    assert used == energy.Used(50.0, 250.0, (50.0, 50.0, 50.0))  # three calls of 5 samples a window, 750 J in 3 s
+    assert used == {"joules_per_sample": 50.0, "watts": 250.0}  # three calls of 5 samples a window, 750 J in 3 s
     assert waits == [0, 3, 3, 6, 6, 9]
-    assert energy.used(lambda: 7.0, call, lambda: None, 5) is None
-    assert energy.used(lambda: None, call, lambda: None, 5) is None
+    assert energy.used(lambda: 7.0, call, lambda: None, 5) == {}
+    assert energy.used(lambda: None, call, lambda: None, 5) == {}
 
     def millijoules(handle):
         return {"the GPU-abc": 5_000, "number 1": 7_000}[handle]

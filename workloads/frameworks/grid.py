@@ -14,12 +14,14 @@ from kernels import networks, registry
 from kernels.problems import Training
 from workloads import options
 from workloads.frameworks import data, several_gpus, studies, user_model
+from workloads.frameworks.data_parallel import STRATEGIES
 from workloads.harness import plan, worker
 from workloads.harness.timing import Limits
 from workloads.records import Machine, Row, Settings, settings
 from workloads.records.settings import KNOWN
 
 MODEL, BATCH = "cifar10-cnn", 32
+_KINDS = {"conv": "convolutions", "dense": "dense layers"}
 VARIANTS = ("fit", "resident", "loop")
 # Where the samples live, by variant.
 RESIDENCES = {
@@ -93,6 +95,31 @@ def network(name: str, time_limit_s: float = 60) -> networks.Network:
         raise options.Missing(f"{name} cannot be described: building it has {m.reason}", similar=longer)
     said = m.reason.replace("its process ended", f"{name} ended the process that built it", 1)
     raise options.Missing(said, similar=("", name, MODEL))
+
+
+def layers(args: argparse.Namespace, kind: str) -> list[networks.Work]:
+    """The products of one kind (conv, dense) in a training step of --model, in the directions and batches asked for: layer
+    by layer in each precision. The first layer has no dgrad, as nothing needs it.
+
+    Raises: Usage for a network that has none.
+    """
+    args.network = getattr(args, "network", None) or network(args.model)
+    wanted, batches = plan.directions(args), plan.counts(args.batch, 32)
+    steps = [
+        [[w for w in networks.step(args.network, n, *p) if w.kind == kind] for p in plan.precisions(args)]
+        for n in batches
+    ]
+    if not steps[0][0]:
+        other = f"python -m workloads.{'matmul' if kind == 'conv' else 'conv'} --model {args.model}"
+        raise options.Usage(
+            f"{args.model} has no {_KINDS[kind]}; the command below times the layers that it has",
+            f"{other} --batch {batches[0]}",
+        )
+    found = [w for step in steps for same in zip(*step, strict=True) for w in same if w.direction in wanted]
+    if not found:
+        there = "fprop and wgrad, as only its first layer is one"
+        raise options.Usage(f"the {_KINDS[kind]} of {args.model} have no {' or '.join(wanted)}: there are {there}")
+    return found
 
 
 def problems(args: argparse.Namespace) -> list[Training]:
@@ -231,7 +258,7 @@ def rows(args: argparse.Namespace, here) -> list:
             for form, count, texts in itertools.product(forms, threads, itertools.product(*own.values())):
                 chosen = {"data": args.data, "residence": home, **dict(zip(own, texts, strict=True)), **form}
                 if chosen.get("replicas", "1") != "1":
-                    chosen["strategy"] = several_gpus.STRATEGY[chosen.get("keras_backend", "tensorflow")]
+                    chosen["strategy"] = STRATEGIES[chosen.get("keras_backend", "tensorflow")]
                 row = Row(kernel, problem, Settings(device, count, switches=settings.changed(chosen)))
                 found[row.key] = row
     return list(found.values())

@@ -268,10 +268,9 @@ def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: in
         sent = [request for _, request in requests(x, samples, 4 * in_flight)]
         call, samples = lambda: answers(ready, sent, in_flight), samples * len(sent)
     used = energy.used(read, call, wait, samples)
-    if used is None:
+    if not used:
         notes["energy"] = f"{said}: the counter did not move"
-        return {}
-    return {"joules_per_sample": used.joules_per_sample, "watts": used.watts}
+    return used
 
 
 def requests(x: np.ndarray, size: int, count: int) -> list[tuple[int, np.ndarray]]:

@@ -9,6 +9,7 @@ from typing import Any
 from kernels import networks
 from workloads import options
 from workloads.frameworks import studies
+from workloads.frameworks.data_parallel import STRATEGIES
 from workloads.harness import plan
 from workloads.records import Machine, Row
 
@@ -22,7 +23,6 @@ CASES = (
     ("vgg-small", "uint8", (2048,)),
     ("mnist-cnn", "float32", (32,)),
 )
-STRATEGY = {"jax": "DataParallel", "tensorflow": "MirroredStrategy"}
 TAKES = ("model", "batch", "jit", "keras_backend", "gpus")  # the flags that the study obeys
 
 
@@ -57,7 +57,7 @@ def data_parallel(
 def _spread(model: str, dtype: str, batch: int, count: int, library: str, jit: str, whole: bool) -> list[Row]:
     """The rows of one case; `whole`: those too that a prediction is made from."""
     own: dict[str, Any] = {"keras_backend": library, "jit_compile": jit, "dropout": "off", "shuffle": "off"}
-    over, idle = {"strategy": STRATEGY[library]}, f"mlp-{math.prod(networks.find(model).input)}-1x1-10"
+    over, idle = {"strategy": STRATEGIES[library]}, f"mlp-{math.prod(networks.find(model).input)}-1x1-10"
     spread = {"replicas": str(count), **over}
     wanted: list[tuple[str, int, dict[str, Any]]] = [(model, batch, {}), (model, batch, spread)]
     if whole:
@@ -90,9 +90,9 @@ def devices(args: argparse.Namespace, on: list[str]) -> list[str]:
     if "gpu:0" not in on:
         raise plan.no_gpu()
     for library in options.words(args.keras_backend) or []:
-        if library not in STRATEGY:
+        if library not in STRATEGIES:
             raise options.Usage(
-                f"Keras on {library} has no strategy for several GPUs; on {' and '.join(STRATEGY)} it has", example
+                f"Keras on {library} has no strategy for several GPUs; on {' and '.join(STRATEGIES)} it has", example
             )
     return ["gpu:0"]
 
@@ -103,7 +103,7 @@ def rows(args: argparse.Namespace, most: int) -> list[Row]:
     Raises: Usage for words that it does not know; Missing for a library that was asked for and is not here.
     """
     counts = plan.counts(args.gpus, *(n for n in (2, 4, 8) if n <= most))
-    libraries = plan.known("keras backend", args.keras_backend, tuple(STRATEGY))
+    libraries = plan.known("keras backend", args.keras_backend, tuple(STRATEGIES))
     for library in libraries:
         if not studies.available(library):
             raise options.Missing(f"{library} is not installed", f"{options.python()} -m pip install {library}")
@@ -116,6 +116,6 @@ def rows(args: argparse.Namespace, most: int) -> list[Row]:
             raise options.Usage(f"a batch of {batch} does not divide among {count} GPUs", example)
     return [
         row
-        for library in libraries or filter(studies.available, STRATEGY)
+        for library in libraries or filter(studies.available, STRATEGIES)
         for row in data_parallel(counts, library, jit, models, batches)
     ]

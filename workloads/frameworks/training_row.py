@@ -18,7 +18,7 @@ from workloads.frameworks import tensorflow as tensors
 from workloads.frameworks.tensorflow import timed
 from workloads.harness import telemetry
 from workloads.harness.dispatch import Broken
-from workloads.harness.one_row import DoesNotFit, require_memory
+from workloads.harness.one_row import DoesNotFit, require_bytes, require_memory
 from workloads.harness.timing import Limits
 from workloads.machine import cpu, facts
 from workloads.machine.facts import now
@@ -164,8 +164,7 @@ def _own_samples(row: Row, chosen: Keras, seed: int):
     model, _ = user_model.load(problem.model, "auto")
     each = ITEM_BYTES.get(problem.dtype, 1) * math.prod(side or 1 for side in model.input_shape[1:])
     held = keras_fit.samples_held(problem, each, chosen.steps_per_execution)
-    if 3 * held * each > (free := facts.memory_available("cpu")):
-        raise DoesNotFit(f"needs {3 * held * each / 2**30:.3g} GiB of host memory, {free / 2**30:.3g} GiB are free")
+    require_bytes(3 * held * each, "host", facts.memory_available("cpu"))
     x, y = user_model.samples(model, held, seed, problem.dtype)
     del model
     tensors.forget()

@@ -6,8 +6,6 @@ import statistics
 import time
 from collections.abc import Callable
 
-import msgspec
-
 from workloads.machine import cpu, gpu
 
 WINDOW_S = 0.5  # NVML's counter moves every 20 to 100 ms
@@ -18,14 +16,6 @@ NO_RAPL = "no energy: RAPL's counters (/sys/class/powercap) are not readable her
 NO_NVML = "no energy: NVML gives no energy counter for this GPU"
 
 Counter = Callable[[], float | None]
-
-
-class Used(msgspec.Struct, frozen=True):
-    """Joules of a sample and watts meanwhile, of everything on the board or package; `each`: joules a sample by window."""
-
-    joules_per_sample: float
-    watts: float
-    each: tuple[float, ...]
 
 
 def counter(device: str, environment=os.environ) -> tuple[Counter | None, str]:
@@ -62,9 +52,9 @@ def _package(folder: pathlib.Path) -> Callable[[], float]:
     return read
 
 
-def used(read: Counter, call: Callable[[], None], wait: Callable[[], None], samples: int) -> Used | None:
-    """Joules that `call`, which answers `samples` samples, uses for each of them: the counter before and after windows of at
-    least WINDOW_S of calls, each window's end waited for. The board's idle power is in it. None when the counter stops."""
+def used(read: Counter, call: Callable[[], None], wait: Callable[[], None], samples: int) -> dict[str, float]:
+    """joules_per_sample of `call`, which answers `samples` samples, and watts: the counter before and after windows of at least
+    WINDOW_S of calls, each window's end waited for. The board's idle power is in it. Nothing when the counter stops."""
     each, watts = [], []
     for _ in range(WINDOWS):
         wait()
@@ -78,7 +68,7 @@ def used(read: Counter, call: Callable[[], None], wait: Callable[[], None], samp
         wait()
         spent, after = time.perf_counter() - begin, read()
         if before is None or after is None or after <= before:
-            return None
+            return {}
         each.append((after - before) / (calls * samples))
         watts.append((after - before) / spent)
-    return Used(statistics.median(each), statistics.median(watts), tuple(each))
+    return {"joules_per_sample": statistics.median(each), "watts": statistics.median(watts)}

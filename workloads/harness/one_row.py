@@ -66,7 +66,7 @@ def guarded(row: Row, work) -> Measurement:
     flags: tuple[str, ...] = ()
     try:
         return work()
-    except (registry.NotInstalled, CannotDo, DoesNotFit) as error:
+    except (registry.NotInstalled, CannotDo) as error:
         status, reason = "skipped", str(error)
     except MemoryError:
         status, reason = "skipped", "out of host memory"
@@ -125,8 +125,14 @@ def _prepared(kernel, row: Row, inputs: tuple[np.ndarray, ...]) -> copy_modes.Pr
         raise CannotDo(str(error)) from error
 
 
-class DoesNotFit(Exception):
+class DoesNotFit(CannotDo):
     """A problem larger than the memory that is free; said before anything is allocated."""
+
+
+def require_bytes(need: int, name: str, have: int) -> None:
+    """Raises DoesNotFit when more memory of that name is needed than is free."""
+    if need > have:
+        raise DoesNotFit(f"needs {need / 2**30:.3g} GiB of {name} memory, {have / 2**30:.3g} GiB are free")
 
 
 def require_memory(problem: Problem, device: str, free=facts.memory_available) -> None:
@@ -144,9 +150,7 @@ def require_memory(problem: Problem, device: str, free=facts.memory_available) -
     if device != "cpu":
         needs.append(("GPU", "gpu:0", problem.footprint_bytes * 2))
     for name, where, need in needs:
-        have = free(where)
-        if need > have:
-            raise DoesNotFit(f"needs {need / 2**30:.3g} GiB of {name} memory, {have / 2**30:.3g} GiB are free")
+        require_bytes(need, name, free(where))
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:

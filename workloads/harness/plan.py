@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from analysis import units
-from kernels import networks, registry
-from kernels.networks import Work
+from kernels import registry
 from kernels.problems import Peak, Problem, Stream
 from kernels.problems.arrays import ARITHMETIC, precision
 from kernels.registry import Kernel
@@ -21,7 +20,6 @@ from workloads.records import Machine, Row, Settings
 
 CACHES = ("warm", "cold")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
-_KINDS = {"conv": "convolutions", "dense": "dense layers"}
 RIGOROUS_PROCESSES = 5
 # The peaks that a short look takes: on the CPU what its libraries use, on a GPU its tensor cores too.
 _TENSOR = dict.fromkeys(("tf32", "float16", "bfloat16", "float8_e4m3"), ("tensor", "wgmma"))
@@ -139,27 +137,6 @@ def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
         return [precision(word) for word in options.words(args.dtypes)]
     except ValueError as error:
         raise options.Usage(str(error)) from error
-
-
-def layers(args: argparse.Namespace, network: networks.Network, kind: str) -> list[Work]:
-    """The products of one kind (conv, dense) in a training step of a network, in the directions and batches asked for: layer by
-    layer in each precision. The first layer has no dgrad, as nothing needs it.
-
-    Raises: Usage for a network that has none.
-    """
-    wanted, batches = directions(args), counts(args.batch, 32)
-    steps = [[[w for w in networks.step(network, n, *p) if w.kind == kind] for p in precisions(args)] for n in batches]
-    if not steps[0][0]:
-        other = f"python -m workloads.{'matmul' if kind == 'conv' else 'conv'} --model {args.model}"
-        raise options.Usage(
-            f"{args.model} has no {_KINDS[kind]}; the command below times the layers that it has",
-            f"{other} --batch {batches[0]}",
-        )
-    found = [w for step in steps for same in zip(*step, strict=True) for w in same if w.direction in wanted]
-    if not found:
-        there = "fprop and wgrad, as only its first layer is one"
-        raise options.Usage(f"the {_KINDS[kind]} of {args.model} have no {' or '.join(wanted)}: there are {there}")
-    return found
 
 
 def thread_counts(args: argparse.Namespace) -> list[int]:
@@ -284,20 +261,26 @@ def roof_rows(
 
 
 def under_roofs(
-    problems: list[Problem], kernels: list[Kernel], on: list[str], args: argparse.Namespace, here: Machine
+    op: str, problems: list[Problem], args: argparse.Namespace, here: Machine, beside: str = ""
 ) -> list[Row]:
     """The roofs of products or convolutions first, then problem by problem every kernel in every setting asked for.
 
-    Raises: Usage for an unknown copy mode or state of the caches.
+    beside: the variant of TensorFlow's that stands for the CPU's library; else its kernels have rows only when they are named.
+    Raises: Usage for an unknown backend, variant, copy mode or state of the caches; Missing.
     """
+    on = devices(args, here)
+    ours = () if args.ladder or args.variants else ("cuda",)  # tuning them takes a while, and a library is there
+    beside = beside if "cpu" in on else ""
+    named = kernels(op, args, on, args.ladder, on_request=ours if beside else ("tensorflow", *ours))
+    named = [k for k in named if not beside or k.backend != "tensorflow" or k.variant == beside]
     modes, states = known("mode", args.modes or options.MODES, options.MODES), caches(args)
-    used = [d for d in on if any(usable(k, [d]) for k in kernels)]
-    ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in kernels}  # a rung is about its loops
+    used = [d for d in on if any(usable(k, [d]) for k in named)]
+    ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in named}  # a rung is about its loops
     return roof_rows({p.math: None for p in problems}, used, here, thread_counts(args), args.fast) + [
         Row(kernel.name, problem, s)
         for problem in problems
         for cache in states
-        for kernel in kernels
+        for kernel in named
         if kernel.batched or not getattr(problem, "batch", None)
         for s in settings(kernel, on, args, ways[kernel.name], cache)
     ]

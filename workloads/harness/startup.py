@@ -103,20 +103,13 @@ def _tensorflow_start(row: Row) -> Callable:
     return work
 
 
-def _jit(row: Row) -> bool | str:
-    chosen = row.keras.jit_compile
-    if chosen not in settings.JIT:
-        raise CannotDo(f"jit_compile can be {', '.join(settings.JIT)}, not {chosen!r}")
-    return settings.JIT[chosen]
-
-
 def _tensorflow_compile(row: Row) -> Callable:
     import tensorflow
 
     def layer(x, w):
         return tensorflow.reduce_sum(tensorflow.nn.relu(tensorflow.matmul(x, w)))
 
-    jit = _jit(row)
+    jit = settings.JIT[row.keras.jit_compile]
     compiled = tensorflow.function(layer, jit_compile=None if jit == "auto" else jit, autograph=False)
     x = tensorflow.ones((16, 16))
     return lambda: compiled(x, x).numpy()
@@ -125,7 +118,7 @@ def _tensorflow_compile(row: Row) -> Callable:
 def _keras_compile(row: Row) -> Callable:
     import keras
 
-    jit, x = _jit(row), np.ones((1, 1), np.float32)
+    jit, x = settings.JIT[row.keras.jit_compile], np.ones((1, 1), np.float32)
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
 
     def work():

@@ -99,11 +99,6 @@ class Worker:
         os.close(answers_out)
         self._buffer = b""
 
-    def pin(self, cpus: set[int]) -> None:
-        """From now on its main thread runs on these CPUs only."""
-        if self._process is not None:
-            os.sched_setaffinity(self._process.pid, cpus)
-
     def ask(self, order: Order, timeout_s: float) -> Measurement:
         """The answer to an order, whatever becomes of the process."""
         self.start()
