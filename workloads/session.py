@@ -186,18 +186,24 @@ def check_flags(args: argparse.Namespace) -> None:
         compare.read(args.against)
 
 
+def save(args: argparse.Namespace, files: list, apart: bool = False) -> None:
+    """Saves the result files as the baseline asked for, if one is; `apart` as baselines.save has it."""
+    from workloads.records import baselines
+
+    if args.save:
+        kept = baselines.save(args.save, files, apart)
+        if not args.quiet:
+            print(f"saved as the baseline {args.save!r}: {options.near(kept)}", file=sys.stderr)
+
+
 def save_and_compare(args: argparse.Namespace, files: list, code: int) -> int:
     """Saves the result files as a baseline and compares them with another, as asked for; the exit code, worse than `code`
     where a row is."""
     from analysis.compare import command as compare
-    from workloads.records import baselines
 
     if code not in (options.OK, options.FAILED):
         return code
-    if args.save:
-        kept = baselines.save(args.save, files)
-        if not args.quiet:
-            print(f"saved as the baseline {args.save!r}: {options.near(kept)}", file=sys.stderr)
+    save(args, files)
     if args.against:
         regressed = compare.against(args.against, files, args.fail_on, args.format)
         return code or regressed

@@ -18,7 +18,7 @@ from analysis.crossover.crossover import LATENCY
 from analysis.crossover.families import conv_rows
 from analysis.roofline.frame import frame
 from analysis.text import answers
-from kernels import registry
+from kernels import networks, registry
 from kernels.networks import NETWORKS, Layer, Network
 from kernels.problems import Conv, Matmul
 from kernels.reference import conv as reference_conv
@@ -69,13 +69,13 @@ def test_a_model_without_convolutions_or_a_direction_is_refused_with_what_works(
     assert {(p.m, p.n, p.k) for p in dense} == {(7, 20, 2), (7, 5, 20), (7, 1, 5)}
     layers = (Layer("conv1", "conv", 2, 3), Layer("flatten", "flatten"), Layer("classes", "dense", 2))
     NETWORKS["one-conv"] = Network("one-conv", "", (8, 8, 1), 2, layers)
-    plan.networks.known.cache_clear()
+    networks.known.cache_clear()
     try:
         with pytest.raises(options.Usage, match="the convolutions of one-conv have no dgrad"):
             problems("--model", "one-conv", "--direction", "dgrad")
     finally:
         del NETWORKS["one-conv"]
-        plan.networks.known.cache_clear()
+        networks.known.cache_clear()
 
 
 def law(n: int, **fields) -> list:

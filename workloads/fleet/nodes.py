@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from analysis import table
-from workloads import options, records
+from workloads import options, records, session
 from workloads.fleet import cluster
 from workloads.fleet.cluster import LOG, PLAN, Node
 from workloads.harness import sweep
@@ -270,12 +270,7 @@ def _ended(args: argparse.Namespace, command: str, folder: pathlib.Path, parts: 
 
         for said in fleet.lines(judgment.judge(devices.devices(folder), devices.saved())):
             print(said)
-        if args.save:
-            from workloads.records import baselines
-
-            kept = baselines.save(args.save, records.files_of(folder), apart=True)
-            if not args.quiet:
-                _note(f"saved as the baseline {args.save!r}: {options.near(kept)}")
+        session.save(args, records.files_of(folder), apart=True)
         print(f"results: {options.near(folder)}")
         print(f"next:    {options.typed(f'python -m analysis.fleet {options.near(folder)}')}")
     return code

@@ -28,7 +28,7 @@ def counter(device: str, environment=os.environ) -> tuple[Counter | None, str]:
             if cpu.text(folder / "name").startswith("package") and cpu.text(folder / "energy_uj").isdigit()
         ]
         return (lambda: sum(package() for package in packages), "RAPL, CPU packages") if packages else (None, NO_RAPL)
-    found = gpu.only_handle(environment.get("CUDA_VISIBLE_DEVICES", ""), device)
+    found = gpu.only_handle(device, environment)
 
     def read() -> float | None:
         millijoules = gpu.ask("nvmlDeviceGetTotalEnergyConsumption", found)

@@ -357,7 +357,7 @@ def watch(device: str, link: bool = False, framework: bool = False) -> Watch:
     if device == "cpu":
         return Watch(CpuWatch())
     if framework:
-        seen = gpu.only_handle(os.environ.get("CUDA_VISIBLE_DEVICES", ""), device)
+        seen = gpu.only_handle(device)
         own = [GpuWatch(0, clock=lambda: None, handle=seen)] if seen is not None else []
         return Watch(*own, CpuWatch(), on_gpu=True)
     import cupy

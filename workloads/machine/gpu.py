@@ -93,10 +93,10 @@ def handle(index: int):
     return ask("nvmlDeviceGetHandleByPciBusId", cupy.cuda.runtime.deviceGetPCIBusId(index))
 
 
-def only_handle(visible: str, device: str):
+def only_handle(device: str, environment=os.environ):
     """NVML's handle of the only GPU that this process sees, without starting a context or CuPy: by its UUID, or by its number
     where no UUID was known."""
-    first = visible.split(",")[0]
+    first = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
     if first.startswith(("GPU-", "MIG-")):
         return ask("nvmlDeviceGetHandleByUUID", first)
     number = first or device.partition(":")[2] or "0"
@@ -115,8 +115,7 @@ def memory_available(index: int) -> int:
 
     runtime = cupy.cuda.runtime
     # NVML first, because asking the runtime starts a context in this process.
-    asked = ask("nvmlDeviceGetMemoryInfo", handle(index)) if handle(index) else None
-    if asked:
+    if asked := ask_of(index, "nvmlDeviceGetMemoryInfo"):
         free = asked.free
     else:
         with cupy.cuda.Device(index):
@@ -137,8 +136,8 @@ def gpus() -> tuple[Gpu, ...]:
 
 def _gpu(runtime, index: int) -> Gpu:
     seen = runtime.getDeviceProperties(index)
-    watts = _ask_of(index, "nvmlDeviceGetPowerManagementLimit")
-    uuid = _ask_of(index, "nvmlDeviceGetUUID") or _uuid(seen.get("uuid", b""))
+    watts = ask_of(index, "nvmlDeviceGetPowerManagementLimit")
+    uuid = ask_of(index, "nvmlDeviceGetUUID") or _uuid(seen.get("uuid", b""))
     return Gpu(
         name=_decoded(seen["name"]),
         uuid=_decoded(uuid),
@@ -150,12 +149,13 @@ def _gpu(runtime, index: int) -> Gpu:
         memory_clock_hz=seen["memoryClockRate"] * 1e3,
         power_limit_w=watts / 1e3 if watts else None,
         # An idle link falls back in generation but not in width.
-        pcie_generation=_ask_of(index, "nvmlDeviceGetMaxPcieLinkGeneration") or None,
-        pcie_width=_ask_of(index, "nvmlDeviceGetCurrPcieLinkWidth") or None,
+        pcie_generation=ask_of(index, "nvmlDeviceGetMaxPcieLinkGeneration") or None,
+        pcie_width=ask_of(index, "nvmlDeviceGetCurrPcieLinkWidth") or None,
     )
 
 
-def _ask_of(index: int, name: str):
+def ask_of(index: int, name: str):
+    """The answer of one NVML function on the GPU that CuPy calls `index`; None as `ask`."""
     return ask(name, handle(index)) if handle(index) else None
 
 

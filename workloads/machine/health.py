@@ -136,8 +136,7 @@ def gpu() -> Iterator[Finding]:
         yield Finding("gpu", "problem" if broken else "warn", problem, "GPU rows are skipped", fix)
     for index, one in enumerate(nvidia.gpus()):
         seen = f"{one.name}, {one.memory_bytes / 2**30:.0f} GiB, driver {nvidia.driver()}"
-        handle = nvidia.handle(index)
-        if others := nvidia.ask("nvmlDeviceGetComputeRunningProcesses", handle) if handle else None:
+        if others := nvidia.ask_of(index, "nvmlDeviceGetComputeRunningProcesses"):
             who = "1 other process computes" if len(others) == 1 else f"{len(others)} other processes compute"
             why = "they share its clock, memory and bandwidth"
             yield Finding(f"gpu:{index}", "warn", f"{seen}; {who} on it", why, "nvidia-smi")

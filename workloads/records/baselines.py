@@ -23,7 +23,7 @@ def folder(name: str) -> pathlib.Path:
 
 def find(name: str) -> pathlib.Path | None:
     """The folder of a saved baseline; None when there is none of that name."""
-    return folder(name) if re.fullmatch(r"\w[\w.-]{0,99}", name) and folder(name).is_dir() else None
+    return FOLDER / name if name in names() else None
 
 
 def names() -> list[str]:
