@@ -44,8 +44,6 @@ FLAGS = """
 --shuffle WORD ...     on off (on)
 --keras-backend WORD ...  tensorflow jax torch (tensorflow)
 --onednn WORD ...      on off: TF_ENABLE_ONEDNN_OPTS, on the CPU (TensorFlow's default)
---cpu-forms WORD ...   hidden (the GPU hidden, Keras's choice there), jit (hidden, compiled by XLA), visible (beside a visible
-                       GPU, as the articles do), or all (hidden)
 --gpus N ...           GPUs that share each batch, by keras.distribution.DataParallel with --keras-backend jax or
                        tf.distribute.MirroredStrategy with tensorflow (1)
 # rows of a study or of predictions

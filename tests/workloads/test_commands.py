@@ -103,7 +103,6 @@ REFUSED = {
         --residence moon => unknown residence 'moon'
         --variants fit --residence fed => nothing asked for trains with --residence fed => --variants resident loop
         --backends tensorflow --variants fit => no fit of tensorflow trains here => tensorflow --variants loop
-        --cpu-forms seen => unknown CPU form 'seen'; known: hidden, jit, visible, all
         --study seeds --batch 3 --jit on => leave --batch --jit out => --study seeds
         --samples 100 --steps 3 => not allowed with""",
     "workloads.inference": """

@@ -88,14 +88,7 @@ def test_generators_types_epochs_and_threads_are_taken_from_flags():
     assert here == [(epochs, dtype, 2) for epochs in (1, 3) for dtype in ("float64", "uint8")]
 
 
-def test_the_cpus_three_forms_are_named_and_switches_make_every_combination_where_they_do_something():
-    found = rows("--cpu-forms", "all")
-    plain = {"data": "synthetic"}
-    forms = [plain, plain | {"jit_compile": "on"}, plain | {"gpu": "visible"}]
-    assert chosen(found) == [*(("cpu", form) for form in forms), ("gpu:0", plain)]
-    assert len(rows("--cpu-forms", "all", here=CPU_MACHINE)) == 2
-    with pytest.raises(options.Missing, match="no GPU here that could be visible"):
-        rows("--cpu-forms", "visible", here=CPU_MACHINE)
+def test_switches_make_every_combination_where_they_do_something():
     found = rows("--jit", "on", "off", "--steps-per-execution", "1", "10", "--device", "gpu")
     assert [{k: v for k, v in r.settings.switches.items() if k != "data"} for r in found] == [
         {"jit_compile": j, **({"steps_per_execution": "10"} if s == 10 else {})}

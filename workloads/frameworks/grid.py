@@ -37,7 +37,7 @@ _FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas")
 _NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float32
 # Flags that a study has its own of.
 _STUDY_HAS = "model inputs width depth outputs hidden_layers batch samples steps epochs dtypes jit"
-_STUDY_HAS += f" {' '.join(KNOWN)} onednn cpu_forms variants backends threads gpus"
+_STUDY_HAS += f" {' '.join(KNOWN)} onednn variants backends threads gpus"
 _MLP = {"inputs": 784, "width": 500, "depth": 2, "outputs": 10}
 _ONLY_OF = {**dict.fromkeys(_MLP, "mlp"), "hidden_layers": "fashion-mlp"}
 
@@ -241,7 +241,6 @@ def rows(args: argparse.Namespace, here) -> list:
     if args.gpus:
         on = several_gpus.devices(args, on)
     every, given = kernels(args), _given(args)
-    shown = _cpu_forms(args, here)
     found = {}
     for problem in problems(args):
         network = networks.known(problem.model)
@@ -254,25 +253,13 @@ def rows(args: argparse.Namespace, here) -> list:
         for device, (kernel, home) in itertools.product(on, _ways(args, problem, every)):
             own = {s: texts for s, texts in given.items() if _applies(s, device, kernel, regression)}
             threads = plan.counts(args.threads, None) if device == "cpu" else [None]
-            forms = studies.forms(device, bool(here.gpus), shown)
-            for form, count, texts in itertools.product(forms, threads, itertools.product(*own.values())):
-                chosen = {"data": args.data, "residence": home, **dict(zip(own, texts, strict=True)), **form}
+            for count, texts in itertools.product(threads, itertools.product(*own.values())):
+                chosen = {"data": args.data, "residence": home, **dict(zip(own, texts, strict=True))}
                 if chosen.get("replicas", "1") != "1":
                     chosen["strategy"] = STRATEGIES[chosen.get("keras_backend", "tensorflow")]
                 row = Row(kernel, problem, Settings(device, count, switches=settings.changed(chosen)))
                 found[row.key] = row
     return list(found.values())
-
-
-def _cpu_forms(args: argparse.Namespace, here) -> list[str]:
-    """The forms of the CPU asked for.
-
-    Raises: Usage; Missing for `visible` by name without a GPU.
-    """
-    forms = plan.known("CPU form", args.cpu_forms, (*studies.CPU_FORMS, "all")) or ["hidden"]
-    if "visible" in forms and not here.gpus:
-        raise plan.no_gpu("no GPU here that could be visible")
-    return list(studies.CPU_FORMS) if "all" in forms else forms
 
 
 def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
