@@ -116,10 +116,8 @@ def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.
 
 def _beside(four: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
     """The rows teacher alone, student alone, teacher beside, student beside."""
-    sets = ((0,), (1,), (0, 1))
-    took = concurrent.alternated(four[:2], sets, _turns(args), here)
-    for i, row in enumerate(four):
-        yield concurrent.measured(row, four[i % 2], took, sets[min(i, 2)], [i % 2])
+    with concurrent.workers_of(four[:2], here) as workers:
+        yield from concurrent.alone_and_together(four, workers, _turns(args))
 
 
 def _side_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
@@ -134,7 +132,9 @@ def _side_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Gro
 def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
     """The rows of 1, 2, 4 processes that do the same at once."""
     sets = [tuple(range(row.experiment.at_once)) for row in made]
-    took = concurrent.alternated([made[0]] * max(map(len, sets)), sets, _turns(args), here)
+    parties = [made[0]] * max(map(len, sets))
+    with concurrent.workers_of(parties, here) as workers:
+        took = concurrent.in_turns(parties, workers, sets, _turns(args))
     for row, members in zip(made, sets, strict=True):
         yield concurrent.measured(row, made[0], took, members, members)
 

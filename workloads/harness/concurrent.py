@@ -10,7 +10,7 @@ import functools
 import statistics
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import msgspec
 
@@ -64,18 +64,20 @@ class Group:
     measure: Callable[..., Generator[Measurement]]
 
 
-def alternated(parties: list[Row], sets: Sequence[tuple[int, ...]], turns: Turns, here: Machine) -> Rounds:
-    """A worker a party, prepared one after the other; then the sets take turns, in the opposite order every other round."""
+@contextlib.contextmanager
+def workers_of(parties: list[Row], here: Machine) -> Iterator[list[Worker]]:
+    """A worker a party; they end with the block."""
     workers = [Worker(environment(row, here.uuids)) for row in parties]
     try:
-        return in_turns(parties, workers, sets, turns)
+        yield workers
     finally:
         for worker in workers:
             worker.close()
 
 
 def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]], turns: Turns) -> Rounds:
-    """What `alternated` gives, of workers that go on afterwards, one a party."""
+    """Prepares the parties one after the other, each in its worker; then the sets take turns, in the opposite order every other
+    round."""
     limits, slice_ = Limits(visit_s=turns.window_s), Limits(visit_s=turns.window_s / SLICES)
     answers: list[Measurement] = []
     rounds: list[dict[tuple[int, ...], Taken]] = []
@@ -181,6 +183,15 @@ def measured(row: Row, asked: Row, took: Rounds, members: tuple[int, ...], parti
     )
 
 
+def alone_and_together(rows: list[Row], workers: list[Worker], turns: Turns) -> Generator[Measurement]:
+    """The rows of each party alone, then those of each while all are at work."""
+    count = len(rows) // 2
+    parties, sets = rows[:count], (*((i,) for i in range(count)), tuple(range(count)))
+    took = in_turns(parties, workers, sets, turns)
+    for i, row in enumerate(rows):
+        yield measured(row, parties[i % count], took, sets[min(i, count)], [i % count])
+
+
 def timeout(problem: Problem) -> float:
     return _PATIENCE_S + problem.patience_s
 
@@ -228,30 +239,10 @@ def every_gpu_rows(gpus: list[int]) -> list[Row]:
 
 def every_gpu(args: argparse.Namespace, run: Run, gpus: list[int], shown=lambda m: None) -> sweep.Outcome:
     """Measures these rows into at-once.jsonl by a worker a GPU, kept over all rows; the sweep.Outcome."""
-    every = every_gpu_rows(gpus)
-    workers: list[Worker] = []
-    some = 2 * len(gpus)
-    groups = [
-        Group(every[i : i + some], lambda i=i: _every_gpu_group(every[i : i + some], workers, args, run.machine))
-        for i in range(0, len(every), some)
-    ]
-    try:
-        return studied("at-once", groups, args, run, shown)
-    finally:
-        for worker in workers:
-            worker.close()
-
-
-def _every_gpu_group(
-    group: list[Row], workers: list[Worker], args: argparse.Namespace, here: Machine
-) -> Generator[Measurement]:
-    """The rows of one work: alone on each GPU, then on each of all."""
-    count = len(group) // 2
-    alone = group[:count]
-    if not workers:
-        workers += [Worker(environment(row, here.uuids)) for row in alone]
-    sets = (*((i,) for i in range(count)), tuple(range(count)))
+    every, some = every_gpu_rows(gpus), 2 * len(gpus)
     rounds, window_s = (FAST_ROUNDS, FAST_WINDOW_S) if args.fast else (ROUNDS, WINDOW_S)
-    took = in_turns(alone, workers, sets, Turns(rounds, window_s, args.seed))
-    for i, row in enumerate(group):
-        yield measured(row, alone[i % count], took, sets[min(i, count)], [i % count])
+    turns = Turns(rounds, window_s, args.seed)
+    with workers_of(every[: len(gpus)], run.machine) as workers:
+        works = [every[i : i + some] for i in range(0, len(every), some)]
+        groups = [Group(rows, functools.partial(alone_and_together, rows, workers, turns)) for rows in works]
+        return studied("at-once", groups, args, run, shown)
