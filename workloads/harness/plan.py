@@ -72,12 +72,10 @@ def kernels(
     A backend that is not installed, or whose device is not here, is left out with a note, unless asked for by name.
     Raises: Usage for an unknown backend or variant; Missing for a named backend that cannot run.
     """
-    known, asked = registry.backends(op), options.words(args.backends)
-    for name in asked or []:
-        if name not in known:
-            raise options.unknown("backend", name, known, where=f" for {op}")
+    every = registry.backends(op)
+    asked = known("backend", args.backends, every, f" for {op}")
     found: list[Kernel] = []
-    for backend in asked or [name for name in known if name not in on_request]:
+    for backend in asked or [name for name in every if name not in on_request]:
         try:
             if not usable(registry.BACKENDS[backend], on):
                 raise options.Missing(*no_device(backend))
@@ -87,10 +85,7 @@ def kernels(
                 raise options.Missing(str(error), getattr(error, "tip", "")) from error
             if args.verbose:
                 note(args, f"{backend} left out: {error}")
-    variants = options.words(args.variants)
-    for name in variants or []:
-        if name not in (there := sorted({k.variant for k in found})):
-            raise options.unknown("variant", name, there)
+    variants = known("variant", args.variants, sorted({k.variant for k in found}))
     return [k for k in found if (k.variant in variants if variants else ladder or not k.rung)]
 
 
