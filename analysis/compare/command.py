@@ -84,22 +84,20 @@ def compare(old: "Loaded", new: "Loaded", asked: str, any_machine: bool = False,
 
 def records(made: "Comparison") -> list[dict]:
     """The compared rows as plain records, in the columns of HEAD, every verdict's largest change first."""
-    import msgspec
+    from msgspec.structs import astuple
 
     from analysis.compare import comparison
     from analysis.stats import middle
 
     def cells(r: "Compared") -> tuple:
         times = (middle(m.on(r.clock)) for m in (r.old, r.new))
-        ratio, between = msgspec.structs.astuple(r.verdict.ratio), (r.between.share, r.between.source)
-        return r.name, r.clock, *times, *ratio, r.word, *between, " ".join(r.flags)
+        return r.name, r.clock, *times, *astuple(r.verdict.ratio), r.word, *astuple(r.between), " ".join(r.flags)
 
     return [dict(zip(HEAD, cells(r), strict=True)) for word in comparison.WORDS for r in made.of(word)]
 
 
 def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
-    """Prints how many rows changed, those that did (`verbose`: all), and what must be known beside them. Where stdout is a table
-    for machines, the words are on stderr."""
+    """Prints how many rows changed, those that did (`verbose`: all), and notes; the words are on stderr beside csv and json."""
     from analysis import table
 
     out = sys.stdout if format_ in ("table", "md") else sys.stderr
@@ -131,9 +129,9 @@ def summary(made: "Comparison") -> str:
     from analysis.units import count
 
     slower, faster, same, open_ = (len(made.of(word)) for word in _WORDS)
+    counts = f"{slower} slower, {faster} faster, {same} the same within 5 %, {open_} can't tell"
     broken = f", {len(made.broken)} broken" * bool(made.broken)
-    counts = f"{slower} slower, {faster} faster, {same} the same within 5 %, {open_} can't tell{broken}"
-    return f"{counts}: of {count(len(made.rows) + len(made.broken), 'row')}."
+    return f"{counts}{broken}: of {count(len(made.rows) + len(made.broken), 'row')}."
 
 
 def notes(made: "Comparison", verbose: bool = False) -> list[str]:

@@ -262,15 +262,14 @@ class TestChoosing:
         assert [s.threads for s in plan.settings(parallel, ["cpu"], args)] == [1, 2]
 
 
-NO_GPU = "--sizes 256 --backends cupy", "--sizes 64 --device gpu", "--sizes 64 --require-gpu"
-
-
-@pytest.mark.parametrize("argv", [words.split() for words in NO_GPU])
-def test_what_is_asked_for_and_not_there_exits_3(argv, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    "words", ["--sizes 256 --backends cupy", "--sizes 64 --device gpu", "--sizes 64 --require-gpu"]
+)
+def test_what_is_asked_for_and_not_there_exits_3(words, capsys, monkeypatch):
     here = facts.describe()
     monkeypatch.setattr(facts, "describe", lambda: msgspec.structs.replace(here, gpus=()))
     monkeypatch.setattr(facts, "gpu_problem", lambda: "a driver but no device")
-    assert matmul.main(argv) == 3
+    assert matmul.main(words.split()) == 3
     assert "a driver but no device" in capsys.readouterr().err
 
 
@@ -278,6 +277,10 @@ def test_dry_run_measures_nothing(tmp_path, capsys):
     assert matmul.main(["--sizes", "64:256", *FAST, "--dry-run", "-o", str(tmp_path / "new")]) == 0
     assert not (tmp_path / "new").exists()
     assert "rows, at most" in capsys.readouterr().out
+    for way, rounds, beside in (([], 5, 0.2), (["--rigorous"], 10, 25.0)):
+        assert matmul.main(["--sizes", "64", "--backends", "numpy", "--dry-run", "--format", "json", *way]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["seconds_at_most"] == pytest.approx(len(told["rows"]) * 1.15 * (beside + 0.075 * rounds))
 
 
 def test_the_function_gives_a_data_frame(tmp_path):

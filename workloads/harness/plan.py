@@ -21,6 +21,7 @@ from workloads.records import Machine, Row, Settings
 CACHES = ("warm", "cold")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
 RIGOROUS_PROCESSES = 5
+_FRESH_S = 2.5  # a fresh process until its first visit ends: 1.7 to 2.5 on two Zen 4 cores
 # The peaks that a short look takes: on the CPU what its libraries use, on a GPU its tensor cores too.
 _TENSOR = dict.fromkeys(("tf32", "float16", "bfloat16", "float8_e4m3"), ("tensor", "wgmma"))
 _CACHES, _FAST_CACHES = 4, 1.25  # the triad's arrays, in sizes of the last cache
@@ -219,12 +220,13 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
     limits = Limits(**shared_flags.limits(args))
     clocks = {r.key: 1 if r.device == "cpu" or r.settings.mode != "resident" else 3 for r in rows}
     whole = sum(clocks[r.key] * limits.max_time + 0.2 + r.problem.patience_s for r in rows if rounds.is_whole(r))
-    visits = sum(0.2 + clocks[r.key] * limits.visit_s * limits.rounds for r in rows if not rounds.is_whole(r))
-    seconds = whole * (RIGOROUS_PROCESSES if args.rigorous else 1) + visits * (1 + rounds.EXTRA)
+    processes, beside = (RIGOROUS_PROCESSES, _FRESH_S * limits.rounds) if args.rigorous else (1, 0.2)
+    visits = sum(beside + clocks[r.key] * limits.visit_s * limits.rounds for r in rows if not rounds.is_whole(r))
+    seconds = whole * processes + visits * (1 + rounds.EXTRA)
     largest = max((r.problem.footprint_bytes for r in rows), default=0)
     if args.format == "json":
-        planned = [msgspec.to_builtins(row) for row in rows]
-        print(json.dumps({"rows": planned, "largest_bytes": largest, "seconds_at_most": seconds}, indent=1))
+        planned = {"rows": msgspec.to_builtins(rows), "largest_bytes": largest, "seconds_at_most": seconds}
+        print(json.dumps(planned, indent=1))
         return
     for row in rows:
         print(name(row))
