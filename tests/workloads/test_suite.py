@@ -14,7 +14,7 @@ from analysis.text import summary
 from workloads import options, records, session, suite
 from workloads.harness import plan, worker
 
-QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "-q"]
+QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "--backends", "numpy", "-q"]
 
 
 def parsed(*argv):
