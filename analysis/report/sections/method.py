@@ -3,15 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from analysis.table import listed, text, titled
+from analysis.table import listed, parsed, text, titled
 from analysis.units import join
 from kernels import networks
 from workloads.records import Loaded, Measurement, Run
 from workloads.records.published_cases import CASES
 
-_PRODUCTS = {"matmul", "conv"}
-_MODELS = {"training", "inference"}
-_SEVERAL = {"peer", "collective", "at-once"}
 # What `check` says of a row, in words.
 _CHECKS = {
     "exact": "equal to the answer on whole numbers, in any order",
@@ -19,59 +16,42 @@ _CHECKS = {
     "weights": "shapes and numbers of weights, layer by layer, are the model's",
     "first loss": "the first loss and its gradient are NumPy's",
 }
-# (operations, words): said where any of them was measured.
-_LIMITS = (
-    (
-        _PRODUCTS | {"stream", "peak", "transfer", "launch", *_SEVERAL},
-        "Rates and roofs use the device clock on a GPU where there is one, else the time of one call on the host.",
-    ),
-    (
-        _PRODUCTS,
-        "The CPU side of a crossover is the fastest kernel and thread count at that size; teaching rungs are out.",
-    ),
-    (
-        _PRODUCTS | {"stream"},
-        "A memory roof counts only for working sets that no cache holds; smaller ones have the roof of the level that holds "
-        "them, where it was measured.",
-    ),
-    (
-        {"training"},
-        "What a step, an epoch and a fit cost is fitted from fits that vary one of them alone; the CPU side is its fastest form, "
-        "with the threads that the framework takes.",
-    ),
-)
-_FORMULAS = (
-    ({"matmul"}, "matmul M x N x K: 2 M N K FLOP; it must move its three matrices once, (M K + K N + M N) elements"),
-    ({"conv"}, "convolution: 2 n p q c_out c_in r s / groups FLOP; the images, the filters and the result once"),
-    ({"stream"}, "stream: the bytes of the arrays that the operation reads and writes, each once"),
-    (
-        _PRODUCTS | {"stream", "peak", "transfer"},
-        "rate: FLOP or bytes over the median time; arithmetic intensity: FLOP over bytes; ridge: peak rate over bandwidth",
-    ),
-    (_PRODUCTS | {"stream"}, "of its roof: the least time that the roofs allow, over the measured one"),
-    (
-        _PRODUCTS | _MODELS,
-        "speedup: the CPU's time over the GPU's; crossover: where its logarithm passes 0, linear in the "
-        "logarithm of the size",
-    ),
-    ({"matmul"}, "a copy used k times: the call with its copies and k - 1 calls without, over k"),
-    (
-        {"training"},
-        "a job: start-up, build and compilation, then a fit: once + epochs (an epoch's own + steps x a step)",
-    ),
-    (
-        {"feeding"},
-        "input pipeline: what epochs of two lengths differ by, a step; its law: call + samples x a sample + bytes / bandwidth",
-    ),
-    ({"inference"}, "samples a second: the samples of a call over its median time"),
-)
+# What is said where any of these operations was measured.
+_LIMITS = """
+matmul conv stream peak transfer launch peer collective at-once | \
+    Rates and roofs use the device clock on a GPU where there is one, else the time of one call on the host.
+matmul conv | The CPU side of a crossover is the fastest kernel and thread count at that size; teaching rungs are out.
+matmul conv stream | A memory roof counts only for working sets that no cache holds; smaller ones have the roof of the level \
+    that holds them, where it was measured.
+training | What a step, an epoch and a fit cost is fitted from fits that vary one of them alone; the CPU side is its fastest \
+    form, with the threads that the framework takes.
+"""
+_FORMULAS = """
+matmul | matmul M x N x K: 2 M N K FLOP; it must move its three matrices once, (M K + K N + M N) elements
+conv | convolution: 2 n p q c_out c_in r s / groups FLOP; the images, the filters and the result once
+stream | stream: the bytes of the arrays that the operation reads and writes, each once
+matmul conv stream peak transfer | rate: FLOP or bytes over the median time; arithmetic intensity: FLOP over bytes; ridge: peak \
+    rate over bandwidth
+matmul conv stream | of its roof: the least time that the roofs allow, over the measured one
+matmul conv training inference | speed-up: the CPU's time over the GPU's; crossover: where its logarithm passes 0, linear in the \
+    logarithm of the size
+matmul | a copy used k times: the call with its copies and k - 1 calls without, over k
+training | a job: start-up, build and compilation, then a fit: once + epochs (an epoch's own + steps x a step)
+feeding | feeding: what epochs of two lengths differ by, a step; its law: call + samples x a sample + bytes / bandwidth
+inference | samples a second: the samples of a call over its median time
+"""
+
+
+def _said(lines: str, measurements: "Iterable[Measurement]") -> list[str]:
+    """Those of the lines that are of an operation that was measured."""
+    ops = {m.problem.op for m in measurements if m.ok}
+    return [" ".join(words.split()) for of, words in parsed(lines) if ops & set(of.split())]
 
 
 def how_section(loaded: "Loaded") -> list[str]:
     """Checks, stop reasons, flags, seed, software and limits of what was measured."""
     ms = loaded.measurements
     run = loaded.last
-    ops = _measured(ms)
     software = software_words(loaded.runs)
     checks = Counter(m.check or "not checked" for m in ms if m.ok)
     told = [
@@ -88,14 +68,10 @@ def how_section(loaded: "Loaded") -> list[str]:
         f"Order: as in the result files; seed {run.seed if run else 'unknown'}.",
         f"Software: {text(join(software)) or 'unknown'}.",
     ]
-    lines += [words for of, words in _LIMITS if ops & of]
+    lines += _said(_LIMITS, ms)
     if any(m.problem.op == "training" and m.keras.data == "synthetic" for m in ms):
         lines.append("The samples of trainings are made up: losses and accuracies are not those of real data.")
     return [*(f"- {line}" for line in [*lines, *_seeds(ms)]), ""]
-
-
-def _measured(measurements: "Iterable[Measurement]") -> set[str]:
-    return {m.problem.op for m in measurements if m.ok}
 
 
 def _seeds(measurements: "Iterable[Measurement]") -> list[str]:
@@ -108,8 +84,7 @@ def _seeds(measurements: "Iterable[Measurement]") -> list[str]:
 
 def formulas(measurements: "Iterable[Measurement]") -> list[str]:
     """What the numbers on the page are, as formulas."""
-    ops = _measured(measurements)
-    return titled("Formulas", listed(words for of, words in _FORMULAS if ops & of))
+    return titled("Formulas", listed(_said(_FORMULAS, measurements)))
 
 
 def software_words(runs: "Iterable[Run]") -> list[str]:
