@@ -4,10 +4,9 @@ from math import inf
 from typing import Any
 
 from analysis import numbers
-from analysis.crossover.crossover import FINE
 from analysis.predict import budget
 from analysis.predict.budget import Budget
-from analysis.report.charts.chart import Axis, Chart, View, rounded, sides, stacked
+from analysis.report.charts.chart import Axis, Chart, View, marked, sides, stacked
 from analysis.stats import Estimate, faster, total
 from analysis.table import Table
 from analysis.text import sentences, training
@@ -52,10 +51,8 @@ def _paid(e: Estimate | None) -> dict[str, Any]:
     if e is None or e.value < 1 or e.value == inf:
         return {}
     low, high = (min(max(end, _EPOCHS[0]), _EPOCHS[-1]) for end in (e.low, e.high))
-    wide = e.high > FINE * e.low and low < high
-    words = f"break-even after {_words(e)}"
-    lines = [(rounded(e.value), "" if wide else words)] * (e.value <= _EPOCHS[-1])
-    return {"lines": lines, "bands": [(rounded(low), rounded(high), words)] * wide}
+    at = e.value if e.value <= _EPOCHS[-1] else None
+    return marked([(at, low, high, f"break-even after {_words(e)}")])
 
 
 def small(found: "list[tuple[jobs.Setup, tuple[Pair, ...]]]", made: "list[Budget]") -> list[Chart]:

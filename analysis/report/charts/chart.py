@@ -147,14 +147,24 @@ def stacked(parts: dict[str, list[float]], where: list[str], words: Callable[[st
 def crossed(crossings: "Iterable[Crossing]", name: str, before: str = "") -> dict[str, Any]:
     """The lines and bands of a View that say where the winner changes: one where that is known, else all that may hold it.
     `before`: words before the size's, {} for who wins from there."""
+    return marked(
+        (
+            None if c.wide else c.at.value,
+            *place(c),
+            f"{before.format(c.to.upper())}{'somewhere here' if c.wide else short_n_words(c, name)}",
+        )
+        for c in crossings
+    )
+
+
+def marked(places: Iterable[tuple[float | None, float, float, str]]) -> dict[str, Any]:
+    """The lines and bands of a View that mark (x where it is known, from, to, words): a band where that is wide, else the words
+    stand at the line."""
     lines, bands = [], []
-    for c in crossings:
-        words = f"{before.format(c.to.upper())}{'somewhere here' if c.wide else short_n_words(c, name)}"
-        low, high = place(c)
-        if high > FINE * low:
-            bands.append((rounded(low), rounded(high), words))
-        if not c.wide:
-            lines.append((rounded(c.at.value), "" if high > FINE * low else words))
+    for at, low, high, words in places:
+        wide = high > FINE * low
+        bands += [(rounded(low), rounded(high), words)] * wide
+        lines += [] if at is None else [(rounded(at), "" if wide else words)]
     return {"lines": lines, "bands": bands}
 
 
