@@ -125,9 +125,11 @@ def against_library(measurements: "Iterable[Measurement]", op: str) -> "list[tup
         lambda m: (m.problem, m.device, m.settings.cache, m.kernel if framework_of(m) else ""),
         waited,
     )
-    libraries = {tuple(key): m for (*key, kernel), m in best.items() if not kernel}
-    ways = {key: m for key, m in best.items() if key[-1]}
-    return [(m, base, waited(m) / waited(base)) for (*key, _), m in ways.items() if (base := libraries.get(tuple(key)))]
+    return [
+        (m, base, waited(m) / waited(base))
+        for (*key, kernel), m in best.items()
+        if kernel and (base := best.get((*key, "")))
+    ]
 
 
 def cold_and_warm(measurements: "Iterable[Measurement]", op: str) -> "list[tuple[Measurement, Measurement, float]]":

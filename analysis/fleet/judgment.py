@@ -125,20 +125,18 @@ def across(alike: list[Device], least: float = LEAST) -> list[Finding]:
     """How far each quantity of each device is below the median of those alike; [] for fewer than FEWEST."""
     if len(alike) < FEWEST:
         return []
-    seconds: dict[str, dict[int, Measurement]] = defaultdict(dict)
-    for i, device in enumerate(alike):
-        for key, m in device.rows.items():
-            if _comparable(m, m):
-                seconds[plain_key(key, device.device)][i] = m
+    timed = [
+        (plain_key(key, device.device), i, m)
+        for i, device in enumerate(alike)
+        for key, m in device.rows.items()
+        if _comparable(m, m)
+    ]
     groups: dict[str, dict[int, list[tuple[Measurement, float]]]] = defaultdict(lambda: defaultdict(list))
-    for rows in seconds.values():
-        if len(rows) < FEWEST:
-            continue
-        first = next(iter(rows))
-        what = quantity(rows[first], alike[first].machine)
-        middle = statistics.median(stats.quick_seconds(m) or math.nan for m in rows.values())
-        for i, m in rows.items():
-            if what:
+    for rows in stats.group_by(timed, lambda one: one[0]).values():
+        _, first, example = rows[0]
+        if len(rows) >= FEWEST and (what := quantity(example, alike[first].machine)):
+            middle = statistics.median(stats.call_s(m) for *_, m in rows)
+            for _, i, m in rows:
                 groups[what][i].append((m, middle))
     return [f for what, rows in groups.items() for f in _outside(alike, what, rows, least)]
 
@@ -150,10 +148,7 @@ def _outside(
     least: float,
 ) -> list[Finding]:
     """Each device's place among the others in one quantity; `rows` are its own, each with the median seconds of all devices."""
-    at = {
-        i: statistics.median(math.log((stats.quick_seconds(m) or middle) / middle) for m, middle in own)
-        for i, own in rows.items()
-    }
+    at = {i: statistics.median(math.log(stats.call_s(m) / middle) for m, middle in own) for i, own in rows.items()}
     center = statistics.median(at.values())
     sigma = _SIGMA * statistics.median(abs(x - center) for x in at.values())
     everyone = [m for own in rows.values() for m, _ in own]
