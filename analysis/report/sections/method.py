@@ -33,7 +33,7 @@ stream | stream: the bytes of the arrays that the operation reads and writes, ea
 matmul conv stream peak transfer | rate: FLOP or bytes over the median time; arithmetic intensity: FLOP over bytes; ridge: peak \
     rate over bandwidth
 matmul conv stream | of its roof: the least time that the roofs allow, over the measured one
-matmul conv training inference | speed-up: the CPU's time over the GPU's; crossover: where its logarithm passes 0, linear in the \
+matmul conv training inference | speedup: the CPU's time over the GPU's; crossover: where its logarithm passes 0, linear in the \
     logarithm of the size
 matmul | a copy used k times: the call with its copies and k - 1 calls without, over k
 training | a job: start-up, build and compilation, then a fit: once + epochs (an epoch's own + steps x a step)
