@@ -257,7 +257,7 @@ def test_notes_outlive_the_copies_around_a_kernel():
 
     compute.notes, compute.bound = {"plan": "eng0"}, 0.1
     kernel = types.SimpleNamespace(bind=lambda problem: compute)
-    prepared = copy_modes.Prepared(copy_modes._roundtrip(None, kernel, None, (), False, None)[0], lambda value: value)
+    prepared = copy_modes.Prepared(copy_modes._roundtrip(None, kernel, None, ()), lambda value: value)
     assert (prepared.notes, prepared.bound) == ({"plan": "eng0"}, 0.1)
 
 

@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import math
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -134,8 +133,7 @@ def all_reduce(chosen: Keras, spread: Strategy, parameters: int) -> dict:
     for call in calls:
         call()
     taken: list[float] = []
-    begin = time.perf_counter()
-    while len(taken) < 3 or (len(taken) < ROUNDS and time.perf_counter() - begin < LONGEST_S):
+    for _ in timing.rounds(timing.Limits(rounds=ROUNDS, max_time=LONGEST_S)):
         whole, scaling = map(timing.seconds, calls)
         taken.append(timing.rounded(max(0.0, whole - scaling) / SUMS))
     return {

@@ -311,8 +311,8 @@ def serve(
 
     calls = 4 * in_flight
     rough, _ = block(calls)
-    calls, taken, begin = max(calls, math.ceil(_SERVED_S / rough)), list[tuple[float, float]](), time.perf_counter()
-    while len(taken) < limits.rounds and (len(taken) < 3 or time.perf_counter() - begin <= limits.max_time):
+    calls, taken = max(calls, math.ceil(_SERVED_S / rough)), list[tuple[float, float]]()
+    for _ in timing.rounds(limits):
         before_block()
         taken.append(block(calls))
     clocks = zip(("host-throughput", "host-latency"), zip(*taken, strict=True), strict=True)

@@ -93,19 +93,20 @@ def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple
         run = kernel.bind(problem, *inputs)
         stream.synchronize()
         return Prepared(run, _bytes_on_host, stream.synchronize, stream)
-    make = {
-        "resident": _resident,
-        "roundtrip": _roundtrip,
-        "roundtrip-pageable": _buffered,
-        "roundtrip-pinned": _buffered,
-    }
-    run, on_host = make[settings.mode](cupy, kernel, problem, inputs, settings.mode == "roundtrip-pinned", stream)
+    hosts = [_raw(x) for x in inputs]
+    if settings.mode == "resident":
+        run = kernel.bind(problem, *(kept.on_device(cupy, x) for x in hosts))
+        stream.synchronize()
+    elif settings.mode == "roundtrip":
+        run = _roundtrip(cupy, kernel, problem, hosts)
+    else:
+        run = _buffered(cupy, kernel, problem, hosts, settings.mode == "roundtrip-pinned", stream)
     out = numpy_dtype(problem.out)
 
     def result(value):
         if value is None:  # an empty call
             return np.empty(0)
-        array = value if on_host else cupy.asnumpy(value)
+        array = cupy.asnumpy(value) if isinstance(value, cupy.ndarray) else value
         return array.view(out) if array.dtype.kind == "u" else array
 
     return Prepared(run, result, stream.synchronize, stream)
@@ -139,14 +140,7 @@ def _raw(array: np.ndarray) -> np.ndarray:
     return array.view(np.uint16) if array.dtype == numpy_dtype("bfloat16") else array
 
 
-def _resident(cupy, kernel, problem, inputs, pinned, stream):
-    run = kernel.bind(problem, *(kept.on_device(cupy, _raw(x)) for x in inputs))
-    stream.synchronize()
-    return run, False
-
-
-def _roundtrip(cupy, kernel, problem, inputs, pinned, stream):
-    hosts = [_raw(x) for x in inputs]
+def _roundtrip(cupy, kernel, problem, hosts):
     # what it cannot do is said now, not when it is timed
     first = kernel.bind(problem, *(cupy.asarray(x) for x in hosts))
 
@@ -154,11 +148,10 @@ def _roundtrip(cupy, kernel, problem, inputs, pinned, stream):
         return cupy.asnumpy(kernel.bind(problem, *(cupy.asarray(x) for x in hosts))())
 
     vars(run).update(vars(first))  # its notes, which do not change with the copies around it
-    return run, True
+    return run
 
 
-def _buffered(cupy, kernel, problem, inputs, pinned, stream):
-    hosts = [_raw(x) for x in inputs]
+def _buffered(cupy, kernel, problem, hosts, pinned, stream):
     devices = [cupy.asarray(x) for x in hosts]  # filled before the kernel is bound: it may look at its inputs
     compute = kernel.bind(problem, *devices)
     if pinned:
@@ -173,7 +166,7 @@ def _buffered(cupy, kernel, problem, inputs, pinned, stream):
         return out
 
     vars(run).update(vars(compute))
-    return run, True
+    return run
 
 
 def _pinned_copy(cupy, array: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ Host clocks read time.perf_counter around `calls` calls; the device clock reads 
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -179,11 +179,19 @@ def visit(take: Take, limits: Limits, clock: str, call_s: float, handicap: float
 
 def visits(take: Take, limits: Limits, clock: str, before: Callable[[], None] = lambda: None) -> Samples:
     """A whole row's samples where no sweep makes its rounds: visits one after the other, a block each, `before` ahead of each."""
-    call_s, begin, made = call_seconds(take, limits), time.perf_counter(), list[Samples]()
-    while len(made) < limits.rounds and (len(made) < 3 or time.perf_counter() - begin <= limits.max_time):
+    call_s, made = call_seconds(take, limits), list[Samples]()
+    for _ in rounds(limits):
         before()
         made.append(visit(take, limits, clock, call_s))
     return joined(made, f"{len(made)} visits")
+
+
+def rounds(limits: Limits) -> Iterator[int]:
+    """Counts the rounds of what is timed in one go: those that begin within `max_time`, three at least."""
+    begin = time.perf_counter()
+    for number in range(limits.rounds):
+        if number < 3 or time.perf_counter() - begin <= limits.max_time:
+            yield number
 
 
 def forward(seconds: float) -> float:
