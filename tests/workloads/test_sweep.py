@@ -120,7 +120,7 @@ def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeyp
 def test_resume_runs_only_what_has_no_ok_row(tmp_path, planted):
     swept(tmp_path, rows("good", "raises"))
     before = records.read(tmp_path).measurements[0]
-    assert before.visits >= 3 and 0 < before.span_s < 60 and abs(before.series["visit_at_s"][0] - time.time()) < 600
+    assert before.visits >= 3 and 0 < before.span_s < 60
     seen = []
     args = arguments(tmp_path, "--resume")
     outcome = sweep.sweep(rows("good", "raises", "prints"), args, "matmul", sweep.header(args, "c"), seen.append)
