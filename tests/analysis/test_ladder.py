@@ -84,6 +84,8 @@ def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
     rows = [at("matmul/numba/naive", 64, 1e9, spread=0.2), at("matmul/numba/reordered", 64, 1.01e9, spread=0.2)]
     (one,) = ladder.ladders(rows, CPU_MACHINE)
     assert ladder.sentences(one)[1].startswith("numba/reordered can't be told from numba/naive. ")
+    rows = [at("matmul/numba/naive", 64, 1e9), at("matmul/numba/reordered", 64, 2e9, flags=("steal",))]
+    assert any(s.endswith("It was flagged: steal.") for s in ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0]))
     reason = "minutes a call"
     rows = [*cpu_rows(), row("matmul/numba/naive", square(512), None, threads=1, status="skipped", reason=reason)]
     said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])

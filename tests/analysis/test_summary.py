@@ -111,6 +111,9 @@ def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
     said = summary.answer(rows, fake.GPU_MACHINE)
     assert said[0].startswith("No GPU time was measured on this machine") and "CUDA error 2" in said[0]
     assert said[-1] == "1 row failed: matmul/cupy/cublas, n = 64 (CUDA error 2)."
+    wrong = [row("matmul/cupy/cublas", square(n), 1e-5, status="wrong", reason="off by 3") for n in (64, 99)]
+    said = summary.answer([*rows, *wrong], fake.GPU_MACHINE)[-1]
+    assert said.endswith(" 2 rows gave a wrong answer: matmul/cupy/cublas, n = 64 (off by 3) and 1 more.")
     cpu = row("matmul/numpy/blas", square(64), 1e-5, threads=1)
     gpu = row("matmul/cupy/cublas", square(128), 1e-5, device="gpu:0")
     failed = row("matmul/cupy/cublas", square(64), None, device="gpu:0", status="failed", reason="CUDA error 2")
