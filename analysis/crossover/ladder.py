@@ -97,10 +97,8 @@ def ladders(measurements: Iterable[Measurement], machine: Machine | None = None,
     ):
         peak = pick(ceilings, device, "compute", math, threads)
         found.append(_ladder(ideas, (op, device, math, threads), groups[device, math, threads], peak))
-    kept = []
-    for own in group_by((one for one in found if one.steps), lambda one: (one.device, one.math)).values():
-        kept += [one for one in own if len({step.kernel for step in one.steps}) > 1] or own
-    return kept
+    by_math = group_by((one for one in found if one.steps), lambda one: (one.device, one.math)).values()
+    return [one for own in by_math for one in [x for x in own if len({s.kernel for s in x.steps}) > 1] or own]
 
 
 def _is_library(m: Measurement) -> bool:

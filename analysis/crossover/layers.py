@@ -107,11 +107,6 @@ def largest(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement
     return [m for m in every if size_of(m.problem) == most[batch_family(m.problem), precision_of(m.problem)]]
 
 
-def size_words(problem: "Problem") -> str:
-    """`batch 32`, or of a square product `n = 512`."""
-    return f"{'n =' if is_square(problem) else 'batch'} {size_of(problem)}"
-
-
 def size_of(problem: "Problem") -> int:
     """The batch, or a square product's n."""
     return problem.n if is_square(problem) else batch_family(problem).size(problem)
@@ -195,8 +190,8 @@ def by_size(compared) -> "dict[tuple, Spread]":
     """(device, not float32, arithmetic, kernel, size, size in words) of rows -> the Spread of their ratios, in that order."""
 
     def key(m: "Measurement") -> tuple:
-        p = m.problem
-        return m.device, p.math != "float32", p.math, m.kernel, size_of(p), size_words(p)
+        p, size = m.problem, size_of(m.problem)
+        return m.device, p.math != "float32", p.math, m.kernel, size, f"{'n =' if is_square(p) else 'batch'} {size}"
 
     groups = group_by(compared, lambda one: key(one[0]))
     return {name: made for name in sorted(groups) if (made := spread(ratio for *_, ratio in groups[name]))}

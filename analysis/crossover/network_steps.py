@@ -169,9 +169,9 @@ def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str)
     for model in dict.fromkeys(r.network for r in runs if r.network and networks.known(r.network)):
         own = {_any_layout(w.problem) for w in _step(networks.known(model), 1, "float32", "", op)}
         for batch, dtype, math, layout in (at for at in wanted if there[at] & own):
-            works = _step(networks.known(model), batch, dtype, math, op)
+            works = list(_step(networks.known(model), batch, dtype, math, op))
             if layout:
-                works = [replace(w, problem=replace(w.problem, layout=layout)) for w in works]
+                works = [replace(w, problem=replace(w.problem, layout=layout)) for w in works if w.problem]
             lacking = {w.direction for w in works if w.problem not in problems}
             if kept := [w for w in works if w.direction not in lacking]:
                 found.append((model, kept))
