@@ -61,7 +61,8 @@ def works(args: argparse.Namespace) -> list:
         args, "shapes stride pad groups vary sizes", "is for shapes; a model has its own, and --batch its batches"
     )
     args.model = args.model or "cifar10-cnn"
-    return [replace(w, problem=replace(w.problem, layout=args.layout)) for w in grid.layers(args, "conv")]
+    found: list[Any] = grid.layers(args, "conv")
+    return [replace(w, problem=replace(w.problem, layout=args.layout)) for w in found]
 
 
 def problems(args: argparse.Namespace) -> list:

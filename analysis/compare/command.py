@@ -141,10 +141,8 @@ def notes(made: "Comparison", verbose: bool = False) -> list[str]:
     from analysis.noise import MODELS, OWN, side
     from analysis.units import count, percent
 
-    lines, both = (
-        [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken],
-        count(len(made.rows), "row"),
-    )
+    lines = [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken]
+    both = count(len(made.rows), "row")
     for where, name, alone in (("OLD", "old", made.only_old), ("NEW", "new", made.only_new)):
         if n := sum(disturbed(getattr(r, name), r.clock) for r in made.rows):
             lines.append(
@@ -158,9 +156,9 @@ def notes(made: "Comparison", verbose: bool = False) -> list[str]:
         lines.append(f"Two equal runs differ by up to {percent(between.share)} ({between.source}).")
         if between.source != OWN and side(most.new, most.clock) != MODELS:
             lines.append(f"Measure it here once (15 min): {options.typed('python -m workloads.doctor --noise')}")
-    most = len(made.differences) if verbose else 2
-    lines += [f"differs: {text}" for text in made.differences[:most]]
-    lines += [f"... and {len(made.differences) - most} other differences (-v)"] * (len(made.differences) > most)
+    shown = len(made.differences) if verbose else 2
+    lines += [f"differs: {text}" for text in made.differences[:shown]]
+    lines += [f"... and {len(made.differences) - shown} other differences (-v)"] * (len(made.differences) > shown)
     return lines
 
 
