@@ -165,9 +165,9 @@ def test_a_share_is_the_quantile_of_the_differences_of_sweeps_far_enough_apart()
 
 
 def test_trainings_take_no_kernels_number():
-    """Whole trainings lie 10 to 20 % apart from start to start."""
+    """Whole trainings lie 10 to 20 % apart from start to start, so 4 % are neither a difference nor the same."""
     fit = Measurement("training/keras/fit", Training("cifar10-cnn", 32, 512), Settings(), "ok", samples=(steady(8.0),))
-    later = replace(fit, samples=(steady(8.8),))
+    later = replace(fit, samples=(steady(8.3),))
     (row,) = comparison.comparison(loaded(fit), loaded(later)).rows
     assert (row.word, row.between.share) == ("can't tell", noise.DEFAULT[noise.MODELS])
 
