@@ -108,7 +108,7 @@ def test_every_flag_of_the_telemetry_has_words_and_a_sweep_flags_its_rows_once()
     ("flag", "m", "beside", "why"),
     [
         ("first-call", first(*LONG, first_call=0.02), [], "the first call was no longer than the others"),
-        ("first-call", first(*LONG, first_call=10.0, stop="5 processes"), [], "each sample is a process's own"),
+        *(("first-call", first(*LONG, first_call=10.0, stop=f"5 {of}"), [], of) for of in ("processes", "visits")),
         ("first-call", first(0.01, 1.01, 0.01, 0.01, first_call=10.0), [], "it is not the first"),
         ("first-call", first(1.0, 0.1, first_call=9.0), [], "two samples"),
         ("not-cold", stream(1e-3, "cold", 1 << 10), [stream(1e-3, "warm", 1 << 10)], "too small to show"),
@@ -139,8 +139,8 @@ def test_work_left_on_the_device_after_the_wait(left_s, seen):
 
 
 def test_constant_inputs_a_slow_governor_and_the_visits_moment_reach_the_row(monkeypatch):
-    assert probes.constant(np.zeros((100, 100))) and probes.constant(np.full(10**6, 3.0, np.float32))
-    assert not probes.constant(Matmul(64, 64, 64).inputs(1)[0]) and not probes.constant(np.ones(2))
+    arrays = np.full(10**6, 3.0, np.float32), Matmul(64, 64, 64).inputs(1)[0], np.ones(2)
+    assert [probes.constant(one) for one in arrays] == [True, False, False]
     monkeypatch.setattr(probes, "slow_governor", lambda: True)
     monkeypatch.setattr(one_row, "_known", {})
     monkeypatch.setattr(one_row.kept, "inputs", lambda problem, seed: (np.ones((8, 8), np.float32),) * 2)

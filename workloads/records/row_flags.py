@@ -27,17 +27,12 @@ def first_call(m: Measurement) -> str:
     """A first sample as much longer than the others as the first call was."""
     first = m.phases_s.get("first_call", 0.0)
     for samples in m.samples:
-        if len(samples.seconds) < 3 or samples.stop_reason.endswith((" processes", " blocks")):
+        if len(samples.seconds) < 3 or samples.stop_reason.endswith((" processes", " blocks", " visits")):
             continue
-        middle = stats.middle(samples)
-        extra = (samples.seconds[0] - middle) * samples.calls
-        cold = first - middle
-        if (
-            samples.seconds[0] > _FIRST * middle
-            and samples.seconds[0] == max(samples.seconds)
-            and 0.5 * cold <= extra <= 2 * cold
-        ):
-            return f"the first sample is {samples.seconds[0] / middle:.3g} times the others, as the first call was"
+        longest, middle = samples.seconds[0], stats.middle(samples)
+        extra, cold = (longest - middle) * samples.calls, first - middle
+        if longest > _FIRST * middle and longest == max(samples.seconds) and 0.5 * cold <= extra <= 2 * cold:
+            return f"the first sample is {longest / middle:.3g} times the others, as the first call was"
     return ""
 
 
