@@ -136,18 +136,17 @@ def print_predictions(args: argparse.Namespace) -> int:
 
 def words(p: "Prediction") -> list[str]:
     """A prediction in a few lines: the step by parts, the epoch, the job."""
-    from analysis.units import seconds, signed
-
-    def between(e) -> str:
-        return f"{seconds(e.value)} ({seconds(max(e.low, 0.0))} to {seconds(e.high)})"
+    from analysis.numbers import timed
+    from analysis.predict.combine import HIDDEN
+    from analysis.units import signed
 
     t = p.training
-    parts = [f"  {name:<18} {signed(e.value):>10}" for name, e in p.parts.items() if e.value]
+    named = (("overlap" if name == HIDDEN else name, e.value) for name, e in p.parts.items())
+    parts = [f"  {name:<18} {signed(value):>10}" for name, value in named if value]
     told = [
-        f"{t.model} at batch {t.batch} on {p.settings.device}, {p.execution}: {between(p.step_s)} a step",
+        f"{t.model} at batch {t.batch} on {p.settings.device}, {p.execution}: {timed(p.step_s)} a step",
         *parts,
-        f"  an epoch of {t.samples} samples {between(p.epoch_total_s)}; {t.epochs} epochs with start and compilation "
-        f"{between(p.job_s)}",
+        f"  an epoch of {t.samples:,} samples {timed(p.epoch_total_s)}; the whole training of {t.epochs:,} epochs {timed(p.job_s)}",
     ]
     return [*told, *(f"  not known: {text}" for text in p.partial)]
 
