@@ -113,7 +113,10 @@ class Matmuls:
                 *((f"{side} GFLOP/s", f"{side} % of roof") if side != "framework" else ()),
             )
         ]
-        known = {side for side in _SIDES if self._has_roof(side)}
+        peaks = [r for r in bounds.roofs(self._all, self._machine) if r.measured and r.kind == "compute"]
+        known = {
+            "CPU" if r.device == "cpu" else "GPU" for r in peaks if r.note != bounds.BEST_MATMUL
+        }  # before any line
         columns = [c for c in columns if not c.endswith(" % of roof") or c.split()[0] in known]
         return [
             *self.head(group[0].problem),
@@ -121,16 +124,6 @@ class Matmuls:
             *columns,
             "winner" if sides["CPU"] and sides["GPU"] else "fastest",
         ]
-
-    def _has_roof(self, side: str) -> bool:
-        """Whether there is a ceiling to be a part of: those that are measured are, before the first line."""
-        return any(
-            r.measured
-            and r.kind == "compute"
-            and r.note != bounds.BEST_MATMUL
-            and (r.device == "cpu") == (side == "CPU")
-            for r in bounds.roofs(self._all, self._machine)
-        )
 
     def _cells(self, group: list[Measurement]) -> list[str]:
         p = group[0].problem

@@ -142,13 +142,12 @@ def words(p: "Prediction") -> list[str]:
 
     t = p.training
     named = (("overlap" if name == HIDDEN else name, e.value) for name, e in p.parts.items())
-    parts = [f"  {name:<18} {signed(value):>10}" for name, value in named if value]
-    told = [
+    return [
         f"{t.model} at batch {t.batch} on {p.settings.device}, {p.execution}: {timed(p.step_s)} a step",
-        *parts,
-        f"  an epoch of {t.samples:,} samples {timed(p.epoch_total_s)}; the whole training of {t.epochs:,} epochs {timed(p.job_s)}",
+        *(f"  {name:<18} {signed(value):>10}" for name, value in named if value),
+        f"  an epoch of {t.samples:,} samples {timed(p.epoch_total_s)}; whole training, {t.epochs:,} epochs: {timed(p.job_s)}",
+        *(f"  not known: {text}" for text in p.partial),
     ]
-    return [*told, *(f"  not known: {text}" for text in p.partial)]
 
 
 def save(path: str, made: "list[Prediction]") -> None:

@@ -6,7 +6,7 @@ from functools import partial
 import fake_measurements as fake
 import msgspec
 import pytest
-from fake_measurements import row
+from fake_measurements import row, square
 from test_report import legible
 from test_results_load import write
 
@@ -261,6 +261,18 @@ def test_bands_marks_and_points_of_layers_lie_where_they_should():
     p = conv(100)
     assert [x for x, _ in drawn] == pytest.approx([p.flops / p.bytes_moved] * 2, rel=1e-5)
     assert sorted(y for _, y in drawn) == pytest.approx([p.flops / 1e-4, p.flops / 4e-6], rel=1e-5)
+    listed = [line[:4] for line in roofline.layer_rows(points, ())]
+    assert sorted(line[0] for line in listed) == ["cpu", "gpu:0"] and {line[2] for line in listed} == {"batch 100"}
+
+
+def test_the_best_matmul_is_no_ceiling_unsaid_and_no_tick_ends_in_zeros():
+    """8^3 and 256^3 in 10 µs: 0.1 and 3,355 GFLOP/s."""
+    rows = [row("matmul/cupy/cublas", square(n, "tf32"), {"device": 1e-5, "host-latency": 1e-4}) for n in (8, 256)]
+    (view,) = roofline.chart(rows, roofs(rows))[0].views
+    assert [t.label for t in view.traces if t.label] == ["GPU tf32, best matmul seen 3.36 TFLOP/s"]
+    (axes,) = chart_views.figure(view, "").axes
+    ticks = {t.get_text() for axis in (axes.xaxis, axes.yaxis) for t in axis.get_ticklabels()}
+    assert {"1", "0.1 GFLOP/s", "1 TFLOP/s"} <= ticks
 
 
 def test_an_empty_roofline_is_left_out_and_times_of_many_launches_are_said_to_be_of_all(tmp_path, monkeypatch):

@@ -110,12 +110,14 @@ def _roofs(roofs: tuple[Roof, ...], low: float, high: float, bottom: float) -> l
             made.append(_line(name, roof.speed, [(start, start * rate), (end, end * rate)], *look, True))
         memory, fastest = _of(own, "memory"), _of(own, "memory", "cache")
         for alike in group_by(levels, lambda r: r.name if r.measured else r.rate.value).values():
-            rate, name = alike[-1].rate.value, alike[-1].name
+            rate, name, note = alike[-1].rate.value, alike[-1].name, alike[-1].note
             ends = [(max(low, rate / fastest[-1].rate.value) if fastest else low, rate), (high, rate)]
             if measured:
                 ridge = f", ridge at {digits(rate / memory[-1].rate.value)} FLOP per byte" if memory else ""
                 color = PRECISIONS.get(name.partition(" ")[0], "ink")
-                made.append(_line(f"{side} {name}", alike[-1].speed + ridge, ends, color, "solid"))
+                made.append(
+                    _line(f"{side} {name}" + f", {note}" * bool(note), alike[-1].speed + ridge, ends, color, "solid")
+                )
             else:
                 made.append(_line(f"sheet {', '.join(r.name for r in alike)}", flops_rate(rate), ends, "gray", "dot"))
         for roof in _of(own, "launch"):
