@@ -47,11 +47,8 @@ def test_bencher_and_github():
     assert flops["value"] == pytest.approx(2000 / 2.05e-6)
     assert flops["lower_value"] < flops["value"] < flops["upper_value"]
     (one,) = export.github([ROW, FAILED])
-    assert (one["name"], one["unit"]) == (NAME, "ns")
-    assert one["value"] == pytest.approx(2050) and one["range"].startswith("± ")
+    assert (one["name"], one["unit"], one["value"]) == (NAME, "ns", pytest.approx(2050)) and one["range"][:2] == "± "
     assert one["extra"] == "host-latency, 6 samples in 3 blocks\nsteal"
-    m = row("matmul/cupy/cublas", square(64), {"host-latency": 1e-3, "device": 1e-6})
-    assert export.github([m])[0]["value"] == pytest.approx(1000)
     bad = msgspec.structs.replace(ROW, samples=(msgspec.structs.replace(ROW.samples[0], seconds=(math.inf,) * 6),))
     with pytest.raises(ValueError):
         export.text(Loaded((RUN,), (bad,), 0, ()), "bencher")

@@ -261,18 +261,17 @@ def test_bands_marks_and_points_of_layers_lie_where_they_should():
     p = conv(100)
     assert [x for x, _ in drawn] == pytest.approx([p.flops / p.bytes_moved] * 2, rel=1e-5)
     assert sorted(y for _, y in drawn) == pytest.approx([p.flops / 1e-4, p.flops / 4e-6], rel=1e-5)
-    listed = [line[:4] for line in roofline.layer_rows(points, ())]
-    assert sorted(line[0] for line in listed) == ["cpu", "gpu:0"] and {line[2] for line in listed} == {"batch 100"}
+    assert {line[0]: line[2] for line in roofline.layer_rows(points, ())} == dict.fromkeys(
+        ("cpu", "gpu:0"), "batch 100"
+    )
 
 
-def test_the_best_matmul_is_no_ceiling_unsaid_and_no_tick_ends_in_zeros():
-    """8^3 and 256^3 in 10 µs: 0.1 and 3,355 GFLOP/s."""
+def test_the_best_matmul_is_no_ceiling_unsaid_and_no_tick_ends_in_zeros():  # 0.1 and 3,355 GFLOP/s
     rows = [row("matmul/cupy/cublas", square(n, "tf32"), {"device": 1e-5, "host-latency": 1e-4}) for n in (8, 256)]
     (view,) = roofline.chart(rows, roofs(rows))[0].views
     assert [t.label for t in view.traces if t.label] == ["GPU tf32, best matmul seen 3.36 TFLOP/s"]
-    (axes,) = chart_views.figure(view, "").axes
-    ticks = {t.get_text() for axis in (axes.xaxis, axes.yaxis) for t in axis.get_ticklabels()}
-    assert {"1", "0.1 GFLOP/s", "1 TFLOP/s"} <= ticks
+    ticks = [t.get_text() for t in chart_views.figure(view, "").axes[0].get_yticklabels()]
+    assert {"0.1 GFLOP/s", "1 TFLOP/s"} <= {*ticks}
 
 
 def test_an_empty_roofline_is_left_out_and_times_of_many_launches_are_said_to_be_of_all(tmp_path, monkeypatch):
@@ -317,11 +316,10 @@ def test_columns_of_roofs_are_there_only_where_there_is_a_roof(capsys):
             table.shown(m)
         table.finish()
         assert ("CPU % of roof" in capsys.readouterr().out) is there
-    table = printing.Lines()
-    table.shown(row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=2))
-    table.shown(row("peak/numba/fma", Peak("float64", 10**9), None, threads=2, status="failed", reason="it died"))
-    head, first, second = capsys.readouterr().out.splitlines()
-    assert "roof" not in head
+    table, peak = printing.Lines(), Peak("float32", 10**9)
+    for fields in ({}, {"status": "failed", "reason": "it died"}):
+        table.shown(row("peak/numba/fma", peak, 1e-2 if not fields else None, threads=2, **fields))
+    _, first, second = capsys.readouterr().out.splitlines()
     assert first.split()[-2:] == ["100", "GFLOP/s"] and second.split()[-3:] == ["failed", "it", "died"]
 
 

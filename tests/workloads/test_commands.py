@@ -28,14 +28,9 @@ def heavy(command: str) -> list[str]:
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stderr.split()
 
 
-def test_all_commands_are_found_and_the_check_for_heavy_imports_can_fail():
-    assert {"workloads", "workloads.matmul", "workloads.doctor", "workloads.suite", "analysis.report"} <= set(COMMANDS)
-    assert "numpy" in heavy("kernels.problems.arrays")
-
-
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, "kernels.problems.arrays"])
 def test_help_imports_nothing_heavy(command):
-    assert heavy(command) == []
+    assert heavy(command)[-2:] == ([] if command in COMMANDS else ["numpy", "msgspec"])  # it can fail
 
 
 def test_every_command_is_listed_by_the_question_it_answers(capsys):

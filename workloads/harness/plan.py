@@ -230,8 +230,8 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
         return
     for row in rows:
         print(name(row))
-    rows_ = units.count(len(rows), "row")
-    print(f"{rows_}, at most {units.size(largest)} of arrays at a time, at most about {seconds:.0f} s")
+    told = f"{units.count(len(rows), 'row')}, at most {units.size(largest)} of arrays at a time, at most about {seconds:.0f} s"
+    print(told)
 
 
 def roof_rows(
