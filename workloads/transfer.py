@@ -19,6 +19,7 @@ SIZES = "4B:1GiB:x4"
 HOST_MEMORIES = ("pageable", "pinned", "write-combined", "registered")
 # The ways of the study, as people copy batches; and the host memories of those that take more than pageable.
 STUDY_VARIANTS = ("array", "asarray", "staged", "constant", "dataset")
+_STUDY_HAS = ("sizes", "directions", "host_memory", "overlap")  # flags that a study has its own of
 STUDY_MEMORIES = {"array": ("pageable", "pinned")}
 FEEDING = "feeding"
 FLAGS = f"""
@@ -38,11 +39,12 @@ def problems(args: argparse.Namespace) -> list:
     Raises: Usage for a word that is no size, direction or host memory, and for what cannot be copied.
     """
     from kernels.problems import Transfer
+    from workloads.harness import plan
 
     if args.study:
         from analysis.crossover import transfer_study
 
-        _alone(args, "sizes directions host_memory overlap")
+        plan.alone(args, "--study", _STUDY_HAS, f"python -m workloads.transfer --study {args.study}")
         return [Transfer("h2d", n, memory) for memory in ("pageable", "pinned") for n in transfer_study.sizes()]
     directions = options.words(args.directions) or list(Transfer.DIRECTIONS)
     memories = options.words(args.host_memory) or list(HOST_MEMORIES)
@@ -62,16 +64,6 @@ def problems(args: argparse.Namespace) -> list:
     return made
 
 
-def _alone(args: argparse.Namespace, flags: str) -> None:
-    """Raises: Usage for flags that a study has its own of."""
-    given = [f"--{flag.replace('_', '-')}" for flag in flags.split() if getattr(args, flag)]
-    if given:
-        raise options.Usage(
-            f"--study brings its own sizes and ways; leave {' '.join(given)} out",
-            f"python -m workloads.transfer --study {args.study}",
-        )
-
-
 def feeding_rows(args: argparse.Namespace, here) -> list:
     """The rows of --study feeding: each type's sizes by every way on every device asked for, then CuPy's copies of as many bytes.
 
@@ -83,7 +75,7 @@ def feeding_rows(args: argparse.Namespace, here) -> list:
     from workloads.harness import plan
     from workloads.records import Row, Settings
 
-    _alone(args, "sizes directions host_memory overlap threads")
+    plan.alone(args, "--study", (*_STUDY_HAS, "threads"), f"python -m workloads.transfer --study {args.study}")
     on = plan.devices(args, here)
     backends = plan.known("backend", args.backends, ("keras", "cupy"), " for feeding") or ["keras", "cupy"]
     ways = plan.known("way", args.variants, Feeding.WAYS) or list(Feeding.WAYS)

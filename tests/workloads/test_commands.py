@@ -111,7 +111,7 @@ REFUSED = {
         --host-memory paged => unknown host memory 'paged'
         --host-memory managed --sizes 2GiB => managed memory; at most 1073741824
         --sizes 4KiB --overlap 16B --chunks 32 => 16 bytes cannot be cut into 32 chunks
-        --study small-dataset --sizes 4KiB => --study brings its own sizes and ways; leave --sizes out""",
+        --study small-dataset --sizes 4KiB => --study brings its own rows; leave --sizes out""",
     "workloads.launch": """
         --calls nap => unknown call 'nap'; known: empty,
         --variants fastest => unknown variant 'fastest'

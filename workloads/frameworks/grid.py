@@ -279,11 +279,8 @@ def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
 
 def _alone(args: argparse.Namespace, flag: str, own: Iterable[str], tip: str) -> None:
     """Raises: Usage for flags beside one that brings rows of its own, but for those in `own`."""
-    others = (a for a in _STUDY_HAS.split() if a != "data" and a not in own)
-    fixed = [a for a in others if getattr(args, a, None) is not None] + ["data"] * (args.data != "synthetic")
-    if fixed:
-        flags = " ".join(f"--{name.replace('_', '-')}" for name in fixed)
-        raise options.Usage(f"{flag} brings its own rows; leave {flags} out", tip)
+    usual = () if args.data != "synthetic" else ("data",)
+    plan.alone(args, flag, [a for a in _STUDY_HAS.split() if a not in (*own, *usual)], tip)
 
 
 def predicted(args: argparse.Namespace, here: Machine, load: Callable[[str], list], makes: str) -> list[Row]:

@@ -189,6 +189,13 @@ def known(what: str, given: Sequence[str] | None, known: Sequence[str], where: s
     return words
 
 
+def alone(args: argparse.Namespace, flag: str, others: Iterable[str], tip: str) -> None:
+    """Raises Usage for the others that are given beside a flag that brings its own rows."""
+    given = [f"--{name.replace('_', '-')}" for name in others if getattr(args, name, None) is not None]
+    if given:
+        raise options.Usage(f"{flag} brings its own rows; leave {' '.join(given)} out", tip)
+
+
 def counts(given: Sequence[str] | None, *default) -> list:
     """The sizes of a flag, else these."""
     return options.sizes(given) if given else list(default)

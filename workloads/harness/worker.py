@@ -104,34 +104,30 @@ class Worker:
         self.start()
         try:
             os.write(self._orders, msgspec.json.encode(order) + b"\n")
-            line = self._line(time.monotonic() + timeout_s)
-        except BrokenPipeError:
-            line = None
-        if line == b"":
-            reason = f"stopped after its time limit of {timeout_s:.0f} s"
-        elif line is None:
-            reason = f"its process ended with {self._ending()}{self._last_words()}"
-        else:
-            try:
-                answer = msgspec.json.decode(line, type=Measurement)
-            except (msgspec.DecodeError, ValueError) as error:
-                self.close()
-                return order.row.result("failed", f"its process answered what cannot be read: {error}")
+            answer = msgspec.json.decode(self._line(time.monotonic() + timeout_s), type=Measurement)
             if "context-lost" in answer.flags:
                 self.close()
             return answer
+        except TimeoutError:
+            reason = f"stopped after its time limit of {timeout_s:.0f} s"
+        except (BrokenPipeError, EOFError):
+            reason = f"its process ended with {self._ending()}{self._last_words()}"
+        except (msgspec.DecodeError, ValueError) as error:
+            reason = f"its process answered what cannot be read: {error}"
         self.close()
         return order.row.result("failed", reason)
 
-    def _line(self, deadline: float) -> bytes | None:
-        """The next line; b"" when time is up, None when the worker is gone."""
+    def _line(self, deadline: float) -> bytes:
+        """The next line.
+
+        Raises: TimeoutError when time is up; EOFError when the worker is gone.
+        """
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._answers], [], [], left)[0]:
-                return b""
-            read = os.read(self._answers, 1 << 16)
-            if not read:
-                return None
+                raise TimeoutError
+            if not (read := os.read(self._answers, 1 << 16)):
+                raise EOFError
             self._buffer += read
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
