@@ -16,6 +16,7 @@ from workloads.records import Machine, Measurement
 MOST, WIDTH, ACTIONS = 12, 80, 3
 _BAR = 36  # blocks of a bar, fewer where the terminal is narrow
 _LABEL = " " * 6
+_START = {"start-up": "start-up", "build and compile": "compilation", "data-set setup": "data-set setup"}
 _REACH = 2.5  # times the longer time, beyond which an interval runs off its bar
 SAID = {
     "why": "The GPU's steps are {ratio:speed}; it starts {later:time} {when}{most}.",
@@ -36,6 +37,7 @@ SAID = {
     "withheld": "No verdict: nothing here knows {unknown.names}, {unknown.arithmetic:share} of a step's arithmetic.",
     "partial": "Partial: {unknown.names}, {unknown.arithmetic:share} of the arithmetic, {verb} only estimated.",
     "unknown": "Left out of the {name}'s time, as no row tells it: {parts}.",
+    "too big": "It needs {m.peak.value:size} of memory on the {name}, which has {m.capacity:size} (predicted).",
     "price": "CPU {money[0]:number}, GPU {money[1]:number}, in your currency. Cheapest: {cheapest}. Fastest: {fastest}.",
     "worth": "The GPU pays while its machine costs less than {ratio:gain} the CPU's an hour.",
     "used": "On {where} TensorFlow used the GPU in {rows:,} rows, {trained:,} of them trainings.",
@@ -136,9 +138,9 @@ def why(cpu: Side, gpu: Side) -> str:
     if cpu.largest == gpu.largest and cpu.largest not in ("steps", "start-up", "build and compile"):
         name = cpu.largest
         return say(SAID["beside"], what=name, cpu=cpu.parts[name], gpu=gpu.parts[name])
-    later = gpu.of(cpu.training.samples, 0).value - cpu.of(cpu.training.samples, 0).value
-    compiling = (gpu.cost.compile or NOTHING).value - (cpu.cost.compile or NOTHING).value
-    words = {"when": "later" if later > 0 else "earlier", "most": " (compilation)" * (compiling > later / 2 > 0)}
+    more = {name: gpu.parts[name].value - cpu.parts[name].value for name in _START}
+    later, most = sum(more.values()), max(more, key=more.__getitem__)
+    words = {"when": "later" if later > 0 else "earlier", "most": f" ({_START[most]})" * (more[most] > later / 2 > 0)}
     return say(SAID["why"], ratio=cpu.cost.step.value / gpu.cost.step.value, later=abs(later), **words)
 
 
@@ -162,8 +164,9 @@ def turns(e: Explanation) -> str:
 
 
 def _doubts(e: Explanation) -> list[str]:
-    """Layers that are only estimated, and what no row tells of a side."""
-    said, unknown = [], e.asked.unknown_share
+    """Memory that is not there, layers that are only estimated, and what no row tells of a side."""
+    big = [m for m in e.memory if m.capacity and m.peak.low > m.capacity]
+    said, unknown = [say(SAID["too big"], m=m, name=NAMES[m.device]) for m in big], e.asked.unknown_share
     if unknown and PREDICTED in {s.cost.source for s in e.sides}:
         said.append(say(SAID["partial"], unknown=unknown, verb="are" if " and " in unknown.names else "is"))
     return said + [say(SAID["unknown"], name=s.name, parts=join(s.unknown)) for s in e.sides if s.unknown]

@@ -33,8 +33,6 @@ numbers: Why is the first call so slow? It loads libraries, compiles and chooses
 method: Is the CPU given a fair chance? Yes: its side is the fastest library and thread count at each size. {library}
 roofline: How near is this to the hardware's limit? {reached}
 memory: Is the GPU's memory faster too? {gpu.rate:bytes/s} against the CPU's {cpu.rate:bytes/s}.
-method: Can these numbers be trusted? Of {rows:,} rows {checked:,} gave the right answer before they were timed; a flag marks \
-{doubtful} as doubtful.
 """
 
 
@@ -43,7 +41,9 @@ def answered(
 ) -> list[tuple[str, str, str]]:
     """(question, the section with more of it, the answer) of those that the rows answer."""
     found = []
-    for line in sentences.lines(QUESTIONS, **_products(rows, answers, roofs), **_trainings(pairs), **_checks(rows)):
+    for line in sentences.lines(
+        QUESTIONS, **_products(rows, answers, roofs), **_trainings(pairs), **_first_calls(rows)
+    ):
         asked, _, said = line.partition("? ")
         section, _, question = asked.partition(": ")
         found.append((f"{question}?", section, said))
@@ -99,13 +99,7 @@ def _trainings(pairs: list[Pair]) -> dict:
     return {"trainings": len(plain) or None, "shorter": shorter}
 
 
-def _checks(rows: list[Measurement]) -> dict:
-    ok = [m for m in rows if m.ok]
-    called = [m for m in ok if m.on_gpu and "first_call" in m.phases_s and quick_seconds(m)]
-    return {
-        "calls": len(called),
-        "first": statistics.median(m.phases_s["first_call"] / call_s(m) for m in called) if called else None,
-        "rows": len(ok) or None,
-        "checked": sum(m.check not in ("", "nothing is computed") for m in ok),
-        "doubtful": sum(bool(set(m.flags) - {"cpu-clock"}) for m in ok) or "none",
-    }
+def _first_calls(rows: list[Measurement]) -> dict:
+    called = [m for m in rows if m.ok and m.on_gpu and "first_call" in m.phases_s and quick_seconds(m)]
+    first = statistics.median(m.phases_s["first_call"] / call_s(m) for m in called) if called else None
+    return {"calls": len(called), "first": first}

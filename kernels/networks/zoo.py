@@ -357,10 +357,10 @@ NETWORKS = {
         _inception(),
     )
 }
-# Generators by name: the numbers in the name are the function's arguments.
+# Generators by a name of theirs: the numbers in a name are the function's arguments (inputs, width, depth, outputs; layers).
 GENERATED: tuple[tuple[str, re.Pattern, Callable[..., Network]], ...] = (
-    ("mlp-INPUTS-WIDTHxDEPTH-OUTPUTS", re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)"), mlp),
-    ("fashion-mlp-LAYERS", re.compile(r"fashion-mlp-(\d+)"), _fashion_mlp),
+    ("mlp-784-500x2-10", re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)"), mlp),
+    ("fashion-mlp-3", re.compile(r"fashion-mlp-(\d+)"), _fashion_mlp),
 )
 
 
@@ -376,7 +376,7 @@ def known(name: str) -> Network | None:
         if found := pattern.fullmatch(name):
             numbers = tuple(map(int, found.groups()))
             if min(numbers) < 1:
-                raise ValueError(f"{name}: the numbers of {form} must be at least 1")
+                raise ValueError(f"{name}: its numbers must be at least 1, as in {form}")
             return make(*numbers)
     return None
 
@@ -392,5 +392,5 @@ def find(name: str) -> Network:
 
 
 def names() -> list[str]:
-    """Every network's name, and the forms of those that are generated."""
+    """Every network's name, and one of each kind that is generated."""
     return [*NETWORKS, *(form for form, *_ in GENERATED)]

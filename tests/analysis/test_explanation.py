@@ -211,7 +211,17 @@ def test_an_answer_says_which_layers_are_only_estimated():
     """320 of 674 FLOP."""
     told = words.answer(explained(Training("own:build", 2, 8), network=odd(16)), "again")
     assert "      Partial: odd (Odd), 47 % of the arithmetic, is only estimated." in told
-    assert not any("Partial" in line for line in words.answer(explained(), "again"))
+    assert not any("Partial" in line or "It needs" in line for line in words.answer(explained(), "again"))
+
+
+def test_an_answer_says_that_a_training_does_not_fit_and_what_most_of_the_start_is():
+    e = explained()
+    small = (msgspec.structs.replace(e.memory[0], device=d, capacity=b << 30) for d, b in (("cpu", 24), ("gpu:0", 80)))
+    big = msgspec.structs.replace(e, memory=[msgspec.structs.replace(m, peak=exact(48 << 30)) for m in small])
+    told = [t.strip() for t in words.answer(big, "again") if "needs" in t]
+    assert told == ["It needs 48.0 GiB of memory on the CPU, which has 24.0 GiB (predicted)."]
+    longer = msgspec.structs.replace(e.both[1].cost, dataset_setup=exact(900.0))
+    assert "(data-set setup)" in words.why(e.both[0], msgspec.structs.replace(e.both[1], cost=longer))
 
 
 @pytest.mark.parametrize(("weights", "most"), [(16, False), (20, True)])  # 320 and 400 FLOP beside 354

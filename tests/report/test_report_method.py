@@ -2,13 +2,12 @@
 
 import pathlib
 
-import fake_measurements as fake
 import msgspec
 from fake_measurements import row
 
 from analysis.report.sections import method
 from analysis.text import questions
-from kernels.problems import Matmul, Training
+from kernels.problems import Matmul
 from workloads.records import by_machine
 
 REPORTS = pathlib.Path(__file__).parents[2] / "reports"
@@ -49,16 +48,3 @@ def test_mixed_precision_is_answered_for_each_device_at_the_largest_size_that_bo
     (said,) = [said for question, _, said in questions.answered(rows, (), (), []) if question.startswith("Do TF32")]
     told = "2.0x faster in bfloat16 on the CPU and 4.0x faster in float16 on the GPU"
     assert said == f"Large products, beside float32: {told}."
-
-
-def test_who_asks_whether_the_numbers_can_be_trusted_hears_each_check():
-    def said(*rows):
-        (found,) = [t for q, _, t in questions.answered(rows, (), (), []) if q.startswith("Can these numbers")]
-        return found
-
-    exact = fake.laws(lambda n: 1e-3, lambda n: 1e-4, (64,))
-    training = row("training/keras/fit", Training("lenet", 32, 64), 1.0, flags=("steal", "cpu-clock"))
-    marked = "gave the right answer before they were timed; a flag marks"
-    assert said(*exact, msgspec.structs.replace(training, check="weights")) == f"Of 3 rows 3 {marked} 1 as doubtful."
-    import_ = msgspec.structs.replace(training, check="nothing is computed", flags=("cpu-clock",))
-    assert said(*exact, import_) == f"Of 3 rows 2 {marked} none as doubtful."
