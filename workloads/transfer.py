@@ -82,7 +82,8 @@ def feeding_rows(args: argparse.Namespace, here) -> list:
     found = []
     if "keras" in backends:
         grid.require_keras()
-        sizes = [(dtype, *size) for dtype in feeding.DTYPES for size in (*feeding.SIZES, *feeding.HELD_OUT)]
+        sizes = [(feeding.DTYPES[0], *size) for size in (*feeding.SIZES, *feeding.HELD_OUT)]
+        sizes += [(dtype, *size) for dtype in feeding.DTYPES[1:] for size in feeding.SIZES]
         found += [
             Row(f"feeding/keras/{way}", Feeding(batch, width, feeding.steps(batch, width), dtype), Settings(device))
             for device in on

@@ -229,7 +229,8 @@ def test_the_feeding_study_brings_every_way_and_as_many_bytes_by_cupy():
     fed = [row for row in made if row.problem.op == "feeding"]
     assert {row.variant for row in fed if row.on_gpu} == {"numpy", "tf.data", "generator", "prefetch", "resident"}
     assert {row.variant for row in fed if not row.on_gpu} == {"numpy", "tf.data", "generator", "resident"}
-    assert len(fed) == 9 * (3 * (4 + 3) + 1 + 1)  # sizes; types, ways on the GPU and the CPU; resident in one type
+    # 8 sizes by 5 ways on the GPU and 4 on the CPU; two other types in 5 sizes by 2 ways on each
+    assert len(fed) == 8 * (5 + 4) + 2 * 5 * 2 * 2
     copied = {row.problem.nbytes for row in made if row.problem.op == "transfer"}
     assert copied == {row.problem.nbytes for row in fed if row.problem.dtype == "float32"}
     assert max(row.problem.footprint_bytes for row in fed) == 16 * 8 * 2048 * 3072
