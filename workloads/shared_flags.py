@@ -22,8 +22,8 @@ _MEASURING = f"""
 --max-time S     but not once their calls have taken so many seconds ({FINE["max_time"]}); trainings end after about these
 # or
 --fast           a quick look: {FAST["rounds"]} rounds, 5 %% noise allowed
---rigorous       {RIGOROUS_ROUNDS} rounds, each visit in a fresh process (of a framework one process a round; of a training
-                 five): intervals over processes started now (another hour may differ by more)
+--rigorous       {RIGOROUS_ROUNDS} rounds, each in fresh processes (trainings: five): intervals over processes started now
+                 (another hour may differ by more)
 # how to measure
 --seed N =1      seed of the data and of the order (1)
 # running and output

@@ -225,11 +225,14 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
         raise options.Usage(f"--dry-run has nothing measured for --format {args.format}", similar=("", "--format", ""))
     rows = list(rows)
     limits = Limits(**shared_flags.limits(args))
-    clocks = {r.key: 1 if r.device == "cpu" or r.settings.mode != "resident" else 3 for r in rows}
-    whole = sum(clocks[r.key] * limits.max_time + 0.2 + r.problem.patience_s for r in rows if rounds.is_whole(r))
-    processes, beside = (RIGOROUS_PROCESSES, _FRESH_S * limits.rounds) if args.rigorous else (1, 0.2)
-    visits = sum(beside + clocks[r.key] * limits.visit_s * limits.rounds for r in rows if not rounds.is_whole(r))
-    seconds = whole * processes + visits * (1 + rounds.EXTRA)
+    processes, fresh = (RIGOROUS_PROCESSES, limits.rounds) if args.rigorous else (1, 0)
+    seconds = _FRESH_S * fresh
+    for row in rows:
+        clocks = 3 if row.on_gpu and row.mode == "resident" else 1
+        if rounds.is_whole(row):
+            seconds += processes * (clocks * limits.max_time + 0.2 + row.problem.patience_s)
+        else:
+            seconds += (1 + rounds.EXTRA) * (0.2 * (fresh or 1) + clocks * limits.visit_s * limits.rounds)
     largest = max((r.problem.footprint_bytes for r in rows), default=0)
     if args.format == "json":
         planned = {"rows": msgspec.to_builtins(rows), "largest_bytes": largest, "seconds_at_most": seconds}

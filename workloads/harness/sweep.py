@@ -171,13 +171,11 @@ class _Runner:
         return self._visit(row, number) if number else self._whole(row)
 
     def _visit(self, row: Row, number: int) -> Measurement:
-        """With --rigorous from a process of its own; of a framework's, which take many seconds to start, one lasts a round."""
+        """With --rigorous each round has processes of its own."""
         order, alone = Order("visit", row, self._limits, self._args.seed, number), self._args.rigorous
-        framework = row.backend in FRAMEWORKS
-        if alone and framework:
-            for other in [key for key in self._workers if key[0] != number]:
-                self._workers.pop(other).close()
-        m = self._answer(order, alone and not framework, number * alone)
+        for other in [key for key in self._workers if alone and key[0] != number]:
+            self._workers.pop(other).close()
+        m = self._answer(order, process=number * alone)
         samples = tuple(msgspec.structs.replace(s, stop_reason=PROCESS if alone else "visit") for s in m.samples)
         return msgspec.structs.replace(m, visit=number, at=m.at or facts.now(), samples=samples)
 
