@@ -107,8 +107,6 @@ def two_runs(runs: list[Loaded], apart: float) -> tuple[list[Figure], list[str]]
     notes = []
     for side, group in stats.group_by(found, lambda row: noise.side(row.new, row.clock)).items():
         same = 100 * statistics.fmean(row.word == "same" for row in group)
-        if side == noise.GPU:
-            figures.append(at_least("(b) device times called the same at 5 %", 80, same, "%"))
         different = sum(row in false for row in group)
         notes.append(f"- {side}: {same:.0f} % of {len(group)} called the same, {different} different")
     notes += [f"- false: {row.name} {row.verdict.ratio.low:.4f} .. {row.verdict.ratio.high:.4f}" for row in false]

@@ -11,66 +11,95 @@ import tempfile
 import time
 from pathlib import Path
 
-from must_reach import at_least, printed, table
+import msgspec
+from must_reach import REPORTS, at_least, printed, table
 
 from analysis import labels, stats, units
+from kernels.problems import Matmul, Stream
+from kernels.problems.arrays import precision
 from tests.validation import outsiders
 from tests.validation.outsiders import Told
 from workloads import ROOT, records
 from workloads.machine import facts
-from workloads.records import Row
+from workloads.records import Row, Settings
 from workloads.records.rows import VISITS_AT
 
-CPU = [
-    "matmul --sizes 96,512,1024 --no-refine --device cpu --backends numpy --variants blas --threads 1",
-    "stream --operations add --sizes 1536KiB --device cpu --backends numpy --variants ufunc --threads 1",
-]
-GPU = [
-    "matmul --sizes 1024,2048,4096 --no-refine --device gpu --backends cupy --variants cublas --dtypes float32 bfloat16 "
-    "--cache cold",
-    "stream --operations triad --sizes 96MiB,1GiB --device gpu --backends cupy --variants wide",
-]
+ONE, COLD = Settings(threads=1), Settings("gpu:0", cache="cold")
+ROWS = {
+    "pyperf": [
+        *(Row("matmul/numpy/blas", Matmul(n, n, n), ONE) for n in (96, 512, 1024)),
+        Row("stream/numpy/ufunc", Stream("add", 3 << 19), ONE),
+    ],
+    "cuda-bench": [
+        *(Row("matmul/cupy/cublas", Matmul(n, n, n), COLD) for n in (1024, 4096)),
+        Row("matmul/cupy/cublas", Matmul(2048, 2048, 2048, *precision("bfloat16")), COLD),
+        Row("stream/cupy/wide", Stream("triad", 96 << 20), Settings("gpu:0")),
+    ],
+}
 WIDTH = 0.01  # the half-width that a time is asked for
 AGREE = {"pyperf": 0.02, "cuda-bench": 0.01}  # or what its own restarts differ by
-Found = dict[str, list[Told]]  # a row's key -> what each restart said
+SURE = 8  # restarts from which on a coverage is said
+
+
+class Restart(msgspec.Struct, frozen=True):
+    """What a fresh process of ours and one of the other side said of each row."""
+
+    ours: list[Told]
+    theirs: list[Told]
 
 
 def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__)
-    flags.add_argument("--restarts", type=int, default=20)
+    flags.add_argument(
+        "--restarts", type=int, default=20, help="of both sides; 0: only the table of those that are kept"
+    )
+    flags.add_argument(
+        "--stop-after", type=float, default=1e9, help="seconds: no restart that would end later is begun"
+    )
+    flags.add_argument(
+        "--more", action="store_true", help="beside those that are kept, of the same start of the machine"
+    )
     args = flags.parse_args()
     side = "pyperf" if facts.gpu_problem() else "cuda-bench"
     if importlib.util.find_spec("cuda.bench" if side == "cuda-bench" else side) is None:
         print(f"error: {side} is not installed\n  try: make bench NAME=referee EXTRAS=bench", file=sys.stderr)
         return 3
-    mine, theirs, rows = {}, {}, {}
-    begin = time.monotonic()
+    file = REPORTS / facts.describe().key / "bench-referee.ndjson"
+    if args.restarts and not args.more:
+        file.unlink(missing_ok=True)
+    begin, longest = time.monotonic(), 0.0
     for i in range(args.restarts):
-        found = ours(CPU if side == "pyperf" else GPU)
-        rows = {row.key: row for row, _ in found}
-        other = (by_pyperf if side == "pyperf" else by_cuda_bench)(list(rows.values()))
-        for row, told in found:
-            mine.setdefault(row.key, []).append(told)
-            theirs.setdefault(row.key, []).append(other[row.key])
-        print(f"[{i + 1}/{args.restarts}] {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
-    return shown(side, rows, mine, theirs)
+        if (at := time.monotonic()) - begin + longest > args.stop_after:
+            break
+        own = ours(ROWS[side])
+        between = time.monotonic()
+        other = (by_pyperf if side == "pyperf" else by_cuda_bench)(ROWS[side])
+        with open(file, "ab") as out:
+            out.write(msgspec.json.encode(Restart(own, other)) + b"\n")
+        took = between - at, time.monotonic() - between
+        longest = max(longest, sum(took))
+        print(f"[{i + 1}/{args.restarts}] ours {took[0]:.0f} s, {side} {took[1]:.0f} s", file=sys.stderr, flush=True)
+    kept = [msgspec.json.decode(line, type=Restart) for line in file.read_bytes().splitlines()]
+    return shown(side, kept) if len(kept) > 1 else 1  # one alone tells no truth for another
 
 
-def ours(commands: list[str]) -> list[tuple[Row, Told]]:
-    """The rows as the commands measure them; a row's wall time is its visits', each from the end of the one before."""
+def ours(rows: list[Row]) -> list[Told]:
+    """The rows in a sweep at its defaults; a row's wall time is its visits', each from the end of the one before."""
+    with tempfile.TemporaryDirectory() as folder:
+        started(["tests.validation.outsiders", "ours", folder], lines(rows))
+        done = {m.key: m for m in records.read(folder).measurements}
+    ends = sorted(at for m in done.values() for at in m.series[VISITS_AT])
+    took = dict(zip(ends[1:], (b - a for a, b in itertools.pairwise(ends)), strict=True))
     found = []
-    for command in commands:
-        name, *words = command.split()
-        with tempfile.TemporaryDirectory() as folder:
-            started([f"workloads.{name}", *words, "--format", "json", "-q", "-o", folder])
-            done = [m for m in records.read(folder).measurements if m.ok and VISITS_AT in m.series]
-        ends = sorted(at for m in done for at in m.series[VISITS_AT])
-        took = dict(zip(ends[1:], (b - a for a, b in itertools.pairwise(ends)), strict=True))
-        for m in (m for m in done if m.problem.op == name):
-            walls = [took[at] for at in m.series[VISITS_AT] if at in took]
-            wall_s = statistics.median(walls) * len(m.series[VISITS_AT])
-            found.append((m.row, Told(stats.of(m.on("device") or m.on("host-latency")), wall_s)))
+    for m in (done[row.key] for row in rows):
+        walls = [took[at] for at in m.series[VISITS_AT] if at in took]
+        wall_s = statistics.median(walls) * len(m.series[VISITS_AT])
+        found.append(Told(stats.of(m.on("device") or m.on("host-latency")), wall_s))
     return found
+
+
+def lines(rows: list[Row]) -> str:
+    return "".join(f"{row.key}\n" for row in rows)
 
 
 def started(words: list[str], text: str = "") -> None:
@@ -81,21 +110,21 @@ def started(words: list[str], text: str = "") -> None:
         raise SystemExit(f"{words[0]} ended with exit code {done.returncode}: {done.stderr[-500:]}")
 
 
-def by_pyperf(rows: list[Row]) -> dict[str, Told]:
-    found = {}
+def by_pyperf(rows: list[Row]) -> list[Told]:
+    found = []
     with tempfile.TemporaryDirectory() as folder:
         for i, row in enumerate(rows):
             file, begin = Path(folder) / f"{i}.json", time.monotonic()
             started(["tests.validation.outsiders", "pyperf", row.key, "--copy-env", "--quiet", "-o", str(file)])
-            found[row.key] = outsiders.of_pyperf(file.read_text(), time.monotonic() - begin)
+            found.append(outsiders.of_pyperf(file.read_text(), time.monotonic() - begin))
     return found
 
 
-def by_cuda_bench(rows: list[Row]) -> dict[str, Told]:
+def by_cuda_bench(rows: list[Row]) -> list[Told]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "told.json"
-        started(["tests.validation.outsiders", "cuda-bench", str(file)], "".join(f"{row.key}\n" for row in rows))
-        return dict(zip((row.key for row in rows), outsiders.of_cuda_bench(file.read_text()), strict=True))
+        started(["tests.validation.outsiders", "cuda-bench", str(file)], lines(rows))
+        return outsiders.of_cuda_bench(file.read_text())
 
 
 def to_width(told: Told) -> float:
@@ -112,36 +141,45 @@ def coverage(told: list[Told]) -> int:
     return held
 
 
-def shown(side: str, rows: dict[str, Row], mine: Found, theirs: Found) -> int:
+def shown(side: str, restarts: list[Restart]) -> int:
     """Prints and writes the table; the exit code."""
     heads = ["row", f"ours / {side}", "to 1 %: ours", side, "half-width: ours", side]
     heads += ["intervals that hold the truth: ours", side]
-    lines, agree, ratios = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)], 0, []
-    middle = lambda found, of: statistics.median(map(of, found))  # noqa: E731
-    for key, row in rows.items():
-        values = [[t.seconds.value for t in found[key]] for found in (mine, theirs)]
+    told, agree, ratios, held = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)], 0, [], [0, 0]
+    for i, row in enumerate(ROWS[side]):
+        sides = [[r.ours[i] for r in restarts], [r.theirs[i] for r in restarts]]
+        values = [[t.seconds.value for t in of] for of in sides]
         ratio = statistics.median(values[0]) / statistics.median(values[1])
         agree += abs(ratio - 1) <= max(AGREE[side], max(values[1]) / min(values[1]) - 1)
-        times = [middle(found[key], to_width) for found in (mine, theirs)]
-        widths = [middle(found[key], lambda t: t.seconds.noise) for found in (mine, theirs)]
+        times = [statistics.median(map(to_width, of)) for of in sides]
+        widths = [statistics.median(t.seconds.noise for t in of) for of in sides]
         ratios.append(times[0] / times[1])
-        cells = [labels.row(row), f"{ratio:.4f}", *map(units.seconds, times), *(f"{w:.2%}" for w in widths)]
-        lines.append("| " + " | ".join([*cells, *(str(coverage(found[key])) for found in (mine, theirs))]) + " |")
-    restarts = len(next(iter(mine.values())))
-    held = [sum(map(coverage, found.values())) / (restarts * len(rows)) for found in (mine, theirs)]
+        own = [coverage(of) for of in sides]
+        held = [a + b for a, b in zip(held, own, strict=True)]
+        cells = [
+            labels.row(row),
+            f"{ratio:.4f}",
+            *map(units.seconds, times),
+            *(f"{w:.2%}" for w in widths),
+            *map(str, own),
+        ]
+        told.append("| " + " | ".join(cells) + " |")
+    count = len(restarts)
     allowed = f"{AGREE[side]:.0%}, or what its own restarts differ by"
+    shares = [100 * n / (count * len(ROWS[side])) for n in held]
     figures = [
-        at_least(f"rows of {len(rows)} where our time is {side}'s within {allowed}", len(rows), agree),
-        printed("our intervals that hold the truth", held[0]),
-        printed(f"{side}'s, had its mean, deviation and count been read as one", held[1]),
+        at_least(f"rows of {len(ratios)} where our time is {side}'s within {allowed}", len(ratios), agree),
+        at_least("restarts, each of fresh processes", SURE, count),
+        printed("our intervals that hold the truth", shares[0], "%"),
+        printed(f"{side}'s, had its mean, deviation and count been read as one", shares[1], "%"),
         printed(f"our time to a 1 % interval over {side}'s, median of rows", statistics.median(ratios)),
     ]
     about = (
-        f"{restarts} restarts, ours and {side} in turns, both at their defaults. Truth: the median of the other restarts. Our "
-        f"interval: of visits; {side} gives none, so here it is its mean +- {outsiders.Z} standard errors. Time: wall time "
+        f"{count} restarts, ours and {side} in turns, both at their defaults. Truth: the median of the other restarts. Our "
+        f"interval: of visits; {side} gives none, so here it is its mean ± {outsiders.Z} standard errors. Time: wall time "
         "of a measurement, and where its half-width is above 1 % as many times more as independent noise asks."
     )
-    return table("referee", f"Our intervals beside {side}'s", figures, [about, "", *lines])
+    return table("referee", f"Our intervals beside {side}'s", figures, [about, "", *told])
 
 
 if __name__ == "__main__":

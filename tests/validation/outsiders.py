@@ -1,10 +1,11 @@
-"""Rows of ours under other benchmarks at their defaults: pyperf on a CPU, cuda-bench on a GPU.
+"""Rows under our sweep and under other benchmarks, all at their defaults: pyperf on a CPU, cuda-bench on a GPU.
 
-Run as a program by the bench `referee`: `pyperf ROW -o FILE` (which pyperf starts again for each of its processes), or
-`cuda-bench FILE`, which reads rows as lines of JSON.
+Run as a program by the bench `referee`: `pyperf ROW -o FILE` (which pyperf starts again for each of its processes), `ours
+FOLDER` or `cuda-bench FILE`, which read rows as lines of JSON.
 """
 
 import json
+import pathlib
 import statistics
 import sys
 import tempfile
@@ -71,6 +72,14 @@ def _call(row: Row) -> Callable:
     return prepared.run
 
 
+def _by_us(rows: Iterable[Row], folder: str) -> None:
+    from workloads import matmul, options
+    from workloads.harness import sweep
+
+    args = options.namespace(matmul.parser(), output=folder, quiet=True)
+    sweep.sweep(list(rows), args, "referee", sweep.header(args, "make bench NAME=referee"))
+
+
 def _by_cuda_bench(rows: Iterable[Row]) -> str:
     import cuda.bench
 
@@ -102,6 +111,8 @@ if __name__ == "__main__":
         del sys.argv[1:3]
         _by_pyperf(given)
     else:
-        made = _by_cuda_bench(msgspec.json.decode(line, type=Row) for line in sys.stdin.buffer)
-        with open(given, "w") as out:
-            out.write(made)
+        rows = [msgspec.json.decode(line, type=Row) for line in sys.stdin.buffer]
+        if side == "ours":
+            _by_us(rows, given)
+        else:
+            pathlib.Path(given).write_text(_by_cuda_bench(rows))
