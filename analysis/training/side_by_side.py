@@ -24,11 +24,12 @@ def _by_rounds(value: float, old: "Samples | None", new: "Samples | None") -> Es
 
 
 class Taught(msgspec.Struct, frozen=True):
-    """A student that trains while a teacher answers its batches: rows of both, seconds of both one after the other and at once,
-    and the speedup of that."""
+    """A student that trains while a teacher answers its batches: rows of both, the slowdown of a step of each, seconds of both
+    one after the other and at once, and the speedup of that."""
 
     student: Measurement
     teacher: Measurement
+    slower: tuple[Estimate, Estimate]
     after: float
     at_once: float
     gain: Estimate
@@ -42,12 +43,13 @@ def taught(done: "list[Measurement]") -> list[Taught]:
         teacher = next((m for m in done if m.experiment.beside == "student" and m.problem.batch == batch), None)
         alone = [a for m in (student, teacher) if m and (a := _alone(m, done))]
         if teacher and len(alone) == 2:
+            slower = slowdown(alone[0], student), slowdown(alone[1], teacher)
             both = max((m.on("host-latency") for m in (student, teacher)), key=lambda samples: of(samples).value)
             each = [samples for m in alone if (samples := m.on("host-latency"))]
             sums = tuple(map(sum, zip(*(samples.medians.values() for samples in each), strict=True)))
             after, at_once = sum(of(samples).value for samples in each), of(both).value
             gain = _by_rounds(after / at_once, both, Samples("host-latency", sums, 1, tuple(range(len(sums))), ""))
-            found[batch] = Taught(student, teacher, after, at_once, gain)
+            found[batch] = Taught(student, teacher, slower, after, at_once, gain)
     return list(found.values())
 
 
