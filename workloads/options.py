@@ -48,7 +48,7 @@ class NoRun(Usage, FileNotFoundError):
         names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
         similar = ("path" * bool(right), run, right or _nearest(run))
         tip = "python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
-        super().__init__(f"no result file in {run}{names}", tip, similar)
+        super().__init__(f"no result file in {run or repr(run)}{names}", tip, similar)
 
 
 def _nearest(run: str) -> str:
@@ -204,7 +204,9 @@ class Parser(argparse.ArgumentParser):
             return [*self.without(words, wrong), *right.split()]
         word = re.compile(rf"(?<![\w.-]){re.escape(wrong)}(?![\w.-])")
         named = right.split(" ", 1) if right.startswith("--") else [right]  # a word that lacks its flag
-        return [part for w in words for part in (named if w == wrong else [word.sub(lambda _: right, w)])]
+        return [
+            part for w in words for part in (named if w == wrong else [word.sub(lambda _: right, w) if wrong else w])
+        ]
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
         """The words of a command less these flags and what they take."""
@@ -364,7 +366,7 @@ def _say(stop: Stop, made: Parser, given: Sequence[str]) -> None:
         what, wrong, right = similar
         if what:
             print(f"  tip: a similar {what} exists: {right!r}", file=sys.stderr)
-        fixed = made.corrected(given, wrong, right) if wrong else fixed
+        fixed = made.corrected(given, wrong, right) if wrong or "" in given else fixed
     if fixed != list(given):
         tip = shlex.join(["python", "-m", made.prog.split()[-1], *fixed])
     print(f"  try: {typed(tip)}", file=sys.stderr)

@@ -124,7 +124,9 @@ def _body(args: argparse.Namespace, again: str) -> int:
     if not args.case and not args.model:
         first = next((run for run in args.runs if not os.path.exists(run)), "")
         flag = "--case" if first in published_cases.EVERY else "--model"
-        raise options.Usage("name what to explain, with --case or --model", similar=("", first, f"{flag} {first}"))
+        raise options.Usage(
+            "name what to explain, with --case or --model", similar=("", first, f"{flag} {first}") if first else None
+        )
     if args.case and args.model:
         raise options.Usage("--case brings its own model; leave one of them out", similar=("", "--case", ""))
     try:

@@ -194,6 +194,8 @@ def files_of(run: str | os.PathLike) -> list[pathlib.Path]:
     Raises: FileNotFoundError when there is none.
     """
     path = pathlib.Path(run)
+    if not os.fspath(run):  # of a variable that is not set; pathlib takes it for the current folder
+        raise NoRun("", baselines.names())
     if not path.exists():
         path = baselines.find(str(run)) or path
     if path.is_file():
