@@ -17,10 +17,9 @@ from kernels.problems import Problem
 from workloads.records import Machine, Measurement
 
 _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
-_SHARES = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have
+_SHARED_OUT = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have
 _BEYOND = 1.05  # of the peak: no kernel is faster
-SHARES = "of the library | of the peak | over the best before | bytes a FLOP"
-HEADS = f"rung | rate | {SHARES}"
+_SHARES = "of the library | of the peak | over the best before | bytes a FLOP"
 _SAID = {
     "first": "{rung} starts with {rate} at {at}. {why}",
     "same": "{rung} can't be told from {before}. {why}",
@@ -150,8 +149,14 @@ def problem_name(problem: "Problem") -> str:
     return f"n = {problem.n}" if is_square(problem) else labels.shape(problem)
 
 
+def table(ladder: Ladder) -> Table:
+    """A line a rung at each problem, the library's last."""
+    rows = [(problem_name(p), *row) for p in ladder.problems for row in cells(ladder, p)]
+    return Table(f"problem | rung | rate | {_SHARES}", rows, 2, _SHARES)
+
+
 def cells(ladder: Ladder, problem: "Problem") -> list[tuple[str, ...]]:
-    """The lines of a table under HEADS at one problem, the library's last."""
+    """The lines of that table at one problem, but for the problem."""
     rows = [
         (
             _short(s.kernel),
@@ -202,8 +207,8 @@ def _gain(step: Step, why: str) -> str:
 
 def _idea(step: Step, ladder: Ladder) -> str:
     """A rung's idea, and the tiles it took here; of one that shares loops out, what is left of it on one thread."""
-    if ladder.threads == 1 and step.kernel in _SHARES:
-        return _SAID["one thread"].format(loops=_SHARES[step.kernel])
+    if ladder.threads == 1 and step.kernel in _SHARED_OUT:
+        return _SAID["one thread"].format(loops=_SHARED_OUT[step.kernel])
     return ladder.ideas[step.kernel] + (f" The tiles chosen here: {step.tiles}." if step.tiles else "")
 
 
@@ -227,8 +232,6 @@ def lines(found: list[Ladder]) -> list[str]:
     """The ladders as text for a terminal."""
     out: list[str] = []
     for ladder in found:
-        for problem in ladder.problems:
-            out += ["", f"Ladder, {title(ladder)}, {problem_name(problem)}"]
-            out += Table(HEADS, cells(ladder, problem)).text()
+        out += ["", f"Ladder, {title(ladder)}", *table(ladder).text()]
         out += ["", *(f"- {line}" for line in sentences(ladder))]
     return out

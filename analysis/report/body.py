@@ -7,11 +7,12 @@ import msgspec
 
 from analysis.report.material import Material
 from analysis.report.sections import (
+    crossings,
     inference,
     layers,
     method,
     movement,
-    overview,
+    roofline,
     several_gpus,
     step_budgets,
     stored_gpu,
@@ -22,7 +23,7 @@ from analysis.text import feeding
 
 class Section(msgspec.Struct, frozen=True):
     """name: its address on the page. make: the Markdown of one run without the title, nothing where it has no such rows.
-    charts: names of pictures.files.CHARTS."""
+    charts: names of pictures.CHARTS."""
 
     name: str
     title: str
@@ -30,55 +31,32 @@ class Section(msgspec.Struct, frozen=True):
     charts: tuple[str, ...] = ()
 
 
-def _ladder(op: str) -> Callable[[Material], list[str]]:
-    return lambda of: overview.ladder_section(of.rows, of.machine, op)
-
-
-def _layers(op: str) -> Callable[[Material], list[str]]:
-    return lambda of: layers.section(of.layers[op])
-
-
 def _trainings(of: Material) -> list[str]:
     budgets = step_budgets.section(of.budgets, of.rows, of.said)
     return [*budgets, *stored_gpu.section(of.rows, of.machine), *training.section(of)]
 
 
+def _layers(op: str, title: str, stem: str) -> Section:
+    return Section(stem, title, lambda of: layers.section(of.layers[op]), (stem,))
+
+
 METHOD = Section("method", "How it was measured", lambda of: method.how_section(of.loaded))
 SECTIONS = (
-    Section(
-        "crossover", "Where the GPU wins", lambda of: overview.crossover_section(of.rows, of.answers), ("crossover",)
-    ),
-    Section(
-        "roofline",
-        "How far from the hardware's limit",
-        overview.roofline_section,
-        ("roofline",),
-    ),
+    Section("crossover", "Where the GPU wins", lambda of: crossings.section(of.rows, of.answers), ("crossover",)),
+    Section("roofline", "How far from the hardware's limit", roofline.section, ("roofline",)),
     Section("kernels", "Kernels", charts=("rates",)),
-    Section("ladder-matmul", "From three loops to the library", _ladder("matmul")),
-    Section("ladder-conv", "From seven loops to the library", _ladder("conv")),
-    *(Section(stem, heading, _layers(op), (stem,)) for op, (heading, _, stem) in layers.SECTIONS.items()),
-    Section(
-        "memory",
-        "Memory: how fast at every level",
-        movement.memory_section,
-        ("memory",),
-    ),
-    Section(
-        "transfers",
-        "Copies between host and GPU",
-        movement.copies_section,
-        ("transfers",),
-    ),
+    Section("ladder-matmul", "From three loops to the library", lambda of: roofline.ladder_section(of, "matmul")),
+    Section("ladder-conv", "From seven loops to the library", lambda of: roofline.ladder_section(of, "conv")),
+    *(_layers(op, title, stem) for op, (title, _, stem) in layers.SECTIONS.items()),
+    Section("memory", "Memory: how fast at every level", movement.memory_section, ("memory",)),
+    Section("transfers", "Copies between host and GPU", movement.copies_section, ("transfers",)),
     Section("feeding", feeding.TITLE, movement.feeding_section, ("feeding",)),
     Section("launches", "Launches and framework constants", movement.launches_section),
     Section("several", several_gpus.TITLE, lambda of: several_gpus.section(of.rows)),
     Section("training", "Training with Keras", _trainings, ("along", "budget", "predicted", "break-even")),
     Section("small-data", "Small data sets: is it the copying?", training.small_section, ("small-dataset",)),
     Section(
-        "inference",
-        "Inference: a model's answers, batch by batch",
-        lambda of: inference.section(of.rows, of.said),
+        "inference", "Inference: a model's answers, batch by batch", lambda of: inference.section(of.rows, of.said)
     ),
 )
 

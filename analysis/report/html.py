@@ -8,12 +8,12 @@ import msgspec
 
 from analysis import table as cells
 from analysis.labels import problem
-from analysis.report import body, calculator, markdown
+from analysis.report import body, calculator, markdown, pictures
 from analysis.report.charts import crossover as charts_crossover
 from analysis.report.html_page import Page, title
 from analysis.report.material import Material
-from analysis.report.pictures import files
-from analysis.report.sections import differences, method, overview, rows
+from analysis.report.sections import differences, method, numbers, rows
+from analysis.report.sections.head import head as head_of
 from analysis.text import crossings, questions
 from analysis.units import join
 from workloads.records import Measurement
@@ -21,7 +21,7 @@ from workloads.records import Measurement
 
 def head(page: Page) -> dict:
     """What stands above the answer."""
-    heads = list(map(overview.head, page.runs))
+    heads = list(map(head_of, page.runs))
     return {
         "key": " beside ".join(of.name for of in page.runs) if page.several else heads[0].key,
         "heads": heads,
@@ -44,7 +44,7 @@ def answer(page: Page) -> None:
 
 def ask(page: Page) -> None:
     """The questions with each run's answer."""
-    titles = {s.name: s.title for s in page.sections}
+    titles = {s["name"]: s["title"] for s in page.sections}
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for of in page.runs:
         for question, section, said in questions.answered(of.rows, of.answers, of.roofs, of.pairs):
@@ -59,7 +59,7 @@ def crossover(page: Page) -> str:
         return ""
     first = next((of for of in page.runs if charts_crossover.shown(of.answers)), page.of)
     answers = charts_crossover.shown(first.answers)
-    (chart,) = files.over_each_other(("crossover",), page.runs)
+    (chart,) = pictures.over_each_other(("crossover",), page.runs)
     says = charts_crossover.verdict(answers[0]) if answers else crossings.no_gpu_sentence(first.rows, first.machine)
     return str(
         page.parts.crossover(
@@ -99,8 +99,8 @@ def list_rows(page: Page) -> None:
         return
     hint = _hint(next(m for of in page.runs for m in of.ordered))
     page.add("distributions", "The distribution of any row", str(page.parts.distributions(hint)))
-    heads, told = overview.numbers(page.runs, skipped=False)
-    still = markdown.table(heads, told, "All numbers", is_open=False)
+    told = numbers.table(page.runs, skipped=False)
+    still = markdown.table(told.heads, told.rows, "All numbers", is_open=False)
     labels = [of.label for of in page.runs]
     page.add("numbers", "All numbers", str(page.parts.numbers(labels, page.safe(still), hint)))
 
@@ -123,13 +123,13 @@ def embedded(runs: list[Material]) -> dict:
     every = sum(len(of.rows) for of in runs)
     most = rows.QUANTILES if every <= rows.MANY else rows.FEWER
     several = len(runs) > 1
-    heads, cells_ = overview.numbers(runs)
+    table = numbers.table(runs)
     return {
-        "heads": list(heads),
-        "numbers": [i for i, head in enumerate(heads) if head not in ("run", *rows.WORDS)],
-        "names": heads.index("time") + 1,
+        "heads": table.heads,
+        "numbers": [i for i, head in enumerate(table.heads) if head not in ("run", *rows.WORDS)],
+        "names": table.heads.index("time") + 1,
         "labels": [of.label for of in runs] if several else [],
-        "cells": cells_,
+        "cells": table.rows,
         "records": [
             ({"run": of.letter} if several else {}) | rows.record(m, judged, most)
             for of in runs
@@ -152,9 +152,9 @@ def has_libraries() -> bool:
     return all(importlib.util.find_spec(name) for name in ("jinja2", "markdown_it", "plotly"))
 
 
-def write(every: list[Material], path: pathlib.Path, pictures: pathlib.Path | None) -> pathlib.Path:
-    """Writes the page. pictures: the folder of the SVGs that show without JavaScript."""
-    page = Page(every, pictures)
+def write(every: list[Material], path: pathlib.Path, folder: pathlib.Path | None) -> pathlib.Path:
+    """Writes the page. `folder`: of the SVGs that show without JavaScript, where they were drawn."""
+    page = Page(every, folder)
     answer(page)
     sections(page)
     tools = calculate(page)

@@ -9,38 +9,29 @@ from typing import Any
 
 import msgspec
 
-from analysis.report import body, markdown
+from analysis.report import body, markdown, pictures
 from analysis.report.charts.chart import Chart
 from analysis.report.material import Material
-from analysis.report.pictures import files
 from analysis.table import text
 
 _WEB = pathlib.Path(__file__).parent / "web"
 _SCRIPTS = ("units.js", "charts.js", "crossover.js", "calculator.js", "rows.js", "page.js")
 
 
-class Section(msgspec.Struct, frozen=True):
-    """A section of the page: `body` is HTML."""
-
-    name: str
-    title: str
-    body: str
-
-
 class Page:
-    """Gathers sections and the charts in them, of one run or of several. pictures: the folder of the SVGs."""
+    """Gathers sections and the charts in them, of one run or of several. `folder`: of the SVGs, where they were drawn."""
 
-    def __init__(self, runs: "list[Material]", pictures: pathlib.Path | None):
+    def __init__(self, runs: "list[Material]", folder: pathlib.Path | None):
         import jinja2
 
-        self.runs, self.of, self.pictures = runs, runs[0], pictures
+        self.runs, self.of, self.folder = runs, runs[0], folder
         self.several = len(runs) > 1
         self.templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_WEB), autoescape=True, trim_blocks=True, lstrip_blocks=True
         )
         self.parts: Any = self.templates.get_template("parts.html.j2").module
         self.charts: dict[str, Chart] = {}
-        self.sections: list[Section] = []
+        self.sections: list[dict] = []
 
     def safe(self, html: str):
         """HTML that the templates leave as it is."""
@@ -50,7 +41,7 @@ class Page:
 
     def picture(self, name: str) -> str:
         """The SVG as a data URI; "" where it was not drawn."""
-        path = self.pictures / name if self.pictures and name else None
+        path = self.folder / name if self.folder and name else None
         if path is None or not path.is_file():
             return ""
         return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
@@ -58,7 +49,7 @@ class Page:
     def draw(self, *names: str) -> str:
         """The figures of charts, each with its sentence and its table; those of several runs over each other."""
         found = []
-        for c in files.over_each_other(names, self.runs):
+        for c in pictures.over_each_other(names, self.runs):
             self.charts[c.name] = c
             found.append(str(self.parts.chart(c, self.numbers(c), self.picture(c.picture))))
         return "".join(found)
@@ -79,14 +70,14 @@ class Page:
     def add(self, name: str, title: str, *bodies: str) -> None:
         """A section, if there is anything in it."""
         if any(b.strip() for b in bodies):
-            self.sections.append(Section(name, title, "\n".join(bodies)))
+            self.sections.append({"name": name, "title": title, "body": self.safe("\n".join(bodies))})
 
     def render(self, data: dict, **shown) -> str:
         """The whole page. data: what its scripts read, apart from the charts."""
         charts = {n: {"views": c.views} for n, c in self.charts.items()}
         return self.templates.get_template("page.html.j2").render(
             **shown,
-            sections=[msgspec.structs.replace(s, body=self.safe(s.body)) for s in self.sections],
+            sections=self.sections,
             data=self.safe(as_json({"charts": charts} | data)),
             css=self.safe(_file("page.css")),
             plotly=plotly_js(),

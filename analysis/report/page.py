@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from analysis import table as cells
-from analysis.report import body, html
+from analysis.report import body, html, pictures
 from analysis.report.material import Material
-from analysis.report.pictures import files as drawing
-from analysis.report.sections import differences, overview
+from analysis.report.sections import differences, head, numbers
 from analysis.table import text
 from workloads import ROOT
 from workloads.records import Loaded, files_of, read
@@ -60,7 +59,7 @@ def write(every: list[Material], folder: pathlib.Path, with_html: bool = True) -
     folder.mkdir(parents=True, exist_ok=True)
     drawn = has_matplotlib()
     if drawn:
-        drawing.draw(every, folder)
+        pictures.draw(every, folder)
     path = folder / "report.md"
     path.write_text(markdown(every, drawn), encoding="utf-8")
     if with_html and html.has_libraries():
@@ -71,10 +70,10 @@ def write(every: list[Material], folder: pathlib.Path, with_html: bool = True) -
 def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
     """The lines of a machine folder's README: the machine, the answer, the pictures, and a table of runs with the command that
     makes each one's page."""
-    lines = [line for line in overview.header(every) if not line.startswith(("- Run again with", "- As one page"))]
-    lines += overview.answers_section(every)
+    lines = [line for line in head.header(every) if not line.startswith(("- Run again with", "- As one page"))]
+    lines += head.answers_section(every)
     if has_matplotlib():
-        lines += [line for section in body.SECTIONS for line in drawing.images(section.charts, every)]
+        lines += [line for section in body.SECTIONS for line in pictures.images(section.charts, every)]
     found = []
     for folder, files in itertools.groupby(files_of(run), key=lambda file: file.parent):
         loaded = read(*(own := list(files)))
@@ -87,30 +86,30 @@ def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
     return [*lines, "## Runs", "", *table[:-1]]
 
 
-def markdown(every: list[Material], pictures: bool) -> str:
+def markdown(every: list[Material], drawn: bool) -> str:
     """The page: the answer first, everything else after; of several runs each section run by run."""
-    lines = overview.header(every)
-    lines += overview.answers_section(every)
-    if not pictures:
+    lines = head.header(every)
+    lines += head.answers_section(every)
+    if not drawn:
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
     if differs := differences.section(every):
         lines += [f"## {differences.HEADING}", "", *differs]
     for section in (*body.SECTIONS, body.METHOD):
-        lines += _section(section, every, pictures)
-    lines += overview.numbers_section(every)
-    lines += overview.commands_section(every)
+        lines += _section(section, every, drawn)
+    lines += numbers.section(every)
+    lines += head.commands_section(every)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _section(section: body.Section, every: list[Material], pictures: bool) -> list[str]:
+def _section(section: body.Section, every: list[Material], drawn: bool) -> list[str]:
     """A section with its pictures and their numbers; of several runs each one's part under its name."""
     parts = {of.label: own for of in every if (own := body.lines(section, of))}
-    drawn = drawing.images(section.charts, every) if pictures else []
-    numbers = drawing.numbers(section.charts, every)
-    if not (parts or numbers):
+    images = pictures.images(section.charts, every) if drawn else []
+    tables = pictures.numbers(section.charts, every)
+    if not (parts or tables):
         return []
-    lines = [f"## {section.title}", "", *drawn]
+    lines = [f"## {section.title}", "", *images]
     for label, own in parts.items():
         lower = [f"#{line}" if label and line.startswith("###") else line for line in own]
         lines += [*([f"### {text(label)}", ""] if label else []), *lower]
-    return lines + numbers
+    return lines + tables

@@ -24,7 +24,7 @@ def _roofline(arguments: argparse.Namespace) -> int:
     from analysis import table
     from analysis.report import page
     from analysis.report.charts import roofline
-    from analysis.report.sections import overview
+    from analysis.report.sections import roofline as sections
     from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS, describe, is_above
     from analysis.roofline.roofs import roofs as roofs_of
 
@@ -33,7 +33,7 @@ def _roofline(arguments: argparse.Namespace) -> int:
     products = roofline.products(loaded.measurements, ceilings)
     of_layers = roofline.layer_rows(roofline.layer_points(loaded.measurements), ceilings)
     tables = (
-        (overview.CEILINGS, overview.ceilings(ceilings)),
+        (sections.CEILINGS, sections.ceilings(ceilings)),
         (roofline.PRODUCTS, products),
         (roofline.PRODUCTS, of_layers),
     )
@@ -49,13 +49,13 @@ def _roofline(arguments: argparse.Namespace) -> int:
     if not any(r.measured for r in ceilings):
         raise options.Missing("no peak, stream or matmul row in there", command.MEASURE)
     command.require_matplotlib("no picture was drawn")
-    from analysis.report.pictures import chart_views
+    from analysis.report.charts import svg
 
     if not (charts := roofline.chart(list(loaded.measurements), ceilings)):
         return options.OK
     folder = page.place(arguments.runs, arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
-    print(chart_views.save(chart_views.figure(charts[0].views[0], charts[0].title), folder / charts[0].picture))
+    print(svg.save(svg.figure(charts[0].views[0], charts[0].title), folder / charts[0].picture))
     return options.OK
 
 

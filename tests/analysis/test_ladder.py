@@ -6,7 +6,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, cpu_run, row, run, squar
 from analysis.crossover import ladder
 from analysis.report.material import Material
 from analysis.report.page import markdown
-from analysis.report.sections import overview
+from analysis.report.sections.roofline import ladder_section
 from kernels import registry
 from kernels.cuda import tiles
 from kernels.problems import Conv, Peak
@@ -31,6 +31,10 @@ def cpu_rows():
         at("matmul/numpy/blas", 256, 100e9),
     ]
     return [*made, row("peak/numba/fma", Peak("float32", 10**9), 10**9 / 200e9, threads=1)]
+
+
+def page_of(rows, op: str = "matmul") -> list[str]:
+    return ladder_section(Material(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ())), op)
 
 
 def gpu_rows():
@@ -98,7 +102,7 @@ def test_who_has_a_ladder():
         m for m in cpu_rows() if m.kernel not in ("matmul/numba/naive", "matmul/numba/reordered", "matmul/numba/packed")
     ]
     rows.append(at("matmul/numba/parallel", 256, 20e9))
-    assert ladder.ladders(rows, CPU_MACHINE) == [] and overview.ladder_section(rows, CPU_MACHINE) == []
+    assert ladder.ladders(rows, CPU_MACHINE) == [] and page_of(rows) == []
     rows = [*cpu_rows(), at("matmul/cuda/warp_tiled", 256, 50e12), at("matmul/cuda/wgmma", 256, 50e12)]
     assert [one.device for one in ladder.ladders(rows, GPU_MACHINE)] == ["cpu"]
     rows = [*cpu_rows(), row("matmul/numba/parallel", square(256), 1e-3, threads=2)]
@@ -120,11 +124,11 @@ def test_a_rung_is_compared_with_the_best_before_it_and_tells_the_bytes_that_its
 
 def test_the_text_for_a_terminal_and_the_page_have_the_ladder():
     text = ladder.lines(ladder.ladders(cpu_rows(), CPU_MACHINE))
-    begin = text.index("Ladder, cpu, 1 thread, float32, n = 256")
+    begin = text.index("Ladder, cpu, 1 thread, float32")
     table = text[begin + 1 : begin + 6]
-    assert table[0].split("  ")[0] == "rung" and table[4].startswith("library: numpy/blas")
-    assert len({len(line) for line in table}) == 1 and table[4].split()[-4:] == ["50.0", "%", "-", "-"]
-    lines = overview.ladder_section(cpu_rows(), CPU_MACHINE)
+    assert table[0].split()[:2] == ["problem", "rung"] and table[4].startswith("n = 256  library: numpy/blas")
+    assert len({len(line) for line in table}) == 1 and table[4].split()[-3:] == ["50.0", "%", "-"]
+    lines = page_of(cpu_rows())
     assert "| n = 256 | numba/reordered | 8.00 GFLOP/s | 8.00 % | 4.00 % | 8.00x |" in lines
     assert "## From three loops to the library" in markdown([Material(cpu_run())], False)
     bare = Loaded((run(CPU_MACHINE),), (at("matmul/numpy/blas", 256, 80e9),), 0, ("matmul.jsonl",))
@@ -149,7 +153,7 @@ def test_convolutions_have_a_ladder_of_their_own():
     assert blocked.of_peak.value == pytest.approx(0.5)
     found = markdown([Material(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",)))], False)
     assert found.index("## From three loops to the library") < found.index("## From seven loops to the library")
-    assert overview.ladder_section([m for m in rows if m.kernel != "conv/numba/direct"], CPU_MACHINE, "conv") == []
+    assert page_of((m for m in rows if m.kernel != "conv/numba/direct"), "conv") == []
 
 
 def test_what_is_said_of_rungs_that_lose_of_threads_and_of_libraries_that_lack():

@@ -18,8 +18,7 @@ from analysis.crossover.families import conv_rows
 from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.report import page
 from analysis.report.charts import layers as layer_charts
-from analysis.report.charts import roofline
-from analysis.report.pictures import chart_views
+from analysis.report.charts import roofline, svg
 from analysis.report.sections import layers as layer_sections
 from analysis.report.sections import method
 from analysis.roofline import bounds
@@ -238,7 +237,7 @@ def test_no_label_of_the_pictures_covers_another_or_leaves_them():
         drawn += layer_charts.charts(layer_sections.select(loaded, op, ceilings))
     assert len(drawn) == 1 + 2 * len(layer_sections.SECTIONS)
     for chart in drawn:
-        legible(chart_views.figure(chart.views[0], chart.title))
+        legible(svg.figure(chart.views[0], chart.title))
 
 
 def test_bands_marks_and_points_of_layers_lie_where_they_should():
@@ -256,7 +255,7 @@ def test_bands_marks_and_points_of_layers_lie_where_they_should():
     rows = [m for n in (4, 100) for m in law(n)] + [row("conv/tensorflow/jit", conv(100), 1e-9, device="gpu:0")]
     points = roofline.layer_points(rows)
     assert {(m.problem.n, m.kernel) for m in points} == {(100, "conv/numpy/im2col"), (100, "conv/cudnn/plan")}
-    (axes,) = chart_views.figure(roofline.chart(rows, roofs(rows))[0].views[0], "").axes
+    (axes,) = svg.figure(roofline.chart(rows, roofs(rows))[0].views[0], "").axes
     drawn = [(float(x), float(y)) for line in axes.lines if line.get_marker() == "^" for x, y in line.get_xydata()]
     p = conv(100)
     assert [x for x, _ in drawn] == pytest.approx([p.flops / p.bytes_moved] * 2, rel=1e-5)
@@ -270,7 +269,7 @@ def test_the_best_matmul_is_no_ceiling_unsaid_and_no_tick_ends_in_zeros():  # 0.
     rows = [row("matmul/cupy/cublas", square(n, "tf32"), {"device": 1e-5, "host-latency": 1e-4}) for n in (8, 256)]
     (view,) = roofline.chart(rows, roofs(rows))[0].views
     assert [t.label for t in view.traces if t.label] == ["GPU tf32, best matmul seen 3.36 TFLOP/s"]
-    ticks = [t.get_text() for t in chart_views.figure(view, "").axes[0].get_yticklabels()]
+    ticks = [t.get_text() for t in svg.figure(view, "").axes[0].get_yticklabels()]
     assert {"0.1 GFLOP/s", "1 TFLOP/s"} <= {*ticks}
 
 

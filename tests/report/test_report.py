@@ -13,10 +13,9 @@ from test_results_load import write
 
 from analysis import report, table
 from analysis.crossover.crossover import crossovers
-from analysis.report import command, material, page
-from analysis.report.charts import choose, crossover, overlay, roofline
-from analysis.report.pictures import chart_views, files
-from analysis.report.sections import overview, stored_gpu
+from analysis.report import command, material, page, pictures
+from analysis.report.charts import choose, crossover, overlay, roofline, svg
+from analysis.report.sections import crossings, head, numbers, stored_gpu
 from analysis.roofline import __main__ as roofline_command
 from analysis.roofline.bounds import roofs
 from workloads import options, records
@@ -81,9 +80,9 @@ def test_pages_and_pictures_of_anything_less_are_still_there(tmp_path, monkeypat
         assert report.render(tmp_path, with_html=False).read_text().startswith("# Where the GPU starts to win")
     for rows in ([], [row("matmul/cupy/cublas", square(64), 1e-5)], fake.training_rows()):
         of = material.Material(records.Loaded((), tuple(rows), 0, ()))
-        views = [v for name in files.CHARTS for c in files.CHARTS[name](of) for v in c.views if not v.bars]
+        views = [v for name in pictures.CHARTS for c in pictures.CHARTS[name](of) for v in c.views if not v.bars]
         assert bool(views) == (len(rows) == 1) and crossover.chart(of) == []
-        assert all(chart_views.figure(view, "").axes for view in views)
+        assert all(svg.figure(view, "").axes for view in views)
 
 
 def test_hostile_names_show_as_text(tmp_path, monkeypatch):
@@ -170,10 +169,10 @@ def test_the_badge_the_why_table_and_portable_commands():
     flagged = row("matmul/numpy/blas", square(10), 1.0, flags=("steal",))
     wide = row("matmul/numpy/blas", square(11), 1.0, spread=0.3)
     for rows, told in (([*quiet, flagged], "clean: 1 of 10 timed rows"), ([*quiet, flagged, wide], "noisy: 2 of 11 ")):
-        head = overview.head(material.Material(records.Loaded((), tuple(rows), 0, ())))
-        assert f"{head.word}: {head.why}".startswith(told)
+        told_of = head.head(material.Material(records.Loaded((), tuple(rows), 0, ())))
+        assert f"{told_of.word}: {told_of.why}".startswith(told)
     rows = resident_and_copies()
-    text = "\n".join(overview.crossover_section(rows, crossovers(rows)))
+    text = "\n".join(crossings.section(rows, crossovers(rows)))
     assert "| 64 | 50.0 µs | numpy/blas, 1 thread | 100 µs | cupy/cublas | 5.00 µs | 19.0 µs | 76.0 µs | 0 s |" in text
     expected = "python -m workloads.matmul -o c --sizes 64 --data=y"
     assert table.portable("python -m workloads.matmul -o /a/b/c --sizes 64 --data=/x/y") == expected
@@ -189,12 +188,12 @@ def test_the_head_names_every_commit_newest_first(monkeypatch):
         for i, (commit, s) in enumerate(zip(commits, sources, strict=True))
     ]
     said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more, sources fffffffff and 012345678"
-    assert overview.versions(runs) == overview.versions(runs[::-1]) == said
-    assert overview.versions(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
+    assert head.versions(runs) == head.versions(runs[::-1]) == said
+    assert head.versions(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
     loaded = records.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
-    assert overview.header([material.Material(loaded)])[3].endswith(f"; {said}")
+    assert head.header([material.Material(loaded)])[3].endswith(f"; {said}")
     monkeypatch.setattr("workloads.machine.facts.sources_of", lambda commit: "0" * 16)
-    assert overview.versions(runs[:1]) == "commit aaaaaaaaa+dirty, sources fffffffff"
+    assert head.versions(runs[:1]) == "commit aaaaaaaaa+dirty, sources fffffffff"
 
 
 def test_bands_touch_each_other_and_turn_at_the_crossing():
@@ -249,15 +248,15 @@ def legible(figure) -> None:
 @pytest.mark.parametrize("run", [fake.whole_run, fake.gpu_run, fake.cpu_run])
 def test_no_label_of_a_picture_covers_another_or_leaves_it(run):
     of = material.Material(run())
-    for (chart,) in filter(None, (files.CHARTS[name](of) for name in ("roofline", "memory", "transfers"))):
-        legible(chart_views.figure(chart.views[0], chart.title))
+    for (chart,) in filter(None, (pictures.CHARTS[name](of) for name in ("roofline", "memory", "transfers"))):
+        legible(svg.figure(chart.views[0], chart.title))
 
 
 def test_the_roofline_has_every_level_the_link_and_the_launch_floor(tmp_path, capsys):
     loaded = fake.whole_run()
     ceilings = roofs(loaded.measurements, fake.GPU_MACHINE)
     (chart,) = roofline.chart(list(loaded.measurements), ceilings)
-    figure = chart_views.figure(chart.views[0], chart.title)
+    figure = svg.figure(chart.views[0], chart.title)
     words = " ".join(text for text, _ in boxes(figure))
     on_cpu = "CPU L1 5; CPU L2 20; CPU DRAM 48.; link d2h 52.; empty waited call, 7.0"
     on_gpu = "GPU L2 6; GPU HBM 42; sheet GPU HBM 4800 GB/s; GPU float16 900; GPU float64 65.0; GPU float64 vector 33.0"
@@ -266,7 +265,7 @@ def test_the_roofline_has_every_level_the_link_and_the_launch_floor(tmp_path, ca
     assert "CPU L3" not in words  # seen with one thread only: below the DRAM of all
     (axes,) = figure.axes
     floor = next(
-        line for line in axes.lines if line.get_linestyle() == "--" and line.get_color() == chart_views.COLORS["purple"]
+        line for line in axes.lines if line.get_linestyle() == "--" and line.get_color() == svg.COLORS["purple"]
     )
     (x, *_), (y, *_) = floor.get_data()
     n = 6 * x  # a float32 matmul of n does n / 6 FLOP for each byte
@@ -295,9 +294,9 @@ def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path
 
 def test_long_lists_of_rows_and_commands_stand_elsewhere(monkeypatch):
     of = material.Material(records.Loaded((), tuple(fake.laws(lambda n: 1e-3, lambda n: 1e-3, (8, 16))), 0, ()))
-    assert sum(line.startswith("| matmul/") for line in overview.numbers_section([of])) == 4
-    monkeypatch.setattr(overview, "MOST_NUMBERS", 3)
-    (said,) = (line for line in overview.numbers_section([of]) if "too many" in line)
+    assert sum(line.startswith("| matmul/") for line in numbers.section([of])) == 4
+    monkeypatch.setattr(numbers, "MOST", 3)
+    (said,) = (line for line in numbers.section([of]) if "too many" in line)
     assert said.startswith("4 rows") and "python -m analysis.export --to csv RUN" in said
 
     def page_of(count: int) -> str:
@@ -305,7 +304,7 @@ def test_long_lists_of_rows_and_commands_stand_elsewhere(monkeypatch):
         kernel = "matmul/numpy/blas"
         return page.markdown([material.Material(records.Loaded(runs, (row(kernel, square(8), 1e-6),), 0, ()))], False)
 
-    few, many = page_of(overview.INLINE), page_of(overview.INLINE + 1)
+    few, many = page_of(head.INLINE), page_of(head.INLINE + 1)
     assert "Run again with `python -m workloads.matmul --sizes 1`, " in few and "## Commands" not in few
     assert "Run again with 4 commands, [listed at the end](#commands)" in many
     listed = "".join(f"python -m workloads.matmul --sizes {n}\n" for n in (1, 2, 3, 4))

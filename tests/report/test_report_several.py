@@ -12,11 +12,10 @@ from test_results_load import write
 
 from analysis import report
 from analysis.report import material
-from analysis.report.charts import crossover, overlay
+from analysis.report.charts import crossover, overlay, svg
 from analysis.report.charts.chart import Axis, Chart, Trace, View
 from analysis.report.material import Material
-from analysis.report.pictures import chart_views
-from analysis.report.sections import differences, overview
+from analysis.report.sections import differences, head
 from analysis.table import Table
 from analysis.text import machines
 
@@ -179,7 +178,7 @@ def test_two_cpus_are_drawn_over_each_other_and_a_gpu_may_come_second(tmp_path):
 def test_a_still_draws_every_line_of_its_view_within_its_frame():
     traces = [Trace(f"line {i}", [1.0, 10.0, 100.0], [1e9 * (i + 1)] * 3, "blue", "circle") for i in range(4)]
     view = View("", Axis("n", "count"), Axis("rate", "flops"), traces, lines=[(30.0, "here")])
-    (axes,) = chart_views.figure(view, "Title", "A: one").axes
+    (axes,) = svg.figure(view, "Title", "A: one").axes
     drawn = [line for line in axes.lines if len(line.get_xdata()) == 3]
     assert [line.get_ydata()[0] for line in drawn] == [1e9, 2e9, 3e9, 4e9]
     low, high = axes.get_ylim()
@@ -191,7 +190,7 @@ def test_the_commands_make_a_run_from_nothing():
         return msgspec.structs.replace(fake.run(fake.CPU_MACHINE, command), started_at=f"2025-01-02T03:04:{at:02}Z")
 
     long = "python -m workloads.matmul --sizes 64 --device gpu -o reports/local/x"
-    made = overview.commands(
+    made = head.commands(
         [
             ran(3, f"{long} --resume --stop-after 25"),
             ran(1, "python -m workloads.matmul --sizes 64 --stop-after=9 --device gpu --resume -o reports/local/x"),

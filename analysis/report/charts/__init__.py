@@ -1,4 +1,4 @@
-"""Charts as records: what the page draws by JavaScript and writes as a table under it.
+"""Charts as records: the page draws them by JavaScript with a table under each, svg.py by matplotlib.
 
 Imports everything below the report.
 """

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from analysis.crossover.crossover import Answer
-from analysis.crossover.time_split import Why
+from analysis.crossover.families import SQUARES, rows_of
+from analysis.crossover.time_split import Why, why
 from analysis.table import Table, named, text
 from analysis.text import crossings
 from analysis.units import seconds
+from workloads.records import Measurement
 
 _ANSWERS = "precision | by | caches | a call | answer | measured"
 _WHY = "a call | at | CPU | CPU kernel | GPU | GPU kernel | arithmetic | launch and Python | copies | not explained"
@@ -14,6 +16,20 @@ _ADDS_UP = (
     "The last columns add up to the GPU's time: the device clock, what a resident call takes beyond it, what copying adds to "
     "that, and what is not explained."
 )
+
+
+def section(measurements: "list[Measurement]", answers: tuple[Answer, ...]) -> list[str]:
+    """Who wins from where in every form, and where the GPU's time goes at the deciding sizes."""
+    if not answers:
+        return []
+    told = answered(answers)
+    if not told:
+        there = any(m.on_gpu and m.ok for m in measurements)
+        lacking = "The GPU has no square products of workloads.matmul here" if there else "No GPU was measured"
+        return [f"{lacking}, so there is no crossover.", ""]
+    squares = rows_of(measurements, SQUARES)
+    parts = details(told, (), lambda a: (), lambda a: why((), a, family_rows=squares))
+    return wins(told, (), lambda a: ()).md() + parts
 
 
 def answered(answers: Iterable[Answer]) -> list[Answer]:

@@ -31,11 +31,11 @@ CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
 
 def draw(runs: "list[Material]", folder: pathlib.Path) -> None:
     """Draws the pictures of one run, or what several have over each other. Needs matplotlib."""
-    from analysis.report.pictures import chart_views
+    from analysis.report.charts import svg
 
     who = ", ".join(of.label for of in runs if of.label)
     for name, title, view in _views(CHARTS, runs):
-        chart_views.save(chart_views.figure(view, title, who), folder / name)
+        svg.save(svg.figure(view, title, who), folder / name)
 
 
 def images(charts: Iterable[str], runs: "list[Material]") -> list[str]:

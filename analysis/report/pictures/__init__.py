@@ -1,4 +1,0 @@
-"""Pictures as SVG files, drawn by matplotlib: for Markdown, paper and browsers without JavaScript.
-
-Imports charts and everything below the report.
-"""

@@ -1,0 +1,141 @@
+"""The head of a page: the machine and whether it was quiet, when, from what sources and by what commands it was measured, and the
+answer."""
+
+import pathlib
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from analysis import table as cells
+from analysis.report.material import Material
+from analysis.stats import of, timed
+from analysis.table import listed, text
+from analysis.text import rates
+from analysis.units import count, join, size
+from workloads.machine import facts
+from workloads.records import Measurement, Run
+
+# A run is called noisy when more than this part of its rows has flags or an interval wider than ±3 %.
+NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
+MOST_HASHES = 4  # commits, and sources, that a page names at its top
+INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
+
+
+def noisy(measurements: "Iterable[Measurement]") -> tuple[int, int]:
+    """(rows with flags or a wide interval, rows with a time); a CPU clock that moved counts by the interval it made."""
+    found = timed(measurements, "host-latency")
+    bad = [bool(set(m.flags) - {"cpu-clock"}) or of(s).noise > NOISY_WIDTH for m, s in found]
+    return sum(bad), len(found)
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What stands above a run's answer: the machine and whether it was quiet, when and from what it was measured."""
+
+    run: str  # its label among several
+    key: str
+    machine: str
+    word: str  # clean or noisy, and why
+    why: str
+    dates: str
+    versions: str
+    counted: str
+    files: list[str]
+    commands: list[str]
+
+
+def head(of: Material) -> Head:
+    """The head of a page or of one run's part of it."""
+    loaded, run = of.loaded, of.loaded.last
+    bad, every = noisy(of.rows)
+    machine = "The result file has no line that says what machine it came from."
+    if run:
+        machine = f"{rates.machine_words(run.machine)}, {size(run.machine.memory_bytes)} of memory"
+        machine += ", virtual" * run.machine.virtual
+    files = list(dict.fromkeys("/".join(pathlib.Path(f).parts[-2:]) for f in loaded.files))
+    return Head(
+        of.label,
+        run.machine.key if run else "an unknown machine",
+        machine,
+        "noisy" if bad > NOISY_SHARE * every else "clean",
+        f"{bad} of {count(every, 'timed row')} flagged or with an interval wider than ±{100 * NOISY_WIDTH:.0f} %",
+        join(sorted({r.started_at[:10] for r in loaded.runs})),
+        versions(loaded.runs) if run else "",
+        f"{count(len(of.rows), 'row')} of {count(len(files), 'file')}",
+        files,
+        commands(loaded.runs),
+    )
+
+
+def header(runs: "list[Material]") -> list[str]:
+    """The Markdown page's title and heads; of several runs each under its name."""
+    heads = list(map(head, runs))
+    if len(runs) == 1:
+        told, how = _head_lines(heads[0]), "RUN`, RUN being this folder"
+        return [f"# Where the GPU starts to win: {text(heads[0].key)}", "", *told, f"- {_AS_ONE_PAGE} {how}", ""]
+    lines = [f"# Where the GPU starts to win: {text(' beside '.join(of.name for of in runs))}", ""]
+    for one in heads:
+        lines += [f"## {text(one.run)}", "", *_head_lines(one), ""]
+    return [*lines, f"{_AS_ONE_PAGE} RUN RUN`, each RUN being such a folder", ""]
+
+
+_AS_ONE_PAGE = "As one page to open: `python -m analysis.report --open"
+
+
+def _head_lines(of: Head) -> list[str]:
+    """Machine in a line, date, commit, badge, and the commands to type again, or where they stand."""
+    if not of.versions:
+        return [of.machine]
+    typed = f"{len(of.commands)} commands, [listed at the end](#{COMMANDS.lower()})"
+    if len(of.commands) <= INLINE:
+        typed = join(f"`{text(c)}`" for c in of.commands)
+    files = dict.fromkeys(f"`{pathlib.PurePath(file).name}`" for file in of.files)
+    return [
+        f"- Machine: {text(of.machine)}",
+        f"- Date: {text(of.dates)}; {text(of.versions)}",
+        f"- **{of.word}**: {of.why}",
+        f"- Run again with {typed}; measured in {join(files)}",
+    ]
+
+
+def versions(runs: "Iterable[Run]") -> str:
+    """The commits and sources of the runs, newest first: `commits 3b57fefff and 390eacb90, sources 77dde8d25 and acf0fabd5`."""
+    newest = sorted(runs, key=lambda r: r.started_at, reverse=True)
+    commits = (facts.marked(r.commit, r.sources) for r in newest)
+    return ", ".join([_hashes("commit", commits), _hashes("sources", (r.sources for r in newest))])
+
+
+def _hashes(what: str, found: "Iterable[str]") -> str:
+    """Each once, shortened; behind MOST_HASHES of them how many more."""
+    every = list(dict.fromkeys(f"{name[:9]}{plus}{rest}" for name, plus, rest in (f.partition("+") for f in found)))
+    more = [f"{len(every) - MOST_HASHES} more"] if len(every) > MOST_HASHES else []
+    plural = "s" * (len(every) > 1 and not what.endswith("s"))
+    return f"{what}{plural} {join([*every[:MOST_HASHES], *more])}"
+
+
+def commands_section(runs: "Iterable[Material]") -> list[str]:
+    """The commands of pages that come of more than INLINE of them, in the order they were run."""
+    told = []
+    for one in runs:
+        every = commands(one.loaded.runs)
+        if len(every) > INLINE:
+            told += [*([f"{text(one.label)}:", ""] if one.label else []), "```", *every, "```", ""]
+    return [f"## {COMMANDS}", "", *told] if told else []
+
+
+def answers_section(runs: "list[Material]") -> list[str]:
+    """The verdict in at most five sentences, of several runs each one's under its name."""
+    lines = ["## The answer", ""]
+    for run in runs:
+        lines += [*([f"### {text(run.label)}", ""] if run.label else []), *(listed(run.said) or [""])]
+    return lines
+
+
+_STOPPED = re.compile(r" --stop-after[ =]\S+| --resume(?= |$)")
+
+
+def commands(runs: "Iterable[Run]") -> list[str]:
+    """The commands in the order they were run, each once: what went on where it had stopped is the same command, without the
+    flags for that."""
+    ran = sorted(runs, key=lambda r: r.started_at)
+    return list(dict.fromkeys(_STOPPED.sub("", cells.portable(run.command)) for run in ran))

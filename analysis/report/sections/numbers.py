@@ -1,0 +1,45 @@
+"""All numbers of a page: a line a row, the skipped ones by their reasons."""
+
+from collections import Counter
+
+from analysis import labels
+from analysis.report.material import Material
+from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
+from analysis.table import Table, text
+from analysis.units import count
+
+MOST = 2500  # rows that the Markdown lists
+
+
+def section(runs: list[Material]) -> list[str]:
+    """Every row that was tried, a line each; the skipped ones by their reasons."""
+    every = [m for of in runs for m in of.rows]
+    tried = [m for m in every if m.status != "skipped"]
+    skipped = Counter((m.kernel, m.reason) for m in every if m.status == "skipped")
+    left = [f"- {text(kernel)}: {count(n, 'row')} skipped ({text(reason)})" for (kernel, reason), n in skipped.items()]
+    many = next((m.problem for m in tried if m.problem.op == "launch" and m.problem.count > 1), None)
+    said = [f"A time of `{labels.problem(many)}` is that of all of them."] if many else []
+    if any(map(is_concurrent, tried)):
+        said.append("Contention is the time over the steps of all processes together.")
+    if len(tried) > MOST:
+        found = [
+            f"{len(tried):,} rows are too many for a page of text: the HTML page filters and sorts them, "
+            "`python -m analysis.export --to csv RUN` writes them.",
+            "",
+        ]
+    else:
+        found = table(runs, skipped=False).md()
+    return ["## All numbers", "", *([" ".join(said), ""] if said else []), *found, *(["", *left] if left else [])]
+
+
+def table(runs: list[Material], skipped: bool = True) -> Table:
+    """What was run, its numbers, how its answer was checked, a line a row; of several runs the run first."""
+    several = len(runs) > 1
+    heads = [*["run"] * several, *NUMBERS, "check"]
+    rows = (
+        [*[of.letter] * several, *map(str, row), m.check or "-"]
+        for of in runs
+        for m, row in zip(of.ordered, of.numbers, strict=True)
+        if skipped or m.status != "skipped"
+    )
+    return Table(heads, rows, heads.index("how") + 1, OPTIONAL)

@@ -1,0 +1,46 @@
+"""How far from the hardware's limit: the measured ceilings, and the ladder of our own kernels under them."""
+
+from analysis import labels
+from analysis.crossover import ladder
+from analysis.report.charts.roofline import products
+from analysis.report.material import Material
+from analysis.roofline.bounds import Roof, pick, ridge
+from analysis.table import Table, listed, text, titled
+from analysis.units import count, digits, join, percent
+
+CEILINGS = "device | ceiling | rate | ± | of the data sheet | ridge, FLOP per byte | measured by"
+
+
+def section(of: Material) -> list[str]:
+    """The ceilings; nothing without a measured one or a matmul."""
+    measured = ceilings(of.roofs)
+    if not measured and not products(of.rows, of.roofs):
+        return []
+    found = Table(CEILINGS, measured, 2, "of the data sheet | ridge, FLOP per byte")
+    lines = found.md() if measured else ["No roof was measured.", ""]
+    if sheets := dict.fromkeys(r.source for r in of.roofs if not r.measured):
+        lines += [f"Data-sheet peaks, dotted in the picture, are dense ones from: {text(join(sheets))}.", ""]
+    return lines
+
+
+def ceilings(roofs: tuple[Roof, ...]) -> list[tuple]:
+    """The measured roofs under CEILINGS."""
+    rows = []
+    for r in (r for r in roofs if r.measured):
+        threads = count(r.threads, "thread") if r.threads else ""
+        name = ", ".join(filter(None, (r.label, threads, r.note)))
+        alike = (s for s in roofs if not s.measured and (s.device, s.kind, s.name) == (r.device, r.kind, r.name))
+        share = next((percent(r.rate.value / sheet.rate.value) for sheet in alike), "-")
+        memory = pick(roofs, r.device, "memory", "", r.threads) if r.kind == "compute" else None
+        corner = digits(ridge(r, memory)) if memory else "-"
+        rows.append((r.device, name, r.speed, labels.width(r.rate), share, corner, r.source))
+    return rows
+
+
+def ladder_section(of: Material, op: str) -> list[str]:
+    """A table for each device, arithmetic and thread count, a line a rung at each size, and what each rung changed; nothing
+    where no teaching rung was measured."""
+    found = ladder.ladders(of.rows, of.machine, op)
+    about = "Our own kernels, the simplest first, beside the fastest library there and under the measured peak."
+    parts = [titled(text(ladder.title(x)), ladder.table(x), listed(ladder.sentences(x))) for x in found]
+    return [about, "", *(line for part in parts for line in part)] if found else []
