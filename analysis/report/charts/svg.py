@@ -97,12 +97,12 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
 
     legend = [t for t in view.traces if t.legend and not t.label][:_MOST]
     below = 0.2 + 0.175 * (math.ceil(len(legend) / 2) + bool(who))
-    named = any(t.label and not t.label_left for t in view.traces)
+    longest = max((len(t.label) for t in view.traces if not t.label_left), default=0)
     lines = view.y.lines
     high = (1.15 + 0.235 * max(len(lines), 3) if lines else 6.0) + below
     left, right = (
         (0.3 + 0.078 * max(map(len, lines))) / _WIDE if lines else 0.16,
-        0.7 if named and view.y.ends else 0.95,
+        min(0.7, 1 - (0.3 + 0.068 * longest) / _WIDE) if longest and view.y.ends else 0.95,
     )
     with matplotlib.rc_context(SETTINGS):
         made = Figure(figsize=(_WIDE, high))
