@@ -1,7 +1,5 @@
 """Register tiles of a convolution: products of pixels with a panel, summed over the runs of memory that a window covers."""
 
-import itertools
-
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
@@ -37,110 +35,85 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
     name = f"conv_tile_{rows}x{vectors}_{vector.count}_{vector.element}_{'apart' if apart else 'beside'}"
     if name in module.globals:
         return module.globals[name]
-    pointer, places = vector.element.as_pointer(), emit.INDEX.as_pointer()
-    kinds = [pointer, places, places, places, *[emit.INDEX] * 3, pointer, pointer, places, *[emit.INDEX] * 3]
+    index, value, table = emit.INDEX, vector.element.as_pointer(), emit.INDEX.as_pointer()
+    kinds = [value, *[table] * 3, *[index] * 3, value, value, table, *[index] * 3]
     function = emit.internal_function(module, name, kinds)
-    tile = _Tile(function, vector, rows, vectors, apart)
-    tile.ask_for_targets()
-    tile.store(tile.sums())
+    a, rows_at, next_at, runs_at, runs, length, step, b, c, c_at, height, columns, added = function.args
+    builder, count = ir.IRBuilder(function.append_basic_block("entry")), vector.count
+    item = 4 if isinstance(vector.element, ir.FloatType) else 8
+    multiply = emit.multiplier(builder, vector, vector)
+
+    def row_of(table, r: int):
+        """The table's entry for the row; rows that are not there repeat the last one."""
+        here = builder.icmp_signed("<", index(r), height)
+        return builder.load(builder.gep(table, [builder.select(here, index(r), builder.sub(height, index(1)))]))
+
+    past = builder.icmp_signed("==", added, index(PAST_CACHES))
+    places = [emit.at(builder, c, row_of(c_at, r), vector, v * count) for r in range(rows) for v in range(vectors)]
+
+    def steps(unroll: int, lines: list, offset, slots: list) -> list:
+        """As many trips of `unroll` steps of a run as there are; gives where they stopped, B's next step and the sums."""
+        loop = emit.Loop(builder, slots[0], slots[1:])
+        k, right, *values = loop.slots
+        after_k = builder.add(k, index(unroll))
+        loop.enter(builder.icmp_signed("<=", after_k, length))
+        if apart:
+            lefts = [builder.gep(line, [builder.add(k, offset)]) for line in lines]
+        else:
+            left = builder.gep(a, [builder.add(offset, builder.mul(k, step))])
+        trip = _LINE // item // _UNROLL
+        share = -(-rows // trip)  # rows of the next tile, a line of each of which a trip asks for
+        some = builder.and_(builder.lshr(k, index(_UNROLL // 2)), index(trip - 1))
+        some = builder.gep(next_at, [builder.mul(some, index(share))])
+        at_k = builder.add(offset, builder.and_(k, index(-_LINE // item)))
+        for u in range(unroll):
+            parts = (emit.at(builder, right, index(u * VECTORS * count), vector, v * count) for v in range(vectors))
+            across = [builder.load(part, align=item * count) for part in parts]
+            if apart:
+                down = (builder.gep(line, [index(u)]) for line in lefts)
+            else:
+                left = builder.gep(left, [step]) if u else left
+                down = (builder.gep(left, [index(r)]) for r in range(rows))
+            values = emit.outer_product(builder, across, down, values, multiply)
+            if apart and unroll == _UNROLL and u < share:
+                row = builder.load(builder.gep(some, [index(u)]))
+                emit.prefetch(builder, builder.gep(a, [builder.add(row, at_k)]))
+        loop.leave([after_k, builder.gep(right, [index(unroll * VECTORS * count)]), *values])
+        return loop.slots
+
+    with builder.if_then(builder.not_(past)):
+        for place in places:
+            emit.prefetch(builder, place, write=True)
+    lines = [builder.gep(a, [row_of(rows_at, r)]) for r in range(rows)] if apart else []
+    loop = emit.Loop(builder, index(0), [b, *[ir.Constant(vector, None)] * (rows * vectors)])
+    run, right, *sums = loop.slots
+    loop.enter(builder.icmp_signed("<", run, runs))
+    offset = builder.load(builder.gep(runs_at, [run]))
+    k, right, *sums = steps(_UNROLL, lines, offset, [index(0), right, *sums])
+    _, right, *sums = steps(1, lines, offset, [k, right, *sums])
+    loop.leave([builder.add(run, index(1)), right, *sums])
+    _store(builder, loop.slots[2:], places, item, vectors, past, (height, columns, added))
     return function
 
 
-class _Tile:
-    """The body of a tile's function, written step by step."""
-
-    def __init__(self, function: ir.Function, vector: ir.VectorType, rows: int, vectors: int, apart: bool):
-        self.vector, self.rows, self.vectors, self.apart = vector, rows, vectors, apart
-        self.item = 4 if isinstance(vector.element, ir.FloatType) else 8
-        (self.a, self.rows_at, self.next_at, self.runs_at, self.count, self.length, self.step) = function.args[:7]
-        (self.b, c, c_at, self.height, self.columns, self.added) = function.args[7:]
-        self.builder = builder = ir.IRBuilder(function.append_basic_block("entry"))
-        self.targets = [builder.gep(c, [self.row_of(c_at, r)]) for r in range(rows)]
-        self.past = ir.IntType(1)(0)
-        if apart:
-            self.past = builder.icmp_signed("==", self.added, emit.INDEX(PAST_CACHES))
-
-    def row_of(self, table, r: int):
-        """The table's entry for the row; rows that are not there repeat the last one."""
-        last = self.builder.sub(self.height, emit.INDEX(1))
-        here = self.builder.icmp_signed("<", emit.INDEX(r), self.height)
-        return self.builder.load(self.builder.gep(table, [self.builder.select(here, emit.INDEX(r), last)]))
-
-    def place(self, r: int, v: int):
-        target = self.builder.gep(self.targets[r], [emit.INDEX(v * self.vector.count)])
-        return self.builder.bitcast(target, self.vector.as_pointer())
-
-    def ask_for_targets(self) -> None:
-        with self.builder.if_then(self.builder.not_(self.past)):
-            for r, v in itertools.product(range(self.rows), range(self.vectors)):
-                emit.prefetch(self.builder, self.place(r, v), write=True)
-
-    def sums(self) -> list:
-        """Loops over the runs."""
-        builder, zero = self.builder, ir.Constant(self.vector, None)
-        lines = [builder.gep(self.a, [self.row_of(self.rows_at, r)]) for r in range(self.rows)] if self.apart else []
-        runs = emit.Loop(builder, emit.INDEX(0), [self.b, *[zero] * (self.rows * self.vectors)])
-        run, right, *sums = runs.slots
-        runs.enter(builder.icmp_signed("<", run, self.count))
-        offset = builder.load(builder.gep(self.runs_at, [run]))
-        k, right, *sums = self.steps(_UNROLL, lines, offset, [emit.INDEX(0), right, *sums])
-        _, right, *sums = self.steps(1, lines, offset, [k, right, *sums])
-        runs.leave([builder.add(run, emit.INDEX(1)), right, *sums])
-        return runs.slots[2:]
-
-    def steps(self, unroll: int, lines: list, offset, slots: list) -> list:
-        """As many trips of `unroll` steps of a run as there are; gives where they stopped, B's next step and the sums."""
-        builder, count = self.builder, self.vector.count
-        multiply = emit.multiplier(builder, self.vector, self.vector)
-        loop = emit.Loop(builder, slots[0], slots[1:])
-        k, right, *values = loop.slots
-        after_k = builder.add(k, emit.INDEX(unroll))
-        loop.enter(builder.icmp_signed("<=", after_k, self.length))
-        if self.apart:
-            lefts = [builder.gep(line, [builder.add(k, offset)]) for line in lines]
-        else:
-            left = builder.gep(self.a, [builder.add(offset, builder.mul(k, self.step))])
-        trip = _LINE // self.item // _UNROLL
-        share = -(-self.rows // trip)  # rows of the next tile, a line of each of which a trip asks for
-        some = builder.and_(builder.lshr(k, emit.INDEX(_UNROLL // 2)), emit.INDEX(trip - 1))
-        some = builder.gep(self.next_at, [builder.mul(some, emit.INDEX(share))])
-        at_k = builder.add(offset, builder.and_(k, emit.INDEX(-_LINE // self.item)))
-        for u in range(unroll):
-            places = (
-                emit.at(builder, right, emit.INDEX(u * VECTORS * count), self.vector, v * count)
-                for v in range(self.vectors)
-            )
-            across = [builder.load(place, align=self.item * count) for place in places]
-            if self.apart:
-                down = (builder.gep(line, [emit.INDEX(u)]) for line in lefts)
-            else:
-                left = builder.gep(left, [self.step]) if u else left
-                down = (builder.gep(left, [emit.INDEX(r)]) for r in range(self.rows))
-            values = emit.outer_product(builder, across, down, values, multiply)
-            if self.apart and unroll == _UNROLL and u < share:
-                row = builder.load(builder.gep(some, [emit.INDEX(u)]))
-                emit.prefetch(builder, builder.gep(self.a, [builder.add(row, at_k)]))
-        loop.leave([after_k, builder.gep(right, [emit.INDEX(unroll * VECTORS * count)]), *values])
-        return loop.slots
-
-    def store(self, sums: list) -> None:
-        """Whole tiles as they are; of others, and to what is added, what is there."""
-        builder, vectors, count = self.builder, self.vectors, self.vector.count
-        few = builder.icmp_signed("<=", self.added, emit.INDEX(0))
-        whole = builder.and_(few, builder.icmp_signed(">=", self.columns, emit.INDEX(vectors * count)))
-        with builder.if_then(whole):
-            if self.apart:
-                with builder.if_then(self.past):
-                    for r, v in emit.vectors_there(builder, self.rows, vectors, self.height):
-                        emit.store_past_caches(builder, sums[r * vectors + v], self.place(r, v), self.item * count)
-            for r, v in emit.vectors_there(builder, self.rows, vectors, self.height):
-                builder.store(sums[r * vectors + v], self.place(r, v), self.item)
-        stored, old = (
-            [_first_lanes(builder, builder.sub(n, emit.INDEX(v * count)), self.vector) for v in range(vectors)]
-            for n in (self.columns, self.added)
-        )
-        for r, v in emit.vectors_there(builder, self.rows, vectors, self.height):
-            emit.add_masked(builder, sums[r * vectors + v], self.place(r, v), old[v], stored[v], self.item)
+def _store(builder, sums: list, places: list, item: int, vectors: int, past, there: tuple) -> None:
+    """Whole tiles as they are; of others, and to what is added, what is there."""
+    (height, columns, added), vector = there, sums[0].type
+    count, rows = vector.count, len(sums) // vectors
+    few = builder.icmp_signed("<=", added, emit.INDEX(0))
+    whole = builder.and_(few, builder.icmp_signed(">=", columns, emit.INDEX(vectors * count)))
+    with builder.if_then(whole):
+        with builder.if_then(past):
+            for r, v in emit.vectors_there(builder, rows, vectors, height):
+                emit.store_past_caches(builder, sums[r * vectors + v], places[r * vectors + v], item * count)
+        for r, v in emit.vectors_there(builder, rows, vectors, height):
+            builder.store(sums[r * vectors + v], places[r * vectors + v], item)
+    stored, old = (
+        [_first_lanes(builder, builder.sub(n, emit.INDEX(v * count)), vector) for v in range(vectors)]
+        for n in (columns, added)
+    )
+    for r, v in emit.vectors_there(builder, rows, vectors, height):
+        emit.add_masked(builder, sums[r * vectors + v], places[r * vectors + v], old[v], stored[v], item)
 
 
 def _first_lanes(builder, count, vector):
