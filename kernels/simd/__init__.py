@@ -1,1 +1,1 @@
-"""What kernels on CPUs share: vector and tile instructions, operands packed for them. Imports the problems alone."""
+"""What kernels on CPUs share: vector and tile instructions, packed operands, products of matrices. Imports the problems alone."""

@@ -14,6 +14,7 @@ llvm.initialize_native_asmparser()  # Numba starts LLVM without one; assembly in
 
 CHAINS = 12  # independent sums: more than 2 units x 4 cycles of latency, and they fit AVX2's 16 registers
 UNROLL = 4
+NARROW = 0.515  # of the time of a product of the widest vectors, for one of vectors half as wide
 INDEX = ir.IntType(64)
 
 
@@ -39,6 +40,11 @@ def cpu_name() -> str:
 def vector_sizes() -> tuple[int, ...]:
     """Bytes of vectors that a product may be fastest in: the widest, and half of it on a Zen 4, whose units are half as wide."""
     return (64, 32) if vector_bytes() == 64 and cpu_name() == "znver4" else (vector_bytes(),)
+
+
+def fastest_size(row: int) -> int:
+    """Bytes of the vectors that take the least time for rows of `row` bytes."""
+    return min(vector_sizes(), key=lambda size: -(-row // size) * (1 if size == vector_bytes() else NARROW))
 
 
 def registers(vector: int) -> int:

@@ -13,10 +13,10 @@ import tile_code
 
 from kernels import reference, registry
 from kernels.matmul import numba_amx as tiles
-from kernels.matmul import numba_simd as vectors
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty
 from kernels.simd import packing
+from kernels.simd import product as vectors
 from kernels.simd import vectors as simd
 
 RNG = np.random.default_rng(7)

@@ -12,11 +12,11 @@ import tile_code
 
 from kernels import registry
 from kernels.conv import _pixel_tiles as pixel_tiles
-from kernels.matmul import numba_simd as vectors
 from kernels.peak import numba_bfloat16 as peaks
 from kernels.problems import Peak
 from kernels.problems.arrays import empty
 from kernels.simd import amx
+from kernels.simd import product as vectors
 from kernels.simd import vectors as simd
 
 REGISTER = {64: "zmm", 32: "ymm"}

@@ -17,8 +17,8 @@ from kept import kept
 from llvmlite import binding as llvm
 
 from kernels.conv import _pixel_tiles as pixel_tiles
-from kernels.matmul import numba_simd as vectors
 from kernels.problems.arrays import empty
+from kernels.simd import product as vectors
 from kernels.simd import vectors as simd
 from workloads import ROOT
 

@@ -1,0 +1,362 @@
+"""Products of matrices on vectors spelled out: a tile of C stays in registers, operands are read where they lie or from panels.
+
+Threads share pieces of C within a block of B; where it costs less, the transpose of C is computed and turned.
+"""
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from kernels.problems.arrays import empty
+from kernels.simd import vectors as emit
+from kernels.simd.caches import second_level_bytes
+from kernels.simd.calls import direct
+from kernels.simd.packing import origin, pack, room, transpose_block
+from kernels.simd.vector_product import vector_product
+
+_VECTORS = 3  # of a tile's row; one more where at most half of its rows are there
+_AHEAD = 8  # steps in k of B that are asked for early: where B lies in rows, each is elsewhere in memory
+_DEPTH_BYTES = 2048  # of a row of A in its panel: a panel of A lives in the first-level cache
+# Rows of C in a piece of work, and pieces a thread, so that a thread that is held up does fewer of them.
+_MOST_ROWS, _PIECES = 64, 4
+_LINE = 64  # bytes
+_FEW_ROWS = 64  # of A: so few do not repay packing a B whose rows are whole; nor do any where that stays in a cache
+_LAY_OUT = 0.35  # of the time of a product of vectors, to lay out one value anew
+_TURNED = 10  # tiles of a transposed C that are turned together
+_SHARED_FLOPS = 1.5e6  # of a product, about 15 µs of a core: from here on other threads are worth waking
+
+# The product, and how far rows and steps of its operands are apart; of a panel: steps, rows, columns; of a piece of C: rows,
+# columns; columns of a phase, and of a piece to pack; whether A and B are packed, phases whose panels are there at a time;
+# whether C is transposed; how many products there are.
+_PLAN = "m n k a_row a_step b_step b_column c_row depth rows columns height width length broad packs_a packs_b sides turned count"
+PLAN = np.dtype([(name, np.int64) for name in _PLAN.split()])
+
+
+def tile_rows(vector: int) -> int:
+    """Rows of the tile with vectors of `vector` bytes: 8 x 3 sums and 3 of B fill 32 registers, 4 x 3 and 3 fill 16."""
+    return 8 if emit.registers(vector) == 32 else 4
+
+
+def tile_shapes(vector: int) -> list[tuple[int, int]]:
+    """(rows, vectors) of all tiles, the smallest first: a product takes the first that covers what there is of C."""
+    most = tile_rows(vector)
+    rows = [1 << i for i in range(most.bit_length())]
+    return [(r, v) for r in rows for v in (1, 2, 3, 4) if v <= _VECTORS or 2 * r <= most]
+
+
+def _tile_function(
+    module: ir.Module, vector: ir.VectorType, words: ir.VectorType, shape: tuple[int, int]
+) -> ir.Function:
+    """C tile (+)= A panel B panel as a function of its own, so that nothing around it takes its registers.
+
+    Its arguments: A, how far its rows and its steps in k are apart; B and how far its steps are apart; C and its row length;
+    steps, and how many of them may read whole vectors of B; rows and columns there; whether they are added to.
+    """
+    rows, vectors = shape
+    name = f"matmul_tile_{rows}x{vectors}_{vector.count}_{words.element}"
+    if name in module.globals:
+        return module.globals[name]
+    word, value, index = words.element.as_pointer(), vector.element.as_pointer(), emit.INDEX
+    function = emit.internal_function(module, name, [word, index, index, word, index, value, *[index] * 6])
+    a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added = function.args
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    item = 8 if isinstance(vector.element, ir.DoubleType) else 4
+    multiply = emit.multiplier(builder, vector, words)
+
+    def rows_from(first, apart) -> list:
+        """Where each row begins; those that are not there repeat the last one, so what is stored for them is right too."""
+        found = [first]
+        for r in range(1, rows):
+            more = builder.icmp_signed("<", index(r), height)
+            found.append(builder.gep(found[-1], [builder.select(more, apart, index(0))]))
+        return found
+
+    def across(row, kind: ir.VectorType) -> list:
+        return [emit.at(builder, row, index(0), kind, v * vector.count) for v in range(vectors)]
+
+    lines, places = rows_from(a, a_row), [place for row in rows_from(c, length) for place in across(row, vector)]
+    for place in places:
+        emit.prefetch(builder, place, write=True)
+    there = [emit.first_lanes(builder, builder.sub(columns, index(v * vector.count)), vector) for v in range(vectors)]
+    early = builder.mul(b_step, index(_AHEAD))
+
+    def steps(until, start: list, masked: bool) -> list:
+        """The places in A and B and the sums after the steps before `until`. One step a trip: more would need more registers
+        for where A's rows lie than there are."""
+        end, loop = builder.gep(b, [builder.mul(until, b_step)]), emit.Loop(builder, start[0], start[1:])
+        at, right, *sums = loop.slots
+        loop.enter(builder.icmp_unsigned("!=", right, end))
+        for place in across(builder.gep(right, [early]), words):
+            emit.prefetch(builder, place)
+        loaded = [
+            emit.masked_load(builder, place, mask, words, item) if masked else builder.load(place, align=item)
+            for place, mask in zip(across(right, words), there, strict=True)
+        ]
+        sums = emit.outer_product(builder, loaded, (builder.gep(line, [at]) for line in lines), sums, multiply)
+        loop.leave([builder.add(at, a_step), builder.gep(right, [b_step]), *sums])
+        return loop.slots
+
+    middle = steps(whole, [index(0), b, *[ir.Constant(vector, None)] * len(places)], False)
+    _, _, *sums = steps(depth, middle, True)
+    before = builder.block
+    with builder.if_then(builder.icmp_signed("!=", added, index(0))):
+        old = [emit.masked_load(builder, place, there[i % vectors], vector, item) for i, place in enumerate(places)]
+        more = [builder.fadd(total, value) for total, value in zip(sums, old, strict=True)]
+        loaded = builder.block
+    sums = [emit.either(builder, (total, before), (value, loaded)) for total, value in zip(sums, more, strict=True)]
+    with builder.if_then(builder.icmp_signed("==", columns, index(vectors * vector.count))):
+        for total, place in zip(sums, places, strict=True):
+            builder.store(total, place, item)
+        builder.ret_void()
+    for i, place in enumerate(places):
+        emit.masked_store(builder, sums[i], place, there[i % vectors], item)
+    builder.ret_void()
+    return function
+
+
+@intrinsic
+def tile(typingctx, lanes, a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added):
+    """Multiplies a panel of A with one of B into a tile of C, which lie at these addresses; see _tile_function.
+
+    lanes: a tuple as long as a vector, of what the operands are: floating-point numbers, or pairs of bfloat16 as words.
+    """
+    signature = types.void(lanes, *[types.intp] * 12)
+
+    def codegen(context, builder, signature, arguments):
+        words = ir.VectorType(context.get_value_type(signature.args[0].dtype), signature.args[0].count)
+        vector = ir.VectorType(ir.FloatType(), words.count) if isinstance(words.element, ir.IntType) else words
+        height, columns = arguments[10:12]
+
+        def cases():
+            for rows, vectors in tile_shapes(words.count * signature.args[0].dtype.bitwidth // 8):
+                fits = builder.icmp_signed("<=", height, emit.INDEX(rows))
+                enough = builder.icmp_signed("<=", columns, emit.INDEX(vectors * vector.count))
+                yield builder.and_(fits, enough), _tile_function(builder.module, vector, words, (rows, vectors))
+
+        passed = list(arguments[1:])
+        for i, kind in ((0, words), (3, words), (5, vector)):
+            passed[i] = builder.inttoptr(passed[i], kind.element.as_pointer())
+        emit.call_first(builder, cases(), passed)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@numba.njit(cache=True)
+def _turn(group, c, at, apart, source, columns, high, wide):
+    """Stores the transpose of `high` rows, which lie `columns` apart, into C, whose rows are `apart`."""
+    turned = wide // len(group) * len(group) if high == len(group) else 0
+    for j in range(0, turned, len(group)):
+        transpose_block(group, group, c, at + j * apart, apart, source, j, columns, high - 1)
+    for j in range(turned, wide):
+        for r in range(high):
+            c[at + j * apart + r] = source[r * columns + j]
+
+
+@numba.njit(cache=True)
+def _row_of_tiles(lanes, item, p, left, right, c, length, start, deep, high, j0, j1):
+    """Tiles of C from column j0 to j1: a panel of A by those of B. Each asks for its share of the next panel of A."""
+    (a, a_row, a_step), (b, b_step) = left, right
+    columns = p.columns if p.packs_b or 2 * high > p.rows else (_VECTORS + 1) * len(lanes)
+    streams, share = 0, 0
+    if p.packs_b:
+        streams, share = (1, deep * p.rows) if p.packs_a else (high, deep)
+        share = -(-share * item // (-(-(j1 - j0) // columns) * _LINE)) * _LINE
+    ahead = a + p.rows * (p.depth if p.packs_a else a_row) * item
+    for j in range(j0, j1, columns):
+        for r in range(streams):
+            for at in range(ahead + r * a_row * item, ahead + r * a_row * item + share, _LINE):
+                emit.ask_for(at)
+        ahead += share
+        wide, whole = min(columns, j1 - j), deep
+        if not p.packs_b and j + columns > p.n:  # the last steps' whole vectors would end behind B
+            whole = min(deep, max(0, ((p.k - 1) * p.b_step + p.n - j - columns) // p.b_step + 1 - start))
+        at = b + (j - j0) * (p.depth if p.packs_b else 1) * item
+        to = c + (j - j0) * item
+        tile(lanes, a, a_row, a_step, at, b_step, to, length, deep, whole, high, wide, start > 0)
+
+
+@numba.njit(cache=True)
+def _take(counters, place, thread, threads, pieces):
+    """The next piece of a thread's own share, whose operands its cache may have of the call before, then of the others';
+    `pieces` where there is none."""
+    share = -(-pieces // threads)
+    for turn in range(threads):
+        owner = (thread + turn) % threads
+        piece = owner * share + emit.take_number(counters, place + owner)
+        if piece < min((owner + 1) * share, pieces):
+            return piece
+    return pieces
+
+
+@numba.njit(cache=True)
+def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, threads):
+    """One thread's share: phases of `depth` steps in k and `length` columns of B, whose panels stay in the second-level cache;
+    in each, whoever is free takes the next piece to pack and then the next piece of C to add to.
+
+    Panels of all of B at once would be written to memory and read back: 5 % of the time at n = 2048. Counters of a phase:
+    pieces taken and packed, pieces of C done and those taken of each thread's share. A thread waits only for pieces that others
+    have begun, so any number of threads comes to an end; it packs for a phase while others still finish the one before, from
+    the other half.
+    """
+    p, item, counted = plan[0], a.itemsize, 3 + threads
+    a_first, b_first, c_first = emit.address(a), emit.address(b), emit.address(c)
+    left_first, right_first, spare_first = emit.address(left), emit.address(right), emit.address(spare)
+    blocks, down = -(-p.n // p.length), -(-p.m // p.height)
+    a_side = -(-p.m // p.rows) * p.rows * p.depth
+    for phase in range(-(-p.k // p.depth) * blocks):
+        start, j0 = phase // blocks * p.depth, phase % blocks * p.length
+        deep, wide = min(p.depth, p.k - start), min(p.length, p.n - j0)
+        left_at, right_at = phase // blocks % p.sides * a_side, phase % p.sides * p.length * p.depth
+        b_packs = -(-wide // p.broad) if p.packs_b else 0
+        packs = b_packs + (down if p.packs_a and not j0 else 0)
+        across = -(-wide // p.width)
+        while packs:
+            piece = emit.take_number(counters, counted * phase)
+            if piece >= packs:
+                break
+            if piece < b_packs:
+                first = j0 + piece * p.broad
+                stop, at = min(first + p.broad, j0 + wide), right_at - j0 * p.depth
+                pack(lanes, lanes, right, at, p.columns, b, p.b_column, p.b_step, first, stop, start, deep, p.depth)
+            else:
+                first = (piece - b_packs) * p.height
+                stop = min(first + p.height, p.m)
+                pack(lanes, group, left, left_at, p.rows, a, p.a_row, p.a_step, first, stop, start, deep, p.depth)
+            emit.take_number(counters, counted * phase + 1)
+        emit.wait_for(counters, counted * phase + 1, packs)
+        if phase:
+            before = -(-min(p.length, p.n - (phase - 1) % blocks * p.length) // p.width)
+            emit.wait_for(counters, counted * (phase - 1) + 2, down * before)
+        while True:
+            piece = _take(counters, counted * phase + 3, thread, threads, down * across)
+            if piece == down * across:
+                break
+            begin = j0 + piece % across * p.width
+            end, row = min(begin + p.width, j0 + wide), piece // across * p.height
+            if p.packs_b:
+                b_panel = right_first + (right_at + (begin - j0) * p.depth) * item, p.columns
+            else:
+                b_panel = b_first + (start * p.b_step + begin) * item, p.b_step
+            for i in range(row, min(row + p.height, p.m), p.rows):
+                high = min(p.rows, p.m - i)
+                if p.packs_a:
+                    a_panel = left_first + (left_at + i * p.depth) * item, 1, p.rows
+                else:
+                    a_panel = a_first + (i * p.a_row + start * p.a_step) * item, p.a_row, p.a_step
+                if p.turned:
+                    _row_of_tiles(lanes, item, p, a_panel, b_panel, spare_first, p.width, start, deep, high, begin, end)
+                    _turn(group, c, begin * p.c_row + i, p.c_row, spare, p.width, high, end - begin)
+                else:
+                    to = c_first + (i * p.c_row + begin) * item
+                    _row_of_tiles(lanes, item, p, a_panel, b_panel, to, p.c_row, start, deep, high, begin, end)
+            emit.take_number(counters, counted * phase + 2)
+
+
+@numba.njit(cache=True)
+def _alone(lanes, group, plan, a, b, c, left, right, spare, counters):
+    counters[:] = 0
+    _work(lanes, group, plan, a, b, c, left, right, spare[0], counters, 0, 1)
+
+
+@numba.njit(cache=True, parallel=True)
+def _together(lanes, group, plan, a, b, c, left, right, spare, counters):
+    counters[:] = 0
+    for thread in numba.prange(spare.shape[0]):
+        _work(lanes, group, plan, a, b, c, left, right, spare[thread], counters, thread, spare.shape[0])
+
+
+@numba.njit(cache=True, parallel=True)
+def _one_each(lanes, group, plan, a, b, c, left, right, spare, counters):
+    """Many small products, whose operands and results lie one behind the other: whoever is free takes the next one."""
+    p, taken = plan[0], counters[-1]
+    count, a_size, b_size, c_size = p.count, p.m * p.k, p.k * p.n, p.m * p.n
+    taken[0] = 0
+    for thread in numba.prange(spare.shape[0]):
+        while True:
+            i = emit.take_number(taken, 0)
+            if i >= count:
+                break
+            counters[thread][:] = 0
+            own = a[i * a_size :], b[i * b_size :], c[i * c_size :]
+            _work(lanes, group, plan, *own, left[thread], right[thread], spare[thread], counters[thread], 0, 1)
+
+
+def _up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def _cost(a: np.ndarray, b: np.ndarray, vector: int) -> float:
+    """Products of the widest vectors that A B takes, about, and those in whose time operands are laid out whose rows are not
+    whole."""
+    (m, k), n, rows = a.shape, b.shape[1], tile_rows(vector)
+    last = next(some for some in (0, 1, 2, 4, 8) if m % rows <= some)
+    laid_out = sum(x.size for x in (a, b) if x.strides[1] != x.itemsize)
+    across = -(-n * a.itemsize // vector)
+    if vector < emit.vector_bytes():  # of fewer than two a row, one waits for the other
+        across, laid_out = emit.NARROW * max(2, across), 2 * laid_out
+    return (m // rows * rows + last) * across * k + _LAY_OUT * laid_out
+
+
+def _plan(a: np.ndarray, b: np.ndarray, length: int, threads: int, vector: int, turned: bool) -> np.ndarray:
+    """A record of PLAN for A B, which goes into a result whose rows are `length` long."""
+    (m, k), n, item = a.shape, b.shape[1], a.itemsize
+    (a_row, a_step), (b_step, b_column) = (tuple(step // item for step in x.strides) for x in (a, b))
+    lanes, rows = vector // item, tile_rows(vector)
+    columns = _VECTORS * lanes
+    packs_b = b_column != 1 or b_step < n or (m > _FEW_ROWS and b_step * k * item > second_level_bytes())
+    packs_a = a_step != 1 and not (a_row == 1 and n * item <= 2 * _VECTORS * emit.vector_bytes())
+    # where a panel of A or of B is read once, a block of it need not stay in a cache
+    once = turned or (m <= rows and not packs_b) or (n <= columns and k * _up(n, lanes) * item <= second_level_bytes())
+    phases = 1 if once else -(-k * item // _DEPTH_BYTES)
+    depth = _up(-(-k // phases), lanes)
+    most = max(columns, second_level_bytes() // 2 // (depth * item) // columns * columns)
+    block = _up(-(-n // -(-n // most)), columns)
+    height = max(rows, min(_MOST_ROWS, _up(-(-m // (_PIECES * threads)), rows)))
+    pieces = -(-_PIECES * threads // -(-m // height)) if threads > 1 else 1
+    width = min(_up(-(-block // pieces), columns), _TURNED * columns if turned else block)
+    broad = max(1, min(8, block // columns // (_PIECES * (threads - 1) + 1))) * columns
+    sides = min(2, threads)  # alone, a thread packs what it needs next where it has just finished
+    blocks = depth, rows, columns, height, width, block, broad
+    plan = np.zeros(1, PLAN)
+    plan[0] = (m, n, k, a_row, a_step, b_step, b_column, length, *blocks, packs_a, packs_b, sides, turned, 1)
+    return plan
+
+
+def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
+    """The call that computes C = A B, or many of them, in vectors of `vector` bytes (0: what is fastest) on Numba's threads.
+
+    a: m x k; b: k x n, any strides, both perhaps words of two bfloat16; c: m x n, contiguous. Of many products all three have
+    one dimension more, first, and all lie one behind the other.
+    """
+    count, flat, most = len(c) if c.ndim == 3 else 1, c.reshape(-1), numba.get_num_threads()
+    keep, threads = (a, b), most if 2 * c.size * a.shape[-1] >= _SHARED_FLOPS else 1
+    if count == 1 and a.dtype == c.dtype and (call := vector_product(a, b, c, threads)):
+        return call
+    starts = origin(a), origin(b)
+    if count > 1:
+        a, b, c = a[0], b[0], c[0]
+    sizes = (vector,) if vector else emit.vector_sizes()
+    straight = [(_cost(a, b, vector), False, vector) for vector in sizes]
+    turns = [(_cost(b.T, a.T, vector) + _LAY_OUT * c.size, True, vector) for vector in sizes]
+    _, turned, vector = min(straight + turns)
+    lanes, rows = vector // a.itemsize, tile_rows(vector)
+    if turned:
+        a, b, starts = b.T, a.T, starts[::-1]
+    plan = _plan(a, b, c.shape[1], threads if count == 1 else 1, vector, turned)
+    (p,) = plan
+    p["count"] = count
+    left = p["packs_a"] * p["sides"] * _up(p["m"], rows) * p["depth"]
+    right = p["packs_b"] * p["sides"] * p["length"] * p["depth"]
+    counted = (3 + threads) * -(-p["k"] // p["depth"]) * -(-p["n"] // p["length"])
+    each = (threads,) if count > 1 else ()
+    shapes = (*each, left), (*each, right), (threads, rows * p["width"])
+    counters = np.zeros((threads + 1, counted) if count > 1 else counted, np.int64)
+    panels = room(a.dtype, *shapes) if left or right else [empty(shape, a.dtype) for shape in shapes]
+    panels[-1] = panels[-1].view(c.dtype)
+    function = _one_each if count > 1 else _together if threads > 1 else _alone
+    group = (0,) * min(lanes, rows)
+    call = direct(function, (a.dtype.type(0),) * lanes, group, plan, *starts, flat, *panels, counters)
+    return lambda keep=keep: call()

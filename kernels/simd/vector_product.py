@@ -1,0 +1,84 @@
+"""Products with one row or one column: memory sets their pace, so every value of the matrix is read once and in its order."""
+
+import numba
+import numpy as np
+
+from kernels.problems.arrays import empty
+from kernels.simd.calls import direct
+
+_SHARE = 16  # of which a thread's share is a multiple: a cache line of results in float32
+
+
+@numba.njit(cache=True, fastmath={"contract"})
+def _add_rows(x, w, y):
+    """y[j] = sum over k of x[k] w[k, j]: eight rows of w in one pass over y."""
+    y[:] = 0
+    whole = x.size // 8 * 8
+    for k in range(0, whole, 8):
+        x0, x1, x2, x3, x4, x5, x6, x7 = x[k], x[k + 1], x[k + 2], x[k + 3], x[k + 4], x[k + 5], x[k + 6], x[k + 7]
+        for j in range(y.size):
+            low = x0 * w[k, j] + x1 * w[k + 1, j] + x2 * w[k + 2, j] + x3 * w[k + 3, j]
+            y[j] += low + (x4 * w[k + 4, j] + x5 * w[k + 5, j] + x6 * w[k + 6, j] + x7 * w[k + 7, j])
+    for k in range(whole, x.size):
+        for j in range(y.size):
+            y[j] += x[k] * w[k, j]
+
+
+@numba.njit(cache=True, fastmath={"contract", "reassoc"})
+def _dot_rows(x, w, y, first, stop):
+    """y[i] = sum over k of w[i, k] x[k]: four rows of w at a time; the last four begin where there still are four."""
+    step = min(4, stop - first)
+    for start in range(first, stop, 4):
+        i = min(start, stop - step)
+        if step < 4:
+            for row in range(first, stop):
+                y[row] = 0
+                for k in range(x.size):
+                    y[row] += w[row, k] * x[k]
+            break
+        s0 = s1 = s2 = s3 = x.dtype.type(0)
+        for k in range(x.size):
+            s0 += w[i, k] * x[k]
+            s1 += w[i + 1, k] * x[k]
+            s2 += w[i + 2, k] * x[k]
+            s3 += w[i + 3, k] * x[k]
+        y[i], y[i + 1], y[i + 2], y[i + 3] = s0, s1, s2, s3
+
+
+@numba.njit(cache=True)
+def _alone(x, w, y, dots):
+    if dots:
+        _dot_rows(x, w, y, 0, y.size)
+    else:
+        _add_rows(x, w, y)
+
+
+@numba.njit(cache=True, parallel=True)
+def _together(x, w, y, dots, parts):
+    """Each thread reads whole rows of w, one after the other: results of its own, or its part of the sums in all of them."""
+    size, threads = y.size if dots else x.size, len(parts)
+    share = -(-size // (_SHARE * threads)) * _SHARE
+    for thread in numba.prange(threads):
+        first, stop = min(thread * share, size), min((thread + 1) * share, size)
+        if dots:
+            _dot_rows(x, w, y, first, stop)
+        else:
+            _add_rows(x[first:stop], w[first:stop], parts[thread])
+    if not dots:
+        for j in numba.prange(y.size):
+            y[j] = parts[:, j].sum()
+
+
+def vector_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, threads: int):
+    """The call that computes C = A B where A or C has one row or one column; None where it has not, or A and B lie otherwise."""
+    for x, w in ((a[:1], b), (b[:, :1].T, a.T)):
+        if (
+            c.size == w.shape[1]
+            and len(w) > 1
+            and x.flags.c_contiguous
+            and (w.flags.c_contiguous or w.flags.f_contiguous)
+        ):
+            dots = not w.flags.c_contiguous
+            arguments, parts = (x.reshape(-1), w.T if dots else w, c.reshape(-1), dots), (threads, c.size)
+            return direct(_alone, *arguments) if threads == 1 else direct(_together, *arguments, empty(parts, c.dtype))
+    return None
