@@ -115,40 +115,17 @@ def unstrided(w: Window) -> Window:
     )
 
 
-def joined(w: Window, most: int) -> Window:
-    """An equal window with an image's rows joined into one where the filter is 1x1, the rows follow one another and an image
-    has `most` pixels at most."""
-    single = (w.taps_down, w.taps_across, w.stride, w.top, w.left) == (1, 1, 1, 0, 0)
-    single = single and (w.height, w.width) == (w.rows, w.across)
-    even = w.source_row == w.across * w.source_pixel and w.out_row == w.across * w.out_pixel
-    pixels = w.rows * w.across
-    if not (single and even and pixels <= most):
-        return w
-    return w._replace(height=1, width=pixels, rows=1, across=pixels, source_row=w.source_image, out_row=w.out_image)
-
-
 def scattered(w: Window) -> Window:
     """An equal window, every pixel an image of its own, where the filter is 1x1 and pixels of all images follow one another
     evenly: blocks may then end anywhere."""
-    w = joined(w, w.rows * w.across)
-    if (
-        w.rows > 1
-        or w.taps_down * w.taps_across > 1
-        or not w.inside
-        or w.stride > 1
-        or w.width > w.across
-        or ((w.source_image, w.out_image) != (w.across * w.source_pixel, w.across * w.out_pixel))
-    ):
+    shape = (w.taps_down, w.taps_across, w.stride, w.top, w.left, w.height, w.width)
+    apart = (w.source_row, w.source_image, w.out_row, w.out_image)
+    row, image = w.across, w.rows * w.across
+    even = (row * w.source_pixel, image * w.source_pixel, row * w.out_pixel, image * w.out_pixel)
+    if shape != (1, 1, 1, 0, 0, w.rows, w.across) or apart != even:
         return w
-    return w._replace(
-        images=w.pixels,
-        width=1,
-        across=1,
-        source_image=w.source_pixel,
-        source_row=w.source_pixel,
-        out_image=w.out_pixel,
-        out_row=w.out_pixel,
-    )
+    ones = dict.fromkeys(("height", "width", "rows", "across"), 1)
+    return w._replace(images=w.pixels, source_image=w.source_pixel, out_image=w.out_pixel, **ones)
 
 
 def blocks(w: Window, chunk: int, item: int, tile: int, most_pixels: int, least: int, always: bool = False) -> Blocks:

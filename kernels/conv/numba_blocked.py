@@ -10,15 +10,19 @@ from kernels.conv._pixel_tiles import PAST_CACHES, VECTORS, tile_apart
 from kernels.conv.numba_wgrad import gradient
 from kernels.problems import Conv
 from kernels.problems.arrays import empty
-from kernels.registry import kernel
+from kernels.registry import into, kernel
 from kernels.simd import vectors as emit
+from kernels.simd.caches import second_level_bytes
 from kernels.simd.packing import origin, pack_panel
+from kernels.simd.product import product
 
 _DEPTH = 576  # steps of a panel, at least: fewer passes over the output
 _NEAR_BYTES = 28 << 10  # of a tile's source, which all panels meet: the first-level cache
-_FILTER_BYTES = 1 << 20  # of filters in panels, which all blocks meet: half of a 2 MiB second-level cache
 _PAST_BYTES = 16 << 20  # an output of at least so many is written past the caches: it would not stay there
 _PIXELS = 1568  # of a block
+_FEW_STEPS = 32  # of a product: as short as what surrounds a tile's steps
+_FEW_CHANNELS = 64  # of one side of single pixels' filters
+_TILE = 512  # filters in a tile of their gradient, about
 
 
 @numba.njit(cache=True)
@@ -45,10 +49,9 @@ def _tables(w, b, deep, rows_at, runs_at, out_at):
 
 
 @numba.njit(cache=True)
-def _pack(lanes, w, depth, filters, right, panel, channel, deep):
-    """A panel of filters: their columns side by side, step by step in the order of the window's runs."""
+def _pack(lanes, w, filters, right, at, first, channel, deep):
+    """A panel of filters: their columns from `first` on side by side, step by step in the order of the window's runs."""
     width = len(lanes) * VECTORS
-    at, first = panel * width * depth, panel * width
     for i in range(w.taps_down):
         for j in range(w.taps_across):
             start = (
@@ -156,19 +159,21 @@ def _convolve(
     out_at,
     counters,
     past,
+    kept,
+    fresh,
 ):
-    """All blocks, a chunk of channels after the other: first its filters go into panels, then whoever is free takes the next
-    block of pixels by `span` columns."""
+    """All blocks, a chunk of channels after the other: first its filters go into panels, `kept` elements behind those of the
+    chunk before, unless they are there; then whoever is free takes the next block of pixels by `span` columns."""
     width = len(lanes) * VECTORS
-    panels = -(-w.columns // width)
     down, spans = -(-w.rows // b.rows), -(-w.columns // span)
     blocks = -(-w.images // b.images) * down
     for channel in range(0, w.channels, b.chunk):
         deep = min(b.chunk, w.channels - channel)
         counters[:] = 0
         _tables(w, b, deep, rows_at, runs_at, out_at)
-        for panel in numba.prange(panels):
-            _pack(lanes, w, depth, filters, right, panel, channel, deep)
+        panels_at = channel // b.chunk * kept
+        for panel in numba.prange(-(-w.columns // width) if fresh else 0):
+            _pack(lanes, w, filters, right, panels_at + panel * width * depth, panel * width, channel, deep)
         for t in numba.prange(threads):
             while True:
                 piece = emit.take_number(counters, 0)
@@ -181,7 +186,7 @@ def _convolve(
                     w,
                     b,
                     source,
-                    right,
+                    right[panels_at:],
                     depth,
                     out,
                     scratch,
@@ -206,26 +211,30 @@ def _chunk(w: Window, item: int, tile: int) -> int:
     short."""
     taps = w.taps_down * w.taps_across
     near = _NEAR_BYTES // (item * w.taps_down * ((tile - 1) * w.stride + w.taps_across))
-    far = max(_FILTER_BYTES // (item * taps * w.columns), _DEPTH // taps)
+    far = max(second_level_bytes() // 2 // (item * taps * w.columns), _DEPTH // taps)
     most = max(4, min(near, far))
     return min(w.channels, _up(-(-w.channels // -(-w.channels // most)), 4))
 
 
-def convolution(w: Window, source: np.ndarray, filters: np.ndarray, out: np.ndarray, vector: int = 0):
-    """The call that computes a window's output on Numba's threads, in vectors of `vector` bytes (0: the widest).
+def convolution(
+    w: Window, source: np.ndarray, filters: np.ndarray, out: np.ndarray, vector: int = 0, keep_filters: bool = False
+):
+    """The call that computes a window's output on Numba's threads, in vectors of `vector` bytes (0: the fastest).
 
-    source, filters, out: flat arrays of one type, in which the window says where to look.
+    source, filters, out: flat arrays of one type, in which the window says where to look. keep_filters: they are laid out here,
+    not in every call.
     """
     threads, item = numba.get_num_threads(), source.itemsize
-    vector = vector or emit.vector_bytes()
+    vector = vector or emit.fastest_size(w.columns * item)
     lanes, tile = vector // item, pixel_tiles.tile_rows(vector)
     width = VECTORS * lanes
     w = pixel_blocks.scattered(pixel_blocks.unstrided(w))
     chunk = _chunk(w, item, tile)
     b = pixel_blocks.blocks(w, chunk, item, tile, _PIXELS, pixel_blocks.threads_pieces(threads))
     depth = w.taps_down * w.taps_across * chunk
-    span = min(_up(w.columns, width), max(width, _FILTER_BYTES // (depth * item) // width * width))
-    right = empty((_up(w.columns, width) * depth,), source.dtype, 6)
+    span = min(_up(w.columns, width), max(width, second_level_bytes() // 2 // (depth * item) // width * width))
+    panels = _up(w.columns, width) * depth
+    right = empty((panels * (-(-w.channels // chunk) if keep_filters else 1),), source.dtype, 6)
     right[:] = 0
     scratch = empty((threads * b.size,), source.dtype, 2)
     even = not any(size % lanes for size in (w.out_at, w.out_image, w.out_row, w.out_pixel, out.ctypes.data // item))
@@ -248,8 +257,22 @@ def convolution(w: Window, source: np.ndarray, filters: np.ndarray, out: np.ndar
         *tables,
         pixel_blocks.places(1),
         past,
+        panels if keep_filters else 0,
     )
-    return lambda keep=(source, filters): _convolve(*arguments)
+    if keep_filters:
+        _convolve(*arguments, True)
+    return lambda keep=(source, filters): _convolve(*arguments, not keep_filters)
+
+
+def _is_product(problem: Conv) -> bool:
+    """Whether a product of matrices computes it, and faster: pixels are rows, and steps few or, for wgrad, one side's channels,
+    in a result that has tiles for all threads."""
+    p = problem
+    if (p.r, p.s, p.stride, p.groups) != (1, 1, 1, 1) or any(map(any, p.pads)):
+        return False
+    if p.direction == "wgrad":
+        return min(p.c_in, p.c_out) <= _FEW_CHANNELS and p.c_in * p.c_out > _TILE * (numba.get_num_threads() - 1)
+    return (p.c_out if p.direction == "dgrad" else p.c_in) <= _FEW_STEPS
 
 
 @kernel
@@ -257,22 +280,39 @@ def blocked(problem: Conv, a, b):
     return bound(problem, a, b)
 
 
-def bound(problem: Conv, a: np.ndarray, b: np.ndarray, vector: int = 0):
-    """The call of `blocked`, in vectors of `vector` bytes (0: the widest).
+@kernel
+def held(problem: Conv, a, b):
+    """Filters are laid out once, when they are bound, as they can be where nothing is trained."""
+    return bound(problem, a, b, keep_filters=True)
 
-    Raises: ValueError for another arithmetic or layout.
+
+def bound(problem: Conv, a: np.ndarray, b: np.ndarray, vector: int = 0, keep_filters: bool = False):
+    """The call of `blocked` in vectors of `vector` bytes (0: the fastest), or of `held`.
+
+    Raises: ValueError for another arithmetic or layout, and where there are no filters to keep.
     """
+    if keep_filters and problem.direction == "wgrad":
+        raise ValueError("wgrad makes filters, so none can be held")
     if problem.math != "float32" or problem.layout != "NHWC":
         raise ValueError(f"the Numba tiles convolve float32 in NHWC, not {problem.math} in {problem.layout}")
     out = empty(problem.out_shape, a.dtype, 5)
-    left, right = (np.ascontiguousarray(array).reshape(-1) for array in (a, b))
+    left, right, to = (np.ascontiguousarray(array).reshape(-1, array.shape[-1]) for array in (a, b, out))
+    if _is_product(problem) and not keep_filters:
+        left, right = (
+            left.T if problem.direction == "wgrad" else left,
+            right.T if problem.direction == "dgrad" else right,
+        )
+        return into(out, product(left, right, to, vector))
+    flat = left.reshape(-1), right.reshape(-1), to.reshape(-1), vector
     parts = pixel_blocks.windows(problem)
-    compute = gradient if problem.direction == "wgrad" else convolution
-    calls = [compute(w, left, right, out.reshape(-1), vector) for w in parts if w.taps_down and w.taps_across]
-    bare = len(calls) < len(parts)
+    reached = [w for w in parts if w.taps_down and w.taps_across]
+    if problem.direction == "wgrad":
+        calls = [gradient(w, *flat) for w in reached]
+    else:
+        calls = [convolution(w, *flat, keep_filters) for w in reached]
 
     def run():
-        if bare:
+        if len(calls) < len(parts):
             out[...] = 0
         for call in calls:
             call()

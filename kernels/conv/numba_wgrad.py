@@ -147,9 +147,9 @@ def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, vector: 
     x, dy, out: flat arrays of one type, in which the window's source, output and filters lie.
     """
     threads, item = numba.get_num_threads(), x.itemsize
-    vector = vector or emit.vector_bytes()
+    vector = vector or emit.fastest_size(w.columns * item)
     lanes = vector // item
-    w = pixel_blocks.joined(pixel_blocks.unstrided(w), _PIXELS)
+    w = pixel_blocks.unstrided(w)
     taps = w.taps_down * w.taps_across
     most = max(16, min(_CHANNELS, _SUM_BYTES // (item * taps * w.columns)))
     chunk = -(-w.channels // -(-w.channels // most))

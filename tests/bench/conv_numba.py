@@ -24,7 +24,7 @@ from tests.bench.conv_cuda import BATCHES, MODELS, layers
 from workloads.harness import timing
 from workloads.harness.timing import Limits
 
-OURS, LIBRARIES = "conv/numba/blocked", ("conv/tensorflow/eager", "conv/tensorflow/held")
+OURS, LIBRARIES = ("conv/numba/blocked", "conv/numba/held"), ("conv/tensorflow/eager", "conv/tensorflow/held")
 CLASSES = {
     "< 100 MFLOP": (6, 8),
     "100 MFLOP to 3 GFLOP": (8, 9.5),
@@ -48,7 +48,7 @@ def cases(salt: int, dtypes: list[str]) -> list[Case]:
 
 
 def measure(case: Case, turn: int) -> Row:
-    """Ours beside both ways of TensorFlow, where each takes the layer."""
+    """Both ways of ours beside both of TensorFlow, where each takes the layer."""
     import tensorflow
 
     from kernels.conv import tensorflow as conv_tensorflow
@@ -57,14 +57,15 @@ def measure(case: Case, turn: int) -> Row:
         tensorflow.config.threading.set_intra_op_parallelism_threads(1)
         tensorflow.config.threading.set_inter_op_parallelism_threads(1)
     numba.set_num_threads(1)
-    problem, kernel = case.problem, registry.find(OURS)
+    problem = case.problem
+    own = [registry.find(name) for name in OURS[: 1 + (problem.direction != "wgrad")]]
     inputs, whole = problem.inputs(1), problem.inputs(3, True)
     begin = time.perf_counter()
-    calls = {OURS: kernel.bind(problem, *inputs)}
-    calls[OURS]()
+    calls = {kernel.name: kernel.bind(problem, *inputs) for kernel in own}
+    calls[OURS[0]]()
     first_s = time.perf_counter() - begin
-    equal = reference.check(problem, whole, kernel.bind(problem, *whole)()).passed
-    once = timing.call_seconds(timing.host(calls[OURS]), Limits(visit_s=0))
+    equal = all(reference.check(problem, whole, kernel.bind(problem, *whole)()).passed for kernel in own)
+    once = timing.call_seconds(timing.host(calls[OURS[0]]), Limits(visit_s=0))
     conv_tensorflow.HELD = max(2, min(HELD_AT_MOST, round(HELD_S / once)))
     tensors = [tensorflow.constant(array) for array in inputs]
     for name in LIBRARIES:
@@ -93,8 +94,8 @@ BENCH = drawn.Bench(
     cases,
     measure,
     figures,
-    f"Ours: `blocked`; the library: oneDNN in TensorFlow, the faster of two ways (eager: an operation at a time; held: layouts "
-    f"held across calls). One thread, NHWC. Drawn: {drawn.EACH} layers of each of {', '.join(CLASSES)}, batch "
+    f"Ours: `blocked`; the library: oneDNN in TensorFlow; of both the faster of two ways (eager, `blocked`: filters laid out in "
+    f"every call; `held`: once). One thread, NHWC. Drawn: {drawn.EACH} layers of each of {', '.join(CLASSES)}, batch "
     f"{', '.join(map(str, BATCHES))}. Layers: those of {', '.join(MODELS)} at batch {OF_MODELS}. A layer is its n, h, w, "
     "c_in, c_out, r, s, stride. Below each claim its lowest rows.",
     f"N(0,1) operands. {BLOCKS} blocks a side whose order turns around, the FMA peak among them, each side's fastest counts.",

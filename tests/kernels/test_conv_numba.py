@@ -46,7 +46,7 @@ def bound(problem: Conv, variant: str, vector: int = 0):
     exact.inputs = problem.inputs(3, True)
     if variant == "direct":
         return registry.find("conv/numba/direct").bind(problem, *exact.inputs)
-    return conv_numba_blocked.bound(problem, *exact.inputs, vector)
+    return conv_numba_blocked.bound(problem, *exact.inputs, vector, variant == "held")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -74,7 +74,8 @@ LARGE = [
 @pytest.mark.parametrize("problem", LARGE, ids=str)
 def test_blocks_and_chunks_come_together(problem, way, threads):
     threads(2)
-    exact(directed(problem, way), bound(directed(problem, way), "blocked"))
+    for variant in ("blocked", "held")[: 1 + (way != "wgrad")]:
+        exact(directed(problem, way), bound(directed(problem, way), variant))
 
 
 @pytest.mark.parametrize("vector", [64, 32])
@@ -86,9 +87,8 @@ def test_outputs_past_the_caches_are_exact(vector, monkeypatch):
 
 
 def test_nothing_beside_the_output_is_written():
-    p = Conv(2, 7, 5, 5, 9, 3, 3, pad="same")
     for way in WAYS:
-        problem = directed(p, way)
+        problem = directed(Conv(2, 7, 5, 5, 9, 3, 3, pad="same"), way)
         inputs = problem.inputs(3, True)
         room = np.full(int(np.prod(problem.out_shape)) + 200, 7, np.float32)
         compute = conv_numba_wgrad.gradient if way == "wgrad" else conv_numba_blocked.convolution
@@ -98,14 +98,11 @@ def test_nothing_beside_the_output_is_written():
         assert (room[:100] == 7).all() and (room[-100:] == 7).all()
 
 
-def test_windows_are_joined_scattered_and_cut_into_blocks():
+def test_windows_are_scattered_and_cut_into_blocks():
     found = pixel_blocks.windows(Conv(1, 4, 4, 2, 3, 1, 1, 2, direction="dgrad"))
     assert [w.taps_down * w.taps_across for w in found] == [1, 0, 0, 0]
-    p = Conv(8, 6, 6, 16, 32, 1, 1)
-    (w,) = pixel_blocks.windows(p)
-    assert pixel_blocks.joined(w, 36)[:3] == (8, 1, 36) and pixel_blocks.joined(w, 35) == w
-    flat = pixel_blocks.scattered(w)
-    assert flat[:3] == (288, 1, 1) and flat.source_image == 16 and flat.out_image == 32
+    (w,) = pixel_blocks.windows(Conv(8, 6, 6, 16, 32, 1, 1))
+    assert (flat := pixel_blocks.scattered(w))[:3] == (288, 1, 1) and flat.source_image == 16 and flat.out_image == 32
     (strided,) = pixel_blocks.windows(Conv(8, 6, 6, 16, 32, 1, 1, 2))
     w = pixel_blocks.unstrided(strided)
     assert (w.stride, w.height, w.width, w.source_row, w.source_pixel) == (1, 3, 3, 2 * 6 * 16, 32)
@@ -131,3 +128,5 @@ def test_other_arithmetic_and_layouts_are_refused():
             problem = Conv(1, 4, 4, 2, 2, 1, 1, **other)
             with pytest.raises(ValueError, match=r"convolve float32 .*in NHWC, not"):
                 registry.find(f"conv/numba/{variant}").bind(problem, *problem.inputs(1))
+    with pytest.raises(ValueError, match="none can be held"):
+        bound(directed(AWKWARD[0], "wgrad"), "held")
