@@ -8,8 +8,6 @@ from typing import Any
 from workloads import options
 from workloads.session import Workload, refined, say
 
-__all__ = ("run",)
-
 QUESTION = "From which size on is a GPU faster at convolutions?"
 EXAMPLES = (
     "python -m workloads.conv --model cifar10-cnn --batch 32 --direction all",

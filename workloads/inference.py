@@ -8,8 +8,6 @@ from workloads import options
 from workloads.printing import Lines, number, timed
 from workloads.session import Workload, unfinished
 
-__all__ = ("run",)
-
 QUESTION = "Does a GPU answer sooner once a model is trained?"
 EXAMPLE = "python -m workloads.inference --model cifar10-cnn --batch 1:256:x4"
 EXAMPLES = (EXAMPLE, "python -m workloads.inference --model file.py:function --batch 1 32")

@@ -7,8 +7,6 @@ from workloads import options
 from workloads.printing import Lines, number, timed
 from workloads.session import Workload
 
-__all__ = ("run",)
-
 QUESTION = "What does a call cost before it does any work?"
 EXAMPLES = ("python -m workloads.launch --backends numpy numba", "python -m workloads.launch --calls step epoch --fast")
 LONG = """What a call costs before any work: NumPy, Numba, CuPy and TensorFlow calls, GPU launches and graph nodes, a step and

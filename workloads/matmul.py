@@ -6,8 +6,6 @@ import sys
 from workloads import options
 from workloads.session import Workload, refined, say
 
-__all__ = ("run",)
-
 QUESTION = "From which size on is a GPU faster at matrix products?"
 EXAMPLES = (
     "python -m workloads.matmul --sizes 64:4096:x2",

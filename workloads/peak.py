@@ -6,8 +6,6 @@ import sys
 from workloads import options
 from workloads.session import Workload
 
-__all__ = ("run",)
-
 QUESTION = "How fast can the CPU and the GPU compute at most?"
 LONG = "Arithmetic ceilings: multiply-adds in registers (FMA, dots, tiles), no memory traffic."
 EXAMPLES = ("python -m workloads.peak --dtypes float32", "python -m workloads.peak --fast")

@@ -7,8 +7,6 @@ from workloads import options
 from workloads.printing import Lines, number, timed
 from workloads.session import Workload
 
-__all__ = ("run",)
-
 QUESTION = "How fast do several GPUs of one host work together?"
 EXAMPLE = "python -m workloads.peers --fast"
 EXAMPLES = (EXAMPLE, "python -m workloads.peers --only copies")

@@ -1,18 +1,3 @@
-"""Result files in a notebook: `load` gives a pandas table, `read` the records."""
+"""Result files in a notebook: `load` gives a pandas table of what `workloads.records.read` reads, `frame` one of some rows."""
 
 from analysis.roofline.frame import frame, load
-from workloads.records import Loaded, Machine, Measurement, Row, Run, Samples, Settings, by_machine, read
-
-__all__ = (
-    "Loaded",
-    "Machine",
-    "Measurement",
-    "Row",
-    "Run",
-    "Samples",
-    "Settings",
-    "by_machine",
-    "frame",
-    "load",
-    "read",
-)

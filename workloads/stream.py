@@ -6,8 +6,6 @@ import sys
 from workloads import options
 from workloads.session import Workload
 
-__all__ = ("run",)
-
 QUESTION = "How fast is the memory of the CPU and of the GPU?"
 EXAMPLES = (
     "python -m workloads.stream --sizes 256MiB --operations triad",

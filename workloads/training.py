@@ -7,8 +7,6 @@ from workloads import options
 from workloads.printing import Lines, number
 from workloads.session import Workload, resume_command, unfinished
 
-__all__ = ("run",)
-
 QUESTION = "Does a GPU train a model sooner, start-up included?"
 EXAMPLE = "python -m workloads.training --model cifar10-cnn --samples 1000 --epochs 2"
 EXAMPLES = (EXAMPLE, "python -m workloads.training --model file.py:function --batch 32 256")

@@ -7,8 +7,6 @@ from workloads import options
 from workloads.printing import Lines, number, timed
 from workloads.session import Workload
 
-__all__ = ("run",)
-
 QUESTION = "What does it cost to copy data to a GPU and back?"
 EXAMPLE = "python -m workloads.transfer --sizes 4KiB:256MiB:x4 --fast"
 EXAMPLES = (EXAMPLE, "python -m workloads.transfer --study small-dataset")

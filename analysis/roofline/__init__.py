@@ -3,8 +3,6 @@
 Imports the ground.
 """
 
-__all__ = ("load",)
-
 
 def load(*runs):
     """Result files, run folders or machine folders as one pandas DataFrame, with each row's share of its roof.

@@ -5,13 +5,10 @@ what a model costs.
 from kernels.networks.layers import (
     Layer,
     Network,
-    inputs,
     layer_weights,
-    output,
     outputs,
     parameters,
     sample_bytes,
-    sources,
     trainable,
 )
 from kernels.networks.training_step import Work, inference, inference_flops, step, training_flops
@@ -19,30 +16,6 @@ from kernels.networks.zoo import NETWORKS, find, known, mlp, names
 from kernels.problems import Training, model
 from kernels.problems.arrays import ITEM_BYTES
 
-__all__ = [
-    "NETWORKS",
-    "Layer",
-    "Network",
-    "Work",
-    "find",
-    "footprint_bytes",
-    "inference",
-    "inference_flops",
-    "inputs",
-    "known",
-    "layer_weights",
-    "mlp",
-    "names",
-    "output",
-    "outputs",
-    "parameters",
-    "sample_bytes",
-    "sources",
-    "step",
-    "title",
-    "trainable",
-    "training_flops",
-]
 _TITLES = {
     "cifar10-cnn": "CIFAR-10 CNN",
     "cifar10-mlp": "CIFAR-10 MLP",

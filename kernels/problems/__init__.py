@@ -15,23 +15,6 @@ from kernels.problems.peer import AtOnce, PeerCopy
 from kernels.problems.stream import Stream
 from kernels.problems.transfer import Transfer
 
-__all__ = [
-    "ONE_SHOT_BYTES",
-    "AllReduce",
-    "AtOnce",
-    "Conv",
-    "Feeding",
-    "Inference",
-    "Launch",
-    "Matmul",
-    "Peak",
-    "PeerCopy",
-    "Problem",
-    "Stream",
-    "Training",
-    "Transfer",
-]
-
 if TYPE_CHECKING:
     Problem = Any  # which one it is, `op` says: no checker follows that, so to them it has every field
 else:

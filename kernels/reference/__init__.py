@@ -8,8 +8,6 @@ from kernels.reference.exact import Check, equal
 from kernels.reference.matmul import operands
 from kernels.reference.stream import stream_answer
 
-__all__ = ["Check", "check", "equal", "launch_answer", "operands", "stream_answer"]
-
 
 def check(problem: Problem, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float | None = None) -> Check:
     """How a kernel's output on whole-number inputs compares with the answer, its shape and dtype included.

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from kernels import networks
-from kernels.networks import Layer, Network
+from kernels.networks import Layer, Network, layers
 from kernels.problems import Conv, Matmul, Stream, Training
 
 S0 = networks.find("cifar10-cnn")
@@ -23,7 +23,7 @@ def test_s0_weights_and_shapes_by_layer():
         "conv1:32x32x32 pool1:16x16x32 dropout1:16x16x32 conv2:16x16x64 conv3:14x14x64 pool2:7x7x64 dropout2:7x7x64 "
         "flatten:3136 dense1:512 dropout3:512 dense2:10"
     )
-    assert networks.inputs(S0)[0] == (32, 32, 3)
+    assert layers.inputs(S0)[0] == (32, 32, 3)
 
 
 def test_s0_products_and_convolutions_of_a_step_at_batch_32():
@@ -103,7 +103,7 @@ FORK = Network(
 
 
 def test_a_network_may_branch():
-    assert networks.sources(FORK)[3:7] == (("bn",), ("bn", "b"), ("input",), ("sum", "c"))
+    assert layers.sources(FORK)[3:7] == (("bn",), ("bn", "b"), ("input",), ("sum", "c"))
     assert networks.outputs(FORK)[3:8] == ((4, 4, 4), (4, 4, 4), (4, 4, 2), (4, 4, 6), (6,))
     assert networks.layer_weights(FORK) == (0, 112, 16, 20, 0, 6, 0, 0, 14)
     assert (networks.parameters(FORK), networks.trainable(FORK)) == (168, 160)  # bn keeps 4 means and 4 variances
@@ -202,9 +202,9 @@ def test_arithmetic_is_the_one_asked_for_and_odd_sizes_lose_their_last_row_in_a_
     half = networks.step(S0, 8, "bfloat16")
     assert {w.problem.dtype for w in half if w.kind != "optimizer"} == {"bfloat16"}
     assert {w.problem.dtype for w in half if w.kind == "optimizer"} == {"float32"}, "weights are kept in float32"
-    assert networks.output(Layer("p", "pool", size=2), (7, 5, 3)) == (3, 2, 3)
-    assert networks.output(Layer("p", "pool", size=2, pad="same"), (7, 5, 3)) == (4, 3, 3)
-    assert networks.output(Layer("p", "avgpool", size=3, stride=1, pad="same"), (7, 5, 3)) == (7, 5, 3)
+    assert layers.output(Layer("p", "pool", size=2), (7, 5, 3)) == (3, 2, 3)
+    assert layers.output(Layer("p", "pool", size=2, pad="same"), (7, 5, 3)) == (4, 3, 3)
+    assert layers.output(Layer("p", "avgpool", size=3, stride=1, pad="same"), (7, 5, 3)) == (7, 5, 3)
 
 
 POOL = Layer("p", "pool", size=2)

@@ -20,7 +20,7 @@ from workloads import options, records, session
 from workloads.fleet import cluster
 from workloads.fleet.cluster import LOG, PLAN, Node
 from workloads.harness import sweep
-from workloads.results import Measurement, Row, Run
+from workloads.records import Measurement, Row, Run
 
 LOST = "lost"  # the flag of a row that its node did not live to measure
 _POLL_S = 1.0
