@@ -55,9 +55,8 @@ def works(args: argparse.Namespace) -> list:
 
     if args.model is None and (args.shapes or args.vary):
         return []
-    options.refuse(
-        args, "shapes stride pad groups vary sizes", "is for shapes; a model has its own, and --batch its batches"
-    )
+    others = "shapes", "stride", "pad", "groups", "vary", "sizes"
+    options.refuse(args, others, "a model has its own shapes, and --batch its batches")
     args.model = args.model or "cifar10-cnn"
     found: list[Any] = grid.layers(args, "conv")
     return [replace(w, problem=replace(w.problem, layout=args.layout)) for w in found]
@@ -107,12 +106,8 @@ def _varied(args: argparse.Namespace) -> tuple[str, list]:
         raise options.Usage(
             f"--sizes needs --vary: {', '.join(VARY)}", "python -m workloads.conv --vary batch --sizes 1:1024:x4"
         )
-    if args.vary and args.batch:
-        raise options.Usage(
-            "--batch and --vary both say what to go through; leave one out",
-            "python -m workloads.conv --vary batch --sizes 1:1024:x4",
-        )
     if args.vary:
+        options.refuse(args, ["batch"], "--vary says what to go through")
         return args.vary, options.sizes(args.sizes or [_SIZES[args.vary]])
     return ("batch", options.sizes(args.batch)) if args.batch else ("", [None])
 

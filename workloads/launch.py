@@ -52,12 +52,11 @@ def rows(args: argparse.Namespace, here) -> list:
     from kernels.problems import Launch
     from workloads.harness import plan
 
-    calls = options.words(args.calls) or list(Launch.CALLS)
-    plan.known("call", calls, Launch.CALLS)
+    calls = plan.known("call", args.calls, Launch.CALLS) or list(Launch.CALLS)
     on = plan.devices(args, here)
     variants = options.words(args.variants)
-    once = variants is None or "once" in variants
-    rest = [v for v in variants or [] if v != "once"]
+    once = not variants or "once" in variants
+    rest = [v for v in variants if v != "once"]
     repeated = [c for c in calls if c not in Launch.ONCE]
     kernels = plan.kernels("launch", argparse.Namespace(**{**vars(args), "variants": rest or None}), on)
     if variants and not rest:

@@ -38,9 +38,9 @@ def works(args: argparse.Namespace) -> list:
     from workloads.frameworks import grid
 
     if args.model is None:
-        options.refuse(args, "direction", "is for --model")
+        options.refuse(args, ["direction"], "layers of a --model have directions")
         return []
-    options.refuse(args, "sizes shapes layouts", "and --model exclude each other: layers have their own shapes")
+    options.refuse(args, ("sizes", "shapes", "layouts"), "the layers of a --model have their own shapes")
     return [replace(w, problem=_as_float8(w.problem)) for w in grid.layers(args, "dense")]
 
 
@@ -66,7 +66,7 @@ def problems(args: argparse.Namespace) -> list:
         return list(dict.fromkeys(w.problem for w in found))
     squares = args.sizes or ([] if args.shapes else ["64:2048:x2"])
     shapes = [(n, n, n) for n in options.sizes(squares)] if squares else []
-    for text in options.words(args.shapes) or []:
+    for text in options.words(args.shapes):
         mnk = options.shape(text)
         if len(mnk) != 3:
             raise options.Usage(f"{text!r} is not a shape MxNxK", "python -m workloads.matmul --shapes 4096x1024x512")

@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, overload
+from typing import Any
 
 from workloads import help_screen, terminal
 
@@ -71,12 +71,12 @@ class Missing(Stop):
 
 
 def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
-    """The known word that is most like it, or begins like it; "" where none is."""
+    """The known word that begins like it, is most like it, or has it within; "" where none is."""
     by_small = {name.lower().lstrip("-"): name for name in known}
-    low = word.lower().lstrip("-")
-    near = difflib.get_close_matches(low, by_small, 1, likeness) or [
-        n for n in by_small if len(low) > 2 and n.startswith(low)
-    ]
+    low = re.sub(r"^(b?)fp?(?=\d)", r"\1float", word.lower().lstrip("-"))  # bf16, fp32
+    holding = [name for name in by_small if len(low) > 2 and low in name]
+    begun = [name for name in holding if name.startswith(low)]
+    near = begun or difflib.get_close_matches(low, by_small, 1, likeness) or holding
     return by_small[near[0]] if near else ""
 
 
@@ -109,13 +109,20 @@ def number(text: str, units: dict[str, int] = COUNTS) -> int:
     match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|([a-z]{0,3}))", text.lower())
     if not match or (match[3] or "") not in units:
         like = "counts like 512, 2^9 or 50k, not bytes" if units is COUNTS else "bytes like 512, 64k, 64kb or 64KiB"
-        digits = [*re.findall(r"[1-9]\d{0,9}", text), "64"]
-        raise Usage(f"{text!r} is not a size; sizes here are {like}", similar=("", text, digits[0]))
+        raise _no_size(f"{text!r} is not a size; sizes here are {like}", text, units, 1)
     base, power, unit = match.groups()
     value = int(base) ** int(power) if power else int(base) * units[unit]
     if not 1 <= value < 1 << 60:
-        raise Usage(f"{text!r} is out of range; sizes start at 1", similar=("", text, "1"))
+        raise _no_size(f"{text!r} is out of range; sizes start at 1", text, units, 1)
     return value
+
+
+def _no_size(why: str, word: str, units: dict[str, int], most: int) -> Usage:
+    """The error for a word that is no size, with what may be meant: its first number, or of `most` 2 what doubles between two."""
+    numbers = re.findall(r"(\d{1,15}(?:\.\d{1,9}|e\d)?)(?:(?:\^|\*\*)(\d{1,2})|([kmg]i?b?))?", word.lower())
+    found = [int(float(base) * units.get(unit, 1)) ** int(power or 1) for base, power, unit in numbers]
+    ends = sorted({n for n in found[:most] if 0 < n < 1 << 60}) or [1 if units is COUNTS else 1 << 16]
+    return Usage(why, similar=("", word, ":".join(map(str, ends)) + ":x2" * (len(ends) > 1)))
 
 
 def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
@@ -129,7 +136,10 @@ def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
         if re.search(r"\d,0\d\d", text):
             raise Usage(f"{text!r} are several sizes", similar=("size", text, text.replace(",", "")))
     for word in (w for text in texts for w in text.split(",")):
-        found.update(_range(word, units) if ":" in word else (number(word, units),))
+        try:
+            found.update(_range(word, units) if ":" in word else (number(word, units),))
+        except Usage as error:
+            raise _no_size(str(error), word, units, 2) from error
         if len(found) > MOST_SIZES:
             raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
     if not found:
@@ -163,19 +173,15 @@ def shape(text: str) -> tuple[int, ...]:
     return tuple(number(part) for part in text.split("x"))
 
 
-@overload
-def words(values: Sequence[str]) -> list[str]: ...
-@overload
-def words(values: None) -> None: ...
-def words(values: Sequence[str] | None) -> list[str] | None:
-    """The words of a flag that takes several, separated by blanks or commas; None when the flag was not given.
+def words(values: Sequence[str] | None) -> list[str]:
+    """The words of a flag that takes several, separated by blanks or commas; none when the flag was not given.
 
     Raises: Usage where it was given without a word.
     """
     found = [w for v in values or () for w in v.split(",") if w]
     if values and not found:
         raise Usage(f"{' '.join(values)!r} names nothing; leave the flag out or name something")
-    return None if values is None else found
+    return found
 
 
 class Parser(argparse.ArgumentParser):
@@ -191,7 +197,7 @@ class Parser(argparse.ArgumentParser):
             word, module = extra[1].partition("=")[0], self.prog.split()[-1]
             if module in ("workloads", "analysis") and (near := closest(f"{module}.{word}", help_screen.commands())):
                 raise Usage(f"{word!r} is no argument; a command is typed with a dot", f"python -m {near} -h")
-            right = closest(word, self._option_string_actions) if word.startswith("-") else ""
+            right = closest(word, self._option_string_actions)
             raise Usage(f"unexpected argument {word!r}", similar=("argument", word, right) if right else None)
         flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
         if choice and flag and (right := closest(choice[1], self._option_string_actions[flag[1]].choices or ())):
@@ -199,9 +205,9 @@ class Parser(argparse.ArgumentParser):
         raise Usage(message, similar=("", flag[1], "") if flag else None)
 
     def corrected(self, words: Sequence[str], wrong: str, right: str) -> list[str]:
-        """The words of a command with a wrong one replaced; a flag that is known goes with what it takes."""
-        if wrong in self._option_string_actions:
-            return [*self.without(words, wrong), *right.split()]
+        """The words of a command with a wrong one replaced; flags that are known go with what they take."""
+        if self._option_string_actions.keys() >= {*wrong.split()}:
+            return [*self.without(words, *wrong.split()), *right.split()]
         word = re.compile(rf"(?<![\w.-]){re.escape(wrong)}(?![\w.-])")
         named = right.split(" ", 1) if right.startswith("--") else [right]  # a word that lacks its flag
         return [
@@ -210,12 +216,11 @@ class Parser(argparse.ArgumentParser):
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
         """The words of a command less these flags and what they take."""
-        kept, left = list[str](), 0
+        gone, kept, left = {self._option_string_actions[flag] for flag in flags}, list[str](), 0
         for word in words:
             flag, given, _ = word.partition("=")
-            if flag in flags:
-                takes = self._option_string_actions[flag].nargs
-                left = 0 if given else {None: 1, "?": 1, 0: 0}.get(takes, len(words))
+            if (action := self._option_string_actions.get(flag)) in gone:
+                left = 0 if given else {None: 1, "?": 1, 0: 0}.get(action.nargs, len(words))
             elif left and not re.match(r"-\D", word):
                 left -= 1
             else:
@@ -273,10 +278,10 @@ def add(made, text: str, **types: Callable) -> None:
     """Adds the flags of a text, which reads `--name WHAT ... =default  help`; a help may go on in lines that begin with blanks.
 
     `...`: several words; {a,b}: one of these; no WHAT: a switch; [WHAT] =word: one that may stand alone, which means the word.
-    One WHAT is what `types` make of it; else N is a whole number, and S and F are above 0. A line `# title` begins a group of
-    flags, `# or` those of which only one may be given; the next title ends these.
+    One WHAT is what `types` make of it; else N is a whole number, S and F are above 0, RULE is a `regression`. A line
+    `# title` begins a group of flags, `# or` those of which only one may be given; the next title ends these.
     """
-    known, place = {"N": number, "S": _positive, "F": _positive, **types}, made
+    known, place = {"N": number, "S": _positive, "F": _positive, "RULE": regression, **types}, made
     groups: dict[str, Any] = {}
     for entry in re.split(r"\n(?=[-#])", text.strip()) if text else ():
         if entry.startswith("# "):
@@ -322,11 +327,10 @@ def namespace(made: Parser, **keywords) -> argparse.Namespace:
     return args
 
 
-def refuse(args: argparse.Namespace, flags: str, why: str) -> None:
-    """Raises Usage, with what is said of it, for the first of these flags that is given; the command works without it."""
-    for flag in flags.split():
-        if getattr(args, flag) is not None:
-            raise Usage(f"--{flag} {why}", similar=("", f"--{flag}", ""))
+def refuse(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """Raises Usage, which says why, for those of these flags that are given; the command works without them."""
+    if given := " ".join(f"--{n.replace('_', '-')}" for n in names if getattr(args, n, None) is not None):
+        raise Usage(f"{why}; leave {given} out", similar=("", given, ""))
 
 
 def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.Namespace], int]) -> int:
@@ -374,14 +378,9 @@ def _say(stop: Stop, made: Parser, given: Sequence[str]) -> None:
 
 def python() -> str:
     """What to type for this interpreter: `python` where that is it, else its path, from here when it lies below."""
-    found = shutil.which("python")
-    if (
-        found
-        and os.path.realpath(found) == os.path.realpath(sys.executable)
-        and os.path.dirname(found) in sys.executable
-    ):
-        return "python"
-    return shlex.quote(near(sys.executable))
+    found = shutil.which("python") or ""
+    same = os.path.realpath(found) == os.path.realpath(sys.executable) and os.path.dirname(found) in sys.executable
+    return "python" if found and same else shlex.quote(near(sys.executable))
 
 
 def near(path: str | os.PathLike) -> str:

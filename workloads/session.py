@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workloads import options, shared_flags, terminal
@@ -269,7 +269,7 @@ def worst(codes: list[int]) -> int:
     return told if told is not None else options.OK if options.OK in codes else options.MISSING
 
 
-def explain_failures(outcome, workload: str, example: str, names: list[str] | None = None) -> None:
+def explain_failures(outcome, workload: str, example: str, names: Sequence[str] = ()) -> None:
     """Prints an error line for each model that failed, with a command that works: of a user's own model one of a model that is
     here, else the doctor's. `names`: the studies that were asked for.
 
@@ -288,9 +288,7 @@ def explain_failures(outcome, workload: str, example: str, names: list[str] | No
         reason, rows = Counter(m.reason for m in skipped).most_common(1)[0]
         first = next(m for m in skipped if m.reason == reason)
         more = f" ({rows} of {len(skipped)} rows)" if rows < len(skipped) else ""
-        raise options.Missing(
-            f"nothing could be measured: {reason}{more}", _instead(first, workload, example, names or [])
-        )
+        raise options.Missing(f"nothing could be measured: {reason}{more}", _instead(first, workload, example, names))
 
 
 def unfinished(outcome) -> list[str]:
@@ -301,7 +299,7 @@ def unfinished(outcome) -> list[str]:
     return [said] if outcome.left else []
 
 
-def _instead(m: "Measurement", workload: str, example: str, names: list[str]) -> str:
+def _instead(m: "Measurement", workload: str, example: str, names: Sequence[str]) -> str:
     """A command like the one whose rows were skipped, that works here."""
     import msgspec
 

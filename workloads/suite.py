@@ -81,13 +81,12 @@ def chosen(args: argparse.Namespace, gpu: bool, several: bool = False) -> list[t
     """
     whole = plan(args.quick, gpu, several)
     names, asked = {name for name, _ in whole}, options.words(args.only)
-    for name in asked or []:
+    for name in asked:
         if name == "peers" and not several:
-            tip = "python -m workloads.suite --device all --only peers"
-            raise options.Usage("peers takes several GPUs, and --device all", tip)
+            raise options.Usage("peers takes several GPUs, and --device all", EXAMPLES[0])
         if name not in names:
             raise options.unknown("workload", name, sorted(names), where=" in this suite")
-    return [(name, flags) for name, flags in whole if asked is None or name in asked]
+    return [(name, flags) for name, flags in whole if not asked or name in asked]
 
 
 def on_each_gpu(parts: list[tuple[str, dict]], gpus: int) -> list[tuple[str, dict]]:
@@ -97,7 +96,7 @@ def on_each_gpu(parts: list[tuple[str, dict]], gpus: int) -> list[tuple[str, dic
 
 
 def _all(args: argparse.Namespace) -> bool:
-    return "all" in (options.words(args.device) or [])
+    return "all" in options.words(args.device)
 
 
 def _parts(args: argparse.Namespace, here, every: bool) -> list[tuple[str, dict]]:
@@ -138,7 +137,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
 
         chosen(args, True, _all(args))  # what is unknown is said here, not by every node
         return nodes.run(args, command)
-    if args.format in ("csv", "json") and len(options.words(args.only) or []) != 1:
+    if args.format in ("csv", "json") and len(options.words(args.only)) != 1:
         raise options.Usage(
             f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
             f"python -m workloads.suite --quick --only matmul --format {args.format}",

@@ -93,7 +93,7 @@ def _measured(args: argparse.Namespace, run, shown):
     grid.require_keras({switches.of(row).keras_backend for row in every} or {"tensorflow"})
     # A study of several GPUs goes case by case, so that what stops it leaves whole cases; its two processes live side by side.
     wanted = every if options.words(args.study) == [studies.DATA_PARALLEL] else forecast.in_turns(every)
-    apart = studies.experiments(options.words(args.study) or [])
+    apart = studies.experiments(options.words(args.study))
     if apart and not wanted:
         return _experiments(apart, None, args, run, shown)
     outcome = WORKLOAD.sweep(args, run, shown, wanted)

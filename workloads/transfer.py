@@ -37,12 +37,11 @@ def problems(args: argparse.Namespace) -> list:
     Raises: Usage for a word that is no size, direction or host memory, and for what cannot be copied.
     """
     from kernels.problems import Transfer
-    from workloads.harness import plan
 
     if args.study:
         from analysis.crossover import transfer_study
 
-        plan.alone(args, "--study", _STUDY_HAS, f"python -m workloads.transfer --study {args.study}")
+        options.refuse(args, _STUDY_HAS, "--study brings its own rows")
         return [Transfer("h2d", n, memory) for memory in ("pageable", "pinned") for n in transfer_study.sizes()]
     directions = options.words(args.directions) or list(Transfer.DIRECTIONS)
     memories = options.words(args.host_memory) or list(HOST_MEMORIES)
@@ -73,7 +72,7 @@ def feeding_rows(args: argparse.Namespace, here) -> list:
     from workloads.harness import plan
     from workloads.records import Row, Settings
 
-    plan.alone(args, "--study", (*_STUDY_HAS, "threads"), f"python -m workloads.transfer --study {args.study}")
+    options.refuse(args, (*_STUDY_HAS, "threads"), "--study brings its own rows")
     on = plan.devices(args, here)
     backends = plan.known("backend", args.backends, ("keras", "cupy"), " for feeding") or ["keras", "cupy"]
     ways = plan.known("way", args.variants, Feeding.WAYS) or list(Feeding.WAYS)

@@ -44,7 +44,6 @@ def parser() -> options.Parser:
 --any-machine    compare runs of two different machines all the same
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
 -v --verbose     the rows that are the same too""",
-        RULE=options.regression,
     )
     return made
 

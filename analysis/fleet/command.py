@@ -36,7 +36,6 @@ def parser() -> options.Parser:
 --save NAME     keep the run as the baseline NAME
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
 -v --verbose    the devices that are as they should be too""",
-        RULE=options.regression,
     )
     return made
 

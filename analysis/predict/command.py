@@ -69,7 +69,7 @@ def trainings(args: argparse.Namespace) -> list:
     from workloads.records import settings as switches
 
     found = []
-    for name in options.words(args.model) or []:
+    for name in options.words(args.model):
         own = describe(name, 60) if switches.is_user_model(name) else None
         network = own or switches.network(name, own=True)
         for samples in options.sizes(args.samples) if args.samples else [network.samples]:

@@ -62,9 +62,9 @@ REFUSED = {
     "workloads.matmul": """
         --shapes 4x4 => not a shape
         --sizes 64 --modes psychic => unknown mode 'psychic'
-        --direction dgrad => --direction is for --model
-        --sizes 64 --threads 9999 => has  => --sizes 64 --threads
-        --model lenet --sizes 64 => --sizes and --model exclude each other => --model lenet
+        --direction dgrad => leave --direction out
+        --sizes 9999 --threads 9999 => has  => --sizes 9999 --dry-run
+        --model lenet --sizes 64 => leave --sizes out => --model lenet
         --model lenet --direction back => unknown direction 'back'
         --sizes 64 --cache hot => unknown cache 'hot'""",
     "workloads.conv": """
@@ -75,9 +75,9 @@ REFUSED = {
         --shapes 1x8x8x3:4x3x3 --pad -1 => '-1' is no padding
         --shapes 1x8x8x3:4x3x3 --pad some => 'some' is no padding
         --vary channels --groups 8 => at channels 4: 8 groups do not divide
-        --vary batch --batch 4 => leave one out
+        --vary batch --batch 4 => leave --batch out
         --shapes 1x8x8x3:4x3x3 --sizes 4 => --sizes needs --vary
-        --model cifar10-cnn --stride 2 => --stride is for shapes
+        --model cifar10-cnn --stride 2 => leave --stride out
         --model cifar10-mlp => cifar10-mlp has no convolutions => workloads.matmul
         --dtypes int4 => unknown dtype 'int4'
         --modes psychic => unknown mode 'psychic'""",
@@ -88,11 +88,11 @@ REFUSED = {
         --model json:nothing => json has no function nothing => --model cifar10-cnn
         --model x.keras => there is no file x.keras => --model cifar10-cnn
         --model mlp-3-0x1-3 => must be at least 1 => --model cifar10-cnn
-        --width 3 => --width is for the model mlp => --model mlp --width 3
-        --model mlp --hidden-layers 3 => --hidden-layers is for the model fashion-mlp => --model fashion-mlp --hidden
-        --targets float64 => --targets is for a regression => --model peaks --targets
-        --model peaks --dtypes uint8 => not as uint8 => --model peaks --dtypes float32
-        --model mlp-3-3x3-3 --data real => mlp-3-3x3-3 has no real data set => --data synthetic
+        --width 3 => --width is for the model mlp => --width 3 --dry-run -q --model mlp
+        --model mlp --hidden-layers 3 => --hidden-layers is for the model fashion-mlp => --hidden-layers 3 --dry-run -q
+        --targets float64 => --targets is for a regression => --targets float64 --dry-run -q --model peaks
+        --model peaks --dtypes uint8 => not as uint8 => -q --dtypes float32
+        --model mlp-3-3x3-3 --data real => mlp-3-3x3-3 has no real data set => --model mlp-3-3x3-3
         --jit maybe => unknown jit 'maybe'; known: auto, on, off
         --dtypes int8 => unknown type 'int8'
         --residence moon => unknown residence 'moon'

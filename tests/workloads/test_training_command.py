@@ -280,11 +280,11 @@ def test_the_trainings_of_saved_predictions_are_measured_on_their_device_and_wha
     of_gpu = saved(tmp_path / "q.ndjson", ("gpu:0", {}))
     for words, told in (
         (["--predicted", of_gpu, "--batch", "8"], "--predicted brings its own rows; leave --batch out"),
-        (["--predicted", of_gpu, "--study", "seeds"], "give one of them"),
+        (["--predicted", of_gpu, "--study", "seeds"], "leave --predicted out"),
         (["--predicted", of_gpu, "--device", "cpu"], "has predictions for gpu:0; asked for: cpu"),
         (["--predicted", str(tmp_path / "none")], "holds no predictions"),
         (["--predicted", ""], "'' holds no predictions"),
-        (["--predicted", "", "--study", "seeds"], "give one of them"),
+        (["--predicted", "", "--study", "seeds"], "leave --predicted out"),
     ):
         with pytest.raises(options.Usage, match=told):
             rows(*words)

@@ -241,7 +241,7 @@ def test_the_feeding_study_brings_every_way_and_as_many_bytes_by_cupy():
 @pytest.mark.parametrize(
     ("words", "said", "tip"),
     [
-        (["--threads", "2"], "leave --threads out", "--study feeding"),
+        (["--threads", "2"], "leave --threads out", ""),
         (["--variants", "numpyy"], "unknown way 'numpyy'; known: numpy, tf.data", ""),
         (["--backends", "torch"], "unknown backend 'torch' for feeding; known: keras, cupy", ""),
         (["--backends", "cupy"], "CuPy's copies are to a GPU", "--study feeding --backends keras"),

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import importlib.util
 import itertools
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -50,9 +49,8 @@ def models(args: argparse.Namespace) -> list[str]:
     words, found = options.words(args.model) or [MODEL], []
     for flag, model in _ONLY_OF.items():
         if getattr(args, flag) and model not in words:
-            option = f"--{flag.replace('_', '-')}"
-            tip = f"python -m workloads.training --model {model} {option} 3"
-            raise options.Usage(f"{option} is for the model {model}, which was not asked for", tip)
+            said = f"--{flag.replace('_', '-')} is for the model {model}, which was not asked for"
+            raise options.Usage(said, similar=("", "--model", f"--model {model}"))
     for name in words:
         if name == "mlp":
             counts = [plan.counts(getattr(args, flag), default) for flag, default in _MLP.items()]
@@ -133,12 +131,11 @@ def problems(args: argparse.Namespace) -> list[Training]:
     for model in models(args):
         network = networks.known(model)
         whole = _whole(network)
-        again = f"python -m workloads.training --model {model}"
         if args.data == "real" and network and not network.data:
-            raise options.Usage(f"{model} has no real data set", f"{again} --data synthetic")
+            raise options.Usage(f"{model} has no real data set", similar=("", "--data", ""))
         if network and network.regression and "uint8" in dtypes:
-            why = "learns from points that are no whole numbers: not as uint8"
-            raise options.Usage(f"{model} {why}", f"{again} --dtypes float32 float64")
+            why = f"{model} learns from points that are no whole numbers: not as uint8"
+            raise options.Usage(why, similar=("", "--dtypes", "--dtypes float32"))
         if network and whole and not args.batch:
             shapes = [(count, count) for count in plan.counts(args.samples, network.samples)]
         else:
@@ -246,10 +243,8 @@ def rows(args: argparse.Namespace, here) -> list:
         network = networks.known(problem.model)
         regression = not network or network.regression
         if "targets" in given and not regression:
-            raise options.Usage(
-                f"--targets is for a regression, which {problem.model} is not",
-                "python -m workloads.training --model peaks --targets float32 float64",
-            )
+            said = f"--targets is for a regression, which {problem.model} is not"
+            raise options.Usage(said, similar=("", "--model", "--model peaks"))
         for device, (kernel, home) in itertools.product(on, _ways(args, problem, every)):
             own = {s: texts for s, texts in given.items() if _applies(s, device, kernel, regression)}
             threads = plan.counts(args.threads, None) if device == "cpu" else [None]
@@ -268,19 +263,18 @@ def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
     Raises: Usage for an unknown one, and for flags that a study has its own of; Missing.
     """
     names = plan.known("study", args.study, (*studies.NAMES, "all"))
-    own = (*several_gpus.TAKES, "predicted") if names == [studies.DATA_PARALLEL] else ("predicted",)
-    tip = f"python -m workloads.training --study {' '.join(names)}"
-    _alone(args, "--study", own, tip)
-    if args.predicted is not None:
-        raise options.Usage("--study and --predicted bring rows of their own each; give one of them", tip)
+    _alone(args, "--study", several_gpus.TAKES if names == [studies.DATA_PARALLEL] else ())
+    options.refuse(args, ["predicted"], "--study brings its own rows")
     several = studies.DATA_PARALLEL in names or ("all" in names and most > 1)
     return studies.rows(names, on) + (several_gpus.rows(args, most) if several else [])
 
 
-def _alone(args: argparse.Namespace, flag: str, own: Iterable[str], tip: str) -> None:
+def _alone(args: argparse.Namespace, flag: str, own: Iterable[str] = ()) -> None:
     """Raises: Usage for flags beside one that brings rows of its own, but for those in `own`."""
     usual = () if args.data != "synthetic" else ("data",)
-    plan.alone(args, flag, [a for a in _STUDY_HAS.split() if a not in (*own, *usual)], tip)
+    options.refuse(
+        args, [name for name in _STUDY_HAS.split() if name not in (*own, *usual)], f"{flag} brings its own rows"
+    )
 
 
 def predicted(args: argparse.Namespace, here: Machine, load: Callable[[str], list], makes: str) -> list[Row]:
@@ -293,7 +287,7 @@ def predicted(args: argparse.Namespace, here: Machine, load: Callable[[str], lis
     on, file = plan.devices(args, here), args.predicted
     several_gpus.require(args, here)
     saved = load(file)
-    _alone(args, "--predicted", (), f"python -m workloads.training --predicted {shlex.quote(file)}")
+    _alone(args, "--predicted")
     others = Counter(p.settings.device for p in saved if p.settings.device not in on)
     if others.total() == len(saved):
         raise options.Usage(f"{file} has predictions for {', '.join(others)}; asked for: {', '.join(on)}", makes)

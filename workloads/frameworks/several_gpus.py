@@ -71,7 +71,7 @@ def require(args: argparse.Namespace, here: Machine) -> int:
     Raises: Missing where more were asked for.
     """
     there = len(here.gpus)
-    study = studies.DATA_PARALLEL in (options.words(args.study) or [])
+    study = studies.DATA_PARALLEL in options.words(args.study)
     wanted = max(plan.counts(args.gpus, 2 if study else 1))
     if wanted > max(there, 1):
         reason = f"there {'is' if there == 1 else 'are'} {there}" * bool(there)
@@ -89,7 +89,7 @@ def devices(args: argparse.Namespace, on: list[str]) -> list[str]:
         raise options.Usage(f"--gpus counts GPUs from the first one: not on {' '.join(on)}", example)
     if "gpu:0" not in on:
         raise plan.no_gpu()
-    for library in options.words(args.keras_backend) or []:
+    for library in options.words(args.keras_backend):
         if library not in STRATEGIES:
             raise options.Usage(
                 f"Keras on {library} has no strategy for several GPUs; on {' and '.join(STRATEGIES)} it has", example

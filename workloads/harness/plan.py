@@ -144,7 +144,7 @@ def thread_counts(args: argparse.Namespace) -> list[int]:
     if args.threads and (asked := max(counts)) > (most := facts.numba_threads()):
         raise options.Usage(
             f"--threads {asked}: Numba, which the CPU's roofs are measured with too, has {most} at most",
-            similar=("", str(asked), str(most)),
+            similar=("", "--threads", f"--threads {most}"),
         )
     return counts
 
@@ -182,18 +182,11 @@ def known(what: str, given: Sequence[str] | None, known: Sequence[str], where: s
 
     Raises: Usage for one that is not known.
     """
-    words = list(dict.fromkeys(options.words(given) or []))
+    words = list(dict.fromkeys(options.words(given)))
     for word in words:
         if word not in known:
             raise options.unknown(what, word, known, where)
     return words
-
-
-def alone(args: argparse.Namespace, flag: str, others: Iterable[str], tip: str) -> None:
-    """Raises Usage for the others that are given beside a flag that brings its own rows."""
-    given = [f"--{name.replace('_', '-')}" for name in others if getattr(args, name, None) is not None]
-    if given:
-        raise options.Usage(f"{flag} brings its own rows; leave {' '.join(given)} out", tip)
 
 
 def counts(given: Sequence[str] | None, *default) -> list:

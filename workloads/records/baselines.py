@@ -17,7 +17,10 @@ def folder(name: str) -> pathlib.Path:
     Raises: Usage for what is no plain name.
     """
     if not re.fullmatch(r"\w[\w.-]{0,99}", name):
-        raise Usage(f"{name!r} is no name for a baseline: letters, digits, dots and dashes only")
+        plain = re.sub(r"\W+", "-", name).strip("-") or "before"
+        raise Usage(
+            f"{name!r} is no name for a baseline: letters, digits, dots and dashes only", similar=("", name, plain)
+        )
     return FOLDER / name
 
 
