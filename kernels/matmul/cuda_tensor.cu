@@ -38,6 +38,7 @@ static_assert(N8 % 2 == 0, "B's pieces are loaded in pairs");
 #include "mma.cuh"
 #include "pairs.cuh"
 #include "rasterization.cuh"
+#include "rows.cuh"
 #include "split_sums.cuh"
 
 __device__ unsigned rounded(unsigned bits) {
@@ -92,7 +93,8 @@ template <bool K_ACROSS, bool LEFT, int TILE, int BYTES> struct Operand {
 };
 using A = Operand<A_STORED_KM, true, TILE_M, BYTES_A>;
 using B = Operand<B_STORED_KN, false, TILE_N, BYTES_B>;
-constexpr int A_SIZE = A::DOWN * A::PITCH, STAGE = A_SIZE + B::DOWN * B::PITCH;
+constexpr int A_SIZE = A::DOWN * A::PITCH, STAGE = A_SIZE + B::DOWN * B::PITCH, PITCH_C = WARP_N + 8;
+static_assert(THREADS / 2 * PITCH_C <= STAGES * STAGE, "16 rows of each warp's results find room");
 
 // k is summed in `parts` of `deep` stages each (the last may have fewer); the parts of a tile follow each other.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
@@ -157,13 +159,20 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
     const int tile = blockIdx.x / parts;
     auto last = [&] { return is_last((unsigned*)memory, arrived_parts + tile, parts); };
     if (parts > 1 && !added<M16 * N8, THREADS>(&sums[0][0][0], partial, tile, blockIdx.x % parts, parts, threadIdx.x, last)) return;
+    Item* const piece = memory + warp * 16 * PITCH_C;
+    top = m - a_tile.lines + row, left = n - b_tile.lines + column;
+    if (!VECTOR) __syncthreads();  // nobody reads the ring any more
     #pragma unroll
-    for (int i = 0; i < M16; i++)
+    for (int i = 0; i < M16; i++) {
         #pragma unroll
         for (int j = 0; j < N8; j++)
             #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const int at = m - a_tile.lines + row + 16 * i + lane / 4 + 8 * h, beside = n - b_tile.lines + column + 8 * j + lane % 4 * 2;
-                if (at < m) put(c + (long long)at * n + beside, sums[i][j][2 * h], sums[i][j][2 * h + 1], n - beside, VECTOR);
+                const int down = lane / 4 + 8 * h, along = 8 * j + lane % 4 * 2, at = top + 16 * i + down, beside = left + along;
+                const float x = sums[i][j][2 * h], y = sums[i][j][2 * h + 1];
+                if (!VECTOR) put(piece + down * PITCH_C + along, x, y, 2, true);
+                else if (at < m) put(c + (long long)at * n + beside, x, y, n - beside, true);
             }
+        if (!VECTOR) put_rows<16, WARP_N, PITCH_C>(c + (long long)(top + 16 * i) * n + left, piece, n, m - top - 16 * i, n - left);
+    }
 }

@@ -24,6 +24,7 @@ constexpr int OWN_DEEP = DEEP / SLICES;
 static_assert(LANES_M == 8 && LANES_N == 4 && EACH_M % 4 == 0 && EACH_N % 4 == 0 && OWN_DEEP % 16 == 0, "a warp is 8 x 4 threads");
 
 #include "cp_async.cuh"
+#include "rows.cuh"
 #include "split_sums.cuh"
 
 // An operand's tile of TILE lines (rows of A, columns of B) in shared memory: lines side by side with k down (4 floats apart, which
@@ -82,7 +83,8 @@ template <bool K_ALONG, int TILE, int EACH, int LANES, bool FOURS> struct Operan
 };
 using A = Operand<!A_STORED_KM, TILE_M, EACH_M, LANES_M, VECTOR_A>;
 using B = Operand<!B_STORED_KN, TILE_N, EACH_N, LANES_N, VECTOR_B>;
-constexpr int STAGE = A::SIZE + B::SIZE;
+constexpr int STAGE = A::SIZE + B::SIZE, PITCH_C = WARP_N + 4;
+static_assert(GROUP * PITCH_C <= STAGES * STAGE, "32 rows of each warp's results find room");
 
 // `scale` is 1. Multiplying by it at the end frees the sums' registers: those that are stored 16 bytes at once lie in groups of four,
 // and the sums would keep to these all along, often in the bank of the register file that holds the operand they are added to.
@@ -178,16 +180,23 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
     constexpr int FOURS = EACH_N / 4;
     // Of several parts of k each leaves its sums, and whoever comes last adds them in their order: no result depends on who that is.
     float4* const held = (float4*)partial + (long long)(blockIdx.x / parts * parts) * EACH_M * FOURS * GROUP + t % GROUP;
+    float* const piece = memory + warp * 32 * PITCH_C;
+    if (!VECTOR) __syncthreads();  // nobody reads the ring any more
     if (!slice)
         #pragma unroll
-        for (int i = 0; i < EACH_M; i++)
+        for (int i = 0; i < EACH_M; i++) {
             #pragma unroll
             for (int j = 0; j < FOURS; j++) {
                 const float* const v = sums[i] + 4 * j;
                 const float4 x = make_float4(v[0] * scale, v[1] * scale, v[2] * scale, v[3] * scale);
                 if (parts > 1) __stcg(held + (blockIdx.x % parts * EACH_M * FOURS + i * FOURS + j) * GROUP, x);
-                else put(i, j, x);
+                else if (VECTOR) put(i, j, x);
+                else *(float4*)(piece + (lane_m * 4 + i % 4) * PITCH_C + (lane_n + j * LANES_N) * 4) = x;
             }
+            if (VECTOR || parts > 1 || i % 4 < 3) continue;
+            const int at = top + row - lane_m * 4 + i / 4 * 32, beside = left + column - lane_n * 4;
+            put_rows<32, WARP_N, PITCH_C>(c + ((long long)blockIdx.y * m + at) * n + beside, piece, n, m - at, n - beside);
+        }
     if (parts == 1 || !is_last((unsigned*)memory, arrived_parts + blockIdx.x / parts, parts)) return;
     #pragma unroll 1
     for (int q = slice; q < EACH_M * FOURS; q += SLICES) {

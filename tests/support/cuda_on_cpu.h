@@ -60,6 +60,7 @@ static void meet(Meeting& m, int count) {
 }
 static void __syncthreads() { meet(block_meeting, blockDim.x * blockDim.y); }
 static Warp& warp_met() { Warp& w = warps[now->number / 32]; meet(w.meeting, 32); return w; }
+static void __syncwarp() { warp_met(); }
 
 static size_t __cvta_generic_to_shared(const void* at) {
     const long place = (const char*)at - shared_memory;
