@@ -206,13 +206,11 @@ class Parser(argparse.ArgumentParser):
 
     def corrected(self, words: Sequence[str], wrong: str, right: str) -> list[str]:
         """The words of a command with a wrong one replaced; flags that are known go with what they take."""
-        if self._option_string_actions.keys() >= {*wrong.split()}:
+        if wrong and self._option_string_actions.keys() >= {*wrong.split()}:
             return [*self.without(words, *wrong.split()), *right.split()]
-        word = re.compile(rf"(?<![\w.-]){re.escape(wrong)}(?![\w.-])")
+        word = re.compile(rf"(?<![\w.-]){re.escape(wrong or chr(0))}(?![\w.-])")  # an empty word is part of none
         named = right.split(" ", 1) if right.startswith("--") else [right]  # a word that lacks its flag
-        return [
-            part for w in words for part in (named if w == wrong else [word.sub(lambda _: right, w) if wrong else w])
-        ]
+        return [part for w in words for part in (named if w == wrong else [word.sub(lambda _: right, w)])]
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
         """The words of a command less these flags and what they take."""
