@@ -96,14 +96,14 @@ def judged(values: dict[str, float], flags: tuple[str, ...]) -> Iterator[Finding
 
 def timings() -> Iterator[Finding]:
     """Times a few rows of every device in a worker, as a sweep does, and asks of each whether its timing is true."""
-    from analysis.checks import rows as row_checks
+    from analysis import checks
     from workloads.machine import facts
     from workloads.records import row_flags
 
     here = facts.describe()
     done = [row_flags.flagged(m) for m in trials(here)]
-    found = row_checks.findings(done, here)
-    looked = f"{len(row_checks.CHECKS)} things looked for, {len(found)} seen"
+    found = checks.findings(done, here)
+    looked = f"{len(checks.CHECKS)} things looked for, {len(found)} seen"
     yield Finding("timings", "ok", f"{sum(m.ok for m in done)} rows timed, their answers right; {looked}")
     for m in (m for m in done if m.status in ("failed", "wrong")):
         why = "what is measured with it would fail too"
@@ -214,14 +214,14 @@ def stored(runs: list[str]) -> Iterator[Finding]:
 
     Raises: Usage when there are none.
     """
-    from analysis.checks import rows as row_checks
+    from analysis import checks
     from workloads import records
 
     for loaded in records.by_machine(*runs).values():
         here = loaded.machine
         where = here.key if here else "a machine that no line names"
-        said = f"{len(loaded.measurements)} rows of {where}, {len(row_checks.CHECKS)} things looked for in each"
-        yield from (Finding("rows", "ok", said), *row_checks.findings(loaded.measurements, here))
+        said = f"{len(loaded.measurements)} rows of {where}, {len(checks.CHECKS)} things looked for in each"
+        yield from (Finding("rows", "ok", said), *checks.findings(loaded.measurements, here))
         if loaded.bad_lines:
             lost = f"{loaded.bad_lines} lines of {where} cannot be read"
             again = "python -m workloads.matmul --resume -o DIR"

@@ -238,7 +238,7 @@ def resume_command(outcome: "sweep.Outcome") -> str:
 
 def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
     """Says on stderr what the reader should know at the end: how it stopped, what failed, where the file is."""
-    from analysis.checks import rows as row_checks
+    from analysis import checks
     from workloads.harness.plan import name, note
 
     file = options.near(outcome.path)
@@ -251,7 +251,7 @@ def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
     for reason, rows in skipped.most_common(None if args.verbose else 2):
         said = f"skipped: {rows} row{'s' * (rows != 1)}: {reason}"
         print(said, file=sys.stderr) if outcome.exit_code == options.MISSING else note(args, said)
-    for line in row_checks.lines(outcome.measurements, outcome.run.machine, file, args.verbose):
+    for line in checks.lines(outcome.measurements, outcome.run.machine, file, args.verbose):
         note(args, terminal.paint(options.typed(line), "warning", sys.stderr))
     if outcome.stopped:
         how = options.typed(resume_command(outcome))

@@ -17,8 +17,7 @@ from fake_measurements import cpu_run, gpu_run
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from analysis import export
-from analysis.checks import rows as row_checks
+from analysis import checks, export
 from analysis.compare import comparison
 from analysis.report import html, html_page, material
 from analysis.report import page as report_page
@@ -202,7 +201,7 @@ def page(lines: list[bytes]) -> None:
     assert len(frame(loaded.measurements)) == len(loaded.measurements)
     for to in export.TO:
         export.text(loaded, to)
-    row_checks.findings(loaded.measurements, machine)
+    checks.findings(loaded.measurements, machine)
     comparison.comparison(loaded, reader(LINES))
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, gpu_run, row, run, square
 
-from analysis.checks import rows as checks
-from analysis.checks.rows import Context
+from analysis import checks
+from analysis.checks import Context
 from kernels import registry
 from kernels.problems import Conv, Matmul, Peak, Stream, Training
 from workloads import ROOT, doctor, options, records, session

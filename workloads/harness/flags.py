@@ -1,4 +1,4 @@
-"""What only the process that timed a row can see of it, once its clocks are done: flags for `analysis.checks.rows`."""
+"""What only the process that timed a row can see of it, once its clocks are done: flags for `analysis.checks`."""
 
 import functools
 import math
