@@ -153,13 +153,18 @@ def _copies(a: Asking) -> Found | None:
     """Whether it is the copy: a step bound by it, or a clock stopped too early."""
     kind, made = ("bound", bound) if "step_s" in a.case.numbers else ("clock", clock)
     found = made(a.case, a.rows)
-    return (kind, {"theirs": a.case.numbers, "found": found}) if found else None
+    return (kind, {"theirs": a.case.numbers, **found}) if found else None
 
 
 def _peaks(a: Asking) -> Found | None:
-    """Whether counted or measured peaks tell the speedup of a step."""
-    found = peaks(a.explained(), a.of)
-    return ("peaks", {"found": found}) if found else None
+    """The speedup by measured arithmetic peaks, that of a step, and the share of a step that its arithmetic takes at its peak."""
+    e = a.explained()
+    cpu, gpu = _peak(a.of.cpu, False, ("float32",)), a.of.gpu and _peak(a.of.gpu, True, ("tf32", "float32"))
+    if not (e.both and cpu and gpu):
+        return None
+    t, (host, device) = e.asked.training, e.both
+    busy = min(t.batch, t.samples) * networks.training_flops(e.asked.of) / gpu / device.cost.step.value
+    return "peaks", {"ratio": gpu / cpu, "step": host.cost.step / device.cost.step, "busy": busy}
 
 
 KINDS: dict[str, Callable[[Asking], Found | None]] = {
@@ -172,27 +177,6 @@ KINDS: dict[str, Callable[[Asking], Found | None]] = {
     "together": _together,
     "peaks": _peaks,
 }
-
-
-class Peaks(msgspec.Struct, frozen=True):
-    """The speedup by measured arithmetic peaks (GPU over CPU), that of a step, and the share of the step that its arithmetic
-    takes at that peak."""
-
-    ratio: float
-    step: Estimate
-    busy: float
-
-
-def peaks(e: Explanation, of: Sources) -> Peaks | None:
-    """None without both sides, or a peak of each."""
-    if not (e.both and of.gpu):
-        return None
-    cpu, gpu = _peak(of.cpu, False, ("float32",)), _peak(of.gpu, True, ("tf32", "float32"))
-    if not (cpu and gpu):
-        return None
-    t, (host, device) = e.asked.training, e.both
-    work = min(t.batch, t.samples) * networks.training_flops(e.asked.of)
-    return Peaks(gpu / cpu, host.cost.step / device.cost.step, work / gpu / device.cost.step.value)
 
 
 def _peak(profile: Profile, on_gpu: bool, maths: tuple[str, ...]) -> float | None:
@@ -209,54 +193,21 @@ def copied(e: Explanation) -> float | None:
     return parts.value if parts else None
 
 
-class Bound(msgspec.Struct, frozen=True):
-    """A step whose copy takes most of it: the bytes that it carries by this machine's pageable law, seconds of the same copy
-    from pinned memory, and of the step's rest."""
-
-    nbytes: float
-    copy: float
-    pinned: float
-    rest: float
-
-    @property
-    def step(self) -> float:
-        """Seconds of a step with the pinned copy."""
-        return self.rest + self.pinned
-
-    @property
-    def least(self) -> float:
-        """Seconds of a step whose copy and work overlap wholly."""
-        return max(self.rest, self.pinned)
-
-    @property
-    def gains(self) -> tuple[float, float]:
-        """The speedups of a step by the pinned copy, and by overlap too."""
-        return (self.rest + self.copy) / self.step, (self.rest + self.copy) / self.least
-
-
-def bound(case: Complaint, rows: tuple[Measurement, ...]) -> Bound | None:
+def bound(case: Complaint, rows: tuple[Measurement, ...]) -> dict[str, Any] | None:
+    """Of a step whose copy takes most of it: the bytes that it carries by this machine's pageable law, seconds of the same copy
+    from pinned memory, of a step then, and where copy and work overlap wholly (`least`), and the speedups of both."""
     pageable, pinned = (published.copy_law(rows, GPU, memory=memory) for memory in ("pageable", "pinned"))
     if pageable is None or pinned is None:
         return None
-    last, copy = pageable.pieces[-1], case.numbers["copy_s"]
+    last, copy, whole = pageable.pieces[-1], case.numbers["copy_s"], case.numbers["step_s"]
     nbytes = (copy - last.latency_s) / last.s_per_byte
-    return Bound(nbytes, copy, pinned.seconds(nbytes).value, case.numbers["step_s"] - copy)
+    quick, rest = pinned.seconds(nbytes).value, whole - copy
+    step, least = rest + quick, max(rest, quick)
+    return {"bytes": nbytes, "pinned": quick, "step": step, "least": least, "gains": (whole / step, whole / least)}
 
 
-class Clock(msgspec.Struct, frozen=True):
-    """Seconds of passes over an array: to issue and to run them, and of the copy of the array to the host."""
-
-    issued: float
-    ran: float
-    copy: float
-
-    @property
-    def waited(self) -> float:
-        """Seconds of the copy with what it waits for."""
-        return max(0.0, self.ran - self.issued) + self.copy
-
-
-def clock(case: Complaint, rows: tuple[Measurement, ...]) -> Clock | None:
+def clock(case: Complaint, rows: tuple[Measurement, ...]) -> dict[str, Any] | None:
+    """Seconds of passes over an array: to issue and to run them, of the array's copy to the host, with what that waits for."""
     elements, passes = case.numbers["elements"], int(case.numbers["passes"])
     nbytes = 2 * _FLOAT32 * elements
     like = [m for m in rows if m.problem.op == "stream" and m.problem.operation in ("scale", "copy")]
@@ -268,7 +219,8 @@ def clock(case: Complaint, rows: tuple[Measurement, ...]) -> Clock | None:
         return None
     near = min(timed, key=lambda m: abs(m.problem.bytes_moved - nbytes))
     ran = passes * nbytes * middle(near.on("device")) / near.problem.bytes_moved
-    return Clock(passes * issue.seconds.value, ran, law.seconds(_FLOAT32 * elements).value)
+    issued, copy = passes * issue.seconds.value, law.seconds(_FLOAT32 * elements).value
+    return {"issued": issued, "ran": ran, "copy": copy, "waited": max(0.0, ran - issued) + copy}
 
 
 def several_gpus(rows: tuple[Measurement, ...], model: str) -> list[tuple[int, int, Estimate]]:

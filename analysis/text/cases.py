@@ -43,18 +43,18 @@ sent once | - | {sent:time}
 copying a batch | - | {copied:share} of the GPU's step
 batch {gpu.training.batch} against {other.training.batch} | 35 min against 12 | {gpu.whole:time} against {other.whole:time}""",
     "bound": """
-Yes, the copy decides: pinned memory would make a step {found.gains[0]:factor} faster, full overlap {found.gains[1]:factor}.
+Yes, the copy decides: pinned memory would make a step {gains[0]:factor} faster, full overlap {gains[1]:factor}.
 a step | {theirs[step_s]:time} | -
-copy, pageable | {found.copy:time} | the same for {found.nbytes:size}
-copy, pinned | - | {found.pinned:time}
-a step, pinned | - | {found.step:time}
-a step, copy and work at once | - | at least {found.least:time}""",
+copy, pageable | {theirs[copy_s]:time} | the same for {bytes:size}
+copy, pinned | - | {pinned:time}
+a step, pinned | - | {step:time}
+a step, copy and work at once | - | at least {least:time}""",
     "clock": """
-No, the copy takes {found.copy:time}: the clock was stopped before {theirs[passes]} passes had run.
-{theirs[passes]} passes, not synchronized | {theirs[passes_s]:time} | {found.issued:time}
-the copy with what it waits for | {theirs[copy_s]:time} | {found.waited:time}
-{theirs[passes]} passes, synchronized | - | {found.ran:time}
-the copy alone | - | {found.copy:time}
+No, the copy takes {copy:time}: the clock was stopped before {theirs[passes]} passes had run.
+{theirs[passes]} passes, not synchronized | {theirs[passes_s]:time} | {issued:time}
+the copy with what it waits for | {theirs[copy_s]:time} | {waited:time}
+{theirs[passes]} passes, synchronized | - | {ran:time}
+the copy alone | - | {copy:time}
 Put cupy.cuda.Device().synchronize() before each reading of the clock.""",
     "inference": """
 The GPU against the CPU: {one[gain]:speed} at batch {one[n]}, {many[gain]:speed} at batch {many[n]}.
@@ -71,11 +71,11 @@ teacher's answer on the CPU | - | slowdown {found.slower[1]:gain}
 both, one after the other | - | {found.after:time}
 both at once | - | {found.at_once:time}""",
     "peaks": """
-No: by measured peaks the GPU is {found.ratio:factor} faster, its step {found.step:factor}.
+No: by measured peaks the GPU is {ratio:factor} faster, its step {step:factor}.
 by counting lanes | 28 to 56x | -
-in practice | 20x | a step {found.step:factor}
-by measured peaks | - | {found.ratio:factor}
-the step's arithmetic at that peak | - | {found.busy:share} of the step""",
+in practice | 20x | a step {step:factor}
+by measured peaks | - | {ratio:factor}
+the step's arithmetic at that peak | - | {busy:share} of the step""",
 }
 SAID = {
     "none": "Not known: these rows do not tell it.",
