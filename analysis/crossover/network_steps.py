@@ -39,12 +39,6 @@ class Step(msgspec.Struct, frozen=True):
         which = "" if directions == _ALL else f", {join(sorted(directions))} alone"
         return f"a step of {self.model} ({count(len(group), NOUNS[self.op])}{which})"
 
-    def command(self, batches: "Iterable[int]", device: str, way: str) -> str:
-        """What measures it at these batches on a device (cpu, gpu), by a framework or (way "") by the libraries."""
-        at = " ".join(map(str, batches))
-        made = f"python -m workloads.{self.op} --model {self.model} --direction all --batch {at} --device {device}"
-        return made + (f" --backends {way}" if way else "")
-
 
 def complete_steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str) -> list[Step]:
     """The steps of the networks whose layers the runs measured, at the batches and arithmetics that have all of the directions
@@ -79,19 +73,6 @@ def answers(step: Step, measurements: "Iterable[Measurement]", machine: "Machine
         form = replace(LATENCY, framework=framework)
         made += [crossover.classify(math, form, found, family=family) for math, found in points.items()]
     return sorted(made, key=lambda a: (-len(a.points), a.form.framework, a.precision != "float32", a.precision))
-
-
-def alone(step: Step, measurements: "Iterable[Measurement]") -> list[tuple[bool, list[int], str]]:
-    """(on the GPU, batches, way) of a step that has no answer: where each device has a time, in the first way that has any."""
-    for way in ("", *FRAMEWORKS):
-        best = best_rows(measurements, step.op, way)
-        found = []
-        for gpu in (True, False):
-            timed = {at[0] for at, works in step.works.items() if step_side(best, [w.problem for w in works], gpu)}
-            found += [(gpu, sorted(timed), way)] if timed else []
-        if found:
-            return found
-    return []
 
 
 def best_rows(

@@ -25,7 +25,6 @@ _KINDS = {
 SAID = {
     "together": "{works} {what} ({directions}), {math}, batch {batch}: {sums}.",
     "summary": "Of {count} {what} ({how}): {parts}.",
-    "alone": "{step}: at batch {batches} the {there} alone was timed. Measure the other: {command}",
     "more": "... and {more}. Ask for fewer layers or modes to see them.",
 }
 
@@ -116,17 +115,12 @@ def steps(
     runs: Iterable[Run], measurements: Iterable[Measurement], op: str, machine: Machine | None = None
 ) -> list[str]:
     """Of each network who wins its step from which batch, in every way and arithmetic, with both times at the fewest and at the
-    most; of one whose devices cannot be compared what would measure the other, where there is a GPU."""
+    most."""
     measurements, said = list(measurements), []
     for step in network_steps.complete_steps(runs, measurements, op):
         name = capital(step.words)
-        found = network_steps.answers(step, measurements, machine)
-        for a in found:
+        for a in network_steps.answers(step, measurements, machine):
             named = [name, crossings.precision_name(a), *_how(a.form), crossings.form_name(a.form)]
             both = (sentences.winner(p.cpu.seconds, p.gpu.seconds, of=f"{name}, batch {p.n:,}") for p in a.ends)
             said.append(" ".join([*sentences.crossover(a, ", ".join(named)), *both]))
-        lone = network_steps.alone(step, measurements) if machine and machine.gpus and not found else []
-        for gpu, batches, way in lone:
-            words = {"there": "GPU" if gpu else "CPU", "command": step.command(batches, "cpu" if gpu else "gpu", way)}
-            said.append(say(SAID["alone"], step=name, batches=join(map(str, batches)), **words))
     return said

@@ -74,16 +74,3 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     table = "\n".join(layers.section(layers.select(machine, "matmul", ())))
     assert "| GPU, resident | tensorflow CPU | tensorflow GPU |" in table
     assert "| 80.0 µs | - | 24.0 ms |" in table
-
-
-def test_what_is_missing_is_said_with_the_command_that_measures_it():
-    gpu = timed("matmul/cupy/cublas", 1, 1e-5) + timed("matmul/cupy/cublas", 8, 1e-5)
-    cpu = timed("matmul/tensorflow/function", 1, 1e-3) + timed("matmul/tensorflow/function", 8, 1e-3)
-    command = "python -m workloads.matmul --model cifar10-mlp --direction all --batch 1 8 --device"
-    begin = "A step of cifar10-mlp (8 products): at batch 1 and 8 the "
-    (told,) = answers.steps(loaded(gpu).runs, gpu, "matmul", fake.GPU_MACHINE)
-    assert told == f"{begin}GPU alone was timed. Measure the other: {command} cpu"
-    (told,) = answers.steps(loaded(cpu).runs, cpu, "matmul", fake.GPU_MACHINE)
-    assert told == f"{begin}CPU alone was timed. Measure the other: {command} gpu --backends tensorflow"
-    assert summary.answer(loaded(gpu))[0].startswith(begin)
-    assert answers.steps(loaded(cpu).runs, cpu, "matmul", fake.CPU_MACHINE) == []  # no GPU could measure it
