@@ -4,6 +4,7 @@ import statistics
 from collections import Counter
 
 from analysis.crossover.crossover import COPIES, LATENCY, Answer
+from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.layers import is_square
 from analysis.roofline import links
 from analysis.roofline.bounds import Roof, pick
@@ -30,7 +31,7 @@ the CPU's in {shorter[cpu]}.
 kernels: Do TF32, float16 and bfloat16 help? Large products, beside float32: {lower}.
 numbers: Why is the first call so slow? It loads libraries, compiles and chooses kernels: the median of {calls:,} GPU rows is \
 {first:factor} a later call.
-method: Is the CPU given a fair chance? Yes: its side is the fastest library and thread count at each size. {library}
+method: Is the CPU given a fair chance? Yes: at each size its side is the fastest of up to {tried} kernels and thread counts.
 roofline: How near is this to the hardware's limit? {reached}
 memory: Is the GPU's memory faster too? {gpu.rate:bytes/s} against the CPU's {cpu.rate:bytes/s}.
 """
@@ -55,6 +56,7 @@ def _products(rows: list[Measurement], answers: tuple[Answer, ...], roofs: tuple
     told = [a for a in answers if a.points]
     forms = {a.form: a for a in reversed(told) if a.precision == told[0].precision}
     resident, copied = forms.get(LATENCY), next((forms[form] for form in COPIES if form in forms), None)
+    sizes = rows_of(rows, SQUARES).get(told[0].precision, {}) if told else {}
     waited = pick(roofs, "gpu:0", "launch", WAITED)
     return {
         "resident": resident and sentences.crossing(resident),
@@ -65,7 +67,7 @@ def _products(rows: list[Measurement], answers: tuple[Answer, ...], roofs: tuple
         "waited": waited and 1 / waited.rate,
         "pinned": _pinned(rows),
         "lower": _lower(rows),
-        "library": next(iter(rates.library_sentences(rows)), None),
+        "tried": max((sum(m.ok and not m.on_gpu for m in at) for at in sizes.values()), default=None),
         "reached": " ".join(rates.rate_sentences(rows, roofs)) or None,
         "gpu": pick(roofs, "gpu:0", "memory"),
         "cpu": pick(roofs, "cpu", "memory"),

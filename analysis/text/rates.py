@@ -5,24 +5,16 @@ from collections.abc import Iterable
 
 from analysis import numbers
 from analysis.crossover.families import best_resident, precision_of
-from analysis.crossover.layers import is_square
 from analysis.roofline.bounds import ABOVE, Roof, describe, is_above, judge, pick, ridge
-from analysis.stats import best_by, call_s, group_by, quick_seconds
-from analysis.text import sentences
+from analysis.stats import best_by, call_s, group_by
 from analysis.text.sentences import say
 from analysis.units import count, join
 from workloads.records import Machine, Measurement
 
 _NAMED = 3  # of anything in a sentence
 _LIMITED = 0.5  # of a roof, from which on it is what limits a row
-_OURS = {
-    "matmul/numba/simd": "Numba register tiles",
-    "matmul/numba/parallel": "parallel Numba loops",
-    "matmul/numba/naive": "plain loops",
-}
 _SAID = {
     "rate": "The {side} reaches {rate:flops/s} in {precision} at n = {n:,}, {of}.",
-    "library": "NumPy's library is {of}.",
     "bound": "At n = {n:,} a product does {intensity:number} FLOP a byte; this CPU's ridge point is {corner:number}. {verdict}.",
     "failed": "{rows} failed: {named}.",
     "wrong": "{rows} gave a wrong answer: {named}.",
@@ -75,19 +67,6 @@ def rate_sentences(measurements: Iterable[Measurement], roofs: tuple[Roof, ...])
             of += ", as the CPU was slower while that was measured" * (judged.fraction.value > 1 and not m.on_gpu)
         told.append(say(_SAID["rate"], side=m.side, rate=rate, precision=precision_of(m.problem), n=m.problem.n, of=of))
     return told
-
-
-def library_sentences(measurements: Iterable[Measurement]) -> list[str]:
-    """How much faster the CPU library is than each of our Numba kernels, at the largest n that both have."""
-    own = (m for m in measurements if is_square(m.problem) and not m.on_gpu and m.problem.math == "float32")
-    best = best_by(
-        filter(quick_seconds, own), lambda m: ("" if m.backend == "numpy" else m.kernel, m.problem.n), call_s
-    )
-    of = []
-    for kernel, name in _OURS.items():
-        if n := max((n for which, n in best if which == kernel and ("", n) in best), default=0):
-            of.append(f"{sentences.speed(call_s(best[kernel, n]) / call_s(best['', n]), name)} at n = {n:,}")
-    return [say(_SAID["library"], of=join(of))] * bool(of)
 
 
 def bound_sentences(measurements: Iterable[Measurement], roofs: tuple[Roof, ...]) -> list[str]:
