@@ -56,6 +56,11 @@ def subject(setup: Setup, varies: str = "") -> str:
     return ", ".join([networks.title(setup.model), *sizes, *how])
 
 
+def with_type(setup: Setup, varies: str = "") -> str:
+    """The same with float64 inputs named too, where it stands beside the same training in float32."""
+    return subject(setup, varies) + ", float64 inputs" * (setup.dtype == "float64")
+
+
 def how(m: Measurement, dtype: str = "float32") -> list[str]:
     """What a row's training has that a plain one in that type has not: `jit on`, `2 threads`."""
     said = option_words(m.settings.switches) + [f"{m.problem.dtype} inputs"] * (m.problem.dtype != dtype)

@@ -10,6 +10,7 @@ from analysis.report.sections import step_budgets
 from analysis.stats import group_by
 from analysis.table import Table
 from analysis.text import budget, training
+from analysis.training import break_even
 from analysis.training.break_even import BY_JOB, BY_STEP
 from analysis.units import count, digits, percent, seconds, signed
 
@@ -76,15 +77,16 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
     views, rows = [], []
     shown = [a for a in answers if len(a.points) > 2 and a.form.mode in (BY_STEP, BY_JOB)]
     for a in sorted(shown, key=_plainest):
-        of = dict(a.family.fixed)
-        what = f"{_short(of)}: {a.form.mode} by {a.family.varies}"
         mode, varies = a.form.mode, a.family.varies
+        name = training.with_type(break_even.setup_in(a.family), varies)
         cpu, gpu = ([(p.n, getattr(p, name).seconds) for p in a.points] for name in ("cpu", "gpu"))
         traces = sides(cpu, gpu, f"{varies} {{}}".format)
         said, marked = training.answer_sentence(a), crossed(a.crossings, varies, "{} from ")
-        views.append(View(what, Axis(varies, "count"), Axis(mode, "seconds"), traces, said, **marked))
+        views.append(
+            View(f"{name}: {mode} by {varies}", Axis(varies, "count"), Axis(mode, "seconds"), traces, said, **marked)
+        )
         rows += [
-            (_short(of), mode, varies, p.n, *(seconds(s.seconds.value) for s in (p.cpu, p.gpu)), digits(p.ratio.value))
+            (name, mode, varies, p.n, *(seconds(s.seconds.value) for s in (p.cpu, p.gpu)), digits(p.ratio.value))
             for p in a.points
         ]
     heads = "training | counted by | along | at | CPU | GPU | CPU / GPU"
@@ -96,17 +98,3 @@ def _plainest(a: "Answer") -> tuple:
     """Keras's own fit first, then steps by batch, then those with most sizes."""
     of = dict(a.family.fixed)
     return not str(of["kernel"]).endswith("/fit"), a.family.varies != "batch", a.form.mode != BY_STEP, -len(a.points)
-
-
-def _short(of: dict) -> str:
-    way = (
-        ""
-        if of["kernel"].endswith("/fit")
-        else f", {of['kernel'].partition('/')[2]} {of.get('residence', '')}".rstrip()
-    )
-    more = "".join(
-        f", {name} {of[name]}"
-        for name in of
-        if name not in ("kernel", "model", "batch", "samples", "dtype", "residence")
-    )
-    return f"{of['model']}{way}{more}" + (f", {of['dtype']}" if of["dtype"] != "float32" else "")

@@ -10,6 +10,7 @@ from analysis.stats import group_by
 from analysis.table import Table, listed, text, titled
 from analysis.text import budget, training
 from analysis.text import rows as row_words
+from analysis.training import break_even
 from analysis.units import count, join, signed
 from workloads.records import Measurement
 
@@ -69,12 +70,8 @@ def is_known(part: Part) -> bool:
 
 
 def name(b: Budget) -> str:
-    """`cifar10-cnn (S0), batch 32, 50,000 samples, float64 inputs`, and what else is not the usual."""
-    p = b.training.problem
-    way = row_words.way(b.training)
-    how = [f"{p.dtype} inputs"] * (p.dtype != "float32") + [way] * (way != "fit")
-    how += row_words.option_words(b.training.settings.switches, ("residence", "gpu", "jit_compile"))
-    return ", ".join([budget.subject(b.training).replace(" at batch", ", batch"), f"{p.samples:,} samples", *how])
+    """`CIFAR-10 CNN, batch 32, 50,000 samples, float64 inputs`, and what else is not the usual."""
+    return training.with_type(break_even.setup_of(b.training))
 
 
 def place(b: Budget) -> str:
