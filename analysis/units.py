@@ -1,11 +1,9 @@
 """Numbers as people read them: three significant digits and a unit; GB/s = 1e9 bytes a second."""
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from analysis.stats import Estimate
     from kernels.problems import Problem
 
 COLUMNS = """
@@ -71,12 +69,6 @@ def seconds(value: float) -> str:
 def signed(value: float) -> str:
     """Seconds in words, with a minus where they are taken off."""
     return ("-" if value < 0 else "") + seconds(abs(value))
-
-
-def about(e: "Estimate", words: Callable[[float], str] = signed) -> str:
-    """`2.1 ms (1.9 to 2.4)`: a value with its interval where it has one."""
-    value, low, high = words(e.value), words(e.low), words(e.high)
-    return value if low == value == high else f"{value} ({low} to {high})"
 
 
 def flops_rate(value: float) -> str:

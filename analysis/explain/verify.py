@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 from analysis.explain import measure
 from analysis.explain.explanation import Explanation
+from analysis.numbers import timed
 from analysis.predict.what_if import Change
 from analysis.stats import Estimate, exact
 from analysis.training import break_even, costs
-from analysis.units import about, percent
+from analysis.units import percent
 from workloads import options, records
 
 _PATIENCE_S = 900
@@ -46,11 +47,11 @@ def lines(
     yield from ("", "Measured now, each by a command of its own")
     with tempfile.TemporaryDirectory() as folder:
         first = measured(Change("as it is", base.training, base.settings), pathlib.Path(folder, "0"))
-        predicted = "" if e.withheld else f"predicted {about(base.step_s)}, "
+        predicted = "" if e.withheld else f"predicted {timed(base.step_s)}, "
         if isinstance(first, str):
             yield f"  a step as it is: not measured: {first}"
             return
-        yield f"  a step as it is: {predicted}measured {about(first)}"
+        yield f"  a step as it is: {predicted}measured {timed(first)}"
         for i, (change, saved) in enumerate(plan(e, most), 1):
             found = measured(change, pathlib.Path(folder, str(i)))
             if isinstance(found, str):
@@ -58,5 +59,5 @@ def lines(
                 continue
             real = first.value - found.value * base.training.batch / change.training.batch
             off = percent(abs(saved.value - real) / base.step_s.value)
-            both = f"predicted {about(saved)}, measured {about(exact(real))}"
+            both = f"predicted {timed(saved)}, measured {timed(exact(real))}"
             yield f"  {change.words}: saves {both} of a step's work (off by {off} of the step)"
