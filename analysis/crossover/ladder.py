@@ -30,7 +30,6 @@ _SAID = {
     "beyond": "More than its peak is a disturbance: measure both again.",
     "flagged": "It was flagged: {flags}.",
     "no row": "{rung} has no row at {at}: {reason}.",
-    "bench": "`make bench NAME={op}_cuda` measures the last rungs and the library in turns.",
     "oneDNN": "oneDNN, the CPU's library of convolutions, comes with TensorFlow and was not measured here.",
     "missing": "{rung} is missing: {reason}.",
 }
@@ -186,8 +185,6 @@ def sentences(ladder: Ladder) -> list[str]:
     told += [_standing(ladder, problem) for problem in dict.fromkeys((at, ladder.problems[-1]))]
     for kernel, problem, reason in ladder.skipped:
         told.append(_SAID["no row"].format(rung=_short(kernel), at=problem_name(problem), reason=reason))
-    if is_gpu(ladder.device) and any(s.of_library for s in ladder.steps):
-        told.append(_SAID["bench"].format(op=ladder.op))
     onednn = any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
     told += [_SAID["oneDNN"]] * ((ladder.op, ladder.device) == ("conv", "cpu") and not onednn)
     missing = ladder.missing.items()

@@ -4,7 +4,7 @@ import functools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 
-from analysis.report.charts import break_even, chart, crossover, feeding, layers, overlay
+from analysis.report.charts import break_even, crossover, feeding, layers, overlay
 from analysis.report.charts import movement as charts_movement
 from analysis.report.charts import roofline as charts_roofline
 from analysis.report.charts import training as charts_training
@@ -20,7 +20,7 @@ CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "feeding": lambda of: feeding.feeding_chart(of.rows),
     "convolutions": lambda of: layers.charts(of.layers["conv"]),
     "products": lambda of: layers.charts(of.layers["matmul"]),
-    "rates": lambda of: chart.rates(of.rows, of.roofs),
+    "rates": lambda of: charts_roofline.rates(of.rows, of.roofs),
     "along": lambda of: charts_training.along(of.trainings),
     "budget": lambda of: charts_training.steps(of.budgets),
     "predicted": lambda of: charts_training.predicted_steps(of.predicted),

@@ -240,11 +240,6 @@ def pcie(measurements: "Iterable[Measurement]") -> tuple[int, int] | None:
     return max(seen, default=None)
 
 
-def _off(link: Link) -> str:
-    """How far from it any size was, rounded up, as a bound is."""
-    return f"{max(1, math.ceil(100 * max(p.error for p in link.pieces)))} %"
-
-
 def laws_of(measurements: "Iterable[Measurement]") -> list[Link]:
     """The laws of what a program waits for, the fastest first."""
     found = [x for x in fits(measurements) if x.clock == "host-latency"]
@@ -265,7 +260,7 @@ def lines(measurements: "list[Measurement]") -> list["str | Table"]:
             width(law.bandwidth),
             size(law.half_bytes.value) if law.half_bytes else "-",
             percent(law.bandwidth.value / rate) if rate and law.direction != "d2d" else "-",
-            _off(law),
+            f"{max(1, math.ceil(100 * max(p.error for p in law.pieces)))} %",  # rounded up, as a bound is
         )
         for law in laws_of(measurements)
     ]

@@ -6,17 +6,14 @@ from typing import Any
 
 import msgspec
 
-from analysis import labels
 from analysis.crossover.crossover import FINE, Crossing
 from analysis.predict.budget import REST
-from analysis.report.charts.choose import by_kernel, place
-from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS, Roof, judge
-from analysis.stats import Estimate, group_by, quick_seconds
+from analysis.report.charts.choose import place
+from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS
+from analysis.stats import Estimate
 from analysis.table import Table
-from analysis.text import rows as row_words
 from analysis.text.crossings import short_n_words
-from analysis.units import flops_rate, join, seconds
-from workloads.records import Measurement
+from analysis.units import seconds
 
 Points = Sequence[tuple[float, Estimate]]
 
@@ -171,28 +168,3 @@ def marked(places: Iterable[tuple[float | None, float, float, str]]) -> dict[str
 def marks(i: int) -> dict:
     """The color, marker and dash of the i-th line: no two of the first 42 are alike in both."""
     return {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)], "dash": DASHES[i % len(DASHES)]}
-
-
-def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Chart]:
-    """FLOP/s against n of every kernel, a view a precision; none without square matmuls."""
-    paths = sorted(by_kernel(measurements).items(), key=lambda item: (next(iter(item[1].values())).on_gpu, item[0]))
-    grouped, views, rows = group_by(paths, lambda item: item[0][1]), [], []
-    for precision in sorted(grouped, key=lambda p: (p != "float32", p)):
-        traces, best = [], dict[str, tuple[float, str]]()
-        for i, ((kernel, _), path) in enumerate(grouped[precision]):
-            side, name = next(iter(path.values())).side, kernel.partition("/")[2]
-            found = [(m.problem.flops / quick_seconds(m), f"{name} at n = {n}") for n, m in path.items()]
-            best[side] = max([*found, best.get(side, (0.0, ""))])
-            said = [f"{name} on the {side}, n = {n}: {row_words.rate(m)}" for n, m in path.items()]
-            ys, look = [rounded(rate) for rate, _ in found], marks(i)
-            traces.append(Trace(f"{side} {name}", list(path), ys, says=said, hollow=side == "CPU", **look))
-            rows += [
-                (precision, name, side, n, labels.threads(m), row_words.rate(m), judge(m, roofs).share)
-                for n, m in path.items()
-            ]
-        tops = join(f"the {side} {flops_rate(rate)} ({at})" for side, (rate, at) in best.items())
-        axes = Axis("n of an n x n x n product", "count"), Axis("rate", "flops")
-        views.append(View(precision, *axes, traces, f"{precision}: at best {tops}."))
-    heads = "precision | kernel | on the | n | threads | rate | of its roof"
-    title = "Rate of every kernel, by size"
-    return [Chart("rates", title, views, Table(heads, rows, 3), "rates.svg", "Precision")] if views else []

@@ -5,17 +5,9 @@ from collections.abc import Iterable
 
 from analysis.crossover.crossover import Answer, Crossing, Side, fastest
 from analysis.crossover.families import SQUARES, rows_of
-from analysis.stats import best_by, call_s, group_by, quick_seconds
 from workloads.records import Measurement
 
 WINNER = {-1: ("CPU wins", "cpu-band"), 0: ("can't tell", "none-band"), 1: ("GPU wins", "gpu-band")}  # and a color
-
-
-def by_kernel(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], dict[int, Measurement]]":
-    """(kernel, precision) -> n -> the fastest resident square matmul of that kernel over thread counts; rungs too."""
-    rows = (m for m in measurements if m.problem.op == "matmul" and m.mode == "resident" and quick_seconds(m))
-    found = group_by((m for m in rows if m.problem.side), lambda m: (m.kernel, m.problem.math))
-    return {key: dict(sorted(best_by(own, lambda m: m.problem.n, call_s).items())) for key, own in found.items()}
 
 
 def best_of_cpu(measurements: Iterable[Measurement]) -> dict[str, dict[int, Side]]:

@@ -17,13 +17,14 @@ _LINE = 12  # points of a law's line
 
 
 def feeding_chart(measurements: Iterable[Measurement]) -> list[Chart]:
-    """Seconds of a step against the bytes of its batch, a view a device and type; none without laws."""
+    """Seconds of a step against the bytes of its batch, a view a device and type, with what lies on the device already in each;
+    none without laws."""
     every = list(measurements)
     fitted, found = feeding.laws(every), feeding.rows(every)
     views = []
     for device, dtype in dict.fromkeys((law.device, law.dtype) for law in fitted):
         traces: list[Trace] = []
-        for law in _of(fitted, device, dtype):
+        for law in (x for x in fitted if x.device == device and (x.dtype == dtype or x.way == Feeding.RESIDENT)):
             traces += _way(law, _own(law, found), len(traces) // 2)
         traces += _copies(every, device, len(traces) // 2)
         axes = (
@@ -36,11 +37,6 @@ def feeding_chart(measurements: Iterable[Measurement]) -> list[Chart]:
     return (
         [Chart("feeding", words.CHART, views, Table(heads, rows, 3), "feeding.svg", "Device and type")] if views else []
     )
-
-
-def _of(fitted: Iterable[Law], device: str, dtype: str) -> list[Law]:
-    """The laws of a view: what lies on the device already is in each."""
-    return [x for x in fitted if x.device == device and (x.dtype == dtype or x.way == Feeding.RESIDENT)]
 
 
 def _own(law: Law, found: Iterable[Row]) -> list[Row]:

@@ -8,14 +8,14 @@ from analysis import labels
 from analysis.crossover import layers
 from analysis.crossover.families import batch_family, best_resident, precision_of
 from analysis.report.charts import overlay
-from analysis.report.charts.chart import DASHES, PRECISIONS, Axis, Chart, Trace, View, rounded
+from analysis.report.charts.chart import DASHES, PRECISIONS, Axis, Chart, Trace, View, marks, rounded
 from analysis.roofline.bounds import Roof, judge
 from analysis.roofline.roofs import WAITED
-from analysis.stats import best_by, call_s, group_by, is_gpu
+from analysis.stats import best_by, call_s, group_by, is_gpu, quick_seconds
 from analysis.table import Table
 from analysis.text import answers
 from analysis.text import rows as row_words
-from analysis.units import digits, flops_rate, seconds
+from analysis.units import digits, flops_rate, join, seconds
 from workloads.records import Measurement
 
 _LOOKS = (("circle", "dot"), ("square", "solid"))  # of the CPU's and the GPU's points
@@ -234,3 +234,30 @@ def _walk(label: str, path: "list[Measurement]", i: int) -> Trace:
     marker = ("triangle-up", "diamond", "square", "circle", "cross", "x")[i // 2 % 6]
     look = ("vermillion" if path[0].on_gpu else "blue", marker, DASHES[i // 2 % len(DASHES)])
     return _points(label, path, "batch", look, legend=False)
+
+
+def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Chart]:
+    """FLOP/s against n of every kernel by its best thread count, rungs too, a view a precision; none without square matmuls."""
+    resident = (m for m in measurements if m.problem.op == "matmul" and m.mode == "resident" and quick_seconds(m))
+    grouped, views, rows = group_by((m for m in resident if m.problem.side), lambda m: m.problem.math), [], []
+    for precision in sorted(grouped, key=lambda p: (p != "float32", p)):
+        traces, best = [], dict[str, tuple[float, str]]()
+        kernels = group_by(grouped[precision], lambda m: (m.on_gpu, m.kernel))
+        for i, (on_gpu, kernel) in enumerate(sorted(kernels)):
+            path = dict(sorted(best_by(kernels[on_gpu, kernel], lambda m: m.problem.n, call_s).items()))
+            side, name = next(iter(path.values())).side, kernel.partition("/")[2]
+            found = [(m.problem.flops / quick_seconds(m), f"{name} at n = {n}") for n, m in path.items()]
+            best[side] = max([*found, best.get(side, (0.0, ""))])
+            said = [f"{name} on the {side}, n = {n}: {row_words.rate(m)}" for n, m in path.items()]
+            ys, look = [rounded(rate) for rate, _ in found], marks(i)
+            traces.append(Trace(f"{side} {name}", list(path), ys, says=said, hollow=side == "CPU", **look))
+            rows += [
+                (precision, name, side, n, labels.threads(m), row_words.rate(m), judge(m, roofs).share)
+                for n, m in path.items()
+            ]
+        tops = join(f"the {side} {flops_rate(rate)} ({at})" for side, (rate, at) in best.items())
+        axes = Axis("n of an n x n x n product", "count"), Axis("rate", "flops")
+        views.append(View(precision, *axes, traces, f"{precision}: at best {tops}."))
+    heads = "precision | kernel | on the | n | threads | rate | of its roof"
+    title = "Rate of every kernel, by size"
+    return [Chart("rates", title, views, Table(heads, rows, 3), "rates.svg", "Precision")] if views else []

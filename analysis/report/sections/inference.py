@@ -6,6 +6,7 @@ from analysis.labels import time, width
 from analysis.stats import faster
 from analysis.table import listed, table
 from analysis.text import inference as inference_words
+from analysis.text.sentences import CANT_TELL
 from analysis.training import inference
 from analysis.units import digits
 from workloads.records import Measurement
@@ -41,10 +42,7 @@ def _line(case: inference.Case, rows: "list[Measurement]", way: inference.Way, b
         digits(m.values["joules_per_sample"]) if m and "joules_per_sample" in m.values else "-"
         for m in (cpu and cpu[0], gpu and gpu[0])
     ]
-    return (case.name, str(batch), way.words, *took, *rates, _times(cpu, gpu), *joules)
-
-
-def _times(cpu, gpu) -> str:
-    if not cpu or not gpu:
-        return "-"
-    return "can't tell" if faster(cpu[1], gpu[1]) == "neither" else digits(cpu[1].value / gpu[1].value)
+    times = digits(cpu[1].value / gpu[1].value) if cpu and gpu else "-"
+    if cpu and gpu and faster(cpu[1], gpu[1]) == "neither":
+        times = CANT_TELL
+    return (case.name, str(batch), way.words, *took, *rates, times, *joules)

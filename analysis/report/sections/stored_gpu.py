@@ -27,15 +27,11 @@ def section(rows: list[Measurement], machine: Machine | None) -> list[str]:
     if not plain:
         return []
     of = Sources(profile.Profile(rows, machine), profile.read(str(folder)), predict)
-    found = dict.fromkeys((p.model, p.batch, p.dtype) for p in plain)
-    said = [line for one in list(found)[:MOST] if (line := _sentence(*one, of))]
+    said = []
+    for model, batch, dtype in list(dict.fromkeys((p.model, p.batch, p.dtype) for p in plain))[:MOST]:
+        network = networks.find(model)
+        made = explain(Request(Training(model, batch, max(network.samples, batch), network.epochs, dtype)), of)
+        if made.both:
+            cpu, gpu = (side.whole for side in made.both)
+            said.append(sentences.winner(cpu, gpu, sentences.PREDICTED, of=explanation.subject(made)))
     return titled(f"If it had the stored {STORED}", listed(said))
-
-
-def _sentence(model: str, batch: int, dtype: str, of: Sources) -> str:
-    network = networks.find(model)
-    made = explain(Request(Training(model, batch, max(network.samples, batch), network.epochs, dtype)), of)
-    if not made.both:
-        return ""
-    cpu, gpu = made.both
-    return sentences.winner(cpu.whole, gpu.whole, sentences.PREDICTED, of=explanation.subject(made))

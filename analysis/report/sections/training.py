@@ -44,24 +44,14 @@ def _answers(answers: list[Answer]) -> list[str]:
     for a in answers:
         groups.setdefault((a.family, a.low_n, a.high_n), {})[a.form.mode] = a
     bys = [by for by in (BY_STEP, BY_EPOCH, BY_JOB) if any(by in group for group in groups.values())]
-    rows = [
-        (_named(group), family.varies, f"{low}..{high}", *(_verdict(group[by]) if by in group else "-" for by in bys))
-        for (family, low, high), group in groups.items()
-    ]
+    rows = []
+    for (family, low, high), group in groups.items():
+        job, setup = training.job_of(group.get(BY_JOB) or next(iter(group.values())))
+        verdicts = {by: f"{job}: " * (by == BY_JOB) + crossings.verdict_words(a) for by, a in group.items()}
+        name = training.subject(setup, family.varies)
+        rows.append((name, family.varies, f"{low}..{high}", *(verdicts.get(by, "-") for by in bys)))
     heads = ("training", "along", "measured", *(f"by {by}" for by in bys))
     return titled("Where the GPU starts to win a training", Table(heads, rows, len(heads)))
-
-
-def _named(group: dict[str, Answer]) -> str:
-    """The training; without samples that are not those of its whole training, which names its own."""
-    a = group.get(BY_JOB) or next(iter(group.values()))
-    setup = training.job_of(a)[1]
-    return training.subject(setup, a.family.varies)
-
-
-def _verdict(a: Answer) -> str:
-    """Who wins from where, of which training."""
-    return f"{training.job_of(a)[0]}: " * (a.form.mode == BY_JOB) + crossings.verdict_words(a)
 
 
 def _articles(measurements: "list[Measurement]") -> list[str]:
