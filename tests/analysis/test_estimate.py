@@ -108,11 +108,30 @@ def test_verdicts_on_equal_sides_claim_nothing(paired, block_spread, allowed):
     assert words["slower"] + words["faster"] <= allowed
 
 
+@pytest.mark.parametrize("apart", [0.0, 0.05])  # two modes, as processes on a GPU have
+@pytest.mark.parametrize("visits", [5, 7, 10])
+def test_the_ratio_of_separate_runs_keeps_its_promise(visits, apart):
+    rng, held = np.random.default_rng(7), 0
+    for _ in range(200):
+        sides = (drawn(rng, 1.0, visits, 1, 0.01, 0.0).seconds * (1 + apart * (rng.random(visits) < 0.4)) for _ in "ab")
+        a, b = (Samples("device", tuple(s), 1, tuple(range(visits)), "") for s in sides)
+        held += stats.verdict(a, b).ratio.low <= 1 <= stats.verdict(a, b).ratio.high
+    assert 0.92 <= held / 200 <= 0.995
+
+
 def test_a_planted_5_percent_is_found_and_points_the_right_way():
     rng = np.random.default_rng(6)
     for _ in range(60):
         a, b = drawn(rng, 1.0, 10, 5, 0.01, 0.0), drawn(rng, 1.05, 10, 5, 0.01, 0.0)
         assert stats.verdict(a, b).word == "slower" and stats.verdict(b, a).word == "faster"
+
+
+def test_the_ratio_of_separate_runs_lies_between_those_of_their_pairs():
+    """Of 25 pairs the third from either end: 1/16, 1/8, 1/8. Of nine the ends would hold too little: errors as squares."""
+    doubling = Samples("device", (1.0, 2.0, 4.0, 8.0, 16.0), 1, (0, 1, 2, 3, 4), "")
+    assert msgspec.structs.astuple(stats.verdict(doubling, doubling).ratio) == pytest.approx((1.0, 1 / 8, 8.0))
+    few = msgspec.structs.replace(doubling, seconds=doubling.seconds[:3], block=(0, 1, 2))
+    assert stats.verdict(few, few).ratio == stats.quotient(stats.of(few), stats.of(few))
 
 
 def test_a_verdict_on_single_samples_is_no_claim_and_visits_without_a_partner_are_left_out():
