@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from must_reach import at_least, at_most, table
+from must_reach import REPORTS, at_least, at_most, table
 
 from analysis.compare import comparison
 from kernels.problems import Matmul, Stream
@@ -27,7 +27,8 @@ def rows() -> list[Row]:
 
 def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__)
-    flags.add_argument("runs", nargs="+", type=Path, help="folders; a run that is not there is measured")
+    kept = sorted(REPORTS.glob("*/noise/rigorous-*"))
+    flags.add_argument("runs", nargs="*", type=Path, default=kept, help="folders; a run that is not there is measured")
     flags.add_argument("--stop-after", default="300", help="seconds of each run that is measured")
     args = flags.parse_args()
     for folder in (f for f in args.runs if not f.exists()):
