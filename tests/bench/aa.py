@@ -3,9 +3,11 @@ crossovers taken ten times. Reads the sweeps that `python -m workloads.doctor --
 
 import argparse
 import itertools
+import json
 import random
 import statistics
 import sys
+import time
 from collections import Counter, defaultdict
 from datetime import datetime
 from pathlib import Path
@@ -13,18 +15,20 @@ from unittest import mock
 
 from must_reach import Figure, at_least, at_most, table
 
-from analysis import noise, stats
+from analysis import noise, stats, units
 from analysis.compare import comparison
 from analysis.crossover import crossover
 from kernels.problems import Matmul, Peak, Stream
 from workloads import ROOT, records
+from workloads.harness import plan, rounds
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
 from workloads.machine import facts
 from workloads.records import Loaded, Machine, Measurement, Row, Settings
 from workloads.records.visits import together
 
-ROUNDS, PATIENCE_S, VISIT_S = 7, 120.0, 0.03  # five, and the two more that a sweep makes to its noisy rows
+PATIENCE_S = 120.0
+VISIT_S = {"cpu": Limits().visit_s, "gpu:0": 0.03}  # on each of a GPU's three clocks
 APART_S = 900.0
 PLANTED = {"cpu": 0.20, "gpu:0": 0.05}
 SETS_PLANTED = 4  # of ten rows: 40 slow-downs
@@ -48,40 +52,47 @@ def rows(here: Machine) -> list[Row]:
 
 
 def visited(worker: Worker, of: list[Row], seed: int, handicaps: list[float]) -> list[list[Measurement]]:
-    """Each row on as many sides as there are handicaps: its sides are visited next to each other in each of ROUNDS rounds, the
-    rows and their sides in random order."""
-    dice, limits = random.Random(seed), Limits(visit_s=VISIT_S)
-    taken: dict[tuple[int, int], list[Measurement]] = defaultdict(list)
-    for number in range(1, ROUNDS + 1):
-        for i in dice.sample(range(len(of)), len(of)):
-            for side in dice.sample(range(len(handicaps)), len(handicaps)):
-                made = worker.ask(Order("visit", of[i], limits, handicap=handicaps[side], visit=number), PATIENCE_S)
-                if not made.ok:
-                    raise SystemExit(f"{of[i].kernel}: {made.reason}")
-                taken[i, side].append(made)
-    return [[together(taken[i, side]) for side in range(len(handicaps))] for i in range(len(of))]
+    """Each row on as many sides as there are handicaps, in the rounds of a sweep: the sides of a visit are made one after the
+    other, in random order."""
+    dice, limits = random.Random(seed), Limits(visit_s=VISIT_S[of[0].device])
+    around, taken = rounds.Rounds(of, limits, seed, {}), defaultdict(list)
+    for row, number in around.visits(lambda done: [], time.monotonic, time.sleep):
+        for side in dice.sample(range(len(handicaps)), len(handicaps)):
+            made = worker.ask(Order("visit", row, limits, handicap=handicaps[side], visit=number), PATIENCE_S)
+            if not made.ok:
+                raise SystemExit(f"{row.kernel}: {made.reason}")
+            taken[row.key, side].append(made)
+        around.add(taken[row.key, 0][-1])
+    return [[together(taken[row.key, side]) for side in range(len(handicaps))] for row in of]
 
 
-def one_run(here: Machine, sets: int) -> tuple[list[Figure], list[str]]:
-    """(a) and (c): pairs alike, and pairs of which one makes calls that are not counted."""
-    of, words, found, notes = rows(here), Counter(), 0, []
+def one_run(here: Machine, sets: int, kept: Path | None, stop_after: float) -> tuple[list[Figure], list[str]]:
+    """(a) and (c): pairs alike, and pairs of which one makes calls that are not counted. `kept`: a file of the counts of
+    earlier sets, which is gone on with."""
+    of, begin = rows(here), time.monotonic()
+    told = Counter(json.loads(kept.read_text()) if kept and kept.exists() else {})
     planted = PLANTED[of[0].device]
     worker = Worker(environment(of[0], here.uuids))
-    for i in range(sets):
-        for sides in visited(worker, of, i + 1, [0.0, 0.0, *([planted] if i < SETS_PLANTED else [])]):
+    while told["sets"] < sets and time.monotonic() - begin < stop_after:
+        for sides in visited(worker, of, told["sets"] + 1, [0.0, 0.0, *[planted] * (told["sets"] < SETS_PLANTED)]):
             alike, *slow = (stats.verdict(stats.clock_of(sides[0]), stats.clock_of(s), paired=True) for s in sides[1:])
-            words[alike.word] += 1
-            if alike.word in ("slower", "faster"):
-                notes.append(f"- false: {sides[0].kernel} {alike.word} {alike.ratio.low:.4f} .. {alike.ratio.high:.4f}")
-            if slow and slow[0].word != "slower":
-                notes.append(f"- missed: {sides[0].kernel} {slow[0].ratio.low:.4f} .. {slow[0].ratio.high:.4f}")
-            found += sum(told.word == "slower" for told in slow)
-        print(f"[{i + 1}/{sets}] {dict(words)}, planted {found}", file=sys.stderr, flush=True)
+            name = plan.name(sides[0].row)
+            told["pairs"] += 1
+            told[f"false: {name}"] += alike.word in ("slower", "faster")
+            told["planted"] += len(slow)
+            told[f"missed: {name}"] += bool(slow) and slow[0].word != "slower"
+        told["sets"] += 1
+        print(dict(+told), file=sys.stderr, flush=True)
+        if kept:
+            kept.write_text(json.dumps(told))
     worker.close()
-    pairs, slowed = sum(words.values()), min(sets, SETS_PLANTED) * len(of)
-    false, most, least = words["slower"] + words["faster"], 4 * pairs // 200, 38 * slowed // 40
-    alike = at_most(f"(a) pairs of one run called different, of {pairs}", most, false)
-    return [alike, at_least(f"(c) planted {planted:.0%} called slower, of {slowed}", least, found)], notes
+    false, missed = (sum(n for name, n in told.items() if name.startswith(word)) for word in ("false", "missed"))
+    pairs, slowed = told["pairs"], told["planted"]
+    figures = [
+        at_most(f"(a) pairs of one run called different, of {pairs}", 4 * pairs // 200, false),
+        at_least(f"(c) planted {planted:.0%} called slower, of {slowed}", 38 * slowed // 40, slowed - missed),
+    ]
+    return figures, [f"- {name}: {units.count(n, 'time')}" for name, n in told.items() if ": " in name and n]
 
 
 def two_runs(runs: list[Loaded], apart: float) -> tuple[list[Figure], list[str]]:
@@ -139,13 +150,15 @@ def main() -> int:
         "sweeps", nargs="*", type=Path, help="folders of sweeps (default: those of this machine's noise)"
     )
     flags.add_argument("--sets", type=int, default=20, help="of ten rows each, side by side; 0: only read the sweeps")
+    flags.add_argument("--kept", type=Path, help="file of the counts of sets so far, to go on with and to add to")
+    flags.add_argument("--stop-after", type=float, default=1e9, help="seconds from which on no set is begun")
     flags.add_argument("--apart", type=float, default=APART_S, help="seconds between two runs that are compared")
     args = flags.parse_args()
     here = facts.describe()
     kept = noise.stored(noise.REPORTS).get(here.key)
     folders = args.sweeps or ([ROOT / name for name in kept.sweeps] if kept else [])
     runs = [records.read(folder) for folder in folders if folder.exists()]
-    parts = [one_run(here, args.sets)] if args.sets else []
+    parts = [one_run(here, args.sets, args.kept, args.stop_after)] if args.sets else []
     if runs:
         parts += [two_runs(runs, args.apart), ten_crossings(runs, runs[-1].runs[-1].machine)]
     else:
