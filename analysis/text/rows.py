@@ -46,6 +46,9 @@ def notes(m: Measurement) -> list[str]:
     said = ["jit" if m.values["jit_compile"] else "op by op"] if "jit_compile" in m.values else []
     said += option_words(m.settings.switches, ("residence", "jit_compile"))
     said += [m.problem.dtype] * (m.problem.dtype != "float32")
+    said += [f"batches of {m.problem.samples}"] * (m.problem.samples < m.problem.batch)
+    if last := m.phases_s.get("compile_last"):
+        said.append(f"last batch of {m.problem.samples % m.problem.batch} compiled in {seconds(last)}")
     timed = m.on("host-latency")  # None where fresh processes started alone
     if not timed:
         said += [f"{len(m.series['import_s'])} starts"]

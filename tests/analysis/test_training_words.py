@@ -97,6 +97,13 @@ def test_what_is_noisy_or_may_be_nothing_is_said_so():
     assert said.endswith("at most: can't tell, 1.0 ms on the GPU, 2.00 ms on the CPU; the intervals overlap.")
 
 
+def test_a_batch_that_no_epoch_fills_is_named_and_so_is_what_compiling_for_it_took():
+    m = trained("mnist-cnn", 32, 100, (0.0, 0.0, 2e-3))
+    m.phases_s["compile_last"] = 1.5
+    assert row_words.notes(m)[-1] == "last batch of 4 compiled in 1.50 s"
+    assert row_words.notes(trained("mnist-cnn", 32, 20, (0.0, 0.0, 2e-3)))[-1] == "batches of 20"
+
+
 def test_losses_in_words_and_where_the_devices_end_apart():
     made = [
         trained("peaks", 100, 100, (0.0, 0.0, 1e-3), device=d, epochs=2000, kernel="training/tensorflow/loop")

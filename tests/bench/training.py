@@ -169,14 +169,16 @@ def beside(p: Pair) -> str:
     return f"- {device}: {model} at batch {batch}: {', '.join(words)}."
 
 
-def unexplained(p: Pair, of: profile.Profile) -> Figure | str:
-    """The share of a step that its budget does not explain, from the machine's stored rows; or what these lack."""
-    (device, model, batch), found = p.case, budget.budget(p.ours, of)
-    if found.missing:
-        return f"- {device}: {model} at batch {batch}: a budget needs rows of {', '.join(found.missing)}."
-    share = abs(found.remainder.value) / found.step.value
+def unexplained(pairs: list[Pair], of: profile.Profile) -> Figure | str:
+    """The share of a step that its budget does not explain, from the machine's stored rows, signed: the median over the pairs
+    of a case, from the lowest to the highest; or what the rows lack."""
+    (device, model, batch), found = pairs[0].case, [budget.budget(p.ours, of) for p in pairs]
+    if missing := found[0].missing:
+        return f"- {device}: {model} at batch {batch}: a budget needs rows of {', '.join(missing)}."
+    shares = [100 * b.remainder.value / b.step.value for b in found]
     what = f"{device}: {model} at batch {batch}: share of the step that the budget does not explain"
-    return Figure(what, f"< {units.percent(REST)}", exactly(100 * share), share < REST, "%")
+    share = Estimate(statistics.median(shares), min(shares), max(shares))
+    return Figure(what, f"{-100 * REST:g} .. {100 * REST:g} %", share, abs(share.value) < 100 * REST, "%")
 
 
 def laws(of: profile.Profile) -> list[Figure]:
@@ -223,7 +225,7 @@ def setups(of: profile.Profile) -> dict[str, list[float]]:
 def figures(pairs: list[Pair], of: profile.Profile) -> tuple[list[Figure], list[str]]:
     """What is to be reached, and what the stored rows do not tell."""
     groups = list(group_by(pairs, lambda p: p.case).values())
-    rests = [unexplained(group[0], of) for group in groups]
+    rests = [unexplained(group, of) for group in groups]
     found = [steps(group) for group in groups]
     found += [whole(group) for group in groups if group[0].case[1:] in WHOLE]
     told = laws(of)

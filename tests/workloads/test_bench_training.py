@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE
 
+from analysis.predict.budget import Budget
 from analysis.predict.profile import Profile
 from analysis.stats import exact
 from kernels.problems import Feeding, Training
@@ -44,6 +45,15 @@ def test_a_whole_training_is_put_together_for_the_scripts_epochs():
     found = bench.whole([pair(0.020, 0.019, whole=24.74)])
     assert found.figure.value == pytest.approx(1.0) and found.reached and "24.7 s / 24.7 s" in found.what
     assert not bench.whole([pair(0.020, 0.019, whole=26.5)]).reached
+
+
+def test_a_budgets_share_is_the_median_of_a_cases_pairs_with_its_sign(monkeypatch):
+    """Of steps of 20, 25 and 16 ms parts of 20 explain all, 4/5 and 5/4: the median leaves nothing."""
+    explained = lambda m, of: Budget(m, bench.costs.measured(m).step, (), bench.costs.measured(m).step - 0.02)  # noqa: E731
+    monkeypatch.setattr(bench.budget, "budget", explained)
+    found = bench.unexplained([pair(step, 0.02) for step in (0.020, 0.025, 0.016)], Profile([]))
+    assert (found.figure.value, found.figure.low, found.figure.high) == pytest.approx((0, -25, 20)) and found.reached
+    assert not bench.unexplained([pair(0.016, 0.02)], Profile([])).reached
 
 
 def test_what_is_stored_is_read_again_and_the_script_shares_no_code(tmp_path):

@@ -160,3 +160,6 @@ def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed():
     assert not any(
         line.endswith("in 5 processes") for line in forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
     )
+    args = training.parser().parse_args(["--model", "cifar10-cnn", "--samples", "50000000", "--device", "cpu"])
+    _, _, why, *_ = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
+    assert why.startswith("left out: training/keras/fit ") and "needs 1720 GiB of host memory, " in why

@@ -106,7 +106,7 @@ def test_samples_that_lie_on_the_gpu_must_fit_there(monkeypatch):
     monkeypatch.setattr(training_row, "require_memory", lambda problem, device: None)
     large, loop = Training("cifar10-cnn", 32, 10**8), "training/tensorflow/loop"
     for kernel, given in ((loop, {}), ("training/keras/resident", {"residence": "resident"})):
-        with pytest.raises(one_row.DoesNotFit, match=r"needs 1\.14e\+03 GiB of GPU memory, there are "):
+        with pytest.raises(one_row.DoesNotFit, match=r"needs 1140 GiB of GPU memory, there are "):
             training_row._require_room(Row(kernel, large, Settings("gpu:0", switches=given)), large)
     for kernel, device, given in (
         ("training/keras/fit", "gpu:0", {}),

@@ -156,20 +156,20 @@ def memory(host, gpu=100 * GIB):
 @pytest.mark.parametrize("kind", ["pinned", "write-combined", "registered", "managed"])
 def test_more_locked_memory_than_half_of_what_is_free_is_refused_by_arithmetic(kind):
     problem = Transfer("h2d", 1 << 30, kind)
-    needs = f"needs 1 GiB of {kind} host memory; at most half of what is free, 0.99"
+    needs = f"needs 1.00 GiB of {kind} host memory; at most half of what is free, 1020 MiB"
     with pytest.raises(one_row.DoesNotFit, match=needs):
         one_row.require_memory(problem, "gpu:0", memory(2 * 1023 << 20))
     one_row.require_memory(problem, "gpu:0", memory(6 * GIB))
-    with pytest.raises(one_row.DoesNotFit, match=f"needs 2 GiB of {kind} host memory"):
+    with pytest.raises(one_row.DoesNotFit, match=f"needs 2.00 GiB of {kind} host memory"):
         one_row.require_memory(Transfer("both", 1 << 30, kind), "gpu:0", memory(4 * GIB - 2))
 
 
 def test_a_copy_needs_room_and_is_refused_before_any_input_is_made(monkeypatch):
     problem = Transfer("h2d", 1 << 30, "pageable")
-    with pytest.raises(one_row.DoesNotFit, match="needs 6 GiB of host memory, 6 GiB are free"):
+    with pytest.raises(one_row.DoesNotFit, match=r"needs 6\.00 GiB of host memory, 6\.00 GiB are free"):
         one_row.require_memory(problem, "gpu:0", memory(6 * GIB - 1))
     one_row.require_memory(problem, "gpu:0", memory(6 * GIB))
-    with pytest.raises(one_row.DoesNotFit, match="needs 2 GiB of GPU memory"):
+    with pytest.raises(one_row.DoesNotFit, match=r"needs 2\.00 GiB of GPU memory"):
         one_row.require_memory(problem, "gpu:0", memory(6 * GIB, 2 * GIB - 1))
     one_row.require_memory(Matmul(1024, 1024, 1024), "gpu:0", memory(3 * 12 << 20))
     kept.clear()

@@ -48,7 +48,7 @@ def test_a_compiled_model_from_a_file_stays_as_it_is(train):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("two_inputs", "has 2 inputs and 1 outputs; models of one each can be timed"),
+        ("two_inputs", "has 2 inputs and 1 output; models of one each can be timed"),
         ("unbuilt", "whose input shape is not known"),
         ("any_length", "the model takes (None, None, 4) and gives (None, 3): sizes beside the batch must be known"),
         ("layers_that_do_not_match", "tests.support.own_models:layers_that_do_not_match() fails: ValueError"),
@@ -68,7 +68,7 @@ def test_what_is_not_there_does_not_fit_or_cannot_be_obeyed_is_said(train):
     assert train(model="nowhere.keras").reason.startswith("there is no file ")
     m = train(4, 10**12, model="tests.support.own_models:classes")
     # 3 x 8 numbers x 4 bytes x 10^12
-    assert m.status == "skipped" and m.reason.startswith("needs 8.94e+04 GiB of host memory, ")
+    assert m.status == "skipped" and m.reason.startswith("needs 89400 GiB of host memory, ")
     for name, value in (("data", "real"), ("dropout", "off"), ("targets", "float64")):
         m = own(train, "classes", **{name: value})
         assert m.status == "skipped" and f"is a model of your own: {name} can only be " in m.reason

@@ -105,11 +105,8 @@ def _download(name: str):
     return getattr(keras.datasets, name).load_data()[0]
 
 
-REAL = {
-    "cifar10": "CIFAR-10",
-    "mnist": "MNIST",
-    "fashion_mnist": "Fashion-MNIST",
-}  # Network.data -> the data set's name
+# Network.data -> the data set's name
+REAL = {"cifar10": "CIFAR-10", "mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 
 
 def real(network: Network, samples: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:

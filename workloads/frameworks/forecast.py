@@ -8,7 +8,7 @@ from kernels import networks
 from kernels.problems import Training
 from workloads import shared_flags
 from workloads.frameworks import keras_fit, side_by_side, studies
-from workloads.harness import plan
+from workloads.harness import one_row, plan
 from workloads.harness.worker import environment
 from workloads.records import Machine, Row
 
@@ -87,18 +87,23 @@ def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]
         f"({1e3 * LOOP_STEP_S:g} ms of a bare loop), {CORE_FLOPS / 1e9:g} GFLOP/s a core, {GPU_FLOPS / 1e9:g} a GPU"
     )
     split = "--stop-after 500 ends it after a row and prints the command that goes on (--resume)"
-    size = f"{units.count(len(rows), 'row')}, at most {units.size(_largest(rows))} of arrays at a time"
-    return [*(name(row, row.key in many) for row in in_turns(rows)), size, guess, split]
+    largest, left_out = _memory(rows)
+    size = f"{units.count(len(rows), 'row')}, at most {units.size(largest)} of arrays at a time"
+    return [*(name(row, row.key in many) for row in in_turns(rows)), size, *left_out, guess, split]
 
 
-def _largest(rows: Iterable[Row]) -> int:
-    found = [0]
+def _memory(rows: Iterable[Row]) -> tuple[int, list[str]]:
+    """(bytes of the largest data set, why the rows that the host's memory is too small for will be left out)."""
+    largest, left_out = 0, []
     for row in rows:
         try:
-            found.append(row.problem.footprint_bytes)
+            largest = max(largest, row.problem.footprint_bytes)
+            one_row.require_memory(row.problem, "cpu")
+        except one_row.DoesNotFit as error:
+            left_out.append(f"left out: {name(row)}: {error}")
         except ValueError:  # a user's model: known when it is built
             continue
-    return max(found)
+    return largest, left_out
 
 
 def name(row: Row, rigorous: bool = False) -> str:

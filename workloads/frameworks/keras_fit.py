@@ -20,11 +20,8 @@ from workloads.records import EPOCHS_OF, SETUP, Samples
 
 LATER, FEWEST_LATER = 5, 3  # later epochs of a fit whose problem has no more; where they are LONG
 LONG = 3.0  # seconds
-FITS, BRIEF = (
-    5,
-    3,
-)  # fits of a row, if these take no more than MOST times limits.max_time; epochs of those after the first
-MOST = 6
+FITS, BRIEF = 5, 3  # fits of a row, and epochs of those after the first
+MOST = 6  # times limits.max_time: what so many fits may take
 LOOK, FEW = 3, 8  # epochs of a first look, and their steps
 MANY = 32  # steps of an epoch that is long enough to tell a step
 MOST_STEPS, MOST_BYTES = 200, 512 << 20  # of the longer epochs that tell a step where the problem's own are short

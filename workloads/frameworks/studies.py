@@ -23,9 +23,7 @@ ARTICLES = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn")  # S0, S1a
 REPEATED = (*ARTICLES, "lenet", "mlp-784-500x2-10")  # a step of each is short on either device
 FULL_BATCH_EPOCHS = 100  # of a model trained in one batch; the article's 2000 are read off the law of its costs
 SHORT = 2048  # samples of a row that is only to show a step
-LEAST_EPOCHS = (
-    4  # of a long row, whose fit is not repeated: the first tells nothing of a step, and of three their spread
-)
+LEAST_EPOCHS = 4  # of a long row, whose fit is not repeated: three later ones, and so their spread
 
 
 def available(library: str) -> bool:

@@ -174,9 +174,8 @@ def finite(losses) -> tuple[float, ...]:
 
 def fitted(model, epochs: int, stamped: bool, data, **how) -> Fitted:
     """What model.fit gives, its epochs stamped where that is asked for."""
-    stamps: list[
-        float
-    ] = []  # the begin of the first epoch and the end of each, never batches: those would wait for each step
+    # the begin of the first epoch and the end of each, never batches: those would wait for each step
+    stamps: list[float] = []
 
     def stamp(epoch, logs=None):
         stamps.append(time.perf_counter())

@@ -10,6 +10,7 @@ import traceback
 
 import msgspec
 
+from analysis import units
 from kernels import networks
 from kernels.problems import Training
 from kernels.problems.arrays import ITEM_BYTES
@@ -178,7 +179,7 @@ def _require_room(row: Row, problem: Training) -> None:
     resident = row.variant != "fit" and row.settings.switches.get("residence") != "fed"
     gpu = facts.describe().gpu(row.device) if row.on_gpu and resident else None
     if gpu and problem.footprint_bytes > gpu.memory_bytes:
-        need, have = (f"{size / 2**30:.3g} GiB" for size in (problem.footprint_bytes, gpu.memory_bytes))
+        need, have = map(units.size, (problem.footprint_bytes, gpu.memory_bytes))
         raise DoesNotFit(f"needs {need} of GPU memory, there are {have}: leave the samples on the host")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis import units
 from workloads import options
 from workloads.frameworks.data import LEVELS
 from workloads.harness.dispatch import Broken
@@ -41,9 +42,8 @@ def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
     if not getattr(model, "built", False) or not getattr(model, "inputs", None):
         raise Broken(f"{name} gives a model whose input shape is not known; begin it with keras.Input or call build()")
     if len(model.inputs) != 1 or len(model.outputs) != 1:
-        raise Broken(
-            f"{name} has {len(model.inputs)} inputs and {len(model.outputs)} outputs; models of one each can be timed"
-        )
+        both = f"{units.count(len(model.inputs), 'input')} and {units.count(len(model.outputs), 'output')}"
+        raise Broken(f"{name} has {both}; models of one each can be timed")
     about = {}
     if not getattr(model, "compiled", False) or model.optimizer is None:
         loss = _loss(model)

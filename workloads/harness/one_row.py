@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from analysis import units
 from kernels import reference, registry
 from kernels.problems import Problem
 from workloads.harness import copy_modes, kept, startup, telemetry, timing, warming
@@ -132,7 +133,7 @@ class DoesNotFit(CannotDo):
 def require_bytes(need: int, name: str, have: int) -> None:
     """Raises DoesNotFit when more memory of that name is needed than is free."""
     if need > have:
-        raise DoesNotFit(f"needs {need / 2**30:.3g} GiB of {name} memory, {have / 2**30:.3g} GiB are free")
+        raise DoesNotFit(f"needs {units.size(need)} of {name} memory, {units.size(have)} are free")
 
 
 def require_memory(problem: Problem, device: str, free=facts.memory_available) -> None:
@@ -143,8 +144,8 @@ def require_memory(problem: Problem, device: str, free=facts.memory_available) -
     locked, most = problem.locked_bytes, free("cpu") // 2
     if locked > most:
         raise DoesNotFit(
-            f"needs {locked / 2**30:.3g} GiB of {problem.host_memory} host memory; at most half of what is free, "
-            f"{most / 2**30:.3g} GiB, is ever locked"
+            f"needs {units.size(locked)} of {problem.host_memory} host memory; at most half of what is free, "
+            f"{units.size(most)}, is ever locked"
         )
     needs = [("host", "cpu", problem.footprint_bytes * _HOST_COPIES_OF.get(problem.op, _HOST_COPIES))]
     if device != "cpu":
