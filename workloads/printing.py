@@ -83,7 +83,7 @@ class Rows:
         if self._columns is None:
             self._columns = list(table.columns)
             self._line(self._columns)
-        self._line([text(v) for v in table.iloc[0].tolist()])
+        self._line(list(_plain(table)[0].values()))
 
     def _roofs(self):
         from analysis.roofline import bounds
@@ -91,7 +91,7 @@ class Rows:
         every = bounds.roofs(self._all, self._machine)
         return every if self.format == "json" else [r for r in every if r.note != bounds.BEST_MATMUL]  # it still grows
 
-    def _line(self, cells: list[str]) -> None:
+    def _line(self, cells: list) -> None:
         from analysis.table import cell
 
         csv.writer(sys.stdout, lineterminator="\n").writerow(map(cell, cells))
@@ -102,17 +102,9 @@ class Rows:
             from analysis.roofline.frame import frame
 
             table = frame([m for m in self._all if m.problem.op == self._op], self._roofs())
-            print(json.dumps([plain(row) for row in table.to_dict("records")], indent=1))
+            print(json.dumps(_plain(table), indent=1))
 
 
-def plain(row: dict) -> dict:
-    """A frame's row as JSON has it: NumPy scalars as Python's, missing as null."""
-    return {k: None if _missing(v) else v.item() if hasattr(v, "item") else v for k, v in row.items()}
-
-
-def text(value) -> str:
-    return "" if _missing(value) else str(value)
-
-
-def _missing(value) -> bool:
-    return value is None or type(value).__name__ == "NAType" or value != value  # pandas.NA has no truth
+def _plain(table) -> list[dict]:
+    """A frame's rows as Python has them: None for what is missing."""
+    return table.astype(object).where(table.notna(), None).to_dict("records")

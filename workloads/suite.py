@@ -49,10 +49,10 @@ def parser() -> options.Parser:
     return made
 
 
-def plan(quick: bool, gpu: bool, several: bool = False) -> list[tuple[str, dict]]:
-    """(workload, its flags) in order. Low precisions only where there is a GPU, as CPU libraries have no fast form of
-    them; the largest products on the GPU alone, as a CPU takes minutes for each. `several`: all GPUs of the host are asked for,
-    and they are more than one."""
+def plan(quick: bool, gpu: list[str], several: bool = False) -> list[tuple[str, dict]]:
+    """(workload, its flags) in order. Low precisions only where there is a `gpu`, as CPU libraries have no fast form of
+    them; the largest products on it alone, as a CPU takes minutes for each: on several where each works by itself. `several`:
+    all GPUs of the host are asked for, and they are more than one."""
     together = [("peers", {"fast": True})] if several else []
     if quick:
         return [
@@ -68,13 +68,13 @@ def plan(quick: bool, gpu: bool, several: bool = False) -> list[tuple[str, dict]
         ("launch", {"fast": True}),
         *([("transfer", {"sizes": ["4B:1GiB:x4"], "fast": True})] if gpu else []),
         ("matmul", {"sizes": ["64:4096:x2" if gpu else "64:2048:x2"], "dtypes": dtypes}),
-        *([("matmul", {"sizes": ["8192", "16384"], "dtypes": dtypes, "device": ["gpu"]})] if gpu else []),
+        *([("matmul", {"sizes": ["8192", "16384"], "dtypes": dtypes, "device": gpu})] if gpu else []),
         *together,
         ("training", {"steps": 300}),
     ]
 
 
-def chosen(args: argparse.Namespace, gpu: bool, several: bool = False) -> list[tuple[str, dict]]:
+def chosen(args: argparse.Namespace, gpu: list[str], several: bool = False) -> list[tuple[str, dict]]:
     """The part of the plan that was asked for.
 
     Raises: Usage for an unknown workload.
@@ -89,21 +89,14 @@ def chosen(args: argparse.Namespace, gpu: bool, several: bool = False) -> list[t
     return [(name, flags) for name, flags in whole if not asked or name in asked]
 
 
-def on_each_gpu(parts: list[tuple[str, dict]], gpus: int) -> list[tuple[str, dict]]:
-    """The parts, with what the plan has for "the GPU" for every one."""
-    every = [f"gpu:{i}" for i in range(gpus)]
-    return [(name, {**flags, "device": every} if flags.get("device") == ["gpu"] else flags) for name, flags in parts]
-
-
 def _all(args: argparse.Namespace) -> bool:
     return "all" in options.words(args.device)
 
 
 def _parts(args: argparse.Namespace, here, every: bool) -> list[tuple[str, dict]]:
-    """The part of the plan that was asked for; with `every` GPU, what it has for "the GPU" for each."""
-    gpus = len(here.gpus)
-    parts = chosen(args, gpus > 0, gpus > 1 and _all(args))
-    return on_each_gpu(parts, gpus) if every else parts
+    """The part of the plan that was asked for; with `every` GPU, what it has for the GPU for each."""
+    gpus = [f"gpu:{i}" for i in range(len(here.gpus))]
+    return chosen(args, gpus if every else gpus[:1], len(gpus) > 1 and _all(args))
 
 
 def _command(name: str):
@@ -135,7 +128,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
     if args.ray:
         from workloads.fleet import nodes
 
-        chosen(args, True, _all(args))  # what is unknown is said here, not by every node
+        chosen(args, ["gpu"], _all(args))  # what is unknown is said here, not by every node
         return nodes.run(args, command)
     if args.format in ("csv", "json") and len(options.words(args.only)) != 1:
         raise options.Usage(

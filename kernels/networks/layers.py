@@ -90,23 +90,8 @@ def conv(
 
     Raises: ValueError for one that cannot be.
     """
-    r, s = layer.sides
-    return Conv(
-        batch,
-        shape[0],
-        shape[1],
-        shape[2],
-        layer.units,
-        r,
-        s,
-        layer.step,
-        layer.pad,
-        layer.groups,
-        "NHWC",
-        direction,
-        dtype,
-        math,
-    )
+    (h, w, c), (r, s), filters = shape, layer.sides, layer.units
+    return Conv(batch, h, w, c, filters, r, s, layer.step, layer.pad, layer.groups, "NHWC", direction, dtype, math)
 
 
 def _conv_output(layer: Layer, shape: Shape) -> Shape:

@@ -145,10 +145,10 @@ def test_copies_and_work_at_once_are_two_files_of_one_outcome(monkeypatch, tmp_p
 
 
 def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for(monkeypatch, capsys, tmp_path):
-    assert "peers" not in dict(suite.plan(False, True)) and "peers" in dict(suite.plan(True, True, True))
+    assert "peers" not in dict(suite.plan(False, ["gpu:0"])) and "peers" in dict(suite.plan(True, ["gpu:0"], True))
     with pytest.raises(options.Usage, match="peers takes several GPUs, and --device all"):
-        suite.chosen(suite.parser().parse_args(["--only", "peers"]), True)
-    parts = suite.on_each_gpu(suite.plan(False, True, True), 3)
+        suite.chosen(suite.parser().parse_args(["--only", "peers"]), ["gpu:0"])
+    parts = suite._parts(suite.parser().parse_args(["--device", "all"]), host(3), True)
     assert [f["device"] for _, f in parts if "device" in f] == [["gpu:0", "gpu:1", "gpu:2"]]
     names = [name for name, _ in parts]
     assert names.index("matmul") < names.index("peers") < names.index("training")

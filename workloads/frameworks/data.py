@@ -7,7 +7,6 @@ import numpy as np
 from kernels.networks import Network
 from workloads.harness.dispatch import Broken
 
-KINDS = ("synthetic", "real")
 DTYPES = ("float32", "float64", "uint8")
 LEVELS = 255  # of uint8 images: they are fed as they are, 0..255, and nothing scales them but the weights
 NOISE = 0.25  # of the pattern's range: enough that a class is not one image, little enough that it is learned
@@ -41,8 +40,6 @@ def load(
         raise ValueError(f"inputs can be {', '.join(DTYPES)}, not {dtype}")
     if network.regression and dtype == "uint8":
         raise ValueError(f"{network.name} learns from points that are no whole numbers: not as uint8")
-    if kind not in KINDS:
-        raise ValueError(f"unknown data {kind!r}; known: {', '.join(KINDS)}")
     if network.regression:
         x, y = peaks(samples, seed, dtype)
         return x, y.astype(targets or dtype, copy=False)

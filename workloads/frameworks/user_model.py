@@ -192,24 +192,16 @@ def missing(name: str) -> str:
             return f"there is no file {module}"
         spec = importlib.util.spec_from_file_location(file.stem, file)
     for part in () if spec else module.split("."):
-        if spec is not None and spec.submodule_search_locations is None:
-            return "" if _may_bind(spec) else f"there is no module {found}.{part}: {found} is no package"
         parent, found = spec, f"{found}.{part}".lstrip(".")
-        spec = _spec(found, here, parent)
+        if parent:  # which is not imported
+            spec = PathFinder.find_spec(part, parent.submodule_search_locations or [])
+        else:  # the folder that the command was typed in comes first, as in the worker
+            spec = PathFinder.find_spec(part, [here]) or importlib.util.find_spec(part)
+        if spec is None and parent and parent.origin and _may_bind(parent):
+            return ""
         if spec is None:
-            if parent is not None and parent.origin is not None and _may_bind(parent):
-                return ""
             return f"there is no module {found} (looked in {here} and the installed packages)"
     return "" if _may_bind(spec, function) else f"{module} has no function {function}"
-
-
-def _spec(name: str, here: str, parent: ModuleSpec | None) -> ModuleSpec | None:
-    """The module's spec, its parents not imported: the folder that the command was typed in comes first, as in the worker."""
-    if parent is not None:  # by its last word: finders of nested folders without __init__ want their parents imported
-        return PathFinder.find_spec(name.rpartition(".")[2], parent.submodule_search_locations)
-    own = PathFinder.find_spec(name, [here])
-    finders = (finder.find_spec(name, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-    return own or next((spec for spec in finders if spec is not None), None)
 
 
 def similar(name: str) -> str:
