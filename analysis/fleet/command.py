@@ -58,51 +58,31 @@ def judge(args: argparse.Namespace) -> "Judged":
     return judgment.judge(found, [r for r in against if os.path.realpath(r) != os.path.realpath(args.run)], share)
 
 
-def show(judged: "Judged", format_: str, verbose: bool) -> None:
+def _body(args: argparse.Namespace) -> int:
     """Prints what is said of the devices (on stderr where stdout is a table for machines), then that table."""
     from analysis import table
     from analysis.fleet import judgment
     from analysis.text import machines as fleet
-
-    for line in fleet.lines(judged, verbose):
-        mark = "- " if format_ == "md" else ""
-        print(mark + line, file=sys.stdout if format_ in ("table", "md") else sys.stderr)
-    if format_ in ("json", "csv"):
-        table.records(judgment.records(judged), judgment.HEAD, format_)
-
-
-def verdict(judged: "Judged", share: float | None) -> int:
-    """The exit code: 4 when a device is below by more than that share, or rows of it failed or were lost.
-
-    Raises: Missing when a rule was given and there is nothing to hold it against.
-    """
-    from analysis.text import machines as fleet
-
-    if share is None:
-        return options.OK
-    worse = [f for f in judged.flagged if f.below.value > share]
-    broken = fleet.broken(judged)
-    if worse or broken:
-        return options.REGRESSION
-    if not judged.findings:
-        raise options.Missing("nothing to judge these devices by", "python -m analysis.fleet RUN --save NAME")
-    return options.OK
-
-
-def _body(args: argparse.Namespace) -> int:
     from workloads import records
     from workloads.records import baselines
 
     if args.save:
         baselines.require_free(args.save)
-    judged = judge(args)
-    show(judged, args.format, args.verbose)
-    code = verdict(judged, args.fail_on)
-    if args.save and code == options.OK:
+    judged, for_people = judge(args), args.format in ("table", "md")
+    for line in fleet.lines(judged, args.verbose):
+        print("- " * (args.format == "md") + line, file=sys.stdout if for_people else sys.stderr)
+    if not for_people:
+        table.records(judgment.records(judged), judgment.HEAD, args.format)
+    if args.fail_on is not None:
+        if fleet.broken(judged) or any(f.below.value > args.fail_on for f in judged.flagged):
+            return options.REGRESSION
+        if not judged.findings:
+            raise options.Missing("nothing to judge these devices by", "python -m analysis.fleet RUN --save NAME")
+    if args.save:
         apart = any(device.node for device in judged.devices)
         kept = baselines.save(args.save, records.files_of(args.run), apart)
         print(f"saved as the baseline {args.save!r}: {kept}", file=sys.stderr)
-    return code
+    return options.OK
 
 
 def main(argv: list[str] | None = None) -> int:
