@@ -10,7 +10,17 @@ import msgspec
 from msgspec.structs import replace
 
 from analysis import noise
-from analysis.crossover.families import SQUARES, VARIES, Family, Rows, conv_rows, dense_rows, framework_of, squares
+from analysis.crossover.families import (
+    SQUARES,
+    VARIES,
+    Family,
+    Rows,
+    conv_rows,
+    dense_rows,
+    framework_of,
+    rows_of,
+    squares,
+)
 from analysis.stats import Estimate, of, quickest
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Machine, Measurement
@@ -235,6 +245,16 @@ def fastest(rows: "Iterable[Measurement]", clock: str, machine: "Machine | None"
     m, samples = found
     seconds = noise.of_one_run(machine, m, samples, of(samples))
     return Side(m.kernel, m.device, m.threads, m.problem.math, seconds)
+
+
+def best_of_cpu(measurements: Iterable[Measurement]) -> dict[str, dict[int, Side]]:
+    """precision -> rising n -> the CPU's fastest square product."""
+    found = {}
+    for precision, sizes in rows_of(measurements, SQUARES).items():
+        best = {n: fastest((m for m in sizes[n] if not m.on_gpu), "host-latency") for n in sorted(sizes)}
+        if at := {n: side for n, side in best.items() if side}:
+            found[precision] = at
+    return found
 
 
 def _gap(where: str, who: str, rows) -> str:

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from analysis.crossover import reuse
-from analysis.crossover.crossover import LATENCY, Answer
+from analysis.crossover.crossover import LATENCY, Answer, best_of_cpu
 from analysis.crossover.families import comparable, precision_of
 from analysis.predict import curves
 from analysis.predict.prediction import Prediction, predict
 from analysis.predict.profile import Lacking, Profile
-from analysis.report.charts.choose import best_of_cpu
 from analysis.stats import Estimate, best_by, middle
 from analysis.training.costs import whole_training
 from kernels import networks

@@ -14,7 +14,8 @@ from test_results_load import write
 from analysis import report, table
 from analysis.crossover.crossover import crossovers
 from analysis.report import command, material, page, pictures
-from analysis.report.charts import choose, crossover, overlay, roofline, svg
+from analysis.report.charts import crossover, overlay, roofline, svg
+from analysis.report.charts.chart import spans
 from analysis.report.sections import crossings, head, numbers, stored_gpu
 from analysis.roofline import __main__ as roofline_command
 from analysis.roofline.bounds import roofs
@@ -199,10 +200,10 @@ def test_the_head_names_every_commit_newest_first(monkeypatch):
 def test_bands_touch_each_other_and_turn_at_the_crossing():
     answer = only(laws(cpu_law, gpu_law, [64, 128, 256], spread=0.02))
     at = answer.crossings[0].at
-    assert choose.spans(answer) == [(64, at.low, -1), (at.low, at.high, 0), (at.high, 256, 1)]
+    assert spans(answer) == [(64, at.low, -1), (at.low, at.high, 0), (at.high, 256, 1)]
     flat = only(laws(lambda n: {64: 0.5, 128: 1.0, 256: 2.0}[n], lambda n: 1.0, [64, 128, 256]))
     middles = [(64 * 128) ** 0.5, (128 * 256) ** 0.5]
-    assert choose.spans(flat) == [(64, middles[0], -1), (middles[0], middles[1], 0), (middles[1], 256, 1)]
+    assert spans(flat) == [(64, middles[0], -1), (middles[0], middles[1], 0), (middles[1], 256, 1)]
 
 
 def test_labels_are_moved_apart_stay_in_order_and_within_their_bounds():

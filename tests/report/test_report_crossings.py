@@ -7,7 +7,7 @@ from test_crossover import only
 
 from analysis.crossover.crossover import Crossing, crossovers
 from analysis.crossover.families import Family
-from analysis.report.charts import break_even, chart, choose, crossover
+from analysis.report.charts import break_even, chart, crossover
 from analysis.report.material import Material
 from analysis.stats import Estimate
 from analysis.text import answers, crossings, questions
@@ -46,7 +46,7 @@ def test_a_chart_marks_what_is_known_and_shades_what_is_not():
 
 def test_a_wide_crossing_is_a_band_in_charts_and_between_sizes_in_words():
     answer = only(far_apart())
-    assert answer.kind == "gpu-from" and answer.crossings[0].wide and choose.spans(answer) == [(10, 1000, 0)]
+    assert answer.kind == "gpu-from" and answer.crossings[0].wide and chart.spans(answer) == [(10, 1000, 0)]
     (run,) = crossover.data([Material(loaded())])["runs"]
     (use,) = run["precisions"][0]["forms"][0]["uses"]
     assert use["crossings"] == [] and use["spans"] == [[10.0, 1000.0, 0]]

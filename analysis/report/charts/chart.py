@@ -1,14 +1,14 @@
 """Charts as data: what the page draws by JavaScript and writes as a table under it. Colors by Okabe and Ito, each line with a
 marker or a dash of its own."""
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
-from analysis.crossover.crossover import FINE, Crossing
+from analysis.crossover.crossover import FINE, Answer, Crossing
 from analysis.predict.budget import REST
-from analysis.report.charts.choose import place
 from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS
 from analysis.stats import Estimate
 from analysis.table import Table
@@ -23,6 +23,7 @@ COLORS = ("blue", "vermillion", "green", "purple", "orange", "sky", "ink")
 MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 PRECISIONS = {"float32": "blue", "float64": "vermillion", "tf32": "green", "float16": "purple", "bfloat16": "orange"}
+WINNER = {-1: ("CPU wins", "cpu-band"), 0: ("can't tell", "none-band"), 1: ("GPU wins", "gpu-band")}  # and a color
 _BARS = ("blue", "orange", "sky", "vermillion", "green", "purple", "ink")
 _PATTERNS = ("", "/", "", "x", ".", "", "-")
 
@@ -168,3 +169,22 @@ def marked(places: Iterable[tuple[float | None, float, float, str]]) -> dict[str
 def marks(i: int) -> dict:
     """The color, marker and dash of the i-th line: no two of the first 42 are alike in both."""
     return {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)], "dash": DASHES[i % len(DASHES)]}
+
+
+def place(c: "Crossing") -> tuple[float, float]:
+    """Where a picture has a crossing: its interval; of measured sizes that are far apart, everything between them."""
+    return (c.below, c.above) if c.wide else (c.at.low, c.at.high)
+
+
+def spans(a: Answer) -> list[tuple[float, float, int]]:
+    """(from n, to n, sign) of the bands of a picture: 1 the GPU wins, -1 the CPU wins, 0 can't tell; they touch."""
+    if not a.points:
+        return []
+    between = {(c.below, c.above): place(c) for c in a.crossings}
+    made, start, last = [], float(a.points[0].n), a.points[-1]
+    for p, q in itertools.pairwise(a.points):
+        if p.sign != q.sign:
+            low, high = between.get((p.n, q.n), ((p.n * q.n) ** 0.5,) * 2)
+            made += [(start, low, p.sign), (low, high, 0)]
+            start = high
+    return [(low, high, sign) for low, high, sign in (*made, (start, last.n, last.sign)) if high > low]

@@ -4,12 +4,11 @@ from; where the time goes at each size."""
 from collections.abc import Iterable
 
 from analysis.crossover import reuse
-from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Side
+from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Side, best_of_cpu
 from analysis.crossover.families import SQUARES, Rows, rows_of
 from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.crossover.time_split import COPIES as COPYING
-from analysis.report.charts.chart import Axis, Chart, View, crossed, line, marks, rounded
-from analysis.report.charts.choose import WINNER, best_of_cpu, spans
+from analysis.report.charts.chart import WINNER, Axis, Chart, View, crossed, line, marks, rounded, spans
 from analysis.report.material import Material
 from analysis.table import Table
 from analysis.text import crossings

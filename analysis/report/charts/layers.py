@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable
 
 from analysis.crossover import layers
 from analysis.crossover.crossover import LATENCY
-from analysis.report.charts.chart import Axis, Chart, Trace, View, rounded
-from analysis.report.charts.choose import WINNER, spans
+from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, rounded, spans
 from analysis.report.sections import crossings
 from analysis.report.sections.layers import SECTIONS, Layers
 from analysis.roofline.bounds import Roof, judge

@@ -7,13 +7,11 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from analysis.report.charts.choose import WINNER
+from analysis.report.charts.chart import WINNER, Axis, Trace, View
 from analysis.units import bytes_rate, digits, flops_rate, seconds, size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from analysis.report.charts.chart import Axis, Trace, View
 
 # Okabe and Ito (2008), without the yellow that is hard to see on white; as the page's style sheet has them.
 COLORS = {
