@@ -202,11 +202,6 @@ def titled(heading: str, *parts: "str | list[str] | Table") -> list[str]:
     return [f"### {heading}", "", *itertools.chain.from_iterable(lines)]
 
 
-def image(name: str, says: str) -> list[str]:
-    """The picture with what it says for those who cannot see it, and an empty line."""
-    return [f"![{text(says)}]({name})", ""]
-
-
 def portable(command: str) -> str:
     """A command in one line without folders of the machine that ran it: absolute paths keep their last name. Without
     backticks, which would end it on a page."""

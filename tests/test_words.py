@@ -23,7 +23,6 @@ from analysis.text import (
     several_gpus,
     summary,
     training,
-    training_answers,
 )
 from workloads import help_screen, records
 
@@ -67,7 +66,7 @@ def test_the_glossary_has_each_term_once():
 
 # ---------------------------------------------------------------- sentences
 
-TOPICS = (inference, training_answers, training, several_gpus)
+TOPICS = (inference, training, several_gpus)
 MACHINES = sorted({file.parent.parent.name for file in (house.ROOT / "reports").glob("*/*/*.jsonl")})
 
 
@@ -82,7 +81,7 @@ def rendered(machine: str) -> list[str]:
         *transfer_study.sentences(transfer_study.costs(rows)),
     ]
     said += map(crossings.crossing_sentence, crossover.crossovers(rows, machine=here))
-    said += training_answers.training_sentences(rows) + rates.roof_sentences(ceilings)
+    said += training.training_sentences(rows) + rates.roof_sentences(ceilings)
     for op in ("matmul", "conv"):
         for one in ladder.ladders(rows, loaded.runs[-1].machine, op):
             said += [s for s in ladder.sentences(one) if not any(idea in s for idea in one.ideas.values())]

@@ -197,10 +197,10 @@ def answer(args: argparse.Namespace, outcome) -> None:
     from analysis.predict import budget
     from analysis.report.sections.several_gpus import trainings
     from analysis.text import budget as budget_words
-    from analysis.text import several_gpus, training, training_answers
+    from analysis.text import several_gpus, training
 
     rows_ = outcome.measurements
-    parts = [training_answers.lines, training.lines, training.side_by_side, several_gpus.training_lines]
+    parts = [training.lines, training.side_by_side, several_gpus.training_lines]
     told = unfinished(outcome) + [line for lines in parts for line in lines(rows_)]
     if several := trainings(rows_):
         told += ["", *several.text()]

@@ -14,7 +14,7 @@ from analysis.predict.profile import Profile
 from analysis.report.sections import layers, rows
 from analysis.roofline.bounds import Judged, Roof, judge, roofs
 from analysis.table import table
-from analysis.text import summary, training_answers
+from analysis.text import summary, training
 from analysis.training import break_even
 from analysis.training.break_even import Pair
 from workloads.records import Loaded, Machine, Measurement, by_machine, read, settings
@@ -92,7 +92,7 @@ class Material:
     @property
     def table_of_trainings(self) -> list[str]:
         """The trainings that were measured at full size, a line each."""
-        made = table(training_answers.HEADS, training_answers.table(self.rows), 1)[:-1]
+        made = table(training.HEADS, training.table(self.rows), 1)[:-1]
         return [re.sub(r"(\d) (\S+) (\[\S+) (\S+\])", r"\1&nbsp;\2 \3&nbsp;\4", line) for line in made]
 
     @property

@@ -10,7 +10,7 @@ from analysis.report.charts import roofline as charts_roofline
 from analysis.report.charts import training as charts_training
 from analysis.report.charts.chart import Chart, View
 from analysis.report.material import Material
-from analysis.table import image
+from analysis.table import text
 
 CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "crossover": crossover.chart,
@@ -39,8 +39,9 @@ def draw(runs: "list[Material]", folder: pathlib.Path) -> None:
 
 
 def images(charts: Iterable[str], runs: "list[Material]") -> list[str]:
-    """The Markdown lines of the pictures of these charts."""
-    return [line for name, title, view in _views(charts, runs) for line in image(name, view.says or title)]
+    """The Markdown lines of the pictures of these charts, each with what it says for those who cannot see it."""
+    views = _views(charts, runs)
+    return [line for name, title, view in views for line in (f"![{text(view.says or title)}]({name})", "")]
 
 
 def numbers(charts: Iterable[str], runs: "list[Material]") -> list[str]:

@@ -147,18 +147,15 @@ def crossing(a: Answer) -> str:
     return f"the {'GPU' if a.kind == 'no-gpu' else 'CPU'} was not timed"
 
 
-def cant_tell(a: Answer) -> str:
-    """`Between 103 and 115 it can't be told.`; "" where every size has a winner."""
-    words = unsure(a)
-    if len(words) == 1 and " to " in words[0]:
-        return f"Between {words[0].replace(' to ', ' and ')} it can't be told."
-    return f"At {join(words)} it can't be told." if words else ""
-
-
 def crossover(a: Answer, subject: str) -> list[str]:
-    """Who wins from which size, and where it can't be told: two sentences at most. `subject`: `Square float32 products`."""
-    said = crossing(a)
-    return [f"{subject}: {said}.", *filter(None, [cant_tell(a)] * (not a.predicted and CANT_TELL not in said))]
+    """Who wins from which size, and where it can't be told (`Between 103 and 115 it can't be told.`): two sentences at most.
+    `subject`: `Square float32 products`."""
+    said, words = crossing(a), unsure(a)
+    where = f"At {join(words)}"
+    if len(words) == 1 and " to " in words[0]:
+        where = f"Between {words[0].replace(' to ', ' and ')}"
+    doubts = bool(words) and not a.predicted and CANT_TELL not in said
+    return [f"{subject}: {said}."] + [f"{where} it can't be told."] * doubts
 
 
 def break_even(epochs: Estimate | None) -> str:

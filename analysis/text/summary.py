@@ -13,7 +13,6 @@ from analysis.roofline.bounds import Roof, roofs
 from analysis.text import answers as layers
 from analysis.text import inference, rates, sentences, several_gpus, training
 from analysis.text.crossings import copies_sentence, crossing_sentence, no_gpu_sentence, why_sentence
-from analysis.text.training_answers import training_sentences
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB
 from kernels import networks
@@ -48,7 +47,7 @@ def answer(
     ceilings = roofs(loaded.every, machine) if ceilings is None else ceilings
     answers = crossovers(rows, machine=machine) if answers is None else answers
     has_gpu = any(a.kind != "no-gpu" for a in answers)
-    trained = several_gpus.training_lines(rows) or training_sentences(rows)
+    trained = several_gpus.training_lines(rows) or training.training_sentences(rows)
     others = () if has_gpu else (training.side_by_side, training.start_sentences, several_gpus.lines, inference.lines)
     if answers:
         told = products(rows, answers, ceilings, machine)

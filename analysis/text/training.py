@@ -1,5 +1,5 @@
-"""Trainings in words: crossovers, break-even, losses, what options change, what comes before a training, and what runs side by
-side."""
+"""Trainings in words: who wins, from where, break-even, one device alone, losses, what options change, what comes before a
+training, and what runs side by side."""
 
 from collections.abc import Iterable
 from statistics import median
@@ -8,24 +8,31 @@ import msgspec
 
 from analysis import numbers
 from analysis.crossover.crossover import Answer
-from analysis.stats import Estimate, best_by, faster, group_by
+from analysis.stats import Estimate, best_by, faster, group_by, of, total
 from analysis.text import sentences
 from analysis.text.rates import device_name
 from analysis.text.rows import option_words
 from analysis.text.sentences import say
 from analysis.training import break_even, costs
-from analysis.training.break_even import BY_JOB, Pair, Setup
+from analysis.training.break_even import BY_JOB, BY_STEP, Pair, Setup
 from analysis.training.costs import whole_training
 from analysis.training.side_by_side import TRIAL, gains, taught, trial_seconds
 from analysis.units import count, digits, join
 from kernels import networks
 from workloads.records import SAMPLES, Measurement, settings
 
+MOST_SINGLE = 8  # trainings of one device: of more the table's columns are easier to read than sentences
+HEADS = "training | a step, CPU | a step, GPU | whole training, CPU | whole training, GPU | finishes first"
 _SHOWN = 0.05  # of a whole training: a part worth a sentence
 _OTHER = 2.0  # losses this many times apart are not alike
 _LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
 _ONCE = ("import_s", "device_start_s", "build_s", "first_call_s")  # what a process does until its first step ends
 _SAID = {
+    "step": "{training}, on {device}: a step takes {step:time}.",
+    "whole": """
+{training}, {samples}, {epochs}, on {device}: {total:time}{without}{doubt}.
+Start-up takes {start:time}.
+Building and compiling take {built:time}, training {trained:time}.""",
     "begins": "{training}: the first epoch begins after {gpu:time} on the GPU, {cpu:time} on the CPU. {caught_up}",
     "overtaken": "The GPU, which begins sooner, is overtaken after {epochs}.",
     "last": "{training}: the last batch has {rest}, so the GPU compiles twice: {time:time}, {share:share} of the whole training. "
@@ -119,6 +126,58 @@ def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
     return [say(_SAID["last"], share=share, **words) for share, words in most]
 
 
+# ---------------------------------------------------------------- what is said first
+
+
+def training_sentences(measurements: Iterable[Measurement]) -> list[str]:
+    """Who wins each training and its step; then from where the winner changes; of what ran on one device what its row shows."""
+    every = list(measurements)
+    pairs, turns = break_even.main_pairs(every), break_even.main_answers(every)
+    return [*map(_of_pair, pairs), *map(answer_sentence, turns), *single_jobs(every)]
+
+
+def _of_pair(pair: Pair) -> str:
+    words, named = whole_job(pair.setup)
+    most = ", at most" * any(side.cost.bound for side in (pair.cpu(BY_STEP), pair.gpu))
+    whole = sentences.winner(*pair.seconds(BY_JOB), of=f"{subject(named)}, {words}")
+    return f"{whole} {sentences.winner(*pair.seconds(BY_STEP), of=f'A step alone{most}')}"
+
+
+def single_jobs(measurements: Iterable[Measurement]) -> list[str]:
+    """A sentence for each training of one device alone; none where there are more than MOST_SINGLE."""
+    every = list(measurements)
+    alone = break_even.unpaired(every)
+    return [single_job(m, every) for m in alone] if len(alone) <= MOST_SINGLE else []
+
+
+def single_job(m: Measurement, measurements: Iterable[Measurement] = ()) -> str:
+    """`CIFAR-10 CNN, 1,000 samples, 2 epochs, on the CPU: 23 s. Start-up takes 12.7 s. ...`; without fits that tell these,
+    its step alone."""
+    p, cost = m.problem, costs.measured(m, measurements)
+    name = ", ".join([networks.title(p.model), f"batch {p.batch:,}", *how(m)])
+    words: dict = {"training": name, "device": device_name(m.device)}
+    if cost is None:
+        return say(_SAID["step"], step=of(m.on("host-latency")), **words)
+    by = costs.parts(cost, p.epochs, p.steps)
+    words |= {"samples": sentences.counted(p.samples, "samples"), "epochs": sentences.counted(p.epochs, "epochs")}
+    words |= {"start": cost.start, "built": by["build and compile"], "without": " without start-up" * (not cost.start)}
+    words |= {"trained": by["between epochs"] + by["steps"] + by["data-set setup"], "total": total(by.values())}
+    return " ".join(sentences.lines(_SAID["whole"], doubt=f" (doubtful: {join(m.flags)})" * bool(m.flags), **words))
+
+
+def table(measurements: Iterable[Measurement]) -> list[tuple[str, ...]]:
+    """A line under HEADS for each of Keras's own fits that was measured at full size."""
+    rows = []
+    for pair in break_even.pairs(measurements):
+        setup = pair.setup
+        if setup.kernel.endswith("/fit") and not setup.switches and break_even.planned(setup, "")[0] == setup.samples:
+            step, whole = pair.seconds(BY_STEP), pair.seconds(BY_JOB)
+            best = sentences.NAMES.get(faster(*whole), sentences.CANT_TELL)
+            times = map(numbers.timed, (*step, *whole))
+            rows.append((f"{subject(setup)}, {whole_job(setup)[0]}", *times, best))
+    return rows
+
+
 # ---------------------------------------------------------------- losses
 
 
@@ -184,7 +243,7 @@ def lines(measurements: Iterable[Measurement]) -> list[str]:
     """What the trainings say, a sentence a line; empty where no two rows can be compared."""
     every = list(measurements)
     made = break_even.pairs(every)
-    told = [answer_sentence(a) for a in break_even.answers(every)]
+    told = single_jobs(every) + [answer_sentence(a) for a in break_even.answers(every)]
     told += [break_even_sentence(p) for p in made if not p.setup.switches]
     told += [*last_batch_sentence(made), *filter(None, map(loss_sentence, made))]
     return [*told, *change_sentences(every), *start_sentences(every)]

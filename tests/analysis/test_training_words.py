@@ -8,7 +8,7 @@ from test_jobs import one, trained
 from analysis.report.charts import break_even as break_even_chart
 from analysis.report.sections import training as section
 from analysis.stats import Estimate
-from analysis.text import crossings, training_answers
+from analysis.text import crossings
 from analysis.text import rows as row_words
 from analysis.text import training as training_words
 from analysis.training import break_even
@@ -38,7 +38,7 @@ def test_a_page_says_one_job_of_a_training():
     of = "60,000 samples, 10 epochs, from its parts"
     said = training_words.answer_sentence(found)
     assert said == f"mlp-784-Wx2-10, batch 128, whole training of {of}: the GPU wins from width 355."
-    (said,) = [s for s in training_answers.training_sentences(every) if s.startswith("mlp-784-1000x2-10")]
+    (said,) = [s for s in training_words.training_sentences(every) if s.startswith("mlp-784-1000x2-10")]
     assert said.startswith(f"mlp-784-1000x2-10, batch 128, {of}: 24.4 s on the GPU, 51.8 s on the CPU, 2.1x faster.")
     page = section.section(page_of(every))
     (row_,) = [s for s in page if s.startswith("| mlp-784-Wx2-10")]
@@ -49,9 +49,9 @@ def test_a_page_says_one_job_of_a_training():
     ]
     assert paid.endswith("begins after 15.0 s on the GPU, 5.00 s on the CPU. Break-even after 79 epochs.")
     every = [trained("mnist-cnn", 32, 60_000, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
-    (said,) = training_answers.training_sentences(every)
+    (said,) = training_words.training_sentences(every)
     assert said.startswith("MNIST CNN, batch 32, 60,000 samples, 5 epochs: ")
-    assert [row[0] for row in training_answers.table(every)] == ["MNIST CNN, batch 32, 60,000 samples, 5 epochs"]
+    assert [row[0] for row in training_words.table(every)] == ["MNIST CNN, batch 32, 60,000 samples, 5 epochs"]
     batch = [trained("peaks", 100, 100, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
     # all of a batch: another job has another batch
     assert break_even.planned(break_even.pairs(batch)[0].setup, "") == (100, 2000)
@@ -68,7 +68,7 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     assert found.crossings[0].wide
     expected = "the GPU starts to win between 100 and 40,000 samples"
     assert crossings.verdict_words(found) == expected
-    assert not [s for s in training_answers.training_sentences(made) if "wins from" in s]
+    assert not [s for s in training_words.training_sentences(made) if "wins from" in s]
     between = [
         trained("peaks", 2000, 2000, (0.0, 0.0, t), device=d, noise=0.9, epochs=2)
         for t, d in ((1.1e-3, "cpu"), (1e-3, "gpu:0"))
@@ -80,7 +80,7 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
         for n in (200, 1000, 4000)
         for d, seconds in (("cpu", 1e-6 * n), ("gpu:0", 1e-3))
     ]
-    said = training_answers.training_sentences(near)[1]  # 20 times in all, in steps of 5 and 4
+    said = training_words.training_sentences(near)[1]  # 20 times in all, in steps of 5 and 4
     assert "by a step: the GPU wins from " in said
 
 
@@ -92,7 +92,7 @@ def test_what_is_noisy_or_may_be_nothing_is_said_so():
         trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 2e-3), epochs=2),
         trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 1e-3), device="gpu:0", epochs=2, noise=0.4),
     ]
-    (said,) = training_answers.training_sentences(every)
+    (said,) = training_words.training_sentences(every)
     assert break_even.pairs(every)[0].gpu.cost.step.noise > 1
     assert said.endswith("at most: can't tell, 1.0 ms on the GPU, 2.00 ms on the CPU; the intervals overlap.")
 
@@ -164,27 +164,34 @@ ONE = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0,
 
 
 def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so():
-    assert training_answers.lines([msgspec.structs.replace(ONE, phases_s=ONE.phases_s | {"compile_last": 1.0})]) == [
+    assert training_words.single_jobs(
+        [msgspec.structs.replace(ONE, phases_s=ONE.phases_s | {"compile_last": 1.0})]
+    ) == [
         "CIFAR-10 CNN, batch 32, 1,000 samples, 2 epochs, on the CPU: 16.7 s. Start-up takes 10.0 s. Building and compiling "
         "take 5.50 s, training 1.16 s."
     ]
     phases = {name: s for name, s in ONE.phases_s.items() if name not in ("import", "device_start")}
     series = {name: taken for name, taken in ONE.series.items() if name.startswith("fit_s")}
     later = msgspec.structs.replace(ONE, phases_s=phases, series=series)
-    assert ": 5.66 s without start-up. Building and compiling take 4.50 s" in training_answers.single_job(later)
-    assert ": 15.7 s. Start-up takes 10.0 s." in training_answers.single_job(later, [ONE, later])
+    assert ": 5.66 s without start-up. Building and compiling take 4.50 s" in training_words.single_job(later)
+    assert ": 15.7 s. Start-up takes 10.0 s." in training_words.single_job(later, [ONE, later])
     busy = msgspec.structs.replace(ONE, flags=("steal",))
-    assert ": 15.7 s (doubtful: steal). " in training_answers.single_job(busy)
+    assert ": 15.7 s (doubtful: steal). " in training_words.single_job(busy)
 
 
 def test_trainings_of_both_devices_are_told_side_by_side_elsewhere_and_of_each_other_the_plainest_row():
     gpu = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 1e-3), epochs=2, device="gpu:0", once=(10.0, 0.5, 4.0))
-    assert training_answers.lines([ONE, gpu]) == []
-    assert training_answers.lines([gpu])[0].startswith("CIFAR-10 CNN, batch 32, 1,000 samples, 2 epochs, on the GPU: ")
+    assert training_words.single_jobs([ONE, gpu]) == []
+    assert training_words.single_jobs([gpu])[0].startswith(
+        "CIFAR-10 CNN, batch 32, 1,000 samples, 2 epochs, on the GPU: "
+    )
     loop, jit = (
         trained("cifar10-cnn", 32, 1000, (0.0, 0.0, 1e-3), epochs=2, **more)
         for more in ({"kernel": "training/tensorflow/loop"}, {"jit_compile": "on"})
     )
     assert break_even.unpaired([loop, jit, ONE]) == [ONE] and break_even.unpaired([loop]) == [loop]
-    many = [trained("lenet", n, 32 * n, (0.1, 0.0, 1e-3)) for n in range(1, training_answers.MOST + 2)]
-    assert len(training_answers.lines(many[:-1])) == training_answers.MOST and training_answers.lines(many) == []
+    many = [trained("lenet", n, 32 * n, (0.1, 0.0, 1e-3)) for n in range(1, training_words.MOST_SINGLE + 2)]
+    assert (
+        len(training_words.single_jobs(many[:-1])) == training_words.MOST_SINGLE
+        and training_words.single_jobs(many) == []
+    )
