@@ -8,11 +8,11 @@ import msgspec
 
 from analysis import table as cells
 from analysis.labels import problem
-from analysis.report import body, calculator, markdown, pictures
+from analysis.report import body, calculator, from_markdown, pictures
 from analysis.report.charts import crossover as charts_crossover
 from analysis.report.html_page import Page, title
 from analysis.report.material import Material
-from analysis.report.sections import differences, method, numbers, rows
+from analysis.report.sections import all_numbers, differences, method, rows
 from analysis.report.sections.head import head as head_of
 from analysis.text import crossings, questions
 from analysis.units import join
@@ -34,12 +34,12 @@ def answer(page: Page) -> None:
     """The sentences, each run's by itself; what they differ in."""
     bodies = []
     for of in page.runs:
-        said = "".join(f"<li>{markdown.inline(cells.text(s))}</li>" for s in of.said)
+        said = "".join(f"<li>{from_markdown.inline(cells.text(s))}</li>" for s in of.said)
         heading = f"<h3>{title(of)}</h3>" if page.several else ""
         told = f'<ol class="answer">{said}</ol>' if said else "<p>Nothing was measured that answers.</p>"
         bodies.append(heading + told)
     page.add("answer", "The answer", *bodies)
-    page.add("beside", differences.HEADING, markdown.markdown(differences.section(page.runs)))
+    page.add("beside", differences.HEADING, from_markdown.html_of(differences.section(page.runs)))
 
 
 def ask(page: Page) -> None:
@@ -99,8 +99,8 @@ def list_rows(page: Page) -> None:
         return
     hint = _hint(next(m for of in page.runs for m in of.ordered))
     page.add("distributions", "The distribution of any row", str(page.parts.distributions(hint)))
-    told = numbers.table(page.runs, skipped=False)
-    still = markdown.table(told.heads, told.rows, "All numbers", is_open=False)
+    told = all_numbers.table(page.runs, skipped=False)
+    still = from_markdown.table(told.heads, told.rows, "All numbers", is_open=False)
     labels = [of.label for of in page.runs]
     page.add("numbers", "All numbers", str(page.parts.numbers(labels, page.safe(still), hint)))
 
@@ -113,7 +113,7 @@ def _hint(m: Measurement) -> str:
 def how_measured(page: Page) -> None:
     """How it was measured, and what the numbers are."""
     formulas = method.formulas(m for of in page.runs for m in of.rows)
-    page.add("method", body.METHOD.title, page.part(body.METHOD), markdown.markdown(formulas))
+    page.add("method", body.METHOD.title, page.part(body.METHOD), from_markdown.html_of(formulas))
 
 
 def embedded(runs: list[Material]) -> dict:
@@ -123,7 +123,7 @@ def embedded(runs: list[Material]) -> dict:
     every = sum(len(of.rows) for of in runs)
     most = rows.QUANTILES if every <= rows.MANY else rows.FEWER
     several = len(runs) > 1
-    table = numbers.table(runs)
+    table = all_numbers.table(runs)
     return {
         "heads": table.heads,
         "numbers": [i for i, head in enumerate(table.heads) if head not in ("run", *rows.WORDS)],

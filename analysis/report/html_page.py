@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from analysis.report import body, markdown, pictures
+from analysis.report import body, from_markdown, pictures
 from analysis.report.charts.chart import Chart
 from analysis.report.material import Material
 from analysis.table import text
@@ -57,14 +57,14 @@ class Page:
     def numbers(self, of: Chart):
         """The chart's table, folded."""
         said = f"The numbers of this chart: {of.title}"
-        note = f"<p>{markdown.escaped(of.note)}</p>" if of.note else ""
-        return self.safe(markdown.table(of.numbers.heads, of.numbers.rows, said, is_open=False) + note)
+        note = f"<p>{from_markdown.escaped(of.note)}</p>" if of.note else ""
+        return self.safe(from_markdown.table(of.numbers.heads, of.numbers.rows, said, is_open=False) + note)
 
     def part(self, section: body.Section) -> str:
         """What a section says of each run as HTML, under its name where there are several."""
         if not self.several:
-            return markdown.markdown(body.lines(section, self.of), section.title)
-        told = [(of, markdown.markdown(body.lines(section, of), section.title, 4)) for of in self.runs]
+            return from_markdown.html_of(body.lines(section, self.of), section.title)
+        told = [(of, from_markdown.html_of(body.lines(section, of), section.title, 4)) for of in self.runs]
         return "".join(f"<h3>{title(of)}</h3>{html}" for of, html in told if html)
 
     def add(self, name: str, title: str, *bodies: str) -> None:
@@ -89,7 +89,7 @@ class Page:
 
 def title(of: "Material") -> str:
     """`A: nvidia-h200`, as HTML."""
-    return markdown.inline(text(f"{of.letter}: {of.name}"))
+    return from_markdown.inline(text(f"{of.letter}: {of.name}"))
 
 
 def as_json(found: object) -> str:

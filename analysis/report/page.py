@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from analysis import table as cells
 from analysis.report import body, html, pictures
 from analysis.report.material import Material
-from analysis.report.sections import differences, head, numbers
+from analysis.report.sections import all_numbers, differences, head
 from analysis.table import text
 from workloads import ROOT
 from workloads.records import Loaded, files_of, read
@@ -96,7 +96,7 @@ def markdown(every: list[Material], drawn: bool) -> str:
         lines += [f"## {differences.HEADING}", "", *differs]
     for section in (*body.SECTIONS, body.METHOD):
         lines += _section(section, every, drawn)
-    lines += numbers.section(every)
+    lines += all_numbers.section(every)
     lines += head.commands_section(every)
     return "\n".join(lines).rstrip() + "\n"
 

@@ -16,7 +16,7 @@ from analysis.crossover.crossover import crossovers
 from analysis.report import command, material, page, pictures
 from analysis.report.charts import crossover, overlay, roofline, svg
 from analysis.report.charts.chart import spans
-from analysis.report.sections import crossings, head, numbers, stored_gpu
+from analysis.report.sections import all_numbers, crossings, head, stored_gpu
 from analysis.roofline import __main__ as roofline_command
 from analysis.roofline.bounds import roofs
 from workloads import options, records
@@ -295,9 +295,9 @@ def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path
 
 def test_long_lists_of_rows_and_commands_stand_elsewhere(monkeypatch):
     of = material.Material(records.Loaded((), tuple(fake.laws(lambda n: 1e-3, lambda n: 1e-3, (8, 16))), 0, ()))
-    assert sum(line.startswith("| matmul/") for line in numbers.section([of])) == 4
-    monkeypatch.setattr(numbers, "MOST", 3)
-    (said,) = (line for line in numbers.section([of]) if "too many" in line)
+    assert sum(line.startswith("| matmul/") for line in all_numbers.section([of])) == 4
+    monkeypatch.setattr(all_numbers, "MOST", 3)
+    (said,) = (line for line in all_numbers.section([of]) if "too many" in line)
     assert said.startswith("4 rows") and "python -m analysis.export --to csv RUN" in said
 
     def page_of(count: int) -> str:

@@ -12,7 +12,7 @@ from test_results_load import write
 from analysis.crossover import reuse
 from analysis.crossover.crossover import LATENCY, crossovers
 from analysis.predict import budget
-from analysis.report import calculator, command, html, html_page, markdown
+from analysis.report import calculator, command, from_markdown, html, html_page
 from analysis.report.charts import break_even as break_even_chart
 from analysis.report.charts import crossover, training
 from analysis.report.material import Material
@@ -76,20 +76,20 @@ A sentence.\n
 | a \\| b | 3.0 µs | [x](http://y) |
 | c | - | ![z](http://y) |
 """
-    made = markdown.markdown([*text.splitlines(), ""])
+    made = from_markdown.html_of([*text.splitlines(), ""])
     assert "<h3>Part</h3>" in made and "<li>one <code>code</code> &lt;b&gt; *</li>" in made
     assert "<summary>&lt;i&gt;two&lt;/i&gt; <small>1</small></summary><ul><li>under</li></ul>" in made
     assert '<td>a | b</td><td class="n">3.0 µs</td><td>[x](http://y)</td>' in made and "<td>![z](http://y)</td>" in made
     assert '<details class="data" open><summary>Part <small>2 rows</small>' in made  # not the sentence again
-    lead = markdown.markdown(
+    lead = from_markdown.html_of(
         ["### Part", "", "Of one kind:", "", "| a |", "| --- |", "| 1 |", "", "| b |", "| --- |", "| 2 |", ""]
     )
     assert "<summary>Of one kind <small>1 row</small>" in lead and "<summary>b <small>1 row</small>" in lead
-    made = markdown.items([(str(i), []) for i in range(20)])
+    made = from_markdown.items([(str(i), []) for i in range(20)])
     assert "<summary>14 more</summary>" in made
     assert made.index("<li>5</li>") < made.index("<details") < made.index("<li>6</li>")
-    assert "open" not in markdown.table(("a",), [(i,) for i in range(13)], "many")
-    assert " open>" in markdown.table(("a",), [(i,) for i in range(12)], "few")
+    assert "open" not in from_markdown.table(("a",), [(i,) for i in range(13)], "many")
+    assert " open>" in from_markdown.table(("a",), [(i,) for i in range(12)], "few")
     hostile = {"</script><!--": ["<b>&\u2028'\""]}
     made = html_page.as_json(hostile)
     assert not set("<>&\u2028") & set(made) and json.loads(made) == hostile
@@ -140,7 +140,7 @@ def test_trainings_have_parts_lines_and_charts_with_their_numbers(of):
             assert tuple(found) == budget.JOB_PARTS
     lines = step_budgets.section(of.budgets, of.rows)
     text = "\n".join(lines)
-    assert len(step_budgets.numbers(of.budgets).rows) == len(of.budgets)
+    assert len(training.numbers(of.budgets).rows) == len(of.budgets)
     assert "100 % is not explained" not in text
     assert sum("not all parts of a step are known" in line for line in lines) == 1
     assert "`python -m workloads." in text

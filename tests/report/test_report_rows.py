@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from analysis import labels
 from analysis.report import html
 from analysis.report.material import Material
-from analysis.report.sections import numbers
+from analysis.report.sections import all_numbers
 from analysis.text import rows
 from kernels.problems import (
     AllReduce,
@@ -115,7 +115,7 @@ def test_the_three_forms_of_the_cpu_have_their_names():
 def test_no_two_rows_of_stored_runs_look_alike(run):
     for loaded in by_machine(REPORTS / "nvidia-h200" / run).values():
         shown = [Material(loaded)]
-        found, names = numbers.table(shown), html.embedded(shown)["names"]
+        found, names = all_numbers.table(shown), html.embedded(shown)["names"]
         told = {tuple(line[: names - 1]) for line in found.rows}
         assert found.heads[names - 1] == "time" and len(told) == len(found.rows) > 1
 
@@ -124,10 +124,10 @@ def test_hints_find_their_row_and_columns_that_say_nothing_are_left_out():
     for run in ("training-seeds", "suite"):
         (loaded,) = by_machine(REPORTS / "nvidia-h200" / run).values()
         shown = Material(loaded)
-        (first, *_), line = shown.ordered, numbers.table([shown]).rows[0]
+        (first, *_), line = shown.ordered, all_numbers.table([shown]).rows[0]
         words = html._hint(first).split()
         assert len(words) == 3 and all(word in " ".join(line) for word in words)
     (loaded,) = by_machine(REPORTS / "nvidia-h200" / "training-seeds").values()
-    found = numbers.table([Material(loaded)])
+    found = all_numbers.table([Material(loaded)])
     assert found.heads == ["kernel", "problem", "how", "device", "time", "±", "status, flags", "check"]
     assert {len(line) for line in found.rows} == {len(found.heads)}

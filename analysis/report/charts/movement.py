@@ -1,21 +1,26 @@
 """Charts of bytes: bandwidth by working set, and copies between host and device with their fitted laws."""
 
+from collections.abc import Iterable
+
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.report.material import Material
-from analysis.report.sections import movement
 from analysis.roofline import links, memory_levels
 from analysis.table import Table
 from analysis.units import bytes_rate, count, join, percent, seconds, size
+from workloads.records import Measurement
+
+_ORDER = ("triad", "copy", "add", "scale", "read")
+_APART = ("asarray", "staged", "dataset")
 
 
 def memory(of: Material) -> list[Chart]:
     """Bandwidth against working set, a line a device and thread count; none without enough sizes."""
-    shown = movement.shown_curves(of.rows)
+    shown = _shown_curves(of.rows)
     if not shown:
         return []
     traces, rows = [], []
     for i, ((device, threads, operation), curve) in enumerate(shown.items()):
-        where = movement.where_words(device, shown) + (f", {count(threads, 'thread')}" if threads else "")
+        where = _where(device, shown) + (f", {count(threads, 'thread')}" if threads else "")
         says = [f"{where}, {operation} over {size(p.nbytes)}: {bytes_rate(p.rate.value)}" for p in curve]
         traces.append(line(f"{where}, {operation}", [(p.nbytes, p.rate) for p in curve], says=says, **marks(i)))
         rows += [
@@ -26,7 +31,7 @@ def memory(of: Material) -> list[Chart]:
         if (p.device, p.threads, p.operation) in shown:
             at, words = ([p.from_bytes, p.to_bytes], [rounded(p.rate.value)] * 2), bytes_rate(p.rate.value)
             says, label = [f"{p.name}: {words}"] * 2, f"{p.name} {words}"
-            levels[movement.where_words(p.device, shown), p.name] = label
+            levels[_where(p.device, shown), p.name] = label
             traces.append(Trace(p.name, *at, "ink", dash="dot", legend=False, says=says, label=label))
     told = (
         join(f"{where} {label}" for (where, _), label in levels.items()) or "No level of memory showed as a flat part"
@@ -39,11 +44,11 @@ def memory(of: Material) -> list[Chart]:
 def copies(of: Material) -> list[Chart]:
     """Seconds of a copy against its bytes: points measured, lines the fitted laws; none without laws."""
     traces, rows = [], []
-    laws = movement.telling(links.laws_of(of.rows))
+    laws = _telling(links.laws_of(of.rows))
     if not laws:
         return []
     for i, law in enumerate(laws):
-        way, seen, how = movement.way_words(law), links.errors(law, of.rows), marks(i)
+        way, seen, how = _way(law), links.errors(law, of.rows), marks(i)
         sizes = [rounded(nbytes) for nbytes, *_ in seen]
         says = [
             f"{way}, {size(n)}: {seconds(t)} measured, {seconds(fit)} by the law ({percent(e)} off)"
@@ -56,8 +61,49 @@ def copies(of: Material) -> list[Chart]:
             Trace(f"{way}, law", sizes, fits, color, dash=dash, says=says, legend=False),
         ]
         rows += [(way, size(n), seconds(t), seconds(fit), percent(e)) for n, fit, t, e in seen]
-    fastest = f"{movement.way_words(laws[0])}: {bytes_rate(laws[0].bandwidth.value)}"
+    fastest = f"{_way(laws[0])}: {bytes_rate(laws[0].bandwidth.value)}"
     told = f"Of {count(len(laws), 'way')} to copy the fastest is {fastest}."
     view = View("", Axis("bytes of a copy", "bytes"), Axis("time of a copy", "seconds"), traces, told)
     heads = "way | bytes | measured | by the law | off by"
     return [Chart("transfers", "Copies between host and GPU", [view], Table(heads, rows), "transfers.svg")]
+
+
+def _shown_curves(measurements: Iterable[Measurement]) -> dict[memory_levels.Key, memory_levels.Curve]:
+    """One operation a device, with one thread and with most: the triad where it has as many sizes as the others."""
+    found = {
+        key: curve
+        for key, curve in memory_levels.curves(measurements).items()
+        if len(curve) >= memory_levels.LEAST_SIZES
+    }
+    made = {}
+    for device in dict.fromkeys(key[0] for key in found):
+        counts = sorted({key[1] or 0 for key in found if key[0] == device})
+        for threads in dict.fromkeys((counts[0], counts[-1])):
+            here = [key for key in found if (key[0], key[1] or 0) == (device, threads)]
+            best = min(here, key=lambda key: (-len(found[key]), _ORDER.index(key[2])))
+            made[best] = found[best]
+    return made
+
+
+def _where(device: str, shown: Iterable[memory_levels.Key]) -> str:
+    gpus = {key[0] for key in shown if key[0].startswith("gpu")}
+    return "GPU" if gpus == {device} else device.upper().replace(":", " ")
+
+
+def _telling(laws: list[links.Link]) -> list[links.Link]:
+    """One law for each way that behaves differently: of each direction and memory the fastest, registered and write-combined
+    memory only where none is pinned, and apart from them what people write (asarray) and our staged copy."""
+    made: dict[tuple, links.Link] = {}
+    pinned = {x.direction for x in laws if x.host_memory == "pinned"}
+    for law in laws:
+        if law.host_memory in ("registered", "write-combined") and law.direction in pinned:
+            continue
+        variant = law.kernel.rpartition("/")[2]
+        made.setdefault(
+            (law.direction, law.host_memory, variant if variant in _APART else law.kernel.split("/")[1]), law
+        )
+    return list(made.values())
+
+
+def _way(law: links.Link) -> str:
+    return " ".join(filter(None, (law.direction, law.host_memory, law.kernel.partition("/")[2].replace("cupy/", ""))))

@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable
 
+from analysis import labels
 from analysis.crossover.crossover import Answer
-from analysis.predict.budget import REST, Budget
+from analysis.predict.budget import REST, Budget, Part
+from analysis.predict.combine import HIDDEN
 from analysis.predict.held_out import Case
 from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, rounded, sides, stacked
-from analysis.report.sections import step_budgets
 from analysis.stats import group_by
 from analysis.table import Table
 from analysis.text import budget, training
+from analysis.text import rows as row_words
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB, BY_STEP
 from analysis.units import count, digits, percent, seconds, signed
@@ -18,9 +20,9 @@ from analysis.units import count, digits, percent, seconds, signed
 def steps(made: "list[Budget]") -> list[Chart]:
     """A step in parts, a bar a device, a view a training; none where nothing of any step is known."""
     views = []
-    for group in step_budgets.groups(made):
-        names = dict.fromkeys(p.name for b in group for p in b.parts if step_budgets.is_known(p))
-        where = _apart([step_budgets.place(b) for b in group])
+    for group in groups(made):
+        names = dict.fromkeys(p.name for b in group for p in b.parts if is_known(p))
+        where = _apart([_place(b) for b in group])
         parts = {
             name: [sum(p.seconds.value for p in b.parts if p.name == name and p.seconds) for b in group]
             for name in names
@@ -33,9 +35,51 @@ def steps(made: "list[Budget]") -> list[Chart]:
         says = " ".join(map(budget.sentence, (group[0], *group[1:][-1:])))
         axes = Axis("seconds of a step", "seconds", False), Axis("", "words", False)
         traces = stacked(parts, where, words)
-        views.append(View(step_budgets.name(group[0]), *axes, traces, says, bars=True))
+        views.append(View(_name(group[0]), *axes, traces, says, bars=True))
     title = "Where a training step's time goes"
-    return [Chart("budget", title, views, step_budgets.numbers(made), chooses="Training")] if views else []
+    return [Chart("budget", title, views, numbers(made), chooses="Training")] if views else []
+
+
+def groups(made: Iterable[Budget]) -> list[list[Budget]]:
+    """The budgets of one training on its devices together, those of which any part of a step is known."""
+    found = group_by(made, lambda b: (break_even.setup_of(b.training), b.training.problem))
+    return [group for group in found.values() if any(is_known(p) for b in group for p in b.parts)]
+
+
+def numbers(made: list[Budget]) -> Table:
+    """A line a training and device: the step with its parts, which add up to it, its losses and flags."""
+    names = list(dict.fromkeys(p.name for b in made for p in b.parts if is_known(p)))
+    names.sort(key=lambda n: n == HIDDEN)
+    rows = []
+    for b in made:
+        at = {p.name: f"{signed(p.seconds.value)}{' (in part)' * p.partial}" for p in b.parts if p.seconds}
+        rest = f"{signed(b.remainder.value)} ({100 * b.remainder.value / b.step.value:.0f} %)"
+        step = _name(b), _place(b), labels.time(b.step), labels.width(b.step)
+        last = (
+            rest if any(map(is_known, b.parts)) else "-",
+            row_words.losses(b.training) or "-",
+            "; ".join(b.flags) or "-",
+        )
+        rows.append((*step, *(at.get(n, "-") for n in names), *last))
+    heads = *names, "not explained", "losses", "flags"
+    return Table(("training", "device", "a step", "±", *heads), rows, 2, heads)
+
+
+def is_known(part: Part) -> bool:
+    """Whether it is a part of the step itself with a number."""
+    return bool(part.seconds and part.seconds.value)
+
+
+def _name(b: Budget) -> str:
+    """`CIFAR-10 CNN, batch 32, 50,000 samples, float64 inputs`, and what else is not the usual."""
+    return training.with_type(break_even.setup_of(b.training))
+
+
+def _place(b: Budget) -> str:
+    """The device with its threads, and its form."""
+    keras = b.training.keras
+    form = [", GPU visible"] * (keras.gpu == "visible") + [f", jit {keras.jit_compile}"] * (keras.jit_compile != "auto")
+    return "".join([budget.where(b.training).removeprefix("the "), *form])
 
 
 def _apart(names: list[str]) -> list[str]:
@@ -55,8 +99,8 @@ def predicted_steps(cases: "list[Case]") -> list[Chart]:
         look = ("vermillion", "square") if device == "gpu" else ("blue", "circle")
         xs, ys = [rounded(c.seen.step.value) for c in own], [rounded(c.predicted.step_s.value) for c in own]
         names = (f"{c.predicted.training.model}, batch {c.predicted.training.batch}" for c in own)
-        numbers = zip(names, own, map(seconds, ys), map(seconds, xs), strict=True)
-        cells = [(name, c.device, c.bound, by, seen, percent(c.error)) for name, c, by, seen in numbers]
+        each = zip(names, own, map(seconds, ys), map(seconds, xs), strict=True)
+        cells = [(name, c.device, c.bound, by, seen, percent(c.error)) for name, c, by, seen in each]
         says = [f"{name}: predicted {by}, measured {seen}" for name, _, _, by, seen, _ in cells]
         traces.append(Trace(device.upper(), xs, ys, *look, line=False, says=says, hollow=device == "cpu"))
         rows, every = rows + cells, [*every, *xs, *ys]

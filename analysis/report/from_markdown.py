@@ -1,4 +1,4 @@
-"""The Markdown sections as HTML for the page: the same words and numbers, long tables and lists folded, tables to be sorted.
+"""HTML from the Markdown of sections: the same words and numbers, long tables and lists folded, tables to be sorted.
 
 What comes from result files is text wherever it stands: HTML, links and pictures in it are not parsed.
 """
@@ -70,7 +70,7 @@ def _is_numbers(column: Iterable[object]) -> bool:
     return sum(bool(_NUMBER.match(c)) for c in said) > len(said) / 2 and max(map(len, said), default=0) <= 40
 
 
-def markdown(lines: Iterable[str], title: str = "", level: int = 3) -> str:
+def html_of(lines: Iterable[str], title: str = "", level: int = 3) -> str:
     """The HTML of a section's Markdown: headings, lists, tables, paragraphs. A table is called by the line before
     it that ends with a colon, else by its heading, the first one by the section's title."""
     from markdown_it.tree import SyntaxTreeNode
