@@ -5,7 +5,6 @@ The command; what predicts is analysis.predict.prediction, whose names are here 
 
 import argparse
 import pathlib
-import shlex
 from typing import TYPE_CHECKING
 
 from workloads import options
@@ -108,16 +107,9 @@ def print_predictions(args: argparse.Namespace) -> int:
     from analysis.predict import prediction, profile
 
     if args.save and pathlib.PurePath(args.save).suffix == ".jsonl":
-        given = [
-            ("--model", args.model),
-            ("--batch", args.batch),
-            ("--profile", args.profile),
-            ("--save", [str(pathlib.PurePath(args.save).with_suffix(".ndjson"))]),
-        ]
-        words_ = [word for flag, texts in given for word in (flag, *texts)]
         raise options.Usage(
             f"{args.save}: a .jsonl file is read as rows wherever it lies, so predictions need another name",
-            shlex.join(["python", "-m", "analysis.predict", *words_]),
+            similar=("", args.save, str(pathlib.PurePath(args.save).with_suffix(".ndjson"))),
         )
     of = profile.read(*args.profile)
     every = settings(args, of)

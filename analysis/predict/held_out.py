@@ -2,7 +2,6 @@
 predictions of the same kind come to. In words and tables: analysis.text.prediction_errors.
 """
 
-import math
 import statistics
 from collections.abc import Iterable
 
@@ -18,7 +17,6 @@ from analysis.predict.prediction import Prediction, predict
 from analysis.predict.profile import Lacking, Profile
 from analysis.predict.step_work import RULES_CHANGED
 from analysis.stats import Estimate, group_by
-from analysis.training import costs
 from kernels import networks
 from kernels.problems import Conv, Matmul
 
@@ -195,27 +193,6 @@ def _features(seen: "Seen") -> tuple[float, float, float, float]:
     batch = min(problem.batch, problem.samples)
     flops, nbytes = batch * networks.training_flops(network), batch * networks.sample_bytes(network)
     return 1.0, float(flops), float(seen.made.kernels), float(nbytes)
-
-
-class Apart(msgspec.Struct, frozen=True):
-    """How far the steps of several processes of a training lie apart, and what each one's own interval makes of that: standard
-    deviations as shares of their middle; the medians of a device's trainings."""
-
-    between: float
-    within: float
-
-
-def apart(of: "Profile", device: str) -> Apart | None:
-    """Of a device's trainings that were taken in several processes; None without any. An interval of 95 % counts as of a normal
-    number, which takes more for a process's own noise than the few repeats behind it make."""
-    found = []
-    for m in of.trainings:
-        each = costs.processes(m) if m.device == device else []
-        steps = [c.step for part in each if (c := costs.measured(part))]
-        if len(steps) > 1 and (middle := statistics.median(e.value for e in steps)) > 0:
-            own = statistics.fmean(((e.high - e.low) / 2 / _NORMAL_95) ** 2 for e in steps)
-            found.append((statistics.stdev(e.value for e in steps) / middle, math.sqrt(own) / middle))
-    return Apart(*map(statistics.median, zip(*found, strict=True))) if found else None
 
 
 def summaries(cases: Iterable[Case]) -> list[Summary]:

@@ -29,7 +29,6 @@ SAID = {
     "saved": "{device}, saved before they were measured: median error {median:share}, mean {mean:share} of {count} steps.",
     "before": "{count} that had been measured before do not count.",
     "checked": "{device}: median error {median:share}, mean {mean:share} of {count} steps.",
-    "floor": "On the {device} steps differ by {between:share} (standard deviation) between processes, {within:share} within one.",
     "counts": "All {steps} steps of {trainings} trainings count in full. {wide} are noisier than {noisy:share} and fit nothing. "
     "{numbers} numbers are fitted on other models' trainings. {bounds} steps are of short fits, with data-set setup in them.",
     "left out": "Not in it: {reasons}.",
@@ -68,12 +67,12 @@ def errors(cases: list[Case], strict: Iterable[Case]) -> Table:
 
 
 def lines(of: Profile) -> list[str | Table]:
-    """The whole page: what docs have, how far processes lie apart, every training and crossover."""
+    """The whole page: what docs have, every training and crossover."""
     cases = held_out.leave_one_out(of)
     if not cases:
         return [SAID["nothing"]]
     reasons = "; ".join(f"{n} ({why})" for why, n in calibration.left_out(of).items())
-    told = [*brief(of, cases), "", say(SAID["left out"], reasons=reasons), *floors(of), "", _cases(cases)]
+    told = [*brief(of, cases), "", say(SAID["left out"], reasons=reasons), "", _cases(cases)]
     return [*told, "", found] if (found := crossovers(comparisons(of))).rows else told
 
 
@@ -137,12 +136,6 @@ def unseen(cases: list[Case], of: Profile) -> list[str]:
     """The errors of trainings that no rule was made on, a sentence a device."""
     late = held_out.unseen(cases, of)
     return _said("unseen", ((c.device, c.error) for c in late), since=RULES_CHANGED[:10])
-
-
-def floors(of: Profile) -> list[str]:
-    """How far single processes of a training lie apart, beside each one's own noise; a sentence a device."""
-    each = {device: held_out.apart(of, device) for device in of.devices}
-    return [say(SAID["floor"], device=NAMES[d], between=e.between, within=e.within) for d, e in each.items() if e]
 
 
 def counts(cases: list[Case], of: Profile) -> str:

@@ -14,7 +14,7 @@ from analysis.predict.combine import HOST, Calibration
 from analysis.stats import Estimate
 from analysis.text import prediction_errors
 from kernels.problems import Matmul, Training
-from workloads.records import Settings, visits
+from workloads.records import Settings
 
 CPU, GPU = Settings("cpu"), Settings("gpu:0")
 PLAIN = Calibration()
@@ -63,26 +63,6 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base, monk
     monkeypatch.setattr(calibration.Seen, "setup", property(lambda self: Estimate(work, work, work)))
     again = next(c for c in uncalibrated(of) if c.seen.row.problem.model == "fashion-mlp")
     assert again.bound == "overhead-bound" and again.predicted == case.predicted
-
-
-def test_processes_of_a_training_lie_apart_by_their_standard_deviation(base):
-    of = measured(base, {("mlp-784-100x2-10", 8): 1 / 1.05, ("fashion-mlp", 128): 1 / 1.2})
-    row = of.trainings[0]
-
-    def times(factor: float):
-        """The same training in a process in which all took so many times as long."""
-        samples = tuple(replace(s, seconds=tuple(factor * x for x in s.seconds)) for s in row.samples)
-        series = {name: tuple(factor * x for x in taken) for name, taken in row.series.items()}
-        return replace(row, samples=samples, series=series)
-
-    fresh = visits.merged([times(factor) for factor in (0.94, 0.96, 1.0, 1.03, 1.05)])
-    whole = profile.Profile([*base.measurements, fresh, of.trainings[1]], GPU_MACHINE)
-    # from their mean, 0.996: 0.056, 0.036, 0.004, 0.034 and 0.054, squared 0.00852 in all, over 4; each one's fits agree
-    found = held_out.apart(whole, "cpu")
-    assert (found.between, found.within) == (pytest.approx(0.00852**0.5 / 2), pytest.approx(0, abs=1e-9))
-    assert prediction_errors.floors(whole) == [
-        "On the CPU steps differ by 4.6 % (standard deviation) between processes, 0 % within one."
-    ]
 
 
 def test_strictly_nothing_of_the_models_own_layers_is_known(base):

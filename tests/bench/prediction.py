@@ -271,15 +271,11 @@ def main(argv: list[str]) -> int:
         whole,
     )
     figures = [*itertools.chain(*parts), explaining(run)]
-    floor = "- the noise floor of five processes: python -m workloads.training --study repeats --rigorous"
-    none = [] if held_out.apart(of, GPU) else [floor]
-    none += [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
+    none = [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
     notes = [
         "Every training predicted with all trainings of its model left out; intervals by drawing whole models.",
         "",
         prediction_errors.counts(every, of),
-        "",
-        *prediction_errors.floors(of),
         "",
         prediction_errors.SAID["head"],
         "",
