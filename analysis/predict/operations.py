@@ -3,7 +3,6 @@
 Rows of many in one graph say that as it is; rows of a call of its own are more, by the call and by threads that must be woken.
 """
 
-import collections
 import itertools
 import math
 import statistics
@@ -13,7 +12,7 @@ from analysis.predict import fusion, profile
 from analysis.predict.curves import Curve, Point, curve
 from analysis.predict.profile import HELD, LIBRARIES, OP_BY_OP, Profile, Read, once, stands
 from analysis.roofline import memory_levels
-from analysis.stats import Estimate, middle
+from analysis.stats import Estimate, median, middle
 from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
 from workloads.records import Measurement
@@ -114,8 +113,8 @@ def _points(of: Profile, source: str, device: str, operation: str) -> Iterable[P
     if source == LIBRARIES or len(taken) < 2:
         yield from (Point((math.log(n),), s, 0.0, n) for n, s in taken.items())
         return
-    (least, base), *more = sorted(taken.items())
-    for nbytes, seconds in more:
+    least, base = min(taken.items())
+    for nbytes, seconds in taken.items():
         if seconds > base:
             yield Point((math.log(nbytes),), (seconds - base) * nbytes / (nbytes - least), 0.0, nbytes)
 
@@ -204,7 +203,8 @@ def _pairs(of: Profile, device: str, op: str) -> list[tuple[float, float]]:
 @once
 def operating(of: Profile, device: str) -> Estimate | None:
     """Seconds of a further operation in a graph that is not compiled: what passes of several operations take beyond those
-    of one on arrays as small, inside a graph where such rows are; else what an operation on next to nothing takes."""
+    of one on arrays as small, inside a graph where such rows are (the median over all pairs of formulas: Theil and Sen's slope);
+    else what an operation on next to nothing takes."""
     found = _operating(of, device, profile.GRAPH) or _operating(of, device, _CALL)
     return found or of.constant("tf-op-in-function", device, clock=profile.clock(device))
 
@@ -224,22 +224,5 @@ def _operating(of: Profile, device: str, named: str) -> Estimate | None:
     ]
     if len({n for n, _ in points}) < _FEWEST_COUNTS:
         return None
-    return _median_slope(points).at_least(0.0)
-
-
-def _median_slope(points: list[tuple[int, float]]) -> Estimate:
-    """The median of the slopes between all pairs of (x, y), with its 95 % interval.
-
-    Source: P. K. Sen, Estimates of the Regression Coefficient Based on Kendall's Tau (1968), equation 2.6 with ties.
-    """
     pairs = itertools.permutations(points, 2)
-    slopes = sorted((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if b[0] > a[0])
-
-    def weight(count: int) -> int:
-        return count * (count - 1) * (2 * count + 5)
-
-    ties = sum(weight(n) for values in zip(*points, strict=True) for n in collections.Counter(values).values())
-    wide = statistics.NormalDist().inv_cdf(0.975) * math.sqrt((weight(len(points)) - ties) / 18)
-    high = min(round((len(slopes) + wide) / 2), len(slopes) - 1)
-    low = max(round((len(slopes) - wide) / 2) - 1, 0)
-    return Estimate(statistics.median(slopes), slopes[low], slopes[high])
+    return median([(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if b[0] > a[0]]).at_least(0.0)
