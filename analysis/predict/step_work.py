@@ -12,11 +12,9 @@ from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile
 from analysis.stats import Estimate, independent_sum, middle
 from analysis.units import join, percent
 from kernels import networks
-from kernels.networks import training_step as steps
 from kernels.networks.layers import Network, unknown
 from kernels.networks.training_step import Work
 from kernels.problems import Problem, Stream
-from kernels.problems.arrays import ITEM_BYTES
 from workloads.records.switches import Keras
 
 Timed = list[tuple[Kernel, float]]
@@ -79,7 +77,7 @@ def work_parts(
     told: dict[str, dict[str, None]] = {}
     moved = sum(k.problem.bytes_moved for k in kernels if k.problem)  # each counted by itself
     rate = operations.bandwidth(of, device, moved)
-    for k in (_as_pooled(k, device, execution) for k in kernels):
+    for k in kernels:
         if k.problem is None:
             partial.append(f"{k.name}: {k.why}")
             continue
@@ -101,18 +99,6 @@ def work_parts(
     read_from = {part: ", ".join(names) for part, names in told.items()}
     at_once = device == "cpu" and execution == OP_BY_OP
     return WorkParts(sums, read_from, _path(timed, cold, of, device) if at_once else None)
-
-
-def _as_pooled(k: "Kernel", device: str, execution: str) -> "Kernel":
-    """A kernel as it is priced: oneDNN's pools of means as those of maxima, of which there are rows; neither is a mere copy.
-
-    Source: oneDNN's pooling primitive, one for both; traces of LeNet's steps.
-    """
-    what = k.name.rpartition(" ")[2]
-    if k.problem is None or device != "cpu" or execution != OP_BY_OP or what not in ("avgpool", "avgpool_grad"):
-        return k
-    elements = math.ceil(k.problem.nbytes / sum(Stream.WEIGHTS["maxpool"][:2]) / ITEM_BYTES[k.problem.dtype])
-    return msgspec.structs.replace(k, problem=steps.stream(what.replace("avg", "max"), elements, k.problem.dtype))
 
 
 def _moved(k: "Kernel", execution: str) -> float:

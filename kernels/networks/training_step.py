@@ -157,6 +157,12 @@ def _maxpool(place: Place) -> Iterator[Work]:
     yield from _both(place, "maxpool", place.inputs, place.below, why="" if known else window)
 
 
+def _avgpool(place: Place) -> Iterator[Work]:
+    """Source: oneDNN's pooling primitive, one for both; traces of LeNet's steps."""
+    why = "priced as a pool of maxima"
+    yield from _both(place, "avgpool", place.inputs, place.below, ("maxpool", "maxpool_grad"), why)
+
+
 def _moves(forward: str) -> Callable[[Place], Iterator[Work]]:
     """Work that only moves data or nearly so, in both directions."""
 
@@ -210,7 +216,7 @@ WORK: dict[str, Callable[[Place], Iterator[Work]]] = {
     "conv": _conv,
     "activation": _activation,
     "pool": _maxpool,
-    "avgpool": _moves("avgpool"),
+    "avgpool": _avgpool,
     "globalpool": _moves("globalpool"),
     "dropout": _dropout,
     "batchnorm": _batchnorm,
