@@ -18,19 +18,23 @@ NEXT = "python -m analysis.explain --model file.py:function --batch 32 --measure
 LONG = """Roofs, memory levels, launches, copies, matrix products, their crossover and one Keras row in one folder, with a report.
 --quick leaves all out but products, one Keras row and what its step is made of, and takes two to three minutes. --device all
 measures every GPU alone, then what several do with each other and what they take from each other at once."""
-# What a step of the CIFAR-10 CNN is made of, in TensorFlow's rows; and what of it a CPU alone needs.
-OF_A_STEP: dict = {"backends": ["tensorflow"], "fast": True}
-_CNN: dict = {"model": "cifar10-cnn", "batch": ["32"], "direction": ["all"]}
+# What a step of the CIFAR-10 CNN is made of: on the CPU TensorFlow's rows; of a GPU libraries', whose kernels its own clock times
+# apart from their calls.
+_CNN: dict = {"model": "cifar10-cnn", "direction": ["all"]}
+_ON_CPU: dict = {**_CNN, "batch": ["32"], "backends": ["tensorflow"], "device": ["cpu"]}
+_ON_GPU: dict = {**_CNN, "batch": ["32", "1024"], "dtypes": ["tf32"], "modes": ["resident"]}
 _PASSES = "read add relu relu_grad dropout maxpool maxpool_grad sgd adam"
-STEP_PARTS: list[tuple[str, dict, dict]] = [
-    ("launch", {"variants": ["function", "jit", "fit", "once"]}, {"variants": ["function", "fit", "once"]}),
-    ("conv", _CNN, {"variants": ["function", "held"]}),
-    ("matmul", _CNN, {"variants": ["function"]}),
-    (
-        "stream",
-        {"operations": _PASSES.split(), "sizes": ["64KiB:16MiB:x16"], "dtypes": ["float32"]},
-        {"variants": ["function"]},
-    ),
+_IN_CALLS: dict = {"sizes": ["64KiB:16MiB:x16"], "dtypes": ["float32"], "variants": ["function"]}
+OF_THE_CPU: list[tuple[str, dict]] = [
+    ("conv", {**_ON_CPU, "variants": ["function", "held"]}),
+    ("matmul", {**_ON_CPU, "variants": ["function"]}),
+    ("stream", {**_IN_CALLS, "operations": _PASSES.split(), "backends": ["tensorflow"], "device": ["cpu"]}),
+]
+OF_A_GPU: list[tuple[str, dict]] = [
+    ("conv", {**_ON_GPU, "backends": ["cudnn"]}),
+    ("matmul", {**_ON_GPU, "backends": ["cupy"]}),
+    ("stream", {"sizes": ["64KiB:256MiB:x16"], "backends": ["cupy"]}),
+    ("transfer", {"sizes": ["4B:64MiB:x16"], "directions": ["h2d"], "host_memory": ["pageable"]}),
 ]
 FLAGS = """
 --quick              small sizes and short blocks
@@ -55,10 +59,13 @@ def plan(quick: bool, gpu: list[str], several: bool = False) -> list[tuple[str, 
     all GPUs of the host are asked for, and they are more than one."""
     together = [("peers", {"fast": True})] if several else []
     if quick:
+        variants = ["function", "fit", "once", *(["jit"] if gpu else [])]
+        launch = ("launch", {"backends": ["tensorflow"], "variants": variants})
+        of_gpus = [(name, {**flags, "device": gpu}) for name, flags in OF_A_GPU] if gpu else []
         return [
             ("matmul", {"sizes": ["64:1024:x2"], "fast": True}),
             *together,
-            *[(name, {**flags, **OF_A_STEP, **({} if gpu else only)}) for name, flags, only in STEP_PARTS],
+            *[(name, {**flags, "fast": True}) for name, flags in [launch, *OF_THE_CPU, *of_gpus]],
             ("training", {"steps": 24, "fast": True}),
         ]
     dtypes = ["float32", "float64", *(["tf32", "float16", "bfloat16"] if gpu else [])]
@@ -95,7 +102,7 @@ def _all(args: argparse.Namespace) -> bool:
 
 def _parts(args: argparse.Namespace, here, every: bool) -> list[tuple[str, dict]]:
     """The part of the plan that was asked for; with `every` GPU, what it has for the GPU for each."""
-    gpus = [f"gpu:{i}" for i in range(len(here.gpus))]
+    gpus = [] if options.words(args.device) == ["cpu"] else [f"gpu:{i}" for i in range(len(here.gpus))]
     return chosen(args, gpus if every else gpus[:1], len(gpus) > 1 and _all(args))
 
 

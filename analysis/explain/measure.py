@@ -12,6 +12,7 @@ import msgspec
 
 from analysis.explain.explanation import Explanation, Request, Sources, settings_of
 from analysis.predict import what_if
+from analysis.predict.profile import PASSES, measuring
 from workloads import options
 from workloads.records import settings
 
@@ -19,7 +20,7 @@ BUDGET_S = 90
 _SAMPLES, _STEPS = 2048, 64  # of the real step: its later epochs tell it, so few samples do
 _PATIENCE_S = 15  # what a child may take beyond its share: it finishes the visit that it is in
 # Seconds that a part is guessed to take, rounded from one look at two cores.
-_GUESS_S = {"training": 30, "launch": 40, "conv": 20, "matmul": 15, "stream": 40}
+_GUESS_S = {"training": 30, "launch": 40, "conv": 20, "matmul": 15, "stream": 40, "transfer": 10}
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -77,14 +78,14 @@ def _operations(asked: Request, device: str) -> list[Part]:
     ):
         if kind in kinds:
             model = ("--model", t.model if own else instead, "--batch", str(t.batch), "--direction", "all")
-            command = (f"workloads.{op}", *model, "--backends", "tensorflow", *_on(device))
+            command = (f"workloads.{op}", *model, *measuring(op, device), "--fast")
             found.append(Part(f"{words} on the {_name(device)}", command, _GUESS_S[op]))
-    passes = ("--operations", *_PASSES, "--dtypes", "float32", "--sizes", "64KiB:64MiB:x32")
-    command = ("workloads.stream", *passes, "--backends", "tensorflow", *_on(device))
+    passes = ("--operations", *PASSES.split(), "--dtypes", "float32") if device == "cpu" else ()
+    command = ("workloads.stream", *passes, "--sizes", "64KiB:64MiB:x32", *measuring("stream", device), "--fast")
+    copies = ("workloads.transfer", "--sizes", "4B:64MiB:x16", "--directions", "h2d", *_on(device))
+    if device != "cpu":
+        found.append(Part("copies to the GPU", copies, _GUESS_S["transfer"]))
     return [*found, Part(f"passes over memory on the {_name(device)}", command, _GUESS_S["stream"])]
-
-
-_PASSES = ("read", "add", "relu", "relu_grad", "dropout", "maxpool", "maxpool_grad", "batchnorm", "sgd", "adam")
 
 
 def seconds(found: Iterable[Part], budget: float = BUDGET_S) -> float:

@@ -47,13 +47,13 @@ def clock(device: str) -> str:
 
 
 def of(device: str, execution: str, op: str) -> tuple[str, ...]:
-    """Whose rows count, the first before the others: on a GPU libraries' on its own clock; on the CPU TensorFlow's in that
-    execution, of convolutions inside a graph or in a call of its own, then libraries' products, whose threads spin on between
-    calls; then what may stand for them."""
+    """Whose rows count, the first before the others: on a GPU libraries' on its own clock, for a framework's calls take longer
+    than most of its kernels; on the CPU TensorFlow's in that execution, of convolutions inside a graph or in a call of its own,
+    then libraries' products, whose threads spin on between calls; then what may stand for them."""
     own = VARIANTS[execution]
     other = next(v for v in VARIANTS.values() if v != own)
     if device != "cpu":
-        return LIBRARIES, own, other
+        return (LIBRARIES,)
     if op == "matmul":
         return own, LIBRARIES, other
     return *((HELD,) if execution == OP_BY_OP and op == "conv" else ()), own, other, LIBRARIES
@@ -95,9 +95,24 @@ def command(problem: Matmul | Conv | Stream, device: str) -> str:
     what = {
         "matmul": "matmul --model fashion-mlp --batch 1:2048:x4 --direction all",
         "conv": "conv --model cifar10-cnn --batch 1:2048:x4 --direction all",
-        "stream": f"stream --operations {PASSES} --dtypes float32 --sizes 64KiB:256MiB:x4",
+        "stream": f"stream{f' --operations {PASSES} --dtypes float32' * (device == 'cpu')} --sizes 64KiB:256MiB:x4",
     }
-    return f"python -m workloads.{what[problem.op]} --device {_device(device)} --backends tensorflow"
+    return f"python -m workloads.{what[problem.op]} {' '.join(measuring(problem.op, device))}"
+
+
+def measuring(op: str, device: str) -> tuple[str, ...]:
+    """The flags by which rows of an operation are measured that tell its seconds on a device: TensorFlow's on the CPU; on a GPU,
+    beside whose calls TensorFlow's kernels cannot be seen, a library's."""
+    if device == "cpu":
+        return "--backends", "tensorflow", "--device", "cpu"
+    library = {"conv": "cudnn", "matmul": "cupy", "stream": "cupy"}[op]
+    return (
+        "--backends",
+        library,
+        "--device",
+        "gpu",
+        *(("--dtypes", "tf32", "--modes", "resident") if op != "stream" else ()),
+    )
 
 
 def launches(device: str) -> str:
