@@ -107,14 +107,15 @@ def fitted_numbers(of_: "Profile") -> int:
 
 @once
 def _fit(of_: "Profile", device: str, execution: str, leaving_out: frozenset[str]) -> Calibration:
-    others = [
+    seen = [
         s
         for s in steps_seen(of_)
-        if s.row.problem.model not in leaving_out and s.told and (s.row.device, s.made.execution) == (device, execution)
+        if s.row.problem.model not in leaving_out and (s.row.device, s.made.execution) == (device, execution)
     ]
+    built = [s.row.phases_s["build"] for s in seen if "build" in s.row.phases_s]
+    once = Calibration(compile_s=_compilations(seen), build_s=median(built).value if built else 0.0)
+    others = [s for s in seen if s.told]
     models = tuple(dict.fromkeys(s.row.problem.model for s in others))
-    built = [s.row.phases_s["build"] for s in others if "build" in s.row.phases_s]
-    once = Calibration(compile_s=_compilations(others), build_s=median(built).value if built else 0.0)
     if len(models) < FEWEST:
         return once
     numbers = _solved(others, models)

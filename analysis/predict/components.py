@@ -13,8 +13,8 @@ from analysis.predict.curves import Curve, Point, curve
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
 from analysis.predict.step_work import Path, kernels_of, step_works, work_parts
-from analysis.stats import NOTHING, Estimate, exact, independent_sum, median, middle, plus_minus, total
-from analysis.training import feeding
+from analysis.stats import NOTHING, Estimate, exact, independent_sum, middle, plus_minus, total
+from analysis.training import costs, feeding
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Stream, Training
@@ -257,11 +257,6 @@ def _compile(of: Profile, device: str, execution: str) -> Estimate:
 @once
 def _start(of: Profile, device: str) -> Estimate:
     """Import and start of the device: of any training of the device, as neither knows of its model; else of launch rows."""
-    seen = [
-        m.phases_s["import"] + m.phases_s.get("device_start", 0.0)
-        for m in of.trainings
-        if m.device == device and "import" in m.phases_s
-    ]
-    if seen:
-        return median(seen)
-    return total((of.constant("import-tensorflow", "cpu"), of.constant("device-start-tensorflow", device)))
+    began = [m for m in of.trainings if m.device == device]
+    found = costs.start(began[0], of.trainings) if began else None
+    return found or total((of.constant("import-tensorflow", "cpu"), of.constant("device-start-tensorflow", device)))

@@ -8,7 +8,7 @@ import pathlib
 import msgspec
 
 from analysis.predict.calibration import calibration
-from analysis.predict.combine import Calibration, combined, compiling, setting_up, within
+from analysis.predict.combine import UNFITTED, Calibration, combined, compiling, setting_up, within
 from analysis.predict.components import FIT, components
 from analysis.predict.profile import Profile, all_of, launches
 from analysis.stats import NOTHING, Estimate, total
@@ -126,7 +126,7 @@ def predict(
             fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
     parts = combined(made, fitted)
     step = within(total(parts.values()), fitted.spread)
-    start = made.start_s + fitted.build_s if made.start_s.high > 0 else made.start_s
+    start = within(made.start_s + fitted.build_s, UNFITTED) if made.start_s.high > 0 else made.start_s
     found = Prediction(
         training,
         settings,
