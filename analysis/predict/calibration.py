@@ -22,7 +22,7 @@ NOISY = 0.25  # a step whose interval is wider fits nothing
 # How firmly the numbers are held to what the microbenchmarks say: standard deviations of the logarithms of dispatch, launches
 # and work. A training counts as much as a relative error of _ERROR: about what single ones are off by without any fit.
 _NUMBERS, _HELD, _ERROR = ("dispatch", "launches", "work"), (0.1, 0.25, 0.1), 0.25
-_QUANTILE = 0.9
+_QUANTILE = 0.95
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ class Calibration(msgspec.Struct, frozen=True):
     """Few global numbers that microbenchmarks do not tell, from trainings of `models` (empty: none, and all is as the profile
     says). dispatch: how many times a Keras step with almost no work the dispatch takes; launches: the same of issuing
     further operations of the graph, or kernels; work: how many times its rows' seconds the device's work takes in a step.
-    spread: the relative error that nine of ten of those trainings are predicted within. compile_s: seconds of a compilation for
+    spread: the relative error that 95 of 100 of those trainings are predicted within. compile_s: seconds of a compilation for
     each of the logarithms that it grows with, or each operation of a graph that is traced. build_s: of building a model."""
 
     dispatch: float = 1.0

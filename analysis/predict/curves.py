@@ -19,6 +19,9 @@ NEAREST = 8  # rows that a plane is laid through
 _RIDGE = 0.3  # what holds the plane level where its rows lie on a line
 _LEAST_ERROR = 0.02  # nobody's time is known better from another process
 _QUANTILE = 0.9
+# What nine of ten products and convolutions lie off curves through 2 to 6 rows, as a logarithm for each unit of distance (stored
+# rows of CPUs and a GPU, drawn at random), and as how many rows of a curve's own that counts.
+_USUAL, _COUNTS_AS = 0.8, 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,21 +58,20 @@ class Curve:
             return Estimate(known, known * math.exp(-_LEAST_ERROR), known * math.exp(_LEAST_ERROR))
         off, distance = self._read(np.array(at), None)
         value = self.form(flops, nbytes) * math.exp(off)
-        error, spacing = self.errors
-        half = max(_LEAST_ERROR, error * min(4.0, max(0.5, distance / spacing)))
+        slope, spacing = self.error
+        half = max(_LEAST_ERROR, slope * max(distance, spacing / 2))
         return Estimate(value, value * math.exp(-half), value * math.exp(half))
 
     @functools.cached_property
-    def errors(self) -> tuple[float, float]:
-        """(error in the logarithm, distance): of every row read off from the others, the error that nine of ten stay below,
-        and the distance at which they were read."""
-        if len(self.points) < 3:
-            return 0.5, 1.0
-        found = [
-            (abs(off - self.off[i]), distance)
-            for i, (off, distance) in enumerate(self._read(self.at[i], i) for i in range(len(self.points)))
-        ]
-        return (float(np.quantile([e for e, _ in found], _QUANTILE)), float(np.median([d for _, d in found])) or 1.0)
+    def error(self) -> tuple[float, float]:
+        """(what a row lies off, as a logarithm for each unit of its distance; the distance of rows to the nearest other): what
+        nine of ten rows do when read off from the others, and the fewer these are, what is usual."""
+        if (n := len(self.points)) < 3:
+            return _USUAL, 0.0
+        read = [self._read(self.at[i], i) for i in range(n)]
+        spacing = float(np.median([d for _, d in read])) or 1.0
+        own = float(np.quantile([abs(off - self.off[i]) for i, (off, _) in enumerate(read)], _QUANTILE)) / spacing
+        return (n * own + _COUNTS_AS * _USUAL) / (n + _COUNTS_AS), spacing
 
     def _read(self, at: np.ndarray, left_out: int | None) -> tuple[float, float]:
         """(log of seconds over the form, distance to the nearest row)."""

@@ -11,7 +11,7 @@ from analysis.predict.calibration import calibration
 from analysis.predict.combine import UNFITTED, Calibration, combined, compiling, setting_up, within
 from analysis.predict.components import FIT, components
 from analysis.predict.profile import Profile, all_of, launches
-from analysis.stats import NOTHING, Estimate, total
+from analysis.stats import NOTHING, Estimate, independent_sum
 from analysis.training.costs import TrainingCost, whole_training
 from analysis.units import join
 from kernels import networks
@@ -125,7 +125,7 @@ def predict(
         if kernel != FIT:  # a loop builds and compiles the same model
             fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
     parts = combined(made, fitted)
-    step = within(total(parts.values()), fitted.spread)
+    step = within(independent_sum(parts.values()), fitted.spread)
     start = within(made.start_s + fitted.build_s, UNFITTED) if made.start_s.high > 0 else made.start_s
     found = Prediction(
         training,

@@ -9,7 +9,7 @@ import msgspec
 from analysis.predict import fusion, operations, profile
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile
-from analysis.stats import Estimate, independent_sum, middle
+from analysis.stats import Estimate, middle, total
 from analysis.units import join, percent
 from kernels import networks
 from kernels.networks.layers import Network, unknown
@@ -95,7 +95,7 @@ def work_parts(
         told.setdefault(k.part, {})[read.source] = None
         if read.instead:
             partial.append(f"{k.part}: {read.instead}")
-    sums = {part: independent_sum(each) for part, each in found.items()}
+    sums = {part: total(each) for part, each in found.items()}
     read_from = {part: ", ".join(names) for part, names in told.items()}
     at_once = device == "cpu" and execution == OP_BY_OP
     return WorkParts(sums, read_from, _path(timed, cold, of, device) if at_once else None)
