@@ -64,6 +64,11 @@ class Estimate(msgspec.Struct, frozen=True):
         b = exact(other)
         return Estimate(max(self.value, b.value), max(self.low, b.low), max(self.high, b.high))
 
+    def within(self, other: "Estimate") -> "Estimate":
+        """The same number, its interval cut to another one as far as that leaves the number in it."""
+        low, high = max(self.low, other.low), min(self.high, other.high)
+        return Estimate(self.value, min(low, self.value), max(high, self.value))
+
     @property
     def noise(self) -> float:
         """Half the interval's width over the value."""

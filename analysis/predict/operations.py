@@ -3,21 +3,28 @@
 Rows of many in one graph say that as it is; rows of a call of its own are more, by the call and by threads that must be woken.
 """
 
+import functools
 import itertools
 import math
 import statistics
 from collections.abc import Iterable
 
+import msgspec
+
 from analysis.predict import fusion, profile
 from analysis.predict.curves import Curve, Point, curve
 from analysis.predict.profile import HELD, LIBRARIES, OP_BY_OP, Profile, Read, once, stands
 from analysis.roofline import memory_levels
-from analysis.stats import Estimate, median, middle
+from analysis.stats import Estimate, median, middle, within_factor
 from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
 from workloads.records import Measurement
 
 _FEWEST_COUNTS = 3  # of operations in a formula, for a line through them
+# Times that what is alike may take longer or shorter: nine of ten of cuDNN's convolutions on an H200 beside cuBLAS's products of
+# as many FLOPs, and most of TensorFlow's products on a Xeon beside NumPy's.
+_UNLIKE = 4
+_PRODUCTS = "convolutions or transposed products priced as plain products"
 _READS = {"sgd": 0, "adam": 4}  # of variables, of those that update some: they put no result away
 _BEYOND = 4  # times the last cache: arrays together from which on it holds nothing of them
 _CALL = profile.VARIANTS[OP_BY_OP]
@@ -29,15 +36,34 @@ _ALIKE = {"batchnorm_grad": "batchnorm"}
 @once
 def product(of: Profile, problem: Matmul | Conv, device: str, execution: str) -> Read | None:
     """Seconds of a product or convolution as that execution runs it on the device, without the call around it, by the first
-    source that has rows of its kind; None where none has."""
-    for source in profile.of(device, execution, problem.op):
-        for math_ in profile.maths(problem, device):
-            if made := _kind_curve(of, source, device, problem.op, profile.kind(problem), math_):
-                other = math_[1] != problem.math
-                instead = f"{problem.math} priced as {math_[1]}, of which there are rows" if other else ""
-                seconds = made.seconds(profile.at(problem), problem.flops, problem.bytes_moved)
-                return Read(seconds, profile.WORDS[source], instead)
-    return None
+    source that has rows of its kind, within what the others and what is like it leave of its interval; None without rows."""
+    found: list[Read] = []
+    for alike in _alike(problem):
+        for source in profile.of(device, execution, alike.op):
+            for math_ in profile.maths(problem, device):
+                if made := _kind_curve(of, source, device, alike.op, profile.kind(alike), math_):
+                    seconds = made.seconds(profile.at(alike), alike.flops, alike.bytes_moved)
+                    if found or alike is not problem:
+                        seconds = seconds * within_factor(1.0, _UNLIKE)
+                    other = f"{problem.math} priced as {math_[1]}, of which there are rows"
+                    instead = other if math_[1] != problem.math else ""
+                    found.append(Read(seconds, profile.WORDS[source], instead if alike is problem else _PRODUCTS))
+                    break
+    if not found:
+        return None
+    best = found[0]
+    surer = [read.seconds for read in found if read.seconds.noise < best.seconds.noise]
+    return msgspec.structs.replace(best, seconds=functools.reduce(Estimate.within, surer, best.seconds))
+
+
+def _alike(problem: Matmul | Conv) -> list[Matmul | Conv]:
+    """The problem and products that do as much: of a convolution that of its patches and filters, of other layouts the plain
+    one."""
+    if isinstance(problem, Matmul):
+        return [problem, *[msgspec.structs.replace(problem, layout="nn")] * (problem.layout != "nn")]
+    n, groups = problem.n * problem.p * problem.q, problem.groups
+    k = problem.c_in // groups * problem.r * problem.s
+    return [problem, Matmul(n * groups, problem.c_out // groups, k, problem.dtype, problem.math)]
 
 
 @once

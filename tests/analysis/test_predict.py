@@ -22,6 +22,7 @@ from analysis.predict import (
     components,
     fusion,
     held_out,
+    operations,
     prediction,
     profile,
     step_work,
@@ -32,7 +33,7 @@ from analysis.stats import Estimate
 from analysis.text import prediction_errors
 from analysis.training import costs
 from kernels import networks
-from kernels.problems import Stream, Training
+from kernels.problems import Conv, Matmul, Stream, Training
 from workloads.options import Usage
 from workloads.records import Settings
 
@@ -300,7 +301,7 @@ def test_a_profile_that_lacks_rows_says_what_to_measure_and_a_users_own_network_
             seconds(lacking(op), GPU)
         assert words in missing.value.commands[0] and missing.value.commands[0] in str(missing.value)
     with pytest.raises(profile.Lacking) as missing:
-        seconds(lacking("conv"), what=Training("cifar10-cnn", 32, 2048))
+        seconds(lacking("conv", "matmul"), what=Training("cifar10-cnn", 32, 2048))
     assert "workloads.conv" in missing.value.commands[0]
     with pytest.raises(profile.Lacking) as missing:  # all of it at once, each command once
         seconds(lacking("conv", "matmul", "launch"), what=Training("cifar10-cnn", 32, 2048))
@@ -316,6 +317,20 @@ def test_a_profile_that_lacks_rows_says_what_to_measure_and_a_users_own_network_
     assert nadam.parts["optimizer"] == own.parts["optimizer"]
     with pytest.raises(ValueError, match="unknown model"):
         seconds(whole, what=Training("their.module:build", 32, 2048))
+
+
+def test_what_is_alike_bounds_what_few_rows_tell(whole):
+    """A convolution of 8 x 30 x 30 patches of 3 x 3 x 16 values; a product that is transposed; one that is plain."""
+    conv = Conv(8, 32, 32, 16, 64, 3, 3)
+    assert operations._alike(conv) == [conv, Matmul(8 * conv.p * conv.q, 64, 144)]
+    turned = Matmul(5, 6, 7, layout="nt")
+    assert operations._alike(turned) == [turned, plain := Matmul(5, 6, 7)] and operations._alike(plain) == [plain]
+    known = Estimate(2.0, 1.0, 8.0)
+    assert known.within(Estimate(3.0, 1.5, 4.0)) == Estimate(2.0, 1.5, 4.0)
+    assert known.within(Estimate(5.0, 4.0, 9.0)) == Estimate(2.0, 2.0, 8.0)  # never past the number itself
+    less = profile.Profile([m for m in whole.measurements if m.problem.op != "conv"], GPU_MACHINE)
+    read = operations.product(less, conv, "cpu", "op by op")
+    assert read.instead == operations._PRODUCTS and read.seconds.high / read.seconds.low > 16  # four times, either way
 
 
 @pytest.fixture(scope="module")
