@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from analysis.crossover.layers import NOUNS
+from analysis.report.layers import HEADINGS
 from analysis.report.material import Material
 from analysis.report.sections import (
     crossings,
@@ -36,8 +38,9 @@ def _trainings(of: Material) -> list[str]:
     return [*budgets, *stored_gpu.section(of.rows, of.machine), *training.section(of)]
 
 
-def _layers(op: str, title: str, stem: str) -> Section:
-    return Section(stem, title, lambda of: layers.section(of.layers[op]), (stem,))
+def _layers(op: str) -> Section:
+    stem = f"{NOUNS[op]}s"
+    return Section(stem, HEADINGS[op], lambda of: layers.section(of.layers[op]), (stem,))
 
 
 METHOD = Section("method", "How it was measured", lambda of: method.how_section(of.loaded))
@@ -47,7 +50,7 @@ SECTIONS = (
     Section("kernels", "Kernels", charts=("rates",)),
     Section("ladder-matmul", "From three loops to the library", lambda of: roofline.ladder_section(of, "matmul")),
     Section("ladder-conv", "From seven loops to the library", lambda of: roofline.ladder_section(of, "conv")),
-    *(_layers(op, title, stem) for op, (title, _, stem) in layers.SECTIONS.items()),
+    *map(_layers, HEADINGS),
     Section("memory", "Memory: how fast at every level", movement.memory_section, ("memory",)),
     Section("transfers", "Copies between host and GPU", movement.copies_section, ("transfers",)),
     Section("feeding", feeding.TITLE, movement.feeding_section, ("feeding",)),

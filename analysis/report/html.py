@@ -8,11 +8,11 @@ import msgspec
 
 from analysis import table as cells
 from analysis.labels import problem
-from analysis.report import body, calculator, from_markdown, pictures
+from analysis.report import body, calculator, from_markdown, pictures, rows
 from analysis.report.charts import crossover as charts_crossover
 from analysis.report.html_page import Page, title
 from analysis.report.material import Material
-from analysis.report.sections import all_numbers, differences, method, rows
+from analysis.report.sections import all_numbers, differences, method
 from analysis.report.sections.head import head as head_of
 from analysis.text import crossings, questions
 from analysis.units import join

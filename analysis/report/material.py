@@ -11,7 +11,7 @@ from analysis.predict import held_out
 from analysis.predict import profile as profiles
 from analysis.predict.budget import Budget, budget
 from analysis.predict.profile import Profile
-from analysis.report.sections import layers, rows
+from analysis.report import layers, rows
 from analysis.roofline.bounds import Judged, Roof, judge, roofs
 from analysis.table import table
 from analysis.text import summary, training
@@ -68,7 +68,7 @@ class Material:
     @functools.cached_property
     def layers(self) -> "dict[str, layers.Layers]":
         """Convolutions, and the products of dense layers and other shapes."""
-        return {op: layers.select(self.loaded, op, self.roofs) for op in layers.SECTIONS}
+        return {op: layers.select(self.loaded, op, self.roofs) for op in layers.HEADINGS}
 
     @functools.cached_property
     def profile(self) -> "Profile":

@@ -91,9 +91,10 @@ def _summary(group: list[Answer]) -> str:
     for kind, words in _KINDS.items():
         if of := kinds.get(kind):
             parts.append(f"{words.format(size=first.family.size_name, between=between)} in {len(of)}")
-    what = {"conv": "convolutions", "matmul": "products"}[first.family.op]
     how = ", ".join([crossings.precision_name(first), *_how(first.form), crossings.form_name(first.form)])
-    return say(SAID["summary"], count=len(group), what=what, how=how, parts=", ".join(parts))
+    return say(
+        SAID["summary"], count=len(group), what=f"{layers.NOUNS[first.family.op]}s", how=how, parts=", ".join(parts)
+    )
 
 
 def story(

@@ -16,10 +16,10 @@ from analysis.crossover import crossover, families, layers, network_steps
 from analysis.crossover.crossover import COPIES, LATENCY
 from analysis.crossover.families import conv_rows
 from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
+from analysis.report import layers as layers_of_page
 from analysis.report import page
 from analysis.report.charts import layers as layer_charts
 from analysis.report.charts import roofline, svg
-from analysis.report.sections import layers as layer_sections
 from analysis.report.sections import method
 from analysis.roofline import bounds
 from analysis.roofline.roofs import roofs
@@ -233,9 +233,9 @@ def test_no_label_of_the_pictures_covers_another_or_leaves_them():
     loaded = fake.layers_run(batches=(1, 8, 128), maths=("float32", "tf32"))
     ceilings = roofs(loaded.measurements, fake.GPU_MACHINE)
     drawn = roofline.chart(list(loaded.measurements), ceilings)
-    for op in layer_sections.SECTIONS:
-        drawn += layer_charts.charts(layer_sections.select(loaded, op, ceilings))
-    assert len(drawn) == 1 + 2 * len(layer_sections.SECTIONS)
+    for op in layers_of_page.HEADINGS:
+        drawn += layer_charts.charts(layers_of_page.select(loaded, op, ceilings))
+    assert len(drawn) == 1 + 2 * len(layers_of_page.HEADINGS)
     for chart in drawn:
         legible(svg.figure(chart.views[0], chart.title))
 
@@ -244,7 +244,7 @@ def test_bands_marks_and_points_of_layers_lie_where_they_should():
     long = {"visit_at_s": (0.0, 60.0)}  # visits that far apart are not widened by what runs differ by
     rows = [msgspec.structs.replace(m, series=long) for n in (4, 16, 128) for m in law(n)]
     loaded = fake.Loaded((fake.run(fake.GPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))
-    _, chart = layer_charts.charts(layer_sections.select(loaded, "conv", ()))
+    _, chart = layer_charts.charts(layers_of_page.select(loaded, "conv", ()))
     traces = {t.name: t.x for t in chart.views[0].traces}
     forms = {row[chart.numbers.heads.index("a call")]: row for row in chart.numbers.rows}
     column = chart.numbers.heads.index("answer")

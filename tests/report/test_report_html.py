@@ -12,11 +12,11 @@ from test_results_load import write
 from analysis.crossover import reuse
 from analysis.crossover.crossover import LATENCY, crossovers
 from analysis.predict import budget
-from analysis.report import calculator, command, from_markdown, html, html_page
+from analysis.report import calculator, command, from_markdown, html, html_page, rows
 from analysis.report.charts import break_even as break_even_chart
 from analysis.report.charts import crossover, training
 from analysis.report.material import Material
-from analysis.report.sections import rows, step_budgets
+from analysis.report.sections import step_budgets
 from analysis.stats import Estimate
 from analysis.text import questions
 from analysis.training import costs

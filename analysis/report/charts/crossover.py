@@ -1,7 +1,7 @@
 """The crossover on the page: every run, precision, form of a call and reuse of a copy as tables that the page's slider chooses
 from; where the time goes at each size."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from analysis.crossover import reuse
 from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Side, best_of_cpu
@@ -10,7 +10,7 @@ from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.crossover.time_split import COPIES as COPYING
 from analysis.report.charts.chart import WINNER, Axis, Chart, View, crossed, line, marks, rounded, spans
 from analysis.report.material import Material
-from analysis.table import Table
+from analysis.table import Table, named
 from analysis.text import crossings
 from analysis.units import seconds
 
@@ -20,6 +20,7 @@ _SHORT = {
     THROUGHPUT: "resident, calls queued",
     **{form: f"copied, {crossings.way_name(form)}" for form in COPIES},
 }
+_ANSWERS = "precision | by | caches | a call | answer | measured"
 PARTS = (ARITHMETIC, OVERHEAD, COPYING, REMAINDER)
 
 
@@ -161,3 +162,18 @@ def _numbers(of: Material) -> Table:
     ]
     forms = [f"GPU, {_SHORT[f]}" for f in _FORMS]
     return Table(("precision", "n", "fastest on the CPU", "CPU", *forms), rows, 3, forms)
+
+
+def answered(answers: Iterable[Answer]) -> list[Answer]:
+    """Those that say something of the GPU."""
+    return [a for a in answers if a.kind != "no-gpu" or a.gaps]
+
+
+def wins(answers: Iterable[Answer], heads: Sequence[str], which: Callable[[Answer], tuple]) -> Table:
+    """A line an answer, `which` under `heads` saying what it is of."""
+    rows = []
+    for a in answers:
+        how = a.form.framework or "-", a.form.cache.replace("warm", "-"), crossings.form_name(a.form)
+        verdict = crossings.verdict_words(a), f"{a.low_n}..{a.high_n}"
+        rows.append((*which(a), crossings.precision_name(a), *how, *verdict))
+    return Table([*heads, *named(_ANSWERS)], rows, len(heads) + 6, "by | caches")

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from analysis.crossover import layers
 from analysis.crossover.crossover import LATENCY
 from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, rounded, spans
-from analysis.report.sections import crossings
-from analysis.report.sections.layers import SECTIONS, Layers
+from analysis.report.charts.crossover import answered, wins
+from analysis.report.layers import Layers
 from analysis.roofline.bounds import Roof, judge
 from analysis.stats import call_s, quick_seconds
 from analysis.table import Table
@@ -64,13 +64,13 @@ def _rates(of: Layers) -> list[Chart]:
         for place, rate in _roofs_over(best[p].values(), of).items():
             look = (_ROOFS.get(place, "gray"), "line-ns")
             _add(roofs, f"roof, {place}", look, rate, line, f"{line}: roof of the {place} {flops_rate(rate)}")
-    _, one, stem = SECTIONS[of.op]
-    title = f"Rate of {stem}; drawn: the largest batch, {shown}{left_out}"
+    one = layers.NOUNS[of.op]
+    title = f"Rate of {one}s; drawn: the largest batch, {shown}{left_out}"
     says = f"At its largest batch a {one} reaches at most {flops_rate(most[0])} ({most[1]})."
     traces = [*points.values(), *roofs.values()]
     lines = tuple(dict.fromkeys(y for t in points.values() for y in t.y))
     view = View("", Axis("rate", "flops"), Axis("", "words", False, lines=lines), traces, says)
-    return [Chart(stem, title, [view], _numbers(of), f"{stem}.svg")]
+    return [Chart(f"{one}s", title, [view], _numbers(of), f"{one}s.svg")]
 
 
 def _numbers(of: Layers) -> Table:
@@ -131,9 +131,9 @@ def _crossings(of: Layers, varies: str) -> Chart:
     axes = x, Axis("", "words", False, lines=lines)
     view = View("", *axes, [b for b in bands.values() if b.x], says)
     title = f"Who wins, {first}; shaded: {form_name(LATENCY)}{left_out}"
-    stem = SECTIONS[of.op][2]
-    numbers = crossings.wins(crossings.answered(shown), of.heads, of.which)
-    return Chart(f"{stem}-{varies}", title, [view], numbers, f"{stem}-{varies}.svg")
+    stem = f"{layers.NOUNS[of.op]}s-{varies}"
+    numbers = wins(answered(shown), of.heads, of.which)
+    return Chart(stem, title, [view], numbers, f"{stem}.svg")
 
 
 def _most(found: list, by: Callable) -> tuple[list, str]:

@@ -4,7 +4,7 @@ from collections import Counter
 
 from analysis import labels
 from analysis.report.material import Material
-from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
+from analysis.report.rows import NUMBERS, OPTIONAL, is_concurrent
 from analysis.table import Table, text
 from analysis.units import count
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from analysis.crossover.crossover import Answer
 from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.time_split import Why, why
+from analysis.report.charts.crossover import answered, wins
 from analysis.table import Table, named, text
 from analysis.text import crossings
 from analysis.units import seconds
 from workloads.records import Measurement
 
-_ANSWERS = "precision | by | caches | a call | answer | measured"
 _WHY = "a call | at | CPU | CPU kernel | GPU | GPU kernel | arithmetic | launch and Python | copies | not explained"
 _ADDS_UP = (
     "The last columns add up to the GPU's time: the device clock, what a resident call takes beyond it, what copying adds to "
@@ -32,17 +32,6 @@ def section(measurements: "list[Measurement]", answers: tuple[Answer, ...]) -> l
     return wins(told, (), lambda a: ()).md() + parts
 
 
-def answered(answers: Iterable[Answer]) -> list[Answer]:
-    """Those that say something of the GPU."""
-    return [a for a in answers if a.kind != "no-gpu" or a.gaps]
-
-
-def wins(answers: Iterable[Answer], heads: Sequence[str], which: Callable[[Answer], tuple]) -> Table:
-    """A line an answer, `which` under `heads` saying what it is of."""
-    rows = [(*which(a), *_cells(a)) for a in answers]
-    return Table([*heads, *named(_ANSWERS)], rows, len(heads) + 6, "by | caches")
-
-
 def details(
     answers: list[Answer],
     heads: Sequence[str],
@@ -56,12 +45,6 @@ def details(
     caption = f"Where the GPU's time goes in {first}, on both sides of each crossing"
     parts = Table([*heads, *named(_WHY)], rows, len(heads) + 1, "copies")
     return [*gaps, *([""] if gaps else []), *([_ADDS_UP, "", f"{caption}:", "", *parts.md()] if rows else [])]
-
-
-def _cells(a: Answer) -> tuple:
-    cache, form = a.form.cache.replace("warm", "-"), crossings.form_name(a.form)
-    verdict, measured = crossings.verdict_words(a), f"{a.low_n}..{a.high_n}"
-    return crossings.precision_name(a), a.form.framework or "-", cache, form, verdict, measured
 
 
 def _parts(a: Answer, w: Why) -> tuple:
