@@ -15,6 +15,8 @@ from workloads import options, shared_flags, terminal
 from workloads.printing import Lines, Rows
 
 if TYPE_CHECKING:
+    import pathlib
+
     from workloads.harness import sweep
     from workloads.records import Machine, Measurement, Row, Run
 
@@ -224,16 +226,13 @@ def frame(outcome, op: str):
     return frames.frame([m for m in outcome.measurements if m.problem.op == op], roofs)
 
 
-def resume_command(outcome: "sweep.Outcome") -> str:
-    """The command that finishes a sweep that was stopped."""
+def resume_command(command: str, folder: "pathlib.Path") -> str:
+    """The command that finishes what this one began into that folder."""
     from workloads.harness import sweep
 
-    base = sweep.without_resume(outcome.run.command)
-    return (
-        f"{base} --resume"
-        if " -o" in base or "--output" in base
-        else f"{base} -o {shlex.quote(str(outcome.path.parent))} --resume"
-    )
+    begun = sweep.without_resume(command)
+    where = "" if re.search(" -o| --output", begun) else f" -o {shlex.quote(options.near(folder))}"
+    return f"{begun}{where} --resume"
 
 
 def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
@@ -254,7 +253,7 @@ def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
     for line in checks.lines(outcome.measurements, outcome.run.machine, file, args.verbose):
         note(args, terminal.paint(options.typed(line), "warning", sys.stderr))
     if outcome.stopped:
-        how = options.typed(resume_command(outcome))
+        how = options.typed(resume_command(outcome.run.command, outcome.path.parent))
         print(
             f"stopped by {outcome.stopped} with {outcome.left} rows unfinished; finish with:\n  {how}", file=sys.stderr
         )

@@ -208,7 +208,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
     wanted = [b for b in made if args.verbose or b.sound]
     budgets = list(map(budget_words.sentence, wanted))
     if len(wanted) < len(made):
-        command = f"{options.typed(resume_command(outcome))} -v"
+        command = f"{options.typed(resume_command(outcome.run.command, outcome.path.parent))} -v"
         budgets.append(f"What a step is made of, from these rows, nothing measured again: {command}")
     if told or budgets:
         print("", *told, *([""] if told and budgets else []), *budgets, sep="\n")

@@ -20,7 +20,7 @@ from kernels import networks
 from kernels.problems import Launch, Stream, Training, Transfer
 from workloads import options, terminal
 from workloads.records import published_cases
-from workloads.records.published_cases import COMPLAINTS, COMPLAINTS_BY_NAME, Reported
+from workloads.records.published_cases import COMPLAINTS, EVERY, Reported
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -41,7 +41,7 @@ def here(reply: cases.Reply) -> dict[str, str]:
 
 
 def test_there_are_eight_complaints_and_every_training_is_one_that_can_be_run():
-    assert len(COMPLAINTS) == 8 == len(COMPLAINTS_BY_NAME)
+    assert len(COMPLAINTS) == 8
     for r in (r for c in COMPLAINTS for r in c.reported):
         assert networks.find(r.training.model) and r.faster in ("cpu", "gpu", "neither")
     for q in published_cases.QUESTIONS:
@@ -113,7 +113,7 @@ def test_a_transfer_bound_step_and_an_unsynchronized_clock_by_the_laws_of_copies
         for n in (1, 8, 64)
     ]
     # 100 calls of 5 µs; 100 passes of 48 ms; 240 MB at 10 GB/s are 24 ms
-    found = evidence.clock(COMPLAINTS_BY_NAME["cupy-2902"], (passes, *launches, *copies()))
+    found = evidence.clock(EVERY["cupy-2902"], (passes, *launches, *copies()))
     assert found == pytest.approx({"issued": 5e-4, "ran": 4.8, "copy": 24e-3, "waited": 4.8235}, rel=0.01)
     assert here(replied("cupy-2902", bare(passes, *launches, *copies())))["the copy alone"] == "24.0 ms"
 
@@ -214,5 +214,5 @@ def test_s4_is_judged_by_its_bare_loops_with_their_data_on_the_gpu():
     assert {key: (b.faster, b.claim.faster) for key, b in found.items()} == expected
     assert found["S4", 40_000].here.value == pytest.approx(16.0)
     every = [*peaks({100: 80.0}, "training/keras/fit"), *rows]
-    picked = published.picked(every, published_cases.BY_NAME["S4"])
+    picked = published.picked(every, EVERY["S4"])
     assert [b.is_loop for b in picked] == [True] * 3

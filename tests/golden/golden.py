@@ -318,7 +318,7 @@ def predicted(run: str) -> Values:
 # ---- which of it
 
 
-CASES = [*published_cases.BY_NAME, *published_cases.COMPLAINTS_BY_NAME, *published_cases.QUESTIONS_BY_NAME]
+CASES = [*published_cases.EVERY]
 QUICK_CASES = ["S0", "keras-249"]
 EXPLAINED = [f"--case {name}" for name in CASES if name not in QUICK_CASES]
 FOLDERS = sorted({str(file.parent) for file in REPORTS.glob("*/*/*.jsonl")})

@@ -20,7 +20,7 @@ from workloads.records import published_cases
 WIDTHS = (60, 80, 120)
 _CONTROL = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 H200 = "reports/nvidia-h200"
-CASES = [*published_cases.BY_NAME, *published_cases.QUESTIONS_BY_NAME, *published_cases.COMPLAINTS_BY_NAME]
+CASES = [*published_cases.EVERY]
 # Every command once or more; what measures does so for seconds. OUT is a folder that goes.
 SHOWN = f"""
 workloads

@@ -258,9 +258,8 @@ def _ended(args: argparse.Namespace, command: str, folder: pathlib.Path, parts: 
     for name in sorted(p.name for p in folder.glob("*") if p.is_dir() and p.name not in here):
         _note(f"{name} was measured before and is not among the nodes now")
     if stopped or (args.stop_after and any(tally["to go"] for tally in tallies)) or any(p.lost for p in parts):
-        base = sweep.without_resume(command)
-        again = f"{base}{'' if args.output else f' -o {options.near(folder)}'} --resume"
-        _note(f"{'stopped by ' + stopped + '; ' if stopped else ''}finish with:\n  {options.typed(again)}")
+        again = options.typed(session.resume_command(command, folder))
+        _note(f"{'stopped by ' + stopped + '; ' if stopped else ''}finish with:\n  {again}")
     code = exit_code(tallies, any(p.lost for p in parts), stopped)
     if code == options.MISSING:
         raise options.Missing("no node of this cluster measured anything; what each said is above", "ray status")

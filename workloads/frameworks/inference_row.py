@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from kernels import networks
-from kernels.problems import Inference
 from workloads.frameworks import data, models, user_model
 from workloads.frameworks import tensorflow as tensors
 from workloads.frameworks.tensorflow import timed
@@ -106,8 +105,6 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
     Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; Broken; data.Unavailable.
     """
     problem, wanted = row.problem, settings.of(row)
-    if not isinstance(problem, Inference):
-        raise ValueError(f"{row.kernel} answers, it does no {problem.op}")
     if row.kernel not in (PREDICT, CALL, SERVE):
         raise ValueError(f"unknown way to answer {row.kernel!r}; known: {PREDICT}, {CALL}, {SERVE}")
     if aside := settings.changed(row.settings.switches).keys() - row.settings.variables.keys() - _OBEYED:

@@ -132,22 +132,15 @@ def _conv(problem: Conv, inputs: tuple[np.ndarray, ...]) -> Sampled | None:
     if problem.layout == "NCHW":
         x, w = x.transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0)
     filters = w.reshape(-1, problem.c_out)[:, : _LOOKED_AT[1]].astype(np.float64)
-    (top, _), (left, _) = problem.pads
-    rng = np.random.default_rng(3)
-    picks = [
-        tuple(int(rng.integers(0, most)) for most in (problem.n, problem.p, problem.q))
-        for _ in range(4 * _LOOKED_AT[0])
-    ]
-    patches = np.zeros((len(picks), problem.r, problem.s, problem.c_in))
-    for patch, (image, p, q) in zip(patches, picks, strict=True):
-        for i in range(problem.r):
-            for j in range(problem.s):
-                y, z = p * problem.stride + i - top, q * problem.stride + j - left
-                if 0 <= y < problem.h and 0 <= z < problem.w:
-                    patch[i, j] = x[image, y, z]
+    outputs = np.random.default_rng(3).integers(0, (problem.n, problem.p, problem.q), (4 * _LOOKED_AT[0], 3))
+    picks = list(map(tuple, outputs.tolist()))
+
+    def patch(image: int, p: int, q: int) -> np.ndarray:
+        padded, y, z = np.pad(x[image], (*problem.pads, (0, 0))), p * problem.stride, q * problem.stride
+        return padded[y : y + problem.r, z : z + problem.s].ravel()
 
     def pick(out: np.ndarray) -> np.ndarray:
         out = out.transpose(0, 2, 3, 1) if problem.layout == "NCHW" else out
         return np.stack([out[at][: _LOOKED_AT[1]] for at in picks])
 
-    return patches.reshape(len(picks), -1), filters, pick
+    return np.array([patch(*at) for at in picks], np.float64), filters, pick

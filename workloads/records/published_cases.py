@@ -94,7 +94,4 @@ class _Told(msgspec.Struct):
 
 _TOLD = msgspec.toml.decode(pathlib.Path(__file__).with_suffix(".toml").read_bytes(), type=_Told)
 CASES, COMPLAINTS, QUESTIONS = _TOLD.cases, _TOLD.complaints, _TOLD.questions
-BY_NAME, COMPLAINTS_BY_NAME, QUESTIONS_BY_NAME = (
-    {one.name: one for one in told} for told in (CASES, COMPLAINTS, QUESTIONS)
-)
-EVERY = {**BY_NAME, **QUESTIONS_BY_NAME, **COMPLAINTS_BY_NAME}
+EVERY = {one.name: one for told in (CASES, QUESTIONS, COMPLAINTS) for one in told}
