@@ -161,7 +161,7 @@ def _bound(measurement: "Measurement", roofs: "Iterable[Roof]", launches: bool =
 
 
 def _beyond_sheet(measurement: "Measurement", seconds: float, roofs: "Iterable[Roof]") -> bool:
-    """Whether the row is faster than its maker says: the only check on a roof that is itself the best matmul seen."""
+    """Whether the row is faster than its maker says: the only check on a roof that is itself the best product seen."""
     flops = measurement.problem.flops
     wanted = (measurement.device, "compute", measurement.problem.math)
     return any(

@@ -18,7 +18,7 @@ from workloads.records.settings import is_held
 
 # A row is an error only when its whole interval lies beyond the roof's by more than this.
 TOLERANCE = 1.02
-BEST_MATMUL = "best matmul seen"
+BEST_MATMUL = "best seen"
 # Arithmetic that GPUs also do on tensor cores, which an FMA loop cannot reach.
 TENSOR_MATHS = tuple(name for name, arithmetic in ARITHMETIC.items() if arithmetic.tensor)
 # The `peak` kernels that use matrix units or dot products: their arithmetic is another than the vector FMA's.

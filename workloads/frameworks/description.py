@@ -26,10 +26,8 @@ def network(model, name: str) -> Network:
     graph = _graph(model)
     _walk(graph, {id(graph.inputs[0]): INPUT}, "", found, {}, set(), model.trainable)
     loss = user_model.loss_name(model)
-    optimizer = getattr(
-        model.optimizer, "inner_optimizer", model.optimizer
-    )  # of Keras's loss scaling, in mixed_float16
-    mixed = [name for layer in model.layers if (name := layer.dtype_policy.name).startswith("mixed_")]
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # mixed_float16 wraps it to scale the loss
+    policies = {layer.dtype_policy.name for layer in model.layers}
     return Network(
         name,
         "",
@@ -38,7 +36,7 @@ def network(model, name: str) -> Network:
         tuple(_in_a_row(found)),
         type(optimizer).__name__.lower(),
         "mean_squared_error" if loss in _SQUARED else loss,
-        precision=max(mixed, default="float32"),
+        precision=max((p for p in policies if p.startswith("mixed_")), default="float32"),
     )
 
 

@@ -23,7 +23,6 @@ _POINTS = {"conv": ("triangle-up", "convolution"), "matmul": ("triangle-down", "
 _RIGHT = 30_000.0
 _WALKS = 12  # layers that are drawn as walks, those with most work
 _LEAST = 3  # batches that make a walk
-_SQUARES = "Products and convolutions under the roofs measured on this machine."
 _WALKED = "Layers walk up and to the right as their batch grows; a small batch comes nowhere near a roof."
 PRODUCTS = "device | product | at | fastest kernel | threads | FLOP per byte | rate | of its roof | the roof | flag"
 
@@ -36,7 +35,7 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
         return []
     views = []
     if paths or points or not walks:
-        views.append(_view("square matmuls, n growing", roofs, _squares(paths) + _layers(points), _SQUARES))
+        views.append(_view("square matmuls, n growing", roofs, _squares(paths) + _layers(points), _said(paths)))
     if walks:
         found = [_walk(label, path, i) for i, ((label, _), path) in enumerate(walks.items())]
         views.append(_view("layers, their batch growing", roofs, found, _WALKED))
@@ -91,6 +90,17 @@ def _view(label: str, roofs: tuple[Roof, ...], points: list[Trace], says: str) -
         [*drawn, *points],
         says,
     )
+
+
+def _said(paths: dict) -> str:
+    """The largest float32 product of each device."""
+    told = [
+        f"the {path[max(path)].side} {row_words.rate(path[max(path)])} at n = {max(path)}"
+        for (_, precision), path in paths.items()
+        if precision == "float32"
+    ]
+    what = f"float32 products reach {join(told)}," if told else "Products"
+    return f"{what} under the roofs measured on this machine."
 
 
 def _roofs(roofs: tuple[Roof, ...], low: float, high: float, bottom: float) -> list[Trace]:
