@@ -20,6 +20,7 @@ _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings
 _SHARED_OUT = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have
 _BEYOND = 1.05  # of the peak: no kernel is faster
 _SHARES = "of the library | of the peak | over the best before | bytes a FLOP"
+_HEADS = f"rung | rate | {_SHARES}"
 _SAID = {
     "first": "{rung} starts with {rate} at {at}. {why}",
     "same": "{rung} can't be told from {before}. {why}",
@@ -151,7 +152,7 @@ def problem_name(problem: "Problem") -> str:
 def table(ladder: Ladder) -> Table:
     """A line a rung at each problem, the library's last."""
     rows = [(problem_name(p), *row) for p in ladder.problems for row in cells(ladder, p)]
-    return Table(f"problem | rung | rate | {_SHARES}", rows, 2, _SHARES)
+    return Table(f"problem | {_HEADS}", rows, 2, _SHARES)
 
 
 def cells(ladder: Ladder, problem: "Problem") -> list[tuple[str, ...]]:
@@ -229,6 +230,8 @@ def lines(found: list[Ladder]) -> list[str]:
     """The ladders as text for a terminal."""
     out: list[str] = []
     for ladder in found:
-        out += ["", f"Ladder, {title(ladder)}", *table(ladder).text()]
+        for problem in ladder.problems:
+            out += ["", f"Ladder, {title(ladder)}, {problem_name(problem)}"]
+            out += Table(_HEADS, cells(ladder, problem), 1, _SHARES).text()
         out += ["", *(f"- {line}" for line in sentences(ladder))]
     return out
