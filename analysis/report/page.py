@@ -13,7 +13,7 @@ from analysis.report.material import Material
 from analysis.report.sections import all_numbers, differences, head
 from analysis.table import text
 from workloads import ROOT
-from workloads.records import Loaded, files_of, read
+from workloads.records import files_of, read
 
 INSTALL = "python -m pip install matplotlib"
 LOCAL = ROOT / "reports" / "local"
@@ -40,18 +40,6 @@ def place(runs: "Iterable[str | os.PathLike]", out: "str | os.PathLike | None" =
         return folders[0]
     names = ["-".join(folder.parts[-2:]) for folder in (first, *others)]
     return LOCAL / "beside" / "-beside-".join(names if len(names) == 2 else [names[0], f"{len(others)}-more"])
-
-
-def read_one_machine(paths: "list[str | os.PathLike]") -> Loaded:
-    """What the runs hold.
-
-    Raises: ValueError when they are of different machines; FileNotFoundError when there is no result file.
-    """
-    loaded = read(*paths)
-    keys = dict.fromkeys(r.machine.key for r in loaded.runs)
-    if len(keys) > 1:
-        raise ValueError(f"these runs are of different machines ({', '.join(keys)}); one roofline shows one machine")
-    return loaded
 
 
 def write(every: list[Material], folder: pathlib.Path, with_html: bool = True) -> pathlib.Path:

@@ -22,13 +22,17 @@ def main(argv: list[str] | None = None) -> int:
 
 def _roofline(arguments: argparse.Namespace) -> int:
     from analysis import table
+    from analysis.compare.comparison import machine_keys
     from analysis.report import page
     from analysis.report.charts import roofline
     from analysis.report.sections import roofline as sections
     from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS, describe, is_above
     from analysis.roofline.roofs import roofs as roofs_of
+    from workloads import records
 
-    loaded = page.read_one_machine(arguments.runs)
+    loaded = records.read(*arguments.runs)
+    if len(keys := machine_keys(loaded.runs)) > 1:
+        raise ValueError(f"these runs are of different machines ({', '.join(keys)}); one roofline shows one machine")
     ceilings = roofs_of(loaded.every, loaded.machine)
     products = roofline.products(loaded.measurements, ceilings)
     of_layers = roofline.layer_rows(roofline.layer_points(loaded.measurements), ceilings)

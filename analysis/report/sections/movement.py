@@ -33,9 +33,8 @@ def memory_section(of: Material) -> list[str]:
 
 def copies_section(of: Material) -> list[str]:
     """The laws of copying, and what of the link they reach."""
-    if not any(m.problem.op == "transfer" for m in of.rows):
-        return []
-    return [*shown(links.lines(of.rows), markdown=True), ""]
+    found = shown(links.lines(of.rows), markdown=True)
+    return [*found, ""] if found else []
 
 
 def feeding_section(of: Material) -> list[str]:
@@ -46,6 +45,5 @@ def feeding_section(of: Material) -> list[str]:
 
 def launches_section(of: Material) -> list[str]:
     """What calls cost before any work, on every clock."""
-    if not any(m.problem.op == "launch" for m in of.rows):
-        return []
-    return overheads.table(overheads.constants(of.rows)).md()
+    found = overheads.table(overheads.constants(of.rows))
+    return found.md() if found.rows else []
