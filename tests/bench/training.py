@@ -183,12 +183,8 @@ def unexplained(pairs: list[Pair], of: profile.Profile) -> Figure | str:
 
 def laws(of: profile.Profile) -> list[Figure]:
     """How many of the sizes that a law was not fitted to it is near: laws of feeding, and of data-set setup."""
-    found = []
-    for device, errors in batches(of.measurements).items():
-        found.append(near(f"{device}: feeding a batch: held-out sizes", "their law", errors))
-    for device, errors in setups(of).items():
-        found.append(near(f"{device}: setting up a data set: held-out sizes", "their law", errors))
-    return found
+    told = {"feeding a batch": batches(of.measurements), "setting up a data set": setups(of.measurements)}
+    return [near(f"{device}: {what}", errors) for what, each in told.items() for device, errors in each.items()]
 
 
 def batches(measurements) -> dict[str, list[float]]:
@@ -203,16 +199,16 @@ def batches(measurements) -> dict[str, list[float]]:
     return found
 
 
-def near(what: str, of_: str, errors: list[float]) -> Figure:
+def near(what: str, errors: list[float]) -> Figure:
     share = statistics.fmean(e <= NEAR for e in errors)
-    name = f"{what} within {units.percent(NEAR)} of {of_} ({len(errors)})"
+    name = f"{what}: held-out sizes within {units.percent(NEAR)} of their law ({len(errors)})"
     return Figure(name, f">= {units.percent(HELD_OUT)}", exactly(100 * share), share >= HELD_OUT, "%")
 
 
-def setups(of: profile.Profile) -> dict[str, list[float]]:
+def setups(measurements) -> dict[str, list[float]]:
     """Device -> errors of a data set's setup by a law, a call and bytes over a bandwidth, that was fitted without its size."""
     found: dict[str, list[float]] = {}
-    arrays = (m for m, _ in feeding.rows(of.measurements) if m.variant == "numpy")  # other ways copy no data set
+    arrays = (m for m, _ in feeding.rows(measurements) if m.variant == "numpy")  # other ways copy no data set
     for (device, _), rows in group_by(arrays, lambda m: (m.device, m.problem.dtype)).items():
         each = np.array([(1.0, m.problem.nbytes * m.problem.steps) for m in rows])
         seconds = np.array([costs.setups(m)[m.problem.steps].value for m in rows])
