@@ -105,7 +105,7 @@ power-cap | held back at {gpu_power_w:.0f} W and {gpu_clock_ghz:.3g} GHz | \
 thermal | too hot, at {gpu_clock_ghz:.3g} GHz | \
     a hot GPU lowers its clock | nvidia-smi -q -d TEMPERATURE
 gpu-clock | the GPU's clock moved by more than 3 %, about {gpu_clock_ghz:.3g} GHz | \
-    blocks of one row ran at different clocks | nvidia-smi -q -d CLOCK
+    one visit to a row ran at another clock than the next | nvidia-smi -q -d CLOCK
 cold-clocked | the GPU had not left its idle clock, at {gpu_clock_ghz:.3g} GHz | \
     at a low clock everything on the GPU is slower than it is in use | {command} --rigorous
 hold-ended | the device began before the call was issued whole, within the 50 ms that it is held | \
@@ -113,7 +113,7 @@ hold-ended | the device began before the call was issued whole, within the 50 ms
 other-tenant | another process computed on the GPU | \
     it shares its clock, memory and bandwidth | nvidia-smi
 cpu-clock | the CPU's clock moved by more than 3 %, about {cpu_clock_ghz:.3g} GHz | \
-    blocks of one row ran at different clocks | {command} --rigorous
+    one visit to a row ran at another clock than the next | {command} --rigorous
 steal | {steal_fraction:.0%} of the CPU time was stolen by the hypervisor | \
     the host is crowded: expect noise | {command} --rigorous
 quota | a cgroup's CPU quota held it back for {throttled_s:.3f} s | \

@@ -141,12 +141,13 @@ def notes(made: "Comparison", verbose: bool = False) -> list[str]:
     from analysis.units import count, percent
 
     lines = [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken]
-    both = count(len(made.rows), "row")
-    for where, name, alone in (("OLD", "old", made.only_old), ("NEW", "new", made.only_new)):
-        if n := sum(disturbed(getattr(r, name), r.clock) for r in made.rows):
-            lines.append(
-                f"{where}: other programs disturbed {n} of {both}: no change is claimed there. Measure it again."
-            )
+    loud = {
+        "OLD": sum(disturbed(r.old, r.clock) for r in made.rows),
+        "NEW": sum(disturbed(r.new, r.clock) for r in made.rows),
+    }
+    if told := [f"{count(rows, 'row')} of {where}" for where, rows in loud.items() if rows]:
+        lines.append(f"Other programs ran beside {' and '.join(told)}: no change is claimed there. Measure again.")
+    for where, alone in (("OLD", made.only_old), ("NEW", made.only_new)):
         if alone:
             lines.append(f"Only in {where}: {count(len(alone), 'row')}, such as {labels.brief(alone[0])}.")
     if taken := [r for r in made.rows if r.between.share]:

@@ -126,7 +126,7 @@ def test_a_machine_without_a_number_takes_that_of_the_one_most_like_it(tmp_path,
     assert noise.between_runs(CPU_MACHINE, noise.CPU, 1.0).share == noise.DEFAULT[noise.CPU] == 0.2
     loud = comparison.comparison(old, loaded(timed(steady(1.05), flags=("other-load",)), run=run))
     disturbed, said, _ = command.notes(loud)
-    assert disturbed == "NEW: other programs disturbed 1 of 1 row: no change is claimed there. Measure it again."
+    assert disturbed == "Other programs ran beside 1 row of NEW: no change is claimed there. Measure again."
     assert said == "Two equal runs differ by up to 20.0 % (a guess, as nothing is stored)."
 
 
