@@ -37,7 +37,9 @@ ROWS = {
     ],
 }
 WIDTH = 0.01  # the half-width that a time is asked for
-FLUSH = "cuda-bench empties the L2 by writing, and a call then waits for what is written back; ours reads. "
+FLUSH = (
+    " Ours is cold where a row says so; cuda-bench always, and by writing: a call then waits for what is written back."
+)
 AGREE = {"pyperf": 0.02, "cuda-bench": 0.01}  # or what its own restarts differ by
 SURE = 8  # restarts from which on a coverage is said
 
@@ -179,7 +181,7 @@ def shown(side: str, restarts: list[Restart]) -> int:
     about = (
         f"{count} restarts, ours and {side} in turns, both at their defaults. Truth: the median of the other restarts. Our "
         f"interval: of visits; {side} gives none, so here it is its mean ± {outsiders.Z} standard errors. Time: wall time "
-        "of a measurement, and where its half-width is above 1 % as many times more as independent noise asks. "
+        "of a measurement, and where its half-width is above 1 % as many times more as independent noise asks."
         + FLUSH
         * (side == "cuda-bench")
     )
