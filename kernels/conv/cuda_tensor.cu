@@ -27,10 +27,11 @@ constexpr int A_SIZE = A_LINES * A_PITCH, STAGE = A_SIZE + DEEP * B_PITCH;
 constexpr int M16 = WARP_M / 16, N8 = WARP_N / 8;
 static_assert(N8 % 2 == 0, "B's pieces are loaded in pairs");
 
-// The row of the result that row `at` of the product belongs to, or -1; `kept` of a wgrad's channels are no padding.
-__device__ int target(const Shape& of, int at, int kept) {
-    if (WGRAD) return at % of.c < kept ? at / of.c * kept + at % of.c : -1;
-    return landing(of, at);
+// The row of the result that row `at` of the product's m belongs to, or -1; `kept` of a wgrad's channels are no padding.
+__device__ int target(const Shape& of, int at, int m, int kept) {
+    if (!WGRAD) return landing(of, at);
+    const int channels = m / (of.r * of.s);
+    return at % channels < kept ? at / channels * kept + at % channels : -1;
 }
 
 // A is the source's pixels (rows) by taps and channels, or for wgrad turned; B lies row by row, `pitch` items from row to row. With
@@ -126,40 +127,25 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
         for (int h = 0; h < 2; h++) {
             const int within = row + 16 * p + lane / 4 + 8 * h, at = top + within;
             if (at >= m) continue;
-            const int to = gridDim.y > 1 ? at : WGRAD ? target(of, at, kept) : pixels[within].w;
+            const int to = gridDim.y > 1 ? at : WGRAD ? target(of, at, m, kept) : pixels[within].w;
             if (to < 0) continue;
             #pragma unroll
             for (int q = 0; q < N8; q++) {
                 const int beside = left + column + 8 * q + lane % 4 * 2;
                 const float low = sums[p][q][2 * h], high = sums[p][q][2 * h + 1];
-                if (beside >= n) continue;
-                if (gridDim.y > 1) {
-                    float* const at_sums = partial_sums + ((long long)blockIdx.y * m + to) * n + beside;
-                    if (even) *(float2*)at_sums = make_float2(low, high);
-                    else {
-                        at_sums[0] = low;
-                        if (beside + 1 < n) at_sums[1] = high;
-                    }
-                    continue;
-                }
-                Item* const at_out = out + (long long)to * n + beside;
-                const unsigned both = packed(low, high);
-                if (even) *(unsigned*)at_out = both;
-                else {
-                    at_out[0] = (Item)both;
-                    if (beside + 1 < n) at_out[1] = (Item)(both >> 16);
-                }
+                if (gridDim.y > 1) put(partial_sums + ((long long)blockIdx.y * m + to) * n + beside, low, high, n - beside, even);
+                else put(out + (long long)to * n + beside, low, high, n - beside, even);
             }
         }
 }
 
-// Adds the sums of `splits` shares of each item of the product and rounds them.
+// Adds the sums of `splits` shares of each item of the product, wgmma's too, and rounds them.
 extern "C" __global__ void reduce(const float* __restrict__ sums, Item* __restrict__ out, const Shape of, int m, int splits, int kept) {
     const bool four = of.k % 4 == 0;
     int at, column;
     const float4 sum = added(sums, of, m, splits, four, at, column);
     if (at >= m || threadIdx.x >= ROUND) return;
-    const int row = target(of, at, kept);
+    const int row = target(of, at, m, kept);
     if (row < 0) return;
     unsigned short* const to = out + (long long)row * of.k + column;
     const unsigned low = packed(sum.x, sum.y), high = packed(sum.z, sum.w);

@@ -22,17 +22,22 @@ def _wide_filters(filters):
     return wide
 
 
+def added(on: Product, sums) -> Callable:
+    """The call that adds the parts' sums, parts x rows x columns, and rounds them."""
+    split, m, n = sums.shape  # it knows nothing of the tile: any will do
+    reduce = loader.load("conv/cuda_tensor", "reduce", **conv_tiles.TENSORS[0].macros(), **on.macros)
+    counts = map(np.int32, (m, split, on.problem.c_in))
+    return gemm.adder(reduce, m, n, split, (sums, on.out, on.of.passed, *counts))
+
+
 def _call(on: Product, tile: Tensors, split: int) -> Callable:
     """The call of conv/cuda_tensor.cu with those tiles, its sum split over so many blocks."""
     m, n, _ = on.sides()
     compiled = loader.load("conv/cuda_tensor", "implicit_gemm", **tile.macros(), **on.macros)
-    sums, add, c_in = gemm.workspace(m, n, split), None, on.problem.c_in
-    rest = map(np.int32, (on.b.shape[-1], c_in, tile.group()))
+    sums = gemm.workspace(m, n, split)
+    rest = map(np.int32, (on.b.shape[-1], on.problem.c_in, tile.group()))
     arguments = (on.a, on.b, on.out, on.b if sums is None else sums, on.of.passed, *rest)
-    if sums is not None:
-        # reduce knows nothing of the tile: any will do
-        reduce = loader.load("conv/cuda_tensor", "reduce", **conv_tiles.TENSORS[0].macros(), **on.macros)
-        add = gemm.adder(reduce, m, n, split, (sums, on.out, on.of.passed, *map(np.int32, (m, split, c_in))))
+    add = None if sums is None else added(on, sums)
     grid, shared = (tile.count(m, n), split), tile.shared_bytes(on.wgrad)
     return gemm.called(compiled, grid, tile, shared, arguments, add, gemm.name(tile, split))
 

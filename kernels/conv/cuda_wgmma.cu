@@ -10,7 +10,7 @@
 #define STAGED 2      // parts of 64 x 64 of a warpgroup's results that may be on their way out
 #define BLOCKS 1      // that fit on a multiprocessor: while one's results leave, another multiplies
 #define WGRAD 0       // 1: rows are taps and channels, and the sum goes over pixels
-#define OUT 0         // results leave 0: by TMA, 1: as float32 partial sums, for `reduce` to add, 2: one by one to where they belong
+#define OUT 0         // results leave 0: by TMA, 1: as float32 partial sums, for cuda_tensor.cu's `reduce` to add, 2: one by one to where they belong
 #endif
 
 #define A_ACROSS WGRAD
@@ -27,13 +27,6 @@ __device__ void load_pixels(unsigned to, const Map* map, int c, int x, int y, in
                  "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};"
                  :: "r"(to), "l"(map), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier), "h"((unsigned short)right),
                     "h"((unsigned short)down) : "memory");
-}
-
-// The row of the result that row `at` of the product belongs to, or -1; `kept` of a wgrad's channels are no padding.
-__device__ int target(const Shape& of, int at, int kept) {
-    const int wide = (of.c + 63) / 64 * 64;
-    if (WGRAD) return at % wide < kept ? at / wide * kept + at % wide : -1;
-    return landing(of, at);
 }
 
 // A unit of work is a tile of the product and one of `splits` shares of its sum. Along the sum go taps, each with `chunks` times 64
@@ -105,7 +98,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
                 for (int h = 0; h < 2; h++) {
                     const int lane = thread % 32, row = at_m + 64 * r + thread / 32 * 16 + lane / 4 + 8 * h;
                     const int column = at_n + lane % 4 * 2, left = row < m ? of.k - column : 0;
-                    const long long place = OUT == 1 ? (long long)(unit / tiles) * m + row : target(of, row, 0);
+                    const long long place = OUT == 1 ? (long long)(unit / tiles) * m + row : landing(of, row);
                     #pragma unroll
                     for (int q = 0; q < COLUMNS / 8; q++) {
                         const float low = d[r][4 * q + 2 * h], high = d[r][4 * q + 2 * h + 1];
@@ -119,19 +112,4 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
         }
         if (OUT == 0 && thread == 0) stored<0>();  // shared memory goes with the block
     }
-}
-
-// Adds the sums of `splits` shares of each item of the product and rounds them; `kept` of a wgrad's channels are no padding.
-extern "C" __global__ void reduce(const float* __restrict__ sums, unsigned short* __restrict__ out, const Shape of, int splits, int kept) {
-    const int chunks = (of.c + 63) / 64, m = WGRAD ? of.r * of.s * chunks * 64 : of.n * of.p * of.q;
-    const bool four = of.k % 4 == 0;
-    int at, column;
-    const float4 sum = added(sums, of, m, splits, four, at, column);
-    if (at >= m || threadIdx.x >= ROUND) return;
-    const int row = target(of, at, kept);
-    if (row < 0) return;
-    unsigned short* const to = out + (long long)row * of.k + column;
-    const unsigned low = packed(sum.x, sum.y), high = packed(sum.z, sum.w);
-    if (four) *(uint2*)to = make_uint2(low, high);
-    else *to = (unsigned short)low;
 }

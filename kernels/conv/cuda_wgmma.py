@@ -7,6 +7,7 @@ import cupy
 import numpy as np
 
 from kernels.conv import _implicit_gemm as gemm
+from kernels.conv import cuda_tensor
 from kernels.conv._implicit_gemm import THREADS, Product
 from kernels.cuda import conv_tiles, loader
 from kernels.cuda.conv_tiles import Gather, Groups
@@ -80,9 +81,7 @@ def _call(on: Product, tile: Groups, split: int) -> Callable:
     leaves = 1 if split > 1 or on.wgrad else 2 if of.to_step > 1 else 0
     (rows, columns, _), (tile_m, tile_n) = on.sides(_DEEP), tile.tile
 
-    def compiled(kernel: str, out: int, of: Groups):
-        return loader.load("conv/cuda_wgmma", kernel, _arch="sm_90a", **on.macros, OUT=out, **of.macros())
-
+    compiled = loader.load("conv/cuda_wgmma", "convolve", _arch="sm_90a", **on.macros, OUT=leaves, **tile.macros())
     narrow = out if leaves or of.k % 8 == 0 else cupy.empty((rows, gemm.eights(of.k)), out.dtype)
     sums = cupy.empty((split, rows, columns), np.float32) if leaves == 1 else None
     width, b_columns = narrow.shape[-1], b.shape[-1]
@@ -95,16 +94,11 @@ def _call(on: Product, tile: Groups, split: int) -> Callable:
     grid = (min(units, tile.blocks * loader.attribute("MultiProcessorCount")),)
     counts = np.int32(split), np.int32(tile.group())
     arguments = (a_map, b_map, c_map, b if sums is None else sums, out, of.passed, *counts)
-    more = None
-    if sums is not None:
-        added = (sums, out, of.passed, np.int32(split), np.int32(on.problem.c_in))
-        more = gemm.adder(compiled("reduce", 1, conv_tiles.GROUPS[0]), rows, columns, split, added)
+    more = None if sums is None else cuda_tensor.added(on, sums)
     if narrow is not out:
         crop, cropped = loader.load("conv/cuda_tensor", "crop"), (narrow, out, *map(np.int32, (out.size, of.k, width)))
         more = lambda: crop((-(-out.size // THREADS),), (THREADS,), cropped)  # noqa: E731
-    call = gemm.called(
-        compiled("convolve", leaves, tile), grid, tile, tile.shared_bytes, arguments, more, gemm.name(tile, split)
-    )
+    call = gemm.called(compiled, grid, tile, tile.shared_bytes, arguments, more, gemm.name(tile, split))
     call.keep = on  # the maps hold raw addresses, so their owners are held here
     return call
 
