@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from kernels.cuda.tiles import HOPPER_SHARED_BYTES, LINE, GroupTiles, WarpTiles
+from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, GroupTiles, WarpTiles
 
 # Of one Hopper multiprocessor, to rank plans and for nothing else: multiply-adds of 2-byte items a cycle (dense, the data
 # sheet's) and of float32, bytes a cycle that arrive from the L2 and that wgmma reads of shared memory, and cycles until a first
@@ -183,6 +183,10 @@ class Groups(GroupTiles, frozen=True):
         tile_m, tile_n = self.tile
         return -(-rows // (tile_m * self.cluster_m)) * -(-columns // (tile_n * self.cluster_n))
 
+    def group(self) -> int:
+        """Rows of clusters that are worked on together."""
+        return max(1, GROUP_ROWS // (self.tile[0] * self.cluster_m))
+
     def slots(self, multiprocessors: int) -> int:
         """Clusters at work at once, one block a multiprocessor."""
         return multiprocessors // self.cluster
@@ -286,9 +290,3 @@ def groups(layout: str, item_bytes: int) -> list[Groups]:
     if item_bytes == 4:
         every = [msgspec.structs.replace(of, staged=max(2, of.staged // 2 * 2)) for of in GROUPS]
     return [of for of in every if of.fits(layout, item_bytes)]
-
-
-def pitch(columns: int, item_bytes: int) -> int:
-    """Items from row to row of a matrix whose rows begin on 16 bytes."""
-    whole = 16 // item_bytes
-    return -(-columns // whole) * whole

@@ -27,9 +27,9 @@ class Tiles(msgspec.Struct, frozen=True):
         """Tiles that cover a product."""
         return -(-rows // self.tile[0]) * -(-columns // self.tile[1])
 
-    def group(self, rows: int = GROUP_ROWS) -> int:
+    def group(self) -> int:
         """Rows of tiles that are worked on together."""
-        return max(1, rows // self.tile[0])
+        return max(1, GROUP_ROWS // self.tile[0])
 
 
 def traffic(item_bytes: int, block: tuple[int, int], unit: tuple[int, int]) -> str:

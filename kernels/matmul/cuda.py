@@ -9,6 +9,7 @@ import numpy as np
 
 from kernels.cuda import autotuner, loader, matmul_tiles
 from kernels.cuda.matmul_tiles import Plan, Warps
+from kernels.cuda.rows import Placed, copying, in_place, placed
 from kernels.cuda.tiles import traffic
 from kernels.problems import Matmul
 from kernels.registry import into, kernel
@@ -16,6 +17,8 @@ from kernels.registry import into, kernel
 # m n k from which a call of the two slowest would take most of a second: nobody learns more from it.
 _MOST_NAIVE, _MOST_COALESCED = 1 << 36, 1 << 39
 _INT, _MOST_AT_ONCE = 1 << 31, 65535
+# From so many FLOPs, and multiplications of each item, a copy of an operand whose rows begin anywhere saves more than it takes.
+_COPY_FLOPS, _COPY_READS = 1e9, 1024
 
 
 def count_in_32_bits(problem: Matmul) -> None:
@@ -71,7 +74,7 @@ def register_tiled(problem: Matmul, a, b):
     return _bound("register_tiled", problem, a, b, (16, 16), (128, 128))
 
 
-def warps_call(problem: Matmul, plan: Plan[Warps], a, b, c):
+def warps_call(problem: Matmul, plan: Plan[Warps], a: Placed, b: Placed, c):
     """The call of matmul/cuda_warp.cu with those tiles, k in that many parts."""
     of, parts, (m, n, k) = plan.of, plan.parts, (problem.m, problem.n, problem.k)
     a_km, b_kn = int(problem.layout == "tn"), int(problem.layout != "nt")
@@ -80,15 +83,15 @@ def warps_call(problem: Matmul, plan: Plan[Warps], a, b, c):
         return int(columns % 4 == 0 and array.data.ptr % 16 == 0)
 
     stored = {"A_STORED_KM": a_km, "B_STORED_KN": b_kn}
-    vectors = {"VECTOR_A": vector(m if a_km else k, a), "VECTOR_B": vector(n if b_kn else k, b), "VECTOR": vector(n, c)}
+    vectors = {"VECTOR_A": vector(a.pitch, a.array), "VECTOR_B": vector(b.pitch, b.array), "VECTOR": vector(n, c)}
     form = of if vectors["VECTOR_A"] and vectors["VECTOR_B"] else of.by_items()
     compiled = loader.load("matmul/cuda_warp", "matmul", **form.macros(), **stored, **vectors)
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
     grid, sums = split_sums(plan, m, n)
-    counts = map(np.int32, (m, n, k, parts, plan.steps(k) * of.deep))
-    arguments = (a, b, c, *counts, *sums, np.float32(1))
-
-    run = into(c, compiled, (grid, problem.count), (of.threads,), arguments, shared_mem=of.shared_bytes)
+    counts = map(np.int32, (m, n, k, a.pitch, b.pitch, parts, plan.steps(k) * of.deep))
+    arguments = (a.array, b.array, c, *counts, *sums, np.float32(1))
+    launch = functools.partial(compiled, (grid, problem.count), (of.threads,), arguments, shared_mem=of.shared_bytes)
+    run = copying(launch, [a, b], in_place(c), c)
     loads = traffic(4, (sum(of.tile), of.tile_m * of.tile_n), (of.each_m + of.each_n, of.each_m * of.each_n))
     run.notes = {"tiles": str(plan), "traffic": loads}
     return run
@@ -109,7 +112,10 @@ def warp_tiled(problem: Matmul, a, b):
         found = matmul_tiles.plans(forms, m, n, problem.k, problem.layout, loader.attribute("MultiProcessorCount"))
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
         found = list(map(Plan, forms))
-    return fastest_plan("matmul/cuda_warp", problem, found, lambda plan: warps_call(problem, plan, a, b, c))
+    copies = single and problem.flops >= _COPY_FLOPS  # an operand along k is turned item by item anyhow
+    read_a = placed(a) if copies and problem.layout == "tn" and n >= _COPY_READS else in_place(a)
+    read_b = placed(b) if copies and problem.layout != "nt" and m >= _COPY_READS else in_place(b)
+    return fastest_plan("matmul/cuda_warp", problem, found, lambda plan: warps_call(problem, plan, read_a, read_b, c))
 
 
 def split_sums(plan: Plan, m: int, n: int) -> tuple[int, tuple]:

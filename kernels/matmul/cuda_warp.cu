@@ -13,7 +13,7 @@
 #define BLOCKS 2     // that fit on a multiprocessor
 #define A_STORED_KM 0 // 1: A lies k x m
 #define B_STORED_KN 1 // 1: B lies k x n
-#define VECTOR_A 1   // rows of A, of B, of C begin on 16 bytes
+#define VECTOR_A 1   // rows of A, of B, of C begin on 16 bytes; beside an operand's may lie zeros
 #define VECTOR_B 1
 #define VECTOR 1
 #endif
@@ -43,11 +43,11 @@ template <bool K_ALONG, int TILE, int EACH, int LANES, bool FOURS> struct Operan
     int row, column, first, size, turn;  // where this thread begins in the tile, the tile in the operand's lines
     float4 held[LIES ? EACH : EACH / 2];
 
-    __device__ Operand(const float* operand, int first, int size, int k, int k0, int t, const float* ring, int line, int own_k)
+    __device__ Operand(const float* operand, int first, int size, int pitch, int k0, int t, const float* ring, int line, int own_k)
         : start(operand), first(first), size(size) {
         row = t / ACROSS, column = t % ACROSS * WIDE;
-        next = operand + (K_ALONG ? (long long)(first + row) * k + k0 + column : (long long)(k0 + row) * size + first + column);
-        further = (long long)ROWS * (K_ALONG ? k : size), deeper = K_ALONG ? DEEP : (long long)DEEP * size;
+        next = operand + ((K_ALONG ? first : k0) + row) * (long long)pitch + (K_ALONG ? k0 : first) + column;
+        further = (long long)ROWS * pitch, deeper = K_ALONG ? DEEP : (long long)DEEP * pitch;
         from = ring + (LIES ? line * PITCH + own_k : own_k * PITCH + line), turn = line / 4 % 4 * 4;
     }
     __device__ void piece(float* slot, const float* source, int e, int i, bool valid) {  // zeros where nothing is
@@ -91,8 +91,8 @@ static_assert(GROUP * PITCH_C <= STAGES * STAGE, "32 rows of each warp's results
 // A multiply-add whose registers lie in one bank waits: without it the loop's take 1.2 to 2 cycles, with it 1.1 (counted
 // in the machine code for sm_90, two banks that give a register a cycle each).
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k, int parts, int deep,
-       float* partial, unsigned* arrived_parts, float scale) {
+matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k, int a_pitch, int b_pitch,
+       int parts, int deep, float* partial, unsigned* arrived_parts, float scale) {
     extern __shared__ __align__(16) float memory[];
     a += (long long)blockIdx.y * m * k, b += (long long)blockIdx.y * n * k;  // of many products
     const int t = threadIdx.x, lane = t % 32, warp = t % GROUP / 32, slice = t / GROUP;
@@ -102,8 +102,8 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
     const int across = (n + TILE_N - 1) / TILE_N, k0 = blockIdx.x % parts * deep;
     const int top = blockIdx.x / parts / across * TILE_M, left = blockIdx.x / parts % across * TILE_N;
 
-    A a_tile(a, top, m, k, k0, t, memory, row, slice * OWN_DEEP);
-    B b_tile(b, left, n, k, k0, t, memory + A::SIZE, column, slice * OWN_DEEP);
+    A a_tile(a, top, m, a_pitch, k0, t, memory, row, slice * OWN_DEEP);
+    B b_tile(b, left, n, b_pitch, k0, t, memory + A::SIZE, column, slice * OWN_DEEP);
     int slot_in = 0, l_left = min(deep, k - k0);  // where the next stage goes, and how much of k is left for it
     const int steps = (l_left + DEEP - 1) / DEEP;
     auto stage = [&]() {

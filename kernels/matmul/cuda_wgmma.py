@@ -1,15 +1,14 @@
 """Matmul in CUDA C for Hopper: TMA, wgmma and warps with roles of their own."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import cupy
 import numpy as np
-from cupy.cuda import runtime
 
 from kernels.cuda import loader, matmul_tiles
 from kernels.cuda.matmul_tiles import Groups, Plan
-from kernels.cuda.tiles import GROUP_ROWS, LINE, traffic
+from kernels.cuda.rows import Placed, copying, placed
+from kernels.cuda.tiles import LINE, traffic
 from kernels.matmul.cuda import count_in_32_bits, fastest_plan
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
@@ -17,32 +16,6 @@ from kernels.registry import kernel
 
 # Of two operands of four bytes that lie across k wgmma can take one.
 LAYOUTS = dict.fromkeys(HALVES, ("nn", "nt", "tn")) | {"tf32": ("nn", "nt")}
-
-
-class Placed(NamedTuple):
-    """A matrix as TMA can read or write it: an address, items from row to row, and the copy that puts it there or takes it."""
-
-    array: cupy.ndarray
-    pitch: int
-    copy: Callable[[], None] | None = None
-
-
-def placed(array: cupy.ndarray, out: bool = False) -> Placed:
-    """The matrix itself where its rows begin on 16 bytes; else a wider one, copied to (a result: copied from) in each call."""
-    rows, columns = array.shape
-    size = array.dtype.itemsize
-    pitch = matmul_tiles.pitch(columns, size)
-    if pitch == columns and array.data.ptr % 16 == 0:
-        return Placed(array, columns)
-    wider = cupy.empty((rows, pitch), array.dtype)
-    ends = ((array.data.ptr, columns * size), (wider.data.ptr, pitch * size))
-    to, source = ends if out else ends[::-1]
-
-    def copy(keep=(array, wider)):
-        stream = cupy.cuda.get_current_stream().ptr
-        runtime.memcpy2DAsync(*to, *source, columns * size, rows, runtime.memcpyDeviceToDevice, stream)
-
-    return Placed(wider, pitch, copy)
 
 
 class Seen(NamedTuple):
@@ -68,7 +41,7 @@ def seen(problem: Matmul) -> Seen:
     return Seen(n, m, 2 * k, "tt", 4) if layout == "nn" else Seen(m, n, 2 * k, layout, 4)
 
 
-def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, result, group_rows: int = GROUP_ROWS):
+def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, result):
     """The call of matmul/cuda_wgmma.cu with those tiles, k in that many parts."""
     of, k, (m, n, wide_k, layout, size) = plan.of, problem.k, seen(problem)
     turned, a_km, b_kn = layout == "tt", int(layout[0] == "t"), int(layout[1] == "n")
@@ -97,19 +70,10 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
     tiles = of.count(m, n) * of.cluster if plan.parts > 1 else 0
     partial = cupy.empty(max(1, tiles * plan.parts * of.tile[0] * of.tile[1]), np.float32)
     arrived = cupy.zeros(max(1, tiles * of.consumers), np.uint32)
-    counts = map(np.int32, (m, n, k, of.group(group_rows // of.cluster_m), plan.parts, plan.steps(wide_k)))
+    counts = map(np.int32, (m, n, k, of.group(), plan.parts, plan.steps(wide_k)))
     arguments = (*maps, *counts, partial, arrived)
-    before, after = [x.copy for x in (a, b) if x.copy], c.copy
     launch = loader.overlapping(compiled, blocks, of.threads, arguments, of.shared_bytes)
-
-    def run(keep=(a, b, c)):  # the maps hold raw addresses, so their owners are held here
-        for copy in before:
-            copy()
-        launch()
-        if after:
-            after()
-        return result
-
+    run = copying(launch, [a, b], c, result)
     tile_m, tile_n = of.tile
     loads = traffic(result.dtype.itemsize, (sum(of.shares()), tile_m * tile_n), (64 + tile_n, 64 * tile_n))
     run.notes = {"tiles": str(plan), "traffic": loads}

@@ -4,7 +4,8 @@ import cupy
 
 from kernels.cuda import loader
 from kernels.cuda.matmul_tiles import Groups, Plan
-from kernels.matmul.cuda_wgmma import call, placed
+from kernels.cuda.rows import placed
+from kernels.matmul.cuda_wgmma import call
 from kernels.problems import Matmul
 from kernels.problems.arrays import HALVES
 from kernels.registry import kernel

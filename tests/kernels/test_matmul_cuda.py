@@ -3,8 +3,10 @@ against PTX's layouts; what their tiles take; registers; the choice of tiles; te
 
 import concurrent.futures
 import functools
+import importlib
 import itertools
 import json
+import math
 import re
 import time
 
@@ -132,7 +134,6 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
     assert [of.blocks(n, n, 132) for n in (1, 256, 257, 2048, 8192)] == [2, 2, 8, 128, 132]
     assert matmul_tiles.Groups(2, 64, 256, 4, 2, 1, 1).blocks(8192, 8192, 133) == 133
     assert of.blocks(8192, 8192, 133) == 132 and of.blocks(256, 256, 132, parts=5) == 10
-    assert [matmul_tiles.pitch(n, 2) for n in (1, 8, 9, 4095)] == [8, 8, 16, 4096] and matmul_tiles.pitch(9, 4) == 12
 
 
 def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
@@ -238,6 +239,7 @@ RUNGS = [
         for layout in ("nn", "nt", "tn")
     ),
     *(("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.WARPS[-1], 2), layout) for layout in ("nn", "tn")),
+    *(("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.WARPS[3]), f"{layout} copied") for layout in ("nn", "tn")),
     *(
         ("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.warps(way, single=False)[i]), f"{way} many")
         for i, way in zip(range(len(matmul_tiles.SMALL)), ["nn", "nt", "tn"] * 3, strict=False)
@@ -261,6 +263,9 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
     monkeypatch.setattr(autotuner, "fastest", lambda gpu, file, problem, candidates, seconds: str(tile))
     monkeypatch.setattr(matmul_tiles, "plans", lambda *given: [tile])
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)(of, "matmul")
+    if how == "copied":
+        monkeypatch.setattr(module, "_COPY_FLOPS", 0)
+        monkeypatch.setattr(module, "_COPY_READS", 0)
     dtype = "float32" if math == "tf32" else math
     for m, n, k in SHAPES:
         problem = Matmul(m, n, k, dtype, math, layout=layout, batch=3 if how == "many" else 1)
@@ -271,6 +276,26 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
             out = run()
             assert reference.check(problem, inputs, np.array(out).view(inputs[0].dtype)).passed, problem
             out.view(np.uint8)[...] = 0xFF
+
+
+@pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no C++ compiler to run CUDA C on the CPU with")
+@pytest.mark.parametrize(("shape", "pitch"), [((700, 3), 4), ((2, 2049), 2052), ((5, 9), 12)])
+def test_rows_that_begin_anywhere_are_copied_to_16_bytes_and_back(shape, pitch, built, monkeypatch):
+    monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
+    cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)
+    rows = importlib.import_module("kernels.cuda.rows")
+    values = np.arange(1, 1 + math.prod(shape), dtype=np.float32).reshape(shape)
+    there, back = cuda_on_cpu.filled(values), cuda_on_cpu.empty(shape, np.float32)
+    to, source = rows.placed(there), rows.placed(back, out=True)
+    assert (to.pitch, to.array.shape) == (pitch, (shape[0], pitch)) and source.pitch == pitch
+    to.copy()
+    np.testing.assert_array_equal(to.array[:, : shape[1]], values)
+    assert not to.array[:, shape[1] :].any(), "zeros beside them"
+    source.array[...] = to.array
+    source.copy()
+    np.testing.assert_array_equal(back, values)
+    whole = cuda_on_cpu.filled(np.zeros((4, 8), np.float32))
+    assert rows.placed(whole) == rows.Placed(whole, 8)
 
 
 def candidates(made: list):

@@ -26,18 +26,21 @@ class Form(NamedTuple):
 
     plan: matmul_tiles.Plan
     problem: Matmul
+    copied: bool = False
 
     def bind(self, problem: Matmul, a, b):
         import cupy
 
+        from kernels.cuda import rows
         from kernels.matmul import cuda, cuda_tensor, cuda_wgmma
 
         c = cupy.empty(problem.out_shape, a.dtype)
-        for kind, call in ((matmul_tiles.Warps, cuda.warps_call), (matmul_tiles.Tensors, cuda_tensor.call)):
-            if isinstance(self.plan.of, kind):
-                return call(problem, self.plan, a, b, c)
-        operands = cuda_wgmma.placed(a), cuda_wgmma.placed(b), cuda_wgmma.placed(c, out=True)
-        return cuda_wgmma.call(problem, self.plan, *operands, c)
+        if isinstance(self.plan.of, matmul_tiles.Tensors):
+            return cuda_tensor.call(problem, self.plan, a, b, c)
+        if isinstance(self.plan.of, matmul_tiles.Warps):
+            read = rows.placed if self.copied else rows.in_place
+            return cuda.warps_call(problem, self.plan, read(a), read(b), c)
+        return cuda_wgmma.call(problem, self.plan, *map(rows.placed, (a, b)), rows.placed(c, out=True), c)
 
 
 def forms(kinds: list[str]) -> Iterator[Form]:
@@ -55,7 +58,9 @@ def forms(kinds: list[str]) -> Iterator[Form]:
         for problem, tiles in tried:
             k = problem.k if problem.math == "float32" else cuda_wgmma.seen(problem).k
             plans = [matmul_tiles.Plan(of, parts) for of in tiles for parts in PARTS]
-            yield from (Form(plan, problem) for plan in plans if plan.leaves_none_empty(k))
+            plans = [plan for plan in plans if plan.leaves_none_empty(k)]
+            ways = (False, True) if problem.math == "float32" else (False,)
+            yield from (Form(plan, problem, copied) for plan in plans for copied in ways)
         for of in matmul_tiles.warps(layout, single=False) if "small" in kinds else ():
             yield Form(matmul_tiles.Plan(of), Matmul(*shape, layout=layout, batch=BATCH))
 

@@ -104,7 +104,7 @@ def bindings(monkeypatch, multiprocessors: int):
     monkeypatch.setitem(sys.modules, "cupy.cuda", sys.modules["cupy"].cuda)
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     rungs = itertools.product(("conv", "matmul"), ("cuda", "cuda_tensor", "cuda_wgmma"))
-    for operation, of in (*rungs, ("conv", "_implicit_gemm")):
+    for operation, of in (*rungs, ("conv", "_implicit_gemm"), ("cuda", "rows")):
         name = f"kernels.{operation}.{of}"
         monkeypatch.setitem(sys.modules, name, None)
         del sys.modules[name]

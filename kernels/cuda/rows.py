@@ -1,0 +1,60 @@
+"""Matrices whose rows begin anywhere, and copies of them whose rows begin on 16 bytes."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime
+
+from kernels.cuda import loader
+
+_THREADS, _EACH = 256, 8
+
+
+class Placed(NamedTuple):
+    """A matrix as a kernel reads or writes it: where, items from row to row, and the copy that puts it there or takes it."""
+
+    array: cupy.ndarray
+    pitch: int
+    copy: Callable[[], None] | None = None
+
+
+def in_place(array: cupy.ndarray) -> Placed:
+    """The matrix as it lies."""
+    return Placed(array, array.shape[-1])
+
+
+def placed(array: cupy.ndarray, out: bool = False) -> Placed:
+    """The matrix as it lies where its rows begin on 16 bytes; else a wider one with zeros beside its rows, copied to (a result:
+    copied from) in each call."""
+    (rows, columns), size = array.shape, array.dtype.itemsize
+    pitch = -(-columns * size // 16) * 16 // size
+    if pitch == columns and array.data.ptr % 16 == 0:
+        return in_place(array)
+    wider = cupy.zeros((rows, pitch), array.dtype)
+    (to, to_pitch), (source, source_pitch) = ((array, columns), (wider, pitch))[:: 1 if out else -1]
+    if columns * size % 4 or array.data.ptr % 4:  # of two bytes, which the driver copies faster than we do
+
+        def driver(keep=(array, wider)):
+            ends = to.data.ptr, to_pitch * size, source.data.ptr, source_pitch * size, columns * size, rows
+            runtime.memcpy2DAsync(*ends, runtime.memcpyDeviceToDevice, cupy.cuda.get_current_stream().ptr)
+
+        return Placed(wider, pitch, driver)
+    words = [of * size // 4 for of in (columns, source_pitch, to_pitch)]
+    compiled, items = loader.load("cuda/rows", "rows"), rows * words[0]
+    arguments = (source, to, np.int64(items), *map(np.int32, words))
+    grid = (-(-items // (_THREADS * _EACH)),)
+    return Placed(wider, pitch, lambda: compiled(grid, (_THREADS,), arguments))
+
+
+def copying(launch: Callable[[], None], read: Sequence[Placed], written: Placed, result) -> Callable:
+    """The `run()` that launches between the copies of what is read and of what is written, and gives `result`."""
+    calls = [call for call in (*(x.copy for x in read), launch, written.copy) if call]
+
+    def run(keep=(read, written)):  # a launch may hold raw addresses, so their owners are held here
+        for call in calls:
+            call()
+        return result
+
+    return run
