@@ -64,9 +64,9 @@ def less_than(e: Estimate) -> float | None:
     return max(0.0, e.high) if e.low < 0 and e.value <= e.high / 2 else None
 
 
-def factor(e: Estimate | float, most: int = 2) -> str:
+def factor(e: Estimate | float) -> str:
     """`3.2x`."""
-    return f"{number(e, most)}x"
+    return f"{number(e, most=2)}x"
 
 
 def gain(e: Estimate) -> str:

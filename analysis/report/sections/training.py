@@ -1,12 +1,11 @@
 """Trainings on the page: from which batch, samples, width, depth or epochs the GPU wins, the small-dataset study's training
 half, the articles beside ours, and what each switch does."""
 
-from typing import TYPE_CHECKING
-
 from analysis import labels, numbers
 from analysis.crossover import transfer_study
 from analysis.crossover.crossover import Answer
 from analysis.explain.published import comparisons
+from analysis.report.material import Material
 from analysis.report.sections import several_gpus
 from analysis.table import Table, listed, shown, titled
 from analysis.text import crossings, sentences, training
@@ -14,13 +13,10 @@ from analysis.text import rows as row_words
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
 from analysis.units import seconds
-
-if TYPE_CHECKING:
-    from analysis.report.material import Material
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 
-def section(of: "Material") -> list[str]:
+def section(of: Material) -> list[str]:
     """The trainings' part of the page below the budgets."""
     lines = several_gpus.training_section(of.rows)
     if not break_even.trainings(of.rows):
@@ -30,7 +26,7 @@ def section(of: "Material") -> list[str]:
     return _answers(of.trainings) + by_pair + losses + _changes(of.rows) + lines
 
 
-def small_section(of: "Material") -> list[str]:
+def small_section(of: Material) -> list[str]:
     """The study of small data sets: compiling for a last batch, the articles' claims, and what copying their data costs."""
     learned = shown(transfer_study.lines(of.rows), True)
     copies = titled("What small data sets cost to copy", [*learned, ""] if learned else [])
@@ -54,7 +50,7 @@ def _answers(answers: list[Answer]) -> list[str]:
     return titled("Where the GPU starts to win a training", Table(heads, rows, len(heads)))
 
 
-def _articles(measurements: "list[Measurement]") -> list[str]:
+def _articles(measurements: list[Measurement]) -> list[str]:
     """Every article's claim beside ours, those that were not measured too."""
     found = comparisons(measurements)
     if not any(b.here for b in found):
@@ -89,7 +85,7 @@ def _forms(pairs: list[Pair]) -> list[str]:
     return titled("The CPU's forms", about, Table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows))
 
 
-def _changes(measurements: "list[Measurement]") -> list[str]:
+def _changes(measurements: list[Measurement]) -> list[str]:
     """Where the samples live, switches, types and threads, each beside the plain row."""
     heads = "training | device | what is changed | a step | ± | as Keras does it | beside that"
     rows = [
