@@ -118,9 +118,9 @@ def stepwise(device: str) -> dict:
 
 def alone(device: str) -> int:
     """In a process of its own: prints as JSON how steps from the same weights differ."""
-    from workloads.frameworks import tensorflow
+    from workloads.frameworks import tensors
 
-    tensorflow.begin(device, None)
+    tensors.begin(device, None)
     print(json.dumps(stepwise(device)))
     return 0
 

@@ -3,9 +3,7 @@
 import numpy as np
 
 from kernels.problems import Feeding, Training
-from workloads.frameworks import input_pipeline, keras_fit, trainers
-from workloads.frameworks import tensorflow as tensors
-from workloads.frameworks.tensorflow import timed
+from workloads.frameworks import input_pipeline, keras_fit, tensors, trainers
 from workloads.harness import telemetry
 from workloads.harness.dispatch import Broken
 from workloads.harness.one_row import require_memory
@@ -30,7 +28,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     phases = tensors.begin(row.device, row.threads)
     fields: dict = {"status": "ok", "check": "exact", "notes": tensors.about(row, Keras())}
     try:
-        with timed(phases, "build"):
+        with tensors.timed(phases, "build"):
             fit = _fit(row, seed)
         fields |= _timed(row, fit, limits)
     except Broken as error:

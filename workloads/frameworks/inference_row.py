@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernels import networks
-from workloads.frameworks import data, models, user_model
-from workloads.frameworks import tensorflow as tensors
-from workloads.frameworks.tensorflow import timed
+from workloads.frameworks import data, models, tensors, user_model
 from workloads.harness import energy, telemetry, timing
 from workloads.harness.dispatch import Broken
 from workloads.harness.one_row import require_memory
@@ -72,7 +70,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     with tensors.on(ready.device):
         call = caller(row, ready, x)
         made = (row.kernel == PREDICT, row.problem.batch)  # predict has a graph of its own
-        with timed({} if made in ready.compiled else phases, "first_call"):
+        with tensors.timed({} if made in ready.compiled else phases, "first_call"):
             call()
             if ready.wait:
                 ready.wait()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from workloads.frameworks import tensorflow as tensors
+from workloads.frameworks import tensors
 from workloads.frameworks.trainers import Built, Fitted, Order, Trainer, built, finite, placed
 
 STRETCH_S = 0.05  # epochs that are stamped are waited for this often: shorter ones run on as they do unstamped

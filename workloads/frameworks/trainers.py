@@ -11,9 +11,7 @@ import msgspec
 import numpy as np
 
 from kernels.networks import Network
-from workloads.frameworks import data_parallel, description, input_pipeline, models, user_model
-from workloads.frameworks import tensorflow as tensors
-from workloads.frameworks.tensorflow import timed
+from workloads.frameworks import data_parallel, description, input_pipeline, models, tensors, user_model
 from workloads.harness.dispatch import HANDLERS, Broken, handler
 from workloads.records import Row, settings
 from workloads.records.switches import Keras
@@ -105,7 +103,7 @@ def built(order: Order) -> Built:
     _use_tf32(row, chosen)
     spread = data_parallel.strategy(row, chosen)
     try:
-        with timed(order.phases, "build"), placed(row), spread.scope():
+        with tensors.timed(order.phases, "build"), placed(row), spread.scope():
             if network is None:
                 model, about = user_model.load(row.problem.model, settings.JIT[chosen.jit_compile])
                 about["layers"] = msgspec.json.encode(description.network(model, row.problem.model)).decode()

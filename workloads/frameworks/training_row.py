@@ -14,9 +14,7 @@ from analysis import units
 from kernels import networks
 from kernels.problems import Training
 from kernels.problems.arrays import ITEM_BYTES
-from workloads.frameworks import data, data_parallel, keras_fit, trainers, user_model
-from workloads.frameworks import tensorflow as tensors
-from workloads.frameworks.tensorflow import timed
+from workloads.frameworks import data, data_parallel, keras_fit, tensors, trainers, user_model
 from workloads.harness import telemetry
 from workloads.harness.dispatch import Broken
 from workloads.harness.one_row import DoesNotFit, require_bytes, require_memory
@@ -95,7 +93,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     if trainer.wrong:
         return {"status": "wrong", "reason": trainer.wrong, "check": CHECK}
     if row.process == "fresh":
-        with timed(phases, "first_call"):
+        with tensors.timed(phases, "first_call"):
             trainer.fit(min(problem.batch, problem.samples), 1)
         return {"check": CHECK, "notes": trainer.notes}
     return _timed(row, trainer, len(x), limits, phases, values)

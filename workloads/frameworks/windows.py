@@ -13,9 +13,7 @@ import msgspec
 import psutil
 
 from kernels import networks, registry
-from workloads.frameworks import data, inference_row, models, trainers
-from workloads.frameworks import tensorflow as tensors
-from workloads.frameworks.tensorflow import timed
+from workloads.frameworks import data, inference_row, models, tensors, trainers
 from workloads.harness import copy_modes, one_row
 from workloads.harness.dispatch import Broken
 from workloads.harness.one_row import require_memory
@@ -65,7 +63,7 @@ def _inference(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     ready, x = inference_row.prepare(row, seed, phases, values)
     with tensors.on(ready.device):
         call = inference_row.caller(row, ready, x)
-        with timed(phases, "first_call"):
+        with tensors.timed(phases, "first_call"):
             call()
         _, wrong = inference_row.checked(row, ready, x, 1)
     if wrong:
@@ -120,7 +118,7 @@ def _training(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
         epochs = max(1, round(steps / most))
         trainer.fit(min(steps, most) * problem.batch, epochs)
 
-    with timed(phases, "first_call"):
+    with tensors.timed(phases, "first_call"):
         run(1)
     steps = counted(run, unit_s, _WARM_STEPS)
     steps = steps if steps <= most else max(1, round(steps / most)) * most
@@ -182,17 +180,17 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
     import keras
 
     where, _ = tensors.start(row.device, row.threads)
-    with timed(phases, "data"):
+    with tensors.timed(phases, "data"):
         x, y = _loaded(wanted.data, network, problem.samples, seed, problem.dtype)
-    with timed(phases, "clear"):
+    with tensors.timed(phases, "clear"):
         if row.experiment.clear_session == "on":
             keras.utils.clear_session()
     keras.utils.set_random_seed(seed)
     with tensors.on(where):
-        with timed(phases, "build"):
+        with tensors.timed(phases, "build"):
             model = models.build(network, settings.JIT[wanted.jit_compile])
         traces = traced(model)
-        with timed(phases, "first_call"):
+        with tensors.timed(phases, "first_call"):
             history = model.fit(x, y, problem.batch, problem.epochs, verbose=0)
     loss = float(history.history["loss"][-1])
     if not loss < float("inf"):

@@ -14,7 +14,7 @@ HANDLERS = {
     "prepare": "workloads.frameworks.windows:prepare",
     "window": "workloads.frameworks.windows:window",
     "trial": "workloads.frameworks.windows:trial",
-    "tensorflow": "workloads.frameworks.tensorflow:prepared",
+    "tensorflow": "workloads.frameworks.tensors:prepared",
 }
 
 
