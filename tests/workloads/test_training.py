@@ -12,7 +12,7 @@ from analysis.predict import budget
 from kernels import networks
 from kernels.problems import Training
 from workloads import options, records, training
-from workloads.frameworks import data, models, tensorflow, trainers, training_row
+from workloads.frameworks import data, models, tensors, trainers, training_row
 from workloads.harness import one_row, sweep
 from workloads.harness.dispatch import Broken
 from workloads.harness.timing import Limits
@@ -183,8 +183,8 @@ def child(monkeypatch):
         backend=SimpleNamespace(clear_session=lambda: None),
     )
     monkeypatch.setitem(sys.modules, "keras", keras)
-    monkeypatch.setattr(tensorflow, "begin", lambda device, threads, library: {"import": 1.0})
-    monkeypatch.setattr(tensorflow, "about", lambda row, chosen: {})
+    monkeypatch.setattr(tensors, "begin", lambda device, threads, library: {"import": 1.0})
+    monkeypatch.setattr(tensors, "about", lambda row, chosen: {})
     monkeypatch.setattr(training_row, "_mark_memory", lambda device, chosen: None)
     monkeypatch.setattr(trainers, "_use_tf32", lambda row, chosen: None)
     monkeypatch.setattr(models, "build", lambda network, jit: fake.model)
@@ -245,9 +245,9 @@ def test_the_line_that_says_what_tensorflow_missed():
         "I0000 00:00:1.2 1 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file",
         "W0000 00:00:1.3 1 gpu_device.cc:2] Cannot dlopen some GPU libraries.",
     ]
-    assert tensorflow.missed(log) == "Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file"
-    assert tensorflow.missed(log[::2]) == "Cannot dlopen some GPU libraries."
-    assert tensorflow.missed(log[:1]) == "its log does not say why"
+    assert tensors.missed(log) == "Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file"
+    assert tensors.missed(log[::2]) == "Cannot dlopen some GPU libraries."
+    assert tensors.missed(log[:1]) == "its log does not say why"
 
 
 @pytest.mark.parametrize(
