@@ -339,9 +339,11 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
     if count > 1:
         a, b, c = a[0], b[0], c[0]
     sizes = (vector,) if vector else emit.vector_sizes()
-    straight = [(_cost(a, b, vector), False, vector) for vector in sizes]
-    turns = [(_cost(b.T, a.T, vector) + _LAY_OUT * c.size, True, vector) for vector in sizes]
-    _, turned, vector = min(straight + turns)
+    ways = [(_cost(a, b, vector), False, vector) for vector in sizes]
+    step = _VECTORS * max(sizes)  # bytes, of a panel; turned, all steps of one should stay in a cache
+    if c.shape[1] * c.itemsize <= step or len(b) * step <= second_level_bytes() // 2:
+        ways += [(_cost(b.T, a.T, vector) + _LAY_OUT * c.size, True, vector) for vector in sizes]
+    _, turned, vector = min(ways)
     lanes, rows = vector // a.itemsize, tile_rows(vector)
     if turned:
         a, b, starts = b.T, a.T, starts[::-1]
