@@ -103,7 +103,8 @@ def test_what_ends_the_extra_rounds(limits, extra, monkeypatch):
     monkeypatch.setattr(rounds, "EXTRA", 0.5)
     noisy = [row(8)], lambda one, number: visit(one, number, 1.0 + 0.1 * (number % 2))
     assert len(swept(*noisy, limits=limits)[0]) == 5 + extra
-    assert not swept(*noisy, limits=limits, stop=4 + extra)[1].settled(row(8).key)  # shown only with its last visit
+    around = swept(*noisy, limits=limits, stop=4 + extra)[1]
+    assert not around.settled(row(8).key) and around.again() == (extra > 0)  # shown only with its last visit
 
 
 @pytest.mark.parametrize(

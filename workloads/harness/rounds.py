@@ -114,6 +114,10 @@ class Rounds:
             for key, row in self.rows.items()
         )
 
+    def again(self) -> int:
+        """The further visits that rows are to have and lack."""
+        return int(sum(max(0, number - self._last(key)) for key, number in self._further.items()))
+
     def _last(self, key: str) -> float:
         """The round of the row's last visit; infinite where there is nothing left to do."""
         made = self._made.get(key)

@@ -133,7 +133,7 @@ def sweep(
                     if args.stop_after and time.monotonic() - begin > args.stop_after:
                         outcome.stopped = "stop-after" if around.to_go() else ""
                         break
-                    step(row, max(1, around.to_go()))
+                    step(row, around.to_go() or around.again())
                     done = row_flags.flagged(runner.ask(row, number))
                     writer.append(done)
                     around.add(done)
