@@ -9,8 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.crossover.crossover import framework_of
-from analysis.crossover.families import batch_family, precision_of
+from analysis.crossover.families import batch_family, framework_of, precision_of
 from analysis.roofline.bounds import Roof, judge
 from analysis.stats import best_by, call_s, clock_of, group_by, is_gpu, middle, quick_seconds
 from analysis.units import digits, flops_rate, percent

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from analysis.crossover import crossover
-from analysis.crossover.crossover import Answer, Family
+from analysis.crossover.crossover import Answer
+from analysis.crossover.families import Family
 from analysis.explain import sides
 from analysis.explain.sides import Side
 from analysis.predict import what_if

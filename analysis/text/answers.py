@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 from analysis import labels, numbers
 from analysis.crossover import crossover, layers, network_steps
-from analysis.crossover.crossover import COPIES, LATENCY, SQUARES, Answer, Family, Form
+from analysis.crossover.crossover import COPIES, LATENCY, Answer, Form
+from analysis.crossover.families import SQUARES, Family
 from analysis.roofline.bounds import Roof
 from analysis.stats import group_by
 from analysis.text import crossings, sentences

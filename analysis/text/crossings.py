@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from analysis import numbers
-from analysis.crossover.crossover import FINE, SQUARES, Answer, Crossing, Family, Form, Side
+from analysis.crossover.crossover import FINE, Answer, Crossing, Form, Side
+from analysis.crossover.families import SQUARES, Family
 from analysis.crossover.time_split import REMAINDER, Why
 from analysis.text import sentences
 from analysis.text.rates import machine_words

@@ -11,7 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from analysis.crossover import crossover
-from analysis.crossover.crossover import Answer, Family, Form, Point, Side
+from analysis.crossover.crossover import Answer, Form, Point, Side
+from analysis.crossover.families import Family
 from analysis.stats import Estimate, best_by, group_by, is_gpu
 from analysis.training import costs
 from analysis.training.costs import TrainingCost, whole_training

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.crossover.crossover import Answer, Family, Form, Point, Side, classify, refine
+from analysis.crossover.crossover import Answer, Form, Point, Side, classify, refine
+from analysis.crossover.families import Family
 from analysis.stats import Estimate, group_by, of, quickest
 from workloads.records import Measurement, settings
 

@@ -212,7 +212,7 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
         return crossover.classify("float32", Form("a step"), points)
 
     def named(a):
-        from analysis.crossover.crossover import Family
+        from analysis.crossover.families import Family
 
         return replace(a, family=Family("training", "batch", ("batch",), (("model", "m"),)))
 
