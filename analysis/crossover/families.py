@@ -64,8 +64,7 @@ class Family(msgspec.Struct, frozen=True):
         return {"size": "image side"}.get(self.varies, self.varies)
 
 
-# Kernels that stand for no side: what they time is not one call of a program. TensorFlow's `held` are 50 convolutions in one.
-_ASIDE = ("held",)
+MANY_IN_ONE = "conv/tensorflow/held"  # stands for no side: it times 50 convolutions in a call, no call of a program
 SQUARES = Family("matmul", "n", ("m", "n", "k"))  # one at a time
 Rows = dict[str, dict[int, list]]  # precision -> size -> rows
 
@@ -104,7 +103,7 @@ def comparable(
         for m in measurements
         if (m.problem.op, framework_of(m), m.settings.cache, m.process) == wanted
         and not is_rung(m)
-        and m.variant not in _ASIDE
+        and m.kernel != MANY_IN_ONE
         and settings.ordinary(m)
     ]
 

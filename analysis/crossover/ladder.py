@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis import labels
-from analysis.crossover.families import is_rung
+from analysis.crossover.families import MANY_IN_ONE, is_rung
 from analysis.crossover.layers import is_square
 from analysis.roofline.bounds import Roof, pick, roofs
 from analysis.stats import Estimate, best_by, call_s, group_by, is_gpu, quick_seconds, seconds_of
@@ -101,7 +101,7 @@ def ladders(measurements: Iterable[Measurement], machine: Machine | None = None,
 
 
 def _is_library(m: Measurement) -> bool:
-    onednn = m.kernel.startswith(_ONEDNN) and not m.on_gpu and m.variant != "held"
+    onednn = m.kernel.startswith(_ONEDNN) and not m.on_gpu and m.kernel != MANY_IN_ONE
     return onednn or m.backend in registry.LIBRARIES
 
 

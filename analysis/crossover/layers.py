@@ -9,14 +9,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.crossover.families import batch_family, framework_of, precision_of
+from analysis.crossover.families import MANY_IN_ONE, batch_family, framework_of, precision_of
 from analysis.roofline.bounds import Roof, judge
 from analysis.stats import best_by, call_s, clock_of, group_by, is_gpu, middle, quick_seconds
 from analysis.units import digits, flops_rate, percent
 from kernels.problems import Problem
 from workloads.records import Measurement
 
-HELD = "held"
 NOUNS = {"conv": "convolution", "matmul": "product"}
 _RATE = "{math} {noun}s on the {where}{most}: {rates}."
 
@@ -91,7 +90,7 @@ def best_by_side(measurements: "Iterable[Measurement]", op: str) -> "dict[Proble
 
 
 def _layer_rows(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
-    return [m for m in _warm(measurements, op) if m.variant != HELD]
+    return [m for m in _warm(measurements, op) if m.kernel != MANY_IN_ONE]
 
 
 def _warm(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":

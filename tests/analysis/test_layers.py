@@ -332,3 +332,11 @@ def test_a_plan_is_text_or_json_and_nothing_else(capsys):
     assert planned["largest_bytes"] > 0 and planned["seconds_at_most"] > 0
     assert command.main([*words, "--format", "csv"]) == 2
     assert capsys.readouterr().err.startswith("error: --dry-run has nothing measured for --format csv")
+
+
+def test_tensorflows_many_in_one_call_stand_for_no_side_and_a_kernel_of_that_name_does():
+    p = Conv(2, 8, 8, 4, 4, 3, 3)
+    rows = [row(f"conv/{backend}/held", p, 1e-3) for backend in ("numba", "tensorflow")]
+    sides = [families.comparable(rows, "conv", framework) for framework in ("", "tensorflow")]
+    assert [[m.kernel for m in side] for side in sides] == [["conv/numba/held"], []]
+    assert set(layers.best_by_side(rows, "conv")[p]) == {"numba"}
