@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import difflib
-import glob
 import os
 import pathlib
 import re
@@ -38,26 +37,6 @@ class Stop(Exception):
 
 class Usage(Stop):
     """The words of the command are off, or an output must not be touched."""
-
-
-class NoRun(Usage, FileNotFoundError):
-    """A run has no result file. The path or saved name that is most like it is said, else the nearest folder that has one."""
-
-    def __init__(self, run: str, saved: Sequence[str]):
-        right = "" if os.path.exists(run or ".") else similar_path(run) or closest(run, saved)
-        names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
-        similar = ("path" * bool(right), run, right or _nearest(run))
-        tip = "python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
-        super().__init__(f"no result file in {run or repr(run)}{names}", tip, similar)
-
-
-def _nearest(run: str) -> str:
-    """The folder with a result file whose name is most like it: beside it, of this machine, or, of a path, a stored one."""
-    beside, local = os.path.dirname(run), "reports/local/*/*"
-    for near in (f"{beside}/*", local, "reports/*/*") if beside else (local,):
-        if found := {os.path.dirname(file) for file in glob.glob(f"{near}/*.jsonl")}:
-            return closest(run, found, 0)
-    return run
 
 
 class Terminated(KeyboardInterrupt):
@@ -184,6 +163,14 @@ def words(values: Sequence[str] | None) -> list[str]:
     return found
 
 
+class _Several(argparse.Action):
+    """A flag that takes several words, and all of them where it is given again."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is self.default else [*before, *values])
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors are one `error:` line and one command that works, with exit code 2. `-h` is one screen: the
     flags of `needs` and the examples; `--help` is all of them."""
@@ -299,7 +286,8 @@ def add(made, text: str, **types: Callable) -> None:
         elif what.startswith("["):
             how = {"metavar": what[1:-1], "nargs": "?", "const": default}
         elif what:
-            how = {"metavar": what, "nargs": "+" if several else None, "type": None if several else known.get(what)}
+            kind: dict[str, Any] = {"nargs": "+", "action": _Several} if several else {"type": known.get(what)}
+            how = {"metavar": what, **kind}
             how["default"] = default.split(",") if several and default else default
         else:
             how = {"action": "store_true"}

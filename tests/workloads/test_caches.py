@@ -86,7 +86,6 @@ def many_passes(problem, *arrays):
 @pytest.mark.parametrize(
     ("problem", "settings", "words"),
     [
-        (Matmul(3, 4, 5), Settings(cache="lukewarm"), "unknown state of the caches 'lukewarm'; known: warm, cold"),
         (Matmul(3, 4, 5), Settings("gpu:0", mode="roundtrip", cache="cold"), "cold rows are resident"),
         (Launch("elementwise"), COLD, "of matmul, conv, stream; a launch has none"),
         (Peak("float32", 1 << 20), COLD, "of matmul, conv, stream; a peak has none"),

@@ -9,6 +9,7 @@ from analysis.explain.command import price
 from analysis.report import command as report
 from analysis.table import Best, Printed, Table, shown
 from workloads import options, shared_flags, terminal
+from workloads.records.files import NoRun
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_flags_are_declared_by_a_text_and_an_interrupt_is_one_line(capsys):
 -q --quiet          says nothing"""
     options.add(made, text, S=float)
     assert vars(made.parse_args([])) == {"sizes": ["1", "2"], "kind": "b", "count": None, "share": 5.0, "quiet": False}
-    given = made.parse_args(["--sizes", "3", "4", "--kind", "a", "--count", "2^3", "-q"])
+    given = made.parse_args(["--sizes", "3", "--kind", "a", "--sizes", "4", "--count", "2^3", "-q"])  # given twice
     assert (given.sizes, given.kind, given.count, given.quiet) == (["3", "4"], "a", 8, True)
     assert "sizes (1 2), in order" in made.format_help()
     with pytest.raises(options.Usage, match="invalid choice: 'c'"):
@@ -143,14 +144,14 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
     ]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reports" / "machine").mkdir(parents=True)
-    lost = options.NoRun("reprots/machne", ())
+    lost = NoRun("reprots/machne", ())
     assert lost.similar == ("path", "reprots/machne", "reports/machine") and isinstance(lost, FileNotFoundError)
-    assert options.NoRun("befre", ["before"]).similar[2] == "before"
+    assert NoRun("befre", ["before"]).similar[2] == "before"
     (tmp_path / "reports/machine/run").mkdir()
     (tmp_path / "reports/machine/run/rows.jsonl").touch()
     for lost in ("reports/machine/zzz", "reports/zzz"):
-        assert options.NoRun(lost, ()).similar == ("", lost, "reports/machine/run")
-    assert options.NoRun("zzz", ["before"]).similar == ("", "zzz", "zzz")  # a name: no stored run is this machine's
+        assert NoRun(lost, ()).similar == ("", lost, "reports/machine/run")
+    assert NoRun("zzz", ["before"]).similar == ("", "zzz", "zzz")  # a name: no stored run is this machine's
 
 
 def test_a_run_without_a_name_is_no_folder_and_the_command_names_one(capsys, monkeypatch, tmp_path):

@@ -64,8 +64,6 @@ def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[
 
     Raises: ValueError for what the kernel cannot do.
     """
-    if settings.cache not in ("warm", "cold"):
-        raise ValueError(f"unknown state of the caches {settings.cache!r}; known: warm, cold")
     if settings.cache == "cold" and settings.mode != "resident":
         raise ValueError("a call that copies its data brings them into the caches: cold rows are resident")
     prepared = _prepare(kernel, problem, settings, inputs)

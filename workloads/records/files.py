@@ -5,23 +5,44 @@ A resumed sweep adds another Run line before its own rows; the visits of a row a
 
 import fcntl
 import functools
+import glob
 import hashlib
 import os
 import pathlib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from workloads import ROOT
-from workloads.options import NoRun, Usage
+from workloads.options import Usage, closest, similar_path
 from workloads.records import baselines
 from workloads.records.rows import SAMPLES, SCHEMA, Line, Machine, Measurement, Run, finite, sound
 from workloads.records.visits import together
 
 SOURCES = ("kernels", "workloads", "analysis")  # the folders of the project's sources
 _decoder = msgspec.json.Decoder(Line)
+
+
+class NoRun(Usage, FileNotFoundError):
+    """A run has no result file. The path or saved name that is most like it is said, else the nearest folder that has one."""
+
+    def __init__(self, run: str, saved: Sequence[str]):
+        right = "" if os.path.exists(run or ".") else similar_path(run) or closest(run, saved)
+        names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
+        similar = ("path" * bool(right), run, right or _nearest(run))
+        tip = "python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
+        super().__init__(f"no result file in {run or repr(run)}{names}", tip, similar)
+
+
+def _nearest(run: str) -> str:
+    """The folder with a result file whose name is most like it: beside it, of this machine, or, of a path, a stored one."""
+    beside, local = os.path.dirname(run), "reports/local/*/*"
+    for near in (f"{beside}/*", local, "reports/*/*") if beside else (local,):
+        if found := {os.path.dirname(file) for file in glob.glob(f"{near}/*.jsonl")}:
+            return closest(run, found, 0)
+    return run
 
 
 class Refused(Usage):
