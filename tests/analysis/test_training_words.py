@@ -10,7 +10,7 @@ from analysis.report.sections import training as section
 from analysis.stats import Estimate
 from analysis.text import crossings
 from analysis.text import rows as row_words
-from analysis.text import training as training_words
+from analysis.text import training as words
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB, BY_STEP
 from workloads.records import Measurement
@@ -36,22 +36,20 @@ def test_a_page_says_one_job_of_a_training():
     expected = [(9.68, 24.36), (51.8, 24.36)]
     assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == expected
     of = "60,000 samples, 10 epochs, from its parts"
-    said = training_words.answer_sentence(found)
+    said = words.answer_sentence(found)
     assert said == f"mlp-784-Wx2-10, batch 128, whole training of {of}: the GPU wins from width 355."
-    (said,) = [s for s in training_words.training_sentences(every) if s.startswith("mlp-784-1000x2-10")]
+    (said,) = [s for s in words.training_sentences(every) if s.startswith("mlp-784-1000x2-10")]
     assert said.startswith(f"mlp-784-1000x2-10, batch 128, {of}: 24.4 s on the GPU, 51.8 s on the CPU, 2.1x faster.")
     page = section.section(page_of(every))
     (row_,) = [s for s in page if s.startswith("| mlp-784-Wx2-10")]
     assert f"| {of}: the GPU wins from width 355 |" in row_ and "2,048" not in row_
     # 10 s / (16 x 8 ms) = 78.1 epochs of 2,048 samples: 160,000 of the 600,000
-    (paid,) = [
-        s for s in map(training_words.break_even_sentence, break_even.pairs(every)) if s.startswith("mlp-784-1000x2-10")
-    ]
+    (paid,) = [s for s in map(words.break_even_sentence, break_even.pairs(every)) if s.startswith("mlp-784-1000x2-10")]
     assert paid.endswith("begins after 15.0 s on the GPU, 5.00 s on the CPU. Break-even after 79 epochs.")
     every = [trained("mnist-cnn", 32, 60_000, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
-    (said,) = training_words.training_sentences(every)
+    (said,) = words.training_sentences(every)
     assert said.startswith("MNIST CNN, batch 32, 60,000 samples, 5 epochs: ")
-    assert [row[0] for row in training_words.table(every)] == ["MNIST CNN, batch 32, 60,000 samples, 5 epochs"]
+    assert [row[0] for row in words.table(every)] == ["MNIST CNN, batch 32, 60,000 samples, 5 epochs"]
     batch = [trained("peaks", 100, 100, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
     # all of a batch: another job has another batch
     assert break_even.planned(break_even.pairs(batch)[0].setup, "") == (100, 2000)
@@ -68,7 +66,7 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     assert found.crossings[0].wide
     expected = "the GPU starts to win between 100 and 40,000 samples"
     assert crossings.verdict_words(found) == expected
-    assert not [s for s in training_words.training_sentences(made) if "wins from" in s]
+    assert not [s for s in words.training_sentences(made) if "wins from" in s]
     between = [
         trained("peaks", 2000, 2000, (0.0, 0.0, t), device=d, noise=0.9, epochs=2)
         for t, d in ((1.1e-3, "cpu"), (1e-3, "gpu:0"))
@@ -80,7 +78,7 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
         for n in (200, 1000, 4000)
         for d, seconds in (("cpu", 1e-6 * n), ("gpu:0", 1e-3))
     ]
-    said = training_words.training_sentences(near)[1]  # 20 times in all, in steps of 5 and 4
+    said = words.training_sentences(near)[1]  # 20 times in all, in steps of 5 and 4
     assert "by a step: the GPU wins from " in said
 
 
@@ -92,7 +90,7 @@ def test_what_is_noisy_or_may_be_nothing_is_said_so():
         trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 2e-3), epochs=2),
         trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 1e-3), device="gpu:0", epochs=2, noise=0.4),
     ]
-    (said,) = training_words.training_sentences(every)
+    (said,) = words.training_sentences(every)
     assert break_even.pairs(every)[0].gpu.cost.step.noise > 1
     assert said.endswith("at most: can't tell, 1.0 ms on the GPU, 2.00 ms on the CPU; the intervals overlap.")
 
@@ -114,16 +112,16 @@ def test_losses_in_words_and_where_the_devices_end_apart():
     expected = "loss 2.5 to 0.02 in 2000 epochs; loss 3.1 to 2.6 in 3 epochs of few samples"
     assert row_words.losses(made[0]) == expected
     (pair,) = break_even.pairs(made)
-    said = training_words.loss_sentence(pair)
+    said = words.loss_sentence(pair)
     assert said.endswith("after 2000 epochs the loss is 0.0200 on the CPU, 0.960 on the GPU.")
     made[1].values["tf32"] = 1.0
-    said = training_words.loss_sentence(pair)
+    said = words.loss_sentence(pair)
     assert said.endswith("0.960 on the GPU. The GPU's products are in TF32: --tf32 off shows whether that is why.")
-    assert said in training_words.lines(made) and "### Losses that differ" in section.section(page_of(made))
+    assert said in words.lines(made) and "### Losses that differ" in section.section(page_of(made))
     made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 0.5), (2.5, 0.9)  # less than twice
-    assert training_words.loss_sentence(pair) == ""
+    assert words.loss_sentence(pair) == ""
     made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 1e-9), (2.5, 1e-7)  # both have learned it all
-    assert training_words.loss_sentence(pair) == ""
+    assert words.loss_sentence(pair) == ""
     made[0].series.update({"accuracy": (0.1, 0.5, 0.75), "job_loss": ()})
     assert row_words.losses(made[0]) == "loss 3.1 to 2.6, accuracy 10.0 % to 75.0 % in 3 epochs of few samples"
     made[0].series.update({"accuracy": (), "loss": (1.0, 1e-9)})
@@ -154,7 +152,7 @@ def test_losses_of_other_samples_are_not_compared():
     told = "after 3 epochs of few samples the loss is 0.763 on the CPU, 2.29 on the GPU."
     for version, said in (("2", [told]), ("1", [])):
         cpu.notes["samples"] = version
-        found = [s.partition(": ")[2] for s in training_words.lines([cpu, gpu]) if " the loss is " in s]
+        found = [s.partition(": ")[2] for s in words.lines([cpu, gpu]) if " the loss is " in s]
         assert found == said
         assert any("### Losses" in line for line in section.section(page_of([cpu, gpu]))) is bool(said)
 
@@ -164,34 +162,27 @@ ONE = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0,
 
 
 def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so():
-    assert training_words.single_jobs(
-        [msgspec.structs.replace(ONE, phases_s=ONE.phases_s | {"compile_last": 1.0})]
-    ) == [
+    assert words.single_jobs([msgspec.structs.replace(ONE, phases_s=ONE.phases_s | {"compile_last": 1.0})]) == [
         "CIFAR-10 CNN, batch 32, 1,000 samples, 2 epochs, on the CPU: 16.7 s. Start-up takes 10.0 s. Building and compiling "
         "take 5.50 s, training 1.16 s."
     ]
     phases = {name: s for name, s in ONE.phases_s.items() if name not in ("import", "device_start")}
     series = {name: taken for name, taken in ONE.series.items() if name.startswith("fit_s")}
     later = msgspec.structs.replace(ONE, phases_s=phases, series=series)
-    assert ": 5.66 s without start-up. Building and compiling take 4.50 s" in training_words.single_job(later)
-    assert ": 15.7 s. Start-up takes 10.0 s." in training_words.single_job(later, [ONE, later])
+    assert ": 5.66 s without start-up. Building and compiling take 4.50 s" in words.single_job(later)
+    assert ": 15.7 s. Start-up takes 10.0 s." in words.single_job(later, [ONE, later])
     busy = msgspec.structs.replace(ONE, flags=("steal",))
-    assert ": 15.7 s (doubtful: steal). " in training_words.single_job(busy)
+    assert ": 15.7 s (doubtful: steal). " in words.single_job(busy)
 
 
 def test_trainings_of_both_devices_are_told_side_by_side_elsewhere_and_of_each_other_the_plainest_row():
     gpu = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 1e-3), epochs=2, device="gpu:0", once=(10.0, 0.5, 4.0))
-    assert training_words.single_jobs([ONE, gpu]) == []
-    assert training_words.single_jobs([gpu])[0].startswith(
-        "CIFAR-10 CNN, batch 32, 1,000 samples, 2 epochs, on the GPU: "
-    )
+    assert words.single_jobs([ONE, gpu]) == []
+    assert words.single_jobs([gpu])[0].startswith("CIFAR-10 CNN, batch 32, 1,000 samples, 2 epochs, on the GPU: ")
     loop, jit = (
         trained("cifar10-cnn", 32, 1000, (0.0, 0.0, 1e-3), epochs=2, **more)
         for more in ({"kernel": "training/tensorflow/loop"}, {"jit_compile": "on"})
     )
     assert break_even.unpaired([loop, jit, ONE]) == [ONE] and break_even.unpaired([loop]) == [loop]
-    many = [trained("lenet", n, 32 * n, (0.1, 0.0, 1e-3)) for n in range(1, training_words.MOST_SINGLE + 2)]
-    assert (
-        len(training_words.single_jobs(many[:-1])) == training_words.MOST_SINGLE
-        and training_words.single_jobs(many) == []
-    )
+    many = [trained("lenet", n, 32 * n, (0.1, 0.0, 1e-3)) for n in range(1, words.MOST_SINGLE + 2)]
+    assert len(words.single_jobs(many[:-1])) == words.MOST_SINGLE and words.single_jobs(many) == []
