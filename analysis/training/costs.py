@@ -30,7 +30,8 @@ class TrainingCost(msgspec.Struct, frozen=True):
 
     start: importing the library and starting the device. build: building the model. compile: all distinct batch shapes.
     dataset_setup: a fit's seconds beyond its epochs, for `steps` steps' samples; setup_step: what each further step's add.
-    epoch: of an epoch beyond its steps. bound: the step is an upper bound, as short fits have setup_step in it.
+    epoch: of an epoch beyond its steps. whole_epoch: one of `steps` steps as it was measured, better known than its parts.
+    bound: the step is an upper bound, as short fits have setup_step in it.
     """
 
     dataset_setup: Estimate
@@ -40,6 +41,7 @@ class TrainingCost(msgspec.Struct, frozen=True):
     build: Estimate | None = None
     compile: Estimate | None = None
     setup_step: Estimate = NOTHING
+    whole_epoch: Estimate | None = None
     steps: int = 1
     source: Literal["measured", "predicted"] = "measured"
     bound: bool = False
@@ -50,8 +52,10 @@ class TrainingCost(msgspec.Struct, frozen=True):
         return self.step + self.setup_step
 
     def epoch_seconds(self, steps: int) -> Estimate:
-        """Seconds of a warm epoch of so many steps."""
-        return self.epoch + self.step * steps
+        """Seconds of a warm epoch of so many steps: as one was measured, and what more or fewer steps add to that."""
+        if self.whole_epoch is None:
+            return self.epoch + self.step * steps
+        return self.whole_epoch + self.step * (steps - self.steps)
 
 
 def parts(cost: TrainingCost, epochs: int, steps: int) -> dict[str, Estimate]:
@@ -68,7 +72,7 @@ def parts(cost: TrainingCost, epochs: int, steps: int) -> dict[str, Estimate]:
 def whole_training(cost: TrainingCost, epochs: int, steps: int) -> Estimate:
     """Seconds of a whole training of so many epochs of so many steps, start-up and compilation included; of 0 epochs, what comes
     before the first one."""
-    return stats.total(parts(cost, epochs, steps).values())
+    return stats.total((*parts(cost, 0, steps).values(), cost.epoch_seconds(steps) * epochs))
 
 
 def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int) -> Estimate | None:
@@ -91,7 +95,7 @@ def measured(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Tr
     cost = each[0]
     if len(each) > 1:
         several = {part: stats.median([getattr(one, part).value for one in each]) for part in _WARM}
-        cost = replace(cost, bound=any(one.bound for one in each), **several)
+        cost = replace(cost, whole_epoch=None, bound=any(one.bound for one in each), **several)
     compiled = [seconds for name in _COMPILED if (seconds := phase(m, name))]
     return replace(
         cost,
@@ -123,15 +127,15 @@ def _of_later_epochs(m: "Measurement", few: int, taken: tuple[float, ...]) -> Tr
     """The costs by later epochs of the row's own steps and of another number of them."""
     samples, setup = m.on("host-latency"), setups(m)
     assert samples is not None
-    epochs = sorted(
-        [(samples.calls, stats.of(samples) * samples.calls), (few, stats.median(taken))], key=lambda e: e[0]
-    )
-    (fewer, brief), (more, long) = epochs
+    own = stats.of(samples) * samples.calls
+    (fewer, brief), (more, long) = sorted([(samples.calls, own), (few, stats.median(taken))], key=lambda e: e[0])
     step = (long - brief) / (more - fewer)
     whole, each = setup.get(samples.calls, NOTHING), NOTHING
     if len(setup) > 1:
         each = ((whole - setup[few]) / (samples.calls - few)).at_least(0.0)
-    return TrainingCost(whole, brief - step * fewer, step, setup_step=each, steps=samples.calls)
+    return TrainingCost(
+        whole.at_least(0.0), brief - step * fewer, step, setup_step=each, whole_epoch=own, steps=samples.calls
+    )
 
 
 def setups(m: "Measurement") -> dict[int, Estimate]:

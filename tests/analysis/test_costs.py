@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from analysis.stats import Estimate
+from analysis.stats import NOTHING, Estimate
 from analysis.training import costs
 from kernels.problems import Training
 from workloads.records import Measurement, Samples, Settings, visits
@@ -156,12 +156,17 @@ def test_later_epochs_of_two_numbers_of_steps_tell_step_and_epoch_and_their_fits
     # of one fit the first epoch is as uncertain as those after it: 2.7764 times their deviation of 15.81 ms either way
     c = costs.measured(later(300, (0.62, 0.63, 0.64, 0.65, 0.66), 8, (0.056,) * 10, **setups))
     assert about(c.dataset_setup) == (0.202, 0.158101262, 0.245898738)
+    # as many steps as were measured take what they took, whatever of that is the step; 100 more are as uncertain as steps are
+    own, more = c.epoch_seconds(300), c.epoch_seconds(400)
+    assert own == c.whole_epoch and own.value == pytest.approx(0.64) and own.high - own.low < 2 * 0.04
+    assert more.high - own.high == pytest.approx(100 * c.step.high)
     # one step of its own, 42 ms, and 8 of more samples, 56; the lower number's epoch is the better known one
     c = costs.measured(later(1, (0.041, 0.042, 0.043), 8, (0.056,) * 3))
     assert (round(c.step.value, 9), round(c.epoch.value, 9), about(c.setup_step)) == (0.002, 0.04, (0.0,) * 3)
     assert c.step.low > 0.0015 and c.dataset_setup.value == 0
     noisy = {"setup_s": (0.01,), "setup_s 8": (0.02,)}  # more samples do not take less
     assert costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, **noisy)).setup_step.value == 0
+    assert costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, setup_s=(-0.1,))).dataset_setup == NOTHING
     # processes whose steps take 2 and 4 ms, epochs 40 ms beside: each is told by its own short epochs
     each = [later(300, (0.04 + 300 * s,) * 3, 8, (0.04 + 8 * s,) * 3, setup_s=(s,)) for s in (0.002, 0.004)]
     c = costs.measured(visits.merged(each))
