@@ -24,7 +24,6 @@ _FEWEST_COUNTS = 3  # of operations in a formula, for a line through them
 # Times that what is alike may take longer or shorter: nine of ten of cuDNN's convolutions on an H200 beside cuBLAS's products of
 # as many FLOPs, and most of TensorFlow's products on a Xeon beside NumPy's.
 _UNLIKE = 4
-_PRODUCTS = "convolutions or transposed products priced as plain products"
 _READS = {"sgd": 0, "adam": 4}  # of variables, of those that update some: they put no result away
 _BEYOND = 4  # times the last cache: arrays together from which on it holds nothing of them
 _CALL = profile.VARIANTS[OP_BY_OP]
@@ -36,24 +35,26 @@ _ALIKE = {"batchnorm_grad": "batchnorm"}
 @once
 def product(of: Profile, problem: Matmul | Conv, device: str, execution: str) -> Read | None:
     """Seconds of a product or convolution as that execution runs it on the device, without the call around it, by the first
-    source that has rows of its kind, within what the others and what is like it leave of its interval; None without rows."""
-    found: list[Read] = []
+    source that has rows of its kind, within what the others and what is like it leave of its interval; None where none has."""
+    own: Read | None = None
+    others = []
     for alike in _alike(problem):
         for source in profile.of(device, execution, alike.op):
             for math_ in profile.maths(problem, device):
                 if made := _kind_curve(of, source, device, alike.op, profile.kind(alike), math_):
                     seconds = made.seconds(profile.at(alike), alike.flops, alike.bytes_moved)
-                    if found or alike is not problem:
-                        seconds = seconds * within_factor(1.0, _UNLIKE)
-                    other = f"{problem.math} priced as {math_[1]}, of which there are rows"
-                    instead = other if math_[1] != problem.math else ""
-                    found.append(Read(seconds, profile.WORDS[source], instead if alike is problem else _PRODUCTS))
+                    if own:
+                        others.append(seconds * within_factor(1.0, _UNLIKE))
+                    else:
+                        other = math_[1] != problem.math
+                        instead = f"{problem.math} priced as {math_[1]}, of which there are rows" if other else ""
+                        own = Read(seconds, profile.WORDS[source], instead)
                     break
-    if not found:
-        return None
-    best = found[0]
-    surer = [read.seconds for read in found if read.seconds.noise < best.seconds.noise]
-    return msgspec.structs.replace(best, seconds=functools.reduce(Estimate.within, surer, best.seconds))
+        if own is None:
+            return None
+    assert own is not None
+    surer = [seconds for seconds in others if seconds.noise < own.seconds.noise]
+    return msgspec.structs.replace(own, seconds=functools.reduce(Estimate.within, surer, own.seconds))
 
 
 def _alike(problem: Matmul | Conv) -> list[Matmul | Conv]:

@@ -103,8 +103,7 @@ def test_the_remainder_has_its_sign_its_interval_and_the_largest_part_its_name(w
     assert budget.budget(training(), []).largest == [] and not budget.budget(training(), []).sound
     sound, flagged = (budget.budget(training(flags=flags), whole).sound for flags in ((), ("other-load",)))
     assert sound and not flagged
-    told = [m for m in whole.measurements if m.problem.op != "matmul"]  # whose rows would stand for it
-    rows = [m for m in told if m.problem.op != "conv" or m.problem.direction != "wgrad"]
+    rows = [m for m in whole.measurements if m.problem.op != "conv" or m.problem.direction != "wgrad"]
     made = budget.budget(training(), profile.Profile(rows, GPU_MACHINE))
     conv = part(made, "conv")
     assert conv.partial and 0 < conv.seconds.value < part(budget.budget(training(), whole), "conv").seconds.value
