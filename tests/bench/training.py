@@ -187,15 +187,18 @@ def laws(of: profile.Profile) -> list[Figure]:
     return [near(f"{device}: {what}", errors) for what, each in told.items() for device, errors in each.items()]
 
 
+def held(m: Measurement) -> bool:
+    """Whether a row of the feeding study is of a size that no law is fitted to here."""
+    return (m.problem.batch, m.problem.width) in feeding.HELD_OUT
+
+
 def batches(measurements) -> dict[str, list[float]]:
     """Device -> errors of a step of the held-out sizes by the law of its way, which was fitted to the others."""
     every, found = feeding.rows(measurements), collections.defaultdict(list)
-    asked = {m.key for m, _ in every if (m.problem.batch, m.problem.width) in feeding.HELD_OUT}
-    fitted = feeding.laws(m for m, _ in every if m.key not in asked)
-    for m, seen in (row for row in every if row[0].key in asked):
+    fitted = feeding.laws(m for m, _ in every if not held(m))
+    for m, seen in (row for row in every if held(row[0])):
         if law := feeding.find(fitted, m.device, m.variant, m.problem.dtype):
-            predicted = law.seconds(m.problem.batch, m.problem.nbytes)
-            found[m.device].append(abs(predicted.value / seen.value - 1))
+            found[m.device].append(held_out.off(law.seconds(m.problem.batch, m.problem.nbytes).value, seen.value))
     return found
 
 
@@ -206,15 +209,18 @@ def near(what: str, errors: list[float]) -> Figure:
 
 
 def setups(measurements) -> dict[str, list[float]]:
-    """Device -> errors of a data set's setup by a law, a call and bytes over a bandwidth, that was fitted without its size."""
-    found: dict[str, list[float]] = {}
+    """Device -> errors of a data set's setup in the held-out sizes, of all samples and of few, by a law of a call and bytes over
+    a bandwidth that was fitted to the others."""
     arrays = (m for m, _ in feeding.rows(measurements) if m.variant == "numpy")  # other ways copy no data set
+    found = collections.defaultdict(list)
     for (device, _), rows in group_by(arrays, lambda m: (m.device, m.problem.dtype)).items():
-        each = np.array([(1.0, m.problem.nbytes * m.problem.steps) for m in rows])
-        seconds = np.array([costs.setups(m)[m.problem.steps].value for m in rows])
-        for i in range(len(rows)):
-            law = feeding.least_squares(np.delete(each, i, 0), np.delete(seconds, i))
-            found.setdefault(device, []).append(held_out.off(float(each[i] @ law), float(seconds[i])))
+        each = [
+            (m, (1.0, n * m.problem.nbytes), e.value) for m in rows for n, e in costs.setups(m).items() if e.value > 0
+        ]
+        asked, fitted = ([(x, t) for m, x, t in each if held(m) == whether] for whether in (True, False))
+        if asked and len(fitted) >= feeding.FEWEST:
+            law = feeding.least_squares(*map(np.array, zip(*fitted, strict=True)))
+            found[device] += [held_out.off(float(law @ x), t) for x, t in asked]
     return found
 
 
