@@ -18,7 +18,7 @@ H2D, D2H, D2D = 1, 2, 3  # cudaMemcpyKind
 # CUtensorMapDataType; -Interleave (none), -Swizzle (128 bytes), -L2promotion (256 bytes), -FloatOOBfill (0): the toolkit's cuda.h
 UINT16, FLOAT32, TFLOAT32, SWIZZLED = 1, 7, 11, (0, 3, 3, 0)  # the copy engine rounds what it reads as TFLOAT32
 MAP_BYTES = _MAP_ALIGNMENT = 128  # the driver asks for 64 at least
-_IGNORED, _PROGRAMMATIC_STREAM_SERIALIZATION = 0, 6  # CUlaunchAttributeID
+_PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CUlaunchAttributeID
 
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$')
 
@@ -155,17 +155,15 @@ def packed(arguments: Sequence) -> tuple[list, ctypes.Array]:
 
 def overlapping(compiled, blocks: int, threads: int, arguments: tuple, shared_bytes: int):
     """A call that launches the kernel with those arguments on the current stream, its blocks starting as those of the one before
-    it end (programmatic dependent launch): the kernel itself says `griddepcontrol.wait` before it touches memory.
+    it end (programmatic dependent launch, from Hopper on): the kernel itself says `griddepcontrol.wait` before it touches memory.
 
-    GPUs before Hopper start it after the one before. CuPy's own launch has no attributes. The arguments are CuPy arrays and
-    NumPy scalars; they are kept.
+    CuPy's own launch has no attributes. The arguments are CuPy arrays and NumPy scalars; they are kept.
     """
     import cupy
 
     driver, function = _driver(), ctypes.c_void_p(compiled.kernel.ptr)
     values, addresses = packed(arguments)
-    hopper = int(cupy.cuda.Device().compute_capability) >= 90
-    attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION if hopper else _IGNORED, 0, 1)
+    attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1)
     launch = _Launch(blocks, 1, 1, threads, 1, 1, shared_bytes, None, ctypes.pointer(attribute), 1)
 
     def run(keep=(arguments, values, attribute)):
