@@ -77,8 +77,7 @@ def test_real_data_without_a_network_and_a_gpu_that_is_not_seen_fail_clearly(tra
     m = train(4, 8, data="real")
     assert m.status == "failed" and m.reason.startswith("no data: CIFAR-10 cannot be loaded: ")
     m = train(4, 8, device="gpu:0")
-    assert m.status == "failed" and m.reason.startswith("TensorFlow finds no GPU: ")
-    assert len(m.reason) > 30
+    assert m.status == "failed" and m.reason.startswith("TensorFlow finds no GPU: ") and len(m.reason) > 30
 
 
 @pytest.mark.parametrize(
@@ -108,11 +107,8 @@ def test_samples_that_lie_on_the_gpu_must_fit_there(monkeypatch):
     for kernel, given in ((loop, {}), ("training/keras/resident", {"residence": "resident"})):
         with pytest.raises(one_row.DoesNotFit, match=r"needs 1140 GiB of GPU memory, there are "):
             training_row._require_room(Row(kernel, large, Settings("gpu:0", switches=given)), large)
-    for kernel, device, given in (
-        ("training/keras/fit", "gpu:0", {}),
-        (loop, "gpu:0", {"residence": "fed"}),
-        (loop, "cpu", {}),
-    ):
+    on_the_host = ("training/keras/fit", "gpu:0", {}), (loop, "gpu:0", {"residence": "fed"}), (loop, "cpu", {})
+    for kernel, device, given in on_the_host:
         training_row._require_room(Row(kernel, large, Settings(device, switches=given)), large)
 
 
@@ -120,9 +116,8 @@ def test_the_command_from_flags_to_budget(one_tensorflow, tmp_path, capsys):
     folder = tmp_path / "run"
     words = "--device cpu --batch 4 --steps 2 --fast --max-time 0.01 --min-time 0.001 -q -o"
     flags = [*words.split(), str(folder)]
-    code = training.main(flags)
+    assert training.main(flags) == 0
     out = capsys.readouterr().out
-    assert code == 0
     assert "op by op" in out and "CIFAR-10 CNN, batch 4, 8 samples, 1 epoch, on the CPU: " in out
     assert "Its largest parts" not in out  # what a step's dispatch takes is not known
     assert training.main([*flags, "--resume", "-v"]) == 0
@@ -287,12 +282,9 @@ def test_the_products_follow_the_trainings_that_ran_and_a_failed_one_has_its_lin
     lost = row("training/keras/fit", small, None, device="gpu:0", status="failed", reason="no luck", phases_s=phases)
     table = training.Table()
     table.shown(lost)
-    problem = Training("cifar10-cnn", 4, 8)
-    table.shown(row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", problem, 0.1))[0], 1.0))
+    table.shown(row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", small, 0.1))[0], 1.0))
     head, line = capsys.readouterr().out.splitlines()
-    assert "ms/step" in head
-    assert "failed" in line and line.endswith("no luck")
-    assert "5.00" in line
+    assert "ms/step" in head and "failed" in line and line.endswith("no luck") and "5.00" in line
 
 
 def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsys, tmp_path):
