@@ -205,7 +205,11 @@ def test_rows_of_the_plan_hold_every_setting_once_cold_ones_are_resident_and_the
     framework = Kernel("conv", "tensorflow", "jit", lambda p, a, b: None, ("cpu", "gpu"))
     assert [s.mode for s in plan.settings(framework, ["gpu:0"], args, modes)] == ["resident"]
     shape = ["--shapes", "1x8x8x4:4x3x3", "--fast", "--threads", "1", "--backends", "numba"]
-    for more, expected in (("", ["blocked"]), ("--ladder", ["blocked", "direct"]), ("--variants direct", ["direct"])):
+    for more, expected in (
+        ("", ["blocked", "held"]),
+        ("--ladder", ["blocked", "direct", "held"]),
+        ("--variants direct", ["direct"]),
+    ):
         found = conv.rows(conv.parser().parse_args([*shape, *more.split()]), fake.CPU_MACHINE)
         assert sorted(r.kernel for r in found if r.problem.op == "conv") == [f"conv/numba/{name}" for name in expected]
 
