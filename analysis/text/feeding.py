@@ -49,7 +49,7 @@ def laws(measurements: Iterable[Measurement]) -> Table:
             law.dtype if law.way != Feeding.RESIDENT else "any",
             time(law.call),
             time(law.sample) if law.sample.high else "-",
-            bytes_rate(law.bandwidth.value) if law.byte.value else "-",
+            bytes_rate(law.bandwidth.value) if law.byte.low else "-",
             percent(round(law.error, 3)),
             f"{size(law.low)} to {size(law.high)}",
         )
