@@ -185,27 +185,31 @@ class Parser(argparse.ArgumentParser):
             if module in ("workloads", "analysis") and (near := closest(f"{module}.{word}", help_screen.commands())):
                 raise Usage(f"{word!r} is no argument; a command is typed with a dot", f"python -m {near} -h")
             right = closest(word, self._option_string_actions)
-            raise Usage(f"unexpected argument {word!r}", similar=("argument", word, right) if right else None)
+            raise Usage(f"unexpected argument {word!r}", similar=("argument" * bool(right), word, right))
         flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
         if choice and flag and (right := closest(choice[1], self._option_string_actions[flag[1]].choices or ())):
             raise Usage(message, similar=("value", choice[1], right))
         raise Usage(message, similar=("", flag[1], "") if flag else None)
 
     def corrected(self, words: Sequence[str], wrong: str, right: str) -> list[str]:
-        """The words of a command with a wrong one replaced; flags that are known go with what they take."""
+        """The words of a command with a wrong one replaced; flags that are known, or like none, go with what they take."""
         if wrong and self._option_string_actions.keys() >= {*wrong.split()}:
             return [*self.without(words, *wrong.split()), *right.split()]
+        if not right:
+            return self.without(words, wrong) or [*words]
         word = re.compile(rf"(?<![\w.-]){re.escape(wrong or chr(0))}(?![\w.-])")  # an empty word is part of none
         named = right.split(" ", 1) if right.startswith("--") else [right]  # a word that lacks its flag
         return [part for w in words for part in (named if w == wrong else [word.sub(lambda _: right, w)])]
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
-        """The words of a command less these flags and what they take."""
-        gone, kept, left = {self._option_string_actions[flag] for flag in flags}, list[str](), 0
+        """The words of a command less these flags and what they take; one that is not known took all up to the next flag."""
+        known = self._option_string_actions
+        gone, kept, left = {known.get(flag, flag) for flag in flags}, list[str](), 0
         for word in words:
             flag, given, _ = word.partition("=")
-            if (action := self._option_string_actions.get(flag)) in gone:
-                left = 0 if given else {None: 1, "?": 1, 0: 0}.get(action.nargs, len(words))
+            if (action := known.get(flag, flag)) in gone:
+                takes = getattr(action, "nargs", "*") if word.startswith("-") and not given else 0
+                left = {None: 1, "?": 1, 0: 0}.get(takes, len(words))
             elif left and not re.match(r"-\D", word):
                 left -= 1
             else:

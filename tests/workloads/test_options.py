@@ -124,6 +124,10 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
         f"  try: {options.python()} -m workloads.x --format=csv --fast",
     ]
 
+    for unlike in ("--fast --zzz 3 4 --seed 1", "--zzz=3 --fast --seed 1"):
+        assert refused(made, unlike, capsys)[1].endswith("-m workloads.x --fast --seed 1")
+    assert refused(made, "--zzz 3", capsys)[1].endswith("-m workloads.x --fast")  # nothing is left: the example
+
     lone = options.parser("workloads", "", "python -m workloads")
     assert refused(lone, "matmull", capsys)[1].endswith("-m workloads.matmul -h")
 
