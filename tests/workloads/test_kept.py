@@ -83,7 +83,7 @@ def test_the_answer_is_checked_at_the_first_visit_and_the_call_stays_bound(plant
     assert one.notes["bound"] == two.notes["bound"] == "2"  # once for the check, once to be timed
     assert set(one.samples[0].block) == set(two.samples[0].block) == {0}
     assert one.samples[0].calls == two.samples[0].calls, "a call is sized once"
-    assert one.series["visit_at_s"] < two.series["visit_at_s"]
+    assert one.series["visit_at_s"] <= two.series["visit_at_s"]  # to a hundredth of a second
     kept.clear()
     three = visited(row(8), 3)
     assert three.notes["bound"] == "3" and len(checks) == 1 and three.samples[0].calls == one.samples[0].calls
