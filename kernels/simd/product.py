@@ -19,7 +19,7 @@ from kernels.simd.vector_product import vector_product
 _VECTORS = 3  # of a tile's row; one more where at most half of its rows are there
 _AHEAD = 8  # steps in k of B that are asked for early: where B lies in rows, each is elsewhere in memory
 _DEPTH_BYTES = 2048  # of a row of A in its panel: a panel of A lives in the first-level cache
-# Rows of C in a piece of work, and pieces a thread, so that a thread that is held up does fewer of them.
+# Rows of C in a piece of work, and pieces a thread, so that a slower thread does fewer of them.
 _MOST_ROWS, _PIECES = 64, 4
 _LINE = 64  # bytes
 _FEW_ROWS = 64  # of A: so few do not repay packing a B whose rows are whole; nor do any where that stays in a cache

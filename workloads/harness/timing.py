@@ -16,7 +16,7 @@ from workloads.records import Samples
 from workloads.records.visits import joined
 
 Take = Callable[[int], float]
-# Times its seconds after which a visit ends early: a busy host makes calls a hundred times as long as when sized.
+# A visit ends early after so many times its seconds: on a busy host calls can be 100x slower than when they were sized.
 OVERTIME = 4
 MOST_SAMPLES = 10  # a visit
 LONG_S = 1.0  # a first call so long is believed

@@ -1,4 +1,4 @@
-"""Charts of whole training jobs: when the GPU has paid back its start, and where the seconds of small data sets' jobs go."""
+"""Charts of whole trainings: their break-even by epochs, and where the seconds go where samples are few."""
 
 from math import inf
 from typing import Any
@@ -19,7 +19,7 @@ _EPOCHS = tuple(sorted({round(10 ** (i / 6)) for i in range(19)}))  # 1 to 1000
 
 
 def break_even(pairs: "list[Pair]") -> list[Chart]:
-    """The whole training over its epochs on both devices, a view a training; where the GPU has paid back its start is marked."""
+    """The whole training over its epochs on both devices, a view a training, with its break-even marked."""
     views, rows = [], []
     for pair in (p for p in pairs if not p.setup.switches):
         paid, both = pair.break_even, (pair.opponent.cost, pair.gpu.cost)
@@ -47,7 +47,7 @@ def _words(e: Estimate | None) -> str:
 
 
 def _paid(e: Estimate | None) -> dict[str, Any]:
-    """Where a GPU has paid back its start: a line, and its interval as far as the chart goes."""
+    """The break-even as a marked line, and its interval as far as the chart goes."""
     if e is None or e.value < 1 or e.value == inf:
         return {}
     low, high = (min(max(end, _EPOCHS[0]), _EPOCHS[-1]) for end in (e.low, e.high))
