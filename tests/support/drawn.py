@@ -100,7 +100,7 @@ def main(bench: Bench) -> int:
     """Measures a part of the cases and appends their rows, then writes the table of all stored rows; the exit code."""
     flags = argparse.ArgumentParser(description=f"{bench.title}. {bench.about}")
     flags.add_argument("--salt", type=int, nargs="+", default=[0])
-    flags.add_argument("--part", default="1/1", help="I/N: every Nth problem from the Ith on")
+    flags.add_argument("--part", default="1/1", help="I/N: every Nth problem from the Ith on, in a shuffled order")
     flags.add_argument("--dtypes", nargs="+", default=list(bench.dtypes), choices=bench.dtypes)
     flags.add_argument("--print", type=pathlib.Path, help="measures nothing: the table of this file of rows")
     args = flags.parse_args()
@@ -108,7 +108,9 @@ def main(bench: Bench) -> int:
     file = args.print or REPORTS / here.key / f"bench-{bench.name}.ndjson"
     if not args.print:
         part, parts = map(int, args.part.split("/"))
-        wanted = [case for salt in args.salt for case in bench.cases(salt, args.dtypes)][part - 1 :: parts]
+        every = [case for salt in args.salt for case in bench.cases(salt, args.dtypes)]
+        draw(0)[1].shuffle(every)  # a part, and what a run is cut short to, is then of all kinds alike
+        wanted = every[part - 1 :: parts]
         with open(file, "a", encoding="utf-8") as out:
             for i, case in enumerate(wanted):
                 row = bench.measure(case, i % 2)
