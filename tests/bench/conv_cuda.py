@@ -89,11 +89,8 @@ def measure(case: Case, turn: int) -> Row:
     """Both sides of a convolution; ours in bfloat16 is the faster of two."""
     problem, inputs = case.problem, drawn.operands(case.problem)
     hopper = facts.describe().gpus[0].compute_capability == "9.0"
-    own = [registry.find(f"conv/cuda/{name}") for name in OURS[problem.dtype] if hopper or name != "wgmma"]
-
-    exact = lambda: all(drawn.is_exact(problem, kernel) for kernel in own)  # noqa: E731
-    bound = lambda: {kernel.name: kernel.bind(problem, *inputs) for kernel in own}  # noqa: E731
-    return drawn.compared(case, bound, functools.partial(libraries, problem, inputs), exact, turn, TRANSFORMS)
+    own = [f"conv/cuda/{name}" for name in OURS[problem.dtype] if hopper or name != "wgmma"]
+    return drawn.compared(case, inputs, own, functools.partial(libraries, problem, inputs), turn, TRANSFORMS)
 
 
 def figures(rows: list[Row]) -> list[Figure]:

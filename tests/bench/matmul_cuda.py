@@ -98,11 +98,8 @@ def measure(case: Case, turn: int, ours: str = "", libraries: tuple[str, ...] = 
     if names == [WGMMA] and problem.flops < drawn.SHORT_FLOPS:
         names.append(TENSOR)  # of short ones ours is the faster of the two, as the library is of its two
 
-    def bound(names) -> dict:
-        return {name: registry.find(name).bind(problem, *inputs) for name in names}
-
-    exact = lambda: all(drawn.is_exact(problem, registry.find(name)) for name in names)  # noqa: E731
-    return drawn.compared(case, lambda: bound(names), lambda: bound(libraries), exact, turn)
+    others = lambda: {name: registry.find(name).bind(problem, *inputs) for name in libraries}  # noqa: E731
+    return drawn.compared(case, inputs, names, others, turn)
 
 
 def figures(rows: list[Row]) -> list[Figure]:

@@ -144,24 +144,19 @@ def latest(rows: Iterable[Row]) -> list[Row]:
 
 
 def compared(
-    case: Case,
-    own: Callable[[], dict[str, Callable]],
-    libraries: Callable[[], dict[str, Callable]],
-    exact: Callable[[], bool],
-    turn: int,
-    beside: str = "",
+    case: Case, inputs: list, own: list[str], libraries: Callable[[], dict[str, Callable]], turn: int, beside: str = ""
 ) -> Row:
-    """The row of both sides, each the fastest of its calls by name, `exact`: whether ours gives the exact results. Libraries'
-    calls with `beside` in their names are timed and stand for no side."""
-    problem, stream = case.problem, copy_modes.gpu_stream()
+    """The row of both sides, each the fastest of its calls by name, ours of those kernels. Libraries' calls with `beside` in
+    their names are timed and stand for no side."""
+    problem, stream, kernels = case.problem, copy_modes.gpu_stream(), [registry.find(name) for name in own]
     with stream:
         begin = time.perf_counter()
-        ours = own()
+        ours = {kernel.name: kernel.bind(problem, *inputs) for kernel in kernels}
         for call in ours.values():
             call()
         stream.synchronize()
         first_s = time.perf_counter() - begin
-        equal, sides = exact(), ours | libraries()
+        equal, sides = all(is_exact(problem, kernel) for kernel in kernels), ours | libraries()
         seconds = dict(zip(sides, timed(problem, list(sides.values()), stream, turn), strict=True))
     theirs = [name for name in sides if name not in ours and not (beside and beside in name)]
     mine, library = (min(those, key=seconds.__getitem__) for those in (ours, theirs))
