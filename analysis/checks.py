@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from analysis import labels, stats, table
-from analysis.roofline import bounds
+from analysis.roofline import bounds, roofs
 from analysis.training import data_parallel
 from analysis.units import count
 from workloads.machine.health import Finding
@@ -50,11 +50,9 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def _above(m: Measurement, context: Context) -> str:
-    if not context.roofs or not bounds.is_above(m, context.roofs):
+    judged = bounds.quick_judge(m, context.roofs)
+    if not (judged.flag and judged.fraction and judged.roof):
         return ""
-    judged = bounds.judge(m, context.roofs)
-    if not (judged.fraction and judged.roof):
-        return "above its roof"
     return f"{judged.fraction.value:.3g} times its roof, {judged.roof.name} {judged.roof.kind}"
 
 
@@ -68,7 +66,7 @@ def _not_cold(m: Measurement, context: Context) -> str:
     p, cold = m.problem, stats.quick_seconds(m)
     if m.settings.cache != "cold" or not cold or (p.flops or 0) > _FEW_FLOPS_A_BYTE * (p.bytes_moved or 0):
         return ""
-    cache, low, high = bounds.last_cache_bytes(context.machine, m.device), *_IN_CACHE
+    cache, low, high = roofs.last_cache_bytes(context.machine, m.device), *_IN_CACHE
     if not cache or not low * cache <= p.footprint_bytes <= high * cache:
         return ""
     settings = msgspec.structs.replace(m.settings, cache="warm")
@@ -152,7 +150,7 @@ CHECKS = tuple(
 def findings(rows: Iterable[Measurement], machine: Machine | None = None) -> list[Finding]:
     """What the checks see in these rows, one finding a check: in how many rows, and one of them in words."""
     rows = tuple(rows)
-    context = Context(rows, bounds.roofs(rows, machine), machine)
+    context = Context(rows, roofs.roofs(rows, machine), machine)
     found = []
     for check in CHECKS:
         seen = [(m, words) for m in rows if (words := check.told(m, context))]

@@ -122,8 +122,8 @@ def github(measurements: "Iterable[Measurement]") -> list[dict]:
 def table(loaded: "Loaded") -> str:
     """Every row and column of `workloads.results.load()` as csv."""
     from analysis import table as cells
-    from analysis.roofline.bounds import roofs
     from analysis.roofline.frame import frame
+    from analysis.roofline.roofs import roofs
 
     rows = frame(loaded.measurements, roofs(loaded.every, loaded.machine))
     return rows.map(cells.cell).to_csv(index=False, lineterminator="\n")

@@ -86,10 +86,10 @@ class Rows:
         self._line(list(_plain(table)[0].values()))
 
     def _roofs(self):
-        from analysis.roofline import bounds
+        from analysis.roofline.roofs import BEST_MATMUL, roofs
 
-        every = bounds.roofs(self._all, self._machine)
-        return every if self.format == "json" else [r for r in every if r.note != bounds.BEST_MATMUL]  # it still grows
+        every = roofs(self._all, self._machine)
+        return every if self.format == "json" else [r for r in every if r.note != BEST_MATMUL]  # it still grows
 
     def _line(self, cells: list) -> None:
         from analysis.table import cell

@@ -219,11 +219,11 @@ def frame(outcome, op: str):
     """
     if outcome.stopped in ("SIGINT", "SIGTERM"):
         raise KeyboardInterrupt(f"stopped; what was measured is in {outcome.path}")
-    from analysis.roofline import bounds
     from analysis.roofline import frame as frames
+    from analysis.roofline.roofs import roofs
 
-    roofs = bounds.roofs(outcome.measurements, outcome.run.machine)
-    return frames.frame([m for m in outcome.measurements if m.problem.op == op], roofs)
+    ceilings = roofs(outcome.measurements, outcome.run.machine)
+    return frames.frame([m for m in outcome.measurements if m.problem.op == op], ceilings)
 
 
 def resume_command(command: str, folder: "pathlib.Path") -> str:

@@ -60,10 +60,10 @@ def answer(args: argparse.Namespace, outcome) -> None:
     """Prints, under the table, what crosses the memory's bus where a cache reads each line before it is written: STREAM
     counts the bytes a program asks for."""
     from analysis import stats, units
-    from analysis.roofline import bounds
+    from analysis.roofline.roofs import last_cache_bytes
 
     rows = [m for m in outcome.measurements if m.kernel == "stream/numba/loop" and stats.seconds_of(m)]
-    beyond = (m for m in rows if m.problem.footprint_bytes > bounds.last_cache_bytes(outcome.run.machine, "cpu"))
+    beyond = (m for m in rows if m.problem.footprint_bytes > last_cache_bytes(outcome.run.machine, "cpu"))
     kind = lambda m: (m.problem.operation, m.problem.dtype, m.threads)  # noqa: E731
     for (operation, dtype, threads), m in stats.best_by(beyond, kind, lambda m: -m.problem.nbytes).items():
         problem, seconds = m.problem, stats.call_s(m)

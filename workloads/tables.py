@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from analysis import stats
 from analysis.crossover.families import batch_family
 from analysis.roofline import bounds
+from analysis.roofline.roofs import BEST_MATMUL, roofs
 from analysis.table import Best, Printed
 from kernels.networks import Work
 from kernels.problems import Problem
@@ -113,10 +114,8 @@ class Matmuls:
                 *((f"{side} GFLOP/s", f"{side} % of roof") if side != "framework" else ()),
             )
         ]
-        peaks = [r for r in bounds.roofs(self._all, self._machine) if r.measured and r.kind == "compute"]
-        known = {
-            "CPU" if r.device == "cpu" else "GPU" for r in peaks if r.note != bounds.BEST_MATMUL
-        }  # before any line
+        peaks = [r for r in roofs(self._all, self._machine) if r.measured and r.kind == "compute"]
+        known = {"CPU" if r.device == "cpu" else "GPU" for r in peaks if r.note != BEST_MATMUL}  # before any line
         columns = [c for c in columns if not c.endswith(" % of roof") or c.split()[0] in known]
         return [
             *self.head(group[0].problem),
@@ -127,7 +126,7 @@ class Matmuls:
 
     def _cells(self, group: list[Measurement]) -> list[str]:
         p = group[0].problem
-        roofs = bounds.roofs(self._all, self._machine)
+        ceilings = roofs(self._all, self._machine)
         cells = {name: text for name, (text, _) in self.head(p).items()}
         cells |= {
             "type": _kind(p, group[0].settings.cache),
@@ -141,9 +140,9 @@ class Matmuls:
         for side in ("CPU", "GPU"):
             best = fastest([m for m in group if _side(m) == side and m.mode == "resident"])
             if best:
-                judged = bounds.judge(best, roofs)
+                judged = bounds.judge(best, ceilings)
                 # that roof grows
-                known = judged.fraction if judged.roof and judged.roof.note != bounds.BEST_MATMUL else None
+                known = judged.fraction if judged.roof and judged.roof.note != BEST_MATMUL else None
                 cells[f"{side} GFLOP/s"] = number(p.flops / stats.call_s(best) / 1e9)
                 cells[f"{side} % of roof"] = f"{100 * known.value:.0f}" if known else "-"
         return [cells.get(c, "-") for c in self._columns]

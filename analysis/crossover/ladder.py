@@ -8,7 +8,8 @@ import msgspec
 from analysis import labels
 from analysis.crossover.families import MANY_IN_ONE, is_rung
 from analysis.crossover.layers import is_square
-from analysis.roofline.bounds import Roof, pick, roofs
+from analysis.roofline.bounds import pick
+from analysis.roofline.roofs import Roof, roofs
 from analysis.stats import Estimate, best_by, call_s, group_by, is_gpu, quick_seconds, seconds_of
 from analysis.table import Table
 from analysis.units import count, digits, flops_rate, join, percent

@@ -12,7 +12,8 @@ from analysis.predict import profile as profiles
 from analysis.predict.budget import Budget, budget
 from analysis.predict.profile import Profile
 from analysis.report import layers, rows
-from analysis.roofline.bounds import Judged, Roof, judge, roofs
+from analysis.roofline.bounds import Judged, judge
+from analysis.roofline.roofs import Roof, roofs
 from analysis.table import table
 from analysis.text import summary, training
 from analysis.training import break_even

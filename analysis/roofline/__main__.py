@@ -26,7 +26,8 @@ def _roofline(arguments: argparse.Namespace) -> int:
     from analysis.report import page
     from analysis.report.charts import roofline
     from analysis.report.sections import roofline as sections
-    from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS, describe, is_above
+    from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS, quick_judge
+    from analysis.roofline.roofs import describe
     from analysis.roofline.roofs import roofs as roofs_of
     from workloads import records
 
@@ -48,7 +49,7 @@ def _roofline(arguments: argparse.Namespace) -> int:
     if any(CACHED_MARK in row[-3] for row in (*products, *of_layers)):
         print(f"{CACHED_MARK} {CACHED_WORDS}")
     for m in loaded.measurements:
-        if is_above(m, ceilings):
+        if quick_judge(m, ceilings).flag:
             print(f"above its roof: {describe(m)}")
     if not any(r.measured for r in ceilings):
         raise options.Missing("no peak, stream or matmul row in there", command.MEASURE)

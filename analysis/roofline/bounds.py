@@ -4,13 +4,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.roofline.roofs import BEST_MATMUL, QUEUED, TOLERANCE, WAITED, Roof, describe, last_cache_bytes, roofs
-from analysis.stats import Estimate, clock_of, is_gpu, quick_seconds, seconds_of
+from analysis.roofline.roofs import BEST_MATMUL, QUEUED, TOLERANCE, WAITED, Roof
+from analysis.stats import Estimate, clock_of, exact, is_gpu, quick_seconds, seconds_of
 from analysis.units import count, percent
 from kernels.problems import Problem
 from workloads.records import Measurement, Settings
-
-__all__ = ["describe", "last_cache_bytes", "roofs"]  # what judging a row takes is found here too
 
 ABOVE = "above-roof"
 NO_CACHE_ROOF = "no cache roof measured"
@@ -171,14 +169,11 @@ def _beyond_sheet(measurement: "Measurement", seconds: float, roofs: "Iterable[R
     )
 
 
-def is_above(measurement: "Measurement", roofs: "Iterable[Roof]") -> bool:
-    """Whether a row is flagged "above-roof"; cheap for the many rows that lie far below."""
+def quick_judge(measurement: "Measurement", roofs: "Iterable[Roof]") -> Judged:
+    """`judge` by the row's median alone, as the intervals of many rows take long; a flag still needs the whole interval."""
     seconds = quick_seconds(measurement)
-    if seconds is None:
-        return False
-    bound = _bound(measurement, roofs)
-    near = (bound is not None and bound.seconds.value > seconds) or _beyond_sheet(measurement, seconds, roofs)
-    return near and judge(measurement, roofs).flag == ABOVE
+    judged = judge(measurement, roofs, exact(seconds) if seconds else None)
+    return judge(measurement, roofs) if judged.flag else judged
 
 
 def ridge(compute: Roof, memory: Roof) -> float:

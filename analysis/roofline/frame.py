@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis.labels import on
-from analysis.roofline.bounds import judge
-from analysis.roofline.bounds import roofs as roofs_of
-from analysis.stats import exact, middle, quick_seconds
+from analysis.roofline.bounds import quick_judge
+from analysis.roofline.roofs import roofs as roofs_of
+from analysis.stats import middle, quick_seconds
 from analysis.units import METRICS
 from workloads.records import by_machine
 
@@ -63,9 +63,7 @@ def _record(m: "Measurement", roofs) -> dict:
     p, s = m.problem, m.settings
     flops, moved = p.flops, p.bytes_moved
     host, best = on(m, "host-latency"), quick_seconds(m)
-    judged = judge(m, roofs, exact(best) if best else None)
-    if judged.flag:  # only the whole interval tells it for certain
-        judged = judge(m, roofs)
+    judged = quick_judge(m, roofs)
     return {
         "op": p.op,
         "backend": m.backend,

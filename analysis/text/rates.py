@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 from analysis import numbers
 from analysis.crossover.families import best_resident, precision_of
-from analysis.roofline.bounds import ABOVE, Roof, describe, is_above, judge, pick, ridge
+from analysis.roofline.bounds import ABOVE, judge, pick, quick_judge, ridge
+from analysis.roofline.roofs import Roof, describe
 from analysis.stats import best_by, call_s, group_by
 from analysis.text.sentences import say
 from analysis.units import count, join
@@ -114,7 +115,7 @@ def trouble_sentence(
     rows, said = list(measurements), []
     kinds = {status: [m for m in rows if m.status == status] for status in ("failed", "wrong")}
     sure = (m for m in rows if m.on_gpu or not (machine and machine.virtual))
-    kinds["above"] = [m for m in sure if ABOVE in m.flags or is_above(m, roofs)]
+    kinds["above"] = [m for m in sure if ABOVE in m.flags or quick_judge(m, roofs).flag]
     for kind, own in kinds.items():
         for first in own[:1]:
             why = f" ({first.reason})" * bool(first.reason and kind != "above")

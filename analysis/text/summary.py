@@ -9,7 +9,7 @@ from analysis.predict import held_out
 from analysis.predict.held_out import Case
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile
-from analysis.roofline.bounds import Roof, roofs
+from analysis.roofline.roofs import Roof, roofs
 from analysis.text import answers as layers
 from analysis.text import inference, rates, sentences, several_gpus, training
 from analysis.text.crossings import copies_sentence, crossing_sentence, no_gpu_sentence, why_sentence

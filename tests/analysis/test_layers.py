@@ -22,7 +22,7 @@ from analysis.report.charts import layers as layer_charts
 from analysis.report.charts import roofline, svg
 from analysis.report.sections import method
 from analysis.roofline import bounds
-from analysis.roofline.roofs import roofs
+from analysis.roofline.roofs import BEST_MATMUL, describe, roofs
 from analysis.text import answers, crossings, rates
 from kernels.problems import Conv, Launch, Matmul, Peak
 from workloads import printing, records, tables
@@ -107,7 +107,7 @@ def test_a_family_holds_its_own_and_shapes_are_in_words():
     expected = "2x8x8x8:16x3x3 wgrad (stride 2, 2 groups, NCHW, pad same)"
     assert labels.convolution(conv(2, stride=2, groups=2, layout="NCHW", direction="wgrad")) == expected
     expected = "conv/numpy/im2col, 2x8x8x8:16x3x3 fprop (pad same), 2 threads"
-    assert bounds.describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == expected
+    assert describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == expected
 
 
 def test_whole_arrays_cross_the_link_and_faster_than_the_best_matmul_is_an_error_of_a_matmul_only():
@@ -126,7 +126,7 @@ def test_whole_arrays_cross_the_link_and_faster_than_the_best_matmul_is_an_error
     p = conv(dtype="bfloat16", math="bfloat16")
     quick = row("conv/cudnn/plan", p, {"device": p.flops / 2e12}, device="gpu:0")
     ceilings = roofs([product])
-    assert ceilings[0].rate.value == pytest.approx(1e12) and ceilings[0].note == bounds.BEST_MATMUL
+    assert ceilings[0].rate.value == pytest.approx(1e12) and ceilings[0].note == BEST_MATMUL
     assert bounds.judge(quick, ceilings).flag == "" and bounds.judge(quick, ceilings).fraction.value == pytest.approx(2)
     peak = roofs([row("peak/cupy/tensor", Peak("bfloat16", 10**12), {"device": 1.0})])
     assert bounds.judge(quick, peak).flag == bounds.ABOVE

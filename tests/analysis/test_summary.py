@@ -11,7 +11,7 @@ from test_crossover import only, resident_and_copies
 from analysis import units
 from analysis.crossover.crossover import LATENCY, Form
 from analysis.crossover.time_split import why
-from analysis.roofline.bounds import roofs
+from analysis.roofline.roofs import roofs
 from analysis.text import crossings, rates, summary
 from kernels.problems import Peak, Stream
 

@@ -18,7 +18,7 @@ from analysis.report.charts import crossover, overlay, roofline, svg
 from analysis.report.charts.chart import spans
 from analysis.report.sections import all_numbers, crossings, head, stored_gpu
 from analysis.roofline import __main__ as roofline_command
-from analysis.roofline.bounds import roofs
+from analysis.roofline.roofs import roofs
 from workloads import options, records
 
 _TITLES = (

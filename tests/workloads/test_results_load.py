@@ -6,7 +6,7 @@ import pandas
 import pytest
 from fake_measurements import row, square
 
-from analysis.roofline.bounds import roofs
+from analysis.roofline.roofs import roofs
 from kernels.problems import Matmul, Peak, Stream, Training
 from workloads import results
 
