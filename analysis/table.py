@@ -154,13 +154,6 @@ class Printed(Table):
         print(*lines, sep="\n", flush=True)
 
 
-def table(
-    heads: str | Iterable[str], rows: Iterable[Iterable[object]], left: int = 1, optional: str | Iterable[str] = ()
-) -> list[str]:
-    """A Table's Markdown lines."""
-    return Table(heads, rows, left, optional).md()
-
-
 def shown(parts: Iterable["str | Table"], markdown: bool = False) -> list[str]:
     """The lines of sentences and tables, as Markdown or for the terminal."""
     each = ([p] if isinstance(p, str) else p.md()[:-1] if markdown else p.text() for p in parts)

@@ -14,7 +14,7 @@ from analysis.predict.profile import Profile
 from analysis.report import layers, rows
 from analysis.roofline.bounds import Judged, judge
 from analysis.roofline.roofs import Roof, roofs
-from analysis.table import table
+from analysis.table import Table
 from analysis.text import summary, training
 from analysis.training import break_even
 from analysis.training.break_even import Pair
@@ -93,7 +93,7 @@ class Material:
     @property
     def table_of_trainings(self) -> list[str]:
         """The trainings that were measured at full size, a line each."""
-        made = table(training.HEADS, training.table(self.rows), 1)[:-1]
+        made = Table(training.HEADS, training.table(self.rows)).md()[:-1]
         return [re.sub(r"(\d) (\S+) (\[\S+) (\S+\])", r"\1&nbsp;\2 \3&nbsp;\4", line) for line in made]
 
     @property

@@ -7,11 +7,10 @@ import pathlib
 from collections import Counter
 from collections.abc import Iterable
 
-from analysis import table as cells
 from analysis.report import body, html, pictures
 from analysis.report.material import Material
 from analysis.report.sections import all_numbers, differences, head
-from analysis.table import text
+from analysis.table import Table, text
 from workloads import ROOT
 from workloads.records import files_of, read
 
@@ -70,8 +69,8 @@ def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
         rows = ", ".join(f"{n} {status}" for status, n in counts)
         page = f"`python -m analysis.report {folder.as_posix()} --open`"
         found.append((folder.name, ", ".join(file.stem for file in own), ", ".join(dates), rows, page))
-    table = cells.table("run | files | measured on | rows | its page", found, 5)
-    return [*lines, "## Runs", "", *table[:-1]]
+    table = Table("run | files | measured on | rows | its page", found, 5)
+    return [*lines, "## Runs", "", *table.md()[:-1]]
 
 
 def markdown(every: list[Material], drawn: bool) -> str:

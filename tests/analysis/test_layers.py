@@ -226,7 +226,7 @@ def test_every_row_of_a_layer_is_in_its_table_and_columns_without_anything_are_n
     precisions = [line.split(" | ")[3] for line in found]
     assert precisions.count("float32") == 8 * 3 and set(precisions) == {"float32", "tf32"}
     expected = ["| a | c |", "| --- | ---: |"]
-    assert cells.table(("a", "b", "c"), [("x", "-", "1"), ("y", "", "2")], 2, ("b", "c"))[:2] == expected
+    assert cells.Table(("a", "b", "c"), [("x", "-", "1"), ("y", "", "2")], 2, ("b", "c")).md()[:2] == expected
 
 
 def test_no_label_of_the_pictures_covers_another_or_leaves_them():

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from analysis.labels import time, width
 from analysis.stats import faster
-from analysis.table import listed, table
+from analysis.table import Table, listed
 from analysis.text import inference as inference_words
 from analysis.text.sentences import CANT_TELL
 from analysis.training import inference
@@ -28,7 +28,7 @@ def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list
         if (line := _line(case, own, way, batch))
     ]
     told = listed(line for line in inference_words.lines(measurements) if line not in set(said))
-    return [*told, *table(f"{HEADS} | {JOULES}", rows, 3, JOULES)]
+    return [*told, *Table(f"{HEADS} | {JOULES}", rows, 3, JOULES).md()]
 
 
 def _line(case: inference.Case, rows: "list[Measurement]", way: inference.Way, batch: int) -> tuple[str, ...] | None:

@@ -7,7 +7,7 @@ from analysis.crossover.time_split import why
 from analysis.report.charts.crossover import answered, wins
 from analysis.report.layers import HEADINGS, Layers
 from analysis.report.sections import crossings
-from analysis.table import Table, listed, named, table, titled
+from analysis.table import Table, listed, named, titled
 from analysis.text import answers
 from analysis.units import digits, flops_rate, percent, seconds
 
@@ -43,7 +43,7 @@ def _totals_table(of: Layers) -> list[str]:
     measured = ("CPU", "GPU, resident", *sides)
     heads = (*named(f"network | precision | batch | directions | {NOUNS[of.op]}s | GFLOP"), *measured)
     says = "All of them in one step, each as often as it occurs: the fastest kernel each, one call at a time."
-    return [*listed(of.won), *([says, "", *table(heads, rows, 2, measured)] if rows else [])]
+    return [*listed(of.won), *([says, "", *Table(heads, rows, 2, measured).md()] if rows else [])]
 
 
 def _crossings(of: Layers) -> list[str]:

@@ -3,7 +3,7 @@
 from analysis import labels
 from analysis.report.material import Material
 from analysis.roofline import links, memory_levels, overheads
-from analysis.table import listed, shown, table
+from analysis.table import Table, listed, shown
 from analysis.text import feeding
 from analysis.units import bytes_rate, join, size
 
@@ -28,7 +28,7 @@ def memory_section(of: Material) -> list[str]:
         )
     ]
     heads = "device | threads | operation | level | bandwidth | ± | working sets | sizes | fastest there"
-    return table(heads, rows, 4) if rows else []
+    return Table(heads, rows, 4).md() if rows else []
 
 
 def copies_section(of: Material) -> list[str]:
