@@ -1,11 +1,12 @@
 """Numbers as people read them: three significant digits and a unit; GB/s = 1e9 bytes a second."""
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kernels.problems import Problem
 
+# The columns of the rows' table: name, unit (text, or count for whole numbers), which is better, and what it is.
 COLUMNS = """
 dtype                text    -       type of the operands
 math                 text    -       arithmetic that products are computed in
@@ -34,15 +35,7 @@ flags                text    -       what makes the numbers doubtful, above-roof
 """
 
 
-class Metric(NamedTuple):
-    """A column of the rows' table: its unit (text, or count for whole numbers), which is better, and what it is."""
-
-    unit: str
-    better: str
-    help: str
-
-
-METRICS = {name: Metric(*rest) for name, *rest in (line.split(None, 3) for line in COLUMNS.strip().splitlines())}
+UNITS = dict(line.split()[:2] for line in COLUMNS.strip().splitlines())
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 

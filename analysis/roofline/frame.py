@@ -10,7 +10,7 @@ from analysis.labels import on
 from analysis.roofline.bounds import quick_judge
 from analysis.roofline.roofs import roofs as roofs_of
 from analysis.stats import middle, quick_seconds
-from analysis.units import METRICS
+from analysis.units import UNITS
 from workloads.records import by_machine
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def frame(measurements: "Iterable[Measurement]", roofs=None) -> "pandas.DataFrame":
-    """A row a measurement: op backend variant, the problems' own fields (m n k; operation nbytes; ...), then METRICS.
+    """A row a measurement: op backend variant, the problems' own fields (m n k; operation nbytes; ...), then units.COLUMNS.
 
     Whole numbers are Int64, so absent is <NA>, not 0; counts of FLOPs and bytes can pass 2^63, so they are floats.
     """
@@ -32,10 +32,10 @@ def frame(measurements: "Iterable[Measurement]", roofs=None) -> "pandas.DataFram
     own = list(dict.fromkeys(f for m in measurements for f in problem_fields(m.problem)))
     of_device = {d: tuple(r for r in roofs if r.device == d) for d in {m.device for m in measurements}}
     records = [_record(m, of_device[m.device]) for m in measurements]
-    table = pandas.DataFrame(records, columns=["op", "backend", "variant", *own, *METRICS])
+    table = pandas.DataFrame(records, columns=["op", "backend", "variant", *own, *UNITS])
     words = {f for f in own if any(isinstance(r.get(f), str) for r in records)}
     types = {c: "Int64" for c in own if c not in words}
-    types |= {c: "Int64" if m.unit == "count" else "float64" for c, m in METRICS.items() if m.unit != "text"}
+    types |= {c: "Int64" if unit == "count" else "float64" for c, unit in UNITS.items() if unit != "text"}
     return table.astype(types)
 
 
@@ -56,7 +56,7 @@ def load(*runs: str | os.PathLike) -> "pandas.DataFrame":
 
 def problem_fields(problem: "Problem") -> list[str]:
     """The problem's own fields, without those that every row has a column for, and those that are not set."""
-    return [f for f in problem.__struct_fields__ if f not in METRICS and getattr(problem, f) is not msgspec.UNSET]
+    return [f for f in problem.__struct_fields__ if f not in UNITS and getattr(problem, f) is not msgspec.UNSET]
 
 
 def _record(m: "Measurement", roofs) -> dict:
