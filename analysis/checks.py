@@ -7,7 +7,7 @@ import collections
 import importlib.util
 import math
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -25,7 +25,7 @@ _IN_CACHE = (1 / 16, 1 / 2)  # shares of the last cache in which a working set i
 class Context(msgspec.Struct, frozen=True):
     """What a row is judged beside: the rows of its run, their roofs and the machine; each may be unknown."""
 
-    rows: tuple[Measurement, ...] = ()
+    rows: Sequence[Measurement] = ()
     roofs: tuple = ()
     machine: Machine | None = None
 
@@ -147,9 +147,8 @@ CHECKS = tuple(
 )
 
 
-def findings(rows: Iterable[Measurement], machine: Machine | None = None) -> list[Finding]:
+def findings(rows: Sequence[Measurement], machine: Machine | None = None) -> list[Finding]:
     """What the checks see in these rows, one finding a check: in how many rows, and one of them in words."""
-    rows = tuple(rows)
     context = Context(rows, roofs.roofs(rows, machine), machine)
     found = []
     for check in CHECKS:
@@ -168,7 +167,7 @@ def _fix(check: Check, m: Measurement) -> str:
     return check.fix.replace("{command}", f"python -m workloads.{workload}" + (f" --model {model}" if model else ""))
 
 
-def lines(rows: Iterable[Measurement], machine: Machine | None, run: str, verbose: bool = False) -> list[str]:
+def lines(rows: Sequence[Measurement], machine: Machine | None, run: str, verbose: bool = False) -> list[str]:
     """For the end of a sweep: a line for each problem seen, and one for all warnings with the command that tells more; a line
     for each if `verbose`."""
     seen = findings(rows, machine)

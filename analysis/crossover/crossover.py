@@ -4,7 +4,7 @@ differ in one size (analysis.crossover.families): square products in n, convolut
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -163,7 +163,7 @@ def forms_of(measurements: "Iterable[Measurement]") -> list[tuple[str, str]]:
 
 
 def layer_crossovers(
-    measurements: Iterable[Measurement],
+    measurements: Sequence[Measurement],
     op: str,
     varies: Iterable[str] = VARIES,
     least: Mapping[str, int] | None = None,
@@ -171,7 +171,6 @@ def layer_crossovers(
     machine: Machine | None = None,
 ) -> list[Answer]:
     """The answers of all families of an operation but the single square products of libraries from warm caches."""
-    measurements = list(measurements)
     found: list[Answer] = []
     for framework, cache in forms_of([m for m in measurements if m.problem.op == op]):
         if op == "conv":

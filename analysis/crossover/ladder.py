@@ -1,7 +1,7 @@
 """The ladder: our own kernels from three plain loops upward, beside the library and under the measured peak, and what each
 rung changed. Ideas are those that rows store, before them the registry's; every number is of rows."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import msgspec
 
@@ -80,15 +80,14 @@ class Ladder(msgspec.Struct, frozen=True):
         return [step for step in self.steps if step.problem == problem]
 
 
-def ladders(measurements: Iterable[Measurement], machine: Machine | None = None, op: str = "matmul") -> list[Ladder]:
+def ladders(measurements: Sequence[Measurement], machine: Machine | None = None, op: str = "matmul") -> list[Ladder]:
     """A ladder for each device, arithmetic and thread count, on those devices where a teaching rung was measured: those of two
     rungs and more, and where an arithmetic has none such, those of one."""
-    every = list(measurements)
     warm = ("resident", "warm", "warm")
-    rows = [m for m in every if m.problem.op == op and (m.mode, m.settings.cache, m.process) == warm]
+    rows = [m for m in measurements if m.problem.op == op and (m.mode, m.settings.cache, m.process) == warm]
     ideas = registry.ideas(op) | {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}
     taught = {m.device for m in rows if is_rung(m) and m.kernel in ideas and quick_seconds(m)}
-    ceilings = roofs(every, machine) if taught else ()
+    ceilings = roofs(measurements, machine) if taught else ()
     known = (m for m in rows if m.device in taught and (m.backend in registry.OWN or _is_library(m)))
     groups = group_by(known, lambda m: (m.device, m.problem.math, m.threads))
     found = []

@@ -225,7 +225,7 @@ def clock(case: Complaint, rows: tuple[Measurement, ...]) -> dict[str, Any] | No
 
 def several_gpus(rows: tuple[Measurement, ...], model: str) -> list[tuple[int, int, Estimate]]:
     """(GPUs, batch, gain) of the most GPUs for a model, by batch, with the library that has most of them."""
-    every = [(c.several, gain) for c in data_parallel.cases(list(rows)) if c.several.on_gpu and (gain := c.gain)]
+    every = [(c.several, gain) for c in data_parallel.cases(rows) if c.several.on_gpu and (gain := c.gain)]
     own = [one for one in every if one[0].problem.model == model] or every
     groups = group_by(own, lambda one: (one[0].experiment.replicas, one[0].library))
     best = max(sorted(groups), key=lambda at: (at[0], len(groups[at])), default=None)

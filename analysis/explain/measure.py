@@ -31,10 +31,9 @@ class Part(msgspec.Struct, frozen=True):
     seconds: int
 
 
-def parts(e: Explanation | None, asked: Request, of: Sources, devices: Iterable[str]) -> list[Part]:
+def parts(e: Explanation | None, asked: Request, of: Sources, devices: list[str]) -> list[Part]:
     """What is missing on these devices of this machine, what the verdict needs most first: the real step of the model, what a
     step costs before any work, then the model's operations."""
-    devices = list(devices)
     measured = {s.device for s in e.sides if s.cost.source == "measured"} if e else set()
     predicted = {p.settings.device for p in e.predictions} if e else set()
     found = [_step(asked, device) for device in devices if device not in measured]

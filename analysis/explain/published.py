@@ -1,7 +1,7 @@
 """What was published or reported of trainings beside the same trainings' rows here; everything is measured, nothing predicted."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -45,9 +45,9 @@ class Comparison(msgspec.Struct, frozen=True):
         return bool(self.row and self.row.kernel.endswith("loop"))
 
 
-def comparisons(measurements: Iterable[Measurement], cases: Iterable[Case] = CASES) -> list[Comparison]:
+def comparisons(measurements: Sequence[Measurement], cases: Iterable[Case] = CASES) -> list[Comparison]:
     """Every claim with each way of training that it may be compared with; those without rows once."""
-    pairs = break_even.pairs(list(measurements))
+    pairs = break_even.pairs(measurements)
     found = []
     for case in cases:
         for claim in case.claims:
@@ -56,7 +56,7 @@ def comparisons(measurements: Iterable[Measurement], cases: Iterable[Case] = CAS
     return found
 
 
-def picked(measurements: Iterable[Measurement], case: Case) -> list[Comparison]:
+def picked(measurements: Sequence[Measurement], case: Case) -> list[Comparison]:
     """One comparison for each of a case's claims that rows tell: a bare loop where the article trained by one, and the fastest
     GPU of these."""
     groups = group_by((c for c in comparisons(measurements, (case,)) if c.gpu), lambda c: c.claim)
@@ -104,11 +104,10 @@ class Measured(msgspec.Struct, frozen=True):
         return self.faster == self.reported.faster
 
 
-def measured(reported: Reported, measurements: Iterable[Measurement]) -> Measured | None:
+def measured(reported: Reported, measurements: Sequence[Measurement]) -> Measured | None:
     """A reported training by the pair of its model at the nearest batch that ranks first; None without both devices."""
-    every = list(measurements)
     wanted = reported.training
-    own = [m for m in every if m.problem.op == "training" and m.problem.model == wanted.model]
+    own = [m for m in measurements if m.problem.op == "training" and m.problem.model == wanted.model]
     near = [
         p
         for p in break_even.pairs(own)
@@ -118,14 +117,16 @@ def measured(reported: Reported, measurements: Iterable[Measurement]) -> Measure
         return None
     pair = min(near, key=lambda p: (_distance(p, wanted.batch), p.gpu.rank(wanted)))
     step = pair.gpu.cost.step
-    return Measured(reported, pair.setup.batch, pair.cpu(BY_STEP).cost.step, step, _parts(pair, every, step.value))
+    return Measured(
+        reported, pair.setup.batch, pair.cpu(BY_STEP).cost.step, step, _parts(pair, measurements, step.value)
+    )
 
 
 def _distance(pair: Pair, batch: int) -> float:
     return abs(math.log(pair.setup.batch / batch))
 
 
-def _parts(pair: Pair, measurements: list[Measurement], step: float) -> dict[str, float]:
+def _parts(pair: Pair, measurements: Sequence[Measurement], step: float) -> dict[str, float]:
     """The GPU's step: the constant of a Keras step, the bytes by the copies' law beyond a few bytes' copy, the rest."""
     s = pair.setup
     constant = step_constant(overheads.constants(measurements), pair.gpu.device)

@@ -6,7 +6,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -58,10 +58,9 @@ class Tool(msgspec.Struct, frozen=True):
     constants: tuple[tuple[str, str], ...] = ()
 
 
-def squares(measurements: Iterable[Measurement], answers: Iterable[Answer]) -> list[Tool]:
+def squares(measurements: Sequence[Measurement], answers: tuple[Answer, ...]) -> list[Tool]:
     """A tool for each precision of square products: n on both sides, without a GPU on the CPU's, and what each way of copying
     adds."""
-    answers = tuple(answers)
     found = {
         a.precision: {side: {p.n: getattr(p, side).seconds.value for p in a.points} for side in ("cpu", "gpu")}
         for a in answers
@@ -166,9 +165,8 @@ def trainings(of: "Profile", models: Iterable[str]) -> list[Tool]:
     return made
 
 
-def tools(measurements: "Iterable[Measurement]", answers: Iterable[Answer], of: "Profile") -> list[Tool]:
+def tools(measurements: Sequence[Measurement], answers: tuple[Answer, ...], of: "Profile") -> list[Tool]:
     """All that a machine's rows have an answer for: square products, products, trainings; without a GPU the CPU's side."""
-    measurements = list(measurements)
     squared = squares(measurements, answers)
     models = dict.fromkeys(m.problem.model for m in of.trainings)
     return [*squared, *products(measurements, squared), *trainings(of, models)]

@@ -1,7 +1,7 @@
 """Measurements as a tidy table, a row each: what notebooks, exports and the report read."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from workloads.records import Measurement
 
 
-def frame(measurements: "Iterable[Measurement]", roofs=None) -> "pandas.DataFrame":
+def frame(measurements: "Sequence[Measurement]", roofs=None) -> "pandas.DataFrame":
     """A row a measurement: op backend variant, the problems' own fields (m n k; operation nbytes; ...), then units.COLUMNS.
 
     Whole numbers are Int64, so absent is <NA>, not 0; counts of FLOPs and bytes can pass 2^63, so they are floats.
     """
     import pandas
 
-    measurements = list(measurements)
     roofs = roofs_of(measurements) if roofs is None else tuple(roofs)
     own = list(dict.fromkeys(f for m in measurements for f in problem_fields(m.problem)))
     of_device = {d: tuple(r for r in roofs if r.device == d) for d in {m.device for m in measurements}}

@@ -1,7 +1,7 @@
 """An Answer of any family in one sentence: convolutions in batch, channels or image size, a dense layer in its batch; the
 square products in n, whose words are those of analysis.text.summary, in a framework or from cold caches."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from analysis import labels, numbers
 from analysis.crossover import crossover, layers, network_steps
@@ -65,10 +65,9 @@ def together(works: Iterable[Work], measurements: Iterable[Measurement], what: s
 
 
 def lines(
-    answers: Iterable[Answer], measurements: Iterable[Measurement], machine: Machine | None = None, most: int = 12
+    answers: Sequence[Answer], measurements: Sequence[Measurement], machine: Machine | None = None, most: int = 12
 ) -> list[str]:
     """A sentence for each answer, `most` of them, and how many more there are; without a GPU the one that says so."""
-    answers = list(answers)
     if answers and all(a.kind == "no-gpu" for a in answers):
         return [crossings.no_gpu_sentence(measurements, machine)]
     said = list(dict.fromkeys(map(sentence, answers)))
@@ -114,11 +113,11 @@ def story(
 
 
 def steps(
-    runs: Iterable[Run], measurements: Iterable[Measurement], op: str, machine: Machine | None = None
+    runs: Iterable[Run], measurements: Sequence[Measurement], op: str, machine: Machine | None = None
 ) -> list[str]:
     """Of each network who wins its step from which batch, in every way and arithmetic, with both times at the fewest and at the
     most."""
-    measurements, said = list(measurements), []
+    said = []
     for step in network_steps.complete_steps(runs, measurements, op):
         name = capital(step.words)
         for a in network_steps.answers(step, measurements, machine):

@@ -1,6 +1,6 @@
 """Who wins from where, in words: answers of crossovers, where the time of a GPU call goes, and verdicts."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from analysis import numbers
 from analysis.crossover.crossover import FINE, Answer, Crossing, Form, Side
@@ -22,9 +22,8 @@ _NO_CROSSOVER = {  # why there is none
 _WHY = "Why: at {n} a GPU {call} takes {gpu:time}, the CPU {cpu:time}. {share} of the GPU's is {part}."
 
 
-def no_gpu_sentence(measurements: Iterable[Measurement], machine: Machine | None) -> str:
+def no_gpu_sentence(measurements: Sequence[Measurement], machine: Machine | None) -> str:
     """Why there is no crossover: no GPU, none that gave a time, or no CPU beside it."""
-    measurements = list(measurements)
     tried = [m for m in measurements if m.on_gpu]
     if any(m.ok for m in tried):
         return _NO_CROSSOVER["apart" if any(m.ok and not m.on_gpu for m in measurements) else "gpu"]

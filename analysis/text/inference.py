@@ -1,6 +1,6 @@
 """What rows of inference say: from which batch the GPU wins, samples a second, what batching and requests in flight bring."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from analysis import numbers
 from analysis.crossover.crossover import Answer
@@ -20,10 +20,9 @@ _SAID = {
 }
 
 
-def lines(measurements: Iterable[Measurement], machine: Machine | None = None) -> list[str]:
+def lines(measurements: Sequence[Measurement], machine: Machine | None = None) -> list[str]:
     """What the rows say: the crossovers in batch with samples a second at the largest one, what batching brings, requests in
     flight."""
-    measurements = list(measurements)
     found, each = crossovers(measurements), cases(measurements)
     told = [_crossover(*one) for one in found]
     for case, rows in each.items():

@@ -1,7 +1,7 @@
 """Sentences on rows and rates: how fast, how near the roof, what binds it, and what went wrong."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from analysis import numbers
 from analysis.crossover.families import best_resident, precision_of
@@ -50,15 +50,15 @@ def device_name(device: str) -> str:
 # ---------------------------------------------------------------- products
 
 
-def _largest(measurements: Iterable[Measurement], device: str) -> list[Measurement]:
+def _largest(measurements: Sequence[Measurement], device: str) -> list[Measurement]:
     """The device's fastest product at its largest n: of float32 where it was measured, else of the first precision."""
     paths = {math: path for (on, math), path in best_resident(measurements).items() if on == device}
     return [path[max(path)] for path in [paths.get("float32"), *paths.values()] if path][:1]
 
 
-def rate_sentences(measurements: Iterable[Measurement], roofs: tuple[Roof, ...]) -> list[str]:
+def rate_sentences(measurements: Sequence[Measurement], roofs: tuple[Roof, ...]) -> list[str]:
     """The best rate of each device at its largest n, with its part of the roof."""
-    measurements, told = list(measurements), []
+    told = []
     for m in (m for device in ("cpu", "gpu:0") for m in _largest(measurements, device)):
         judged, rate = judge(m, roofs), m.problem.flops / call_s(m)
         of = judged.note
@@ -70,7 +70,7 @@ def rate_sentences(measurements: Iterable[Measurement], roofs: tuple[Roof, ...])
     return told
 
 
-def bound_sentences(measurements: Iterable[Measurement], roofs: tuple[Roof, ...]) -> list[str]:
+def bound_sentences(measurements: Sequence[Measurement], roofs: tuple[Roof, ...]) -> list[str]:
     """Whether the largest CPU matmul is compute-bound or memory-bound: arithmetic intensity against the ridge point."""
     told = []
     for m in _largest(measurements, "cpu"):
@@ -104,15 +104,13 @@ def roof_sentences(roofs: tuple[Roof, ...]) -> list[str]:
 # ---------------------------------------------------------------- what went wrong
 
 
-def trouble_sentence(
-    measurements: Iterable[Measurement], roofs: tuple[Roof, ...], machine: Machine | None = None
-) -> str:
+def trouble_sentence(rows: Sequence[Measurement], roofs: tuple[Roof, ...], machine: Machine | None) -> str:
     """Failed rows, wrong answers and impossible rates, a sentence each; "" when there are none.
 
     A virtual CPU is lent more or less of its host from minute to minute, so its rows may pass a roof measured in a
     leaner one: that is no error, and their flag says it.
     """
-    rows, said = list(measurements), []
+    said = []
     kinds = {status: [m for m in rows if m.status == status] for status in ("failed", "wrong")}
     sure = (m for m in rows if m.on_gpu or not (machine and machine.virtual))
     kinds["above"] = [m for m in sure if ABOVE in m.flags or quick_judge(m, roofs).flag]

@@ -1,7 +1,7 @@
 """What several GPUs of a host do with each other, and what they buy a training, in words."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from analysis import numbers
 from analysis.roofline.peers import NCCL, bandwidth, contention, speed_ups, sums
@@ -30,13 +30,12 @@ _SAID = {
 }
 
 
-def lines(measurements: Iterable[Measurement]) -> list[str]:
+def lines(rows: Sequence[Measurement]) -> list[str]:
     """What is said of copies, work on all GPUs at once, and sums: what is asked first goes first."""
-    rows = list(measurements)
     return copy_lines(rows) + at_once_lines(rows) + sum_lines(rows)
 
 
-def copy_lines(rows: list[Measurement]) -> list[str]:
+def copy_lines(rows: Sequence[Measurement]) -> list[str]:
     """The bandwidth of the slowest and the fastest pair, or why there are no direct copies."""
     direct = [m for m in rows if isinstance(m.problem, PeerCopy) and m.variant == "direct"]
     told = [say(_SAID["refused"], why=why) for why in dict.fromkeys(m.reason for m in direct if m.status == "skipped")]
@@ -49,7 +48,7 @@ def copy_lines(rows: list[Measurement]) -> list[str]:
     return told
 
 
-def sum_lines(rows: list[Measurement]) -> list[str]:
+def sum_lines(rows: Sequence[Measurement]) -> list[str]:
     """NCCL's best bus bandwidth, type by type, and how our one-shot kernel compares at the smallest and largest size."""
     told = []
     for dtype in dict.fromkeys(m.problem.dtype for m in rows if isinstance(m.problem, AllReduce) and m.ok):
@@ -63,7 +62,7 @@ def sum_lines(rows: list[Measurement]) -> list[str]:
     return told
 
 
-def at_once_lines(rows: Iterable[Measurement]) -> list[str]:
+def at_once_lines(rows: Sequence[Measurement]) -> list[str]:
     """The work that takes longer while all GPUs are at it, on the slowest of them; then all that does not in one sentence."""
     told, same = [], {}
     for m, slower in contention(rows):
@@ -84,7 +83,7 @@ def at_once_lines(rows: Iterable[Measurement]) -> list[str]:
 
 def training_lines(measurements: Iterable[Measurement]) -> list[str]:
     """Losses that differ from one GPU's, then the trainings that gain least and most from so many GPUs, the most GPUs first."""
-    found = [c for c in data_parallel.cases(list(measurements)) if c.several.on_gpu]
+    found = [c for c in data_parallel.cases(measurements) if c.several.on_gpu]
     told = []
     for c in found:
         if (apart := data_parallel.loss_difference(c) or 0.0) > data_parallel.SAME_LOSS:

@@ -1,6 +1,6 @@
 """What a run says first, in at most five sentences, and a machine's findings for README."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from analysis.crossover.crossover import COPIES, LATENCY, Answer, crossovers
 from analysis.crossover.time_split import why
@@ -70,11 +70,10 @@ def _forms(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:
 
 
 def products(
-    rows: list[Measurement], answers: Iterable[Answer], ceilings: tuple[Roof, ...], machine: Machine | None
+    rows: list[Measurement], answers: Sequence[Answer], ceilings: tuple[Roof, ...], machine: Machine | None
 ) -> list[str]:
     """The square products: of the first precision who wins resident and copied and why, then the others resident; without both
     devices why that is so, and how fast the CPU is."""
-    answers = list(answers)
     resident, copied = _forms(answers)
     told = [said for a in resident for said in (crossing_sentence(a), *_reason(rows, a))]
     told += [said for a in copied[:1] for said in (copies_sentence(copied), *_reason(rows, a))]

@@ -1,7 +1,7 @@
 """Trainings in words: who wins, from where, break-even, one device alone, losses, what options change, what comes before a
 training, and what runs side by side."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 import msgspec
@@ -129,11 +129,10 @@ def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
 # ---------------------------------------------------------------- what is said first
 
 
-def training_sentences(measurements: Iterable[Measurement]) -> list[str]:
+def training_sentences(rows: Sequence[Measurement]) -> list[str]:
     """Who wins each training and its step; then from where the winner changes; of what ran on one device what its row shows."""
-    every = list(measurements)
-    pairs, turns = break_even.main_pairs(every), break_even.main_answers(every)
-    return [*map(_of_pair, pairs), *map(answer_sentence, turns), *single_jobs(every)]
+    pairs, turns = break_even.main_pairs(rows), break_even.main_answers(rows)
+    return [*map(_of_pair, pairs), *map(answer_sentence, turns), *single_jobs(rows)]
 
 
 def _of_pair(pair: Pair) -> str:
@@ -143,11 +142,10 @@ def _of_pair(pair: Pair) -> str:
     return f"{whole} {sentences.winner(*pair.seconds(BY_STEP), of=f'A step alone{most}')}"
 
 
-def single_jobs(measurements: Iterable[Measurement]) -> list[str]:
+def single_jobs(rows: Sequence[Measurement]) -> list[str]:
     """A sentence for each training of one device alone; none where there are more than MOST_SINGLE."""
-    every = list(measurements)
-    alone = break_even.unpaired(every)
-    return [single_job(m, every) for m in alone] if len(alone) <= MOST_SINGLE else []
+    alone = break_even.unpaired(rows)
+    return [single_job(m, rows) for m in alone] if len(alone) <= MOST_SINGLE else []
 
 
 def single_job(m: Measurement, measurements: Iterable[Measurement] = ()) -> str:
@@ -239,14 +237,13 @@ def start_sentences(measurements: Iterable[Measurement]) -> list[str]:
     return told
 
 
-def lines(measurements: Iterable[Measurement]) -> list[str]:
+def lines(rows: Sequence[Measurement]) -> list[str]:
     """What the trainings say, a sentence a line; empty where no two rows can be compared."""
-    every = list(measurements)
-    made = break_even.pairs(every)
-    told = single_jobs(every) + [answer_sentence(a) for a in break_even.answers(every)]
+    made = break_even.pairs(rows)
+    told = single_jobs(rows) + [answer_sentence(a) for a in break_even.answers(rows)]
     told += [break_even_sentence(p) for p in made if not p.setup.switches]
     told += [*last_batch_sentence(made), *filter(None, map(loss_sentence, made))]
-    return [*told, *change_sentences(every), *start_sentences(every)]
+    return [*told, *change_sentences(rows), *start_sentences(rows)]
 
 
 def side_by_side(measurements: Iterable[Measurement]) -> list[str]:

@@ -29,17 +29,16 @@ def shown(answers: Iterable[Answer]) -> list[Answer]:
     return [a for a in answers if a.points and a.form in _FORMS]
 
 
-def data(runs: "Iterable[Material]") -> dict:
+def data(runs: Sequence[Material]) -> dict:
     """All that the chart and its controls show, of each run by itself; empty where there is nothing to set beside each other."""
-    if not is_drawn(runs := list(runs)):
+    if not is_drawn(runs):
         return {}
     found = [{"letter": of.letter, "name": of.name, "precisions": _precisions(of)} for of in runs]
     return {"runs": [one for one in found if one["precisions"]], "parts": list(PARTS)}
 
 
-def is_drawn(runs: "Iterable[Material]") -> bool:
+def is_drawn(runs: Sequence[Material]) -> bool:
     """Whether there are two lines to see: a GPU's points, or the CPUs of two runs."""
-    runs = list(runs)
     return any(shown(of.answers) for of in runs) or sum(bool(_cpu(of)) for of in runs) > 1
 
 

@@ -1,6 +1,6 @@
 """Chart of what it takes to get a batch into a training step, by its bytes, with the fitted laws and CuPy's copies beside."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.stats import Estimate, group_by, of
@@ -16,26 +16,27 @@ Row = tuple[Measurement, Estimate]  # with its step
 _LINE = 12  # points of a law's line
 
 
-def feeding_chart(measurements: Iterable[Measurement]) -> list[Chart]:
+def feeding_chart(rows: Sequence[Measurement]) -> list[Chart]:
     """Seconds of a step against the bytes of its batch, a view a device and type, with what lies on the device already in each;
     none without laws."""
-    every = list(measurements)
-    fitted, found = feeding.laws(every), feeding.rows(every)
+    fitted, found = feeding.laws(rows), feeding.rows(rows)
     views = []
     for device, dtype in dict.fromkeys((law.device, law.dtype) for law in fitted):
         traces: list[Trace] = []
         for law in (x for x in fitted if x.device == device and (x.dtype == dtype or x.way == Feeding.RESIDENT)):
             traces += _way(law, _own(law, found), len(traces) // 2)
-        traces += _copies(every, device, len(traces) // 2)
+        traces += _copies(rows, device, len(traces) // 2)
         axes = (
             Axis(f"bytes of a {dtype} batch", "bytes"),
             Axis(f"step with next to no arithmetic, {words.side(device)}", "seconds"),
         )
         views.append(View(f"{words.side(device)}, {dtype}", *axes, traces, words.view_sentence(fitted, device, dtype)))
-    rows = [_row(law, *row) for law in fitted for row in _own(law, found)]
+    numbers = [_row(law, *row) for law in fitted for row in _own(law, found)]
     heads = "device | way | type | samples | bytes | measured | by the law | off by"
     return (
-        [Chart("feeding", words.CHART, views, Table(heads, rows, 3), "feeding.svg", "Device and type")] if views else []
+        [Chart("feeding", words.CHART, views, Table(heads, numbers, 3), "feeding.svg", "Device and type")]
+        if views
+        else []
     )
 
 
@@ -63,10 +64,10 @@ def _way(law: Law, own: list[Row], number: int) -> list[Trace]:
     return [measured, Trace(f"{law.way}, law", xs, ys, color, dash=dash, says=told, legend=False)]
 
 
-def _copies(every: list[Measurement], device: str, number: int) -> list[Trace]:
+def _copies(rows: Sequence[Measurement], device: str, number: int) -> list[Trace]:
     """CuPy's copies of the same bytes, a line a host memory."""
     made = []
-    for i, (memory, own) in enumerate(group_by(feeding.copies(every, device), lambda m: m.problem.host_memory).items()):
+    for i, (memory, own) in enumerate(group_by(feeding.copies(rows, device), lambda m: m.problem.host_memory).items()):
         points = [(m.problem.nbytes, of(m.on("host-latency"))) for m in sorted(own, key=lambda m: m.problem.nbytes)]
         says = [f"CuPy copies {size(n)} from {memory} memory: {seconds(e.value)}" for n, e in points]
         made.append(line(f"CuPy, {memory}", points, says=says, **marks(number + i)))

@@ -1,7 +1,7 @@
 """Trainings with Keras on the page: what a step takes, the largest part that is known of it, and one line on what is missing."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from analysis.predict.budget import Budget
 from analysis.report.charts import training as charts
@@ -14,15 +14,14 @@ _SCALED = re.compile(r", times [\d.]+ as trainings of .*")
 _UNMEASURED = "not measured: "  # how the reason of a part begins that a command can measure
 
 
-def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Iterable[str] = ()) -> list[str]:
+def section(made: list[Budget], measurements: Sequence[Measurement], said: Iterable[str] = ()) -> list[str]:
     """Sentences that the page has not `said` already, what to measure for more and where the parts' numbers come from; the
     steps themselves where no chart has them, as no part of any is known."""
-    every = list(measurements)
-    rows = [m for m in every if m.problem.op == "training"]
+    rows = [m for m in measurements if m.problem.op == "training"]
     if not rows:
         return []
     lines = listed(budget.lost(m) for m in rows if not m.ok)
-    told = training.side_by_side(every) + training.start_sentences(rows)  # whose question is not a step's time
+    told = training.side_by_side(measurements) + training.start_sentences(rows)  # whose question is not a step's time
     lines += listed(line for line in told if line not in set(said))
     if made and not charts.groups(made):
         lines += charts.numbers(made).md()
