@@ -42,10 +42,9 @@ def parser() -> options.Parser:
 
 def timed(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, Samples]]":
     """The rows that have a time, with the samples of the clock that they are judged by."""
-    from analysis.stats import clock_of
+    from analysis.stats import judged_by
 
-    pairs = ((m, clock_of(m)) for m in measurements if m.ok)
-    return [(m, samples) for m, samples in pairs if samples and samples.seconds]
+    return [(m, samples) for m in measurements if (samples := judged_by(m))]
 
 
 def name(m: "Measurement") -> str:

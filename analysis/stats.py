@@ -12,8 +12,11 @@ import numpy as np
 from workloads.records import Measurement, Samples
 
 RESAMPLES = 1000
+_TAILS = [
+    math.floor(0.025 * (RESAMPLES - 1)),
+    math.ceil(0.975 * (RESAMPLES - 1)),
+]  # the 95 % interval's ends among sorted draws
 _KEPT = 1 << 16  # more than a machine's folder has: a report goes over all of its samples many times
-CONFIDENCE = 0.95
 MIN_EFFECT, MARGIN = 0.02, 0.05  # no smaller difference of two times is claimed; within the margin they are the same
 # Visits whose medians' range is the interval: it holds the true one in 94 and 97 of 100 cases, of four in 87.
 RANGE = (5, 6)
@@ -119,10 +122,10 @@ def _blocks(seconds, block) -> dict[int, list[float]]:
 
 
 @functools.lru_cache(maxsize=256)
-def _draws(blocks: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _draws(blocks: int) -> tuple[np.ndarray, np.ndarray]:
     """(how often each block is drawn in every distinct draw, blocks x draws; which of these each of RESAMPLES draws is): as many
     blocks are drawn as there are, with replacement, so of few blocks there are few distinct draws."""
-    picks = np.random.default_rng(seed).integers(0, blocks, (RESAMPLES, blocks))
+    picks = np.random.default_rng(1).integers(0, blocks, (RESAMPLES, blocks))
     counts = np.bincount(
         (picks + blocks * np.arange(RESAMPLES)[:, np.newaxis]).reshape(-1), minlength=RESAMPLES * blocks
     )
@@ -130,7 +133,7 @@ def _draws(blocks: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(distinct.T), which.ravel()
 
 
-def _resampled_medians(groups: list[list[float]], seed: int) -> np.ndarray:
+def _resampled_medians(groups: list[list[float]]) -> np.ndarray:
     """Medians over RESAMPLES draws of whole blocks: the samples are sorted once, a draw only weighs them; its median is where
     the weights up to there pass half.
 
@@ -139,7 +142,7 @@ def _resampled_medians(groups: list[list[float]], seed: int) -> np.ndarray:
     values = np.fromiter(itertools.chain.from_iterable(groups), float)
     order = np.argsort(values, kind="stable")
     values, owner = values[order], np.repeat(np.arange(len(groups)), list(map(len, groups)))[order]
-    distinct, which = _draws(len(groups), seed)
+    distinct, which = _draws(len(groups))
     small = len(groups) * max(map(len, groups)) < 1 << 15  # so no rank passes 16 bits
     rank = distinct[owner].astype(np.int16 if small else np.int64, copy=False)  # samples x draws
     for before, own in itertools.pairwise(rank):
@@ -167,9 +170,7 @@ def _few_blocks(blocks: int) -> float:
 
 def _ends(value: float, draws: np.ndarray, blocks: int) -> tuple[float, float]:
     """The 95 % interval of a positive number from its resampled values, widened where the blocks are few."""
-    last, tail = len(draws) - 1, (1 - CONFIDENCE) / 2
-    ends = (math.floor(tail * last), math.ceil((1 - tail) * last))
-    low, high = np.partition(draws, ends)[list(ends)].tolist()
+    low, high = np.partition(draws, _TAILS)[_TAILS].tolist()
     if not (value > 0 and low > 0):
         return min(low, value), max(high, value)
     wider = _few_blocks(blocks)
@@ -181,7 +182,7 @@ def _interval(value: float, groups: list[list[float]], visits: bool) -> Estimate
     if len(groups) == 1:
         return exact(value)
     if not visits or len(groups) not in RANGE:
-        return Estimate(value, *_ends(value, _resampled_medians(groups, 1), len(groups)))
+        return Estimate(value, *_ends(value, _resampled_medians(groups), len(groups)))
     medians = [float(statistics.median(g)) for g in groups]
     return Estimate(value, min(value, *medians), max(value, *medians))
 
@@ -207,11 +208,11 @@ def of_rounds(rounds: np.ndarray, numbers: Callable[[np.ndarray], np.ndarray]) -
     values = numbers(np.median(rounds, axis=1)[:, np.newaxis])[:, 0]
     if count == 1:
         return tuple(exact(float(v)) for v in values)
-    distinct, which = _draws(count, 1)
+    distinct, which = _draws(count)
     picks = np.array([np.repeat(np.arange(count), often) for often in distinct.T])
     draws = np.sort(numbers(np.median(rounds[:, picks], axis=2))[:, which], axis=1)
-    last, tail, wider = RESAMPLES - 1, (1 - CONFIDENCE) / 2, _few_blocks(count)
-    low, high = draws[:, math.floor(tail * last)], draws[:, math.ceil((1 - tail) * last)]
+    wider = _few_blocks(count)
+    low, high = draws[:, _TAILS].T
     return tuple(
         Estimate(float(v), float(v + min(a - v, 0) * wider), float(v + max(b - v, 0) * wider))
         for v, a, b in zip(values, low, high, strict=True)
@@ -252,22 +253,26 @@ def is_gpu(device: str) -> bool:
     return device.startswith("gpu")
 
 
-def clock_of(measurement: "Measurement") -> "Samples | None":
+def clock_of(measurement: Measurement) -> Samples | None:
     """The samples that a kernel is judged by: the device clock on a GPU where there is one, else host latency."""
     on_device = measurement.on("device") if measurement.on_gpu else None
     return on_device or measurement.on("host-latency")
 
 
-def seconds_of(measurement: "Measurement") -> "Estimate | None":
-    """Seconds per call on that clock; None when the row has no such time or is not ok."""
+def judged_by(measurement: Measurement) -> Samples | None:
+    """The samples of that clock; None when the row has no such time or is not ok."""
     samples = clock_of(measurement)
-    return of(samples) if samples and measurement.ok and samples.seconds else None
+    return samples if samples and measurement.ok and samples.seconds else None
 
 
-def quick_seconds(measurement: "Measurement") -> float | None:
+def seconds_of(measurement: Measurement) -> Estimate | None:
+    """Seconds per call by these samples; None without any."""
+    return of(samples) if (samples := judged_by(measurement)) else None
+
+
+def quick_seconds(measurement: Measurement) -> float | None:
     """The value of `seconds_of` without its interval."""
-    samples = clock_of(measurement)
-    return middle(samples) if samples and measurement.ok and samples.seconds else None
+    return middle(samples) if (samples := judged_by(measurement)) else None
 
 
 def timed(measurements: Iterable[Measurement], clock: str) -> list[tuple[Measurement, Samples]]:
@@ -280,7 +285,7 @@ def quickest(measurements: Iterable[Measurement], clock: str) -> tuple[Measureme
     return min(timed(measurements, clock), key=lambda pair: middle(pair[1]), default=None)
 
 
-def call_s(measurement: "Measurement") -> float:
+def call_s(measurement: Measurement) -> float:
     """`quick_seconds` to sort by and to divide by: of a row without a time it is infinite."""
     seconds = quick_seconds(measurement)
     return math.inf if seconds is None else seconds
@@ -308,7 +313,8 @@ def _of_pairs(old, new, a: dict[int, list[float]], b: dict[int, list[float]]) ->
     Source: Moses' interval, M. Hollander, D. Wolfe, E. Chicken, Nonparametric Statistical Methods (2014), section 4.3.
     """
     found = quotient(median(new.seconds, new.block), median(old.seconds, old.block))
-    pairs = np.sort(np.divide.outer(*([np.median(s) for s in of.values()] for of in (b, a))), axis=None)
+    medians = ([np.median(taken) for taken in blocks.values()] for blocks in (b, a))
+    pairs = np.sort(np.divide.outer(*medians), axis=None)
     left_out = int(len(pairs) / 2 - Z * math.sqrt(len(pairs) * (len(a) + len(b) + 1) / 12))
     if left_out < 1:
         return found

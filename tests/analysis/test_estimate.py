@@ -60,8 +60,8 @@ def test_equal_samples_have_no_width_and_the_same_samples_give_the_same_interval
 def test_resampled_medians_are_those_of_numpy():
     rng = np.random.default_rng(11)
     groups = [rng.normal(1, 0.1, size) for size in (3, 1, 4, 2)]
-    distinct, which = stats._draws(4, 1)
-    for fast, drawn_times in zip(stats._resampled_medians(groups, 1), distinct.T[which], strict=True):
+    distinct, which = stats._draws(4)
+    for fast, drawn_times in zip(stats._resampled_medians(groups), distinct.T[which], strict=True):
         drawn_values = [g for g, k in zip(groups, drawn_times, strict=True) for _ in range(k)]
         assert fast == np.median(np.concatenate(drawn_values))
     alike = np.array([[3.0, 1.0, 4.0, 1.5, 9.0]] * 2)  # of the same rounds, so they never differ
