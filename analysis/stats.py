@@ -12,10 +12,8 @@ import numpy as np
 from workloads.records import Measurement, Samples
 
 RESAMPLES = 1000
-_TAILS = [
-    math.floor(0.025 * (RESAMPLES - 1)),
-    math.ceil(0.975 * (RESAMPLES - 1)),
-]  # the 95 % interval's ends among sorted draws
+# Where the ends of the 95 % interval lie among the sorted draws.
+_TAILS = [math.floor(0.025 * (RESAMPLES - 1)), math.ceil(0.975 * (RESAMPLES - 1))]
 _KEPT = 1 << 16  # more than a machine's folder has: a report goes over all of its samples many times
 MIN_EFFECT, MARGIN = 0.02, 0.05  # no smaller difference of two times is claimed; within the margin they are the same
 # Visits whose medians' range is the interval: it holds the true one in 94 and 97 of 100 cases, of four in 87.

@@ -2,7 +2,6 @@
 
 import contextlib
 import pathlib
-from collections import defaultdict
 from collections.abc import Iterable
 
 import msgspec
@@ -42,18 +41,16 @@ def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
 
     Raises: FileNotFoundError when it has no result file; ValueError when folders hold the same GPU: runs one after another.
     """
-    files: dict[pathlib.Path, list[pathlib.Path]] = defaultdict(list)
-    for file in records.files_of(run):
-        files[file.parent].append(file)
+    files = stats.group_by(records.files_of(run), lambda file: file.parent)
     found: list[Device] = []
     for folder, own in sorted(files.items()):
         loaded = records.read(*own)
         is_node = len(files) > 1 or any(" --ray " in r.command for r in loaded.runs)  # a lone one may be a fleet's only
         found += of_node(loaded, folder.name if is_node else "")
-    for uuid in {d.uuid for d in found if d.uuid}:
-        same = [d.node for d in found if d.uuid == uuid]
-        if len(same) > 1:
-            raise ValueError(f"{' and '.join(same)} hold the same GPU {uuid}: runs of one machine one after another")
+    for uuid, same in stats.group_by(found, lambda device: device.uuid).items():
+        if uuid and len(same) > 1:
+            nodes = " and ".join(device.node for device in same)
+            raise ValueError(f"{nodes} hold the same GPU {uuid}: runs of one machine one after another")
     return tuple(found)
 
 
@@ -62,11 +59,8 @@ def of_node(loaded: Loaded, node: str) -> list[Device]:
     if not loaded.runs:
         return []
     here = loaded.runs[-1].machine
-    named: dict[str, list[Measurement]] = defaultdict(list)
-    for m in loaded.measurements:
-        named[m.device].append(m)
     made = []
-    for name, rows in sorted(named.items()):
+    for name, rows in sorted(stats.group_by(loaded.measurements, lambda m: m.device).items()):
         index = int(name[4:]) if name[4:].isdigit() else None
         gpu = here.gpus[index] if index is not None and index < len(here.gpus) else None
         timed = {m.key: m for m in rows if stats.quick_seconds(m)}

@@ -6,8 +6,7 @@ What is compared is rates: a device is `below` by 1 - baseline seconds / its sec
 import math
 import pathlib
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
@@ -23,6 +22,7 @@ FEWEST = 8  # devices alike from which on they say what one should do
 BEYOND = 3.5
 _SIGMA = 1.4826  # times the median absolute deviation is the standard deviation of what is normal
 _CLOCK = 0.03
+Compared = tuple[str, int, Measurement, float]  # quantity, place among those alike, row, median seconds of all of them
 HEAD = named(
     "node | device | model | quantity | against | rows | below | low | high | least | beyond | flagged | cause"
 )
@@ -86,13 +86,12 @@ def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least:
 def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> list[Finding]:
     """How far each quantity is below the device's own baseline."""
     before = {plain_key(key, baseline.device): m for key, m in baseline.rows.items()}
-    pairs: dict[str, list[tuple[Measurement, Measurement]]] = defaultdict(list)
-    for key, m in device.rows.items():
-        old = before.get(plain_key(key, device.device))
-        if old and (what := quantity(old, baseline.machine)) and _comparable(old, m):
-            pairs[what].append((old, m))
+    pairs = ((before.get(plain_key(key, device.device)), m) for key, m in device.rows.items())
+    both = [(old, new) for old, new in pairs if old and _comparable(old, new)]
     found = []
-    for what, rows in pairs.items():
+    for what, rows in stats.group_by(both, lambda pair: quantity(pair[0], baseline.machine)).items():
+        if not what:
+            continue
         ratios = [stats.verdict(stats.clock_of(old), stats.clock_of(new)).ratio for old, new in rows]
         cause = causes([old for old, _ in rows], [new for _, new in rows])
         claimed = _least(device, [new for _, new in rows], least)
@@ -131,31 +130,29 @@ def across(alike: list[Device], least: float = LEAST) -> list[Finding]:
         for key, m in device.rows.items()
         if _comparable(m, m)
     ]
-    groups: dict[str, dict[int, list[tuple[Measurement, float]]]] = defaultdict(lambda: defaultdict(list))
+    compared: list[Compared] = []
     for rows in stats.group_by(timed, lambda one: one[0]).values():
         _, first, example = rows[0]
         if len(rows) >= FEWEST and (what := quantity(example, alike[first].machine)):
             middle = statistics.median(stats.call_s(m) for *_, m in rows)
-            for _, i, m in rows:
-                groups[what][i].append((m, middle))
-    return [f for what, rows in groups.items() for f in _outside(alike, what, rows, least)]
+            compared += [(what, i, m, middle) for _, i, m in rows]
+    by_quantity = stats.group_by(compared, lambda one: one[0])
+    return [f for what, rows in by_quantity.items() for f in _outside(alike, what, rows, least)]
 
 
-def _outside(
-    alike: list[Device],
-    what: str,
-    rows: Mapping[int, list[tuple[Measurement, float]]],
-    least: float,
-) -> list[Finding]:
-    """Each device's place among the others in one quantity; `rows` are its own, each with the median seconds of all devices."""
-    at = {i: statistics.median(math.log(stats.call_s(m) / middle) for m, middle in own) for i, own in rows.items()}
+def _outside(alike: list[Device], what: str, rows: list[Compared], least: float) -> list[Finding]:
+    """Each device's place among the others in one quantity."""
+    groups = stats.group_by(rows, lambda one: one[1])
+    at = {
+        i: statistics.median(math.log(stats.call_s(m) / middle) for *_, m, middle in own) for i, own in groups.items()
+    }
     center = statistics.median(at.values())
     sigma = _SIGMA * statistics.median(abs(x - center) for x in at.values())
-    everyone = [m for own in rows.values() for m, _ in own]
+    everyone = [m for *_, m, _ in rows]
     found = []
-    for i, own in rows.items():
-        mine = [m for m, _ in own]
-        share = below([stats.of(stats.clock_of(m)) / (middle * math.exp(center)) for m, middle in own])
+    for i, own in groups.items():
+        mine = [m for *_, m, _ in own]
+        share = below([stats.of(stats.clock_of(m)) / (middle * math.exp(center)) for *_, m, middle in own])
         beyond = (at[i] - center) / sigma if sigma else math.inf if at[i] > center else 0.0
         claimed = _least(alike[i], mine, least)
         found.append(Finding(alike[i], what, "fleet", len(own), share, claimed, beyond, causes(everyone, mine)))
