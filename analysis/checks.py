@@ -16,7 +16,7 @@ from analysis.roofline import bounds, roofs
 from analysis.training import data_parallel
 from analysis.units import count
 from workloads.machine.health import Finding
-from workloads.records import Machine, Measurement, row_flags
+from workloads.records import Machine, Measurement, Measurements, row_flags
 
 _FEW_FLOPS_A_BYTE = 4.0  # below this, memory decides on any machine, and cold must be slower than warm
 _IN_CACHE = (1 / 16, 1 / 2)  # shares of the last cache in which a working set is warm for certain, and coldness shows
@@ -147,7 +147,7 @@ CHECKS = tuple(
 )
 
 
-def findings(rows: Sequence[Measurement], machine: Machine | None = None) -> list[Finding]:
+def findings(rows: Measurements, machine: Machine | None = None) -> list[Finding]:
     """What the checks see in these rows, one finding a check: in how many rows, and one of them in words."""
     context = Context(rows, roofs.roofs(rows, machine), machine)
     found = []
@@ -167,7 +167,7 @@ def _fix(check: Check, m: Measurement) -> str:
     return check.fix.replace("{command}", f"python -m workloads.{workload}" + (f" --model {model}" if model else ""))
 
 
-def lines(rows: Sequence[Measurement], machine: Machine | None, run: str, verbose: bool = False) -> list[str]:
+def lines(rows: Measurements, machine: Machine | None, run: str, verbose: bool = False) -> list[str]:
     """For the end of a sweep: a line for each problem seen, and one for all warnings with the command that tells more; a line
     for each if `verbose`."""
     seen = findings(rows, machine)

@@ -8,9 +8,7 @@ from analysis import units
 from workloads import options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from workloads.records import Loaded, Measurement, Run, Samples
+    from workloads.records import Loaded, Measurement, Measurements, Run, Samples
 
 QUESTION = "How do other tools get the results?"
 EXAMPLE = "python -m analysis.export reports/nvidia-h200/suite --to bencher"
@@ -40,7 +38,7 @@ def parser() -> options.Parser:
     return made
 
 
-def timed(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, Samples]]":
+def timed(measurements: "Measurements") -> "list[tuple[Measurement, Samples]]":
     """The rows that have a time, with the samples of the clock that they are judged by."""
     from analysis.stats import judged_by
 
@@ -54,7 +52,7 @@ def name(m: "Measurement") -> str:
     return labels.row(m, "/", ":")
 
 
-def google_benchmark(measurements: "Iterable[Measurement]", run: "Run | None" = None) -> dict:
+def google_benchmark(measurements: "Measurements", run: "Run | None") -> dict:
     """Google Benchmark's JSON: an `iteration` entry for each block of a row (its repetitions).
 
     Times in nanoseconds; real_time and cpu_time are the same, the clock that the row is judged by. FLOPs and bytes a second are
@@ -87,7 +85,7 @@ def _context(run: "Run | None") -> dict:
     return named | {"cpu": here.cpu, "gpus": [gpu.name for gpu in here.gpus], "commit": run.commit, **run.software}
 
 
-def bencher(measurements: "Iterable[Measurement]") -> dict:
+def bencher(measurements: "Measurements") -> dict:
     """Bencher Metric Format: for each row `latency` in nanoseconds with the ends of its interval, and `flops-per-second`
     where it computes. Source: bencher.dev, reference "Bencher Metric Format"."""
     from analysis.stats import of
@@ -104,7 +102,7 @@ def bencher(measurements: "Iterable[Measurement]") -> dict:
     return made
 
 
-def github(measurements: "Iterable[Measurement]") -> list[dict]:
+def github(measurements: "Measurements") -> list[dict]:
     """github-action-benchmark's customSmallerIsBetter: name, unit, value, range, extra. Source: its README."""
     from analysis.stats import of
 

@@ -29,13 +29,13 @@ def fields(of: msgspec.Struct) -> list[tuple[str, str]]:
     return told
 
 
-def row(m: "Measurement", between: str = " ", equals: str = "=") -> str:
+def row(m: Measurement, between: str = " ", equals: str = "=") -> str:
     """`matmul/numpy/blas m=64 n=64 k=64 threads=1`: of two different rows never the same."""
     told = fields(m.problem) + fields(m.settings)
     return between.join([m.kernel, *(f"{name}{equals}{value}" for name, value in told)])
 
 
-def brief(m: "Measurement") -> str:
+def brief(m: Measurement) -> str:
     """The same, shorter where it can be: `matmul/numpy/blas n=64 x1`."""
     square = re.sub(r"m=(\d+) n=\1 k=\1\b", r"n=\1", row(m))
     return re.sub(

@@ -58,7 +58,7 @@ class Comparison(msgspec.Struct, frozen=True):
         return tuple(r for r in self.of("slower") if r.verdict.ratio.value > 1 + share)
 
 
-def comparison(old: "Loaded", new: "Loaded", clock: str = "") -> Comparison:
+def comparison(old: Loaded, new: Loaded, clock: str = "") -> Comparison:
     """Compares the rows that both have, by the samples of that clock; "" is the device clock on a GPU where both have it, else
     host latency."""
     machine = new.machine
@@ -79,11 +79,11 @@ def comparison(old: "Loaded", new: "Loaded", clock: str = "") -> Comparison:
     return Comparison(differences(old, new), tuple(rows), tuple(broken), only_old, only_new)
 
 
-def _timed(m: "Measurement") -> bool:
+def _timed(m: Measurement) -> bool:
     return m.ok and any(s.seconds for s in m.samples)
 
 
-def compared(a: "Measurement", b: "Measurement", machine: "Machine | None", clock: str = "") -> Compared | None:
+def compared(a: Measurement, b: Measurement, machine: "Machine | None", clock: str = "") -> Compared | None:
     """Two rows of separate runs; None where they have no clock in common. A row beside itself is the same; nothing is claimed of
     one that other programs disturbed."""
     x, y = (m.on(clock) if clock else clock_of(m) for m in (a, b))
@@ -102,12 +102,12 @@ def compared(a: "Measurement", b: "Measurement", machine: "Machine | None", cloc
     return Compared(labels.row(b), a, b, x.clock, told, between)
 
 
-def disturbed(m: "Measurement", clock: str) -> bool:
+def disturbed(m: Measurement, clock: str) -> bool:
     """Whether other programs ran on what the clock times."""
     return "other-tenant" in m.flags or (clock != "device" and "other-load" in m.flags)
 
 
-def differences(old: "Loaded", new: "Loaded") -> tuple[str, ...]:
+def differences(old: Loaded, new: Loaded) -> tuple[str, ...]:
     """What differs between the last Run lines: facts of the machine, GPUs, versions, then how it was measured."""
     if not (old.runs and new.runs):
         return ("a file has no line that says what machine it came from",)
@@ -123,7 +123,7 @@ def differences(old: "Loaded", new: "Loaded") -> tuple[str, ...]:
     )
 
 
-def _facts(machine: "Machine") -> dict[str, str]:
+def _facts(machine: Machine) -> dict[str, str]:
     left_out = ("key", "gpus", "caches_bytes")
     told = {"machine": machine.key}
     told |= {f: str(getattr(machine, f)) for f in machine.__struct_fields__ if f not in left_out}

@@ -4,7 +4,7 @@ differ in one size (analysis.crossover.families): square products in n, convolut
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from analysis.crossover.families import (
 )
 from analysis.stats import Estimate, of, quickest
 from kernels.problems.arrays import ARITHMETIC
-from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement, Measurements
 
 # A bracket this wide (high over low) is fine enough; sizes farther apart than this say not where between them the winner changes.
 FINE = 1.05
@@ -136,12 +136,12 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def crossovers(
-    measurements: Iterable[Measurement],
+    measurements: Measurements,
     forms: Iterable[Form] = FORMS,
     framework: str = "",
     cache: str = "warm",
     machine: Machine | None = None,
-    families: Callable[[Iterable[Measurement], str, str], dict[Family, Rows]] = squares,
+    families: Callable[[Measurements, str, str], dict[Family, Rows]] = squares,
 ) -> tuple[Answer, ...]:
     """One Answer for each family (by default the square products'; `families`: conv_rows, dense_rows), precision and form that
     was measured, float32 first; without a GPU, one a precision.
@@ -156,14 +156,14 @@ def crossovers(
     return tuple(a for family, rows in found.items() for a in _answers(family, rows, shown, machine))
 
 
-def forms_of(measurements: "Iterable[Measurement]") -> list[tuple[str, str]]:
+def forms_of(measurements: Iterable[Measurement]) -> list[tuple[str, str]]:
     """(framework, cache) of the rows, libraries called by themselves and warm rows first: each has answers of its own."""
     found = {(framework_of(m), m.settings.cache) for m in measurements if m.process == "warm"}
     return sorted(found, key=lambda pair: (pair[0], pair[1] != "warm"))
 
 
 def layer_crossovers(
-    measurements: Sequence[Measurement],
+    measurements: Measurements,
     op: str,
     varies: Iterable[str] = VARIES,
     least: Mapping[str, int] | None = None,
@@ -227,7 +227,7 @@ def _answer(
     return replace(classify(precision, form, points, gaps, family), tried=tried_n)
 
 
-def _is_form(m: "Measurement", form: Form) -> bool:
+def _is_form(m: Measurement, form: Form) -> bool:
     return m.on_gpu and m.mode == form.mode and (not form.as_written or m.variant == "operator")
 
 
@@ -237,7 +237,7 @@ def _default_threads(rows) -> int | None:
     return None if None in counts or not counts else max(counts)
 
 
-def fastest(rows: "Iterable[Measurement]", clock: str, machine: "Machine | None" = None) -> Side | None:
+def fastest(rows: Iterable[Measurement], clock: str, machine: "Machine | None" = None) -> Side | None:
     """The row with the least median on that clock; None when none has one. With the machine, as further runs would see it."""
     if not (found := quickest(rows, clock)):
         return None
@@ -246,7 +246,7 @@ def fastest(rows: "Iterable[Measurement]", clock: str, machine: "Machine | None"
     return Side(m.kernel, m.device, m.threads, m.problem.math, seconds)
 
 
-def best_of_cpu(measurements: Iterable[Measurement]) -> dict[str, dict[int, Side]]:
+def best_of_cpu(measurements: Measurements) -> dict[str, dict[int, Side]]:
     """precision -> rising n -> the CPU's fastest square product."""
     found = {}
     for precision, sizes in rows_of(measurements, SQUARES).items():

@@ -10,7 +10,7 @@ from analysis.stats import best_by, call_s, quick_seconds
 from kernels import registry
 from kernels.problems import Conv, Matmul, Problem
 from kernels.problems.arrays import precision
-from workloads.records import Measurement, settings
+from workloads.records import Measurement, Measurements, settings
 
 # What varies -> the fields of the problem that are that size.
 CONV_FIELDS = {"batch": ("n",), "channels": ("c_in", "c_out"), "size": ("h", "w")}
@@ -81,20 +81,18 @@ def precision_of(problem: Problem) -> str:
     return problem.math if out == problem.dtype else f"{problem.math} to {out}"
 
 
-def is_rung(m: "Measurement") -> bool:
+def is_rung(m: Measurement) -> bool:
     """Whether the row's kernel runs only when asked for."""
     return "rung" in m.notes or m.kernel in registry.rungs()
 
 
-def framework_of(m: "Measurement") -> str:
+def framework_of(m: Measurement) -> str:
     """The framework that ran a row's kernel (tensorflow); "" for a library that was called by itself."""
     backend = m.backend
     return backend if backend in registry.FRAMEWORKS else ""
 
 
-def comparable(
-    measurements: "Iterable[Measurement]", op: str, framework: str = "", cache: str = "warm"
-) -> "list[Measurement]":
+def comparable(measurements: Measurements, op: str, framework: str = "", cache: str = "warm") -> "list[Measurement]":
     """The rows of an operation that may stand for a side of a crossover: of one framework, or of none, without the
     teaching rungs, what fresh processes say, and a GPU's rows under a load of their own."""
     wanted = (op, framework, cache, "warm")
@@ -108,7 +106,7 @@ def comparable(
     ]
 
 
-def best_resident(measurements: Iterable[Measurement]) -> dict[tuple[str, str], dict[int, Measurement]]:
+def best_resident(measurements: Measurements) -> dict[tuple[str, str], dict[int, Measurement]]:
     """(device, precision) -> n -> the fastest resident square matmul, on the clock that rooflines use."""
     found: dict = {}
     for math, sizes in rows_of(measurements, SQUARES).items():
@@ -122,12 +120,12 @@ def best_resident(measurements: Iterable[Measurement]) -> dict[tuple[str, str], 
     return {key: {n: m for n, m in at.items() if m.on("device")} or at for key, at in found.items()}
 
 
-def squares(measurements: Iterable[Measurement], framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
+def squares(measurements: Measurements, framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
     """The square products as the one family that they are."""
     return {SQUARES: rows_of(measurements, SQUARES, framework, cache)}
 
 
-def rows_of(measurements: "Iterable[Measurement]", family: Family, framework: str = "", cache: str = "warm") -> Rows:
+def rows_of(measurements: Measurements, family: Family, framework: str = "", cache: str = "warm") -> Rows:
     """precision -> size -> rows of one family; a framework's only when it is named."""
     found: dict[Family, Rows] = {}
     for m in comparable(measurements, family.op, framework, cache):
@@ -137,7 +135,7 @@ def rows_of(measurements: "Iterable[Measurement]", family: Family, framework: st
 
 
 def conv_rows(
-    measurements: "Iterable[Measurement]",
+    measurements: Measurements,
     framework: str = "",
     cache: str = "warm",
     varies: Iterable[str] = VARIES,
@@ -154,7 +152,7 @@ def conv_rows(
     return _sweeps(found, _LEAST if least is None else least)
 
 
-def dense_rows(measurements: "Iterable[Measurement]", framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
+def dense_rows(measurements: Measurements, framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
     """The products that differ in a dense layer's batch alone: its rows forward and for dX, what is summed over for dW; and
     square products of which a call makes many, in n."""
     found: dict[Family, Rows] = {}
@@ -173,7 +171,7 @@ def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | 
     return tuple((name, value) for name, value in own.items() if name not in left_out and value is not msgspec.UNSET)
 
 
-def _add(found: dict[Family, Rows], family: Family, m: "Measurement") -> None:
+def _add(found: dict[Family, Rows], family: Family, m: Measurement) -> None:
     sizes = found.setdefault(family, {}).setdefault(precision_of(m.problem), {})
     sizes.setdefault(family.size(m.problem), []).append(m)
 

@@ -1,8 +1,6 @@
 """The ladder: our own kernels from three plain loops upward, beside the library and under the measured peak, and what each
 rung changed. Ideas are those that rows store, before them the registry's; every number is of rows."""
 
-from collections.abc import Sequence
-
 import msgspec
 
 from analysis import labels
@@ -15,7 +13,7 @@ from analysis.table import Table
 from analysis.units import count, digits, flops_rate, join, percent
 from kernels import registry
 from kernels.problems import Problem
-from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement, Measurements
 
 _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
 _SHARED_OUT = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have
@@ -76,11 +74,11 @@ class Ladder(msgspec.Struct, frozen=True):
     def problems(self) -> "list[Problem]":
         return list(dict.fromkeys(step.problem for step in self.steps))
 
-    def at(self, problem: "Problem") -> list[Step]:
+    def at(self, problem: Problem) -> list[Step]:
         return [step for step in self.steps if step.problem == problem]
 
 
-def ladders(measurements: Sequence[Measurement], machine: Machine | None = None, op: str = "matmul") -> list[Ladder]:
+def ladders(measurements: Measurements, machine: Machine | None = None, op: str = "matmul") -> list[Ladder]:
     """A ladder for each device, arithmetic and thread count, on those devices where a teaching rung was measured: those of two
     rungs and more, and where an arithmetic has none such, those of one."""
     warm = ("resident", "warm", "warm")
@@ -106,7 +104,7 @@ def _is_library(m: Measurement) -> bool:
 
 
 def _ladder(
-    ideas: dict[str, str], where: tuple[str, str, str, int | None], rows: list[Measurement], peak: Roof | None
+    ideas: dict[str, str], where: tuple[str, str, str, int | None], rows: Measurements, peak: Roof | None
 ) -> Ladder:
     """`where`: operation, device, arithmetic and threads of all rows."""
     own = {(m.problem, m.kernel): m for m in rows if m.kernel in ideas}
@@ -144,7 +142,7 @@ def title(ladder: Ladder) -> str:
     return ", ".join([ladder.device, *threads, ladder.math])
 
 
-def problem_name(problem: "Problem") -> str:
+def problem_name(problem: Problem) -> str:
     """`n = 1024`, or the shape."""
     return f"n = {problem.n}" if is_square(problem) else labels.shape(problem)
 
@@ -155,7 +153,7 @@ def table(ladder: Ladder) -> Table:
     return Table(f"problem | {_HEADS}", rows, 2, _SHARES)
 
 
-def cells(ladder: Ladder, problem: "Problem") -> list[tuple[str, ...]]:
+def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:
     """The lines of that table at one problem, but for the problem."""
     rows = [
         (
@@ -174,7 +172,7 @@ def cells(ladder: Ladder, problem: "Problem") -> list[tuple[str, ...]]:
     return rows
 
 
-def deciding(ladder: Ladder) -> "Problem":
+def deciding(ladder: Ladder) -> Problem:
     """The largest of the problems at which most rungs were measured: there they are compared in words."""
     return max(ladder.problems, key=lambda p: (len(ladder.at(p)), p.flops))
 

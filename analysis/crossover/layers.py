@@ -10,11 +10,11 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.crossover.families import MANY_IN_ONE, batch_family, framework_of, precision_of
-from analysis.roofline.bounds import Roof, judge
+from analysis.roofline.bounds import Roofs, judge
 from analysis.stats import best_by, call_s, clock_of, group_by, is_gpu, middle, quick_seconds
 from analysis.units import digits, flops_rate, percent
 from kernels.problems import Problem
-from workloads.records import Measurement
+from workloads.records import Measurement, Measurements
 
 NOUNS = {"conv": "convolution", "matmul": "product"}
 _RATE = "{math} {noun}s on the {where}{most}: {rates}."
@@ -53,51 +53,51 @@ def spread(values: Iterable[float]) -> Spread | None:
     return Spread(statistics.median(values), values[0], values[-1], len(values)) if values else None
 
 
-def is_square(problem: "Problem") -> bool:
+def is_square(problem: Problem) -> bool:
     """A square product, which has sections of its own."""
     return problem.op == "matmul" and bool(problem.side) and problem.layout == "nn"
 
 
-def timed(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
+def timed(measurements: Measurements, op: str) -> "list[Measurement]":
     """The rows of an operation with a time, their data where they are computed on, in a process that was warm."""
     wanted = (op, "resident", "warm")
     return [m for m in measurements if (m.problem.op, m.mode, m.process) == wanted and quick_seconds(m)]
 
 
-def waited(m: "Measurement") -> float:
+def waited(m: Measurement) -> float:
     """Seconds of a call that is waited for."""
     samples = m.on("host-latency") or clock_of(m)
     return middle(samples)
 
 
-def side(m: "Measurement") -> str:
+def side(m: Measurement) -> str:
     """`numpy`, `cudnn`, `tensorflow CPU`: the backend, and the device of one that runs on either."""
     backend = m.backend
     return f"{backend} {place(m)}" if framework_of(m) or place(m) not in ("CPU", "GPU") else backend
 
 
-def place(m: "Measurement") -> str:
+def place(m: Measurement) -> str:
     """`CPU`, `GPU`, and the further ones by their number."""
     device = m.device
     return {"cpu": "CPU", "gpu:0": "GPU"}.get(device, device.upper().replace(":", " "))
 
 
-def best_by_side(measurements: "Iterable[Measurement]", op: str) -> "dict[Problem, dict[str, Measurement]]":
+def best_by_side(measurements: Measurements, op: str) -> "dict[Problem, dict[str, Measurement]]":
     """problem -> side -> its fastest warm row by a call that is waited for; problems in the order of the rows, the squares and
     what is 50 convolutions in a call left out."""
     groups = group_by(_layer_rows(measurements, op), lambda m: m.problem)
     return {problem: best_by(rows, side, waited) for problem, rows in groups.items()}
 
 
-def _layer_rows(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
+def _layer_rows(measurements: Measurements, op: str) -> "list[Measurement]":
     return [m for m in _warm(measurements, op) if m.kernel != MANY_IN_ONE]
 
 
-def _warm(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
+def _warm(measurements: Measurements, op: str) -> "list[Measurement]":
     return [m for m in timed(measurements, op) if m.settings.cache == "warm" and not is_square(m.problem)]
 
 
-def largest(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
+def largest(measurements: Measurements, op: str) -> "list[Measurement]":
     """The warm rows of each layer, direction and arithmetic at the largest batch that was measured."""
     every = _warm(measurements, op)
     kinds = group_by(every, lambda m: (batch_family(m.problem), precision_of(m.problem)))
@@ -105,12 +105,12 @@ def largest(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement
     return [m for m in every if size_of(m.problem) == most[batch_family(m.problem), precision_of(m.problem)]]
 
 
-def size_of(problem: "Problem") -> int:
+def size_of(problem: Problem) -> int:
     """The batch, or a square product's n."""
     return problem.n if is_square(problem) else batch_family(problem).size(problem)
 
 
-def against_library(measurements: "Iterable[Measurement]", op: str) -> "list[tuple[Measurement, Measurement, float]]":
+def against_library(measurements: Measurements, op: str) -> "list[tuple[Measurement, Measurement, float]]":
     """(a framework's row, the best library's on that device, its slowdown) of every problem and way, by
     calls that are waited for; threads as the framework chooses them or its best."""
     best = best_by(
@@ -125,11 +125,11 @@ def against_library(measurements: "Iterable[Measurement]", op: str) -> "list[tup
     ]
 
 
-def cold_and_warm(measurements: "Iterable[Measurement]", op: str) -> "list[tuple[Measurement, Measurement, float]]":
+def cold_and_warm(measurements: Measurements, op: str) -> "list[tuple[Measurement, Measurement, float]]":
     """(a kernel's row from cold caches, its warm one, the slowdown) on the clock that both have; each with
     the number of threads that is fastest for it."""
 
-    def alike(m: "Measurement") -> tuple:
+    def alike(m: Measurement) -> tuple:
         samples = clock_of(m)
         return m.settings.cache, m.kernel, m.problem, m.device, samples and samples.clock
 
@@ -141,7 +141,7 @@ def cold_and_warm(measurements: "Iterable[Measurement]", op: str) -> "list[tuple
     ]
 
 
-def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roof, ...]" = ()) -> list[Arithmetic]:
+def arithmetic(measurements: Measurements, op: str, roofs: Roofs = ()) -> list[Arithmetic]:
     """Every backend's arithmetic and alignment, the fastest row a problem: each layer at the largest batch that all of the
     backend's arithmetics were measured at, or, where there is none, each at its own largest."""
     kinds = group_by(
@@ -159,7 +159,7 @@ def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roo
     return found
 
 
-def _alike(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
+def _alike(measurements: Measurements, op: str) -> "list[Measurement]":
     """The warm rows of each backend and layer at one batch for all its arithmetics."""
     rows = _layer_rows(measurements, op)
     sizes: dict = {}
@@ -171,7 +171,7 @@ def _alike(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]
     ]
 
 
-def _layer(m: "Measurement") -> tuple:
+def _layer(m: Measurement) -> tuple:
     return m.device, m.backend, batch_family(m.problem)
 
 
@@ -179,7 +179,7 @@ def _order(device: str, backend: str, math: str, alignment: int) -> tuple:
     return is_gpu(device), device, backend, math != "float32", math, -alignment
 
 
-def _but_arithmetic(problem: "Problem") -> tuple:
+def _but_arithmetic(problem: Problem) -> tuple:
     own = msgspec.structs.asdict(problem)
     return tuple(value for name, value in own.items() if name not in ("dtype", "math", "out"))
 
@@ -187,7 +187,7 @@ def _but_arithmetic(problem: "Problem") -> tuple:
 def by_size(compared) -> "dict[tuple, Spread]":
     """(device, not float32, arithmetic, kernel, size, size in words) of rows -> the Spread of their ratios, in that order."""
 
-    def key(m: "Measurement") -> tuple:
+    def key(m: Measurement) -> tuple:
         p, size = m.problem, size_of(m.problem)
         return m.device, p.math != "float32", p.math, m.kernel, size, f"{'n =' if is_square(p) else 'batch'} {size}"
 
@@ -195,7 +195,7 @@ def by_size(compared) -> "dict[tuple, Spread]":
     return {name: made for name in sorted(groups) if (made := spread(ratio for *_, ratio in groups[name]))}
 
 
-def rate_sentences(measurements: Iterable[Measurement], op: str, roofs: tuple[Roof, ...] = ()) -> list[str]:
+def rate_sentences(measurements: Measurements, op: str, roofs: Roofs = ()) -> list[str]:
     """The best rate of each device over the layers in the first arithmetic, at their largest batch, and the slowest layer's."""
     every, measured = largest(measurements, op), _warm(measurements, op)
     rows, maths = [m for m in every if not framework_of(m)], [precision_of(m.problem) for m in every]
@@ -210,7 +210,7 @@ def rate_sentences(measurements: Iterable[Measurement], op: str, roofs: tuple[Ro
     return told
 
 
-def _reached(m: Measurement, roofs: tuple[Roof, ...]) -> str:
+def _reached(m: Measurement, roofs: Roofs) -> str:
     judged = judge(m, roofs)
     share = f" ({percent(judged.fraction.value)} of its roof)" if judged.fraction else ""
     return flops_rate(m.problem.flops / call_s(m)) + share

@@ -18,7 +18,7 @@ from kernels.networks.layers import Network
 from kernels.networks.training_step import Work
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
-from workloads.records import Machine, Measurement, Run
+from workloads.records import Machine, Measurements, Run
 
 _ALL = {"fprop", "dgrad", "wgrad"}
 MANY = "the fastest kernel each"
@@ -40,7 +40,7 @@ class Step(msgspec.Struct, frozen=True):
         return f"a step of {self.model} ({count(len(group), NOUNS[self.op])}{which})"
 
 
-def complete_steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str) -> list[Step]:
+def complete_steps(runs: "Iterable[Run]", measurements: Measurements, op: str) -> list[Step]:
     """The steps of the networks whose layers the runs measured, at the batches and arithmetics that have all of the directions
     which any of them has."""
     made: dict[str, dict] = {}
@@ -54,7 +54,7 @@ def complete_steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]",
     ]
 
 
-def answers(step: Step, measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[Answer]:
+def answers(step: Step, measurements: Measurements, machine: "Machine | None" = None) -> list[Answer]:
     """Who wins the step along the batch, an answer for each way of calling and arithmetic that both devices have a time of at
     some batch: those with most batches first, then libraries, then float32. A way is the libraries called by themselves or one
     framework, the same on both devices; a side is its fastest kernels, one waited call after another with the data there.
@@ -76,7 +76,7 @@ def answers(step: Step, measurements: "Iterable[Measurement]", machine: "Machine
 
 
 def best_rows(
-    measurements: "Iterable[Measurement]", op: str, framework: str, machine: "Machine | None" = None
+    measurements: Measurements, op: str, framework: str, machine: "Machine | None" = None
 ) -> "dict[tuple[Problem, bool], Side]":
     """(problem, on the GPU) -> the fastest row of that way whose data are there."""
     there = (m for m in comparable(measurements, op, framework) if m.mode == "resident")
@@ -99,7 +99,7 @@ def step_side(best: "dict[tuple[Problem, bool], Side]", problems: "list[Problem]
     )
 
 
-def _plain(problem: "Problem") -> "Problem":
+def _plain(problem: Problem) -> Problem:
     """The problem in float32, which CPUs have."""
     family = batch_family(problem)
     return family.at(family.size(problem), "float32")
@@ -117,7 +117,7 @@ class Total(msgspec.Struct, frozen=True):
     seconds: dict[str, float]
 
 
-def totals(works: Iterable[Work], measurements: Iterable[Measurement], op: str) -> list[Total]:
+def totals(works: Iterable[Work], measurements: Measurements, op: str) -> list[Total]:
     """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with the data there."""
     best = {way: best_rows(measurements, op, way) for way in ("", *FRAMEWORKS)}
     made = []
@@ -135,7 +135,7 @@ def totals(works: Iterable[Work], measurements: Iterable[Measurement], op: str) 
     return made
 
 
-def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str) -> "list[tuple[str, list[Work]]]":
+def steps(runs: "Iterable[Run]", measurements: Measurements, op: str) -> "list[tuple[str, list[Work]]]":
     """(network, the works of one step at a batch in an arithmetic) of each network whose layers were measured in a direction,
     all of them: what may be added up."""
     problems = {m.problem: None for m in measurements if m.problem.op == op}
@@ -160,13 +160,13 @@ def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str)
 
 
 @functools.lru_cache(maxsize=1024)
-def _step(network: "Network", batch: int, dtype: str, math: str, op: str) -> "tuple[Work, ...]":
+def _step(network: Network, batch: int, dtype: str, math: str, op: str) -> "tuple[Work, ...]":
     """The works of an operation in the layers of a step."""
     works = (w for w in networks.step(network, batch, dtype, math) if w.kind in ("conv", "dense"))
     return tuple(w for w in works if w.problem and w.problem.op == op)
 
 
-def names(runs: "Iterable[Run]", measurements: "Iterable[Measurement]") -> "dict[Problem, str]":
+def names(runs: "Iterable[Run]", measurements: Measurements) -> "dict[Problem, str]":
     """The layers of the runs' networks that a measured problem is of, whatever its batch: `conv2`, `conv2 +3` (as many more);
     with the network where there are several."""
     wanted = dict.fromkeys(r.network for r in runs if r.network)
@@ -185,5 +185,5 @@ def names(runs: "Iterable[Run]", measurements: "Iterable[Measurement]") -> "dict
     return made
 
 
-def _any_layout(problem: "Problem") -> Family:
+def _any_layout(problem: Problem) -> Family:
     return batch_family(replace(problem, layout="NHWC") if problem.op == "conv" else problem)

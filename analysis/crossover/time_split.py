@@ -1,13 +1,11 @@
 """Where the time of a GPU call goes at the sizes that decide a crossover: parts that add up, the remainder printed."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from analysis.crossover.crossover import Answer, Point, Side
 from analysis.crossover.families import SQUARES, Family, Rows, rows_of
 from analysis.stats import middle, quickest
-from workloads.records import Measurement
+from workloads.records import Measurements
 
 ARITHMETIC, OVERHEAD, COPIES, REMAINDER = "arithmetic on the device", "launch and Python", "copies", "not explained"
 
@@ -45,7 +43,7 @@ def deciding_points(answer: Answer) -> tuple[Point, ...]:
 
 
 def why(
-    measurements: "Iterable[Measurement]", answer: Answer, everywhere: bool = False, family_rows: "Rows | None" = None
+    measurements: Measurements, answer: Answer, everywhere: bool = False, family_rows: "Rows | None" = None
 ) -> tuple[Why, ...]:
     """The deciding points of an answer, or all of them `everywhere`, with the GPU's time in parts, smallest size first; empty
     without points.

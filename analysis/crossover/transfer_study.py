@@ -13,7 +13,7 @@ from analysis.roofline import links
 from analysis.stats import Estimate, group_by, of
 from analysis.table import Table, parsed
 from analysis.units import digits, percent, seconds, size
-from workloads.records import Measurement
+from workloads.records import Measurements
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "uint8": 1}
 BATCHES = (1, 8, 32, 64, 256, 2048)
@@ -128,7 +128,7 @@ class Cost(msgspec.Struct, frozen=True):
 class Way:
     """One way of copying to the device: its rows by size, and the law between them."""
 
-    def __init__(self, key: tuple[str, str], rows: list[Measurement], law: links.Link | None):
+    def __init__(self, key: tuple[str, str], rows: Measurements, law: links.Link | None):
         self.name = WAYS.get(key) or f"{key[0].partition('/')[2]} of {key[1]} memory"
         self._at = {m.problem.nbytes: of(m.on("host-latency")) for m in rows}
         self._law = law
@@ -159,7 +159,7 @@ def sizes() -> list[int]:
     return sorted(found)
 
 
-def ways(measurements: Iterable[Measurement]) -> list[Way]:
+def ways(measurements: Measurements) -> list[Way]:
     """The ways of copying to the device that have rows: those of WAYS, or whatever there is where none of them was run."""
     copies = (m for m in measurements if m.problem.op == "transfer" and m.ok and m.on("host-latency"))
     rows = [m for m in copies if m.problem.direction == "h2d" and not m.problem.compute]
@@ -184,7 +184,7 @@ def cost(way: Way, data: DataSet, dtype: str, batch: int) -> Cost | None:
     return Cost(data, dtype, batch, way.name, one[0], epoch, alone * calls if alone else None, whole and whole[0], how)
 
 
-def costs(measurements: Iterable[Measurement]) -> list[Cost]:
+def costs(measurements: Measurements) -> list[Cost]:
     """Every data set, type, batch size and way whose times are known."""
     found = ways(measurements)
     every = (cost(way, d, dtype, batch) for d in DATA for dtype in d.dtypes for batch in d.batches() for way in found)
@@ -211,7 +211,7 @@ def sentences(found: Iterable[Cost]) -> list[str]:
     return told
 
 
-def lines(measurements: Iterable[Measurement]) -> list[str | Table]:
+def lines(measurements: Measurements) -> list[str | Table]:
     """The study: every data set at its own batch in float32 by every way, then sentences; empty without copies to the
     device."""
     found = costs(measurements)

@@ -17,7 +17,7 @@ from analysis.training.break_even import BY_STEP
 from kernels import networks
 from kernels.problems import Training
 from workloads import ROOT, records
-from workloads.records import Measurement
+from workloads.records import Measurement, Measurements
 from workloads.records.published_cases import Case, Complaint, Question
 
 _FLOAT32 = 4
@@ -193,7 +193,7 @@ def copied(e: Explanation) -> float | None:
     return parts.value if parts else None
 
 
-def bound(case: Complaint, rows: tuple[Measurement, ...]) -> dict[str, Any] | None:
+def bound(case: Complaint, rows: Measurements) -> dict[str, Any] | None:
     """Of a step whose copy takes most of it: the bytes that it carries by this machine's pageable law, seconds of the same copy
     from pinned memory, of a step then, and where copy and work overlap wholly (`least`), and the speedups of both."""
     pageable, pinned = (published.copy_law(rows, GPU, memory=memory) for memory in ("pageable", "pinned"))
@@ -206,7 +206,7 @@ def bound(case: Complaint, rows: tuple[Measurement, ...]) -> dict[str, Any] | No
     return {"bytes": nbytes, "pinned": quick, "step": step, "least": least, "gains": (whole / step, whole / least)}
 
 
-def clock(case: Complaint, rows: tuple[Measurement, ...]) -> dict[str, Any] | None:
+def clock(case: Complaint, rows: Measurements) -> dict[str, Any] | None:
     """Seconds of passes over an array: to issue and to run them, of the array's copy to the host, with what that waits for."""
     elements, passes = case.numbers["elements"], int(case.numbers["passes"])
     nbytes = 2 * _FLOAT32 * elements
@@ -223,7 +223,7 @@ def clock(case: Complaint, rows: tuple[Measurement, ...]) -> dict[str, Any] | No
     return {"issued": issued, "ran": ran, "copy": copy, "waited": max(0.0, ran - issued) + copy}
 
 
-def several_gpus(rows: tuple[Measurement, ...], model: str) -> list[tuple[int, int, Estimate]]:
+def several_gpus(rows: Measurements, model: str) -> list[tuple[int, int, Estimate]]:
     """(GPUs, batch, gain) of the most GPUs for a model, by batch, with the library that has most of them."""
     every = [(c.several, gain) for c in data_parallel.cases(rows) if c.several.on_gpu and (gain := c.gain)]
     own = [one for one in every if one[0].problem.model == model] or every

@@ -52,7 +52,7 @@ class Request(msgspec.Struct, frozen=True):
     sizes: tuple[int, ...] = ()
 
     @property
-    def of(self) -> "Network":
+    def of(self) -> Network:
         return self.network or networks.find(self.training.model)
 
     @property
@@ -222,14 +222,14 @@ def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Tra
     return tuple(found)
 
 
-def predictor(asked: Request, of: Sources) -> Callable[..., "Prediction"]:
+def predictor(asked: Request, of: Sources) -> Callable[..., Prediction]:
     """predict(training, settings, kernel): from the profile of the settings' device, a stored GPU driven by this machine's
     host."""
     factor, start = (
         (host_factor(of.cpu, of.gpu), start_factor(of.cpu, of.gpu)) if of.gpu and of.borrowed else (None, None)
     )
 
-    def predict(training: Training, settings: Settings, kernel: str = what_if.FIT) -> "Prediction":
+    def predict(training: Training, settings: Settings, kernel: str = what_if.FIT) -> Prediction:
         made = of.predict(training, settings, _profile(of, settings.device), asked.network, kernel=kernel)
         if factor is None:
             return made
@@ -245,7 +245,7 @@ def predictor(asked: Request, of: Sources) -> Callable[..., "Prediction"]:
     return predict
 
 
-def _profile(of: Sources, device: str) -> "Profile":
+def _profile(of: Sources, device: str) -> Profile:
     return of.cpu if device == "cpu" or of.gpu is None else of.gpu
 
 
@@ -333,14 +333,14 @@ def over(asked: Request, varies: str, sizes: Iterable[int], predict: Callable) -
     return answer() if len(sides) > 1 else None
 
 
-def _trained(p: "Prediction") -> Trained:
+def _trained(p: Prediction) -> Trained:
     return Trained(Row(what_if.FIT, p.training, p.settings).result("skipped", "predicted"), p.cost)
 
 
 # ---------------------------------------------------------------- validation, money, joules
 
 
-def validating(asked: Request, made: "Prediction") -> Estimate:
+def validating(asked: Request, made: Prediction) -> Estimate:
     """Seconds that evaluating the validation samples adds to each epoch: steps without the way back, by the FLOPs' share, no
     less than a step's dispatch."""
     network, t = asked.of, asked.training

@@ -1,7 +1,7 @@
 """What was published or reported of trainings beside the same trainings' rows here; everything is measured, nothing predicted."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -10,7 +10,7 @@ from analysis.stats import Estimate, faster, group_by
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_STEP, Pair
 from kernels import networks
-from workloads.records import Measurement
+from workloads.records import Measurement, Measurements
 from workloads.records.published_cases import CASES, Case, Claim, Reported
 
 FIT = "training/keras/fit"
@@ -45,7 +45,7 @@ class Comparison(msgspec.Struct, frozen=True):
         return bool(self.row and self.row.kernel.endswith("loop"))
 
 
-def comparisons(measurements: Sequence[Measurement], cases: Iterable[Case] = CASES) -> list[Comparison]:
+def comparisons(measurements: Measurements, cases: Iterable[Case] = CASES) -> list[Comparison]:
     """Every claim with each way of training that it may be compared with; those without rows once."""
     pairs = break_even.pairs(measurements)
     found = []
@@ -56,7 +56,7 @@ def comparisons(measurements: Sequence[Measurement], cases: Iterable[Case] = CAS
     return found
 
 
-def picked(measurements: Sequence[Measurement], case: Case) -> list[Comparison]:
+def picked(measurements: Measurements, case: Case) -> list[Comparison]:
     """One comparison for each of a case's claims that rows tell: a bare loop where the article trained by one, and the fastest
     GPU of these."""
     groups = group_by((c for c in comparisons(measurements, (case,)) if c.gpu), lambda c: c.claim)
@@ -104,7 +104,7 @@ class Measured(msgspec.Struct, frozen=True):
         return self.faster == self.reported.faster
 
 
-def measured(reported: Reported, measurements: Sequence[Measurement]) -> Measured | None:
+def measured(reported: Reported, measurements: Measurements) -> Measured | None:
     """A reported training by the pair of its model at the nearest batch that ranks first; None without both devices."""
     wanted = reported.training
     own = [m for m in measurements if m.problem.op == "training" and m.problem.model == wanted.model]
@@ -126,7 +126,7 @@ def _distance(pair: Pair, batch: int) -> float:
     return abs(math.log(pair.setup.batch / batch))
 
 
-def _parts(pair: Pair, measurements: Sequence[Measurement], step: float) -> dict[str, float]:
+def _parts(pair: Pair, measurements: Measurements, step: float) -> dict[str, float]:
     """The GPU's step: the constant of a Keras step, the bytes by the copies' law beyond a few bytes' copy, the rest."""
     s = pair.setup
     constant = step_constant(overheads.constants(measurements), pair.gpu.device)
@@ -145,11 +145,10 @@ def step_constant(constants: tuple[overheads.Constant, ...], device: str) -> ove
 
 
 def copy_law(
-    measurements: Iterable[Measurement], device: str, direction: str = "h2d", memory: str = "pageable"
+    measurements: Measurements, device: str, direction: str = "h2d", memory: str = "pageable"
 ) -> links.Link | None:
     """The law of copies of a batch: a batch is a tensor in host memory already, so plain ones before TensorFlow's."""
-    rows = [m for m in measurements if m.problem.op == "transfer" and m.device == device]
-    fitted = links.fits(rows)
+    fitted = links.fits([m for m in measurements if m.device == device])
     if direction == "h2d" and memory == "pageable":
         return next((x for kernel in COPIERS if (x := links.find(fitted, direction, memory, kernel))), None)
     return links.find(fitted, direction, memory)

@@ -14,7 +14,7 @@ from analysis import noise, stats
 from analysis.fleet.devices import Device, plain_key, quantity, readable, stored_baseline
 from analysis.stats import Estimate
 from analysis.table import named
-from workloads.records import Measurement
+from workloads.records import Measurement, Measurements
 
 LEAST = 0.03  # a device that is below by less is as it should be
 FEWEST = 8  # devices alike from which on they say what one should do
@@ -112,7 +112,7 @@ def below(ratios: list[Estimate]) -> Estimate:
     return 1 - 1 / Estimate(value, low, high)
 
 
-def _least(device: Device, rows: Iterable[Measurement], least: float) -> float:
+def _least(device: Device, rows: Measurements, least: float) -> float:
     """A CPU's runs differ by more than a GPU's clock does: nothing below that is claimed of one."""
     if device.is_gpu:
         return least
@@ -169,7 +169,7 @@ _FLAGS = {
 }
 
 
-def causes(before: list[Measurement], now: list[Measurement]) -> str:
+def causes(before: Measurements, now: Measurements) -> str:
     """What was seen of most rows now, and not before, that explains a loss; "" for nothing."""
     told = []
     gpu = now[0].settings.on_gpu
@@ -187,7 +187,7 @@ def causes(before: list[Measurement], now: list[Measurement]) -> str:
     return ", ".join(told)
 
 
-def _middle(rows: list[Measurement], name: str) -> float | None:
+def _middle(rows: Measurements, name: str) -> float | None:
     values = [m.values[name] for m in rows if name in m.values]
     return statistics.median(values) if values else None
 

@@ -6,7 +6,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -21,7 +21,7 @@ from analysis.training.costs import whole_training
 from kernels import networks
 from kernels.problems import Matmul, Training
 from kernels.problems.arrays import precision
-from workloads.records import Measurement, Settings
+from workloads.records import Measurements, Settings
 
 _FEWEST = 3  # sizes of a table
 _GRID = 2  # of a product's axes, from size to size
@@ -58,7 +58,7 @@ class Tool(msgspec.Struct, frozen=True):
     constants: tuple[tuple[str, str], ...] = ()
 
 
-def squares(measurements: Sequence[Measurement], answers: tuple[Answer, ...]) -> list[Tool]:
+def squares(measurements: Measurements, answers: tuple[Answer, ...]) -> list[Tool]:
     """A tool for each precision of square products: n on both sides, without a GPU on the CPU's, and what each way of copying
     adds."""
     found = {
@@ -85,7 +85,7 @@ def _line(seconds: dict[int, float]) -> Table:
     return Table((Axis("n", tuple(map(float, seconds))),), tuple(seconds.values()))
 
 
-def products(measurements: "Iterable[Measurement]", squared: Iterable[Tool]) -> list[Tool]:
+def products(measurements: Measurements, squared: Iterable[Tool]) -> list[Tool]:
     """A tool for each precision with products of M, N and K on both sides: a curve through the fastest row of each shape
     (analysis.predict.curves), read off on a grid."""
     rows = [
@@ -106,7 +106,7 @@ def products(measurements: "Iterable[Measurement]", squared: Iterable[Tool]) -> 
     return made
 
 
-def _grid(rows: "list[Measurement]", dtype: str, math_: str) -> Table:
+def _grid(rows: Measurements, dtype: str, math_: str) -> Table:
     best = best_by(rows, lambda m: (m.problem.m, m.problem.n, m.problem.k), lambda m: middle(m.on("host-latency")))
     measured = {Matmul(m, n, k, dtype, math_): middle(row.on("host-latency")) for (m, n, k), row in best.items()}
     made = curves.curve(curves.Point(_at(p), s, p.flops, p.bytes_moved) for p, s in measured.items())
@@ -134,7 +134,7 @@ def _at(p: Matmul) -> tuple[float, ...]:
     return (math.log(p.m), math.log(p.n), math.log(p.k))
 
 
-def trainings(of: "Profile", models: Iterable[str]) -> list[Tool]:
+def trainings(of: Profile, models: Iterable[str]) -> list[Tool]:
     """A tool for each model that the profile predicts on both devices: the step by batch, and what a job costs once and an epoch
     at the model's own samples."""
     devices = {"cpu": "cpu", "gpu": "gpu:0"}
@@ -165,7 +165,7 @@ def trainings(of: "Profile", models: Iterable[str]) -> list[Tool]:
     return made
 
 
-def tools(measurements: Sequence[Measurement], answers: tuple[Answer, ...], of: "Profile") -> list[Tool]:
+def tools(measurements: Measurements, answers: tuple[Answer, ...], of: Profile) -> list[Tool]:
     """All that a machine's rows have an answer for: square products, products, trainings; without a GPU the CPU's side."""
     squared = squares(measurements, answers)
     models = dict.fromkeys(m.problem.model for m in of.trainings)

@@ -112,7 +112,7 @@ def _hint(m: Measurement) -> str:
 
 def how_measured(page: Page) -> None:
     """How it was measured, and what the numbers are."""
-    formulas = method.formulas(m for of in page.runs for m in of.rows)
+    formulas = method.formulas([m for of in page.runs for m in of.rows])
     page.add("method", body.METHOD.title, page.part(body.METHOD), from_markdown.html_of(formulas))
 
 

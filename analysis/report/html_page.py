@@ -87,7 +87,7 @@ class Page:
         )
 
 
-def title(of: "Material") -> str:
+def title(of: Material) -> str:
     """`A: nvidia-h200`, as HTML."""
     return from_markdown.inline(text(f"{of.letter}: {of.name}"))
 

@@ -7,7 +7,7 @@ from analysis.crossover import layers, network_steps
 from analysis.crossover.crossover import LATENCY, Answer, layer_crossovers
 from analysis.crossover.families import batch_family
 from analysis.crossover.network_steps import Total
-from analysis.roofline.bounds import Roof
+from analysis.roofline.bounds import Roofs
 from analysis.text import answers
 from kernels.problems import Problem
 from workloads.records import Loaded, Measurement, settings
@@ -23,7 +23,7 @@ class Layers(msgspec.Struct, frozen=True):
     rows: tuple[Measurement, ...]
     answers: tuple[Answer, ...]
     names: dict[Problem, str]
-    roofs: tuple[Roof, ...]
+    roofs: Roofs
     totals: tuple[tuple[str, Total], ...] = ()
     won: tuple[str, ...] = ()  # who wins the networks' steps, in sentences
 
@@ -67,7 +67,7 @@ class Layers(msgspec.Struct, frozen=True):
         return self.label(problem) if problem else answers.family_name(a.family)
 
 
-def select(loaded: Loaded, op: str, roofs: tuple[Roof, ...]) -> Layers:
+def select(loaded: Loaded, op: str, roofs: Roofs) -> Layers:
     """The rows of an operation that have no section of their own, and what they answer; without rows both are empty."""
     rows = tuple(m for m in loaded.measurements if m.problem.op == op and settings.ordinary(m))
     own = (m for m in rows if not layers.is_square(m.problem) or layers.framework_of(m) or m.settings.cache != "warm")

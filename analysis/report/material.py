@@ -24,7 +24,7 @@ from workloads.records import Loaded, Machine, Measurement, by_machine, read, se
 class Material:
     """The rows of one run or machine and what analysis says of them; `letter` and `name`: what it is called among several."""
 
-    def __init__(self, loaded: "Loaded", letter: str = "", name: str = ""):
+    def __init__(self, loaded: Loaded, letter: str = "", name: str = ""):
         self.loaded, self.letter, self.name = loaded, letter, name
         self.rows: list[Measurement] = list(loaded.measurements)
 
@@ -72,7 +72,7 @@ class Material:
         return {op: layers.select(self.loaded, op, self.roofs) for op in layers.HEADINGS}
 
     @functools.cached_property
-    def profile(self) -> "Profile":
+    def profile(self) -> Profile:
         return profiles.Profile(self.rows, self.machine)
 
     @functools.cached_property
@@ -151,7 +151,7 @@ def letter(i: int) -> str:
     return chr(ord("A") + i) if i < 26 else str(i + 1)
 
 
-def _again(a: "Loaded", b: "Loaded") -> bool:
+def _again(a: Loaded, b: Loaded) -> bool:
     """Whether most of the smaller one's timed rows are in both."""
     keys = [
         {m.key for m in loaded.measurements if m.ok and m.samples and m.problem.op not in _ROOFS} for loaded in (a, b)

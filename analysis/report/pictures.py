@@ -60,7 +60,7 @@ def over_each_other(charts: Iterable[str], runs: "list[Material]") -> list[Chart
 
 
 @functools.cache
-def charts_of(name: str, of: "Material") -> list[Chart]:
+def charts_of(name: str, of: Material) -> list[Chart]:
     """The charts of that name, worked out once a run."""
     return CHARTS[name](of)
 

@@ -27,12 +27,12 @@ NUMBERS = named(
 OPTIONAL = named("how | math | threads | device time | queued | contention | rate | of its roof | status, flags")
 
 
-def is_concurrent(m: "Measurement") -> bool:
+def is_concurrent(m: Measurement) -> bool:
     """Whether a row is of several processes that trained the same at once."""
     return m.experiment.beside == "fits"
 
 
-def number_row(m: "Measurement", judged: Judged) -> tuple:
+def number_row(m: Measurement, judged: Judged) -> tuple:
     """The cells of a row in NUMBERS."""
     host, queued, of_all = labels.on(m, "host-latency"), labels.on(m, "host-throughput"), None
     if is_concurrent(m):
@@ -55,7 +55,7 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
     )
 
 
-def order(m: "Measurement") -> tuple:
+def order(m: Measurement) -> tuple:
     """The row's place in that table."""
     p, s = m.problem, m.settings
     which = p.op, p.math, getattr(p, "n", 0), labels.shape(p)
@@ -63,7 +63,7 @@ def order(m: "Measurement") -> tuple:
     return *which, is_gpu(s.device), m.kernel, s.mode, s.threads or 0, without_n
 
 
-def record(m: "Measurement", judged: Judged, most: int = QUANTILES) -> dict:
+def record(m: Measurement, judged: Judged, most: int = QUANTILES) -> dict:
     """The row's numbers under the names of the result files and of analysis.roofline.frame; without what is empty or usual."""
     s, taken = m.settings, [x for x in m.samples if x.seconds]
     made = {

@@ -1,10 +1,8 @@
 """How close every row comes to the ceiling that bounds it: its arithmetic, a level of memory, the link, or the launch."""
 
-from collections.abc import Iterable
-
 import msgspec
 
-from analysis.roofline.roofs import BEST_MATMUL, QUEUED, TOLERANCE, WAITED, Roof
+from analysis.roofline.roofs import BEST_MATMUL, QUEUED, TOLERANCE, WAITED, Roof, Roofs
 from analysis.stats import Estimate, clock_of, exact, is_gpu, quick_seconds, seconds_of
 from analysis.units import count, percent
 from kernels.problems import Problem
@@ -39,7 +37,7 @@ class Judged(msgspec.Struct, frozen=True):
         return percent(self.fraction.value) + mark if self.fraction else "-"
 
 
-def pick(roofs: "Iterable[Roof]", device: str, kind: str, name: str = "", threads: int | None = None) -> Roof | None:
+def pick(roofs: Roofs, device: str, kind: str, name: str = "", threads: int | None = None) -> Roof | None:
     """The measured roof for that many threads, the best roof of the device without `threads`.
 
     A count that was not measured gets the lowest of what it cannot exceed: a roof of more threads, or one of fewer
@@ -63,7 +61,7 @@ def _scaled(roof: Roof, threads: int) -> Roof:
     return msgspec.structs.replace(roof, rate=roof.rate * (threads / own), threads=threads, note=note)
 
 
-def level(roofs: "Iterable[Roof]", device: str, footprint: int, threads: int | None = None) -> Roof | None:
+def level(roofs: Roofs, device: str, footprint: int, threads: int | None = None) -> Roof | None:
     """The smallest measured level that holds a warm working set of `footprint` bytes; None where none is known to.
 
     Where two levels may hold it in part, it is the faster one: a ceiling must not lie below what is possible.
@@ -78,7 +76,7 @@ def level(roofs: "Iterable[Roof]", device: str, footprint: int, threads: int | N
     return memory if memory and footprint > memory.floor_bytes else None
 
 
-def attainable(roofs: "Iterable[Roof]", problem: "Problem", settings: "Settings", clock: str = "") -> Bound | None:
+def attainable(roofs: Roofs, problem: Problem, settings: Settings, clock: str = "") -> Bound | None:
     """The least seconds that the measured roofs allow a problem; None when the roof that matters was not measured.
 
     The memory's roof counts for cold rows and for working sets that no cache holds; for others it is that of the smallest
@@ -130,7 +128,7 @@ def _link_times(roofs, problem, device: str) -> "list[tuple[Estimate, Roof]]":
     return [(first + last, h2d if first.value >= last.value else d2h)]
 
 
-def judge(measurement: "Measurement", roofs: "Iterable[Roof]", seconds: "Estimate | None" = None) -> Judged:
+def judge(measurement: Measurement, roofs: Roofs, seconds: "Estimate | None" = None) -> Judged:
     """How near a row comes to its roof; `flag` is "above-roof" when it is impossible (units, precision, counting). `seconds`:
     the row's own where they are told already.
 
@@ -152,13 +150,13 @@ def judge(measurement: "Measurement", roofs: "Iterable[Roof]", seconds: "Estimat
     return Judged(fraction, bound.roof, ABOVE if above else "", bound.note)
 
 
-def _bound(measurement: "Measurement", roofs: "Iterable[Roof]", launches: bool = True) -> Bound | None:
+def _bound(measurement: Measurement, roofs: Roofs, launches: bool = True) -> Bound | None:
     samples = clock_of(measurement)
     clock = samples.clock if samples and launches else ""
     return attainable(roofs, measurement.problem, measurement.settings, clock)
 
 
-def _beyond_sheet(measurement: "Measurement", seconds: float, roofs: "Iterable[Roof]") -> bool:
+def _beyond_sheet(measurement: Measurement, seconds: float, roofs: Roofs) -> bool:
     """Whether the row is faster than its maker says: the only check on a roof that is itself the best product seen."""
     flops = measurement.problem.flops
     wanted = (measurement.device, "compute", measurement.problem.math)
@@ -169,7 +167,7 @@ def _beyond_sheet(measurement: "Measurement", seconds: float, roofs: "Iterable[R
     )
 
 
-def quick_judge(measurement: "Measurement", roofs: "Iterable[Roof]") -> Judged:
+def quick_judge(measurement: Measurement, roofs: Roofs) -> Judged:
     """`judge` by the row's median alone, as the intervals of many rows take long; a flag still needs the whole interval."""
     seconds = quick_seconds(measurement)
     judged = judge(measurement, roofs, exact(seconds) if seconds else None)

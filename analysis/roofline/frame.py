@@ -1,7 +1,6 @@
 """Measurements as a tidy table, a row each: what notebooks, exports and the report read."""
 
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,16 +10,14 @@ from analysis.roofline.bounds import quick_judge
 from analysis.roofline.roofs import roofs as roofs_of
 from analysis.stats import middle, quick_seconds
 from analysis.units import UNITS
-from workloads.records import by_machine
+from kernels.problems import Problem
+from workloads.records import Measurement, Measurements, by_machine
 
 if TYPE_CHECKING:
     import pandas
 
-    from kernels.problems import Problem
-    from workloads.records import Measurement
 
-
-def frame(measurements: "Sequence[Measurement]", roofs=None) -> "pandas.DataFrame":
+def frame(measurements: Measurements, roofs=None) -> "pandas.DataFrame":
     """A row a measurement: op backend variant, the problems' own fields (m n k; operation nbytes; ...), then units.COLUMNS.
 
     Whole numbers are Int64, so absent is <NA>, not 0; counts of FLOPs and bytes can pass 2^63, so they are floats.
@@ -53,12 +50,12 @@ def load(*runs: str | os.PathLike) -> "pandas.DataFrame":
     return pandas.concat(tables, names=["machine"]).reset_index("machine").reset_index(drop=True)
 
 
-def problem_fields(problem: "Problem") -> list[str]:
+def problem_fields(problem: Problem) -> list[str]:
     """The problem's own fields, without those that every row has a column for, and those that are not set."""
     return [f for f in problem.__struct_fields__ if f not in UNITS and getattr(problem, f) is not msgspec.UNSET]
 
 
-def _record(m: "Measurement", roofs) -> dict:
+def _record(m: Measurement, roofs) -> dict:
     p, s = m.problem, m.settings
     flops, moved = p.flops, p.bytes_moved
     host, best = on(m, "host-latency"), quick_seconds(m)
@@ -95,6 +92,6 @@ def _record(m: "Measurement", roofs) -> dict:
     }
 
 
-def _middle(m: "Measurement", clock: str):
+def _middle(m: Measurement, clock: str):
     samples = m.on(clock)
     return middle(samples) if samples and samples.seconds else None

@@ -15,7 +15,7 @@ from analysis.roofline import data_sheets
 from analysis.stats import Estimate, Z, group_by, of, plus_minus
 from analysis.table import Table
 from analysis.units import bytes_rate, count, percent, seconds, size
-from workloads.records import Measurement
+from workloads.records import Measurement, Measurements
 
 CLOCKS = ("host-latency", "device")
 TOLERANCE = 0.02  # a piece may be off by this much, or by the noise of its points where that is more
@@ -69,7 +69,7 @@ class Link(msgspec.Struct, frozen=True):
         return plus_minus(value, value * piece.error)
 
 
-def fits(measurements: "Iterable[Measurement]") -> tuple[Link, ...]:
+def fits(measurements: Measurements) -> tuple[Link, ...]:
     """A Link for every kernel, direction and host memory, on each clock, that has enough sizes.
 
     There is none of fewer than FEWEST sizes, nor where the largest ones take no longer than smaller ones: no bandwidth
@@ -80,15 +80,15 @@ def fits(measurements: "Iterable[Measurement]") -> tuple[Link, ...]:
     return tuple(link for link in made if link)
 
 
-def _copies(measurements: "Iterable[Measurement]") -> "list[Measurement]":
+def _copies(measurements: Measurements) -> "list[Measurement]":
     return [m for m in measurements if m.problem.op == "transfer" and m.ok and not m.problem.compute]
 
 
-def _way(m: "Measurement") -> tuple[str, str, str, str]:
+def _way(m: Measurement) -> tuple[str, str, str, str]:
     return (m.device, m.kernel, m.problem.direction, m.problem.host_memory)
 
 
-def _points(rows: "Iterable[Measurement]", clock: str) -> dict[int, Estimate]:
+def _points(rows: Iterable[Measurement], clock: str) -> dict[int, Estimate]:
     """Bytes -> seconds of the rows that have the clock, by rising size; of a size measured again the median row."""
     groups = group_by((m for m in rows if m.on(clock)), lambda m: m.problem.nbytes)
     found = {n: sorted((of(m.on(clock)) for m in group), key=lambda e: e.value) for n, group in groups.items()}
@@ -210,7 +210,7 @@ def _around(value: float, drawn: list[float]) -> Estimate:
     return Estimate(value, min(value, float(low)), max(value, float(high)))
 
 
-def errors(link: Link, measurements: "Iterable[Measurement]") -> list[tuple[int, float, float, float]]:
+def errors(link: Link, measurements: Measurements) -> list[tuple[int, float, float, float]]:
     """(bytes, predicted seconds, measured seconds, relative error) of every row of the link's way and clock."""
     way = (link.device, link.kernel, link.direction, link.host_memory)
     points = _points((m for m in _copies(measurements) if _way(m) == way), link.clock)
@@ -230,7 +230,7 @@ def find(
     return max(fitting, key=lambda x: x.bandwidth.value, default=None)
 
 
-def pcie(measurements: "Iterable[Measurement]") -> tuple[int, int] | None:
+def pcie(measurements: Measurements) -> tuple[int, int] | None:
     """(generation, width) of the PCIe link as seen while copies ran; None where nobody could tell."""
     seen = [
         (int(m.values["pcie_generation"]), int(m.values["pcie_width"]))
@@ -240,13 +240,13 @@ def pcie(measurements: "Iterable[Measurement]") -> tuple[int, int] | None:
     return max(seen, default=None)
 
 
-def laws_of(measurements: "Iterable[Measurement]") -> list[Link]:
+def laws_of(measurements: Measurements) -> list[Link]:
     """The laws of what a program waits for, the fastest first."""
     found = [x for x in fits(measurements) if x.clock == "host-latency"]
     return sorted(found, key=lambda x: -x.bandwidth.value)
 
 
-def lines(measurements: "list[Measurement]") -> list["str | Table"]:
+def lines(measurements: Measurements) -> list["str | Table"]:
     """The laws as a table, and what is known of the PCIe link; nothing without laws."""
     seen = pcie(measurements)
     rate = data_sheets.pcie_bytes_per_s(*seen) if seen else None

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from analysis.stats import Estimate, Z, best_by, call_s, group_by, is_gpu, median, quick_seconds, seconds_of
-from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurements
 
 OPERATIONS = ("copy", "scale", "add", "triad", "read")
 FEWEST = 3  # sizes on a plateau
@@ -60,7 +60,7 @@ def memory_name(device: str) -> str:
     return "HBM" if is_gpu(device) else "DRAM"
 
 
-def curves(measurements: "Iterable[Measurement]") -> dict[Key, Curve]:
+def curves(measurements: Measurements) -> dict[Key, Curve]:
     """(device, threads, operation) -> the best variant at each working set, by rising size; warm STREAM rows only."""
     rows = (
         m
@@ -77,7 +77,7 @@ def curves(measurements: "Iterable[Measurement]") -> dict[Key, Curve]:
     return found
 
 
-def plateaus(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> tuple[Plateau, ...]:
+def plateaus(measurements: Measurements, machine: "Machine | None" = None) -> tuple[Plateau, ...]:
     """Every level that a curve shows, the smallest working sets first; none of a curve of fewer than LEAST_SIZES sizes."""
     return tuple(
         p for key, curve in curves(measurements).items() for p in _of(key, curve, levels(machine, key[0], key[1]))

@@ -9,7 +9,7 @@ import numpy as np
 from analysis import numbers, units
 from analysis.stats import Estimate, of, plus_minus
 from analysis.table import Table, parsed
-from workloads.records import Measurement
+from workloads.records import Measurement, Measurements
 
 _SIGMAS = 1.96
 
@@ -96,7 +96,7 @@ _PROPER = {
 _ONCE_WORDS = {"import": "importing", "device_start": "starting the device with", "compile": "a first compilation with"}
 
 
-def constants(measurements: Iterable[Measurement]) -> tuple[Constant, ...]:
+def constants(measurements: Measurements) -> tuple[Constant, ...]:
     """Every constant that the launch rows among the measurements give, in RULES' order, then imports and first times.
 
     A slope takes rows at two counts or more. `keras-epoch` is an epoch of one step less `keras-step`, where both are there.
@@ -106,7 +106,7 @@ def constants(measurements: Iterable[Measurement]) -> tuple[Constant, ...]:
     return (*_without_steps(found), *(_once(m) for m in rows if m.problem.once))
 
 
-def _from(rule: Rule, rows: list[Measurement]) -> list[Constant]:
+def _from(rule: Rule, rows: Measurements) -> list[Constant]:
     """A rule's constants: for every device, thread count and clock."""
     rows = [m for m in rows if m.problem.call == rule.call]
     made = []

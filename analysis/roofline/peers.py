@@ -1,10 +1,8 @@
 """How fast GPUs of a host copy to each other and add up, and how much slower each works while all do."""
 
-from collections.abc import Iterable
-
 from analysis.stats import Estimate, group_by, of, verdict
 from kernels.problems import AllReduce, AtOnce
-from workloads.records import Measurement
+from workloads.records import Measurement, Measurements
 
 NCCL, ONE_SHOT = "collective/cupy/nccl", "collective/cupy/one_shot"
 _SMALL = 256 << 10  # bytes: sums of at most this are what the one-shot kernel is for
@@ -20,20 +18,20 @@ def bandwidth(m: Measurement) -> Estimate:
     return m.problem.bytes_moved / queued(m)
 
 
-def sums(rows: Iterable[Measurement], kernel: str, dtype: str) -> dict[int, Measurement]:
+def sums(rows: Measurements, kernel: str, dtype: str) -> dict[int, Measurement]:
     """Bytes -> the row of a kernel's sum out of place, the smallest first."""
     own = [m for m in rows if isinstance(m.problem, AllReduce) and m.ok and m.kernel == kernel]
     own = [m for m in own if (m.problem.dtype, m.problem.form) == (dtype, "out-of-place")]
     return {m.problem.nbytes: m for m in sorted(own, key=lambda m: m.problem.nbytes)}
 
 
-def speed_ups(rows: Iterable[Measurement], dtype: str) -> dict[int, Estimate]:
+def speed_ups(rows: Measurements, dtype: str) -> dict[int, Estimate]:
     """Bytes -> how many times as many sums the one-shot kernel makes as NCCL, up to 256 KiB; both queued, in CUDA graphs."""
     ours, theirs = (sums(rows, f"{kernel}_graph", dtype) for kernel in (ONE_SHOT, NCCL))
     return {n: queued(theirs[n]) / queued(ours[n]) for n in ours if n in theirs and n <= _SMALL}
 
 
-def slowdowns(rows: Iterable[Measurement]) -> list[tuple[Measurement, Measurement, Estimate]]:
+def slowdowns(rows: Measurements) -> list[tuple[Measurement, Measurement, Estimate]]:
     """(alone, while all work, the slowdown of a call then) of each GPU's work, by rounds, which took turns."""
     done = [m for m in rows if isinstance(m.problem, AtOnce) and m.ok]
     alone = {(*work(m), m.device): m for m in done if m.problem.together == 1}
@@ -41,7 +39,7 @@ def slowdowns(rows: Iterable[Measurement]) -> list[tuple[Measurement, Measuremen
     return [(a, m, verdict(*(x.on("host-latency") for x in (a, m)), paired=True).ratio) for a, m in pairs if a]
 
 
-def contention(rows: Iterable[Measurement]) -> list[tuple[Measurement, Estimate]]:
+def contention(rows: Measurements) -> list[tuple[Measurement, Estimate]]:
     """(row, slowdown) of each work that keeps a GPU busy, while all do it, on the GPU that it slows most."""
     busy = [
         (m, slower)

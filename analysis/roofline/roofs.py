@@ -3,7 +3,7 @@
 A ceiling is the best rate seen, not the median; nothing heavy is imported until there are rows that need it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -13,7 +13,7 @@ from analysis.roofline.data_sheets import SHEETS
 from analysis.stats import Estimate, call_s, clock_of, exact, group_by, is_gpu, quick_seconds
 from analysis.units import bytes_rate, count, flops_rate, seconds, size
 from kernels.problems.arrays import ARITHMETIC
-from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement, Measurements
 from workloads.records.settings import is_held
 
 # A row is an error only when its whole interval lies beyond the roof's by more than this.
@@ -63,7 +63,10 @@ class Roof(msgspec.Struct, frozen=True):
         return (flops_rate if self.kind == "compute" else bytes_rate)(self.rate.value)
 
 
-def describe(measurement: "Measurement") -> str:
+Roofs = Sequence[Roof]
+
+
+def describe(measurement: Measurement) -> str:
     """A row in a few words: kernel, problem, threads."""
     p, threads = measurement.problem, measurement.threads
     what = p.math if p.op == "peak" else labels.problem(p)
@@ -71,7 +74,7 @@ def describe(measurement: "Measurement") -> str:
     return ", ".join([measurement.kernel, what, *[count(threads or 0, "thread")] * bool(threads)])
 
 
-def roofs(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> tuple[Roof, ...]:
+def roofs(measurements: Measurements, machine: "Machine | None" = None) -> tuple[Roof, ...]:
     """The ceilings of each device from its `peak`, `stream`, `matmul`, `transfer` and `launch` rows, then the data sheet's,
     if it is known.
 
@@ -98,7 +101,7 @@ def sheet_roofs(machine: "Machine | None") -> tuple[Roof, ...]:
     return tuple(made)
 
 
-def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | None:
+def _best(rows: Measurements, kind: str, name: str, **fields) -> Roof | None:
     """The fastest of the rows as a roof: FLOPs or bytes over seconds; None of no rows.
 
     A ceiling is the best that was reached, not the median: its value is the fastest block's, its interval reaches
@@ -118,7 +121,7 @@ def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | N
     return Roof(best.device, kind, name, rate, describe(best), best.threads, **fields)
 
 
-def _compute_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
+def _compute_roofs(rows: Measurements) -> "Iterable[Roof]":
     """The vector FMA's peak and, where it lies beyond that, what tensor cores reach: their own peak, else the best matmul."""
     peaks = group_by((m for m in rows if m.problem.op == "peak"), lambda m: (m.device, m.problem.math, m.threads))
     matmuls = group_by(
@@ -140,7 +143,7 @@ def _compute_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
         yield from filter(None, (vector, tensor))
 
 
-def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iterable[Roof]":
+def _memory_roofs(rows: Measurements, machine: "Machine | None") -> "Iterable[Roof]":
     """A roof for every level that the bandwidth shows; where none is the memory's, the best rate beyond the caches."""
     streams = [m for m in rows if m.problem.op == "stream"]
     plain = []
@@ -164,7 +167,7 @@ def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iter
                 yield roof
 
 
-def _level_roofs(rows: "list[Measurement]", machine, device: str, threads: int | None) -> "Iterable[Roof]":
+def _level_roofs(rows: Measurements, machine, device: str, threads: int | None) -> "Iterable[Roof]":
     """The levels of one device and thread count: the fastest operation at each, over all the working sets it may hold."""
     found = memory_levels.held(memory_levels.plateaus(rows, machine))
     claimed = memory_levels.levels(machine, device, threads)
@@ -189,7 +192,7 @@ def _level_roofs(rows: "list[Measurement]", machine, device: str, threads: int |
             yield roof
 
 
-def _link_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
+def _link_roofs(rows: Measurements) -> "Iterable[Roof]":
     """The link's bandwidth each way, by the best copy of pinned memory on either clock."""
     copies = [
         m
@@ -204,7 +207,7 @@ def _link_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
         yield Roof(device, "link", direction, best.bandwidth, f"{best.kernel}, pinned, up to {size(best.high)}")
 
 
-def _launch_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
+def _launch_roofs(rows: Measurements) -> "Iterable[Roof]":
     """The most calls a second of an empty kernel: waited for one by one, and queued behind each other."""
     launches = [m for m in rows if m.problem.op == "launch" and m.on_gpu]
     wanted = {("kernel", "host-latency"): WAITED, ("kernel-launch", "device"): QUEUED, ("kernel", "device"): QUEUED}

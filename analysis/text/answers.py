@@ -7,13 +7,13 @@ from analysis import labels, numbers
 from analysis.crossover import crossover, layers, network_steps
 from analysis.crossover.crossover import COPIES, LATENCY, Answer, Form
 from analysis.crossover.families import SQUARES, Family
-from analysis.roofline.bounds import Roof
+from analysis.roofline.bounds import Roofs
 from analysis.stats import group_by
 from analysis.text import crossings, sentences
 from analysis.text.sentences import capital, say
 from analysis.units import count, join
 from kernels.networks import Work
-from workloads.records import Machine, Measurement, Run
+from workloads.records import Machine, Measurements, Run
 
 _UNTRANSPOSED = "nn"
 _KINDS = {
@@ -50,7 +50,7 @@ def family_name(family: Family) -> str:
     return f"convolution {labels.conv_words(of)}"
 
 
-def together(works: Iterable[Work], measurements: Iterable[Measurement], what: str) -> list[str]:
+def together(works: Iterable[Work], measurements: Measurements, what: str) -> list[str]:
     """The totals as sentences; `what` is many of them in words: convolutions of vgg-16. Without any time there is no sentence."""
     works, said = list(works), []
     op = next((w.problem.op for w in works if w.problem), "")
@@ -65,7 +65,7 @@ def together(works: Iterable[Work], measurements: Iterable[Measurement], what: s
 
 
 def lines(
-    answers: Sequence[Answer], measurements: Sequence[Measurement], machine: Machine | None = None, most: int = 12
+    answers: Sequence[Answer], measurements: Measurements, machine: Machine | None = None, most: int = 12
 ) -> list[str]:
     """A sentence for each answer, `most` of them, and how many more there are; without a GPU the one that says so."""
     if answers and all(a.kind == "no-gpu" for a in answers):
@@ -97,9 +97,7 @@ def _summary(group: list[Answer]) -> str:
     )
 
 
-def story(
-    measurements: Iterable[Measurement], op: str, ceilings: tuple[Roof, ...] = (), machine: Machine | None = None
-) -> list[str]:
+def story(measurements: Measurements, op: str, ceilings: Roofs = (), machine: Machine | None = None) -> list[str]:
     """The layers of an operation in a few sentences: who wins with the data there and with copies as people write them, in
     the first precision, and how fast each device is; [] without any."""
     rows = [m for m in measurements if m.problem.op == op and not layers.is_square(m.problem)]
@@ -112,9 +110,7 @@ def story(
     return [*(said for own in first for said in summaries(own) or map(sentence, own)), *rates]
 
 
-def steps(
-    runs: Iterable[Run], measurements: Sequence[Measurement], op: str, machine: Machine | None = None
-) -> list[str]:
+def steps(runs: Iterable[Run], measurements: Measurements, op: str, machine: Machine | None = None) -> list[str]:
     """Of each network who wins its step from which batch, in every way and arithmetic, with both times at the fewest and at the
     most."""
     said = []

@@ -1,7 +1,5 @@
 """Who wins from where, in words: answers of crossovers, where the time of a GPU call goes, and verdicts."""
 
-from collections.abc import Sequence
-
 from analysis import numbers
 from analysis.crossover.crossover import FINE, Answer, Crossing, Form, Side
 from analysis.crossover.families import SQUARES, Family
@@ -10,7 +8,7 @@ from analysis.text import sentences
 from analysis.text.rates import machine_words
 from analysis.text.sentences import say
 from analysis.units import count, join
-from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurements
 
 _WAYS = {"roundtrip": "asarray and asnumpy", "roundtrip-pinned": "pinned", "roundtrip-pageable": "pageable"}
 _NO_CROSSOVER = {  # why there is none
@@ -22,7 +20,7 @@ _NO_CROSSOVER = {  # why there is none
 _WHY = "Why: at {n} a GPU {call} takes {gpu:time}, the CPU {cpu:time}. {share} of the GPU's is {part}."
 
 
-def no_gpu_sentence(measurements: Sequence[Measurement], machine: Machine | None) -> str:
+def no_gpu_sentence(measurements: Measurements, machine: Machine | None) -> str:
     """Why there is no crossover: no GPU, none that gave a time, or no CPU beside it."""
     tried = [m for m in measurements if m.on_gpu]
     if any(m.ok for m in tried):

@@ -11,7 +11,7 @@ from analysis.text.sentences import CANT_TELL, MEASURED, NAMES, PREDICTED, count
 from analysis.training.break_even import BY_JOB, Setup
 from analysis.units import join, size
 from workloads import terminal
-from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurements
 
 MOST, WIDTH, ACTIONS = 12, 80, 3
 _BAR = 36  # blocks of a bar, fewer where the terminal is narrow
@@ -279,7 +279,7 @@ def _resources(e: Explanation) -> Table:
     return Table("on | memory at its peak | largest batch | energy, kWh", rows)
 
 
-def seen(measurements: tuple[Measurement, ...], machine: Machine | None, where: str) -> str:
+def seen(measurements: Measurements, machine: Machine | None, where: str) -> str:
     """Whether the framework saw the GPU and used it, as far as the rows of the machine `where` can say."""
     rows = [m for m in measurements if m.on_gpu and m.backend in ("tensorflow", "keras") and m.library == "tensorflow"]
     used = [m for m in rows if m.ok]

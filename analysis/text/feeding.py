@@ -1,6 +1,6 @@
 """What it takes to get a batch into a training step, in words: how quick each way is, what limits it, its share of a step."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from analysis.numbers import time
 from analysis.stats import best_by, exact, of
@@ -11,7 +11,7 @@ from analysis.training.feeding import Law, Share
 from analysis.units import bytes_rate, percent, size
 from kernels.problems import Feeding
 from kernels.problems.arrays import ITEM_BYTES
-from workloads.records import Measurement
+from workloads.records import Measurements
 
 TITLE = "Input pipeline: how a batch gets into a step"
 CHART = "A step with next to no arithmetic, by the bytes of its batch"
@@ -40,7 +40,7 @@ def image_bytes(dtype: str) -> int:
     return 32 * 32 * 3 * ITEM_BYTES.get(dtype, 1)
 
 
-def laws(measurements: Iterable[Measurement]) -> Table:
+def laws(measurements: Measurements) -> Table:
     """A line a law."""
     rows = [
         (
@@ -58,14 +58,14 @@ def laws(measurements: Iterable[Measurement]) -> Table:
     return Table("device | way | samples as | a call | a sample | bandwidth | within | sizes", rows, 3)
 
 
-def lines(rows: Sequence[Measurement]) -> list[str | Table]:
+def lines(rows: Measurements) -> list[str | Table]:
     """The sentences and the laws; empty without rows of the study."""
     found = laws(rows)
     table: list[str | Table] = ["", found] if found.rows else []
     return sentences(rows) + table
 
 
-def sentences(rows: Sequence[Measurement]) -> list[str]:
+def sentences(rows: Measurements) -> list[str]:
     """Small data sets; how quick batches come on each device and what limits them; what share of measured steps they are."""
     fitted = feeding.laws(rows)
     if not fitted and feeding.rows(rows):
@@ -89,7 +89,7 @@ def view_sentence(fitted: Iterable[Law], device: str, dtype: str) -> str:
     return say(_SAID["view"], batch=BATCH, dtype=dtype, ways=ways, side=side(device)) if ways else ""
 
 
-def _device(fitted: tuple[Law, ...], rows: Sequence[Measurement], device: str) -> list[str]:
+def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[str]:
     """What the plainest way adds to a step on a device, and whether copies of as many bytes explain it."""
     law, nbytes = feeding.find(fitted, device, "numpy"), BATCH * image_bytes("float32")
     plain = feeding.beyond_resident(fitted, law, BATCH, nbytes) if law else None

@@ -1,7 +1,5 @@
 """What rows of inference say: from which batch the GPU wins, samples a second, what batching and requests in flight bring."""
 
-from collections.abc import Sequence
-
 from analysis import numbers
 from analysis.crossover.crossover import Answer
 from analysis.stats import of
@@ -9,7 +7,7 @@ from analysis.text import crossings, sentences
 from analysis.text.sentences import say
 from analysis.training.inference import ROUNDTRIP, SERVE, Case, Way, cases, crossovers, side
 from analysis.units import join
-from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurements
 
 _ONEDNN = {None: "", "1": " with oneDNN", "0": " without oneDNN"}
 _SIDES = {False: "CPU", True: "GPU"}
@@ -20,7 +18,7 @@ _SAID = {
 }
 
 
-def lines(measurements: Sequence[Measurement], machine: Machine | None = None) -> list[str]:
+def lines(measurements: Measurements, machine: Machine | None = None) -> list[str]:
     """What the rows say: the crossovers in batch with samples a second at the largest one, what batching brings, requests in
     flight."""
     found, each = crossovers(measurements), cases(measurements)
@@ -40,7 +38,7 @@ def _crossover(case: Case, way: Way, a: Answer) -> str:
     return " ".join([*sentences.crossover(a, f"{case.name}, {way.words}"), largest])
 
 
-def batching_sentences(case: Case, rows: list[Measurement]) -> list[str]:
+def batching_sentences(case: Case, rows: Measurements) -> list[str]:
     """How the samples a second grow from the smallest batch to the largest, for each device and, on the CPU, each setting of
     oneDNN."""
     batches = [m.problem.batch for m in rows if m.kernel != SERVE]
@@ -55,7 +53,7 @@ def batching_sentences(case: Case, rows: list[Measurement]) -> list[str]:
     return [say(_SAID["batching"], case=case.name, gains=join(told), first=first, last=last)] if told else []
 
 
-def serving_sentences(case: Case, rows: list[Measurement]) -> list[str]:
+def serving_sentences(case: Case, rows: Measurements) -> list[str]:
     """Single requests a second, fewest in flight and as many as are quickest."""
     told = []
     for gpu, where in _SIDES.items():

@@ -10,7 +10,7 @@ from analysis.stats import group_by, of
 from analysis.text.rates import device_name
 from analysis.text.sentences import say
 from analysis.units import count, join
-from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurements
 
 _SAID = {
     "best": "{precision}, n = {n:,}, fastest on {device}: {new:time} in {names[1]}, {old:time} in {names[0]}; {said}.",
@@ -22,9 +22,7 @@ _SAID = {
 _AGAINST = {"baseline": "its baseline", "fleet": "the fleet's median"}
 
 
-def best(
-    old: list[Measurement], new: list[Measurement], names: tuple[str, str], machine: Machine | None = None
-) -> list[str]:
+def best(old: Measurements, new: Measurements, names: tuple[str, str], machine: Machine | None = None) -> list[str]:
     """The fastest square product of each device and precision at the largest n that both have: a verdict on their samples, with
     what two runs of the `machine` of the new rows differ by."""
     told, before, after = [], best_resident(old), best_resident(new)

@@ -7,13 +7,13 @@ from analysis.crossover.crossover import COPIES, LATENCY, Answer
 from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.layers import is_square
 from analysis.roofline import links
-from analysis.roofline.bounds import Roof, pick
+from analysis.roofline.bounds import Roofs, pick
 from analysis.roofline.roofs import WAITED
 from analysis.stats import best_by, call_s, faster, quick_seconds
 from analysis.text import crossings, rates, sentences
 from analysis.training.break_even import BY_STEP, Pair
 from analysis.units import join
-from workloads.records import Measurement
+from workloads.records import Measurements
 
 _LOWER = ("tf32", "float16", "bfloat16")
 _PLAIN = "transfer/cupy/array"  # what people write: ndarray.set and get
@@ -38,7 +38,7 @@ memory: Is the GPU's memory faster too? {gpu.rate:bytes/s} against the CPU's {cp
 
 
 def answered(
-    rows: list[Measurement], answers: tuple[Answer, ...], roofs: tuple[Roof, ...], pairs: list[Pair]
+    rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs, pairs: list[Pair]
 ) -> list[tuple[str, str, str]]:
     """(question, the section with more of it, the answer) of those that the rows answer."""
     found = []
@@ -51,7 +51,7 @@ def answered(
     return found
 
 
-def _products(rows: list[Measurement], answers: tuple[Answer, ...], roofs: tuple[Roof, ...]) -> dict:
+def _products(rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs) -> dict:
     """What the square products of the first precision, copies and roofs say; None where nothing was measured."""
     told = [a for a in answers if a.points]
     forms = {a.form: a for a in reversed(told) if a.precision == told[0].precision}
@@ -74,9 +74,9 @@ def _products(rows: list[Measurement], answers: tuple[Answer, ...], roofs: tuple
     }
 
 
-def _pinned(rows: list[Measurement]) -> str | None:
+def _pinned(rows: Measurements) -> str | None:
     """`5.4x faster to the GPU and 2.9x faster back`."""
-    found, gains = links.fits(m for m in rows if m.problem.op == "transfer"), []
+    found, gains = links.fits(rows), []
     for way, words in (("h2d", "to the GPU"), ("d2h", "back")):
         pinned, pageable = links.find(found, way, "pinned"), links.find(found, way, "pageable", _PLAIN)
         if pinned and pageable:
@@ -84,7 +84,7 @@ def _pinned(rows: list[Measurement]) -> str | None:
     return join(gains) or None
 
 
-def _lower(rows: list[Measurement]) -> str | None:
+def _lower(rows: Measurements) -> str | None:
     """`1.4x faster in bfloat16 on the CPU`: at the largest n that was multiplied in float32 too, by any kernel."""
     squares = (m for m in rows if is_square(m.problem) and m.mode == "resident" and quick_seconds(m))
     best = best_by(squares, lambda m: (m.device, m.problem.math, m.problem.n), call_s)
@@ -101,7 +101,7 @@ def _trainings(pairs: list[Pair]) -> dict:
     return {"trainings": len(plain) or None, "shorter": shorter}
 
 
-def _first_calls(rows: list[Measurement]) -> dict:
+def _first_calls(rows: Measurements) -> dict:
     called = [m for m in rows if m.ok and m.on_gpu and "first_call" in m.phases_s and quick_seconds(m)]
     first = statistics.median(m.phases_s["first_call"] / call_s(m) for m in called) if called else None
     return {"calls": len(called), "first": first}

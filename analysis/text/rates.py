@@ -1,16 +1,15 @@
 """Sentences on rows and rates: how fast, how near the roof, what binds it, and what went wrong."""
 
 from collections import Counter
-from collections.abc import Sequence
 
 from analysis import numbers
 from analysis.crossover.families import best_resident, precision_of
 from analysis.roofline.bounds import ABOVE, judge, pick, quick_judge, ridge
-from analysis.roofline.roofs import Roof, describe
+from analysis.roofline.roofs import Roofs, describe
 from analysis.stats import best_by, call_s, group_by
 from analysis.text.sentences import say
 from analysis.units import count, join
-from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement, Measurements
 
 _NAMED = 3  # of anything in a sentence
 _LIMITED = 0.5  # of a roof, from which on it is what limits a row
@@ -50,13 +49,13 @@ def device_name(device: str) -> str:
 # ---------------------------------------------------------------- products
 
 
-def _largest(measurements: Sequence[Measurement], device: str) -> list[Measurement]:
+def _largest(measurements: Measurements, device: str) -> list[Measurement]:
     """The device's fastest product at its largest n: of float32 where it was measured, else of the first precision."""
     paths = {math: path for (on, math), path in best_resident(measurements).items() if on == device}
     return [path[max(path)] for path in [paths.get("float32"), *paths.values()] if path][:1]
 
 
-def rate_sentences(measurements: Sequence[Measurement], roofs: tuple[Roof, ...]) -> list[str]:
+def rate_sentences(measurements: Measurements, roofs: Roofs) -> list[str]:
     """The best rate of each device at its largest n, with its part of the roof."""
     told = []
     for m in (m for device in ("cpu", "gpu:0") for m in _largest(measurements, device)):
@@ -70,7 +69,7 @@ def rate_sentences(measurements: Sequence[Measurement], roofs: tuple[Roof, ...])
     return told
 
 
-def bound_sentences(measurements: Sequence[Measurement], roofs: tuple[Roof, ...]) -> list[str]:
+def bound_sentences(measurements: Measurements, roofs: Roofs) -> list[str]:
     """Whether the largest CPU matmul is compute-bound or memory-bound: arithmetic intensity against the ridge point."""
     told = []
     for m in _largest(measurements, "cpu"):
@@ -88,7 +87,7 @@ def bound_sentences(measurements: Sequence[Measurement], roofs: tuple[Roof, ...]
 # ---------------------------------------------------------------- roofs
 
 
-def roof_sentences(roofs: tuple[Roof, ...]) -> list[str]:
+def roof_sentences(roofs: Roofs) -> list[str]:
     """The measured roofs, a sentence a device: memory and the arithmetic of the first precisions, launches, the link."""
     told = []
     order = sorted(roofs, key=lambda r: (r.device, r.kind == "compute", r.name != "float32", -r.rate.value))
@@ -104,7 +103,7 @@ def roof_sentences(roofs: tuple[Roof, ...]) -> list[str]:
 # ---------------------------------------------------------------- what went wrong
 
 
-def trouble_sentence(rows: Sequence[Measurement], roofs: tuple[Roof, ...], machine: Machine | None) -> str:
+def trouble_sentence(rows: Measurements, roofs: Roofs, machine: Machine | None) -> str:
     """Failed rows, wrong answers and impossible rates, a sentence each; "" when there are none.
 
     A virtual CPU is lent more or less of its host from minute to minute, so its rows may pass a roof measured in a

@@ -1,7 +1,6 @@
 """What several GPUs of a host do with each other, and what they buy a training, in words."""
 
 import math
-from collections.abc import Iterable, Sequence
 
 from analysis import numbers
 from analysis.roofline.peers import NCCL, bandwidth, contention, speed_ups, sums
@@ -13,7 +12,7 @@ from analysis.units import bytes_rate, count, join, size
 from kernels import networks
 from kernels.problems import AllReduce, PeerCopy
 from kernels.registry import title
-from workloads.records import Measurement
+from workloads.records import Measurement, Measurements
 
 LARGE = 1 << 20  # bytes: of smaller copies no bandwidth is told
 _SAME = 0.02  # of the time alone: slower by less is no contention
@@ -30,12 +29,12 @@ _SAID = {
 }
 
 
-def lines(rows: Sequence[Measurement]) -> list[str]:
+def lines(rows: Measurements) -> list[str]:
     """What is said of copies, work on all GPUs at once, and sums: what is asked first goes first."""
     return copy_lines(rows) + at_once_lines(rows) + sum_lines(rows)
 
 
-def copy_lines(rows: Sequence[Measurement]) -> list[str]:
+def copy_lines(rows: Measurements) -> list[str]:
     """The bandwidth of the slowest and the fastest pair, or why there are no direct copies."""
     direct = [m for m in rows if isinstance(m.problem, PeerCopy) and m.variant == "direct"]
     told = [say(_SAID["refused"], why=why) for why in dict.fromkeys(m.reason for m in direct if m.status == "skipped")]
@@ -48,7 +47,7 @@ def copy_lines(rows: Sequence[Measurement]) -> list[str]:
     return told
 
 
-def sum_lines(rows: Sequence[Measurement]) -> list[str]:
+def sum_lines(rows: Measurements) -> list[str]:
     """NCCL's best bus bandwidth, type by type, and how our one-shot kernel compares at the smallest and largest size."""
     told = []
     for dtype in dict.fromkeys(m.problem.dtype for m in rows if isinstance(m.problem, AllReduce) and m.ok):
@@ -62,7 +61,7 @@ def sum_lines(rows: Sequence[Measurement]) -> list[str]:
     return told
 
 
-def at_once_lines(rows: Sequence[Measurement]) -> list[str]:
+def at_once_lines(rows: Measurements) -> list[str]:
     """The work that takes longer while all GPUs are at it, on the slowest of them; then all that does not in one sentence."""
     told, same = [], {}
     for m, slower in contention(rows):
@@ -81,7 +80,7 @@ def at_once_lines(rows: Sequence[Measurement]) -> list[str]:
 # ---------------------------------------------------------------- trainings
 
 
-def training_lines(measurements: Iterable[Measurement]) -> list[str]:
+def training_lines(measurements: Measurements) -> list[str]:
     """Losses that differ from one GPU's, then the trainings that gain least and most from so many GPUs, the most GPUs first."""
     found = [c for c in data_parallel.cases(measurements) if c.several.on_gpu]
     told = []

@@ -9,7 +9,7 @@ from analysis.predict import held_out
 from analysis.predict.held_out import Case
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile
-from analysis.roofline.roofs import Roof, roofs
+from analysis.roofline.roofs import Roof, Roofs, roofs
 from analysis.text import answers as layers
 from analysis.text import inference, rates, sentences, several_gpus, training
 from analysis.text.crossings import copies_sentence, crossing_sentence, no_gpu_sentence, why_sentence
@@ -17,7 +17,7 @@ from analysis.training import break_even
 from analysis.training.break_even import BY_JOB
 from kernels import networks
 from kernels.problems import Training
-from workloads.records import Loaded, Machine, Measurement
+from workloads.records import Loaded, Machine, Measurement, Measurements
 
 MOST, TRAININGS = 5, 2
 _FIRST = "cifar10-cnn"
@@ -69,9 +69,7 @@ def _forms(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:
     return [a for a in first if a.form == LATENCY], [a for a in first if a.form in COPIES]
 
 
-def products(
-    rows: list[Measurement], answers: Sequence[Answer], ceilings: tuple[Roof, ...], machine: Machine | None
-) -> list[str]:
+def products(rows: Measurements, answers: Sequence[Answer], ceilings: Roofs, machine: Machine | None) -> list[str]:
     """The square products: of the first precision who wins resident and copied and why, then the others resident; without both
     devices why that is so, and how fast the CPU is."""
     resident, copied = _forms(answers)
@@ -84,7 +82,7 @@ def products(
     return told or alone + rates.bound_sentences(rows, ceilings)
 
 
-def _reason(rows: list[Measurement], a: Answer) -> list[str]:
+def _reason(rows: Measurements, a: Answer) -> list[str]:
     return [why_sentence(w, a.form) for w in why(rows, a) if len(w.known) > 1][:1]
 
 

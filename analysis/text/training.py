@@ -1,7 +1,7 @@
 """Trainings in words: who wins, from where, break-even, one device alone, losses, what options change, what comes before a
 training, and what runs side by side."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from statistics import median
 
 import msgspec
@@ -19,7 +19,7 @@ from analysis.training.costs import whole_training
 from analysis.training.side_by_side import TRIAL, gains, taught, trial_seconds
 from analysis.units import count, digits, join
 from kernels import networks
-from workloads.records import SAMPLES, Measurement, settings
+from workloads.records import SAMPLES, Measurement, Measurements, settings
 
 MOST_SINGLE = 8  # trainings of one device: of more the table's columns are easier to read than sentences
 HEADS = "training | a step, CPU | a step, GPU | whole training, CPU | whole training, GPU | finishes first"
@@ -129,7 +129,7 @@ def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
 # ---------------------------------------------------------------- what is said first
 
 
-def training_sentences(rows: Sequence[Measurement]) -> list[str]:
+def training_sentences(rows: Measurements) -> list[str]:
     """Who wins each training and its step; then from where the winner changes; of what ran on one device what its row shows."""
     pairs, turns = break_even.main_pairs(rows), break_even.main_answers(rows)
     return [*map(_of_pair, pairs), *map(answer_sentence, turns), *single_jobs(rows)]
@@ -142,13 +142,13 @@ def _of_pair(pair: Pair) -> str:
     return f"{whole} {sentences.winner(*pair.seconds(BY_STEP), of=f'A step alone{most}')}"
 
 
-def single_jobs(rows: Sequence[Measurement]) -> list[str]:
+def single_jobs(rows: Measurements) -> list[str]:
     """A sentence for each training of one device alone; none where there are more than MOST_SINGLE."""
     alone = break_even.unpaired(rows)
     return [single_job(m, rows) for m in alone] if len(alone) <= MOST_SINGLE else []
 
 
-def single_job(m: Measurement, measurements: Iterable[Measurement] = ()) -> str:
+def single_job(m: Measurement, measurements: Measurements = ()) -> str:
     """`CIFAR-10 CNN, 1,000 samples, 2 epochs, on the CPU: 23 s. Start-up takes 12.7 s. ...`; without fits that tell these,
     its step alone."""
     p, cost = m.problem, costs.measured(m, measurements)
@@ -163,7 +163,7 @@ def single_job(m: Measurement, measurements: Iterable[Measurement] = ()) -> str:
     return " ".join(sentences.lines(_SAID["whole"], doubt=f" (doubtful: {join(m.flags)})" * bool(m.flags), **words))
 
 
-def table(measurements: Iterable[Measurement]) -> list[tuple[str, ...]]:
+def table(measurements: Measurements) -> list[tuple[str, ...]]:
     """A line under HEADS for each of Keras's own fits that was measured at full size."""
     rows = []
     for pair in break_even.pairs(measurements):
@@ -198,7 +198,7 @@ def loss_sentence(pair: Pair) -> str:
 # ---------------------------------------------------------------- what options change
 
 
-def changes(measurements: Iterable[Measurement]) -> list[tuple[str, str, str, Estimate, Estimate]]:
+def changes(measurements: Measurements) -> list[tuple[str, str, str, Estimate, Estimate]]:
     """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one; the
     epoch's own cost is shared among its steps."""
     found = []
@@ -213,7 +213,7 @@ def changes(measurements: Iterable[Measurement]) -> list[tuple[str, str, str, Es
     return found
 
 
-def change_sentences(measurements: Iterable[Measurement]) -> list[str]:
+def change_sentences(measurements: Measurements) -> list[str]:
     """A sentence for each change that is known to move a step, those that save most first."""
     told = []
     for name, device, what, to, plain in sorted(changes(measurements), key=lambda one: one[3].value / one[4].value):
@@ -226,7 +226,7 @@ def change_sentences(measurements: Iterable[Measurement]) -> list[str]:
 # ---------------------------------------------------------------- processes
 
 
-def start_sentences(measurements: Iterable[Measurement]) -> list[str]:
+def start_sentences(measurements: Measurements) -> list[str]:
     """What comes before training, a sentence a row of fresh processes that were started for just that."""
     told = []
     for m in measurements:
@@ -237,7 +237,7 @@ def start_sentences(measurements: Iterable[Measurement]) -> list[str]:
     return told
 
 
-def lines(rows: Sequence[Measurement]) -> list[str]:
+def lines(rows: Measurements) -> list[str]:
     """What the trainings say, a sentence a line; empty where no two rows can be compared."""
     made = break_even.pairs(rows)
     told = single_jobs(rows) + [answer_sentence(a) for a in break_even.answers(rows)]
@@ -246,7 +246,7 @@ def lines(rows: Sequence[Measurement]) -> list[str]:
     return [*told, *change_sentences(rows), *start_sentences(rows)]
 
 
-def side_by_side(measurements: Iterable[Measurement]) -> list[str]:
+def side_by_side(measurements: Measurements) -> list[str]:
     """A student beside a teacher, several trainings at once, and a trial in a process of many or in one of its own."""
     done = [m for m in measurements if m.ok]
     told = []

@@ -15,6 +15,7 @@ from workloads.records.rows import (
     Line,
     Machine,
     Measurement,
+    Measurements,
     Row,
     Run,
     Samples,

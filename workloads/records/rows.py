@@ -6,6 +6,7 @@ Absent is not zero, and a number that is not finite is never stored.
 import math
 import re
 import statistics
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -202,6 +203,9 @@ class Measurement(Row, frozen=True, tag="measurement"):
         """Seconds from the end of its first visit to the end of its last; None without visits."""
         taken = self.series.get(VISITS_AT)
         return max(taken) - min(taken) if taken else None
+
+
+Measurements = Sequence[Measurement]  # rows to go over as often as one likes
 
 
 class Gpu(msgspec.Struct, frozen=True):

@@ -171,7 +171,7 @@ def marks(i: int) -> dict:
     return {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)], "dash": DASHES[i % len(DASHES)]}
 
 
-def place(c: "Crossing") -> tuple[float, float]:
+def place(c: Crossing) -> tuple[float, float]:
     """Where a picture has a crossing: its interval; of measured sizes that are far apart, everything between them."""
     return (c.below, c.above) if c.wide else (c.at.low, c.at.high)
 

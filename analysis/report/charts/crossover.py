@@ -42,7 +42,7 @@ def is_drawn(runs: Sequence[Material]) -> bool:
     return any(shown(of.answers) for of in runs) or sum(bool(_cpu(of)) for of in runs) > 1
 
 
-def _precisions(of: "Material") -> list[dict]:
+def _precisions(of: Material) -> list[dict]:
     """The CPU's best and the GPU's forms at every size, by precision; without a GPU the CPU's alone."""
     told, squares = shown(of.answers), rows_of(of.rows, SQUARES)
     found = []
@@ -63,7 +63,7 @@ def _precisions(of: "Material") -> list[dict]:
     return found
 
 
-def _cpu(of: "Material") -> "dict[str, dict[int, Side]]":
+def _cpu(of: Material) -> "dict[str, dict[int, Side]]":
     """precision -> n -> the CPU's best: of the answers where there are any, else the fastest rows."""
     found: dict[str, dict[int, Side]] = {}
     for a in shown(of.answers):
@@ -71,7 +71,7 @@ def _cpu(of: "Material") -> "dict[str, dict[int, Side]]":
     return {precision: dict(sorted(at.items())) for precision, at in found.items()} or best_of_cpu(of.rows)
 
 
-def chart(of: "Material") -> list[Chart]:
+def chart(of: Material) -> list[Chart]:
     """The first precision: the CPU's best and one GPU call with resident data; of a page's only run every form of a call, with
     who wins where. A lone run without a GPU has nothing to set beside its CPU."""
     named, answers, alone = _cpu(of), shown(of.answers), not of.letter
@@ -133,7 +133,7 @@ def verdict(a: Answer, uses: int = 1) -> str:
     )
 
 
-def _parts(squares: "Rows", a: Answer) -> list[list]:
+def _parts(squares: Rows, a: Answer) -> list[list]:
     """[n, CPU seconds, GPU seconds of each part (null: not measured)] at every size."""
     return [
         [

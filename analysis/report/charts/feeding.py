@@ -1,6 +1,6 @@
 """Chart of what it takes to get a batch into a training step, by its bytes, with the fitted laws and CuPy's copies beside."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.stats import Estimate, group_by, of
@@ -10,13 +10,13 @@ from analysis.training import feeding
 from analysis.training.feeding import Law
 from analysis.units import percent, seconds, size
 from kernels.problems import Feeding
-from workloads.records import Measurement
+from workloads.records import Measurement, Measurements
 
 Row = tuple[Measurement, Estimate]  # with its step
 _LINE = 12  # points of a law's line
 
 
-def feeding_chart(rows: Sequence[Measurement]) -> list[Chart]:
+def feeding_chart(rows: Measurements) -> list[Chart]:
     """Seconds of a step against the bytes of its batch, a view a device and type, with what lies on the device already in each;
     none without laws."""
     fitted, found = feeding.laws(rows), feeding.rows(rows)
@@ -64,7 +64,7 @@ def _way(law: Law, own: list[Row], number: int) -> list[Trace]:
     return [measured, Trace(f"{law.way}, law", xs, ys, color, dash=dash, says=told, legend=False)]
 
 
-def _copies(rows: Sequence[Measurement], device: str, number: int) -> list[Trace]:
+def _copies(rows: Measurements, device: str, number: int) -> list[Trace]:
     """CuPy's copies of the same bytes, a line a host memory."""
     made = []
     for i, (memory, own) in enumerate(group_by(feeding.copies(rows, device), lambda m: m.problem.host_memory).items()):

@@ -7,7 +7,7 @@ from analysis.crossover.crossover import LATENCY
 from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, rounded, spans
 from analysis.report.charts.crossover import answered, wins
 from analysis.report.layers import Layers
-from analysis.roofline.bounds import Roof, judge
+from analysis.roofline.bounds import Roofs, judge
 from analysis.stats import call_s, quick_seconds
 from analysis.table import Table
 from analysis.text import answers as words
@@ -50,7 +50,7 @@ def _rates(of: Layers) -> list[Chart]:
     if not maths:
         return []
     shown = "float32" if "float32" in maths else next(iter(maths))
-    best = layers.best_by_side((m for m in rows if layers.precision_of(m.problem) == shown), of.op)
+    best = layers.best_by_side([m for m in rows if layers.precision_of(m.problem) == shown], of.op)
     problems, left_out = _most(list(best), lambda p: p.flops)
     most = 0.0, ""
     points: dict[str, Trace] = {}
@@ -92,7 +92,7 @@ def _numbers(of: Layers) -> Table:
     return Table(heads, rows, 4, ("layer", "multiples of"))
 
 
-def _cell(m: Measurement | None, roofs: tuple[Roof, ...]) -> str:
+def _cell(m: Measurement | None, roofs: Roofs) -> str:
     """`3.22 ms, 144 GFLOP/s, 32.1 %`: one call that is waited for, the rate and the part of its roof on the device's clock where
     it has one; with the way of a framework."""
     if m is None:

@@ -7,7 +7,7 @@ from analysis.report.material import Material
 from analysis.roofline import links, memory_levels
 from analysis.table import Table
 from analysis.units import bytes_rate, count, join, percent, seconds, size
-from workloads.records import Measurement
+from workloads.records import Measurements
 
 _ORDER = ("triad", "copy", "add", "scale", "read")
 _APART = ("asarray", "staged", "dataset")
@@ -68,7 +68,7 @@ def copies(of: Material) -> list[Chart]:
     return [Chart("transfers", "Copies between host and GPU", [view], Table(heads, rows), "transfers.svg")]
 
 
-def _shown_curves(measurements: Iterable[Measurement]) -> dict[memory_levels.Key, memory_levels.Curve]:
+def _shown_curves(measurements: Measurements) -> dict[memory_levels.Key, memory_levels.Curve]:
     """One operation a device, with one thread and with most: the triad where it has as many sizes as the others."""
     found = {
         key: curve

@@ -2,21 +2,20 @@
 n grows, and layers as their batch does."""
 
 import math
-from collections.abc import Iterable
 
 from analysis import labels
 from analysis.crossover import layers
 from analysis.crossover.families import batch_family, best_resident, precision_of
 from analysis.report.charts import overlay
 from analysis.report.charts.chart import DASHES, PRECISIONS, Axis, Chart, Trace, View, marks, rounded
-from analysis.roofline.bounds import Roof, judge
+from analysis.roofline.bounds import Roof, Roofs, judge
 from analysis.roofline.roofs import WAITED
 from analysis.stats import best_by, call_s, group_by, is_gpu, quick_seconds
 from analysis.table import Table
 from analysis.text import answers
 from analysis.text import rows as row_words
 from analysis.units import digits, flops_rate, join, seconds
-from workloads.records import Measurement
+from workloads.records import Measurement, Measurements
 
 _LOOKS = (("circle", "dot"), ("square", "solid"))  # of the CPU's and the GPU's points
 _POINTS = {"conv": ("triangle-up", "convolution"), "matmul": ("triangle-down", "layer's product")}
@@ -27,7 +26,7 @@ _WALKED = "Layers walk up and to the right as their batch grows; a small batch c
 PRODUCTS = "device | product | at | fastest kernel | threads | FLOP per byte | rate | of its roof | the roof | flag"
 
 
-def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Chart]:
+def chart(measurements: Measurements, roofs: Roofs) -> list[Chart]:
     """One view of the square matmuls and one of the layers, as far as there are any; none without roofs and rows."""
     paths, walks, points = best_resident(measurements), _walks(measurements), layer_points(measurements)
     ceilings = any(r.measured and r.kind in ("compute", "memory", "cache") for r in roofs)
@@ -40,12 +39,12 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
         found = [_walk(label, path, i) for i, ((label, _), path) in enumerate(walks.items())]
         views.append(_view("layers, their batch growing", roofs, found, _WALKED))
     rows = products(measurements, roofs)
-    rows += layer_rows((m for walk in walks.values() for m in walk), roofs)
+    rows += layer_rows([m for walk in walks.values() for m in walk], roofs)
     title = "Roofline: how far from the hardware's limit"
     return [Chart("roofline", title, views, Table(PRODUCTS, rows, 3, "threads | flag"), "roofline.svg", "Points")]
 
 
-def products(measurements: Iterable[Measurement], roofs: tuple[Roof, ...]) -> list[tuple]:
+def products(measurements: Measurements, roofs: Roofs) -> list[tuple]:
     """The fastest resident square product of each device, precision and size, under PRODUCTS."""
     return [
         (device, precision, f"n = {n}", *_row(m, roofs))
@@ -54,7 +53,7 @@ def products(measurements: Iterable[Measurement], roofs: tuple[Roof, ...]) -> li
     ]
 
 
-def layer_rows(found: Iterable[Measurement], roofs: tuple[Roof, ...]) -> list[tuple]:
+def layer_rows(found: Measurements, roofs: Roofs) -> list[tuple]:
     """Rows of convolutions and dense layers, under PRODUCTS."""
     return [
         (m.device, answers.family_name(batch_family(m.problem)), f"batch {layers.size_of(m.problem)}", *_row(m, roofs))
@@ -62,19 +61,19 @@ def layer_rows(found: Iterable[Measurement], roofs: tuple[Roof, ...]) -> list[tu
     ]
 
 
-def _row(m: Measurement, roofs: tuple[Roof, ...]) -> tuple:
+def _row(m: Measurement, roofs: Roofs) -> tuple:
     judged, intensity = judge(m, roofs), digits(m.problem.flops / m.problem.bytes_moved)
     roof = judged.roof.label if judged.roof else "-"
     return m.label, labels.threads(m), intensity, row_words.rate(m), judged.share, roof, judged.flag
 
 
-def layer_points(measurements: "Iterable[Measurement]") -> "list[Measurement]":
+def layer_points(measurements: Measurements) -> "list[Measurement]":
     """The fastest library row of every convolution and dense layer at its largest batch, a device and arithmetic."""
     rows = (m for op in _POINTS for m in layers.largest(measurements, op) if not layers.framework_of(m))
     return list(best_by(rows, lambda m: (m.problem, m.device), call_s).values())
 
 
-def _view(label: str, roofs: tuple[Roof, ...], points: list[Trace], says: str) -> View:
+def _view(label: str, roofs: Roofs, points: list[Trace], says: str) -> View:
     """The points under the roofs, whose names stand beside them: slopes' on the left, level lines' on the right."""
     xs, ys = [x for t in points for x in t.x], [y for t in points for y in t.y]
     left, right = min([1.0, *xs]) / 3, max([100.0, *xs]) * 2
@@ -103,7 +102,7 @@ def _said(paths: dict) -> str:
     return f"{what} under the roofs measured on this machine."
 
 
-def _roofs(roofs: tuple[Roof, ...], low: float, high: float, bottom: float) -> list[Trace]:
+def _roofs(roofs: Roofs, low: float, high: float, bottom: float) -> list[Trace]:
     """Slopes for bytes, level lines for arithmetic, curves for a call that does nothing. A slope ends at its device's highest
     level; a level begins where the fastest memory lets it compute so much, and of the data sheet equal ones are one."""
     made = []
@@ -181,7 +180,7 @@ def _line(
     )
 
 
-def _points(name: str, rows: "list[Measurement]", at: str, look: tuple[str, str, str], **how) -> Trace:
+def _points(name: str, rows: Measurements, at: str, look: tuple[str, str, str], **how) -> Trace:
     """Rows by intensity and rate; `at`: `n =` or `batch`, `look`: color, marker and dash."""
     name = f"{rows[0].side} {name}"
     says = [f"{name}, {at} {layers.size_of(m.problem)}: {row_words.rate(m)}, {m.label}" for m in rows]
@@ -203,7 +202,7 @@ def _squares(paths: "dict[tuple[str, str], dict[int, Measurement]]") -> list[Tra
     ]
 
 
-def _layers(points: "list[Measurement]") -> list[Trace]:
+def _layers(points: Measurements) -> list[Trace]:
     """Layers at their largest batch, a trace an operation, device and arithmetic."""
     grouped = group_by(points, lambda m: (m.problem.op, precision_of(m.problem), m.side))
     return [
@@ -218,7 +217,7 @@ def _layers(points: "list[Measurement]") -> list[Trace]:
     ]
 
 
-def _walks(measurements: "list[Measurement]") -> "dict[tuple[str, str], list[Measurement]]":
+def _walks(measurements: Measurements) -> "dict[tuple[str, str], list[Measurement]]":
     """(layer, device) -> the fastest library row of the first precision at each batch, by rising batch; the layers with most work
     and with enough batches."""
     rows = [
@@ -240,13 +239,13 @@ def _walks(measurements: "list[Measurement]") -> "dict[tuple[str, str], list[Mea
     return {(answers.family_name(family), device): path for (family, device), path in kept.items() if family in ranked}
 
 
-def _walk(label: str, path: "list[Measurement]", i: int) -> Trace:
+def _walk(label: str, path: Measurements, i: int) -> Trace:
     marker = ("triangle-up", "diamond", "square", "circle", "cross", "x")[i // 2 % 6]
     look = ("vermillion" if path[0].on_gpu else "blue", marker, DASHES[i // 2 % len(DASHES)])
     return _points(label, path, "batch", look, legend=False)
 
 
-def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Chart]:
+def rates(measurements: Measurements, roofs: Roofs) -> list[Chart]:
     """FLOP/s against n of every kernel by its best thread count, rungs too, a view a precision; none without square matmuls."""
     resident = (m for m in measurements if m.problem.op == "matmul" and m.mode == "resident" and quick_seconds(m))
     grouped, views, rows = group_by((m for m in resident if m.problem.side), lambda m: m.problem.math), [], []

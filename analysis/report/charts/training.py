@@ -138,7 +138,7 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
     return [Chart("along", title, views, Table(heads, rows, 3), "batches.svg", "Training")] if views else []
 
 
-def _plainest(a: "Answer") -> tuple:
+def _plainest(a: Answer) -> tuple:
     """Keras's own fit first, then steps by batch, then those with most sizes."""
     of = dict(a.family.fixed)
     return not str(of["kernel"]).endswith("/fit"), a.family.varies != "batch", a.form.mode != BY_STEP, -len(a.points)

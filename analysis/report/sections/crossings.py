@@ -9,7 +9,7 @@ from analysis.report.charts.crossover import answered, wins
 from analysis.table import Table, named, text
 from analysis.text import crossings
 from analysis.units import seconds
-from workloads.records import Measurement
+from workloads.records import Measurements
 
 _WHY = "a call | at | CPU | CPU kernel | GPU | GPU kernel | arithmetic | launch and Python | copies | not explained"
 _ADDS_UP = (
@@ -18,7 +18,7 @@ _ADDS_UP = (
 )
 
 
-def section(measurements: "list[Measurement]", answers: tuple[Answer, ...]) -> list[str]:
+def section(measurements: Measurements, answers: tuple[Answer, ...]) -> list[str]:
     """Who wins from where in every form, and where the GPU's time goes at the deciding sizes."""
     if not answers:
         return []

@@ -14,7 +14,7 @@ def section(runs: "list[Material]") -> list[str]:
     return [line for of in runs[1:] for line in _pair(runs[0], of)]
 
 
-def _pair(old: "Material", new: "Material") -> list[str]:
+def _pair(old: Material, new: Material) -> list[str]:
     found, names = comparison.comparison(old.loaded, new.loaded), (old.name, new.name)
     said = [
         *machines.best(old.rows, new.rows, names, new.machine),

@@ -14,7 +14,7 @@ from analysis.table import listed, text
 from analysis.text import rates
 from analysis.units import count, join, size
 from workloads.machine import facts
-from workloads.records import Measurement, Run
+from workloads.records import Measurements, Run
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than ±3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
@@ -22,7 +22,7 @@ MOST_HASHES = 4  # commits, and sources, that a page names at its top
 INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
 
 
-def noisy(measurements: "Iterable[Measurement]") -> tuple[int, int]:
+def noisy(measurements: Measurements) -> tuple[int, int]:
     """(rows with flags or a wide interval, rows with a time); a CPU clock that moved counts by the interval it made."""
     found = timed(measurements, "host-latency")
     bad = [bool(set(m.flags) - {"cpu-clock"}) or of(s).noise > NOISY_WIDTH for m, s in found]

@@ -9,13 +9,13 @@ from analysis.text import inference as inference_words
 from analysis.text.sentences import CANT_TELL
 from analysis.training import inference
 from analysis.units import digits
-from workloads.records import Measurement
+from workloads.records import Measurements
 
 HEADS = "model | batch | how | a call, CPU | ± | a call, GPU | ± | samples a second, CPU | samples a second, GPU | GPU over CPU"
 JOULES = "J a sample, CPU | J a sample, GPU"
 
 
-def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list[str]:
+def section(measurements: Measurements, said: Iterable[str] = ()) -> list[str]:
     """The sentences that the page has not `said` already, then a line a model, batch and way; nothing without inference rows."""
     found = inference.cases(measurements)
     if not found:
@@ -31,7 +31,7 @@ def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list
     return [*told, *Table(f"{HEADS} | {JOULES}", rows, 3, JOULES).md()]
 
 
-def _line(case: inference.Case, rows: "list[Measurement]", way: inference.Way, batch: int) -> tuple[str, ...] | None:
+def _line(case: inference.Case, rows: Measurements, way: inference.Way, batch: int) -> tuple[str, ...] | None:
     """Both sides' seconds and samples a second, and how many times the CPU's the GPU's are; None where neither was measured."""
     cpu, gpu = (inference.side(rows, way, on_gpu, batch) for on_gpu in (False, True))
     if not gpu and (way == inference.QUEUED or not cpu):  # a CPU queues nothing: that is its one call's time again

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from analysis.table import listed, parsed, text, titled
 from analysis.units import join
 from kernels import networks
-from workloads.records import Loaded, Measurement, Run
+from workloads.records import Loaded, Measurements, Run
 from workloads.records.published_cases import CASES
 
 # What `check` says of a row, in words.
@@ -42,13 +42,13 @@ inference | samples a second: the samples of a call over its median time
 """
 
 
-def _said(lines: str, measurements: "Iterable[Measurement]") -> list[str]:
+def _said(lines: str, measurements: Measurements) -> list[str]:
     """Those of the lines that are of an operation that was measured."""
     ops = {m.problem.op for m in measurements if m.ok}
     return [" ".join(words.split()) for of, words in parsed(lines) if ops & set(of.split())]
 
 
-def how_section(loaded: "Loaded") -> list[str]:
+def how_section(loaded: Loaded) -> list[str]:
     """Checks, stop reasons, flags, seed, software and limits of what was measured."""
     ms = loaded.measurements
     run = loaded.last
@@ -74,7 +74,7 @@ def how_section(loaded: "Loaded") -> list[str]:
     return [*(f"- {line}" for line in [*lines, *_seeds(ms)]), ""]
 
 
-def _seeds(measurements: "Iterable[Measurement]") -> list[str]:
+def _seeds(measurements: Measurements) -> list[str]:
     """What S0 and its like behind a model's name mean."""
     models = {m.problem.model for m in measurements if m.problem.op == "training" and m.ok}
     seeds = {network.seed for model in models if (network := networks.known(model))}
@@ -82,7 +82,7 @@ def _seeds(measurements: "Iterable[Measurement]") -> list[str]:
     return [f"Behind a model's name stands the article that it is from: {text('; '.join(named))}."] if named else []
 
 
-def formulas(measurements: "Iterable[Measurement]") -> list[str]:
+def formulas(measurements: Measurements) -> list[str]:
     """What the numbers on the page are, as formulas."""
     return titled("Formulas", listed(_said(_FORMULAS, measurements)))
 

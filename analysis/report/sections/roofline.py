@@ -4,7 +4,7 @@ from analysis import labels
 from analysis.crossover import ladder
 from analysis.report.charts.roofline import products
 from analysis.report.material import Material
-from analysis.roofline.bounds import Roof, pick, ridge
+from analysis.roofline.bounds import Roofs, pick, ridge
 from analysis.table import Table, listed, text, titled
 from analysis.units import count, digits, join, percent
 
@@ -23,7 +23,7 @@ def section(of: Material) -> list[str]:
     return lines
 
 
-def ceilings(roofs: tuple[Roof, ...]) -> list[tuple]:
+def ceilings(roofs: Roofs) -> list[tuple]:
     """The measured roofs under CEILINGS."""
     rows = []
     for r in (r for r in roofs if r.measured):

@@ -1,6 +1,6 @@
 """Several GPUs on the page: copies pair by pair, sums by size and kernel, work on each alone and on all at once, trainings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from analysis import labels
@@ -13,7 +13,7 @@ from analysis.training.data_parallel import Case
 from analysis.units import bytes_rate, digits, percent, seconds, size
 from kernels import networks
 from kernels.problems import AllReduce, PeerCopy
-from workloads.records import Measurement
+from workloads.records import Measurements
 
 TITLE = "Several GPUs: with each other, and all at once"
 _ALWAYS = "training | Keras on | GPUs | batch in all | a GPU | step on one | step on all"
@@ -32,7 +32,7 @@ _ABOUT = (
 )
 
 
-def section(measurements: Sequence[Measurement]) -> list[str]:
+def section(measurements: Measurements) -> list[str]:
     """The sentences, then a table of each kind of rows that is there; nothing without any."""
     parts = [_copies(measurements), _sums(measurements), _at_once(measurements)]
     if not any(parts):
@@ -40,7 +40,7 @@ def section(measurements: Sequence[Measurement]) -> list[str]:
     return [*listed(words.lines(measurements)), *(line for part in parts for line in part)]
 
 
-def _copies(measurements: Sequence[Measurement]) -> list[str]:
+def _copies(measurements: Measurements) -> list[str]:
     rows = []
     for m in measurements:
         if isinstance(m.problem, PeerCopy) and m.ok:
@@ -53,7 +53,7 @@ def _copies(measurements: Sequence[Measurement]) -> list[str]:
     return titled("Copies from GPU to GPU", Table(heads, rows, 2))
 
 
-def _sums(measurements: Sequence[Measurement]) -> list[str]:
+def _sums(measurements: Measurements) -> list[str]:
     rows = [m for m in measurements if isinstance(m.problem, AllReduce) and m.ok]
     kernels = list(dict.fromkeys(m.kernel for m in rows))
     lines = []
@@ -67,7 +67,7 @@ def _sums(measurements: Sequence[Measurement]) -> list[str]:
     return titled(f"All-reduce over GPUs {rows[0].problem.gpus if rows else ''}", why, Table(heads, lines, 2))
 
 
-def _at_once(measurements: Sequence[Measurement]) -> list[str]:
+def _at_once(measurements: Measurements) -> list[str]:
     lines = []
     for alone, m, ratio in slowdowns(measurements):
         took = [seconds(of(each.on("host-latency")).value) for each in (alone, m)]
@@ -78,14 +78,14 @@ def _at_once(measurements: Sequence[Measurement]) -> list[str]:
     return titled("The same work on every GPU, alone and all at once", Table(heads, lines, 3))
 
 
-def trainings(measurements: Sequence[Measurement]) -> Table | None:
+def trainings(measurements: Measurements) -> Table | None:
     """A line a training on several GPUs beside one; None without such rows."""
     found = [c for c in data_parallel.cases(measurements) if c.several.on_gpu]
     found.sort(key=lambda c: (c.several.problem.model, words.way(c.several), c.several.problem.batch, c.count))
     return Table(f"{_ALWAYS} | {_OPTIONAL}", map(_row, found), 2, _OPTIONAL, _LEAST) if found else None
 
 
-def training_section(measurements: Sequence[Measurement]) -> list[str]:
+def training_section(measurements: Measurements) -> list[str]:
     """The part of the page on trainings on several GPUs; nothing without such rows."""
     found = trainings(measurements)
     return titled("What more GPUs buy", _ABOUT, found) + listed(words.training_lines(measurements)) if found else []

@@ -1,20 +1,20 @@
 """Trainings with Keras on the page: what a step takes, the largest part that is known of it, and one line on what is missing."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from analysis.predict.budget import Budget
 from analysis.report.charts import training as charts
 from analysis.table import listed, text, titled
 from analysis.text import budget, training
 from analysis.units import count, join
-from workloads.records import Measurement
+from workloads.records import Measurements
 
 _SCALED = re.compile(r", times [\d.]+ as trainings of .*")
 _UNMEASURED = "not measured: "  # how the reason of a part begins that a command can measure
 
 
-def section(made: list[Budget], measurements: Sequence[Measurement], said: Iterable[str] = ()) -> list[str]:
+def section(made: list[Budget], measurements: Measurements, said: Iterable[str] = ()) -> list[str]:
     """Sentences that the page has not `said` already, what to measure for more and where the parts' numbers come from; the
     steps themselves where no chart has them, as no part of any is known."""
     rows = [m for m in measurements if m.problem.op == "training"]

@@ -10,13 +10,13 @@ from analysis.training import break_even
 from kernels import networks
 from kernels.problems import Training
 from workloads import ROOT
-from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurements
 
 MOST = 4  # trainings
 STORED = "nvidia-h200"
 
 
-def section(rows: list[Measurement], machine: Machine | None) -> list[str]:
+def section(rows: Measurements, machine: Machine | None) -> list[str]:
     """A sentence for each training of a CPU alone at its article's size; nothing where a GPU was measured, or none is stored."""
     folder = ROOT / "reports" / STORED
     if machine is None or machine.gpus or any(is_gpu(m.device) for m in rows) or not folder.exists():

@@ -13,7 +13,7 @@ from analysis.text import rows as row_words
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
 from analysis.units import seconds
-from workloads.records import Measurement
+from workloads.records import Measurements
 
 
 def section(of: Material) -> list[str]:
@@ -50,7 +50,7 @@ def _answers(answers: list[Answer]) -> list[str]:
     return titled("Where the GPU starts to win a training", Table(heads, rows, len(heads)))
 
 
-def _articles(measurements: list[Measurement]) -> list[str]:
+def _articles(measurements: Measurements) -> list[str]:
     """Every article's claim beside ours, those that were not measured too."""
     found = comparisons(measurements)
     if not any(b.here for b in found):
@@ -85,7 +85,7 @@ def _forms(pairs: list[Pair]) -> list[str]:
     return titled("The CPU's forms", about, Table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows))
 
 
-def _changes(measurements: list[Measurement]) -> list[str]:
+def _changes(measurements: Measurements) -> list[str]:
     """Where the samples live, switches, types and threads, each beside the plain row."""
     heads = "training | device | what is changed | a step | ± | as Keras does it | beside that"
     rows = [
