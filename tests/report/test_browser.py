@@ -24,6 +24,7 @@ HOSTILE = "</script><img src=x onerror='window.pwned=1'><script>window.pwned=1</
 TRACES = "id => document.querySelector(`#chart-${id} .plot`).data.filter(t => t.hoverinfo !== 'skip').map(t => t.name)"
 FIRST = "id => document.querySelector(`#chart-${id} .plot`).data.find(t => t.hoverinfo !== 'skip').y"
 USES = "charts.data.crossover.runs[0].precisions[0].forms.flatMap(f => f.uses.map(u => u.k))"
+SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 SUBMITTED = """new Promise(done => {
   const form = document.getElementById('c-form');
   form.addEventListener('submit', event => { done(event.defaultPrevented); event.preventDefault(); }, { once: true });
@@ -182,8 +183,8 @@ def test_all_numbers_are_filtered_and_sorted(page, made):
     for order in ("ascending", "descending"):
         head.locator("button").click()
         assert head.get_attribute("aria-sort") == order
-        cells = "[...document.querySelectorAll('#n-table tbody tr')].map(r => units.key(r.cells[6].textContent))"
-        shown = page.evaluate(cells)
+        cells = page.evaluate("[...document.querySelectorAll('#n-table tbody tr')].map(r => r.cells[6].textContent)")
+        shown = [float(number) * SECONDS[unit] for number, unit in (cell.split() for cell in cells if cell != "-")]
         assert shown == sorted(shown, reverse=order == "descending")
     page.fill("#n-filter", "no such words")
     assert page.locator("#n-says").inner_text() == "No row has all these words."

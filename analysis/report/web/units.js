@@ -56,9 +56,9 @@ const units = (() => {
   }
 
   // What a cell of a table is worth when it is sorted: a number in its unit's base, else its text.
-  const worth = { ns: 1e-9, us: 1e-6, ms: 1e-3, s: 1, "GFLOP/s": 1e9, "TFLOP/s": 1e12, "GB/s": 1e9, KiB: 1024, MiB: 1048576, GiB: 1073741824 };
+  const worth = { ns: 1e-9, µs: 1e-6, ms: 1e-3, s: 1, "GFLOP/s": 1e9, "TFLOP/s": 1e12, "GB/s": 1e9, KiB: 1024, MiB: 1048576, GiB: 1073741824 };
   function key(text) {
-    const found = /^\s*([-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?)\s*([A-Za-z/%]*)/.exec(text);
+    const found = /^\s*([-+]?[\d,]*\.?\d+(?:e[-+]?\d+)?)\s*([A-Za-zµ/%]*)/.exec(text);
     if (!found) return text.trim() === "-" ? -Infinity : null;
     return Number(found[1].replace(/,/g, "")) * (worth[found[2]] || 1);
   }
