@@ -145,7 +145,7 @@ def refine(done: list, varies: str, here=None) -> list:
     from analysis.crossover import crossover
 
     forms = (crossover.LATENCY, *crossover.COPIES)
-    return refined(done, crossover.layer_crossovers(done, "conv", [varies], {varies: 2}, forms, here), "conv", _order)
+    return refined(done, crossover.layer_crossovers(done, "conv", {varies: 2}, forms, here), "conv", _order)
 
 
 def _order(row) -> tuple:
@@ -173,9 +173,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
     if works_:
         said += answers.together(works_, outcome.measurements, f"convolutions of {args.model}")
     if varies:
-        found = crossover.layer_crossovers(
-            outcome.measurements, "conv", [varies], {varies: 2}, machine=outcome.run.machine
-        )
+        found = crossover.layer_crossovers(outcome.measurements, "conv", {varies: 2}, machine=outcome.run.machine)
         said += answers.lines(found, outcome.measurements, outcome.run.machine)
     say(said, args, outcome, "conv")
 

@@ -1,18 +1,17 @@
 """From which size the GPU wins, in which form, and why: the sign changes of log(t_cpu / t_gpu) over a family of problems that
 differ in one size (analysis.crossover.families): square products in n, convolutions in batch, channels or image size."""
 
-import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
 from analysis import noise
 from analysis.crossover.families import (
+    LEAST,
     SQUARES,
-    VARIES,
     Family,
     Rows,
     conv_rows,
@@ -141,19 +140,27 @@ def crossovers(
     framework: str = "",
     cache: str = "warm",
     machine: Machine | None = None,
-    families: Callable[[Measurements, str, str], dict[Family, Rows]] = squares,
 ) -> tuple[Answer, ...]:
-    """One Answer for each family (by default the square products'; `families`: conv_rows, dense_rows), precision and form that
-    was measured, float32 first; without a GPU, one a precision.
+    """The answers of the square products that are called one at a time."""
+    return of_families(squares(measurements, framework, cache), forms, framework, cache, machine)
+
+
+def of_families(
+    families: dict[Family, Rows],
+    forms: Iterable[Form] = FORMS,
+    framework: str = "",
+    cache: str = "warm",
+    machine: Machine | None = None,
+) -> tuple[Answer, ...]:
+    """One Answer for each family, precision and form that was measured, float32 first; without a GPU, one a precision.
 
     The CPU side at a size is the fastest row over backends, variants and thread counts; the GPU side the fastest row of
     the form. As written means the variant `operator` on both sides, with the CPU library's default threads. Rows of a
     `framework` meet those of the same framework only, and only when it is named. With the `machine`, what its runs differ by
     is in the intervals of rows that were timed within seconds.
     """
-    found = families(measurements, framework, cache)
     shown = [replace(form, framework=framework, cache=cache) for form in (LATENCY, *forms)]
-    return tuple(a for family, rows in found.items() for a in _answers(family, rows, shown, machine))
+    return tuple(a for family, rows in families.items() for a in _answers(family, rows, shown, machine))
 
 
 def forms_of(measurements: Iterable[Measurement]) -> list[tuple[str, str]]:
@@ -165,20 +172,21 @@ def forms_of(measurements: Iterable[Measurement]) -> list[tuple[str, str]]:
 def layer_crossovers(
     measurements: Measurements,
     op: str,
-    varies: Iterable[str] = VARIES,
-    least: Mapping[str, int] | None = None,
+    least: Mapping[str, int] = LEAST,
     forms: Iterable[Form] = (LATENCY, THROUGHPUT, *COPIES),
     machine: Machine | None = None,
 ) -> list[Answer]:
-    """The answers of all families of an operation but the single square products of libraries from warm caches."""
+    """The answers of all families of an operation but the single square products of libraries from warm caches. `least`: of
+    convolutions the sizes that vary, and how many make a family."""
     found: list[Answer] = []
     for framework, cache in forms_of([m for m in measurements if m.problem.op == op]):
         if op == "conv":
-            kinds: list[Callable] = [functools.partial(conv_rows, varies=varies, least=least)]
+            families = conv_rows(measurements, framework, cache, least)
         else:
-            kinds = [dense_rows, squares] if framework or cache != "warm" else [dense_rows]
-        for families in kinds:
-            found += crossovers(measurements, forms, framework, cache, machine, families)
+            families = dense_rows(measurements, framework, cache)
+            if framework or cache != "warm":
+                families |= squares(measurements, framework, cache)
+        found += of_families(families, forms, framework, cache, machine)
     return found
 
 

@@ -2,7 +2,7 @@
 n, convolutions in batch, channels or image size, the products of a dense layer in its batch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
@@ -16,9 +16,8 @@ from workloads.records import Measurement, Measurements, settings
 CONV_FIELDS = {"batch": ("n",), "channels": ("c_in", "c_out"), "size": ("h", "w")}
 # the batch is summed over where the weights' gradient is made
 _DENSE_FIELDS = {"nn": ("m",), "nt": ("m",), "tn": ("k",)}
-VARIES = tuple(CONV_FIELDS)
 # Sizes that make a family by themselves. Two layers of a network that differ in channels or image size alone are no sweep.
-_LEAST = {"batch": 2, "channels": 3, "size": 3}
+LEAST = {"batch": 2, "channels": 3, "size": 3}
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -138,18 +137,17 @@ def conv_rows(
     measurements: Measurements,
     framework: str = "",
     cache: str = "warm",
-    varies: Iterable[str] = VARIES,
-    least: Mapping[str, int] | None = None,
+    least: Mapping[str, int] = LEAST,
 ) -> dict[Family, Rows]:
     """The convolutions as families: all other fields are equal. A row may be in several, a family of channels has as many
-    in as out, one of sizes square images. `least`: so many sizes make a family."""
+    in as out, one of sizes square images. `least`: what varies, and how many of it make a family."""
     found: dict[Family, Rows] = {}
     for m in comparable(measurements, "conv", framework, cache):
-        for name in varies:
+        for name in least:
             fields = CONV_FIELDS[name]
             if len({getattr(m.problem, field) for field in fields}) == 1:
                 _add(found, Family("conv", name, fields, _fixed(m.problem, fields)), m)
-    return _sweeps(found, _LEAST if least is None else least)
+    return _sweeps(found, least)
 
 
 def dense_rows(measurements: Measurements, framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
@@ -161,7 +159,7 @@ def dense_rows(measurements: Measurements, framework: str = "", cache: str = "wa
     counts = sorted({m.problem.count for m in measurements if m.problem.op == SQUARES.op} - {1})
     many = (msgspec.structs.replace(SQUARES, fixed=(("layout", "nn"), ("batch", count))) for count in counts)
     batched = {family: rows for family in many if (rows := rows_of(measurements, family, framework, cache))}
-    return _sweeps(found, _LEAST) | batched
+    return _sweeps(found, LEAST) | batched
 
 
 def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | int], ...]:

@@ -151,7 +151,7 @@ def test_a_dense_layers_products_cross_in_their_batch():
         layers = Matmul(n, 10, 512), Matmul(n, 512, 10, layout="nt"), Matmul(512, 10, n, layout="tn")
         for p in (*layers, Matmul(n, n, 512)):
             rows += [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 16e-6)]
-    found = crossover.crossovers(rows, [LATENCY], families=dense_rows)
+    found = crossover.of_families(dense_rows(rows), [LATENCY])
     expected = [("batch", way) for way in ("nn", "nt", "tn")]
     assert [(a.family.varies, dict(a.family.fixed)["layout"]) for a in found] == expected
     assert all(a.kind == "gpu-from" and a.crossings[0].at.value == pytest.approx(16) for a in found)

@@ -1,7 +1,6 @@
 """What rows of layers say together: ratios worked out by hand, names of layers, sums over a step, and their part of the page."""
 
 import json
-from functools import partial
 
 import fake_measurements as fake
 import msgspec
@@ -70,9 +69,7 @@ def law(n: int, **fields) -> list:
 def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     """1e-6 n h c / 64 = 20e-6: n h c = 1280, of h = 8 and c = 8 at n = 20; on one image 160 channels or pixels."""
     rows = [m for at in zip(*sizes.values(), strict=True) for m in law(**dict(zip(sizes, at, strict=True)))]
-    found = crossover.crossovers(
-        rows, (LATENCY, COPIES[0]), families=partial(conv_rows, varies=[varies], least={varies: 2})
-    )
+    found = crossover.of_families(conv_rows(rows, least={varies: 2}), (LATENCY, COPIES[0]))
     resident, copied = (next(a for a in found if a.form == form) for form in (LATENCY, COPIES[0]))
     assert words[0] in answers.sentence(resident)
     first, *_ = why(rows, resident)
@@ -83,7 +80,7 @@ def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     )
     assert [w.parts["copies"] for w in why(rows, copied)] == pytest.approx([60e-6] * len(why(rows, copied)))
     slow = [m for m in rows if law_time(m) > 25e-6 or "cudnn" in m.kernel]  # the CPU at the larger sizes only
-    always = crossover.crossovers(slow, [LATENCY], families=partial(conv_rows, varies=[varies], least={varies: 1}))
+    always = crossover.of_families(conv_rows(slow, least={varies: 1}), [LATENCY])
     assert "the smallest measured." in answers.sentence(next(a for a in always if a.kind == "gpu-at-smallest"))
 
 
@@ -96,7 +93,7 @@ def test_a_family_holds_its_own_and_shapes_are_in_words():
     quick = {"host-latency": 1e-6, "device": 1e-6}
     others = [row("conv/cudnn/plan", conv(n, direction="wgrad"), quick, device="gpu:0") for n in (4, 100)]
     others += [row("conv/tensorflow/jit", conv(n), quick, device="gpu:0") for n in (4, 100)]
-    (answer,) = crossover.crossovers(rows, [LATENCY], families=conv_rows)
+    (answer,) = crossover.of_families(conv_rows(rows), [LATENCY])
     assert why([*others, *rows], answer) == why(rows, answer)
     dense = families.batch_family(Matmul(32, 10, 512, layout="tn"))
     assert dense.holds(Matmul(32, 10, 7, layout="tn")) and not dense.holds(Matmul(32, 11, 7, layout="tn"))

@@ -4,7 +4,6 @@ channels and size."""
 import json
 import pathlib
 import types
-from functools import partial
 
 import fake_measurements as fake
 import msgspec
@@ -103,7 +102,7 @@ def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(
         assert {r.key for r in added} <= {m.key for p in new for m in law(**msgspec.structs.asdict(p))}
         done += [m for p in new for m in law(**msgspec.structs.asdict(p))]
         sizes += [families.Family("conv", varies, families.CONV_FIELDS[varies]).size(p) for p in new]
-    (answer,) = crossover.crossovers(done, [LATENCY], families=partial(conv_rows, varies=[varies], least={varies: 2}))
+    (answer,) = crossover.of_families(conv_rows(done, least={varies: 2}), [LATENCY])
     assert answer.family.varies == varies and answer.kind == "gpu-from"
     (crossing,) = answer.crossings
     assert crossing.fine and crossing.at.value == pytest.approx(true, rel=0.02) and len(sizes) < 30
@@ -113,16 +112,16 @@ def test_families_hold_what_is_equal_in_all_else_and_no_size_is_added_that_is_no
     rows = (
         [m for n in (1, 64) for m in law(n)] + law(1, direction="wgrad") + law(1, c_in=8, c_out=8) + law(1, h=16, w=16)
     )
-    found = families.conv_rows(rows)
+    found = conv_rows(rows)
     # two sizes are no sweep of sizes
     assert {f.varies: set(r["float32"]) for f, r in found.items()} == {"batch": {1, 64}}
     expected = {"batch", "channels", "size"}
-    assert {f.varies for f in families.conv_rows(rows, least=dict.fromkeys(families.VARIES, 2))} == expected
+    assert {f.varies for f in conv_rows(rows, least=dict.fromkeys(families.CONV_FIELDS, 2))} == expected
     (family,) = found
     assert family.at(5, "tf32") == Conv(5, 8, 8, 4, 4, 3, 3, 1, "same", math="tf32")
     assert families.SQUARES.at(7, "bfloat16") == Matmul(7, 7, 7, "bfloat16")
     lone = [m for n in (1, 64) for m in law(n, c_in=3, h=9)]
-    assert {f.varies for f in families.conv_rows(lone, least=dict.fromkeys(families.VARIES, 1))} == {"batch"}
+    assert {f.varies for f in conv_rows(lone, least=dict.fromkeys(families.CONV_FIELDS, 1))} == {"batch"}
     rows = [m for v in (8, 1024) for m in law(1, c_in=v, c_out=v, groups=8)]
     added = conv.refine(rows, "channels")
     assert added and all(r.problem.c_in % 8 == 0 for r in added)
@@ -137,15 +136,15 @@ def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():
         rows.append(row("conv/tensorflow/function", p, 1e-9, device="gpu:0"))
         rows.append(row("conv/tensorflow/function", p, 1.0))
         rows.append(row("conv/tensorflow/held", p, 1e-12))
-    (raw,) = crossover.crossovers(rows, [LATENCY], families=conv_rows)
+    (raw,) = crossover.of_families(conv_rows(rows), [LATENCY])
     assert raw.kind == "gpu-from"
     assert {s.kernel for p in raw.points for s in (p.cpu, p.gpu)} == {"conv/numpy/im2col", "conv/cudnn/plan"}
-    (own,) = crossover.crossovers(rows, [LATENCY], "tensorflow", families=conv_rows)
+    (own,) = crossover.of_families(conv_rows(rows, "tensorflow"), [LATENCY], "tensorflow")
     assert own.kind == "gpu-at-smallest" and own.form.framework == "tensorflow"
     assert own.points[0].cpu.seconds.value == 1.0  # 50 convolutions in a call are no call
     cold = [replace(m, settings=replace(m.settings, cache="cold")) for m in rows[:1] + rows[1:2]]
     assert crossover.forms_of(rows + cold) == [("", "warm"), ("", "cold"), ("tensorflow", "warm")]
-    assert crossover.crossovers(cold, [LATENCY], families=conv_rows) == ()
+    assert crossover.of_families(conv_rows(cold), [LATENCY]) == ()
 
 
 def test_answers_in_words_name_the_family_and_what_varies():
