@@ -148,6 +148,10 @@ class Sources(msgspec.Struct, frozen=True):
     def borrowed(self) -> bool:
         return self.gpu is not None and self.gpu is not self.cpu
 
+    def profile(self, device: str) -> Profile:
+        """The profile that tells of a device."""
+        return self.cpu if device == "cpu" or self.gpu is None else self.gpu
+
 
 def settings_of(asked: Request, device: str) -> Settings:
     """How the training runs on a device: the switches asked for that mean something there."""
@@ -180,13 +184,10 @@ def explain(asked: Request, of: Sources) -> Explanation:
     main = gpu or cpu
     found = what_if.what_ifs(main, predict) if main else []
     ranked = sorted(found, key=lambda w: -w.job_saved.value if w.job_saved else math.inf)
-    held = tuple(
-        memory(asked.of, asked.training, device, of_.measurements, of_.machine)
-        for device in made
-        if (of_ := _profile(of, device))
-    )
+    profiles = [(device, of.profile(device)) for device in made]
+    held = tuple(memory(asked.of, asked.training, device, own.measurements, own.machine) for device, own in profiles)
     prices = tuple(
-        cost(asked.training, side.whole, side.device, asked.prices, _profile(of, side.device).measurements)
+        cost(asked.training, side.whole, side.device, asked.prices, of.profile(side.device).measurements)
         for side in both
     )
     return Explanation(
@@ -225,28 +226,22 @@ def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Tra
 def predictor(asked: Request, of: Sources) -> Callable[..., Prediction]:
     """predict(training, settings, kernel): from the profile of the settings' device, a stored GPU driven by this machine's
     host."""
-    factor, start = (
-        (host_factor(of.cpu, of.gpu), start_factor(of.cpu, of.gpu)) if of.gpu and of.borrowed else (None, None)
-    )
+    factor = host_factor(of.cpu, of.gpu) if of.gpu and of.borrowed else None
+    start = start_factor(of.cpu, of.gpu) if of.gpu and of.borrowed else None
 
     def predict(training: Training, settings: Settings, kernel: str = what_if.FIT) -> Prediction:
-        made = of.predict(training, settings, _profile(of, settings.device), asked.network, kernel=kernel)
+        made = of.predict(training, settings, of.profile(settings.device), asked.network, kernel=kernel)
         if factor is None:
             return made
         if settings.on_gpu:
             return rescaled(made, factor, start)
         with contextlib.suppress(Lacking):  # then what this machine's rows do not tell stays untold
             if made.untold and kernel == what_if.FIT:
-                return completed(
-                    made, of.predict(training, settings, of.gpu, asked.network, kernel=kernel), factor, start
-                )
+                stored = of.predict(training, settings, of.gpu, asked.network, kernel=kernel)
+                return completed(made, stored, factor, start)
         return made
 
     return predict
-
-
-def _profile(of: Sources, device: str) -> Profile:
-    return of.cpu if device == "cpu" or of.gpu is None else of.gpu
 
 
 def measured(asked: Request, of: Sources) -> "dict[str, Trained]":
@@ -256,7 +251,7 @@ def measured(asked: Request, of: Sources) -> "dict[str, Trained]":
     for device in ("cpu", *(GPU,) * (of.gpu is of.cpu)):
         wanted = (what_if.FIT, t.model, t.batch, device, settings_of(asked, device).switches, None)
         rows = []
-        for side in break_even.trained(_profile(of, device).measurements):
+        for side in break_even.trained(of.profile(device).measurements):
             m = side.row
             own = (m.kernel, m.problem.model, m.problem.batch, m.device, m.settings.switches, m.threads)
             rows += [side] * (own == wanted and side.cost.step.value > 0)

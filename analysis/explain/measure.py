@@ -38,8 +38,7 @@ def parts(e: Explanation | None, asked: Request, of: Sources, devices: list[str]
     predicted = {p.settings.device for p in e.predictions} if e else set()
     found = [_step(asked, device) for device in devices if device not in measured]
     for device in devices:
-        profile = of.cpu if device == "cpu" else of.gpu
-        if profile is None or not profile.constant("keras-step", device):
+        if not of.profile(device).constant("keras-step", device):
             words = ("workloads.launch", "--backends", "tensorflow", "--variants", "fit", "once", *_on(device))
             found.append(Part(f"start-up and dispatch on the {_name(device)}", words, _GUESS_S["launch"]))
     return found + [part for device in devices if device not in predicted for part in _operations(asked, device)]

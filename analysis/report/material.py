@@ -125,24 +125,23 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
 
     Raises: FileNotFoundError when there is no result file; ValueError for a file that holds none.
     """
-    groups: list[tuple[str, list[str], Loaded, str]] = []  # machine, files, what they hold, a name
+    groups: list[tuple[str, Loaded, str]] = []  # machine, rows, a name
     for path in paths:
         for key, loaded in by_machine(path).items():
             if not (loaded.runs or loaded.measurements) and os.path.isfile(path):
                 raise ValueError(f"{path} is no result file")
             own = [i for i, group in enumerate(groups) if group[0] == key]
-            if own and not any(_again(groups[i][2], loaded) for i in own):
-                _, files, _, name = groups[own[0]]
-                files = [*files, *loaded.files]
-                groups[own[0]] = key, files, read(*files), name
+            if own and not any(_again(groups[i][1], loaded) for i in own):
+                _, before, name = groups[own[0]]
+                groups[own[0]] = key, read(*before.files, *loaded.files), name
             else:
-                groups.append((key, list(loaded.files), loaded, _name(path)))
+                groups.append((key, loaded, _name(path)))
     machines = [key for key, *_ in groups]
     if len(groups) == 1:
-        return [Material(groups[0][2])]
+        return [Material(groups[0][1])]
     return [
         Material(loaded, letter(i), (key or _UNKNOWN) if machines.count(key) == 1 else name)
-        for i, (key, _, loaded, name) in enumerate(groups)
+        for i, (key, loaded, name) in enumerate(groups)
     ]
 
 
