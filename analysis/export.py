@@ -8,13 +8,12 @@ from analysis import units
 from workloads import options
 
 if TYPE_CHECKING:
-    from workloads.records import Loaded, Measurement, Measurements, Run, Samples
+    from workloads.records import Loaded, Measurement, Run, Samples
 
 QUESTION = "How do other tools get the results?"
 EXAMPLE = "python -m analysis.export reports/nvidia-h200/suite --to bencher"
 LONG = """Writes the rows of RUN that have a time: google-benchmark (JSON that its compare.py reads; a block is a repetition),
 bencher (Bencher Metric Format), github (github-action-benchmark, smaller is better), csv (all columns)."""
-TO = ("google-benchmark", "bencher", "github", "csv")
 _NS = 1e9
 
 
@@ -38,11 +37,11 @@ def parser() -> options.Parser:
     return made
 
 
-def timed(measurements: "Measurements") -> "list[tuple[Measurement, Samples]]":
+def timed(loaded: "Loaded") -> "list[tuple[Measurement, Samples]]":
     """The rows that have a time, with the samples of the clock that they are judged by."""
     from analysis.stats import judged_by
 
-    return [(m, samples) for m in measurements if (samples := judged_by(m))]
+    return [(m, samples) for m in loaded.measurements if (samples := judged_by(m))]
 
 
 def name(m: "Measurement") -> str:
@@ -52,7 +51,7 @@ def name(m: "Measurement") -> str:
     return labels.row(m, "/", ":")
 
 
-def google_benchmark(measurements: "Measurements", run: "Run | None") -> dict:
+def google_benchmark(loaded: "Loaded") -> dict:
     """Google Benchmark's JSON: an `iteration` entry for each block of a row (its repetitions).
 
     Times in nanoseconds; real_time and cpu_time are the same, the clock that the row is judged by. FLOPs and bytes a second are
@@ -60,7 +59,7 @@ def google_benchmark(measurements: "Measurements", run: "Run | None") -> dict:
     cpu_time and time_unit.
     """
     made = []
-    for m, samples in timed(measurements):
+    for m, samples in timed(loaded):
         times = [_NS * s for s in samples.medians.values()]
         own: dict[str, object] = {
             "run_name": name(m),
@@ -74,7 +73,7 @@ def google_benchmark(measurements: "Measurements", run: "Run | None") -> dict:
             made.append(
                 own | visit | {"real_time": t, "cpu_time": t} | {unit: _NS * n / t for unit, n in counts.items() if n}
             )
-    return {"context": _context(run), "benchmarks": made}
+    return {"context": _context(loaded.last), "benchmarks": made}
 
 
 def _context(run: "Run | None") -> dict:
@@ -85,13 +84,13 @@ def _context(run: "Run | None") -> dict:
     return named | {"cpu": here.cpu, "gpus": [gpu.name for gpu in here.gpus], "commit": run.commit, **run.software}
 
 
-def bencher(measurements: "Measurements") -> dict:
+def bencher(loaded: "Loaded") -> dict:
     """Bencher Metric Format: for each row `latency` in nanoseconds with the ends of its interval, and `flops-per-second`
     where it computes. Source: bencher.dev, reference "Bencher Metric Format"."""
     from analysis.stats import of
 
     made = {}
-    for m, samples in timed(measurements):
+    for m, samples in timed(loaded):
         time = of(samples)
         found = {"latency": time * _NS}
         if flops := m.problem.flops:
@@ -102,12 +101,12 @@ def bencher(measurements: "Measurements") -> dict:
     return made
 
 
-def github(measurements: "Measurements") -> list[dict]:
+def github(loaded: "Loaded") -> list[dict]:
     """github-action-benchmark's customSmallerIsBetter: name, unit, value, range, extra. Source: its README."""
     from analysis.stats import of
 
     made = []
-    for m, samples in timed(measurements):
+    for m, samples in timed(loaded):
         time = of(samples)
         off = max(time.high - time.value, time.value - time.low)
         extra = [f"{samples.clock}, {len(samples.seconds)} samples in {len(samples.medians)} blocks", *m.flags]
@@ -126,33 +125,30 @@ def table(loaded: "Loaded") -> str:
     return rows.map(cells.cell).to_csv(index=False, lineterminator="\n")
 
 
+AS_JSON = {"google-benchmark": google_benchmark, "bencher": bencher, "github": github}
+TO = (*AS_JSON, "csv")
+
+
 def text(loaded: "Loaded", to: str) -> str:
     """What a file of that format holds."""
     import json
 
-    if to == "csv":
-        return table(loaded)
-    made = {
-        "google-benchmark": lambda: google_benchmark(loaded.measurements, loaded.last),
-        "bencher": lambda: bencher(loaded.measurements),
-        "github": lambda: github(loaded.measurements),
-    }[to]()
-    return json.dumps(made, indent=1, allow_nan=False) + "\n"
+    return table(loaded) if to == "csv" else json.dumps(AS_JSON[to](loaded), indent=1, allow_nan=False) + "\n"
 
 
 def _body(args: argparse.Namespace) -> int:
-    from analysis.compare import command
-
-    loaded = [command.read(run) for run in args.runs]
+    from analysis.compare import command, comparison
     from workloads import records
 
-    keys = {r.machine.key for part in loaded for r in part.runs}
-    if len(keys) > 1:
+    for run in args.runs:
+        command.read(run)  # raises what is wrong with it by itself
+    loaded = records.read(*args.runs)
+    if len(keys := comparison.machine_keys(loaded.runs)) > 1:
         raise options.Usage(
             f"these runs are of several machines ({', '.join(sorted(keys))}); export each by itself",
             f"python -m analysis.export {args.runs[0]} --to {args.to}",
         )
-    made = text(records.read(*args.runs), args.to)
+    made = text(loaded, args.to)
     if not args.output:
         sys.stdout.write(made)
         return options.OK

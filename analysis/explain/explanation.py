@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer
@@ -133,7 +134,7 @@ class Explanation(msgspec.Struct, frozen=True):
         """What of it is to be said: all, or without what rests on seconds that are withheld."""
         if not self.withheld:
             return self
-        return msgspec.structs.replace(self, cpu=None, gpu=None, crossovers=(), costs=(), what_ifs=())
+        return replace(self, cpu=None, gpu=None, crossovers=(), costs=(), what_ifs=())
 
 
 class Sources(msgspec.Struct, frozen=True):
@@ -218,7 +219,7 @@ def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Tra
         cost = row or (p and p.cost)
         if cost:
             if asked.validation and device in made:
-                cost = msgspec.structs.replace(cost, epoch=cost.epoch + validating(asked, made[device]))
+                cost = replace(cost, epoch=cost.epoch + validating(asked, made[device]))
             found.append(Side(device, asked.training, cost, p.untold if p and not row else ()))
     return tuple(found)
 
@@ -271,7 +272,7 @@ def _swept(asked: Request, trained: dict[str, Trained], of: Sources) -> dict[str
     setup, found = break_even.setup_of(trained[GPU].row), {}
     own = {v: at[1] for v in break_even.VARIES if (at := break_even.size_of(setup, v))}
     for a in sorted(break_even.answers(of.cpu.measurements, own), key=lambda a: len(a.points)):
-        varies, there = a.family.varies, msgspec.structs.replace(break_even.setup_in(a.family), dtype=setup.dtype)
+        varies, there = a.family.varies, replace(break_even.setup_in(a.family), dtype=setup.dtype)
         whole = varies == "samples" and setup.batch < setup.samples
         alike = a.form.mode == (BY_JOB if whole else BY_STEP) and there == own[varies]
         if alike and (not whole or asked.training.epochs == break_even.planned(setup, varies)[1]):
@@ -297,11 +298,10 @@ def _at(t: Training, varies: str, size: int) -> Training:
 
     Raises: ValueError for a model that has no such size.
     """
-    change = msgspec.structs.replace
     if varies == "batch":
-        return change(t, batch=size, samples=max(t.samples, size))
+        return replace(t, batch=size, samples=max(t.samples, size))
     made = break_even.at(break_even.sized(t, varies)[1], varies, size)
-    return change(t, model=made.model, batch=made.batch, samples=made.samples or t.samples)
+    return replace(t, model=made.model, batch=made.batch, samples=made.samples or t.samples)
 
 
 def over(asked: Request, varies: str, sizes: Iterable[int], predict: Callable) -> Answer | None:

@@ -21,11 +21,12 @@ RUN = Run(
 TAKEN = Samples("host-latency", (0.9e-6, 1.1e-6, 3e-6, 3e-6, 1e-6, 3e-6), 7, (0, 0, 1, 1, 2, 2), "steady")
 ROW = answer(Row("matmul/numpy/blas", square(10), Settings(threads=2)), TAKEN, flags=("steal",))
 FAILED = row("matmul/numpy/blas", square(11), None, status="failed")
+LOADED = Loaded((RUN,), (ROW, FAILED), 0, ())
 NAME = "matmul/numpy/blas/m:10/n:10/k:10/threads:2"
 
 
 def test_google_benchmark_and_names_that_are_never_the_same():
-    made = export.google_benchmark([ROW, FAILED], RUN)
+    made = export.google_benchmark(LOADED)
     entries = made["benchmarks"]
     assert [(e["name"], e["run_type"]) for e in entries] == [(NAME, "iteration")] * 3
     assert [e["real_time"] for e in entries] == pytest.approx([1000, 3000, 2000])
@@ -40,13 +41,13 @@ def test_google_benchmark_and_names_that_are_never_the_same():
 
 
 def test_bencher_and_github():
-    told = export.bencher([ROW, FAILED])
+    told = export.bencher(LOADED)
     assert list(told) == [NAME] and set(told[NAME]) == {"latency", "flops-per-second"}
     latency, flops = told[NAME]["latency"], told[NAME]["flops-per-second"]
     assert latency["value"] == pytest.approx(2050) and latency["lower_value"] < 2050 < latency["upper_value"]
     assert flops["value"] == pytest.approx(2000 / 2.05e-6)
     assert flops["lower_value"] < flops["value"] < flops["upper_value"]
-    (one,) = export.github([ROW, FAILED])
+    (one,) = export.github(LOADED)
     assert (one["name"], one["unit"], one["value"]) == (NAME, "ns", pytest.approx(2050)) and one["range"][:2] == "± "
     assert one["extra"] == "host-latency, 6 samples in 3 blocks\nsteal"
     bad = msgspec.structs.replace(ROW, samples=(msgspec.structs.replace(ROW.samples[0], seconds=(math.inf,) * 6),))
@@ -64,7 +65,7 @@ def test_every_format_of_a_whole_run(to):
         assert lines[0] == list(rows.columns) and len(lines) == len(loaded.measurements) + 1
     else:
         told = json.loads(made, parse_constant=lambda word: pytest.fail(word))  # NaN and Infinity are no JSON
-        count = len(export.timed(loaded.measurements))
+        count = len(export.timed(loaded))
         names = {e["run_name"] for e in told["benchmarks"]} if to == "google-benchmark" else told
         assert len(names) == count
 

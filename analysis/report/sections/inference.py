@@ -12,6 +12,7 @@ from analysis.units import digits
 from workloads.records import Measurements
 
 HEADS = "model | batch | how | a call, CPU | ± | a call, GPU | ± | samples a second, CPU | samples a second, GPU | GPU over CPU"
+JOULE = "joules_per_sample"
 JOULES = "J a sample, CPU | J a sample, GPU"
 
 
@@ -33,15 +34,12 @@ def section(measurements: Measurements, said: Iterable[str] = ()) -> list[str]:
 
 def _line(case: inference.Case, rows: Measurements, way: inference.Way, batch: int) -> tuple[str, ...] | None:
     """Both sides' seconds and samples a second, and how many times the CPU's the GPU's are; None where neither was measured."""
-    cpu, gpu = (inference.side(rows, way, on_gpu, batch) for on_gpu in (False, True))
+    both = cpu, gpu = [inference.side(rows, way, on_gpu, batch) for on_gpu in (False, True)]
     if not gpu and (way == inference.QUEUED or not cpu):  # a CPU queues nothing: that is its one call's time again
         return None
-    took = [cell for one in (cpu, gpu) for cell in ((time(one[1]), width(one[1])) if one else ("-", "-"))]
-    rates = [digits(batch / one[1].value) if one else "-" for one in (cpu, gpu)]
-    joules = [
-        digits(m.values["joules_per_sample"]) if m and "joules_per_sample" in m.values else "-"
-        for m in (cpu and cpu[0], gpu and gpu[0])
-    ]
+    took = [cell(one and one[1]) for one in both for cell in (time, width)]
+    rates = [digits(batch / one[1].value) if one else "-" for one in both]
+    joules = [digits(one[0].values[JOULE]) if one and JOULE in one[0].values else "-" for one in both]
     times = digits(cpu[1].value / gpu[1].value) if cpu and gpu else "-"
     if cpu and gpu and faster(cpu[1], gpu[1]) == "neither":
         times = CANT_TELL
