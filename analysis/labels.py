@@ -124,6 +124,16 @@ _PROBLEMS: dict[str, Callable] = {
 }
 
 
+def device(name: str) -> str:
+    """`CPU`, `GPU`, and the further ones by their number: `GPU 1`."""
+    return {"cpu": "CPU", "gpu:0": "GPU"}.get(name, name.upper().replace(":", " "))
+
+
+def short(kernel: str) -> str:
+    """Backend and variant of a kernel: `numpy/blas`."""
+    return kernel.partition("/")[2]
+
+
 def threads(m: Measurement) -> str:
     return str(m.threads or "-")
 

@@ -3,9 +3,9 @@ rung changed. Ideas are those that rows store, before them the registry's; every
 
 import msgspec
 
-from analysis import labels
 from analysis.crossover.families import MANY_IN_ONE, is_rung
 from analysis.crossover.layers import is_square
+from analysis.labels import shape, short
 from analysis.roofline.bounds import pick
 from analysis.roofline.roofs import Roof, roofs
 from analysis.stats import Estimate, best_by, call_s, group_by, is_gpu, quick_seconds, seconds_of
@@ -144,7 +144,7 @@ def title(ladder: Ladder) -> str:
 
 def problem_name(problem: Problem) -> str:
     """`n = 1024`, or the shape."""
-    return f"n = {problem.n}" if is_square(problem) else labels.shape(problem)
+    return f"n = {problem.n}" if is_square(problem) else shape(problem)
 
 
 def table(ladder: Ladder) -> Table:
@@ -157,7 +157,7 @@ def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:
     """The lines of that table at one problem, but for the problem."""
     rows = [
         (
-            _short(s.kernel),
+            short(s.kernel),
             flops_rate(problem.flops / s.seconds.value),
             *("-" if e is None else percent(e.value) for e in (s.of_library, s.of_peak)),
             f"{digits(s.over_before.value)}x" if s.over_before else "-",
@@ -168,7 +168,7 @@ def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:
     if m := ladder.library.get(problem):
         rate = problem.flops / call_s(m)
         peak = percent(rate / ladder.peak.rate.value) if ladder.peak else "-"
-        rows.append((f"library: {_short(m.kernel)}", flops_rate(rate), percent(1), peak, "-", "-"))
+        rows.append((f"library: {m.label}", flops_rate(rate), percent(1), peak, "-", "-"))
     return rows
 
 
@@ -183,17 +183,17 @@ def sentences(ladder: Ladder) -> list[str]:
     told = [_gain(step, _idea(step, ladder)) for step in ladder.at(at)]
     told += [_standing(ladder, problem) for problem in dict.fromkeys((at, ladder.problems[-1]))]
     for kernel, problem, reason in ladder.skipped:
-        told.append(_SAID["no row"].format(rung=_short(kernel), at=problem_name(problem), reason=reason))
+        told.append(_SAID["no row"].format(rung=short(kernel), at=problem_name(problem), reason=reason))
     onednn = any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
     told += [_SAID["oneDNN"]] * ((ladder.op, ladder.device) == ("conv", "cpu") and not onednn)
     missing = ladder.missing.items()
-    return told + [_SAID["missing"].format(rung=_short(kernel), reason=reason) for kernel, reason in missing]
+    return told + [_SAID["missing"].format(rung=short(kernel), reason=reason) for kernel, reason in missing]
 
 
 def _gain(step: Step, why: str) -> str:
     """What a rung gains over the one before it."""
     gain = step.over_before
-    words = {"rung": _short(step.kernel), "before": _short(step.before), "why": why}
+    words = {"rung": short(step.kernel), "before": short(step.before), "why": why}
     if gain is None:
         rate = flops_rate(step.problem.flops / step.seconds.value)
         return _SAID["first"].format(rate=rate, at=problem_name(step.problem), **words)
@@ -211,17 +211,13 @@ def _idea(step: Step, ladder: Ladder) -> str:
 def _standing(ladder: Ladder, problem: Problem) -> str:
     """Where the fastest rung at a problem stands against the library and the peak."""
     best = min(ladder.at(problem), key=lambda s: s.seconds.value)
-    parts = [f"{percent(best.of_library.value)} of {_short(ladder.library[problem].kernel)}"] if best.of_library else []
+    parts = [f"{percent(best.of_library.value)} of {ladder.library[problem].label}"] if best.of_library else []
     parts += [f"{percent(best.of_peak.value)} of the measured peak"] if best.of_peak else []
     reached = " and ".join(parts) or flops_rate(problem.flops / best.seconds.value)
     doubts = [_SAID["beyond"]] * bool(best.of_peak and best.of_peak.value > _BEYOND)
     doubts += [_SAID["flagged"].format(flags=join(best.flags))] * bool(best.flags)
-    said = _SAID["standing"].format(at=problem_name(problem), rung=_short(best.kernel), reached=reached)
+    said = _SAID["standing"].format(at=problem_name(problem), rung=short(best.kernel), reached=reached)
     return " ".join([said, *doubts])
-
-
-def _short(kernel: str) -> str:
-    return kernel.partition("/")[2]
 
 
 def lines(found: list[Ladder]) -> list[str]:

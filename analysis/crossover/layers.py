@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from analysis import labels
 from analysis.crossover.families import MANY_IN_ONE, batch_family, framework_of, precision_of
 from analysis.roofline.bounds import Roofs, judge
 from analysis.stats import best_by, call_s, clock_of, group_by, is_gpu, middle, quick_seconds
@@ -72,14 +73,8 @@ def waited(m: Measurement) -> float:
 
 def side(m: Measurement) -> str:
     """`numpy`, `cudnn`, `tensorflow CPU`: the backend, and the device of one that runs on either."""
-    backend = m.backend
-    return f"{backend} {place(m)}" if framework_of(m) or place(m) not in ("CPU", "GPU") else backend
-
-
-def place(m: Measurement) -> str:
-    """`CPU`, `GPU`, and the further ones by their number."""
-    device = m.device
-    return {"cpu": "CPU", "gpu:0": "GPU"}.get(device, device.upper().replace(":", " "))
+    device = labels.device(m.device)
+    return f"{m.backend} {device}" if framework_of(m) or device not in ("CPU", "GPU") else m.backend
 
 
 def best_by_side(measurements: Measurements, op: str) -> "dict[Problem, dict[str, Measurement]]":
@@ -206,7 +201,9 @@ def rate_sentences(measurements: Measurements, op: str, roofs: Roofs = ()) -> li
         ends = (pick(best, key=lambda m: m.problem.flops / call_s(m)) for pick in (min, max))
         reached = " to ".join(dict.fromkeys(_reached(m, roofs) for m in ends))
         most = ", largest batch" * (len(every) < len(measured))
-        told.append(_RATE.format(math=first, noun=NOUNS[op], where=place(own[0]), most=most, rates=reached))
+        told.append(
+            _RATE.format(math=first, noun=NOUNS[op], where=labels.device(own[0].device), most=most, rates=reached)
+        )
     return told
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from analysis import labels
 from analysis.explain.explanation import Explanation, Request, Sources, settings_of
 from analysis.predict import what_if
 from analysis.predict.profile import PASSES, measuring
@@ -40,12 +41,8 @@ def parts(e: Explanation | None, asked: Request, of: Sources, devices: list[str]
     for device in devices:
         if not of.profile(device).constant("keras-step", device):
             words = ("workloads.launch", "--backends", "tensorflow", "--variants", "fit", "once", *_on(device))
-            found.append(Part(f"start-up and dispatch on the {_name(device)}", words, _GUESS_S["launch"]))
+            found.append(Part(f"start-up and dispatch on the {labels.device(device)}", words, _GUESS_S["launch"]))
     return found + [part for device in devices if device not in predicted for part in _operations(asked, device)]
-
-
-def _name(device: str) -> str:
-    return "CPU" if device == "cpu" else "GPU"
 
 
 def _on(device: str) -> tuple[str, ...]:
@@ -61,7 +58,7 @@ def command(change: what_if.Change) -> tuple[str, ...]:
 
 def _step(asked: Request, device: str) -> Part:
     change = what_if.Change("", asked.training, settings_of(asked, device))
-    return Part(f"its own step on the {_name(device)}", command(change), _GUESS_S["training"])
+    return Part(f"its own step on the {labels.device(device)}", command(change), _GUESS_S["training"])
 
 
 def _operations(asked: Request, device: str) -> list[Part]:
@@ -77,13 +74,13 @@ def _operations(asked: Request, device: str) -> list[Part]:
         if kind in kinds:
             model = ("--model", t.model if own else instead, "--batch", str(t.batch), "--direction", "all")
             command = (f"workloads.{op}", *model, *measuring(op, device), "--fast")
-            found.append(Part(f"{words} on the {_name(device)}", command, _GUESS_S[op]))
+            found.append(Part(f"{words} on the {labels.device(device)}", command, _GUESS_S[op]))
     passes = ("--operations", *PASSES.split(), "--dtypes", "float32") if device == "cpu" else ()
     command = ("workloads.stream", *passes, "--sizes", "64KiB:64MiB:x32", *measuring("stream", device), "--fast")
     copies = ("workloads.transfer", "--sizes", "4B:64MiB:x16", "--directions", "h2d", *_on(device))
     if device != "cpu":
         found.append(Part("copies to the GPU", copies, _GUESS_S["transfer"]))
-    return [*found, Part(f"passes over memory on the {_name(device)}", command, _GUESS_S["stream"])]
+    return [*found, Part(f"passes over memory on the {labels.device(device)}", command, _GUESS_S["stream"])]
 
 
 def seconds(found: Iterable[Part], budget: float = BUDGET_S) -> float:

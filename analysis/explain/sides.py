@@ -2,6 +2,7 @@
 
 import msgspec
 
+from analysis import labels
 from analysis.stats import Estimate
 from analysis.training import costs
 from analysis.training.costs import TrainingCost, whole_training
@@ -18,7 +19,7 @@ class Side(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return "CPU" if self.device == "cpu" else "GPU"
+        return labels.device(self.device)
 
     @property
     def whole(self) -> Estimate:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from analysis.labels import width
+from analysis.labels import short, width
 from analysis.roofline import data_sheets
 from analysis.stats import Estimate, Z, group_by, of, plus_minus
 from analysis.table import Table
@@ -254,7 +254,7 @@ def lines(measurements: Measurements) -> list["str | Table"]:
         (
             law.direction,
             law.host_memory or "-",
-            law.kernel.partition("/")[2],
+            short(law.kernel),
             seconds(max(0.0, law.latency.value)),
             bytes_rate(law.bandwidth.value),
             width(law.bandwidth),

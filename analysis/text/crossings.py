@@ -1,6 +1,6 @@
 """Who wins from where, in words: answers of crossovers, where the time of a GPU call goes, and verdicts."""
 
-from analysis import numbers
+from analysis import labels, numbers
 from analysis.crossover.crossover import FINE, Answer, Crossing, Form, Side
 from analysis.crossover.families import SQUARES, Family
 from analysis.crossover.time_split import REMAINDER, Why
@@ -86,7 +86,7 @@ def at_once(family: Family) -> str:
 def side_name(side: Side) -> str:
     """`numpy/blas, 2 threads`."""
     threads = f", {count(side.threads, 'thread')}" if side.threads else ""
-    return side.kernel.partition("/")[2] + threads
+    return labels.short(side.kernel) + threads
 
 
 def why_sentence(w: Why, form: Form) -> str:

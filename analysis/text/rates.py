@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from analysis import numbers
+from analysis import labels, numbers
 from analysis.crossover.families import best_resident, precision_of
 from analysis.roofline.bounds import ABOVE, judge, pick, quick_judge, ridge
 from analysis.roofline.roofs import Roofs, describe
@@ -43,7 +43,8 @@ def machine_words(machine: Machine) -> str:
 
 def device_name(device: str) -> str:
     """`the CPU`, `the GPU`, `GPU 1`."""
-    return {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device, f"GPU {device.partition(':')[2]}")
+    name = labels.device(device)
+    return f"the {name}" if name in ("CPU", "GPU") else name
 
 
 # ---------------------------------------------------------------- products

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from analysis import labels
 from analysis.crossover import layers
 from analysis.crossover.crossover import LATENCY
 from analysis.report.charts.chart import WINNER, Axis, Chart, Trace, View, rounded, spans
@@ -83,7 +84,7 @@ def _numbers(of: Layers) -> Table:
     rows = []
     for p in sorted(best, key=lambda p: (placed[p][0] != "float32", *placed[p])):
         wins = min(best[p].values(), key=layers.waited)
-        fastest = f"{wins.label}{f' x{wins.threads}' if wins.threads else ''} on the {layers.place(wins)}"
+        fastest = f"{wins.label}{f' x{wins.threads}' if wins.threads else ''} on the {labels.device(wins.device)}"
         cells = (_cell(best[p].get(side), of.roofs) for side in sides)
         which = of.names.get(p, "-"), of.shape(p), of.direction(p), layers.precision_of(p), layers.size_of(p)
         rows.append((*which, p.alignment if p.alignment > 1 else "-", *cells, fastest))
@@ -107,7 +108,7 @@ def _roofs_over(rows: Iterable, of: Layers) -> dict[str, float]:
     for m in sorted(rows, key=call_s, reverse=True):
         judged = judge(m, of.roofs)
         if judged.fraction and not layers.framework_of(m):
-            found[layers.place(m)] = m.problem.flops / quick_seconds(m) / judged.fraction.value
+            found[labels.device(m.device)] = m.problem.flops / quick_seconds(m) / judged.fraction.value
     return found
 
 

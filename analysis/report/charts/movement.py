@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from analysis.labels import short
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.report.material import Material
 from analysis.roofline import links, memory_levels
@@ -23,9 +24,7 @@ def memory(of: Material) -> list[Chart]:
         where = _where(device, shown) + (f", {count(threads, 'thread')}" if threads else "")
         says = [f"{where}, {operation} over {size(p.nbytes)}: {bytes_rate(p.rate.value)}" for p in curve]
         traces.append(line(f"{where}, {operation}", [(p.nbytes, p.rate) for p in curve], says=says, **marks(i)))
-        rows += [
-            (where, operation, size(p.nbytes), bytes_rate(p.rate.value), p.kernel.partition("/")[2]) for p in curve
-        ]
+        rows += [(where, operation, size(p.nbytes), bytes_rate(p.rate.value), short(p.kernel)) for p in curve]
     levels = {}  # (device, name) -> that of most threads
     for p in sorted(memory_levels.plateaus(of.rows, of.machine), key=lambda p: p.threads or 0):
         if (p.device, p.threads, p.operation) in shown:
@@ -106,4 +105,4 @@ def _telling(laws: list[links.Link]) -> list[links.Link]:
 
 
 def _way(law: links.Link) -> str:
-    return " ".join(filter(None, (law.direction, law.host_memory, law.kernel.partition("/")[2].replace("cupy/", ""))))
+    return " ".join(filter(None, (law.direction, law.host_memory, short(law.kernel).replace("cupy/", ""))))

@@ -254,7 +254,7 @@ def rates(measurements: Measurements, roofs: Roofs) -> list[Chart]:
         kernels = group_by(grouped[precision], lambda m: (m.on_gpu, m.kernel))
         for i, (on_gpu, kernel) in enumerate(sorted(kernels)):
             path = dict(sorted(best_by(kernels[on_gpu, kernel], lambda m: m.problem.n, call_s).items()))
-            side, name = next(iter(path.values())).side, kernel.partition("/")[2]
+            side, name = next(iter(path.values())).side, labels.short(kernel)
             found = [(m.problem.flops / quick_seconds(m), f"{name} at n = {n}") for n, m in path.items()]
             best[side] = max([*found, best.get(side, (0.0, ""))])
             said = [f"{name} on the {side}, n = {n}: {row_words.rate(m)}" for n, m in path.items()]

@@ -4,6 +4,7 @@ from analysis.crossover import layers
 from analysis.crossover.crossover import LATENCY
 from analysis.crossover.layers import NOUNS
 from analysis.crossover.time_split import why
+from analysis.labels import short
 from analysis.report.charts.crossover import answered, wins
 from analysis.report.layers import HEADINGS, Layers
 from analysis.report.sections import crossings
@@ -79,7 +80,7 @@ def _comparisons(of: Layers) -> list[str]:
         ),
     ):
         rows = [
-            (device, math, kernel.partition("/")[2], size, s.problems, *map(digits, (s.median, s.least, s.most)))
+            (device, math, short(kernel), size, s.problems, *map(digits, (s.median, s.least, s.most)))
             for (device, _, math, kernel, _, size), s in layers.by_size(compared).items()
         ]
         lines += titled(f"{heading}: {title}", says, Table(heads, rows, 4))
