@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 from gpu_bench import ROUNDS, alternating, bound, on_gpu
-from must_reach import Figure, table
+from must_reach import Figure, printed, table
 
 from analysis import stats
 from kernels import registry
@@ -37,7 +37,7 @@ def main() -> int:
     stream, figures = copy_modes.gpu_stream(), []
     ahead = bound("matmul/cupy/cublas", Matmul(8192, 8192, 8192), stream).run
     nothing = stats.median(np.concatenate([pairs(lambda: None, stream, ahead) for _ in range(5)]))
-    figures.append(Figure("two events with nothing between them", "printed", nothing * 1e6, True, "µs"))
+    figures.append(printed("two events with nothing between them", nothing * 1e6, "µs"))
     for dtype in ("float32", "bfloat16"):
         for name, (side, c_in, c_out, filters, stride, pad) in LAYERS.items():
             problem = Conv(32, side, side, c_in, c_out, filters, filters, stride, pad, dtype=dtype)
@@ -69,8 +69,8 @@ def compared(name: str, prepared: copy_modes.Prepared, problem: Conv, stream, ah
     plan = getattr(run, "notes", prepared.notes).get("plan", "")
     return [
         Figure(f"{name}: theirs - ours", f"within {allowed:.2f} µs", off, reached, "µs"),
-        Figure(f"{name}: ours / theirs", "printed", ratio, True),
-        Figure(f"{name}: {plan}", "printed", rate, True, "TFLOP/s"),
+        printed(f"{name}: ours / theirs", ratio),
+        printed(f"{name}: {plan}", rate, "TFLOP/s"),
     ]
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 
 import test_fleet_devices
-from must_reach import Figure, exactly, table
+from must_reach import Figure, at_most, exactly, table
 
 from analysis import stats
 from analysis.fleet import devices, judgment
@@ -105,7 +105,7 @@ def main() -> int:
         Figure("seconds a row under Ray / run directly on the node", "1 within, half-width <= 0.02", ratio, reached),
         Figure(slow, "0", exactly(false), false == 0),
         Figure(alone, f"{CLEAN}", exactly(found), found == CLEAN),
-        Figure(least, "<= 6 %", exactly(share), share <= 6, "%"),
+        at_most(least, 6, share, "%"),
     ]
     quantities = {devices.quantity(m, test_fleet_devices.fake.GPU_MACHINE) for m in rows}
     notes = [

@@ -7,7 +7,7 @@ import sys
 import cupy
 import numpy as np
 from gpu_bench import on_gpu
-from must_reach import Figure, exactly, table
+from must_reach import Figure, at_most, exactly, table
 
 from analysis.fleet import devices, judgment
 from analysis.text import machines as fleet
@@ -64,7 +64,7 @@ def main() -> int:
         Figure(
             f"quantities called slow with {most} of {multiprocessors} SMs kept busy", ">= 1", flags, most in flagged
         ),
-        Figure(from_, f"<= {most}", exactly(least), least <= most),
+        at_most(from_, most, least),
     ]
     worst = 100 * max(abs(f.below.value) for f in clean)
     notes = [

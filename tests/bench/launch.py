@@ -3,7 +3,7 @@
 import sys
 
 from gpu_bench import alternating, bound, on_gpu, over
-from must_reach import Figure, table
+from must_reach import printed, table
 
 from analysis import stats
 from kernels.problems import Launch
@@ -25,9 +25,9 @@ def main() -> int:
         node, launch = alternating(*(lambda take=take: take(CALLS) / CALLS / COUNT for take in takes))
         each, whole = stats.median(node) * 1e6, stats.median(launch) * 1e6
         figures += [
-            Figure(f"a CUDA graph's node, {COUNT} in a call, {clock}", "printed", each, True, "µs"),
-            Figure(f"a launch, {COUNT} in a call, {clock}", "printed", whole, True, "µs"),
-            Figure(f"node / launch, {clock}", "printed", over(node, launch), True),
+            printed(f"a CUDA graph's node, {COUNT} in a call, {clock}", each, "µs"),
+            printed(f"a launch, {COUNT} in a call, {clock}", whole, "µs"),
+            printed(f"node / launch, {clock}", over(node, launch)),
         ]
     about = (
         f"cupy.add on {Launch.VALUES} float32 values, each on the result of the one before. Host clock over {CALLS} calls of "
