@@ -1,7 +1,6 @@
 """Puts the report together and writes it: the Markdown page with its pictures, and the HTML page beside it."""
 
 import importlib.util
-import itertools
 import os
 import pathlib
 from collections import Counter
@@ -10,6 +9,7 @@ from collections.abc import Iterable
 from analysis.report import body, html, pictures
 from analysis.report.material import Material
 from analysis.report.sections import all_numbers, differences, head
+from analysis.stats import group_by
 from analysis.table import Table, text
 from workloads import ROOT
 from workloads.records import files_of, read
@@ -62,8 +62,8 @@ def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
     if has_matplotlib():
         lines += [line for section in body.SECTIONS for line in pictures.images(section.charts, every)]
     found = []
-    for folder, files in itertools.groupby(files_of(run), key=lambda file: file.parent):
-        loaded = read(*(own := list(files)))
+    for folder, own in group_by(files_of(run), lambda file: file.parent).items():
+        loaded = read(*own)
         dates = sorted({r.started_at[:10] for r in loaded.runs})
         counts = Counter(m.status for m in loaded.measurements).most_common()
         rows = ", ".join(f"{n} {status}" for status, n in counts)

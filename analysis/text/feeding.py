@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from analysis import labels
 from analysis.numbers import time
 from analysis.stats import best_by, exact, of
 from analysis.table import Table
-from analysis.text.sentences import NAMES, counted, say
+from analysis.text.sentences import counted, say
 from analysis.training import costs, feeding
 from analysis.training.feeding import Law, Share
 from analysis.units import bytes_rate, percent, size
@@ -30,11 +31,6 @@ _SAID = {
 }
 
 
-def side(device: str) -> str:
-    """`GPU`, `CPU`; another than the first one as it is typed."""
-    return NAMES.get(device, device)
-
-
 def image_bytes(dtype: str) -> int:
     """Bytes of a CIFAR-10 image."""
     return 32 * 32 * 3 * ITEM_BYTES.get(dtype, 1)
@@ -44,7 +40,7 @@ def laws(measurements: Measurements) -> Table:
     """A line a law."""
     rows = [
         (
-            side(law.device),
+            labels.device(law.device),
             law.way,
             law.dtype if law.way != Feeding.RESIDENT else "any",
             time(law.call),
@@ -86,7 +82,7 @@ def view_sentence(fitted: Iterable[Law], device: str, dtype: str) -> str:
     own = [law for law in fitted if (law.device, law.dtype) == (device, dtype) and law.way != Feeding.RESIDENT]
     ranked = sorted((law.seconds(BATCH, BATCH * image_bytes(dtype)).value, law.way) for law in own)
     ways = ", ".join(f"{time(seconds)} by {way}" for seconds, way in ranked)
-    return say(_SAID["view"], batch=BATCH, dtype=dtype, ways=ways, side=side(device)) if ways else ""
+    return say(_SAID["view"], batch=BATCH, dtype=dtype, ways=ways, side=labels.device(device)) if ways else ""
 
 
 def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[str]:
@@ -96,7 +92,7 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
     if plain is None or not plain.value:
         return []
     rate = nbytes / plain.value
-    told = [say(_SAID["plain"], side=side(device), batch=BATCH, plain=plain, rate=rate)]
+    told = [say(_SAID["plain"], side=labels.device(device), batch=BATCH, plain=plain, rate=rate)]
     near = best_by(
         feeding.copies(rows, device), lambda m: m.problem.host_memory, lambda m: abs(m.problem.nbytes - nbytes)
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from analysis import labels
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.stats import Estimate, group_by, of
 from analysis.table import Table
@@ -28,9 +29,11 @@ def feeding_chart(rows: Measurements) -> list[Chart]:
         traces += _copies(rows, device, len(traces) // 2)
         axes = (
             Axis(f"bytes of a {dtype} batch", "bytes"),
-            Axis(f"step with next to no arithmetic, {words.side(device)}", "seconds"),
+            Axis(f"step with next to no arithmetic, {labels.device(device)}", "seconds"),
         )
-        views.append(View(f"{words.side(device)}, {dtype}", *axes, traces, words.view_sentence(fitted, device, dtype)))
+        views.append(
+            View(f"{labels.device(device)}, {dtype}", *axes, traces, words.view_sentence(fitted, device, dtype))
+        )
     numbers = [_row(law, *row) for law in fitted for row in _own(law, found)]
     heads = "device | way | type | samples | bytes | measured | by the law | off by"
     return (
@@ -84,4 +87,4 @@ def _row(law: Law, m: Measurement, seen: Estimate) -> tuple:
         seconds(by_law),
         percent(round(abs(by_law / seen.value - 1), 3)),
     )
-    return words.side(m.device), law.way, p.dtype, *cells
+    return labels.device(m.device), law.way, p.dtype, *cells
