@@ -106,7 +106,7 @@ def _row(case: Case) -> tuple[str, ...]:
         str(case.count),
         f"{m.problem.batch:,}",
         f"{m.problem.batch // case.count:,}",
-        labels.time(case.one and data_parallel.step(case.one)),
+        labels.time(data_parallel.step(case.one) if case.one else None),
         labels.time(data_parallel.step(m)),
         _told(words.between, case.gain),
         _told(words.between, case.by_epoch),
