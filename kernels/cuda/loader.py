@@ -8,6 +8,7 @@ import ctypes
 import functools
 import pathlib
 import re
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ UINT16, FLOAT32, TFLOAT32, SWIZZLED = 1, 7, 11, (0, 3, 3, 0)  # the copy engine 
 MAP_BYTES = _MAP_ALIGNMENT = 128  # the driver asks for 64 at least
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CUlaunchAttributeID
 
+_compiling: dict[str, threading.Lock] = {}
 _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$')
 
 
@@ -50,9 +52,14 @@ def load(file: str, kernel: str, _arch: str = "", **macros: str | int):
     hand or for `_arch` (sm_90a has instructions that sm_90 leaves out)."""
     import cupy
 
-    arch = (f"-arch={_arch}",) if _arch else ()
-    options = ("-std=c++17", *arch, *(f"-D{name}={value}" for name, value in macros.items()))
-    return cupy.RawKernel(source(file), kernel, options=options)
+    # not by -D: for each new list of options CuPy has an empty program compiled, to learn the compiler's version
+    defined = [f"#define {name} {value}\n" for name, value in macros.items()]
+    text = "".join(defined) + f'#line 1 "{file}.cu"\n' + source(file)
+    options = ("-std=c++17", f"-arch={_arch}") if _arch else ("-std=c++17",)
+    made = cupy.RawKernel(text, kernel, options=options)
+    with _compiling.setdefault(text, threading.Lock()):  # of threads that want it at once one compiles it
+        made.compile()
+    return made
 
 
 def require(least: int, only: bool = False) -> None:
@@ -145,30 +152,29 @@ class _Launch(ctypes.Structure):  # CUlaunchConfig
     )
 
 
-def packed(arguments: Sequence) -> tuple[list, ctypes.Array]:
-    """(CuPy arrays and NumPy scalars as the driver takes them, to be kept; where each of these lies)."""
-    import cupy
+def overlapping(compiled, blocks: int, threads: int, arguments: Sequence, shared_bytes: int = 0, on=None, early=True):
+    """A call that launches the kernel with those arguments on that stream (None: the current one). early: its blocks start as
+    those of the one before it end (programmatic dependent launch, from Hopper on); the kernel itself says `griddepcontrol.wait`
+    before it touches memory.
 
-    values = [np.array(x.data.ptr) if isinstance(x, cupy.ndarray) else np.ascontiguousarray(x) for x in arguments]
-    return values, (ctypes.c_void_p * len(values))(*(x.ctypes.data for x in values))
-
-
-def overlapping(compiled, blocks: int, threads: int, arguments: tuple, shared_bytes: int):
-    """A call that launches the kernel with those arguments on the current stream, its blocks starting as those of the one before
-    it end (programmatic dependent launch, from Hopper on): the kernel itself says `griddepcontrol.wait` before it touches memory.
-
-    CuPy's own launch has no attributes. The arguments are CuPy arrays and NumPy scalars; they are kept.
+    CuPy's own launch has no attributes and looks at its arguments each time. These are CuPy arrays and NumPy scalars; they are
+    kept.
     """
     import cupy
 
-    driver, function = _driver(), ctypes.c_void_p(compiled.kernel.ptr)
-    values, addresses = packed(arguments)
+    values = [np.array(x.data.ptr) if isinstance(x, cupy.ndarray) else np.ascontiguousarray(x) for x in arguments]
+    addresses = (ctypes.c_void_p * len(values))(*(x.ctypes.data for x in values))
     attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1)
-    launch = _Launch(blocks, 1, 1, threads, 1, 1, shared_bytes, None, ctypes.pointer(attribute), 1)
+    launch = _Launch(blocks, 1, 1, threads, 1, 1, shared_bytes, on and on.ptr, ctypes.pointer(attribute), early)
+    call, given = (
+        _driver().cuLaunchKernelEx,
+        (ctypes.byref(launch), ctypes.c_void_p(compiled.kernel.ptr), addresses, None),
+    )
 
     def run(keep=(arguments, values, attribute)):
-        launch.stream = cupy.cuda.get_current_stream().ptr
-        if failed := driver.cuLaunchKernelEx(ctypes.byref(launch), function, addresses, None):
+        if not on:
+            launch.stream = cupy.cuda.get_current_stream().ptr
+        if failed := call(*given):
             raise RuntimeError(f"cuLaunchKernelEx: error {failed}")
 
     return run

@@ -3,7 +3,6 @@
 The GPUs of a problem are the ones that its process sees: the first of its members is CUDA's device 0, and so on.
 """
 
-import ctypes
 import functools
 from collections.abc import Callable, Sequence
 
@@ -84,29 +83,9 @@ def wait_for(count: int) -> Callable[[], None]:
 def launcher(
     gpu: int, compiled, blocks: int, threads: int, arguments: Sequence, early: bool = False
 ) -> Callable[[], None]:
-    """A call that launches the kernel on that GPU's stream, which must be the current device: as CuPy does it,
-    without looking at the arguments again. They are CuPy arrays and NumPy scalars and are kept.
-
-    early: its blocks start as those of the kernel before it end (programmatic dependent launch), as cuda.overlapping says.
-    """
-    with cupy.cuda.Device(gpu):
-        function = compiled.kernel.ptr  # compiled and loaded for this GPU: another may not wait for that
-    values, addresses = loader.packed(arguments)
-    own, function = stream(gpu).ptr, ctypes.c_void_p(function)
-    attribute = loader._Attribute(loader._PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1)
-    given: tuple
-    if early:
-        config = loader._Launch(blocks, 1, 1, threads, 1, 1, 0, own, ctypes.pointer(attribute), 1)
-        call, given = loader._driver().cuLaunchKernelEx, (ctypes.byref(config), function, addresses, None)
-    else:
-        sizes = [ctypes.c_uint(n) for n in (blocks, 1, 1, threads, 1, 1, 0)]
-        call, given = loader._driver().cuLaunchKernel, (function, *sizes, ctypes.c_void_p(own), addresses, None)
-
-    def launch(keep=(arguments, values, attribute)):
-        if failed := call(*given):
-            raise RuntimeError(f"{'cuLaunchKernelEx' if early else 'cuLaunchKernel'}: error {failed} on GPU {gpu}")
-
-    return launch
+    """A call that launches the kernel on that GPU's stream, which must be the current device, as loader.overlapping does."""
+    with cupy.cuda.Device(gpu):  # compiled and loaded for this GPU: another may not wait for that
+        return loader.overlapping(compiled, blocks, threads, arguments, on=stream(gpu), early=early)
 
 
 def on_each(works: Sequence[Callable[..., None]]) -> Callable[[], None]:

@@ -1,9 +1,13 @@
 """Every .cu compiles for the architectures on its first line, with NVRTC and without a GPU or a driver."""
 
+import concurrent.futures
 import functools
 import importlib.metadata
 import io
 import re
+import sys
+import threading
+import types
 
 import pytest
 from kept import kept
@@ -75,6 +79,21 @@ def test_what_was_compiled_is_kept_under_everything_that_decides_it(tmp_path, mo
     seen = [kept(".log", of, make).read_text() for of in (("a", "b"), ("ab",), ("a", "c"), ("a", "b"))]
     assert seen == ["1", "2", "3", "1"] and len(list(tmp_path.iterdir())) == len(made) == 3
     assert kept(".so", ("a", "b"), make).read_text() == "4"
+
+
+def test_of_threads_that_want_a_program_one_compiles_it_beside_those_that_want_another(monkeypatch):
+    meet, made = threading.Barrier(2, timeout=10), []
+
+    def compiles(text) -> None:
+        if text not in made:  # CuPy keeps what it has compiled, and knows nothing of what it compiles
+            meet.wait()
+            made.append(text)
+
+    kernel = lambda text, name, options: types.SimpleNamespace(compile=lambda: compiles(text))  # noqa: E731
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(RawKernel=kernel))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: loader.load.__wrapped__("cuda/hold", "hold", N=n), (1, 2, 1, 2)))
+    assert len(made) == 2
 
 
 def test_sources_name_an_architecture_share_functions_and_a_broken_one_is_refused():

@@ -244,7 +244,7 @@ def nccl(host: Host) -> types.ModuleType:
 
 
 class Driver:
-    """cuLaunchKernel of kernels that were compiled for the CPU: one library a GPU, as each has its own blocks."""
+    """cuLaunchKernelEx of kernels that were compiled for the CPU: one library a GPU, as each has its own blocks."""
 
     def __init__(self, host: Host, folder):
         self.host, self.folder, self.kernels = host, folder, []
@@ -266,26 +266,18 @@ class Driver:
 
         return Compiled()
 
-    def cuLaunchKernel(self, function, *rest):
-        *sizes, stream, addresses, extra = rest
-        grid, _, _, threads, _, _, shared = (size.value for size in sizes)
-        assert shared == 0
-        return self._launch(function, grid, threads, stream.value, addresses, extra)
-
-    def cuLaunchKernelEx(self, config, function, addresses, extra):
-        config = config._obj
-        (attribute,) = config.attributes[: config.count]
-        assert (attribute.id, attribute.value, config.shared_bytes) == (6, 1, 0)  # programmatic stream serialization
-        return self._launch(function, config.grid_x, config.block_x, config.stream, addresses, extra)
-
-    def _launch(self, function, grid, threads, stream, addresses, extra) -> int:
-        kernel = self.kernels[function.value - 1]
-        assert extra is None and self.host.streams[stream - 1].gpu == self.host.current
+    def cuLaunchKernelEx(self, config, function, addresses, extra) -> int:
+        config, kernel = config._obj, self.kernels[function.value - 1]
+        told = [(attribute.id, attribute.value) for attribute in config.attributes[: config.count]]
+        assert (
+            told in ([], [(6, 1)]) and config.shared_bytes == 0 and extra is None
+        )  # programmatic stream serialization
+        assert self.host.streams[config.stream - 1].gpu == self.host.current
         given = [
             ctypes.c_void_p(ctypes.c_uint64.from_address(a).value) if "*" in kind else ctypes.c_void_p(a)
             for a, kind in zip(addresses, kernel.kinds, strict=True)
         ]
-        self.host.put(stream - 1, lambda: kernel.library.go(grid, 1, threads, *given))
+        self.host.put(config.stream - 1, lambda: kernel.library.go(config.grid_x, 1, config.block_x, *given))
         return 0
 
 
