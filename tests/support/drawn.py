@@ -110,12 +110,11 @@ def main(bench: Bench) -> int:
         part, parts = map(int, args.part.split("/"))
         every = [case for salt in args.salt for case in bench.cases(salt, args.dtypes)]
         draw(0)[1].shuffle(every)  # a part, and what a run is cut short to, is then of all kinds alike
-        wanted = every[part - 1 :: parts]
         with open(file, "a", 1, "utf-8") as out:  # by lines: a run that is cut short leaves whole ones
-            for i, case in enumerate(wanted):
+            for i, case in enumerate(every[part - 1 :: parts]):
                 row = bench.measure(case, i % 2)
                 out.write(json.dumps(msgspec.to_builtins(row)) + "\n")
-                print(f"[{i + 1}/{len(wanted)}] {row.ratio:.3f} {row.layout} {row.shape} {row.tiles}", file=sys.stderr)
+                print(f"[{i + 1}] {row.ratio:.3f} {row.layout} {row.shape} {row.tiles}", file=sys.stderr)
     rows = [msgspec.json.decode(line, type=Row) for line in file.read_bytes().splitlines()]
     return table(bench.name, bench.title, bench.figures(latest(rows)), [f"{bench.about} {bench.conditions}"], of=here)
 
@@ -155,7 +154,7 @@ def compared(
             ours[kernel.name]()
             stream.synchronize()
             first_s = max(first_s, time.perf_counter() - begin)
-        equal, sides = all(is_exact(problem, kernel) for kernel in kernels), ours | libraries()
+        equal, sides = is_exact(problem, *kernels), ours | libraries()
         seconds = dict(zip(sides, timed(problem, list(sides.values()), stream, turn), strict=True))
     theirs = [name for name in sides if name not in ours and not (beside and beside in name)]
     mine, library = (min(those, key=seconds.__getitem__) for those in (ours, theirs))
@@ -210,25 +209,26 @@ def exactly(problem: Matmul | Conv, a, b):
     if isinstance(problem, Conv):
         exact = reference.conv.conv(problem, a, b)
     else:
-        left, right = reference.operands(problem, (a, b))
-        exact = left @ right
-    whole = exact.astype(cupy.float32)
+        exact = cupy.matmul(*reference.operands(problem, (a, b)))
     if not bits:
-        return whole
-    of = whole.view(cupy.uint32)
+        return exact.astype(cupy.float32)
+    of = exact.astype(cupy.float32).view(cupy.uint32)
     return ((of + 0x7FFF + (of >> 16 & 1)) >> 16).astype(cupy.uint16)
 
 
-def is_exact(problem: Matmul | Conv, kernel) -> bool:
-    """Whether what has a kernel's `bind` gives the exact result of whole numbers, rounded, in the second call too."""
+def is_exact(problem: Matmul | Conv, *kernels) -> bool:
+    """Whether each that has a kernel's `bind` gives the exact result of whole numbers, rounded, in the second call too."""
     whole = operands(problem, True)
-    run = kernel.bind(problem, *whole)
-    run()
-    got, wanted = run(), exactly(problem, *whole)
-    equal = got == wanted
-    if problem.dtype == "bfloat16":  # as bits: where k is 1, a product with zero is -0 or 0
-        equal |= (got | wanted) & 0x7FFF == 0
-    return bool(equal.all())
+    wanted = exactly(problem, *whole)
+    for kernel in kernels:
+        run = kernel.bind(problem, *whole)
+        run()
+        equal = (got := run()) == wanted
+        if problem.dtype == "bfloat16":  # as bits: where k is 1, a product with zero is -0 or 0
+            equal |= (got | wanted) & 0x7FFF == 0
+        if not equal.all():
+            return False
+    return True
 
 
 def timed(problem: Matmul | Conv, calls: list, stream, turn: int) -> list[float]:
