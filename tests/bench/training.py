@@ -160,13 +160,12 @@ def whole(pairs: list[Pair]) -> Figure:
 
 
 def beside(p: Pair) -> str:
-    """The parts of a whole training by both ways, in words."""
-    told = costs.parts(cost(p), EPOCHS, p.ours.problem.steps)
-    own = {"import": told["start-up"], "build": costs.phase(p.ours, "build") or stats.NOTHING}
-    own["fit"] = stats.total(told.values()) - stats.total(own.values())
-    words = (f"{name} {own[name].value:.1f} / {seconds:.1f} s" for name, seconds in p.plain.parts.items())
-    device, model, batch = p.case
-    return f"- {device}: {model} at batch {batch}: {', '.join(words)}."
+    """The parts of a whole training by both ways, in words; the script's device starts when its model is built."""
+    told, script = costs.parts(cost(p), EPOCHS, p.ours.problem.steps), p.plain.parts
+    begun = (told["start-up"] + (costs.phase(p.ours, "build") or stats.NOTHING)).value
+    start = f"start and build {begun:.1f} / {script['import'] + script['build']:.1f} s"
+    fit = f"fit {stats.total(told.values()).value - begun:.1f} / {script['fit']:.1f} s"
+    return "- {}: {} at batch {}: {}, {}.".format(*p.case, start, fit)
 
 
 def unexplained(pairs: list[Pair], of: profile.Profile) -> Figure | str:
