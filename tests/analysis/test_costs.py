@@ -156,6 +156,8 @@ def test_later_epochs_of_two_numbers_of_steps_tell_step_and_epoch_and_their_fits
     # of one fit the first epoch is as uncertain as those after it: 2.7764 times their deviation of 15.81 ms either way
     c = costs.measured(later(300, (0.62, 0.63, 0.64, 0.65, 0.66), 8, (0.056,) * 10, **setups))
     assert about(c.dataset_setup) == (0.202, 0.158101262, 0.245898738)
+    c = costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 10, **setups | {"setup_s": (0.602, 0.202, 0.202)}))
+    assert (c.dataset_setup.value, round(c.setup_step.value, 9)) == (0.602, 0.00064)  # of several, the first fit's
     # as many steps as were measured take what they took, whatever of that is the step; 100 more are as uncertain as steps are
     own, more = c.epoch_seconds(300), c.epoch_seconds(400)
     assert own == c.whole_epoch and own.value == pytest.approx(0.64) and own.high - own.low < 2 * 0.04
