@@ -10,7 +10,7 @@ import numpy as np
 from analysis.stats import Estimate, Z, group_by, plus_minus
 from analysis.training import costs
 from kernels import networks
-from kernels.problems import Feeding, Transfer
+from kernels.problems import Feeding
 from workloads.records import Measurement, settings
 
 FIT, COPIES = "training/keras/fit", "transfer/cupy/array"
@@ -18,8 +18,7 @@ DTYPES = ("float32", "uint8", "float64")
 # (samples of a batch, values of a sample). A law is fitted to the first and, in the bench, asked for the others.
 SIZES = ((32, 784), (2048, 784), (32, 12288), (256, 12288), (2048, 3072))
 HELD_OUT = ((128, 3072), (1024, 1568), (512, 6144))
-SET_BYTES = 256 << 20  # of a data set in float32, in at least and at most so many batches
-FEWEST_STEPS, MOST_STEPS = 16, 64
+SET_BYTES = 256 << 20  # of a data set in float32, in 16 to 64 batches
 FEWEST = 4  # sizes for a law
 NOISY = 0.25  # noise of a row from which on no law is fitted to it
 _DRAWS = 200
@@ -27,7 +26,7 @@ _DRAWS = 200
 
 def steps(batch: int, width: int) -> int:
     """Steps an epoch of a row of the study: the batches of its data set."""
-    return min(MOST_STEPS, max(FEWEST_STEPS, SET_BYTES // (4 * batch * width)))
+    return min(64, max(16, SET_BYTES // (4 * batch * width)))
 
 
 def tells(device: str, way: str, dtype: str) -> bool:
@@ -140,11 +139,7 @@ def copies(measurements: Iterable[Measurement], device: str) -> list[Measurement
     return [
         m
         for m in measurements
-        if isinstance(m.problem, Transfer)
-        and m.kernel == COPIES
-        and m.device == device
-        and m.ok
-        and m.on("host-latency")
+        if (m.kernel, m.device) == (COPIES, device) and m.ok and m.on("host-latency")
         if m.problem.direction == "h2d" and m.problem.host_memory in ("pageable", "pinned")
     ]
 
