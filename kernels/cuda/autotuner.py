@@ -127,8 +127,9 @@ def device_seconds(run: Callable) -> float:
     run()  # loads its module, which may not happen behind a held stream
     stream.synchronize()
     batch = held.batches(stream)
-    calls = min(_MOST_CALLS, max(1, round(_ROUND_S / max(batch(run, 1)[0], 1e-7))))
-    return batch(run, calls)[0] / calls
+    one, _ = batch(run, 1)
+    calls = min(_MOST_CALLS, round(_ROUND_S / max(one, 1e-7)))
+    return batch(run, calls)[0] / calls if calls > 1 else one
 
 
 def loaded_seconds(run: Callable) -> float:

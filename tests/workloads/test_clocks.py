@@ -119,9 +119,11 @@ def test_the_stream_is_let_go_whatever_a_call_does(gpu, stream):
 
 
 def test_the_autotuner_times_its_candidates_held(gpu, stream):
-    """A first call loads the module, one is timed alone, then as many as fill a round, at most 100."""
+    """A first call loads the module, one is timed alone, then as many as fill a round, where that is more."""
     assert autotuner.device_seconds(call(gpu, host_s=20e-6)) == exactly(WORK)
     assert gpu.calls == 1 + 1 + autotuner._MOST_CALLS and len(gpu.held) == 2
+    assert autotuner.device_seconds(call(gpu, seconds=autotuner._ROUND_S)) == exactly(autotuner._ROUND_S)
+    assert gpu.calls == 2 * (1 + 1) + autotuner._MOST_CALLS and len(gpu.held) == 3
 
 
 def matmul(gpu, seconds: float = WORK, host_s: float = 0.0, **about):
