@@ -83,7 +83,7 @@ class Matmuls:
         if self._table is None:
             self._columns, head = self._find_columns(group), self.head(group[0].problem)
             words = {c: f"{width}<" for c, (_, width) in head.items() if c != "n"} | {"type": f"{self._kind_width}<"}
-            words |= {"winner": "6<", "fastest": "16<"}
+            words |= {"winner": "6<", "fastest": f"{max(len(self.winner([m])) for m in group)}<"}
             self._table = Printed([f"{c} {words.get(c, 7)}" for c in self._columns], self._markdown, self._least(group))
         self._table.show(self._cells(group))
 

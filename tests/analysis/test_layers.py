@@ -305,7 +305,9 @@ def test_software_and_versions_of_libraries(monkeypatch):
     assert (found["mkl"], found["nvmath"], found["cudnn_frontend"], found["jax"]) == expected and "keras" not in found
 
 
-def test_columns_of_roofs_are_there_only_where_there_is_a_roof(capsys):
+def test_columns_of_roofs_are_there_only_where_there_is_a_roof_and_the_fastest_kernel_stays_in_one_piece(
+    capsys, monkeypatch
+):
     for rows, there in (([], False), ([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)], True)):
         table = tables.Convs(fake.CPU_MACHINE)
         for m in (*rows, row("conv/numpy/im2col", conv(), 1e-3, threads=1)):
@@ -317,6 +319,13 @@ def test_columns_of_roofs_are_there_only_where_there_is_a_roof(capsys):
         table.shown(row("peak/numba/fma", peak, 1e-2 if not fields else None, threads=2, **fields))
     _, first, second = capsys.readouterr().out.splitlines()
     assert first.split()[-2:] == ["100", "GFLOP/s"] and second.split()[-3:] == ["failed", "it", "died"]
+    monkeypatch.setenv("COLUMNS", "80")
+    table = tables.Matmuls(fake.CPU_MACHINE)
+    table.shown(row("peak/numba/fma", peak, 1e-2, threads=1))
+    for kernel, seconds in (("numpy/operator", 1e-5), ("numba/parallel", 1e-4), ("numba/simd", 2e-5)):
+        table.shown(row(f"matmul/{kernel}", Matmul(64, 64, 64), seconds, threads=1))
+    table.finish()
+    assert capsys.readouterr().out.endswith("  numpy/operator x1\n")
 
 
 def test_a_plan_is_text_or_json_and_nothing_else(capsys):
