@@ -17,7 +17,6 @@ from workloads.harness import one_row, sweep
 from workloads.harness.dispatch import Broken
 from workloads.harness.timing import Limits
 from workloads.harness.worker import SHARED, environment
-from workloads.machine import facts
 from workloads.records import EPOCHS_OF, LATER, SAMPLES, Row, Settings
 
 S0 = networks.find("cifar10-cnn")
@@ -101,15 +100,14 @@ def test_what_cannot_be_run_is_skipped_with_the_reason(train, trained, fields, w
 
 def test_samples_that_lie_on_the_gpu_must_fit_there(monkeypatch):
     """1.23e12 B of samples; those of model.fit and of a loop that is fed stay on the host."""
-    monkeypatch.setattr(facts, "describe", lambda: GPU_MACHINE)
     monkeypatch.setattr(training_row, "require_memory", lambda problem, device: None)
     large, loop = Training("cifar10-cnn", 32, 10**8), "training/tensorflow/loop"
     for kernel, given in ((loop, {}), ("training/keras/resident", {"residence": "resident"})):
         with pytest.raises(one_row.DoesNotFit, match=r"needs 1140 GiB of GPU memory, there are "):
-            training_row._require_room(Row(kernel, large, Settings("gpu:0", switches=given)), large)
+            training_row.require_room(Row(kernel, large, Settings("gpu:0", switches=given)), GPU_MACHINE)
     on_the_host = ("training/keras/fit", "gpu:0", {}), (loop, "gpu:0", {"residence": "fed"}), (loop, "cpu", {})
     for kernel, device, given in on_the_host:
-        training_row._require_room(Row(kernel, large, Settings(device, switches=given)), large)
+        training_row.require_room(Row(kernel, large, Settings(device, switches=given)), GPU_MACHINE)
 
 
 def test_the_command_from_flags_to_budget(one_tensorflow, tmp_path, capsys):

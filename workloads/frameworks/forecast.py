@@ -1,4 +1,4 @@
-"""What a plan of trainings will take: a guess from rates that are said, and the order in which devices take turns."""
+"""What a plan of trainings will take: a guess, and the order in which devices take turns."""
 
 import argparse
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from analysis import units
 from kernels import networks
 from kernels.problems import Training
 from workloads import shared_flags
-from workloads.frameworks import keras_fit, side_by_side, studies
+from workloads.frameworks import keras_fit, side_by_side, studies, training_row
 from workloads.harness import one_row, plan
 from workloads.harness.worker import environment
 from workloads.records import Machine, Row
@@ -74,36 +74,31 @@ def total(rows: Iterable[Row], cores: int, max_time: float, rigorous: bool = Fal
 
 
 def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]:
-    """The plan in words: a line a row, how many, the largest data set, and the minutes with what they are guessed from."""
-    limits = shared_flags.limits(args)
-    time = total(rows, here.cores, limits["max_time"], args.rigorous)
-    many = {row.key for row in rows if args.rigorous}  # an experiment has processes of its own
+    """The plan in words: a line a row, how many, the largest data set, which rows memory is too small for, and the minutes
+    that the others are guessed to take."""
+    every, time = [*rows], 0.0
     for study in studies.experiments(args.study or []):
         time += side_by_side.seconds(study, args, here)
-        rows = [*rows, *side_by_side.rows(study, args, here)]
-    guess = (
-        f"about {time / 60:.1f} minutes, a guess: {START_S:g} s a process, {COMPILE_S['cpu']:g} to {COMPILE_S['gpu']:g} s "
-        f"a compilation, {1e3 * EPOCH_S:g} ms an epoch, {1e3 * STEP_S['gpu']:g} to {1e3 * STEP_S['cpu']:g} ms a step "
-        f"({1e3 * LOOP_STEP_S:g} ms of a bare loop), {CORE_FLOPS / 1e9:g} GFLOP/s a core, {GPU_FLOPS / 1e9:g} a GPU"
-    )
-    split = "--stop-after 500 ends it after a row and prints the command that goes on (--resume)"
-    largest, left_out = _memory(rows)
-    size = f"{units.count(len(rows), 'row')}, at most {units.size(largest)} of arrays at a time"
-    return [*(name(row, row.key in many) for row in in_turns(rows)), size, *left_out, guess, split]
+        every += side_by_side.rows(study, args, here)
+    left_out = _too_large(every, here)
+    fits = [row for row in in_turns(every) if row.key not in left_out]
+    own = [row for row in fits if row in rows]  # an experiment has processes of its own
+    time += total(own, here.cores, shared_flags.limits(args)["max_time"], args.rigorous)
+    largest = max((row.problem.footprint_bytes for row in fits), default=0)  # 0 of a user's model, not built yet
+    size = units.count(len(fits), "row") + f", at most {units.size(largest)} of arrays at a time" * bool(largest)
+    guess = f"about {time / 60:.1f} minutes, a guess; --stop-after 500 ends it after a row, and --resume goes on"
+    return [*(name(row, args.rigorous and row in own) for row in fits), size, *left_out.values(), guess]
 
 
-def _memory(rows: Iterable[Row]) -> tuple[int, list[str]]:
-    """(bytes of the largest data set, why the rows that the host's memory is too small for will be left out)."""
-    largest, left_out = 0, []
+def _too_large(rows: Iterable[Row], here: Machine) -> dict[str, str]:
+    """Key -> why a row will be left out, of those that the host's memory or the GPU's is too small for."""
+    left_out = {}
     for row in rows:
         try:
-            largest = max(largest, row.problem.footprint_bytes)
-            one_row.require_memory(row.problem, "cpu")
+            training_row.require_room(row, here)
         except one_row.DoesNotFit as error:
-            left_out.append(f"left out: {name(row)}: {error}")
-        except ValueError:  # a user's model: known when it is built
-            continue
-    return largest, left_out
+            left_out[row.key] = f"left out: {name(row)}: {error}"
+    return left_out
 
 
 def name(row: Row, rigorous: bool = False) -> str:

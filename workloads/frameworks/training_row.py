@@ -21,7 +21,7 @@ from workloads.harness.one_row import DoesNotFit, require_bytes, require_memory
 from workloads.harness.timing import Limits
 from workloads.machine import cpu, facts
 from workloads.machine.facts import now
-from workloads.records import SAMPLES, SETUP, Measurement, Row, settings
+from workloads.records import SAMPLES, SETUP, Machine, Measurement, Row, settings
 from workloads.records.switches import Keras
 
 CHECK = "weights"  # what every row is checked by: its model against the table
@@ -75,7 +75,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     if problem.samples < problem.batch:  # one batch of all samples: what is timed apart is then such batches too
         problem = msgspec.structs.replace(problem, batch=problem.samples)
         row = msgspec.structs.replace(row, problem=problem)
-    _require_room(row, problem)
+    require_room(row, facts.describe())
     phases |= tensors.begin(row.device, row.threads, chosen.keras_backend)
     _require_sight(chosen)
     tensors.forget()
@@ -170,14 +170,14 @@ def _own_samples(row: Row, chosen: Keras, seed: int):
     return x, y
 
 
-def _require_room(row: Row, problem: Training) -> None:
+def require_room(row: Row, here: Machine) -> None:
     """Raises DoesNotFit for samples that the host's memory is too small for, or the GPU's where they are to lie there. What else
     a GPU cannot hold, the framework says itself: its memory is the framework's already."""
-    require_memory(problem, "cpu")
-    resident = row.variant != "fit" and row.settings.switches.get("residence") != "fed"
-    gpu = facts.describe().gpu(row.device) if row.on_gpu and resident else None
-    if gpu and problem.footprint_bytes > gpu.memory_bytes:
-        need, have = map(units.size, (problem.footprint_bytes, gpu.memory_bytes))
+    require_memory(row.problem, "cpu")
+    resident = row.variant in ("resident", "loop") and row.settings.switches.get("residence") != "fed"
+    gpu = here.gpu(row.device) if row.on_gpu and resident else None
+    if gpu and row.problem.footprint_bytes > gpu.memory_bytes:
+        need, have = map(units.size, (row.problem.footprint_bytes, gpu.memory_bytes))
         raise DoesNotFit(f"needs {need} of GPU memory, there are {have}: leave the samples on the host")
 
 
