@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from workloads.harness import sweep
     from workloads.records import Machine, Measurement, Row, Run
 
-_DOCTOR = "python -m workloads.doctor"
-_SMALL = 1000  # samples of the command that fits
-
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
@@ -125,7 +122,7 @@ class Workload:
             self.answer(args, outcome)
         code = save_and_compare(args, outcome.files, sum_up(outcome, args))
         if alone and self.of_models:
-            explain_failures(outcome, self.name, self.examples[0], options.words(getattr(args, "study", None)))
+            require_measured(outcome, self.name, self.examples[0], options.words(getattr(args, "study", None)))
         return code
 
     def main(self, argv: list[str] | None = None) -> int:
@@ -243,7 +240,7 @@ def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
     file = options.near(outcome.path)
     bad = [m for m in outcome.measurements if m.status in ("failed", "wrong")]
     for m in bad[:5]:
-        print(f"{m.status}: {name(m.row)}: {m.reason}", file=sys.stderr)
+        print(f"error: {name(m.row)} {m.status}: {m.reason}", file=sys.stderr)
     if len(bad) > 5:
         print(f"... and {len(bad) - 5} more failed or wrong rows in the file", file=sys.stderr)
     skipped = Counter(re.sub(r", [^,]* are free$", "", m.reason) for m in outcome.measurements if m.status == "skipped")
@@ -268,18 +265,8 @@ def worst(codes: list[int]) -> int:
     return told if told is not None else options.OK if options.OK in codes else options.MISSING
 
 
-def explain_failures(outcome, workload: str, example: str, names: Sequence[str] = ()) -> None:
-    """Prints an error line for each model that failed, with a command that works: of a user's own model one of a model that is
-    here, else the doctor's. `names`: the studies that were asked for.
-
-    Raises: Missing, with such a command, where not a row could be measured.
-    """
-    from workloads.records import settings
-
-    failed = {m.problem.model: m for m in reversed(outcome.measurements) if m.status == "failed" and m.problem.model}
-    for model, m in sorted(failed.items()):
-        tip = example if settings.is_user_model(model) else _DOCTOR
-        print(f"error: {model} on {m.device}: {m.reason}\n  try: {options.typed(tip)}", file=sys.stderr)
+def require_measured(outcome, workload: str, example: str, names: Sequence[str] = ()) -> None:
+    """Raises Missing, with a command that works, where not a row could be measured. `names`: the studies that were asked for."""
     if outcome.exit_code != options.MISSING:
         return
     skipped = [m for m in outcome.measurements if m.status == "skipped"]
@@ -300,21 +287,14 @@ def unfinished(outcome) -> list[str]:
 
 def _instead(m: "Measurement", workload: str, example: str, names: Sequence[str]) -> str:
     """A command like the one whose rows were skipped, that works here."""
-    import msgspec
-
     from workloads.frameworks import studies
-    from workloads.machine import facts
 
     apart = [name for name in names if name in studies.EXPERIMENTS]
     if apart and m.reason.startswith("no GPU"):
         return f"python -m workloads.training --study {' '.join(apart)} --device cpu"
     if ": " in m.reason and "pip install" in m.reason:
         return m.reason.rpartition(": ")[2]
-    small = {"batch": min(m.problem.batch, _SMALL)} | (
-        {"samples": _SMALL} if hasattr(m.problem, "samples") else {"batch": 1}
-    )
-    fits = msgspec.structs.replace(m.problem, **small)
-    if "GiB" in m.reason and 2 * fits.footprint_bytes < facts.memory_available("cpu"):
-        sizes = f"--samples {_SMALL}" if "samples" in small else "--batch 1"
+    if "GiB" in m.reason:
+        sizes = "--samples 1000" if m.problem.op == "training" else "--batch 1"
         return f"python -m workloads.{workload} --model {m.problem.model} {sizes}"
     return example

@@ -21,21 +21,7 @@ def trained(model="cifar10-cnn", status="failed", reason="no luck", samples=320,
     return row("training/keras/fit", Training(model, 32, samples), seconds, device=device, status=status, reason=reason)
 
 
-def test_a_model_that_failed_is_one_error_and_a_plan_that_was_stopped_says_how_much_of_it_is_here(capsys):
-    rows = [
-        trained("mine:build", reason="mine:build() gives an int"),
-        trained("mine:build", samples=640),
-        trained("lenet", "ok"),
-        trained("lenet", device="gpu:0", reason="TensorFlow finds no GPU"),
-    ]
-    session.explain_failures(outcome(*rows), "training", training.EXAMPLE)
-    other, doctor, error, tip = capsys.readouterr().err.splitlines()
-    assert error == "error: mine:build on cpu: mine:build() gives an int"
-    assert tip == f"  try: {options.typed(training.EXAMPLE)}"
-    assert other == "error: lenet on gpu:0: TensorFlow finds no GPU"
-    assert doctor.endswith("-m workloads.doctor")
-    session.explain_failures(outcome(trained(status="ok")), "training", training.EXAMPLE)
-    assert capsys.readouterr().err == ""
+def test_a_plan_that_was_stopped_says_how_much_of_it_is_here():
     expected = ["2 of 5 rows are here, and what follows is said of these."]
     assert session.unfinished(outcome(trained(), trained(), left=3, stopped="stop-after")) == expected
     assert session.unfinished(outcome(trained())) == []
@@ -59,14 +45,14 @@ NO_TORCH = "torch is not installed; install it with: pip install torch"
 def test_where_all_was_skipped_the_reason_ends_the_command_with_one_that_works(reason, samples, names, tip):
     m = trained(status="skipped", reason=reason, **({"samples": samples} if samples else {}))
     with pytest.raises(options.Missing, match="nothing could be measured: ") as nothing:
-        session.explain_failures(outcome(m), "training", training.EXAMPLE, names)
+        session.require_measured(outcome(m), "training", training.EXAMPLE, names)
     assert (m.reason in str(nothing.value), nothing.value.tip, nothing.value.code) == (True, tip, 3)
-    session.explain_failures(outcome(m, trained(status="ok")), "training", training.EXAMPLE, names)
+    session.require_measured(outcome(m, trained(status="ok")), "training", training.EXAMPLE, names)
 
 
 def test_an_answer_that_does_not_fit_is_tried_with_one_sample():
     reason = "needs 9e3 GiB of host memory"
     big = row("inference/keras/call", Inference("lenet", 10**9), None, status="skipped", reason=reason)
     with pytest.raises(options.Missing) as nothing:
-        session.explain_failures(outcome(big, workload="inference"), "inference", inference.EXAMPLE)
+        session.require_measured(outcome(big, workload="inference"), "inference", inference.EXAMPLE)
     assert nothing.value.tip == "python -m workloads.inference --model lenet --batch 1"
