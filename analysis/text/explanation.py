@@ -86,7 +86,7 @@ def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = Fal
         points["Why"] += [_host(e)] if e.borrowed and room > 4 else []
         actions, points["Do"] = _actions(e, room - len(points["Why"]) + 1)
     else:
-        lacking = "no GPU was measured" if lone else "the CPU has no rows"
+        lacking = "no GPU was measured" if lone else "the CPU was not measured"
         first = say(SAID["withheld" if e.withheld else "none"], unknown=e.asked.unknown_share, who=lacking)
     return (_markdown if markdown else _lines)(e, first, points, actions, last)
 

@@ -40,7 +40,9 @@ def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
     """
     model = _from_file(name) if name.endswith(".keras") else _from_function(name)
     if not getattr(model, "built", False) or not getattr(model, "inputs", None):
-        raise Broken(f"{name} gives a model whose input shape is not known; begin it with keras.Input or call build()")
+        raise Broken(
+            f"{name} gives a model whose input shape is not known: with x = keras.Input(shape), return keras.Model(x, model(x))"
+        )
     if len(model.inputs) != 1 or len(model.outputs) != 1:
         both = f"{units.count(len(model.inputs), 'input')} and {units.count(len(model.outputs), 'output')}"
         raise Broken(f"{name} has {both}; models of one each can be timed")
@@ -183,7 +185,7 @@ def missing(name: str) -> str:
         return "" if os.path.isfile(name) else f"there is no file {name}"
     module, _, function = name.partition(":")
     if not _FUNCTION.fullmatch(name):
-        return f"{name!r} is no file.py:function or package.module:function, and no .keras file"
+        return f"{name!r} is no file.py:function or package.module:function, and no .keras file as model.save() writes"
     here, found = os.getcwd(), ""
     spec: ModuleSpec | None = None
     if module.endswith(".py"):

@@ -64,7 +64,7 @@ def changed(given: dict[str, str]) -> dict[str, str]:
 
 def is_user_model(name: str) -> bool:
     """Whether a name means a user's own model (`file.py:function`, `package.module:function`, `file.keras`), no known one."""
-    return ":" in name or "/" in name or name.endswith((".py", ".keras"))
+    return ":" in name or "/" in name or name.endswith((".py", ".keras", ".h5"))
 
 
 def network(name: str, own: bool = False) -> networks.Network:
