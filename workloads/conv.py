@@ -114,10 +114,7 @@ def _varied(args: argparse.Namespace) -> tuple[str, list]:
 
 def _shape(text: str) -> tuple[int, ...]:
     """(n, h, w, c_in, c_out, r, s) and perhaps the filters' channels of a shape's words."""
-    images, _, filters = text.partition(":")
-    if len(images.split("x")) != 4 or len(filters.split("x")) not in (3, 4):
-        raise options.Usage(f"{text!r} is not a shape NxHxWxC:KxRxS", SHAPES)
-    return options.shape(images) + options.shape(filters)
+    return options.shape(text, "NxHxWxC:KxRxS" + "xC" * (text.count("x") == 6))
 
 
 def _pad(text: str | None) -> str | int:

@@ -18,9 +18,7 @@ FLAGS = f"""
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.describe."""
-    return options.parser(
-        "workloads.describe", LONG, *EXAMPLES, question=QUESTION, needs="model", flags=FLAGS, S=options.number
-    )
+    return options.parser("workloads.describe", LONG, *EXAMPLES, question=QUESTION, needs="model", flags=FLAGS)
 
 
 def lines(of) -> list[str]:

@@ -41,7 +41,7 @@ def names(args: argparse.Namespace) -> list[str]:
 
     words = options.words(args.model)
     no_flags = dict.fromkeys(("inputs", "width", "depth", "outputs", "hidden_layers"))
-    every = [name for word in words for name in (SEEDS if word == "seeds" else (word,))]
+    every = [name for word in words for name in (SEEDS if word in ("seed", "seeds") else (word,))]
     return grid.models(argparse.Namespace(model=every, **no_flags))
 
 

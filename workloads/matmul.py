@@ -67,10 +67,8 @@ def problems(args: argparse.Namespace) -> list:
     squares = args.sizes or ([] if args.shapes else ["64:2048:x2"])
     shapes = [(n, n, n) for n in options.sizes(squares)] if squares else []
     for text in options.words(args.shapes):
-        mnk = options.shape(text)
-        if len(mnk) != 3:
-            raise options.Usage(f"{text!r} is not a shape MxNxK", "python -m workloads.matmul --shapes 4096x1024x512")
-        shapes.append(mnk)
+        m, n, k = options.shape(text)
+        shapes.append((m, n, k))
     layouts = options.words(args.layouts) or ["nn"]
     try:
         made = [

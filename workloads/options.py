@@ -20,7 +20,9 @@ MODES = ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned")
 FORMATS = ("table", "md", "csv", "json")
 MOST_SIZES = 10_000
 COUNTS = {"": 1, "k": 10**3, "m": 10**6}
+SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
 BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmg", 1) for b in ("", "b", "ib")}}
+_OTHERWISE = {"true": "on", "false": "off", "cuda": "gpu"}
 _FEW = 8  # known words that are listed although one is similar
 
 
@@ -53,6 +55,7 @@ def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
     """The known word that begins like it, is most like it, or has it within; "" where none is."""
     by_small = {name.lower().lstrip("-"): name for name in known}
     low = re.sub(r"^(b?)fp?(?=\d)", r"\1float", word.lower().lstrip("-"))  # bf16, fp32
+    low = _OTHERWISE.get(low.partition(":")[0], low)
     holding = [name for name in by_small if len(low) > 2 and low in name]
     begun = [name for name in holding if name.startswith(low)]
     near = begun or difflib.get_close_matches(low, by_small, 1, likeness) or holding
@@ -85,7 +88,7 @@ def number(text: str, units: dict[str, int] = COUNTS) -> int:
 
     Raises: Usage for anything else and for numbers below 1.
     """
-    match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|([a-z]{0,3}))", text.lower())
+    match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|([a-z]{0,3}))", text.lower().replace("_", ""))
     if not match or (match[3] or "") not in units:
         like = "counts like 512, 2^9 or 50k, not bytes" if units is COUNTS else "bytes like 512, 64k, 64kb or 64KiB"
         raise _no_size(f"{text!r} is not a size; sizes here are {like}", text, units, 1)
@@ -105,16 +108,13 @@ def _no_size(why: str, word: str, units: dict[str, int], most: int) -> Usage:
 
 
 def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
-    """Sizes in rising order, each once, from words like `256`, `256,512`, `64:8192:x2`, `512:4096:+512`, `2^6:2^13`.
+    """Sizes in rising order, each once, from words like `256`, `256,512`, `50,000`, `64:8192:x2`, `512:4096:+512`, `2^6:2^13`.
 
     A range holds both its ends when its steps meet them; without a step it doubles.
     Raises: Usage with the word at fault.
     """
     found: set[int] = set()
-    for text in texts:
-        if re.search(r"\d,0\d\d", text):
-            raise Usage(f"{text!r} are several sizes", similar=("size", text, text.replace(",", "")))
-    for word in (w for text in texts for w in text.split(",")):
+    for word in (w for text in texts for w in re.sub(r"(?<=\d),(?=0\d\d)", "", text).split(",")):
         try:
             found.update(_range(word, units) if ":" in word else (number(word, units),))
         except Usage as error:
@@ -147,9 +147,17 @@ def _range(word: str, units: dict[str, int]) -> list[int]:
     return values
 
 
-def shape(text: str) -> tuple[int, ...]:
-    """The whole numbers of a shape like `4096x1024x512`."""
-    return tuple(number(part) for part in text.split("x"))
+def shape(text: str, like: str = "MxNxK") -> tuple[int, ...]:
+    """The whole numbers of a shape like `4096x1024x512`, a number in each capital's place.
+
+    Raises: Usage with the shape that the numbers may mean, the last one again where some lack.
+    """
+    text = text.lower()
+    if re.sub(r"\d+[km]?", "N", text) != re.sub("[A-Z]", "N", like):
+        found = re.findall(r"[1-9]\d*[km]?", text) or ["64"]
+        meant = iter(found + found[-1:] * 9)
+        raise Usage(f"{text!r} is not a shape {like}", similar=("", text, re.sub("[A-Z]", lambda _: next(meant), like)))
+    return tuple(map(number, re.split("[x:]", text)))
 
 
 def words(values: Sequence[str] | None) -> list[str]:
@@ -249,10 +257,12 @@ def parser(
     return made
 
 
-def _positive(text: str) -> float:
-    if not re.fullmatch(r"\d{0,15}\.?\d{1,9}(e-?\d)?", text) or not float(text):
+def positive(text: str, units: dict[str, float] = SECONDS) -> float:
+    """A number above 0, in seconds `90`, `1.5s`, `50ms` or `2min`."""
+    match = re.fullmatch(r"(\d{0,15}\.?\d{1,9}(?:e-?\d)?) ?([a-z%]*)", text)
+    if not match or match[2] not in units or not float(match[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-    return float(text)
+    return float(match[1]) * units[match[2]]
 
 
 def regression(text: str) -> float:
@@ -267,10 +277,10 @@ def add(made, text: str, **types: Callable) -> None:
     """Adds the flags of a text, which reads `--name WHAT ... =default  help`; a help may go on in lines that begin with blanks.
 
     `...`: several words; {a,b}: one of these; no WHAT: a switch; [WHAT] =word: one that may stand alone, which means the word.
-    One WHAT is what `types` make of it; else N is a whole number, S and F are above 0, RULE is a `regression`. A line
+    One WHAT is what `types` make of it; else N is a whole number, S seconds, RULE is a `regression`. A line
     `# title` begins a group of flags, `# or` those of which only one may be given; the next title ends these.
     """
-    known, place = {"N": number, "S": _positive, "F": _positive, "RULE": regression, **types}, made
+    known, place = {"N": number, "S": positive, "RULE": regression, **types}, made
     groups: dict[str, Any] = {}
     for entry in re.split(r"\n(?=[-#])", text.strip()) if text else ():
         if entry.startswith("# "):

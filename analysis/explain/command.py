@@ -93,7 +93,6 @@ def parser() -> options.Parser:
 --price-cpu MONEY  an hour of the machine without
 --time-limit S ={_DESCRIBING_S}  seconds that building your model may take ({_DESCRIBING_S})""",
         MONEY=price,
-        S=options.number,
     )
     more = made.add_argument_group("more than an answer")
     options.add(
@@ -103,7 +102,6 @@ def parser() -> options.Parser:
 --measure          first measure here what the answer lacks
 --budget S =90     seconds that --measure may take (90)
 --format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
-        S=options.number,
     )
     made.set_defaults(stored_gpu=False)
     more.add_argument(
@@ -355,7 +353,7 @@ def describe(model: str, time_limit_s: float) -> "Network":
 
     from kernels.networks import Network
 
-    words = f"-m workloads.describe --format json --time-limit {int(time_limit_s)} --model".split()
+    words = f"-m workloads.describe --format json --time-limit {time_limit_s:g} --model".split()
     command = [sys.executable, *words, model]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": ""})
     if done.returncode:

@@ -60,10 +60,10 @@ def test_h_is_one_screen(command, columns, capsys, monkeypatch):
 # What the goldens do not refuse already: words, what the error says, and what the command shown has besides.
 REFUSED = {
     "workloads.matmul": """
-        --shapes 4x4 => not a shape
+        --shapes 64-64-64 => not a shape => --shapes 64x64x64
         --sizes 64 --modes psychic => unknown mode 'psychic'
         --direction dgrad => leave --direction out
-        --sizes 9999 --threads 9999 => has  => --sizes 9999 --dry-run
+        --sizes 9999 --threads 9999 --max-noise 5% => has  => --sizes 9999 --max-noise 5% --dry-run
         --model lenet --sizes 64 => leave --sizes out => --model lenet
         --model lenet --direction back => unknown direction 'back'
         --sizes 64 --cache hot => unknown cache 'hot'""",
@@ -71,7 +71,7 @@ REFUSED = {
         --shapes 1x2x2x3:4x5x5 --pad valid => a filter of 5 x 5 is larger than the padded image of 2 x 2
         --shapes 1x8x8x4:4x3x3x3 => filters of 3 channels do not go with images of 4 channels
         --shapes 1x8x8x3:4x3x3 --groups 2 => 2 groups do not divide c_in = 3
-        --shapes 8x8x3:4x3x3 => is not a shape NxHxWxC:KxRxS
+        --shapes 8x8x3:4x3x3 => is not a shape NxHxWxC:KxRxS => --shapes 8x8x3x4:3x3x3
         --shapes 1x8x8x3:4x3x3 --pad -1 => '-1' is no padding
         --shapes 1x8x8x3:4x3x3 --pad some => 'some' is no padding
         --vary channels --groups 8 => at channels 4: 8 groups do not divide

@@ -184,7 +184,7 @@ def test_rows_follow_the_model_then_the_batch_the_devices_in_turns():
     assert [r.settings.device for r in found] == ["cpu", "gpu:0"] * 12
     expected = [1, 4, 16, 64, 256]
     assert [r.problem.batch for r in inference.rows(arguments("--variants predict"), CPU_MACHINE)] == expected
-    seeds = inference.rows(arguments("--model seeds --batch 1 --modes resident"), CPU_MACHINE)
+    seeds = inference.rows(arguments("--model seed --batch 1 --modes resident"), CPU_MACHINE)
     assert [r.problem.model for r in seeds] == list(inference.SEEDS) and {r.kernel for r in seeds} == {CALL}
     args = arguments("--model lenet --batch 1 4 --onednn on off --variants call --modes roundtrip")
     found = [(r.settings.device, r.problem.batch) for r in inference.rows(args, GPU_MACHINE)]

@@ -23,7 +23,7 @@ from workloads.records.files import NoRun
         ("10:23:x1.5", [10, 15, 22]),
         ("512,256,512", [256, 512]),
         ("64kb,50k,2MB,1g", [51_200, 65_536, 1 << 21, 1 << 30]),
-        ("50k,2m", [50_000, 2_000_000]),
+        ("50k,2m,10,000,40_000", [10_000, 40_000, 50_000, 2_000_000]),
         ("100:100", [100]),
     ],
 )
@@ -32,7 +32,7 @@ def test_sizes(text, sizes):
 
 
 NO_SIZES = """64kb 64 4kib 4 1g 1 0 1 x 1 1.5 1 512:256 256:512:x2 1:8:x1 1:8:x2 1:8:x0 1:8:x2 1:8:-1 1:8:x2 1:8:+0 1:8:x2 1:2:3:4
-1:2:x2 2^99 1 1:1000000000:+1 1:1000000000:x2 : 1 1: 1 1.5k 1500 nan 1 1e3 1000 10,000 10000 64-256 64:256:x2 64..256 64:256:x2 -1
+1:2:x2 2^99 1 1:1000000000:+1 1:1000000000:x2 : 1 1: 1 1.5k 1500 nan 1 1e3 1000 64-256 64:256:x2 64..256 64:256:x2 -1
 1 64:256:2 64:256:x2 2**10 1024 512x512 512 0:64 64 1KiB-1MiB 1024:1048576:x2 1.5GB 1610612736 256MBytes 268435456"""
 
 
@@ -50,13 +50,15 @@ def test_limits_and_keywords_of_a_call():
     shared_flags.add_measuring(made)
     assert shared_flags.limits(made.parse_args([])) == shared_flags.FINE
     assert shared_flags.limits(made.parse_args(["--fast", "--max-time", "7"])) == {**shared_flags.FAST, "max_time": 7.0}
+    given = made.parse_args(["--max-time", "2min", "--min-time", "50ms", "--max-noise", "5%", "--stop-after", "1.5"])
+    assert (given.max_time, given.min_time, given.max_noise, given.stop_after) == (120, 0.05, 0.05, 1.5)
     args = options.namespace(made, threads=[1, 2], fast=True)
     assert (args.threads, args.fast, args.seed) == (["1", "2"], True, 1)
     assert options.namespace(made, threads=1, backends="numpy").threads == ["1"]
     assert options.namespace(made, backends="numpy").backends == ["numpy"]
     with pytest.raises(TypeError, match="unknown option 'sizez'"):
         options.namespace(made, sizez=[1])
-    assert options.shape("4096x1024x512") == (4096, 1024, 512)
+    assert options.shape("4kx1024x512") == (4000, 1024, 512)
 
 
 WRONG = {"max-time 0 -v": " -v", "max-time=inf": "", "threads 2 --min-time x": " --threads 2", "seed -1": ""}

@@ -89,7 +89,7 @@ def network(name: str, time_limit_s: float = 60) -> networks.Network:
     if m.ok:
         return msgspec.json.decode(m.notes["layers"], type=networks.Network)
     if "time limit" in m.reason:
-        longer = ("", "--time-limit", f"--time-limit {5 * int(time_limit_s)}")
+        longer = ("", "--time-limit", f"--time-limit {5 * time_limit_s:g}")
         raise options.Missing(f"{name} cannot be described: building it has {m.reason}", similar=longer)
     said = m.reason.replace("its process ended", f"{name} ended the process that built it", 1)
     raise options.Missing(said, similar=("", name, MODEL))
