@@ -53,22 +53,28 @@ def parser() -> options.Parser:
     return made
 
 
-def plan(quick: bool, gpu: list[str], several: bool = False) -> list[tuple[str, dict]]:
-    """(workload, its flags) in order. Low precisions only where there is a `gpu`, as CPU libraries have no fast form of
-    them; the largest products on it alone, as a CPU takes minutes for each: on several where each works by itself. `several`:
-    all GPUs of the host are asked for, and they are more than one."""
+def plan(
+    quick: bool, gpu: list[str], several: bool = False, lacks: Callable[[str], str] = lambda math: ""
+) -> list[tuple[str, dict]]:
+    """(workload, its flags) in order. Low precisions only where there is a `gpu` that does not lack them, as CPU libraries have
+    no fast form of them; the largest products on it alone, as a CPU takes minutes for each: on several where each works by
+    itself. `several`: all GPUs of the host are asked for, and they are more than one."""
     together = [("peers", {"fast": True})] if several else []
     if quick:
         variants = ["function", "fit", "once", *(["jit"] if gpu else [])]
         launch = ("launch", {"backends": ["tensorflow"], "variants": variants})
         of_gpus = [(name, {**flags, "device": gpu}) for name, flags in OF_A_GPU] if gpu else []
+        for _, flags in of_gpus:
+            if "dtypes" in flags and lacks("tf32"):  # TensorFlow then multiplies in float32 too
+                flags["dtypes"] = ["float32"]
         return [
             ("matmul", {"sizes": ["64:1024:x2"], "fast": True}),
             *together,
             *[(name, {**flags, "fast": True}) for name, flags in [launch, *OF_THE_CPU, *of_gpus]],
             ("training", {"steps": 24, "fast": True}),
         ]
-    dtypes = ["float32", "float64", *(["tf32", "float16", "bfloat16"] if gpu else [])]
+    lower = [math for math in ("tf32", "float16", "bfloat16") if gpu and not lacks(math)]
+    dtypes = ["float32", "float64", *lower]
     return [
         ("peak", {}),
         ("stream", {"sizes": ["8KiB:2GiB:x2"], "fast": True}),
@@ -81,12 +87,14 @@ def plan(quick: bool, gpu: list[str], several: bool = False) -> list[tuple[str, 
     ]
 
 
-def chosen(args: argparse.Namespace, gpu: list[str], several: bool = False) -> list[tuple[str, dict]]:
+def chosen(
+    args: argparse.Namespace, gpu: list[str], several: bool = False, lacks: Callable[[str], str] = lambda math: ""
+) -> list[tuple[str, dict]]:
     """The part of the plan that was asked for.
 
     Raises: Usage for an unknown workload.
     """
-    whole = plan(args.quick, gpu, several)
+    whole = plan(args.quick, gpu, several, lacks)
     names, asked = {name for name, _ in whole}, options.words(args.only)
     for name in asked:
         if name == "peers" and not several:
@@ -103,7 +111,7 @@ def _all(args: argparse.Namespace) -> bool:
 def _parts(args: argparse.Namespace, here, every: bool) -> list[tuple[str, dict]]:
     """The part of the plan that was asked for; with `every` GPU, what it has for the GPU for each."""
     gpus = [] if options.words(args.device) == ["cpu"] else [f"gpu:{i}" for i in range(len(here.gpus))]
-    return chosen(args, gpus if every else gpus[:1], len(gpus) > 1 and _all(args))
+    return chosen(args, gpus if every else gpus[:1], len(gpus) > 1 and _all(args), here.lacks)
 
 
 def _command(name: str):
@@ -182,7 +190,8 @@ def _each(
         try:
             codes.append(one(name, made, command, run))
         except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
-            print(f"{name} left out: {missing}\n  to have it: {missing.tip}", file=sys.stderr)
+            tip = f"\n  to have it: {missing.tip}" * bool(missing.tip)
+            print(f"{name} left out: {missing}{tip}", file=sys.stderr)
             codes.append(options.MISSING)
         if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
             break

@@ -42,7 +42,8 @@ def parts(e: Explanation | None, asked: Request, of: Sources, devices: list[str]
         if not of.profile(device).constant("keras-step", device):
             words = ("workloads.launch", "--backends", "tensorflow", "--variants", "fit", "once", *_on(device))
             found.append(Part(f"start-up and dispatch on the {labels.device(device)}", words, _GUESS_S["launch"]))
-    return found + [part for device in devices if device not in predicted for part in _operations(asked, device)]
+    math = "float32" if of.cpu.machine and of.cpu.machine.lacks("tf32") else "tf32"
+    return found + [part for device in devices if device not in predicted for part in _operations(asked, device, math)]
 
 
 def _on(device: str) -> tuple[str, ...]:
@@ -61,8 +62,8 @@ def _step(asked: Request, device: str) -> Part:
     return Part(f"its own step on the {labels.device(device)}", command(change), _GUESS_S["training"])
 
 
-def _operations(asked: Request, device: str) -> list[Part]:
-    """The products, convolutions and passes of its step; of a user's own model those of one that has a name."""
+def _operations(asked: Request, device: str, math: str) -> list[Part]:
+    """The products, convolutions and passes of its step; of a user's own model those of one that has a name. `math`: of a GPU."""
     t = asked.training
     own = not settings.is_user_model(t.model)
     kinds = {layer.kind for layer in asked.of.layers}
@@ -73,10 +74,10 @@ def _operations(asked: Request, device: str) -> list[Part]:
     ):
         if kind in kinds:
             model = ("--model", t.model if own else instead, "--batch", str(t.batch), "--direction", "all")
-            command = (f"workloads.{op}", *model, *measuring(op, device), "--fast")
+            command = (f"workloads.{op}", *model, *measuring(op, device, math), "--fast")
             found.append(Part(f"{words} on the {labels.device(device)}", command, _GUESS_S[op]))
     passes = ("--operations", *PASSES.split(), "--dtypes", "float32") if device == "cpu" else ()
-    command = ("workloads.stream", *passes, "--sizes", "64KiB:64MiB:x32", *measuring("stream", device), "--fast")
+    command = ("workloads.stream", *passes, "--sizes", "64KiB:64MiB:x32", *measuring("stream", device, math), "--fast")
     copies = ("workloads.transfer", "--sizes", "4B:64MiB:x16", "--directions", "h2d", *_on(device))
     if device != "cpu":
         found.append(Part("copies to the GPU", copies, _GUESS_S["transfer"]))

@@ -86,7 +86,7 @@ def components(
     batch = min(training.batch, training.samples)
     partial: list[str] = []
     lacking: dict[str, Lacking] = {}
-    kernels = kernels_of(step_works(network, batch, chosen, device, partial), execution, device)
+    kernels = kernels_of(step_works(network, batch, chosen, device, partial, of.machine), execution, device)
     work = work_parts(kernels, of, device, execution, partial, lacking)
     parts = work.parts
     try:

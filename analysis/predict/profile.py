@@ -97,12 +97,12 @@ def command(problem: Matmul | Conv | Stream, device: str) -> str:
         "conv": "conv --model cifar10-cnn --batch 1:2048:x4 --direction all",
         "stream": f"stream{f' --operations {PASSES} --dtypes float32' * (device == 'cpu')} --sizes 64KiB:256MiB:x4",
     }
-    return f"python -m workloads.{what[problem.op]} {' '.join(measuring(problem.op, device))}"
+    return f"python -m workloads.{what[problem.op]} {' '.join(measuring(problem.op, device, problem.math))}"
 
 
-def measuring(op: str, device: str) -> tuple[str, ...]:
+def measuring(op: str, device: str, math: str) -> tuple[str, ...]:
     """The flags by which rows of an operation are measured that tell its seconds on a device: TensorFlow's on the CPU; on a GPU,
-    beside whose calls TensorFlow's kernels cannot be seen, a library's."""
+    beside whose calls TensorFlow's kernels cannot be seen, a library's, in that arithmetic."""
     if device == "cpu":
         return "--backends", "tensorflow", "--device", "cpu"
     library = {"conv": "cudnn", "matmul": "cupy", "stream": "cupy"}[op]
@@ -111,7 +111,7 @@ def measuring(op: str, device: str) -> tuple[str, ...]:
         library,
         "--device",
         "gpu",
-        *(("--dtypes", "tf32", "--modes", "resident") if op != "stream" else ()),
+        *(("--dtypes", math, "--modes", "resident") if op != "stream" else ()),
     )
 
 

@@ -15,6 +15,7 @@ from kernels import networks
 from kernels.networks.layers import Network, unknown
 from kernels.networks.training_step import Work
 from kernels.problems import Problem, Stream
+from workloads.records import Machine
 from workloads.records.switches import Keras
 
 Timed = list[tuple[Kernel, float]]
@@ -46,10 +47,17 @@ class WorkParts(msgspec.Struct, frozen=True):
     path: Path | None
 
 
-def step_works(network: Network, batch: int, chosen: Keras, device: str, partial: list[str]) -> list[Work]:
-    """The operations of a step under its switches; what stands for something else is said in `partial`."""
+def step_works(
+    network: Network, batch: int, chosen: Keras, device: str, partial: list[str], machine: Machine | None = None
+) -> list[Work]:
+    """The operations of a step under its switches, in float32 where the machine's GPUs lack an arithmetic; what stands for
+    something else is said in `partial`."""
     dtype = chosen.precision.removeprefix("mixed_")
-    tf32 = device != "cpu" and dtype == "float32" and chosen.tf32 == "on"
+    lacks = machine.lacks if machine and device != "cpu" else lambda math: ""
+    tf32 = device != "cpu" and dtype == "float32" and chosen.tf32 == "on" and not lacks("tf32")
+    if why := lacks(dtype):
+        partial.append(f"{why}: priced as float32")
+        dtype = "float32"
     if network.optimizer not in Stream.WEIGHTS:
         partial.append(f"the optimizer {network.optimizer}, priced as {_PRICED}")
         network = msgspec.structs.replace(network, optimizer=_PRICED)

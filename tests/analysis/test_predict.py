@@ -10,7 +10,7 @@ import shlex
 import made_profile
 import msgspec
 import pytest
-from fake_measurements import GPU_MACHINE, row
+from fake_measurements import GPU_MACHINE, H200, row
 from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE, STEP, training
 from msgspec.structs import replace
 from test_feeding import study
@@ -82,6 +82,25 @@ def test_what_nothing_waits_for_runs_beside_the_rest(whole):
     least = max(made.path.seconds + share * parts["launches"], made.path.busy)
     assert parts[HIDDEN] == pytest.approx(least - sum(parts[n] for n in ("launches", *DEVICE) if n in parts))
     assert components.components(MLP, GPU, whole, networks.find(MLP.model)).path is None
+
+
+def test_a_gpu_without_tf32_and_bfloat16_multiplies_in_float32(whole):
+    """The rows are those of a GPU that has them, named float32; of half the size nothing is known, and nothing is saved."""
+
+    def single(m):
+        tf32 = m.problem.math == "tf32"
+        return replace(m, problem=replace(m.problem, math="float32")) if tf32 else m
+
+    gpu = replace(H200, compute_capability="7.5")
+    old = profile.Profile(map(single, whole.measurements), replace(GPU_MACHINE, gpus=(gpu,)))
+    network = networks.find(MLP.model)
+    made, other = (components.components(MLP, GPU, of, network) for of in (old, whole))
+    assert made.parts == other.parts and made.partial == other.partial == ()
+    mixed = replace(GPU, switches={**GPU.switches, "precision": "mixed_bfloat16"})
+    lower, instead = (components.components(MLP, mixed, of, network) for of in (old, whole))
+    why = "bfloat16 needs a GPU of compute capability 8.0 or newer, this one has 7.5: priced as float32"
+    assert lower.partial == (why,) and lower.parts == made.parts != instead.parts
+    assert profile.measuring("conv", "gpu:0", "float32")[-3] == "float32"
 
 
 def test_the_cores_are_busy_with_the_line_at_its_best_rate_and_with_the_rest_as_it_is():

@@ -9,10 +9,15 @@ import types
 import msgspec
 import pytest
 from fake_gpu import GIB, FakeNvml, fake_cupy, use_nvml, use_root
+from fake_measurements import GPU_MACHINE, H200
 
+from kernels.problems import AllReduce, Matmul
+from kernels.problems.arrays import ARITHMETIC
 from workloads import records
+from workloads.harness import copy_modes
 from workloads.machine import cpu, facts
 from workloads.machine import gpu as nvidia
+from workloads.records import Settings
 
 
 def test_without_cpuinfo_numpy_tells_the_features(tmp_path, monkeypatch):
@@ -201,6 +206,39 @@ def test_gpus_with_nvml_and_without(monkeypatch):
         assert (gpu.power_limit_w, gpu.pcie_generation) == (None, None)
         assert nvidia.driver() == "CUDA 13.0"
     assert nvidia._uuid(b"\x01cut") == ""
+
+
+@pytest.mark.parametrize(
+    ("capability", "lacking"),
+    [
+        ("7.0", ["tf32", "bfloat16", "float8_e4m3"]),
+        ("7.5", ["tf32", "bfloat16", "float8_e4m3"]),
+        *((of, ["float8_e4m3"]) for of in ("8.0", "8.6")),
+        *((of, []) for of in ("8.9", "9.0", "10.0", "12.0", "")),
+    ],
+)
+def test_arithmetic_that_a_gpu_lacks_by_its_facts_and_by_nvml(monkeypatch, capability, lacking):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    here = msgspec.structs.replace(GPU_MACHINE, gpus=(msgspec.structs.replace(H200, compute_capability=capability),))
+    assert [math for math in ARITHMETIC if here.lacks(math)] == lacking
+    told = {"nvmlDeviceGetCudaComputeCapability": [int(part) for part in capability.split(".") if part]}
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetHandleByIndex=lambda index: index, **told))
+    assert [math for math in ARITHMETIC if nvidia.lacks("gpu:0", math)] == lacking
+    use_nvml(monkeypatch, None)
+    assert nvidia.lacks("gpu:0", "tf32") == ""
+
+
+def test_products_in_an_arithmetic_that_the_gpu_lacks_are_skipped_and_passes_are_not(monkeypatch):
+    monkeypatch.setattr(nvidia, "lacks", lambda device, math: f"{device} lacks {math}" if math == "bfloat16" else "")
+    monkeypatch.setattr(copy_modes, "_prepare", lambda kernel, *_: kernel)
+    with pytest.raises(ValueError, match="gpu:1 lacks bfloat16"):
+        copy_modes.prepare("bound", Matmul(8, 8, 8, "bfloat16"), Settings("gpu:1"), ())
+    for problem, device in (
+        (Matmul(8, 8, 8), "gpu:0"),
+        (Matmul(8, 8, 8, "bfloat16"), "cpu"),
+        (AllReduce(8, "0,1"), "gpu:0"),
+    ):
+        assert copy_modes.prepare("bound", problem, Settings(device), ()) == "bound"
 
 
 def test_gpu_memory_and_software_by_cupy_and_nvml(monkeypatch):

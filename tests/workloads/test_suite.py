@@ -37,6 +37,32 @@ def test_plans_of_parts_and_flags():
         suite.chosen(parsed("--only", "nope"), [])
 
 
+def test_a_gpu_is_asked_in_the_arithmetic_that_it_has():
+    def asked(quick, *lacking):
+        there = suite.plan(quick, GPU, lacks=lambda math: f"no {math}" * (math in lacking))
+        return [flags["dtypes"] for _, flags in there if "dtypes" in flags and flags.get("device", GPU) == GPU]
+
+    assert asked(True) == asked(True, "bfloat16") == [["tf32"]] * 2
+    assert asked(True, "tf32", "bfloat16") == [["float32"]] * 2 and asked(True) == [["tf32"]] * 2
+    assert asked(False)[0] == ["float32", "float64", "tf32", "float16", "bfloat16"]
+    assert asked(False, "tf32", "bfloat16") == [["float32", "float64", "float16"]] * 2
+
+
+def test_a_part_that_is_not_installed_is_left_out_and_the_others_go_on(capsys):
+    def one(name, *_):
+        if name == "conv":
+            raise options.Missing("cudnn is not installed; install it with: pip install cudnn")
+        if name == "training":
+            raise options.Missing("keras is not installed", "pip install keras")
+        return 0
+
+    parts = [(name, {}) for name in ("conv", "matmul", "training")]
+    assert suite._each(parts, parsed(), "", None, suite.pathlib.Path("x"), one) == [3, 0, 3]
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first == "conv left out: cudnn is not installed; install it with: pip install cudnn"
+    assert others == ["training left out: keras is not installed", "  to have it: pip install keras"]
+
+
 @pytest.mark.parametrize(
     ("codes", "code"), [([0, 0], 0), ([0, 3], 0), ([3, 3], 3), ([0, 1, 3], 1), ([2, 0], 2), ([1, 2], 1)]
 )

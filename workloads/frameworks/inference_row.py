@@ -17,6 +17,7 @@ from workloads.harness import energy, telemetry, timing
 from workloads.harness.dispatch import Broken
 from workloads.harness.one_row import require_memory
 from workloads.harness.timing import Limits
+from workloads.machine import gpu
 from workloads.machine.facts import now
 from workloads.records import Measurement, Row, Samples, settings
 
@@ -213,7 +214,7 @@ def _arithmetic(row: Row) -> str:
     wanted = settings.of(row)
     if wanted.precision != "float32":
         return wanted.precision
-    return "tf32" if row.on_gpu and wanted.tf32 == "on" else "float32"
+    return "tf32" if row.on_gpu and wanted.tf32 == "on" and not gpu.lacks(row.device, "tf32") else "float32"
 
 
 def checked(row: Row, ready: Ready, x: np.ndarray, in_flight: int) -> tuple[float, str]:

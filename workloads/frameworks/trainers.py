@@ -13,6 +13,7 @@ import numpy as np
 from kernels.networks import Network
 from workloads.frameworks import data_parallel, description, input_pipeline, models, tensors, user_model
 from workloads.harness.dispatch import HANDLERS, Broken, handler
+from workloads.machine import gpu
 from workloads.records import Row, settings
 from workloads.records.switches import Keras
 
@@ -130,7 +131,7 @@ def built(order: Order) -> Built:
     values = {
         "parameters": float(model.count_params()),
         "jit_compile": float(model.jit_compile is True),
-        "tf32": float(row.on_gpu and chosen.tf32 == "on"),
+        "tf32": float(row.on_gpu and chosen.tf32 == "on" and not gpu.lacks(row.device, "tf32")),
     }
     notes = {**about, **tensors.about(row, chosen), **spread.notes}
     return Built(model, restore, values | spread.values, notes, "; ".join(wrong)[:500], spread)

@@ -15,6 +15,7 @@ from kernels.problems.arrays import numpy_dtype
 from kernels.registry import Kernel
 from workloads.harness import cache_state, kept
 from workloads.harness.dispatch import HANDLERS, handler
+from workloads.machine import gpu
 from workloads.records import Settings
 
 
@@ -66,6 +67,8 @@ def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[
     """
     if settings.cache == "cold" and settings.mode != "resident":
         raise ValueError("a call that copies its data brings them into the caches: cold rows are resident")
+    if settings.on_gpu and problem.products and (why := gpu.lacks(settings.device, problem.math)):
+        raise ValueError(why)  # a library would take another arithmetic in its place, and not say so
     prepared = _prepare(kernel, problem, settings, inputs)
     if settings.cache == "warm":
         return prepared

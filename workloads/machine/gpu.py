@@ -8,6 +8,7 @@ import os
 
 from kernels import registry
 from workloads.records import Gpu
+from workloads.records.rows import lacking
 
 MARGIN_BYTES = 512 << 20  # the context's growth, cuBLAS's workspaces (32 MiB a handle on Hopper), loaded kernels
 
@@ -101,6 +102,12 @@ def only_handle(device: str, environment=os.environ):
         return ask("nvmlDeviceGetHandleByUUID", first)
     number = first or device.partition(":")[2] or "0"
     return ask("nvmlDeviceGetHandleByIndex", int(number)) if number.isdigit() else None
+
+
+def lacks(device: str, math: str) -> str:
+    """Why the only GPU that this process sees does not multiply in an arithmetic; "" where it does, or nothing tells."""
+    seen = ask("nvmlDeviceGetCudaComputeCapability", only_handle(device))
+    return lacking(".".join(map(str, seen)), math) if seen else ""
 
 
 def driver() -> str:

@@ -207,13 +207,23 @@ class Measurement(Row, frozen=True, tag="measurement"):
 
 Measurements = Sequence[Measurement]  # rows to go over as often as one likes
 
+# Since which compute capability GPUs multiply in an arithmetic; in those not named all do. Source: CUDA C++ Programming Guide.
+SINCE = {"tf32": 8.0, "bfloat16": 8.0, "float8_e4m3": 8.9}
+
+
+def lacking(capability: str, math: str) -> str:
+    """Why a GPU of a compute capability ("7.5") does not multiply in an arithmetic; "" where it does."""
+    least = SINCE.get(math, 0.0)
+    here = not capability or float(capability) >= least
+    return "" if here else f"{math} needs a GPU of compute capability {least} or newer, this one has {capability}"
+
 
 class Gpu(msgspec.Struct, frozen=True):
     """Facts of a GPU: clocks in Hz, bytes, watts."""
 
     name: str
     uuid: str
-    compute_capability: str
+    compute_capability: Annotated[str, msgspec.Meta(pattern=r"^(\d+\.\d+)?\Z")]
     multiprocessors: int
     memory_bytes: int
     l2_bytes: int
@@ -245,6 +255,10 @@ class Machine(msgspec.Struct, frozen=True):
     def uuids(self) -> dict[str, str]:
         """GPU, such as gpu:0 -> what CUDA_VISIBLE_DEVICES calls it."""
         return {f"gpu:{i}": gpu.uuid for i, gpu in enumerate(self.gpus) if gpu.uuid}
+
+    def lacks(self, math: str) -> str:
+        """Why one of its GPUs does not multiply in an arithmetic; "" where all do."""
+        return next(filter(None, (lacking(gpu.compute_capability, math) for gpu in self.gpus)), "")
 
     def gpu(self, device: str) -> Gpu | None:
         """The facts of a GPU, such as gpu:0; None of one that is not there."""
