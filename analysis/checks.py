@@ -123,7 +123,7 @@ oversubscribed | more threads than CPUs that it may use | \
 slow-governor | the frequency governor saves power | \
     the clock lags behind the work: short kernels look slow | sudo cpupower frequency-set -g performance
 few-threads | the library took fewer threads than the row says | \
-    too few threads make the CPU look slow | unset OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS
+    too few threads make the CPU look slow | python -m workloads.doctor
 blas-variables | a variable that changes BLAS's blocks or kernels was set | \
     the rate is of that choice, not of the library | python -m workloads.doctor
 lesser-kernels | NumPy's BLAS took its AVX2 kernels on a CPU with AVX-512 | \

@@ -9,6 +9,7 @@ import tomllib
 import types
 from pathlib import Path
 
+import fake_gpu
 import pytest
 from fake_gpu import FakeNvml, fake_cupy, use_nvml, use_root, write
 from fake_measurements import row, square
@@ -66,6 +67,9 @@ def test_blas(monkeypatch, threads, cores, most, level):
     assert finding.level == level
     if level == "warn":
         assert complains(finding, "warn", "unset OMP_NUM_THREADS" if threads < cores else "OPENBLAS_NUM_THREADS=8")
+        monkeypatch.delenv("OMP_NUM_THREADS")
+        few = threads < cores  # as many as it was built for
+        assert complains(only(health.blas()), "warn", "pip install mkl" if few else "OPENBLAS_NUM_THREADS=8")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +146,22 @@ def test_a_gpu_and_another_process_on_it(monkeypatch):
     assert (finding.check, finding.level) == ("gpu:0", "ok") and "NVIDIA H200, 140 GiB, driver 580.1" in finding.seen
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetComputeRunningProcesses=[types.SimpleNamespace(pid=1)]))
     assert complains(only(health.gpu()), "warn", "1 other process computes")
+
+
+@pytest.mark.parametrize(
+    ("cudnn", "minor", "said"),
+    [("9.28.0.42", 0, True), ("9.11.0.98", 2, True), ("9.10.2.21", 0, False), ("9.28.0.42", 5, False), ("", 0, False)],
+)
+def test_a_gpu_that_cudnn_has_no_kernels_for_is_told_of_the_last_that_has(monkeypatch, cudnn, minor, said):
+    fake_cupy(monkeypatch)
+    use_nvml(monkeypatch, None)
+    monkeypatch.setitem(fake_gpu.PROPERTIES, "major", 7)
+    monkeypatch.setitem(fake_gpu.PROPERTIES, "minor", minor)
+    monkeypatch.setattr(facts, "version", lambda package: cudnn if package == "nvidia-cudnn-cu12" else "")
+    first, *others = health.gpu()
+    assert first.level == "ok" and len(others) == said
+    for finding in others:
+        assert complains(finding, "problem", "pip install 'nvidia-cudnn-cu12<9.11'") and cudnn in finding.seen
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def _start_tensorflow(device: str, threads: int | None) -> None:
         cpu, each = tensorflow.config.list_physical_devices("CPU")[0], tensorflow.config.LogicalDeviceConfiguration()
         tensorflow.config.set_logical_device_configuration(cpu, [each] * parts)
     if device != "cpu" and not tensorflow.config.list_physical_devices("GPU"):
-        raise Broken(f"TensorFlow finds no GPU: {missed(log_lines())}")
+        raise Broken(f"TensorFlow finds no GPU: to mend it, {_PIP} 'tensorflow[and-cuda]'; {missed(log_lines())}")
     tensorflow.zeros(1).numpy()
 
 

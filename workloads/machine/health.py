@@ -107,7 +107,7 @@ def blas() -> Iterator[Finding]:
     seen = f"{found['blas']} {found.get('blas_kernels', '')}, {threads or 'unknown'} threads, {cores} cores"
     if 0 < threads < cores:
         names = [n for n in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS") if n in os.environ]
-        fix = f"unset {' '.join(names)}" if names else pip("--force-reinstall numpy")
+        fix = f"unset {' '.join(names)}" if names else pip("mkl")  # OpenBLAS as NumPy brings it has 64
         yield Finding("blas", "warn", seen, "fewer threads than cores make the CPU look slow", fix)
     elif threads > most:
         why = "more threads than this process may use stand in each other's way"
@@ -124,7 +124,8 @@ def blas() -> Iterator[Finding]:
 
 
 def gpu() -> Iterator[Finding]:
-    """The GPU or why there is none, and who else uses it."""
+    """The GPU or why there is none, who else uses it, and whether cuDNN still has kernels for it."""
+    from workloads.machine import facts
     from workloads.machine import gpu as nvidia
 
     problem = nvidia.problem()
@@ -142,6 +143,10 @@ def gpu() -> Iterator[Finding]:
             yield Finding(f"gpu:{index}", "warn", f"{seen}; {who} on it", why, "nvidia-smi")
         else:
             yield Finding(f"gpu:{index}", "ok", seen)
+        cudnn = facts.version("nvidia-cudnn-cu12")
+        if cudnn and float(one.compute_capability) < 7.5 and [int(n) for n in cudnn.split(".")[:2]] >= [9, 11]:
+            seen = f"{cudnn} has no kernels for {one.name}"  # source: the support matrices of cuDNN 9.10 and 9.11
+            yield Finding("cudnn", "problem", seen, "convolutions fail on this GPU", pip("'nvidia-cudnn-cu12<9.11'"))
 
 
 def cupy() -> Iterator[Finding]:
