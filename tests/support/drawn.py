@@ -2,13 +2,15 @@
 grows, and a claim pools the last draws."""
 
 import argparse
+import collections
 import hashlib
+import itertools
 import json
 import math
 import pathlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -109,7 +111,9 @@ def main(bench: Bench) -> int:
     if not args.print:
         part, parts = map(int, args.part.split("/"))
         every = [case for salt in args.salt for case in bench.cases(salt, args.dtypes)]
-        draw(0)[1].shuffle(every)  # a part, and what a run is cut short to, is then of all kinds alike
+        draw(0)[1].shuffle(every)  # in rounds of one of each kind: so is then a part, and what a run is cut short to
+        rounds: dict[tuple, Iterator] = collections.defaultdict(itertools.count)
+        every.sort(key=lambda case: next(rounds[case.kind, case.problem.math, described(case.problem)[1]]))
         with open(file, "a", 1, "utf-8") as out:  # by lines: a run that is cut short leaves whole ones
             for i, case in enumerate(every[part - 1 :: parts]):
                 try:
@@ -241,8 +245,7 @@ def timed(problem: Matmul | Conv, calls: list, stream, turn: int) -> list[float]
         flush = cache_state.flush(registry.find("matmul/cupy/cublas"), "gpu:0")
         clocks = [timing.device_each(call, flush, stream) for call in calls]
         return list(map(float, np.median([[clock(1) for clock in clocks] for _ in range(FLUSHED + 2)][2:], axis=0)))
-    step = 1 if turn else -1
-    return [sustained(call, stream) for call in calls[::step]][::step]
+    return [sustained(call, stream) for call in calls[:: turn or -1]][:: turn or -1]
 
 
 def sustained(run, stream) -> float:
