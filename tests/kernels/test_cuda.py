@@ -4,6 +4,7 @@ import concurrent.futures
 import functools
 import importlib.metadata
 import io
+import itertools
 import re
 import sys
 import threading
@@ -12,7 +13,7 @@ import types
 import pytest
 from kept import kept
 
-from kernels.cuda import loader
+from kernels.cuda import conv_tiles, loader, matmul_tiles
 
 FOLDER = loader.FOLDER
 
@@ -136,8 +137,26 @@ def test_an_error_is_in_the_file_and_line_where_it_was_written(tmp_path, monkeyp
         loader.source("a")
 
 
-@pytest.mark.parametrize(("file", "arch"), [(f, a) for f in FILES for a in architectures(f)])
+def newest(file: str) -> list[str]:
+    """The newest architecture, which no first line names; of a file with instructions of one alone none."""
+    return [] if any(arch.endswith("a") for arch in architectures(file)) else ["sm_120"]
+
+
+@pytest.mark.parametrize(("file", "arch"), [(f, a) for f in FILES for a in (*architectures(f), *newest(f))])
 def test_compiles(file, arch):
     text = loader.source(file)
     cubin = kept(".cubin", (text, arch, *_compilers()), lambda path: path.write_bytes(compiled(text, arch).code))
     assert cubin.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("kib", [64, 96, 99, 163, 227])
+def test_tiles_are_left_on_gpus_with_less_shared_memory_for_a_block(kib):
+    """Of capabilities 7.5, 7.0, 8.6 (as 8.9 and 12.0), 8.0, and 9.0 (as 10.0), by the CUDA C++ Programming Guide; those on tensor
+    cores are for 8.0 on."""
+    sizes = [[of.shared_bytes for of in matmul_tiles.warps("nn", single)] for single in (True, False)]
+    sizes += [[of.shared_bytes(wgrad) for of in conv_tiles.WARPS] for wgrad in (0, 1)]
+    if kib > 96:
+        for layout, size in itertools.product(("nn", "nt", "tn"), (2, 4)):
+            sizes.append([of.shared_bytes(layout, size) for of in matmul_tiles.TENSORS])
+        sizes += [[of.shared_bytes(wgrad) for of in conv_tiles.TENSORS] for wgrad in (0, 1)]
+    assert min(sum(size <= kib << 10 for size in found) for found in sizes) >= 3
