@@ -8,7 +8,6 @@ from workloads.harness import telemetry
 from workloads.harness.dispatch import Broken
 from workloads.harness.one_row import require_memory
 from workloads.harness.timing import Limits
-from workloads.machine.facts import now
 from workloads.records import Measurement, Row
 from workloads.records.switches import Keras
 
@@ -34,7 +33,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     except Broken as error:
         fields |= {"status": "wrong", "reason": str(error)}
     tensors.forget()
-    return row.result(**fields, phases_s=phases, at=now())
+    return row.result(**fields, phases_s=phases)
 
 
 def _timed(row: Row, fit, limits: Limits) -> dict:

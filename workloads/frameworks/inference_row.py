@@ -18,7 +18,6 @@ from workloads.harness.dispatch import Broken
 from workloads.harness.one_row import require_memory
 from workloads.harness.timing import Limits
 from workloads.machine import gpu
-from workloads.machine.facts import now
 from workloads.records import Measurement, Row, Samples, settings
 
 # The largest error of an answer, as a share of how far the reference's answers to different samples lie apart, by the
@@ -80,7 +79,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         about: dict = {"check": "bound", "max_error": error if math.isfinite(error) else None}
         about |= {"phases_s": phases, "values": values, "notes": notes}  # which fill on the way
         if wrong:
-            return row.result("wrong", wrong, at=now(), **about)
+            return row.result("wrong", wrong, **about)
         watch = telemetry.watch(row.device, framework=True)
         if row.kernel == SERVE:
             answered, latencies = serve(ready, x, row.problem.batch, in_flight, limits, watch.before_block)
@@ -95,7 +94,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         values |= seen | _joules(row, ready, call, x, in_flight, notes)
         if row.on_gpu:  # other models of this process included
             values |= tensors.peak_memory()
-    return row.result("ok", samples=samples, flags=flags, at=now(), **about)
+    return row.result("ok", samples=samples, flags=flags, **about)
 
 
 def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.ndarray]:

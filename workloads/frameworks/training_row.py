@@ -20,7 +20,6 @@ from workloads.harness.dispatch import Broken
 from workloads.harness.one_row import DoesNotFit, require_bytes, require_memory
 from workloads.harness.timing import Limits
 from workloads.machine import cpu, facts
-from workloads.machine.facts import now
 from workloads.records import SAMPLES, SETUP, Machine, Measurement, Row, settings
 from workloads.records.switches import Keras
 
@@ -60,7 +59,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         if not row.on_gpu:
             raise MemoryError from None
         raise OutOfMemory(" ".join(str(error).split())[:200]) from None
-    return row.result(**{"status": "ok", **fields, "phases_s": phases, "values": values, "at": now()})
+    return row.result(**{"status": "ok", **fields}, phases_s=phases, values=values)
 
 
 def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) -> dict:

@@ -18,7 +18,6 @@ from workloads.harness import copy_modes, one_row
 from workloads.harness.dispatch import Broken
 from workloads.harness.one_row import require_memory
 from workloads.harness.timing import Limits
-from workloads.machine.facts import now
 from workloads.records import Measurement, Row, settings
 
 UNITS, FITS = 20, 5  # so many units of work, and fits, are to fill a window: a fit's own cost is in its steps' time
@@ -51,7 +50,7 @@ def prepare(row: Row, limits: Limits, seed: int) -> Measurement:
     phases: dict[str, float] = {}
     make, units = {"inference": (_inference, UNITS), "at-once": (_raw, UNITS)}.get(row.problem.op, (_training, FITS))
     unit = _prepared[key(row)] = make(row, limits.visit_s / units, seed, phases)
-    return row.result("ok", phases_s=phases, values=unit.values, check=unit.check, at=now())
+    return row.result("ok", phases_s=phases, values=unit.values, check=unit.check)
 
 
 def _inference(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
@@ -161,7 +160,6 @@ def window(row: Row, limits: Limits, seed: int) -> Measurement:
         values={**unit.values, "steps": float(unit.steps)},
         series={"begin_s": tuple(begins), "end_s": tuple(ends)},
         check=unit.check,
-        at=now(),
     )
 
 
@@ -204,7 +202,7 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
         "final_loss": loss,
         "jit_compile": float(model.jit_compile is True),
     }
-    return row.result("ok", phases_s=phases, values=values, check="weights", at=now())
+    return row.result("ok", phases_s=phases, values=values, check="weights")
 
 
 def traced(model) -> list[int]:

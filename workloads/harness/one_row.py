@@ -20,7 +20,6 @@ from workloads.harness.dispatch import HANDLERS, Broken, CannotDo, handler
 from workloads.harness.flags import raised
 from workloads.harness.timing import Limits
 from workloads.machine import facts
-from workloads.machine.facts import now
 from workloads.records import Measurement, Row, Samples
 from workloads.records.rows import VISITS_AT
 from workloads.records.settings import is_held
@@ -45,7 +44,7 @@ _NOT_LOCKED = ("cudaErrorMemoryAllocation", "cudaErrorOperatingSystem", "cudaErr
 
 
 def obey(order) -> Measurement:
-    """Carries out one Order."""
+    """Carries out one Order; the Measurement says when."""
     asked = order.row, order.limits, order.seed
 
     def work() -> Measurement:
@@ -54,11 +53,10 @@ def obey(order) -> Measurement:
         return measure(*asked) if order.verb == "measure" else _by_framework(order.verb, *asked)
 
     made = guarded(order.row, work)
-    if (
-        order.verb == "visit" and made.reason.startswith("out of ") and kept.clear()
-    ):  # what others hold may be what it lacked
+    no_memory = order.verb == "visit" and made.reason.startswith("out of ")
+    if no_memory and kept.clear():  # what other rows held may be what it lacked
         made = guarded(order.row, work)
-    return made
+    return msgspec.structs.replace(made, at=facts.now())
 
 
 def guarded(row: Row, work) -> Measurement:
@@ -82,7 +80,7 @@ def guarded(row: Row, work) -> Measurement:
         elif any(name in str(error) for name in _STICKY):
             flags = ("context-lost",)
     gc.collect()
-    return row.result(status, reason, flags=flags, at=now())
+    return row.result(status, reason, flags=flags)
 
 
 def cause(error: str) -> str:
@@ -209,7 +207,7 @@ def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float 
         about |= {"check": known.check.how, "max_error": error if error is not None and math.isfinite(error) else None}
         about |= {"phases_s": {"first_call": known.first_call_s}}
     if not known.check.passed:
-        return row.result("wrong", "the answer is not the reference's", at=now(), **about)
+        return row.result("wrong", "the answer is not the reference's", **about)
     bound = kept.find(row.key)
     if bound is None:
         _room_for(row)
@@ -230,14 +228,14 @@ def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float 
     if row.on_gpu:
         notes |= {"gpu_state": "cold-clocked" if "cold-clocked" in flags else "held" if is_held(row) else "burst"}
     about |= {"values": values, "flags": flags, "notes": notes, "series": {VISITS_AT: (round(time.time(), 2),)}}
-    return row.result("ok", samples=samples, at=now(), **about)
+    return row.result("ok", samples=samples, **about)
 
 
 def _by_framework(what: str, row: Row, limits: Limits, seed: int) -> Measurement:
     try:
         return handler(what)(row, limits, seed)
     except Broken as error:
-        return row.result("failed", str(error), at=now())
+        return row.result("failed", str(error))
     except ValueError as error:  # a model or an option that it does not know
         raise CannotDo(str(error)) from error
 
