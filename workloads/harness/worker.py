@@ -49,17 +49,32 @@ def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
     if row.problem.once:
         wanted |= {"CUPY_CACHE_IN_MEMORY": "1"}  # else the first compilation is read from a file
     if row.backend in FRAMEWORKS:
-        wanted |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2"}
-        own = device != "cpu" and row.problem.op == "training" and row.library == "tensorflow"
-        if not own or row.experiment.beside:
-            wanted |= SHARED
-        if row.threads:  # TensorFlow reads them once, so each count has a worker of its own
-            wanted |= {f"TF_NUM_{which}OP_THREADS": str(row.threads) for which in ("INTRA", "INTER")}
-        wanted |= row.settings.variables
-        if row.problem.model:
-            wanted |= settings.environment_for(row)
-        if device != "cpu" and row.problem.products and row.problem.math == "float32":
-            wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
+        wanted |= _of_framework(row)
+    return wanted
+
+
+def _of_framework(row: Row) -> dict[str, str]:
+    """What TensorFlow, Keras and JAX read when they are imported, and the folder that a user's own model is looked for in."""
+    jax, count = row.library == "jax", row.experiment.replicas
+    wanted = {"KERAS_BACKEND": row.library, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    alone = row.on_gpu and row.problem.op == "training" and row.library == "tensorflow" and not row.experiment.beside
+    if not alone:
+        wanted |= SHARED
+    if row.threads:  # TensorFlow reads them once, so each count has a worker of its own
+        wanted |= {f"TF_NUM_{which}OP_THREADS": str(row.threads) for which in ("INTRA", "INTER")}
+    wanted |= row.settings.variables
+    if jax:
+        wanted |= {"JAX_PLATFORMS": "cuda" if row.on_gpu else "cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    float32 = row.problem.products and row.problem.math == "float32"
+    if row.on_gpu and (float32 or row.keras.tf32 == "off"):
+        wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
+    if count > 1 and row.on_gpu:
+        wanted["NCCL_NVLS_ENABLE"] = "0"  # NVLink's multicast is left to whoever owns the machine
+    elif count > 1:  # parts of the CPU in the devices' place
+        parts = f"--xla_force_host_platform_device_count={count}"
+        wanted |= {"XLA_FLAGS": parts} if jax else {settings.PARTS: str(count)}
+    if settings.is_user_model(row.problem.model):
+        wanted[settings.FOLDER] = os.getcwd()
     return wanted
 
 

@@ -3,8 +3,6 @@
 Only `data` is always written out, so that every row says what it was trained on.
 """
 
-import os
-
 from kernels import networks
 from workloads.options import Usage, unknown
 from workloads.records import Row
@@ -78,28 +76,3 @@ def network(name: str, own: bool = False) -> networks.Network:
     except ValueError as error:
         raise Usage(str(error)) from error
     raise unknown("model", name, networks.names(), more=", file.py:function, file.keras" if own else "")
-
-
-def environment_for(row: Row) -> dict[str, str]:
-    """The variables that the row's library reads when it is imported: Keras's backend, JAX's device and memory, and the
-    folder that a user's own model is looked for in."""
-    backend = row.library
-    wanted = {"KERAS_BACKEND": backend}
-    if backend == "jax":
-        wanted |= {
-            "JAX_PLATFORMS": "cuda" if row.on_gpu else "cpu",
-            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        }
-    if row.on_gpu and row.keras.tf32 == "off":
-        wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
-    if (count := row.experiment.replicas) > 1 and not row.on_gpu:  # parts of the CPU in the devices' place
-        wanted |= (
-            {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
-            if backend == "jax"
-            else {PARTS: str(count)}
-        )
-    elif count > 1:
-        wanted["NCCL_NVLS_ENABLE"] = "0"  # NVLink's multicast is left to whoever owns the machine
-    if is_user_model(row.problem.model):
-        wanted[FOLDER] = os.getcwd()
-    return wanted
