@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import os
 import re
 import resource
 import statistics
@@ -88,7 +87,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     trainer = trainers.way(row.kernel)(order)
     values |= trainer.values
     if not row.on_gpu:  # untold, TensorFlow takes every CPU that it may run on, and so do JAX and PyTorch
-        values["threads"] = float(row.threads or len(os.sched_getaffinity(0)))
+        values["threads"] = float(row.threads or len(cpu.affinity()))
     if trainer.wrong:
         return {"status": "wrong", "reason": trainer.wrong, "check": CHECK}
     if row.process == "fresh":
