@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import gc
 import math
+import resource
 import time
 import traceback
 from collections.abc import Callable
@@ -96,24 +97,16 @@ def not_locked(problem: Problem, error: str) -> str:
     locked = problem.locked_bytes
     if not locked or not any(name in error for name in _NOT_LOCKED):
         return ""
-    limit = lock_limit()
-    allowed = (
-        "`ulimit -l` sets no limit"
-        if limit is None
-        else (f"`ulimit -l` allows {limit / 2**20:.3g} MiB: raise it with `ulimit -l unlimited`")
-    )
+    allowed = "`ulimit -l` sets no limit"
+    if (limit := lock_limit()) is not None:
+        allowed = f"`ulimit -l` allows {limit / 2**20:.3g} MiB: raise it with `ulimit -l unlimited`"
     what = f"{locked / 2**20:.3g} MiB of {problem.host_memory} host memory"
     return f"the driver gave no {what} ({' '.join(error.split())[:80]}); {allowed}"
 
 
 def lock_limit() -> int | None:
-    """Bytes that this process may lock in memory (RLIMIT_MEMLOCK); None without a limit, and where there is no such one."""
-    try:
-        import resource
-
-        soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    except (ImportError, AttributeError):
-        return None
+    """Bytes that this process may lock in memory (RLIMIT_MEMLOCK); None without a limit."""
+    soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     return None if soft == resource.RLIM_INFINITY else soft
 
 
