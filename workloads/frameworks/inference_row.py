@@ -66,7 +66,6 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 
         tensorflow.config.experimental.reset_memory_stats("GPU:0")
     notes |= tensors.about(row, settings.of(row)) | ready.about
-    in_flight = row.experiment.in_flight
     with tensors.on(ready.device):
         call = caller(row, ready, x)
         made = (row.kernel == PREDICT, row.problem.batch)  # predict has a graph of its own
@@ -75,14 +74,14 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
             if ready.wait:
                 ready.wait()
         ready.compiled.add(made)
-        error, wrong = checked(row, ready, x, in_flight)
+        error, wrong = checked(row, ready, x)
         about: dict = {"check": "bound", "max_error": error if math.isfinite(error) else None}
         about |= {"phases_s": phases, "values": values, "notes": notes}  # which fill on the way
         if wrong:
             return row.result("wrong", wrong, **about)
         watch = telemetry.watch(row.device, framework=True)
         if row.kernel == SERVE:
-            answered, latencies = serve(ready, x, row.problem.batch, in_flight, limits, watch.before_block)
+            answered, latencies = serve(row, ready, x, limits, watch.before_block)
             samples: tuple[Samples, ...] = (latencies, answered)
         else:
             takes = {"host-latency": timing.host(call)}  # calls that give arrays have waited; so have the CPU's
@@ -91,7 +90,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
                 takes |= {"host-throughput": timing.throughput(call, ready.wait)}
             samples = tuple(timing.visits(take, limits, clock, watch.before_block) for clock, take in takes.items())
         seen, flags = watch.seen()
-        values |= seen | _joules(row, ready, call, x, in_flight, notes)
+        values |= seen | _joules(row, ready, call, x, notes)
         if row.on_gpu:  # other models of this process included
             values |= tensors.peak_memory()
     return row.result("ok", samples=samples, flags=flags, **about)
@@ -216,11 +215,11 @@ def _arithmetic(row: Row) -> str:
     return "tf32" if row.on_gpu and wanted.tf32 == "on" and not gpu.lacks(row.device, "tf32") else "float32"
 
 
-def checked(row: Row, ready: Ready, x: np.ndarray, in_flight: int) -> tuple[float, str]:
+def checked(row: Row, ready: Ready, x: np.ndarray) -> tuple[float, str]:
     """(the largest error of a call's answers as a share of the reference's range, what is wrong with them)."""
     kind = _arithmetic(row)
     if row.kernel == SERVE:
-        size = row.problem.batch
+        size, in_flight = row.problem.batch, row.experiment.in_flight
         asked = requests(x, size, 4 * in_flight)
         found, _ = answers(ready, [request for _, request in asked], in_flight)
         pairs = [(answer, ready.reference[at : at + size]) for (at, _), answer in zip(asked, found, strict=True)]
@@ -252,7 +251,7 @@ def compared(
     return error, wrong if error > BOUNDS[kind] else ""
 
 
-def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: int, notes: dict) -> dict[str, float]:
+def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, notes: dict) -> dict[str, float]:
     """joules_per_sample and watts, with what they are of in `notes`; there, too, why there are none."""
     read, said = energy.counter(row.device)
     notes["energy"] = said
@@ -260,6 +259,7 @@ def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: in
         return {}
     wait, samples = ready.wait or (lambda: None), row.problem.batch
     if row.kernel == SERVE:
+        in_flight = row.experiment.in_flight
         sent = [request for _, request in requests(x, samples, 4 * in_flight)]
         call, samples = lambda: answers(ready, sent, in_flight), samples * len(sent)
     used = energy.used(read, call, wait, samples)
@@ -292,14 +292,13 @@ def answers(ready, sent: list[np.ndarray], in_flight: int) -> tuple[list[np.ndar
 _pool = functools.cache(concurrent.futures.ThreadPoolExecutor)  # number of threads -> those that send requests
 
 
-def serve(
-    ready, x: np.ndarray, size: int, in_flight: int, limits: Limits, before_block: Callable
-) -> tuple[Samples, Samples]:
+def serve(row: Row, ready: Ready, x: np.ndarray, limits: Limits, before_block: Callable) -> tuple[Samples, Samples]:
     """(host-throughput: seconds by the number of requests; host-latency: what a request waits) of blocks of requests that
-    threads send one after another, `in_flight` of them at the same time: `size` samples each, array to array."""
+    threads send one after another, the row's `in_flight` at the same time: a batch each, array to array."""
+    in_flight = row.experiment.in_flight
 
     def block(calls: int) -> tuple[float, float]:
-        sent = [request for _, request in requests(x, size, calls)]
+        sent = [request for _, request in requests(x, row.problem.batch, calls)]
         begin = time.perf_counter()
         _, waited = answers(ready, sent, in_flight)
         return (time.perf_counter() - begin) / calls, sum(waited) / calls
