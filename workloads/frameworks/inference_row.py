@@ -152,7 +152,7 @@ def _ready(name: str, device: str, threads: int | None, dtype: str, seed: int, c
     finally:
         keras.config.set_dtype_policy("float32")
     if network and (wrong := models.differences(model, network)):
-        raise Broken("; ".join(wrong)[:500])
+        raise Broken(wrong)
     tensors.require_device(model, device, "tensorflow")
     x = _samples(model, name, kind, COMPARED, seed, dtype)
     if network:  # a user's own model may have learned its own

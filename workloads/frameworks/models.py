@@ -53,8 +53,9 @@ def _layer(keras_layers, layer: Layer):
     return getattr(keras_layers, name)(name=layer.name, **arguments)
 
 
-def differences(model, network: Network) -> list[str]:
-    """What the Keras model has otherwise than the table says: output shapes and weights, layer by layer, and in all."""
+def differences(model, network: Network) -> str:
+    """What the Keras model has otherwise than the table says: output shapes and weights, layer by layer, and in all; "" for
+    nothing."""
     table = zip(network.layers, networks.outputs(network), networks.layer_weights(network), strict=True)
     wanted = [(layer.name, shape, weights) for layer, shape, weights in table]
     place = {name: i for i, (name, _, _) in enumerate(wanted)}
@@ -69,4 +70,4 @@ def differences(model, network: Network) -> list[str]:
         found.append(f"{len(built)} layers, not {len(wanted)}")
     if model.count_params() != networks.parameters(network):
         found.append(f"{model.count_params()} weights in all, not {networks.parameters(network)}")
-    return found
+    return "; ".join(found)[:500]

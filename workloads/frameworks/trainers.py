@@ -116,7 +116,7 @@ def built(order: Order) -> Built:
                 model.optimizer.build(model.trainable_variables)
     finally:
         keras.config.set_dtype_policy("float32")
-    wrong = models.differences(model, network) if network else []
+    wrong = models.differences(model, network) if network else ""
     tensors.require_device(model, row.device, chosen.keras_backend)
     data_parallel.require(model, spread)
     # each once, with the optimizer's; seeds of dropout are among them
@@ -134,7 +134,7 @@ def built(order: Order) -> Built:
         "tf32": float(row.on_gpu and chosen.tf32 == "on" and not gpu.lacks(row.device, "tf32")),
     }
     notes = {**about, **tensors.about(row, chosen), **spread.notes}
-    return Built(model, restore, values | spread.values, notes, "; ".join(wrong)[:500], spread)
+    return Built(model, restore, values | spread.values, notes, wrong, spread)
 
 
 def without_dropout(network: Network) -> Network:

@@ -194,7 +194,7 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
     if not loss < float("inf"):
         raise Broken(f"the loss is {loss}")
     if wrong := models.differences(model, network):
-        raise Broken("; ".join(wrong)[:500])
+        raise Broken(wrong)
     values = {
         "traces": float(len(traces)),
         "functions": float(held_functions()),
