@@ -34,7 +34,7 @@ def lines(of) -> list[str]:
     strange = layers.unknown(of)
     rows = []
     for layer, shape, weights in zip(of.layers, networks.outputs(of), networks.layer_weights(of), strict=True):
-        kind = layer.kind + " (not known)" * (layer in strange) + " (frozen)" * (not layer.trainable)
+        kind = layer.kind + (" (not known)" if layer in strange else "") + ("" if layer.trainable else " (frozen)")
         rows.append((layer.name, kind, layers.words(shape), f"{weights:,}", f"{flops.get(layer.name, 0):,}"))
     found = Table("layer | kind | output | weights | training FLOPs a sample", rows, 2).text()
     found.append(

@@ -185,11 +185,12 @@ def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
     if not bad:
         return [terminal.paint(f"{of} {fit}.", "good")]
     broken = sum(one.level == "problem" for one in bad)
-    counts = [units.count(broken, "thing is", "things are") + " broken"] * bool(broken)
-    counts += [units.count(len(bad) - broken, "thing disturbs", "things disturb") + " measurements"] * (
-        len(bad) > broken
-    )
-    head = f"{of} {'not ' * bool(broken)}{fit}{'' if broken else ', but'}: {units.join(counts)}."
+    counts = []
+    if broken:
+        counts.append(units.count(broken, "thing is", "things are") + " broken")
+    if len(bad) > broken:
+        counts.append(units.count(len(bad) - broken, "thing disturbs", "things disturb") + " measurements")
+    head = f"{of} {f'not {fit}' if broken else f'{fit}, but'}: {units.join(counts)}."
     told = {(one.check, one.why): one.fix for one in bad}
     return [
         terminal.paint(head, "bad" if broken else "warning"),

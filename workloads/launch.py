@@ -116,11 +116,12 @@ class Table(Lines):
     ABOUT = "µs in all: of everything in a row, of `step x64` the time of 64 steps together"
 
     def cells(self, m) -> list[str]:
+        from analysis import units
         from analysis.stats import of
 
         p, s = m.problem, m.settings
         call = p.call if p.once else f"{p.call} x{p.count}"
-        where = s.device if s.device != "cpu" or not s.threads else f"{s.threads} thread{'s' * (s.threads != 1)}"
+        where = units.count(s.threads, "thread") if s.device == "cpu" and s.threads else s.device
         head = [m.label, call, where]
         if not m.ok:
             return [*head, m.status, "", "", "", "", m.reason]

@@ -80,7 +80,7 @@ def unknown(what: str, word: str, known: Iterable[str], where: str = "", more: s
     right = closest(word, names)
     listed = f"; known: {', '.join(names)}{more}" if not right or len(names) <= _FEW else ""
     said = f"unknown {what} {word!r}{where}{listed}"
-    return Usage(said, similar=(what * bool(right), word, right or [*names, word][0]))
+    return Usage(said, similar=(what if right else "", word, right or [*names, word][0]))
 
 
 def number(text: str, units: dict[str, int] = COUNTS) -> int:
@@ -104,7 +104,7 @@ def _no_size(why: str, word: str, units: dict[str, int], most: int) -> Usage:
     numbers = re.findall(r"(\d{1,15}(?:\.\d{1,9}|e\d)?)(?:(?:\^|\*\*)(\d{1,2})|([kmg]i?b?))?", word.lower())
     found = [int(float(base) * units.get(unit, 1)) ** int(power or 1) for base, power, unit in numbers]
     ends = sorted({n for n in found[:most] if 0 < n < 1 << 60}) or [1 if units is COUNTS else 1 << 16]
-    return Usage(why, similar=("", word, ":".join(map(str, ends)) + ":x2" * (len(ends) > 1)))
+    return Usage(why, similar=("", word, ":".join(map(str, ends)) + (":x2" if len(ends) > 1 else "")))
 
 
 def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
@@ -193,7 +193,7 @@ class Parser(argparse.ArgumentParser):
             if module in ("workloads", "analysis") and (near := closest(f"{module}.{word}", help_screen.commands())):
                 raise Usage(f"{word!r} is no argument; a command is typed with a dot", f"python -m {near} -h")
             right = closest(word, self._option_string_actions)
-            raise Usage(f"unexpected argument {word!r}", similar=("argument" * bool(right), word, right))
+            raise Usage(f"unexpected argument {word!r}", similar=("argument" if right else "", word, right))
         flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
         if choice and flag and (right := closest(choice[1], self._option_string_actions[flag[1]].choices or ())):
             raise Usage(message, similar=("value", choice[1], right))

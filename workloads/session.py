@@ -234,7 +234,7 @@ def resume_command(command: str, folder: "pathlib.Path") -> str:
 
 def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
     """Says on stderr what the reader should know at the end: how it stopped, what failed, where the file is."""
-    from analysis import checks
+    from analysis import checks, units
     from workloads.harness.plan import name, note
 
     file = options.near(outcome.path)
@@ -245,7 +245,7 @@ def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
         print(f"... and {len(bad) - 5} more failed or wrong rows in the file", file=sys.stderr)
     skipped = Counter(re.sub(r", [^,]* are free$", "", m.reason) for m in outcome.measurements if m.status == "skipped")
     for reason, rows in skipped.most_common(None if args.verbose else 2):
-        said = f"skipped: {rows} row{'s' * (rows != 1)}: {reason}"
+        said = f"skipped: {units.count(rows, 'row')}: {reason}"
         print(said, file=sys.stderr) if outcome.exit_code == options.MISSING else note(args, said)
     for line in checks.lines(outcome.measurements, outcome.run.machine, file, args.verbose):
         note(args, terminal.paint(options.typed(line), "warning", sys.stderr))

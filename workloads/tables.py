@@ -203,9 +203,10 @@ _SIDES = ("CPU", "GPU", "framework")
 
 def _kind(p: Problem, cache: str) -> str:
     """The arithmetic, and how many at once, the layout and caches where they are not the usual."""
-    many = getattr(p, "batch", None)
-    how = [*[f"x{many}"] * bool(many), *[p.layout] * (p.layout not in ("nn", "NHWC")), *[cache] * (cache != "warm")]
-    return " ".join([p.math, *how])
+    words = [p.math]
+    if many := getattr(p, "batch", None):
+        words.append(f"x{many}")
+    return " ".join(words + [word for word in (p.layout, cache) if word not in ("nn", "NHWC", "warm")])
 
 
 def _side(m: Measurement) -> str:

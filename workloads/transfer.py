@@ -218,7 +218,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
 
 
 COMMAND = "transfer", QUESTION, LONG, EXAMPLES, "sizes directions study", FLAGS
-WORKLOAD = Workload(*COMMAND, rows, table, answer, op=lambda args: FEEDING * (args.study == FEEDING))
+WORKLOAD = Workload(*COMMAND, rows, table, answer, op=lambda args: FEEDING if args.study == FEEDING else "")
 main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":

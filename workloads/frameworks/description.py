@@ -64,7 +64,8 @@ def _walk(
             else:
                 last = f"{prefix}{operation.name}"
                 used[last] = used.get(last, 0) + 1
-                last += f" ({used[last]})" * (used[last] > 1)  # a layer that is used again
+                if used[last] > 1:  # a layer that is used again
+                    last += f" ({used[last]})"
                 found.append(_layer(operation, last, sources, taken, node.outputs[0], learns, seen))
             names |= {id(tensor): last for tensor in node.outputs}
     return names[id(graph.outputs[0])]

@@ -105,7 +105,7 @@ def name(row: Row, rigorous: bool = False) -> str:
     """A row in a few words, its switches and how many processes it takes among them."""
     said = [("data", "synthetic"), ("residence", row.settings.switches.get("residence"))]  # the latter by plan.name
     given = [f"{switch}={text}" for switch, text in row.settings.switches.items() if (switch, text) not in said]
-    many = [f"in {FRESH} processes"] * rigorous
+    many = [f"in {FRESH} processes"] if rigorous else []
     if row.process == "fresh":
         many = ["each trial in a fresh process" if row.variant == "trial" else f"in {FRESH} fresh processes"]
     return " ".join([plan.name(row), row.problem.dtype, *given, *many])

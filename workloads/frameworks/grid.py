@@ -71,7 +71,7 @@ def known_model(name: str) -> str:
         return settings.network(name, own=True).name
     if lost := user_model.missing(name):
         right = user_model.similar(name)
-        raise options.Usage(lost, similar=("model" * bool(right), name, right or MODEL))
+        raise options.Usage(lost, similar=("model" if right else "", name, right or MODEL))
     return name
 
 

@@ -35,7 +35,9 @@ def samples_held(problem: Training, sample_bytes: int, unit: int = 1) -> int:
     most = MOST_STEPS if whole < MANY * unit else unit * max(2, FEW // unit)
     fit = min(most, MOST_BYTES // max(1, batch * sample_bytes)) // unit * unit
     more = fit if fit >= 2 * whole else 0
-    return max(problem.samples, max(more, 2 * unit * -(-problem.steps // unit) * (whole < 4 * unit)) * batch)
+    if whole < 4 * unit:  # too few steps to vary them downward
+        more = max(more, 2 * unit * -(-problem.steps // unit))
+    return max(problem.samples, more * batch)
 
 
 def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit: int = 1) -> None:

@@ -74,7 +74,7 @@ def require(args: argparse.Namespace, here: Machine) -> int:
     study = studies.DATA_PARALLEL in options.words(args.study)
     wanted = max(plan.counts(args.gpus, 2 if study else 1))
     if wanted > max(there, 1):
-        reason = f"there {'is' if there == 1 else 'are'} {there}" * bool(there)
+        reason = f"there {'is' if there == 1 else 'are'} {there}" if there else ""
         raise plan.no_gpu(f"no {wanted} GPUs here", reason)
     return there
 

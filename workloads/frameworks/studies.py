@@ -109,7 +109,7 @@ def residence(on: list[str]) -> list[Row]:
     for device in on:
         for batch, samples in ((8, 12_500), (64, 50_000)):
             training = Training("mnist-cnn", batch, samples, LEAST_EPOCHS, "float64")
-            ways = ["tf.data"] + ["prefetch", "generator"] * (batch == 64)
+            ways = ["tf.data", "prefetch", "generator"] if batch == 64 else ["tf.data"]
             gpu = [] if device == "cpu" else [*((FIT, way) for way in ways), (RESIDENT, "resident")]
             found += [row(training, device, kernel, residence=way) for kernel, way in [(FIT, "numpy"), *gpu]]
     return found

@@ -53,7 +53,7 @@ def devices(args: argparse.Namespace, here: Machine) -> list[str]:
         elif name in every:
             found.append(name)
         elif name.startswith("gpu:") and name[4:].isdigit():
-            reason = f"there are {len(here.gpus)}" * bool(here.gpus)
+            reason = f"there are {len(here.gpus)}" if here.gpus else ""
             raise no_gpu(f"no {name} here", reason)
         else:
             raise options.unknown("device", word, ("cpu", "gpu", "gpu:1", "all"))

@@ -31,7 +31,7 @@ class NoRun(Usage, FileNotFoundError):
     def __init__(self, run: str, saved: Sequence[str]):
         right = "" if os.path.exists(run or ".") else similar_path(run) or closest(run, saved)
         names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
-        similar = ("path" * bool(right), run, right or _nearest(run))
+        similar = ("path" if right else "", run, right or _nearest(run))
         tip = "python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
         super().__init__(f"no result file in {run or repr(run)}{names}", tip, similar)
 

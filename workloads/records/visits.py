@@ -59,8 +59,8 @@ def together(visits: Sequence[Measurement]) -> Measurement:
     if not visits[-1].visit:
         return visits[-1]
     alone = any(s.stop_reason == PROCESS for m in visits for s in m.samples)
-    count = len(visits)
-    return merged(visits, units.count(count, "visit") if not alone else f"{count} process{'es' * (count > 1)}")
+    what = ("process", "processes") if alone else ("visit", "visits")
+    return merged(visits, units.count(len(visits), *what))
 
 
 def span(m: Measurement) -> str:
