@@ -104,47 +104,37 @@ class Matmuls:
         return {"layer": (self._names(p), 20), "MxNxK": (size, 14)}
 
     def _find_columns(self, group: list[Measurement]) -> list[str]:
-        sides = {side: list(dict.fromkeys(_column(m) for m in group if _side(m) == side)) for side in _SIDES}
-        columns = [
-            c
-            for side, found in sides.items()
-            if found
-            for c in (
-                *(f"{name} ms" for name in found),
-                *((f"{side} GFLOP/s", f"{side} % of roof") if side != "framework" else ()),
-            )
-        ]
+        """The head, each side's milliseconds and rates (parts of a roof where one is known before any line), and who wins."""
         peaks = [r for r in roofs(self._all, self._machine) if r.measured and r.kind == "compute"]
-        known = {"CPU" if r.device == "cpu" else "GPU" for r in peaks if r.note != BEST_MATMUL}  # before any line
-        columns = [c for c in columns if not c.endswith(" % of roof") or c.split()[0] in known]
-        return [
-            *self.head(group[0].problem),
-            "type",
-            *columns,
-            "winner" if sides["CPU"] and sides["GPU"] else "fastest",
-        ]
+        roofed = {"CPU" if r.device == "cpu" else "GPU" for r in peaks if r.note != BEST_MATMUL}
+        columns = [*self.head(group[0].problem), "type"]
+        sides = stats.group_by(group, _side)
+        for side in (side for side in _SIDES if side in sides):
+            columns += dict.fromkeys(f"{_column(m)} ms" for m in sides[side])  # each once
+            if side != "framework":
+                columns.append(f"{side} GFLOP/s")
+            if side in roofed:
+                columns.append(f"{side} % of roof")
+        return [*columns, "winner" if {"CPU", "GPU"} <= sides.keys() else "fastest"]
 
     def _cells(self, group: list[Measurement]) -> list[str]:
         p = group[0].problem
         ceilings = roofs(self._all, self._machine)
         cells = {name: text for name, (text, _) in self.head(p).items()}
-        cells |= {
-            "type": _kind(p, group[0].settings.cache),
-            **dict.fromkeys(("winner", "fastest"), Best(self.winner(group))),
-        }
+        cells["type"] = _kind(p, group[0].settings.cache)
+        cells["winner"] = cells["fastest"] = Best(self.winner(group))
         quickest = fastest(group)
         for m in group:
             best = fastest([r for r in group if _column(r) == _column(m)])
             told = number(_host_s(best) * 1e3) if best else m.status
-            cells[f"{_column(m)} ms"] = Best(told) if best is not None and best is quickest else told
+            cells[f"{_column(m)} ms"] = Best(told) if best and best is quickest else told
         for side in ("CPU", "GPU"):
             best = fastest([m for m in group if _side(m) == side and m.mode == "resident"])
             if best:
-                judged = bounds.judge(best, ceilings)
-                # that roof grows
-                known = judged.fraction if judged.roof and judged.roof.note != BEST_MATMUL else None
                 cells[f"{side} GFLOP/s"] = number(p.flops / stats.call_s(best) / 1e9)
-                cells[f"{side} % of roof"] = f"{100 * known.value:.0f}" if known else "-"
+                judged = bounds.judge(best, ceilings)
+                if judged.fraction and judged.roof and judged.roof.note != BEST_MATMUL:  # that one still grows
+                    cells[f"{side} % of roof"] = f"{100 * judged.fraction.value:.0f}"
         return [cells.get(c, "-") for c in self._columns]
 
     def winner(self, group: list[Measurement]) -> str:
@@ -158,13 +148,13 @@ class Matmuls:
             best = fastest([m for m in group if _side(m) != "framework"]) or fastest(group)
             threads = f" x{best.threads}" if best and best.threads else ""
             return best.label + threads if best else "-"
-        wins = []
-        for mode in _MODE_WORDS:
-            gpu = fastest([m for m in on_gpu if m.mode == mode])
-            if gpu and _host_s(gpu) < _host_s(cpu):
-                wins.append("resident" if mode == "resident" else _MODE_WORDS[mode])
-        modes = {m.mode for m in on_gpu}
-        return "CPU" if not wins else "GPU" if len(wins) == len(modes) else "GPU " + " ".join(wins)
+        wins = {m.mode for m in on_gpu if _host_s(m) < _host_s(cpu)}
+        if not wins:
+            return "CPU"
+        if wins == {m.mode for m in on_gpu}:
+            return "GPU"
+        words = {**_MODE_WORDS, "resident": "resident"}
+        return " ".join(["GPU", *(words[mode] for mode in words if mode in wins)])
 
     def _cpu_rows(self, of: Measurement) -> list[Measurement]:
         """The CPU rows of that size, in that arithmetic or (who accepts less precision, accepts more) in float32."""
