@@ -268,7 +268,7 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
         asked_for.append((tuple(r.settings.device for r in rows), sets, len(workers), turns.rounds))
         answers = [r.result("ok", check="exact") for r in rows]
         one = {members: {i: [1e-3 * len(members)] * 4 for i in members} for members in sets}
-        return answers, [one] * turns.rounds, None
+        return concurrent.Took(rows, answers, [one] * turns.rounds)
 
     closed = []
     monkeypatch.setattr(concurrent, "in_turns", in_turns)
@@ -286,7 +286,7 @@ def test_each_gpu_is_alone_and_then_all_are_at_it_and_one_that_fails_ends_its_wo
     assert {round(r.value, 6) for *_, r in rates.slowdowns(stored)} == {2.0}
 
     def in_turns(rows, workers, sets, turns):
-        return [bad := rows[1].result("failed", "out of luck")], [], bad
+        return concurrent.Took(rows, ended_by=rows[1].result("failed", "out of luck"))
 
     monkeypatch.setattr(concurrent, "in_turns", in_turns)
     monkeypatch.setattr(concurrent, "Worker", lambda variables: types.SimpleNamespace(close=lambda: None))

@@ -92,11 +92,13 @@ def _devices(args: argparse.Namespace, here: Machine) -> tuple[list[str], str]:
     return gpus, "" if gpus else f"no GPU here: {facts.gpu_problem()}; --device cpu runs all of it on the CPU"
 
 
-def _group(rows_: list[Row], missing: str, measure: Callable, *arguments) -> concurrent.Group:
+def _group(
+    rows_: list[Row], missing: str, measure: Callable, args: argparse.Namespace, here: Machine
+) -> concurrent.Group:
     """Rows that `measure` carries out together; skipped where something is missing."""
     if missing:
         return concurrent.Group(rows_, lambda: (r.result("skipped", missing) for r in rows_))
-    return concurrent.Group(rows_, functools.partial(measure, rows_, *arguments))
+    return concurrent.Group(rows_, functools.partial(measure, rows_, args, here))
 
 
 def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
@@ -120,7 +122,7 @@ def _beside(four: list[Row], args: argparse.Namespace, here: Machine) -> Generat
         yield from concurrent.alone_and_together(four, workers, _turns(args))
 
 
-def _side_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
+def _together_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
     on, missing = _devices(args, here)
     groups = []
     for training, device in itertools.product(_trainings(args, SMALL), on or ["gpu:0"]):
@@ -136,7 +138,7 @@ def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Genera
     with concurrent.workers_of(parties, here) as workers:
         took = concurrent.in_turns(parties, workers, sets, _turns(args))
     for row, members in zip(made, sets, strict=True):
-        yield concurrent.measured(row, made[0], took, members, members)
+        yield concurrent.measured(row, took, members, members)
 
 
 def _trial_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
@@ -199,4 +201,4 @@ def _trial_count(args: argparse.Namespace) -> int:
     return FAST_TRIALS if args.fast else TRIALS
 
 
-_GROUPS = {"teacher": _teacher_groups, "together": _side_groups, "trials": _trial_groups}
+_GROUPS = {"teacher": _teacher_groups, "together": _together_groups, "trials": _trial_groups}

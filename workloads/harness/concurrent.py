@@ -44,8 +44,6 @@ WORK = (
 )
 
 Taken = dict[int, list[float]]  # party -> seconds a step of each unit that ran while all were at work
-# What preparing each party gave, round by round what each set of parties took, the answer that ended it.
-Rounds = tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]
 
 
 class Turns(msgspec.Struct, frozen=True):
@@ -54,6 +52,17 @@ class Turns(msgspec.Struct, frozen=True):
     rounds: int
     window_s: float
     seed: int
+
+
+@dataclasses.dataclass
+class Took:
+    """What the parties gave that took turns: each one's answer when it was prepared, what each set of them took in every round,
+    and the answer that ended it before its time."""
+
+    parties: list[Row]
+    prepared: list[Measurement] = dataclasses.field(default_factory=list)
+    rounds: list[dict[tuple[int, ...], Taken]] = dataclasses.field(default_factory=list)
+    ended_by: Measurement | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,35 +84,34 @@ def workers_of(parties: list[Row], here: Machine) -> Iterator[list[Worker]]:
             worker.close()
 
 
-def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]], turns: Turns) -> Rounds:
+def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]], turns: Turns) -> Took:
     """Prepares the parties one after the other, each in its worker; then the sets take turns, in the opposite order every other
     round."""
-    limits, slice_ = Limits(visit_s=turns.window_s), Limits(visit_s=turns.window_s / SLICES)
-    answers: list[Measurement] = []
-    rounds: list[dict[tuple[int, ...], Taken]] = []
+    window, slice_ = Limits(visit_s=turns.window_s), Limits(visit_s=turns.window_s / SLICES)
+    took = Took(parties)
     for row, worker in zip(parties, workers, strict=True):
-        answers.append(worker.ask(Order("prepare", row, limits, turns.seed), timeout(row.problem)))
-        if answers[-1].status != "ok":
-            return answers, rounds, answers[-1]
+        answer = worker.ask(Order("prepare", row, window, turns.seed), timeout(row.problem))
+        took.prepared.append(answer)
+        if not answer.ok:
+            took.ended_by = answer
+            return took
+    asks = {
+        party: functools.partial(worker.ask, Order("window", row, slice_, turns.seed), _PATIENCE_S)
+        for party, (row, worker) in enumerate(zip(parties, workers, strict=True))
+    }
     for i in range(turns.rounds):
-        seen = {}
-        for members in sets if i % 2 == 0 else reversed(list(sets)):
-            taken = at_once(
-                {
-                    p: functools.partial(workers[p].ask, Order("window", parties[p], slice_, turns.seed), _PATIENCE_S)
-                    for p in members
-                },
-                limits.visit_s,
-            )
-            if bad := next((m for windows in taken.values() for m in windows if not m.ok), None):
-                return answers, rounds, bad
-            seen[members] = inside(taken)
-            if not all(seen[members].values()):
-                short = f"no step ended within a window of {limits.visit_s:.3g} s while all were at work"
-                lost = parties[members[0]].result("failed", f"{short}: take a smaller batch or model")
-                return answers, rounds, lost
-        rounds.append(seen)
-    return answers, rounds, None
+        took.rounds.append({})
+        for members in sets if i % 2 == 0 else reversed(sets):
+            windows = at_once({party: asks[party] for party in members}, turns.window_s)
+            took.ended_by = next((m for given in windows.values() for m in given if not m.ok), None)
+            if took.ended_by:
+                return took
+            taken = took.rounds[-1][members] = inside(windows)
+            if not all(taken.values()):
+                short = f"no step ended within a window of {turns.window_s:.3g} s while all were at work"
+                took.ended_by = parties[members[0]].result("failed", f"{short}: take a smaller batch or model")
+                return took
+    return took
 
 
 def at_once(
@@ -162,15 +170,14 @@ def inside(taken: dict[int, list[Measurement]]) -> Taken:
     }
 
 
-def measured(row: Row, asked: Row, took: Rounds, members: tuple[int, ...], parties: Sequence[int]) -> Measurement:
-    """A row from the rounds of those members; `asked` is what the workers of its `parties` were asked. host-latency: seconds a
-    step (or call) as each party sees it, a block a round. host-throughput, where several do the same: seconds by the steps of
-    all of them. Of rounds that an answer ended, that answer."""
-    answers, rounds, bad = took
-    if bad:
-        reason = bad.reason if bad.row == asked else f"what ran beside it ended: {bad.reason}"
-        return row.result(bad.status, reason, flags=bad.flags)
-    taken = [seen[members] for seen in rounds]
+def measured(row: Row, took: Took, members: tuple[int, ...], parties: Sequence[int]) -> Measurement:
+    """A row of these `parties` from the rounds of those members. host-latency: seconds a step (or call) as each party sees it,
+    a block a round. host-throughput, where several do the same: seconds by the steps of all of them. Of rounds that an answer
+    ended, that answer."""
+    if bad := took.ended_by:
+        own = bad.row == took.parties[parties[0]]
+        return row.result(bad.status, bad.reason if own else f"what ran beside it ended: {bad.reason}", flags=bad.flags)
+    taken = [by_members[members] for by_members in took.rounds]
     each = [[s for party in parties for s in round_[party]] for round_ in taken]
     block = tuple(i for i, round_ in enumerate(each) for _ in round_)
     why = f"{len(taken)} alternating rounds"
@@ -178,8 +185,9 @@ def measured(row: Row, asked: Row, took: Rounds, members: tuple[int, ...], parti
     if len(parties) > 1:
         rates = [sum(1 / statistics.mean(round_[party]) for party in parties) for round_ in taken]
         samples.append(Samples("host-throughput", tuple(1 / rate for rate in rates), 1, tuple(range(len(rates))), why))
+    prepared = took.prepared[parties[0]]
     return msgspec.structs.replace(
-        answers[parties[0]], kernel=row.kernel, problem=row.problem, settings=row.settings, samples=tuple(samples)
+        prepared, kernel=row.kernel, problem=row.problem, settings=row.settings, samples=tuple(samples)
     )
 
 
@@ -189,7 +197,7 @@ def alone_and_together(rows: list[Row], workers: list[Worker], turns: Turns) -> 
     parties, sets = rows[:count], (*((i,) for i in range(count)), tuple(range(count)))
     took = in_turns(parties, workers, sets, turns)
     for i, row in enumerate(rows):
-        yield measured(row, parties[i % count], took, sets[min(i, count)], [i % count])
+        yield measured(row, took, sets[min(i, count)], [i % count])
 
 
 def timeout(problem: Problem) -> float:
