@@ -91,13 +91,12 @@ def _measured(args: argparse.Namespace, run, shown):
 
     every = rows(args, run.machine)
     grid.require_keras({switches.of(row).keras_backend for row in every} or {"tensorflow"})
+    asked = options.words(args.study)
     # A study of several GPUs goes case by case, so that what stops it leaves whole cases; its two processes live side by side.
-    wanted = every if options.words(args.study) == [studies.DATA_PARALLEL] else forecast.in_turns(every)
-    apart = studies.experiments(options.words(args.study))
-    if apart and not wanted:
-        return _experiments(apart, None, args, run, shown)
-    outcome = WORKLOAD.sweep(args, run, shown, wanted)
-    return _experiments(apart, outcome, args, run, shown) if apart else outcome
+    wanted = every if asked == [studies.DATA_PARALLEL] else forecast.in_turns(every)
+    beside = studies.experiments(asked)
+    outcome = WORKLOAD.sweep(args, run, shown, wanted) if wanted or not beside else None
+    return _experiments(beside, outcome, args, run, shown)
 
 
 def _experiments(names: list[str], outcome, args: argparse.Namespace, run, shown):
