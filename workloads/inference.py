@@ -45,9 +45,32 @@ def names(args: argparse.Namespace) -> list[str]:
     return grid.models(argparse.Namespace(model=every, **no_flags))
 
 
+def _calls(args: argparse.Namespace) -> list[tuple[str, str, int, dict[str, str]]]:
+    """(variant, mode, samples, switches) of each call asked for: batch by batch every way to answer, then the single requests.
+
+    Raises: Usage.
+    """
+    from workloads.harness import plan
+
+    variants = plan.known("variant", args.variants, VARIANTS) or list(VARIANTS if args.in_flight else VARIANTS[:2])
+    modes = {"call": plan.known("mode", args.modes, MODES)}
+    modes["predict"] = [mode for mode in modes["call"] if mode == "roundtrip"]
+    if variants == ["predict"] and not modes["predict"]:
+        raise options.Usage(
+            "predict answers arrays with arrays: it has no resident mode",
+            "python -m workloads.inference --variants predict --modes roundtrip",
+        )
+    calls: list[tuple[str, str, int, dict[str, str]]] = []
+    for batch in options.sizes(args.batch):
+        calls += [(v, mode, batch, {}) for v in variants if v != "serve" for mode in modes[v]]
+    if "serve" in variants:
+        calls += [("serve", "roundtrip", 1, {"in_flight": str(n)}) for n in options.sizes(args.in_flight or IN_FLIGHT)]
+    return calls
+
+
 def rows(args: argparse.Namespace, here) -> list:
-    """Model by model and compiled in every way asked for: batch by batch every way to answer, then the single requests; each on
-    one device after the other, so that what ends the plan early leaves both sides of what it has.
+    """Model by model and compiled in every way asked for, every call; each on one device after the other, so that what ends the
+    plan early leaves both sides of what it has.
 
     Raises: Usage; Missing for a device that is not here.
     """
@@ -57,45 +80,21 @@ def rows(args: argparse.Namespace, here) -> list:
     from workloads.records import Row, Settings, settings
 
     plan.known("backend", args.backends, ("keras",))
-    variants = plan.known("variant", args.variants, VARIANTS) or list(VARIANTS if args.in_flight else VARIANTS[:2])
-    modes = plan.known("mode", args.modes, MODES)
+    calls = _calls(args)
     jits = plan.known("word of --jit", args.jit, settings.KNOWN["jit_compile"])
     onednn = plan.known("word of --onednn", args.onednn, tuple(ONEDNN))
     precisions = plan.known("precision", args.precision, settings.KNOWN["precision"])
-    ways = [
-        (f"inference/keras/{v}", mode)
-        for v in variants
-        if v != "serve"
-        for mode in modes
-        if v == "call" or mode == "roundtrip"
-    ]
-    if not ways and "serve" not in variants:
-        raise options.Usage(
-            "predict answers arrays with arrays: it has no resident mode",
-            "python -m workloads.inference --variants predict --modes roundtrip",
-        )
-    batches = options.sizes(args.batch)
-    asked: list[tuple[str, str, int, dict[str, str]]] = [
-        (kernel, mode, batch, {}) for batch in batches for kernel, mode in ways
-    ]
-    if "serve" in variants:
-        flying = options.sizes(args.in_flight or IN_FLIGHT)
-        asked += [("inference/keras/serve", "roundtrip", 1, {"in_flight": str(n)}) for n in flying]
+    compiled = [{"data": args.data, "jit_compile": jit, "precision": p} for p in precisions for jit in jits]
     variables = [{"TF_ENABLE_ONEDNN_OPTS": ONEDNN[word]} for word in onednn] or [{}]
-    of_cpu = list(itertools.product(plan.counts(args.threads, None), variables))
-    where = [(d, *own) for d in plan.devices(args, here) for own in (of_cpu if d == "cpu" else [(None, {})])]
-    every = [
-        Row(
-            kernel,
-            Inference(model, batch),
-            Settings(device, count, mode, switches=settings.changed({**given, **more, **own})),
-        )
-        for device, count, more in where
-        for model in names(args)
-        for given in ({"data": args.data, "jit_compile": jit, "precision": p} for p in precisions for jit in jits)
-        for kernel, mode, batch, own in asked
-    ]
-    return forecast.in_turns(every)
+    found = []
+    for device in plan.devices(args, here):
+        cpu = device == "cpu"
+        ways = itertools.product(plan.counts(args.threads, None), variables) if cpu else [(None, {})]
+        for (threads, more), model, given in itertools.product(ways, names(args), compiled):
+            for variant, mode, batch, own in calls:
+                chosen = Settings(device, threads, mode, switches=settings.changed({**given, **more, **own}))
+                found.append(Row(f"inference/keras/{variant}", Inference(model, batch), chosen))
+    return forecast.in_turns(found)
 
 
 def refine(done: list) -> list:
