@@ -82,7 +82,6 @@ def test_real_data_without_a_network_and_a_gpu_that_is_not_seen_fail_clearly(tra
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"threads": 1}, "already runs with other threads"),
         ({"model": "vgg"}, "unknown model 'vgg'"),
         ({"residence": "device"}, "residence can be numpy, tf.data, prefetch, generator, fed, resident, not 'device'"),
         ({"colour": "red"}, "unknown switches: colour"),

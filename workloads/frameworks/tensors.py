@@ -41,8 +41,7 @@ def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict
     """Imports Keras, on the backend of that name, and starts the device; the seconds of both, empty when this process has done
     so before.
 
-    Raises: NotInstalled; ValueError for a backend of Keras that is not installed, and when the process already runs with other
-    threads; Broken without the GPU asked for.
+    Raises: NotInstalled; ValueError for a backend of Keras that is not installed; Broken without the GPU asked for.
     """
     global _started
     phases: dict[str, float] = {}
@@ -69,9 +68,9 @@ def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict
 
 
 def _start_tensorflow(device: str, threads: int | None) -> None:
+    """Its threads are the worker's variables (harness.worker.environment), which it reads when it is imported."""
     import tensorflow
 
-    _limit_threads(tensorflow.config.threading, threads)
     if not _started and (parts := int(os.environ.get(switches.PARTS, "1"))) > 1:
         cpu, each = tensorflow.config.list_physical_devices("CPU")[0], tensorflow.config.LogicalDeviceConfiguration()
         tensorflow.config.set_logical_device_configuration(cpu, [each] * parts)
@@ -131,8 +130,7 @@ def about(row: Row, chosen: Keras) -> dict[str, str]:
         return found
     import tensorflow
 
-    threads = tensorflow.config.threading.get_intra_op_parallelism_threads()
-    found["threads"] = str(threads) if threads else "TensorFlow's choice"
+    found["threads"] = str(row.threads or "TensorFlow's choice")
     if not row.on_gpu:
         found["onednn"] = _onednn()
         found["gpu"] = chosen.gpu
@@ -151,21 +149,6 @@ def _onednn() -> str:
         return "on" if _pywrap_util_port.IsMklEnabled() else "off"
     except (ImportError, AttributeError):
         return {"0": "off", "1": "on"}.get(os.environ.get("TF_ENABLE_ONEDNN_OPTS", ""), "TensorFlow's choice")
-
-
-def _limit_threads(threading, threads: int | None) -> None:
-    """Gives TensorFlow that many threads for an operation and for operations side by side (None: its own choice).
-
-    Raises: ValueError when it already runs with others.
-    """
-    wanted = threads or 0
-    if (threading.get_intra_op_parallelism_threads(), threading.get_inter_op_parallelism_threads()) == (wanted, wanted):
-        return
-    try:
-        threading.set_intra_op_parallelism_threads(wanted)
-        threading.set_inter_op_parallelism_threads(wanted)
-    except RuntimeError as error:
-        raise ValueError(f"TensorFlow already runs with other threads in this process: {error}") from error
 
 
 def log_lines() -> list[str]:
