@@ -70,7 +70,7 @@ def problems(args: argparse.Namespace) -> list:
         m, n, k = options.shape(text)
         shapes.append((m, n, k))
     layouts = options.words(args.layouts) or ["nn"]
-    try:
+    with options.usage_errors("python -m workloads.matmul --sizes 1024 --layouts nn nt tn"):
         made = [
             Matmul(*mnk, dtype, math, layout=way, batch=count)
             for count in plan.counts(args.batch, 1)
@@ -78,8 +78,6 @@ def problems(args: argparse.Namespace) -> list:
             for way in layouts
             for dtype, math in plan.precisions(args)
         ]
-    except ValueError as error:
-        raise options.Usage(str(error), "python -m workloads.matmul --sizes 1024 --layouts nn nt tn") from error
     return list(dict.fromkeys(map(_as_float8, made)))
 
 

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from workloads import help_screen, terminal
@@ -49,6 +49,15 @@ class Missing(Stop):
     """What was asked for by name is not there, or nothing at all can be measured."""
 
     code = MISSING
+
+
+@contextlib.contextmanager
+def usage_errors(tip: str = "") -> Iterator[None]:
+    """A ValueError of its block is a Usage, with this command that works."""
+    try:
+        yield
+    except ValueError as error:
+        raise Usage(str(error), tip) from error
 
 
 def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:

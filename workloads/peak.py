@@ -26,17 +26,15 @@ def rows(args: argparse.Namespace, here) -> list:
     kernels = plan.kernels("peak", args, on)
     asked = options.words(args.dtypes)
     every = asked or [math for maths in MATHS.values() for math in maths]
-    try:
-        found = []
+    found = []
+    with options.usage_errors():
         for math in every:
             some = plan.peak_problem(math, Settings(threads=1))
             able = [k for k in kernels if not plan.refusal(k, some)]
             # what was asked for by name is refused in a row, with the reason
             chosen = able or (kernels if asked else [])
             found += [Row(k.name, plan.peak_problem(math, s), s) for k in chosen for s in plan.settings(k, on, args)]
-        return found
-    except ValueError as error:
-        raise options.Usage(str(error)) from error
+    return found
 
 
 WORKLOAD = Workload("peak", QUESTION, LONG, EXAMPLES, "dtypes", FLAGS, rows)

@@ -97,7 +97,7 @@ def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> l
 
     dtypes, every = options.words(args.dtypes) or ["float32", "bfloat16"], ",".join(map(str, members))
     made = []
-    try:
+    with options.usage_errors(EXAMPLE):
         for dtype in dtypes:
             for variant in (v for v in VARIANTS["all-reduce"] if v in kernels):
                 forms = AllReduce.FORMS if variant == "nccl" else AllReduce.FORMS[:1]
@@ -108,8 +108,6 @@ def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> l
                     for p in sums
                     if variant == "nccl" or p.nbytes <= ONE_SHOT_BYTES
                 ]
-    except ValueError as error:
-        raise options.Usage(str(error), EXAMPLE) from error
     return made
 
 

@@ -30,15 +30,13 @@ def rows(args: argparse.Namespace, here) -> list:
     from workloads.harness import plan
     from workloads.records import Row
 
-    try:
+    with options.usage_errors():
         problems = [
             Stream(operation, size, dtype)
             for size in options.sizes(args.sizes, options.BYTES)
             for operation in options.words(args.operations)
             for dtype in options.words(args.dtypes)
         ]
-    except ValueError as error:
-        raise options.Usage(str(error)) from error
     on = plan.devices(args, here)
     kernels = plan.kernels("stream", args, on, on_request=("tensorflow",))
     kinds = {(p.operation, p.dtype): Stream(p.operation, 1 << 20, p.dtype) for p in problems}

@@ -46,7 +46,7 @@ def problems(args: argparse.Namespace) -> list:
     directions = options.words(args.directions) or list(Transfer.DIRECTIONS)
     memories = options.words(args.host_memory) or list(HOST_MEMORIES)
     sizes = options.sizes(args.sizes or [SIZES], options.BYTES)
-    try:
+    with options.usage_errors():
         ways = [(d, m) for d in directions for m in ([""] if d == "d2d" else memories)]
         made = [Transfer(d, n, m) for d, m in ways for n in sizes]
         if args.overlap:
@@ -56,8 +56,6 @@ def problems(args: argparse.Namespace) -> list:
                 for chunks in options.sizes(args.chunks)
                 for streams in options.sizes(args.streams)
             ]
-    except ValueError as error:
-        raise options.Usage(str(error)) from error
     return made
 
 

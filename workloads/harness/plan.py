@@ -129,10 +129,8 @@ def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
 
     Raises: Usage for an unknown one.
     """
-    try:
+    with options.usage_errors():
         return [precision(word) for word in options.words(args.dtypes)]
-    except ValueError as error:
-        raise options.Usage(str(error)) from error
 
 
 def thread_counts(args: argparse.Namespace) -> list[int]:

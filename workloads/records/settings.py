@@ -4,7 +4,7 @@ Only `data` is always written out, so that every row says what it was trained on
 """
 
 from kernels import networks
-from workloads.options import Usage, unknown
+from workloads.options import unknown, usage_errors
 from workloads.records import Row
 from workloads.records.switches import KNOWN, VARIABLES, Keras, typed
 
@@ -70,9 +70,8 @@ def network(name: str, own: bool = False) -> networks.Network:
 
     Raises: Usage for one that is not known, with the one that is most like it.
     """
-    try:
-        if found := networks.known(name):
-            return found
-    except ValueError as error:
-        raise Usage(str(error)) from error
+    with usage_errors():
+        found = networks.known(name)
+    if found:
+        return found
     raise unknown("model", name, networks.names(), more=", file.py:function, file.keras" if own else "")
