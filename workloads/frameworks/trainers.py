@@ -212,20 +212,16 @@ def keras_fit(order: Order) -> Trainer:
         stamp = keras_callback(on_train_batch_end=lambda step, logs: means.append(logs["loss"]))
         held = min(count, len(order.x) // problem.batch) * problem.batch
         model.fit(order.x[:held], order.y[:held], problem.batch, shuffle=False, verbose=0, callbacks=[stamp])
-        return [
-            float(k * means[k - 1] - (k - 1) * means[k - 2]) if k > 1 else float(means[0])
-            for k in range(1, len(means) + 1)
-        ]
+        sums = [count * mean for count, mean in enumerate(means, 1)]
+        return [float(sum_ - before) for before, sum_ in itertools.pairwise([0.0, *sums])]
 
     def also() -> dict[str, dict]:
         return data_parallel.also(order.row, order.switches, made.spread, model)
 
-    mirrored, single = (
-        order.row.experiment.strategy == "MirroredStrategy",
-        order.switches.steps_per_execution == 1,
-    )
-    told = step_losses if not mirrored else fit_losses if single else None
-    return made.trainer(fit, told, also)
+    if order.row.experiment.strategy != "MirroredStrategy":
+        return made.trainer(fit, step_losses, also)
+    step_by_step = order.switches.steps_per_execution == 1  # else Keras gives one loss for several steps
+    return made.trainer(fit, fit_losses if step_by_step else None, also)
 
 
 def keras_callback(**events: Callable):

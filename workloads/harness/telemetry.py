@@ -327,10 +327,10 @@ def _workers_on_gpu() -> int:
 
 
 class Watch:
-    """Several watches as one."""
+    """The watches of a row on the CPU or on a GPU, as one."""
 
-    def __init__(self, *parts: CpuWatch | GpuWatch, on_gpu: bool = False):
-        self._parts, self._on_gpu = parts, on_gpu or any(isinstance(part, GpuWatch) for part in parts)
+    def __init__(self, on_gpu: bool, *parts: CpuWatch | GpuWatch):
+        self._on_gpu, self._parts = on_gpu, parts
 
     def begin(self) -> None:
         for part in self._parts:
@@ -355,11 +355,11 @@ def watch(device: str, link: bool = False, framework: bool = False) -> Watch:
     """A watch on the CPU, and for a GPU's row first on the GPU that is CuPy's current one in this process; `link`: on
     its PCIe link too. A `framework`'s GPU, the only one that its process sees, is watched through NVML alone."""
     if device == "cpu":
-        return Watch(CpuWatch())
+        return Watch(False, CpuWatch())
     if framework:
         seen = gpu.only_handle(device)
         own = [GpuWatch(0, clock=lambda: None, handle=seen)] if seen is not None else []
-        return Watch(*own, CpuWatch(), on_gpu=True)
+        return Watch(True, *own, CpuWatch())
     import cupy
 
-    return Watch(GpuWatch(cupy.cuda.runtime.getDevice(), link=link), CpuWatch())
+    return Watch(True, GpuWatch(cupy.cuda.runtime.getDevice(), link=link), CpuWatch())
