@@ -99,16 +99,13 @@ def rows(args: argparse.Namespace, here) -> list:
 
 def refine(done: list) -> list:
     """The rows still needed to pin down the batches from which the GPU wins."""
-    import msgspec
+    from msgspec.structs import replace
 
     from analysis.training import inference
+    from workloads.records import distinct
 
-    tried, found = {m.key for m in done}, {}
-    for winner, batch in inference.wanted(done):
-        row = msgspec.structs.replace(winner.row, problem=msgspec.structs.replace(winner.problem, batch=batch))
-        found[row.key] = row
-    left = (row for key, row in found.items() if key not in tried)
-    return sorted(left, key=lambda row: (row.problem.model, row.problem.batch, row.device))
+    wanted = [replace(m.row, problem=replace(m.problem, batch=batch)) for m, batch in inference.wanted(done)]
+    return sorted(distinct(wanted, done), key=lambda row: (row.problem.model, row.problem.batch, row.device))
 
 
 def _measured(args: argparse.Namespace, run, shown):

@@ -138,7 +138,7 @@ def refined(done: list, answers: list, op: str, order: Callable) -> "list[Row]":
     other forms of a family are taken where they are as good.
     """
     from analysis.crossover import crossover
-    from workloads.records import Row, Settings
+    from workloads.records import Row, Settings, distinct
 
     added: list[Row] = []
     families = [a.family for a in answers]
@@ -155,8 +155,7 @@ def refined(done: list, answers: list, op: str, order: Callable) -> "list[Row]":
                 for mode in modes:
                     chosen = Settings(device=side.device, threads=side.threads, mode=mode, cache=answer.form.cache)
                     added.append(Row(side.kernel, problem, chosen))
-    tried = {m.key for m in done}
-    return [row for key, row in {row.key: row for row in sorted(added, key=order)}.items() if key not in tried]
+    return distinct(sorted(added, key=order), done)
 
 
 def say(said: list[str], args: argparse.Namespace, outcome: "sweep.Outcome", op: str = "matmul") -> None:

@@ -67,17 +67,15 @@ def rows(args: argparse.Namespace, here) -> list:
 def products(here, done: list) -> list:
     """The library products that the steps measured so far are made of and that have no row yet."""
     from analysis.predict import budget
-    from workloads.records import Row, Settings
+    from workloads.records import Row, Settings, distinct
 
-    found = {}
+    found = []
     for m in done:
         if m.problem.op == "training" and m.ok:
-            cpu = not m.on_gpu
-            settings = Settings(m.device, (m.threads or here.cores) if cpu else None)
-            for problem in budget.gemms(m):
-                row = Row("matmul/numpy/blas" if cpu else "matmul/cupy/cublas", problem, settings)
-                found[row.key] = row
-    return [row for key, row in found.items() if key not in {m.key for m in done}]
+            kernel = "matmul/cupy/cublas" if m.on_gpu else "matmul/numpy/blas"
+            settings = Settings(m.device, None if m.on_gpu else m.threads or here.cores)
+            found += [Row(kernel, problem, settings) for problem in budget.gemms(m)]
+    return distinct(found, done)
 
 
 def _measured(args: argparse.Namespace, run, shown):

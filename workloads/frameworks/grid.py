@@ -16,7 +16,7 @@ from workloads.frameworks import data, several_gpus, studies, user_model
 from workloads.frameworks.data_parallel import STRATEGIES
 from workloads.harness import plan, worker
 from workloads.harness.timing import Limits
-from workloads.records import Machine, Row, Settings, settings
+from workloads.records import Machine, Row, Settings, distinct, settings
 from workloads.records.settings import KNOWN
 
 MODEL, BATCH = "cifar10-cnn", 32
@@ -238,7 +238,7 @@ def rows(args: argparse.Namespace, here) -> list:
     if args.gpus:
         on = several_gpus.devices(args, on)
     every, given = kernels(args), _given(args)
-    found = {}
+    found = []
     for problem in problems(args):
         network = networks.known(problem.model)
         regression = not network or network.regression
@@ -252,9 +252,8 @@ def rows(args: argparse.Namespace, here) -> list:
                 chosen = {"data": args.data, "residence": home, **dict(zip(own, texts, strict=True))}
                 if chosen.get("replicas", "1") != "1":
                     chosen["strategy"] = STRATEGIES[chosen.get("keras_backend", "tensorflow")]
-                row = Row(kernel, problem, Settings(device, count, switches=settings.changed(chosen)))
-                found[row.key] = row
-    return list(found.values())
+                found.append(Row(kernel, problem, Settings(device, count, switches=settings.changed(chosen))))
+    return distinct(found)
 
 
 def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
@@ -295,16 +294,15 @@ def predicted(args: argparse.Namespace, here: Machine, load: Callable[[str], lis
         plan.note(
             args, f"{file}: {count} of {len(saved)} predictions left out, being for {device}; taken: {', '.join(on)}"
         )
-    found = {}
+    found = []
     for p in (p for p in saved if p.settings.device in on):
         try:
             known_model(p.training.model)
         except options.Usage as error:
             raise options.Usage(f"{file}: {error}", makes) from error
         resident = p.settings.keras.residence == "resident"
-        row = Row(studies.RESIDENT if resident else studies.FIT, p.training, p.settings)
-        found[row.key] = row
-    return list(found.values())
+        found.append(Row(studies.RESIDENT if resident else studies.FIT, p.training, p.settings))
+    return distinct(found)
 
 
 def require_keras(libraries: Iterable[str] = ("tensorflow",)) -> None:

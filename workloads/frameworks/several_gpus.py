@@ -11,7 +11,7 @@ from workloads import options
 from workloads.frameworks import studies
 from workloads.frameworks.data_parallel import STRATEGIES
 from workloads.harness import plan
-from workloads.records import Machine, Row
+from workloads.records import Machine, Row, distinct
 
 # Of data-parallel training: (model, inputs, total batches), what says most first. The articles', of few and of many samples a
 # batch; two of which the second is the first with twice the layers; one whose arithmetic takes longer than feeding it.
@@ -51,7 +51,7 @@ def data_parallel(
                     continue
                 for count in (n for n in counts if n > 1):
                     found += _spread(model, dtype, batch, count, library, setting, setting == usual)
-    return list({r.key: r for r in found}.values())
+    return distinct(found)
 
 
 def _spread(model: str, dtype: str, batch: int, count: int, library: str, jit: str, whole: bool) -> list[Row]:

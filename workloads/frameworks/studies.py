@@ -12,7 +12,7 @@ from typing import Any
 
 from kernels import networks
 from kernels.problems import Training
-from workloads.records import Row, Settings, published_cases
+from workloads.records import Row, Settings, distinct, published_cases
 from workloads.records import settings as switches
 
 FIT, RESIDENT = "training/keras/fit", "training/keras/resident"
@@ -190,4 +190,4 @@ def rows(names: Iterable[str], on: list[str]) -> list[Row]:
     for name in (name for name in STUDIES if name in names or "all" in names):
         made = STUDIES[name]
         found += made(on) if callable(made) else [row(training, device) for device in on for training in made]
-    return list({r.key: r for r in found}.values())
+    return distinct(found)

@@ -21,6 +21,7 @@ from workloads.records.rows import (
     Samples,
     Settings,
     by_epochs,
+    distinct,
     finite,
     of_process,
     sound,

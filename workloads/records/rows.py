@@ -6,7 +6,7 @@ Absent is not zero, and a number that is not finite is never stored.
 import math
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import msgspec
@@ -282,6 +282,12 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
 
 
 Line = Run | Measurement
+
+
+def distinct(rows: Iterable[Row], but: Iterable[Row] = ()) -> list[Row]:
+    """The rows in their order, each key once, without those whose key is that of a row (or Measurement) in `but`."""
+    without = {row.key for row in but}
+    return [row for key, row in {row.key: row for row in rows}.items() if key not in without]
 
 
 def tells(name: str) -> bool:
