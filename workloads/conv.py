@@ -1,6 +1,7 @@
 """Times the convolutions of a network, or of any shape, on the CPU and the GPU, each way that training needs them."""
 
 import argparse
+import itertools
 import re
 import sys
 from typing import Any
@@ -78,25 +79,23 @@ def _of_shapes(args: argparse.Namespace) -> list:
     bases = [_shape(text) for text in options.words(args.shapes) or [_BASE]]
     varies, sizes = _varied(args)
     common = {"stride": args.stride or 1, "pad": _pad(args.pad), "groups": args.groups or 1, "layout": args.layout}
+    directions, precisions = plan.directions(args), plan.precisions(args)
     found = []
-    for numbers in bases:
-        fields = dict(zip(("n", "h", "w", "c_in", "c_out", "r", "s", "c"), numbers, strict=False))
+    for numbers, size in itertools.product(bases, sizes):
+        fields: dict[str, Any] = dict(zip(("n", "h", "w", "c_in", "c_out", "r", "s", "c"), numbers, strict=False))
         filter_channels = fields.pop("c", None)
-        for size in sizes:
-            of: dict[str, Any] = fields | (dict.fromkeys(families.CONV_FIELDS[varies], size) if varies else {})
-            if filter_channels not in (None, of["c_in"] / common["groups"]):
-                raise options.Usage(
-                    f"filters of {filter_channels} channels do not go with images of {of['c_in']} channels"
-                    f"{f' in {args.groups} groups' if args.groups else ''}",
-                    SHAPES,
-                )
-            for direction in plan.directions(args):
-                for dtype, math in plan.precisions(args):
-                    try:
-                        found.append(Conv(**of, **common, direction=direction, dtype=dtype, math=math))
-                    except ValueError as error:
-                        where = f"at {varies} {size}: " if varies else ""
-                        raise options.Usage(f"{where}{error}", SHAPES) from error
+        if varies:
+            fields |= dict.fromkeys(families.CONV_FIELDS[varies], size)
+        if filter_channels not in (None, fields["c_in"] / common["groups"]):
+            raise options.Usage(
+                f"filters of {filter_channels} channels do not go with images of {fields['c_in']} channels"
+                f"{f' in {args.groups} groups' if args.groups else ''}",
+                SHAPES,
+            )
+        try:
+            found += [Conv(**fields, **common, direction=d, dtype=t, math=m) for d in directions for t, m in precisions]
+        except ValueError as error:
+            raise options.Usage(f"at {varies} {size}: {error}" if varies else str(error), SHAPES) from error
     return found
 
 
