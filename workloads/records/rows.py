@@ -308,17 +308,15 @@ def by_epochs(m: Measurement) -> bool:
 
 def finite(m: Measurement) -> Measurement:
     """The measurement as it may be stored: JSON has no NaN, so a row with one has failed, and says where it was."""
-    groups = {"phases_s": m.phases_s.items(), "values": m.values.items(), "max_error": [("", m.max_error or 0.0)]}
-    numbers: list[tuple[str, tuple[float, ...]]] = [
-        (f"{group} {name}", (number,)) for group, pairs in groups.items() for name, number in pairs
-    ]
-    numbers += [(f"series {name}", series) for name, series in m.series.items()] + [
-        (s.clock, s.seconds) for s in m.samples
-    ]
+    numbers: list[tuple[str, tuple[float, ...]]] = [(f"phases_s {name}", (s,)) for name, s in m.phases_s.items()]
+    numbers += [(f"values {name}", (value,)) for name, value in m.values.items()]
+    numbers += [("max_error", (m.max_error or 0.0,))]
+    numbers += [(f"series {name}", series) for name, series in m.series.items()]
+    numbers += [(s.clock, s.seconds) for s in m.samples]
     bad = next((where for where, several in numbers if not all(map(math.isfinite, several))), None)
     if bad is None:
         return m
-    why = f"{bad.strip()} is not a finite number" + (f"; {m.reason}" if m.reason else "")
+    why = f"{bad} is not a finite number" + (f"; {m.reason}" if m.reason else "")
     return m.result("failed", why, flags=m.flags, at=m.at)
 
 
