@@ -41,21 +41,15 @@ def gpus(args: argparse.Namespace, here) -> list[int]:
     from workloads.harness import plan
     from workloads.machine import facts
 
+    takes = "every row of peers takes two GPUs or more"
     if not here.gpus:
-        raise options.Missing(
-            f"every row of peers takes two GPUs or more: {facts.gpu_problem()}", plan.no_device("cupy")[1]
-        )
+        raise options.Missing(f"{takes}: {facts.gpu_problem()}", plan.no_device("cupy")[1])
     asked = argparse.Namespace(**{**vars(args), "device": args.device or ["all"]})
     found = [int(device[4:]) for device in plan.devices(asked, here) if device != "cpu"]
     if len(found) < 2:
-        chosen = (
-            f"--device names {len(found)}"
-            if args.device and len(here.gpus) > 1
-            else f"there is one, {here.gpus[0].name}"
-        )
-        raise options.Missing(
-            f"every row of peers takes two GPUs or more: {chosen}", "python -m workloads.suite --quick"
-        )
+        named = args.device and len(here.gpus) > 1
+        chosen = f"--device names {len(found)}" if named else f"there is one, {here.gpus[0].name}"
+        raise options.Missing(f"{takes}: {chosen}", "python -m workloads.suite --quick")
     return sorted(found)
 
 
