@@ -24,7 +24,7 @@ from workloads.records.visits import PROCESS, merged
 LOCAL = ROOT / "reports" / "local"
 _LONGEST_ROW_S = 120.0  # beyond what the clocks may take: inputs, compilation, the check
 _ROOM = 8  # times a problem's own arrays
-_LONGEST_CALL_S = 10.0  # a call foretold to take longer is skipped
+_LONGEST_CALL_S = 10.0  # a call predicted to take longer is skipped
 
 
 class Outcome(msgspec.Struct):
@@ -153,7 +153,7 @@ def sweep(
 
 
 class _Runner:
-    """Keeps a worker for each environment, and the speeds seen, to foretell calls that would take too long."""
+    """Keeps a worker for each environment, and the speeds seen, to predict calls that would take too long."""
 
     def __init__(self, here: records.Machine, limits: Limits, args: argparse.Namespace):
         self._uuids = here.uuids
@@ -164,9 +164,9 @@ class _Runner:
 
     def ask(self, row: Row, number: int) -> Measurement:
         """The row's visit of that round, or (0) the row whole."""
-        foretold = self._foretell(row)
-        if number <= 1 and foretold > _LONGEST_CALL_S:
-            reason = f"one call would take about {foretold:.0f} s, going by the size before"
+        call_s = self._predicted_s(row)
+        if number <= 1 and call_s > _LONGEST_CALL_S:
+            reason = f"one call would take about {call_s:.0f} s, going by the size before"
             return row.result("skipped", reason, at=facts.now(), visit=number)
         return self._visit(row, number) if number else self._whole(row)
 
@@ -193,7 +193,7 @@ class _Runner:
     def _answer(self, order: Order, fresh: bool = False, process: int = 0) -> Measurement:
         """From a fresh worker, or from that of the row's environment, of several the one with the number `process`."""
         row = order.row
-        timeout_s = _LONGEST_ROW_S + row.problem.patience_s + 6 * self._limits.max_time + 10 * self._foretell(row)
+        timeout_s = _LONGEST_ROW_S + row.problem.patience_s + 6 * self._limits.max_time + 10 * self._predicted_s(row)
         variables = environment(row, self._uuids)
         if fresh:
             self._make_room(row)
@@ -220,7 +220,7 @@ class _Runner:
             seconds = min(done.samples[0].seconds)
             self._seen[rounds.way(done.row)] = (seconds, done.problem)
 
-    def _foretell(self, row: Row) -> float:
+    def _predicted_s(self, row: Row) -> float:
         """Seconds of a call at the rate of the same kernel, arithmetic and settings one size before; 0 when that call
         was too short, or too much smaller, to tell: its time is the cost of any call."""
         seconds, problem = self._seen.get(rounds.way(row), (0.0, None))
