@@ -4,6 +4,7 @@
 # this file: its objects bring what is asked of them.
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -24,7 +25,7 @@ def network(model, name: str) -> Network:
     shape, out = user_model.shapes(model)
     found: list[Layer] = []
     graph = _graph(model)
-    _walk(graph, {id(graph.inputs[0]): INPUT}, "", found, {}, set(), model.trainable)
+    _walk(graph, {id(graph.inputs[0]): INPUT}, "", found, Counter(), model.trainable)
     loss = user_model.loss_name(model)
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # mixed_float16 wraps it to scale the loss
     policies = {layer.dtype_policy.name for layer in model.layers}
@@ -45,11 +46,9 @@ def _graph(model):
     return getattr(model, "_functional", None) or model
 
 
-def _walk(
-    graph, names: dict[int, str], prefix: str, found: list[Layer], used: dict[str, int], seen: set[int], trainable: bool
-) -> str:
-    """Appends the layers of a graph in the order in which they can run; `names` are those of the tensors that are there.
-    Returns the name of what gives the graph's output."""
+def _walk(graph, names: dict[int, str], prefix: str, found: list[Layer], used: Counter[int], trainable: bool) -> str:
+    """Appends the layers of a graph in the order in which they can run; `names` are those of the tensors that are there, `used`
+    counts how often each operation was met. Returns the name of what gives the graph's output."""
     for _, nodes in sorted(graph._nodes_by_depth.items(), reverse=True):
         for node in nodes:
             operation, taken = node.operation, node.input_tensors
@@ -60,23 +59,21 @@ def _walk(
             if hasattr(_graph(operation), "_nodes_by_depth") and len(taken) == len(node.outputs) == 1:
                 inner = _graph(operation)
                 own = dict(zip([id(tensor) for tensor in inner.inputs], sources, strict=True))
-                last = _walk(inner, own, f"{prefix}{operation.name}/", found, used, seen, learns)
+                last = _walk(inner, own, f"{prefix}{operation.name}/", found, used, learns)
             else:
-                last = f"{prefix}{operation.name}"
-                used[last] = used.get(last, 0) + 1
-                if used[last] > 1:  # a layer that is used again
-                    last += f" ({used[last]})"
-                found.append(_layer(operation, last, sources, taken, node.outputs[0], learns, seen))
+                used[id(operation)] += 1
+                again = used[id(operation)] > 1
+                last = f"{prefix}{operation.name}" + (f" ({used[id(operation)]})" if again else "")
+                found.append(_layer(operation, last, sources, taken, node.outputs[0], learns, again))
             names |= {id(tensor): last for tensor in node.outputs}
     return names[id(graph.outputs[0])]
 
 
-def _layer(operation, name: str, sources: tuple[str, ...], taken: list, given, learns: bool, seen: set[int]) -> Layer:
+def _layer(operation, name: str, sources: tuple[str, ...], taken: list, given, learns: bool, again: bool) -> Layer:
+    """One operation on the tensors `taken`, which gives another; `again`: as a layer that was met before."""
     kind = type(operation).__name__
     of_keras = type(operation).__module__.startswith(("keras.", "keras_core."))
-    again = id(operation) in seen
     weights = int(operation.count_params()) if hasattr(operation, "count_params") else 0
-    seen.add(id(operation))
     shapes = [tuple(tensor.shape[1:]) for tensor in taken]
     after = tuple(given.shape[1:]) or (1,)
     if None in after or any(None in shape for shape in shapes):
