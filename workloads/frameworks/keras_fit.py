@@ -47,7 +47,8 @@ def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit
     beginning, and what is compiled for it serves all later fits. compile_last is then what yet another last batch costs,
     of which everything else is known, and compile the rest of the two; at least half, as some trainers compile them as one.
     """
-    batch, last = problem.batch, problem.samples % problem.batch if problem.samples > problem.batch else 0
+    batch = problem.batch
+    last = problem.samples % batch if problem.samples > batch else 0
     if not last:
         phases["compile"] = _first_less_warm(trainer, unit * batch)
         return

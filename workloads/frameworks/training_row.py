@@ -120,10 +120,9 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     phases["first_call"] = phases["compile"] + phases.get("compile_last", 0.0) + series[SETUP][0] + epoch
     values |= seen | _peak_memory(row.device, chosen)
     if problem.epochs > 1:
-        series |= {"job_loss": first.losses[: problem.epochs]}
-        series |= {"job_accuracy": first.accuracies[: problem.epochs]} if first.accuracies else {}
+        series |= {"job_loss": first.losses[: problem.epochs], "job_accuracy": first.accuracies[: problem.epochs]}
     learned = keras_fit.learned(trainer, problem, unit)
-    series |= {"loss": learned.losses} | ({"accuracy": learned.accuracies} if learned.accuracies else {})
+    series |= {"loss": learned.losses, "accuracy": learned.accuracies}
     values["final_loss"] = learned.losses[-1]
     if trainer.step_losses and chosen.dropout == chosen.shuffle == "off":
         trainer.restore()
@@ -131,7 +130,8 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     more = trainer.also() if trainer.also else {}
     values |= more.get("values", {})
     series |= more.get("series", {})
-    series = {name: keras_fit.kept(values_) for name, values_ in series.items()}
+    # a regression has no accuracy
+    series = {name: keras_fit.kept(several) for name, several in series.items() if several}
     notes = trainer.notes | more.get("notes", {}) | {SAMPLES: data.VERSION}
     return {"samples": (samples,), "series": series, "check": CHECK, "flags": flags, "notes": notes}
 
