@@ -19,7 +19,7 @@ _SHARED = (
     "matmul",
     "conv",
     "stream",
-)  # whose inputs may be large; other problems' are small, or placed by their kernels
+)  # their inputs may be large; other problems' are small, or placed by their kernels
 _PAGE = 4096
 _APART = 101 * _PAGE + _PAGE // 8  # bytes between two inputs: of what a page and the drawn values repeat, another part
 

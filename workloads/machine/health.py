@@ -16,18 +16,8 @@ from workloads import ROOT
 
 OLDEST_PYTHON = (3, 11)
 # import name -> distribution, as in pyproject.toml
-DEPENDENCIES = {
-    "numpy": "numpy",
-    "numba": "numba",
-    "pandas": "pandas",
-    "scipy": "scipy",
-    "ml_dtypes": "ml_dtypes",
-    "rich": "rich",
-    "msgspec": "msgspec",
-    "psutil": "psutil",
-    "threadpoolctl": "threadpoolctl",
-    "pynvml": "nvidia-ml-py",
-}
+_SAME_NAME = ("numpy", "numba", "pandas", "scipy", "ml_dtypes", "rich", "msgspec", "psutil", "threadpoolctl")
+DEPENDENCIES = {**{name: name for name in _SAME_NAME}, "pynvml": "nvidia-ml-py"}
 FREE_DISK_BYTES = 200 << 20  # far more than a suite's result files and report
 FREE_MEMORY_BYTES = 2 << 30
 CHILD_LIMIT_S = 90.0
