@@ -114,8 +114,10 @@ class Workload:
             return options.OK
         check_flags(args)
         run = run or sweep.header(args, command)
-        rows = lambda args, here: Rows(args.format, self.op(args) or self.name, here)  # noqa: E731
-        out = (self.table if args.format in ("table", "md") else rows)(args, run.machine)
+        if args.format in ("table", "md"):
+            out = self.table(args, run.machine)
+        else:
+            out = Rows(args.format, self.op(args) or self.name, run.machine)
         outcome = self.measure(args, run, out.shown)
         out.finish()
         if args.format == "table" and (alone or self.answers_in_suite):

@@ -62,8 +62,10 @@ def answer(args: argparse.Namespace, outcome) -> None:
 
     rows = [m for m in outcome.measurements if m.kernel == "stream/numba/loop" and stats.seconds_of(m)]
     beyond = (m for m in rows if m.problem.footprint_bytes > last_cache_bytes(outcome.run.machine, "cpu"))
-    kind = lambda m: (m.problem.operation, m.problem.dtype, m.threads)  # noqa: E731
-    for (operation, dtype, threads), m in stats.best_by(beyond, kind, lambda m: -m.problem.nbytes).items():
+    largest = stats.best_by(
+        beyond, lambda m: (m.problem.operation, m.problem.dtype, m.threads), lambda m: -m.problem.nbytes
+    )
+    for (operation, dtype, threads), m in largest.items():
         problem, seconds = m.problem, stats.call_s(m)
         read, written, _ = problem.WEIGHTS[operation]
         if written:
