@@ -102,9 +102,9 @@ class Workload:
         run = sweep.header(args, f"workloads.{self.name}.run(**{keywords!r})")
         return frame(self.measure(args, run), self.op(args) or self.name)
 
-    def session(self, args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
-        """The command's body, `alone` or as one part of a suite (`run` is then the suite's Run line): the plan for --dry-run,
-        else rows as they finish, then what they come to; the exit code."""
+    def session(self, args: argparse.Namespace, command: str = "", run=None, alone: bool = False) -> int:
+        """The command's body, `alone` or as one part of a suite: the plan for --dry-run, else rows as they finish, then what they
+        come to; the exit code. run: the suite's Run line; without it one of this `command` is made."""
         from workloads.harness import plan, sweep
         from workloads.machine import facts
 

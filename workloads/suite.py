@@ -166,7 +166,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
             print(
                 "one GPU here: --device all is the plain suite, with nothing between GPUs to measure", file=sys.stderr
             )
-    codes = _each(parts, args, command, run, folder, _one)
+    codes = _each(parts, args, run, folder, _one)
     if codes and codes[-1] in (options.INTERRUPTED, options.TERMINATED):
         return codes[-1]
     if len(codes) < len(parts):
@@ -175,9 +175,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
     return session.save_and_compare(args, sorted(folder.glob("*.jsonl")), session.worst(codes))
 
 
-def _each(
-    parts, args: argparse.Namespace, command: str, run, folder: pathlib.Path, one: Callable[..., int]
-) -> list[int]:
+def _each(parts, args: argparse.Namespace, run, folder: pathlib.Path, one: Callable[..., int]) -> list[int]:
     """The exit codes of the parts, in order, as far as --stop-after and signals let them come."""
     begin, begun, codes = time.monotonic(), set(), []
     for name, flags in parts:
@@ -188,7 +186,7 @@ def _each(
         made.resume = args.resume or name in begun  # a workload's second part goes on in its file
         begun.add(name)
         try:
-            codes.append(one(name, made, command, run))
+            codes.append(one(name, made, run))
         except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
             tip = f"\n  to have it: {missing.tip}" * bool(missing.tip)
             print(f"{name} left out: {missing}{tip}", file=sys.stderr)
@@ -198,11 +196,11 @@ def _each(
     return codes
 
 
-def _one(name: str, args: argparse.Namespace, command: str, run) -> int:
+def _one(name: str, args: argparse.Namespace, run) -> int:
     """One workload's own session, its final sentences left to the report."""
     if args.format == "table":
         print(f"\n{name}", flush=True)
-    return _command(name).WORKLOAD.session(args, command, run)
+    return _command(name).WORKLOAD.session(args, run=run)
 
 
 def on_node(folder: str) -> int:
@@ -231,7 +229,7 @@ def on_node(folder: str) -> int:
             except options.Missing as missing:
                 print(f"{name} left out: {missing}", flush=True)
         (place / cluster.PLAN).write_bytes(msgspec.json.encode(planned) + b"\n")
-        _each([] if args.dry_run else wanted, args, args.command, run, place, _measured)
+        _each([] if args.dry_run else wanted, args, run, place, _measured)
     except options.Stop as stop:
         print(stop, flush=True)
     return options.OK
@@ -255,7 +253,7 @@ def _rows(name: str, args: argparse.Namespace, here) -> Iterator[tuple[str, list
         yield "at-once", concurrent.every_gpu_rows(module.gpus(args, here))
 
 
-def _measured(name: str, args: argparse.Namespace, command: str, run) -> int:
+def _measured(name: str, args: argparse.Namespace, run) -> int:
     """One workload without its table and sentences."""
     _command(name).WORKLOAD.measure(args, run)
     return options.OK
@@ -267,7 +265,7 @@ def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
             print(f"\n{name}")
         made = arguments(args, name, flags, pathlib.Path(), None)
         made.dry_run = True
-        _command(name).WORKLOAD.session(made, "", None)
+        _command(name).WORKLOAD.session(made)
     return options.OK
 
 
