@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -27,6 +28,29 @@ def _stack():
     return jax.jit(lambda *scalars: jax.numpy.stack(scalars))
 
 
+def _step_of(model, loss_of: Callable) -> Callable:
+    """A training step as a function (state, x, y) -> (the state after it, the loss); the state: weights, other variables, the
+    optimizer's."""
+    import jax
+    import keras
+
+    def forward(weights, others, x, y):
+        """(the loss, the other variables after it): `stateless_call`, the loss in its scope, as regularizers read weights."""
+        variables = zip(model.trainable_variables, weights, strict=True)
+        values = [*variables, *zip(model.non_trainable_variables, others, strict=True)]
+        with keras.StatelessScope(values, collect_losses=True) as scope:
+            loss = loss_of(x, y, model(x, training=True))
+        return loss, [scope.get_current_value(v) for v in model.non_trainable_variables]
+
+    def step(state, x, y):
+        weights, others, kept = state
+        (loss, others), gradients = jax.value_and_grad(forward, has_aux=True)(weights, others, x, y)
+        weights, kept = model.optimizer.stateless_apply(kept, gradients, weights)
+        return (weights, others, kept), loss
+
+    return step
+
+
 def jax_loop(order: Order) -> Trainer:
     """A bare Python loop over one jitted step that is given its state to overwrite: weights, other variables, optimizer's.
     `resident`: the batches lie on the device, or are gathered there in mixed order; `fed`: each step is given arrays of the
@@ -40,32 +64,16 @@ def jax_loop(order: Order) -> Trainer:
     host_x, host_y = order.x, order.y
     import jax
     import jax.numpy as jnp
-    import keras
 
     made = built(order)
     jax.config.update("jax_enable_x64", "float64" in (str(host_x.dtype), str(host_y.dtype)))
-    model, optimizer, device = made.model, made.model.optimizer, jax.devices()[0]
-    groups = model.trainable_variables, model.non_trainable_variables, optimizer.variables
+    model, device = made.model, jax.devices()[0]
 
     def squared(x, y, predicted):
         """The loss of a regression against float64 targets: Keras on JAX would take its mean in float32."""
         return ((y - predicted.astype(y.dtype)) ** 2).mean()
 
-    loss_of = squared if chosen.targets == "float64" else model.compute_loss
-
-    def forward(weights, others, x, y):
-        """(the loss, the other variables after it): `stateless_call`, the loss in its scope, as regularizers read weights."""
-        values = [*zip(groups[0], weights, strict=True), *zip(groups[1], others, strict=True)]
-        with keras.StatelessScope(values, collect_losses=True) as scope:
-            loss = loss_of(x, y, model(x, training=True))
-        return loss, [scope.get_current_value(v) for v in groups[1]]
-
-    def body(state, x, y):
-        weights, others, kept = state
-        (loss, others), gradients = jax.value_and_grad(forward, has_aux=True)(weights, others, x, y)
-        weights, kept = optimizer.stateless_apply(kept, gradients, weights)
-        return (weights, others, kept), loss
-
+    body = _step_of(model, squared if chosen.targets == "float64" else model.compute_loss)
     step = jax.jit(body, donate_argnums=0)
 
     @functools.partial(jax.jit, donate_argnums=0, static_argnums=1)
@@ -88,6 +96,7 @@ def jax_loop(order: Order) -> Trainer:
     def restore() -> None:
         nonlocal state, mixed
         made.restore()
+        groups = model.trainable_variables, model.non_trainable_variables, model.optimizer.variables
         state = jax.tree.map(jnp.copy, tuple([v.value for v in group] for group in groups))  # a step overwrites them
         numbers = {"order": np.arange(len(host_x), dtype=np.int32), "at": np.int32(0)}
         mixed = jax.device_put({"key": jax.random.key(order.seed), **numbers}, device)
