@@ -53,7 +53,7 @@ def _step_of(model, loss_of: Callable) -> Callable:
 
 def jax_loop(order: Order) -> Trainer:
     """A bare Python loop over one jitted step that is given its state to overwrite: weights, other variables, optimizer's.
-    `resident`: the batches lie on the device, or are gathered there in mixed order; `fed`: each step is given arrays of the
+    `resident`: the batches lie on the device, or are gathered there in shuffled order; `fed`: each step is given arrays of the
     host.
 
     Source: keras.io, Writing a training loop from scratch in JAX.
@@ -77,46 +77,46 @@ def jax_loop(order: Order) -> Trainer:
     step = jax.jit(body, donate_argnums=0)
 
     @functools.partial(jax.jit, donate_argnums=0, static_argnums=1)
-    def mix(mixed, samples: int):
+    def shuffle(shuffled, samples: int):
         """Begins an epoch: the whole numbers below `samples` in random order, then the rest."""
-        key, used = jax.random.split(mixed["key"])
+        key, used = jax.random.split(shuffled["key"])
         numbers = jnp.concatenate([jax.random.permutation(used, samples), jnp.arange(samples, len(host_x))])
         return {"key": key, "order": numbers.astype(jnp.int32), "at": jnp.zeros((), jnp.int32)}
 
     @functools.partial(jax.jit, donate_argnums=(0, 1), static_argnums=4)
-    def gathering(state, mixed, x, y, count: int):
-        """A step over the next `count` of the mixed samples."""
-        part = jax.lax.dynamic_slice(mixed["order"], (mixed["at"],), (count,))
+    def shuffled_step(state, shuffled, x, y, count: int):
+        """A step over the next `count` of the shuffled samples."""
+        part = jax.lax.dynamic_slice(shuffled["order"], (shuffled["at"],), (count,))
         state, loss = body(state, x[part], y[part])
-        return state, {**mixed, "at": mixed["at"] + count}, loss
+        return state, {**shuffled, "at": shuffled["at"] + count}, loss
 
     state: tuple = ()
-    mixed: dict = {}
+    shuffled: dict = {}
 
     def restore() -> None:
-        nonlocal state, mixed
+        nonlocal state, shuffled
         made.restore()
         groups = model.trainable_variables, model.non_trainable_variables, model.optimizer.variables
         state = jax.tree.map(jnp.copy, tuple([v.value for v in group] for group in groups))  # a step overwrites them
         numbers = {"order": np.arange(len(host_x), dtype=np.int32), "at": np.int32(0)}
-        mixed = jax.device_put({"key": jax.random.key(order.seed), **numbers}, device)
+        shuffled = jax.device_put({"key": jax.random.key(order.seed), **numbers}, device)
 
     def run(x, y, *count):
-        nonlocal state, mixed
+        nonlocal state, shuffled
         if count:
-            state, mixed, loss = gathering(state, mixed, x, y, *count)
+            state, shuffled, loss = shuffled_step(state, shuffled, x, y, *count)
         else:
             state, loss = step(state, x, y)
         return loss
 
-    def mixed_batches(counts: list[int]):
-        nonlocal mixed
-        mixed = mix(mixed, sum(counts))
+    def shuffled_batches(counts: list[int]):
+        nonlocal shuffled
+        shuffled = shuffle(shuffled, sum(counts))
         return ((*arrays, count) for count in counts)
 
     arrays = (host_x, host_y) if residence == "fed" else jax.device_put((host_x, host_y), device)
     restore()
     own = dataclasses.replace(made, restore=restore)
     return tf_loop.bare(
-        order, own, arrays, mixed_batches, tf_loop.Steps(run, lambda: jax.block_until_ready(state), read)
+        order, own, arrays, shuffled_batches, tf_loop.Steps(run, lambda: jax.block_until_ready(state), read)
     )

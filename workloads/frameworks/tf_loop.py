@@ -62,7 +62,7 @@ class Steps:
 
 
 def cut(x: np.ndarray, y: np.ndarray, counts: list[int], rng: np.random.Generator | None) -> Iterator[tuple]:
-    """Batches of that many samples out of arrays of the host, one after the other or, with `rng`, mixed."""
+    """Batches of that many samples out of arrays of the host, one after the other or, with `rng`, shuffled."""
     order = None if rng is None or len(counts) == 1 else rng.permutation(sum(counts))
     for begin, end in itertools.pairwise([0, *itertools.accumulate(counts)]):
         part = slice(begin, end) if order is None else order[begin:end]
@@ -114,7 +114,7 @@ def _kept_on_device(order: Order) -> tuple:
     return _on_device(order, order.x, y.astype(np.int64) if np.issubdtype(y.dtype, np.integer) else y)
 
 
-def _mixed(samples: int):
+def _permutation(samples: int):
     """The whole numbers below `samples` in random order, as a tensor made where the row's work is done."""
     import tensorflow
 
@@ -129,7 +129,7 @@ def _read_tensors(scalars: list) -> np.ndarray:
 
 def resident(order: Order) -> Trainer:
     """The whole set on the device; one tf.function does an epoch: a loop over tf.range, in it the model's own train_step on
-    a batch cut out of the set (gathered in mixed order when it is shuffled), and the smaller last batch after it."""
+    a batch cut out of the set (gathered by a permutation when it is shuffled), and the smaller last batch after it."""
     residence_of(order, ("resident",))
     import tensorflow as tf
 
@@ -143,7 +143,7 @@ def resident(order: Order) -> Trainer:
     wait = _waiter(order)
 
     @functools.partial(tf.function, autograph=False, jit_compile=model.jit_compile is True)
-    def epoch(x, y, mixed, first, steps, last: int):
+    def epoch(x, y, permutation, first, steps, last: int):
         """Steps first ... first + steps - 1 and, where `last` is not 0, one over so many samples behind them."""
         model.reset_metrics()
 
@@ -151,7 +151,7 @@ def resident(order: Order) -> Trainer:
             def cut(values):
                 if shuffle:
                     # a slice of known size, as XLA needs
-                    return tf.gather(values, tf.slice(mixed, (step * batch,), (count,)))
+                    return tf.gather(values, tf.slice(permutation, (step * batch,), (count,)))
                 return tf.slice(values, (step * batch, *(0 for _ in values.shape[1:])), (count, *values.shape[1:]))
 
             model.train_step(
@@ -166,10 +166,10 @@ def resident(order: Order) -> Trainer:
 
     def one_epoch(samples: int, first: int = 0, steps: int | None = None) -> dict:
         steps, last = (samples // batch, samples % batch) if steps is None else (steps, 0)
-        mixed = in_order
+        permutation = in_order
         if shuffle and samples > batch:  # the order within one batch changes nothing
-            mixed = tf.concat([_mixed(samples), in_order[samples:]], 0)
-        return epoch(x, y, mixed, tf.constant(first), tf.constant(steps), last)
+            permutation = tf.concat([_permutation(samples), in_order[samples:]], 0)
+        return epoch(x, y, permutation, tf.constant(first), tf.constant(steps), last)
 
     def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
         results, stamps = [], Stamps(wait)
@@ -201,7 +201,7 @@ def _make_metrics(model, x, y) -> None:
 
 def tensorflow_loop(order: Order) -> Trainer:
     """A bare Python loop over one tf.function: tape, gradients, the Keras optimizer. `resident`: the batches lie on the
-    device, or are gathered there in mixed order; `fed`: each step is given arrays of the host."""
+    device, or are gathered there in shuffled order; `fed`: each step is given arrays of the host."""
     residence = residence_of(order, ("resident", "fed"))
     import tensorflow as tf
 
@@ -217,7 +217,7 @@ def tensorflow_loop(order: Order) -> Trainer:
 
     compiled = functools.partial(tf.function, autograph=False, jit_compile=model.jit_compile is True)
     step = compiled(body)
-    gathering = compiled(lambda x, y, chosen: body(tf.gather(x, chosen), tf.gather(y, chosen)))
+    shuffled_step = compiled(lambda x, y, chosen: body(tf.gather(x, chosen), tf.gather(y, chosen)))
 
     if residence == "fed":
         arrays = order.x, order.y
@@ -229,20 +229,20 @@ def tensorflow_loop(order: Order) -> Trainer:
             arrays = _kept_on_device(order)
 
         def run(x, y, *chosen):
-            return gathering(x, y, *chosen) if chosen else step(x, y)
+            return shuffled_step(x, y, *chosen) if chosen else step(x, y)
 
-    def mixed(counts: list[int]):
-        return ((*arrays, chosen) for chosen in tf.split(_mixed(sum(counts)), counts))
+    def shuffled(counts: list[int]):
+        return ((*arrays, chosen) for chosen in tf.split(_permutation(sum(counts)), counts))
 
-    return bare(order, made, arrays, mixed, Steps(run, _waiter(order), _read_tensors))
+    return bare(order, made, arrays, shuffled, Steps(run, _waiter(order), _read_tensors))
 
 
-def bare(order: Order, made: Built, arrays: tuple, mixed: Callable, steps: Steps) -> Trainer:
+def bare(order: Order, made: Built, arrays: tuple, shuffled: Callable, steps: Steps) -> Trainer:
     """The Trainer of a bare loop.
 
     Args:
-        arrays: the samples, on the host where each step is fed. mixed(counts): batches of that many samples out of samples of
-        the device in mixed order.
+        arrays: the samples, on the host where each step is fed. shuffled(counts): batches of that many samples out of samples of
+        the device in shuffled order.
     """
     batch, shuffle = order.row.problem.batch, order.switches.shuffle == "on"
     rng = np.random.default_rng(order.seed) if shuffle else None
@@ -253,7 +253,7 @@ def bare(order: Order, made: Built, arrays: tuple, mixed: Callable, steps: Steps
         counts = sizes(samples, batch)
         if isinstance(x, np.ndarray):
             return cut(x, y, counts, rng)
-        return mixed(counts) if shuffle and len(counts) > 1 else cut_once(kept, x, y, counts)
+        return shuffled(counts) if shuffle and len(counts) > 1 else cut_once(kept, x, y, counts)
 
     def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
         with placed(order.row):
