@@ -262,8 +262,7 @@ def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
 
 def worst(codes: list[int]) -> int:
     """The exit code of several parts: a failed row or a refusal tells; a part that is not there does only when all are."""
-    told = next((c for c in (options.FAILED, options.USAGE) if c in codes), None)
-    return told if told is not None else options.OK if options.OK in codes else options.MISSING
+    return next((code for code in (options.FAILED, options.USAGE, options.OK) if code in codes), options.MISSING)
 
 
 def require_measured(outcome, workload: str, example: str, names: Sequence[str] = ()) -> None:

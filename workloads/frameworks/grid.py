@@ -182,12 +182,12 @@ def _ways(args: argparse.Namespace, problem, every: list[str]) -> list[tuple[str
     Raises: Usage for a residence that none of the kernels has.
     """
     residences = plan.known("residence", args.residence, list(dict.fromkeys(itertools.chain(*RESIDENCES.values()))))
+    usual = {"fit": True, "resident": bool(residences), "loop": _whole(networks.known(problem.model))}
     found = []
     for kernel in every:
         variant = KERNELS[kernel]
         wanted = residences or (["numpy"] if variant == "fit" else RESIDENCES[variant])
-        usual = variant == "fit" or (_whole(networks.known(problem.model)) if variant == "loop" else residences)
-        if usual or args.variants or args.backends:
+        if usual[variant] or args.variants or args.backends:
             found += [(kernel, word) for word in wanted if word in RESIDENCES[variant]]
     if not found:
         raise options.Usage(

@@ -105,7 +105,9 @@ def clear() -> bool:
 
 def _costs(row: Row) -> dict[str, int]:
     """Bytes that a bound row holds at most, by where they are. A framework does not tell what its GPU has free."""
-    nbytes = row.problem.footprint_bytes
-    there = row.on_gpu and row.backend not in FRAMEWORKS
+    on_gpu = row.on_gpu and row.backend not in FRAMEWORKS
     copies = row.mode != "resident" or row.problem.op == "transfer"
-    return ({"cpu": nbytes} if copies or not there else {}) | ({row.device: nbytes} if there else {})
+    where = [row.device] if on_gpu else ["cpu"]
+    if on_gpu and copies:
+        where.append("cpu")
+    return dict.fromkeys(where, row.problem.footprint_bytes)

@@ -162,8 +162,9 @@ def settings(
                 every = [mode for mode in every if mode == "resident"]
             yield from (Settings(device=device, mode=mode, cache=cache) for mode in every)
         else:
-            own = framework and not args.threads  # a framework chooses its threads itself
-            counts = [None] if own else thread_counts(args) if kernel.parallel else [1]
+            counts: list = thread_counts(args) if kernel.parallel else [1]
+            if framework and not args.threads:  # a framework chooses its threads itself
+                counts = [None]
             yield from (Settings(device="cpu", threads=t, cache=cache) for t in counts)
 
 

@@ -121,7 +121,9 @@ class Rounds:
     def _last(self, key: str) -> float:
         """The round of the row's last visit; infinite where there is nothing left to do."""
         made = self._made.get(key)
-        return 0 if not made else made[-1].visit if made[-1].visit and made[-1].ok else math.inf
+        if not made:
+            return 0
+        return made[-1].visit if made[-1].visit and made[-1].ok else math.inf
 
     def visits(
         self,
