@@ -110,8 +110,8 @@ def run(
 def child(
     part: Part, folder: pathlib.Path, left: float, head: str = "", say: Callable[[str], None] = lambda text: None
 ) -> str:
-    """Why the part has no rows; "" where it has. It stops by itself when its time is over, and is ended if it does not, or when
-    we are."""
+    """Why the part has no rows, or the first of them that failed; "" where all is well. It stops by itself when its time is over,
+    and is ended if it does not, or when we are."""
     stop = ("--stop-after", f"{left:.0f}", "-q", "-o", str(folder))
     command = [sys.executable, "-m", *part.command, *stop]
     begin, errors = time.monotonic(), None
@@ -137,6 +137,6 @@ def child(
             child.kill()
             raise
     if child.returncode in (options.OK, options.FAILED) and list(folder.glob("*.jsonl")):
-        return ""
+        return next((line for line in errors.splitlines() if line.startswith("failed: ")), "")
     said = [line.removeprefix("error: ").partition("; finish with:")[0] for line in errors.splitlines() if line.strip()]
     return said[0] if said else f"{shlex.join(part.command)} ended with {child.returncode}"
