@@ -3,9 +3,8 @@
 import msgspec
 
 from analysis.crossover.crossover import Answer, Point, Side
-from analysis.crossover.families import SQUARES, Family, Rows, rows_of
+from analysis.crossover.families import SQUARES, Family, Rows
 from analysis.stats import middle, quickest
-from workloads.records import Measurements
 
 ARITHMETIC, OVERHEAD, COPIES, REMAINDER = "arithmetic on the device", "launch and Python", "copies", "not explained"
 
@@ -42,20 +41,11 @@ def deciding_points(answer: Answer) -> tuple[Point, ...]:
     return (answer.points[0] if answer.kind == "gpu-at-smallest" else answer.points[-1],)
 
 
-def why(
-    measurements: Measurements, answer: Answer, everywhere: bool = False, family_rows: "Rows | None" = None
-) -> tuple[Why, ...]:
+def why(rows: Rows, answer: Answer, everywhere: bool = False) -> tuple[Why, ...]:
     """The deciding points of an answer, or all of them `everywhere`, with the GPU's time in parts, smallest size first; empty
-    without points.
-
-    Rows of the answer's own family, framework and caches tell: `family_rows` where they were found already.
-    """
-    points, form = answer.points if everywhere else deciding_points(answer), answer.form
-    if not points:
-        return ()
-    found = rows_of(measurements, answer.family, form.framework, form.cache) if family_rows is None else family_rows
-    rows = found.get(answer.precision, {})
-    return tuple(_split(p, answer, [m for m in rows.get(p.n, ()) if m.on_gpu]) for p in points)
+    without points. `rows`: those of its family, framework and caches (families.rows_of)."""
+    points, sizes = answer.points if everywhere else deciding_points(answer), rows.get(answer.precision, {})
+    return tuple(_split(p, answer, [m for m in sizes.get(p.n, ()) if m.on_gpu]) for p in points)
 
 
 def _split(point: Point, answer: Answer, gpu_rows) -> Why:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from analysis.crossover.crossover import COPIES, LATENCY, Answer, crossovers
+from analysis.crossover.families import rows_of
 from analysis.crossover.time_split import why
 from analysis.explain.explanation import Request, settings_of
 from analysis.predict import held_out
@@ -83,7 +84,7 @@ def products(rows: Measurements, answers: Sequence[Answer], ceilings: Roofs, mac
 
 
 def _reason(rows: Measurements, a: Answer) -> list[str]:
-    return [why_sentence(w, a.form) for w in why(rows, a) if len(w.known) > 1][:1]
+    return [why_sentence(w, a.form) for w in why(rows_of(rows, a.family), a) if len(w.known) > 1][:1]
 
 
 # ---------------------------------------------------------------- findings, for README

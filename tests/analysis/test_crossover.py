@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from analysis import noise
 from analysis.crossover import crossover, reuse
 from analysis.crossover.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
-from analysis.crossover.families import dense_rows
+from analysis.crossover.families import SQUARES, dense_rows, rows_of
 from analysis.crossover.time_split import ARITHMETIC, COPIES, OVERHEAD, REMAINDER, why
 from analysis.stats import Estimate
 from analysis.text import crossings
@@ -213,18 +213,18 @@ def resident_and_copies(kernel: str = "matmul/cupy/cublas") -> list:
 
 def test_the_parts_of_a_call_add_up_and_the_largest_is_named():
     rows = resident_and_copies()
-    below, above = why(rows, only(rows, Form("roundtrip")))
+    below, above = why(rows_of(rows, SQUARES), only(rows, Form("roundtrip")))
     assert (below.n, above.n) == (64, 128) and below.parts[ARITHMETIC] == pytest.approx(5e-6)
     assert below.parts[OVERHEAD] == pytest.approx(19e-6) and below.parts[COPIES] == pytest.approx(76e-6)
     assert below.parts[REMAINDER] == pytest.approx(0, abs=1e-12) and max(below.known, key=below.known.get) == COPIES
-    (resident,) = why(rows, only(rows))
+    (resident,) = why(rows_of(rows, SQUARES), only(rows))
     assert resident.parts[COPIES] is None and max(resident.known, key=resident.known.get) == OVERHEAD
-    (queued,) = why(rows, only(rows, THROUGHPUT))
+    (queued,) = why(rows_of(rows, SQUARES), only(rows, THROUGHPUT))
     assert queued.parts[OVERHEAD] == pytest.approx(5e-6)
 
 
 def test_a_kernel_that_allocates_borrows_the_device_clock_of_the_best_preallocated_one():
     rows = [row("matmul/numpy/operator", square(64), 50e-6), row("matmul/cupy/operator", square(64), 30e-6)]
     rows.append(row("matmul/cupy/cublas", square(64), {"host-latency": 25e-6, "device": 5e-6}))
-    (found,) = why(rows, only(rows, AS_WRITTEN[0]))
+    (found,) = why(rows_of(rows, SQUARES), only(rows, AS_WRITTEN[0]))
     assert (found.parts[ARITHMETIC], found.parts[OVERHEAD]) == (pytest.approx(5e-6), pytest.approx(25e-6))

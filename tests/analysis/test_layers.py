@@ -72,13 +72,14 @@ def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     found = crossover.of_families(conv_rows(rows, least={varies: 2}), (LATENCY, COPIES[0]))
     resident, copied = (next(a for a in found if a.form == form) for form in (LATENCY, COPIES[0]))
     assert words[0] in answers.sentence(resident)
-    first, *_ = why(rows, resident)
+    first, *_ = why(families.rows_of(rows, resident.family), resident)
     assert first.known == pytest.approx({ARITHMETIC: 4e-6, OVERHEAD: 16e-6, REMAINDER: 0})
     said = crossings.why_sentence(first, LATENCY)
     assert said.startswith(f"Why: at {words[1]} a GPU call takes 20.0 µs, ") and said.endswith(
         "80 % of the GPU's is launch and Python."
     )
-    assert [w.parts["copies"] for w in why(rows, copied)] == pytest.approx([60e-6] * len(why(rows, copied)))
+    parts = [w.parts["copies"] for w in why(families.rows_of(rows, copied.family), copied)]
+    assert parts and parts == pytest.approx([60e-6] * len(parts))
     slow = [m for m in rows if law_time(m) > 25e-6 or "cudnn" in m.kernel]  # the CPU at the larger sizes only
     always = crossover.of_families(conv_rows(slow, least={varies: 1}), [LATENCY])
     assert "the smallest measured." in answers.sentence(next(a for a in always if a.kind == "gpu-at-smallest"))
@@ -94,7 +95,7 @@ def test_a_family_holds_its_own_and_shapes_are_in_words():
     others = [row("conv/cudnn/plan", conv(n, direction="wgrad"), quick, device="gpu:0") for n in (4, 100)]
     others += [row("conv/tensorflow/jit", conv(n), quick, device="gpu:0") for n in (4, 100)]
     (answer,) = crossover.of_families(conv_rows(rows), [LATENCY])
-    assert why([*others, *rows], answer) == why(rows, answer)
+    assert families.rows_of([*others, *rows], answer.family) == families.rows_of(rows, answer.family)
     dense = families.batch_family(Matmul(32, 10, 512, layout="tn"))
     assert dense.holds(Matmul(32, 10, 7, layout="tn")) and not dense.holds(Matmul(32, 11, 7, layout="tn"))
     assert not dense.holds(Matmul(32, 10, 7))

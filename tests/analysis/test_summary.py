@@ -10,6 +10,7 @@ from test_crossover import only, resident_and_copies
 
 from analysis import units
 from analysis.crossover.crossover import LATENCY, Form
+from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.time_split import why
 from analysis.roofline.roofs import roofs
 from analysis.text import crossings, rates, summary
@@ -52,12 +53,12 @@ def test_an_answer_of_square_products_in_words(times, words):
 
 def test_why_names_the_largest_part_and_what_is_not_explained():
     rows = resident_and_copies()
-    said = crossings.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
+    said = crossings.why_sentence(why(rows_of(rows, SQUARES), only(rows, Form("roundtrip")))[0], Form("roundtrip"))
     assert (
         said == "Why: at n = 64 a GPU call with its copies takes 100 µs, the CPU 50.0 µs. 76 % of the GPU's is copies."
     )
     rows = [m for m in resident_and_copies() if m.settings.mode != "resident" or m.settings.device == "cpu"]
-    said = crossings.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
+    said = crossings.why_sentence(why(rows_of(rows, SQUARES), only(rows, Form("roundtrip")))[0], Form("roundtrip"))
     assert said.endswith("All of the GPU's is not explained.")
 
 

@@ -141,7 +141,7 @@ def _parts(squares: Rows, a: Answer) -> list[list]:
             rounded(w.cpu.seconds.value),
             *(None if s is None else rounded(s) for s in w.parts.values()),
         ]
-        for w in why((), a, True, squares)
+        for w in why(squares, a, True)
     ]
 
 
@@ -168,7 +168,9 @@ def answered(answers: Iterable[Answer]) -> list[Answer]:
     return [a for a in answers if a.kind != "no-gpu" or a.gaps]
 
 
-def wins(answers: Iterable[Answer], heads: Sequence[str], which: Callable[[Answer], tuple]) -> Table:
+def wins(
+    answers: Iterable[Answer], heads: Sequence[str] = (), which: Callable[[Answer], tuple] = lambda a: ()
+) -> Table:
     """A line an answer, `which` under `heads` saying what it is of."""
     rows = []
     for a in answers:

@@ -28,17 +28,17 @@ def section(measurements: Measurements, answers: tuple[Answer, ...]) -> list[str
         lacking = "The GPU has no square products of workloads.matmul here" if there else "No GPU was measured"
         return [f"{lacking}, so there is no crossover.", ""]
     squares = rows_of(measurements, SQUARES)
-    parts = details(told, (), lambda a: (), lambda a: why((), a, family_rows=squares))
-    return wins(told, (), lambda a: ()).md() + parts
+    return wins(told).md() + details(told, lambda a: why(squares, a))
 
 
 def details(
     answers: list[Answer],
-    heads: Sequence[str],
-    which: Callable[[Answer], tuple],
     whys: Callable[[Answer], Iterable[Why]],
+    heads: Sequence[str] = (),
+    which: Callable[[Answer], tuple] = lambda a: (),
 ) -> list[str]:
-    """What was not measured, and the time of the first precision's calls in parts, as `whys` has it."""
+    """What was not measured, and the time of the first precision's calls in parts, as `whys` has it; `which` under `heads` says
+    what an answer is of."""
     gaps = dict.fromkeys(f"- {text(', '.join((*which(a)[:1], a.precision, gap)))}" for a in answers for gap in a.gaps)
     first = answers[0].precision
     rows = [(*which(a), *_parts(a, w)) for a in answers if a.precision == first for w in whys(a)]

@@ -1,9 +1,10 @@
 """Convolutions, and products of dense layers and other shapes: their sections of the page."""
 
 from analysis.crossover import layers
-from analysis.crossover.crossover import LATENCY
+from analysis.crossover.crossover import LATENCY, Answer
+from analysis.crossover.families import rows_of
 from analysis.crossover.layers import NOUNS
-from analysis.crossover.time_split import why
+from analysis.crossover.time_split import Why, why
 from analysis.labels import short
 from analysis.report.charts.crossover import answered, wins
 from analysis.report.layers import HEADINGS, Layers
@@ -57,8 +58,12 @@ def _crossings(of: Layers) -> list[str]:
     lines += listed([*answers.summaries(told), *map(answers.sentence, first if len(first) <= _MOST_SAID else ())]) or [
         ""
     ]
+
+    def whys(a: Answer) -> tuple[Why, ...]:
+        return why(rows_of(of.rows, a.family), a) if a.form == LATENCY else ()
+
     left = [a for a in told if a.family.varies not in of.drawn]
-    parts = crossings.details(told, of.heads, of.which, lambda a: why(of.rows, a) if a.form == LATENCY else ())
+    parts = crossings.details(told, whys, of.heads, of.which)
     return lines + (wins(left, of.heads, of.which).md() if left else []) + parts
 
 
