@@ -269,19 +269,20 @@ def sources(args: argparse.Namespace, *more: str) -> "Sources":
     from analysis.explain.explanation import Sources
     from analysis.predict import profile
     from analysis.predict.prediction import predict
+    from analysis.stats import is_gpu
     from workloads.machine import facts
 
     here = profile.read(*args.runs, *more) if args.runs else _local(profile)
-    has_gpu = any(device != "cpu" for device in here.devices)
-    wanted = (
-        not (has_gpu or (args.runs and not args.stored_gpu)) and facts.gpu_problem() and (ROOT / STORED_GPU).exists()
-    )
-    if stored := args.gpu_profile or (str(ROOT / STORED_GPU) if wanted else ""):
-        gpu = profile.read(stored)
-        if not any(device != "cpu" for device in gpu.devices):
-            raise options.Usage(f"{args.gpu_profile} has no row of a GPU", EXAMPLE)
-        return Sources(here, gpu, predict)
-    return Sources(here, here if has_gpu else None, predict)
+    has_gpu, stored = any(map(is_gpu, here.devices)), args.gpu_profile
+    may_borrow = not has_gpu and (args.stored_gpu or not args.runs)
+    if not stored and may_borrow and facts.gpu_problem() and (ROOT / STORED_GPU).exists():
+        stored = str(ROOT / STORED_GPU)
+    if not stored:
+        return Sources(here, here if has_gpu else None, predict)
+    gpu = profile.read(stored)
+    if not any(map(is_gpu, gpu.devices)):
+        raise options.Usage(f"{args.gpu_profile} has no row of a GPU", EXAMPLE)
+    return Sources(here, gpu, predict)
 
 
 def _local_folder() -> pathlib.Path:

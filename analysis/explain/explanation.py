@@ -104,7 +104,7 @@ class Explanation(msgspec.Struct, frozen=True):
     def turns(self) -> tuple[str, dict[str, float]]:
         """Who finishes first of ever more samples or epochs, from how many on: as measured, else as the costs say."""
         to, found = sides.turns(*self.both)
-        return to, self.swept | found | self.swept
+        return to, self.swept | found | self.swept  # what was swept comes first, and is as measured
 
     @property
     def actions(self) -> list[WhatIf]:

@@ -7,14 +7,13 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis import stats
-from analysis.roofline.roofs import last_cache_bytes
+from analysis.roofline.roofs import BEYOND_CACHE, last_cache_bytes
 from kernels.problems import AllReduce, AtOnce, Conv, Matmul, PeerCopy, Stream, Transfer
 from workloads import records
 from workloads.records import Loaded, Machine, Measurement, baselines
 
 LOST = "lost"  # the flag of a row that its node did not live to measure
 _LONG_S, _LARGE_BYTES = 1e-4, 1 << 20  # shorter calls and smaller copies are mostly latency: another quantity
-_BEYOND_CACHE = 4  # times the last cache's size, from where on the memory is what is measured
 
 
 class Device(msgspec.Struct, frozen=True):
@@ -82,7 +81,7 @@ def quantity(m: Measurement, machine: Machine) -> str:
         return what if seconds >= _LONG_S else f"short {what}"
     if isinstance(p, Stream):
         cache = last_cache_bytes(machine, m.device)
-        far = not cache or p.footprint_bytes >= _BEYOND_CACHE * cache
+        far = not cache or p.footprint_bytes >= BEYOND_CACHE * cache
         return f"{('HBM' if gpu else 'memory') if far else 'cache'} {p.operation}"
     if isinstance(p, PeerCopy):
         ways = f"gpu-{p.target}" if p.ways == 1 else f"and from gpu-{p.target}"

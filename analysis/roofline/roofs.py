@@ -24,8 +24,8 @@ TENSOR_MATHS = tuple(name for name, arithmetic in ARITHMETIC.items() if arithmet
 # The `peak` kernels that use matrix units or dot products: their arithmetic is another than the vector FMA's.
 TENSOR_VARIANTS = ("tensor", "wgmma", "amx", "avx512bf16")
 WAITED, QUEUED = "waited call", "queued call"
-# The last cache is passed by for certain from this many times its size.
-_BEYOND_CACHE = 4
+# The last cache is passed by for certain from this many times its size: there the memory is what is measured.
+BEYOND_CACHE = 4
 
 
 class Roof(msgspec.Struct, frozen=True):
@@ -153,9 +153,9 @@ def _memory_roofs(rows: Measurements, machine: "Machine | None") -> "Iterable[Ro
         if all(r.kind == "cache" for r in found):
             plain += group
     for device, on_device in group_by(plain, lambda m: m.device).items():
-        cache, name = last_cache_bytes(machine, device), "HBM" if is_gpu(device) else "DRAM"
+        cache, name = last_cache_bytes(machine, device), memory_levels.memory_name(device)
         largest = max(m.problem.footprint_bytes for m in on_device)
-        start = min(largest, _BEYOND_CACHE * cache) if cache else largest
+        start = min(largest, BEYOND_CACHE * cache) if cache else largest
         kept = [m for m in on_device if m.problem.footprint_bytes >= start]
         if cache and largest <= cache:  # a cache's rate is no memory's
             continue

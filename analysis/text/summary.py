@@ -43,8 +43,7 @@ def answer(
     that of the last run of a Loaded; `answers` and `ceilings` are those of the rows, where they are known already.
     """
     loaded = found if isinstance(found, Loaded) else Loaded((), tuple(found), 0, ())
-    rows, runs = list(loaded.measurements), loaded.runs
-    machine = machine or (runs[-1].machine if runs else None)
+    rows, machine = list(loaded.measurements), machine or loaded.machine
     ceilings = roofs(loaded.every, machine) if ceilings is None else ceilings
     answers = crossovers(rows, machine=machine) if answers is None else answers
     has_gpu = any(a.kind != "no-gpu" for a in answers)
@@ -54,7 +53,7 @@ def answer(
         told = products(rows, answers, ceilings, machine)
         told = [*told[:2], *layers.story(rows, "conv", ceilings, machine)[:1], *told[2:]]
     else:
-        told = [said for op in ("conv", "matmul") for said in layers.steps(runs, rows, op, machine)[:1]]
+        told = [said for op in ("conv", "matmul") for said in layers.steps(loaded.runs, rows, op, machine)[:1]]
         told += [said for op in ("conv", "matmul") for said in layers.story(rows, op, ceilings, machine)]
     told += rates.rate_sentences(rows, ceilings) if told else []
     told = [*trained[:TRAININGS], *(s for lines in others for s in lines(rows)), *told, *trained[TRAININGS:]]
