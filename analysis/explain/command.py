@@ -15,6 +15,7 @@ from workloads import ROOT, options, terminal
 
 if TYPE_CHECKING:
     from analysis.explain.explanation import Explanation, Request, Sources
+    from analysis.explain.measure import Part
     from analysis.predict.profile import Profile
     from kernels.networks import Network
 
@@ -212,21 +213,32 @@ def _measured(args: argparse.Namespace, asked: "Request", of: "Sources") -> "tup
             print("Nothing is missing: this machine's rows have it all.", file=sys.stderr)
         measured = [s for s in made.sides if s.cost.source == "measured"]
         return made, of, f"about {measure.seconds(parts):.0f} s" if parts and len(measured) < 1 + gpu_here else ""
+    of = sources(args, *_run(parts, args.budget))
+    return explanation.explain(asked, of), of, ""
+
+
+def _run(parts: "list[Part]", budget: float) -> list[str]:
+    """Measures the parts as far as the budget goes: the folders with their rows. What was not reached is said on stderr.
+
+    Raises: KeyboardInterrupt with the files that have rows already.
+    """
+    from analysis.explain import measure
+
     folder = _local_folder() / time.strftime("explain-%Y%m%d-%H%M%S")
-    left = max(1.0, args.budget - (time.monotonic() - _BEGUN) - _ANSWERING_S)
+    left = max(1.0, budget - (time.monotonic() - _BEGUN) - _ANSWERING_S)
     try:
         with terminal.doing("measuring"):
             left_out = measure.run(parts, folder, left, _progress)
     except KeyboardInterrupt as stop:
         files = sorted(folder.parent.glob(f"{folder.name}-*/*.jsonl"))
-        if kept := [
+        kept = [
             options.near(file) for file in files if file.read_bytes().count(b"\n") > 1
-        ]:  # the first line is of the run
+        ]  # the first line is of the run
+        if kept:
             stop.args = (f"with rows that the next answer takes: {', '.join(kept)}",)
         raise
     print(*(f"not measured: {reason}" for reason in left_out), sep="\n", end="\n" * bool(left_out), file=sys.stderr)
-    of = sources(args, *map(str, folder.parent.glob(f"{folder.name}-*")))
-    return explanation.explain(asked, of), of, ""
+    return list(map(str, folder.parent.glob(f"{folder.name}-*")))
 
 
 def _progress(text: str) -> None:
