@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from analysis.crossover import crossover
 from analysis.crossover.crossover import LATENCY, Answer, Point, Side, fastest
 from analysis.crossover.families import Family, batch_family, comparable, precision_of
-from analysis.crossover.layers import NOUNS, is_square
+from analysis.crossover.layers import NOUNS, is_square, size_of
 from analysis.stats import group_by, total
 from analysis.units import count, join
 from kernels import networks
@@ -46,7 +46,7 @@ def complete_steps(runs: "Iterable[Run]", measurements: Measurements, op: str) -
     made: dict[str, dict] = {}
     for model, works in steps(runs, measurements, op):
         problem = works[0].problem
-        made.setdefault(model, {}).setdefault((batch_family(problem).size(problem), precision_of(problem)), works)
+        made.setdefault(model, {}).setdefault((size_of(problem), precision_of(problem)), works)
     whole = {model: max(map(len, found.values())) for model, found in made.items()}
     return [
         Step(model, op, {at: works for at, works in found.items() if len(works) == whole[model]})
@@ -101,8 +101,7 @@ def step_side(best: "dict[tuple[Problem, bool], Side]", problems: "list[Problem]
 
 def _plain(problem: Problem) -> Problem:
     """The problem in float32, which CPUs have."""
-    family = batch_family(problem)
-    return family.at(family.size(problem), "float32")
+    return batch_family(problem).at(size_of(problem), "float32")
 
 
 class Total(msgspec.Struct, frozen=True):
@@ -121,9 +120,7 @@ def totals(works: Iterable[Work], measurements: Measurements, op: str) -> list[T
     """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with the data there."""
     best = {way: best_rows(measurements, op, way) for way in ("", *FRAMEWORKS)}
     made = []
-    for (batch, math), group in group_by(
-        works, lambda w: (batch_family(w.problem).size(w.problem), w.problem.math)
-    ).items():
+    for (batch, math), group in group_by(works, lambda w: (size_of(w.problem), w.problem.math)).items():
         sums = {
             f"{way} {device}".strip(): side.seconds.value
             for way, rows in best.items()
@@ -141,7 +138,7 @@ def steps(runs: "Iterable[Run]", measurements: Measurements, op: str) -> "list[t
     problems = {m.problem: None for m in measurements if m.problem.op == op}
     there: dict[tuple, set[Family]] = {}  # which kinds of layers were measured at each batch, arithmetic and layout
     for p in problems:
-        at = (batch_family(p).size(p), p.dtype, p.math, p.layout if op == "conv" else "")
+        at = (size_of(p), p.dtype, p.math, p.layout if op == "conv" else "")
         there.setdefault(at, set()).add(_any_layout(p))
     maths = list(dict.fromkeys((dtype, math) for _, dtype, math, _ in there))
     layouts = list(dict.fromkeys(layout for *_, layout in there))

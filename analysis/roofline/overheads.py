@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from analysis import numbers, units
-from analysis.stats import Estimate, of, plus_minus
+from analysis.stats import Estimate, group_by, of, plus_minus
 from analysis.table import Table, parsed
 from workloads.records import Measurement, Measurements
 
@@ -110,8 +110,8 @@ def _from(rule: Rule, rows: Measurements) -> list[Constant]:
     """A rule's constants: for every device, thread count and clock."""
     rows = [m for m in rows if m.problem.call == rule.call]
     made = []
-    for place in dict.fromkeys((m.device, m.threads) for m in rows):
-        here = sorted((m for m in rows if (m.device, m.threads) == place), key=lambda m: m.problem.count)
+    for (device, threads), own in group_by(rows, lambda m: (m.device, m.threads)).items():
+        here = sorted(own, key=lambda m: m.problem.count)
         for clock in dict.fromkeys(s.clock for m in here for s in m.samples):
             points = [(m.problem.count, of(m.on(clock))) for m in here if m.on(clock)]
             if rule.how == "one":  # the row with the fewest calls, by their number
@@ -122,7 +122,7 @@ def _from(rule: Rule, rows: Measurements) -> list[Constant]:
             else:
                 continue
             source = f"launch/{rule.kernel} {rule.call} x{','.join(str(n) for n, _ in points)}, {clock}"
-            made.append(Constant(rule.name, place[0], clock, seconds, place[1], rule.jit, source, rule.words))
+            made.append(Constant(rule.name, device, clock, seconds, threads, rule.jit, source, rule.words))
     return made
 
 

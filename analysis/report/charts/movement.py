@@ -6,6 +6,7 @@ from analysis.labels import short
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.report.material import Material
 from analysis.roofline import links, memory_levels
+from analysis.stats import group_by
 from analysis.table import Table
 from analysis.units import bytes_rate, count, join, percent, seconds, size
 from workloads.records import Measurements
@@ -75,11 +76,10 @@ def _shown_curves(measurements: Measurements) -> dict[memory_levels.Key, memory_
         if len(curve) >= memory_levels.LEAST_SIZES
     }
     made = {}
-    for device in dict.fromkeys(key[0] for key in found):
-        counts = sorted({key[1] or 0 for key in found if key[0] == device})
-        for threads in dict.fromkeys((counts[0], counts[-1])):
-            here = [key for key in found if (key[0], key[1] or 0) == (device, threads)]
-            best = min(here, key=lambda key: (-len(found[key]), _ORDER.index(key[2])))
+    for keys in group_by(found, lambda key: key[0]).values():
+        by_threads = group_by(keys, lambda key: key[1] or 0)
+        for threads in dict.fromkeys((min(by_threads), max(by_threads))):
+            best = min(by_threads[threads], key=lambda key: (-len(found[key]), _ORDER.index(key[2])))
             made[best] = found[best]
     return made
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from analysis.report.charts.chart import Axis, Chart, Trace, View, rounded
+from analysis.stats import group_by
 from analysis.table import Table
 
 # Of each further run: what its markers and its dashes become.
@@ -25,11 +26,8 @@ def several(made: Iterable[tuple[str, list[Chart]]]) -> list[Chart]:
     made = list(made)
     if len(made) == 1:
         return made[0][1]
-    found: dict[str, list[tuple[int, str, Chart]]] = {}
-    for i, (letter, charts) in enumerate(made):
-        for chart in charts:
-            found.setdefault(chart.name, []).append((i, letter, chart))
-    return [_one(parts) for parts in found.values()]
+    parts = ((i, letter, chart) for i, (letter, charts) in enumerate(made) for chart in charts)
+    return [_one(own) for own in group_by(parts, lambda part: part[2].name).values()]
 
 
 def _one(parts: list[tuple[int, str, Chart]]) -> Chart:

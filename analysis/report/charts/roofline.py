@@ -106,8 +106,7 @@ def _roofs(roofs: Roofs, low: float, high: float, bottom: float) -> list[Trace]:
     """Slopes for bytes, level lines for arithmetic, curves for a call that does nothing. A slope ends at its device's highest
     level; a level begins where the fastest memory lets it compute so much, and of the data sheet equal ones are one."""
     made = []
-    for device, measured in dict.fromkeys((r.device, r.measured) for r in roofs):
-        own = [r for r in roofs if (r.device, r.measured) == (device, measured)]
+    for (device, measured), own in group_by(roofs, lambda r: (r.device, r.measured)).items():
         (side, hue), levels = ("GPU", "vermillion") if is_gpu(device) else ("CPU", "blue"), _of(own, "compute")
         for roof in _slopes(own):
             rate, link = roof.rate.value, roof.kind == "link"

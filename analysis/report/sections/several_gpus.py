@@ -5,7 +5,7 @@ from typing import Any
 
 from analysis import labels
 from analysis.roofline.peers import NCCL, bandwidth, queued, slowdowns
-from analysis.stats import of
+from analysis.stats import group_by, of
 from analysis.table import Table, listed, titled
 from analysis.text import several_gpus as words
 from analysis.training import data_parallel
@@ -57,8 +57,8 @@ def _sums(measurements: Measurements) -> list[str]:
     rows = [m for m in measurements if isinstance(m.problem, AllReduce) and m.ok]
     kernels = list(dict.fromkeys(m.kernel for m in rows))
     lines = []
-    for p in dict.fromkeys(m.problem for m in rows):
-        own = {m.kernel: m for m in rows if m.problem == p}
+    for p, group in group_by(rows, lambda m: m.problem).items():
+        own = {m.kernel: m for m in group}
         took = [seconds(queued(own[k]).value) if k in own else "-" for k in kernels]
         rate = bytes_rate(bandwidth(own[NCCL]).value) if NCCL in own else "-"
         lines.append((p.dtype, p.form, size(p.nbytes), *took, rate))
