@@ -81,7 +81,8 @@ def shares(sweeps: list[tuple[float, Loaded]]) -> tuple[Share, ...]:
     for at, pairs in sorted(found.items()):
         apart = [of for quiet, of in pairs if quiet]
         apart = apart if len(apart) >= _FEWEST else [of for _, of in pairs]
-        made += [Share(*at, math.expm1(float(np.quantile(apart, QUANTILE))), len(apart))] * (len(apart) >= _FEWEST)
+        if len(apart) >= _FEWEST:
+            made.append(Share(*at, math.expm1(float(np.quantile(apart, QUANTILE))), len(apart)))
     return tuple(made)
 
 

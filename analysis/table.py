@@ -78,9 +78,9 @@ class Table:
         return [line for cells in lines for line in self.lines(cells, widths, most)]
 
     def md(self) -> list[str]:
-        """The Markdown lines, and an empty one."""
+        """The Markdown lines, and an empty one; nothing without rows."""
         lines = [line(map(text, row)) for row in self.rows]
-        return [*self.md_head(), *lines, ""] if lines else ["Nothing was measured.", ""]
+        return [*self.md_head(), *lines, ""] if lines else []
 
     def md_head(self) -> list[str]:
         marks = ["---" if i in self._words else "---:" for i in range(len(self.heads))]
@@ -184,6 +184,11 @@ def listed(said: Iterable[object]) -> list[str]:
     """Sentences as a list and an empty line; nothing without any."""
     lines = [f"- {text(s)}" for s in said]
     return [*lines, ""] if lines else []
+
+
+def headed(label: str, lines: list[str]) -> list[str]:
+    """The lines under their run's name, which a page's only run has none of."""
+    return [f"### {text(label)}", "", *lines] if label else lines
 
 
 def titled(heading: str, *parts: "str | list[str] | Table") -> list[str]:

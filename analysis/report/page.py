@@ -10,7 +10,7 @@ from analysis.report import body, html, pictures
 from analysis.report.material import Material
 from analysis.report.sections import all_numbers, differences, head
 from analysis.stats import group_by
-from analysis.table import Table, text
+from analysis.table import Table, headed
 from workloads import ROOT
 from workloads.records import files_of, read
 
@@ -98,5 +98,5 @@ def _section(section: body.Section, every: list[Material], drawn: bool) -> list[
     lines = [f"## {section.title}", "", *images]
     for label, own in parts.items():
         lower = [f"#{line}" if label and line.startswith("###") else line for line in own]
-        lines += [*([f"### {text(label)}", ""] if label else []), *lower]
+        lines += headed(label, lower)
     return lines + tables

@@ -108,12 +108,7 @@ def _markdown(e: Explanation, first: str, points: dict[str, list[str]], actions:
     """The answer as Markdown: a heading, the winner in bold, what the terminal's bars say as a table, a list of the points."""
     sides = Table("on | whole training", [(s.name, numbers.timed(s.whole)) for s in e.sides])
     bullets = [f"- **{name}.** {text(' '.join(point))}" for name, point in points.items() if point]
-    tables = [
-        *(sides.md() if e.sides else []),
-        *bullets,
-        *[""] * bool(bullets),
-        *(actions.md() if actions.rows else []),
-    ]
+    tables = [*sides.md(), *bullets, *[""] * bool(bullets), *actions.md()]
     how, _, command = last.partition(": ")
     head = f"{subject(e)}, {sources(e)}" if e.sides else subject(e)
     return [f"## {text(head)}", "", f"**{text(first)}**", "", *tables, f"{how}: `{command}`"]

@@ -28,7 +28,7 @@ def section(runs: list[Material]) -> list[str]:
             "",
         ]
     else:
-        found = table(runs, skipped=False).md()
+        found = table(runs, skipped=False).md() or ["Nothing was measured.", ""]
     return ["## All numbers", "", *([" ".join(said), ""] if said else []), *found, *(["", *left] if left else [])]
 
 

@@ -27,5 +27,5 @@ def _pair(old: Material, new: Material) -> list[str]:
         *lines,
         *(f"  - {text(words)}" for words in found.differences),
         "",
-        *(command.rows(found).md() if found.rows else []),
+        *command.rows(found).md(),
     ]

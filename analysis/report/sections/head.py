@@ -10,7 +10,7 @@ import msgspec
 from analysis import table as cells
 from analysis.report.material import Material
 from analysis.stats import of, timed
-from analysis.table import listed, text
+from analysis.table import headed, listed, text
 from analysis.text import rates
 from analysis.units import count, join, size
 from workloads.machine import facts
@@ -127,7 +127,7 @@ def answers_section(runs: "list[Material]") -> list[str]:
     """The verdict in at most five sentences, of several runs each one's under its name."""
     lines = ["## The answer", ""]
     for run in runs:
-        lines += [*([f"### {text(run.label)}", ""] if run.label else []), *(listed(run.said) or [""])]
+        lines += headed(run.label, listed(run.said) or [""])
     return lines
 
 

@@ -64,7 +64,7 @@ def _crossings(of: Layers) -> list[str]:
 
     left = [a for a in told if a.family.varies not in of.drawn]
     parts = crossings.details(told, whys, of.heads, of.which)
-    return lines + (wins(left, of.heads, of.which).md() if left else []) + parts
+    return lines + wins(left, of.heads, of.which).md() + parts
 
 
 def _comparisons(of: Layers) -> list[str]:

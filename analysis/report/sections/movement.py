@@ -28,7 +28,7 @@ def memory_section(of: Material) -> list[str]:
         )
     ]
     heads = "device | threads | operation | level | bandwidth | ± | working sets | sizes | fastest there"
-    return Table(heads, rows, 4).md() if rows else []
+    return Table(heads, rows, 4).md()
 
 
 def copies_section(of: Material) -> list[str]:
@@ -39,11 +39,9 @@ def copies_section(of: Material) -> list[str]:
 
 def feeding_section(of: Material) -> list[str]:
     """What it takes to feed a training: the answer and the laws; empty without rows of the study."""
-    found = feeding.laws(of.rows)
-    return [*listed(feeding.sentences(of.rows)), *(found.md() if found.rows else [])]
+    return [*listed(feeding.sentences(of.rows)), *feeding.laws(of.rows).md()]
 
 
 def launches_section(of: Material) -> list[str]:
     """What calls cost before any work, on every clock."""
-    found = overheads.table(overheads.constants(of.rows))
-    return found.md() if found.rows else []
+    return overheads.table(overheads.constants(of.rows)).md()

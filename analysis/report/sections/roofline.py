@@ -17,7 +17,7 @@ def section(of: Material) -> list[str]:
     if not measured and not products(of.rows, of.roofs):
         return []
     found = Table(CEILINGS, measured, 2, "of the data sheet | ridge, FLOP per byte")
-    lines = found.md() if measured else ["No roof was measured.", ""]
+    lines = found.md() or ["No roof was measured.", ""]
     if sheets := dict.fromkeys(r.source for r in of.roofs if not r.measured):
         lines += [f"Data-sheet peaks, dotted in the picture, are dense ones from: {text(join(sheets))}.", ""]
     return lines
