@@ -13,9 +13,9 @@ from analysis.roofline import links
 from analysis.stats import Estimate, group_by, of
 from analysis.table import Table, parsed
 from analysis.units import digits, percent, seconds, size
+from kernels.problems.arrays import ITEM_BYTES
 from workloads.records import Measurements
 
-ITEM_BYTES = {"float64": 8, "float32": 4, "uint8": 1}
 BATCHES = (1, 8, 32, 64, 256, 2048)
 CALL_ALONE = 4  # bytes of a copy that costs nothing but its call
 _TINY = 1024  # no more than this counts as the call alone
@@ -37,7 +37,7 @@ class DataSet(msgspec.Struct, frozen=True):
 
     def nbytes(self, dtype: str, samples: int) -> int:
         """Bytes of so many samples, without their labels."""
-        return samples * prod(self.shape) * ITEM_BYTES[dtype]
+        return samples * prod(self.shape) * ITEM_BYTES.get(dtype, 1)
 
     def batches(self) -> tuple[int, ...]:
         """Batch sizes to look at, up to all samples in one."""

@@ -251,7 +251,7 @@ def _signed(seconds: float, whole: float) -> str:
 
 def _changes(e: Explanation) -> Table:
     rows = [[w.change.words, _saved(w.job_saved), w.change.note or "-"] for w in e.what_ifs]
-    return Table("change | saves of the whole | besides", rows, left=1, last=True)
+    return Table("change | saves of the whole | besides", rows, last=True)
 
 
 def _saved(e: Estimate | None) -> str:
