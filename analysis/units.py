@@ -54,14 +54,9 @@ def _rounded(value: float) -> float:
 
 
 def seconds(value: float) -> str:
-    """A time in s, ms, µs or ns."""
+    """A time in s, ms, µs or ns; with a minus where it is taken off."""
     size, unit = next(((s, u) for s, u in _TIMES if abs(_rounded(value)) >= s), _TIMES[-1])
     return f"{digits(value / size)} {unit}" if value else "0 s"
-
-
-def signed(value: float) -> str:
-    """Seconds in words, with a minus where they are taken off."""
-    return ("-" if value < 0 else "") + seconds(abs(value))
 
 
 def flops_rate(value: float) -> str:

@@ -13,7 +13,7 @@ from analysis.text import sentences, training
 from analysis.training import break_even as jobs
 from analysis.training import costs
 from analysis.training.break_even import BY_EPOCH, BY_JOB, Pair
-from analysis.units import count, digits, seconds, signed
+from analysis.units import count, digits, seconds
 
 _EPOCHS = tuple(sorted({round(10 ** (i / 6)) for i in range(19)}))  # 1 to 1000
 
@@ -103,7 +103,7 @@ def _small_rows(pair: Pair) -> list[tuple]:
 def _known(e: Estimate) -> str:
     """Seconds; of a part that may be none, what it is less than."""
     end = numbers.less_than(e)
-    return signed(e.value) if end is None else f"<{seconds(end)}"
+    return seconds(e.value) if end is None else f"<{seconds(end)}"
 
 
 def _wins(pair: Pair, by: str) -> str:
@@ -114,7 +114,7 @@ def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
     """Where the seconds of jobs go, a bar each."""
     where, axes = list(bars), (Axis("seconds of the job", "seconds", False), Axis("", "words", False))
     parts = {part: [s[part] for s in bars.values()] for part in budget.JOB_PARTS if any(s[part] for s in bars.values())}
-    traces = stacked(parts, where, lambda part, i, v: f"{part}, {where[i]}: {signed(v)}")
+    traces = stacked(parts, where, lambda part, i, v: f"{part}, {where[i]}: {seconds(v)}")
     says = f"The parts of each job add up to its time. {says}"
     return View(f"{name}: where its seconds go", *axes, traces, says, bars=True)
 

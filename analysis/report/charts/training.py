@@ -14,7 +14,7 @@ from analysis.text import budget, training
 from analysis.text import rows as row_words
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB, BY_STEP
-from analysis.units import count, digits, percent, seconds, signed
+from analysis.units import count, digits, percent, seconds
 
 
 def steps(made: "list[Budget]") -> list[Chart]:
@@ -30,7 +30,7 @@ def steps(made: "list[Budget]") -> list[Chart]:
         parts[REST] = [b.remainder.value for b in group]
 
         def words(part, j, v, where=where, group=group):
-            return f"{part} on the {where[j]}: {signed(v)}, {percent(v / group[j].step.value)} of the step"
+            return f"{part} on the {where[j]}: {seconds(v)}, {percent(v / group[j].step.value)} of the step"
 
         says = " ".join(map(budget.sentence, (group[0], *group[1:][-1:])))
         axes = Axis("seconds of a step", "seconds", False), Axis("", "words", False)
@@ -52,8 +52,8 @@ def numbers(made: list[Budget]) -> Table:
     names.sort(key=lambda n: n == HIDDEN)
     rows = []
     for b in made:
-        at = {p.name: f"{signed(p.seconds.value)}{' (in part)' * p.partial}" for p in b.parts if p.seconds}
-        rest = f"{signed(b.remainder.value)} ({100 * b.remainder.value / b.step.value:.0f} %)"
+        at = {p.name: f"{seconds(p.seconds.value)}{' (in part)' * p.partial}" for p in b.parts if p.seconds}
+        rest = f"{seconds(b.remainder.value)} ({100 * b.remainder.value / b.step.value:.0f} %)"
         step = _name(b), _place(b), labels.time(b.step), labels.width(b.step)
         last = (
             rest if any(map(is_known, b.parts)) else "-",
