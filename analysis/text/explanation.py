@@ -245,8 +245,7 @@ def _step(e: Explanation) -> Table:
 
 def _signed(seconds: float, whole: float) -> str:
     """`-450 µs (-16 %)`."""
-    sign = "-" * (seconds < 0)
-    return f"{sign}{numbers.time(abs(seconds))} ({sign}{numbers.share(abs(seconds) / whole)})"
+    return f"{numbers.time(seconds)} ({numbers.share(seconds / whole)})"
 
 
 def _changes(e: Explanation) -> Table:
