@@ -115,14 +115,19 @@ class Table:
         return kept
 
     def lines(self, cells: Sequence[object], widths: dict[int, int], most: int) -> list[str]:
-        """A row; a cell that is too long has the row's spare room, and goes on below where that is not enough."""
+        """A row; a cell that is too long has the row's spare room, and goes on below where that is not enough. The last one has
+        lines of its own where it would go on more than once."""
         shown = {i: [str(cells[i])] for i in widths}
         spare = most - sum(widths.values()) - 2 * (len(widths) - 1)
         for i, (cell,) in shown.items():
             if most and (more := len(cell) - widths[i]) > 0:
-                shown[i] = textwrap.wrap(cell, widths[i] + min(more, max(0, spare)))
-                spare -= min(more, max(0, spare))
-        made = []
+                room = min(more, max(0, spare))
+                shown[i], spare = textwrap.wrap(cell, widths[i] + room), spare - room
+        *_, last = shown
+        made, below = list[str](), list[str]()
+        if len(shown[last]) > 2:
+            below = textwrap.wrap(cell, most, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+            shown[last] = [""]
         for parts in itertools.zip_longest(*shown.values(), fillvalue=""):
             padded = [(p.ljust if i in self._words else p.rjust)(widths[i]) for i, p in zip(shown, parts, strict=True)]
             padded[-1] = padded[-1].rstrip()
@@ -131,7 +136,7 @@ class Table:
                 for i, p in zip(shown, padded, strict=True)
             )
             made.append("  ".join(best).rstrip())
-        return made
+        return made + below
 
 
 class Printed(Table):

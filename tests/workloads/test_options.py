@@ -152,6 +152,7 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
     (tmp_path / "reports" / "machine").mkdir(parents=True)
     lost = NoRun("reprots/machne", ())
     assert lost.similar == ("path", "reprots/machne", "reports/machine") and isinstance(lost, FileNotFoundError)
+    assert NoRun("machine", ()).similar == ("path", "machine", "reports/machine")
     assert NoRun("befre", ["before"]).similar[2] == "before"
     (tmp_path / "reports/machine/run").mkdir()
     (tmp_path / "reports/machine/run/rows.jsonl").touch()
@@ -238,6 +239,8 @@ def test_rows_are_printed_as_they_come_with_room_where_there_is_some(capsys, mon
     head, *printed = capsys.readouterr().out.splitlines()
     assert head == "kernel            ms" and max(map(len, printed)) <= 24
     assert printed == ["numpy/a-long-     1.0", "name", "numpy/one-that-     1.0", "is-much-too-long"]
+    Printed("kernel 12< | notes 5<").show(["numpy/blas", "it has 2 inputs and 1 output"])
+    assert capsys.readouterr().out.splitlines()[1:] == ["numpy/blas", "  it has 2 inputs and 1", "  output"]
 
 
 class Terminal(io.StringIO):
