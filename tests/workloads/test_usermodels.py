@@ -1,6 +1,7 @@
 """Models of the user's own: whether they are where their name says, told without importing them; what is trained and how; and how
 those that cannot be are refused."""
 
+import functools
 import sys
 from types import SimpleNamespace
 
@@ -85,7 +86,7 @@ def losses(request, monkeypatch):
     """Without TensorFlow: a loss is known by its own name."""
     if "train" not in request.fixturenames:
         of = SimpleNamespace(get=lambda loss: SimpleNamespace(name=loss))
-        monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(losses=of))
+        monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(losses=of, Model=functools.partial))
 
 
 def test_inputs_and_targets_are_what_model_and_loss_take_and_can_be_learned():
@@ -129,6 +130,11 @@ def test_a_users_model_is_looked_for_where_the_command_was_typed_and_code_that_e
     saved = Row("training/keras/fit", Training("a.keras", 4, 8), Settings(switches={"precision": "mixed_bfloat16"}))
     with pytest.raises(ValueError, match="has the precision that it was saved with"):
         training_row._own_samples(saved, settings.of(saved), 1)
+    (tmp_path / "held.py").write_text(
+        "import functools\nmodel = functools.partial(int)\ndef build():\n    return model\n"
+    )
+    for name in ("held.py:model", "held.py:build"):  # a model can be called, as a function can
+        assert isinstance(user_model._from_function(name), functools.partial)
     (tmp_path / "ends_at_once.py").write_text("raise SystemExit(3)")
     (tmp_path / "ends_when_called.py").write_text("import sys\n\n\ndef build():\n    sys.exit(0)\n")
     for name, words in (

@@ -85,12 +85,12 @@ def _from_function(name: str):
         raise Broken(f"importing {module} fails: {_short(error)}") from error
     if not callable(build):
         raise Broken(f"{module} has no function {function}")
-    try:
-        model = build()
-    except (Exception, SystemExit) as error:
-        raise Broken(f"{name}() fails: {_short(error)}") from error
     import keras
 
+    try:
+        model = build if isinstance(build, keras.Model) else build()
+    except (Exception, SystemExit) as error:
+        raise Broken(f"{name}() fails: {_short(error)}") from error
     if not isinstance(model, keras.Model):
         given = "nothing" if model is None else type(model).__name__
         raise Broken(f"{name}() returns {given}, not a keras.Model")
