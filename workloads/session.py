@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from workloads import options, shared_flags, terminal
@@ -124,7 +124,7 @@ class Workload:
             self.answer(args, outcome)
         code = save_and_compare(args, outcome.files, sum_up(outcome, args))
         if alone and self.of_models:
-            require_measured(outcome, self.name, self.examples[0], options.words(getattr(args, "study", None)))
+            require_measured(outcome, self.name, self.examples[0])
         return code
 
     def main(self, argv: list[str] | None = None) -> int:
@@ -265,16 +265,12 @@ def worst(codes: list[int]) -> int:
     return next((code for code in (options.FAILED, options.USAGE, options.OK) if code in codes), options.MISSING)
 
 
-def require_measured(outcome, workload: str, example: str, names: Sequence[str] = ()) -> None:
-    """Raises Missing, with a command that works, where not a row could be measured. `names`: the studies that were asked for."""
-    if outcome.exit_code != options.MISSING:
-        return
+def require_measured(outcome, workload: str, example: str) -> None:
+    """Raises Missing, with a command that works, where not a row could be measured."""
     skipped = [m for m in outcome.measurements if m.status == "skipped"]
-    if skipped:
-        reason, rows = Counter(m.reason for m in skipped).most_common(1)[0]
-        first = next(m for m in skipped if m.reason == reason)
-        more = f" ({rows} of {len(skipped)} rows)" if rows < len(skipped) else ""
-        raise options.Missing(f"nothing could be measured: {reason}{more}", _instead(first, workload, example, names))
+    if outcome.exit_code == options.MISSING and skipped:
+        tip = _instead(skipped[0], outcome.run.command, workload, example)
+        raise options.Missing(f"nothing could be measured: {skipped[0].reason}", tip)
 
 
 def unfinished(outcome) -> list[str]:
@@ -285,13 +281,10 @@ def unfinished(outcome) -> list[str]:
     return [said] if outcome.left else []
 
 
-def _instead(m: "Measurement", workload: str, example: str, names: Sequence[str]) -> str:
+def _instead(m: "Measurement", command: str, workload: str, example: str) -> str:
     """A command like the one whose rows were skipped, that works here."""
-    from workloads.frameworks import studies
-
-    apart = [name for name in names if name in studies.EXPERIMENTS]
-    if apart and m.reason.startswith("no GPU"):
-        return f"python -m workloads.training --study {' '.join(apart)} --device cpu"
+    if "--device cpu" in m.reason:
+        return f"{command} --device cpu"
     if ": " in m.reason and "pip install" in m.reason:
         return m.reason.rpartition(": ")[2]
     if "GiB" in m.reason:

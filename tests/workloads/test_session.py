@@ -34,20 +34,20 @@ NO_TORCH = "torch is not installed; install it with: pip install torch"
 
 
 @pytest.mark.parametrize(
-    ("reason", "samples", "names", "tip"),
+    ("reason", "samples", "tip"),
     [
-        (BIG, 10**8, [], f"{TRAIN} --model cifar10-cnn --samples 1000"),
-        (NO_GPU, None, ["seeds", "together"], f"{TRAIN} --study together --device cpu"),
-        (NO_TORCH, None, [], "pip install torch"),
-        ("only the targets of a regression can be float64", None, [], training.EXAMPLE),
+        (BIG, 10**8, f"{TRAIN} --model cifar10-cnn --samples 1000"),
+        (NO_GPU, None, f"{TRAIN} --device cpu"),
+        (NO_TORCH, None, "pip install torch"),
+        ("only the targets of a regression can be float64", None, training.EXAMPLE),
     ],
 )
-def test_where_all_was_skipped_the_reason_ends_the_command_with_one_that_works(reason, samples, names, tip):
+def test_where_all_was_skipped_the_reason_ends_the_command_with_one_that_works(reason, samples, tip):
     m = trained(status="skipped", reason=reason, **({"samples": samples} if samples else {}))
     with pytest.raises(options.Missing, match="nothing could be measured: ") as nothing:
-        session.require_measured(outcome(m), "training", training.EXAMPLE, names)
+        session.require_measured(outcome(m), "training", training.EXAMPLE)
     assert (m.reason in str(nothing.value), nothing.value.tip, nothing.value.code) == (True, tip, 3)
-    session.require_measured(outcome(m, trained(status="ok")), "training", training.EXAMPLE, names)
+    session.require_measured(outcome(m, trained(status="ok")), "training", training.EXAMPLE)
 
 
 def test_an_answer_that_does_not_fit_is_tried_with_one_sample():
