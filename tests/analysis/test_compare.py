@@ -343,6 +343,8 @@ class TestBaselines:
             options.namespace(matmul.parser(), save="x")
 
 
-@pytest.mark.parametrize(("text", "share"), [("slower>5%", 0.05), ("slower > 2.5 %", 0.025), ("slower", 0.0)])
+@pytest.mark.parametrize(
+    ("text", "share"), [("slower>5%", 0.05), ("slower > 2.5 %", 0.025), ("slower>5", 0.05), ("slower", 0.0)]
+)
 def test_rules(text, share):
     assert options.regression(text) == pytest.approx(share)

@@ -29,7 +29,11 @@ class NoRun(Usage, FileNotFoundError):
     """A run has no result file. The path or saved name that is most like it is said, else the nearest folder that has one."""
 
     def __init__(self, run: str, saved: Sequence[str]):
-        right = "" if os.path.exists(run or ".") else similar_path(run) or closest(run, saved)
+        right = (
+            ""
+            if os.path.exists(run or ".")
+            else similar_path(run) or closest(run, saved) or similar_path(f"reports/{run}")
+        )
         names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
         similar = ("path" if right else "", run, right or _nearest(run))
         tip = "python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
