@@ -6,7 +6,7 @@ its whole time, and from which epoch on a GPU is ahead."""
 # have whole short fits (series "fit_s ExS") of other numbers of samples, so what a fit does with each sample is in their step.
 # A row of several processes has each one's series, "fit_s ExS process I": each tells its own costs; the row's are their medians.
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import stdev
 from typing import Literal
 
@@ -130,17 +130,18 @@ def _of_later_epochs(m: "Measurement", few: int, taken: tuple[float, ...]) -> Tr
     own = stats.of(samples) * samples.calls
     (fewer, brief), (more, long) = sorted([(samples.calls, own), (few, stats.median(taken))], key=lambda e: e[0])
     step = (long - brief) / (more - fewer)
-    whole, each = setup.get(samples.calls, NOTHING), NOTHING
-    if len(setup) > 1:
+    whole, each = setup.get(samples.calls), NOTHING
+    if whole and few in setup:
         each = ((whole - setup[few]) / (samples.calls - few)).at_least(0.0)
     # a training has one fit, and the first one also finds memory for all samples: 0.3 s more for 500 MB on an H200's host
-    whole = (whole + (m.series.get(SETUP, (0.0,))[0] - whole.value)).at_least(0.0)
-    return TrainingCost(whole, brief - step * fewer, step, setup_step=each, whole_epoch=own, steps=samples.calls)
+    first = _single(m.series[SETUP][0], [s * samples.calls for s in samples.seconds]) if whole else NOTHING
+    return TrainingCost(
+        first.at_least(0.0), brief - step * fewer, step, setup_step=each, whole_epoch=own, steps=samples.calls
+    )
 
 
 def setups(m: "Measurement") -> dict[int, Estimate]:
-    """Steps of an epoch -> a data set's setup in seconds: over fits; that of a single one is known as its first epoch is, which
-    is one more of those after it."""
+    """Steps of an epoch -> a data set's setup in seconds, over fits."""
     samples, found = m.on("host-latency"), {}
     assert samples is not None
     fits = [(SETUP, samples.calls, tuple(s * samples.calls for s in samples.seconds))]
@@ -148,12 +149,14 @@ def setups(m: "Measurement") -> dict[int, Estimate]:
         (f"{SETUP} {match[1]}", int(match[1]), t) for name, t in m.series.items() if (match := LATER.fullmatch(name))
     ]
     for name, steps, later in fits:
-        taken = m.series.get(name, ())
-        if len(taken) == 1 and len(later) > 1:
-            found[steps] = stats.plus_minus(taken[0], stats.t_quantile(len(later) - 1) * stdev(later))
-        elif taken:
-            found[steps] = stats.median(taken)
+        if taken := m.series.get(name):
+            found[steps] = _single(taken[0], later) if len(taken) == 1 else stats.median(taken)
     return found
+
+
+def _single(setup: float, later: Sequence[float]) -> Estimate:
+    """A single fit's setup, known as well as its first epoch is, which is one more of those after it."""
+    return stats.plus_minus(setup, stats.t_quantile(len(later) - 1) * stdev(later) if len(later) > 1 else 0.0)
 
 
 def _of_own_fits(m: "Measurement", short: TrainingCost) -> TrainingCost:
