@@ -83,24 +83,26 @@ def copy_group(typingctx, group, target, target_at, source, source_at, ahead):
 
 
 @intrinsic
-def transpose_block(typingctx, lanes, group, target, target_at, step, source, source_at, across, last):
-    """Copies a vector's length of steps in k, which lie side by side, from as many rows, `across` apart, as `group` is
-    long; the rows' values of a step come to lie side by side, `step` from those of the step before. Rows after `last`
-    repeat it."""
-    signature = types.void(lanes, group, target, types.intp, types.intp, source, *[types.intp] * 3)
+def transpose_block(typingctx, lanes, group, target, target_at, step, source, source_at, across, last, deep):
+    """Copies the first `deep` of a vector's length of steps in k, which lie side by side, from as many rows, `across` apart, as
+    `group` is long; the rows' values of a step come to lie side by side, `step` from those of the step before. Rows after
+    `last` repeat it. Whole vectors are written: where `group` is shorter, zeros may follow the last step."""
+    signature = types.void(lanes, group, target, types.intp, types.intp, source, *[types.intp] * 4)
 
     def codegen(context, builder, signature, arguments):
         (vector, item), rows = emit.vector_of(context, signature, 2), signature.args[1].count
         to, source = emit.datas(context, builder, signature, arguments, (2, 5))
-        from_, loaded = arguments[6], []
+        from_, loaded, there = arguments[6], [], emit.first_lanes(builder, arguments[9], vector)
         for r in range(rows):
             if r:
                 more = builder.icmp_signed("<=", emit.INDEX(r), arguments[8])
                 from_ = builder.add(from_, builder.select(more, arguments[7], emit.INDEX(0)))
-            loaded.append(builder.load(emit.at(builder, source, from_, vector), align=item))
+            loaded.append(emit.masked_load(builder, emit.at(builder, source, from_, vector), there, vector, item))
         for i, value in enumerate(emit.zipped(builder, loaded)):
-            into = builder.add(arguments[3], builder.mul(arguments[4], emit.INDEX(i * (vector.count // rows))))
-            builder.store(value, emit.at(builder, to, into, vector), item)
+            first = emit.INDEX(i * (vector.count // rows))
+            into = builder.add(arguments[3], builder.mul(arguments[4], first))
+            with builder.if_then(builder.icmp_signed("<", first, arguments[9])):
+                builder.store(value, emit.at(builder, to, into, vector), item)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -117,22 +119,13 @@ def pack_panel(lanes, group, target, at, width, source, start, across, along, va
         for k in range(depth):
             for w in range(0, valid, len(group)):
                 copy_some(group, target, at + k * width + w, source, start + k * along + w, min(valid - w, len(group)))
-    else:
-        whole = depth // len(lanes) * len(lanes) if along == 1 else 0
-        for k in range(0, whole, len(lanes)):
+    elif along == 1:
+        for k in range(0, depth, len(lanes)):
             for w in range(0, valid, len(group)):
-                transpose_block(
-                    lanes,
-                    group,
-                    target,
-                    at + k * width + w,
-                    width,
-                    source,
-                    start + w * across + k,
-                    across,
-                    valid - w - 1,
-                )
-        for k in range(whole, depth):
+                to, from_, last = at + k * width + w, start + w * across + k, valid - w - 1
+                transpose_block(lanes, group, target, to, width, source, from_, across, last, depth - k)
+    else:
+        for k in range(depth):
             for w in range(valid):
                 target[at + k * width + w] = peek(source, start + w * across + k * along)
 

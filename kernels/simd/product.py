@@ -147,12 +147,13 @@ def tile(typingctx, lanes, a, a_row, a_step, b, b_step, c, length, depth, whole,
 @numba.njit(cache=True)
 def _turn(group, c, at, apart, source, columns, high, wide):
     """Stores the transpose of `high` rows, which lie `columns` apart, into C, whose rows are `apart`."""
-    turned = wide // len(group) * len(group) if high == len(group) else 0
-    for j in range(0, turned, len(group)):
-        transpose_block(group, group, c, at + j * apart, apart, source, j, columns, high - 1)
-    for j in range(turned, wide):
-        for r in range(high):
-            c[at + j * apart + r] = source[r * columns + j]
+    if high == len(group):
+        for j in range(0, wide, len(group)):
+            transpose_block(group, group, c, at + j * apart, apart, source, j, columns, high - 1, wide - j)
+    else:
+        for j in range(wide):
+            for r in range(high):
+                c[at + j * apart + r] = source[r * columns + j]
 
 
 @numba.njit(cache=True)
