@@ -257,14 +257,20 @@ def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, thr
 
 
 @numba.njit(cache=True)
-def _alone(lanes, group, plan, a, b, c, left, right, spare, counters):
+def _reset(counters):
+    """A function of its own: where Numba runs in parallel, it would share this among threads, and they would be called twice."""
     counters[:] = 0
+
+
+@numba.njit(cache=True)
+def _alone(lanes, group, plan, a, b, c, left, right, spare, counters):
+    _reset(counters)
     _work(lanes, group, plan, a, b, c, left, right, spare[0], counters, 0, 1)
 
 
 @numba.njit(cache=True, parallel=True)
 def _together(lanes, group, plan, a, b, c, left, right, spare, counters):
-    counters[:] = 0
+    _reset(counters)
     for thread in numba.prange(spare.shape[0]):
         _work(lanes, group, plan, a, b, c, left, right, spare[thread], counters, thread, spare.shape[0])
 
@@ -289,16 +295,16 @@ def _up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-def _cost(a: np.ndarray, b: np.ndarray, vector: int) -> float:
+def _cost(a: np.ndarray, b: np.ndarray, vector: int, lay_out: float) -> float:
     """Products of the widest vectors that A B takes, about, and those in whose time operands are laid out whose rows are not
-    whole."""
+    whole, a value in that of `lay_out` products."""
     (m, k), n, rows = a.shape, b.shape[1], tile_rows(vector)
     last = next(some for some in (0, 1, 2, 4, 8) if m % rows <= some)
     laid_out = sum(x.size for x in (a, b) if x.strides[1] != x.itemsize)
     across = -(-n * a.itemsize // vector)
     if vector < emit.vector_bytes():  # of fewer than two a row, one waits for the other
-        across, laid_out = emit.NARROW * max(2, across), 2 * laid_out
-    return (m // rows * rows + last) * across * k + _LAY_OUT * laid_out
+        across = emit.NARROW * max(2, across)
+    return (m // rows * rows + last) * across * k + lay_out * laid_out
 
 
 def _plan(a: np.ndarray, b: np.ndarray, length: int, threads: int, vector: int, turned: bool) -> np.ndarray:
@@ -340,10 +346,11 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
     if count > 1:
         a, b, c = a[0], b[0], c[0]
     sizes = (vector,) if vector else emit.vector_sizes()
-    ways = [(_cost(a, b, vector), False, vector) for vector in sizes]
+    lay_out = _LAY_OUT * (threads if count == 1 else 1)  # what another thread has laid out comes from its cache
+    ways = [(_cost(a, b, vector, lay_out), False, vector) for vector in sizes]
     step = _VECTORS * max(sizes)  # bytes, of a panel; turned, all steps of one should stay in a cache
     if c.shape[1] * c.itemsize <= step or len(b) * step <= second_level_bytes() // 2:
-        ways += [(_cost(b.T, a.T, vector) + _LAY_OUT * c.size, True, vector) for vector in sizes]
+        ways += [(_cost(b.T, a.T, vector, lay_out) + lay_out * c.size, True, vector) for vector in sizes]
     _, turned, vector = min(ways)
     lanes, rows = vector // a.itemsize, tile_rows(vector)
     if turned:
