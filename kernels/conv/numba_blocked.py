@@ -13,6 +13,7 @@ from kernels.problems.arrays import empty
 from kernels.registry import into, kernel
 from kernels.simd import vectors as emit
 from kernels.simd.caches import second_level_bytes
+from kernels.simd.calls import direct
 from kernels.simd.packing import origin, pack_panel
 from kernels.simd.product import product
 
@@ -261,7 +262,8 @@ def convolution(
     )
     if keep_filters:
         _convolve(*arguments, True)
-    return lambda keep=(source, filters): _convolve(*arguments, not keep_filters)
+    call = direct(_convolve, *arguments, not keep_filters)
+    return lambda keep=(source, filters): call()
 
 
 def _is_product(problem: Conv) -> bool:

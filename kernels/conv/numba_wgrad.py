@@ -9,6 +9,7 @@ from kernels.conv._pixel_blocks import Window
 from kernels.conv._pixel_tiles import VECTORS, adjacent_tile
 from kernels.problems.arrays import empty
 from kernels.simd import vectors as emit
+from kernels.simd.calls import direct
 from kernels.simd.packing import origin, pack_panel
 
 _CHANNELS = 256  # at a time: with their taps and all columns they are the sums that all blocks of pixels add to
@@ -179,7 +180,8 @@ def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, vector: 
         pixel_blocks.places(1),
         begun,
     )
-    return lambda keep=(x, dy): _gradient(*arguments)
+    call = direct(_gradient, *arguments)
+    return lambda keep=(x, dy): call()
 
 
 def _height(tiles: tuple[int, ...], rows: int) -> int:
