@@ -1,6 +1,7 @@
 """This machine: its key, its threads, its memory, its software and its commit; its GPUs or why there are none, on fakes of
 CuPy and NVML."""
 
+import functools
 import platform
 import subprocess
 import sys
@@ -209,35 +210,28 @@ def test_gpus_with_nvml_and_without(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("capability", "lacking"),
-    [
-        ("7.0", ["tf32", "bfloat16", "float8_e4m3"]),
-        ("7.5", ["tf32", "bfloat16", "float8_e4m3"]),
-        *((of, ["float8_e4m3"]) for of in ("8.0", "8.6")),
-        *((of, []) for of in ("8.9", "9.0", "10.0", "12.0", "")),
-    ],
+    ("capability", "has"),
+    [("7.0", 0), ("7.5", 0), ("8.0", 2), ("8.6", 2), ("8.9", 3), ("9.0", 3), ("12.0", 3), ("", 3)],
 )
-def test_arithmetic_that_a_gpu_lacks_by_its_facts_and_by_nvml(monkeypatch, capability, lacking):
+def test_arithmetic_that_a_gpu_lacks_by_its_facts_and_by_nvml(monkeypatch, capability, has):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     here = msgspec.structs.replace(GPU_MACHINE, gpus=(msgspec.structs.replace(H200, compute_capability=capability),))
-    assert [math for math in ARITHMETIC if here.lacks(math)] == lacking
     told = {"nvmlDeviceGetCudaComputeCapability": [int(part) for part in capability.split(".") if part]}
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetHandleByIndex=lambda index: index, **told))
-    assert [math for math in ARITHMETIC if nvidia.lacks("gpu:0", math)] == lacking
+    lacking = ["tf32", "bfloat16", "float8_e4m3"][has:]
+    for lacks in (here.lacks, functools.partial(nvidia.lacks, "gpu:0")):
+        assert [math for math in ARITHMETIC if lacks(math)] == lacking
     use_nvml(monkeypatch, None)
     assert nvidia.lacks("gpu:0", "tf32") == ""
 
 
-def test_products_in_an_arithmetic_that_the_gpu_lacks_are_skipped_and_passes_are_not(monkeypatch):
-    monkeypatch.setattr(nvidia, "lacks", lambda device, math: f"{device} lacks {math}" if math == "bfloat16" else "")
+def test_products_in_an_arithmetic_that_the_gpu_lacks_are_skipped_and_sums_are_not(monkeypatch):
+    monkeypatch.setattr(nvidia, "lacks", lambda device, math: f"{device} lacks it" * (math == "bfloat16"))
     monkeypatch.setattr(copy_modes, "_prepare", lambda kernel, *_: kernel)
-    with pytest.raises(ValueError, match="gpu:1 lacks bfloat16"):
-        copy_modes.prepare("bound", Matmul(8, 8, 8, "bfloat16"), Settings("gpu:1"), ())
-    for problem, device in (
-        (Matmul(8, 8, 8), "gpu:0"),
-        (Matmul(8, 8, 8, "bfloat16"), "cpu"),
-        (AllReduce(8, "0,1"), "gpu:0"),
-    ):
+    low = Matmul(8, 8, 8, "bfloat16")
+    with pytest.raises(ValueError, match="gpu:1 lacks it"):
+        copy_modes.prepare("bound", low, Settings("gpu:1"), ())
+    for problem, device in ((Matmul(8, 8, 8), "gpu:0"), (low, "cpu"), (AllReduce(8, "0,1"), "gpu:0")):
         assert copy_modes.prepare("bound", problem, Settings(device), ()) == "bound"
 
 
