@@ -30,7 +30,8 @@ def lines(of) -> list[str]:
 
     flops: dict[str, int] = {}
     for work in steps.step(of, 1):
-        flops[work.layer] = flops.get(work.layer, 0) + work.flops
+        name = work.layer.removesuffix(steps.SECOND)
+        flops[name] = flops.get(name, 0) + work.flops
     strange = layers.unknown(of)
     rows = []
     for layer, shape, weights in zip(of.layers, networks.outputs(of), networks.layer_weights(of), strict=True):

@@ -19,6 +19,7 @@ _WORDS = """dispatch, kernel launches, copy calls, copied bytes, dense layers, c
 input pipeline, overlap"""
 WORDS = dict(zip(PARTS, (words.strip() for words in _WORDS.split(",")), strict=True))  # as people are told of them
 UNFITTED = 0.3  # what predictions without a fit may be wrong by
+UNTRIED = 1.0  # the same of kinds of layers that no network of the tables has: no training of theirs told a rule
 
 
 class Calibration(msgspec.Struct, frozen=True):

@@ -138,7 +138,7 @@ def _traced(kernels: "list[Kernel]", execution: str) -> float:
     """What a compilation's time grows with. Of each different product XLA tries the kernels whose tiles fit into it: their
     number grows with the logarithms of its sizes. A convolution's images are always more than a tile: its filters count."""
     if execution == OP_BY_OP:
-        return fusion.operations(kernels)
+        return sum(k.operations for k in kernels)  # a loop's are traced once
     problems = dict.fromkeys(k.problem for k in kernels if k.problem and k.part in ("matmul", "conv"))
     sizes = (p.m * p.n * p.k if p.op == "matmul" else p.c_in // p.groups * p.c_out * p.r * p.s for p in problems)
     return sum(log2(max(2, size)) for size in sizes)
@@ -153,7 +153,7 @@ def dispatch_of(of: Profile, device: str, execution: str, kernel: str = FIT, ste
     name = profile.CALLS[execution]
     call = of.constant(name, device)
     if kernel == FIT:
-        found = of.step_floor(device, JIT[execution])
+        found = of.step_floor(device, JIT[execution]) or of.step_floor(device, "on" if execution == OP_BY_OP else "off")
     elif kernel == TENSORFLOW_LOOP:  # which waits for a GPU at its end alone
         found = call if device == "cpu" else of.constant(name, device, clock="host-throughput")
     else:
@@ -170,18 +170,21 @@ def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str)
     """(operations of the graph, or kernels where it is compiled, beyond those of the small step; the seconds that the host takes
     to issue them by the profile): a GPU's products and convolutions as libraries are issued, all else as a launch."""
     small = kernels_of(list(networks.step(_TINY, 1)), execution, device)
+    launch = of.constant("kernel-launch", device, clock="host-throughput") if device != "cpu" else None
     if execution == OP_BY_OP:
-        each, count = operations.operating(of, device) or NOTHING, fusion.operations
+        each = operations.operating(of, device) or operations.operating(of, "cpu") or NOTHING
+        beyond = fusion.operations(kernels) - fusion.operations(small)
     else:
-        launch = of.constant("kernel-launch", device, clock="host-throughput") if device != "cpu" else None
-        each, count = launch or NOTHING, fusion.count
-    beyond = count(kernels) - count(small)
+        each, beyond = launch or NOTHING, fusion.count(kernels) - fusion.count(small)
     seconds = max(0.0, beyond * each.value)
     for op in ("matmul", "conv") if device != "cpu" else ():
-        issued = sum(k.part == op for k in kernels) - sum(k.part == op for k in small)
+        issued = sum(k.part == op and k.times == 1 for k in kernels) - sum(k.part == op for k in small)
         seconds += issued * max(0.0, (of.issuing(op, device) or 0.0) - each.value)
     wide = abs(beyond) * (each.high - each.low) / 2
-    return beyond, plus_minus(seconds, wide).at_least(0.0)
+    loops = fusion.operations(kernels, True) if execution == OP_BY_OP else 0
+    one = launch or of.constant("tf-op-in-function", device)
+    handed = (one if one and one.value > 0 else each).at_least(0.0) * loops  # rows of one may be too noisy to tell
+    return beyond + loops, plus_minus(seconds, wide).at_least(0.0) + handed
 
 
 def _copies(of: Profile, network: Network, batch: int, chosen: Keras) -> dict[str, Estimate]:

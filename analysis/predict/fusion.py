@@ -31,6 +31,9 @@ OPERATIONS = {
     "loss": 12,
     "loss_grad": 11,
     "accuracy": 18,
+    # of a time step of an LSTM or GRU, what keeps its arrays among them; 8 fewer in a first layer, 8 more in later ones
+    "loop": 93,
+    "loop_grad": 93,
 }
 # Of these the operations on whole arrays, which is also what the formulas of kernels.stream.tensorflow come to.
 FORMULAS = {"dropout": 6, "batchnorm": 12, "adam": 12, "sgd": 2}
@@ -45,7 +48,7 @@ _PARTS = {"dense": "matmul", "conv": "conv", "pass": "element-wise", "loss": "el
 class Kernel(msgspec.Struct, frozen=True):
     """A kernel of a step: the part of the budget that it belongs to, what it is priced as (None: nothing stands for it), how many
     operations of the graph it carries out, and how many kernels it is where it comes to several small ones. layer: whose
-    it is (of several the first's)."""
+    it is (of several the first's). times: how often it runs in a step, one after the other."""
 
     name: str
     part: str
@@ -54,6 +57,7 @@ class Kernel(msgspec.Struct, frozen=True):
     why: str = ""
     count: int = 1
     layer: str = ""
+    times: int = 1
 
 
 def kernel(*works: Work, problem: Problem | None = None, count: int = 1) -> Kernel:
@@ -61,7 +65,8 @@ def kernel(*works: Work, problem: Problem | None = None, count: int = 1) -> Kern
     name = works[0].name if len(works) == 1 else f"{works[0].name} to {works[-1].direction}"
     widest = max(works, key=lambda w: w.problem.bytes_moved if w.problem else 0)
     operations = sum(OPERATIONS.get(_what(w), 1) for w in works)
-    return Kernel(name, _PARTS[works[0].kind], problem or widest.problem, operations, widest.why, count, works[0].layer)
+    part, layer, times = _PARTS[works[0].kind], works[0].layer, works[0].times
+    return Kernel(name, part, problem or widest.problem, operations, widest.why, count, layer, times)
 
 
 # Activations that a product's own kernel applies on a CPU, with oneDNN, which is TensorFlow's default on CPUs with AVX512-VNNI;
@@ -117,7 +122,7 @@ def _chains(works: Iterable[Work]) -> Iterable[Kernel]:
     """Products and what stands alone as they are, the passes between them as one kernel."""
     chain: list[Work] = []
     for w in works:
-        alone = w.kind != "pass" or _what(w).removesuffix("_grad") in _ALONE
+        alone = w.kind != "pass" or w.times > 1 or _what(w).removesuffix("_grad") in _ALONE
         if alone and chain:
             yield _fused(chain)
             chain = []
@@ -144,9 +149,9 @@ def _what(work: Work) -> str:
     return work.direction.split()[0]
 
 
-def operations(kernels: Iterable[Kernel]) -> int:
-    """Operations of the graph that the kernels carry out."""
-    return sum(k.operations for k in kernels)
+def operations(kernels: Iterable[Kernel], loops: bool = False) -> int:
+    """Operations of the graph that the kernels carry out, those of its loops apart: most of these only hand arrays on."""
+    return sum(k.operations * k.times for k in kernels if (k.times > 1) == loops)
 
 
 def passes(operation: str) -> float:
@@ -157,4 +162,4 @@ def passes(operation: str) -> float:
 
 def count(kernels: Iterable[Kernel]) -> int:
     """How many kernels are launched."""
-    return sum(k.count for k in kernels)
+    return sum(k.count * k.times for k in kernels)

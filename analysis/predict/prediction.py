@@ -8,7 +8,7 @@ import pathlib
 import msgspec
 
 from analysis.predict.calibration import calibration
-from analysis.predict.combine import UNFITTED, Calibration, combined, compiling, setting_up, within
+from analysis.predict.combine import UNFITTED, UNTRIED, Calibration, combined, compiling, setting_up, within
 from analysis.predict.components import FIT, components
 from analysis.predict.profile import Profile, all_of, launches
 from analysis.stats import NOTHING, Estimate, independent_sum
@@ -117,15 +117,22 @@ def predict(
     Raises: Lacking for a profile without the rows that this needs, all of them named; ValueError for a model that is not known.
     """
     network = network or networks.find(training.model)
-    made = components(training, settings, of, network, kernel)
+    ran = settings
+    if settings.on_gpu and any(
+        layer.fused for layer in network.layers
+    ):  # Keras compiles no model that cuDNN has a layer of
+        ran = msgspec.structs.replace(settings, switches={**settings.switches, "jit_compile": "off"})
+    made = components(training, ran, of, network, kernel)
     if made.lacking:
         raise all_of(made.lacking.values())
     if fitted is None:
-        fitted = calibration(of, settings, leaving_out={training.model})
+        fitted = calibration(of, ran, leaving_out={training.model})
         if kernel != FIT:  # a loop builds and compiles the same model
             fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
     parts = combined(made, fitted)
-    step = within(independent_sum(parts.values()), fitted.spread)
+    tried = {"reshape", *(layer.kind for known in networks.NETWORKS.values() for layer in known.layers)}
+    spread = UNTRIED if {layer.kind for layer in network.layers} - tried else 0.0
+    step = within(independent_sum(parts.values()), max(fitted.spread, spread))
     start = within(made.start_s + fitted.build_s, UNFITTED) if made.start_s.high > 0 else made.start_s
     found = Prediction(
         training,

@@ -63,6 +63,9 @@ def step_works(
         network = msgspec.structs.replace(network, optimizer=_PRICED)
     off = chosen.dropout == "off"
     dropped = {la.name for la in network.layers if la.kind == "dropout" and (off or not la.rate)}
+    if device == "cpu":  # which has no cuDNN
+        layers = (msgspec.structs.replace(la, fused=False) if la.fused else la for la in network.layers)
+        network = msgspec.structs.replace(network, layers=tuple(layers))
     return [w for w in networks.step(network, batch, dtype, "tf32" if tf32 else "") if w.layer not in dropped]
 
 
@@ -83,7 +86,7 @@ def work_parts(
     timed, cold = [], {}
     found: dict[str, list[Estimate]] = {}
     told: dict[str, dict[str, None]] = {}
-    moved = sum(k.problem.bytes_moved for k in kernels if k.problem)  # each counted by itself
+    moved = sum(k.problem.bytes_moved for k in kernels if k.problem)  # each counted by itself, once
     rate = operations.bandwidth(of, device, moved)
     for k in kernels:
         if k.problem is None:
@@ -95,7 +98,8 @@ def work_parts(
         if read is None:
             lacking[k.part] = Lacking(f"no {k.problem.op} rows of {device}", [profile.command(k.problem, device)])
             continue
-        seconds, cold[k.name] = read.seconds, _moved(k, execution) / rate if rate else 0.0
+        seconds = read.seconds * k.times
+        cold[k.name] = _moved(k, execution) / rate if rate and k.times == 1 else 0.0
         if cold[k.name] > seconds.value:
             seconds = Estimate(cold[k.name], min(cold[k.name], seconds.low), max(cold[k.name], seconds.high))
         found.setdefault(k.part, []).append(seconds)
@@ -124,7 +128,7 @@ def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str) -> Pat
     there, busy = {k.name for k, _ in line}, 0.0
     for k, seconds in timed:
         best = max(cold[k.name], fully_used(k.problem, of, device)) if k.name in there else seconds
-        busy += min(seconds, best)
+        busy += min(seconds, best * k.times)
     return Path(sum(s for _, s in line), concurrent_dispatches(timed, line), busy)
 
 
@@ -161,7 +165,7 @@ def longest(timed: Timed, each: float) -> Timed:
         begun = [*begun, *back]
         for variable in dict.fromkeys(_variable(k) for k, _ in learned):
             lines.append([*here, *((k, s) for k, s in learned if _variable(k) == variable)])
-    return max([*lines, begun], key=lambda line: sum(s + each * k.operations for k, s in line))
+    return max([*lines, begun], key=lambda line: sum(s + each * k.operations * k.times for k, s in line))
 
 
 def concurrent_dispatches(timed: Timed, line: Timed) -> int:
@@ -171,8 +175,8 @@ def concurrent_dispatches(timed: Timed, line: Timed) -> int:
     Source: TensorFlow's executor.cc and its kernel costs (kOpIsExpensiveThresholdCycles).
     """
     there = {k.name for k, _ in line}
-    each = [(k, s / _arrays(k)) for k, s in timed if k.name not in there]
-    return sum(_arrays(k) for k, seconds in each if seconds > _SHORT)
+    each = [(k, s / _arrays(k) / k.times) for k, s in timed if k.name not in there]
+    return sum(_arrays(k) * k.times for k, seconds in each if seconds > _SHORT)
 
 
 def _arrays(k: Kernel) -> int:

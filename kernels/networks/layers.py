@@ -3,6 +3,7 @@
 A new kind of layer is an entry of OUTPUTS and, if it has weights, one of VARIABLES; training_step says what work it is.
 """
 
+from collections.abc import Callable
 from math import prod
 
 import msgspec
@@ -21,7 +22,8 @@ class Layer(msgspec.Struct, frozen=True, omit_defaults=True):
     and width) and the zeros of `zeropad`; `stride` 0 is 1 for a convolution and `size` for a pool; `pad` is `same` or
     `valid` as Keras counts them; `rate` is the share that dropout drops; `bias` and `scale` say whether those weights are
     there (`scale`: batch normalization's gamma). `inputs` name the layers it takes, empty: the one before it. A layer that is
-    not `trainable` keeps its weights as they are.
+    not `trainable` keeps its weights as they are. A `recurrent` one has so many gates as `groups`, `fused` where cuDNN has its
+    cell; `scores` and `weighted` are attention's two products, a head for each of `groups`.
 
     A `kind` that OUTPUTS does not know is the name of a class that somebody wrote or that nothing here prices: such a layer
     brings the `shape` of its output and how many `weights` it has, and its work is an estimate from these.
@@ -42,6 +44,7 @@ class Layer(msgspec.Struct, frozen=True, omit_defaults=True):
     trainable: bool = True
     shape: Shape = ()
     weights: int = 0
+    fused: bool = False
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -90,16 +93,18 @@ def conv(
 
     Raises: ValueError for one that cannot be.
     """
-    (h, w, c), (r, s), filters = shape, layer.sides, layer.units
+    (h, w, c), (r, s), filters = (1, *shape)[-3:], layer.sides, layer.units  # a row is an image of one line
     return Conv(batch, h, w, c, filters, r, s, layer.step, layer.pad, layer.groups, "NHWC", direction, dtype, math)
 
 
 def _conv_output(layer: Layer, shape: Shape) -> Shape:
     one = conv(layer, shape, 1)
-    return (one.p, one.q, layer.units)
+    return (one.p, one.q, layer.units)[-len(shape) :]
 
 
 def _pool_output(layer: Layer, shape: Shape) -> Shape:
+    if len(shape) == 2:
+        return _pool_output(layer, (1, *shape))[1:]
     if layer.pad == "same":
         return (-(-shape[0] // layer.step), -(-shape[1] // layer.step), shape[2])
     return tuple((n - side) // layer.step + 1 for n, side in zip(shape[:2], layer.sides, strict=True)) + shape[2:]
@@ -117,7 +122,7 @@ def _joined_output(layer: Layer, *shapes: Shape) -> Shape:
     return (*shapes[0][:-1], sum(shape[-1] for shape in shapes))
 
 
-OUTPUTS = {
+OUTPUTS: dict[str, Callable[..., Shape]] = {
     "conv": _conv_output,
     "pool": _pool_output,
     "avgpool": _pool_output,
@@ -132,8 +137,12 @@ OUTPUTS = {
     "concat": _joined_output,
     "reshape": lambda layer, shape: layer.shape,
     "embedding": lambda layer, shape: (*shape, layer.units),
+    "layernorm": lambda layer, shape: shape,
+    "recurrent": lambda layer, shape: layer.shape,
+    "scores": lambda layer, query, key: (layer.groups, query[0], key[0]),
+    "weighted": lambda layer, scores, value: (scores[1], value[1]),
 }
-_SEVERAL = ("add", "concat")
+_SEVERAL = ("add", "concat", "scores", "weighted")
 
 
 # The weights that a layer learns; kinds that are not named have none.
@@ -145,6 +154,12 @@ VARIABLES = {
     "dense": lambda layer, shape: {"kernel": layer.units * shape[-1], "bias": layer.units * layer.bias},
     "batchnorm": lambda layer, shape: {"gamma": shape[-1] * layer.scale, "beta": shape[-1]},
     "embedding": lambda layer, shape: {"embeddings": layer.weights},
+    "layernorm": lambda layer, shape: {"gamma": shape[-1] * layer.scale, "beta": shape[-1] * layer.bias},
+    "recurrent": lambda layer, shape: {
+        "kernel": shape[-1] * layer.groups * layer.units,
+        "recurrent": layer.units * layer.groups * layer.units,
+        "bias": layer.weights - (shape[-1] + layer.units) * layer.groups * layer.units,
+    },
 }
 
 

@@ -18,13 +18,15 @@ from kernels.networks.layers import INPUT, Layer, Network, Shape
 from kernels.problems import Matmul, Problem, Stream
 from kernels.problems.arrays import ITEM_BYTES
 
+SECOND = "/second"  # behind a layer's name: its other products, of a recurrent state or of attention's second input
+
 
 class Work(msgspec.Struct, frozen=True):
     """One operation: whose it is, of what kind (dense, conv, pass, loss, optimizer), and its FLOPs.
 
     `direction` is fprop, dgrad or wgrad of a product, else the name of the pass (relu, relu_grad, bias_grad, `adam kernel`).
     `problem` is what to measure for it. `why` says that it stands for another of the same arrays, or, where there is no
-    problem (None), why there is none.
+    problem (None), why there is none. `times`: how often it is done, one after the other; the FLOPs are of all.
     """
 
     layer: str
@@ -33,6 +35,7 @@ class Work(msgspec.Struct, frozen=True):
     flops: int
     problem: Problem | None = None
     why: str = ""
+    times: int = 1
 
     @property
     def name(self) -> str:
@@ -111,7 +114,8 @@ def _activation(place: Place) -> Iterator[Work]:
 def _bias(place: Place) -> Iterator[Work]:
     if not place.layer.bias:
         return
-    yield _pass(place, "bias", place.outputs, "scale")
+    rows = place.layer.kind == "dense" and len(place.after) > 1  # reshaped first, so that it is not in the product
+    yield _pass(place, "bias of rows" if rows else "bias", place.outputs, "scale")
     if place.training and place.layer.trainable:
         yield _pass(
             place, "bias_grad", place.outputs, "read", "a sum over all but the last axis, priced as one over everything"
@@ -193,8 +197,42 @@ def _add(place: Place) -> Iterator[Work]:
 
 
 def _embedding(place: Place) -> Iterator[Work]:
-    """A row of the table for each whole number, and the gradient back into those rows."""
-    yield from _both(place, "lookup", place.outputs, place.learns, ("copy", "copy"))
+    """A row of the table for each whole number; the gradient is a table of zeros to which those rows are added."""
+    yield _pass(place, "lookup", place.outputs, "copy")
+    if place.learns:
+        yield _pass(place, "lookup_grad", place.outputs + place.layer.weights, "copy")
+
+
+def _recurrent(place: Place) -> Iterator[Work]:
+    """In each time step a product of the inputs, one of the state, and the cell's passes over its gates; on the way back the
+    gradients of both weights are added up. cuDNN makes the products that wait for no state of all steps at once."""
+    layer, (steps, width), gates = place.layer, place.before[0], place.layer.groups * place.layer.units
+    state = msgspec.structs.replace(place, below=place.training)
+    for own, name, fan_in in ((place, layer.name, width), (state, layer.name + SECOND, layer.units)):
+        both = (_products(own, rows, fan_in, gates) for rows in (place.batch, place.batch * steps))
+        for one, whole in zip(*both, strict=True):
+            waits = not layer.fused or (own is state and one.direction != "wgrad")
+            made, times = (one, steps) if waits else (whole, 1)
+            yield msgspec.structs.replace(made, layer=name, times=times, flops=whole.flops)
+    cell, each = "cell" if layer.fused else "loop", 4 * place.batch * gates
+    passes = [(cell, each), (f"{cell}_grad", each), ("gradient_sum", (width + layer.units) * gates)]
+    for direction, elements in passes[: (2 if layer.fused else 3) if place.learns else 1]:
+        work = _pass(place, direction, elements, "add")
+        yield msgspec.structs.replace(work, times=steps, flops=work.flops * steps)
+
+
+def _heads(place: Place) -> Iterator[Work]:
+    """Attention's scores, or its values weighted by them: a product for each head and sample, and transposes around it."""
+    scores = place.layer.kind == "scores"
+    heads, m, columns = place.after if scores else place.before[0]
+    depth, each = place.before[1][1] // heads, place.batch * heads
+    n, k = (columns, depth) if scores else (depth, columns)
+    why = "a product for each head and sample, priced as one of as many rows"
+    forth, back = [("", "fprop", m, n, k)], [("", "dgrad", m, k, n), (SECOND, "dgrad", k, n, m)]
+    for more, direction, rows, wide, deep in forth + (back if place.below else []):
+        problem = Matmul(each * rows, wide, deep, place.dtype, place.math)
+        yield Work(place.layer.name + more, "dense", direction, problem.flops, problem, why)
+    yield from _moves("transpose")(place)
 
 
 def _unknown(place: Place) -> Iterator[Work]:
@@ -224,6 +262,10 @@ WORK: dict[str, Callable[[Place], Iterator[Work]]] = {
     "concat": _moves("concat"),
     "zeropad": _moves("zeropad"),
     "embedding": _embedding,
+    "layernorm": _batchnorm,
+    "recurrent": _recurrent,
+    "scores": _heads,
+    "weighted": _heads,
 }  # a flatten or a reshape moves nothing
 
 

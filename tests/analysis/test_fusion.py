@@ -69,7 +69,13 @@ def test_on_a_cpu_bias_and_activation_are_inside_their_product():
 
 
 @pytest.mark.parametrize(
-    "name", ["fusion_of_dense_layers", "fusion_of_convolutions", "operations_as_tensorflow_runs_them"]
+    "name",
+    [
+        "fusion_of_dense_layers",
+        "fusion_of_convolutions",
+        "operations_as_tensorflow_runs_them",
+        "loops_and_attention_as_tensorflow_runs_them",
+    ],
 )
 def test_what_xla_and_tensorflow_list_is_as_many(inside, name):
     assert inside(name) == ("ok", "")

@@ -33,6 +33,7 @@ from analysis.stats import Estimate
 from analysis.text import prediction_errors
 from analysis.training import costs
 from kernels import networks
+from kernels.networks.layers import Layer
 from kernels.problems import Conv, Matmul, Stream, Training
 from workloads.options import Usage
 from workloads.records import Settings
@@ -116,6 +117,26 @@ def test_the_cores_are_busy_with_the_line_at_its_best_rate_and_with_the_rest_as_
     path = step_work._path([(line, 1e-2), (aside, 3e-4)], {line.name: 0.0, aside.name: 0.0}, of, "cpu")
     best = line.problem.bytes_moved / BYTES["cpu"]
     assert path.busy == pytest.approx(3e-4 + best * 2 / 3, rel=0.4)
+
+
+RECURRENT = networks.Network(
+    "own.py:build", "", (7, 3), 2, (Layer("r", "recurrent", 5, groups=4, shape=(5,), weights=180, fused=True),)
+)
+
+
+def test_a_loop_dispatches_its_operations_once_a_time_step_and_cudnn_launches_kernels(whole):
+    """7 time steps; 5 products and 3 passes in each, of which two passes carry out 93 operations."""
+    made = components.components(MLP, CPU, whole, RECURRENT)
+    plain = replace(RECURRENT, layers=(replace(RECURRENT.layers[0], shape=(3,), kind="reshape"),))
+    less = components.components(MLP, CPU, whole, plain)
+    loops = 7 * (5 + 2 * 93 + 1)
+    assert made.operations - less.operations == loops + 3 * 28  # and Adam's updates of three variables
+    assert made.launches.value - less.launches.value == pytest.approx((loops + 3 * 28) * OPERATION, rel=1e-3)
+    gpu = seconds(whole, GPU, replace(MLP, model="own.py:build"), network=RECURRENT)
+    assert gpu.execution == "op by op" and gpu.settings == GPU  # Keras compiles no model that cuDNN has a layer of
+    assert gpu.step_s.high >= 2 * gpu.step_s.value and gpu.step_s.low <= gpu.step_s.value / 2
+    without = replace(RECURRENT, layers=(replace(RECURRENT.layers[0], fused=False),))
+    assert seconds(whole, GPU, replace(MLP, model="own.py:build"), network=without).execution == "compiled"
 
 
 def test_pools_of_means_are_priced_as_those_of_maxima():

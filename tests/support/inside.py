@@ -347,6 +347,33 @@ def operations_as_tensorflow_runs_them():
     run_as_counted(networks.find("mnist-cnn"), 8)
 
 
+@made
+def loops_and_attention_as_tensorflow_runs_them():
+    """The operations of the optimized graph, each loop's once; what is around a loop is not counted."""
+    import keras
+    import tensorflow as tf
+
+    from analysis.predict import fusion
+    from kernels.tensorflow import calls
+    from workloads.frameworks import description
+
+    of, start = keras.layers, keras.Input((12, 6))
+    rows = of.Dense(8)(start)
+    heads = of.LayerNormalization()(of.MultiHeadAttention(2, 4)(rows, rows))
+    for last in (of.LSTM(5)(rows), of.GRU(5)(rows), of.GlobalAveragePooling1D()(heads)):
+        model = keras.Model(start, of.Dense(3, "softmax")(last))
+        model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=False)
+        model.optimizer.build(model.trainable_variables)
+        step = tf.function(lambda x, y, model=model: model.train_step((x, y)), autograph=False)
+        found = calls.ran(lambda step=step: step(tf.zeros((BATCH, 12, 6)), tf.zeros(BATCH, tf.int32)))
+        told = sum(n for name, n in found.items() if name not in ("_Arg", "_Retval", "NoOp", "Const", "Enter", "Exit"))
+        network = description.network(model, "own")
+        layers = tuple(msgspec.structs.replace(layer, fused=False) for layer in network.layers)
+        works = networks.step(msgspec.structs.replace(network, layers=layers), BATCH)
+        counted = sum(k.operations for k in fusion.op_by_op(works, "cpu"))
+        assert abs(counted / told - 1) < 0.12, (counted, told, found)
+
+
 def mirrored(count, jit="off", of=MLP):
     """(row, Trainer) of a small model on so many parts of the CPU, 0: on the CPU as it is."""
     over = {"strategy": "MirroredStrategy", "replicas": str(count)} if count else {}

@@ -3,6 +3,7 @@
 import pytest
 
 from kernels import networks
+from kernels.networks import layers
 from kernels.networks.training_step import step
 from tests.support.inside import made
 from workloads.frameworks import description, models
@@ -65,3 +66,27 @@ def sizes_not_known():
     model.compile("adam", "mse")
     with pytest.raises(description.Broken, match=r"takes \(None, None, 4\) and gives"):
         description.network(model, "any")
+
+
+@made
+def in_time():
+    """Rows, recurrent layers both ways and attention are layers that are known, with Keras's shapes and weights."""
+    import keras
+
+    of = keras.layers
+    start = keras.Input((12, 6))
+    x = of.MaxPooling1D(name="pool")(of.Conv1D(8, 3, 2, name="conv")(start))
+    x = of.Bidirectional(of.LSTM(5, return_sequences=True), name="both")(x)
+    x = of.LayerNormalization(name="norm")(of.MultiHeadAttention(2, 4, 3, name="heads")(x, x))
+    model = keras.Model(start, of.Dense(2, name="out")(of.GRU(3, name="gru", activation="relu")(x)))
+    model.compile("adam", "mse")
+    found = description.network(model, "in_time")
+    by_name = {layer.name: (layer, shape) for layer, shape in zip(found.layers, networks.outputs(found), strict=True)}
+    assert not layers.unknown(found) and networks.parameters(found) == model.count_params()
+    assert networks.trainable(found) == model.count_params()
+    for layer in model.layers[1:]:
+        assert by_name[layer.name][1] == tuple(layer.output.shape[1:]), layer.name
+    assert [by_name[n][0].fused for n in ("both/forward", "gru")] == [True, False]
+    assert by_name["both"][0].inputs == ("both/forward", "both/backward")
+    assert (by_name["heads/scores"][1], by_name["heads/weighted"][1]) == ((2, 2, 2), (2, 6))
+    assert by_name["heads/weighted"][0].inputs == ("heads/dropout", "heads/value")

@@ -10,7 +10,7 @@ from fake_measurements import answer
 from kernels import networks
 from kernels.networks import layers
 from kernels.networks.layers import Layer, Network
-from kernels.networks.training_step import step
+from kernels.networks.training_step import SECOND, step
 from workloads import describe, options
 from workloads.harness import worker
 
@@ -22,7 +22,7 @@ def built(train, model):
     return m
 
 
-@pytest.mark.parametrize("name", ["tables", "joined", "sizes_not_known"])
+@pytest.mark.parametrize("name", ["tables", "joined", "in_time", "sizes_not_known"])
 def test_what_is_built_is_described(train, name):
     built(train, f"inside_describing:{name}")
 
@@ -31,8 +31,8 @@ def test_strange_layers_are_named_and_frozen_ones_marked(train):
     m = built(train, "own_models:strange")
     found = msgspec.json.decode(m.notes["layers"], type=Network)
     named = {layer.name: layer for layer in found.layers}
-    assert [la.name for la in layers.unknown(found)] == ["lstm", "mine", "again (2)", "again (3)"]
-    assert (named["lstm"].kind, named["mine"].kind) == ("LSTM", "Mine")
+    assert [la.name for la in layers.unknown(found)] == ["mine", "again (2)", "again (3)"]
+    assert (named["lstm"].kind, named["mine"].kind) == ("recurrent", "Mine")
     assert named["lstm"].weights == 4 * 5 * (4 + 5 + 1) and named["mine"].weights == 5
     assert not named["base/conv"].trainable and not named["base/bn"].trainable and named["lstm"].trainable
     assert named["base/conv"].inputs == () and named["sum"].inputs == ("again", "again (3)")
@@ -77,6 +77,41 @@ def test_works_of_embeddings_frozen_and_unknown_layers_by_hand():
     network = Network("own", "", (4,), 3, (Layer("out", "dense", 3),), "nadam")
     update = next(w for w in step(network, 2) if w.direction == "nadam kernel")
     assert update.problem.operation == "adam" and update.why == "priced as adam: the same arrays"
+
+
+def test_works_of_recurrent_layers_and_of_attention_by_hand():
+    """7 time steps of 3 inputs for 5 units of 4 gates; 2 samples. Then 2 heads of 6 queries and 6 keys with 4 numbers each."""
+    one = Layer("r", "recurrent", 5, groups=4, shape=(5,), weights=180)
+    both = (msgspec.structs.replace(one, fused=fused) for fused in (False, True))
+    loop, cudnn = ({(w.layer, w.direction): w for w in step(Network("own", "", (7, 3), 3, (r,)), 2)} for r in both)
+    state = f"r{SECOND}"
+    sizes = {key: (w.problem.m, w.problem.n, w.problem.k, w.times) for key, w in loop.items() if w.kind == "dense"}
+    assert sizes == {
+        ("r", "fprop"): (2, 20, 3, 7),
+        ("r", "wgrad"): (3, 20, 2, 7),
+        (state, "fprop"): (2, 20, 5, 7),
+        (state, "dgrad"): (2, 5, 20, 7),
+        (state, "wgrad"): (5, 20, 2, 7),
+    }
+    assert loop["r", "fprop"].flops == cudnn["r", "fprop"].flops == 7 * 2 * 2 * 20 * 3
+    # the weights' gradients of a step are added to those of the others: 20 x (3 + 5) numbers
+    assert (loop["r", "gradient_sum"].problem.elements, loop["r", "gradient_sum"].times) == (160, 7)
+    assert (loop["r", "loop_grad"].times, loop["r", "adam bias"].problem.elements) == (7, 20)
+    at_once = {key: (w.problem.m, w.problem.k, w.times) for key, w in cudnn.items() if w.kind == "dense"}
+    assert at_once["r", "fprop"] == (14, 3, 1) and at_once["r", "wgrad"] == (3, 14, 1)
+    assert at_once[state, "fprop"] == (2, 5, 7) and at_once[state, "wgrad"] == (5, 14, 1)
+    assert ("r", "gradient_sum") not in cudnn and cudnn["r", "cell"].times == 7
+    of = (
+        Layer("q", "dense", 8, bias=False),
+        Layer("s", "scores", groups=2, inputs=("q", "q")),
+        Layer("w", "weighted", groups=2, inputs=("s", "q")),
+    )
+    found = {(w.layer, w.direction): w for w in step(Network("own", "", (6, 9), 8, of), 2)}
+    assert networks.outputs(Network("own", "", (6, 9), 8, of)) == ((6, 8), (2, 6, 6), (6, 8))
+    for name in ("s", "w"):
+        parts = [found[key] for key in ((name, "fprop"), (name, "dgrad"), (name + SECOND, "dgrad"))]
+        assert [w.flops for w in parts] == [2 * 2 * 2 * 6 * 6 * 4] * 3
+    assert (found["s", "fprop"].problem.m, found["s", "fprop"].problem.n) == (2 * 2 * 6, 6)
 
 
 class Answering:

@@ -13,7 +13,7 @@ from kernels.networks.layers import INPUT, Layer, Network
 from workloads.frameworks import user_model
 from workloads.harness.dispatch import Broken
 
-_POOLS = {"MaxPooling2D": "pool", "AveragePooling2D": "avgpool"}
+_POOLS = {f"{name}Pooling{n}D": kind for name, kind in (("Max", "pool"), ("Average", "avgpool")) for n in (1, 2)}
 _SQUARED = ("mse", "mean_squared_error")
 
 
@@ -64,13 +64,14 @@ def _walk(graph, names: dict[int, str], prefix: str, found: list[Layer], used: C
                 used[id(operation)] += 1
                 again = used[id(operation)] > 1
                 last = f"{prefix}{operation.name}" + (f" ({used[id(operation)]})" if again else "")
-                found.append(_layer(operation, last, sources, taken, node.outputs[0], learns, again))
+                found += _layers(operation, last, sources, taken, node.outputs[0], learns, again)
             names |= {id(tensor): last for tensor in node.outputs}
     return names[id(graph.outputs[0])]
 
 
-def _layer(operation, name: str, sources: tuple[str, ...], taken: list, given, learns: bool, again: bool) -> Layer:
-    """One operation on the tensors `taken`, which gives another; `again`: as a layer that was met before."""
+def _layers(operation, name: str, sources: tuple, taken: list, given, learns: bool, again: bool) -> Iterator[Layer]:
+    """The layer of an operation that takes the tensors `taken` and gives another, or those that it is made of: these take
+    `sources` by their places, and each other. `again`: it was met before."""
     kind = type(operation).__name__
     of_keras = type(operation).__module__.startswith(("keras.", "keras_core."))
     weights = int(operation.count_params()) if hasattr(operation, "count_params") else 0
@@ -82,7 +83,12 @@ def _layer(operation, name: str, sources: tuple[str, ...], taken: list, given, l
     made = known and known(operation, shapes, after)
     if not made:  # the weights of a layer that is used again are counted once
         made = _nameless(kind, shape=after, weights=0 if again else weights)
-    return msgspec.structs.replace(made, name=name, inputs=sources, trainable=bool(learns) or not weights)
+    inner, before = made if isinstance(made, tuple) else (made,), sources
+    for layer in inner:
+        own = f"{name}/{layer.name}" if layer is not inner[-1] else name
+        chosen = tuple(sources[int(i)] if i.isdigit() else f"{name}/{i}" for i in layer.inputs) or before
+        yield msgspec.structs.replace(layer, name=own, inputs=chosen, trainable=bool(learns) or not weights)
+        before = (own,)
 
 
 def _in_a_row(found: list[Layer]) -> Iterator[Layer]:
@@ -99,7 +105,7 @@ def _activation(operation) -> str:
 
 
 def _sides(pair) -> int | tuple[int, int]:
-    pair = tuple(pair)
+    pair = (1, *pair)[-2:]  # of a row: a line high
     return pair[0] if pair[0] == pair[1] else pair
 
 
@@ -112,7 +118,7 @@ def _plain(operation) -> bool:
 
 
 def _conv(operation, shapes, after) -> Layer | None:
-    if tuple(operation.dilation_rate) != (1, 1) or not _plain(operation):
+    if set(operation.dilation_rate) != {1} or not _plain(operation) or operation.padding == "causal":
         return None
     size, stride, pad = _sides(operation.kernel_size), operation.strides[0], operation.padding
     filters, groups, bias = operation.filters, operation.groups, bool(operation.use_bias)
@@ -124,10 +130,48 @@ def _pool(operation, shapes, after) -> Layer | None:
     return _nameless(kind, size=size, stride=operation.strides[0], pad=operation.padding) if _plain(operation) else None
 
 
+def _global_pool(operation, shapes, after) -> Layer | None:
+    return None if operation.keepdims or not _plain(operation) else _nameless("globalpool")
+
+
 def _zero_pad(operation, shapes, after) -> Layer | None:
     (top, bottom), (left, right) = operation.padding
     even = top == bottom and left == right and _plain(operation)
     return _nameless("zeropad", size=_sides((top, left))) if even else None
+
+
+def _recurrent(operation, shapes, after) -> Layer | None:
+    """Source of what cuDNN has: Keras's cudnn_ok."""
+    cell, gates = operation.cell, {"GRU": 3, "LSTM": 4}[type(operation).__name__]
+    names = [getattr(f, "__name__", "") for f in (cell.activation, cell.recurrent_activation)]
+    odd = operation.unroll or cell.recurrent_dropout
+    fused = names == ["tanh", "sigmoid"] and bool(cell.use_bias and getattr(cell, "reset_after", True) and not odd)
+    weights = int(operation.count_params())
+    return _nameless("recurrent", cell.units, groups=gates, shape=after, weights=weights, fused=fused)
+
+
+def _both_ways(operation, shapes, after) -> tuple[Layer, ...] | None:
+    if operation.merge_mode != "concat" or _KINDS.get(type(operation.forward_layer).__name__) is not _recurrent:
+        return None
+    one = _recurrent(operation.forward_layer, shapes, (*after[:-1], after[-1] // 2))
+    forth, back = (msgspec.structs.replace(one, name=name, inputs=("0",)) for name in ("forward", "backward"))
+    return forth, back, _nameless("concat", inputs=("forward", "backward"))
+
+
+def _attention(operation, shapes, after) -> tuple[Layer, ...] | None:
+    if {len(shape) for shape in shapes} != {2}:
+        return None
+    heads, bias, last = operation.num_heads, bool(operation.use_bias), len(shapes) - 1
+    keys, values = operation.key_dim, operation.value_dim
+    own = (("query", keys, 0), ("key", keys, last), ("value", values, min(1, last)))
+    return (
+        *(Layer(name, "dense", heads * size, bias=bias, inputs=(str(at),)) for name, size, at in own),
+        Layer("scores", "scores", groups=heads, inputs=("query", "key")),
+        Layer("softmax", "activation", activation="softmax"),
+        Layer("dropout", "dropout", rate=float(operation.dropout)),
+        Layer("weighted", "weighted", groups=heads, inputs=("dropout", "value")),
+        _nameless("dense", after[-1], bias=bias),
+    )
 
 
 def _element_wise(operation, shapes, after) -> Layer:
@@ -136,10 +180,16 @@ def _element_wise(operation, shapes, after) -> Layer:
 
 # Keras class -> what makes its nameless Layer from the operation, the shapes it takes and the one it gives; None: not as it is.
 _KINDS: dict[str, Callable] = {
-    "Conv2D": _conv,
+    **dict.fromkeys(("Conv1D", "Conv2D"), _conv),
     "Dense": lambda o, shapes, after: _nameless("dense", o.units, activation=_activation(o), bias=bool(o.use_bias)),
     **dict.fromkeys(_POOLS, _pool),
-    "GlobalAveragePooling2D": lambda o, shapes, after: None if o.keepdims or not _plain(o) else _nameless("globalpool"),
+    **dict.fromkeys((f"Global{name}" for name in _POOLS), _global_pool),
+    **dict.fromkeys(("GRU", "LSTM"), _recurrent),
+    "Bidirectional": _both_ways,
+    "MultiHeadAttention": _attention,
+    "LayerNormalization": lambda o, shapes, after: (
+        _nameless("layernorm", scale=bool(o.scale), bias=bool(o.center)) if o.axis in ([-1], [len(shapes[0])]) else None
+    ),
     "ZeroPadding2D": _zero_pad,
     "BatchNormalization": lambda o, shapes, after: (
         _nameless("batchnorm", scale=bool(o.scale)) if o.center and o.axis in (-1, len(shapes[0])) else None
