@@ -120,14 +120,12 @@ def milliseconds(call: Callable, calls: int, stream) -> float:
 
 
 def device_seconds(run: Callable) -> float:
-    """Seconds of a call by CUDA events around several that wait in the queue behind a held stream (50 ms at most); of a long one
-    those of its first."""
+    """Seconds of a call by CUDA events around several that wait in the queue behind a held stream (50 ms at most)."""
     import cupy
 
     stream = cupy.cuda.get_current_stream()
-    one = milliseconds(run, 1, stream) * 1e-3  # loads its module, which may not happen behind a held stream
-    if one >= _LOADED_S:
-        return one
+    run()  # loads its module, which may not happen behind a held stream
+    stream.synchronize()
     batch = held.batches(stream)
     one, _ = batch(run, 1)
     calls = min(_MOST_CALLS, round(_ROUND_S / max(one, 1e-7)))

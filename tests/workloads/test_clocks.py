@@ -124,7 +124,6 @@ def test_the_autotuner_times_its_candidates_held(gpu, stream):
     assert gpu.calls == 1 + 1 + autotuner._MOST_CALLS and len(gpu.held) == 2
     assert autotuner.device_seconds(call(gpu, seconds=autotuner._ROUND_S)) == exactly(autotuner._ROUND_S)
     assert gpu.calls == 2 * (1 + 1) + autotuner._MOST_CALLS and len(gpu.held) == 3
-    assert autotuner.device_seconds(call(gpu, seconds=1.0)) == pytest.approx(1.0, rel=1e-5) and len(gpu.held) == 3
 
 
 def matmul(gpu, seconds: float = WORK, host_s: float = 0.0, **about):
