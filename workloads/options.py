@@ -204,9 +204,10 @@ class Parser(argparse.ArgumentParser):
             right = closest(word, self._option_string_actions)
             raise Usage(f"unexpected argument {word!r}", similar=("argument" if right else "", word, right))
         flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
-        if choice and flag and (right := closest(choice[1], self._option_string_actions[flag[1]].choices or ())):
+        action = self._option_string_actions[flag[1]] if flag else None
+        if choice and action and (right := closest(choice[1], action.choices or ())):
             raise Usage(message, similar=("value", choice[1], right))
-        raise Usage(message, similar=("", flag[1], "") if flag else None)
+        raise Usage(message, similar=("", flag[1], "") if flag and action and not action.required else None)
 
     def corrected(self, words: Sequence[str], wrong: str, right: str) -> list[str]:
         """The words of a command with a wrong one replaced; flags that are known, or like none, go with what they take."""
