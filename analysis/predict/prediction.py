@@ -69,7 +69,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     @property
     def untold(self) -> tuple[str, ...]:
         """What of the whole training no row tells, so that it is counted as nothing though it never is."""
-        terms = {"start-up": self.start_s, "an epoch beyond its steps": self.epoch_s}
+        terms = {"start-up": self.start_s, "compilation": self.compile_s, "an epoch beyond its steps": self.epoch_s}
         return tuple(name for name, e in terms.items() if e.high <= 0)
 
     @property

@@ -33,7 +33,7 @@ def predict(training, settings, of, network=None, *, kernel="training/keras/fit"
     estimates = {name: exact(value) for name, value in parts.items()}
     step = exact(sum(parts.values()))
     compiled = given.get("jit_compile", "auto") == "on" or (given.get("jit_compile", "auto") == "auto" and not cpu)
-    once = (0.05, 0.1, 3.0 if compiled else 0.0, 5.0 if cpu else 6.0)
+    once = (0.05, 0.1, 3.0 if compiled else 1e-9, 5.0 if cpu else 6.0)
     how = "compiled" if compiled else "op by op"
     return Prediction(training, settings, estimates, step, *map(exact, once), how, (), of.key)
 
