@@ -76,7 +76,7 @@ def _of_shapes(args: argparse.Namespace) -> list:
     from kernels.problems import Conv
     from workloads.harness import plan
 
-    bases = [_shape(text) for text in options.words(args.shapes) or [_BASE]]
+    bases = [plan.shape(t, "NxHxWxC:KxRxS" + "xC" * (t.count("x") == 6)) for t in options.words(args.shapes) or [_BASE]]
     varies, sizes = _varied(args)
     common = {"stride": args.stride or 1, "pad": _pad(args.pad), "groups": args.groups or 1, "layout": args.layout}
     directions, precisions = plan.directions(args), plan.precisions(args)
@@ -109,11 +109,6 @@ def _varied(args: argparse.Namespace) -> tuple[str, list]:
         options.refuse(args, ["batch"], "--vary says what to go through")
         return args.vary, options.sizes(args.sizes or [_SIZES[args.vary]])
     return ("batch", options.sizes(args.batch)) if args.batch else ("", [None])
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    """(n, h, w, c_in, c_out, r, s) and perhaps the filters' channels of a shape's words."""
-    return options.shape(text, "NxHxWxC:KxRxS" + "xC" * (text.count("x") == 6))
 
 
 def _pad(text: str | None) -> str | int:

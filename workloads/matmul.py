@@ -67,7 +67,7 @@ def problems(args: argparse.Namespace) -> list:
     squares = args.sizes or ([] if args.shapes else ["64:2048:x2"])
     shapes = [(n, n, n) for n in options.sizes(squares)] if squares else []
     for text in options.words(args.shapes):
-        m, n, k = options.shape(text)
+        m, n, k = plan.shape(text)
         shapes.append((m, n, k))
     layouts = options.words(args.layouts) or ["nn"]
     with options.usage_errors("python -m workloads.matmul --sizes 1024 --layouts nn nt tn"):

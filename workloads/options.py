@@ -156,19 +156,6 @@ def _range(word: str, units: dict[str, int]) -> list[int]:
     return values
 
 
-def shape(text: str, like: str = "MxNxK") -> tuple[int, ...]:
-    """The whole numbers of a shape like `4096x1024x512`, a number in each capital's place.
-
-    Raises: Usage with the shape that the numbers may mean, the last one again where some lack.
-    """
-    text = text.lower()
-    if re.sub(r"\d+[km]?", "N", text) != re.sub("[A-Z]", "N", like):
-        found = re.findall(r"[1-9]\d*[km]?", text) or ["64"]
-        meant = iter(found + found[-1:] * 9)
-        raise Usage(f"{text!r} is not a shape {like}", similar=("", text, re.sub("[A-Z]", lambda _: next(meant), like)))
-    return tuple(map(number, re.split("[x:]", text)))
-
-
 def words(values: Sequence[str] | None) -> list[str]:
     """The words of a flag that takes several, separated by blanks or commas; none when the flag was not given.
 

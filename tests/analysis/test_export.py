@@ -55,11 +55,6 @@ def test_bencher_and_github():
         export.text(Loaded((RUN,), (bad,), 0, ()), "bencher")
 
 
-def test_a_format_that_is_not_known_is_answered_by_a_command_with_one(capsys):
-    assert export.main(["anything", "--to", "excel"]) == 2
-    assert capsys.readouterr().err.endswith(" --to bencher\n")  # --to alone is never left out
-
-
 @pytest.mark.parametrize("to", export.TO)
 def test_every_format_of_a_whole_run(to):
     loaded = gpu_run()

@@ -23,6 +23,7 @@ from analysis.report import html, html_page, material
 from analysis.report import page as report_page
 from analysis.roofline.frame import frame
 from workloads import options, records
+from workloads.harness import plan
 
 _WORDS = st.text(st.sampled_from("0123456789:x+,^.-KMGiB eE_aé\x00"), max_size=24)
 SIZES = st.lists(st.one_of(_WORDS, st.text(max_size=20)), max_size=4)
@@ -148,7 +149,7 @@ def sizes(words: list[str]) -> None:
     except options.Usage as error:
         _one_line(error)
     for word in words:
-        for read in (options.shape, options.number):
+        for read in (plan.shape, options.number):
             try:
                 read(word)
             except options.Usage as error:

@@ -5,10 +5,12 @@ import subprocess
 
 import pytest
 
+from analysis import export
 from analysis.explain.command import price
 from analysis.report import command as report
 from analysis.table import Best, Printed, Table, shown
 from workloads import options, shared_flags, terminal
+from workloads.harness import plan
 from workloads.records.files import NoRun
 
 
@@ -58,7 +60,7 @@ def test_limits_and_keywords_of_a_call():
     assert options.namespace(made, backends="numpy").backends == ["numpy"]
     with pytest.raises(TypeError, match="unknown option 'sizez'"):
         options.namespace(made, sizez=[1])
-    assert options.shape("4kx1024x512") == (4000, 1024, 512)
+    assert plan.shape("4kx1024x512") == (4000, 1024, 512)
 
 
 WRONG = {"max-time 0 -v": " -v", "max-time=inf": "", "threads 2 --min-time x": " --threads 2", "seed -1": ""}
@@ -162,6 +164,7 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
     (tmp_path / "reports/local/here/run").mkdir(parents=True)
     for folder in (tmp_path, tmp_path / "reports/local/here/run"):
         (folder / "rows.jsonl").touch()
+    assert export.main(["rows", "--to", "excel"]) == 2 and capsys.readouterr().err.endswith(" --to bencher\n")
     assert report.main(["", "-o", "page"]) == options.USAGE  # a variable that is not set: not the current folder
     assert "-m analysis.report reports/local/here/run -o page" in capsys.readouterr().err
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -131,6 +132,21 @@ def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
     """
     with options.usage_errors():
         return [precision(word) for word in options.words(args.dtypes)]
+
+
+def shape(text: str, like: str = "MxNxK") -> tuple[int, ...]:
+    """The whole numbers of a shape like `4096x1024x512`, a number in each capital's place.
+
+    Raises: Usage with the shape that the numbers may mean, the last one again where some lack.
+    """
+    text = text.lower()
+    if re.sub(r"\d+[km]?", "N", text) != re.sub("[A-Z]", "N", like):
+        found = re.findall(r"[1-9]\d*[km]?", text) or ["64"]
+        meant = iter(found + found[-1:] * 9)
+        raise options.Usage(
+            f"{text!r} is not a shape {like}", similar=("", text, re.sub("[A-Z]", lambda _: next(meant), like))
+        )
+    return tuple(map(options.number, re.split("[x:]", text)))
 
 
 def thread_counts(args: argparse.Namespace) -> list[int]:
