@@ -303,9 +303,9 @@ def step(network: Network, batch: int, dtype: str = "float32", math: str = "") -
     return tuple(found)
 
 
-def inference(network: Network, batch: int, dtype: str = "float32", math: str = "") -> tuple[Work, ...]:
+def inference(network: Network, batch: int) -> tuple[Work, ...]:
     """The operations that answer `batch` samples: forward only, no dropout, batch normalization by its running values."""
-    return tuple(work for place, _ in _places(network, batch, dtype, math, False) for work in _work(place))
+    return tuple(work for place, _ in _places(network, batch, "float32", "", False) for work in _work(place))
 
 
 def _work(place: Place) -> Iterator[Work]:

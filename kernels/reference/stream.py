@@ -18,11 +18,9 @@ BOUNDS = {"batchnorm": 1e-4, "adam": 1e-5}
 _SIGMAS = 6
 
 
-def images(problem: Stream, flat: np.ndarray, pooled: bool = False) -> np.ndarray:
-    """The array as (n, height, width, channels), or after 2 x 2 pooling."""
-    height, width, channels = problem.IMAGE
-    scale = 2 if pooled else 1
-    return flat.reshape(-1, height // scale, width // scale, channels)
+def images(problem: Stream, flat: np.ndarray) -> np.ndarray:
+    """The array as (n, height, width, channels)."""
+    return flat.reshape(-1, *problem.IMAGE)
 
 
 def _windows(x: np.ndarray) -> np.ndarray:
