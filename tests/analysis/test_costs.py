@@ -168,6 +168,8 @@ def test_later_epochs_of_two_numbers_of_steps_tell_step_and_epoch_and_their_fits
     assert c.step.low > 0.0015 and c.dataset_setup.value == 0
     noisy = {"setup_s": (0.01,), "setup_s 8": (0.02,)}  # more samples do not take less
     assert costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, **noisy)).setup_step.value == 0
+    unsure = costs.measured(later(300, (0.5, 0.64, 0.8), 8, (0.056,) * 5, **setups)).setup_step
+    assert unsure.value == unsure.low == 0 < unsure.high  # 0.187 s with one fit's noise of 0.65 s
     assert costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, setup_s=(-0.1,))).dataset_setup == NOTHING
     # processes whose steps take 2 and 4 ms, epochs 40 ms beside: each is told by its own short epochs
     each = [later(300, (0.04 + 300 * s,) * 3, 8, (0.04 + 8 * s,) * 3, setup_s=(s,)) for s in (0.002, 0.004)]
