@@ -42,8 +42,8 @@ ABOUT = (
 
 class Row(msgspec.Struct, frozen=True):
     """Seconds a call of one problem, ours and the fastest library's. `drawn`: the hash and salt, or the set that it is of;
-    `first_s`: until a kernel's first call of a problem never met was done, compilation and the choice of tiles included, of ours
-    the longest; sides: of everything that was timed."""
+    `first_s`: until the first calls of ours of a problem never met were done, compilation and the choice of tiles included;
+    sides: of everything that was timed."""
 
     drawn: str
     kind: str
@@ -155,13 +155,12 @@ def compared(
     their names are timed and stand for no side."""
     problem, stream, kernels = case.problem, copy_modes.gpu_stream(), [registry.find(name) for name in own]
     with stream:
-        ours, first_s = {}, 0.0
-        for kernel in kernels:
-            begin = time.perf_counter()
-            ours[kernel.name] = kernel.bind(problem, *inputs)
-            ours[kernel.name]()
-            stream.synchronize()
-            first_s = max(first_s, time.perf_counter() - begin)
+        begin = time.perf_counter()
+        ours = {kernel.name: kernel.bind(problem, *inputs) for kernel in kernels}
+        for call in ours.values():
+            call()
+        stream.synchronize()
+        first_s = time.perf_counter() - begin
         equal, sides = is_exact(problem, *kernels), ours | libraries()
         seconds = dict(zip(sides, timed(problem, list(sides.values()), stream, turn), strict=True))
     theirs = [name for name in sides if name not in ours and not (beside and beside in name)]
@@ -276,7 +275,7 @@ def claim(what: str, ratios: list[float], mean: float | None, least: float = 0.0
 def details(rows: list[Row]) -> list[Figure]:
     """How long a problem never met takes, how many rows are exact, and every row."""
     slowest, agree = stats.exact(max(r.first_s for r in rows)), stats.exact(sum(r.equal for r in rows))
-    never = "a problem never met, until a kernel's first call is done: longest"
+    never = "a problem never met, until its first call is done: longest"
     found = [
         Figure(never, "<= 3 s", slowest, slowest.value <= 3, "s"),
         Figure("rows exact on whole numbers", f"{len(rows)}", agree, agree.value == len(rows)),

@@ -11,7 +11,7 @@ from workloads.records import Machine, Row
 
 # Seconds of a row beside its steps, and of a step. Half of 302 stored rows took within 1.6 times of what these say; twelve
 # numbers, of devices, models and data, said no better.
-ROW_S, STEP_S = 12.0, 3e-3
+ROW_S, STEP_S = 10.0, 2e-3
 FRESH = plan.RIGOROUS_PROCESSES
 
 
