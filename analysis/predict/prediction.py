@@ -117,8 +117,8 @@ def predict(
     Raises: Lacking for a profile without the rows that this needs, all of them named; ValueError for a model that is not known.
     """
     network = network or networks.find(training.model)
-    ran, fused = settings, any(layer.fused for layer in network.layers)
-    if settings.on_gpu and fused:  # Keras compiles no model that cuDNN has a layer of
+    ran = settings
+    if settings.on_gpu and any(la.fused for la in network.layers):  # Keras compiles no model that cuDNN has a layer of
         ran = msgspec.structs.replace(settings, switches={**settings.switches, "jit_compile": "off"})
     made = components(training, ran, of, network, kernel)
     if made.lacking:
