@@ -10,12 +10,15 @@ import msgspec
 import numpy as np
 import pytest
 from cuda_on_cpu import Encoder
+from drawn import Row
+from msgspec.structs import replace
 from test_cuda import spilled
 from test_kernels import AWKWARD_CONVS
 
 from kernels import reference
 from kernels.cuda import autotuner, conv_tiles, loader, tiles
 from kernels.problems import Conv
+from tests.bench.conv_cuda import FLOAT32_FLOPS_PER_S, direct
 
 PLAIN, TENSOR, WGMMA = "conv/cuda", "conv/cuda_tensor", "conv/cuda_wgmma"
 PROBLEMS = [
@@ -269,3 +272,10 @@ def test_what_a_rung_cannot_do_it_says(problem, reason, wgmma):
 
     with pytest.raises(ValueError, match=reason):
         _implicit_gemm.refuse(problem, ("bfloat16", "float16"), "wgmma")
+
+
+def test_a_float32_plan_beyond_the_data_sheet_is_not_direct():
+    sides = {"conv/cuda/implicit_gemm": 1.0, "conv/cudnn/plan NCHW": 0.25, "conv/cudnn/plan NHWC": 0.75}
+    row = Row("", "", "float32", "wgrad", (1,), "conv/cudnn/plan NCHW", 0.25, 1.0, 0.0, "", True, "", "", sides)
+    for dtype, share, seconds in (("float32", 0.99, 0.25), ("float32", 1.01, 0.75), ("bfloat16", 1.01, 0.25)):
+        assert direct(replace(row, dtype=dtype, flops=share * 0.25 * FLOAT32_FLOPS_PER_S)).library_s == seconds

@@ -38,6 +38,7 @@ PROBLEMS = {
         *(Matmul(*shape, dtype, math) for shape in AWKWARD for dtype, maths in MATHS.items() for math in maths),
         *(Matmul(17, 33, 65, "float64", layout=layout) for layout in ("nt", "tn")),
         Matmul(270, 260, 280),  # large enough for Freivalds' test
+        Matmul(100, 200, 1000, "bfloat16", "bfloat16"),  # one tile and a k long enough to be split
         *(Matmul(*shape, layout=layout, batch=3) for shape in AWKWARD for layout in ("nn", "nt", "tn")),
     ],
     "conv": [
