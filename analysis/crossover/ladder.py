@@ -22,9 +22,9 @@ _SHARES = "of the library | of the peak | over the best before | bytes a FLOP"
 _HEADS = f"rung | rate | {_SHARES}"
 _SAID = {
     "first": "{rung} starts with {rate} at {at}. {why}",
-    "same": "{rung} can't be told from {before}. {why}",
-    "slower": "{rung} is {times}x slower than {before}. {why}",
-    "faster": "{rung} is {times}x faster than {before}. {why}",
+    "same": "{rung} can't be told from {before} at {at}. {why}",
+    "slower": "{rung} is {times}x slower than {before} at {at}. {why}",
+    "faster": "{rung} is {times}x faster than {before} at {at}. {why}",
     "one thread": "On one thread nothing is shared out: its loops are those of {loops}.",
     "standing": "At {at} the fastest rung, {rung}, reaches {reached}.",
     "beyond": "More than its peak is a disturbance: measure both again.",
@@ -172,16 +172,18 @@ def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:
     return rows
 
 
-def deciding(ladder: Ladder) -> Problem:
-    """The largest of the problems at which most rungs were measured: there they are compared in words."""
-    return max(ladder.problems, key=lambda p: (len(ladder.at(p)), p.flops))
+def telling(ladder: Ladder) -> list[Step]:
+    """Of each rung its largest problem where a rung before it was measured too: a small one hides what an idea is for."""
+    by_rung = group_by(ladder.steps, lambda s: s.kernel)
+    own = [by_rung[kernel] for kernel in ladder.ideas if kernel in by_rung]
+    return [max(steps, key=lambda s: (s.over_before is not None, s.problem.flops)) for steps in own]
 
 
 def sentences(ladder: Ladder) -> list[str]:
     """What each rung gained over the best before it, and by what; then where the fastest stands, and who is missing."""
-    at = deciding(ladder)
-    told = [_gain(step, _idea(step, ladder)) for step in ladder.at(at)]
-    told += [_standing(ladder, problem) for problem in dict.fromkeys((at, ladder.problems[-1]))]
+    steps = telling(ladder)
+    told = [_gain(step, _idea(step, ladder)) for step in steps]
+    told += [_standing(ladder, problem) for problem in dict.fromkeys((steps[-1].problem, ladder.problems[-1]))]
     for kernel, problem, reason in ladder.skipped:
         told.append(_SAID["no row"].format(rung=short(kernel), at=problem_name(problem), reason=reason))
     onednn = any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
@@ -193,10 +195,9 @@ def sentences(ladder: Ladder) -> list[str]:
 def _gain(step: Step, why: str) -> str:
     """What a rung gains over the one before it."""
     gain = step.over_before
-    words = {"rung": short(step.kernel), "before": short(step.before), "why": why}
+    words = {"rung": short(step.kernel), "before": short(step.before), "why": why, "at": problem_name(step.problem)}
     if gain is None:
-        rate = flops_rate(step.problem.flops / step.seconds.value)
-        return _SAID["first"].format(rate=rate, at=problem_name(step.problem), **words)
+        return _SAID["first"].format(rate=flops_rate(step.problem.flops / step.seconds.value), **words)
     kind = "same" if gain.low <= 1 <= gain.high else "slower" if gain.high < 1 else "faster"
     return _SAID[kind].format(times=digits(1 / gain.value if kind == "slower" else gain.value), **words)
 
@@ -205,7 +206,7 @@ def _idea(step: Step, ladder: Ladder) -> str:
     """A rung's idea, and the tiles it took here; of one that shares loops out, what is left of it on one thread."""
     if ladder.threads == 1 and step.kernel in _SHARED_OUT:
         return _SAID["one thread"].format(loops=_SHARED_OUT[step.kernel])
-    return ladder.ideas[step.kernel] + (f" The tiles chosen here: {step.tiles}." if step.tiles else "")
+    return ladder.ideas[step.kernel] + (f" Its tiles: {step.tiles}." if step.tiles else "")
 
 
 def _standing(ladder: Ladder, problem: Problem) -> str:

@@ -74,20 +74,14 @@ def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
     assert steps[0].over_before is None and [s.over_before.value for s in steps[1:]] == pytest.approx([8, 2])
     later = one.at(square(512))
     assert [s.of_library for s in later] == [None, None] and later[1].over_before.value == pytest.approx(2)
-    assert ladder.deciding(one) == square(256)
-    (one,) = ladder.ladders(cpu_rows(), CPU_MACHINE)
+    assert [s.problem.n for s in ladder.telling(one)] == [256, 256, 512]  # the largest with a rung before it
     said = ladder.sentences(one)
     assert said[0].startswith("numba/naive starts with 1.00 GFLOP/s at n = 256. Loops in i-j-k order")
-    assert said[1].startswith("numba/reordered is 8.00x faster than numba/naive. Loops in i-k-j order")
-    expected = (
-        "At n = 256 the fastest rung, numba/packed, reaches 16.0 % of numpy/blas and 8.00 % of the measured peak."
-    )
-    assert (
-        expected in said and "At n = 512 the fastest rung, numba/packed, reaches 8.00 % of the measured peak." in said
-    )
+    assert said[1].startswith("numba/reordered is 8.00x faster than numba/naive at n = 256. Loops in i-k-j order")
+    assert "At n = 512 the fastest rung, numba/packed, reaches 8.00 % of the measured peak." in said
     rows = [at("matmul/numba/naive", 64, 1e9, spread=0.2), at("matmul/numba/reordered", 64, 1.01e9, spread=0.2)]
     (one,) = ladder.ladders(rows, CPU_MACHINE)
-    assert ladder.sentences(one)[1].startswith("numba/reordered can't be told from numba/naive. ")
+    assert ladder.sentences(one)[1].startswith("numba/reordered can't be told from numba/naive at n = 64. ")
     rows = [at("matmul/numba/naive", 64, 1e9), at("matmul/numba/reordered", 64, 2e9, flags=("steal",))]
     assert any(s.endswith("It was flagged: steal.") for s in ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0]))
     reason = "minutes a call"
@@ -171,7 +165,9 @@ def test_what_is_said_of_rungs_that_lose_of_threads_and_of_libraries_that_lack()
     assert ladder.cells(one, thin)[1][4] == "0.500x"
     rows = [*cpu_rows(), at("matmul/numba/parallel", 256, 4e9)]
     said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])
-    assert any("is 2.00x slower than numba/reordered. On one thread nothing is shared out" in line for line in said)
+    assert any(
+        "is 2.00x slower than numba/reordered at n = 256. On one thread nothing is shared out" in line for line in said
+    )
     p = Conv(32, 16, 16, 64, 64, 3, 3)
     convs = [row(f"conv/{name}", p, 1e-3, threads=1) for name in ("numba/direct", "numba/blocked", "numpy/im2col")]
     said = ladder.sentences(ladder.ladders(convs, CPU_MACHINE, "conv")[0])

@@ -1,5 +1,6 @@
 """On a GPU: our CUDA C matmuls against the faster of cuBLAS and cuBLASLt, at shapes that nobody chose, and at those of layers."""
 
+import itertools
 import math
 import sys
 
@@ -108,6 +109,10 @@ def figures(rows: list[Row]) -> list[Figure]:
     for (of, what, kinds), target in TARGETS.items():
         taken = [r.ratio for r in rows if f"{r.dtype} {r.layout}".startswith(of) and r.kind in kinds]
         found += drawn.claim(f"{of}, {what}", taken, *target)
+    for dtype, odd in itertools.product(OURS, (False, True)):
+        of = [r for r in rows if drawn.is_drawn(r) and r.dtype == dtype and any(size % 8 for size in r.shape) is odd]
+        what = "other sizes" if odd else "sizes that are multiples of 8"
+        found += drawn.claim(f"{dtype}, drawn, {what}", [r.ratio for r in of], None)
     return found + drawn.details(rows)
 
 

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from must_reach import REPORTS, Figure, table
 
-from analysis import stats
+from analysis import stats, units
 from analysis.predict import profile
 from kernels import reference, registry
 from kernels.cuda import autotuner, loader
@@ -143,9 +143,11 @@ def is_drawn(row: Row) -> bool:
 
 
 def latest(rows: list[Row]) -> list[Row]:
-    """The rows of the last draws, and of each problem of a set the last one."""
+    """The rows of the last draws, and of each problem of a set the last one that was measured at their commits: kernels of
+    before are others."""
     draws = list(dict.fromkeys(r.drawn for r in rows if is_drawn(r)))[-POOLED:]
-    return list({r.key: r for r in rows if not is_drawn(r) or r.drawn in draws}.values())
+    commits = {r.commit for r in rows if r.drawn in draws}
+    return list({r.key: r for r in rows if r.drawn in draws or (not is_drawn(r) and r.commit in commits)}.values())
 
 
 def compared(
@@ -264,11 +266,11 @@ def claim(what: str, ratios: list[float], mean: float | None, least: float = 0.0
     means = np.random.default_rng(1).choice(logs, (10_000, len(logs))).mean(1)
     middle = stats.Estimate(*map(float, np.exp([logs.mean(), *np.quantile(means, (0.025, 0.975))])))
     tenth = stats.exact(float(np.percentile(ratios, 10)))
-    name = f"{what}, {len(ratios)} rows: library / ours"
+    name = f"{what}, {units.count(len(ratios), 'row')}: library / ours"
     target = "printed" if mean is None else f">= {mean:g}"
     return [
         Figure(f"{name}, geometric mean", target, middle, mean is None or middle.value >= mean),
-        Figure(f"{name}, least", f">= {least:g}" if least else "printed", tenth, tenth.value >= least),
+        Figure(f"{name}, 10th percentile", f">= {least:g}" if least else "printed", tenth, tenth.value >= least),
     ]
 
 
