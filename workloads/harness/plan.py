@@ -22,7 +22,8 @@ from workloads.records import Machine, Row, Settings
 CACHES = ("warm", "cold")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
 RIGOROUS_PROCESSES = 5
-_FRESH_S = 2.5  # a fresh process until its first visit ends: 1.7 to 2.5 on two Zen 4 cores
+# A fresh process until its first visit ends: 1.7 to 2.5 on two Zen 4 cores; with TensorFlow 5 there, 8 on an H200's host.
+_FRESH_S, _FRAMEWORK_S = 2.5, 8.0
 # The peaks that a short look takes: on the CPU what its libraries use, on a GPU its tensor cores too.
 _TENSOR = dict.fromkeys(("tf32", "float16", "bfloat16", "float8_e4m3"), ("tensor", "wgmma"))
 _CACHES, _FAST_CACHES = 4, 1.25  # the triad's arrays, in sizes of the last cache
@@ -238,7 +239,9 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
     for row in rows:
         clocks = 3 if row.on_gpu and row.mode == "resident" else 1
         if rounds.is_whole(row):
-            seconds += processes * (clocks * limits.max_time + 0.2 + row.problem.patience_s)
+            starts = _FRAMEWORK_S if row.backend in registry.FRAMEWORKS else _FRESH_S
+            many, start = (RIGOROUS_PROCESSES, starts) if row.process == "fresh" else (processes, 0.2)
+            seconds += many * (clocks * limits.max_time + start + row.problem.patience_s)
         else:
             seconds += (1 + rounds.EXTRA) * (0.2 * (fresh or 1) + clocks * limits.visit_s * limits.rounds)
     largest = max((r.problem.footprint_bytes for r in rows), default=0)
