@@ -76,7 +76,7 @@ def _of_shapes(args: argparse.Namespace) -> list:
     from kernels.problems import Conv
     from workloads.harness import plan
 
-    bases = [plan.shape(t, "NxHxWxC:KxRxS" + "xC" * (t.count("x") == 6)) for t in options.words(args.shapes) or [_BASE]]
+    bases = [plan.shape(t, "NxHxWxC:KxRxS" + "xC" * (t.count("x") == 6)) for t in plan.shapes(args.shapes) or [_BASE]]
     varies, sizes = _varied(args)
     common = {"stride": args.stride or 1, "pad": _pad(args.pad), "groups": args.groups or 1, "layout": args.layout}
     directions, precisions = plan.directions(args), plan.precisions(args)

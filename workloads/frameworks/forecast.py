@@ -43,7 +43,7 @@ def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]
     for study in studies.experiments(args.study or []):
         time += side_by_side.seconds(study, args, here)
         every += side_by_side.rows(study, args, here)
-    left_out = _too_large(every, here)
+    left_out = one_row.too_large(every, lambda row: training_row.require_room(row, here), name)
     fits = [row for row in in_turns(every) if row.key not in left_out]
     own = [row for row in fits if row in rows]  # an experiment has processes of its own
     time += sum(seconds(row, args.rigorous) for row in own)
@@ -51,17 +51,6 @@ def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]
     size = units.count(len(fits), "row") + f", at most {units.size(largest)} of arrays at a time" * bool(largest)
     guess = f"about {time / 60:.1f} minutes, a guess; --stop-after 500 ends it after a row, and --resume goes on"
     return [*(name(row, args.rigorous and row in own) for row in fits), size, *left_out.values(), guess]
-
-
-def _too_large(rows: Iterable[Row], here: Machine) -> dict[str, str]:
-    """Key -> why a row will be left out, of those that the host's memory or the GPU's is too small for."""
-    left_out = {}
-    for row in rows:
-        try:
-            training_row.require_room(row, here)
-        except one_row.DoesNotFit as error:
-            left_out[row.key] = f"left out: {name(row)}: {error}"
-    return left_out
 
 
 def name(row: Row, rigorous: bool = False) -> str:

@@ -7,7 +7,7 @@ import math
 import resource
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -138,11 +138,25 @@ def require_memory(problem: Problem, device: str, free=facts.memory_available) -
             f"needs {units.size(locked)} of {problem.host_memory} host memory; at most half of what is free, "
             f"{units.size(most)}, is ever locked"
         )
-    needs = [("host", "cpu", problem.footprint_bytes * _HOST_COPIES_OF.get(problem.op, _HOST_COPIES))]
+    require_bytes(problem.footprint_bytes * _HOST_COPIES_OF.get(problem.op, _HOST_COPIES), "host", free("cpu"))
     if device != "cpu":
-        needs.append(("GPU", "gpu:0", problem.footprint_bytes * 2))
-    for name, where, need in needs:
-        require_bytes(need, name, free(where))
+        require_bytes(problem.footprint_bytes * 2, "GPU", free("gpu:0"))
+
+
+def require_room(row: Row) -> None:
+    """Raises DoesNotFit when its device's free memory is too small for a row; a framework holds the GPU's itself."""
+    require_memory(row.problem, "cpu" if row.backend in registry.FRAMEWORKS else row.device)
+
+
+def too_large(rows: Iterable[Row], require: Callable[[Row], None], name: Callable[[Row], str]) -> dict[str, str]:
+    """Key -> why a row will be left out, of those that memory is too small for, as `require` raises it."""
+    left_out = {}
+    for row in rows:
+        try:
+            require(row)
+        except DoesNotFit as error:
+            left_out[row.key] = f"left out: {name(row)}: {error}"
+    return left_out
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
@@ -249,13 +263,12 @@ def _room_for(row: Row) -> None:
     Raises: DoesNotFit when it would not even with none left.
     """
     kept.make_room(row)
-    where = "cpu" if row.backend in registry.FRAMEWORKS else row.device  # a framework holds the GPU's memory itself
     try:
-        require_memory(row.problem, where)
+        require_room(row)
     except DoesNotFit:
         if not kept.clear():
             raise
-        require_memory(row.problem, where)
+        require_room(row)
 
 
 def _ready(kernel, row: Row, timed: tuple[np.ndarray, ...], device_s: float = 0.0) -> Bound:

@@ -14,7 +14,7 @@ from kernels.problems import Peak, Problem, Stream
 from kernels.problems.arrays import ARITHMETIC, precision
 from kernels.registry import Kernel
 from workloads import options, shared_flags
-from workloads.harness import rounds
+from workloads.harness import one_row, rounds
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Machine, Row, Settings
@@ -135,19 +135,24 @@ def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
         return [precision(word) for word in options.words(args.dtypes)]
 
 
+def shapes(given: Sequence[str] | None) -> list[str]:
+    """The words of a flag that takes shapes; one without an x has commas in its place."""
+    return [word for t in given or () for word in (options.words([t]) if "x" in t.lower() else [t])]
+
+
 def shape(text: str, like: str = "MxNxK") -> tuple[int, ...]:
     """The whole numbers of a shape like `4096x1024x512`, a number in each capital's place.
 
     Raises: Usage with the shape that the numbers may mean, the last one again where some lack.
     """
     text = text.lower()
-    if re.sub(r"\d+[km]?", "N", text) != re.sub("[A-Z]", "N", like):
+    if re.sub(r"\d+[km]?", "N", text.replace(",", "x")) != re.sub("[A-Z]", "N", like):
         found = re.findall(r"[1-9]\d*[km]?", text) or ["64"]
         meant = iter(found + found[-1:] * 9)
         raise options.Usage(
             f"{text!r} is not a shape {like}", similar=("", text, re.sub("[A-Z]", lambda _: next(meant), like))
         )
-    return tuple(map(options.number, re.split("[x:]", text)))
+    return tuple(map(options.number, re.split("[x:,]", text)))
 
 
 def thread_counts(args: argparse.Namespace) -> list[int]:
@@ -226,13 +231,16 @@ def name(row: Row) -> str:
 
 
 def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
-    """Prints the plan: rows, the largest footprint, the seconds it can take at most; as one JSON object with --format json.
+    """Prints the plan: rows that fit into memory, the largest footprint, the seconds at most, the rows that do not fit; as one
+    JSON object of all rows with --format json.
 
     Raises: Usage for the other formats, which are of rows that were measured.
     """
     if args.format in ("csv", "md"):
         raise options.Usage(f"--dry-run has nothing measured for --format {args.format}", similar=("", "--format", ""))
     rows = list(rows)
+    left_out = {} if args.format == "json" else one_row.too_large(rows, one_row.require_room, name)
+    rows = [row for row in rows if row.key not in left_out]
     limits = Limits(**shared_flags.limits(args))
     processes, fresh = (RIGOROUS_PROCESSES, limits.rounds) if args.rigorous else (1, 0)
     seconds = _FRESH_S * fresh
@@ -249,10 +257,8 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
         planned = {"rows": msgspec.to_builtins(rows), "largest_bytes": largest, "seconds_at_most": seconds}
         print(json.dumps(planned, indent=1))
         return
-    for row in rows:
-        print(name(row))
     told = f"{units.count(len(rows), 'row')}, at most {units.size(largest)} of arrays at a time, at most about {seconds:.0f} s"
-    print(told)
+    print(*map(name, rows), told, *left_out.values(), sep="\n")
 
 
 def roof_rows(
