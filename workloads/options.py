@@ -21,7 +21,7 @@ FORMATS = ("table", "md", "csv", "json")
 MOST_SIZES = 10_000
 COUNTS = {"": 1, "k": 10**3, "m": 10**6}
 SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
-BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmg", 1) for b in ("", "b", "ib")}}
+BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmgt", 1) for b in ("", "b", "ib")}}
 _OTHERWISE = {"true": "on", "false": "off", "cuda": "gpu"}
 _FEW = 8  # known words that are listed although one is similar
 
@@ -110,7 +110,7 @@ def number(text: str, units: dict[str, int] = COUNTS) -> int:
 
 def _no_size(why: str, word: str, units: dict[str, int], most: int) -> Usage:
     """The error for a word that is no size, with what may be meant: its first number, or of `most` 2 what doubles between two."""
-    numbers = re.findall(r"(\d{1,15}(?:\.\d{1,9}|e\d)?)(?:(?:\^|\*\*)(\d{1,2})|([kmg]i?b?))?", word.lower())
+    numbers = re.findall(r"(\d{1,15}(?:\.\d{1,9}|e\d)?)(?:(?:\^|\*\*)(\d{1,2})|([kmgt]i?b?))?", word.lower())
     found = [int(float(base) * units.get(unit, 1)) ** int(power or 1) for base, power, unit in numbers]
     ends = sorted({n for n in found[:most] if 0 < n < 1 << 60}) or [1 if units is COUNTS else 1 << 16]
     return Usage(why, similar=("", word, ":".join(map(str, ends)) + (":x2" if len(ends) > 1 else "")))
@@ -188,8 +188,10 @@ class Parser(argparse.ArgumentParser):
             word, module = extra[1].partition("=")[0], self.prog.split()[-1]
             if module in ("workloads", "analysis") and (near := closest(f"{module}.{word}", help_screen.commands())):
                 raise Usage(f"{word!r} is no argument; a command is typed with a dot", f"python -m {near} -h")
-            right = closest(word, self._option_string_actions)
-            raise Usage(f"unexpected argument {word!r}", similar=("argument" if right else "", word, right))
+            known, flag = self._option_string_actions, f"--{next(iter(self.needs), '')}"
+            lacks_its_flag = re.match(r"(?![a-zA-Z]*$)[^-]", word) and getattr(known.get(flag), "nargs", 0) != 0
+            right = f"{flag} {word}" if lacks_its_flag else closest(word, known)
+            raise Usage(f"unexpected argument {word!r}", similar=("argument" if right in known else "", word, right))
         flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
         action = self._option_string_actions[flag[1]] if flag else None
         if choice and action and (right := closest(choice[1], action.choices or ())):
@@ -209,16 +211,16 @@ class Parser(argparse.ArgumentParser):
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
         """The words of a command less these flags and what they take; one that is not known took all up to the next flag."""
         known = self._option_string_actions
-        gone, kept, left = {known.get(flag, flag) for flag in flags}, list[str](), 0
+        gone, kept, left, goes = {known.get(flag, flag) for flag in flags}, list[str](), 0, False
         for word in words:
-            flag, given, _ = word.partition("=")
-            if (action := known.get(flag, flag)) in gone:
-                takes = getattr(action, "nargs", "*") if word.startswith("-") and not given else 0
-                left = {None: 1, "?": 1, 0: 0}.get(takes, len(words))
-            elif left and not re.match(r"-\D", word):
+            if left and not re.match(r"-\D", word):  # the flag before takes it
                 left -= 1
             else:
-                kept, left = [*kept, word], 0
+                flag, given, _ = word.partition("=")
+                goes = (action := known.get(flag, flag)) in gone
+                takes = getattr(action, "nargs", "*") if word.startswith("-") and not given else 0
+                left = {None: 1, "?": 1, 0: 0}.get(takes, len(words))
+            kept += [word] * (not goes)
         return kept
 
 

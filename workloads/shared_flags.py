@@ -42,7 +42,7 @@ _MEASURING = f"""
 def add_measuring(made: options.Parser) -> None:
     """The flags that every workload shares; -h shows those that people need."""
     made.needs += ("device", "fast", "dry-run", "format", "output") if made.needs else ()
-    options.add(made, _MEASURING, N=_seed, F=lambda text: options.positive(text, {"": 1, "%": 0.01}))
+    options.add(made, _MEASURING, N=_seed, F=_noise)
 
 
 def limits(args: argparse.Namespace) -> dict[str, Any]:
@@ -50,6 +50,12 @@ def limits(args: argparse.Namespace) -> dict[str, Any]:
     given = {"visit_s": args.min_time, "max_noise": args.max_noise, "max_time": args.max_time}
     rounds = {"rounds": RIGOROUS_ROUNDS} if args.rigorous else {}
     return (FAST if args.fast else FINE) | rounds | {name: value for name, value in given.items() if value is not None}
+
+
+def _noise(text: str) -> float:
+    if (share := options.positive(text, {"": 1, "%": 0.01})) > 1:
+        raise options.Usage(f"{text} is a share above 1", similar=("", "--max-noise", f"--max-noise {share:g}%"))
+    return share
 
 
 def _seed(text: str) -> int:

@@ -120,8 +120,10 @@ def _body(args: argparse.Namespace, again: str) -> int:
     from analysis.predict.profile import Lacking
     from workloads.records import published_cases
 
+    first = next((run for run in args.runs if not os.path.exists(run)), "")
+    if first.isdecimal():
+        raise options.Usage(f"{first!r} is no run; a flag here takes one number", similar=("", first, ""))
     if not args.case and not args.model:
-        first = next((run for run in args.runs if not os.path.exists(run)), "")
         flag = "--case" if first in published_cases.EVERY else "--model"
         raise options.Usage(
             "name what to explain, with --case or --model", similar=("", first, f"{flag} {first}") if first else None
@@ -293,7 +295,9 @@ def sources(args: argparse.Namespace, *more: str) -> "Sources":
         return Sources(here, here if has_gpu else None, predict)
     gpu = profile.read(stored)
     if not any(map(is_gpu, gpu.devices)):
-        raise options.Usage(f"{args.gpu_profile} has no row of a GPU", EXAMPLE)
+        raise options.Usage(
+            f"{args.gpu_profile} has no row of a GPU", similar=("", "--gpu-profile", f"--gpu-profile {STORED_GPU}")
+        )
     return Sources(here, gpu, predict)
 
 

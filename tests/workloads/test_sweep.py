@@ -188,7 +188,7 @@ def test_a_sweep_killed_in_its_third_round_goes_on_there(tmp_path, planted, monk
     (tmp_path / "cut" / "matmul.jsonl").write_bytes(b"".join(whole[:8]) + whole[8][:50])  # killed within a line
     asked, ask = [], worker.Worker.ask
     monkeypatch.setattr(worker.Worker, "ask", lambda self, order, s: (asked.append(order), ask(self, order, s))[1])
-    outcome = swept(tmp_path / "cut", wanted, "--resume", "--max-noise", "10")
+    outcome = swept(tmp_path / "cut", wanted, "--resume", "--max-noise", "1")
     assert [order.visit for order in asked] == [3, 3]
     assert [m.visits for m in outcome.measurements] == [3, 3, 3] and outcome.left == 0
     assert (tmp_path / "cut" / "matmul.jsonl").read_bytes().startswith(b"".join(whole[:8]))
