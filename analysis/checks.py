@@ -112,11 +112,11 @@ other-tenant | another process computed on the GPU | \
     it shares its clock, memory and bandwidth | nvidia-smi
 cpu-clock | the CPU's clock moved by more than 3 %, about {cpu_clock_ghz:.3g} GHz | \
     one visit to a row ran at another clock than the next | {command} --rigorous
-steal | {steal_fraction:.0%} of the CPU time was stolen by the hypervisor | \
+steal | more than 3 % of the CPU time was stolen by the hypervisor at times | \
     the host is crowded: expect noise | {command} --rigorous
 quota | a cgroup's CPU quota held it back for {throttled_s:.3f} s | \
     the container may use less than its threads ask for | raise the container's CPU limit
-other-load | other processes used {other_load_fraction:.0%} of the CPUs | \
+other-load | other processes used more than 10 % of the CPUs at times | \
     they take time and cache from what is measured | top
 oversubscribed | more threads than CPUs that it may use | \
     threads that wait for each other's CPU measure the scheduler | {command} --threads 1

@@ -76,22 +76,21 @@ def quiet() -> Iterator[Finding]:
 
 def judged(values: dict[str, float], flags: tuple[str, ...]) -> Iterator[Finding]:
     """The findings of a CPU watch's values and flags."""
-    again = "python -m workloads.matmul --rigorous"
-    clock, load = f"{values['cpu_clock_hz'] / 1e9:.2f} GHz", values.get("other_load_fraction", 0)
-    used = f"other processes use {load:.0%} of the CPUs"
-    stolen = f"{values.get('steal_fraction', 0):.0%} of the CPU time is stolen by the hypervisor"
+    from analysis import checks
+
+    clock = f"{values['cpu_clock_hz'] / 1e9:.2f} GHz"
     held = f"held back for {values.get('throttled_s', 0):.3f} s by a cgroup's CPU quota"
-    off = f"{clock}, off by more than 3 % at times"
-    for flag, name, fine, seen, why, fix in (
-        ("cpu-clock", "clock", f"{clock}, steady", off, "sizes measured at different times do not compare", again),
-        ("other-load", "load", used, used, "they take time and cache from what is measured", "top"),
-        ("steal", "steal", stolen, stolen, "its host is crowded: expect noise", again),
-        (
-            *("quota", "quota", "no CPU quota held this process back", held),
-            *("the container may use less than its threads ask for", "raise the container's CPU limit"),
-        ),
-    ):
-        yield Finding(name, "warn", seen, why, fix) if flag in flags else Finding(name, "ok", fine)
+    looked = {
+        "cpu-clock": ("clock", f"{clock}, off by more than 3 % at times", f"{clock}, steady"),
+        "other-load": ("load", f"other processes use {values.get('other_load_fraction', 0):.0%} of the CPUs"),
+        "steal": ("steal", f"{values.get('steal_fraction', 0):.0%} of the CPU time is stolen by the hypervisor"),
+        "quota": ("quota", held, "no CPU quota held this process back"),
+    }
+    for check in (check for check in checks.CHECKS if check.flag in looked):
+        name, *seen = looked[check.flag]
+        fix = check.fix.replace("{command}", "python -m workloads.matmul")
+        flagged = Finding(name, "warn", seen[0], check.why, fix)
+        yield flagged if check.flag in flags else Finding(name, "ok", seen[-1])
 
 
 def timings() -> Iterator[Finding]:
@@ -120,16 +119,16 @@ def trials(here) -> list:
     from workloads.harness.worker import Order, Worker, environment
     from workloads.records import Row, Settings
 
-    cpu, gpu = Settings(threads=here.cores), [Settings(f"gpu:{i}") for i in range(min(1, len(here.gpus)))]
-    half = max(here.caches_bytes.values(), default=1 << 22) // 4
-    rows = [Row("matmul/numpy/blas", Matmul(512, 512, 512), cpu)]
-    rows += [Row("stream/numba/loop", Stream("triad", min(half, 1 << 26)), cpu)]
-    for on in gpu:
-        quarter = here.gpus[0].l2_bytes // 4
-        cold = Settings(on.device, cache="cold")
+    cpu, half = Settings(threads=here.cores), max(here.caches_bytes.values(), default=1 << 22) // 4
+    rows = [
+        Row("matmul/numpy/blas", Matmul(512, 512, 512), cpu),
+        Row("stream/numba/loop", Stream("triad", min(half, 1 << 26)), cpu),
+    ]
+    if here.gpus:
+        gpu, triad = Settings("gpu:0"), Stream("triad", here.gpus[0].l2_bytes // 4)
         rows += [
-            Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), on),
-            *(Row("stream/cupy/wide", Stream("triad", quarter), s) for s in (on, cold)),
+            Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), gpu),
+            *(Row("stream/cupy/wide", triad, s) for s in (gpu, Settings("gpu:0", cache="cold"))),
         ]
     done = []
     for device in dict.fromkeys(row.device for row in rows):
@@ -181,7 +180,7 @@ def line(one: Finding) -> str:
 def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
     """What the findings come to: `of` (this machine is) `fit` (to be measured), or what disturbs it and the command that mends
     it."""
-    bad = [one for one in found if one.level != "ok"]
+    bad = {(one.why, one.fix): one for one in found if one.level != "ok"}.values()  # what is said twice counts once
     if not bad:
         return [terminal.paint(f"{of} {fit}.", "good")]
     broken = sum(one.level == "problem" for one in bad)
@@ -191,14 +190,9 @@ def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
     if len(bad) > broken:
         counts.append(units.count(len(bad) - broken, "thing disturbs", "things disturb") + " measurements")
     head = f"{of} {f'not {fit}' if broken else f'{fit}, but'}: {units.join(counts)}."
-    told = {(one.check, one.why): one.fix for one in bad}
     return [
         terminal.paint(head, "bad" if broken else "warning"),
-        *(
-            text
-            for (name, why), fix in told.items()
-            for text in (f"  {name:13}  {why}", f"  {'':13}  mend it: {options.typed(fix)}")
-        ),
+        *(f"  {one.check:13}  {one.why}\n  {'':13}  mend it: {options.typed(one.fix)}" for one in bad),
     ]
 
 

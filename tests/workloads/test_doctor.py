@@ -133,7 +133,7 @@ CUPY = "python -m pip install 'cupy-cuda12x[ctk]'"
     ],
 )
 def test_no_gpu(monkeypatch, problem, level, fix):
-    monkeypatch.setattr(gpu, "problem", lambda: problem)
+    monkeypatch.setattr(facts, "gpu_problem", lambda: problem)
     finding = only(health.gpu())
     assert (finding.level, finding.fix) == (level, fix) and problem in finding.seen
     assert [*health.cupy()] == []
@@ -145,7 +145,7 @@ def test_a_gpu_and_another_process_on_it(monkeypatch):
     finding = only(health.gpu())
     assert (finding.check, finding.level) == ("gpu:0", "ok") and "NVIDIA H200, 140 GiB, driver 580.1" in finding.seen
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetComputeRunningProcesses=[types.SimpleNamespace(pid=1)]))
-    assert complains(only(health.gpu()), "warn", "1 other process computes")
+    assert complains(only(health.gpu()), "warn", "others compute on it: 1")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_gpu_that_cudnn_has_no_kernels_for_is_told_of_the_last_that_has(monkey
     ],
 )
 def test_cupy(monkeypatch, answer, level, words):
-    monkeypatch.setattr(gpu, "problem", lambda: "")
+    monkeypatch.setattr(facts, "gpu_problem", lambda: "")
     monkeypatch.setattr(health, "child", lambda *_: answer)
     finding = only(health.cupy())
     assert (finding.level, words in finding.seen) == (level, True)
@@ -198,7 +198,7 @@ LOG = "I0000 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; 
 )
 def test_tensorflow(monkeypatch, version, problem, answer, level, words):
     monkeypatch.setattr(facts, "version", lambda name: version)
-    monkeypatch.setattr(gpu, "problem", lambda: problem)
+    monkeypatch.setattr(facts, "gpu_problem", lambda: problem)
     monkeypatch.setattr(health, "child", lambda *_: answer)
     finding = only(health.tensorflow())
     assert (finding.level, words in finding.seen) == (level, True), finding
@@ -255,7 +255,7 @@ def test_a_busy_machine_and_this_one(monkeypatch):
     assert all(part in words for part in ("3.00 GHz", "50%", "8%", "0.200 s"))
     assert [f.level for f in doctor.judged({"cpu_clock_hz": 3e9}, ())] == ["ok"] * 4, "a kernel that does not count"
     monkeypatch.setattr(doctor, "_WATCH_S", 0.08)
-    assert [finding.check for finding in doctor.quiet()] == ["clock", "load", "steal", "quota"]
+    assert [finding.check for finding in doctor.quiet()] == ["clock", "steal", "quota", "load"]
 
 
 def good() -> list[Finding]:

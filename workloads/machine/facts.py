@@ -102,9 +102,7 @@ def threads_to_try() -> tuple[int, ...]:
     return tuple(sorted({n for n in powers if n < cores} | {cores, max(cores, threads)}))
 
 
-def gpu_problem() -> str:
-    """Why there is no GPU to measure, with what to type where typing helps; empty when there is one."""
-    return nvidia.problem()
+gpu_problem = nvidia.gpu_problem
 
 
 def memory_bytes(total: int, room: host.Room | None) -> int:

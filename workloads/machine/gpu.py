@@ -13,7 +13,7 @@ from workloads.records.rows import lacking
 MARGIN_BYTES = 512 << 20  # the context's growth, cuBLAS's workspaces (32 MiB a handle on Hopper), loaded kernels
 
 
-def problem() -> str:
+def gpu_problem() -> str:
     """Why there is no GPU to measure, with what to type where typing helps; empty when there is one."""
     cuda = driver_cuda()
     if cuda is None:
@@ -133,8 +133,8 @@ def memory_available(index: int) -> int:
 
 
 def gpus() -> tuple[Gpu, ...]:
-    """The facts of every GPU that CuPy sees; none when `problem()` says why."""
-    if problem():
+    """The facts of every GPU that CuPy sees; none when `gpu_problem()` says why."""
+    if gpu_problem():
         return ()
     import cupy
 

@@ -118,7 +118,7 @@ def gpu() -> Iterator[Finding]:
     from workloads.machine import facts
     from workloads.machine import gpu as nvidia
 
-    problem = nvidia.problem()
+    problem = facts.gpu_problem()
     if problem == "no NVIDIA driver":
         yield Finding("gpu", "ok", f"none: {problem}", "GPU rows are skipped; everything else works")
     elif problem:
@@ -128,9 +128,8 @@ def gpu() -> Iterator[Finding]:
     for index, one in enumerate(nvidia.gpus()):
         seen = f"{one.name}, {one.memory_bytes / 2**30:.0f} GiB, driver {nvidia.driver()}"
         if others := nvidia.ask_of(index, "nvmlDeviceGetComputeRunningProcesses"):
-            who = "1 other process computes" if len(others) == 1 else f"{len(others)} other processes compute"
             why = "they share its clock, memory and bandwidth"
-            yield Finding(f"gpu:{index}", "warn", f"{seen}; {who} on it", why, "nvidia-smi")
+            yield Finding(f"gpu:{index}", "warn", f"{seen}; others compute on it: {len(others)}", why, "nvidia-smi")
         else:
             yield Finding(f"gpu:{index}", "ok", seen)
         cudnn = facts.version("nvidia-cudnn-cu12")
@@ -141,9 +140,9 @@ def gpu() -> Iterator[Finding]:
 
 def cupy() -> Iterator[Finding]:
     """Compiles and runs one tiny kernel, in a child process, as a broken GPU can take its process along."""
-    from workloads.machine import gpu as nvidia
+    from workloads.machine import facts
 
-    if nvidia.problem():
+    if facts.gpu_problem():
         return
     code, out, err = child(_CUPY)
     if code == 0 and out.strip() == "True":
@@ -156,7 +155,6 @@ def cupy() -> Iterator[Finding]:
 def tensorflow() -> Iterator[Finding]:
     """Is TensorFlow there, does it start, and does it see the GPU? Asked in a child process."""
     from workloads.machine import facts
-    from workloads.machine import gpu as nvidia
 
     if not (version := facts.version("tensorflow")):
         yield Finding("tensorflow", "warn", "not installed", "training rows are skipped", pip("tensorflow"))
@@ -167,7 +165,7 @@ def tensorflow() -> Iterator[Finding]:
     if code != 0:
         seen, fix = f"{version}: {_ending(code, err)}", pip("--force-reinstall tensorflow")
         yield Finding("tensorflow", "problem", seen, "training rows will fail", fix)
-    elif count == 0 and not nvidia.problem():
+    elif count == 0 and not facts.gpu_problem():
         missing = sorted(set(re.findall(r"Could not load dynamic library '([^']+)'", err)))
         seen = f"{version} sees no GPU; missing: {', '.join(missing) or 'it does not say what'}"
         why = "a model would train on the CPU beside an idle GPU"
