@@ -30,8 +30,8 @@ class Lines:
     is narrow), and ABOUT it at the end. Rows that are not `wanted` have none. Here: what, how large, the time with its interval,
     the rate, what is doubtful; no part of a roof, which these rows are."""
 
-    HEAD = "kernel 24< | problem 26< | where 9< | time 8 | ±% 4 | rate 12 | notes 5<"
-    LEAST = "±% | where"
+    HEAD = "kernel 17< | problem 22< | where 6< | time 8 | ±% 4 | rate 12 | notes 5<"
+    LEAST = "±%"
     ABOUT = ""
 
     def __init__(self, args=None, here=None):
@@ -52,12 +52,12 @@ class Lines:
 
         p, s = m.problem, m.settings
         problem = f"{p.operation} {units.size(p.nbytes)} {p.dtype}" if p.operation else p.math
-        where = units.count(s.threads, "thread") if s.device == "cpu" and s.threads else s.device
+        where = f"{s.device} x{s.threads}" if s.threads else s.device
         seconds = stats.seconds_of(m)
         if seconds is None:
-            return [m.kernel, problem, where, m.status, "", "", m.reason]
+            return [m.label, problem, where, m.status, "", "", m.reason]
         told = units.seconds(seconds.value), number(100 * seconds.noise, 2), units.rate(p, seconds.value)
-        return [m.kernel, problem, where, *told, " ".join([*s.switches.values(), *m.flags])]
+        return [m.label, problem, where, *told, " ".join([*s.switches.values(), *m.flags])]
 
     def finish(self) -> None:
         if self._table.begun and self.ABOUT:

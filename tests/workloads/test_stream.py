@@ -175,5 +175,5 @@ def test_the_table_and_the_answer_in_lines(capsys):
         table.shown(fake.row("stream/cupy/wide", Stream("relu", size << 20), None, status="skipped", reason="no relu"))
     table.finish()
     lines = capsys.readouterr().out.splitlines()
-    assert " ".join(lines[1].split()) == "stream/numba/loop triad 24.0 KiB float64 1 thread 24.6 µs 0 1.00 GB/s"
+    assert " ".join(lines[1].split()) == "numba/loop triad 24.0 KiB float64 cpu x1 24.6 µs 0 1.00 GB/s"
     assert len(lines) == 2
