@@ -31,7 +31,6 @@ _SAID = {
     "flagged": "It was flagged: {flags}.",
     "no row": "{rung} has no row at {at}: {reason}.",
     "oneDNN": "oneDNN, the CPU's library of convolutions, comes with TensorFlow and was not measured here.",
-    "missing": "{rung} is missing: {reason}.",
 }
 
 
@@ -55,8 +54,8 @@ class Step(msgspec.Struct, frozen=True):
 class Ladder(msgspec.Struct, frozen=True):
     """The rungs of one device, arithmetic and thread count (None: a GPU's), problem by problem, the smallest first.
 
-    ideas: kernel -> its idea, the simplest first. library: problem -> the fastest library's row. missing: kernel -> why it has
-    no row here. skipped: a rung that has rows, a problem where it has none, and why.
+    ideas: kernel -> its idea, the simplest first. library: problem -> the fastest library's row. skipped: a rung that has rows,
+    a problem where it has none, and why.
     """
 
     op: str
@@ -67,8 +66,7 @@ class Ladder(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
     library: "dict[Problem, Measurement]"
     peak: Roof | None
-    missing: dict[str, str]
-    skipped: "tuple[tuple[str, Problem, str], ...]" = ()
+    skipped: "tuple[tuple[str, Problem, str], ...]"
 
     @property
     def problems(self) -> "list[Problem]":
@@ -130,10 +128,11 @@ def _ladder(
                     tuple(dict.fromkeys((*m.flags, *(beside.flags if beside else ())))),
                 )
                 before = made if before is None or seconds.value < before.seconds.value else before
-    there, left = {kernel for _, kernel in steps}, [m for at, m in own.items() if at not in steps]
-    missing = {m.kernel: m.reason or m.status for m in left if m.kernel not in there}
-    skipped = tuple((m.kernel, m.problem, m.reason or m.status) for m in left if m.kernel in there)
-    return Ladder(*where, ideas, tuple(steps.values()), library, peak, missing, skipped)
+    there = {kernel for _, kernel in steps}
+    skipped = tuple(
+        (m.kernel, p, m.reason or m.status) for (p, _), m in own.items() if m.kernel in there and not quick_seconds(m)
+    )
+    return Ladder(*where, ideas, tuple(steps.values()), library, peak, skipped)
 
 
 def title(ladder: Ladder) -> str:
@@ -180,16 +179,14 @@ def telling(ladder: Ladder) -> list[Step]:
 
 
 def sentences(ladder: Ladder) -> list[str]:
-    """What each rung gained over the best before it, and by what; then where the fastest stands, and who is missing."""
+    """What each rung gained over the best before it, and by what; then where the fastest stands."""
     steps = telling(ladder)
     told = [_gain(step, _idea(step, ladder)) for step in steps]
     told += [_standing(ladder, problem) for problem in dict.fromkeys((steps[-1].problem, ladder.problems[-1]))]
     for kernel, problem, reason in ladder.skipped:
         told.append(_SAID["no row"].format(rung=short(kernel), at=problem_name(problem), reason=reason))
     onednn = any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
-    told += [_SAID["oneDNN"]] * ((ladder.op, ladder.device) == ("conv", "cpu") and not onednn)
-    missing = ladder.missing.items()
-    return told + [_SAID["missing"].format(rung=short(kernel), reason=reason) for kernel, reason in missing]
+    return told + [_SAID["oneDNN"]] * ((ladder.op, ladder.device) == ("conv", "cpu") and not onednn)
 
 
 def _gain(step: Step, why: str) -> str:

@@ -75,7 +75,7 @@ _HEADS = (
     "training, batch by batch | times"
 )
 _SAID = {
-    "batch": "{data} in {dtype} by {way}, an epoch: {ends}.",
+    "batch": "{data} in float32 by {way}, an epoch: {ends}.",
     "type": "{data} {batches} as {dtype}: {epoch} an epoch, {times}x the float32 copies.",
 }
 
@@ -100,10 +100,6 @@ class Cost(msgspec.Struct, frozen=True):
     @property
     def calls(self) -> int:
         return -(-self.data.samples // self.batch)
-
-    @property
-    def nbytes(self) -> int:
-        return self.data.nbytes(self.dtype, self.batch)
 
     @property
     def training(self) -> Estimate:
@@ -204,7 +200,7 @@ def sentences(found: Iterable[Cost]) -> list[str]:
         )
         if len(some) > 1:
             ends = " and ".join(f"{seconds(c.epoch.value)} {c.batches}" for c in (some[0], some[-1]))
-            told.append(_SAID["batch"].format(data=d.name, dtype="float32", way=some[0].way, ends=ends))
+            told.append(_SAID["batch"].format(data=d.name, way=some[0].way, ends=ends))
         for c in own.values() if base else ():
             words = {"epoch": seconds(c.epoch.value), "times": digits(c.epoch.value / base.epoch.value)}
             told.append(_SAID["type"].format(data=d.name, batches=c.batches, dtype=c.dtype, **words))
@@ -220,7 +216,8 @@ def lines(measurements: Measurements) -> list[str | Table]:
 
 
 def _cells(c: Cost) -> list[str]:
-    calls = [f"{c.batch:,}", size(c.nbytes), f"{c.calls:,}", c.way, seconds(c.call.value), seconds(c.epoch.value)]
+    nbytes = size(c.data.nbytes(c.dtype, c.batch))
+    calls = [f"{c.batch:,}", nbytes, f"{c.calls:,}", c.way, seconds(c.call.value), seconds(c.epoch.value)]
     whole = seconds(c.whole.value) if c.whole else "-"
     training = f"{seconds(c.training.value)} ({c.data.epochs:,} epoch{'s' * (c.data.epochs > 1)})"
     return [c.data.name, *calls, c.calls_share or "-", whole, training, c.how]

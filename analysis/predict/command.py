@@ -129,14 +129,13 @@ def print_predictions(args: argparse.Namespace) -> int:
 def words(p: "Prediction") -> list[str]:
     """A prediction in a few lines: the step by parts, the epoch, the job."""
     from analysis.numbers import timed
-    from analysis.predict.combine import HIDDEN
+    from analysis.predict.combine import WORDS
     from analysis.units import seconds
 
     t = p.training
-    named = (("overlap" if name == HIDDEN else name, e.value) for name, e in p.parts.items())
     return [
         f"{t.model} at batch {t.batch} on {p.settings.device}, {p.execution}: {timed(p.step_s)} a step",
-        *(f"  {name:<18} {seconds(value):>10}" for name, value in named if value),
+        *(f"  {WORDS.get(name, name):<19} {seconds(e.value):>10}" for name, e in p.parts.items() if e.value),
         f"  an epoch of {t.samples:,} samples {timed(p.epoch_total_s)}; whole training, {t.epochs:,} epochs: {timed(p.job_s)}",
         *(f"  not known: {text}" for text in p.partial),
     ]

@@ -265,11 +265,8 @@ def lines(measurements: Measurements) -> list["str | Table"]:
         for law in laws_of(measurements)
     ]
     heads = "way | host memory | by | latency | bandwidth | ± | half of it from | of the PCIe link | off by"
-    at_most = f", at most {bytes_rate(rate)} each way" if rate else ""
-    about = (
-        f"The link ran at PCIe generation {seen[0]} with {count(seen[1], 'lane')} while copying{at_most}."
-        if seen
-        else ""
-    )
-    told: list[str | Table] = [Table(heads, rows, 3, least="± | off by | half of it from")]
-    return [*told, *["", about] * bool(about)] if rows else []
+    told: list[str | Table] = [Table(heads, rows, 3, least="± | off by | half of it from")] * bool(rows)
+    if rows and seen:
+        at_most = f", at most {bytes_rate(rate)} each way" if rate else ""
+        told += "", f"The link ran at PCIe generation {seen[0]} with {count(seen[1], 'lane')} while copying{at_most}."
+    return told

@@ -25,7 +25,7 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 PRECISIONS = {"float32": "blue", "float64": "vermillion", "tf32": "green", "float16": "purple", "bfloat16": "orange"}
 WINNER = {-1: ("CPU wins", "cpu-band"), 0: ("can't tell", "none-band"), 1: ("GPU wins", "gpu-band")}  # and a color
 _BARS = ("blue", "orange", "sky", "vermillion", "green", "purple", "ink")
-_PATTERNS = ("", "/", "", "x", ".", "", "-")
+_PATTERNS = ("", "/", "", "x", ".", "-")  # not as many as colors: no two parts are alike
 
 
 class Axis(msgspec.Struct, frozen=True):

@@ -107,7 +107,8 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
         bottom = (0.57 + below) / high
         axes = made.add_axes((left, bottom, right - left, 1 - 0.42 / high - bottom))
         axes.set(xscale="log", yscale="linear" if lines else "log", xlabel=view.x.title)
-        axes.set_title(title, loc="left", fontsize=min(11.5, 950 / max(1, len(title))))  # a long one fits
+        fits = 950 * (1 - left) / 0.84 / max(1, len(title))
+        axes.set_title(title, loc="left", fontsize=min(11.5, fits))
         handles = {t.name: _draw(axes, t, lines) for t in view.traces}
         start = _limits(axes, view)
         _across(axes, view, start)
