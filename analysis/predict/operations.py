@@ -4,7 +4,6 @@ Rows of many in one graph say that as it is; rows of a call of its own are more,
 """
 
 import functools
-import itertools
 import math
 import statistics
 from collections.abc import Iterable
@@ -20,11 +19,9 @@ from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
 from workloads.records import Measurement
 
-_FEWEST_COUNTS = 3  # of operations in a formula, for a line through them
 # Times that what is alike may take longer or shorter: nine of ten of cuDNN's convolutions on an H200 beside cuBLAS's products of
 # as many FLOPs, and most of TensorFlow's products on a Xeon beside NumPy's.
 _UNLIKE = 4
-_READS = {"sgd": 0, "adam": 4}  # of variables, of those that update some: they put no result away
 _BEYOND = 4  # times the last cache: arrays together from which on it holds nothing of them
 _CALL = profile.VARIANTS[OP_BY_OP]
 _UPDATES = ("sgd", "adam")
@@ -230,26 +227,13 @@ def _pairs(of: Profile, device: str, op: str) -> list[tuple[float, float]]:
 @once
 def operating(of: Profile, device: str) -> Estimate | None:
     """Seconds of a further operation in a graph that is not compiled: what passes of several operations take beyond those
-    of one on arrays as small, inside a graph where such rows are (the median over all pairs of formulas: Theil and Sen's slope);
-    else what an operation on next to nothing takes."""
-    found = _operating(of, device, profile.GRAPH) or _operating(of, device, _CALL)
-    return found or of.constant("tf-op-in-function", device, clock=profile.clock(device))
-
-
-def _operating(of: Profile, device: str, named: str) -> Estimate | None:
-    small: dict[str, tuple[int, float]] = {}
-    for m in of.rows.get(("stream", device), ()):
-        if (seconds := whole_seconds(m, named)) is not None:
-            at = (m.problem.nbytes, seconds)
-            small[m.problem.operation] = min(small.get(m.problem.operation, at), at)
+    of one on arrays as small (the median over pairs of formulas of which one has more than twice the operations, as noise is
+    divided by their difference: Theil and Sen's slope); else what an operation on next to nothing takes."""
     left_out = (*Stream.OF_IMAGES, "dropout")  # drawing its chances is work, not dispatch
     points = [
-        # inside a graph, its result is put into a variable
-        (fusion.FORMULAS.get(name, 1) + _READS.get(name, named == profile.GRAPH), s)
-        for name, (_, s) in small.items()
-        if name not in left_out
+        (fusion.FORMULAS.get(name, 1) + 4 * (name == "adam"), min(taken.items())[1])  # which reads as many variables
+        for name in {*Stream.WEIGHTS}.difference(left_out)
+        if (taken := _taken(of, _CALL, device, name))
     ]
-    if len({n for n, _ in points}) < _FEWEST_COUNTS:
-        return None
-    pairs = itertools.permutations(points, 2)
-    return median([(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if b[0] > a[0]]).at_least(0.0)
+    each = [(t - s) / (n - m) for m, s in points for n, t in points if n > 2 * m]
+    return median(each).at_least(0.0) if each else of.constant("tf-op-in-function", device, clock=profile.clock(device))
