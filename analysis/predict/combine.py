@@ -51,7 +51,9 @@ def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
 
     Source: TensorFlow's GPUUtil::CopyCPUTensorToGPU, whose copying stream waits for the computing one.
     """
-    parts = {"dispatch": made.dispatch * fitted.dispatch, "launches": made.launches * fitted.launches}
+    issued = made.launches * fitted.launches
+    parts = {"dispatch": made.dispatch * fitted.dispatch}
+    parts["launches"] = issued * made.waited + issued.value * (1 - made.waited)  # unsure where it is waited for
     parts |= {name: e * fitted.work if name in DEVICE else e for name, e in made.parts.items()}
     issuing, copying, device, feeding = (total_of(parts, names) for names in (ISSUING, COPYING, DEVICE, (PIPELINE,)))
     beside = max(0.0, parts["launches"].value + device.value - least(made, fitted))

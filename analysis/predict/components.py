@@ -87,7 +87,7 @@ def components(
     partial: list[str] = []
     lacking: dict[str, Lacking] = {}
     kernels = kernels_of(step_works(network, batch, chosen, device, partial, of.machine), execution, device)
-    work = work_parts(kernels, of, device, execution, partial, lacking)
+    work = work_parts(network, kernels, of, device, execution, partial, lacking)
     parts = work.parts
     try:
         dispatch = dispatch_of(of, device, execution, kernel, chosen.steps_per_execution)

@@ -3,6 +3,7 @@ the path through them where they may run at once.
 """
 
 import math
+from collections import Counter
 
 import msgspec
 
@@ -12,26 +13,26 @@ from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile
 from analysis.stats import Estimate, middle, total
 from analysis.units import join, percent
 from kernels import networks
-from kernels.networks.layers import Network, unknown
-from kernels.networks.training_step import Work
+from kernels.networks.layers import INPUT, Network, sources, unknown
+from kernels.networks.training_step import SECOND, Work
 from kernels.problems import Problem, Stream
 from workloads.records import Machine
 from workloads.records.switches import Keras
 
 Timed = list[tuple[Kernel, float]]
-_SHORT = 8000 / 3e9  # seconds: so many cycles
 _NEAR = 2  # powers of two that passes may differ by whose best rate is asked for
 _PRICED = "adam"  # what an optimizer without a stream problem is priced as
 
 # When a rule, or what is fitted, was last chosen or left out by what trainings took: those measured first after it are unseen.
 # Laws of feeding are fitted to rows of their own.
-RULES_CHANGED = "2026-11-23T07:55:00Z"
+RULES_CHANGED = "2026-11-23T21:05:00Z"
 
 
 class Path(msgspec.Struct, frozen=True):
     """What a graph whose operations may run at once needs at least: seconds of the longest line of those that wait for each
-    other; how many of its operations other threads dispatch meanwhile; and seconds for which all together keep every core or
-    the memory busy: those of the line at the best rates that are known, the others as long as they take by themselves."""
+    other; how many operations other threads dispatch meanwhile, those of loops beside the line; and seconds for which all
+    together keep every core or the memory busy: those of the line at the best rates that are known, the others as long as they
+    take by themselves."""
 
     seconds: float
     aside: int
@@ -75,6 +76,7 @@ def kernels_of(works: list[Work], execution: str, device: str) -> "list[Kernel]"
 
 
 def work_parts(
+    network: Network,
     kernels: "list[Kernel]",
     of: Profile,
     device: str,
@@ -110,7 +112,7 @@ def work_parts(
     sums = {part: total(each) for part, each in found.items()}
     read_from = {part: ", ".join(names) for part, names in told.items()}
     at_once = device == "cpu" and execution == OP_BY_OP
-    return WorkParts(sums, read_from, _path(timed, cold, of, device) if at_once else None)
+    return WorkParts(sums, read_from, _path(network, timed, cold, of, device) if at_once else None)
 
 
 def _moved(k: "Kernel", execution: str) -> float:
@@ -120,16 +122,19 @@ def _moved(k: "Kernel", execution: str) -> float:
     return problem.bytes_moved * (1.0 if fused else fusion.passes(problem.operation))
 
 
-def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str) -> Path:
+def _path(network: Network, timed: Timed, cold: dict[str, float], of: Profile, device: str) -> Path:
     """The path through kernels that may run at once; `cold`: seconds of each at the memory's bandwidth, 0 where a cache holds
     its arrays."""
     each = operations.operating(of, device)
-    line = longest(timed, each.value if each else 0.0)
+    dispatch = each.value if each else 0.0
+    beside = _beside(network, timed, dispatch)
+    line = longest([(k, s) for k, s in timed if _layer(k) not in beside], dispatch)
+    aside = sum(k.operations * k.times for k, _ in timed if k.times > 1 and _layer(k) in beside)
     there, busy = {k.name for k, _ in line}, 0.0
     for k, seconds in timed:
         best = max(cold[k.name], fully_used(k.problem, of, device)) if k.name in there else seconds
         busy += min(seconds, best * k.times)
-    return Path(sum(s for _, s in line), concurrent_dispatches(timed, line), busy)
+    return Path(sum(s for _, s in line), aside, busy)
 
 
 def fully_used(problem: Problem, of: "Profile", device: str) -> float:
@@ -168,20 +173,20 @@ def longest(timed: Timed, each: float) -> Timed:
     return max([*lines, begun], key=lambda line: sum(s + each * k.operations * k.times for k, s in line))
 
 
-def concurrent_dispatches(timed: Timed, line: Timed) -> int:
-    """Operations that other threads dispatch while those of the line run: long ones alone, as the thread that finds a short
-    one ready runs it at once.
+def _beside(network: Network, timed: Timed, each: float) -> set[str]:
+    """The layers that the longest way through the network leaves out."""
+    took: Counter[str] = Counter()
+    for k, seconds in timed:
+        took[_layer(k)] += seconds + each * k.operations * k.times
+    ways: dict[str, tuple[float, tuple[str, ...]]] = {INPUT: (0.0, ())}
+    for layer, taken in zip(network.layers, sources(network), strict=True):
+        before, way = max(ways[name] for name in taken)
+        ways[layer.name] = before + took[layer.name], (*way, layer.name)
+    return {*ways} - {*ways[network.layers[-1].name][1]}
 
-    Source: TensorFlow's executor.cc and its kernel costs (kOpIsExpensiveThresholdCycles).
-    """
-    there = {k.name for k, _ in line}
-    each = [(k, s / _arrays(k) / k.times) for k, s in timed if k.name not in there]
-    return sum(_arrays(k) * k.times for k, seconds in each if seconds > _SHORT)
 
-
-def _arrays(k: Kernel) -> int:
-    """Operations of a kernel that are on whole arrays."""
-    return min(k.operations, fusion.FORMULAS.get(k.problem.operation, 1)) if isinstance(k.problem, Stream) else 1
+def _layer(k: Kernel) -> str:
+    return k.layer.removesuffix(SECOND)
 
 
 def _what(k: Kernel) -> str:
