@@ -27,8 +27,8 @@ FOUND = """
 **Why.** Of a GPU step of {model:title}: {parts} (predicted).
 **Bare products.** {product}
 **Copies.** {copies}
-**How far to believe it.** Predicted steps have a median error of {gpu:share} on the GPU, {cpu:share} on the CPU. Where \
-intervals overlap, the answer is: can't tell."""
+**How far to believe it.** Predicted steps of models left out of the fit have a median error of {gpu:share} on the GPU, \
+{cpu:share} on the CPU. Where intervals overlap, the answer is: can't tell."""
 
 
 def answer(
