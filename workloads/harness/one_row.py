@@ -294,7 +294,7 @@ def clocks(row: Row, bound: Bound, known: Known, limits: Limits, handicap: float
         samples = timing.visit(take, limits, clock, known.call_s[clock], handicap)
         if not hasattr(take, "resets") and 2 * (least := min(samples.seconds)) < known.call_s[clock]:
             known.call_s[clock] = max(least, 1e-9)  # something held it back when it was sized
-        taken.append(_a_pass(samples, bound.prepared.passes))
+        taken.append(_per_pass(samples, bound.prepared.passes))
     return tuple(taken)
 
 
@@ -332,7 +332,7 @@ def _on_device(run: Callable, wait: Callable, stream, launches: int, device_s: f
     return timing.device(run, stream)
 
 
-def _a_pass(samples: Samples, passes: int) -> Samples:
+def _per_pass(samples: Samples, passes: int) -> Samples:
     """Samples of one pass from samples of calls that make `passes` of them."""
     if passes == 1:
         return samples

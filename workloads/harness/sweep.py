@@ -163,7 +163,7 @@ class _Runner:
         self._seen: dict[str, tuple[float, Problem]] = {}
 
     def ask(self, row: Row, number: int) -> Measurement:
-        """The row's visit of that round, or (0) the row whole."""
+        """Measures the row's visit of round `number`; 0: the whole row in one go."""
         call_s = self._predicted_s(row)
         if number <= 1 and call_s > _LONGEST_CALL_S:
             reason = f"one call would take about {call_s:.0f} s, going by the size before"
@@ -191,7 +191,7 @@ class _Runner:
         return merged(parts)
 
     def _answer(self, order: Order, fresh: bool = False, process: int = 0) -> Measurement:
-        """From a fresh worker, or from that of the row's environment, of several the one with the number `process`."""
+        """The worker's answer to an order: a fresh worker, or the one kept for this environment and `process` number."""
         row = order.row
         timeout_s = _LONGEST_ROW_S + row.problem.patience_s + 6 * self._limits.max_time + 10 * self._predicted_s(row)
         variables = environment(row, self._uuids)
@@ -208,11 +208,11 @@ class _Runner:
         return self._workers[key].ask(order, timeout_s)
 
     def _make_room(self, row: Row, key: tuple = ()) -> None:
-        """Ends the idle processes of frameworks, but the one of `key`, that keep memory of which the row needs some: what they
-        once had, and a training all of its GPU's."""
+        """Ends idle framework processes, except the one of `key`, when the row needs their memory: they keep all that they
+        ever took, and a training takes its whole GPU."""
         for other in [k for k, backend in self._last.items() if backend in FRAMEWORKS and k != key]:
             alone = row.on_gpu and not SHARED.items() <= set(other[1:])
-            if other in self._workers and (alone or _short(row)):
+            if other in self._workers and (alone or _lacks_memory(row)):
                 self._workers[other].close()
 
     def learn(self, done: Measurement) -> None:
@@ -221,8 +221,8 @@ class _Runner:
             self._seen[rounds.way(done.row)] = (seconds, done.problem)
 
     def _predicted_s(self, row: Row) -> float:
-        """Seconds of a call at the rate of the same kernel, arithmetic and settings one size before; 0 when that call
-        was too short, or too much smaller, to tell: its time is the cost of any call."""
+        """Seconds of a call, predicted from the FLOP rate of the size before in the same kernel and settings; 0 if that call
+        was too short or too small, as its time is then mostly a call's fixed cost."""
         seconds, problem = self._seen.get(rounds.way(row), (0.0, None))
         if type(problem) is not type(row.problem) or seconds < 1e-3 or row.problem.flops > 64 * problem.flops:
             return 0.0
@@ -233,8 +233,8 @@ class _Runner:
             worker.close()
 
 
-def _short(row: Row) -> bool:
-    """Whether a row needs more of its device's memory than lies idle now, with room for what is made beside its arrays."""
+def _lacks_memory(row: Row) -> bool:
+    """Whether the row's arrays, _ROOM times for temporaries, exceed the free memory of its device."""
     return _ROOM * row.problem.footprint_bytes > facts.memory_available(row.device)
 
 
