@@ -54,8 +54,8 @@ def _as_float8(problem):
 
 
 def problems(args: argparse.Namespace) -> list:
-    """The products asked for, each once: by how many at once, size, layout and precision, or by batch, layer, direction and
-    precision.
+    """The products asked for, each once, ordered by count in one launch, shape, layout and precision; those of a --model by
+    batch, layer, direction and precision.
 
     Raises: Usage for a word that is no size, shape or dtype.
     """

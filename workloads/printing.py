@@ -26,9 +26,8 @@ def timed(seconds, units: float) -> tuple[str, str]:
 
 
 class Lines:
-    """A line a row under a HEAD (columns and their widths, as table.Printed has them; those of LEAST go first where the terminal
-    is narrow), and ABOUT it at the end. Rows that are not `wanted` have none. Here: what, how large, the time with its interval,
-    the rate, what is doubtful; no part of a roof, which these rows are."""
+    """Prints a line for each `wanted` row under HEAD, the columns and widths of a table.Printed, and ABOUT at the end. A
+    narrow terminal drops the columns of LEAST first. This base class shows no share of a roof, as its rows are the roofs."""
 
     HEAD = "kernel 17< | problem 22< | where 6< | time 8 | ±% 4 | rate 12 | notes 5<"
     LEAST = "±%"

@@ -1,5 +1,5 @@
-"""What the commands that measure share: a Workload each, from its parser to its exit code; what is said while rows finish and
-at the end."""
+"""The skeleton of a measuring command: a Workload, from its parser to its exit code, and what is printed on the way and at the
+end."""
 
 import argparse
 import contextlib
@@ -134,10 +134,10 @@ class Workload:
 
 
 def refined(done: list, answers: list, op: str, order: Callable) -> "list[Row]":
-    """The rows still needed to pin down the crossings of the answers, in that order: those that won on either side of each.
+    """The rows still needed to narrow down each crossover, sorted by `order`: the kernels that won on either side of it.
 
-    At an added size only these run: both sides' best kernels of the bracket, and the resident GPU call that says why. Sizes of
-    other forms of a family are taken where they are as good.
+    At an added size only these run: both sides' best kernels, and the resident GPU call that says why. A size that another
+    form measured nearby is reused.
     """
     from analysis.crossover import crossover
     from workloads.records import Row, Settings, distinct
@@ -171,7 +171,7 @@ def say(said: list[str], args: argparse.Namespace, outcome: "sweep.Outcome", op:
 
 
 def check_flags(args: argparse.Namespace) -> None:
-    """Raises Usage, before anything is measured, for a baseline to save that exists and for one to compare with that does not."""
+    """Checks --save and --against before anything is measured: raises Usage where the first exists or the second does not."""
     from analysis.compare import command as compare
     from workloads.records import baselines
 
@@ -261,7 +261,7 @@ def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
 
 
 def worst(codes: list[int]) -> int:
-    """The exit code of several parts: a failed row or a refusal tells; a part that is not there does only when all are."""
+    """The exit code of several parts: FAILED comes before USAGE, USAGE before OK; MISSING only if every part is missing."""
     return next((code for code in (options.FAILED, options.USAGE, options.OK) if code in codes), options.MISSING)
 
 
@@ -274,7 +274,7 @@ def require_measured(outcome, workload: str, example: str) -> None:
 
 
 def unfinished(outcome) -> list[str]:
-    """How much of a plan that was stopped is here, for the head of what is said of it."""
+    """A line on how many planned rows a stopped run has; [] when none are left."""
     there, begun = len(outcome.measurements), outcome.begun
     some = f" ({begun} with fewer visits than planned)" if begun else ""
     said = f"{there} of {there + outcome.left - begun} rows are here{some}, and what follows is said of these."

@@ -16,9 +16,9 @@ FRESH = plan.RIGOROUS_PROCESSES
 
 
 def in_turns(rows: Iterable[Row]) -> list[Row]:
-    """The same rows, those that differ in their device alone after one another: what ends a plan early leaves both sides of
-    what it has. The CPU's processes, of each set of variables, and a GPU's live side by side meanwhile: few are started twice,
-    as rows of the same switches come together. What takes fresh processes comes last."""
+    """The same rows, reordered: a row's CPU and GPU versions are neighbors, so a plan that ends early has both sides of what
+    it measured. Rows of the same switches come together, so that few worker processes start twice. Rows that need fresh
+    processes come last."""
     found: dict[tuple, list[Row]] = {}
     for row in rows:
         s = row.settings

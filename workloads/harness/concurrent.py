@@ -56,8 +56,8 @@ class Turns(msgspec.Struct, frozen=True):
 
 @dataclasses.dataclass
 class Took:
-    """What the parties gave that took turns: each one's answer when it was prepared, what each set of them took in every round,
-    and the answer that ended it before its time."""
+    """Results of parties that took turns: each one's answer when prepared, the seconds of each set in every round, and the
+    answer that ended the turns early."""
 
     parties: list[Row]
     prepared: list[Measurement] = dataclasses.field(default_factory=list)

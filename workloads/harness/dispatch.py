@@ -1,4 +1,4 @@
-"""What frameworks do for a worker, and how they refuse. A module is imported when a worker is asked for what it does."""
+"""Framework functions that a worker calls by name, each imported at its first call; the errors by which they refuse."""
 
 import importlib
 from collections.abc import Callable
@@ -27,9 +27,9 @@ class Broken(Exception):
 
 
 def handler(name: str) -> Callable:
-    """The function that does it.
+    """The function of a name in HANDLERS.
 
-    Raises: KeyError for what nobody does.
+    Raises: KeyError for another name.
     """
     module, _, function = HANDLERS[name].partition(":")
     return getattr(importlib.import_module(module), function)

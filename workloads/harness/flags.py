@@ -1,4 +1,4 @@
-"""What only the process that timed a row can see of it, once its clocks are done: flags for `analysis.checks`."""
+"""Flags that only the process that timed a row can raise, after its clocks are done; `analysis.checks` explains them."""
 
 import functools
 import math

@@ -68,7 +68,7 @@ def on_device(cupy, array: np.ndarray):
 
 
 def find(key: str):
-    """What is kept of a row, from now on the last to go; None where it was let go."""
+    """The bound call kept for a row's key, now the most recently used; None if it was evicted."""
     if key not in _rows:
         return None
     _rows.move_to_end(key)
@@ -81,7 +81,7 @@ def keep(row: Row, bound) -> None:
 
 
 def make_room(row: Row, free: Callable[[str], int] = facts.memory_available) -> None:
-    """Lets rows go, the least recently used first, until they and this one take at most SHARE of what is free without them."""
+    """Evicts the least recently used rows until they and this one take at most SHARE of what is free without them."""
     gone = []
     for where, cost in _costs(row).items():
         while _rows:
@@ -95,7 +95,7 @@ def make_room(row: Row, free: Callable[[str], int] = facts.memory_available) -> 
 
 
 def clear() -> bool:
-    """Lets all rows go; whether there was one."""
+    """Evicts all rows; True if there was one."""
     had = bool(_rows)
     _rows.clear()
     _there.clear()

@@ -1,6 +1,6 @@
 """The order of a sweep: it goes round its rows in short visits, in another random order each round.
 
-It asks nobody and reads no clock of its own, so that tests run it on a virtual one.
+It measures nothing and reads no clock itself, so tests run it on a virtual clock.
 """
 
 import math
@@ -14,9 +14,9 @@ from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row, settings
 from workloads.records.visits import together
 
-# Visits beyond the planned ones, to rows that are too noisy, take at most this share of the seconds of those.
+# Extra visits to noisy rows take at most this share of the seconds of the planned visits.
 EXTRA = 0.15
-APART = 12  # visits that a round lasts at least: of a single row five in a row would see one mood of the host
+APART = 12  # a round lasts at least this many visits: five visits in a row would see the host in one state
 MOST_VISITS = 20  # of a row: 200 samples
 # Problems that several devices or a framework work at for seconds.
 _WHOLE = ("training", "inference", "feeding", "peer", "collective")
@@ -51,8 +51,8 @@ def shuffled(rows: Iterable[Row], seed: int, number: int) -> list[Row]:
 
 
 def held(done: Iterable[Measurement]) -> list[Row]:
-    """The rows to be measured once more under a load of their own, which brings the GPU's clock down to what power and heat
-    allow: peaks, and what takes long enough to be timed with such a clock in use."""
+    """GPU rows to measure again under sustained load, where power and heat limit the clock: peaks, and kernels whose calls
+    take at least _HELD_FROM_S seconds."""
     return [
         msgspec.structs.replace(
             m.row, settings=msgspec.structs.replace(m.settings, switches=settings.HELD | m.settings.switches)
@@ -99,7 +99,7 @@ class Rounds:
         return self.complete(key) and self._last(key) >= self._further.get(key, 0) and not self.noise(key)
 
     def noise(self, key: str) -> float:
-        """How wide the row's interval is, where that is wider than wanted and more visits may be made; else 0."""
+        """The relative half-width of the row's interval if it exceeds max_noise and more visits are allowed; else 0."""
         m = self.of(key)
         if not m or is_whole(m) or not m.ok or m.visits > MOST_VISITS - 2:
             return 0.0
@@ -115,7 +115,7 @@ class Rounds:
         )
 
     def again(self) -> int:
-        """The further visits that rows are to have and lack."""
+        """How many of the extra visits to noisy rows are still to be made."""
         return int(sum(max(0, number - self._last(key)) for key, number in self._further.items()))
 
     def _last(self, key: str) -> float:
@@ -134,9 +134,9 @@ class Rounds:
         """The visits to make, one after the other, each a row and its round (0: the row whole); each is to be added before the
         next is asked for.
 
-        After the first round `refine` gets the provisional rows until it asks for no more; what it adds is visited at once and
-        goes through the rest. A round of few rows lasts APART visits, so that their visits lie apart. After the planned rounds
-        the noisiest rows are visited twice more, and again, for EXTRA of the time that all visits took: by twos, as the range of
+        After the first round `refine` gets the provisional rows until it adds none; an added row is visited at once and joins
+        the later rounds. A round of few rows lasts APART visits, so that visits lie apart. After the planned rounds the
+        noisiest rows get two more visits at a time, until EXTRA of the time of all visits is spent. Two, because the range of
         six medians is wider than the interval of five or of seven.
         """
         before, began = 0, -math.inf

@@ -17,7 +17,7 @@ _ran: tuple = ()
 
 
 def quiet_for(what: tuple) -> None:
-    """Waits for threads that still spin, but not for those of `what` runs next: the library and its number of threads."""
+    """Waits until threads stop spinning, but not for this process's own where `what` (library, threads) stays the same."""
     global _ran
     telemetry.settle(own=_ran != what)
     _ran = what

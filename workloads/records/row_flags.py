@@ -1,4 +1,4 @@
-"""What the numbers of one row say against it: the flags that it gets when it is measured."""
+"""Flags that a row's own numbers raise when it is measured."""
 
 import msgspec
 
