@@ -40,7 +40,16 @@ def parts(e: Explanation | None, asked: Request, of: Sources, devices: list[str]
     found = [_step(asked, device) for device in devices if device not in measured]
     for device in devices:
         if not of.profile(device).constant("keras-step", device):
-            words = ("workloads.launch", "--backends", "tensorflow", "--variants", "fit", "once", *_on(device))
+            words = (
+                "workloads.launch",
+                "--backends",
+                "tensorflow",
+                "--variants",
+                "function",
+                "fit",
+                "once",
+                *_on(device),
+            )
             found.append(Part(f"start-up and dispatch on the {labels.device(device)}", words, _GUESS_S["launch"]))
     math = "float32" if of.cpu.machine and of.cpu.machine.lacks("tf32") else "tf32"
     return found + [part for device in devices if device not in predicted for part in _operations(asked, device, math)]
