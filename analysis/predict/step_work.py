@@ -3,7 +3,7 @@ the path through them where they may run at once.
 """
 
 import math
-from collections import Counter
+from collections import defaultdict
 
 import msgspec
 
@@ -175,7 +175,7 @@ def longest(timed: Timed, each: float) -> Timed:
 
 def _beside(network: Network, timed: Timed, each: float) -> set[str]:
     """The layers that the longest way through the network leaves out."""
-    took: Counter[str] = Counter()
+    took: dict[str, float] = defaultdict(float)
     for k, seconds in timed:
         took[_layer(k)] += seconds + each * k.operations * k.times
     ways: dict[str, tuple[float, tuple[str, ...]]] = {INPUT: (0.0, ())}
