@@ -19,7 +19,7 @@ from analysis import noise
 from kernels.registry import BACKENDS
 from workloads import doctor, options, records
 from workloads.harness import sweep, telemetry
-from workloads.machine import cpu, facts, gpu, health
+from workloads.machine import cpu, facts, health
 from workloads.machine.health import Finding
 from workloads.records import Run
 
