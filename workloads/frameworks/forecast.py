@@ -60,4 +60,4 @@ def name(row: Row, rigorous: bool = False) -> str:
     many = [f"in {FRESH} processes"] if rigorous else []
     if row.process == "fresh":
         many = ["each trial in a fresh process" if row.variant == "trial" else f"in {FRESH} fresh processes"]
-    return " ".join([plan.name(row), row.problem.dtype, *given, *many])
+    return " ".join([plan.name(row), *given, *many])

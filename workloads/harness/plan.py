@@ -227,7 +227,7 @@ def name(row: Row) -> str:
     how = row.device if row.on_gpu else (units.count(row.threads, "thread") if row.threads else "default threads")
     what = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
     where = row.settings.switches.get("residence", "") if row.problem.op == "training" else row.mode
-    return f"{row.kernel} {what} {shape} {row.problem.math} {how} {where}".rstrip()
+    return f"{row.kernel} {what} {shape} {row.problem.math or row.problem.dtype} {how} {where}".rstrip()
 
 
 def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
