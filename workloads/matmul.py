@@ -65,8 +65,10 @@ def problems(args: argparse.Namespace) -> list:
     if found := works(args):
         return list(dict.fromkeys(w.problem for w in found))
     squares = args.sizes or ([] if args.shapes else ["64:2048:x2"])
-    shapes: list[tuple[int, ...]] = [(n, n, n) for n in options.sizes(squares)] if squares else []
-    shapes += map(plan.shape, plan.shapes(args.shapes))
+    shapes = [(n, n, n) for n in options.sizes(squares)] if squares else []
+    for text in plan.shapes(args.shapes):
+        m, n, k = plan.shape(text)
+        shapes.append((m, n, k))
     layouts = options.words(args.layouts) or ["nn"]
     with options.usage_errors("python -m workloads.matmul --sizes 1024 --layouts nn nt tn"):
         made = [

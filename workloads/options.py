@@ -188,9 +188,9 @@ class Parser(argparse.ArgumentParser):
             word, module = extra[1].partition("=")[0], self.prog.split()[-1]
             if module in ("workloads", "analysis") and (near := closest(f"{module}.{word}", help_screen.commands())):
                 raise Usage(f"{word!r} is no argument; a command is typed with a dot", f"python -m {near} -h")
-            known, flag = self._option_string_actions, f"--{next(iter(self.needs), '')}"
-            lacks_its_flag = re.match(r"(?![a-zA-Z]*$)[^-]", word) and getattr(known.get(flag), "nargs", 0) != 0
-            right = f"{flag} {word}" if lacks_its_flag else closest(word, known)
+            known, first = self._option_string_actions, f"--{next(iter(self.needs), '')}"
+            lacks_its_flag = re.match(r"(?![a-zA-Z]*$)[^-]", word) and getattr(known.get(first), "nargs", 0) != 0
+            right = f"{first} {word}" if lacks_its_flag else closest(word, known)
             raise Usage(f"unexpected argument {word!r}", similar=("argument" if right in known else "", word, right))
         flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
         action = self._option_string_actions[flag[1]] if flag else None
