@@ -61,12 +61,12 @@ class Estimate(msgspec.Struct, frozen=True):
         return exact(other) / self
 
     def at_least(self, other: "Estimate | float") -> "Estimate":
-        """The larger of both, end by end: of what waits for two."""
+        """The larger of both, end by end: the time of what waits for both."""
         b = exact(other)
         return Estimate(max(self.value, b.value), max(self.low, b.low), max(self.high, b.high))
 
     def within(self, other: "Estimate") -> "Estimate":
-        """The same number, its interval cut to another one as far as that leaves the number in it."""
+        """The same value; its interval is cut to the other's, but always holds the value."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         return Estimate(self.value, min(low, self.value), max(high, self.value))
 
@@ -77,7 +77,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def exact(value: Estimate | float) -> Estimate:
-    """A number that is known, unless it is an Estimate already."""
+    """A number as an Estimate without error; an Estimate as it is."""
     return value if isinstance(value, Estimate) else Estimate(value, value, value)
 
 
@@ -85,7 +85,7 @@ NOTHING = exact(0.0)
 
 
 def total(parts: Iterable[Estimate | None]) -> Estimate:
-    """The sum of those that are there."""
+    """The sum of the parts that are not None."""
     return sum((e for e in parts if e), NOTHING)
 
 
@@ -176,7 +176,7 @@ def _ends(value: float, draws: np.ndarray, blocks: int) -> tuple[float, float]:
 
 
 def _interval(value: float, groups: list[list[float]], visits: bool) -> Estimate:
-    """`value` with the range of the medians of RANGE visits; else with what resampling whole groups gives, of one nothing."""
+    """`value` with its interval: the range of medians of RANGE visits, else by resampling; a single group gives no width."""
     if len(groups) == 1:
         return exact(value)
     if not visits or len(groups) not in RANGE:
@@ -279,7 +279,7 @@ def timed(measurements: Iterable[Measurement], clock: str) -> list[tuple[Measure
 
 
 def quickest(measurements: Iterable[Measurement], clock: str) -> tuple[Measurement, Samples] | None:
-    """The one with the least median, and its samples; None when none has a time."""
+    """The row with the least median on that clock, and its samples; None if no row has a time."""
     return min(timed(measurements, clock), key=lambda pair: middle(pair[1]), default=None)
 
 

@@ -293,8 +293,8 @@ def classify(
 
 
 def _crossing(points: tuple[Point, ...], below: int, above: int) -> Crossing:
-    """Where log(ratio) passes 0, linear in log n, between two points of which the winner is told, and the bands next to them; the
-    ends are where the interval's two edges pass it, or the range's own end where a band reaches it."""
+    """Where log(ratio) passes 0, linear in log n, between two sizes with a sure winner. The interval reaches over the
+    can't-tell bands next to them: to where its two edges pass 0, or to the end of the measured range."""
     first, last = _past_bands(points, below, -1), _past_bands(points, above, 1)
     to_gpu, points = points[above].sign, points[first : last + 1]
     at = [math.log(p.n) for p in points]
@@ -310,8 +310,8 @@ def _crossing(points: tuple[Point, ...], below: int, above: int) -> Crossing:
 
 
 def _past_bands(points: tuple[Point, ...], at: int, step: int) -> int:
-    """Beyond the runs of sizes without a winner that begin next to a told size, as long as the same side wins on: the index of
-    the told size after the last of them, or of the range's end."""
+    """Walks from index `at` over can't-tell bands as long as the same side wins behind each: the index of the first sure size
+    after the last band, or of the range's end."""
     while 0 <= at + step < len(points) and points[at + step].sign == 0:
         beyond = at + step
         while 0 <= beyond + step < len(points) and points[beyond].sign == 0:

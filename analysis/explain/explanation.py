@@ -102,7 +102,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     @property
     def turns(self) -> tuple[str, dict[str, float]]:
-        """Who finishes first of ever more samples or epochs, from how many on: as measured, else as the costs say."""
+        """(the device that wins with more samples or epochs, from which count of each): measured, else worked out of costs."""
         to, found = sides.turns(*self.both)
         return to, self.swept | found | self.swept  # what was swept comes first, and is as measured
 

@@ -42,8 +42,8 @@ class Side(msgspec.Struct, frozen=True):
 
 
 def turns(cpu: Side, gpu: Side) -> tuple[str, dict[str, float]]:
-    """(cpu or gpu: which finishes first of ever more epochs; samples and epochs -> from how many on it does, but for those of
-    which it does from the first on or from 1)."""
+    """(the device that finishes first if there are enough epochs, {samples, epochs: the count from which it does}). A count of
+    at most 1 is left out."""
 
     def behind(samples: int, epochs: int) -> float:
         return gpu.of(samples, epochs).value - cpu.of(samples, epochs).value

@@ -15,8 +15,8 @@ _HOST_CONSTANTS = ("keras-step", "tf-function-call", "tf-op-in-function", "keras
 
 
 def host_factor(here: "Profile", there: "Profile") -> Estimate | None:
-    """How many times as long this machine's host takes for what a framework does before any work, as the stored one's: the
-    geometric mean over the constants of both CPUs, between the smallest and the largest; None without a common one."""
+    """The ratio of framework overhead, this machine's host over the stored one's: the geometric mean over the constants that
+    both have, its interval from the smallest ratio to the largest; None without a common constant."""
     pairs = [(here.constant(name, "cpu"), there.constant(name, "cpu")) for name in _HOST_CONSTANTS]
     ratios = [a.value / b.value for a, b in pairs if a and b and a.value > 0 and b.value > 0]
     if not ratios:
@@ -25,7 +25,7 @@ def host_factor(here: "Profile", there: "Profile") -> Estimate | None:
 
 
 def start_factor(here: "Profile", there: "Profile") -> Estimate | None:
-    """The same of importing TensorFlow, which a start mostly is; None where it was not measured on both."""
+    """The same ratio for importing TensorFlow, most of a start-up; None where it was not measured on both."""
     a, b = (profile.constant("import-tensorflow", "cpu") for profile in (here, there))
     return a / b if a and b else None
 
@@ -51,8 +51,8 @@ def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None
 def completed(
     made: "Prediction", stored: "Prediction", factor: Estimate, start: Estimate | None = None
 ) -> "Prediction":
-    """A prediction of this machine's CPU, with what of its job no row here tells as the stored machine's CPU has it, its host
-    scaled; half to twice as much."""
+    """A prediction of this machine's CPU, its unknown parts filled in from the stored machine's CPU and scaled to this host;
+    their interval is widened by 2 either way."""
     taken = {}
     for name in ("start_s", "compile_s", "epoch_s"):
         if getattr(made, name).high <= 0 < getattr(stored, name).high:

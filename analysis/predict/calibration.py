@@ -19,8 +19,8 @@ from workloads.records import settings as switches
 
 FEWEST = 2  # models that numbers are fitted on
 NOISY = 0.25  # a step whose interval is wider fits nothing
-# How firmly the numbers are held to what the microbenchmarks say: standard deviations of the logarithms of dispatch, launches
-# and work. A training counts as much as a relative error of _ERROR: about what single ones are off by without any fit.
+# Prior standard deviations of the logarithms of dispatch, launches and work; _ERROR is the relative error assumed of one
+# training: about what a prediction without any fit is wrong by.
 _NUMBERS, _HELD, _ERROR = ("dispatch", "launches", "work"), (0.1, 0.25, 0.1), 0.25
 _QUANTILE = 0.95
 

@@ -23,11 +23,10 @@ UNTRIED = 1.0  # the same of kinds of layers that no network of the tables has: 
 
 
 class Calibration(msgspec.Struct, frozen=True):
-    """Few global numbers that microbenchmarks do not tell, from trainings of `models` (empty: none, and all is as the profile
-    says). dispatch: how many times a Keras step with almost no work the dispatch takes; launches: the same of issuing
-    further operations of the graph, or kernels; work: how many times its rows' seconds the device's work takes in a step.
-    spread: the relative error that 95 of 100 of those trainings are predicted within. compile_s: seconds of a compilation for
-    each of the logarithms that it grows with, or each operation of a graph that is traced. build_s: of building a model."""
+    """Numbers fitted to trainings of `models` (empty: nothing is fitted). Factors on the profile's seconds: dispatch on those
+    of a Keras step with almost no work, launches on issuing further operations or kernels, work on the device's work. spread:
+    the relative error that holds for 95 of 100 of those trainings. compile_s: seconds of a compilation for each unit of
+    Components.traced. build_s: seconds to build a model."""
 
     dispatch: float = 1.0
     launches: float = 1.0

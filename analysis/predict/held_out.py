@@ -30,9 +30,9 @@ _NORMAL_95 = 1.96  # standard deviations to either end of an interval of 95 %
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One training predicted without its model: seconds: of the step as it was measured, with what of the fit is in that;
-    `bound` says what most of the measured step is without that, baselines: the seconds that each simpler prediction gives
-    (those that it can give)."""
+    """One training predicted without rows of its model. seconds: the predicted step, with the data-set setup that the measured
+    one contains. bound: whether overhead or work is most of the step. baselines: name -> seconds that a simpler prediction
+    gives."""
 
     seen: "Seen"
     predicted: Prediction

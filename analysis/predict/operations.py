@@ -1,6 +1,6 @@
 """Seconds of a step's operations, from a profile's rows: products, convolutions and passes by curves, each as inside a graph.
 
-Rows of many in one graph say that as it is; rows of a call of its own are more, by the call and by threads that must be woken.
+Rows timed inside a graph give it directly; rows of single calls also contain the call and waking threads, which is subtracted.
 """
 
 import functools
@@ -194,8 +194,8 @@ def row_seconds(of: Profile, m: "Measurement", source: str) -> float | None:
 
 
 def around(of: Profile, source: str, device: str, op: str, whole: float) -> float | None:
-    """Seconds that a call of `whole` seconds takes beyond what the same operation takes inside a graph: as of the call nearest
-    in length of which both were measured, for the more threads one wakes, the longer it waits; else a call with no work."""
+    """Overhead in seconds of a single call of `whole` seconds over the same operation inside a graph. It is that of the call
+    nearest in length that has both rows, as waking more threads takes longer; else that of a call with no work."""
     if pairs := _pairs(of, device, op) if source == _CALL else []:
         call, inside = min(pairs, key=lambda pair: abs(math.log(pair[0] / whole)))
         return call - inside

@@ -125,7 +125,7 @@ def _device(device: str) -> str:
 
 
 def stands(m: "Measurement") -> bool:
-    """Whether a row says as it is what an operation takes in a graph that is not compiled, whose weights change."""
+    """Whether a row gives directly what an operation takes in a graph that is not compiled and whose weights change."""
     return m.label == f"tensorflow/{GRAPH}"
 
 

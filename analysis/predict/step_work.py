@@ -29,10 +29,9 @@ RULES_CHANGED = "2026-11-23T21:05:00Z"
 
 
 class Path(msgspec.Struct, frozen=True):
-    """What a graph whose operations may run at once needs at least: seconds of the longest line of those that wait for each
-    other; how many operations other threads dispatch meanwhile, those of loops beside the line; and seconds for which all
-    together keep every core or the memory busy: those of the line at the best rates that are known, the others as long as they
-    take by themselves."""
+    """The critical path of a graph whose operations may overlap. seconds: of the longest chain of operations that wait for each
+    other. aside: operations that other threads dispatch meanwhile, of loops those beside the chain. busy: seconds for which all
+    memory busy, those of the chain at the best known rates."""
 
     seconds: float
     aside: int
@@ -153,9 +152,9 @@ def aside_of_the_rest(k: Kernel) -> bool:
 
 
 def longest(timed: Timed, each: float) -> Timed:
-    """The longest line of kernels that wait for each other, the dispatch of each operation (`each` seconds) counted. The step
-    goes forward, then backward; the gradient of a layer's weights can begin when that of its output is there, the update of a
-    variable when its gradient is, and nothing waits for either.
+    """The critical path: the longest chain of kernels that wait for each other, with `each` seconds of dispatch an operation.
+    A step goes forward, then backward. The gradient of a layer's weights waits for that of its output, the update of a
+    variable for its gradient, and nothing waits for either.
 
     timed: the kernels of a graph that is not compiled with their seconds, forward in the order of the layers.
     """

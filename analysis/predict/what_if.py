@@ -46,8 +46,8 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What a change saves: seconds of the whole training and of a step of the same samples (negative: it costs). `why` there is
-    none of both, where it could not be predicted."""
+    """What a change saves: seconds of the whole training and of a step of as many samples (negative: it costs). why: the
+    reason if it could not be predicted; both are None then."""
 
     change: Change
     job_saved: Estimate | None

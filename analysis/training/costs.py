@@ -175,7 +175,7 @@ def _of_own_fits(m: "Measurement", short: TrainingCost) -> TrainingCost:
 
 
 def _together(a: Estimate, b: Estimate) -> Estimate:
-    """One number of two for the same, each weighed by the square of its interval; the better known one where one is exact."""
+    """Two estimates of one number, averaged with weights 1 / width^2 of their intervals; an exact one is taken as it is."""
     wide = [e.high - e.low for e in (a, b)]
     if min(wide) <= 0:
         return a if wide[0] <= wide[1] else b
