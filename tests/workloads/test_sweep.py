@@ -368,7 +368,7 @@ def test_a_training_has_the_gpu_s_memory_to_itself(monkeypatch):
             ended.append(self.variables.get("NVIDIA_TF32_OVERRIDE", "own"))
 
     monkeypatch.setattr(sweep, "Worker", Idle)
-    monkeypatch.setattr(sweep, "_short", lambda row: False)
+    monkeypatch.setattr(sweep, "_lacks_memory", lambda row: False)
     asked = (("gpu:0", {}), ("cpu", {}), ("gpu:0", {"beside": "fits", "tf32": "off"}), ("gpu:0", {"tf32": "off"}))
     gpu, cpu, fits, own = (
         Row("training/keras/fit", Training("lenet", 4, 8), Settings(d, switches=s)) for d, s in asked
