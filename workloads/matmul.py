@@ -72,9 +72,9 @@ def problems(args: argparse.Namespace) -> list:
     layouts = options.words(args.layouts) or ["nn"]
     with options.usage_errors("python -m workloads.matmul --sizes 1024 --layouts nn nt tn"):
         made = [
-            Matmul(*mnk, dtype, math, layout=way, batch=count)
+            Matmul(m, n, k, dtype, math, layout=way, batch=count)
             for count in plan.counts(args.batch, 1)
-            for mnk in shapes
+            for m, n, k in shapes
             for way in layouts
             for dtype, math in plan.precisions(args)
         ]
