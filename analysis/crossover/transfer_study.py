@@ -102,11 +102,6 @@ class Cost(msgspec.Struct, frozen=True):
         return -(-self.data.samples // self.batch)
 
     @property
-    def training(self) -> Estimate:
-        """Seconds of copying in all epochs of the article, batch by batch."""
-        return self.epoch * self.data.epochs
-
-    @property
     def batches(self) -> str:
         """`in batches of 32`, `one image at a time`, `in one piece`."""
         if self.calls == 1:
@@ -219,5 +214,5 @@ def _cells(c: Cost) -> list[str]:
     nbytes = size(c.data.nbytes(c.dtype, c.batch))
     calls = [f"{c.batch:,}", nbytes, f"{c.calls:,}", c.way, seconds(c.call.value), seconds(c.epoch.value)]
     whole = seconds(c.whole.value) if c.whole else "-"
-    training = f"{seconds(c.training.value)} ({c.data.epochs:,} epoch{'s' * (c.data.epochs > 1)})"
-    return [c.data.name, *calls, c.calls_share or "-", whole, training, c.how]
+    every = f"{seconds(c.epoch.value * c.data.epochs)} ({c.data.epochs:,} epoch{'s' * (c.data.epochs > 1)})"
+    return [c.data.name, *calls, c.calls_share or "-", whole, every, c.how]
