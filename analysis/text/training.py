@@ -4,7 +4,7 @@ training, and what runs side by side."""
 from collections.abc import Iterable
 from statistics import median
 
-import msgspec
+from msgspec.structs import replace
 
 from analysis import numbers
 from analysis.crossover.crossover import Answer
@@ -39,7 +39,7 @@ Building and compiling take {built:time}, training {trained:time}.""",
     "A multiple of the batch saves that.",
     "loss": "{training}: after {when} the loss is {cpu} on the CPU, {gpu} on the GPU.{why}",
     "tf32": " The GPU's products are in TF32: --tf32 off shows whether that is why.",
-    "change": "{training}, on {device}, {what}: a step takes {time:time} instead of {usual:time}, {speed:speed}.",
+    "change": "{where}: a step takes {time:time} instead of {usual:time}, {speed:speed}.",
     "start": "{model:title} on the {side}, {count} fresh processes: {total:time} until the first step ends, "
     "{imported:time} of it importing the framework.",
     "teacher": "{student:title} trains on the {here} while a frozen {teacher:title} answers on the {there}, batch {batch}: "
@@ -81,7 +81,7 @@ def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
     words = sentences.counted(epochs, "epochs")
     if samples == setup.samples:
         return words, setup
-    return f"{samples:,} samples, {words}, from its parts", msgspec.structs.replace(setup, samples=0)
+    return f"{samples:,} samples, {words}, from its parts", replace(setup, samples=0)
 
 
 def job_of(a: Answer) -> tuple[str, Setup]:
@@ -91,7 +91,7 @@ def job_of(a: Answer) -> tuple[str, Setup]:
     if a.form.mode != BY_JOB:
         return "", setup
     words, named = whole_job(break_even.at(setup, varies, a.low_n), varies)
-    return words, setup if varies == "samples" else msgspec.structs.replace(setup, samples=named.samples)
+    return words, setup if varies == "samples" else replace(setup, samples=named.samples)
 
 
 def answer_sentence(a: Answer) -> str:
@@ -200,16 +200,14 @@ def loss_sentence(pair: Pair) -> str:
 
 def changes(measurements: Measurements) -> list[tuple[str, str, str, Estimate, Estimate]]:
     """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one; the
-    epoch's own cost is shared among its steps."""
+    interval of an upper bound reaches down to nothing."""
     found = []
     for m, plain in break_even.changed(measurements):
-        p = m.problem
         what = how(m, plain.problem.dtype)
-        both = [(cost, one.problem.steps) for one in (m, plain) if (cost := costs.measured(one))]
+        both = [cost for one in (m, plain) if (cost := costs.measured(one)) and cost.step.value > 0]
         if what and len(both) == 2:
-            step, usual = (cost.epoch_seconds(steps) / steps for cost, steps in both)
-            name = f"{networks.title(p.model)}, batch {p.batch}, {p.samples:,} samples"
-            found.append((name, m.device, ", ".join(what), step, usual))
+            step, usual = (replace(cost.step, low=0.0) if cost.bound else cost.step for cost in both)
+            found.append((subject(break_even.setup_of(plain)), m.device, ", ".join(what), step, usual))
     return found
 
 
@@ -218,8 +216,9 @@ def change_sentences(measurements: Measurements) -> list[str]:
     told = []
     for name, device, what, to, plain in sorted(changes(measurements), key=lambda one: one[3].value / one[4].value):
         if faster(to, plain) != "neither":
-            words = {"what": what, "time": to, "usual": plain, "speed": plain / to}
-            told.append(say(_SAID["change"], training=name, device=device_name(device), **words))
+            time, usual = (e if e.low > 0 else replace(e, value=0.0) for e in (to, plain))  # at most
+            where = f"{name}, on {device_name(device)}, {what}"
+            told.append(say(_SAID["change"], where=where, time=time, usual=usual, speed=plain / to))
     return told
 
 

@@ -1,7 +1,7 @@
 """Trainings on the page: from which batch, samples, width, depth or epochs the GPU wins, the small-dataset study's training
 half, the articles beside ours, and what each switch does."""
 
-from analysis import labels, numbers
+from analysis import numbers
 from analysis.crossover import transfer_study
 from analysis.crossover.crossover import Answer
 from analysis.explain.published import comparisons
@@ -87,11 +87,9 @@ def _forms(pairs: list[Pair]) -> list[str]:
 
 def _changes(measurements: Measurements) -> list[str]:
     """Where the samples live, switches, types and threads, each beside the plain row."""
-    heads = "training | device | what is changed | a step | ± | as Keras does it | beside that"
+    heads = "training | device | what is changed | a step | as Keras does it | beside that"
     rows = [
-        (name, device, what, labels.time(e), labels.width(e), labels.time(plain), sentences.speed(plain / e))
+        (name, device, what, numbers.timed(e), numbers.timed(plain), sentences.speed(plain / e))
         for name, device, what, e, plain in training.changes(measurements)
     ]
-    return titled(
-        "What options change", "Steps of a warm epoch, its own cost shared among them.", Table(heads, rows, 3)
-    )
+    return titled("What options change", Table(heads, rows, 3))
