@@ -2,6 +2,7 @@
 training, and what runs side by side."""
 
 from collections.abc import Iterable
+from math import inf
 from statistics import median
 
 from msgspec.structs import replace
@@ -105,10 +106,9 @@ def break_even_sentence(pair: Pair) -> str:
     """When a GPU, which begins later, has caught up."""
     sides, caught_up = (pair.gpu.cost, pair.opponent.cost), sentences.break_even(pair.break_even)
     gpu, cpu = (whole_training(cost, 0, pair.steps) for cost in sides)
-    longer, shorter = (cost.epoch_seconds(pair.steps).value for cost in sides)
-    if gpu.value < cpu.value and longer > shorter:
-        after = (cpu.value - gpu.value) / (longer - shorter)
-        caught_up = _SAID["overtaken"].format(epochs=sentences.counted(after, "epochs"))
+    after = costs.break_even(*sides, pair.steps)  # the CPU in the GPU's place
+    if after and 0 < after.value < inf:
+        caught_up = _SAID["overtaken"].format(epochs=sentences.counted(after.value, "epochs"))
     return say(_SAID["begins"], training=subject(pair.setup), caught_up=caught_up, gpu=gpu, cpu=cpu)
 
 
