@@ -36,10 +36,10 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Everything that two runs have to say to each other.
+    """Two runs compared row by row.
 
-    differences: what the machines, the software and the runs have not in common. broken: rows that were ok and now fail or
-    are wrong. only_old, only_new: rows with a time in one run alone.
+    differences: facts of machine, software and run that differ. broken: rows that were ok and now fail or are wrong. only_old,
+    only_new: rows with a time in one run alone.
     """
 
     differences: tuple[str, ...]

@@ -63,9 +63,9 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Everything that is said of a training. `sides`: what it takes on each device, measured or predicted. `cpu` and `gpu`: the
-    predictions, None without rows of that side, and `lacks` says what is missing. measured: what this very training costs by a
-    row. borrowed: the GPU is a stored one, its host terms scaled by `host_factor`."""
+    """Everything that is known of a training. sides: its cost on each device, measured or predicted. cpu, gpu: the
+    predictions, None without rows of that side; lacks: what is missing. measured: device -> the cost by a row of this
+    training. borrowed: the machine of a stored GPU, whose host terms are scaled by host_factor."""
 
     asked: Request
     cpu: "Prediction | None"

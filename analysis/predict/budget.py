@@ -27,7 +27,7 @@ _ON_GPU = ("transfer calls", "transfer bytes")
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Seconds a step of one kind of work; None where they are not measured, and `why` says so or from what they come.
+    """Seconds that one kind of work takes in a step; None if not measured. why: where they come from, or why there are none.
 
     `partial`: some of the part's operations have no row to be read from.
     """
@@ -73,13 +73,13 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def sound(self) -> bool:
-        """Whether it says something to who does not look at its rows: its step is not doubtful, and what every step pays, the
-        dispatch and on a GPU the copies' calls, is measured."""
+        """Whether it can be shown without its rows: the step has no flags, and the costs of every step (dispatch, a GPU's
+        transfer calls) are measured."""
         return not self.flags and not {"dispatch", "transfer calls"} & set(self.missing)
 
 
 def budget(training: "Measurement", rows: "Iterable[Measurement] | Profile") -> Budget:
-    """The budget of a training row from a profile, or the rows of one: of its step, without what an epoch takes beside its steps.
+    """The budget of a training row's step, from a profile or its rows; an epoch's own cost is not in it.
 
     Raises: ValueError for a row without samples.
     """

@@ -1,5 +1,5 @@
-"""The memory that a training takes at its peak, and the largest batch that fits: counted from the layers, then set right by the
-peaks of trainings that were measured on the same device."""
+"""The memory that a training takes at its peak, and the largest batch that fits: counted from the layers, then corrected by
+the peaks of trainings measured on the same device."""
 
 import math
 import statistics
@@ -75,8 +75,8 @@ def memory(
 ) -> Memory:
     """The peak of a training on a device and the largest batch that fits.
 
-    Measured peaks of Keras's fits on the same device set the count right: by what they hold beyond theirs, which is the
-    libraries' own.
+    The count is corrected by measured peaks of Keras's fits on the same device: what these hold beyond their own count is the
+    libraries'.
     """
     seen = _beyond(measurements, device)
     base = Estimate(statistics.median(seen), min(seen), max(seen)) if len(seen) >= FEWEST else NOTHING
@@ -98,7 +98,7 @@ def _ends(base: Estimate) -> tuple[tuple[float, float], ...]:
 
 
 def _beyond(measurements: "Iterable[Measurement]", device: str) -> list[float]:
-    """What the peaks of Keras's fits of known networks on a device hold beyond the count."""
+    """Bytes by which measured peaks of Keras's fits of known networks on a device exceed their count."""
     found = []
     for m in measurements:
         plain = m.kernel == FIT and "residence" not in m.settings.switches

@@ -62,8 +62,8 @@ class Trained(msgspec.Struct, frozen=True):
         return form_of(self.row)
 
     def rank(self, t: Training) -> tuple:
-        """What the rows of a training are sorted by, the first answers it everywhere: mere bounds last, the nearest number of
-        samples first, then its own type, most epochs and the least noise."""
+        """The sort key of a training's rows, the first of which stands for it: measured steps before upper bounds, then the
+        nearest number of samples, its own type, most epochs, least noise."""
         p, step = self.row.problem, self.cost.step
         apart, noise = abs(log(p.samples / t.samples)), step.noise if step.value > 0 else inf
         return self.cost.bound, apart, p.dtype != t.dtype, -p.epochs, noise
@@ -86,7 +86,7 @@ class Pair(msgspec.Struct, frozen=True):
 
     @property
     def weight(self) -> tuple[bool, int]:
-        """Which of alike pairs stands: those whose steps are no mere bounds, then the one of most samples."""
+        """Of like pairs the largest weight stands: steps that are no upper bounds first, then most samples."""
         return not any(side.cost.bound for side in (self.gpu, *self.cpus)), self.setup.samples
 
     @property
@@ -100,11 +100,11 @@ class Pair(msgspec.Struct, frozen=True):
         return costs.break_even(self.opponent.cost, self.gpu.cost, self.steps)
 
     def cpu(self, by: str, epochs: int = 1, steps: int | None = None) -> Trained:
-        """The CPU's best form by that count, of so many steps an epoch (the row's own)."""
+        """The CPU's best form by step, epoch (of `steps` steps; None: the row's) or whole training."""
         return min(self.cpus, key=lambda side: seconds_by(side.cost, by, steps or self.steps, epochs).value)
 
     def sides(self, by: str, varies: str = "") -> tuple[Trained, Trained]:
-        """(the CPU's best form, the GPU) by that count of the planned whole training."""
+        """(the CPU's best form, the GPU), the best by `by`: step, epoch or planned whole training."""
         return self.cpu(by, *job_of(self, varies)), self.gpu
 
     def seconds(self, by: str, varies: str = "") -> tuple[Estimate, Estimate]:

@@ -20,8 +20,8 @@ from workloads.harness.timing import Limits
 from workloads.machine import gpu
 from workloads.records import Measurement, Row, Samples, settings
 
-# The largest error of an answer, as a share of how far the reference's answers to different samples lie apart, by the
-# arithmetic: some hundred roundings one after the other.
+# The largest error allowed of an answer by arithmetic, as a share of the range of the reference's answers: room for some
+# hundred roundings in a row.
 BOUNDS = {"float32": 1e-2, "tf32": 0.1, "mixed_bfloat16": 0.5, "mixed_float16": 0.1}
 _SUM_BOUNDS = {"float32": 1e-4, "tf32": 1e-4, "mixed_bfloat16": 2e-2, "mixed_float16": 5e-3}
 _OBEYED = {"data", "jit_compile", "gpu", "precision", "tf32", "in_flight", "beside", "at_once"}
@@ -32,10 +32,10 @@ PREDICT, CALL, SERVE = (f"inference/keras/{name}" for name in ("predict", "call"
 
 @dataclasses.dataclass(frozen=True)
 class Ready:
-    """A model that answers: its graph, `first` samples with what it answers to them one operation at a time, and where it runs.
+    """A model that answers: its graph, the `first` samples, their `reference` answers (one operation at a time), its device.
 
-    `softmax`: whether its answers are
-    probabilities. `compiled`: (whether by predict, batch) of the graphs that this process has made already.
+    softmax: whether its answers are probabilities. compiled: (by predict or not, batch) of each graph that this process has
+    compiled.
     """
 
     model: Any

@@ -162,11 +162,11 @@ def held(run: Callable, stream, launches: int = 1) -> Take:
 
 
 def visit(take: Take, limits: Limits, clock: str, call_s: float, handicap: float = 0.0) -> Samples:
-    """The samples of one visit to calls of about `call_s` seconds: each is the mean of as many calls as fill a tenth of it
-    (one, when a call takes longer), so reading the clock costs nothing that shows.
+    """The samples of one visit. Each is the mean of as many calls of about `call_s` seconds as fill a tenth of the visit (at
+    least one), so that reading the clock does not show.
 
-    handicap: the share of calls made beyond those counted, a planted slow-down that tests verdicts; of samples so long that the
-    share is a whole number of calls.
+    handicap: a planted slowdown that tests verdicts: the share of calls made but not counted; samples are lengthened until it
+    is a whole number of calls.
     """
     calls, count = plan(call_s, limits)
     if handicap:
