@@ -227,13 +227,14 @@ def _pairs(of: Profile, device: str, op: str) -> list[tuple[float, float]]:
 @once
 def operating(of: Profile, device: str) -> Estimate | None:
     """Seconds of a further operation in a graph that is not compiled: what passes of several operations take beyond those
-    of one on arrays as small (the median over pairs of formulas of which one has more than twice the operations, as noise is
-    divided by their difference: Theil and Sen's slope); else what an operation on next to nothing takes."""
+    of one on arrays as small (the median over all pairs of formulas: Theil and Sen's slope); without three counts of operations
+    what one on next to nothing takes."""
     left_out = (*Stream.OF_IMAGES, "dropout")  # drawing its chances is work, not dispatch
     points = [
         (fusion.FORMULAS.get(name, 1) + 4 * (name == "adam"), min(taken.items())[1])  # which reads as many variables
         for name in {*Stream.WEIGHTS}.difference(left_out)
         if (taken := _taken(of, _CALL, device, name))
     ]
-    each = [(t - s) / (n - m) for m, s in points for n, t in points if n > 2 * m]
-    return median(each).at_least(0.0) if each else of.constant("tf-op-in-function", device, clock=profile.clock(device))
+    if len({n for n, _ in points}) < 3:  # too few for a line
+        return of.constant("tf-op-in-function", device, clock=profile.clock(device))
+    return median([(t - s) / (n - m) for m, s in points for n, t in points if n > m]).at_least(0.0)
