@@ -14,16 +14,7 @@ from analysis.crossover import crossover, ladder, transfer_study
 from analysis.predict import held_out, profile
 from analysis.predict.budget import budgets
 from analysis.roofline.roofs import roofs
-from analysis.text import (
-    budget,
-    crossings,
-    inference,
-    prediction_errors,
-    rates,
-    several_gpus,
-    summary,
-    training,
-)
+from analysis.text import budget, crossings, inference, prediction_errors, rates, several_gpus, summary, training
 from workloads import help_screen, records
 
 # Words that name nothing, or say in a private way what the field has a word for. The list is closed.

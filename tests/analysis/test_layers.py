@@ -49,11 +49,7 @@ def law(n: int, **fields) -> list:
 @pytest.mark.parametrize(
     ("varies", "sizes", "words"),
     [
-        (
-            "batch",
-            {"n": (4, 40)},
-            ("the GPU wins from batch 20", "batch 4", ""),
-        ),
+        ("batch", {"n": (4, 40)}, ("the GPU wins from batch 20", "batch 4", "")),
         (
             "channels",
             {"n": (1, 1, 1), "c_in": (16, 100, 640), "c_out": (16, 100, 640)},

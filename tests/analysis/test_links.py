@@ -179,10 +179,7 @@ def test_clocks_threads_and_devices_are_kept_apart():
     assert ["an empty GPU kernel", "gpu:0", "host-latency", "-", "10.3 µs"] in told
     assert ["an empty GPU kernel", "gpu:0", "host-issue", "-", "5.10 µs"] in told
     forked = [row for row in told if row[0].startswith("an almost empty Numba prange")]
-    assert [(row[3], row[4]) for row in forked] == [
-        (1, "1.00 µs"),
-        (2, "2.00 µs"),
-    ]
+    assert [(row[3], row[4]) for row in forked] == [(1, "1.00 µs"), (2, "2.00 µs")]
 
 
 def test_what_happens_once_and_what_may_be_nothing_in_words():

@@ -74,18 +74,12 @@ SURE = Crossing(exact(300.0), 256, 512, "gpu")
     ("answer", "words"),
     [
         (crossed("gpu-from", TO_GPU, kernel="predicted"), ["S: the GPU wins from about n = 108 (predicted)."]),
-        (
-            crossed("gpu-from", SURE, bands=((512, 512),)),
-            ["S: the GPU wins from n = 300.", "At 512 it can't be told."],
-        ),
+        (crossed("gpu-from", SURE, bands=((512, 512),)), ["S: the GPU wins from n = 300.", "At 512 it can't be told."]),
         (
             crossed("cpu-throughout", kernel="predicted"),
             ["S: the CPU wins up to n = 4,096, the largest looked at (predicted)."],
         ),
-        (
-            crossed("cant-tell", bands=((64, 4096),)),
-            ["S: can't tell which device wins at n = 64 to 4,096."],
-        ),
+        (crossed("cant-tell", bands=((64, 4096),)), ["S: can't tell which device wins at n = 64 to 4,096."]),
         (crossed("no-gpu"), ["S: the GPU was not timed."]),
         (
             crossed("gpu-from", Crossing(exact(900.0), 100, 10_000, "gpu", apart=100)),

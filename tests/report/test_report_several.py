@@ -130,8 +130,7 @@ def test_the_fastest_of_both_in_words():
     old, new = rows(1e-6, 4e-5, 16), rows(2e-6, 1e-5, 2, (64, 128, 256))
     cpu, gpu = machines.best(old, new, ("old", "new"))
     found = re.match(
-        r"float32, n = 128, fastest on the CPU: 25\d µs in new, 12\d µs in old; slower \((\S+)x \[\S+ \S+\]\).$",
-        cpu,
+        r"float32, n = 128, fastest on the CPU: 25\d µs in new, 12\d µs in old; slower \((\S+)x \[\S+ \S+\]\).$", cpu
     )
     assert found and float(found[1]) == pytest.approx(2.0, rel=0.25)
     assert re.search(r"on the GPU: .*; faster \(0\.2[45]\d?x ", gpu)
@@ -147,11 +146,7 @@ def test_both_runs_are_in_the_markdown_with_their_pictures_and_rows(two):
     assert "### A: nvidia-h200" in answer and "### B: intel-avx512-2c" in answer
     assert "No GPU was measured on this machine, Intel Xeon, 2 cores" in answer
     words = text[text.index(f"## {differences.HEADING}") : text.index("## Where the GPU wins")]
-    for piece in (
-        "fastest on the CPU: ",
-        "- intel-avx512-2c beside nvidia-h200: ",
-        "  - cores: 16 -",
-    ):
+    for piece in ("fastest on the CPU: ", "- intel-avx512-2c beside nvidia-h200: ", "  - cores: 16 -"):
         assert piece in words
     roofline = text[text.index("## How far from") : text.index("## Kernels")]
     assert roofline.index("](roofline.svg)") < roofline.index("### A:") < roofline.index("### B:")
