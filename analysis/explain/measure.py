@@ -21,7 +21,7 @@ BUDGET_S = 90
 _SAMPLES, _STEPS = 2048, 64  # of the real step: its later epochs tell it, so few samples do
 _PATIENCE_S = 15  # what a child may take beyond its share: it finishes the visit that it is in
 # Seconds that a part is guessed to take, rounded from one look at two cores.
-_GUESS_S = {"training": 30, "launch": 40, "conv": 20, "matmul": 15, "stream": 40, "transfer": 10}
+_GUESS_S = {"training": 30, "launch": 20, "conv": 20, "matmul": 15, "stream": 40, "transfer": 10}
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -40,17 +40,10 @@ def parts(e: Explanation | None, asked: Request, of: Sources, devices: list[str]
     found = [_step(asked, device) for device in devices if device not in measured]
     for device in devices:
         if not of.profile(device).constant("keras-step", device):
-            words = (
-                "workloads.launch",
-                "--backends",
-                "tensorflow",
-                "--variants",
-                "function",
-                "fit",
-                "once",
-                *_on(device),
+            words = "workloads.launch --backends tensorflow --variants function fit --calls elementwise step epoch"
+            found.append(
+                Part(f"dispatch on the {labels.device(device)}", (*words.split(), *_on(device)), _GUESS_S["launch"])
             )
-            found.append(Part(f"start-up and dispatch on the {labels.device(device)}", words, _GUESS_S["launch"]))
     math = "float32" if of.cpu.machine and of.cpu.machine.lacks("tf32") else "tf32"
     return found + [part for device in devices if device not in predicted for part in _operations(asked, device, math)]
 

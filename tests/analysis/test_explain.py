@@ -188,7 +188,7 @@ def test_what_is_measured_first_is_the_real_step_and_what_was_not_reached_is_sai
     assert [part.words for part in parts] == ["its own step on the CPU", "its own step on the GPU"]
     bare = Sources(profile.Profile((), CPU_MACHINE), None, predict)
     parts = measure.parts(None, e.asked, bare, ["cpu"])
-    names = ["its own step", "start-up and dispatch", "its convolutions", "its dense layers", "passes over memory"]
+    names = ["its own step", "dispatch", "its convolutions", "its dense layers", "passes over memory"]
     assert [part.words for part in parts] == [f"{name} on the CPU" for name in names]
     assert parts[0].command[:3] == ("workloads.training", "--model", "cifar10-cnn")
     assert (measure.seconds(parts), measure.seconds(parts[:1], 20)) == (90, 20)
