@@ -7,7 +7,7 @@ from typing import Any
 from workloads import options
 
 FINE = {"visit_s": 0.075, "rounds": 5, "max_noise": 0.01, "max_time": 2.0}
-FAST = {"visit_s": 0.075, "rounds": 3, "max_noise": 0.05, "max_time": 0.25}
+FAST = {"visit_s": 0.025, "rounds": 3, "max_noise": 0.05, "max_time": 0.25}
 RIGOROUS_ROUNDS = 10
 _MEASURING = f"""
 # what to run, and where
@@ -21,7 +21,7 @@ _MEASURING = f"""
 --max-noise F    rows whose interval's half-width is above this share are visited again ({FINE["max_noise"]})
 --max-time S     but not once their calls have taken so many seconds ({FINE["max_time"]}); trainings end after about these
 # or
---fast           a quick look: {FAST["rounds"]} rounds, 5 %% noise allowed
+--fast           a quick look: {FAST["rounds"]} rounds, 5 %% noise; 1 and all threads
 --rigorous       {RIGOROUS_ROUNDS} rounds, each in fresh processes (trainings: five): intervals over processes started now
                  (another hour may differ by more)
 # how to measure

@@ -20,11 +20,11 @@ LONG = """Roofs, memory levels, launches, copies, matrix products, their crossov
 measures every GPU alone, then what several do with each other and what they take from each other at once."""
 # What a step of the CIFAR-10 CNN is made of: on the CPU TensorFlow's rows; of a GPU libraries', whose kernels its own clock times
 # apart from their calls.
-_CNN: dict = {"model": "cifar10-cnn", "direction": ["all"]}
-_ON_CPU: dict = {**_CNN, "batch": ["32"], "backends": ["tensorflow"], "device": ["cpu"]}
-_ON_GPU: dict = {**_CNN, "batch": ["32", "1024"], "dtypes": ["tf32"], "modes": ["resident"]}
+_CNN = {"model": "cifar10-cnn", "direction": ["all"]}
+_ON_CPU = {**_CNN, "batch": ["32"], "backends": ["tensorflow"], "device": ["cpu"]}
+_ON_GPU = {**_CNN, "batch": ["32", "1024"], "dtypes": ["tf32"], "modes": ["resident"]}
 _PASSES = "read add relu relu_grad dropout maxpool maxpool_grad sgd adam"
-_IN_CALLS: dict = {"sizes": ["64KiB:16MiB:x16"], "dtypes": ["float32"], "variants": ["function"]}
+_IN_CALLS = {"sizes": ["64KiB:16MiB:x16"], "dtypes": ["float32"], "variants": ["function"]}
 OF_THE_CPU: list[tuple[str, dict]] = [
     ("conv", {**_ON_CPU, "variants": ["function", "held"]}),
     ("matmul", {**_ON_CPU, "variants": ["function"]}),
@@ -32,9 +32,12 @@ OF_THE_CPU: list[tuple[str, dict]] = [
 ]
 OF_A_GPU: list[tuple[str, dict]] = [
     ("conv", {**_ON_GPU, "backends": ["cudnn"]}),
-    ("matmul", {**_ON_GPU, "backends": ["cupy"]}),
-    ("stream", {"sizes": ["64KiB:256MiB:x16"], "backends": ["cupy"]}),
-    ("transfer", {"sizes": ["4B:64MiB:x16"], "directions": ["h2d"], "host_memory": ["pageable"]}),
+    ("matmul", {**_ON_GPU, "backends": ["cupy"], "variants": ["cublas"]}),
+    ("stream", {"sizes": ["64KiB:256MiB:x16"], "backends": ["cupy"], "variants": ["wide"]}),
+    (
+        "transfer",
+        {"sizes": ["4B:64MiB:x16"], "directions": ["h2d"], "host_memory": ["pageable"], "variants": ["array"]},
+    ),
 ]
 FLAGS = """
 --quick              small sizes and short blocks
@@ -61,17 +64,16 @@ def plan(
     itself. `several`: all GPUs of the host are asked for, and they are more than one."""
     together = [("peers", {"fast": True})] if several else []
     if quick:
-        variants = ["function", "fit", "once", *(["jit"] if gpu else [])]
-        launch = ("launch", {"backends": ["tensorflow"], "variants": variants})
+        launch = ("launch", {"backends": ["tensorflow"], "calls": ["elementwise", "step", "epoch"]})
         of_gpus = [(name, {**flags, "device": gpu}) for name, flags in OF_A_GPU] if gpu else []
         for _, flags in of_gpus:
             if "dtypes" in flags and lacks("tf32"):  # TensorFlow then multiplies in float32 too
                 flags["dtypes"] = ["float32"]
         return [
-            ("matmul", {"sizes": ["64:1024:x2"], "fast": True}),
+            ("matmul", {"sizes": ["64:1024:x2"], "no_refine": True, "fast": True}),  # noise hides what more sizes tell
+            ("training", {"steps": 24, "fast": True}),
             *together,
             *[(name, {**flags, "fast": True}) for name, flags in [launch, *OF_THE_CPU, *of_gpus]],
-            ("training", {"steps": 24, "fast": True}),
         ]
     lower = [math for math in ("tf32", "float16", "bfloat16") if gpu and not lacks(math)]
     dtypes = ["float32", "float64", *lower]
@@ -87,14 +89,12 @@ def plan(
     ]
 
 
-def chosen(
-    args: argparse.Namespace, gpu: list[str], several: bool = False, lacks: Callable[[str], str] = lambda math: ""
-) -> list[tuple[str, dict]]:
+def chosen(args: argparse.Namespace, gpu: list[str], several: bool = False, *lacks) -> list[tuple[str, dict]]:
     """The part of the plan that was asked for.
 
     Raises: Usage for an unknown workload.
     """
-    whole = plan(args.quick, gpu, several, lacks)
+    whole = plan(args.quick, gpu, several, *lacks)
     names, asked = {name for name, _ in whole}, options.words(args.only)
     for name in asked:
         if name == "peers" and not several:
@@ -123,11 +123,8 @@ def arguments(
 ) -> argparse.Namespace:
     """The arguments of one workload within this suite."""
     made = _command(name).parser().parse_args([])
-    for flag in SHARED.split():
-        setattr(made, flag, getattr(args, flag))
-    for flag, value in flags.items():
-        setattr(made, flag, value)
-    made.output, made.stop_after, made.format = str(folder), left, args.format
+    shared = {flag: getattr(args, flag) for flag in SHARED.split()}
+    vars(made).update(shared | flags, output=str(folder), stop_after=left, format=args.format)
     return made
 
 
@@ -162,37 +159,37 @@ def _main(args: argparse.Namespace, command: str) -> int:
         none = "" if here.gpus else f"no GPU ({facts.gpu_problem()}): the CPU is measured"
         gpus = none or f"{len(here.gpus)} x {here.gpus[0].name}"
         print(f"{here.cpu}, {here.cores} cores; {gpus}", file=sys.stderr)
-        if every and len(run.machine.gpus) == 1:
-            print(
-                "one GPU here: --device all is the plain suite, with nothing between GPUs to measure", file=sys.stderr
-            )
     codes = _each(parts, args, run, folder, _one)
-    if codes and codes[-1] in (options.INTERRUPTED, options.TERMINATED):
+    if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
         return codes[-1]
-    if len(codes) < len(parts):
-        return session.worst(codes)
     _report(args, folder)
     return session.save_and_compare(args, sorted(folder.glob("*.jsonl")), session.worst(codes))
 
 
 def _each(parts, args: argparse.Namespace, run, folder: pathlib.Path, one: Callable[..., int]) -> list[int]:
     """The exit codes of the parts, in order, as far as --stop-after and signals let them come."""
+    from workloads.harness import sweep
+
     begin, begun, codes = time.monotonic(), set(), []
-    for name, flags in parts:
-        left = None if args.stop_after is None else args.stop_after - (time.monotonic() - begin)
-        if left is not None and left <= 0:
-            break
-        made = arguments(args, name, flags, folder, left)
-        made.resume = args.resume or name in begun  # a workload's second part goes on in its file
-        begun.add(name)
-        try:
-            codes.append(one(name, made, run))
-        except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
-            tip = f"\n  to have it: {missing.tip}" * bool(missing.tip)
-            print(f"{name} left out: {missing}{tip}", file=sys.stderr)
-            codes.append(options.MISSING)
-        if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
-            break
+    with sweep.workers() as processes:
+        for name, flags in parts:
+            left = None if args.stop_after is None else args.stop_after - (time.monotonic() - begin)
+            if left is not None and left <= 0:
+                break
+            made = arguments(args, name, flags, folder, left)
+            made.resume = args.resume or name in begun  # a workload's second part goes on in its file
+            made.workers = None if name == "training" else processes  # its start-up is of a process of its own
+            begun.add(name)
+            try:
+                codes.append(one(name, made, run))
+            except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
+                print(
+                    f"{name} left out: {missing}" + f"\n  to have it: {missing.tip}" * bool(missing.tip),
+                    file=sys.stderr,
+                )
+                codes.append(options.MISSING)
+            if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
+                break
     return codes
 
 

@@ -63,6 +63,7 @@ def test_threads_to_try(monkeypatch, physical, cpus, quota, tried):
     monkeypatch.setattr(cpu, "affinity", lambda: frozenset(range(cpus)))
     monkeypatch.setattr(cpu, "quota_cpus", lambda: quota)
     assert facts.threads_to_try() == tried
+    assert facts.threads_to_try(fast=True) == tuple(n for n in tried if n in (1, tried[-1], physical))
 
 
 @pytest.mark.parametrize(

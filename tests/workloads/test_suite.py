@@ -6,13 +6,16 @@ from collections import Counter
 
 import pytest
 import readme
+from fake_measurements import GPU_MACHINE
 
 from analysis import noise
 from analysis.report import material
 from analysis.report import page as report_page
 from analysis.text import summary
-from workloads import options, records, session, suite
+from kernels import registry
+from workloads import matmul, options, records, session, shared_flags, suite
 from workloads.harness import plan, worker
+from workloads.machine import facts
 
 GPU = ["gpu:0"]
 QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "--backends", "numpy", "-q"]
@@ -23,12 +26,6 @@ def parsed(*argv):
 
 
 def test_plans_of_parts_and_flags():
-    for quick in (True, False):
-        for gpu in (GPU, []):
-            for name, flags in suite.plan(quick, gpu):
-                made = suite.arguments(parsed("--seed", "7"), name, flags, suite.pathlib.Path("x"), 5.0)
-                assert all(getattr(made, flag) == value for flag, value in flags.items())
-                assert (made.seed, made.output, made.stop_after) == (7, "x", 5.0)
     with_gpu, without = ([flags for name, flags in suite.plan(False, gpu) if name == "matmul"] for gpu in (GPU, []))
     assert len(with_gpu) == 2 and "bfloat16" in with_gpu[0]["dtypes"] and with_gpu[1]["device"] == GPU
     assert [flags["dtypes"] for flags in without] == [["float32", "float64"]]
@@ -49,9 +46,12 @@ def test_a_gpu_is_asked_in_the_arithmetic_that_it_has():
 
 
 def test_a_part_that_is_not_installed_is_left_out_and_the_others_go_on(capsys):
+    """A training has processes of its own; those of the others go on."""
     missing = {"conv": options.Missing("no cudnn"), "training": options.Missing("no keras", "pip install keras")}
+    workers = []
 
-    def one(name, *_):
+    def one(name, made, run):
+        workers.append(made.workers)
         if name in missing:
             raise missing[name]
         return 0
@@ -60,6 +60,27 @@ def test_a_part_that_is_not_installed_is_left_out_and_the_others_go_on(capsys):
     assert suite._each(parts, parsed(), None, suite.pathlib.Path("x"), one) == [3, 0, 3]
     said = ["conv left out: no cudnn", "training left out: no keras", "  to have it: pip install keras"]
     assert capsys.readouterr().err.splitlines() == said
+    assert workers[0] is workers[1] and workers[::2] == [{}, None]
+
+
+def test_visits_of_the_quick_products_on_16_cores_and_a_gpu(monkeypatch):
+    """Of five sizes four kernels on 1 and 16 threads and three in four modes; peaks of both threads and the GPU; three triads."""
+    cpu = {"matmul": "simd parallel blas operator", "peak": "fma", "stream": "nontemporal"}
+    gpu = {"matmul": "cublas operator best", "peak": "fma", "stream": "wide elementwise"}
+
+    def load(op, backend):
+        names = {"numba": cpu, "cupy": gpu}.get(backend, {}).get(op, "").split()
+        return [registry.Kernel(op, backend, v, None, registry.BACKENDS[backend].devices) for v in names]
+
+    monkeypatch.setattr(registry, "load", load)
+    monkeypatch.setattr(facts, "usable_cores", lambda: 16)
+    monkeypatch.setattr(facts, "usable_threads", lambda: 16)
+    monkeypatch.setattr(facts, "memory_available", lambda device: 1 << 36)
+    args = suite.arguments(parsed("--seed", "7"), *suite.plan(True, GPU)[0], pathlib.Path("x"), 5.0)
+    assert (args.seed, args.output, args.stop_after) == (7, "x", 5.0)
+    rows = matmul.rows(args, GPU_MACHINE)
+    assert len(rows) == 5 * (4 * 2 + 3 * 4) + 3 + 3
+    assert args.no_refine and shared_flags.limits(args)["rounds"] * len(rows) == 318
 
 
 @pytest.mark.parametrize(

@@ -197,15 +197,14 @@ _known: dict[str, Known] = {}
 def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float = 0.0) -> Measurement:
     """The row's `number`-th visit, a block on each clock.
 
-    Where this process times the row for the first time, its answer is checked on whole numbers before, and the Measurement says
-    how; a wrong one is never timed.
+    In the first, and where this process has not timed the row yet, its answer is checked on whole numbers before, and the
+    Measurement says how; a wrong one is never timed.
     """
-    first = row.key not in _known
-    if first:
-        _room_for(row)
+    first = number == 1 or row.key not in _known
     kernel = registry.find(row.kernel)
     _use_threads(row)
     if first:
+        _room_for(row)
         _known[row.key] = Known(*checked(kernel, row, seed))
     known = _known[row.key]
     about: dict[str, Any] = {"visit": number}

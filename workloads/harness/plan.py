@@ -156,11 +156,11 @@ def shape(text: str, like: str = "MxNxK") -> tuple[int, ...]:
 
 
 def thread_counts(args: argparse.Namespace) -> list[int]:
-    """The CPU thread counts to run: those asked for, else 1, 2, 4, ... all.
+    """The CPU thread counts to run: those asked for, else 1, 2, 4, ... all; in a quick look 1 and all.
 
     Raises: Usage for more than Numba has, which every command of these needs for the CPU's roofs.
     """
-    counts = options.sizes(args.threads) if args.threads else list(facts.threads_to_try())
+    counts = options.sizes(args.threads) if args.threads else list(facts.threads_to_try(args.fast))
     if args.threads and (asked := max(counts)) > (most := facts.numba_threads()):
         raise options.Usage(
             f"--threads {asked}: Numba, which the CPU's roofs are measured with too, has {most} at most",
@@ -243,7 +243,7 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
     rows = [row for row in rows if row.key not in left_out]
     limits = Limits(**shared_flags.limits(args))
     processes, fresh = (RIGOROUS_PROCESSES, limits.rounds) if args.rigorous else (1, 0)
-    seconds = _FRESH_S * fresh
+    seconds = _FRAMEWORK_S * len({(row.backend, row.device) for row in rows})
     for row in rows:
         clocks = 3 if row.on_gpu and row.mode == "resident" else 1
         if rounds.is_whole(row):

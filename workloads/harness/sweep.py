@@ -119,13 +119,13 @@ def sweep(
         around = rounds.Rounds(rows, limits, args.seed, kept)
         outcome = Outcome(run, writer.path, [])
         show = InOrder(around, shown)
-        runner = _Runner(run.machine, limits, args)
 
         def more(done: list[Measurement]) -> list[Row]:
             return refine([m for m in done if not settings.is_held(m)]) or rounds.held(done)
 
         try:
-            with contextlib.closing(runner), progress(args) as step:
+            with workers(getattr(args, "workers", None)) as processes, progress(args) as step:
+                runner = _Runner(run.machine, limits, args, processes)
                 show.ready()
                 for m in around.measurements:
                     runner.learn(m)
@@ -152,14 +152,22 @@ def sweep(
     return outcome
 
 
-class _Runner:
-    """Keeps a worker for each environment, and the speeds seen, to predict calls that would take too long."""
+@contextlib.contextmanager
+def workers(shared: dict | None = None) -> Iterator[dict]:
+    """Where workers are kept by their process's number and environment: those `shared` by several sweeps, else ended with one."""
+    made: dict[tuple, Worker] = {}
+    try:
+        yield made if shared is None else shared
+    finally:
+        for worker in made.values():
+            worker.close()
 
-    def __init__(self, here: records.Machine, limits: Limits, args: argparse.Namespace):
-        self._uuids = here.uuids
-        self._limits, self._args = limits, args
-        self._workers: dict[tuple, Worker] = {}
-        self._last: dict[tuple, str] = {}
+
+class _Runner:
+    """Asks the worker of each environment, and keeps the speeds seen, to predict calls that would take too long."""
+
+    def __init__(self, here: records.Machine, limits: Limits, args: argparse.Namespace, processes: dict):
+        self._uuids, self._limits, self._args, self._workers = here.uuids, limits, args, processes
         self._seen: dict[str, tuple[float, Problem]] = {}
 
     def ask(self, row: Row, number: int) -> Measurement:
@@ -202,7 +210,6 @@ class _Runner:
         variables |= SHARED if self._args.rigorous else {}
         key = (process, *sorted(variables.items()))
         self._make_room(row, key)
-        self._last[key] = row.backend
         if key not in self._workers:
             self._workers[key] = Worker(variables)
         return self._workers[key].ask(order, timeout_s)
@@ -210,10 +217,10 @@ class _Runner:
     def _make_room(self, row: Row, key: tuple = ()) -> None:
         """Ends idle framework processes, except the one of `key`, when the row needs their memory: they keep all that they
         ever took, and a training takes its whole GPU."""
-        for other in [k for k, backend in self._last.items() if backend in FRAMEWORKS and k != key]:
+        for other, worker in self._workers.items():
             alone = row.on_gpu and not SHARED.items() <= set(other[1:])
-            if other in self._workers and (alone or _lacks_memory(row)):
-                self._workers[other].close()
+            if other != key and "KERAS_BACKEND" in dict(other[1:]) and (alone or _lacks_memory(row)):
+                worker.close()
 
     def learn(self, done: Measurement) -> None:
         if done.status == "ok" and done.samples and done.problem.flops:
@@ -227,10 +234,6 @@ class _Runner:
         if type(problem) is not type(row.problem) or seconds < 1e-3 or row.problem.flops > 64 * problem.flops:
             return 0.0
         return seconds * row.problem.flops / problem.flops
-
-    def close(self) -> None:
-        for worker in self._workers.values():
-            worker.close()
 
 
 def _lacks_memory(row: Row) -> bool:

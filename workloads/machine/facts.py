@@ -95,11 +95,11 @@ def _whole_quota() -> int:
     return max(1, int(host.quota_cpus() or 1 << 30))
 
 
-def threads_to_try() -> tuple[int, ...]:
-    """1, 2, 4, ... and all cores, and then all hardware threads where there are more of them."""
-    cores, threads = usable_cores(), usable_threads()
-    powers = {1 << i for i in range(cores.bit_length())}
-    return tuple(sorted({n for n in powers if n < cores} | {cores, max(cores, threads)}))
+def threads_to_try(fast: bool = False) -> tuple[int, ...]:
+    """1, 2, 4, ... (`fast`: 1 alone) and all cores, and then all hardware threads where there are more of them."""
+    cores = usable_cores()
+    powers = {1 << i for i in range(1 if fast else cores.bit_length())}
+    return tuple(sorted(powers | {cores, max(cores, usable_threads())}))
 
 
 gpu_problem = nvidia.gpu_problem
