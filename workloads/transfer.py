@@ -179,9 +179,7 @@ class FeedingTable(Lines):
 
     HEAD = "way 14< | where 6< | type 7< | batch 5 | values 6 | bytes 9 | ms a step 9 | ±% 4 | notes 5<"
     LEAST = "±% | values"
-    ABOUT = (
-        "ms a step: of Keras's fit around a model that does next to nothing; copies by CuPy are those of as many bytes"
-    )
+    ABOUT = "ms a step: of Keras's fit around a model that does next to nothing; CuPy's copies are of as many bytes"
 
     def cells(self, m) -> list[str]:
         from analysis import stats, units

@@ -12,7 +12,7 @@ import msgspec
 from kernels import networks, registry
 from kernels.problems import Training
 from workloads import options
-from workloads.frameworks import data, several_gpus, studies, user_model
+from workloads.frameworks import data, input_pipeline, several_gpus, studies, user_model
 from workloads.frameworks.data_parallel import STRATEGIES
 from workloads.harness import plan, worker
 from workloads.harness.timing import Limits
@@ -21,13 +21,13 @@ from workloads.records.settings import KNOWN
 
 MODEL, BATCH = "cifar10-cnn", 32
 _KINDS = {"conv": "convolutions", "dense": "dense layers"}
-VARIANTS = ("fit", "resident", "loop")
 # Where the samples live, by variant.
 RESIDENCES = {
-    "fit": ("numpy", "tf.data", "prefetch", "generator"),
+    "fit": input_pipeline.RESIDENCES,
     "resident": ("resident",),
     "loop": ("resident", "fed"),
 }
+VARIANTS = tuple(RESIDENCES)
 BACKENDS = ("keras", "tensorflow", "jax")
 KERNELS = {studies.FIT: "fit", studies.RESIDENT: "resident", **dict.fromkeys(studies.LOOPS, "loop")}  # -> its variant
 # Switches that change nothing there: of a device, and of a way of training.

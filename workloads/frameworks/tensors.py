@@ -23,7 +23,7 @@ from workloads.records import settings as switches
 from workloads.records.switches import Keras
 
 _PIP = f"{python()} -m pip install"
-_LOG = "/proc/self/fd/2"
+_LOG = cpu.ROOT / "proc/self/fd/2"
 # Words that tell a line of TensorFlow's log about a missing library from the rest, the most telling first.
 _TELLING = ("could not load dynamic library", "cannot dlopen", "cuinit", "cuda error", "could not find cuda")
 _started = False
@@ -153,11 +153,7 @@ def _onednn() -> str:
 
 def log_lines() -> list[str]:
     """The last lines that this process wrote to its log."""
-    try:
-        with open(_LOG, "rb") as log:
-            return log.read()[-20000:].decode(errors="replace").splitlines()
-    except OSError:
-        return []
+    return cpu.text(_LOG)[-20000:].splitlines()
 
 
 def missed(lines: list[str]) -> str:
