@@ -12,7 +12,7 @@ from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
 from kernels.problems.arrays import ITEM_BYTES
-from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement, settings
 
 PEAK = "peak_memory_bytes"
 FIT = "training/keras/fit"
@@ -52,9 +52,9 @@ def batch_bytes(network: "Network", dtype: str = "float32") -> int:
 
 
 def held_bytes(network: "Network", training: "Training", device: str) -> int:
-    """Bytes of the data set while it is fitted: in float32, which Keras makes of NumPy arrays on the training's own device, and
-    on the CPU the arrays themselves."""
-    whole = training.samples * networks.sample_bytes(network)
+    """Bytes of the data set while it is fitted: what Keras makes of NumPy arrays on the training's own device, and on the CPU
+    the arrays themselves."""
+    whole = training.samples * networks.sample_bytes(network, settings.fitted(training.dtype))
     return whole + (training.samples * networks.sample_bytes(network, training.dtype) if device == "cpu" else 0)
 
 

@@ -97,16 +97,37 @@ def test_what_cannot_be_run_is_skipped_with_the_reason(train, trained, fields, w
     assert m.status == "skipped" and words in m.reason
 
 
-def test_samples_that_lie_on_the_gpu_must_fit_there(monkeypatch):
-    """1.23e12 B of samples; those of model.fit and of a loop that is fed stay on the host."""
+@pytest.mark.parametrize(
+    ("way", "home", "fit"),
+    [
+        ("keras/fit", "numpy", "--residence tf.data"),
+        ("keras/resident", "resident", "--residence tf.data"),
+        ("tensorflow/loop", "resident", "--residence fed"),
+        ("tensorflow/loop", "fed", ""),
+        ("keras/fit", "tf.data", ""),
+        ("keras/fit", "generator", ""),
+    ],
+)
+def test_samples_that_lie_on_the_gpu_must_fit_there(monkeypatch, way, home, fit):
+    """The GPU has 141 GiB. 1.23e12 B of samples, and of 12e6 samples 137 GiB as float32, which Keras makes of float64; 40e6 of
+    one byte a value are 114 GiB."""
     monkeypatch.setattr(training_row, "require_memory", lambda problem, device: None)
-    large, loop = Training("cifar10-cnn", 32, 10**8), "training/tensorflow/loop"
-    for kernel, given in ((loop, {}), ("training/keras/resident", {"residence": "resident"})):
-        with pytest.raises(one_row.DoesNotFit, match=r"needs 1140 GiB of GPU memory, there are "):
-            training_row.require_room(Row(kernel, large, Settings("gpu:0", switches=given)), GPU_MACHINE)
-    on_the_host = ("training/keras/fit", "gpu:0", {}), (loop, "gpu:0", {"residence": "fed"}), (loop, "cpu", {})
-    for kernel, device, given in on_the_host:
-        training_row.require_room(Row(kernel, large, Settings(device, switches=given)), GPU_MACHINE)
+
+    def refused(samples, dtype="float32", device="gpu:0", **given):
+        problem = Training("cifar10-cnn", 32, samples, dtype=dtype)
+        chosen = Settings(device, switches={"residence": home} | given)
+        try:
+            training_row.require_room(Row(f"training/{way}", problem, chosen), GPU_MACHINE)
+        except one_row.DoesNotFit as error:
+            return str(error)
+        return ""
+
+    said = refused(10**8)
+    assert said.startswith("needs 1140 GiB of GPU memory, there are 141 GiB: ") == bool(fit) and fit in said
+    assert not refused(10**8, device="cpu")
+    assert not refused(12 * 10**6) and not refused(40 * 10**6, "uint8")
+    assert bool(refused(12 * 10**6, "float64")) == (bool(fit) and way != "keras/fit")
+    assert not (way == "keras/fit" and refused(10**8, keras_backend="jax"))
 
 
 def test_the_command_from_flags_to_budget(one_tensorflow, tmp_path, capsys):

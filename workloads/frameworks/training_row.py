@@ -3,7 +3,6 @@
 import contextlib
 import math
 import re
-import resource
 import statistics
 import traceback
 
@@ -24,7 +23,8 @@ from workloads.records.switches import Keras
 
 CHECK = "weights"  # what every row is checked by: its model against the table
 BUILD = "training/keras/build"  # a row that builds and compares the model and trains nothing
-_OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "out of memory", "OOM when allocating", "Out of memory")
+# the last is what TensorFlow says of a copy that finds no room (tensorflow#7025)
+_OUT_OF_MEMORY = re.compile("RESOURCE_EXHAUSTED|[Oo]ut of memory|OOM when allocating|Dst tensor is not initialized")
 
 
 class OutOfMemory(Exception):
@@ -51,7 +51,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     except Exception as error:
         if said := data_parallel.refused(row, error):
             raise ValueError(said) from error
-        if isinstance(error, MemoryError) or not any(words in str(error) for words in _OUT_OF_MEMORY):
+        if isinstance(error, MemoryError) or not _OUT_OF_MEMORY.search(str(error)):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold the model and its samples
         tensors.forget()
@@ -159,24 +159,35 @@ def _own_samples(row: Row, chosen: Keras, seed: int):
     if problem.model.endswith(".keras") and chosen.precision != "float32":
         raise ValueError(f"{problem.model} has the precision that it was saved with")
     model, _ = user_model.load(problem.model, "auto")
-    each = ITEM_BYTES.get(problem.dtype, 1) * math.prod(side or 1 for side in model.input_shape[1:])
+    values = math.prod(side or 1 for side in model.input_shape[1:])
+    each = ITEM_BYTES.get(problem.dtype, 1) * values
     held = keras_fit.samples_held(problem, each, chosen.steps_per_execution)
     require_bytes(3 * held * each, "host", facts.memory_available("cpu"))
+    require_room(row, facts.describe(), values)
     x, y = user_model.samples(model, held, seed, problem.dtype)
     del model
     tensors.forget()
     return x, y
 
 
-def require_room(row: Row, here: Machine) -> None:
-    """Raises DoesNotFit for samples that the host's memory is too small for, or the GPU's where they are to lie there. What else
-    a GPU cannot hold, the framework says itself: its memory is the framework's already."""
+def require_room(row: Row, here: Machine, values: int = 0) -> None:
+    """Raises DoesNotFit for samples that the host's memory is too small for, or the GPU's where all of them come to lie there.
+    What else a GPU cannot hold, the framework says itself: its memory is the framework's already. `values`: of a sample of a
+    user's own model."""
     require_memory(row.problem, "cpu")
-    resident = row.variant in ("resident", "loop") and row.settings.switches.get("residence") != "fed"
-    gpu = here.gpu(row.device) if row.on_gpu and resident else None
-    if gpu and row.problem.footprint_bytes > gpu.memory_bytes:
-        need, have = map(units.size, (row.problem.footprint_bytes, gpu.memory_bytes))
-        raise DoesNotFit(f"needs {need} of GPU memory, there are {have}: leave the samples on the host")
+    dtype, home = row.problem.dtype, row.settings.switches.get("residence", "numpy")
+    if row.variant == "fit" and home == "numpy" and row.library == "tensorflow":  # it copies arrays whole (keras#16997)
+        dtype = settings.fitted(dtype)
+    elif row.variant not in ("resident", "loop") or home == "fed":
+        return
+    gpu, whole = here.gpu(row.device) if row.on_gpu else None, msgspec.structs.replace(row.problem, dtype=dtype)
+    need = whole.samples * values * ITEM_BYTES.get(dtype, 1) or whole.footprint_bytes
+    if gpu and need > gpu.memory_bytes:
+        need, have = map(units.size, (need, gpu.memory_bytes))
+        way = "fed" if row.variant == "loop" else "tf.data"
+        raise DoesNotFit(
+            f"needs {need} of GPU memory, there are {have}: --residence {way} leaves the samples on the host"
+        )
 
 
 def _require_sight(chosen: Keras) -> None:
@@ -206,7 +217,6 @@ def _mark_memory(device: str, chosen: Keras) -> None:
 def _peak_memory(device: str, chosen: Keras) -> dict[str, float]:
     """peak_memory_bytes: of this process on the CPU; what TensorFlow's tensors took at most on a GPU."""
     if device == "cpu":
-        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         peak = re.search(r"VmHWM:\s+(\d+) kB", cpu.text(cpu.ROOT / "proc/self/status"))
-        return {"peak_memory_bytes": int(peak[1] if peak else held) * 1024.0}
+        return {"peak_memory_bytes": int(peak[1]) * 1024.0} if peak else {}
     return tensors.peak_memory() if chosen.keras_backend == "tensorflow" else {}

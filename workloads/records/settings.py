@@ -51,6 +51,11 @@ def of(row: Row) -> Keras:
     return typed(Keras, {**given, "keras_backend": row.library})
 
 
+def fitted(dtype: str) -> str:
+    """The type of the set that Keras's fit makes of NumPy arrays and, on TensorFlow, copies to its device as a whole."""
+    return dtype if dtype == "uint8" else "float32"
+
+
 def changed(given: dict[str, str]) -> dict[str, str]:
     """The switches to write into a row: `data`, and those that are not their default."""
     return {
