@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from analysis import numbers
 from analysis.crossover.crossover import Answer
-from analysis.stats import Estimate, best_by, faster, group_by, of, total
+from analysis.stats import Estimate, best_by, faster, group_by, of
 from analysis.text import sentences
 from analysis.text.rates import device_name
 from analysis.text.rows import option_words
@@ -156,10 +156,10 @@ def single_job(m: Measurement, measurements: Measurements = ()) -> str:
     words: dict = {"training": name, "device": device_name(m.device)}
     if cost is None:
         return say(_SAID["step"], step=of(m.on("host-latency")), **words)
-    by = costs.parts(cost, p.epochs, p.steps)
+    by, whole = costs.parts(cost, p.epochs, p.steps), whole_training(cost, p.epochs, p.steps)
     words |= {"samples": sentences.counted(p.samples, "samples"), "epochs": sentences.counted(p.epochs, "epochs")}
     words |= {"start": cost.start, "built": by["build and compile"], "without": " without start-up" * (not cost.start)}
-    words |= {"trained": by["between epochs"] + by["steps"] + by["data-set setup"], "total": total(by.values())}
+    words |= {"trained": by["between epochs"] + by["steps"] + by["data-set setup"], "total": whole}
     return " ".join(sentences.lines(_SAID["whole"], doubt=f" (doubtful: {join(m.flags)})" * bool(m.flags), **words))
 
 
