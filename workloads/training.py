@@ -161,8 +161,8 @@ class Table(Lines):
         p = m.problem
         where = f"{m.device} x{m.threads}" if m.threads else m.device
         start = [p.model, str(p.batch), str(p.samples), str(p.epochs), where, row_words.way(m)]
-        once = [m.phases_s[name] for name in ("import", "device_start") if name in m.phases_s]
-        began = number(sum(once)) if once else "-"
+        begun = costs.start(m, self._all)
+        began = number(begun.value) if begun else "-"
         if not m.ok:
             return [*start, m.status, "-", "-", "-", began, "-", m.reason]
         cost = costs.measured(m, self._all)
