@@ -94,11 +94,20 @@ def test_short_fits_are_repeated_in_turns(monkeypatch):
 )
 def test_how_many_epochs_and_steps(monkeypatch, batch, samples, held, epochs, steps):
     problem = Training("m", batch, samples, 10 if samples == 50_000 else 1)
-    clock = Clock(monkeypatch, batch)
+    clock = Clock(monkeypatch, batch, epoch_s=0.04)
     assert keras_fit.plan(clock.trainer, problem, held, LIMITS)[:2] == (epochs, steps)
     long = keras_fit.plan(Clock(monkeypatch, batch, step_s=1.0).trainer, problem, held, LIMITS)
     assert long.epochs == (10 if samples == 50_000 else 4 if problem.steps > 2 else 6)  # an epoch of 3 s is long
     assert long.steps != problem.steps and (long.steps < problem.steps or long.steps * batch <= held)
+
+
+def test_a_look_before_a_row_takes_few_steps_where_they_are_long(monkeypatch):
+    """Epochs of a look may take 2 s. 0.1 s a step: 8 of them; 0.5 s: 4; 1.1 s: no second look."""
+    assert [keras_fit.second_look(s, 100) for s in (0.1, 0.5, 1.0, 1.1, 2.4)] == [8, 4, 2, 0, 0]
+    assert [keras_fit.second_look(0.1, *of) for of in ((3, 1), (100, 4), (100, 8), (8, 8))] == [3, 8, 16, 0]
+    clock = Clock(monkeypatch, 32, {32}, 0.04, 2.4)
+    assert keras_fit.plan(clock.trainer, Training("m", 32, 256), 256, LIMITS) == (4, 2, 3)
+    assert clock.calls == [(32, 3)]  # three steps; 27 were 65 s
 
 
 def test_fits_are_of_whole_executions_and_the_loss_run_begins_anew_on_few_samples(monkeypatch):

@@ -22,7 +22,7 @@ LATER, FEWEST_LATER = 5, 3  # later epochs of a fit whose problem has no more; w
 LONG = 3.0  # seconds
 FITS, BRIEF = 5, 3  # fits of a row, and epochs of those after the first
 MOST = 6  # times limits.max_time: what so many fits may take
-LOOK, FEW = 3, 8  # epochs of a first look, and their steps
+LOOK, FEW, LOOK_S = 3, 8, 2.0  # epochs of a look; steps of a second one, and what an epoch of it may take at most
 MANY = 32  # steps of an epoch that is long enough to tell a step
 MOST_STEPS, MOST_BYTES = 200, 512 << 20  # of the longer epochs that tell a step where the problem's own are short
 LOSS_EPOCHS, LOSS_BATCHES = 3, 20
@@ -115,11 +115,22 @@ def fits(first_s: float, wanted: Plan, max_time: float) -> int:
     return FITS if first_s * (1 + (FITS - 1) * wanted.brief / wanted.epochs) <= MOST * max_time else 1
 
 
+def second_look(one: float, most: int, unit: int = 1) -> int:
+    """Steps of the second of two short fits, at most `most`, where an epoch of `unit` steps took `one` seconds; 0 where more
+    would take too long: then an epoch is as good as all steps."""
+    times = min(max(2, FEW // unit), most // unit, int(LOOK_S / one))
+    return times * unit if times > 1 else 0
+
+
 def plan(trainer: Trainer, problem: Training, held: int, limits: Limits, unit: int = 1) -> Plan:
     """The plan by what two short fits say of an epoch and a step."""
-    few = min(unit * max(2, FEW // unit), held // problem.batch // unit * unit)
-    one, more = (min(timed(trainer, steps * problem.batch, LOOK).later) for steps in (unit, few))
-    step = max((more - one) / (few - unit), 1e-6)
+
+    def epoch(steps: int) -> float:
+        return min(timed(trainer, steps * problem.batch, LOOK).later)
+
+    one = epoch(unit)
+    few = second_look(one, held // problem.batch, unit)
+    step = max((epoch(few) - one) / (few - unit), 1e-6) if few else one / unit
     return planned(problem, held, max(one - unit * step, 1e-6), step, limits.max_time, unit)
 
 
