@@ -134,6 +134,20 @@ def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed(monk
     assert not any(
         line.endswith("in 5 processes") for line in forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
     )
+    args = training.parser().parse_args(["--samples", "100", "40", "--batch", "32", "64", "--device", "cpu"])
+    ends = [
+        "last batch of 4, compiled too",
+        "last batch of 8, compiled too",
+        "last batch of 36, compiled too",
+        "one batch of 40",
+    ]
+    *said, _, _ = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
+    assert sorted(line.partition("threads ")[2] for line in said) == sorted(ends)
+    unbuilt = Row(studies.FIT, Training("a.py:f", 32, 64), Settings())
+    assert (
+        forecast.lines([unbuilt], args, GPU_MACHINE)[1]
+        == "1 row; the size of your own model's data set is known once it is built"
+    )
     on_gpu = "572 GiB of GPU memory, there are 141 GiB: --residence tf.data leaves "
     for way, why in (("fit", "1720 GiB of host memory, "), ("fit", on_gpu), ("resident", on_gpu)):
         args = training.parser().parse_args(["--samples", "50000000", "--variants", way])

@@ -47,16 +47,20 @@ def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]
     fits = [row for row in in_turns(every) if row.key not in left_out]
     own = [row for row in fits if row in rows]  # an experiment has processes of its own
     time += sum(seconds(row, args.rigorous) for row in own)
-    largest = max((row.problem.footprint_bytes for row in fits), default=0)  # 0 of a user's model, not built yet
-    size = units.count(len(fits), "row") + f", at most {units.size(largest)} of arrays at a time" * bool(largest)
+    sizes = [row.problem.footprint_bytes for row in fits]  # 0 of a user's model, not built yet
+    size = units.count(len(fits), "row")
+    size += f", at most {units.size(max(sizes, default=0))} of arrays at a time" * any(sizes)
+    size += "; the size of your own model's data set is known once it is built" * (0 in sizes)
     guess = f"about {time / 60:.1f} minutes, a guess; --stop-after 500 ends it after a row, and --resume goes on"
     return [*(name(row, args.rigorous and row in own) for row in fits), size, *left_out.values(), guess]
 
 
 def name(row: Row, rigorous: bool = False) -> str:
-    """A row in a few words, its switches and how many processes it takes among them."""
-    said = [("data", "synthetic"), ("residence", row.settings.switches.get("residence"))]  # the latter by plan.name
-    given = [f"{switch}={text}" for switch, text in row.settings.switches.items() if (switch, text) not in said]
+    """A row in a few words, a batch that is smaller, its switches and how many processes it takes among them."""
+    p, switches = row.problem, row.settings.switches.items()  # the residence is in plan.name
+    given = [f"{switch}={text}" for switch, text in switches if switch != "residence" and text != "synthetic"]
+    if isinstance(p, Training) and (last := p.samples % p.batch):
+        given += [f"one batch of {last}" if p.samples < p.batch else f"last batch of {last}, compiled too"]
     many = [f"in {FRESH} processes"] if rigorous else []
     if row.process == "fresh":
         many = ["each trial in a fresh process" if row.variant == "trial" else f"in {FRESH} fresh processes"]
