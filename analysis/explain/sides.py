@@ -1,5 +1,7 @@
 """What a training takes on each device, measured where a row tells it, else predicted; from where the winner changes."""
 
+from math import inf
+
 import msgspec
 
 from analysis import labels
@@ -24,7 +26,7 @@ class Side(msgspec.Struct, frozen=True):
     @property
     def whole(self) -> Estimate:
         """Seconds of the whole training in a process of its own."""
-        return self.of(self.training.samples, self.training.epochs)
+        return whole_training(self.cost, self.training.epochs, self.training.steps)
 
     @property
     def parts(self) -> dict[str, Estimate]:
@@ -36,28 +38,14 @@ class Side(msgspec.Struct, frozen=True):
         """The part that takes most."""
         return max(self.parts, key=lambda name: self.parts[name].value)
 
-    def of(self, samples: int, epochs: int) -> Estimate:
-        """Seconds of the whole training of other samples and epochs."""
-        return whole_training(self.cost, epochs, -(-samples // self.training.batch))
-
 
 def turns(cpu: Side, gpu: Side) -> tuple[str, dict[str, float]]:
-    """(the device that finishes first if there are enough epochs, {samples, epochs: the count from which it does}). A count of
-    at most 1 is left out."""
-
-    def behind(samples: int, epochs: int) -> float:
-        return gpu.of(samples, epochs).value - cpu.of(samples, epochs).value
-
-    t = cpu.training
-    begun, few, many = behind(t.samples, 0), behind(t.batch, t.epochs), behind(1001 * t.batch, t.epochs)
-    to, epochs = _turn(begun, behind(t.samples, 1) - begun)
-    slope = (many - few) / (1000 * t.batch)
-    alike, samples = _turn(few - slope * t.batch, slope) if t.batch < t.samples else (to, 0.0)
-    found = {"samples": samples * (alike == to), "epochs": epochs}
-    return to, {what: at for what, at in found.items() if at > 1}
-
-
-def _turn(behind: float, slope: float) -> tuple[str, float]:
-    """(who is ahead in the end, where `behind + slope n`, the GPU's seconds less the CPU's, passes 0; 0 where it does not)."""
-    to, ahead = "gpu" if slope < 0 else "cpu", "gpu" if behind <= 0 else "cpu"
-    return (ahead, 0.0) if ahead == to or slope == 0 else (to, -behind / slope)
+    """(cpu or gpu: which finishes first of ever more epochs; samples and epochs -> from how many on it does, but for those of
+    which it does from the first on or from 1)."""
+    t, both = cpu.training, (cpu.cost, gpu.cost)
+    after = costs.break_even(*both, t.steps)
+    to, both = ("gpu", both) if after and after.value < inf else ("cpu", both[::-1])
+    found = {"samples": costs.break_even_steps(*both, t.epochs), "epochs": costs.break_even(*both, t.steps)}
+    each = {"samples": t.batch if t.batch < t.samples else 0, "epochs": 1}
+    counts = {what: e.value * each[what] for what, e in found.items() if e and e.value < inf}
+    return to, {what: at for what, at in counts.items() if at > 1}

@@ -84,6 +84,13 @@ def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int) -> Estimate | N
     return later / gain if gain.high > 0 else None
 
 
+def break_even_steps(cpu: TrainingCost, gpu: TrainingCost, epochs: int) -> Estimate | None:
+    """Steps of each of so many epochs after which the GPU has finished first; otherwise as break_even."""
+    later = whole_training(gpu, epochs, 0) - whole_training(cpu, epochs, 0)
+    gain = cpu.setup_step + cpu.step * epochs - gpu.setup_step - gpu.step * epochs
+    return later / gain if gain.high > 0 else None
+
+
 def measured(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> TrainingCost | None:
     """Seconds of each part of a training row; None where none is known. Only a process's first row has a start-up: they are
     read off all of them among `measurements`."""

@@ -54,7 +54,7 @@ def test_from_how_many_samples_or_epochs_another_device_finishes_first():
     assert words.turns(e) == "about 24,600 samples or 39 epochs on, the GPU finishes first."
     assert explained().turns == ("cpu", {})  # the CPU begins sooner and its steps are shorter
     assert words.turns(explained()) == "the first epoch on, the CPU finishes first, and it stays so."
-    assert sides._turn(-2.0, 0.5) == ("cpu", 4.0)
+    assert sides.turns(*reversed(e.both)) == ("cpu", e.turns[1])  # the other way round
 
 
 def swept(*sizes: int, **given) -> list:
