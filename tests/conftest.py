@@ -5,6 +5,7 @@ import gc
 import os
 import pathlib
 import re
+import shutil
 import tempfile
 
 os.unsetenv("COLUMNS")  # readline, which pytest loads, sets it for children behind os.environ: their lines would wrap
@@ -134,6 +135,8 @@ def threads():
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """Where a file's CUDA sources are built for the CPU."""
+    if not (shutil.which("g++") or shutil.which("clang++")):
+        pytest.skip("no C++ compiler to run CUDA C on the CPU with")
     return tmp_path_factory.mktemp("cuda_on_cpu")
 
 

@@ -55,9 +55,8 @@ def test_every_tile_is_placed_once_group_by_group(path, units_m, units_n, group)
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_rows_that_are_loaded_together_lie_in_different_banks(size):
-    floats, halves = map(
-        int, re.search(r"\(TF32 && K_ACROSS \? (\d) : (\d)\) \* PIECE;", loader.source(TENSOR)).groups()
-    )
+    beside = re.search(r"\(TF32 && K_ACROSS \? (\d) : (\d)\) \* PIECE;", loader.source(TENSOR))
+    floats, halves = map(int, beside.groups())
     for line in {of.line for of in matmul_tiles.TENSORS}:
         assert len({row * (line + 16) // 16 % 8 for row in range(8)}) == 8  # 8 rows of 16 bytes fill all 32 banks
     for tile in {side for of in matmul_tiles.TENSORS for side in of.tile}:
@@ -73,10 +72,7 @@ def test_a_warp_is_8_x_4_threads_and_what_it_reads_and_writes_lies_in_different_
     assert sorted(lanes) == [(m, n) for m in range(8) for n in range(4)]
     for half in (lanes[:16], lanes[16:]):  # 4 rows of A and 4 pieces of B in a half warp, each wanted by 4
         assert len({m for m, _ in half}) == len({n for _, n in half}) == 4
-    turn, put = (
-        re.search(r"turn = (line / 4 % 4 \* 4);", text)[1],
-        re.search(r"LIES \? (l \^ line / 4 % 4 \* 4) :", text)[1],
-    )
+    turn, put = found(WARP, r"turn = (line / 4 % 4 \* 4);"), found(WARP, r"LIES \? (l \^ line / 4 % 4 \* 4) :")
     across = int(found(WARP, r"ACROSS = K_ALONG && !LIES \? (\d) :"))
     for of in (*matmul_tiles.WARPS, *matmul_tiles.SMALL):
         for tile in of.tile:  # a warp's items that are turned: so many k's of the lines beside each other
@@ -218,15 +214,13 @@ TRIED = [
         for of in matmul_tiles.groups(layout, size)
     ),
 ]
-# Rows that do not begin on 16 bytes are fetched item by item, each through a register, beside sums that fill the others:
-# these wait for memory, not for a few registers' stores beside it.
-MAY_SPILL = 64
 
 
 @pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tiles.Tiles) else "")
 def test_sums_stay_in_registers(file, of, more):
+    """But for one, where rows do not begin on 16 bytes: they are fetched item by item, beside sums that fill the others."""
     by_items = file == TENSOR and more["BYTES_A"] < 16
-    assert spilled(file, {**of.macros(), **more}) <= (MAY_SPILL if by_items else 0)
+    assert spilled(file, {**of.macros(), **more}) <= 4 * by_items
 
 
 # one item, no multiple of anything, more than one tile either way, k for more than a round of the ring; of rows on 16 bytes too
@@ -235,8 +229,9 @@ RUNGS = [
     *(("", rung, "", "float32") for rung in ("naive", "coalesced", "tiled", "register_tiled")),
     *(
         ("", "warp_tiled", matmul_tiles.Plan(of), layout)
-        for of in (matmul_tiles.WARPS[2], matmul_tiles.WARPS[-2])
-        for layout in ("nn", "nt", "tn")
+        for i, of in enumerate(matmul_tiles.WARPS)
+        for j, layout in enumerate(("nn", "nt", "tn"))
+        if (i + j) % 3 == 0 or i in (2, 5)  # each form once; all layouts of a short stage and of a long one
     ),
     *(("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.WARPS[-1], 2), layout) for layout in ("nn", "tn")),
     *(("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.WARPS[3]), f"{layout} copied") for layout in ("nn", "tn")),
@@ -245,15 +240,15 @@ RUNGS = [
         for i, way in zip(range(len(matmul_tiles.SMALL)), ["nn", "nt", "tn"] * 3, strict=False)
     ),
     *(
-        ("_tensor", "tensor_core", matmul_tiles.Plan(matmul_tiles.TENSORS[i], parts), f"{layout} {math}")
-        for i, parts in ((3, 1), (-1, 3))
-        for layout in ("nn", "nt", "tn")
-        for math in ("bfloat16", "tf32")
+        ("_tensor", "tensor_core", matmul_tiles.Plan(of, 3 if i == 6 else 1), f"{layout} {math}")
+        for i, of in enumerate(matmul_tiles.TENSORS)
+        for j, layout in enumerate(("nn", "nt", "tn"))
+        for l, math in enumerate(("bfloat16", "tf32"))
+        if ((i + j) % 3 == 0 and (i + l) % 2 == 0) or i == 6
     ),
 ]
 
 
-@pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no C++ compiler to run CUDA C on the CPU with")
 @pytest.mark.parametrize(("of", "rung", "tile", "math"), RUNGS, ids=str)
 def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypatch):
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
@@ -278,7 +273,27 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
             out.view(np.uint8)[...] = 0xFF
 
 
-@pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no C++ compiler to run CUDA C on the CPU with")
+FAULTS = {  # what stands in the kernel, what is put instead, and how it is found
+    "a store one row past the edge": (r"row < high &&", "row <= high &&", "wrote beside"),
+    "loads past the edge": (r"first \+ TILE <= size", "first < size", "read beside"),
+    "a wait for one stage too few": (r'"n"\(STAGES - 2\)', '"n"(STAGES - 1)', "passed"),
+    "a barrier before the wait": (r"(arrived\(\);)(\s+)(__syncthreads\(\);)(?=\s+next)", r"\3\2\1", "passed"),
+    "no barrier after the wait": (r"(arrived\(\);)\s+__syncthreads\(\);(?=\s+next)", r"\1", "passed"),
+    "no barrier before the ring is written": (r"if \(!VECTOR\) __syncthreads\(\);", "", "passed"),
+    "a stage fetched over one that is read": (r"STAGES - 1(?=; s\+\+| < steps)", "STAGES", "passed"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "how"), FAULTS.values(), ids=FAULTS)
+def test_faults_planted_in_a_kernel_are_found(old, new, how, built, tmp_path, monkeypatch):
+    right = ("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.WARPS[-1]), "nn")
+    text, count = re.subn(old, new, loader.source(WARP))
+    assert right in RUNGS and count
+    monkeypatch.setattr(loader, "source", lambda file: text)
+    with pytest.raises(AssertionError, match=how):
+        test_kernels_run_on_the_cpu_are_right(*right, tmp_path, monkeypatch)
+
+
 @pytest.mark.parametrize(("shape", "pitch"), [((700, 3), 4), ((2, 2049), 2052), ((5, 9), 12)])
 def test_rows_that_begin_anywhere_are_copied_to_16_bytes_and_back(shape, pitch, built, monkeypatch):
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))

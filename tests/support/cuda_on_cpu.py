@@ -19,6 +19,7 @@ from kernels.cuda import loader
 
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 HEADER = pathlib.Path(__file__).with_name("cuda_on_cpu.h")
+SLACK = 1 << 16  # bytes on either side of an array, which no kernel may write
 # What stands for an asm statement that has this in it: of its operands {0}, {1} ..
 _INSTEAD = {
     "cp.async.cg.shared": "copy_later({0}, {1}, 16, {2});",
@@ -69,10 +70,10 @@ class Array(np.ndarray):
 
 def empty(shape, dtype) -> Array:
     """All bits set, NaNs of floating types: what nobody writes is wrong."""
-    count, dtype = int(np.prod(shape)), np.dtype(dtype)
-    room = np.full(count * dtype.itemsize + 256, 0xFF, np.uint8)
-    begin = -room.ctypes.data % 256
-    return room[begin : begin + count * dtype.itemsize].view(dtype).reshape(shape).view(Array)
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    room = np.full(nbytes + 2 * SLACK + 256, 0xFF, np.uint8)
+    begin = SLACK + -room.ctypes.data % 256
+    return room[begin : begin + nbytes].view(dtype).reshape(shape).view(Array)
 
 
 def filled(values: np.ndarray) -> Array:
@@ -98,8 +99,7 @@ def cupy(multiprocessors: int) -> types.ModuleType:
 
 
 def bindings(monkeypatch, multiprocessors: int):
-    """What gives kernels.conv.cuda.., or those of another operation, by the end of its name, imported over that CuPy, until the
-    test is over."""
+    """Imports kernels.conv.cuda.., or another operation's, by the end of its name, over that CuPy until the test is over."""
     monkeypatch.setitem(sys.modules, "cupy", cupy(multiprocessors))
     monkeypatch.setitem(sys.modules, "cupy.cuda", sys.modules["cupy"].cuda)
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
@@ -155,7 +155,13 @@ class Launched:
             given.append(array)
         across, down = (*block, 1)[:2]
         ctypes.c_uint.in_dll(self.library, "block_rows").value = down
-        self.library.go(*(*grid, 1)[:2], across * down, *[ctypes.c_void_p(array.ctypes.data) for array in given])
+        spans = [(array.ctypes.data, array.ctypes.data + array.nbytes) for array in given]
+        (ctypes.c_void_p * 32).in_dll(self.library, "arrays")[: 2 * len(spans)] = sum(spans, ())
+        self.library.go(*(*grid, 1)[:2], across * down, *(ctypes.c_void_p(start) for start, _ in spans))
+        assert not ctypes.c_int.in_dll(self.library, "strayed").value, "a kernel read beside an array"
+        for start, end in (span for array, span in zip(given, spans, strict=True) if isinstance(array, Array)):
+            beside = {ctypes.string_at(start - SLACK, SLACK), ctypes.string_at(end, SLACK)}
+            assert beside == {b"\xff" * SLACK}, "a kernel wrote beside an array"
 
 
 class Encoder:
@@ -166,13 +172,8 @@ class Encoder:
 
     def _encode(self, made, dtype, rank, address, *given):
         assert made.value % 64 == 0
-        self.asked = (
-            dtype,
-            rank,
-            address.value,
-            *(list(x) if isinstance(x, ctypes.Array) else x for x in given[:-4]),
-            given[-4:],
-        )
+        lists = (list(x) if isinstance(x, ctypes.Array) else x for x in given[:-4])
+        self.asked = (dtype, rank, address.value, *lists, given[-4:])
         ctypes.memset(made.value, 0x5A, 128)
         return self.answer
 
