@@ -219,7 +219,8 @@ def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Tra
         cost = row or (p and p.cost)
         if cost:
             if asked.validation and device in made:
-                cost = replace(cost, epoch=cost.epoch + validating(asked, made[device]))
+                more, warm = validating(asked, made[device]), cost.whole_epoch
+                cost = replace(cost, epoch=cost.epoch + more, whole_epoch=warm and warm + more)
             found.append(Side(device, asked.training, cost, p.untold if p and not row else ()))
     return tuple(found)
 

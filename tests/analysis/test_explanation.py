@@ -172,6 +172,8 @@ def test_validation_money_and_joules():
     assert each == pytest.approx(10 * max(1.066 * MS, share * 2.164 * MS))
     expected = pytest.approx(plain.gpu.job_s.value + 10 * each)
     assert more.both[1].whole.value == expected
+    gpu = explained(validation=320, of=sources(*swept(3200))).both[1]  # measured: 5 s, 10 epochs of 100 steps of 1 ms
+    assert gpu.whole.value == pytest.approx(6.0 + 10 * each) == sum(e.value for e in gpu.parts.values())
     values = {"gpu_power_w": 200.0}
     e = explained(prices={"gpu": 3.6}, of=sources(row("training/keras/fit", T, 1e-3, device="gpu:0", values=values)))
     cpu, gpu = e.costs
