@@ -116,13 +116,11 @@ def rows(args: argparse.Namespace, here) -> list:
         return feeding_rows(args, here)
     wanted = problems(args)
     on = [device for device in plan.devices(args, here) if device != "cpu"]
+    why = "every row of transfer copies to or from a GPU"
     if not here.gpus:
-        why = f"every row of transfer copies to or from a GPU: {facts.gpu_problem()}"
-        raise options.Missing(why, plan.no_device("cupy")[1])
+        raise options.Missing(f"{why}: {facts.gpu_problem()}", plan.no_device("cupy")[1])
     if not on:
-        raise options.Usage(
-            "every row of transfer copies to or from a GPU; --device names none", f"{EXAMPLE} --device gpu"
-        )
+        raise options.Usage(f"{why}; --device names none", f"{EXAMPLE} --device gpu")
     kernels = plan.kernels("transfer", args, on, on_request=() if args.study else ("tensorflow",))
     if args.study and not args.variants:
         kernels = [k for k in kernels if k.variant in STUDY_VARIANTS]

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def _start_tensorflow(device: str, threads: int | None) -> None:
         cpu, each = tensorflow.config.list_physical_devices("CPU")[0], tensorflow.config.LogicalDeviceConfiguration()
         tensorflow.config.set_logical_device_configuration(cpu, [each] * parts)
     if device != "cpu" and not tensorflow.config.list_physical_devices("GPU"):
-        raise Broken(f"TensorFlow finds no GPU: to mend it, {_PIP} 'tensorflow[and-cuda]'; {missed(log_lines())}")
+        raise Broken(f"TensorFlow finds no GPU: to mend it, {_PIP} 'tensorflow[and-cuda]'; {missed()}")
     tensorflow.zeros(1).numpy()
 
 
@@ -115,7 +115,7 @@ def require_device(model, device: str, library: str) -> None:
     lives = ", ".join(d.platform for d in value.devices()) if library == "jax" else str(value.device)
     words = ("cpu",) if device == "cpu" else ("gpu", "cuda")
     if not any(word in lives.lower() for word in words):
-        why = f": {missed(log_lines())}" if library == "tensorflow" else ""
+        why = f": {missed()}" if library == "tensorflow" else ""
         raise Broken(f"the model's variables are on {lives or 'no device'}, not on a {words[0].upper()}{why}")
 
 
@@ -151,15 +151,11 @@ def _onednn() -> str:
         return {"0": "off", "1": "on"}.get(os.environ.get("TF_ENABLE_ONEDNN_OPTS", ""), "TensorFlow's choice")
 
 
-def log_lines() -> list[str]:
-    """The last lines that this process wrote to its log."""
-    return cpu.text(_LOG)[-20000:].splitlines()
-
-
-def missed(lines: list[str]) -> str:
-    """The line of TensorFlow's log that says best why it sees no GPU, without its time stamp."""
+def missed(log: Sequence[str] = ()) -> str:
+    """The line of TensorFlow's log, by default this process's, that says best why it sees no GPU, without its time stamp."""
+    log = log or cpu.text(_LOG)[-20000:].splitlines()
     for words in _TELLING:
-        for line in reversed(lines):
+        for line in reversed(log):
             if words in line.lower():
                 return line.partition("] ")[2][:300] or line[:300]
     return "its log does not say why"

@@ -185,9 +185,7 @@ def require_room(row: Row, here: Machine, values: int = 0) -> None:
     if gpu and need > gpu.memory_bytes:
         need, have = map(units.size, (need, gpu.memory_bytes))
         way = "fed" if row.variant == "loop" else "tf.data"
-        raise DoesNotFit(
-            f"needs {need} of GPU memory, there are {have}: --residence {way} leaves the samples on the host"
-        )
+        raise DoesNotFit(f"needs {need} of GPU memory, there are {have}: --residence {way} leaves them on the host")
 
 
 def _require_sight(chosen: Keras) -> None:
