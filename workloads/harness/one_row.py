@@ -143,9 +143,9 @@ def require_memory(problem: Problem, device: str, free=facts.memory_available) -
         require_bytes(problem.footprint_bytes * 2, "GPU", free("gpu:0"))
 
 
-def require_room(row: Row) -> None:
+def require_room(row: Row, free=facts.memory_available) -> None:
     """Raises DoesNotFit when its device's free memory is too small for a row; a framework holds the GPU's itself."""
-    require_memory(row.problem, "cpu" if row.backend in registry.FRAMEWORKS else row.device)
+    require_memory(row.problem, "cpu" if row.backend in registry.FRAMEWORKS else row.device, free)
 
 
 def too_large(rows: Iterable[Row], require: Callable[[Row], None], name: Callable[[Row], str]) -> dict[str, str]:
