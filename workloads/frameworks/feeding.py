@@ -54,7 +54,7 @@ def _fit(row: Row, seed: int):
     x = values[: problem.samples * problem.width].reshape(problem.samples, problem.width)
     y = _looked_at(x).astype(np.float32).mean(1, keepdims=True)
     if row.variant == Feeding.RESIDENT:
-        model = _model(1, tensors.place((x,), "/GPU:0" if row.on_gpu else "/CPU:0")[0])
+        model = _model(1, tensors.place((x,), f"/{row.side}:0")[0])
         x = np.arange(problem.samples)[:, np.newaxis]
     else:
         model = _model(problem.width)

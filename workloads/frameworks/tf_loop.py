@@ -105,7 +105,7 @@ def _waiter(order: Order) -> Callable[[], object]:
 
 def _on_device(order: Order, *arrays: np.ndarray) -> tuple:
     """The arrays as tensors on the row's device."""
-    return tensors.place(arrays, "/GPU:0" if order.row.on_gpu else "/CPU:0")
+    return tensors.place(arrays, f"/{order.row.side}:0")
 
 
 def _kept_on_device(order: Order) -> tuple:

@@ -191,10 +191,8 @@ def require_room(row: Row, here: Machine, values: int = 0) -> None:
 def _require_sight(chosen: Keras) -> None:
     """Raises ValueError for a row whose process should see a GPU where there is none."""
     if chosen.gpu == "visible":
-        if chosen.keras_backend != "tensorflow":
-            raise ValueError(
-                f"gpu=visible is TensorFlow's way of choosing the CPU; Keras runs on {chosen.keras_backend} here"
-            )
+        if (library := chosen.keras_backend) != "tensorflow":
+            raise ValueError(f"gpu=visible is TensorFlow's way of choosing the CPU; Keras runs on {library} here")
         import tensorflow
 
         if not tensorflow.config.list_physical_devices("GPU"):

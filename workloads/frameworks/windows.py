@@ -148,19 +148,15 @@ def window(row: Row, limits: Limits, seed: int) -> Measurement:
     if key(row) not in _prepared:
         raise ValueError("the row was not prepared in this process")
     unit = _prepared[key(row)]
-    begins: list[float] = []
-    ends: list[float] = []
+    spans: list[tuple[float, float]] = []
     stop = time.monotonic() + limits.visit_s
-    while not ends or ends[-1] < stop:
-        begins.append(time.monotonic())
+    while not spans or spans[-1][1] < stop:
+        begin = time.monotonic()
         unit.run()
-        ends.append(time.monotonic())
-    return row.result(
-        "ok",
-        values={**unit.values, "steps": float(unit.steps)},
-        series={"begin_s": tuple(begins), "end_s": tuple(ends)},
-        check=unit.check,
-    )
+        spans.append((begin, time.monotonic()))
+    begins, ends = zip(*spans, strict=True)
+    values, series = unit.values | {"steps": float(unit.steps)}, {"begin_s": begins, "end_s": ends}
+    return row.result("ok", values=values, series=series, check=unit.check)
 
 
 def trial(row: Row, limits: Limits, seed: int) -> Measurement:
