@@ -245,7 +245,9 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
     def free(device: str) -> float:  # all of a GPU's: what is free only a process that starts CUDA can tell
         return facts.memory_available() if device == "cpu" else here.gpus[0].memory_bytes if here.gpus else math.inf
 
-    left_out = {} if args.format == "json" else one_row.too_large(rows, lambda row: one_row.require_room(row, free), name)
+    left_out = (
+        {} if args.format == "json" else one_row.too_large(rows, lambda row: one_row.require_room(row, free), name)
+    )
     rows = [row for row in rows if row.key not in left_out]
     limits = Limits(**shared_flags.limits(args))
     processes, fresh = (RIGOROUS_PROCESSES, limits.rounds) if args.rigorous else (1, 0)
