@@ -18,21 +18,22 @@ from workloads.frameworks.trainers import Fitted, Trainer
 from workloads.harness.timing import Limits, rounded, seconds
 from workloads.records import EPOCHS_OF, SETUP, Samples
 
-LATER, FEWEST_LATER = 5, 3  # later epochs of a fit whose problem has no more; where they are LONG
-LONG = 3.0  # seconds
-FITS, BRIEF = 5, 3  # fits of a row, and epochs of those after the first
-MOST = 6  # times limits.max_time: what so many fits may take
-LOOK, FEW, LOOK_S = 3, 8, 2.0  # epochs of a look; steps of a second one, and what an epoch of it may take at most
-MANY = 32  # steps of an epoch that is long enough to tell a step
-MOST_STEPS, MOST_BYTES = 200, 512 << 20  # of the longer epochs that tell a step where the problem's own are short
+LATER_EPOCHS, FEWEST_LATER = 5, 3  # epochs after a fit's first, if the problem has no more; the same of long epochs
+LONG_EPOCH_S = 3.0
+FITS, BRIEF_EPOCHS = 5, 3  # fits of a row, and epochs of those after the first
+FITS_MOST_TIMES = 6  # a row's fits take at most so many times limits.max_time
+# Two short fits say what an epoch and a step take: their epochs, the steps an epoch of the second, and its longest epoch.
+LOOK_EPOCHS, LOOK_STEPS, LOOK_S = 3, 8, 2.0
+ENOUGH_STEPS = 32  # an epoch of so many steps is long enough to measure a step by
+MOST_STEPS, MOST_BYTES = 200, 512 << 20  # of the longer epochs that are fitted where the problem's own are shorter
 LOSS_EPOCHS, LOSS_BATCHES = 3, 20
-MOST_KEPT = 200  # numbers of a series that a row keeps
+MOST_KEPT = 200  # numbers that a row keeps of a series
 
 
 def samples_held(problem: Training, sample_bytes: int, unit: int = 1) -> int:
     """Samples to have ready: the problem's own, or enough whole batches to vary the steps of an epoch by."""
     batch, whole = min(problem.batch, problem.samples), problem.samples // problem.batch
-    most = MOST_STEPS if whole < MANY * unit else unit * max(2, FEW // unit)
+    most = MOST_STEPS if whole < ENOUGH_STEPS * unit else unit * max(2, LOOK_STEPS // unit)
     fit = min(most, MOST_BYTES // max(1, batch * sample_bytes)) // unit * unit
     more = fit if fit >= 2 * whole else 0
     if whole < 4 * unit:  # too few steps to vary them downward
@@ -68,8 +69,8 @@ def _first_less_warm(trainer: Trainer, samples: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Timed:
-    """A fit's epochs but the first in seconds, and its data-set setup: what it took beyond its epochs, and its first one beyond
-    the median of the later ones."""
+    """A fit, seconds of its epochs but the first, and its data-set setup in seconds: what the fit took beyond its epochs, and
+    its first epoch beyond the median of the later ones."""
 
     fitted: Fitted
     later: tuple[float, ...]
@@ -86,39 +87,39 @@ def timed(trainer: Trainer, samples: int, epochs: int) -> Timed:
 
 
 class Plan(NamedTuple):
-    """What is fitted: `epochs` of the problem's own samples, `brief` in the fits after the first, and epochs of `steps` whole
-    batches in turns with them."""
+    """The fits of a row: `epochs` of the first one, `brief` epochs of further ones, all over the problem's own samples. They
+    take turns with fits of `steps` whole batches an epoch."""
 
     epochs: int
     steps: int
-    brief: int = BRIEF
+    brief: int = BRIEF_EPOCHS
 
 
 def planned(problem: Training, held: int, epoch: float, step: float, max_time: float, unit: int = 1) -> Plan:
-    """How long fits must be where an epoch takes `epoch` seconds beside its steps of `step` seconds.
+    """The fits to run if an epoch takes `epoch` seconds beside its steps of `step` seconds each.
 
-    Epochs: the problem's own, else LATER + 1, or fewer where these are long. Steps: fewer than the problem's where it has
-    many; else as many more as are held and do not take long.
+    Epochs: the problem's own, or one more than the later epochs wanted, fewer if they are long. Steps: fewer than the problem's
+    if it has many; else as many more as there are samples and time for.
     """
-    epochs = 1 + (LATER if epoch + problem.steps * step <= LONG else FEWEST_LATER)
-    whole, most = problem.samples // problem.batch, min(held // problem.batch, int(max_time / 2 / LATER / step))
-    if whole < 4 * unit or (whole < MANY * unit and most >= 2 * whole):
+    epochs = 1 + (LATER_EPOCHS if epoch + problem.steps * step <= LONG_EPOCH_S else FEWEST_LATER)
+    whole, most = problem.samples // problem.batch, min(held // problem.batch, int(max_time / 2 / LATER_EPOCHS / step))
+    if whole < 4 * unit or (whole < ENOUGH_STEPS * unit and most >= 2 * whole):
         steps = max(most // unit * unit, 2 * unit * -(-problem.steps // unit))
     else:
-        steps = max(unit, min(whole // 4, max(FEW, whole // 16)) // unit * unit)
-    return Plan(max(problem.epochs, epochs), steps, max(problem.epochs, BRIEF))
+        steps = max(unit, min(whole // 4, max(LOOK_STEPS, whole // 16)) // unit * unit)
+    return Plan(max(problem.epochs, epochs), steps, max(problem.epochs, BRIEF_EPOCHS))
 
 
 def fits(first_s: float, wanted: Plan, max_time: float) -> int:
-    """How many fits a row has whose first one, with that of other steps, took so many seconds: FITS or one. What two to four
-    differ by says too little."""
-    return FITS if first_s * (1 + (FITS - 1) * wanted.brief / wanted.epochs) <= MOST * max_time else 1
+    """The number of fits of a row whose first pair took `first_s` seconds: FITS, or 1 if that takes too long. Two to four would
+    say too little of their spread."""
+    return FITS if first_s * (1 + (FITS - 1) * wanted.brief / wanted.epochs) <= FITS_MOST_TIMES * max_time else 1
 
 
 def second_look(one: float, most: int, unit: int = 1) -> int:
-    """Steps of the second of two short fits, at most `most`, where an epoch of `unit` steps took `one` seconds; 0 where more
-    would take too long: then an epoch is as good as all steps."""
-    times = min(max(2, FEW // unit), most // unit, int(LOOK_S / one))
+    """Steps of the second short fit, at most `most`, if an epoch of `unit` steps took `one` seconds. 0 if more would take too
+    long: the epoch's own cost is then too small to matter."""
+    times = min(max(2, LOOK_STEPS // unit), most // unit, int(LOOK_S / one))
     return times * unit if times > 1 else 0
 
 
@@ -126,7 +127,7 @@ def plan(trainer: Trainer, problem: Training, held: int, limits: Limits, unit: i
     """The plan by what two short fits say of an epoch and a step."""
 
     def epoch(steps: int) -> float:
-        return min(timed(trainer, steps * problem.batch, LOOK).later)
+        return min(timed(trainer, steps * problem.batch, LOOK_EPOCHS).later)
 
     one = epoch(unit)
     few = second_look(one, held // problem.batch, unit)
@@ -137,7 +138,7 @@ def plan(trainer: Trainer, problem: Training, held: int, limits: Limits, unit: i
 def long_fits(
     trainer: Trainer, problem: Training, wanted: Plan, limits: Limits, before: Callable
 ) -> tuple[Fitted, Samples, dict[str, tuple[float, ...]]]:
-    """(the first fit of the problem's own samples, seconds a step of its later epochs and of those of more such fits, series).
+    """(the first fit of the problem's own samples, seconds a step of the later epochs of all such fits, series).
 
     Such fits take turns with those of other steps.
     """
@@ -148,9 +149,9 @@ def long_fits(
         return timed(trainer, problem.samples, epochs), other
 
     begin = time.perf_counter()
-    pairs = [pair(wanted.epochs, LATER + 1)]
+    pairs = [pair(wanted.epochs, LATER_EPOCHS + 1)]
     count = fits(time.perf_counter() - begin, wanted, limits.max_time)
-    pairs += [pair(wanted.brief, BRIEF) for _ in range(count - 1)]
+    pairs += [pair(wanted.brief, BRIEF_EPOCHS) for _ in range(count - 1)]
     each, others = zip(*pairs, strict=True)
     most = max(2, MOST_KEPT // count)
     taken = [(i, s / problem.steps) for i, fit in enumerate(each) for s in kept(fit.later, most)]
@@ -173,7 +174,7 @@ def kept(taken: Sequence[float], most: int = MOST_KEPT) -> tuple[float, ...]:
 
 
 def learned(trainer: Trainer, problem: Training, unit: int = 1) -> Fitted:
-    """A run of its own from the first weights: few samples in whole batches (and `unit`s of them), so that nothing is
+    """A short fit from the initial weights, for its losses. It takes whole batches (multiples of `unit`), so that nothing is
     compiled anew."""
     trainer.restore()
     steps = min(problem.samples // problem.batch, LOSS_BATCHES)
