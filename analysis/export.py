@@ -18,7 +18,6 @@ _NS = 1e9
 
 
 def parser() -> options.Parser:
-    """The command line of python -m analysis.export."""
     made = options.parser(
         "analysis.export",
         LONG,
@@ -130,7 +129,6 @@ TO = (*AS_JSON, "csv")
 
 
 def text(loaded: "Loaded", to: str) -> str:
-    """What a file of that format holds."""
     import json
 
     return table(loaded) if to == "csv" else json.dumps(AS_JSON[to](loaded), indent=1, allow_nan=False) + "\n"

@@ -24,7 +24,6 @@ HEAD = ("row", "clock", "old_s", "new_s", "ratio", "low", "high", "verdict", "be
 
 
 def parser() -> options.Parser:
-    """The command line of python -m analysis.compare."""
     made = options.parser(
         "analysis.compare",
         LONG,

@@ -39,11 +39,9 @@ class Family(msgspec.Struct, frozen=True):
         return make(**dict(self.fixed), **dict.fromkeys(self.fields, size), dtype=dtype, math=math)
 
     def size(self, problem: Problem) -> int:
-        """The size of one of its problems."""
         return getattr(problem, self.fields[0])
 
     def holds(self, problem: Problem) -> bool:
-        """Whether a problem is one of its own."""
         if problem.op != self.op or (
             self.op == "matmul" and problem.batch != dict(self.fixed).get("batch", msgspec.UNSET)
         ):

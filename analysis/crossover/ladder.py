@@ -219,7 +219,6 @@ def _standing(ladder: Ladder, problem: Problem) -> str:
 
 
 def lines(found: list[Ladder]) -> list[str]:
-    """The ladders as text for a terminal."""
     out: list[str] = []
     for ladder in found:
         for problem in ladder.problems:

@@ -55,7 +55,6 @@ def price(text: str) -> float:
 
 
 def parser() -> options.Parser:
-    """The command line of python -m analysis.explain."""
     made = options.parser(
         "analysis.explain",
         LONG,

@@ -35,7 +35,6 @@ class Side(msgspec.Struct, frozen=True):
 
     @property
     def largest(self) -> str:
-        """The part that takes most."""
         return max(self.parts, key=lambda name: self.parts[name].value)
 
 

@@ -1,4 +1,4 @@
-"""Times of a training predicted from a machine's microbenchmarks, part by part, with their errors.
+"""Times of a training predicted from a machine's microbenchmarks, part by part, with their errors; imports every room below.
 
-Imports every room below; its command (`python -m analysis.predict`) may use all.
+Read in this order: profile, operations, fusion, step_work, components, combine, calibration, prediction.
 """

@@ -31,8 +31,8 @@ def start_factor(here: "Profile", there: "Profile") -> Estimate | None:
 
 
 def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None) -> "Prediction":
-    """A prediction of a stored GPU as if this machine's host drove it: what the host does takes `factor` times as long, its start
-    `start` times where that is known, and what the device and the link do stays as it is."""
+    """A prediction of a stored GPU driven by this machine's host. The host's seconds are multiplied by `factor`, start-up by
+    `start` if it is known; those of the device and the link stay."""
     kept = {*DEVICE, *_OF_THE_LINK, HIDDEN}
     parts = {name: e if name in kept else e * factor for name, e in made.parts.items()}
     if HIDDEN in parts:

@@ -39,7 +39,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """Seconds of one step on a device, what of them is accounted for, and the remainder: step minus the parts' sum."""
+    """Seconds of one step on a device, the sum of its known parts, and the remainder: step minus sum, which may be negative."""
 
     training: "Measurement"
     step: Estimate
@@ -61,7 +61,6 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def missing(self) -> list[str]:
-        """The parts without a number."""
         return [p.name for p in self.parts if p.seconds is None]
 
     @property
@@ -121,8 +120,8 @@ def gemms(training: "Measurement") -> tuple[Problem, ...]:
 
 
 def _parts(training: "Measurement", whole: Profile, setup_steps: int) -> Iterable[Part]:
-    """The step's own parts, in their order; last what a fit of `setup_steps` does with its samples before its first epoch, where
-    the measured step has its share of that."""
+    """The parts of a step, in their order. The last is the data-set setup of a fit of `setup_steps` steps, if the measured step
+    contains its share of that."""
     problem, settings = problem_of(training), training.settings
     network = networks.known(problem.model)
     names = [n for n in PARTS if n != HIDDEN and (settings.on_gpu or n not in _ON_GPU)]
@@ -150,8 +149,6 @@ def _lacking(name: str, made: Components, known: Estimate | None) -> Part:
 
 
 def _why(name: str, made: Components, fitted: Calibration, problem: Training) -> str:
-    """Where the seconds of a part come from."""
-
     def times(number: float) -> str:
         others = count(len(fitted.models), "other model")
         return f", times {number:.2f} as trainings of {others} say" if fitted.models else ""

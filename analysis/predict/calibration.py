@@ -26,8 +26,8 @@ _QUANTILE = 0.95
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A training that was measured: its row, seconds of a warm step, and what it is made of. bound: whether the step
-    is an upper bound, with what a fit does for each step's samples before its first epoch in it."""
+    """A measured training: its row, seconds of a warm step, and its components. bound: the step is an upper bound, as it
+    contains a share of the data-set setup."""
 
     row: "Measurement"
     step: Estimate
@@ -51,9 +51,8 @@ class Seen(msgspec.Struct, frozen=True):
 
 @once
 def steps_seen(of_: "Profile") -> tuple[Seen, ...]:
-    """The trainings of a profile that tell their step, each with its components; made once. Of rows
-    whose steps are the same (they differ in samples, epochs, or a type that fit casts) the least noisy one stands that is no mere
-    bound."""
+    """The trainings of a profile whose step is known, each with its components; cached. Rows with the same step (they differ in
+    samples, epochs, or a type that fit casts) count once: the least noisy one, an upper bound only if there is no other."""
 
     def same(s: Seen) -> tuple:
         return s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution, s.made.given
@@ -180,7 +179,7 @@ def _steps(arrays: list[np.ndarray], dispatch: float, launches: float, work: flo
 
 
 def _compilations(others: list[Seen]) -> float | None:
-    """Seconds of a compilation for each unit that it grows with (Components.traced): the middle of the models'."""
+    """Seconds of a compilation for each unit of Components.traced: the median over models."""
     compiled = (s for s in others if s.row.phases_s.get("compile", 0) > 0 and s.made.traced)
     models = group_by(compiled, lambda s: s.row.problem.model).values()
     each = [median([s.row.phases_s["compile"] / s.made.traced for s in group]).value for group in models]

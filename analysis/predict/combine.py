@@ -19,7 +19,7 @@ _WORDS = """dispatch, kernel launches, copy calls, copied bytes, dense layers, c
 input pipeline, overlap"""
 WORDS = dict(zip(PARTS, (words.strip() for words in _WORDS.split(",")), strict=True))  # as people are told of them
 UNFITTED = 0.3  # what predictions without a fit may be wrong by
-UNTRIED = 1.0  # the same of kinds of layers that no network of the tables has: no training of theirs told a rule
+UNTRIED = 1.0  # the same of layer kinds that no network of the tables has, so that no rule was checked on them
 
 
 class Calibration(msgspec.Struct, frozen=True):
@@ -38,15 +38,14 @@ class Calibration(msgspec.Struct, frozen=True):
 
 
 def total_of(parts: dict[str, Estimate], names: Iterable[str]) -> Estimate:
-    """The sum of the parts of those names."""
     return total(parts.get(name) for name in names)
 
 
 def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
-    """The parts of a step, with what is done at the same time: on the CPU the host dispatches, then the operations of a graph
-    run, those at once that do not wait for each other, as far as there are cores and bandwidth. A GPU works while the host
-    dispatches and issues; but a copy of pageable memory waits until it is done with the step before, and the host for the copy.
-    The input pipeline has threads of its own; measured, it is what a batch adds to the dispatch, with a GPU's such copy in it.
+    """Seconds of the parts of a step, overlaps taken off. On the CPU the host dispatches, then the graph's operations run;
+    independent ones overlap as far as cores and bandwidth allow. A GPU works while the host dispatches and issues. But a copy
+    from pageable memory waits until the GPU is done with the step before, and the host waits for the copy. The input pipeline
+    has threads of its own. Where it was measured, it is what a batch adds to the dispatch; on a GPU the copy is in that.
 
     Source: TensorFlow's GPUUtil::CopyCPUTensorToGPU, whose copying stream waits for the computing one.
     """
@@ -71,8 +70,8 @@ def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
 
 
 def least(made: Components, fitted: Calibration) -> float:
-    """Seconds that the operations of a graph take at least, however many run at once: those that wait for each other, or what
-    keeps all cores or the memory busy; infinite where none do."""
+    """A lower bound in seconds of a graph's operations, however many overlap: the longer of the critical path and the time that
+    keeps all cores or the memory busy; infinite without a path."""
     if made.path is None:
         return math.inf
     issuing = fitted.launches * made.launches.value * made.waited
@@ -80,7 +79,7 @@ def least(made: Components, fitted: Calibration) -> float:
 
 
 def within(total: Estimate, spread: float) -> Estimate:
-    """The sum with an interval no narrower than what the calibration's own trainings are wrong by; none ends below 0 s."""
+    """The sum with an interval at least as wide as the calibration's error on its own trainings; no end is below 0 s."""
     low = max(0.0, min(total.low, total.value / (1 + spread)))
     return Estimate(total.value, low, max(total.high, total.value * (1 + spread)))
 
@@ -91,8 +90,8 @@ def setting_up(made: Components) -> Estimate:
 
 
 def compiling(made: Components, fitted: Calibration) -> Estimate:
-    """Seconds of all compilations of a job: XLA's one for each distinct batch; a graph that is not compiled leaves the batch
-    open, and is traced and laid out once."""
+    """Seconds of all compilations of a job. XLA compiles once for each distinct batch size; a graph that is not compiled is
+    traced and optimized once for all."""
     t = made.training
     shapes = 1 + (made.execution == COMPILED and t.samples > t.batch and t.samples % t.batch > 0)
     if fitted.compile_s:

@@ -21,7 +21,6 @@ measured, --check sets them beside what was measured then."""
 
 
 def parser() -> options.Parser:
-    """The command line of python -m analysis.predict."""
     made = options.parser(
         "analysis.predict",
         LONG,

@@ -135,8 +135,9 @@ def components(
 
 
 def _traced(kernels: "list[Kernel]", execution: str) -> float:
-    """What a compilation's time grows with. Of each different product XLA tries the kernels whose tiles fit into it: their
-    number grows with the logarithms of its sizes. A convolution's images are always more than a tile: its filters count."""
+    """What a compilation's time grows with (Components.traced). XLA tries the kernels whose tiles fit into each distinct
+    product; their number grows with the logarithms of its sizes. Of a convolution only the filters count, as its images are
+    always more than a tile."""
     if execution == OP_BY_OP:
         return sum(k.operations for k in kernels)  # a loop's are traced once
     problems = dict.fromkeys(k.problem for k in kernels if k.problem and k.part in ("matmul", "conv"))
@@ -167,8 +168,8 @@ def dispatch_of(of: Profile, device: str, execution: str, kernel: str = FIT, ste
 
 
 def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str) -> tuple[int, Estimate]:
-    """(operations of the graph, or kernels where it is compiled, beyond those of the small step; the seconds that the host takes
-    to issue them by the profile): a GPU's products and convolutions as libraries are issued, all else as a launch."""
+    """(operations of the graph, or kernels if it is compiled, beyond those of the small step; seconds that the host takes to
+    issue them). On a GPU, products and convolutions cost what library calls do, all else a launch."""
     small = kernels_of(list(networks.step(_TINY, 1)), execution, device)
     launch = of.constant("kernel-launch", device, clock="host-throughput") if device != "cpu" else None
     if execution == OP_BY_OP:
@@ -222,8 +223,8 @@ def _constant(name: str, of: Profile, device: str, execution: str) -> Estimate:
 
 
 def _setup(of: Profile, network: Network, training: Training, device: str) -> Estimate:
-    """Seconds that a fit takes to make a tf.data set of its samples in a NumPy array: those of another type are read and written
-    once in float32 before. As one such pass too where no row tells."""
+    """Seconds that a fit takes to make a tf.data set of samples in a NumPy array. Those of another type than float32 are first
+    cast, one pass that reads and writes them. The set itself counts as one such pass too if no row measured it."""
     nbytes = training.samples * prod(network.input) * 4
     made, found = _sets(of, device), []
     if made:

@@ -19,8 +19,8 @@ NEAREST = 8  # rows that a plane is laid through
 _RIDGE = 0.3  # what holds the plane level where its rows lie on a line
 _LEAST_ERROR = 0.02  # nobody's time is known better from another process
 _QUANTILE = 0.9
-# What nine of ten products and convolutions lie off curves through 2 to 6 rows, as a logarithm for each unit of distance (stored
-# rows of CPUs and a GPU, drawn at random), and as how many rows of a curve's own that counts.
+# The usual error of curves through 2 to 6 rows: of nine of ten products and convolutions, as a logarithm for each unit of
+# distance (stored rows of CPUs and a GPU, drawn at random). Then as how many rows of a curve that counts.
 _USUAL, _COUNTS_AS = 0.8, 4
 
 
@@ -64,8 +64,9 @@ class Curve:
 
     @functools.cached_property
     def error(self) -> tuple[float, float]:
-        """(what a row lies off, as a logarithm for each unit of its distance; the distance of rows to the nearest other): what
-        nine of ten rows do when read off from the others, and the fewer these are, what is usual."""
+        """(relative error as a logarithm for each unit of distance to the nearest row; the median distance between neighboring
+        rows). The error is what holds for nine of ten rows read off from the others; the fewer these are, the more the usual
+        error counts."""
         if (n := len(self.points)) < 3:
             return _USUAL, 0.0
         read = [self._read(self.at[i], i) for i in range(n)]
@@ -107,8 +108,8 @@ def _form(rows: tuple[Point, ...], floored: bool) -> tuple[float, float, float]:
 
 
 def curve(points: Iterable[Point], floored: bool = True) -> Curve | None:
-    """The curve through rows; None of none. `floored`: they are of libraries, whose form may have a constant and the fastest of
-    which stands for a shape; a framework's rows of one shape are repeats, of which the middle one stands."""
+    """The curve through rows; None without any. `floored`: library rows, whose form may have a constant, and the fastest row
+    stands for a shape. Otherwise rows of one shape are repeats of a framework's, and the median one stands."""
     groups = group_by(points, lambda p: p.at).values()
     ranked = (sorted(group, key=lambda p: p.seconds) for group in groups)
     rows = tuple(group[0 if floored else (len(group) - 1) // 2] for group in ranked)

@@ -46,9 +46,9 @@ _PARTS = {"dense": "matmul", "conv": "conv", "pass": "element-wise", "loss": "el
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """A kernel of a step: the part of the budget that it belongs to, what it is priced as (None: nothing stands for it), how many
-    operations of the graph it carries out, and how many kernels it is where it comes to several small ones. layer: whose
-    it is (of several the first's). times: how often it runs in a step, one after the other."""
+    """A kernel of a step: its part of the budget, the problem it is priced as (None: there is none), how many operations of the
+    graph it carries out, and how many small kernels it comes to. layer: the layer it is of, of several the first. times: how
+    often it runs in a step, one after the other."""
 
     name: str
     part: str

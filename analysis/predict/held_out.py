@@ -56,8 +56,8 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The errors of a device's cases of one bound, each in full however well its step is known. covered: the share of steps
-    measured inside the predicted interval. baselines: each simpler prediction's median error."""
+    """The errors of a device's cases of one bound, each in full however noisy its measured step. covered: the share of measured
+    steps inside the predicted interval. baselines: name -> the median error of a simpler prediction."""
 
     device: str
     bound: str
@@ -95,9 +95,9 @@ def leave_one_out(of: "Profile") -> list[Case]:
 
 
 def strictly(cases: Iterable[Case], of: "Profile") -> list[Case]:
-    """The cases predicted once more as if nothing of their model were known: without the products and convolutions of its layers'
-    shapes at any batch, and without trainings of its twins, which have the same layers and optimizer under another name. Cases
-    that cannot be predicted without these are left out."""
+    """The cases predicted again with nothing known of their model: without rows of products and convolutions of its layers'
+    shapes at any batch, and without trainings of its twins (the same layers and optimizer under another name). Cases that
+    cannot be predicted so are left out."""
     found = []
     names = {s.row.problem.model for s in calibration.steps_seen(of)}
     for model, group in group_by(cases, lambda c: c.seen.row.problem.model).items():
@@ -129,8 +129,7 @@ def _sizes(p: Matmul | Conv) -> tuple:
 
 
 def _shapes(model: str) -> set[tuple]:
-    """The sizes of a model's products and convolutions in training, None where a size is the batch: it alone differs in a step of
-    another one."""
+    """The sizes of a model's products and convolutions in training; None stands for the batch and matches any."""
     pairs = zip(_products(model, 7), _products(model, 11), strict=True)
     return {tuple(a if a == b else None for a, b in zip(_sizes(p), _sizes(q), strict=True)) for p, q in pairs}
 
@@ -226,15 +225,15 @@ def _summary(group: list[Case], bound: str) -> Summary:
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """A set of saved predictions beside what was measured: how many had been measured before they were saved, and device -> the
-    (prediction, measured step) of those measured since."""
+    """Saved predictions beside measurements: how many had been measured before they were saved, and device -> (prediction,
+    measured step) of those measured since."""
 
     before: int
     since: "dict[str, list[tuple[Prediction, Seen]]]"
 
 
 def with_measured(predictions: Iterable[Prediction], of: "Profile") -> "list[tuple[Prediction, Seen | None]]":
-    """Each prediction with the step that was measured of it, as it is by default where it was in several ways."""
+    """Each prediction with the measured step of its row, that with the fewest switches off their defaults; None without one."""
     seen = sorted(calibration.steps_seen(of), key=lambda s: len(s.made.given), reverse=True)
     rows = {(s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution): s for s in seen}
     return [(p, rows.get(training_of(p))) for p in predictions]

@@ -42,7 +42,8 @@ def fixed_bytes(network: "Network") -> int:
 
 
 def batch_bytes(network: "Network", dtype: str = "float32") -> int:
-    """Bytes a sample of a batch: itself, the outputs that the way back needs, and two gradients of the largest of them."""
+    """Bytes a sample of a batch: its input, the outputs that the backward pass needs, and two gradients as large as the
+    largest."""
     every = [
         math.prod(shape)
         for layer, shape in zip(network.layers, networks.outputs(network), strict=True)

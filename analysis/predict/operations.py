@@ -19,10 +19,10 @@ from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
 from workloads.records import Measurement
 
-# Times that what is alike may take longer or shorter: nine of ten of cuDNN's convolutions on an H200 beside cuBLAS's products of
-# as many FLOPs, and most of TensorFlow's products on a Xeon beside NumPy's.
+# The factor by which similar problems differ at most: nine of ten of cuDNN's convolutions on an H200 from cuBLAS's products of
+# as many FLOPs, and most of TensorFlow's products on a Xeon from NumPy's.
 _UNLIKE = 4
-_BEYOND = 4  # times the last cache: arrays together from which on it holds nothing of them
+_BEYOND = 4  # times the last cache's size: arrays of so many bytes together leave nothing in it
 _CALL = profile.VARIANTS[OP_BY_OP]
 _UPDATES = ("sgd", "adam")
 # whose rows stand for what Keras differentiates together with its forward pass
@@ -31,8 +31,8 @@ _ALIKE = {"batchnorm_grad": "batchnorm"}
 
 @once
 def product(of: Profile, problem: Matmul | Conv, device: str, execution: str) -> Read | None:
-    """Seconds of a product or convolution as that execution runs it on the device, without the call around it, by the first
-    source that has rows of its kind, within what the others and what is like it leave of its interval; None where none has."""
+    """Seconds of a product or convolution inside that execution on the device, without the call. The first source with such
+    rows gives it; its interval is cut to those of the other sources and of similar problems. None without rows."""
     own: Read | None = None
     others = []
     for alike in _alike(problem):
@@ -55,8 +55,8 @@ def product(of: Profile, problem: Matmul | Conv, device: str, execution: str) ->
 
 
 def _alike(problem: Matmul | Conv) -> list[Matmul | Conv]:
-    """The problem and products that do as much: of a convolution that of its patches and filters, of other layouts the plain
-    one."""
+    """The problem, then products with as many FLOPs: for a convolution the product of its patches and filters, for other
+    layouts the plain one."""
     if isinstance(problem, Matmul):
         return [problem, *[msgspec.structs.replace(problem, layout="nn")] * (problem.layout != "nn")]
     n, groups = problem.n * problem.p * problem.q, problem.groups
@@ -101,9 +101,8 @@ def pass_seconds(of: Profile, problem: Stream, device: str, execution: str) -> R
 
 
 def bandwidth(of: Profile, device: str, nbytes: float) -> float | None:
-    """Bytes a second of passes over arrays of so many bytes together, where these are larger than the last cache; None where
-    they are not, or no pass was measured on such arrays. Of those a few times as large as the cache, if there are some: of
-    smaller ones it still holds a part.
+    """Bytes a second of passes over arrays of so many bytes together, if these are larger than the last cache; None if not, or
+    if no such pass was measured. Rows a few times as large as the cache come first: smaller ones still have a part in it.
 
     Source: J. McCalpin, STREAM, run rules: each array at least four times the last cache.
     """
@@ -168,8 +167,8 @@ def _in_a_graph(held: dict[int, float], calls: dict[int, float]) -> Iterable[Poi
 
 
 def whole_seconds(m: "Measurement", source: str) -> float | None:
-    """Seconds of a row on the clock that counts for its source; None where it is of another one. Passes written here count
-    as a library's: they are bound by memory, as any are."""
+    """Seconds of a row on the clock of its source; None if the row is of another source. Passes written here count as a
+    library's, as all are bound by memory."""
     backend, named = m.backend, m.variant
     if source == LIBRARIES:
         usual = backend in registry.LIBRARIES or (m.problem.op == "stream" and backend in registry.OWN)
@@ -182,8 +181,8 @@ def whole_seconds(m: "Measurement", source: str) -> float | None:
 
 
 def row_seconds(of: Profile, m: "Measurement", source: str) -> float | None:
-    """Seconds of a product by itself: without the call around it where a framework made it; None where the row is of
-    another source, or what is left of it cannot be told from its call."""
+    """Seconds of a product without the call around it. None if the row is of another source, or if the call's overhead is
+    unknown or no less than the whole."""
     if source == _CALL and stands(m):
         return whole_seconds(m, profile.GRAPH)
     whole = whole_seconds(m, source)
@@ -226,9 +225,8 @@ def _pairs(of: Profile, device: str, op: str) -> list[tuple[float, float]]:
 
 @once
 def operating(of: Profile, device: str) -> Estimate | None:
-    """Seconds of a further operation in a graph that is not compiled: what passes of several operations take beyond those
-    of one on arrays as small (the median over all pairs of formulas: Theil and Sen's slope); without three counts of operations
-    what one on next to nothing takes."""
+    """Overhead in seconds of one more operation in a graph that is not compiled: the median slope over all pairs of formulas on
+    arrays as small (Theil and Sen's estimator). With fewer than three counts of operations, what one on next to no data takes."""
     left_out = (*Stream.OF_IMAGES, "dropout")  # drawing its chances is work, not dispatch
     points = [
         (fusion.FORMULAS.get(name, 1) + 4 * (name == "adam"), min(taken.items())[1])  # which reads as many variables

@@ -43,8 +43,8 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def values_cross(answer: Answer) -> float | None:
-    """Where the values of both sides cross, whatever their intervals, between two sizes in proportion to the logarithms; None
-    unless they cross once."""
+    """The size at which the values of both sides are equal, intervals aside, linear in the logarithms; None unless they cross
+    once."""
     points = [(math.log(p.n), math.log(p.ratio.value)) for p in answer.points]
     pairs = [(a, b) for a, b in itertools.pairwise(points) if (a[1] < 0) != (b[1] < 0)]
     if len(pairs) != 1:
@@ -79,7 +79,6 @@ def _beside(of: "Profile", fixed: Setup, varies: str, sizes: "dict[int, Pair]", 
 
 
 def _predicted(of: "Profile", pair: Pair) -> Pair:
-    """The pair with what its sides cost as predicted."""
     gpu, *cpus = (
         Trained(one.row, predict(one.row.problem, one.row.settings, of).cost) for one in (pair.gpu, *pair.cpus)
     )

@@ -101,8 +101,8 @@ def command(problem: Matmul | Conv | Stream, device: str) -> str:
 
 
 def measuring(op: str, device: str, math: str) -> tuple[str, ...]:
-    """The flags by which rows of an operation are measured that tell its seconds on a device: TensorFlow's on the CPU; on a GPU,
-    beside whose calls TensorFlow's kernels cannot be seen, a library's, in that arithmetic."""
+    """The flags that measure rows of an operation for a device: TensorFlow's on the CPU. On a GPU a library's in that
+    arithmetic, as TensorFlow's kernels cannot be timed apart from their calls."""
     if device == "cpu":
         return "--backends", "tensorflow", "--device", "cpu"
     library = {"conv": "cudnn", "matmul": "cupy", "stream": "cupy"}[op]
@@ -192,7 +192,6 @@ class Profile:
 
     @functools.cached_property
     def devices(self) -> tuple[str, ...]:
-        """Those that any row was measured on."""
         return tuple(dict.fromkeys(m.device for m in self.measurements))
 
     def constant(self, name: str, device: str, jit: str | None = None, clock: str = "host-latency") -> Estimate | None:
@@ -224,8 +223,8 @@ class Profile:
 
     @once
     def issuing(self, op: str, device: str) -> float | None:
-        """Seconds that the host takes to issue a library's product or convolution: what those take that are queued one after
-        another and leave the device waiting; None where no row tells."""
+        """Seconds that the host takes to issue a library's product or convolution: from calls queued one after another that are
+        so short that the device waits for the host; None without such rows."""
         found = []
         for m in self.rows.get((op, device), ()):
             queued, own = m.on("host-throughput"), m.on("device")

@@ -23,15 +23,15 @@ Timed = list[tuple[Kernel, float]]
 _NEAR = 2  # powers of two that passes may differ by whose best rate is asked for
 _PRICED = "adam"  # what an optimizer without a stream problem is priced as
 
-# When a rule, or what is fitted, was last chosen or left out by what trainings took: those measured first after it are unseen.
+# When measured trainings last decided a rule or what is fitted: trainings first measured after it are unseen data.
 # Laws of feeding are fitted to rows of their own.
 RULES_CHANGED = "2026-11-23T21:05:00Z"
 
 
 class Path(msgspec.Struct, frozen=True):
     """The critical path of a graph whose operations may overlap. seconds: of the longest chain of operations that wait for each
-    other. aside: operations that other threads dispatch meanwhile, of loops those beside the chain. busy: seconds for which all
-    memory busy, those of the chain at the best known rates."""
+    other. aside: how many operations other threads dispatch meanwhile; of loops those beside the chain. busy: seconds for which
+    all operations together keep every core or the memory busy, those of the chain at the best known rates."""
 
     seconds: float
     aside: int
@@ -70,7 +70,6 @@ def step_works(
 
 
 def kernels_of(works: list[Work], execution: str, device: str) -> "list[Kernel]":
-    """The step's kernels in that execution."""
     return (fusion.compiled if execution == COMPILED else fusion.op_by_op)(works, device)
 
 
@@ -137,8 +136,8 @@ def _path(network: Network, timed: Timed, cold: dict[str, float], of: Profile, d
 
 
 def fully_used(problem: Problem, of: "Profile", device: str) -> float:
-    """Seconds of a kernel at the best rate that any reaches; infinite where no row tells one. A product's is that of any kind of
-    its type, a pass's that of one on about as many bytes."""
+    """A lower bound in seconds of a kernel, at the best measured rate: of a product that of any kind of its type, of a pass
+    that of one on about as many bytes; infinite without rows."""
     if not isinstance(problem, Stream):
         rate = _best(of, device, problem.dtype, 0)
         return problem.flops / rate if rate else math.inf
@@ -216,8 +215,8 @@ def _best(of: "Profile", device: str, dtype: str, about: int) -> float | None:
 
 
 class UnknownShare(msgspec.Struct, frozen=True):
-    """The layers that nothing here knows, in words, how many, and their share of a step's arithmetic and bytes, itself estimated
-    from weights and outputs."""
+    """The layers of unknown kinds: their names in words, how many, and their share of a step's FLOPs and bytes, estimated from
+    weights and outputs."""
 
     names: str
     layers: int

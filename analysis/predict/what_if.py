@@ -118,8 +118,8 @@ def what_ifs(base: "Prediction", of: Predict) -> list[WhatIf]:
 
 
 def saved(base: "Prediction", made: "Prediction") -> Estimate:
-    """Seconds of the whole training that a change saves. What both predictions are wrong by in the same way cancels: parts that
-    are the same in both save nothing, and a part that changed is wrong by no more than its own share."""
+    """Seconds of the whole training that a change saves. Errors that both predictions share cancel: a part that stays saves
+    exactly nothing, and a changed part is wrong by no more than its own share."""
     each = (parts(p.cost, p.training.epochs, p.training.steps).values() for p in (base, made))
     return total(_less(a, b, base.execution == made.execution) for a, b in zip(*each, strict=True))
 
@@ -131,8 +131,7 @@ def step_saved(base: "Prediction", made: "Prediction") -> Estimate:
 
 
 def _less(a: Estimate, b: Estimate, alike: bool) -> Estimate:
-    """a - b. Of two that are wrong in the same way the difference is wrong by the share that `a` is, and by what `b` may be off
-    beyond that."""
+    """a - b with correlated errors: the difference has the relative error of `a`, and the error of `b` beyond that."""
     if a == b:
         return NOTHING
     if not alike:

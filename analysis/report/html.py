@@ -72,7 +72,6 @@ def crossover(page: Page) -> str:
 
 
 def sections(page: Page) -> None:
-    """Every section with its charts."""
     for of in body.SECTIONS:
         figure = crossover(page) if of.name == "crossover" else page.draw(*of.charts)
         page.add(of.name, of.title, figure, page.part(of))
@@ -111,7 +110,6 @@ def _hint(m: Measurement) -> str:
 
 
 def how_measured(page: Page) -> None:
-    """How it was measured, and what the numbers are."""
     formulas = method.formulas([m for of in page.runs for m in of.rows])
     page.add("method", body.METHOD.title, page.part(body.METHOD), from_markdown.html_of(formulas))
 

@@ -68,7 +68,6 @@ class Page:
         return "".join(f"<h3>{title(of)}</h3>{html}" for of, html in told if html)
 
     def add(self, name: str, title: str, *bodies: str) -> None:
-        """A section, if there is anything in it."""
         if any(b.strip() for b in bodies):
             self.sections.append({"name": name, "title": title, "body": self.safe("\n".join(bodies))})
 

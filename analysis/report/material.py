@@ -48,7 +48,6 @@ class Material:
 
     @functools.cached_property
     def said(self) -> list[str]:
-        """The answer in sentences."""
         return summary.answer(self.loaded, self.machine, self.answers, self.roofs)
 
     @functools.cached_property
@@ -63,7 +62,6 @@ class Material:
 
     @functools.cached_property
     def numbers(self) -> list[tuple]:
-        """The cells of that table."""
         return [rows.number_row(m, judged) for m, judged in zip(self.ordered, self.judged, strict=True)]
 
     @functools.cached_property

@@ -56,7 +56,6 @@ def number_row(m: Measurement, judged: Judged) -> tuple:
 
 
 def order(m: Measurement) -> tuple:
-    """The row's place in that table."""
     p, s = m.problem, m.settings
     which = p.op, p.math, getattr(p, "n", 0), labels.shape(p)
     without_n = p.direction or p.operation, getattr(p, "nbytes", 0), getattr(p, "count", 0)

@@ -27,7 +27,6 @@ def where(training: Measurement) -> str:
 
 
 def subject(training: Measurement) -> str:
-    """Model and batch in a few words."""
     return f"{title(training.problem.model)}, batch {training.problem.batch:,}"
 
 

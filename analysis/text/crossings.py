@@ -41,7 +41,6 @@ def form_name(form: Form) -> str:
 
 
 def way_name(form: Form) -> str:
-    """How the copy is made."""
     return _WAYS.get(form.mode, form.mode)
 
 

@@ -37,7 +37,6 @@ def image_bytes(dtype: str) -> int:
 
 
 def laws(measurements: Measurements) -> Table:
-    """A line a law."""
     rows = [
         (
             labels.device(law.device),

@@ -34,7 +34,6 @@ _BETWEEN = {"memory": "from", "compute": "in", "launch": "a", "link": "for"}  # 
 
 
 def machine_words(machine: Machine) -> str:
-    """A machine in a line."""
     gpus = Counter(g.name for g in machine.gpus).items()
     return ", ".join(
         (machine.cpu, count(machine.cores, "core"), *(f"{n} x {gpu}" if n > 1 else gpu for gpu, n in gpus))

@@ -21,7 +21,6 @@ _LITTLE = 0.01  # of a step: a part of less is not named
 
 
 def capital(text: str) -> str:
-    """These words with a capital first."""
     return text[:1].upper() + text[1:]
 
 

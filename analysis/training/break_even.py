@@ -58,7 +58,6 @@ class Trained(msgspec.Struct, frozen=True):
 
     @property
     def form(self) -> str:
-        """The CPU's form in words."""
         return form_of(self.row)
 
     def rank(self, t: Training) -> tuple:

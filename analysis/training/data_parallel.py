@@ -1,9 +1,9 @@
-"""Training on several GPUs beside one: the speedup, measured and predicted, whether the losses agree, and what each GPU holds."""
+"""Training on several GPUs: the speedup over one, measured and predicted; whether the losses agree; each GPU's memory."""
 
-# Predicted: a step on n GPUs takes what one GPU takes for its part of the batch, under the same strategy, and adding up the
-# gradients; at least what feeding n GPUs takes. A step that takes no longer with all of the batch waits for the host: then the
-# sum is hidden behind it, and the step grows with the GPUs as that of a model of one unit does, whose step is the host's work
-# alone: each argument of a step is handed to each GPU.
+# Prediction: a step on n GPUs takes as long as one GPU's step with its part of the batch, under the same strategy, plus the
+# all-reduce of the gradients; at least as long as feeding n GPUs. A step that takes no longer with the total batch waits for
+# the host. Its all-reduce is hidden, and it grows with the GPUs as the step of a model of one unit does: that is host work
+# alone, which hands each argument to each GPU.
 
 import math
 import re
@@ -20,19 +20,19 @@ from workloads.records import Measurement
 from workloads.records.switches import Experiment
 
 FIT = "training/keras/fit"
-# The losses of the first steps are the same up to this share: TF32 rounds products to 11 bits, and parts of a batch are added up
-# in another order. Two H200s differ by 8e-5 there, replicas that do not share their gradients by 1e-2 and more; what is left
-# grows from step to step by itself.
+# Relative difference allowed of the losses of the first steps: TF32 rounds products to 11 bits, and the order of sums differs.
+# Two H200s differ by 8e-5 there, replicas that do not share their gradients by 1e-2 and more. Rounding differences grow from
+# step to step, so later steps are not compared.
 FIRST, SAME_LOSS = 5, 1e-3
-WAITS = 1.1  # a step whose slowdown with all of the batch is at most this waits for the host
+WAITS = 1.1  # a step that is at most so many times as long with the total batch waits for the host
 _STRATEGY = ("strategy", "replicas")
 _IDLE = re.compile(r"mlp-\d+-1x1-10")
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A training on several GPUs (`several`) and the rows of one GPU, otherwise alike, that it is set beside: `one` with the same
-    batch in all; `part` with the batch that each of the several has, and `base` the same under the strategy; `host_one` and
-    `host_several`, the steps of a model of one unit with the whole batch. None where there is no such row."""
+    """A training on several GPUs (`several`) and otherwise equal rows of one GPU; None where there is no such row. one: the
+    same total batch. part: the batch of each of the several. base: the same under the strategy. host_one, host_several: a model
+    of one unit with the total batch, whose step is host work alone."""
 
     several: "Measurement"
     one: "Measurement | None"
@@ -44,13 +44,11 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many GPUs."""
         return self.several.experiment.replicas
 
     @property
     def gain(self) -> Estimate | None:
-        """The speedup over one GPU with the same batch in all, by the step; None where either step may be as short as its
-        noise."""
+        """The speedup of a step over one GPU with the same total batch; None if the interval of either step reaches 0."""
         if self.one is None or min(step(m).low for m in (self.one, self.several)) <= 0:
             return None
         return step(self.one) / step(self.several)
@@ -63,20 +61,20 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def scaled(self) -> Estimate | None:
-        """How many times as many samples a second as one GPU with the batch that each of the several has."""
+        """The throughput in samples a second over that of one GPU with the batch that each of the several has."""
         part = self.part or self.base
         return step(part) / step(self.several) * self.count if part else None
 
     @property
     def waits(self) -> bool:
-        """Whether a step of one GPU takes no longer with all of the batch than with a part: it waits for the host."""
+        """Whether the host limits a step of one GPU: it takes no longer with the total batch than with a part of it."""
         part = self.part or self.base
         return bool(self.one and part and step(self.one).value <= WAITS * step(part).value)
 
     @property
     def predicted_step(self) -> Estimate | None:
-        """Seconds of a step on the several GPUs, predicted without it; None without a row of a part of the batch, of what feeding
-        as many GPUs takes (where a step waits for the host: one too), or an all-reduce of its gradients."""
+        """Predicted seconds of a step on the several GPUs. None without rows of a part of the batch, of the all-reduce, or of
+        the model of one unit on several GPUs (where the host limits a step: on one too)."""
         base, added = self.base or self.part, all_reduce(self)
         if base is None or added is None or self.host_several is None:
             return None
@@ -101,7 +99,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def cases(measurements: "Iterable[Measurement]") -> list[Case]:
-    """A case for every training on several GPUs that has a time, but for those of the model of one unit."""
+    """A case for every timed training on several GPUs, except those of the model of one unit."""
     every = [m for m in measurements if m.ok]
     trained = [m for m in every if m.kernel == FIT and m.on("host-latency") and m.process == "warm"]
     found = []
@@ -110,14 +108,7 @@ def cases(measurements: "Iterable[Measurement]") -> list[Case]:
         if count < 2 or _IDLE.fullmatch(m.problem.model):
             continue
         part, strategy = m.problem.batch // count, m.experiment.strategy
-        idle = [
-            o
-            for o in trained
-            if _IDLE.fullmatch(o.problem.model)
-            and _alike(o, m)
-            and o.problem.batch == m.problem.batch
-            and _sample(o) == _sample(m)
-        ]
+        idle = [o for o in trained if _IDLE.fullmatch(o.problem.model) and _alike(o, m) and _sample(o) == _sample(m)]
         own = [o for o in trained if o.problem.model == m.problem.model and _alike(o, m)]
         alone = (_like(own, m.problem.batch), _like(own, part), _like(own, part, strategy))
         host_one, host_several = (_like(idle, m.problem.batch, strategy, n) for n in (1, count))
@@ -151,14 +142,14 @@ def _like(rows: "list[Measurement]", batch: int, *spread) -> "Measurement | None
 
 
 def step(m: "Measurement") -> Estimate:
-    """Seconds of a step: what its law tells, else a step's share of its fits, what they cost besides included."""
+    """Seconds of a step by the fitted costs; without them an epoch's seconds over its steps, with its own cost in them."""
     cost = costs.measured(m)
     return cost.step if cost and cost.step.value > 0 else stats.of(m.on("host-latency"))
 
 
 def all_reduce(case: Case) -> Estimate | None:
-    """Seconds that adding up the gradients takes: as measured beside the training, else between the stored all-reduces of the
-    sizes below and above; None where neither is known."""
+    """Seconds of the all-reduce of the gradients: measured with the training, else interpolated between stored all-reduces of
+    more and of fewer bytes; None without both."""
     if taken := case.several.series.get("all_reduce_s"):
         return stats.median(taken)
     wanted = 4 * case.several.values.get("parameters", 0.0)
@@ -181,8 +172,8 @@ def bus_bytes_per_s(case: Case) -> float | None:
 
 
 def loss_difference(case: Case, steps: int | None = FIRST) -> float | None:
-    """The largest difference of a loss of the first steps (None: of all that were kept) to one GPU's, as a share of it; None
-    where they were not both taken, or not on the same samples."""
+    """The largest relative difference to one GPU's loss over the first `steps` steps (None: all that were kept); None without
+    both losses, or if the samples differ."""
     if case.one is None or case.one.notes.get(records.SAMPLES) != case.several.notes.get(records.SAMPLES):
         return None
     own, other = (m.series.get("step_loss", ())[:steps] for m in (case.several, case.one))
@@ -201,7 +192,7 @@ def other_losses(m: "Measurement", rows: "Iterable[Measurement]") -> str:
 
 
 def memory(m: "Measurement") -> tuple[float, float] | None:
-    """(bytes of weights, optimizer and a GPU's part of a batch; bytes of activations and gradients) that a step needs on each
-    GPU; None where the program does not tell."""
+    """Bytes that a step needs on each GPU: (weights, optimizer state and a GPU's part of the batch; activations and gradients).
+    None if the program does not tell."""
     held, more = (m.values.get(name) for name in ("step_state_bytes", "step_temporary_bytes"))
     return None if held is None or more is None else (held, more)

@@ -120,7 +120,6 @@ def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
 
 
 def _small_says(one: "tuple[Pair, ...]") -> str:
-    """Who wins at the fewest and at the most samples."""
     ends = (
         sentences.winner(*p.seconds(BY_JOB, "samples"), of=f"{p.setup.samples:,} samples") for p in (one[0], one[-1])
     )

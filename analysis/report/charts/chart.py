@@ -128,7 +128,7 @@ def sides(cpu: "Points", gpu: "Points", words: Callable[[float], str]) -> list[T
 
 
 def stacked(parts: dict[str, list[float]], where: list[str], words: Callable[[str, int, float], str]) -> list[Trace]:
-    """Bars in parts: each part's values over the bars' names; `words`: a part, the bar's index and the value in words."""
+    """Bars in parts. parts: name -> its values, one for each bar; `words`: (part, index of the bar, value) -> its text."""
     return [
         Trace(
             part,
@@ -143,8 +143,8 @@ def stacked(parts: dict[str, list[float]], where: list[str], words: Callable[[st
 
 
 def crossed(crossings: "Iterable[Crossing]", name: str, before: str = "") -> dict[str, Any]:
-    """The lines and bands of a View that say where the winner changes: one where that is known, else all that may hold it.
-    `before`: words before the size's, {} for who wins from there."""
+    """The lines and bands of a View that say where the winner changes: a line at a known size, else a band over all sizes that
+    may be it. `before`: words before the size, {} for who wins from there."""
     return marked(
         (
             None if c.wide else c.at.value,
@@ -156,8 +156,8 @@ def crossed(crossings: "Iterable[Crossing]", name: str, before: str = "") -> dic
 
 
 def marked(places: Iterable[tuple[float | None, float, float, str]]) -> dict[str, Any]:
-    """The lines and bands of a View that mark (x where it is known, from, to, words): a band where that is wide, else the words
-    stand at the line."""
+    """The lines and bands of a View that mark (x where it is known, from, to, words): a band if that is wide enough to see,
+    else a line with the words."""
     lines, bands = [], []
     for at, low, high, words in places:
         wide = high > FINE * low
@@ -172,7 +172,7 @@ def marks(i: int) -> dict:
 
 
 def place(c: Crossing) -> tuple[float, float]:
-    """Where a picture has a crossing: its interval; of measured sizes that are far apart, everything between them."""
+    """The interval of a picture's crossing; where measured sizes lie far apart, the whole gap between them."""
     return (c.below, c.above) if c.wide else (c.at.low, c.at.high)
 
 

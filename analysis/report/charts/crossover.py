@@ -30,7 +30,7 @@ def shown(answers: Iterable[Answer]) -> list[Answer]:
 
 
 def data(runs: Sequence[Material]) -> dict:
-    """All that the chart and its controls show, of each run by itself; empty where there is nothing to set beside each other."""
+    """All that the chart and its controls show, run by run; empty if there are no two sides to compare."""
     if not is_drawn(runs):
         return {}
     found = [{"letter": of.letter, "name": of.name, "precisions": _precisions(of)} for of in runs]
@@ -72,8 +72,8 @@ def _cpu(of: Material) -> "dict[str, dict[int, Side]]":
 
 
 def chart(of: Material) -> list[Chart]:
-    """The first precision: the CPU's best and one GPU call with resident data; of a page's only run every form of a call, with
-    who wins where. A lone run without a GPU has nothing to set beside its CPU."""
+    """The first precision: the CPU's best beside one GPU call with resident data, and the bands of who wins; for a single run
+    every form of a call. A single run without a GPU has no chart."""
     named, answers, alone = _cpu(of), shown(of.answers), not of.letter
     if not named or (alone and not answers):
         return []
@@ -125,7 +125,6 @@ def _uses(answers: tuple[Answer, ...], a: Answer) -> list[dict]:
 
 
 def verdict(a: Answer, uses: int = 1) -> str:
-    """One sentence for the state of the chart."""
     often = f", each copy used {uses} times" if uses > 1 else ""
     return (
         f"{crossings.precision_name(a)}, {crossings.form_name(a.form).partition(', each copy')[0]}{often}: "

@@ -37,7 +37,6 @@ def charts(of: Layers) -> list[Chart]:
 
 
 def _add(traces: dict[str, Trace], name: str, look: tuple[str, str], x: float, line: str, says: str) -> None:
-    """A point of the trace of that name."""
     trace = traces.setdefault(name, Trace(name, [], [], *look, line=False, says=[], hollow=True))
     trace.x.append(rounded(x))
     trace.y.append(line)
@@ -94,8 +93,8 @@ def _numbers(of: Layers) -> Table:
 
 
 def _cell(m: Measurement | None, roofs: Roofs) -> str:
-    """`3.22 ms, 144 GFLOP/s, 32.1 %`: one call that is waited for, the rate and the part of its roof on the device's clock where
-    it has one; with the way of a framework."""
+    """`3.22 ms, 144 GFLOP/s, 32.1 %`: the latency of a call, the rate and its share of the roof, both on the device's clock if
+    it has one; of a framework with its execution."""
     if m is None:
         return "-"
     way, share = f"{m.variant} " * bool(layers.framework_of(m)), judge(m, roofs).share

@@ -90,8 +90,8 @@ def _where(device: str, shown: Iterable[memory_levels.Key]) -> str:
 
 
 def _telling(laws: list[links.Link]) -> list[links.Link]:
-    """One law for each way that behaves differently: of each direction and memory the fastest, registered and write-combined
-    memory only where none is pinned, and apart from them what people write (asarray) and our staged copy."""
+    """One law for each way of copying that behaves differently. Of each direction and memory the fastest; registered and
+    write-combined memory only if none is pinned. Also what people write (asarray) and our staged copy."""
     made: dict[tuple, links.Link] = {}
     pinned = {x.direction for x in laws if x.host_memory == "pinned"}
     for law in laws:

@@ -76,7 +76,7 @@ def _styled(t: Trace, i: int, letter: str, view: View) -> Trace:
 
 
 def over(a: View, b: View) -> View:
-    """Both views in one: what has the same name has the same color, names beside lines are moved apart again."""
+    """Both views in one: equal names have equal colors, and names beside lines are moved apart again."""
     colors = {_bare(t): t.color for t in a.traces}
     traces = [*a.traces, *(replace(t, color=colors.get(_bare(t), t.color)) for t in b.traces)]
     x, y = _both(a.x, b.x), _both(a.y, b.y)
@@ -98,7 +98,7 @@ def _both(a: Axis, b: Axis) -> Axis:
 
 
 def _reaching(t: Trace, x: tuple[float, float], bottom: float) -> Trace:
-    """A roof drawn to the edge that its name stands at: straight on in the logarithms, slopes not below `bottom`."""
+    """A roof extended to the edge where its name stands: straight in log-log, a slope not below `bottom`."""
     xs, ys = list(t.x), list(t.y)
     slope = math.log(ys[-1] / ys[0]) / math.log(xs[-1] / xs[0])
     if not t.label_left:
@@ -122,7 +122,7 @@ def named(lines: list[Trace], bottom: float, top: float) -> list[Trace]:
 
 
 def _spread(heights: list[float], gap: float, least: float, most: float) -> list[float]:
-    """Rising heights moved apart to at least `gap`, half up and half down, and between `least` and `most` where they fit."""
+    """Rising heights moved at least `gap` apart, half up and half down, and kept between `least` and `most` if they fit."""
     up = itertools.accumulate(heights, lambda below, h: max(h, below + gap))
     down = itertools.accumulate(reversed(heights), lambda above, h: min(h, above - gap))
     middles = [(a + b) / 2 for a, b in zip(up, reversed(list(down)), strict=True)]

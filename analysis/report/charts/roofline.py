@@ -103,8 +103,8 @@ def _said(paths: dict) -> str:
 
 
 def _roofs(roofs: Roofs, low: float, high: float, bottom: float) -> list[Trace]:
-    """Slopes for bytes, level lines for arithmetic, curves for a call that does nothing. A slope ends at its device's highest
-    level; a level begins where the fastest memory lets it compute so much, and of the data sheet equal ones are one."""
+    """Slopes for bytes, level lines for arithmetic, curves for an empty call. A slope ends at its device's highest arithmetic
+    roof; a level line begins at the ridge point of the fastest memory. Equal ones of the data sheet are drawn once."""
     made = []
     for (device, measured), own in group_by(roofs, lambda r: (r.device, r.measured)).items():
         (side, hue), levels = ("GPU", "vermillion") if is_gpu(device) else ("CPU", "blue"), _of(own, "compute")
@@ -143,8 +143,8 @@ def _of(roofs: list[Roof], *kinds: str) -> list[Roof]:
 
 
 def _slopes(own: list[Roof]) -> list[Roof]:
-    """Of a device every level's best roof and the link's slower direction. Levels before the memory are those measured with as
-    many threads as its best roof: one of fewer threads may lie below it."""
+    """A device's best roof of each memory level, and the link's slower direction. Caches are taken at the thread count of the
+    memory's best roof, as with fewer threads they may lie below it."""
     memory, caches = _of(own, "memory")[-1:], [r for r in own if r.kind == "cache"]
     most = memory[0].threads if memory else max((r.threads or 0 for r in caches), default=0) or None
     return [*(r for r in caches if r.threads == most), *memory, *_of(own, "link")[:1]]
@@ -158,8 +158,8 @@ def _launch_at(roof: Roof, rate: float) -> float:
 def _line(
     name: str, rate: str, ends: list[tuple[float, float]], color: str, dash: str, left: bool | None = False
 ) -> Trace:
-    """A roof; points along it, so that the pointer finds it anywhere. Its name stands at its left or right end, or (None) in the
-    legend."""
+    """A roof as a trace, with many points so that the pointer finds it anywhere. Its name stands at its left or right end, or
+    in the legend (None)."""
     (x0, y0), (x1, y1) = ends
     if x1 <= x0:
         x1, y1 = x0 * 1.01, y0
@@ -217,8 +217,8 @@ def _layers(points: Measurements) -> list[Trace]:
 
 
 def _walks(measurements: Measurements) -> "dict[tuple[str, str], list[Measurement]]":
-    """(layer, device) -> the fastest library row of the first precision at each batch, by rising batch; the layers with most work
-    and with enough batches."""
+    """(layer, device) -> the fastest library row of the first precision at each batch, rising. Only the layers with most work
+    that have enough batches."""
     rows = [
         m
         for op in ("conv", "matmul")

@@ -89,7 +89,7 @@ def _apart(names: list[str]) -> list[str]:
 
 
 def predicted_steps(cases: "list[Case]") -> list[Chart]:
-    """Predicted against measured seconds of a step, each training's model left out; none without predictions."""
+    """Predicted against measured seconds of a step, each predicted with its model left out; none without predictions."""
     if not cases:
         return []
     traces: list[Trace] = []

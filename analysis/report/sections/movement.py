@@ -9,7 +9,6 @@ from analysis.units import bytes_rate, join, size
 
 
 def memory_section(of: Material) -> list[str]:
-    """The levels found with their bandwidth."""
     rows = [
         (
             p.device,

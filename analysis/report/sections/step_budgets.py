@@ -29,7 +29,6 @@ def section(made: list[Budget], measurements: Measurements, said: Iterable[str] 
 
 
 def _sources(made: list[Budget]) -> list[str]:
-    """Where the numbers of each part come from."""
     sources: dict[str, dict[str, None]] = {}
     for p in (p for group in charts.groups(made) for b in group for p in b.parts if charts.is_known(p)):
         sources.setdefault(p.name, {})[re.sub(r"\b\d[\d,.]*\b", "N", _SCALED.sub("", p.why))] = None
