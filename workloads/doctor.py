@@ -197,7 +197,6 @@ def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
 
 
 def parser() -> options.Parser:
-    """The command line of python -m workloads.doctor."""
     made = options.parser("workloads.doctor", LONG, *EXAMPLES, question=QUESTION, needs="noise", flags=FLAGS, S=float)
     about = "result files, run folders or saved names to look at instead"
     made.add_argument("runs", nargs="*", metavar="RUN", help=about)

@@ -43,7 +43,6 @@ def screen(parser: Any) -> str:
 
 
 def _takes(action: argparse.Action) -> str:
-    """What stands behind a flag."""
     if action.nargs == 0:
         return ""
     if isinstance(action.metavar, tuple):

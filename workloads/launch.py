@@ -136,7 +136,6 @@ class Table(Lines):
 
 
 def answer(args: argparse.Namespace, outcome) -> None:
-    """The constants under the table, in words."""
     from analysis.roofline import overheads
 
     if told := overheads.constants(outcome.measurements):

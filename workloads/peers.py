@@ -169,7 +169,6 @@ class Table(Lines):
 
 
 def answer(args: argparse.Namespace, outcome) -> None:
-    """Prints what the rows come to, in words."""
     from analysis.text import several_gpus
 
     print("\n".join(["", *several_gpus.lines(outcome.measurements)]))

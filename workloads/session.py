@@ -49,7 +49,6 @@ class Workload:
     op: Callable = lambda args: ""
 
     def parser(self) -> options.Parser:
-        """The command line."""
         how: dict[str, Any] = {"question": self.question, "needs": self.needs, "flags": self.flags}
         made = options.parser(f"workloads.{self.name}", self.about, *self.examples, **how)
         shared_flags.add_measuring(made)
@@ -128,7 +127,6 @@ class Workload:
         return code
 
     def main(self, argv: list[str] | None = None) -> int:
-        """The command; the exit code."""
         command = options.command_line(f"workloads.{self.name}", argv)
         return options.command(self.parser(), argv, lambda args: self.session(args, command, alone=True))
 

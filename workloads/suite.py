@@ -50,7 +50,6 @@ SHARED = "device threads require_gpu min_time max_noise max_time fast rigorous s
 
 
 def parser() -> options.Parser:
-    """The command line of python -m workloads.suite."""
     made = options.parser("workloads.suite", LONG, *EXAMPLES, question=QUESTION, needs="quick only", flags=FLAGS)
     shared_flags.add_measuring(made)
     return made

@@ -158,7 +158,6 @@ def now(what: str) -> bool:
 
 @contextlib.contextmanager
 def doing(what: str) -> Iterator[None]:
-    """What fills the silence meanwhile."""
     before = _waiting.what if _waiting else ""
     now(what)
     try:

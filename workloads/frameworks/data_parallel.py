@@ -28,8 +28,8 @@ _STEP = "train_step"  # in the name of the program that XLA makes of a step
 
 @dataclasses.dataclass(frozen=True)
 class Strategy:
-    """How a row's training is spread. scope(): the context that variables are made and set in. devices: as the library names
-    them. own: the library's strategy; None for a training on one device by itself."""
+    """How a row's training is spread. scope(): the context in which variables are created and set. devices: their names in the
+    library. own: the library's strategy; None on one device."""
 
     scope: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
     devices: tuple = ()
@@ -143,8 +143,8 @@ def all_reduce(chosen: Keras, spread: Strategy, parameters: int) -> dict:
 
 
 def _jax_sums(spread: Strategy, numbers: int, summing: bool) -> Callable[[], None]:
-    """A call that adds up float32 numbers over the devices SUMS times. What is scaled differs from device to device: XLA leaves
-    out a sum of what it knows to be the same on each."""
+    """A call that sums float32 numbers over the devices SUMS times. The scale differs between devices, as XLA removes a sum of
+    values that it knows to be equal."""
     import jax
     from jax.sharding import PartitionSpec
 

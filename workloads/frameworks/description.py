@@ -47,8 +47,8 @@ def _graph(model):
 
 
 def _walk(graph, names: dict[int, str], prefix: str, found: list[Layer], used: Counter[int], trainable: bool) -> str:
-    """Appends the layers of a graph in the order in which they can run; `names` are those of the tensors that are there, `used`
-    counts how often each operation was met. Returns the name of what gives the graph's output."""
+    """Appends the layers of a graph in an order in which they can run, and returns the name of its output. names: the tensors
+    so far. used: how often each operation was met."""
     for _, nodes in sorted(graph._nodes_by_depth.items(), reverse=True):
         for node in nodes:
             operation, taken = node.operation, node.input_tensors

@@ -77,8 +77,8 @@ def _looked_at(x):
 
 
 def _model(width: int, held=None):
-    """A weight times the mean of some of a sample's values, compiled with SGD; of `held` samples that lie on the device it
-    takes the numbers. As XLA's and TensorFlow's arguments are whole tensors, the whole batch has to get there."""
+    """A model that multiplies the mean of some of a sample's values by one weight, compiled with SGD. Of `held` samples on the
+    device it takes indices. XLA's and TensorFlow's arguments are whole tensors, so the whole batch is copied."""
     import keras
 
     class Look(keras.layers.Layer):

@@ -29,7 +29,7 @@ def in_turns(rows: Iterable[Row]) -> list[Row]:
 
 
 def seconds(row: Row, rigorous: bool = False) -> float:
-    """Seconds that a row is guessed to take with its process's start; `rigorous`, or of fresh processes: in five of them."""
+    """Guessed seconds of a row with its process's start; five times for `rigorous` rows and those of fresh processes."""
     p, steps = row.problem, 0
     if isinstance(p, Training):
         steps = p.steps * max(p.epochs, keras_fit.FEWEST_LATER + 1)
@@ -37,8 +37,8 @@ def seconds(row: Row, rigorous: bool = False) -> float:
 
 
 def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]:
-    """The plan in words: a line a row, how many, the largest data set, which rows memory is too small for, and the minutes
-    that the others are guessed to take."""
+    """The plan in words: a line a row, their number, the largest data set, rows that do not fit into memory, and the guessed
+    minutes of the others."""
     every, time = [*rows], 0.0
     for study in studies.experiments(args.study or []):
         time += side_by_side.seconds(study, args, here)

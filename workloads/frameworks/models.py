@@ -30,7 +30,6 @@ def build(network: Network, jit_compile: bool | str = "auto"):
 
 
 def _layer(keras_layers, layer: Layer):
-    """One layer of Keras."""
     activation, bias = layer.activation or None, layer.bias
     window = {"pool_size": layer.sides, "strides": layer.step, "padding": layer.pad}
     weighted = {"activation": activation, "use_bias": bias}

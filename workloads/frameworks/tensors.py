@@ -200,7 +200,6 @@ def peak_memory() -> dict[str, float]:
 
 
 def place(arrays: tuple[np.ndarray, ...], device: str) -> tuple:
-    """The arrays as tensors on the device."""
     import tensorflow
 
     with on(device):

@@ -15,8 +15,8 @@ STRETCH_S = 0.05  # epochs that are stamped are waited for this often: shorter o
 
 
 class Stamps:
-    """Seconds of epochs whose end nobody need wait for. The first is waited for, and any that ends STRETCH_S after the last
-    wait; those in between share the time, so that work that is still queued is never taken for work done."""
+    """Seconds of epochs without waiting for each. The first is waited for, and any that ends STRETCH_S after the last wait;
+    those between two waits share the time evenly, so queued work never counts as done."""
 
     def __init__(self, wait: Callable[[], object]):
         self.seconds: list[float] = []
@@ -104,7 +104,6 @@ def _waiter(order: Order) -> Callable[[], object]:
 
 
 def _on_device(order: Order, *arrays: np.ndarray) -> tuple:
-    """The arrays as tensors on the row's device."""
     return tensors.place(arrays, f"/{order.row.side}:0")
 
 

@@ -22,7 +22,7 @@ STEP_LOSSES = 20  # first steps whose losses two devices are compared by
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """What a fit gave: each epoch's mean loss, its accuracy (none of a regression), and its seconds where they were stamped."""
+    """The result of a fit: each epoch's mean loss, accuracy (none for a regression), and seconds if they were stamped."""
 
     losses: tuple[float, ...]
     accuracies: tuple[float, ...] = ()
@@ -78,7 +78,6 @@ class Built:
     def trainer(
         self, fit: Callable[..., Fitted], step_losses: Callable | None, also: Callable | None = None
     ) -> Trainer:
-        """What trains it so."""
         return Trainer(fit, self.restore, self.values, self.notes, step_losses, self.wrong, also)
 
 
@@ -225,7 +224,6 @@ def keras_fit(order: Order) -> Trainer:
 
 
 def keras_callback(**events: Callable):
-    """A Keras callback that calls these."""
     import keras
 
     return keras.callbacks.LambdaCallback(**events)

@@ -33,8 +33,8 @@ _MAKES_NAMES = {"globals", "locals", "vars", "exec", "eval", "setattr", "__getat
 
 
 def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
-    """(the compiled model, what was decided for it). A model that comes compiled stays as it is, but for `jit_compile`
-    where a switch asks for it; another gets Adam and the loss that its last layer suggests.
+    """(the compiled model, what was decided for it). A compiled model stays as it is, except for `jit_compile` if a switch asks
+    for it. Any other gets Adam and the loss that its last layer suggests.
 
     Raises: Broken with the reason when it cannot be loaded, built or compiled.
     """
@@ -117,7 +117,7 @@ def _short(error: BaseException) -> str:
 
 
 def _loss(model) -> str:
-    """What the last layer suggests: classes end in a softmax, a yes or no in a sigmoid, numbers in nothing."""
+    """The loss that fits the last layer: softmax gives classes, sigmoid a yes or no, anything else numbers."""
     last = getattr(getattr(model.layers[-1], "activation", None), "__name__", "linear")
     width = model.output_shape[-1]
     return {
@@ -127,7 +127,7 @@ def _loss(model) -> str:
 
 
 def shapes(model) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What a sample and its answer measure.
+    """The shapes of a sample and of its answer, without the batch.
 
     Raises: Broken for sizes beside the batch that are not known.
     """
@@ -140,9 +140,8 @@ def shapes(model) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """(x, y): made-up inputs in [0, 1] of the model's shape (uint8: whole numbers 0..255; whole numbers below the vocabulary
-    where it takes these), and targets that its loss takes, learnable from them: a random linear map of some inputs decides
-    the class or is the number.
+    """(x, y), made up. x: in [0, 1], of uint8 0..255, of other whole numbers below the vocabulary's size. y: in the form that
+    the loss takes, and learnable: a random linear map of some inputs gives the class or the number.
 
     Raises: Broken for a shape that is not known (None beside the batch).
     """
@@ -207,7 +206,7 @@ def missing(name: str) -> str:
 
 
 def similar(name: str) -> str:
-    """The model that is most like one that is not there: of its file or a similar one, and of its functions; "" where none is."""
+    """A suggestion for a model that does not exist: a file or a function with a similar name; "" without one."""
     module, _, function = name.partition(":")
     path = options.similar_path(module)
     if not path.endswith(".py"):
@@ -227,8 +226,8 @@ def _parsed(path: str) -> ast.Module | None:
 
 
 def _may_bind(spec: ModuleSpec | None, name: str = "") -> bool:
-    """Whether the module's code spells the name or something that makes names; what has no source, is built in, or does not
-    parse may, which the worker says better."""
+    """Whether the module's source has the name, or anything that could create it. True if there is no source or it does not
+    parse: the worker reports that better."""
     if spec is None or spec.origin is None or not spec.has_location or not spec.origin.endswith(".py"):
         return True
     if (tree := _parsed(spec.origin)) is None:

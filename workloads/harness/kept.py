@@ -76,7 +76,6 @@ def find(key: str):
 
 
 def keep(row: Row, bound) -> None:
-    """Keeps a row's bound call."""
     _rows[row.key] = bound, _costs(row)
 
 

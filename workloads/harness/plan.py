@@ -223,7 +223,6 @@ def note(args: argparse.Namespace, text: str) -> None:
 
 
 def name(row: Row) -> str:
-    """A row in a few words."""
     shape = " ".join(f"{k}={v}" for k, v in msgspec.structs.asdict(row.problem).items() if isinstance(v, int))
     how = row.device if row.on_gpu else (units.count(row.threads, "thread") if row.threads else "default threads")
     what = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))

@@ -159,7 +159,6 @@ class Worker:
         return next((f": {line[:300]}" for line in reversed(own) if line), "")
 
     def close(self) -> None:
-        """Ends the process at once."""
         if self._process is None:
             return
         self._process.kill()

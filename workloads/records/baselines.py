@@ -30,7 +30,6 @@ def find(name: str) -> pathlib.Path | None:
 
 
 def names() -> list[str]:
-    """The baselines that there are."""
     return sorted(p.name for p in FOLDER.glob("*") if p.is_dir())
 
 

@@ -152,7 +152,6 @@ class Row(msgspec.Struct, frozen=True):
         return self.kernel.partition("/")[2]
 
     def result(self, status: str, reason: str = "", **fields) -> "Measurement":
-        """What came of it."""
         return Measurement(self.kernel, self.problem, self.settings, status, reason, **fields)
 
 

@@ -51,6 +51,5 @@ VARIABLES = "TF_"  # switches that begin so are environment variables, set befor
 
 
 def typed(record: Any, given: dict[str, str]) -> Any:
-    """The record of those switches that are its own."""
     own = ((name, given[name]) for name in record.__struct_fields__ if name in given)
     return record(**{name: text if KNOWN[name] else int(text) for name, text in own})
