@@ -143,9 +143,9 @@ def require_memory(problem: Problem, device: str, free=facts.memory_available) -
         require_bytes(problem.footprint_bytes * 2, "GPU", free("gpu:0"))
 
 
-def require_room(row: Row, free=facts.memory_available) -> None:
-    """Raises DoesNotFit when its device's free memory is too small for a row; a framework holds the GPU's itself."""
-    require_memory(row.problem, "cpu" if row.backend in registry.FRAMEWORKS else row.device, free)
+def require_room(row: Row, *free: Callable[[str], float]) -> None:
+    """Raises DoesNotFit when its device's memory, by default what is free, is too small for a row; a framework holds the GPU's."""
+    require_memory(row.problem, "cpu" if row.backend in registry.FRAMEWORKS else row.device, *free)
 
 
 def too_large(rows: Iterable[Row], require: Callable[[Row], None], name: Callable[[Row], str]) -> dict[str, str]:
@@ -201,10 +201,11 @@ def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float 
     Measurement says how; a wrong one is never timed.
     """
     first = number == 1 or row.key not in _known
+    if first:
+        _room_for(row)
     kernel = registry.find(row.kernel)
     _use_threads(row)
     if first:
-        _room_for(row)
         _known[row.key] = Known(*checked(kernel, row, seed))
     known = _known[row.key]
     about: dict[str, Any] = {"visit": number}
