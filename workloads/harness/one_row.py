@@ -144,7 +144,7 @@ def require_memory(problem: Problem, device: str, free=facts.memory_available) -
 
 
 def require_room(row: Row, *free: Callable[[str], float]) -> None:
-    """Raises DoesNotFit when its device's memory, by default what is free, is too small for a row; a framework holds the GPU's."""
+    """Raises DoesNotFit when its device's free memory is too small for a row; a framework holds the GPU's itself."""
     require_memory(row.problem, "cpu" if row.backend in registry.FRAMEWORKS else row.device, *free)
 
 
