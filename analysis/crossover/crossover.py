@@ -24,9 +24,8 @@ from analysis.stats import Estimate, of, quickest
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Machine, Measurement, Measurements
 
-# A bracket this wide (high over low) is fine enough; sizes farther apart than this say not where between them the winner changes.
-FINE = 1.05
-WIDE = 10.0
+FINE = 1.05  # high over low: two sizes around a crossing that are no farther apart need none between them
+WIDE = 10.0  # between sizes that are farther apart, where the winner changes is unknown
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -164,7 +163,7 @@ def of_families(
 
 
 def forms_of(measurements: Iterable[Measurement]) -> list[tuple[str, str]]:
-    """(framework, cache) of the rows, libraries called by themselves and warm rows first: each has answers of its own."""
+    """(framework, cache) of the rows, each with answers of its own: libraries called directly and warm rows first."""
     found = {(framework_of(m), m.settings.cache) for m in measurements if m.process == "warm"}
     return sorted(found, key=lambda pair: (pair[0], pair[1] != "warm"))
 
@@ -176,8 +175,8 @@ def layer_crossovers(
     forms: Iterable[Form] = (LATENCY, THROUGHPUT, *COPIES),
     machine: Machine | None = None,
 ) -> list[Answer]:
-    """The answers of all families of an operation but the single square products of libraries from warm caches. `least`: of
-    convolutions the sizes that vary, and how many make a family."""
+    """The answers of all families of an operation, except single square products by libraries with warm caches. `least`: for
+    convolutions, size that varies -> how many sizes make a family."""
     found: list[Answer] = []
     for framework, cache in forms_of([m for m in measurements if m.problem.op == op]):
         if op == "conv":
@@ -240,7 +239,7 @@ def _is_form(m: Measurement, form: Form) -> bool:
 
 
 def _default_threads(rows) -> int | None:
-    """What stands for the library's default: no setting where there are such rows, else the most threads measured."""
+    """The thread count that stands for the library's default: None (not set) if there are such rows, else the most measured."""
     counts = {m.threads for m in rows if not m.on_gpu}
     return None if None in counts or not counts else max(counts)
 

@@ -21,8 +21,8 @@ LEAST = {"batch": 2, "channels": 3, "size": 3}
 
 
 class Family(msgspec.Struct, frozen=True):
-    """All problems of an operation with these `fixed` fields; `varies` names the size that they differ in (n, batch,
-    channels, size) and `fields` where it stands in the problem. The arithmetic is told apart elsewhere."""
+    """All problems of an operation that share the `fixed` fields. varies: the size that differs (n, batch, channels, size).
+    fields: its fields in the problem. The arithmetic is not part of a family."""
 
     op: str
     varies: str
@@ -90,8 +90,8 @@ def framework_of(m: Measurement) -> str:
 
 
 def comparable(measurements: Measurements, op: str, framework: str = "", cache: str = "warm") -> "list[Measurement]":
-    """The rows of an operation that may stand for a side of a crossover: of one framework, or of none, without the
-    teaching rungs, what fresh processes say, and a GPU's rows under a load of their own."""
+    """The rows of an operation that may stand for a side of a crossover: those of one framework, or of none. Left out are
+    teaching rungs, fresh processes, 50 convolutions in a call, and rows that do not run by themselves (settings.ordinary)."""
     wanted = (op, framework, cache, "warm")
     return [
         m
@@ -137,8 +137,8 @@ def conv_rows(
     cache: str = "warm",
     least: Mapping[str, int] = LEAST,
 ) -> dict[Family, Rows]:
-    """The convolutions as families: all other fields are equal. A row may be in several, a family of channels has as many
-    in as out, one of sizes square images. `least`: what varies, and how many of it make a family."""
+    """Family -> its convolutions, which differ in one size. A row may be in several. Families of channels have as many in as
+    out, those of sizes square images. `least`: size that varies -> how many make a family."""
     found: dict[Family, Rows] = {}
     for m in comparable(measurements, "conv", framework, cache):
         for name in least:
@@ -149,8 +149,8 @@ def conv_rows(
 
 
 def dense_rows(measurements: Measurements, framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
-    """The products that differ in a dense layer's batch alone: its rows forward and for dX, what is summed over for dW; and
-    square products of which a call makes many, in n."""
+    """Family -> products that differ in a dense layer's batch alone: the rows of forward and dX, the inner dimension of dW.
+    Also square products that are batched in a call, along n."""
     found: dict[Family, Rows] = {}
     for m in comparable(measurements, "matmul", framework, cache):
         _add(found, batch_family(m.problem), m)
@@ -161,7 +161,8 @@ def dense_rows(measurements: Measurements, framework: str = "", cache: str = "wa
 
 
 def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | int], ...]:
-    """(name, value) of all fields but the arithmetic and those that vary; the output's type where it is not the operands'."""
+    """(name, value) of all fields but the arithmetic and those that vary; the output's type only if it differs from the
+    operands'."""
     own = msgspec.structs.asdict(problem)
     left_out = {*fields, "dtype", "math"} | ({"out"} if own.get("out") == problem.dtype else set())
     return tuple((name, value) for name, value in own.items() if name not in left_out and value is not msgspec.UNSET)

@@ -77,8 +77,8 @@ class Ladder(msgspec.Struct, frozen=True):
 
 
 def ladders(measurements: Measurements, machine: Machine | None = None, op: str = "matmul") -> list[Ladder]:
-    """A ladder for each device, arithmetic and thread count, on those devices where a teaching rung was measured: those of two
-    rungs and more, and where an arithmetic has none such, those of one."""
+    """A ladder for each device, arithmetic and thread count of the devices that have teaching rungs. Ladders of a single rung
+    are kept only where an arithmetic has no longer one."""
     warm = ("resident", "warm", "warm")
     rows = [m for m in measurements if m.problem.op == op and (m.mode, m.settings.cache, m.process) == warm]
     ideas = registry.ideas(op) | {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}

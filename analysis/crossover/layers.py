@@ -36,8 +36,8 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Arithmetic(msgspec.Struct, frozen=True):
-    """What a backend reaches in an arithmetic where channels (or a product's sizes) are multiples of `alignment`: rates in
-    FLOP/s, shares of the roof, and the speedup over the same backend's float32."""
+    """What a backend reaches in an arithmetic with channels (or a product's sizes) that are multiples of `alignment`: FLOP/s,
+    shares of the roof, and speedups over its own float32."""
 
     device: str
     backend: str
@@ -78,8 +78,8 @@ def side(m: Measurement) -> str:
 
 
 def best_by_side(measurements: Measurements, op: str) -> "dict[Problem, dict[str, Measurement]]":
-    """problem -> side -> its fastest warm row by a call that is waited for; problems in the order of the rows, the squares and
-    what is 50 convolutions in a call left out."""
+    """problem -> side -> its fastest warm row by host latency, in the order of the rows; without square products and the kernel
+    of 50 convolutions in a call."""
     groups = group_by(_layer_rows(measurements, op), lambda m: m.problem)
     return {problem: best_by(rows, side, waited) for problem, rows in groups.items()}
 
@@ -121,8 +121,8 @@ def against_library(measurements: Measurements, op: str) -> "list[tuple[Measurem
 
 
 def cold_and_warm(measurements: Measurements, op: str) -> "list[tuple[Measurement, Measurement, float]]":
-    """(a kernel's row from cold caches, its warm one, the slowdown) on the clock that both have; each with
-    the number of threads that is fastest for it."""
+    """(a kernel's row from cold caches, its warm row, the slowdown) on a clock that both have, each at its fastest thread
+    count."""
 
     def alike(m: Measurement) -> tuple:
         samples = clock_of(m)

@@ -41,8 +41,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def complete_steps(runs: "Iterable[Run]", measurements: Measurements, op: str) -> list[Step]:
-    """The steps of the networks whose layers the runs measured, at the batches and arithmetics that have all of the directions
-    which any of them has."""
+    """The steps of the measured networks, at the batches and arithmetics with rows of every direction that any of them has."""
     made: dict[str, dict] = {}
     for model, works in steps(runs, measurements, op):
         problem = works[0].problem
@@ -55,10 +54,10 @@ def complete_steps(runs: "Iterable[Run]", measurements: Measurements, op: str) -
 
 
 def answers(step: Step, measurements: Measurements, machine: "Machine | None" = None) -> list[Answer]:
-    """Who wins the step along the batch, an answer for each way of calling and arithmetic that both devices have a time of at
-    some batch: those with most batches first, then libraries, then float32. A way is the libraries called by themselves or one
-    framework, the same on both devices; a side is its fastest kernels, one waited call after another with the data there.
-    Lower precisions are compared with the CPU's float32."""
+    """Who wins the step along the batch: an answer for each way of calling and arithmetic with times of both devices at some
+    batch. A way is libraries called directly or one framework, the same on both devices. A side is its fastest kernels, each
+    call waited for, data resident. Lower precisions are compared with the CPU's float32. Order: most batches, libraries,
+    float32."""
     family = Family(step.op, "batch", ("batch",), (("network", step.model),))
     made = []
     for framework in ("", *FRAMEWORKS):
@@ -105,8 +104,8 @@ def _plain(problem: Problem) -> Problem:
 
 
 class Total(msgspec.Struct, frozen=True):
-    """What all products of a step in an arithmetic come to, each as often as it occurs: FLOPs, and by the name of each side that
-    has a time of all (`CPU`, `GPU`, `tensorflow CPU`) the seconds of its fastest rows, waited for one by one."""
+    """All products of a step in an arithmetic, each as often as it occurs: their FLOPs, and side (`CPU`, `GPU`, `tensorflow
+    CPU`) -> seconds of its fastest rows by host latency. A side without a time of each product is left out."""
 
     batch: int
     math: str

@@ -91,7 +91,7 @@ def _arithmetic(training: Training) -> float:
 
 
 def _flip(a: Asking) -> Found | None:
-    """From which width or batch the GPU wins: measured of the case's training but for what varies, else predicted."""
+    """The width or batch from which the GPU wins: measured with the case's training, else predicted."""
     made, varies = a.explained(), a.case.varies
     found = [x for x in made.crossovers if x.family.varies == varies and x.form.mode == BY_STEP]
     if not found:
@@ -111,8 +111,8 @@ def _inference(a: Asking) -> Found | None:
 
 
 def _together(a: Asking) -> Found | None:
-    """What several devices bring at once: GPUs that share each batch (of the rows, else of a stored machine), or a teacher beside
-    a student."""
+    """The gain of several devices at once: GPUs that share each batch (rows of this machine, else of a stored one), or a
+    teacher beside a student."""
     if not a.case.rows:
         taught = next(iter(side_by_side.taught([m for m in a.rows if m.ok])), None)
         return ("teacher", {"found": taught}) if taught else None
@@ -194,8 +194,8 @@ def copied(e: Explanation) -> float | None:
 
 
 def bound(case: Complaint, rows: Measurements) -> dict[str, Any] | None:
-    """Of a step whose copy takes most of it: the bytes that it carries by this machine's pageable law, seconds of the same copy
-    from pinned memory, of a step then, and where copy and work overlap wholly (`least`), and the speedups of both."""
+    """For a step that is mostly copying: its bytes, seconds of the copy from pageable and from pinned memory, of a step with
+    pinned memory, and of one whose copy and work overlap fully (`least`); the speedups of both."""
     pageable, pinned = (published.copy_law(rows, GPU, memory=memory) for memory in ("pageable", "pinned"))
     if pageable is None or pinned is None:
         return None

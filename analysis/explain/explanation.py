@@ -138,8 +138,8 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """Where predictions come from: the profiles of the CPU and of the GPU (the same, or a stored machine's for the GPU), and
-    what predicts."""
+    """Where predictions come from: the CPU's and the GPU's profile (the same one, or a stored machine's), and the function that
+    predicts."""
 
     cpu: "Profile"
     gpu: "Profile | None"
@@ -247,8 +247,8 @@ def predictor(asked: Request, of: Sources) -> Callable[..., Prediction]:
 
 
 def measured(asked: Request, of: Sources) -> "dict[str, Trained]":
-    """Device -> the row of this very training that ranks first, where there is one, of a stored GPU none: beside the prediction,
-    never in it. A fit casts other inputs before its steps."""
+    """Device -> the best-ranked row of this very training; never a stored GPU's. It stands beside the prediction and never
+    enters it. Inputs of a type that fit casts are the same training."""
     found, t = {}, asked.training
     for device in ("cpu", *(GPU,) * (of.gpu is of.cpu)):
         wanted = (what_if.FIT, t.model, t.batch, device, settings_of(asked, device).switches, None)
@@ -266,8 +266,8 @@ def measured(asked: Request, of: Sources) -> "dict[str, Trained]":
 
 
 def _swept(asked: Request, trained: dict[str, Trained], of: Sources) -> dict[str, Answer]:
-    """What varied -> who wins along it by rows of that, in the type that has most sizes: of its samples by the whole training
-    where it has the model's epochs, of others by the step."""
+    """What varied -> who wins along it by rows, in the type with the most sizes. Along samples the whole training counts, if it
+    has the model's epochs; along other sizes the step."""
     if len(trained) < 2:
         return {}
     setup, found = break_even.setup_of(trained[GPU].row), {}
@@ -306,8 +306,8 @@ def _at(t: Training, varies: str, size: int) -> Training:
 
 
 def over(asked: Request, varies: str, sizes: Iterable[int], predict: Callable) -> Answer | None:
-    """Who wins a step along a size, predicted at the sizes and then between two where the likelier winner changes, until they lie
-    close; None where fewer than two sizes can be."""
+    """Who wins a step along a size: predicted at the sizes, then between two with different likelier winners until they lie
+    close; None with fewer than two possible sizes."""
     sides: dict[int, tuple[Trained, Trained]] = {}
 
     def add(size: int) -> None:
@@ -337,8 +337,8 @@ def _trained(p: Prediction) -> Trained:
 
 
 def validating(asked: Request, made: Prediction) -> Estimate:
-    """Seconds that evaluating the validation samples adds to each epoch: steps without the way back, by the FLOPs' share, no
-    less than a step's dispatch."""
+    """Seconds that evaluating the validation samples adds to each epoch: forward passes, by their share of a step's FLOPs, each
+    at least half the host's seconds of a step."""
     network, t = asked.of, asked.training
     share = networks.inference_flops(network) / max(1, networks.training_flops(network))
     steps = -(-asked.validation // t.batch)

@@ -33,8 +33,8 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def parts(e: Explanation | None, asked: Request, of: Sources, devices: list[str]) -> list[Part]:
-    """What is missing on these devices of this machine, what the verdict needs most first: the real step of the model, what a
-    step costs before any work, then the model's operations."""
+    """What to measure on this machine's devices, what the verdict needs most first: the model's real step, the dispatch of a
+    step, then the model's operations."""
     measured = {s.device for s in e.sides if s.cost.source == "measured"} if e else set()
     predicted = {p.settings.device for p in e.predictions} if e else set()
     found = [_step(asked, device) for device in devices if device not in measured]
@@ -112,8 +112,8 @@ def run(
 def child(
     part: Part, folder: pathlib.Path, left: float, head: str = "", say: Callable[[str], None] = lambda text: None
 ) -> str:
-    """Why the part has no rows, or the first of them that failed; "" where all is well. It stops by itself when its time is over,
-    and is ended if it does not, or when we are."""
+    """Runs a part in a child process. Returns why it has no rows or why the first row failed; "" if all is well. The child
+    stops by itself when its time is over; it is ended if it does not, or on Ctrl-C."""
     stop = ("--stop-after", f"{left:.0f}", "-q", "-o", str(folder))
     command = [sys.executable, "-m", *part.command, *stop]
     begin, errors = time.monotonic(), None

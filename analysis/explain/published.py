@@ -80,8 +80,8 @@ def _compared(case: Case, claim: Claim, pair: Pair) -> Comparison:
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """Seconds of a step on both sides, measured at `batch`, and the parts of the GPU's: what a step of a model with almost no
-    work takes, the batch's bytes on the link, and the rest."""
+    """Seconds of a step on both sides, measured at `batch`, and the parts of the GPU's: a step with almost no work, the batch's
+    bytes over the link, and the rest."""
 
     reported: Reported
     batch: int
@@ -147,7 +147,7 @@ def step_constant(constants: tuple[overheads.Constant, ...], device: str) -> ove
 def copy_law(
     measurements: Measurements, device: str, direction: str = "h2d", memory: str = "pageable"
 ) -> links.Link | None:
-    """The law of copies of a batch: a batch is a tensor in host memory already, so plain ones before TensorFlow's."""
+    """The law of copies of a batch. A batch is a tensor in host memory already, so plain copies come before TensorFlow's."""
     fitted = links.fits([m for m in measurements if m.device == device])
     if direction == "h2d" and memory == "pageable":
         return next((x for kernel in COPIERS if (x := links.find(fitted, direction, memory, kernel))), None)

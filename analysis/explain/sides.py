@@ -39,8 +39,8 @@ class Side(msgspec.Struct, frozen=True):
 
 
 def turns(cpu: Side, gpu: Side) -> tuple[str, dict[str, float]]:
-    """(cpu or gpu: which finishes first of ever more epochs; samples and epochs -> from how many on it does, but for those of
-    which it does from the first on or from 1)."""
+    """(the device that finishes first if there are enough epochs, {samples, epochs: the count from which it does}). Left out
+    are unknown counts, those of at most 1, and samples if all of them are one batch."""
     t, both = cpu.training, (cpu.cost, gpu.cost)
     after = costs.break_even(*both, t.steps)
     to, both = ("gpu", both) if after and after.value < inf else ("cpu", both[::-1])

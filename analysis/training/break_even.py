@@ -245,8 +245,8 @@ def crossing(
 
 
 def planned(setup: Setup, varies: str) -> tuple[int, int]:
-    """(samples, epochs) of the whole training that rows are compared by, put together from what their parts cost: the article's,
-    as most rows are short ones; each row's own samples where these vary, or are all of a batch."""
+    """(samples, epochs) of the whole training that rows are compared by, computed from the costs of its parts. They are the
+    article's, as most rows are short; each row's own samples where samples vary or are all in one batch."""
     network = networks.known(setup.model)
     own = varies == "samples" or setup.batch == setup.samples
     samples = network.samples if network and not own else setup.samples
@@ -254,8 +254,8 @@ def planned(setup: Setup, varies: str) -> tuple[int, int]:
 
 
 def planned_steps(setup: Setup, samples: int) -> int:
-    """Steps of an epoch of the planned whole training. A row of whole batches says nothing of compiling for a smaller last one,
-    so its training leaves that batch out, on both devices; that of a row that has one has one too."""
+    """Steps of an epoch of the planned whole training. A row of whole batches did not measure compiling for a smaller last
+    batch, so its training has none, on both devices."""
     return max(1, samples // setup.batch) if setup.samples % setup.batch == 0 else -(-samples // setup.batch)
 
 
@@ -291,7 +291,8 @@ def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIE
 
 
 def main_answers(measurements: "Iterable[Measurement]") -> list[Answer]:
-    """The answers to be told: a winner that changes in a known place, then a sweep's steps without one; Keras's fits first."""
+    """The answers to show: those whose winner changes at a known size, then sweeps by the step without a change; of each
+    Keras's fits first."""
 
     def tells(a: Answer) -> bool:
         if a.crossings:
@@ -303,8 +304,8 @@ def main_answers(measurements: "Iterable[Measurement]") -> list[Answer]:
 
 
 def main_pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
-    """One pair of each model and way of training, without options: that of its article's batch, else of those whose step is no
-    mere bound the one of most samples. Keras's own fits first, and of these the articles' models."""
+    """One pair of each model and way of training, without options: at its article's batch, else the one with the most samples
+    whose step is no upper bound. Keras's fits come first, among them the articles' models."""
 
     def weight(pair: Pair) -> tuple:
         network = networks.known(pair.setup.model)
@@ -320,8 +321,8 @@ def main_pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
 
 
 def unpaired(measurements: "Iterable[Measurement]") -> "list[Measurement]":
-    """The plainest row of each device, of each model and batch without a pair: Keras's fit before other ways, few options before
-    more, float32 and the most samples before others."""
+    """The plainest row of each device, model and batch without a pair. Plainer are Keras's fits, fewer options, float32, more
+    samples."""
     every = list(measurements)
     paired = {(p.setup.model, p.setup.batch) for p in pairs(every)}
 

@@ -70,15 +70,15 @@ def parts(cost: TrainingCost, epochs: int, steps: int) -> dict[str, Estimate]:
 
 
 def whole_training(cost: TrainingCost, epochs: int, steps: int) -> Estimate:
-    """Seconds of a whole training of so many epochs of so many steps, start-up and compilation included; of 0 epochs, what comes
-    before the first one."""
+    """Seconds of a whole training of so many epochs of so many steps, start-up and compilation included; with 0 epochs, what
+    comes before the first."""
     return stats.total((*parts(cost, 0, steps).values(), cost.epoch_seconds(steps) * epochs))
 
 
 def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int) -> Estimate | None:
-    """Epochs of so many steps after which the GPU, which begins later, has finished first; 0 where it does not begin later, None
-    where its epochs are no shorter. The upper end is infinite where they may be no shorter, and all but the lower one, the
-    earliest, where they may be shorter and likely are not."""
+    """The number of epochs of so many steps after which the GPU has made up for its later start: 0 if it does not start later,
+    None if its epochs are no shorter. The upper end of the interval is infinite if its epochs may be no shorter. If they are
+    only possibly shorter, only the lower end is finite."""
     later = whole_training(gpu, 0, steps) - whole_training(cpu, 0, steps)
     gain = cpu.epoch_seconds(steps) - gpu.epoch_seconds(steps)
     return later / gain if gain.high > 0 else None
@@ -92,8 +92,8 @@ def break_even_steps(cpu: TrainingCost, gpu: TrainingCost, epochs: int) -> Estim
 
 
 def measured(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> TrainingCost | None:
-    """Seconds of each part of a training row; None where none is known. Only a process's first row has a start-up: they are
-    read off all of them among `measurements`."""
+    """Seconds of each part of a training row; None if none is known. Only a process's first row has a start-up, so that is read
+    off all `measurements`."""
     if not m.ok:
         return None
     each = [cost for part in processes(m) if (cost := _warm(part))]
@@ -169,8 +169,8 @@ def _single(setup: float, later: Sequence[float]) -> Estimate:
 
 
 def _of_own_fits(m: "Measurement", short: TrainingCost) -> TrainingCost:
-    """The costs of a row from before with what its own whole fits of one epoch say too: one less a fit of few steps is so many
-    steps more. Both ways to a step count by the square of how well each knows it."""
+    """The costs of an older row, improved by its own whole fits of one epoch: such a fit less a short fit gives the seconds of
+    the further steps. Both estimates of a step are averaged, weighted by the square of their precision."""
     samples, few = m.on("host-latency"), min(forms(m))
     whole = m.problem.epochs == few[0] == 1 and m.problem.samples % m.problem.batch == 0 and m.problem.steps > few[1]
     if not samples or len(samples.seconds) < 2 or not whole:
@@ -202,7 +202,8 @@ def forms(m: "Measurement") -> dict[tuple[int, int], tuple[float, ...]]:
 
 
 def processes(m: "Measurement") -> "list[Measurement]":
-    """The row once for each process that it was timed in, with that one's samples, fits and phases; itself where it is of one."""
+    """A row for each process that it was timed in, with that one's samples, fits and phases; the row itself if there was one
+    process."""
     each: dict[int, dict[str, tuple[float, ...]]] = {}
     for name, taken in m.series.items():
         form, _, process = name.partition(OF_PROCESS)
@@ -227,8 +228,9 @@ def processes(m: "Measurement") -> "list[Measurement]":
 
 
 def short_fits(taken: dict[tuple[int, int], tuple[float, ...]]) -> tuple[Estimate, Estimate, Estimate] | None:
-    """(fit, epoch, step) of the law from fits by (epochs, steps), each from two that differ in it alone, as far apart as there
-    are; None where nothing varied steps or epochs alone. Whole repeats are resampled, so what shifted all of them cancels."""
+    """(fit, epoch, step) of the law from fits by (epochs, steps). Epoch and step come from the two fits farthest apart that
+    differ in it alone, fit from the shortest; None if steps or epochs never varied alone. Whole repeats are resampled, so what
+    shifted all fits of one cancels."""
     steps, epochs = _apart(taken, 1), _apart(taken, 0)
     if not (steps and epochs):
         return None
@@ -294,15 +296,15 @@ def how_begun(m: "Measurement") -> tuple[str, str, str | None]:
 
 
 def _without_first(rows: "Iterable[Measurement]") -> list[float]:
-    """Seconds of each process's import, but that of the very first one where it took longest and there are others: it read the
-    library from the disk."""
+    """Seconds of each process's import, without the first process if that was the slowest of several: it read the library from
+    disk."""
     found = [taken for row in sorted(rows, key=lambda row: row.at) for taken, _ in _began(row)]
     return found[1:] if len(found) > 1 and found[0] > max(found[1:]) else found
 
 
 def _taken(seconds: list[float]) -> Estimate:
-    """The median over processes. Of fewer than FEW no interval can be resampled: theirs is what whole models differ by about it,
-    on any machine, and of two, that do not say which is the odd one, it reaches both."""
+    """The median over processes. With fewer than FEW its interval cannot be resampled: it is as wide as whole models usually
+    differ, and of two processes it reaches both, as neither is known to be the outlier."""
     if len(seconds) >= FEW:
         return stats.median(seconds)
     value, apart = float(np.median(seconds)), noise.DEFAULT[noise.MODELS]

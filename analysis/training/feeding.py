@@ -30,8 +30,8 @@ def steps(batch: int, width: int) -> int:
 
 
 def tells(device: str, way: str, dtype: str) -> bool:
-    """Whether that way says something there: on a CPU there is nowhere to copy ahead to, and other types come in the ways alone
-    that cast or move them in bulk."""
+    """Whether that way of feeding is worth measuring there: a CPU has nowhere to copy ahead to, and types other than the usual
+    matter only to ways that cast or copy in bulk."""
     return (device, way) != ("cpu", "prefetch") and (dtype == DTYPES[0] or way in ("numpy", "tf.data"))
 
 
@@ -94,8 +94,8 @@ def laws(measurements: Iterable[Measurement]) -> tuple[Law, ...]:
 
 
 def _law(key: tuple[str, str, str], own: list[tuple[Measurement, Estimate]]) -> Law | None:
-    """The law with the least squares of the relative errors; no part of it is below 0. None of too few sizes that are known to
-    NOISY or better."""
+    """The law by least squares of the relative errors, no coefficient negative; None with too few sizes whose noise is at most
+    NOISY."""
     points = [(m.problem, e) for m, e in own if e.noise <= NOISY]
     if len({(p.batch, p.nbytes) for p, _ in points}) < FEWEST:
         return None

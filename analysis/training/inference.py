@@ -62,8 +62,8 @@ def side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tup
 
 
 def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, Answer]]:
-    """Who wins at which batch, for every case and way that has rows of both sides. A side is its fastest row over threads,
-    ways to compile and libraries; `point.n` is the batch."""
+    """Who wins at which batch (`point.n`), for every case and way with rows of both sides. A side is its fastest row over
+    threads, ways to compile and libraries."""
     found = []
     for case, rows in cases(measurements).items():
         family = Family("inference", "batch", ("batch",), (("model", case.model), ("dtype", case.dtype)))

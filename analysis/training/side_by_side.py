@@ -18,7 +18,8 @@ def slowdown(alone: "Measurement", together: "Measurement", clock: str = "host-l
 
 
 def _by_rounds(value: float, old: "Samples | None", new: "Samples | None") -> Estimate:
-    """A ratio of medians, those that tables show, with the interval of the rounds' own ratios: they took turns."""
+    """A ratio of medians, as tables show them. Its interval is that of the rounds' own ratios, as both took turns in each
+    round."""
     rounds = verdict(old, new, paired=True).ratio
     return Estimate(value, min(value, rounds.low), max(value, rounds.high))
 
@@ -36,7 +37,8 @@ class Taught(msgspec.Struct, frozen=True):
 
 
 def taught(done: "list[Measurement]") -> list[Taught]:
-    """Each student with a teacher beside it and both alone, one a batch. At once both take as long as the longer of them."""
+    """Each student with a teacher at the same time and both alone, one for each batch. At once, both take as long as the
+    slower."""
     found: dict[int, Taught] = {}
     for student in (m for m in done if m.experiment.beside == "teacher" and m.problem.batch not in found):
         batch = student.problem.batch
