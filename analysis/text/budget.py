@@ -43,7 +43,7 @@ def sentence(made: Budget) -> str:
 
 
 def lost(m: Measurement) -> str:
-    """That a row has no time and why, with what is not the usual of it: other rows of its model and batch may have one."""
+    """Why a row has no time, with its options that are not the default: other rows of its model and batch may have one."""
     replicas = m.experiment.replicas
     how = [f"{m.problem.dtype} inputs"] * (m.problem.dtype != "float32")
     how += option_words(m.settings.switches, ("replicas",))

@@ -76,8 +76,8 @@ def how(m: Measurement, dtype: str = "float32") -> list[str]:
 
 
 def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
-    """(`10 epochs`, or `60,000 samples, 10 epochs, from its parts`, the setup without its own samples): which whole training a
-    setup is judged by; the setup as it is where that has its samples."""
+    """(which whole training a setup is judged by, as `10 epochs` or `60,000 samples, 10 epochs, from its parts`; the setup,
+    without its samples if those of the whole training are others)."""
     samples, epochs = break_even.planned(setup, varies)
     words = sentences.counted(epochs, "epochs")
     if samples == setup.samples:
@@ -86,8 +86,8 @@ def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
 
 
 def job_of(a: Answer) -> tuple[str, Setup]:
-    """(which whole training an answer is of, "" of one by the step or epoch; its setup, without samples that are not that
-    training's)."""
+    """(the whole training that an answer is about, "" if it is about a step or an epoch; its setup, without samples if those of
+    the whole training are others)."""
     varies, setup = a.family.varies, break_even.setup_in(a.family)
     if a.form.mode != BY_JOB:
         return "", setup
@@ -113,8 +113,8 @@ def break_even_sentence(pair: Pair) -> str:
 
 
 def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
-    """What compiling once more for the smaller batch that ends an epoch takes of the GPU's training, where it takes most; nothing
-    where it is little."""
+    """The seconds that compiling again for the smaller last batch adds to the GPU's training, for the training where they are
+    most; nothing if they are few."""
     found = []
     for pair in pairs:
         once, rest = costs.phase(pair.gpu.row, "compile_last"), pair.setup.samples % pair.setup.batch
@@ -180,8 +180,8 @@ def table(measurements: Measurements) -> list[tuple[str, ...]]:
 
 
 def loss_sentence(pair: Pair) -> str:
-    """Where the two devices end at losses that differ by more than a factor after learning from the same samples: by how much,
-    of their own fits where both have as many epochs; "" where they agree, or both have learned nearly all that there is."""
+    """The difference of the two devices' last losses after training on the same samples, if it is more than a factor: of their
+    own fits if both have as many epochs. "" if they agree, or if both have learned nearly all there is."""
     gpu = pair.gpu.row
     cpus = [side.row for side in pair.cpus if side.row.notes.get(SAMPLES) == gpu.notes.get(SAMPLES)]
     named = [("job_loss", m) for m in cpus if m.problem.epochs == gpu.problem.epochs] + [("loss", m) for m in cpus]
@@ -199,8 +199,8 @@ def loss_sentence(pair: Pair) -> str:
 
 
 def changes(measurements: Measurements) -> list[tuple[str, str, str, Estimate, Estimate]]:
-    """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one; the
-    interval of an upper bound reaches down to nothing."""
+    """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one. The
+    interval of an upper bound reaches down to 0."""
     found = []
     for m, plain in break_even.changed(measurements):
         what = how(m, plain.problem.dtype)

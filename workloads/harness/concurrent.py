@@ -56,8 +56,8 @@ class Turns(msgspec.Struct, frozen=True):
 
 @dataclasses.dataclass
 class Took:
-    """Results of parties that took turns: each one's answer when prepared, the seconds of each set in every round, and the
-    answer that ended the turns early."""
+    """Results of parties that took turns: each one's answer to being prepared, the seconds of each set in each round, and the
+    answer that ended the turns early, if one did."""
 
     parties: list[Row]
     prepared: list[Measurement] = dataclasses.field(default_factory=list)
@@ -117,8 +117,8 @@ def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int
 def at_once(
     asks: dict[int, Callable[[], Measurement]], window_s: float, longest_s: float = LONGEST_S
 ) -> dict[int, list[Measurement]]:
-    """The windows that each party gives, asked for again and again in a thread of its own: until all have been at work for
-    `window_s` seconds and each has done FEWEST units meanwhile, one has failed, or `longest_s` is over."""
+    """The windows of each party, requested again and again in a thread each: until all have worked for `window_s` seconds and
+    done FEWEST units meanwhile, until one fails, or until `longest_s` is over."""
     found: dict[int, list[Measurement]] = {party: [] for party in asks}
     over, begun, broken = threading.Event(), time.monotonic(), []
 
@@ -154,8 +154,8 @@ def at_once(
 
 
 def inside(taken: dict[int, list[Measurement]]) -> Taken:
-    """Seconds a step of each party's units that lie wholly within the time when all parties were at work and warm: after
-    the first unit of each."""
+    """Seconds a step of each party's units that lie wholly within the time when all parties worked, the first unit of each left
+    out as warm-up."""
     units = {
         name: [
             (b, e, m.values["steps"])

@@ -53,8 +53,8 @@ def _package(folder: pathlib.Path) -> Callable[[], float]:
 
 
 def used(read: Counter, call: Callable[[], None], wait: Callable[[], None], samples: int) -> dict[str, float]:
-    """joules_per_sample of `call`, which answers `samples` samples, and watts: the counter before and after windows of at least
-    WINDOW_S of calls, each window's end waited for. The board's idle power is in it. Nothing when the counter stops."""
+    """joules_per_sample of `call`, which answers `samples` samples, and watts, idle power included. The counter is read before
+    and after windows of at least WINDOW_S of calls that are waited for. Nothing if the counter stops."""
     each, watts = [], []
     for _ in range(WINDOWS):
         wait()

@@ -85,8 +85,8 @@ def guarded(row: Row, work) -> Measurement:
 
 
 def cause(error: str) -> str:
-    """What went wrong, in one line of at most 240 characters: of a graph of TensorFlow's what stands below the places in the code
-    where it was built."""
+    """What went wrong, in one line of at most 240 characters. Of a TensorFlow graph's error, the message below the places in
+    the code where it was built."""
     if error.startswith("Graph execution error"):
         error = error.strip().rpartition("\n\n")[2]
     return " ".join(error.split())[:240]

@@ -99,8 +99,8 @@ def usable(what: Kernel | registry.Backend, on: list[str]) -> bool:
 
 
 def refusal(kernel: Kernel, problem: Problem) -> str:
-    """Why a kernel of NumPy or Numba does not do a problem; "" where it does. What another library cannot do is a row with its
-    reason: only a worker may load it."""
+    """Why a kernel of NumPy or Numba cannot do a problem; "" if it can. Another library's refusal becomes a row with its
+    reason, as only a worker may load that library."""
     if kernel.backend in ("numpy", "numba"):
         try:
             kernel.bind(problem, *problem.inputs(1))
