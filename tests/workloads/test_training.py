@@ -296,7 +296,7 @@ def test_the_products_follow_the_trainings_that_ran_and_a_failed_one_has_its_lin
     assert len(found) == 12
     done = [cpu, gpu, *(r.result("ok") for r in found)]
     assert training.products(GPU_MACHINE, done) == []
-    small, phases = Training("cifar10-cnn", 4, 8), {"import": 5.0}
+    small, phases = Training("cifar10-cnn", 4, 8), {"import": 4.0, "device_start": 1.0}
     lost = row("training/keras/fit", small, None, device="gpu:0", status="failed", reason="no luck", phases_s=phases)
     table = training.Table()
     table.shown(lost)
