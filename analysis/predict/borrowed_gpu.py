@@ -1,6 +1,7 @@
 """A stored GPU driven by this machine's host: what the host does is scaled by what calls take here and there."""
 
 import math
+import statistics
 
 import msgspec
 
@@ -25,8 +26,10 @@ def host_factor(here: "Profile", there: "Profile") -> Estimate | None:
 
 
 def start_factor(here: "Profile", there: "Profile") -> Estimate | None:
-    """The same ratio for importing TensorFlow, most of a start-up; None where it was not measured on both."""
-    a, b = (profile.constant("import-tensorflow", "cpu") for profile in (here, there))
+    """The same ratio for what the CPU's trainings import, most of a start-up; None where it was not measured on both."""
+    own = [[m for m in p.trainings if not m.on_gpu and "import" in m.phases_s] for p in (here, there)]
+    rows = [[m.phases_s["import"] for m in trainings] for trainings in own]
+    a, b = (Estimate(statistics.median(s), min(s), max(s)) if s else None for s in rows)
     return a / b if a and b else None
 
 

@@ -293,7 +293,7 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     assert words.SAID["no host"].format(gpu="nvidia-h200") in words.caveats(e)
 
     def importing(seconds):
-        return row("launch/tensorflow/once", Launch("import"), seconds)
+        return row("training/keras/build", T, 1.0, phases_s={"import": seconds})
 
     of = borrowed()
     here, there = (
