@@ -98,7 +98,7 @@ def measure(case: Case, turn: int) -> Row:
 def direct(row: Row) -> Row:
     """The row against the fastest plan that can be direct.
 
-    cuDNN's notes do not tell all transforms: a plan with more FLOP/s than the GPU's float32 units have is one.
+    A plan with more FLOP/s than the GPU's float32 units have multiplies less or elsewhere, though cuDNN's notes do not say so.
     """
     theirs = {name: s for name, s in row.sides.items() if not name.startswith("conv/cuda/") and TRANSFORMS not in name}
     if row.dtype == "float32":

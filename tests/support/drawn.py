@@ -36,7 +36,7 @@ ABOUT = (
     f"N(0,1) operands. From 1 GFLOP on each side runs alone, {LOAD_S:g} s of its own load, then {TIMED_S:g} s timed; the "
     "order turns around from row to row. Below, single calls with the L2 flushed. The ratio is the library's time over ours, so "
     "above 1 ours is faster. Equal: ours gives the exact result of whole numbers, rounded once. Drawn: the last "
-    f"{POOLED} draws pooled. Intervals are resampled over the rows."
+    f"{POOLED} draws pooled. Sets: the last row of each problem at those draws' commits. Intervals are resampled over the rows."
 )
 
 
