@@ -16,7 +16,7 @@ QUESTION = "Where does a GPU begin to win on this machine?"
 EXAMPLES = "python -m workloads.suite --quick", "python -m workloads.suite"
 NEXT = "python -m analysis.explain --model file.py:function --batch 32 --measure"
 LONG = """Roofs, memory levels, launches, copies, matrix products, their crossover and one Keras row in one folder, with a report.
---quick leaves all out but products, one Keras row and what its step is made of, and takes two to three minutes. --device all
+--quick leaves all out but products, one Keras row and what its step is made of, and takes a few minutes. --device all
 measures every GPU alone, then what several do with each other and what they take from each other at once."""
 # What a step of the CIFAR-10 CNN is made of: on the CPU TensorFlow's rows; of a GPU libraries', whose kernels its own clock times
 # apart from their calls.

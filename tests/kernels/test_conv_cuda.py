@@ -126,10 +126,13 @@ WHOLE = [
     (1, 3, 3, 2, 3, 3, 3, 1, 4),
 ]
 WAYS = ["wgrad", "dgrad", "fprop"] * 2 + ["wgrad"]  # of each form
+AT, NARROW = next((i, t) for i, t in enumerate(conv_tiles.TENSORS) if t.tile_n == 32)
 RUNGS = [
     *(("", "direct", "float32", conv_tiles.WARPS[0], way) for way in Conv.DIRECTIONS),
     *(("", "implicit_gemm", "float32", *form) for form in zip(conv_tiles.WARPS, WAYS, strict=False)),
     *(("_tensor", "tensor_core", "bfloat16", *form) for form in zip(conv_tiles.TENSORS, WAYS, strict=True)),
+    *(("", "implicit_gemm", "float32", conv_tiles.WARPS[0], way) for way in Conv.DIRECTIONS if way != WAYS[0]),
+    *(("_tensor", "tensor_core", "bfloat16", NARROW, way) for way in Conv.DIRECTIONS if way != WAYS[AT]),
 ]
 
 

@@ -244,7 +244,7 @@ RUNGS = [
         for i, of in enumerate(matmul_tiles.TENSORS)
         for j, layout in enumerate(("nn", "nt", "tn"))
         for l, math in enumerate(("bfloat16", "tf32"))
-        if ((i + j) % 3 == 0 and (i + l) % 2 == 0) or i == 6
+        if ((i + j) % 3 == 0 and (i + l) % 2 == 0) or i in (3, 6)
     ),
 ]
 

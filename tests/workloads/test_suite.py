@@ -26,6 +26,9 @@ def parsed(*argv):
 
 
 def test_plans_of_parts_and_flags():
+    for name, flags in [part for quick in (True, False) for gpu in (GPU, []) for part in suite.plan(quick, gpu)]:
+        made = suite.arguments(parsed("--seed", "7"), name, flags, pathlib.Path("x"), 5.0)
+        assert vars(made).items() >= {**flags, "seed": 7, "output": "x", "stop_after": 5.0}.items()
     with_gpu, without = ([flags for name, flags in suite.plan(False, gpu) if name == "matmul"] for gpu in (GPU, []))
     assert len(with_gpu) == 2 and "bfloat16" in with_gpu[0]["dtypes"] and with_gpu[1]["device"] == GPU
     assert [flags["dtypes"] for flags in without] == [["float32", "float64"]]

@@ -250,7 +250,7 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
     rows = [row for row in rows if row.key not in left_out]
     limits = Limits(**shared_flags.limits(args))
     processes, fresh = (RIGOROUS_PROCESSES, limits.rounds) if args.rigorous else (1, 0)
-    seconds = _FRAMEWORK_S * len({(row.backend, row.device) for row in rows})
+    seconds = _FRESH_S * fresh + _FRAMEWORK_S * len({(row.backend, row.device) for row in rows})
     for row in rows:
         clocks = 3 if row.on_gpu and row.mode == "resident" else 1
         if rounds.is_whole(row):
