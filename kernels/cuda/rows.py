@@ -9,15 +9,16 @@ from cupy.cuda import runtime
 
 from kernels.cuda import loader
 
-_THREADS, _EACH = 256, 8
+_THREADS, _EACH, _SIDE = 256, 8, 64
 
 
 class Placed(NamedTuple):
-    """A matrix as a kernel reads or writes it: where, items from row to row, and the copy that puts it there or takes it."""
+    """Where a kernel reads or writes a matrix, items from row to row, the copy to it or from it, whether that turns it."""
 
     array: cupy.ndarray
     pitch: int
     copy: Callable[[], None] | None = None
+    turned: bool = False
 
 
 def in_place(array: cupy.ndarray) -> Placed:
@@ -46,6 +47,15 @@ def placed(array: cupy.ndarray, out: bool = False) -> Placed:
     arguments = (source, to, np.int64(items), *map(np.int32, words))
     grid = (-(-items // (_THREADS * _EACH)),)
     return Placed(wider, pitch, lambda: compiled(grid, (_THREADS,), arguments))
+
+
+def turned(array: cupy.ndarray) -> Placed:
+    """The transpose of a float32 matrix with rows on 16 bytes and zeros beside them, copied to in each call."""
+    rows, columns = array.shape
+    across = cupy.zeros((columns, -(-rows // 4) * 4), array.dtype)
+    compiled, grid = loader.load("cuda/rows", "turned"), (-(-rows // _SIDE) * -(-columns // _SIDE),)
+    arguments = (array, across, *map(np.int32, (rows, columns, across.shape[1])))
+    return Placed(across, across.shape[1], lambda: compiled(grid, (_THREADS,), arguments), True)
 
 
 def copying(launch: Callable[[], None], read: Sequence[Placed], written: Placed, result) -> Callable:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels.cuda import autotuner, loader, matmul_tiles
 from kernels.cuda.matmul_tiles import Plan, Warps
-from kernels.cuda.rows import Placed, copying, in_place, placed
+from kernels.cuda.rows import Placed, copying, in_place, placed, turned
 from kernels.cuda.tiles import traffic
 from kernels.problems import Matmul
 from kernels.registry import into, kernel
@@ -17,8 +17,9 @@ from kernels.registry import into, kernel
 # m n k from which a call of the two slowest would take most of a second: nobody learns more from it.
 _MOST_NAIVE, _MOST_COALESCED = 1 << 36, 1 << 39
 _INT, _MOST_AT_ONCE = 1 << 31, 65535
-# From so many FLOPs, and multiplications of each item, a copy of an operand whose rows begin anywhere saves more than it takes.
-_COPY_FLOPS, _COPY_READS = 1e9, 1024
+# Of an H200: seconds of a launch, bytes and FLOPs a second, and the share of a call that an operand takes more which is fetched
+# item by item: its rows begin anywhere, or it lies along k.
+_LAUNCH_S, _BYTES_S, _FLOPS_S, _BY_ITEMS = 3e-6, 4e12, 50e12, 0.08
 
 
 def count_in_32_bits(problem: Matmul) -> None:
@@ -74,10 +75,17 @@ def register_tiled(problem: Matmul, a, b):
     return _bound("register_tiled", problem, a, b, (16, 16), (128, 128))
 
 
+def operand(array, along: bool, copied: bool) -> Placed:
+    """An operand as it lies, along k or across; or as it is copied in each call, across k with rows on 16 bytes."""
+    if not copied:
+        return in_place(array)
+    return turned(array) if along else placed(array)
+
+
 def warps_call(problem: Matmul, plan: Plan[Warps], a: Placed, b: Placed, c):
     """The call of matmul/cuda_warp.cu with those tiles, k in that many parts."""
     of, parts, (m, n, k) = plan.of, plan.parts, (problem.m, problem.n, problem.k)
-    a_km, b_kn = int(problem.layout == "tn"), int(problem.layout != "nt")
+    a_km, b_kn = int(a.turned or problem.layout == "tn"), int(b.turned or problem.layout != "nt")
 
     def vector(columns: int, array) -> int:
         return int(columns % 4 == 0 and array.data.ptr % 16 == 0)
@@ -105,16 +113,17 @@ def warp_tiled(problem: Matmul, a, b):
     if problem.count > _MOST_AT_ONCE:
         raise ValueError(f"a grid has {_MOST_AT_ONCE:,} products at most, not {problem.count:,}")
     m, n, c = problem.m, problem.n, cupy.empty(problem.out_shape, np.float32)
+    single, along = problem.count == 1, (problem.layout != "tn", problem.layout == "nt")
+    saved = _BY_ITEMS * problem.flops / _FLOPS_S if single else 0
+    copied = [saved > _LAUNCH_S + 2 * x.nbytes / _BYTES_S for x in (a, b)]
+    read_a, read_b = map(operand, (a, b), along, copied)
+    layout = ("n" if along[0] > copied[0] else "t") + ("t" if along[1] > copied[1] else "n")  # as it is multiplied
     most = loader.attribute("MaxSharedMemoryPerBlockOptin")
-    single = problem.count == 1
-    forms = [of for of in matmul_tiles.warps(problem.layout, single) if of.shared_bytes <= most]
+    forms = [of for of in matmul_tiles.warps(layout, single) if of.shared_bytes <= most]
     if single:
-        found = matmul_tiles.plans(forms, m, n, problem.k, problem.layout, loader.attribute("MultiProcessorCount"))
+        found = matmul_tiles.plans(forms, m, n, problem.k, layout, loader.attribute("MultiProcessorCount"))
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
         found = list(map(Plan, forms))
-    copies = single and problem.flops >= _COPY_FLOPS  # an operand along k is turned item by item anyhow
-    read_a = placed(a) if copies and problem.layout == "tn" and n >= _COPY_READS else in_place(a)
-    read_b = placed(b) if copies and problem.layout != "nt" and m >= _COPY_READS else in_place(b)
     return fastest_plan("matmul/cuda_warp", problem, found, lambda plan: warps_call(problem, plan, read_a, read_b, c))
 
 

@@ -38,8 +38,8 @@ class Form(NamedTuple):
         if isinstance(self.plan.of, matmul_tiles.Tensors):
             return cuda_tensor.call(problem, self.plan, a, b, c)
         if isinstance(self.plan.of, matmul_tiles.Warps):
-            read = rows.placed if self.copied else rows.in_place
-            return cuda.warps_call(problem, self.plan, read(a), read(b), c)
+            along = problem.layout != "tn", problem.layout == "nt"
+            return cuda.warps_call(problem, self.plan, *map(cuda.operand, (a, b), along, [self.copied] * 2), c)
         return cuda_wgmma.call(problem, self.plan, *map(rows.placed, (a, b)), rows.placed(c, out=True), c)
 
 
