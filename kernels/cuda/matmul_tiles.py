@@ -4,7 +4,6 @@ Nothing here needs a GPU.
 """
 
 from collections.abc import Sequence
-from typing import Generic, TypeVar
 
 import msgspec
 
@@ -231,45 +230,6 @@ GROUPS = (
     Groups(1, 64, 64, 12, 1, 1, 1),
 )
 MOST_HELD = 192  # sums and items of A in a thread's registers
-TRIED = 4  # plans that are timed on the GPU, of those that the model of their cost ranks first
-MOST_PARTS, LEAST_STEPS = 16, 4  # of k, and of stages in a part
-
-
-T = TypeVar("T", Warps, Tensors, Groups)
-
-
-class Plan(msgspec.Struct, Generic[T], frozen=True):
-    """Tiles, and the number of parts that k is split into, whose sums are added in their order (split-k)."""
-
-    of: T
-    parts: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.of} split-k={self.parts}" if self.parts > 1 else str(self.of)
-
-    def steps(self, k: int) -> int:
-        """Stages of a part of k."""
-        return -(-k // (self.of.deep * self.parts))
-
-    def leaves_none_empty(self, k: int) -> bool:
-        return (self.parts - 1) * self.steps(k) * self.of.deep < k
-
-
-def plans(forms: Sequence[T], m: int, n: int, k: int, layout: str, multiprocessors: int) -> list[Plan[T]]:
-    """The plans of a product to be timed, the one that the model ranks first before the others; two of one size of tile."""
-
-    def cycles(plan: Plan[T]) -> float:
-        return plan.of.cycles(m, n, plan.steps(k), plan.parts, layout, multiprocessors)
-
-    found = []
-    for of in forms:
-        room = 4 * of.slots(multiprocessors) // of.count(m, n)
-        most = max(1, min(MOST_PARTS, -(-k // of.deep) // LEAST_STEPS, room))
-        every = [Plan(of, parts) for parts in range(1, most + 1)]
-        found.append(min((plan for plan in every if plan.leaves_none_empty(k)), key=cycles))
-    ranked = sorted(found, key=cycles)
-    tiles = [plan.of.tile for plan in ranked]
-    return [plan for i, plan in enumerate(ranked) if tiles[:i].count(tiles[i]) < 2][:TRIED]
 
 
 def warps(layout: str, single: bool = True) -> list[Warps]:

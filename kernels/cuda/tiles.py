@@ -1,6 +1,7 @@
 """What all records of tiles have in common; nothing here needs a GPU."""
 
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -8,7 +9,8 @@ GROUP_ROWS = 2048  # of a product, whose tiles are worked on together
 HOPPER_SHARED_BYTES = 227 << 10  # what a block may have, from the CUDA C programming guide
 # Bytes of a row of a stage, and of a part of the results on their way, as the wgmma sources have them.
 LINE, STORED_BYTES = 128, 64 * 128
-_LEAST_STEPS = 4  # of each part of a split-k
+TRIED = 4  # plans that are timed on the GPU, of those that the model of their cost ranks first
+MOST_PARTS, LEAST_STEPS = 16, 4  # of k, and of stages in a part
 _PARTIAL_BYTES = 1 << 28
 
 
@@ -22,6 +24,23 @@ class Tiles(msgspec.Struct, frozen=True):
     def tile(self) -> tuple[int, int]:
         """Rows and columns of the product that a block works on; each kind of tiles has its own."""
         raise NotImplementedError(type(self).__name__)
+
+    @property
+    def deep(self) -> int:
+        """Of the sum, a stage."""
+        raise NotImplementedError(type(self).__name__)
+
+    def slots(self, multiprocessors: int) -> int:
+        """Tiles at work at once."""
+        raise NotImplementedError(type(self).__name__)
+
+    def cycles(self, m: int, n: int, steps: int, parts: int, layout: str, multiprocessors: int) -> float:
+        """Cycles of a launch with so many stages in each part of k, roughly."""
+        raise NotImplementedError(type(self).__name__)
+
+    def splits(self, tiles: int, steps: int, slots: int) -> Iterable[int]:
+        """The numbers of parts that k, of so many stages, may be split into (split-k)."""
+        return range(1, max(1, min(MOST_PARTS, steps // LEAST_STEPS, 4 * slots // tiles)) + 1)
 
     def count(self, rows: int, columns: int) -> int:
         """Tiles that cover a product."""
@@ -77,9 +96,45 @@ class GroupTiles(Tiles, frozen=True):
         return self.stages * (sum(self.tile) * LINE + 16) + self.consumers * self.staged * STORED_BYTES
 
 
+T = TypeVar("T", bound=Tiles)
+
+
+class Plan(msgspec.Struct, Generic[T], frozen=True):
+    """Tiles, and the number of parts that k is split into, whose sums are added in their order (split-k)."""
+
+    of: T
+    parts: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.of} split-k={self.parts}" if self.parts > 1 else str(self.of)
+
+    def steps(self, k: int) -> int:
+        """Stages of a part of k."""
+        return -(-k // (self.of.deep * self.parts))
+
+    def leaves_none_empty(self, k: int) -> bool:
+        return (self.parts - 1) * self.steps(k) * self.of.deep < k
+
+
+def plans(forms: Sequence[T], m: int, n: int, k: int, layout: str, multiprocessors: int) -> list[Plan[T]]:
+    """The plans of a product to be timed, the one that the model ranks first before the others; two of one size of tile."""
+
+    def cycles(plan: Plan[T]) -> float:
+        return plan.of.cycles(m, n, plan.steps(k), plan.parts, layout, multiprocessors)
+
+    found = []
+    for of in forms:
+        counts = of.splits(of.count(m, n), -(-k // of.deep), of.slots(multiprocessors))
+        every = [Plan(of, parts) for parts in counts]
+        found.append(min((plan for plan in every if plan.leaves_none_empty(k)), key=cycles))
+    ranked = sorted(found, key=cycles)
+    tiles = [plan.of.tile for plan in ranked]
+    return [plan for i, plan in enumerate(ranked) if tiles[:i].count(tiles[i]) < 2][:TRIED]
+
+
 def splits(tiles: int, steps: int, at_once: int, outputs: int) -> list[int]:
     """Blocks that may share a sum (split-k): one, and as many as make a wave or two of blocks where that is more; each has a few
     steps and all partial sums together fit where they are kept."""
-    most = max(1, min(steps // _LEAST_STEPS, _PARTIAL_BYTES // (4 * outputs)))
+    most = max(1, min(steps // LEAST_STEPS, _PARTIAL_BYTES // (4 * outputs)))
     counts = {1, *(min(most, max(1, waves * at_once // tiles)) for waves in (1, 2))}
     return sorted({-(-steps // -(-steps // of)) for of in counts} if steps else {1})  # none of them empty

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import cupy
 import numpy as np
 
-from kernels.cuda import autotuner, loader, matmul_tiles
-from kernels.cuda.matmul_tiles import Plan, Warps
+from kernels.cuda import autotuner, loader, matmul_tiles, tiles
+from kernels.cuda.matmul_tiles import Warps
 from kernels.cuda.rows import Placed, copying, in_place, placed, turned
-from kernels.cuda.tiles import traffic
+from kernels.cuda.tiles import Plan, traffic
 from kernels.problems import Matmul
 from kernels.registry import into, kernel
 
@@ -121,7 +121,7 @@ def warp_tiled(problem: Matmul, a, b):
     most = loader.attribute("MaxSharedMemoryPerBlockOptin")
     forms = [of for of in matmul_tiles.warps(layout, single) if of.shared_bytes <= most]
     if single:
-        found = matmul_tiles.plans(forms, m, n, problem.k, layout, loader.attribute("MultiProcessorCount"))
+        found = tiles.plans(forms, m, n, problem.k, layout, loader.attribute("MultiProcessorCount"))
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
         found = list(map(Plan, forms))
     return fastest_plan("matmul/cuda_warp", problem, found, lambda plan: warps_call(problem, plan, read_a, read_b, c))
@@ -129,9 +129,9 @@ def warp_tiled(problem: Matmul, a, b):
 
 def split_sums(plan: Plan, m: int, n: int) -> tuple[int, tuple]:
     """Blocks of a launch, and room for the sums of k's parts and for how many of each tile have come (split_sums.cuh)."""
-    tiles = plan.of.count(m, n)
-    room = tiles * plan.parts * math.prod(plan.of.tile) if plan.parts > 1 else 1
-    return tiles * plan.parts, (cupy.empty(room, np.float32), cupy.zeros(tiles, np.uint32))
+    count = plan.of.count(m, n)
+    room = count * plan.parts * math.prod(plan.of.tile) if plan.parts > 1 else 1
+    return count * plan.parts, (cupy.empty(room, np.float32), cupy.zeros(count, np.uint32))
 
 
 def fastest_plan(file: str, problem: Matmul, plans: list, call: Callable[[Plan], Callable]) -> Callable:

@@ -5,9 +5,9 @@ import math
 import cupy
 import numpy as np
 
-from kernels.cuda import loader, matmul_tiles
-from kernels.cuda.matmul_tiles import Plan, Tensors
-from kernels.cuda.tiles import traffic
+from kernels.cuda import loader, matmul_tiles, tiles
+from kernels.cuda.matmul_tiles import Tensors
+from kernels.cuda.tiles import Plan, traffic
 from kernels.matmul.cuda import count_in_32_bits, fastest_plan, split_sums
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
@@ -48,5 +48,5 @@ def tensor_core(problem: Matmul, a, b):
     m, n, layout, size = problem.m, problem.n, problem.layout, a.dtype.itemsize
     c, most = cupy.empty((m, n), a.dtype), loader.attribute("MaxSharedMemoryPerBlockOptin")
     fitting = [of for of in matmul_tiles.TENSORS if of.shared_bytes(layout, size) <= most]
-    found = matmul_tiles.plans(fitting, m, n, problem.k * size // 2, layout, loader.attribute("MultiProcessorCount"))
+    found = tiles.plans(fitting, m, n, problem.k * size // 2, layout, loader.attribute("MultiProcessorCount"))
     return fastest_plan("matmul/cuda_tensor", problem, found, lambda plan: call(problem, plan, a, b, c))

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import cupy
 import numpy as np
 
-from kernels.cuda import loader, matmul_tiles
-from kernels.cuda.matmul_tiles import Groups, Plan
+from kernels.cuda import loader, matmul_tiles, tiles
+from kernels.cuda.matmul_tiles import Groups
 from kernels.cuda.rows import Placed, copying, placed
-from kernels.cuda.tiles import LINE, traffic
+from kernels.cuda.tiles import LINE, Plan, traffic
 from kernels.matmul.cuda import count_in_32_bits, fastest_plan
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
@@ -67,9 +67,9 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
         )
     ]
     blocks = of.blocks(m, n, loader.attribute("MultiProcessorCount"), plan.parts)
-    tiles = of.count(m, n) * of.cluster if plan.parts > 1 else 0
-    partial = cupy.empty(max(1, tiles * plan.parts * of.tile[0] * of.tile[1]), np.float32)
-    arrived = cupy.zeros(max(1, tiles * of.consumers), np.uint32)
+    pieces = of.count(m, n) * of.cluster if plan.parts > 1 else 0
+    partial = cupy.empty(max(1, pieces * plan.parts * of.tile[0] * of.tile[1]), np.float32)
+    arrived = cupy.zeros(max(1, pieces * of.consumers), np.uint32)
     counts = map(np.int32, (m, n, k, of.group(), plan.parts, plan.steps(wide_k)))
     arguments = (*maps, *counts, partial, arrived)
     launch = loader.overlapping(compiled, blocks, of.threads, arguments, of.shared_bytes)
@@ -92,5 +92,5 @@ def wgmma(problem: Matmul, a, b):
     result = cupy.empty((problem.m, problem.n), a.dtype)
     operands = placed(a), placed(b), placed(result, out=True)
     of = seen(problem)
-    found = matmul_tiles.plans(of.forms, of.m, of.n, of.k, of.layout, loader.attribute("MultiProcessorCount"))
+    found = tiles.plans(of.forms, of.m, of.n, of.k, of.layout, loader.attribute("MultiProcessorCount"))
     return fastest_plan("matmul/cuda_wgmma", problem, found, lambda plan: call(problem, plan, *operands, result))

@@ -155,12 +155,12 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
     assert tensors.cycles(32, 32, 5, 2, "nn", 132) == pytest.approx(1500 + 5 * 500 + 4 * 64 + 2 * 1500)
     assert of.cycles(128, 128, 1, 2, "nt", 132) == pytest.approx(1500 + 512 * 1.07 + 128 + 3 * 1024 + 2 * 1500)
     assert min(blocks["nt"]) == 1 and all(x <= y for x, y in zip(blocks["nt"], blocks["nn"], strict=True))
-    one, parts = matmul_tiles.Plan(of), matmul_tiles.Plan(of, 5)
+    one, parts = tiles.Plan(of), tiles.Plan(of, 5)
     assert parts.steps(3072) == 10 and one.steps(3072) == 48
     assert parts.leaves_none_empty(320) and not parts.leaves_none_empty(256)
     for m, n, k, layout in [(128, 3000, 3072, "nt"), (8192, 8192, 8192, "nn"), (1, 1, 1, "tn"), (32, 1024, 4096, "nn")]:
         for forms in (matmul_tiles.groups(layout, 2), matmul_tiles.TENSORS, matmul_tiles.warps(layout)):
-            plans = matmul_tiles.plans(forms, m, n, k, layout, 132)
+            plans = tiles.plans(forms, m, n, k, layout, 132)
             assert 1 < len(plans) <= 4 and len({str(plan) for plan in plans}) == len(plans)
             assert all(plan.leaves_none_empty(k) for plan in plans)
             assert any(plan.parts > 1 for plan in plans) == (k > 1000 and m < 200)
@@ -228,19 +228,19 @@ SHAPES = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (131, 137, 35), (72, 136, 72), 
 RUNGS = [
     *(("", rung, "", "float32") for rung in ("naive", "coalesced", "tiled", "register_tiled")),
     *(
-        ("", "warp_tiled", matmul_tiles.Plan(of), layout)
+        ("", "warp_tiled", tiles.Plan(of), layout)
         for i, of in enumerate(matmul_tiles.WARPS)
         for j, layout in enumerate(("nn", "nt", "tn"))
         if (i + j) % 3 == 0 or i in (2, 5)  # each form once; all layouts of a short stage and of a long one
     ),
-    *(("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.WARPS[-1], 2), layout) for layout in ("nn", "tn")),
-    *(("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.WARPS[3]), f"{way} copied") for way in ("nn", "nt", "tn")),
+    *(("", "warp_tiled", tiles.Plan(matmul_tiles.WARPS[-1], 2), layout) for layout in ("nn", "tn")),
+    *(("", "warp_tiled", tiles.Plan(matmul_tiles.WARPS[3]), f"{way} copied") for way in ("nn", "nt", "tn")),
     *(
-        ("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.warps(way, single=False)[i]), f"{way} many")
+        ("", "warp_tiled", tiles.Plan(matmul_tiles.warps(way, single=False)[i]), f"{way} many")
         for i, way in zip(range(len(matmul_tiles.SMALL)), ["nn", "nt", "tn"] * 3, strict=False)
     ),
     *(
-        ("_tensor", "tensor_core", matmul_tiles.Plan(of, 3 if i == 6 else 1), f"{layout} {math}")
+        ("_tensor", "tensor_core", tiles.Plan(of, 3 if i == 6 else 1), f"{layout} {math}")
         for i, of in enumerate(matmul_tiles.TENSORS)
         for j, layout in enumerate(("nn", "nt", "tn"))
         for l, math in enumerate(("bfloat16", "tf32"))
@@ -256,7 +256,7 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
     layout, _, how = math.partition(" ") if math[:2] in ("nn", "nt", "tn") else ("nn", "", "")
     math = how if how in ("bfloat16", "tf32") else "float32"
     monkeypatch.setattr(autotuner, "fastest", lambda gpu, file, problem, candidates, seconds: str(tile))
-    monkeypatch.setattr(matmul_tiles, "plans", lambda *given: [tile])
+    monkeypatch.setattr(tiles, "plans", lambda *given: [tile])
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)(of, "matmul")
     if how == "copied":  # what is read 16 times: of some shapes both, of others one
         monkeypatch.setattr(module, "_LAUNCH_S", 0)
@@ -286,7 +286,7 @@ FAULTS = {  # what stands in the kernel, what is put instead, and how it is foun
 
 @pytest.mark.parametrize(("old", "new", "how"), FAULTS.values(), ids=FAULTS)
 def test_faults_planted_in_a_kernel_are_found(old, new, how, built, tmp_path, monkeypatch):
-    right = ("", "warp_tiled", matmul_tiles.Plan(matmul_tiles.WARPS[-1]), "nn")
+    right = ("", "warp_tiled", tiles.Plan(matmul_tiles.WARPS[-1]), "nn")
     text, count = re.subn(old, new, loader.source(WARP))
     assert right in RUNGS and count
     monkeypatch.setattr(loader, "source", lambda file: text)

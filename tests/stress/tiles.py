@@ -11,7 +11,7 @@ import drawn
 from gpu_bench import on_gpu
 from must_reach import Figure, exactly, table
 
-from kernels.cuda import matmul_tiles
+from kernels.cuda import matmul_tiles, tiles
 from kernels.problems import Matmul
 from workloads.harness import copy_modes
 
@@ -24,7 +24,7 @@ KINDS = ("wgmma", "tensors", "warps", "small")
 class Form(NamedTuple):
     """A plan as a kernel whose `bind` the benches call, and what it is tried on."""
 
-    plan: matmul_tiles.Plan
+    plan: tiles.Plan
     problem: Matmul
     copied: bool = False
 
@@ -55,14 +55,14 @@ def forms(kinds: list[str]) -> Iterator[Form]:
             tried += [(problem, matmul_tiles.TENSORS)] * ("tensors" in kinds)
             if "wgmma" in kinds and layout in cuda_wgmma.LAYOUTS[math]:
                 tried.append((problem, cuda_wgmma.seen(problem).forms))
-        for problem, tiles in tried:
+        for problem, forms in tried:
             k = problem.k if problem.math == "float32" else cuda_wgmma.seen(problem).k
-            plans = [matmul_tiles.Plan(of, parts) for of in tiles for parts in PARTS]
+            plans = [tiles.Plan(of, parts) for of in forms for parts in PARTS]
             plans = [plan for plan in plans if plan.leaves_none_empty(k)]
             ways = (False, True) if problem.math == "float32" else (False,)
             yield from (Form(plan, problem, copied) for plan in plans for copied in ways)
         for of in matmul_tiles.warps(layout, single=False) if "small" in kinds else ():
-            yield Form(matmul_tiles.Plan(of), Matmul(*shape, layout=layout, batch=BATCH))
+            yield Form(tiles.Plan(of), Matmul(*shape, layout=layout, batch=BATCH))
 
 
 def main() -> int:
