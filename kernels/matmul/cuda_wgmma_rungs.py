@@ -3,8 +3,9 @@
 import cupy
 
 from kernels.cuda import loader
-from kernels.cuda.matmul_tiles import Groups, Plan
+from kernels.cuda.matmul_tiles import Groups
 from kernels.cuda.rows import placed
+from kernels.cuda.tiles import Plan
 from kernels.matmul.cuda_wgmma import call
 from kernels.problems import Matmul
 from kernels.problems.arrays import HALVES
