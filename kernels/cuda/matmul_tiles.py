@@ -73,7 +73,8 @@ class Warps(WarpTiles, frozen=True):
         )
 
 
-# More of C a thread needs fewer loads for a product; smaller ones where C has too few large tiles for all multiprocessors.
+# More of C a thread needs fewer loads for a product; smaller ones where C has too few large tiles for all multiprocessors or few
+# rows: those of operands that are not there would take most of the time.
 WARPS = (
     Warps(128, 256, 64, 64, 16, 8, 16, 4, 1, 1),
     Warps(96, 128, 96, 32, 16, 12, 8, 4, 1, 3),
@@ -81,6 +82,9 @@ WARPS = (
     Warps(64, 64, 32, 32, 32, 4, 8, 3, 1, 4),
     Warps(64, 128, 64, 32, 32, 8, 8, 3, 2, 2),
     Warps(64, 64, 64, 32, 32, 8, 8, 4, 2, 3),
+    Warps(64, 32, 32, 32, 32, 4, 8, 4, 2, 4),
+    Warps(16, 128, 16, 128, 32, 16, 4, 3, 2, 3),
+    Warps(4, 128, 4, 128, 32, 4, 4, 3, 2, 4),
     Warps(32, 64, 32, 32, 32, 4, 8, 4, 2, 4),
 )
 # Of many products at once there are blocks enough: a tile is not much larger than a product, its stages hold all of a short k.

@@ -21,7 +21,8 @@
 constexpr int LANES_M = WARP_M / EACH_M, LANES_N = WARP_N / EACH_N;
 constexpr int WARPS_M = TILE_M / WARP_M, WARPS_N = TILE_N / WARP_N, GROUP = WARPS_M * WARPS_N * 32, THREADS = GROUP * SLICES;
 constexpr int OWN_DEEP = DEEP / SLICES;
-static_assert(LANES_M == 8 && LANES_N == 4 && EACH_M % 4 == 0 && EACH_N % 4 == 0 && OWN_DEEP % 16 == 0, "a warp is 8 x 4 threads");
+constexpr bool THIN = LANES_M == 1;  // a warp is 8 x 4 threads, or of few rows of C 1 x 32
+static_assert((THIN ? WARPS_M == 1 : LANES_M == 8) && LANES_M * LANES_N == 32 && EACH_M % 4 == 0 && EACH_N % 4 == 0 && OWN_DEEP % 16 == 0, "its threads");
 
 #include "cp_async.cuh"
 #include "rows.cuh"
@@ -37,7 +38,7 @@ template <bool K_ALONG, int TILE, int EACH, int LANES, bool FOURS> struct Operan
     static constexpr int DOWN = K_ALONG ? TILE : DEEP, LINE = K_ALONG ? DEEP : TILE;                 // rows in memory, floats of each
     static constexpr int EVEN = LINE & -LINE, ACROSS = K_ALONG && !LIES ? 8 : (EVEN < THREADS * WIDE ? EVEN : THREADS * WIDE) / WIDE;
     static constexpr int ROWS = THREADS / ACROSS;
-    static_assert(DOWN % ROWS == 0, "every thread fetches whole pieces");
+    static_assert(DOWN % ROWS == 0 || ROWS > DOWN, "every thread fetches whole pieces, or nothing");
     const float *start, *next, *from;  // of the operand, of this thread's first piece of the next stage; what it reads
     long long further, deeper;
     int row, column, first, size, turn;  // where this thread begins in the tile, the tile in the operand's lines
@@ -57,6 +58,7 @@ template <bool K_ALONG, int TILE, int EACH, int LANES, bool FOURS> struct Operan
     }
     __device__ void stage(float* slot, int left) {  // `left`: of k
         const float* source = next;
+        if (ROWS > DOWN && row >= DOWN) return;
         if (first + TILE <= size && left >= DEEP) {
             #pragma unroll (K_ALONG || FOURS ? DOWN : 2)  // item by item there may be too many addresses for a thread's registers
             for (int e = 0; e < DOWN; e += ROWS, source += further)
@@ -75,7 +77,7 @@ template <bool K_ALONG, int TILE, int EACH, int LANES, bool FOURS> struct Operan
         #pragma unroll
         for (int i = 0; i < (LIES ? EACH : EACH / 4); i++)
             if (!LIES) held[l % 2 * (EACH / 4) + i] = *(const float4*)(from + l * PITCH + i * LANES * 4);
-            else if (l % 4 == 0) held[i] = *(const float4*)(from + (i / 4 * LANES * 4 + i % 4) * PITCH + (l ^ turn));
+            else if (l % 4 == 0) held[i] = *(const float4*)(from + (i / 4 * LANES * 4 + i % 4) * PITCH + (l ^ turn + i / 4 * LANES % 4 * 4));
     }
     __device__ float item(int l, int i) const {
         return ((const float*)held)[LIES ? 4 * i + l % 4 : l % 2 * EACH + i];
@@ -83,8 +85,8 @@ template <bool K_ALONG, int TILE, int EACH, int LANES, bool FOURS> struct Operan
 };
 using A = Operand<!A_STORED_KM, TILE_M, EACH_M, LANES_M, VECTOR_A>;
 using B = Operand<!B_STORED_KN, TILE_N, EACH_N, LANES_N, VECTOR_B>;
-constexpr int STAGE = A::SIZE + B::SIZE, PITCH_C = WARP_N + 4;
-static_assert(GROUP * PITCH_C <= STAGES * STAGE, "32 rows of each warp's results find room");
+constexpr int STAGE = A::SIZE + B::SIZE, PITCH_C = WARP_N + 4, HIGH = 4 * LANES_M;
+static_assert(GROUP / 32 * HIGH * PITCH_C <= STAGES * STAGE, "HIGH rows of each warp's results find room");
 
 // `scale` is 1. Multiplying by it at the end frees the sums' registers: those that are stored 16 bytes at once lie in groups of four,
 // and the sums would keep to these all along, often in the bank of the register file that holds the operand they are added to.
@@ -97,7 +99,7 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
     a += (long long)blockIdx.y * m * k, b += (long long)blockIdx.y * n * k;  // of many products
     const int t = threadIdx.x, lane = t % 32, warp = t % GROUP / 32, slice = t / GROUP;
     // Neighbors differ in n, the next in m: either operand's 16-byte loads are then the same in half of the lanes near by.
-    const int lane_n = (lane & 1) | (lane >> 1 & 2), lane_m = (lane >> 1 & 1) | (lane >> 2 & 6);
+    const int lane_n = THIN ? lane : (lane & 1) | (lane >> 1 & 2), lane_m = THIN ? 0 : (lane >> 1 & 1) | (lane >> 2 & 6);
     const int row = warp / WARPS_N * WARP_M + lane_m * 4, column = warp % WARPS_N * WARP_N + lane_n * 4;
     const int across = (n + TILE_N - 1) / TILE_N, k0 = blockIdx.x % parts * deep;
     const int top = blockIdx.x / parts / across * TILE_M, left = blockIdx.x / parts % across * TILE_N;
@@ -166,7 +168,7 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
         }
     }
     auto put = [&](int i, int j, float4 x) {  // four neighbors of C that belong to row i of this thread's
-        const int at = top + row + i / 4 * LANES_M * 4 + i % 4, beside = left + column + j * LANES_N * 4;
+        const int at = top + row + i / 4 * HIGH + i % 4, beside = left + column + j * LANES_N * 4;
         float* const to = c + ((long long)blockIdx.y * m + at) * n + beside;
         if (at >= m || beside >= n) return;
         if (VECTOR) *(float4*)to = x;
@@ -180,7 +182,7 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
     constexpr int FOURS = EACH_N / 4;
     // Of several parts of k each leaves its sums, and whoever comes last adds them in their order: no result depends on who that is.
     float4* const held = (float4*)partial + (long long)(blockIdx.x / parts * parts) * EACH_M * FOURS * GROUP + t % GROUP;
-    float* const piece = memory + warp * 32 * PITCH_C;
+    float* const piece = memory + warp * HIGH * PITCH_C;
     if (!VECTOR) __syncthreads();  // nobody reads the ring any more
     if (!slice)
         #pragma unroll
@@ -194,8 +196,8 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
                 else *(float4*)(piece + (lane_m * 4 + i % 4) * PITCH_C + (lane_n + j * LANES_N) * 4) = x;
             }
             if (VECTOR || parts > 1 || i % 4 < 3) continue;
-            const int at = top + row - lane_m * 4 + i / 4 * 32, beside = left + column - lane_n * 4;
-            put_rows<32, WARP_N, PITCH_C>(c + ((long long)blockIdx.y * m + at) * n + beside, piece, n, m - at, n - beside);
+            const int at = top + row - lane_m * 4 + i / 4 * HIGH, beside = left + column - lane_n * 4;
+            put_rows<HIGH, WARP_N, PITCH_C>(c + ((long long)blockIdx.y * m + at) * n + beside, piece, n, m - at, n - beside);
         }
     if (parts == 1 || !is_last((unsigned*)memory, arrived_parts + blockIdx.x / parts, parts)) return;
     #pragma unroll 1
