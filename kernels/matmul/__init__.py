@@ -66,6 +66,10 @@ IDEAS = {
         "Each of the two groups has a tile of its own: one multiplies while the other's results leave, at smaller tiles, so at "
         "more bytes for a FLOP."
     ),
+    "cuda/wgmma_overlapped": (
+        "The same launched early (programmatic dependent launch): as a call's last blocks end, the next one's make their "
+        "barriers and wait for its results; it gains what lies between two calls."
+    ),
     "cuda/wgmma_split_k": (
         "Split-k: where C has fewer tiles than there are multiprocessors, several blocks share a tile's sum over k and their "
         "parts are added in a fixed order, which takes bytes."

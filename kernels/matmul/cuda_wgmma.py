@@ -41,8 +41,9 @@ def seen(problem: Matmul) -> Seen:
     return Seen(n, m, 2 * k, "tt", 4) if layout == "nn" else Seen(m, n, 2 * k, layout, 4)
 
 
-def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, result):
-    """The call of matmul/cuda_wgmma.cu with those tiles, k in that many parts."""
+def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, result, early: bool = True):
+    """The call of matmul/cuda_wgmma.cu with those tiles, k in that many parts. early: launched before the one before it has
+    ended."""
     of, k, (m, n, wide_k, layout, size) = plan.of, problem.k, seen(problem)
     turned, a_km, b_kn = layout == "tt", int(layout[0] == "t"), int(layout[1] == "n")
     compiled = loader.load(
@@ -72,7 +73,7 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
     arrived = cupy.zeros(max(1, pieces * of.consumers), np.uint32)
     counts = map(np.int32, (m, n, k, of.group(), plan.parts, plan.steps(wide_k)))
     arguments = (*maps, *counts, partial, arrived)
-    launch = loader.overlapping(compiled, blocks, of.threads, arguments, of.shared_bytes)
+    launch = loader.overlapping(compiled, blocks, of.threads, arguments, of.shared_bytes, early=early)
     run = copying(launch, [a, b], c, result)
     tile_m, tile_n = of.tile
     loads = traffic(result.dtype.itemsize, (sum(of.shares()), tile_m * tile_n), (64 + tile_n, 64 * tile_n))

@@ -12,10 +12,11 @@ from kernels.problems.arrays import HALVES
 from kernels.registry import kernel
 
 _WIDE = Groups(2, 64, 256, 4, 1, 1, 2)
+_PING_PONG = Groups(2, 128, 128, 6, 1, 2, 2, 1)
 
 
-def _bound(problem: Matmul, a, b, of: Groups, parts: int = 1):
-    """The call of matmul/cuda_wgmma.cu with those tiles.
+def _bound(problem: Matmul, a, b, of: Groups, parts: int = 1, early: bool = False):
+    """The call of matmul/cuda_wgmma.cu with those tiles. early: as the one before it ends.
 
     Raises: ValueError for another arithmetic and another GPU than Hopper's.
     """
@@ -23,7 +24,7 @@ def _bound(problem: Matmul, a, b, of: Groups, parts: int = 1):
         raise ValueError(f"this rung multiplies float16 and bfloat16 into their own type, not {problem.math}")
     loader.require(90, only=True)
     c = cupy.empty((problem.m, problem.n), a.dtype)
-    return call(problem, Plan(of, parts), placed(a), placed(b), placed(c, out=True), c)
+    return call(problem, Plan(of, parts), placed(a), placed(b), placed(c, out=True), c, early=early)
 
 
 @kernel(rung=True)
@@ -53,7 +54,12 @@ def wgmma_cluster(problem: Matmul, a, b):
 
 @kernel(rung=True)
 def wgmma_ping_pong(problem: Matmul, a, b):
-    return _bound(problem, a, b, Groups(2, 128, 128, 6, 1, 2, 2, 1))
+    return _bound(problem, a, b, _PING_PONG)
+
+
+@kernel(rung=True)
+def wgmma_overlapped(problem: Matmul, a, b):
+    return _bound(problem, a, b, _PING_PONG, early=True)
 
 
 @kernel(rung=True)
@@ -63,4 +69,4 @@ def wgmma_split_k(problem: Matmul, a, b):
     parts = min(count // tiles, -(-problem.k // (4 * 64)))
     if parts < 2:
         raise ValueError(f"{tiles} tiles keep all multiprocessors busy, or k is too short to be split")
-    return _bound(problem, a, b, _WIDE, parts)
+    return _bound(problem, a, b, _WIDE, parts, early=True)

@@ -52,7 +52,7 @@ def test_the_order_is_that_of_the_sources_and_a_gpu_has_a_ladder_for_each_arithm
     numba, cuda = ([k for k in kernels if k.startswith(f"matmul/{b}/")] for b in ("numba", "cuda"))
     assert numba[:3] == [f"matmul/numba/{name}" for name in ("naive", "reordered", "parallel")]
     rungs = ("naive", "coalesced", "tiled", "register_tiled", "warp_tiled", "tensor_core")
-    ideas = ("two_stages", "stages", "two_consumers", "128x256", "cluster", "ping_pong", "split_k")
+    ideas = ["two_stages", "stages", "two_consumers", "128x256", "cluster", "ping_pong", "overlapped", "split_k"]
     assert cuda == [f"matmul/cuda/{name}" for name in (*rungs, *(f"wgmma_{idea}" for idea in ideas), "wgmma")]
     assert all(20 < len(registry.ideas("matmul")[k]) < 240 for k in cuda)
     assert registry.ideas("matmul")["matmul/numba/packed"].startswith("Panels: blocks of A and B")
