@@ -52,10 +52,10 @@ def shape(problem: Problem) -> str:
 
 def product(of: "Matmul") -> str:
     """`1024` for a square one, else `32x512x3136`; `256 of 64x64x64` in one call; with its layout where an operand is stored
-    transposed."""
+    transposed, and its epilogue."""
     shape = str(of.side or f"{of.m}x{of.n}x{of.k}")
     shape = f"{of.count:,} of {shape}" if of.count > 1 else shape
-    return shape if of.layout == "nn" else f"{shape} {of.layout}"
+    return " ".join([shape, *([of.layout] if of.layout != "nn" else []), *([of.epilogue] if of.epilogue else [])])
 
 
 def convolution(of: "Conv") -> str:

@@ -10,7 +10,7 @@ import importlib.util
 import inspect
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 FOLDER = pathlib.Path(__file__).parent
 OPERATIONS = ("matmul", "conv", "stream", "peak", "transfer", "launch", "peer", "collective")
@@ -72,7 +72,8 @@ class Kernel:
     parallel: it uses as many threads as it is given.
     allocates: `run` makes a fresh result each call, so it may not be queued behind a held stream. waits: `run` returns
     when the device is done, so there is nothing to queue.
-    batched: it makes many products in a call too; any other kernel of products refuses them.
+    batched: it makes many products in a call too; any other kernel of products refuses them. fused: it gives a product an
+    epilogue too; any other refuses.
     rung: it is a step of a ladder, or costs more than it shows: it runs only when asked for by name or with --ladder, and stands
     for no side of a comparison.
     """
@@ -87,6 +88,7 @@ class Kernel:
     waits: bool = False
     rung: bool = False
     batched: bool = False
+    fused: bool = False
 
     @property
     def name(self) -> str:
@@ -128,7 +130,7 @@ def kernel(function: Callable | None = None, /, **flags: bool):
     op, backend = package.rpartition(".")[2], stem.split("_")[0]
     devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
     if op in ("conv", "matmul"):
-        function = _shaped(function, flags.get("batched", False))
+        function = _shaped(function, flags)
     made = Kernel(op, backend, function.__name__, function, devices, **flags)
     before = _registered.get(made.name)
     if before and inspect.unwrap(before.bind).__code__ is not inspect.unwrap(function).__code__:
@@ -137,14 +139,20 @@ def kernel(function: Callable | None = None, /, **flags: bool):
     return function
 
 
-def _shaped(function: Callable, batched: bool) -> Callable:
-    """The kernel, which first refuses operands of other shapes, as many would read past them, and, unless it is `batched`, many
-    products in a call."""
+def refusal(problem, flags: Mapping[str, bool]) -> str:
+    """Why a kernel with those flags does not do the problem, as far as they tell, or ""."""
+    if getattr(problem, "batch", None) and not flags.get("batched"):
+        return "this kernel makes one product a call"
+    return "this kernel adds no bias" if getattr(problem, "epilogue", None) and not flags.get("fused") else ""
+
+
+def _shaped(function: Callable, flags: Mapping[str, bool]) -> Callable:
+    """The kernel, which first refuses what its flags do not have, and operands of other shapes, which many would read past."""
 
     @functools.wraps(function)
     def bind(problem, *operands, **options):
-        if not batched and getattr(problem, "batch", None):
-            raise ValueError("this kernel makes one product a call")
+        if why := refusal(problem, flags):
+            raise ValueError(why)
         for given, wanted in zip(operands, problem.operand_shapes, strict=False):
             if (shape := tuple(getattr(given, "shape", wanted))) != wanted:
                 what = problem.direction or "the product"

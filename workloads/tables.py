@@ -193,10 +193,9 @@ _SIDES = ("CPU", "GPU", "framework")
 
 def _kind(p: Problem, cache: str) -> str:
     """The arithmetic, and how many at once, the layout and caches where they are not the usual."""
-    words = [p.math]
-    if many := getattr(p, "batch", None):
-        words.append(f"x{many}")
-    return " ".join(words + [word for word in (p.layout, cache) if word not in ("nn", "NHWC", "warm")])
+    many, epilogue = getattr(p, "batch", None), getattr(p, "epilogue", None)
+    words = [p.math, many and f"x{many}", epilogue, p.layout, cache]
+    return " ".join(word for word in words if word and word not in ("nn", "NHWC", "warm"))
 
 
 def _side(m: Measurement) -> str:

@@ -16,6 +16,7 @@ from workloads.records import Measurement, Measurements, settings
 CONV_FIELDS = {"batch": ("n",), "channels": ("c_in", "c_out"), "size": ("h", "w")}
 # the batch is summed over where the weights' gradient is made
 _DENSE_FIELDS = {"nn": ("m",), "nt": ("m",), "tn": ("k",)}
+_BEYOND = ("batch", "epilogue")  # fields of a product that is more than one plain product
 # Sizes that make a family by themselves. Two layers of a network that differ in channels or image size alone are no sweep.
 LEAST = {"batch": 2, "channels": 3, "size": 3}
 
@@ -42,9 +43,8 @@ class Family(msgspec.Struct, frozen=True):
         return getattr(problem, self.fields[0])
 
     def holds(self, problem: Problem) -> bool:
-        if problem.op != self.op or (
-            self.op == "matmul" and problem.batch != dict(self.fixed).get("batch", msgspec.UNSET)
-        ):
+        fixed = dict.fromkeys(_BEYOND, msgspec.UNSET) | dict(self.fixed)
+        if problem.op != self.op or any(getattr(problem, field, fixed[field]) != fixed[field] for field in _BEYOND):
             return False
         first, *others = self.fields
         size = getattr(problem, first)
@@ -150,14 +150,15 @@ def conv_rows(
 
 def dense_rows(measurements: Measurements, framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
     """Family -> products that differ in a dense layer's batch alone: the rows of forward and dX, the inner dimension of dW.
-    Also square products that are batched in a call, along n."""
+    Also square products that are batched in a call, or have an epilogue, along n."""
     found: dict[Family, Rows] = {}
     for m in comparable(measurements, "matmul", framework, cache):
         _add(found, batch_family(m.problem), m)
-    counts = sorted({m.problem.count for m in measurements if m.problem.op == SQUARES.op} - {1})
-    many = (msgspec.structs.replace(SQUARES, fixed=(("layout", "nn"), ("batch", count))) for count in counts)
-    batched = {family: rows for family in many if (rows := rows_of(measurements, family, framework, cache))}
-    return _sweeps(found, LEAST) | batched
+    products = [m.problem for m in measurements if m.problem.op == SQUARES.op]
+    asked = [(name, of) for name in _BEYOND for of in sorted({getattr(p, name) for p in products} - {msgspec.UNSET})]
+    beyond = (msgspec.structs.replace(SQUARES, fixed=(("layout", "nn"), one)) for one in asked)
+    squared = {family: rows for family in beyond if (rows := rows_of(measurements, family, framework, cache))}
+    return _sweeps(found, LEAST) | squared
 
 
 def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | int], ...]:

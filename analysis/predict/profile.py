@@ -70,7 +70,7 @@ def maths(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
 def kind(problem: Matmul | Conv) -> str:
     """What a curve's rows have in common beside their arithmetic."""
     if isinstance(problem, Matmul):
-        return problem.layout + (f" x{problem.count}" if problem.count > 1 else "")
+        return problem.layout + (f" x{problem.count}" if problem.count > 1 else f" {problem.epilogue or ''}".rstrip())
     return f"{problem.direction}{' grouped' if problem.groups > 1 else ''}"
 
 

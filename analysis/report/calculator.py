@@ -13,7 +13,7 @@ import msgspec
 from analysis.crossover import reuse
 from analysis.crossover.crossover import LATENCY, Answer, best_of_cpu
 from analysis.crossover.families import comparable, precision_of
-from analysis.predict import curves
+from analysis.predict import curves, profile
 from analysis.predict.prediction import Prediction, predict
 from analysis.predict.profile import Lacking, Profile
 from analysis.stats import Estimate, best_by, middle
@@ -91,7 +91,7 @@ def products(measurements: Measurements, squared: Iterable[Tool]) -> list[Tool]:
     rows = [
         m
         for m in comparable(measurements, "matmul")
-        if m.ok and (m.problem.layout, m.problem.count) == ("nn", 1) and m.mode == "resident" and m.on("host-latency")
+        if m.ok and profile.kind(m.problem) == "nn" and m.mode == "resident" and m.on("host-latency")
     ]
     made = []
     for tool in squared:

@@ -46,7 +46,8 @@ def family_name(family: Family) -> str:
         return "square products" + crossings.at_once(family)
     of = dict(family.fixed) | dict.fromkeys(family.fields, {"batch": "N", "channels": "C", "size": "H"}[family.varies])
     if family.op == "matmul":
-        return f"product {of['m']}x{of['n']}x{of['k']}" + f" ({of['layout']})" * (of["layout"] != _UNTRANSPOSED)
+        how = f" ({of['layout']})" * (of["layout"] != _UNTRANSPOSED) + crossings.at_once(family)
+        return f"product {of['m']}x{of['n']}x{of['k']}{how}"
     return f"convolution {labels.conv_words(of)}"
 
 

@@ -77,9 +77,9 @@ def copies_sentence(answers: list[Answer]) -> str:
 
 
 def at_once(family: Family) -> str:
-    """`, 256 in one launch`; nothing of single ones."""
-    count = dict(family.fixed).get("batch")
-    return f", {count:,} in one launch" if count else ""
+    """`, 256 in one launch` or `, bias-relu`; nothing of single ones as they are."""
+    fixed = dict(family.fixed)
+    return f", {fixed['batch']:,} in one launch" if "batch" in fixed else f", {fixed.get('epilogue', '')}".rstrip(", ")
 
 
 def side_name(side: Side) -> str:

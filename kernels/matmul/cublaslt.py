@@ -73,9 +73,10 @@ def _fastest(calls: list, stream) -> int:
 _chosen: dict[Matmul, int] = {}
 
 
-@kernel
-def best(problem: Matmul, a, b):
-    """The fastest of the algorithms that cuBLASLt's heuristic offers, timed here; sums are float32 or wider."""
+@kernel(fused=True)
+def best(problem: Matmul, a, b, *bias):
+    """The fastest of the algorithms that cuBLASLt's heuristic offers, timed here; sums are float32 or wider. Bias and ReLU are
+    its own epilogue."""
     m, n, k = problem.m, problem.n, problem.k
     if problem.dtype == "float8_e4m3" and (problem.layout != "nt" or problem.out != "bfloat16"):
         raise ValueError("float8 products are of layout nt, with a bfloat16 result")
@@ -93,6 +94,9 @@ def best(problem: Matmul, a, b):
         _set(library.matmul_desc_set_attribute, descriptor, attributes.TRANSA, _TRANSPOSE, np.int32)
     if problem.layout == "tn":
         _set(library.matmul_desc_set_attribute, descriptor, attributes.TRANSB, _TRANSPOSE, np.int32)
+    if bias:  # one for each row of C^T
+        _set(library.matmul_desc_set_attribute, descriptor, attributes.EPILOGUE, library.Epilogue.RELU_BIAS, np.uint32)
+        _set(library.matmul_desc_set_attribute, descriptor, attributes.BIAS_POINTER, bias[0].data.ptr, np.uint64)
     b_layout = library.matrix_layout_create(data, *((k, n, k) if problem.layout == "nt" else (n, k, n)))
     a_layout = library.matrix_layout_create(data, *((m, k, m) if problem.layout == "tn" else (k, m, k)))
     c_layout = library.matrix_layout_create(result, n, m, n)
@@ -127,4 +131,4 @@ def best(problem: Matmul, a, b):
     call, algorithm = offered[min(_chosen[problem], len(offered) - 1)]
 
     # the call holds raw addresses, so their owners are held here
-    return into(c, call, keep=(one, zero, a, b, workspace, algorithm))
+    return into(c, call, keep=(one, zero, a, b, bias, workspace, algorithm))

@@ -14,6 +14,7 @@
 #define STAGED 2      // parts of 64 x 64 of a warpgroup's results that may be on their way out
 #define A_STORED_KM 0 // 1: A lies k x m
 #define B_STORED_KN 1 // 1: B lies k x n
+#define BIAS_RELU 0   // 1: C = max(A B + bias, 0) with a bias for each column
 #endif
 
 #define A_ACROSS A_STORED_KM
@@ -67,13 +68,29 @@ __device__ bool is_last(unsigned* arrived, int parts, int thread, int consumer) 
     return last;
 }
 
+// A warpgroup's sums with the bias of their columns, from `column` of the product on, and zero where that is less; NaN stays.
+__device__ __forceinline__ void add_bias(float (&d)[ROWS / 64][COLUMNS / 2], const unsigned short* bias, int column, int n) {
+    column += threadIdx.x % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < COLUMNS / 4; i++) {
+        const int at = column + i / 2 * 8 + i % 2;
+        float x = 0;
+        if (at < n) asm("cvt.f32." TYPE " %0, %1;" : "=f"(x) : "h"(bias[at]));
+        #pragma unroll
+        for (int e = 0; e < ROWS / 32; e++) {
+            float& sum = d[e / 2][i / 2 * 4 + e % 2 * 2 + i % 2];
+            sum = sum + x < 0 ? 0 : sum + x;
+        }
+    }
+}
+
 // k is summed in `parts` of `deep` stages each (the last may have fewer); the parts of a tile follow each other.
 extern "C" __global__ void __launch_bounds__(128 + 128 * CONSUMERS, 1)
 #if CLUSTER_M * CLUSTER_N > 1
 __cluster_dims__(CLUSTER_M * CLUSTER_N, 1, 1)
 #endif
 matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, const __grid_constant__ Map c_map,
-       int m, int n, int k, int group, int parts, int deep, float* partial, unsigned* arrived) {
+       int m, int n, int k, int group, int parts, int deep, float* partial, unsigned* arrived, const unsigned short* bias) {
     extern __shared__ __align__(1024) char memory[];  // the swizzle counts from multiples of 1024
     const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the first loads, the others multiply; one number for the compiler
     Ring ring(memory, team == 0);
@@ -138,6 +155,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             const int piece_of_c = (tile * CLUSTER + rank) * (TILE_M / ROWS) + own / ROWS;
             auto last = [&] { return is_last(arrived + piece_of_c, parts, thread, consumer); };
             if (parts > 1 && !added<ROWS / 64 * COLUMNS / 8, 128>(d[0], partial, piece_of_c, part_of_k, parts, thread, last)) continue;
+            if (BIAS_RELU) add_bias(d, bias, at_n, n);
             store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer);
         }
         if (thread == 0) stored<0>();  // shared memory goes with the block

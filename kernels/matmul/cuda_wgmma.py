@@ -41,7 +41,7 @@ def seen(problem: Matmul) -> Seen:
     return Seen(n, m, 2 * k, "tt", 4) if layout == "nn" else Seen(m, n, 2 * k, layout, 4)
 
 
-def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, result, early: bool = True):
+def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, result, *bias, early: bool = True):
     """The call of matmul/cuda_wgmma.cu with those tiles, k in that many parts. early: launched before the one before it has
     ended."""
     of, k, (m, n, wide_k, layout, size) = plan.of, problem.k, seen(problem)
@@ -54,6 +54,7 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
         TF32=int(size == 4),
         A_STORED_KM=a_km,
         B_STORED_KN=b_kn,
+        BIAS_RELU=len(bias),
         **of.macros(),
     )
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
@@ -72,7 +73,7 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
     partial = cupy.empty(max(1, pieces * plan.parts * of.tile[0] * of.tile[1]), np.float32)
     arrived = cupy.zeros(max(1, pieces * of.consumers), np.uint32)
     counts = map(np.int32, (m, n, k, of.group(), plan.parts, plan.steps(wide_k)))
-    arguments = (*maps, *counts, partial, arrived)
+    arguments = (*maps, *counts, partial, arrived, *(bias or (partial,)))
     launch = loader.overlapping(compiled, blocks, of.threads, arguments, of.shared_bytes, early=early)
     run = copying(launch, [a, b], c, result)
     tile_m, tile_n = of.tile
@@ -81,17 +82,19 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
     return run
 
 
-@kernel
-def wgmma(problem: Matmul, a, b):
+@kernel(fused=True)
+def wgmma(problem: Matmul, a, b, *bias):
     if problem.layout not in LAYOUTS.get(problem.math, ()) or problem.out != problem.dtype:
         wanted = f"{problem.math} {problem.layout} to {problem.out}"
         raise ValueError(
             f"this kernel multiplies float16, bfloat16 and tf32 nn and nt into their own type, not {wanted}"
         )
+    if bias and problem.math not in HALVES:
+        raise ValueError(f"this kernel adds a bias to {' and '.join(HALVES)} alone")
     count_in_32_bits(problem)
     loader.require(90, only=True)
     result = cupy.empty((problem.m, problem.n), a.dtype)
     operands = placed(a), placed(b), placed(result, out=True)
     of = seen(problem)
     found = tiles.plans(of.forms, of.m, of.n, of.k, of.layout, loader.attribute("MultiProcessorCount"))
-    return fastest_plan("matmul/cuda_wgmma", problem, found, lambda plan: call(problem, plan, *operands, result))
+    return fastest_plan("matmul/cuda_wgmma", problem, found, lambda plan: call(problem, plan, *operands, result, *bias))

@@ -8,15 +8,15 @@ from kernels.reference import operands
 from kernels.registry import kernel
 
 
-@kernel(allocates=True, batched=True)
-def operator(problem: Matmul, a, b):
+@kernel(allocates=True, batched=True, fused=True)
+def operator(problem: Matmul, a, b, *bias):
     """`a @ b` as people write it: BLAS plus a fresh result each call, whose pages the system has to hand out."""
     a, b = _blas_operands(problem, a, b)
-    return lambda: a @ b
+    return (lambda: np.maximum(a @ b + bias[0], 0)) if bias else lambda: a @ b
 
 
-@kernel(batched=True)
-def blas(problem: Matmul, a, b):
+@kernel(batched=True, fused=True)
+def blas(problem: Matmul, a, b, *bias):
     """BLAS into a result that is already there: packed panels, vector FMAs, blocks sized for the caches. Of many products one
     call of BLAS after the other."""
     a, b = _blas_operands(problem, a, b)
@@ -24,7 +24,7 @@ def blas(problem: Matmul, a, b):
 
     def run():
         np.matmul(a, b, out=c)
-        return c
+        return np.maximum(np.add(c, bias[0], out=c), 0, out=c) if bias else c
 
     return run
 

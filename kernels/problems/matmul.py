@@ -16,6 +16,8 @@ class Matmul(Base, frozen=True, tag="matmul"):
     `layout` says which operand is stored transposed, as the backward passes need it: `nn`, `nt` (B stored n x k),
     `tn` (A stored k x m). `math` is the arithmetic allowed and picks the roof; `out` is C's dtype. `batch`: so many such products
     in one call, their matrices one behind the other; unset of a single one, so that keys of rows from before there were any stay.
+    `epilogue`: what is done to each result before it is stored, unset if nothing is. `bias-relu` is a dense layer's forward step,
+    max(A B + bias, 0), with a bias for each column; it is the third input.
     """
 
     m: int
@@ -26,6 +28,7 @@ class Matmul(Base, frozen=True, tag="matmul"):
     out: str = ""
     layout: str = "nn"
     batch: int | msgspec.UnsetType = msgspec.UNSET
+    epilogue: str | msgspec.UnsetType = msgspec.UNSET
     op: ClassVar[str] = "matmul"
     products = property(lambda self: True)
 
@@ -36,6 +39,9 @@ class Matmul(Base, frozen=True, tag="matmul"):
         check_word("dtype", self.out, ITEM_BYTES)
         check_word("layout", self.layout, ("nn", "nt", "tn"))
         msgspec.structs.force_setattr(self, "batch", self.count if self.count > 1 else msgspec.UNSET)
+        msgspec.structs.force_setattr(self, "epilogue", self.epilogue or msgspec.UNSET)
+        if self.epilogue and (self.epilogue != "bias-relu" or self.count > 1):
+            raise ValueError(f"the one epilogue is bias-relu, of one product, not {self.epilogue} of {self.count:,}")
 
     @property
     def count(self) -> int:
@@ -44,18 +50,18 @@ class Matmul(Base, frozen=True, tag="matmul"):
 
     @property
     def side(self) -> int:
-        """n of a single square product; 0 of any other."""
-        return self.n if self.m == self.n == self.k and self.count == 1 else 0
+        """n of a single square product alone; 0 of any other."""
+        return self.n if self.m == self.n == self.k and self.count == 1 and not self.epilogue else 0
 
     @property
     def flops(self) -> int:
-        """2 m n k: a multiplication and an addition for each of the m n k products."""
-        return 2 * self.m * self.n * self.k * self.count
+        """2 m n k: a multiplication and an addition for each of the m n k products; bias and ReLU are two more a result."""
+        return 2 * self.m * self.n * (self.k + bool(self.epilogue)) * self.count
 
     @property
     def bytes_moved(self) -> int:
         operands = (self.m * self.k + self.k * self.n) * self.count * ITEM_BYTES[self.dtype]
-        return operands + self.result_bytes
+        return operands + self.result_bytes + (self.n * ITEM_BYTES[self.out] if self.epilogue else 0)
 
     @property
     def result_bytes(self) -> int:
@@ -83,4 +89,5 @@ class Matmul(Base, frozen=True, tag="matmul"):
 
     def inputs(self, seed: int, whole_numbers: bool = False, make: Make = random_array) -> tuple[np.ndarray, ...]:
         a, b = self.operand_shapes
-        return (make(a, self.dtype, seed, whole_numbers), make(b, self.dtype, seed + 1, whole_numbers))
+        bias = (make((self.n,), self.out, seed + 2, whole_numbers),) if self.epilogue else ()
+        return (make(a, self.dtype, seed, whole_numbers), make(b, self.dtype, seed + 1, whole_numbers), *bias)

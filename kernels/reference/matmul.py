@@ -17,13 +17,13 @@ _EDGE = 16
 
 def operands(problem: Matmul, inputs: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray]:
     """A (m x k) and B (k x n), or all of them, as views of the stored inputs."""
-    a, b = inputs
+    a, b = inputs[:2]
     return (a.swapaxes(-1, -2) if problem.layout == "tn" else a), (b.swapaxes(-1, -2) if problem.layout == "nt" else b)
 
 
 def check(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> Check:
     """Whole answer in integers while small; above that Freivalds' test and the edge tiles, or, when the output was
-    rounded to 16 bits, the whole float64 product (itself tested by Freivalds) rounded once. Of many each by itself."""
+    rounded to 16 bits or has an epilogue, the whole product (itself tested by Freivalds) rounded once. Of many each by itself."""
     out = numpy_dtype(problem.out)
     if output.shape != problem.out_shape or output.dtype != out:
         return WRONG
@@ -32,13 +32,20 @@ def check(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -
         checks = (check(one, tuple(of), c) for *of, c in zip(*inputs, output, strict=True))
         return next((found for found in checks if not found.passed), Check("exact", True, 0.0))
     a, b = operands(problem, inputs)
+    whole = None
     if problem.m * problem.n * problem.k <= _FULL_PRODUCTS:
-        return equal(np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(np.float32).astype(out), output)
-    if out.itemsize <= 2:
-        answer = _product(
+        whole = np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(np.float32)
+    elif out.itemsize <= 2 or problem.epilogue:
+        whole = _product(
             problem.m, problem.n, problem.k, a.astype(np.float32).tobytes(), b.astype(np.float32).tobytes()
         )
-        return equal(answer.astype(out), output)
+    if whole is not None:
+        answers = [whole.astype(out)]
+        if problem.epilogue:  # rounded once, or twice where a second kernel adds the bias
+            sums = (x.astype(np.float32) + inputs[2].astype(np.float32) for x in (whole, *answers))
+            answers = [np.maximum(x, 0).astype(out) for x in sums]
+        found = [equal(answer, output) for answer in answers]
+        return next((one for one in found if one.passed), found[0])
     if not np.isfinite(output).all() or not _freivalds(a, b, output):
         return WRONG
     rows, columns = (np.unique(np.r_[0 : min(_EDGE, n), max(0, n - _EDGE) : n]) for n in (problem.m, problem.n))

@@ -18,7 +18,7 @@ from llvmlite import binding
 
 from kernels import reference, registry
 from kernels.problems import Conv, Launch, Matmul, Peak, Stream, Transfer
-from kernels.problems.arrays import MATHS
+from kernels.problems.arrays import HALVES, MATHS, precision
 from kernels.simd import amx, vectors
 from workloads.harness import one_row
 from workloads.records import Row, Settings
@@ -40,6 +40,7 @@ PROBLEMS = {
         Matmul(270, 260, 280),  # large enough for Freivalds' test
         Matmul(100, 200, 1000, "bfloat16", "bfloat16"),  # one tile and a k long enough to be split
         *(Matmul(*shape, layout=layout, batch=3) for shape in AWKWARD for layout in ("nn", "nt", "tn")),
+        *(Matmul(*s, d, epilogue="bias-relu") for s in (*AWKWARD, (260, 270, 280)) for d in ("float32", *HALVES)),
     ],
     "conv": [
         *(
@@ -105,6 +106,14 @@ def lacking(reasons: list[str]) -> str:
     return "AMX" if refused and not amx.tiles_allowed() else ""
 
 
+def right_twice(run, problem, inputs, allocates: bool = False) -> None:
+    for _ in range(2):  # the second call may not lean on the first one's result
+        output = np.asarray(run())
+        assert reference.check(problem, inputs, output).passed, problem
+        if not allocates and output.size:
+            output.fill(7)
+
+
 @pytest.mark.parametrize("kernel", kernels(), ids=lambda k: k.name)
 def test_right_or_refused_with_a_reason(kernel):
     done, reasons = 0, []
@@ -116,11 +125,7 @@ def test_right_or_refused_with_a_reason(kernel):
         except ValueError as refusal:
             reasons.append(str(refusal))
             continue
-        for _ in range(2):  # the second call may not lean on the first one's result
-            output = np.asarray(run())
-            assert reference.check(problem, inputs, output).passed, problem
-            if not kernel.allocates and output.size:
-                output.fill(7)
+        right_twice(run, problem, inputs, kernel.allocates)
         done += 1
     assert all(len(reason) > 10 for reason in reasons)
     if done == 0 and (missing := lacking(reasons)):
@@ -285,11 +290,7 @@ def stand_in(path):
     return types.SimpleNamespace(cblas_sgemm=gemm(ctypes.c_float), cblas_dgemm=gemm(ctypes.c_double))
 
 
-def installed() -> bool:
-    try:
-        return bool(importlib.metadata.files("mkl"))
-    except importlib.metadata.PackageNotFoundError:
-        return False
+INSTALLED = ["MKL"] if any(found.name == "mkl" for found in importlib.metadata.distributions()) else []
 
 
 @pytest.fixture
@@ -313,7 +314,7 @@ def package(*names: str):
     return lambda name: [types.SimpleNamespace(name=n, locate=lambda n=n: pathlib.Path("/nowhere") / n) for n in names]
 
 
-@pytest.fixture(params=["stand-in", *(["MKL"] if installed() else [])])
+@pytest.fixture(params=["stand-in", *INSTALLED])
 def kernel(request, fresh):
     made = fresh(package("mkl.txt", "libmkl_rt.so.3"), stand_in) if request.param == "stand-in" else fresh()
     assert [k.name for k in made] == ["matmul/mkl/gemm"]
@@ -322,38 +323,29 @@ def kernel(request, fresh):
 
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_it_is_right(kernel, dtype, layout):
+def test_it_is_right_and_refuses_other_arithmetic(kernel, dtype, layout):
     for shape in (*AWKWARD, (270, 260, 280)):
         problem = Matmul(*shape, dtype, layout=layout)
         inputs = problem.inputs(3, True)
-        run = kernel.bind(problem, *inputs)
-        for _ in range(2):  # the second call may not lean on the first one's result
-            output = run()
-            assert reference.check(problem, inputs, output).passed, problem
-            output.fill(np.nan)
+        right_twice(kernel.bind(problem, *inputs), problem, inputs)
+    for math in ("tf32", *HALVES):
+        with pytest.raises(ValueError, match=f"float32 and float64, not {math}"):
+            kernel.bind(Matmul(4, 4, 4, *precision(math), layout=layout), None, None)
 
 
-@pytest.mark.parametrize("math", ["tf32", "float16", "bfloat16"])
-def test_other_arithmetic_is_refused(kernel, math):
-    problem = Matmul(4, 4, 4, "float32" if math == "tf32" else math, math)
-    with pytest.raises(ValueError, match=f"float32 and float64, not {math}"):
-        kernel.bind(problem, *problem.inputs(1))
+def raises(error: Exception):
+    def call(_):
+        raise error
 
-
-def absent(name):
-    raise importlib.metadata.PackageNotFoundError(name)
-
-
-def broken(path):
-    raise OSError("wrong ELF class")
+    return call
 
 
 @pytest.mark.parametrize(
     ("files", "load", "words"),
     [
-        (absent, None, "the package mkl is not installed"),
+        (raises(importlib.metadata.PackageNotFoundError()), None, "the package mkl is not installed"),
         (package("mkl.txt"), None, "has no libmkl_rt"),
-        (package("libmkl_rt.so.3"), broken, "does not load: wrong ELF class"),
+        (package("libmkl_rt.so.3"), raises(OSError("wrong ELF class")), "does not load: wrong ELF class"),
     ],
 )
 def test_what_is_missing_is_named_with_what_installs_it(fresh, files, load, words):

@@ -181,7 +181,7 @@ def test_every_field_is_a_macro_of_its_source(path, some):
     assert len({str(of) for of in some}) == len(some), "their names tell them apart"
 
 
-VECTORS = ("VECTOR", "VECTOR_A", "VECTOR_B")
+VECTORS, ACROSS = ("VECTOR", "VECTOR_A", "VECTOR_B"), (("nt", "tf32", 0), ("tt", "tf32", 0))
 
 
 def stored(layout: str) -> dict[str, int]:
@@ -209,9 +209,9 @@ TRIED = [
         )
     ),
     *(
-        (WGMMA, of, stored(layout) | {"TYPE": '"tf32"' if size == 4 else '"bf16"', "TF32": int(size == 4)})
-        for layout, size in (("nn", 2), ("nt", 2), ("tn", 2), ("nt", 4), ("tt", 4))
-        for of in matmul_tiles.groups(layout, size)
+        (WGMMA, of, stored(layout) | {"TYPE": f'"{ptx}"', "TF32": int(ptx == "tf32"), "BIAS_RELU": bias})
+        for layout, ptx, bias in (*itertools.product(("nn", "nt", "tn"), ["bf16"], "01"), *ACROSS)
+        for of in matmul_tiles.groups(layout, 4 if ptx == "tf32" else 2)
     ),
 ]
 

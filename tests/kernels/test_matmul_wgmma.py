@@ -66,7 +66,7 @@ def own_row(row: int) -> int:
     return 32 * h + 4 * w + g // 4 * 16 + g % 4
 
 
-def test_results_leave_shared_memory_as_they_are_in_registers():
+def test_results_leave_shared_memory_as_they_are_in_registers_with_the_bias_of_their_columns():
     """d of a warpgroup as wgmma's fragment has it, written by stmatrix, read by TMA through the swizzle: the same 64 x 64."""
     line, piece = re.search(r"const int line = (.*), piece = (lane / 16);", loader.source(WGMMA)).groups()
     address = found(WGMMA, r'"r"\(to \+ (line \* LINE .*? \* 16)\)')
@@ -82,6 +82,13 @@ def test_results_leave_shared_memory_as_they_are_in_registers():
                 assert memory.setdefault(at + 2 * e, (row, column)) == (row, column)
     assert all(memory[swizzled(row * LINE + 2 * column)] == (row, column) for row in range(64) for column in range(64))
     assert len(memory) == 64 * 64
+    text = loader.source(WGMMA).partition("void add_bias")[2]
+    start, at = (re.search(rf"{word} (.*);", text)[1] for word in (r"column \+= threadIdx.x", "int at ="))
+    r, index = re.search(r"sum = d\[(.*)\]\[(.*)\];", text).groups()
+    thread, i, e = np.ogrid[:128, : 192 // 4, : 128 // 32]  # 128 x 192
+    own = c(index, i=i, e=e)
+    assert (c(at, i=i, column=c(f"thread {start}", thread=thread)) == fragment(thread, own)[1]).all()
+    assert len(np.unique(c(r, e=e) * 96 + own)) == 2 * 96, "each once"
 
 
 def test_results_of_four_bytes_leave_so_too_and_turned_where_a_was_in_registers():

@@ -28,18 +28,21 @@ def test_matmul_counts_layouts_and_many_products_in_a_call():
     p = Matmul(2, 3, 4, layout="nt", batch=5)
     assert (p.flops, p.bytes_moved, p.result_bytes) == (5 * 48, 5 * 4 * (8 + 12 + 6), 5 * 4 * 6)
     assert [x.shape for x in p.inputs(1)] == [(5, 2, 4), (5, 3, 4)]
+    relu = Matmul(2, 2, 2, "bfloat16", epilogue="bias-relu")  # two more for each result, a bias for each of 2 columns
+    assert (relu.flops, relu.bytes_moved, relu.inputs(1)[2].shape, relu.side) == (16 + 8, 2 * (12 + 2), (2,), 0)
     assert Matmul(2, 2, 2).side == 2 and Matmul(2, 2, 2, batch=5).side == Matmul(2, 2, 3).side == 0
     one = b'{"type":"matmul","m":2,"n":3,"k":4,"dtype":"float32","math":"float32","out":"float32","layout":"nn"}'
-    assert msgspec.json.encode(Matmul(2, 3, 4, batch=1)) == one and Matmul(2, 3, 4, batch=1) == Matmul(2, 3, 4)
+    plain = Matmul(2, 3, 4, batch=1, epilogue="")
+    assert (msgspec.json.encode(plain), plain) == (one, Matmul(2, 3, 4))
     assert msgspec.json.encode(p).endswith(b'"layout":"nt","batch":5}')
 
 
-@pytest.mark.parametrize(
-    "fields", [{"m": 0}, {"n": -1}, {"k": 1.5}, {"dtype": "int8"}, {"math": "float64"}, {"layout": "tt"}, {"batch": 0}]
-)
-def test_matmul_refuses(fields):
-    with pytest.raises(ValueError):
-        Matmul(**{"m": 1, "n": 1, "k": 1, **fields})
+def test_matmul_refuses():
+    words = {"dtype": "int8", "math": "float64", "layout": "tt", "epilogue": "gelu"}
+    wrong = [{name: of} for name, of in {"m": 0, "n": -1, "k": 1.5, "batch": 0, **words}.items()]
+    for fields in (*wrong, {"batch": 2, "epilogue": "bias-relu"}):
+        with pytest.raises(ValueError):
+            Matmul(**{"m": 1, "n": 1, "k": 1, **fields})
 
 
 @pytest.mark.parametrize(
@@ -104,7 +107,8 @@ def test_a_line_of_json_knows_its_type(problem):
 
 def product(p, inputs):
     a, b = reference.operands(p, inputs)
-    return (a.astype(np.float64) @ b.astype(np.float64)).astype(numpy_dtype(p.out))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    return (np.maximum(exact + inputs[2], 0) if p.epilogue else exact).astype(numpy_dtype(p.out))
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,7 @@ def product(p, inputs):
         Matmul(300, 290, 310, "bfloat16"),
         Matmul(300, 290, 310, "float16", layout="tn"),
         Matmul(17, 33, 65, layout="tn", batch=3),
+        *(Matmul(*[side] * 3, dtype, epilogue="bias-relu") for side in (65, 310) for dtype in ("float32", "bfloat16")),
     ],
 )
 def test_right_answers_pass_and_wrong_ones_fail(p):
@@ -128,6 +133,8 @@ def test_right_answers_pass_and_wrong_ones_fail(p):
     last = (-1,) * right.ndim
     wrong = [np.ascontiguousarray(right.T), right.astype("float32" if p.out == "float64" else "float64")]
     wrong.append(np.zeros_like(right))
+    if p.epilogue:  # without the bias, and without what follows it
+        wrong += [product(p, (*inputs[:2], 0)), product(Matmul(p.m, p.n, p.k, p.dtype), inputs)]
     for place, value in ((middle, np.nan), (middle, 2 * right[middle] + 1), (last, right[last] + 8)):
         wrong.append(right.copy())
         wrong[-1][place] = value
@@ -365,13 +372,6 @@ def test_a_broken_blas_stops_the_reference(monkeypatch):
         reference.check(p, inputs, np.zeros(p.out_shape, ml_dtypes.bfloat16))
 
 
-@pytest.mark.parametrize("math", ["tf32", "bfloat16"])
-def test_numpy_says_what_it_does_not_multiply(math):
-    p = Conv(1, 4, 4, 2, 2, 3, 3, dtype="float32" if math == "tf32" else math, math=math)
-    with pytest.raises(ValueError, match=f"float32 and float64, not {math}"):
-        conv_numpy.im2col(p, *p.inputs(1, True))
-
-
 @pytest.fixture
 def on_gpu(monkeypatch):
     """kernels.conv.cupy with NumPy for CuPy and a product that leaves its result in place, as cuBLAS does."""
@@ -417,9 +417,10 @@ def test_im2col_on_the_gpu_is_right_call_after_call(on_gpu):
         ({"direction": "dgrad", "dtype": "bfloat16"}, "rounded at every tap"),
         ({"dtype": "float8_e4m3"}, "not for float8_e4m3"),
         ({"n": 1 << 20}, "its columns need 1.27 GiB of GPU memory; at most half of the free 1 are taken"),
+        *(({"math": "tf32"}, "NumPy.* float32 and float64, not tf32"), ({"dtype": "bfloat16"}, "NumPy.* not bfloat16")),
     ],
 )
-def test_what_im2col_on_the_gpu_refuses(on_gpu, fields, words):
+def test_what_im2col_refuses_on_the_gpu_and_in_numpy(on_gpu, fields, words):
     p = Conv(**{"n": 2, "h": 5, "w": 5, "c_in": 4, "c_out": 6, "r": 3, "s": 3, **fields})
     with pytest.raises(ValueError, match=words):
-        on_gpu.im2col(p, None, None)
+        (conv_numpy if "NumPy" in words else on_gpu).im2col(p, None, None)

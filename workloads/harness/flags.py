@@ -98,7 +98,7 @@ def rough(problem, inputs: tuple[np.ndarray, ...], result: Callable[[], np.ndarr
     most = _MOST_ERROR.get(problem.math)
     sampled = _matmul if isinstance(problem, Matmul) else _conv if isinstance(problem, Conv) else None
     size = math.prod(getattr(problem, "out_shape", ()))
-    if most is None or sampled is None or size > _MOST_ELEMENTS:
+    if most is None or sampled is None or size > _MOST_ELEMENTS or getattr(problem, "epilogue", None):
         return False
     found = sampled(problem, inputs)
     if found is None:

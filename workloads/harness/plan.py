@@ -312,7 +312,7 @@ def under_roofs(
         for problem in problems
         for cache in states
         for kernel in named
-        if kernel.batched or not getattr(problem, "batch", None)
+        if not registry.refusal(problem, vars(kernel))
         for s in settings(kernel, on, args, ways[kernel.name], cache)
     ]
 
