@@ -1,11 +1,13 @@
 """The samples a model is trained on: made up but learnable, or the real data set; never the one for the other."""
 
+import concurrent.futures
 import math
 
 import numpy as np
 
 from kernels.networks import Network
 from workloads.harness.dispatch import Broken
+from workloads.machine import cpu
 
 DTYPES = ("float32", "float64", "uint8")
 LEVELS = 255  # of uint8 images: they are fed as they are, 0..255, and nothing scales them but the weights
@@ -14,8 +16,9 @@ NOISE = 0.25  # of the pattern's range: enough that a class is not one image, li
 # and faint ones in later ones, so that accuracy rises from epoch to epoch about as it does on the articles' images; with all
 # of them clear, the first epoch of 50,000 samples learned everything.
 FAINTNESS = 2
-VERSION = "2"  # of made-up samples: another one whenever the same seed gives others (1: all of them clear)
-_CHUNK_VALUES = 1 << 20  # numbers of samples made at a time: they stay in a cache
+# Of made-up samples: another one whenever the same seed gives others (1: all of them clear; 2: noise of one stream).
+VERSION = "3"
+_CHUNK_VALUES = 1 << 18  # numbers of samples made at a time by one thread, from one seed: they stay in a cache
 PEAKS_SIDE = 200
 _FINEST = 64  # a class's pattern has at most so many rows and columns; larger images repeat each value
 
@@ -55,19 +58,27 @@ def synthetic(network: Network, samples: int, seed: int, dtype: str = "float32")
     sides: tuple[int, ...] = network.input[:2] if len(network.input) == 3 else ()
     cell = max((-(-side // _FINEST) for side in sides), default=1)
     coarse = (*(-(-side // cell) for side in sides), *network.input[len(sides) :])
-    patterns = rng.random((network.classes, *coarse), dtype=np.float32)
+    patterns = rng.random((network.classes, *coarse), dtype=np.float32) - 0.5
     y = rng.integers(0, network.classes, samples, dtype=np.int32)
     shown = rng.random((samples, *(1,) * len(network.input)), dtype=np.float32) ** FAINTNESS
     x = np.empty((samples, *network.input), dtype)
     chunk = max(1, _CHUNK_VALUES // math.prod(network.input))
-    for begin in range(0, samples, chunk):  # in pieces: no temporary as large as the data set
-        labels = y[begin : begin + chunk]
-        images: np.ndarray = patterns[labels]
+
+    def fill(begin: int) -> None:
+        part = slice(begin, begin + chunk)
+        images: np.ndarray = patterns[y[part]]
         if cell > 1:
             images = images.repeat(cell, axis=1).repeat(cell, axis=2)[:, : sides[0], : sides[1]]
-        noise = NOISE * rng.standard_normal((len(labels), *network.input), dtype=np.float32)
-        images = np.clip(0.5 + shown[begin : begin + chunk] * (images - 0.5) + noise, 0, 1)
-        x[begin : begin + chunk] = np.rint(images * LEVELS) if dtype == "uint8" else images
+        images *= shown[part]
+        own = np.random.default_rng((seed, begin)) if begin else rng  # the first ones are as they were in version 2
+        noise = own.standard_normal(images.shape, dtype=np.float32)
+        noise *= NOISE
+        images += noise
+        np.clip(images + 0.5, 0, 1, out=images)
+        x[part] = np.rint(images * LEVELS) if dtype == "uint8" else images
+
+    with concurrent.futures.ThreadPoolExecutor(len(cpu.affinity())) as pool:
+        list(pool.map(fill, range(0, samples, chunk)))
     return x, _targets(network, y)
 
 

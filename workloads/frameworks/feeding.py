@@ -37,11 +37,11 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 
 
 def _timed(row: Row, fit, limits: Limits) -> dict:
-    """The fields that the clock tells; nothing is compiled in any of its fits, as they are asked for their later epochs."""
+    """The fields that the clock tells; nothing is compiled in the fits that it counts."""
     problem, watch = row.problem, telemetry.watch(row.device, framework=True)
     trainer = trainers.Trainer(fit, lambda: None, {}, {})
     training = Training("", problem.batch, problem.samples, 1, problem.dtype)
-    planned = keras_fit.plan(trainer, training, problem.samples, limits)
+    planned, _ = keras_fit.plan(trainer, training, problem.samples, limits, keras_fit.compiled(trainer, training, {}))
     _, samples, series = keras_fit.long_fits(trainer, training, planned, limits, watch.before_block)
     seen, flags = watch.seen()
     return {"samples": (samples,), "series": series, "values": seen, "flags": flags}

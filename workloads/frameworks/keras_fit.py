@@ -22,11 +22,10 @@ LATER_EPOCHS, FEWEST_LATER = 5, 3  # epochs after a fit's first, if the problem 
 LONG_EPOCH_S = 3.0
 FITS, BRIEF_EPOCHS = 5, 3  # fits of a row, and epochs of those after the first
 FITS_MOST_TIMES = 6  # a row's fits take at most so many times limits.max_time
-# Two short fits say what an epoch and a step take: their epochs, the steps an epoch of the second, and its longest epoch.
-LOOK_EPOCHS, LOOK_STEPS, LOOK_S = 3, 8, 2.0
+LOOK_EPOCHS, LOOK_STEPS = 3, 8  # epochs of the two short fits before; steps that tell an epoch from another
 ENOUGH_STEPS = 32  # an epoch of so many steps is long enough to measure a step by
 MOST_STEPS, MOST_BYTES = 200, 512 << 20  # of the longer epochs that are fitted where the problem's own are shorter
-LOSS_EPOCHS, LOSS_BATCHES = 3, 20
+LOSS_BATCHES = 20
 MOST_KEPT = 200  # numbers that a row keeps of a series
 
 
@@ -41,30 +40,27 @@ def samples_held(problem: Training, sample_bytes: int, unit: int = 1) -> int:
     return max(problem.samples, more * batch)
 
 
-def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit: int = 1) -> None:
-    """Fills phases_s compile: the first fit of `unit` whole batches less a warm one.
+def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit: int = 1) -> tuple[int, float]:
+    """Fills phases_s compile: the first fit of `unit` whole batches less a warm one. Gives the steps of a warm fit's epoch and
+    its seconds.
 
     Where an epoch ends in a smaller batch, the first fit has one too, as the problem's own has: its shape is open from the
     beginning, and what is compiled for it serves all later fits. compile_last is then what yet another last batch costs,
     of which everything else is known, and compile the rest of the two; at least half, as some trainers compile them as one.
     """
-    batch = problem.batch
-    last = problem.samples % batch if problem.samples > batch else 0
-    if not last:
-        phases["compile"] = _first_less_warm(trainer, unit * batch)
-        return
-    before = (max(unit, 2) - 1) * batch
-    both = _first_less_warm(trainer, before + last)
-    other = last - 1 or last + 1
-    phases["compile"] = both
-    if other < batch:
-        phases["compile_last"] = max(0.0, min(_first_less_warm(trainer, before + other), both / 2))
-        phases["compile"] -= phases["compile_last"]
-
-
-def _first_less_warm(trainer: Trainer, samples: int) -> float:
+    lacks = -problem.samples % problem.batch  # samples of the last batch
+    steps = max(unit, 2) if lacks else unit
+    samples = steps * problem.batch - lacks
     first = seconds(lambda: trainer.fit(samples, 1))
-    return first - min(seconds(lambda: trainer.fit(samples, 1)) for _ in range(2))
+    look = timed(trainer, samples, LOOK_EPOCHS)
+    warm = look.setup + statistics.median(look.later)
+    phases["compile"] = both = first - warm
+    other = -1 if lacks + 1 < problem.batch else 1
+    if lacks and lacks > other:
+        again = seconds(lambda: trainer.fit(samples + other, 1)) - warm
+        phases["compile_last"] = max(0.0, min(again, both / 2))
+        phases["compile"] -= phases["compile_last"]
+    return steps, min(look.later)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,23 +112,21 @@ def fits(first_s: float, wanted: Plan, max_time: float) -> int:
     return FITS if first_s * (1 + (FITS - 1) * wanted.brief / wanted.epochs) <= FITS_MOST_TIMES * max_time else 1
 
 
-def second_look(one: float, most: int, unit: int = 1) -> int:
-    """Steps of the second short fit, at most `most`, if an epoch of `unit` steps took `one` seconds. 0 if more would take too
-    long: the epoch's own cost is then too small to matter."""
-    times = min(max(2, LOOK_STEPS // unit), most // unit, int(LOOK_S / one))
-    return times * unit if times > 1 else 0
+def plan(
+    trainer: Trainer, problem: Training, held: int, limits: Limits, look: tuple[int, float], unit: int = 1
+) -> tuple[Plan, Fitted]:
+    """(the plan by what two short fits say of an epoch and a step, the second of them). `look`: as `compiled` gives it.
 
-
-def plan(trainer: Trainer, problem: Training, held: int, limits: Limits, unit: int = 1) -> Plan:
-    """The plan by what two short fits say of an epoch and a step."""
-
-    def epoch(steps: int) -> float:
-        return min(timed(trainer, steps * problem.batch, LOOK_EPOCHS).later)
-
-    one = epoch(unit)
-    few = second_look(one, held // problem.batch, unit)
-    step = max((epoch(few) - one) / (few - unit), 1e-6) if few else one / unit
-    return planned(problem, held, max(one - unit * step, 1e-6), step, limits.max_time, unit)
+    The second, from the initial weights, is for its losses too; of whole batches (multiples of `unit`), so that nothing is
+    compiled anew. A seed set anew makes TensorFlow optimize its graphs again: in its first epoch, which counts nowhere.
+    """
+    few, one = look
+    steps = min(max(problem.samples // problem.batch, 2 * few), held // problem.batch, LOSS_BATCHES)
+    steps = steps // unit * unit or steps
+    trainer.restore()
+    second = timed(trainer, steps * problem.batch or problem.samples, LOOK_EPOCHS)
+    step = rounded(max((min(second.later) - one) / (steps - few), 1e-6) if steps > few else one / few)
+    return planned(problem, held, max(one - few * step, 1e-6), step, limits.max_time, unit), second.fitted
 
 
 def long_fits(
@@ -171,14 +165,6 @@ def kept(taken: Sequence[float], most: int = MOST_KEPT) -> tuple[float, ...]:
     if len(taken) <= most:
         return tuple(taken)
     return tuple(taken[round(i * (len(taken) - 1) / (most - 1))] for i in range(most))
-
-
-def learned(trainer: Trainer, problem: Training, unit: int = 1) -> Fitted:
-    """A short fit from the initial weights, for its losses. It takes whole batches (multiples of `unit`), so that nothing is
-    compiled anew."""
-    trainer.restore()
-    steps = min(problem.samples // problem.batch, LOSS_BATCHES)
-    return trainer.fit((steps // unit * unit or steps) * problem.batch or problem.samples, LOSS_EPOCHS)
 
 
 def resized(x: np.ndarray, y: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -36,9 +36,9 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     first epoch and data-set setup are in none of them.
 
     Nothing of ours runs in a fit but the stamps of its epochs.
-    phases_s: import and device_start (in a process's first row), build, compile and compile_last, first_call (compilation,
-    data-set setup and an epoch). Series: later epochs of another number of steps, the data-set setup of each fit, and the
-    losses and accuracies of a run of its own, from the first weights again.
+    phases_s: import and device_start (in a process's first row), samples, build, compile and compile_last, look (the fit of the
+    losses), fits, first_call (compilation, data-set setup and an epoch). Series: later epochs of another number of steps, the
+    data-set setup of each fit, and the losses and accuracies of a fit from the first weights.
     A row of process `fresh` has import, start, build and the first step alone.
     Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; OutOfMemory.
     """
@@ -76,9 +76,11 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     require_room(row, facts.describe())
     phases |= tensors.begin(row.device, row.threads, chosen.keras_backend)
     _require_sight(chosen)
-    tensors.forget()
+    if not phases:  # another row has been here
+        tensors.forget()
     _mark_memory(row.device, chosen)
-    x, y = _samples(row, chosen, network, seed)
+    with tensors.timed(phases, "samples"):
+        x, y = _samples(row, chosen, network, seed)
     order = trainers.Order(row, chosen, network, x, y, seed, phases)
     if row.kernel == BUILD:
         made = trainers.built(order)
@@ -98,30 +100,28 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
 
 
 def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phases: dict, values: dict) -> dict:
-    """The clocks of a Trainer, in order: compilation, fits of its own samples in turns with those of other steps, losses.
-
-    Nothing is put back before the last: a seed set anew makes TensorFlow optimize its graphs again, in the next fit's time.
-    """
+    """The clocks of a Trainer, in order: compilation, losses, fits of its own samples in turns with those of other steps."""
     problem, chosen = row.problem, settings.of(row)
     unit = chosen.steps_per_execution
     try:
-        keras_fit.compiled(trainer, problem, phases, unit)
+        look = keras_fit.compiled(trainer, problem, phases, unit)
     except (TypeError, ValueError) as error:
         if not settings.is_user_model(problem.model):
             raise
         raise Broken(
             f"{problem.model} does not train on made-up samples: {' '.join(str(error).split())[:240]}"
         ) from error
-    planned = keras_fit.plan(trainer, problem, held, limits, unit)
+    with tensors.timed(phases, "look"):
+        planned, learned = keras_fit.plan(trainer, problem, held, limits, look, unit)
     watch = telemetry.watch(row.device, framework=True)
-    first, samples, series = keras_fit.long_fits(trainer, problem, planned, limits, watch.before_block)
+    with tensors.timed(phases, "fits"):
+        first, samples, series = keras_fit.long_fits(trainer, problem, planned, limits, watch.before_block)
     seen, flags = watch.seen()
     epoch = statistics.median(samples.seconds) * samples.calls
     phases["first_call"] = phases["compile"] + phases.get("compile_last", 0.0) + series[SETUP][0] + epoch
     values |= seen | _peak_memory(row.device, chosen)
     if problem.epochs > 1:
         series |= {"job_loss": first.losses[: problem.epochs], "job_accuracy": first.accuracies[: problem.epochs]}
-    learned = keras_fit.learned(trainer, problem, unit)
     series |= {"loss": learned.losses, "accuracy": learned.accuracies}
     values["final_loss"] = learned.losses[-1]
     if trainer.step_losses and chosen.dropout == chosen.shuffle == "off":

@@ -127,7 +127,8 @@ class CpuWatch:
         return time.monotonic(), own, ticks.busy_s, ticks.stolen_s, cpu.throttled_s()
 
     def before_block(self) -> None:
-        seen = self._clock()
+        if not (seen := self._clock()):
+            return
         if self._clocks and uneven([seen, statistics.median(self._clocks)]):
             seen = max(seen, self._clock())  # a second look tells a stolen slice from a slower clock
         self._clocks.append(seen)
@@ -138,7 +139,8 @@ class CpuWatch:
         self._spent = tuple(s + b - a for s, a, b in zip(self._spent, self._begin, now, strict=True))
         self._begin = now
         wall, own, busy, stolen, throttled = self._spent
-        values = {"cpu_clock_hz": statistics.median(self._clocks)} | shares(wall, own, busy, stolen, len(self._cpus))
+        values = {"cpu_clock_hz": statistics.median(self._clocks)} if self._clocks else {}
+        values |= shares(wall, own, busy, stolen, len(self._cpus))
         if throttled > 0:
             values["throttled_s"] = throttled
         raised = {
@@ -353,13 +355,14 @@ class Watch:
 
 def watch(device: str, link: bool = False, framework: bool = False) -> Watch:
     """A watch on the CPU, and for a GPU's row first on the GPU that is CuPy's current one in this process; `link`: on
-    its PCIe link too. A `framework`'s GPU, the only one that its process sees, is watched through NVML alone."""
+    its PCIe link too. A `framework`'s GPU, the only one that its process sees, is watched through NVML alone, and the host
+    without its clock, which takes a second to compile."""
     if device == "cpu":
         return Watch(False, CpuWatch())
     if framework:
         seen = gpu.only_handle(device)
         own = [GpuWatch(0, clock=lambda: None, handle=seen)] if seen is not None else []
-        return Watch(True, *own, CpuWatch())
+        return Watch(True, *own, CpuWatch(clock=float))
     import cupy
 
     return Watch(True, GpuWatch(cupy.cuda.runtime.getDevice(), link=link), CpuWatch())
