@@ -73,8 +73,7 @@ class Warps(WarpTiles, frozen=True):
         )
 
 
-# More of C a thread needs fewer loads for a product; smaller ones where C has too few large tiles for all multiprocessors or few
-# rows: those of operands that are not there would take most of the time.
+# More of C a thread needs fewer loads for a product; less where C has few rows, or too few large tiles for all multiprocessors.
 WARPS = (
     Warps(128, 256, 64, 64, 16, 8, 16, 4, 1, 1),
     Warps(96, 128, 96, 32, 16, 12, 8, 4, 1, 3),
