@@ -54,17 +54,17 @@ class Warps(WarpTiles, frozen=True):
         """Tiles at work at once."""
         return self.blocks * multiprocessors
 
-    def cycles(self, m: int, n: int, steps: int, parts: int, layout: str, multiprocessors: int) -> float:
-        """Cycles of a launch with so many stages in each part of k, roughly: a multiprocessor's tiles, one after the other. All
-        layouts alike."""
-        rounds = -(-self.count(m, n) * parts // multiprocessors)
+    def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int) -> float:
+        """Cycles of so many tiles with so many stages in each part of k, roughly: a multiprocessor's tiles, one after the other.
+        All layouts alike."""
+        rounds = -(-tiles * parts // multiprocessors)
         items = READ * (1 / self.each_m + 1 / self.each_n) + FETCH * (1 / self.tile_m + 1 / self.tile_n)
         slower = 1 + items + WAITED / self.blocks
         alone = max(1.0, BUSY_WARPS / (self.threads // 32 * min(self.blocks, rounds)))
         stage = self.tile_m * self.tile_n * self.deep / FMAS * slower * alone
         leaving = self.tile_m * self.tile_n * 4 / L2_BYTES
         adding = leaving * (parts + 1) + FILL if parts > 1 else 0
-        return FILL + rounds * (steps * stage + (leaving + adding) / self.blocks)
+        return rounds * (steps * stage + (leaving + adding) / self.blocks)
 
     def __str__(self) -> str:
         return (
@@ -119,15 +119,15 @@ class Tensors(WarpTiles, frozen=True):
         """Tiles at work at once."""
         return self.blocks * multiprocessors
 
-    def cycles(self, m: int, n: int, steps: int, parts: int, layout: str, multiprocessors: int) -> float:
-        """Cycles of a launch with so many stages in each part of k, roughly: a stage is multiplied at half of wgmma's rate, or
-        waits for its operands, of which all stages but one are on their way. All layouts alike."""
-        rounds = -(-self.count(m, n) * parts // multiprocessors)
+    def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int) -> float:
+        """Cycles of so many tiles with so many stages in each part of k, roughly: a stage is multiplied at half of wgmma's rate,
+        or waits for its operands, of which all stages but one are on their way. All layouts alike."""
+        rounds = -(-tiles * parts // multiprocessors)
         arriving = (self.tile_m + self.tile_n) * self.line / L2_BYTES
         stage = max(2 * self.tile_m * self.tile_n * self.deep / MULTIPLIES, arriving)
         waited = max(rounds * stage, FILL / (self.stages - 1))
         leaving = rounds * self.tile_m * self.tile_n * 4 / L2_BYTES
-        return FILL + steps * waited + leaving + ((parts + 1) * leaving + 2 * FILL if parts > 1 else 0)
+        return steps * waited + leaving + ((parts + 1) * leaving + 2 * FILL if parts > 1 else 0)
 
     def __str__(self) -> str:
         return (
@@ -193,23 +193,19 @@ class Groups(GroupTiles, frozen=True):
         """Clusters at work at once, one block a multiprocessor."""
         return multiprocessors // self.cluster
 
-    def blocks(self, m: int, n: int, multiprocessors: int, parts: int = 1) -> int:
-        """Blocks of a launch: one a multiprocessor, in whole clusters, no more than there are tiles or parts of tiles."""
-        return min(self.count(m, n) * parts, self.slots(multiprocessors)) * self.cluster
-
-    def cycles(self, m: int, n: int, steps: int, parts: int, layout: str, multiprocessors: int) -> float:
-        """Cycles of a launch with so many stages in each part of k, roughly: waves of tiles, each as long as its products, its
-        operands' way from the L2 or out of shared memory; what leaves a tile, which ping-pong hides; and parts on their way
-        through the L2. All layouts alike."""
+    def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int) -> float:
+        """Cycles of so many clusters' tiles with so many stages in each part of k, roughly: waves of tiles, each as long as its
+        products, its operands' way from the L2 or out of shared memory; what leaves a tile, which ping-pong hides; and parts on
+        their way through the L2. All layouts alike."""
         tile_m, tile_n = self.tile
-        waves = -(-self.count(m, n) * parts // self.slots(multiprocessors))
+        waves = -(-tiles * parts // self.slots(multiprocessors))
         wgmmas = tile_m // 64 * self.deep // 16
         arriving = sum(self.shares()) * LINE / L2_BYTES
         products = max(tile_m * tile_n * self.deep / MULTIPLIES, wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_CYCLE)
         stage = max(products, arriving) + POWER * arriving
         leaving = tile_m * tile_n * 2 / L2_BYTES * (0.25 if self.pingpong else 1)
         adding = tile_m * tile_n * 4 * (parts + 1) / L2_BYTES + 2 * FILL if parts > 1 else 0
-        return FILL + waves * (steps * stage + leaving + adding)
+        return waves * (steps * stage + leaving + adding)
 
     def __str__(self) -> str:
         return (
@@ -224,8 +220,10 @@ GROUPS = (
     Groups(2, 64, 256, 4, 2, 1, 1),
     Groups(2, 64, 256, 4, 2, 2, 1),
     Groups(2, 64, 256, 3, 4, 2, 1),
-    Groups(2, 128, 192, 3, 3, 1, 2),
+    Groups(2, 128, 192, 3, 2, 1, 2),
     Groups(2, 128, 192, 4, 2, 1, 1, 1),
+    Groups(2, 128, 192, 5, 1, 2, 1, 1),
+    Groups(2, 128, 192, 5, 1, 1, 2, 1),
     Groups(2, 128, 128, 4, 2, 1, 1),
     Groups(2, 64, 64, 8, 1, 1, 1),
     Groups(1, 64, 256, 5, 2, 1, 1),

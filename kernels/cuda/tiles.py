@@ -11,6 +11,7 @@ HOPPER_SHARED_BYTES = 227 << 10  # what a block may have, from the CUDA C progra
 LINE, STORED_BYTES = 128, 64 * 128
 TRIED = 4  # plans that are timed on the GPU, of those that the model of their cost ranks first
 MOST_PARTS, LEAST_STEPS = 16, 4  # of k, and of stages in a part
+SPLIT = 1.05  # of the cycles of a split plan: what the model is wrong by where it gains less
 _PARTIAL_BYTES = 1 << 28
 
 
@@ -34,8 +35,8 @@ class Tiles(msgspec.Struct, frozen=True):
         """Tiles at work at once."""
         raise NotImplementedError(type(self).__name__)
 
-    def cycles(self, m: int, n: int, steps: int, parts: int, layout: str, multiprocessors: int) -> float:
-        """Cycles of a launch with so many stages in each part of k, roughly."""
+    def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int) -> float:
+        """Cycles of so many tiles with so many stages in each part of k, roughly."""
         raise NotImplementedError(type(self).__name__)
 
     def splits(self, tiles: int, steps: int, slots: int) -> Iterable[int]:
@@ -100,7 +101,8 @@ T = TypeVar("T", bound=Tiles)
 
 
 class Plan(msgspec.Struct, Generic[T], frozen=True):
-    """Tiles, and the number of parts that k is split into, whose sums are added in their order (split-k)."""
+    """Tiles, and the number of parts that k is split into, whose sums are added in their order (split-k). Of a product's tiles
+    those that fill all multiprocessors, wave by wave, have all of k; the rest are split."""
 
     of: T
     parts: int = 1
@@ -115,16 +117,33 @@ class Plan(msgspec.Struct, Generic[T], frozen=True):
     def leaves_none_empty(self, k: int) -> bool:
         return (self.parts - 1) * self.steps(k) * self.of.deep < k
 
+    def whole(self, m: int, n: int, multiprocessors: int) -> int:
+        """Tiles that are not split."""
+        tiles, slots = self.of.count(m, n), self.of.slots(multiprocessors)
+        return tiles // slots * slots if self.parts > 1 else tiles
 
-def plans(forms: Sequence[T], m: int, n: int, k: int, layout: str, multiprocessors: int) -> list[Plan[T]]:
+    def units(self, m: int, n: int, multiprocessors: int) -> int:
+        """Whole tiles and parts of the others."""
+        whole = self.whole(m, n, multiprocessors)
+        return whole + (self.of.count(m, n) - whole) * self.parts
+
+    def cycles(self, m: int, n: int, k: int, multiprocessors: int) -> float:
+        """Cycles of a launch after its first stage has come, roughly."""
+        whole = self.whole(m, n, multiprocessors)
+        shares = (whole, Plan(self.of).steps(k), 1), (self.of.count(m, n) - whole, self.steps(k), self.parts)
+        return sum(self.of.cycles(*share, multiprocessors) for share in shares if share[0])
+
+
+def plans(forms: Sequence[T], m: int, n: int, k: int, multiprocessors: int) -> list[Plan[T]]:
     """The plans of a product to be timed, the one that the model ranks first before the others; two of one size of tile."""
 
     def cycles(plan: Plan[T]) -> float:
-        return plan.of.cycles(m, n, plan.steps(k), plan.parts, layout, multiprocessors)
+        return plan.cycles(m, n, k, multiprocessors) * (SPLIT if plan.parts > 1 else 1)
 
     found = []
     for of in forms:
-        counts = of.splits(of.count(m, n), -(-k // of.deep), of.slots(multiprocessors))
+        slots = of.slots(multiprocessors)
+        counts = of.splits(of.count(m, n) % slots or slots, -(-k // of.deep), slots)
         every = [Plan(of, parts) for parts in counts]
         found.append(min((plan for plan in every if plan.leaves_none_empty(k)), key=cycles))
     ranked = sorted(found, key=cycles)

@@ -84,7 +84,7 @@ def operand(array, along: bool, copied: bool) -> Placed:
 
 def warps_call(problem: Matmul, plan: Plan[Warps], a: Placed, b: Placed, c):
     """The call of matmul/cuda_warp.cu with those tiles, k in that many parts."""
-    of, parts, (m, n, k) = plan.of, plan.parts, (problem.m, problem.n, problem.k)
+    of, (m, n, k) = plan.of, (problem.m, problem.n, problem.k)
     a_km, b_kn = int(a.turned or problem.layout == "tn"), int(b.turned or problem.layout != "nt")
 
     def vector(columns: int, array) -> int:
@@ -95,8 +95,8 @@ def warps_call(problem: Matmul, plan: Plan[Warps], a: Placed, b: Placed, c):
     form = of if vectors["VECTOR_A"] and vectors["VECTOR_B"] else of.by_items()
     compiled = loader.load("matmul/cuda_warp", "matmul", **form.macros(), **stored, **vectors)
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
-    grid, sums = split_sums(plan, m, n)
-    counts = map(np.int32, (m, n, k, a.pitch, b.pitch, parts, plan.steps(k) * of.deep))
+    grid, whole, sums = split_sums(plan, m, n)
+    counts = map(np.int32, (m, n, k, a.pitch, b.pitch, whole, plan.parts, plan.steps(k) * of.deep))
     arguments = (a.array, b.array, c, *counts, *sums, np.float32(1))
     launch = functools.partial(compiled, (grid, problem.count), (of.threads,), arguments, shared_mem=of.shared_bytes)
     run = copying(launch, [a, b], in_place(c), c)
@@ -121,17 +121,19 @@ def warp_tiled(problem: Matmul, a, b):
     most = loader.attribute("MaxSharedMemoryPerBlockOptin")
     forms = [of for of in matmul_tiles.warps(layout, single) if of.shared_bytes <= most]
     if single:
-        found = tiles.plans(forms, m, n, problem.k, layout, loader.attribute("MultiProcessorCount"))
+        found = tiles.plans(forms, m, n, problem.k, loader.attribute("MultiProcessorCount"))
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
         found = list(map(Plan, forms))
     return fastest_plan("matmul/cuda_warp", problem, found, lambda plan: warps_call(problem, plan, read_a, read_b, c))
 
 
-def split_sums(plan: Plan, m: int, n: int) -> tuple[int, tuple]:
-    """Blocks of a launch, and room for the sums of k's parts and for how many of each tile have come (split_sums.cuh)."""
-    count = plan.of.count(m, n)
-    room = count * plan.parts * math.prod(plan.of.tile) if plan.parts > 1 else 1
-    return count * plan.parts, (cupy.empty(room, np.float32), cupy.zeros(count, np.uint32))
+def split_sums(plan: Plan, m: int, n: int, cluster: int = 1) -> tuple[int, int, tuple]:
+    """Units of work, those of them that are whole tiles, and room for the sums of the others and for how many parts of each have
+    come (split_sums.cuh); a unit is of so many blocks."""
+    size = m, n, loader.attribute("MultiProcessorCount")
+    units, whole = plan.units(*size), plan.whole(*size)
+    parts = max(1, (units - whole) * cluster)
+    return units, whole, (cupy.empty(parts * math.prod(plan.of.tile), np.float32), cupy.zeros(parts, np.uint32))
 
 
 def fastest_plan(file: str, problem: Matmul, plans: list, call: Callable[[Plan], Callable]) -> Callable:

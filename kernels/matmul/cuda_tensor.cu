@@ -96,21 +96,21 @@ using B = Operand<B_STORED_KN, false, TILE_N, BYTES_B>;
 constexpr int A_SIZE = A::DOWN * A::PITCH, STAGE = A_SIZE + B::DOWN * B::PITCH, PITCH_C = WARP_N + 8;
 static_assert(THREADS / 2 * PITCH_C <= STAGES * STAGE, "16 rows of each warp's results find room");
 
-// k is summed in `parts` of `deep` stages each (the last may have fewer); the parts of a tile follow each other.
+// Tiles from `whole` on have k in `parts` of `deep` stages each (split_sums.cuh).
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict__ c, int m, int n, int k, int group, int parts, int deep,
-       float* partial, unsigned* arrived_parts) {
+matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict__ c, int m, int n, int k, int group, int whole, int parts,
+       int deep, float* partial, unsigned* arrived_parts) {
     extern __shared__ __align__(16) char raw[];
     Item* const memory = (Item*)raw;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = warp / WARPS_N * WARP_M, column = warp % WARPS_N * WARP_N;
-    const int k0 = blockIdx.x % parts * deep * DEEP;
+    const Share own = share(blockIdx.x, whole, parts, deep * DEEP, k);
     int top, left;
-    rasterize(blockIdx.x / parts, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
+    rasterize(own.tile, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
     top *= TILE_M, left *= TILE_N;
 
-    A a_tile(a, top, m, k, k0, memory, row);
-    B b_tile(b, left, n, k, k0, memory + A_SIZE, column);
-    int l_left = min(deep * DEEP, k - k0);  // of k, for the next stage
+    A a_tile(a, top, m, k, own.first, memory, row);
+    B b_tile(b, left, n, k, own.first, memory + A_SIZE, column);
+    int l_left = own.count;  // of k, for the next stage
     auto stage = [&](int slot) {
         a_tile.stage(memory + slot * STAGE, l_left);
         b_tile.stage(memory + slot * STAGE + A_SIZE, l_left);
@@ -156,9 +156,11 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
                 for (int j = 0; j < N8; j++) multiply(sums[i][j], u[now][i], v[now][j / 2][j % 2 * 2], v[now][j / 2][j % 2 * 2 + 1]);
         }
     }
-    const int tile = blockIdx.x / parts;
-    auto last = [&] { return is_last((unsigned*)memory, arrived_parts + tile, parts); };
-    if (parts > 1 && !added<M16 * N8, THREADS>(&sums[0][0][0], partial, tile, blockIdx.x % parts, parts, threadIdx.x, last)) return;
+    const int piece_of_c = own.tile - whole;
+    auto last = [&] { return is_last((unsigned*)memory, arrived_parts + piece_of_c, parts); };
+    if (parts > 1 && piece_of_c >= 0
+        && !added<M16 * N8, THREADS>(&sums[0][0][0], partial, piece_of_c, own.part, parts, threadIdx.x, last))
+        return;
     Item* const piece = memory + warp * 16 * PITCH_C;
     top = m - a_tile.lines + row, left = n - b_tile.lines + column;
     if (!VECTOR) __syncthreads();  // nobody reads the ring any more

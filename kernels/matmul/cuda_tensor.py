@@ -31,8 +31,8 @@ def call(problem: Matmul, plan: Plan[Tensors], a, b, c):
         TYPE=f'"{ARITHMETIC[problem.math].ptx}"',
     )
     compiled.max_dynamic_shared_size_bytes = shared
-    blocks, sums = split_sums(plan, m, n)
-    counts = map(np.int32, (m, n, k, of.group(), plan.parts, plan.steps(k * size // 2)))
+    blocks, whole, sums = split_sums(plan, m, n)
+    counts = map(np.int32, (m, n, k, of.group(), whole, plan.parts, plan.steps(k * size // 2)))
     run = into(c, compiled, (blocks,), (of.threads,), (a, b, c, *counts, *sums), shared_mem=shared)
     loads = traffic(size, (sum(of.tile), of.tile_m * of.tile_n), (of.warp_m + of.warp_n, of.warp_m * of.warp_n))
     run.notes = {"tiles": str(plan), "traffic": loads}
@@ -48,5 +48,5 @@ def tensor_core(problem: Matmul, a, b):
     m, n, layout, size = problem.m, problem.n, problem.layout, a.dtype.itemsize
     c, most = cupy.empty((m, n), a.dtype), loader.attribute("MaxSharedMemoryPerBlockOptin")
     fitting = [of for of in matmul_tiles.TENSORS if of.shared_bytes(layout, size) <= most]
-    found = tiles.plans(fitting, m, n, problem.k * size // 2, layout, loader.attribute("MultiProcessorCount"))
+    found = tiles.plans(fitting, m, n, problem.k * size // 2, loader.attribute("MultiProcessorCount"))
     return fastest_plan("matmul/cuda_tensor", problem, found, lambda plan: call(problem, plan, a, b, c))

@@ -94,19 +94,19 @@ static_assert(GROUP / 32 * HIGH * PITCH_C <= STAGES * STAGE, "HIGH rows of each 
 // in the machine code for sm_90, two banks that give a register a cycle each).
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k, int a_pitch, int b_pitch,
-       int parts, int deep, float* partial, unsigned* arrived_parts, float scale) {
+       int whole, int parts, int deep, float* partial, unsigned* arrived_parts, float scale) {
     extern __shared__ __align__(16) float memory[];
     a += (long long)blockIdx.y * m * k, b += (long long)blockIdx.y * n * k;  // of many products
     const int t = threadIdx.x, lane = t % 32, warp = t % GROUP / 32, slice = t / GROUP;
     // Neighbors differ in n, the next in m: either operand's 16-byte loads are then the same in half of the lanes near by.
     const int lane_n = THIN ? lane : (lane & 1) | (lane >> 1 & 2), lane_m = THIN ? 0 : (lane >> 1 & 1) | (lane >> 2 & 6);
     const int row = warp / WARPS_N * WARP_M + lane_m * 4, column = warp % WARPS_N * WARP_N + lane_n * 4;
-    const int across = (n + TILE_N - 1) / TILE_N, k0 = blockIdx.x % parts * deep;
-    const int top = blockIdx.x / parts / across * TILE_M, left = blockIdx.x / parts % across * TILE_N;
+    const Share own = share(blockIdx.x, whole, parts, deep, k);  // split_sums.cuh
+    const int across = (n + TILE_N - 1) / TILE_N, top = own.tile / across * TILE_M, left = own.tile % across * TILE_N;
 
-    A a_tile(a, top, m, a_pitch, k0, t, memory, row, slice * OWN_DEEP);
-    B b_tile(b, left, n, b_pitch, k0, t, memory + A::SIZE, column, slice * OWN_DEEP);
-    int slot_in = 0, l_left = min(deep, k - k0);  // where the next stage goes, and how much of k is left for it
+    A a_tile(a, top, m, a_pitch, own.first, t, memory, row, slice * OWN_DEEP);
+    B b_tile(b, left, n, b_pitch, own.first, t, memory + A::SIZE, column, slice * OWN_DEEP);
+    int slot_in = 0, l_left = own.count;  // where the next stage goes, and how much of k is left for it
     const int steps = (l_left + DEEP - 1) / DEEP;
     auto stage = [&]() {
         a_tile.stage(memory + slot_in * STAGE, l_left);
@@ -181,7 +181,9 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
     };
     constexpr int FOURS = EACH_N / 4;
     // Of several parts of k each leaves its sums, and whoever comes last adds them in their order: no result depends on who that is.
-    float4* const held = (float4*)partial + (long long)(blockIdx.x / parts * parts) * EACH_M * FOURS * GROUP + t % GROUP;
+    const int piece_of_c = own.tile - whole;
+    const bool cut = parts > 1 && piece_of_c >= 0;
+    float4* const held = (float4*)partial + (long long)piece_of_c * parts * EACH_M * FOURS * GROUP + t % GROUP;
     float* const piece = memory + warp * HIGH * PITCH_C;
     if (!VECTOR) __syncthreads();  // nobody reads the ring any more
     if (!slice)
@@ -191,15 +193,15 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
             for (int j = 0; j < FOURS; j++) {
                 const float* const v = sums[i] + 4 * j;
                 const float4 x = make_float4(v[0] * scale, v[1] * scale, v[2] * scale, v[3] * scale);
-                if (parts > 1) __stcg(held + (blockIdx.x % parts * EACH_M * FOURS + i * FOURS + j) * GROUP, x);
+                if (cut) __stcg(held + (own.part * EACH_M * FOURS + i * FOURS + j) * GROUP, x);
                 else if (VECTOR) put(i, j, x);
                 else *(float4*)(piece + (lane_m * 4 + i % 4) * PITCH_C + (lane_n + j * LANES_N) * 4) = x;
             }
-            if (VECTOR || parts > 1 || i % 4 < 3) continue;
+            if (VECTOR || cut || i % 4 < 3) continue;
             const int at = top + row - lane_m * 4 + i / 4 * HIGH, beside = left + column - lane_n * 4;
             put_rows<HIGH, WARP_N, PITCH_C>(c + ((long long)blockIdx.y * m + at) * n + beside, piece, n, m - at, n - beside);
         }
-    if (parts == 1 || !is_last((unsigned*)memory, arrived_parts + blockIdx.x / parts, parts)) return;
+    if (!cut || !is_last((unsigned*)memory, arrived_parts + piece_of_c, parts)) return;
     #pragma unroll 1
     for (int q = slice; q < EACH_M * FOURS; q += SLICES) {
         float4 sum = make_float4(0, 0, 0, 0);

@@ -84,22 +84,22 @@ __device__ __forceinline__ void add_bias(float (&d)[ROWS / 64][COLUMNS / 2], con
     }
 }
 
-// k is summed in `parts` of `deep` stages each (the last may have fewer); the parts of a tile follow each other.
+// Clusters' tiles from `whole` on have k in `parts` of `deep` stages each (split_sums.cuh).
 extern "C" __global__ void __launch_bounds__(128 + 128 * CONSUMERS, 1)
 #if CLUSTER_M * CLUSTER_N > 1
 __cluster_dims__(CLUSTER_M * CLUSTER_N, 1, 1)
 #endif
 matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, const __grid_constant__ Map c_map,
-       int m, int n, int k, int group, int parts, int deep, float* partial, unsigned* arrived, const unsigned short* bias) {
+       int m, int n, int k, int group, int whole, int parts, int deep, float* partial, unsigned* arrived, const unsigned short* bias) {
     extern __shared__ __align__(1024) char memory[];  // the swizzle counts from multiples of 1024
     const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the first loads, the others multiply; one number for the compiler
     Ring ring(memory, team == 0);
-    unsigned rank = 0;
-    if (CLUSTER > 1) asm("mov.u32 %0, %cluster_ctarank;" : "=r"(rank));
+    const int rank = blockIdx.x % CLUSTER;  // in the cluster
     const int rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
     const int units_m = (m + TILE_M * CLUSTER_M - 1) / (TILE_M * CLUSTER_M);
     const int units_n = (n + TILE_N * CLUSTER_N - 1) / (TILE_N * CLUSTER_N);
-    const int units = units_m * units_n * parts, clusters = gridDim.x / CLUSTER, all = (k + DEEP - 1) / DEEP;
+    const int units = whole + (units_m * units_n - whole) * parts, clusters = gridDim.x / CLUSTER;
+    auto share_of = [&](int unit) { return share(unit, whole, parts, deep, (k + DEEP - 1) / DEEP); };
 
     asm volatile("griddepcontrol.launch_dependents;");  // the next kernel's blocks may come as these leave
     if (threadIdx.x == 0) prepare(ring, TILE_M / ROWS * CLUSTER, &a_map, &b_map, &c_map);
@@ -113,12 +113,12 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             unsigned short row = 0;                                                     // who shares A's tile
             for (int i = 0; i < CLUSTER_N; i++) row |= 1 << (rank_m + i * CLUSTER_M);
             for (int unit = blockIdx.x / CLUSTER; unit < units; unit += clusters) {
+                const Share own = share_of(unit);
                 int at_m, at_n;
-                rasterize(unit / parts, units_m, units_n, group, at_m, at_n);
+                rasterize(own.tile, units_m, units_n, group, at_m, at_n);
                 at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + rank_n * A_SHARE;
                 at_n = (at_n * CLUSTER_N + rank_n) * TILE_N + rank_m * B_SHARE;
-                const int first = unit % parts * deep;
-                fill(ring, first, min(first + deep, all), [&](int step, unsigned to, unsigned barrier) {
+                fill(ring, own.first, own.first + own.count, [&](int step, unsigned to, unsigned barrier) {
                     load_share<!A_STORED_KM, A_SHARE>(to + rank_n * A_SHARE * LINE, &a_map, at_m, step * DEEP, barrier, row,
                                                       CLUSTER_N > 1);
                     load_share<!B_STORED_KN, B_SHARE>(to + A_BYTES + rank_m * B_SHARE * LINE, &b_map, at_n, step * DEEP, barrier,
@@ -129,7 +129,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
     } else {
         if (CONSUMERS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         const int thread = threadIdx.x % 128, consumer = team - 1;
-        const int own = PINGPONG ? 0 : consumer * ROWS;  // the first of its rows in the tile
+        const int down = PINGPONG ? 0 : consumer * ROWS;  // the first of its rows in the tile
         unsigned part = 0;
         float d[ROWS / 64][COLUMNS / 2];
         int turn = consumer;
@@ -137,24 +137,25 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
         // it begins when the other has seen the last of its own. Barrier 4 + i lets warpgroup i begin.
         if (PINGPONG && consumer == 1) asm volatile("bar.arrive %0, 256;" :: "r"(4) : "memory");
         for (int unit = blockIdx.x / CLUSTER; unit < units; unit += clusters) {
-            const int tile = unit / parts, part_of_k = unit % parts;
-            const int steps = min(deep, all - part_of_k * deep);
+            const Share own = share_of(unit);
             if (PINGPONG && turn-- > 0) {  // another's tile: its stages go by
-                ring.skip(steps);
+                ring.skip(own.count);
                 continue;
             }
             turn = CONSUMERS - 1;
             int at_m, at_n;
-            rasterize(tile, units_m, units_n, group, at_m, at_n);
-            at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + own;
+            rasterize(own.tile, units_m, units_n, group, at_m, at_n);
+            at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + down;
             at_n = (at_n * CLUSTER_N + rank_n) * TILE_N;
             if (PINGPONG) asm volatile("bar.sync %0, 256;" :: "r"(4 + consumer) : "memory");
-            multiply_tile(d, ring, own, steps, [&] {
+            multiply_tile(d, ring, down, own.count, [&] {
                 if (PINGPONG && unit + clusters < units) asm volatile("bar.arrive %0, 256;" :: "r"(5 - consumer) : "memory");
             });
-            const int piece_of_c = (tile * CLUSTER + rank) * (TILE_M / ROWS) + own / ROWS;
+            const int cut = own.tile - whole, piece_of_c = (cut * CLUSTER + rank) * (TILE_M / ROWS) + down / ROWS;
             auto last = [&] { return is_last(arrived + piece_of_c, parts, thread, consumer); };
-            if (parts > 1 && !added<ROWS / 64 * COLUMNS / 8, 128>(d[0], partial, piece_of_c, part_of_k, parts, thread, last)) continue;
+            if (parts > 1 && cut >= 0
+                && !added<ROWS / 64 * COLUMNS / 8, 128>(d[0], partial, piece_of_c, unit - whole - cut * parts, parts, thread, last))
+                continue;
             if (BIAS_RELU) add_bias(d, bias, at_n, n);
             store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer);
         }

@@ -9,7 +9,7 @@ from kernels.cuda import loader, matmul_tiles, tiles
 from kernels.cuda.matmul_tiles import Groups
 from kernels.cuda.rows import Placed, copying, placed
 from kernels.cuda.tiles import LINE, Plan, traffic
-from kernels.matmul.cuda import count_in_32_bits, fastest_plan
+from kernels.matmul.cuda import count_in_32_bits, fastest_plan, split_sums
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
@@ -68,12 +68,10 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
             (c, (n, m) if turned else (m, n), 64, out),
         )
     ]
-    blocks = of.blocks(m, n, loader.attribute("MultiProcessorCount"), plan.parts)
-    pieces = of.count(m, n) * of.cluster if plan.parts > 1 else 0
-    partial = cupy.empty(max(1, pieces * plan.parts * of.tile[0] * of.tile[1]), np.float32)
-    arrived = cupy.zeros(max(1, pieces * of.consumers), np.uint32)
-    counts = map(np.int32, (m, n, k, of.group(), plan.parts, plan.steps(wide_k)))
-    arguments = (*maps, *counts, partial, arrived, *(bias or (partial,)))
+    units, whole, sums = split_sums(plan, m, n, of.cluster)
+    blocks = min(units, of.slots(loader.attribute("MultiProcessorCount"))) * of.cluster
+    counts = map(np.int32, (m, n, k, of.group(), whole, plan.parts, plan.steps(wide_k)))
+    arguments = (*maps, *counts, *sums, *(bias or sums[:1]))
     launch = loader.overlapping(compiled, blocks, of.threads, arguments, of.shared_bytes, early=early)
     run = copying(launch, [a, b], c, result)
     tile_m, tile_n = of.tile
@@ -96,5 +94,5 @@ def wgmma(problem: Matmul, a, b, *bias):
     result = cupy.empty((problem.m, problem.n), a.dtype)
     operands = placed(a), placed(b), placed(result, out=True)
     of = seen(problem)
-    found = tiles.plans(of.forms, of.m, of.n, of.k, of.layout, loader.attribute("MultiProcessorCount"))
+    found = tiles.plans(of.forms, of.m, of.n, of.k, loader.attribute("MultiProcessorCount"))
     return fastest_plan("matmul/cuda_wgmma", problem, found, lambda plan: call(problem, plan, *operands, result, *bias))

@@ -126,41 +126,46 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
     taken = [of.shared_bytes * of.blocks for of in matmul_tiles.WARPS]
     taken += [of.shared_bytes(way, 4) * of.blocks for of in matmul_tiles.TENSORS for way in ("nn", "nt", "tn")]
     assert max(taken) <= 228 << 10
-    of = group  # units of 256 x 256
-    assert [of.blocks(n, n, 132) for n in (1, 256, 257, 2048, 8192)] == [2, 2, 8, 128, 132]
-    assert matmul_tiles.Groups(2, 64, 256, 4, 2, 1, 1).blocks(8192, 8192, 133) == 133
-    assert of.blocks(8192, 8192, 133) == 132 and of.blocks(256, 256, 132, parts=5) == 10
+    # a cluster's tile is 256 x 256, of which 66 are at work at once: of 165 the first 132 go whole, and each of the others in two
+    plan = tiles.Plan(group, 2)
+    size = 11 * 256, 15 * 256, 132
+    assert (group.slots(132), plan.whole(*size), plan.units(*size)) == (66, 132, 132 + 2 * 33)
+    assert (tiles.Plan(group).whole(*size), tiles.Plan(group).units(*size)) == (165, 165)
+    assert (plan.whole(256, 256, 132), plan.units(256, 257, 133)) == (0, 4)
 
 
 def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
     of = matmul_tiles.Groups(2, 128, 128, 6, 2, 1, 1, 1)
     # a stage: 128 x 128 x 64 / 2048 = 512 cycles of products, as many for 32 KiB from the L2, of which 7 % beside; 128 to leave
-    assert of.cycles(128, 128, 1, 1, "nt", 132) == pytest.approx(1500 + 512 * 1.07 + 128)
-    # a second wave for one tile
-    assert of.cycles(128, 128 * 133, 1, 1, "nt", 132) == pytest.approx(1500 + 2 * (512 * 1.07 + 128))
+    assert of.cycles(1, 1, 1, 132) == pytest.approx(512 * 1.07 + 128)
+    # a second wave for one tile, or for its two parts, whose sums leave and come again: three times 65,536 bytes by 64 a cycle
+    assert of.cycles(133, 8, 1, 132) == pytest.approx(2 * (8 * 512 * 1.07 + 128))
+    split, adding = tiles.Plan(of, 2), 3 * 1024 + 2 * 1500
+    assert split.cycles(128, 128 * 133, 512, 132) == pytest.approx((8 + 4) * 512 * 1.07 + 2 * 128 + adding)
+    assert tiles.Plan(of).cycles(128, 128 * 133, 512, 132) == of.cycles(133, 8, 1, 132)
     warps = matmul_tiles.Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2)
     # two tiles on each multiprocessor: 128 x 128 x 16 / 128 = 2048 cycles each stage, 0.4 (1/8 + 1/16) of them to read, 4 / 64 to
     # fetch, 0.05 / 2 to wait; C leaves in 1024 cycles, of which two blocks hide half
     slower = 1 + 0.075 + 0.0625 + 0.025
-    assert warps.cycles(128, 128 * 264, 10, 1, "nn", 132) == pytest.approx(1500 + 2 * (10 * 2048 * slower + 512))
+    assert warps.cycles(264, 10, 1, 132) == pytest.approx(2 * (10 * 2048 * slower + 512))
     # one block of four warps alone keeps it less busy
-    assert warps.cycles(128, 128, 1, 1, "tn", 132) == pytest.approx(1500 + 2048 * slower * 5.2 / 4 + 512)
+    assert warps.cycles(1, 1, 1, 132) == pytest.approx(2048 * slower * 5.2 / 4 + 512)
     blocks = {layout: [of.blocks for of in matmul_tiles.warps(layout)] for layout in ("tn", "nn", "nt")}
     assert blocks["tn"] == [of.blocks for of in matmul_tiles.WARPS]
     assert blocks["nt"][4] == 1  # 64 + 4 x (8 + 8) + 8 registers
     assert blocks["nt"][:3] == blocks["tn"][:3]  # short stages are turned
     tensors = matmul_tiles.TENSORS[-1]  # 32 x 32, 4 stages of 128 bytes of k: three of them take 1500 cycles to come
-    assert tensors.cycles(32, 32, 5, 1, "nn", 132) == pytest.approx(1500 + 5 * 500 + 32 * 32 * 4 / 64)
+    assert tensors.cycles(1, 5, 1, 132) == pytest.approx(5 * 500 + 32 * 32 * 4 / 64)
     # two parts leave and come again: three times C's 4096 bytes, and as long as two times a first stage
-    assert tensors.cycles(32, 32, 5, 2, "nn", 132) == pytest.approx(1500 + 5 * 500 + 4 * 64 + 2 * 1500)
-    assert of.cycles(128, 128, 1, 2, "nt", 132) == pytest.approx(1500 + 512 * 1.07 + 128 + 3 * 1024 + 2 * 1500)
+    assert tensors.cycles(1, 5, 2, 132) == pytest.approx(5 * 500 + 4 * 64 + 2 * 1500)
+    assert of.cycles(1, 1, 2, 132) == pytest.approx(512 * 1.07 + 128 + adding)
     assert min(blocks["nt"]) == 1 and all(x <= y for x, y in zip(blocks["nt"], blocks["nn"], strict=True))
     one, parts = tiles.Plan(of), tiles.Plan(of, 5)
     assert parts.steps(3072) == 10 and one.steps(3072) == 48
     assert parts.leaves_none_empty(320) and not parts.leaves_none_empty(256)
     for m, n, k, layout in [(128, 3000, 3072, "nt"), (8192, 8192, 8192, "nn"), (1, 1, 1, "tn"), (32, 1024, 4096, "nn")]:
         for forms in (matmul_tiles.groups(layout, 2), matmul_tiles.TENSORS, matmul_tiles.warps(layout)):
-            plans = tiles.plans(forms, m, n, k, layout, 132)
+            plans = tiles.plans(forms, m, n, k, 132)
             assert 1 < len(plans) <= 4 and len({str(plan) for plan in plans}) == len(plans)
             assert all(plan.leaves_none_empty(k) for plan in plans)
             assert any(plan.parts > 1 for plan in plans) == (k > 1000 and m < 200)
@@ -257,7 +262,9 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
     math = how if how in ("bfloat16", "tf32") else "float32"
     monkeypatch.setattr(autotuner, "fastest", lambda gpu, file, problem, candidates, seconds: str(tile))
     monkeypatch.setattr(tiles, "plans", lambda *given: [tile])
-    module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)(of, "matmul")
+    module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=2)(
+        of, "matmul"
+    )  # so that some tiles go whole beside split ones
     if how == "copied":  # what is read 16 times: of some shapes both, of others one
         monkeypatch.setattr(module, "_LAUNCH_S", 0)
         monkeypatch.setattr(module, "_BY_ITEMS", 4 / 15.5 * module._FLOPS_S / module._BYTES_S)

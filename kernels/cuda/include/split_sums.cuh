@@ -1,6 +1,17 @@
 // Shared text: split-k. Each part of k leaves its sums of a piece of C, and whoever comes last adds all of them in their order, so that
 // the result does not depend on who that is.
 
+// A tile, which part of k, where that begins, and how much of k it is.
+struct Share { int tile, part, first, count; };
+
+// Tiles before `whole` fill all multiprocessors, wave by wave, and have all of k. Each of the rest has `parts` of `deep` (the last may
+// have less), which follow each other.
+__device__ Share share(int unit, int whole, int parts, int deep, int k) {
+    if (unit < whole) return {unit, 0, 0, k};
+    const int part = (unit - whole) % parts, first = part * deep;
+    return {whole + (unit - whole) / parts, part, first, min(deep, k - first)};
+}
+
 // Whether this block is the last of `parts` that come to `arrived`, which the next launch finds at 0 again; its threads are told through
 // `last` in shared memory.
 __device__ bool is_last(unsigned* last, unsigned* arrived, int parts) {
