@@ -8,7 +8,7 @@ import plain_words
 import pytest
 from fake_measurements import launch_rows, row, transfer_rows
 from fake_predictions import MS
-from test_jobs import trained
+from test_jobs import both, trained
 from test_together import four, rounds
 
 from analysis.explain import command, evidence, published
@@ -103,10 +103,8 @@ def test_a_transfer_bound_step_and_an_unsynchronized_clock_by_the_laws_of_copies
     assert here(made)["copy, pinned"] == "27.2 ms" and here(made)["a step, pinned"] == "96.2 ms"
     p = Stream("scale", 480_000_000, "float32")
     passes = row("stream/cupy/elementwise", p, {"device": 48e-3, "host-latency": 48e-3})  # 10 GB/s: slow passes
-    launches = [
-        row("launch/cupy/ufunc", Launch("elementwise", n), {"host-latency": 1e-5 * n, "host-issue": 5e-6 * n})
-        for n in (1, 8, 64)
-    ]
+    clocks = {n: {"host-latency": 1e-5 * n, "host-issue": 5e-6 * n} for n in (1, 8, 64)}
+    launches = [row("launch/cupy/ufunc", Launch("elementwise", n), taken) for n, taken in clocks.items()]
     # 100 calls of 5 µs; 100 passes of 48 ms; 240 MB at 10 GB/s are 24 ms
     found = evidence.clock(EVERY["cupy-2902"], (passes, *launches, *copies()))
     assert found == pytest.approx({"issued": 5e-4, "ran": 4.8, "copy": 24e-3, "waited": 4.8235}, rel=0.01)
@@ -116,31 +114,27 @@ def test_a_transfer_bound_step_and_an_unsynchronized_clock_by_the_laws_of_copies
 MLP = Training("mlp-784-100x2-10", 128, 60_000, 10)
 
 
-def both(cpu: float, gpu: float, model: str = MLP.model, batch: int = 128, samples: int = 2048, **switches) -> list:
-    return [
-        trained(model, batch, samples, (0.0, 0.0, cpu), **switches),
-        trained(model, batch, samples, (0.0, 0.0, gpu), device="gpu:0", **switches),
-    ]
+def mlp(cpu: float, gpu: float, model: str = MLP.model, batch: int = 128, **switches) -> list:
+    return both(model, batch, 2048, cpu, gpu, **switches)
 
 
 def test_the_measured_winner_and_largest_part():
-    found = published.measured(
-        Reported(MLP, "cpu", "slower"), [*both(0.5 * MS, 1.2 * MS), *launch_rows(0.0), *transfer_rows(0.0)]
-    )
+    rows = [*mlp(0.5 * MS, 1.2 * MS), *launch_rows(0.0), *transfer_rows(0.0)]
+    found = published.measured(Reported(MLP, "cpu", "slower"), rows)
     assert (found.faster, found.largest, found.comes_back) == ("cpu", published.STARTING, True)
     # a Keras step of 0.9 ms; 128 x 784 x 4 bytes at 11 GB/s; the rest of 1.2 ms
     assert found.parts[published.STARTING] == pytest.approx(0.9 * MS, rel=0.02)
     assert found.parts[published.COPYING] == pytest.approx(128 * 784 * 4 / 1.1e10, rel=0.02)
     assert sum(found.parts.values()) == pytest.approx(1.2 * MS)
-    found = published.measured(Reported(MLP, "cpu", ""), [*both(5 * MS, 1.2 * MS), *launch_rows(0.0)])
+    found = published.measured(Reported(MLP, "cpu", ""), [*mlp(5 * MS, 1.2 * MS), *launch_rows(0.0)])
     assert (found.faster, found.comes_back) == ("gpu", False)
 
 
 def test_the_nearest_batch_stands_and_far_ones_do_not():
-    rows = [*both(1 * MS, 2 * MS, batch=32), *both(3 * MS, 2 * MS, batch=256)]
+    rows = [*mlp(1 * MS, 2 * MS, batch=32), *mlp(3 * MS, 2 * MS, batch=256)]
     assert published.measured(Reported(MLP, "gpu", ""), rows).batch == 256
     for far in ({"batch": 2048}, {"model": "lenet"}, {"steps_per_execution": "4"}):
-        assert published.measured(Reported(MLP, "gpu", ""), both(1 * MS, 2 * MS, **far)) is None
+        assert published.measured(Reported(MLP, "gpu", ""), mlp(1 * MS, 2 * MS, **far)) is None
 
 
 def test_what_was_measured_imports_no_prediction():
@@ -195,11 +189,8 @@ def test_a_claim_is_set_beside_the_best_form_of_the_cpu_at_the_articles_own_sett
 
 
 def peaks(cpu_us: dict[int, float], kernel: str = "training/jax/loop", **given) -> list:
-    return [
-        trained("peaks", n, n, (0.0, 0.0, time * 1e-6), device=device, kernel=kernel, epochs=2000, **given)
-        for n, us in cpu_us.items()
-        for device, time in (("cpu", us), ("gpu:0", 90.0))
-    ]
+    how = {"kernel": kernel, "epochs": 2000, **given}
+    return [m for n, us in cpu_us.items() for m in both("peaks", n, n, us * 1e-6, 90.0 * 1e-6, **how)]
 
 
 def test_s4_is_judged_by_its_bare_loops_with_their_data_on_the_gpu():

@@ -5,6 +5,7 @@ import io
 import json
 import math
 
+import fake_measurements as fake
 import msgspec
 import numpy as np
 import pytest
@@ -18,9 +19,7 @@ from kernels.problems import Training
 from workloads import matmul, options, records, session
 from workloads.records import Loaded, Measurement, Run, Samples, Settings, baselines
 
-RUN = Run(
-    records.SCHEMA, CPU_MACHINE, {"numpy": "2.4"}, "python -m workloads.matmul", 1, "abc", "def", "2026-01-01T00:00:00Z"
-)
+RUN = replace(fake.run(CPU_MACHINE), software={"numpy": "2.4"}, sources="def")
 
 
 def steady(center: float, off: float = 0.001, blocks: int = 10) -> Samples:
@@ -37,6 +36,10 @@ def processes(*centers: float) -> Samples:
 def timed(samples: Samples, n: int = 64, status: str = "ok", flags=(), **settings) -> Measurement:
     kernel = "matmul/numpy/blas"
     return Measurement(kernel, square(n), Settings(threads=1, **settings), status, samples=(samples,), flags=flags)
+
+
+def trained(samples: Samples) -> Measurement:
+    return Measurement("training/keras/fit", Training("cifar10-cnn", 32, 512), Settings(), "ok", samples=(samples,))
 
 
 def loaded(*measurements: Measurement, run: Run = RUN) -> Loaded:
@@ -77,9 +80,8 @@ def test_what_two_runs_differ_by_is_in_the_interval():
     assert row.between == noise.Between(0.01, noise.OWN)
     assert row.verdict.ratio.low == pytest.approx(1.03 / 1.01) and row.verdict.ratio.high == pytest.approx(1.03 * 1.01)
     assert words(loaded(old), loaded(new)) == ["same"]
-    assert words(*(loaded(timed(processes(*[c] * 10))) for c in (1.0, 1.03))) == [
-        "same"
-    ]  # another hour differs as much
+    # another hour differs as much
+    assert words(*(loaded(timed(processes(*[c] * 10))) for c in (1.0, 1.03))) == ["same"]
 
 
 def test_device_times_of_two_runs_of_processes_have_what_processes_differ_by_in_their_intervals():
@@ -100,9 +102,7 @@ def test_nothing_is_claimed_of_what_other_programs_disturbed():
 
 def test_a_run_beside_itself_is_the_same():
     """Whatever its rows are: of a wide interval, of a single sample, of a training."""
-    fit = Measurement(
-        "training/keras/fit", Training("cifar10-cnn", 32, 512), Settings(), "ok", samples=(processes(8.24, 9.2),)
-    )
+    fit = trained(processes(8.24, 9.2))
     once = Samples("host-latency", (1.0,), 1, (0,), "max-time")
     run = loaded(timed(processes(1.0, 2.0, 3.0)), timed(once, n=2), fit)
     assert words(run, run) == ["same"] * 3
@@ -158,17 +158,14 @@ def test_a_share_is_the_quantile_of_the_differences_of_sweeps_far_enough_apart()
     beside = [(at, loaded(*one.measurements, timed(steady(3e-3), n=128))) for at, one in sweeps[1:]]
     (share,) = noise.shares([(0.0, loaded(*sweeps[0][1].measurements, loud)), *beside])
     assert share.pairs == 15 + 10 and share.share < 0.1  # without the row's 5 pairs with the loud one
-    (share,) = noise.shares(
-        [(100.0 * i, loaded(timed(steady(3e-3 + 3e-3 * (i % 2)), flags=("quota",)))) for i in range(10)]
-    )
+    disturbed = [loaded(timed(steady(3e-3 + 3e-3 * (i % 2)), flags=("quota",))) for i in range(10)]
+    (share,) = noise.shares([(100.0 * i, one) for i, one in enumerate(disturbed)])
     assert share.share == pytest.approx(1.0)  # nothing else is known
 
 
 def test_trainings_take_no_kernels_number():
     """Whole trainings lie 10 to 20 % apart from start to start, so 4 % are neither a difference nor the same."""
-    fit = Measurement("training/keras/fit", Training("cifar10-cnn", 32, 512), Settings(), "ok", samples=(steady(8.0),))
-    later = replace(fit, samples=(steady(8.3),))
-    (row,) = comparison.comparison(loaded(fit), loaded(later)).rows
+    (row,) = comparison.comparison(*(loaded(trained(steady(center))) for center in (8.0, 8.3))).rows
     assert (row.word, row.between.share) == ("can't tell", noise.DEFAULT[noise.MODELS])
 
 
@@ -206,21 +203,15 @@ def test_differences_of_machines_come_first():
     one, two = (replace(RUN, machine=m) for m in (GPU_MACHINE, replace(GPU_MACHINE, gpus=gpus, driver="590.1")))
     two = replace(two, software={"numpy": "2.5"}, sources="xyz")
     made = comparison.comparison(loaded(timed(steady(1.0)), run=one), loaded(timed(steady(1.0)), run=two))
-    assert made.differences == (
-        "driver: 580.0 -> 590.1",
-        "gpu:0 power_limit_w: 700.0 -> 600.0",
-        "numpy: 2.4 -> 2.5",
-        "sources: def -> xyz",
-    )
+    told = "driver: 580.0 -> 590.1; gpu:0 power_limit_w: 700.0 -> 600.0; numpy: 2.4 -> 2.5; sources: def -> xyz"
+    assert list(made.differences) == told.split("; ")
     notes = command.notes(made)
     assert "differs: driver: 580.0 -> 590.1" in notes and "... and 2 other differences (-v)" in notes
     assert "differs: sources: def -> xyz" in command.notes(made, verbose=True)
 
 
 def write(folder, *measurements, machine=CPU_MACHINE):
-    with records.Writer(folder / "matmul.jsonl", replace(RUN, machine=machine)) as writer:
-        for m in measurements:
-            writer.append(m)
+    fake.write(folder / "matmul.jsonl", replace(RUN, machine=machine), measurements)
     return str(folder)
 
 

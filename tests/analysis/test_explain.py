@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, run, transfer_rows
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, run, transfer_rows, write
 from fake_predictions import MS, borrowed, predict, sources
 
 from analysis.explain import command as explain
@@ -19,7 +19,7 @@ from analysis.report.sections import stored_gpu
 from analysis.stats import exact
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
-from workloads import options, records
+from workloads import options
 from workloads.machine import facts
 from workloads.records import published_cases
 
@@ -34,9 +34,7 @@ def laws(monkeypatch):
 
 
 def written(folder: pathlib.Path, of=GPU_MACHINE, rows=()) -> str:
-    with records.Writer(folder / "launch.jsonl", run(of)) as writer:
-        for m in rows or (*launch_rows(0.0), *transfer_rows(0.0)):
-            writer.append(m)
+    write(folder / "launch.jsonl", run(of), rows or (*launch_rows(0.0), *transfer_rows(0.0)))
     return str(folder)
 
 
@@ -150,9 +148,8 @@ def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkey
     monkeypatch.setattr(facts, "gpu_problem", lambda: "")  # so no stored GPU is taken
     code, _, err = said(capsys, "--model", "fashion-mlp")
     assert code == options.MISSING and len(err) == 2
-    assert err[0].startswith("error: no rows of this machine tell it") and err[1].endswith(
-        "--model fashion-mlp --measure"
-    )
+    assert err[0].startswith("error: no rows of this machine tell it")
+    assert err[1].endswith("--model fashion-mlp --measure")
 
 
 def test_without_a_gpu_a_stored_one_is_set_beside_this_cpu(tmp_path, capsys, monkeypatch):
@@ -222,9 +219,8 @@ def test_a_child_that_hangs_is_ended_and_one_that_fails_is_one_line(tmp_path, mo
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_child(tmp_path, capsys, monkeypatch, number, code):
-    (tmp_path / "waits.py").write_text(
-        "import os, time; open('pid', 'w').write(f'{os.getpid()}\\n'); time.sleep(60); os.remove('pid')"
-    )
+    source = "import os, time; open('pid', 'w').write(f'{os.getpid()}\\n'); time.sleep(60); os.remove('pid')"
+    (tmp_path / "waits.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     pid = tmp_path / "pid"
@@ -279,9 +275,8 @@ def test_what_is_verified_stands_beside_what_was_predicted():
 def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path, monkeypatch):
     from test_jobs import trained
 
-    change = what_if.changes(
-        Training("cifar10-cnn", 32, 3200), trained("cifar10-cnn", 32, 320, (0, 0, 1e-3), device="gpu:0").settings
-    )[0]
+    on_gpu = trained("cifar10-cnn", 32, 320, (0, 0, 1e-3), device="gpu:0").settings
+    change = what_if.changes(Training("cifar10-cnn", 32, 3200), on_gpu)[0]
 
     def ran(part, folder, left):
         assert part.command[0] == "workloads.training" and "--batch" in part.command and part.command[-1] == "--fast"

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, row
 from fake_predictions import MS, borrowed, predict, sources
-from test_jobs import by_its_epochs, trained
+from test_jobs import both, by_its_epochs, trained
 
 from analysis.explain import explanation, published, sides, verify
 from analysis.explain.explanation import Request, Sources
@@ -116,8 +116,7 @@ def test_break_even_in_epochs():
 def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():
     own = ("cifar10-cnn", 32, 3200)
     rows = [
-        trained(*own, (0.0, 0.0, 2e-3)),
-        trained(*own, (0.0, 0.0, 1e-3), device="gpu:0"),
+        *both(*own, 2e-3, 1e-3),
         trained("cifar10-cnn", 64, 3200, (0.0, 0.0, 9e-3)),
         trained(*own, (0.0, 0.0, 9e-3), steps_per_execution="4"),
         trained(*own, (0.0, 0.0, 9e-3), threads=4),
@@ -147,15 +146,9 @@ def test_a_step_of_short_fits_stands_as_an_upper_bound_and_for_no_side():
 
 def test_of_several_rows_of_a_training_its_own_epochs_tell_the_step_then_the_least_noise_everywhere():
     """Those told by their own epochs first, whatever their type; then the least noisy; never the last one read."""
-    short = [
-        trained("cifar10-cnn", 32, 640, (0.0, 0.0, s), noise=n, device=d)
-        for d in ("cpu", "gpu:0")
-        for s, n in ((3e-3, 0.01), (4e-3, 0.1))
-    ]
-    long = [
-        by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, s), noise=0.05, dtype="float64", device=d))
-        for d, s in (("cpu", 2e-3), ("gpu:0", 1e-3))
-    ]
+    setup = ("cifar10-cnn", 32, 640)
+    short = [m for s, n in ((3e-3, 0.01), (4e-3, 0.1)) for m in both(*setup, s, s, noise=n)]
+    long = list(map(by_its_epochs, both("cifar10-cnn", 32, 3200, 2e-3, 1e-3, noise=0.05, dtype="float64")))
     reported = Reported(T, "gpu", "faster")
     for rows, steps in ((short, (3e-3, 3e-3)), ([*long, *short], (2e-3, 1e-3)), ([*short, *long], (2e-3, 1e-3))):
         e, found = explained(of=sources(*rows)), published.measured(reported, rows)
@@ -256,9 +249,8 @@ def test_whether_the_framework_used_the_gpu_is_told_from_rows():
         row("training/jax/loop", T, 1e-3, device="gpu:0"),
         trained("cifar10-cnn", 32, 640, (0.0, 0.0, 1e-3), device="gpu:0", keras_backend="jax"),
     ]
-    assert (
-        words.seen((t, *others), GPU_MACHINE, "box") == "On box TensorFlow used the GPU in 2 rows, 1 of them trainings."
-    )
+    used = "On box TensorFlow used the GPU in 2 rows, 1 of them trainings."
+    assert words.seen((t, *others), GPU_MACHINE, "box") == used
     lost = row("training/keras/fit", T, None, device="gpu:0", status="failed", reason="no libcudnn")
     assert words.seen((lost,), GPU_MACHINE, "box") == "On box TensorFlow did not use the GPU: no libcudnn."
     assert words.seen((), GPU_MACHINE, "box").startswith("box has a GPU")
@@ -279,12 +271,8 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
     wide = stored.rescaled(made, Estimate(2.0, 1.0, 3.0))
     assert (wide.parts["dispatch"].low, wide.parts["dispatch"].high) == pytest.approx((2 * MS, 6 * MS))
     assert (wide.step_s.low, wide.step_s.high) == pytest.approx((2.164 * MS, 6.364 * MS))
-    parts = {
-        "dispatch": exact(2 * MS),
-        "matmul": exact(3 * MS),
-        "input pipeline": exact(1 * MS),
-        HIDDEN: exact(-3 * MS),
-    }
+    parts = {"dispatch": 2 * MS, "matmul": 3 * MS, "input pipeline": 1 * MS, HIDDEN: -3 * MS}
+    parts = {name: exact(seconds) for name, seconds in parts.items()}
     made = Prediction(T, Settings("gpu:0"), parts, exact(3 * MS), *[exact(0.0)] * 4, "compiled", (), "m")
     assert stored.rescaled(made, exact(2.0)).step_s.value == pytest.approx(4 * MS)  # the host is the longest now
     of = borrowed()
@@ -314,10 +302,8 @@ def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
     whole = stored.completed(bare, made, exact(2.0))
     assert (whole.start_s, whole.epoch_s) == (Estimate(10.0, 5.0, 20.0), Estimate(0.1, 0.05, 0.2))
     assert (whole.step_s, whole.compile_s) == (made.step_s, made.compile_s)
-    words = (
-        f"start-up and an epoch beyond its steps: as {made.profile}'s CPU has it, for this machine's rows do not tell"
-    )
-    assert whole.partial == ("else", f"of the whole training {words}")
+    words = f"as {made.profile}'s CPU has it, for this machine's rows do not tell"
+    assert whole.partial == ("else", f"of the whole training start-up and an epoch beyond its steps: {words}")
     assert stored.completed(made, made, exact(2.0)) == made
 
 

@@ -7,16 +7,14 @@ import math
 
 import msgspec
 import pytest
-from fake_measurements import GPU_MACHINE, answer, gpu_run, row, square
+from fake_measurements import GPU_MACHINE, answer, gpu_run, row, run, square, write
 
 from analysis import export, table
 from analysis.roofline import frame
-from workloads import printing, records
-from workloads.records import Loaded, Row, Run, Samples, Settings
+from workloads import printing
+from workloads.records import Loaded, Row, Samples, Settings
 
-RUN = Run(
-    records.SCHEMA, GPU_MACHINE, {"numpy": "2.4"}, "python -m workloads.matmul", 1, "abc", "def", "2026-01-01T00:00:00Z"
-)
+RUN = run(GPU_MACHINE)
 # Blocks' medians are 1, 3 and 2 microseconds.
 TAKEN = Samples("host-latency", (0.9e-6, 1.1e-6, 3e-6, 3e-6, 1e-6, 3e-6), 7, (0, 0, 1, 1, 2, 2), "steady")
 ROW = answer(Row("matmul/numpy/blas", square(10), Settings(threads=2)), TAKEN, flags=("steal",))
@@ -81,8 +79,7 @@ def test_no_cell_is_a_formula(capsys):
 
 
 def test_the_command(tmp_path, capsys):
-    with records.Writer(tmp_path / "run" / "matmul.jsonl", RUN) as writer:
-        writer.append(ROW)
+    write(tmp_path / "run" / "matmul.jsonl", RUN, [ROW])
     out = tmp_path / "out.json"
     assert export.main([str(tmp_path / "run"), "--to", "bencher", "-o", str(out)]) == 0
     assert list(json.loads(out.read_text())) == [NAME] and capsys.readouterr().out == f"{out}\n"
@@ -91,8 +88,7 @@ def test_the_command(tmp_path, capsys):
     assert export.main([str(tmp_path / "run"), "--to", "github"]) == 0 and json.loads(capsys.readouterr().out)
     assert export.main([str(tmp_path / "none"), "--to", "github"]) == 2 and export.main([str(tmp_path / "run")]) == 2
     other = msgspec.structs.replace(RUN, machine=msgspec.structs.replace(GPU_MACHINE, key="other"))
-    with records.Writer(tmp_path / "other" / "matmul.jsonl", other) as writer:
-        writer.append(ROW)
+    write(tmp_path / "other" / "matmul.jsonl", other, [ROW])
     capsys.readouterr()
     assert export.main([str(tmp_path / "run"), str(tmp_path / "other"), "--to", "csv"]) == 2
     assert "several machines (nvidia-h200, other)" in capsys.readouterr().err

@@ -52,9 +52,7 @@ def trained(
     values = {"jit_compile": 0.0 if device == "cpu" else 1.0}
     made = row(kernel, problem, waited, device=device, threads=threads, phases_s=phases, series=series, values=values)
     settings = Settings(device, threads, switches=switches.changed({"data": "synthetic", **given}))
-    return Measurement(
-        made.kernel, problem, settings, "ok", samples=made.samples, phases_s=phases, series=series, values=made.values
-    )
+    return replace(made, settings=settings)
 
 
 def by_its_epochs(m: Measurement) -> Measurement:
@@ -64,6 +62,12 @@ def by_its_epochs(m: Measurement) -> Measurement:
     later = {"later_epoch_s 8": tuple(steps * s - (steps - 8) * step for s in own.seconds)}
     later |= {name: taken for name, taken in m.series.items() if not name.startswith("fit_s")}
     return replace(m, samples=(replace(own, stop_reason="epochs of a fit", calls=m.problem.steps),), series=later)
+
+
+def both(model: str, batch: int, samples: int, cpu: float, gpu: float, **given) -> list[Measurement]:
+    """A row of each device whose step takes so many seconds, and nothing else any."""
+    steps = (("cpu", cpu), ("gpu:0", gpu))
+    return [trained(model, batch, samples, (0.0, 0.0, s), device=device, **given) for device, s in steps]
 
 
 def batches() -> list[Measurement]:
@@ -105,7 +109,7 @@ def test_a_planned_job_has_a_smaller_last_batch_where_its_row_compiled_one():
     assert break_even.planned_steps(uneven, 50_000) == 1563 and break_even.Pair(uneven, None, ()).steps == 11
     assert break_even.planned_steps(break_even.Setup(FIT, "peaks", 100, 100, "float32"), 40) == 1
     # Keras compiles once a batch shape: 5 of 5 + 3.5 + 5 + 0.04 s (10 epochs of 4 steps) for the last 4 samples of 100
-    rows = [trained("cifar10-cnn", 32, 100, (0.0, 0.0, 1e-3), device=d, once=(5.0, 0.0, 3.5)) for d in ("cpu", "gpu:0")]
+    rows = both("cifar10-cnn", 32, 100, 1e-3, 1e-3, once=(5.0, 0.0, 3.5))
     assert training_words.last_batch_sentence(break_even.pairs(rows)) == []  # no such phase
     rows[1].phases_s["compile_last"] = 5.0
     (said,) = training_words.last_batch_sentence(break_even.pairs(rows))
@@ -137,10 +141,7 @@ def test_samples_move_the_crossover_by_epoch_and_by_job():
 
 
 def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_sooner_needs_none():
-    slow = [
-        trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3)),
-        trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0"),
-    ]
+    slow = both("fashion-mlp", 32, 320, 1e-3, 2e-3)
     (pair,) = break_even.pairs(slow)
     assert pair.break_even is None
     assert training_words.break_even_sentence(pair).endswith(" The GPU never catches up.")
@@ -149,28 +150,21 @@ def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_soone
     paid = unsure.break_even  # an epoch of 10 steps may be 5 ms shorter, and likely is 10 ms longer
     assert (paid.value, paid.high) == (math.inf, math.inf) and paid.low == 0
     assert training_words.break_even_sentence(unsure).endswith(" Break-even after 1 epoch at the earliest.")
-    soon = [
-        trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), once=(1.0, 0.0, 0.0)),
-        trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0"),
-    ]
-    (pair,) = break_even.pairs(soon)  # a second sooner, and 10 ms an epoch longer
+    begun = trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), once=(1.0, 0.0, 0.0))
+    (pair,) = break_even.pairs([begun, slow[1]])  # a second sooner, and 10 ms an epoch longer
     overtaken = "The GPU, which begins sooner, is overtaken after 100 epochs."
     assert training_words.break_even_sentence(pair).endswith(overtaken)
-    quick = [
-        trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), once=(1.0, 0.0, 0.0)),
-        trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0"),
-    ]
-    (pair,) = break_even.pairs(quick)
+    begun = trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), once=(1.0, 0.0, 0.0))
+    (pair,) = break_even.pairs([begun, both("fashion-mlp", 32, 320, 2e-3, 1e-3)[1]])
     assert pair.break_even.value == 0
     assert training_words.break_even_sentence(pair).endswith("ahead from the first epoch.")
 
 
 def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
     every = [
-        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 4e-3)),
+        *both("cifar10-cnn", 32, 320, 4e-3, 1e-3),
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 3e-3), jit_compile="on"),
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 9e-3), gpu="visible"),
-        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0"),
     ]
     page = "\n".join(section.section(page_of(every)))
     assert "| 4.00 ms (1.3x slower) | 3.00 ms (the best) | 9.00 ms (3.0x slower) | 1.00 ms |" in page
@@ -220,23 +214,15 @@ def test_depth_is_read_off_the_generators_names():
     made = []
     for layers in (2, 4):
         model = f"mlp-784-100x{layers}-10"
-        made += [
-            trained(model, 128, 1280, (0.0, 0.0, 1e-3 * layers / 2)),
-            trained(model, 128, 1280, (0.0, 0.0, 3e-3 * layers / 2), device="gpu:0"),
-        ]
+        made += both(model, 128, 1280, 1e-3 * layers / 2, 3e-3 * layers / 2)
     depth = one(break_even.answers(made, ["depth"]), BY_STEP)
     assert ([p.n for p in depth.points], depth.kind) == ([2, 4], "cpu-throughout")
 
 
 @pytest.mark.parametrize("kernel", JAX_LOOPS)
 def test_a_full_batch_varies_in_samples_not_in_batch(kernel):
-    made = []
-    for n in (100, 1000, 10_000):
-        loop = {"kernel": kernel, "residence": "resident"}
-        made += [
-            trained("peaks", n, n, (0.0, 0.0, 1e-7 * n), **loop),
-            trained("peaks", n, n, (0.0, 0.0, 1e-4), device="gpu:0", **loop),
-        ]
+    loop = {"kernel": kernel, "residence": "resident"}
+    made = [m for n in (100, 1000, 10_000) for m in both("peaks", n, n, 1e-7 * n, 1e-4, **loop)]
     assert break_even.answers(made, ["batch"]) == []
     found = one(break_even.answers(made, ["samples"]), BY_STEP)
     assert (found.kind, found.crossings[0].at.value) == ("gpu-from", pytest.approx(1000, rel=1e-6))

@@ -118,27 +118,26 @@ def test_the_cores_are_busy_with_the_line_at_its_best_rate_and_with_the_rest_as_
     assert path.busy == pytest.approx(3e-4 + best * 2 / 3, rel=0.4)
 
 
-RECURRENT = networks.Network(
-    "own.py:build", "", (7, 3), 2, (Layer("r", "recurrent", 5, groups=4, shape=(5,), weights=180, fused=True),)
-)
+_LOOP = Layer("r", "recurrent", 5, groups=4, shape=(5,), weights=180, fused=True)
+RECURRENT = networks.Network("own.py:build", "", (7, 3), 2, (_LOOP,))
 
 
 def test_a_loop_dispatches_its_operations_once_a_time_step_and_cudnn_launches_kernels(whole):
     """7 time steps; 5 products and 3 passes in each, of which two passes carry out 93 operations."""
     made = components.components(MLP, CPU, whole, RECURRENT)
-    plain = replace(RECURRENT, layers=(replace(RECURRENT.layers[0], shape=(3,), kind="reshape"),))
+    plain = replace(RECURRENT, layers=(replace(_LOOP, shape=(3,), kind="reshape"),))
     less = components.components(MLP, CPU, whole, plain)
     loops = 7 * (5 + 2 * 93 + 1)
     assert made.operations - less.operations == loops + 3 * 28  # and Adam's updates of three variables
-    (one,), joined = RECURRENT.layers, Layer("joined", "concat", inputs=("r", "s"))
-    both = replace(RECURRENT, layers=(one, replace(one, name="s", inputs=("input",)), joined))
+    joined = Layer("joined", "concat", inputs=("r", "s"))
+    both = replace(RECURRENT, layers=(_LOOP, replace(_LOOP, name="s", inputs=("input",)), joined))
     beside = components.components(MLP, CPU, whole, both)  # two loops at once: one is waited for
     assert beside.path.aside == loops and beside.waited == 1 - loops / beside.operations
     assert made.launches.value - less.launches.value == pytest.approx((loops + 3 * 28) * OPERATION, rel=1e-3)
     gpu = seconds(whole, GPU, replace(MLP, model="own.py:build"), network=RECURRENT)
     assert gpu.execution == "op by op" and gpu.settings == GPU  # Keras compiles no model that cuDNN has a layer of
     assert gpu.step_s.high >= 2 * gpu.step_s.value and gpu.step_s.low <= gpu.step_s.value / 2
-    without = replace(RECURRENT, layers=(replace(RECURRENT.layers[0], fused=False),))
+    without = replace(RECURRENT, layers=(replace(_LOOP, fused=False),))
     assert seconds(whole, GPU, replace(MLP, model="own.py:build"), network=without).execution == "compiled"
 
 
@@ -227,22 +226,21 @@ def test_a_measured_law_is_the_input_pipeline(whole):
 
 def test_a_smaller_last_batch_is_compiled_for_too(whole):
     fitted = Calibration(compile_s=0.1)
-    made = [
-        prediction.predict(Training("mlp-784-100x2-10", 32, n), GPU, whole, fitted=fitted).compile_s.value
-        for n in (64, 65, 20)
-    ]
+
+    def compiling(n, on):
+        return prediction.predict(replace(MLP, samples=n), on, whole, fitted=fitted).compile_s.value
+
+    made = [compiling(n, GPU) for n in (64, 65, 20)]
     assert made[1] == pytest.approx(2 * made[0])
 
     def sizes(batch):  # of its 8 different products
         return 2 * math.log2(batch * 784 * 100) + 3 * math.log2(batch * 100 * 100) + 3 * math.log2(batch * 100 * 10)
 
     assert (made[0], made[2]) == (pytest.approx(0.1 * sizes(32)), pytest.approx(0.1 * sizes(20)))
-    trained = [Training("mlp-784-100x2-10", 32, n) for n in (64, 65)]
-    traced = [prediction.predict(t, CPU, whole, fitted=fitted).compile_s.value for t in trained]
+    traced = [compiling(n, CPU) for n in (64, 65)]
     # LeNet's 9 dense products double with the batch; of its 5 convolutions the filters count, 5 * 5 * 6 and 25 * 6 * 16
-    lenet = [
-        components.components(Training("lenet", n, n), GPU, whole, networks.find("lenet")).traced for n in (32, 64)
-    ]
+    network = networks.find("lenet")
+    lenet = [components.components(Training("lenet", n, n), GPU, whole, network).traced for n in (32, 64)]
     assert lenet[1] - lenet[0] == pytest.approx(9)
     dense = (400 * 120, 120 * 84, 84 * 10)
     convs = 2 * math.log2(150) + 3 * math.log2(2400)

@@ -10,7 +10,7 @@ from analysis.roofline import roofs as making
 from analysis.stats import Estimate
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
 from workloads import records
-from workloads.records import Run, Samples, Settings
+from workloads.records import Samples, Settings
 
 GFLOP = 10**9
 TRIAD = Stream("triad", 240_000_000)  # 10^7 doubles in each array: exactly 240 MB
@@ -52,9 +52,8 @@ def test_compute_roofs_are_the_best_peak_of_each_thread_count():
 def test_a_loaded_rerun_lowers_no_roof(tmp_path):
     """The newer row of a key stands in every table, and a ceiling stays where it was seen before."""
     for i, rate in enumerate((60e9, 25e9)):
-        run = Run(records.SCHEMA, fake.CPU_MACHINE, {}, "", 1, "", "", f"2026-01-0{i + 1}T00:00:00Z")
-        with records.Writer(tmp_path / str(i) / "peak.jsonl", run) as writer:
-            writer.append(peak(rate))
+        run = msgspec.structs.replace(fake.run(fake.CPU_MACHINE), started_at=f"2026-01-0{i + 1}T00:00:00Z")
+        fake.write(tmp_path / str(i) / "peak.jsonl", run, [peak(rate)])
     loaded = records.read(tmp_path)
     assert [GFLOP / m.samples[0].seconds[0] for m in loaded.measurements] == pytest.approx([25e9])
     assert len(loaded.replaced) == 1

@@ -9,7 +9,7 @@ from fake_measurements import laws, row, square
 from test_crossover import only, resident_and_copies
 
 from analysis import units
-from analysis.crossover.crossover import LATENCY, Form
+from analysis.crossover.crossover import Form
 from analysis.crossover.families import SQUARES, rows_of
 from analysis.crossover.time_split import why
 from analysis.roofline.roofs import roofs
@@ -31,8 +31,7 @@ def test_digits_times_rates_percents_and_sizes():
     assert (units.join([]), units.join("a"), units.join("ab"), units.join("abc")) == ("", "a", "a and b", "a, b and c")
 
 
-def answer_of(kind_times: dict[int, tuple[float, float]], form: Form = LATENCY):
-    return only(laws(lambda n: kind_times[n][0], lambda n: kind_times[n][1], kind_times), form)
+PEAK = row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)
 
 
 @pytest.mark.parametrize(
@@ -48,18 +47,16 @@ def answer_of(kind_times: dict[int, tuple[float, float]], form: Form = LATENCY):
     ],
 )
 def test_an_answer_of_square_products_in_words(times, words):
-    assert crossings.crossing_sentence(answer_of(times)) == f"Square float32 products, resident on the GPU: {words}"
+    answer = only(laws(lambda n: times[n][0], lambda n: times[n][1], times))
+    assert crossings.crossing_sentence(answer) == f"Square float32 products, resident on the GPU: {words}"
 
 
 def test_why_names_the_largest_part_and_what_is_not_explained():
     rows = resident_and_copies()
-    said = crossings.why_sentence(why(rows_of(rows, SQUARES), only(rows, Form("roundtrip")))[0], Form("roundtrip"))
-    assert (
-        said == "Why: at n = 64 a GPU call with its copies takes 100 µs, the CPU 50.0 µs. 76 % of the GPU's is copies."
-    )
-    rows = [m for m in resident_and_copies() if m.settings.mode != "resident" or m.settings.device == "cpu"]
-    said = crossings.why_sentence(why(rows_of(rows, SQUARES), only(rows, Form("roundtrip")))[0], Form("roundtrip"))
-    assert said.endswith("All of the GPU's is not explained.")
+    others = [m for m in rows if m.settings.mode != "resident" or m.settings.device == "cpu"]
+    form, took = Form("roundtrip"), "Why: at n = 64 a GPU call with its copies takes 100 µs, the CPU 50.0 µs. "
+    for given, what in ((rows, "76 % of the GPU's is copies."), (others, "All of the GPU's is not explained.")):
+        assert crossings.why_sentence(why(rows_of(given, SQUARES), only(given, form))[0], form) == took + what
 
 
 def test_the_answer_on_a_gpu_machine_is_at_most_five_sentences():
@@ -75,16 +72,9 @@ def test_the_answer_on_a_gpu_machine_is_at_most_five_sentences():
 
 
 def test_products_in_caches_and_above_slow_peaks_are_called_what_they_are():
-    rows = [
-        row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
-        row("stream/numba/loop", Stream("triad", 240_000_000), 0.024, threads=1),
-    ]
-    cases = (
-        (30, 50e9, "fit a cache"),
-        (600, 50e9, "It is compute-bound"),
-        (600, 4.8e9, "4.8 % of that arithmetic: neither is the"),
-    )
-    for n, rate, words in cases:
+    rows = [PEAK, row("stream/numba/loop", Stream("triad", 240_000_000), 0.024, threads=1)]
+    slow = "4.8 % of that arithmetic: neither is the"
+    for n, rate, words in ((30, 50e9, "fit a cache"), (600, 50e9, "It is compute-bound"), (600, 4.8e9, slow)):
         matmul = row("matmul/numpy/blas", square(n), 2 * n**3 / rate, threads=1)
         assert any(words in s for s in summary.answer([*rows, matmul], fake.CPU_MACHINE))
     rows = [
@@ -94,14 +84,12 @@ def test_products_in_caches_and_above_slow_peaks_are_called_what_they_are():
     ]
     (said,) = rates.bound_sentences(rows, roofs(rows, fake.GPU_MACHINE))
     assert said.endswith("It would be memory-bound, but its 42.2 KiB fit a cache.")
-    peak = row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)
-    rows = [peak, row("matmul/numpy/blas", square(512), 2e-3, threads=1)]
+    rows = [PEAK, row("matmul/numpy/blas", square(512), 2e-3, threads=1)]
     (said,) = rates.rate_sentences(rows, roofs(rows, fake.GPU_MACHINE))  # 134 of 100 GFLOP/s
     assert said.endswith("130 % of its measured roof (float32), as the CPU was slower while that was measured.")
-    slower = [peak, row("matmul/numpy/blas", square(512), 4e-3, threads=1)]
-    assert rates.rate_sentences(slower, roofs(slower, fake.GPU_MACHINE))[0].endswith(
-        "67 % of its measured roof (float32)."
-    )
+    slower = [PEAK, row("matmul/numpy/blas", square(512), 4e-3, threads=1)]
+    (said,) = rates.rate_sentences(slower, roofs(slower, fake.GPU_MACHINE))
+    assert said.endswith("67 % of its measured roof (float32).")
 
 
 def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
@@ -129,10 +117,7 @@ def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
 
 
 def test_a_row_above_its_roof_is_an_error_but_on_a_virtual_cpu_a_detail():
-    rows = [
-        row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
-        row("matmul/numpy/blas", square(1000), 0.01, threads=1),
-    ]
+    rows = [PEAK, row("matmul/numpy/blas", square(1000), 0.01, threads=1)]
     assert "1 row above the roof, which is impossible" in summary.answer(rows, fake.CPU_MACHINE)[-1]
     virtual = msgspec.structs.replace(fake.CPU_MACHINE, virtual=True)
     assert not any("impossible" in s for s in summary.answer(rows, virtual))

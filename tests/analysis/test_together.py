@@ -15,7 +15,7 @@ from analysis.report.material import Material
 from analysis.text import training as training_words
 from analysis.training.side_by_side import TRIAL, gains, slowdown, trial_seconds
 from kernels.problems import Inference, Training
-from workloads import options, records, shared_flags, training
+from workloads import options, records, training
 from workloads.frameworks import forecast, side_by_side, windows
 from workloads.harness import concurrent, one_row, sweep
 from workloads.harness.timing import Limits
@@ -144,16 +144,7 @@ def workers(monkeypatch):
 
 def arguments(folder, *words):
     """As the training command has them."""
-    parser = options.parser("workloads.training", "", "python -m workloads.training")
-    parser.add_argument("--model", nargs="+")
-    parser.add_argument("--batch", nargs="+")
-    parser.add_argument("--samples", nargs="+")
-    parser.add_argument("--steps", type=int)
-    parser.add_argument("--epochs", nargs="+")
-    parser.add_argument("--jit", nargs="+")
-    parser.add_argument("--data", default="synthetic")
-    shared_flags.add_measuring(parser)
-    return parser.parse_args(["-q", "--fast", "-o", str(folder), *words])
+    return training.parser().parse_args(["-q", "--fast", "-o", str(folder), *words])
 
 
 def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
@@ -198,10 +189,8 @@ def test_what_ends_one_party_ends_the_others_and_is_said(error):
 
 
 def test_several_trainings_at_once_share_the_device(workers, tmp_path):
-    outcome = side_by_side.measure(
-        "together", arguments(tmp_path, "--model", "lenet", "--steps", "3"), run(GPU_MACHINE)
-    )
-    found = outcome.measurements
+    args = arguments(tmp_path, "--model", "lenet", "--steps", "3")
+    found = side_by_side.measure("together", args, run(GPU_MACHINE)).measurements
     expected = [("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")]
     assert [(m.settings.device, m.settings.switches["at_once"], m.problem) for m in found] == expected
     assert [len(m.on("host-latency").seconds) for m in found] == [12, 24, 48] and found[0].on("host-throughput") is None

@@ -3,7 +3,7 @@ laws whose answers are worked out by hand."""
 
 import msgspec
 from fake_measurements import page_of
-from test_jobs import one, trained
+from test_jobs import both, one, trained
 
 from analysis.report.charts import break_even as break_even_chart
 from analysis.report.sections import training as section
@@ -46,38 +46,27 @@ def test_a_page_says_one_job_of_a_training():
     # 10 s / (16 x 8 ms) = 78.1 epochs of 2,048 samples: 160,000 of the 600,000
     (paid,) = [s for s in map(words.break_even_sentence, break_even.pairs(every)) if s.startswith("mlp-784-1000x2-10")]
     assert paid.endswith("begins after 15.0 s on the GPU, 5.00 s on the CPU. Break-even after 79 epochs.")
-    every = [trained("mnist-cnn", 32, 60_000, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
+    every = both("mnist-cnn", 32, 60_000, 2e-3, 1e-3)
     (said,) = words.training_sentences(every)
     assert said.startswith("MNIST CNN, batch 32, 60,000 samples, 5 epochs: ")
     assert [row[0] for row in words.table(every)] == ["MNIST CNN, batch 32, 60,000 samples, 5 epochs"]
-    batch = [trained("peaks", 100, 100, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
-    # all of a batch: another job has another batch
-    assert break_even.planned(break_even.pairs(batch)[0].setup, "") == (100, 2000)
+    (batch,) = break_even.pairs(both("peaks", 100, 100, 2e-3, 1e-3))
+    assert break_even.planned(batch.setup, "") == (100, 2000)  # all of a batch: another job has another batch
 
 
 def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     """Between 100 and 40,000 samples a straight line says nothing: no number, no interval, and no place at the answer's top."""
-    made = [
-        trained("peaks", n, n, (0.0, 0.0, 1e-6 * n if d == "cpu" else 1e-3), device=d)
-        for n in (100, 40_000)
-        for d in ("cpu", "gpu:0")
-    ]
+    made = [m for n in (100, 40_000) for m in both("peaks", n, n, 1e-6 * n, 1e-3)]
     found = one(break_even.answers(made, ["samples"]), BY_STEP)
     assert found.crossings[0].wide
     expected = "the GPU starts to win between 100 and 40,000 samples"
     assert crossings.verdict_words(found) == expected
     assert not [s for s in words.training_sentences(made) if "wins from" in s]
-    between = [
-        trained("peaks", 2000, 2000, (0.0, 0.0, t), device=d, noise=0.9, epochs=2)
-        for t, d in ((1.1e-3, "cpu"), (1e-3, "gpu:0"))
-    ]
+    between = both("peaks", 2000, 2000, 1.1e-3, 1e-3, noise=0.9, epochs=2)
     (crossing,) = one(break_even.answers([*made, *between], ["samples"]), BY_STEP).crossings
     assert (crossing.below, crossing.above, crossing.apart) == (100, 40_000, 20.0)  # neither wins at 2000: still far
-    near = [
-        trained("peaks", n, n, (0.0, 0.0, seconds), device=d, noise=0.2 * (n == 1000), epochs=2)
-        for n in (200, 1000, 4000)
-        for d, seconds in (("cpu", 1e-6 * n), ("gpu:0", 1e-3))
-    ]
+    noise = {200: 0.0, 1000: 0.2, 4000: 0.0}
+    near = [m for n, off in noise.items() for m in both("peaks", n, n, 1e-6 * n, 1e-3, noise=off, epochs=2)]
     said = words.training_sentences(near)[1]  # 20 times in all, in steps of 5 and 4
     assert "by a step: the GPU wins from " in said
 
@@ -103,10 +92,7 @@ def test_a_batch_that_no_epoch_fills_is_named_and_so_is_what_compiling_for_it_to
 
 
 def test_losses_in_words_and_where_the_devices_end_apart():
-    made = [
-        trained("peaks", 100, 100, (0.0, 0.0, 1e-3), device=d, epochs=2000, kernel="training/tensorflow/loop")
-        for d in ("cpu", "gpu:0")
-    ]
+    made = both("peaks", 100, 100, 1e-3, 1e-3, epochs=2000, kernel="training/tensorflow/loop")
     for m, end in zip(made, (0.02, 0.96), strict=True):  # a row keeps 200 of 2000 losses
         m.series.update({"job_loss": (2.5, *[1.0] * 198, end), "loss": (3.1, 2.9, 2.6)})
     expected = "loss 2.5 to 0.02 in 2000 epochs; loss 3.1 to 2.6 in 3 epochs of few samples"
@@ -146,7 +132,7 @@ def test_a_loss_that_does_not_fall_is_said_not_to_learn():
 
 def test_losses_of_other_samples_are_not_compared():
     """2.29 on a GPU against 0.763 is 3.00 times: said of one version's samples alone."""
-    cpu, gpu = (trained("cifar10-cnn", 32, 2048, (0.0, 0.0, 1e-3), device=d) for d in ("cpu", "gpu:0"))
+    cpu, gpu = both("cifar10-cnn", 32, 2048, 1e-3, 1e-3)
     for m, end in ((cpu, 0.763), (gpu, 2.29)):
         m.series["loss"], m.notes["samples"] = (2.33, 2.31, end), "2"
     told = "after 3 epochs of few samples the loss is 0.763 on the CPU, 2.29 on the GPU."

@@ -3,6 +3,7 @@ models."""
 
 import functools
 import sys
+from collections.abc import Iterable
 
 import drawn
 import msgspec
@@ -37,11 +38,8 @@ def layers(salt: int, classes=CLASSES, batches: tuple[int, ...] = ()) -> dict[st
         found[kind] = []
         while len(found[kind]) < EACH:
             taps, stride = int(rng.choice(FILTERS)), int(rng.choice(STRIDES))
-            side, n, unit = (
-                round(2 ** rng.uniform(2.8, 7.8)),
-                round(2 ** rng.uniform(0, 8)),
-                8 if len(found[kind]) % 2 else 1,
-            )
+            side, n = round(2 ** rng.uniform(2.8, 7.8)), round(2 ** rng.uniform(0, 8))
+            unit = 8 if len(found[kind]) % 2 else 1
             n = batches[len(found[kind]) % len(batches)] if batches else n
             channels = (10 ** rng.uniform(*powers) / (2 * n * (taps * -(-side // stride)) ** 2)) ** 0.5
             apart = 2 ** rng.uniform(-1, 1)
@@ -61,10 +59,15 @@ def cases(salt: int, dtypes: list[str]) -> list[Case]:
                 ways = [way for way in Conv.DIRECTIONS if way != "dgrad" or layer.c_in > FEW]
                 of = [msgspec.structs.replace(layer, direction=way, dtype=dtype, math=dtype) for way in ways]
                 found += [Case(drawn.draw(salt)[0], kind, problem) for problem in of]
-        steps = [networks.step(networks.find(name), n, dtype, dtype) for name in MODELS for n in BATCHES if salt == 0]
-        products = dict.fromkeys(work.problem for step in steps for work in step if work.kind == "conv")
-        found += [Case("layers", "layers", problem) for problem in products]
+        found += of_models(BATCHES, dtype) if salt == 0 else []
     return found
+
+
+def of_models(batches: Iterable[int], dtype: str = "float32") -> list[Case]:
+    """The convolutions of the models' training steps, each once."""
+    steps = [networks.step(networks.find(name), n, dtype, dtype) for name in MODELS for n in batches]
+    products = dict.fromkeys(work.problem for step in steps for work in step if work.kind == "conv")
+    return [Case("layers", "layers", problem) for problem in products]
 
 
 def libraries(problem: Conv, inputs: list) -> dict:

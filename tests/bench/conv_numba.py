@@ -5,11 +5,8 @@ import os
 import sys
 import time
 
-os.environ |= {
-    "TF_CPP_MIN_LOG_LEVEL": "3",
-    "OMP_NUM_THREADS": "1",
-    "CUDA_VISIBLE_DEVICES": "",
-}  # TensorFlow's before it starts
+# TensorFlow's before it starts
+os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 import drawn
 import msgspec
@@ -18,18 +15,15 @@ from drawn import Case, Row
 from in_turns import BLOCKS, row
 from must_reach import Figure, printed
 
-from kernels import networks, reference, registry
+from kernels import reference, registry
 from kernels.problems import Conv
-from tests.bench.conv_cuda import BATCHES, MODELS, layers
+from tests.bench.conv_cuda import BATCHES, MODELS, layers, of_models
 from workloads.harness import timing
 from workloads.harness.timing import Limits
 
 OURS, LIBRARIES = ("conv/numba/blocked", "conv/numba/held"), ("conv/tensorflow/eager", "conv/tensorflow/held")
-CLASSES = {
-    "< 100 MFLOP": (6, 8),
-    "100 MFLOP to 3 GFLOP": (8, 9.5),
-    "> 3 GFLOP": (9.5, 11),
-}  # powers of ten of the FLOPs
+# powers of ten of the FLOPs
+CLASSES = {"< 100 MFLOP": (6, 8), "100 MFLOP to 3 GFLOP": (8, 9.5), "> 3 GFLOP": (9.5, 11)}
 OF_MODELS = 32  # their batch
 HELD_S, HELD_AT_MOST = 0.1, 50  # of a call of TensorFlow's `held`: as many convolutions as come to that
 MEAN, LEAST = 1.05, 0.9
@@ -42,9 +36,7 @@ def cases(salt: int, dtypes: list[str]) -> list[Case]:
     for every in layers(salt, CLASSES, BATCHES).values():
         ways = [msgspec.structs.replace(layer, direction=way) for layer in every for way in Conv.DIRECTIONS]
         found += [Case(drawn.draw(salt)[0], "drawn", problem) for problem in ways]
-    steps = [networks.step(networks.find(name), OF_MODELS) for name in MODELS if salt == 0]
-    products = dict.fromkeys(work.problem for step in steps for work in step if work.kind == "conv")
-    return found + [Case("layers", "layers", problem) for problem in products]
+    return found + of_models([OF_MODELS]) if salt == 0 else found
 
 
 def measure(case: Case, turn: int) -> Row:
@@ -72,7 +64,7 @@ def measure(case: Case, turn: int) -> Row:
         with contextlib.suppress(ValueError):  # no layout can be held for wgrad and for dgrad with a stride
             calls[name] = registry.find(name).bind(problem, *tensors)
     shape, layout = drawn.described(problem)
-    return row(case, calls, LIBRARIES, 1, turn, layout=layout, shape=shape, first_s=first_s, equal=equal)
+    return row(case, calls, LIBRARIES, turn, layout=layout, shape=shape, first_s=first_s, equal=equal)
 
 
 def figures(rows: list[Row]) -> list[Figure]:

@@ -5,7 +5,6 @@ import itertools
 import os
 import sys
 import time
-from typing import NamedTuple
 
 os.environ.setdefault("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue")  # workqueue halves small products
 
@@ -13,7 +12,7 @@ import drawn
 import numba
 import numpy as np
 import threadpoolctl
-from drawn import Row
+from drawn import Case, Row
 from in_turns import BLOCKS, PEAK, row
 from must_reach import Figure, printed
 
@@ -44,15 +43,6 @@ TARGETS = {
     ("bfloat16", "layers"): (1.0, 0.0),
 }
 BELOW = 6  # the lowest rows of a set, each with a line of its own
-
-
-class Case(NamedTuple):
-    """A problem of a draw or a set, on so many threads."""
-
-    drawn: str
-    kind: str
-    problem: Matmul
-    threads: int
 
 
 def cases(salt: int, dtypes: list[str]) -> list[Case]:
@@ -90,7 +80,7 @@ def measure(case: Case, turn: int) -> Row:
     equal = reference.check(problem, whole, kernels[OURS[problem.dtype]].bind(problem, *whole)()).passed
     layout = f"{problem.layout}, {case.threads} thread{'s' * (case.threads > 1)}"
     told = {"layout": layout, "shape": (problem.m, problem.n, problem.k), "first_s": first_s, "equal": equal}
-    return row(case, calls, [LIBRARY[problem.dtype]], case.threads, turn, **told)
+    return row(case, calls, [LIBRARY[problem.dtype]], turn, **told)
 
 
 def placed(inputs: tuple, kernel: registry.Kernel) -> tuple:
@@ -112,9 +102,8 @@ def figures(rows: list[Row]) -> list[Figure]:
             if beside := [r.sides[MKL] / r.ours_s for r in of if MKL in r.sides]:
                 found += drawn.claim(f"{dtype}, {kind}, {threads}, MKL", beside, None)
             if large := [100 * r.sides[PEAK] / r.ours_s for r in of if min(r.shape) >= 1024]:
-                found.append(
-                    printed(f"{dtype}, {kind}, {threads}, sides >= 1024: of the FMA peak", np.median(large), "%")
-                )
+                what = f"{dtype}, {kind}, {threads}, sides >= 1024: of the FMA peak"
+                found.append(printed(what, np.median(large), "%"))
             for r in sorted(of, key=lambda r: r.ratio)[:BELOW]:
                 what = f"{dtype} {r.layout} {'x'.join(map(str, r.shape))}, {r.rate / 1e9:.3g} GFLOP/s"
                 found.append(printed(f"{kind}: {what}: library / ours", r.ratio))

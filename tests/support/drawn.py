@@ -76,11 +76,12 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Case(NamedTuple):
-    """A problem of a draw (the hash and the salt) or of a set, and the class that it is of."""
+    """A problem of a draw (the hash and the salt) or of a set, the class that it is of, and the CPU's threads."""
 
     drawn: str
     kind: str
     problem: Any
+    threads: int = 1
 
 
 class Bench(NamedTuple):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
 from kernels.problems.arrays import precision
-from workloads.records import Gpu, Loaded, Machine, Measurement, Row, Run, Samples, Settings
+from workloads.records import Gpu, Loaded, Machine, Measurement, Row, Run, Samples, Settings, Writer
 
 H200 = Gpu("NVIDIA H200", "GPU-0", "9.0", 132, 141 * 2**30, 60 * 2**20, 1.98e9, 3.2e9, 700.0, 5, 16)
 _CACHES = {"L1d": 48 * 2**10, "L2": 2 * 2**20, "L3": 105 * 2**20}
@@ -16,6 +16,12 @@ _CPU = ("Intel Xeon Platinum 8480+", "intel", "avx512", 16, 1, 2**37, _CACHES)
 GPU_MACHINE = Machine("nvidia-h200", *_CPU, (H200,), "580.0", "Linux", True)
 CPU_MACHINE = Machine("intel-avx512-2c", "Intel Xeon", "intel", "avx512", 2, 1, 2**33, {**_CACHES, "L3": 32 * 2**20})
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+
+
+def with_gpus(*uuids: str) -> Machine:
+    """The GPU machine with an H200 for each of these."""
+    key = f"nvidia-h200-x{len(uuids)}" if len(uuids) > 1 else GPU_MACHINE.key
+    return replace(GPU_MACHINE, key=key, gpus=tuple(replace(H200, uuid=uuid) for uuid in uuids))
 
 
 def samples(seconds, clock="host-latency", spread=0.0, blocks=5, each=4, seed=0) -> Samples:
@@ -227,6 +233,13 @@ def whole_run(spread: float = 0.01, sizes=SIZES) -> Loaded:
 def run(machine: Machine, command: str = "python -m workloads.suite --quick", network: str = "") -> Run:
     packages = {"numpy": "2.4.6", "numba": "0.68.1", "python": "3.12.3"}
     return Run(1, machine, packages, command, 1, "abc1234", "0123456789abcdef", "2025-01-02T03:04:05Z", network)
+
+
+def write(file, of: Run, rows) -> None:
+    """A result file of a run with these rows."""
+    with Writer(file, of) as writer:
+        for m in rows:
+            writer.append(m)
 
 
 def gpu_run(spread: float = 0.01, sizes=SIZES) -> Loaded:

@@ -14,6 +14,7 @@ import threading
 import types
 
 import cuda_on_cpu
+import fake_cupy
 import numpy as np
 
 from kernels import registry
@@ -190,18 +191,12 @@ def cupy(host: Host) -> types.ModuleType:
         array.gpu = host.current
         return array
 
-    def pinned(nbytes):
-        class Pinned(bytearray):
-            ptr = property(lambda self: ctypes.addressof(ctypes.c_char.from_buffer(self)))
-
-        return Pinned(nbytes)
-
     made.ndarray, made.empty, made.asnumpy = Array, empty, lambda array: np.array(array)
     made.empty_like = lambda array: empty(array.shape, array.dtype)
     made.cuda = types.ModuleType("cupy.cuda")
     made.cuda.runtime = _runtime(host)
     made.cuda.Device, made.cuda.Stream, made.cuda.Event = _device(host), _stream(host), _event(host)
-    made.cuda.alloc_pinned_memory, made.cuda.get_local_runtime_version = pinned, lambda: 13000
+    made.cuda.alloc_pinned_memory, made.cuda.get_local_runtime_version = fake_cupy.Pinned, lambda: 13000
     made.cuda.nccl = nccl(host)
     return made
 
@@ -269,9 +264,8 @@ class Driver:
     def cuLaunchKernelEx(self, config, function, addresses, extra) -> int:
         config, kernel = config._obj, self.kernels[function.value - 1]
         told = [(attribute.id, attribute.value) for attribute in config.attributes[: config.count]]
-        assert (
-            told in ([], [(6, 1)]) and config.shared_bytes == 0 and extra is None
-        )  # programmatic stream serialization
+        assert told in ([], [(6, 1)])  # programmatic stream serialization
+        assert config.shared_bytes == 0 and extra is None
         assert self.host.streams[config.stream - 1].gpu == self.host.current
         given = [
             ctypes.c_void_p(ctypes.c_uint64.from_address(a).value) if "*" in kind else ctypes.c_void_p(a)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from drawn import Row
+from drawn import Case, Row
 
 from kernels import registry
 from workloads.harness import plan, telemetry, timing
@@ -34,16 +34,16 @@ def peak(threads: int):
     return problem.flops, timing.host(run)
 
 
-def row(case, calls: dict[str, Callable], libraries: Iterable[str], threads: int, turn: int, **told) -> Row:
+def row(case: Case, calls: dict[str, Callable], libraries: Iterable[str], turn: int, **told) -> Row:
     """The row of a case, ours the fastest of Numba's `calls`: all and the FMA peak in blocks whose order turns around; each
     side's best block, as what else runs on the machine only adds. told: the row's fields that are known before."""
-    flops, ceiling = peak(threads)
+    flops, ceiling = peak(case.threads)
     takes = {name: timing.host(call) for name, call in calls.items()} | {PEAK: ceiling}
     passes = {name: getattr(call, "passes", 1) for name, call in calls.items()} | {PEAK: flops / case.problem.flops}
     sides = dict.fromkeys(takes, float("inf"))
     for i in range(BLOCKS):
         for name in list(takes)[:: 1 if (i + turn) % 2 else -1]:
-            if threads > 1:
+            if case.threads > 1:
                 telemetry.settle()
             sides[name] = min(sides[name], timing.call_seconds(takes[name], SHORT) / passes[name])
     library = min((name for name in libraries if name in sides), key=sides.__getitem__)

@@ -1,13 +1,11 @@
 """A made-up profile whose times follow laws known in closed form, so that every prediction can be worked out by hand."""
 
-import msgspec
-from fake_measurements import GPU_MACHINE, row
+from fake_measurements import GPU_MACHINE, row, run, write
 
 from analysis.predict import fusion
 from analysis.predict.profile import PASSES
 from kernels import networks
 from kernels.problems import Launch, Matmul, Stream, Training, Transfer
-from workloads.records import Run
 
 CALL = 100e-6  # of a tf.function
 RATE = {"cpu": 1e11, "gpu:0": 1e13}  # FLOP/s
@@ -31,12 +29,10 @@ def launches():
                 each = CALL + n * OPERATION
                 clocks = {"host-latency": each, "host-throughput": each} if device != "cpu" else each
                 made.append(row(f"launch/tensorflow/{variant}", Launch("elementwise", n), clocks, device=device))
-            made += [
-                row(f"launch/tensorflow/{fit}", Launch("step", n), 0.05 + n * STEP[device, jit], device=device)
-                for n in (1, 64, 256)
-            ]
-            laws = {n: FIT + n * (EPOCH + STEP[device, jit]) for n in (1, 4, 16)}
-            made += [row(f"launch/tensorflow/{fit}", Launch("epoch", n), s, device=device) for n, s in laws.items()]
+            step = STEP[device, jit]
+            laws = {Launch("step", n): 0.05 + n * step for n in (1, 64, 256)}
+            laws |= {Launch("epoch", n): FIT + n * (EPOCH + step) for n in (1, 4, 16)}
+            made += [row(f"launch/tensorflow/{fit}", p, s, device=device) for p, s in laws.items()]
     for n in (1, 64):
         clocks = {"host-latency": 1e-5, "host-throughput": n * KERNEL}
         made.append(row("launch/cupy/rawkernel", Launch("empty", n), clocks, device="gpu:0"))
@@ -95,11 +91,7 @@ def training(model, batch, step, device="cpu", epoch=EPOCH, fit=FIT, samples=204
 
 def written(folder, rows, machine=GPU_MACHINE):
     """The rows as a result file in a folder of the machine's; the folder's name."""
-    run = Run(1, machine, {}, "python -m workloads.launch", 1, "", "", "2026-11-21T00:00:00Z")
-    (folder / machine.key).mkdir()
-    (folder / machine.key / "rows.jsonl").write_bytes(
-        b"\n".join(msgspec.json.encode(line) for line in (run, *rows)) + b"\n"
-    )
+    write(folder / machine.key / "rows.jsonl", run(machine), rows)
     return str(folder)
 
 

@@ -7,7 +7,7 @@ import types
 import msgspec
 import numpy as np
 import pytest
-from fake_measurements import CPU_MACHINE, GPU_MACHINE, gpu_run, row, run, square
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, gpu_run, row, run, square, write
 
 from analysis import checks
 from analysis.checks import Context
@@ -94,10 +94,8 @@ def test_every_flag_of_the_telemetry_has_words_and_a_sweep_flags_its_rows_once()
     bad = row_flags.flagged(gpu(1e-5, 4e-4))
     assert bad.flags == ("no-wait",) and row_flags.flagged(bad) is bad and row_flags.flagged(ROOFED[1]).flags == ()
     said = checks.lines([bad, bad, msgspec.structs.replace(ROOFED[1], flags=("quota",))], GPU_MACHINE, "a b.jsonl")
-    assert said[1].endswith("doctor 'a b.jsonl'") and said[0].startswith(
-        "doubtful (no-wait): 2 of 3 rows, such as matmul/cupy/cublas m=1024"
-    )
-    assert "; try: " in said[0]
+    assert said[0].startswith("doubtful (no-wait): 2 of 3 rows, such as matmul/cupy/cublas m=1024")
+    assert said[1].endswith("doctor 'a b.jsonl'") and "; try: " in said[0]
     again = "python -m workloads.training --model lenet --rigorous"
     assert checks._fix(BY_FLAG["steal"], spread(1, 1.0)) == again != checks._fix(BY_FLAG["quota"], spread(1, 1.0))
     for words in (check.fix.split() for check in checks.CHECKS if check.fix.startswith("python -m workloads.")):
@@ -258,9 +256,8 @@ def test_the_doctor_times_a_few_rows(monkeypatch):
     here = records.Machine("x", "cpu", "intel", "avx512", 1, 1, 1 << 34, {"L3": 1 << 22})
     done = doctor.trials(here)
     assert [(m.kernel, m.status) for m in done] == [("matmul/numpy/blas", "ok"), ("stream/numba/loop", "ok")]
-    monkeypatch.setattr(
-        doctor, "trials", lambda here: [msgspec.structs.replace(done[0], status="failed", reason="no"), gpu(1e-5, 4e-4)]
-    )
+    failed = msgspec.structs.replace(done[0], status="failed", reason="no")
+    monkeypatch.setattr(doctor, "trials", lambda here: [failed, gpu(1e-5, 4e-4)])
     found = {one.check: one for one in doctor.timings()}
     assert "1 rows timed" in found["timings"].seen or found["timings"].level == "problem"
     assert found["no-wait"].level == "problem"
@@ -268,32 +265,25 @@ def test_the_doctor_times_a_few_rows(monkeypatch):
 
 
 def test_the_doctor_looks_at_stored_rows(tmp_path, capsys):
-    with records.Writer(tmp_path / "matmul.jsonl", run(GPU_MACHINE)) as writer:
-        writer.append(gpu(5e-4, 4e-4))
+    write(tmp_path / "matmul.jsonl", run(GPU_MACHINE), [gpu(5e-4, 4e-4)])
     assert doctor.main([str(tmp_path)]) == options.OK
     assert "1 rows of nvidia-h200" in capsys.readouterr().out
     with open(tmp_path / "matmul.jsonl", "ab") as file:
         file.write(msgspec.json.encode(gpu(1e-5, 4e-4, mode="x")) + b"\ngarbage\n")
     assert doctor.main([str(tmp_path)]) == options.FAILED
     out = capsys.readouterr().out
-    assert (
-        "problem  no-wait" in out and "bad lines" in out and "These rows are not sound: " in out and "mend it: " in out
-    )
+    for words in ("problem  no-wait", "bad lines", "These rows are not sound: ", "mend it: "):
+        assert words in out
     assert doctor.main([str(tmp_path / "none")]) == options.USAGE
 
 
 def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
-    values = {"gpu_power_w": 700.0}
-    outcome = sweep.Outcome(
-        run(GPU_MACHINE), pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values=values)]
-    )
+    doubtful = gpu(1e-5, 4e-4, flags=("power-cap",), values={"gpu_power_w": 700.0})
+    outcome = sweep.Outcome(run(GPU_MACHINE), pathlib.Path("x.jsonl"), [doubtful])
     assert session.sum_up(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
     err = capsys.readouterr().err
-    assert (
-        "1 warning (power-cap): " in err
-        and err.count("-m workloads.doctor x.jsonl") == 1
-        and "doubtful (no-wait)" in err
-    )
+    assert "1 warning (power-cap): " in err and "doubtful (no-wait)" in err
+    assert err.count("-m workloads.doctor x.jsonl") == 1
     session.sum_up(outcome, types.SimpleNamespace(quiet=False, verbose=True))
     err = capsys.readouterr().err
     assert "doubtful (power-cap)" in err and "700 W" in err and "1 warning" not in err

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 import pytest
-from fake_measurements import CPU_MACHINE, GPU_MACHINE, H200, page_of, row
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, page_of, row, with_gpus
 
 from analysis import checks
 from analysis.report.sections import several_gpus as page
@@ -23,9 +23,7 @@ from workloads.records import Row, Settings
 from workloads.records import settings as switches
 
 FIT = "training/keras/fit"
-TWO = msgspec.structs.replace(
-    GPU_MACHINE, key="nvidia-h200-x2", gpus=(H200, msgspec.structs.replace(H200, uuid="GPU-1"))
-)
+TWO = with_gpus("GPU-0", "GPU-1")
 JAX = {"data": "synthetic", "keras_backend": "jax", "jit_compile": "on", "dropout": "off", "shuffle": "off"}
 FEED = "mlp-3072-1x1-10"
 
@@ -177,13 +175,8 @@ def held(state, temporary):
 def test_memory_halves_for_activations_alone():
     rows = [fit(4e-3, values=held(100, 64)), two(values=held(99, 32))]
     seen = cells(rows)
-    memory = (
-        "weights and optimizer, one GPU",
-        "weights and optimizer, each",
-        "activations, one GPU",
-        "activations, each",
-    )
-    assert [seen[name] for name in memory] == ["100 MiB", "99.0 MiB", "64.0 MiB", "32.0 MiB"]
+    memory = [seen[f"{what}, {of}"] for what in ("weights and optimizer", "activations") for of in ("one GPU", "each")]
+    assert memory == ["100 MiB", "99.0 MiB", "64.0 MiB", "32.0 MiB"]
     peaks = [fit(4e-3, values={"peak_memory_bytes": 3 * 2**30}), two(values={"peak_memory_bytes": 2 * 2**30})]
     assert (cells(peaks)["peak memory, one GPU"], cells(peaks)["peak memory, each"]) == ("3.00 GiB", "2.00 GiB")
 

@@ -12,7 +12,7 @@ import types
 import fake_measurements as fake
 import msgspec
 import pytest
-from test_fleet_devices import machine, reads, write
+from test_fleet_devices import reads, write
 
 from analysis.fleet import devices, judgment
 from analysis.text import machines as fleet_words
@@ -208,8 +208,8 @@ def test_what_cannot_be_written_ends_that_node_and_one_with_other_gpus_is_not_re
     ray, _ = by_row(tmp_path, {"n1": [PLAN, BEGAN, None]}, seen=lambda part, line: said.append(line))
     assert said == [f"cannot write {tmp_path / 'n1' / 'peak.jsonl'}: File exists"] and len(ray.cancelled) == 1
     tmp_path /= "other"
-    write(tmp_path / "n1", machine("GPU-a"), reads("gpu:0"))
-    plan, said = ("plan.json", encoded(fleet.Plan(fake.run(machine("GPU-b")), {}))), []
+    write(tmp_path / "n1", fake.with_gpus("GPU-a"), reads("gpu:0"))
+    plan, said = ("plan.json", encoded(fleet.Plan(fake.run(fake.with_gpus("GPU-b")), {}))), []
     ray, _ = by_row(tmp_path, {"n1": [plan, None]}, seen=lambda part, line: said.append(line))
     assert len(ray.cancelled) == 1 and said == [f"{tmp_path / 'n1'} was measured on other GPUs; leave --resume out"]
 
@@ -229,7 +229,7 @@ def test_nodes_of_another_version_or_without_answer_are_left_out_with_the_reason
 
 
 def test_a_folder_with_results_is_not_written_without_resume(tmp_path):
-    write(tmp_path / "run" / "n1", machine("GPU-a"), reads("gpu:0"))
+    write(tmp_path / "run" / "n1", fake.with_gpus("GPU-a"), reads("gpu:0"))
     args = argparse.Namespace(output=str(tmp_path / "run"), resume=False, ray="auto")
     with pytest.raises(records.Refused, match="add --resume"):
         fleet.place(args)
@@ -272,8 +272,7 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known():
 
 def test_a_host_of_several_gpus_measures_them_together_too_where_all_are_asked_for(tmp_path):
     def files(count: int, *argv: str) -> dict[str, int]:
-        gpus = tuple(msgspec.structs.replace(fake.H200, uuid=f"GPU-{i}") for i in range(count))
-        here = msgspec.structs.replace(fake.GPU_MACHINE, gpus=gpus)
+        here = fake.with_gpus(*(f"GPU-{i}" for i in range(count)))
         args, found = suite.parser().parse_args(["--ray", "auto", *argv]), {}
         for name, flags in suite._parts(args, here, True):
             if name == "peers":

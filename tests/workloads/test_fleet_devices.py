@@ -24,16 +24,8 @@ def _no_baselines(monkeypatch, tmp_path):
     monkeypatch.setattr(baselines, "FOLDER", tmp_path / "saved")
 
 
-def machine(*uuids: str) -> records.Machine:
-    gpus = tuple(msgspec.structs.replace(fake.H200, uuid=uuid) for uuid in uuids)
-    return msgspec.structs.replace(fake.GPU_MACHINE, gpus=gpus, key=f"nvidia-h200-x{len(gpus)}")
-
-
 def write(folder, here, rows, workload="stream", said="--ray auto") -> None:
-    run = fake.run(here, f"python -m workloads.suite {said} --fast")
-    with records.Writer(folder / f"{workload}.jsonl", run) as writer:
-        for m in rows:
-            writer.append(m)
+    fake.write(folder / f"{workload}.jsonl", fake.run(here, f"python -m workloads.suite {said} --fast"), rows)
 
 
 def reads(device: str, slower: float = 1.0, clock: float = 1.98e9, flags=()) -> list[Measurement]:
@@ -48,14 +40,14 @@ def reads(device: str, slower: float = 1.0, clock: float = 1.98e9, flags=()) -> 
 
 def nodes(folder: pathlib.Path, slow: dict[tuple[int, int], float], count: int = 2, **how) -> None:
     for node in range(count):
-        here = machine(*(f"GPU-{node}{i}" for i in range(4)))
+        here = fake.with_gpus(*(f"GPU-{node}{i}" for i in range(4)))
         rows = [m for i in range(4) for m in reads(f"gpu:{i}", slow.get((node, i), 1.0), **how)]
         write(folder / f"node-{node}", here, rows)
 
 
 def test_a_gpu_below_its_own_baseline_is_said_in_words_with_its_clock(tmp_path, capsys):
     nodes(tmp_path / "before", {}, 1)
-    here = machine(*(f"GPU-0{i}" for i in range(4)))
+    here = fake.with_gpus(*(f"GPU-0{i}" for i in range(4)))
     rows = [m for i in range(3) for m in reads(f"gpu:{i}")]
     write(tmp_path / "now" / "node-7", here, [*rows, *reads("gpu:3", 1 / 0.94, 1.4e9)])
     words = ["--against", str(tmp_path / "before")]
@@ -128,9 +120,11 @@ def test_quantities_and_gpus_are_known_by_what_limits_them_and_by_their_uuids(tm
     assert {what: devices.quantity(m, here) for what, m in named.items()} == {what: what for what in named}
     once = fake.row("stream/cupy/wide", READS[0], {"device": 1e-3}, process="fresh")
     assert devices.quantity(once, here) == ""
-    write(tmp_path / "old", machine("GPU-a", "GPU-b"), [*reads("gpu:0"), *reads("gpu:1", 2.0)], said="--device all")
-    write(tmp_path / "new" / "n1", machine("GPU-b"), reads("gpu:0", 2.0))
-    write(tmp_path / "new" / "n2", machine("GPU-a"), reads("gpu:0", 2.0))
+    write(
+        tmp_path / "old", fake.with_gpus("GPU-a", "GPU-b"), [*reads("gpu:0"), *reads("gpu:1", 2.0)], said="--device all"
+    )
+    write(tmp_path / "new" / "n1", fake.with_gpus("GPU-b"), reads("gpu:0", 2.0))
+    write(tmp_path / "new" / "n2", fake.with_gpus("GPU-a"), reads("gpu:0", 2.0))
     judged = judgment.judge(devices.devices(tmp_path / "new"), [tmp_path / "old"])
     expected = {("n1", False): 0.0, ("n2", True): 0.5}
     assert {(f.device.node, f.flagged): round(f.below.value, 9) for f in judged.findings} == expected
@@ -153,11 +147,9 @@ def test_of_a_cpu_nothing_is_claimed_below_what_its_runs_differ_by(tmp_path):
 def noisy(m: Measurement, rng, row_noise: float, factor: float = 1.0) -> Measurement:
     """A stored row as another process might have measured it: a common factor for its samples, and its own samples drawn anew."""
     move = factor * math.exp(row_noise * rng.standard_normal())
-    taken = tuple(
-        msgspec.structs.replace(s, seconds=tuple(float(x) * move for x in rng.choice(s.seconds, len(s.seconds))))
-        for s in m.samples
-    )
-    return msgspec.structs.replace(m, samples=taken)
+    drawn = [tuple(float(x) * move for x in rng.choice(s.seconds, len(s.seconds))) for s in m.samples]
+    pairs = zip(m.samples, drawn, strict=True)
+    return msgspec.structs.replace(m, samples=tuple(msgspec.structs.replace(s, seconds=taken) for s, taken in pairs))
 
 
 def stored_rows() -> list[Measurement]:
@@ -170,7 +162,7 @@ def stored_rows() -> list[Measurement]:
 def planted(rows, seed: int, slower: float):
     """(baselines, devices): eight GPUs whose rows move by 0.5 % from process to process; the last is `slower`."""
     rng = np.random.default_rng(seed)
-    here = machine("GPU-x")
+    here = fake.with_gpus("GPU-x")
 
     def device(i: int, factor: float) -> devices.Device:
         made = {m.key: noisy(m, rng, 0.005, factor) for m in rows}
@@ -194,8 +186,8 @@ def test_no_false_flag_over_five_clean_runs_and_six_percent_is_found(monkeypatch
 
 def test_bad_runs_are_one_error_line(tmp_path, capsys):
     assert command.main([str(tmp_path / "nothing")]) == 2
-    write(tmp_path / "a", machine("GPU-1"), reads("gpu:0"), said="")
-    write(tmp_path / "b", machine("GPU-1"), reads("gpu:0"), said="")
+    write(tmp_path / "a", fake.with_gpus("GPU-1"), reads("gpu:0"), said="")
+    write(tmp_path / "b", fake.with_gpus("GPU-1"), reads("gpu:0"), said="")
     assert command.main([str(tmp_path)]) == 2
     assert "hold the same GPU GPU-1: runs of one machine one after another" in capsys.readouterr().err
     assert command.main([str(tmp_path / "a"), "--against", "nobody"]) == 2

@@ -3,7 +3,6 @@
 import types
 
 import fake_measurements as fake
-import msgspec
 import numpy as np
 import pytest
 
@@ -24,9 +23,7 @@ MIB = 1 << 20
 
 
 def host(gpus: int) -> records.Machine:
-    made = tuple(msgspec.structs.replace(fake.H200, uuid=f"GPU-{i}") for i in range(gpus))
-    key = f"nvidia-h200-x{gpus}" if gpus > 1 else "nvidia-h200"
-    return msgspec.structs.replace(fake.GPU_MACHINE, gpus=made, key=key)
+    return fake.with_gpus(*(f"GPU-{i}" for i in range(gpus)))
 
 
 def asked(*argv: str):
@@ -236,9 +233,7 @@ def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
     assert "| gpu-1 -&gt; gpu-0 4 bytes | direct | 10.0 µs | 0.0 % | 2.00 µs | - |" in lines
     assert "| float32 | out-of-place | 4.00 KiB | 10.0 µs | 0.410 GB/s |" in lines
     assert "| h2d of 256 MiB | resident | gpu:1 | 5.39 ms | 8.08 ms | 1.50 | 1.50 .. 1.50 |" in lines
-    with records.Writer(tmp_path / "peers.jsonl", fake.run(host(2))) as writer:
-        for m in (copy, total, *rows_at_once(1.5)):
-            writer.append(m)
+    fake.write(tmp_path / "peers.jsonl", fake.run(host(2)), (copy, total, *rows_at_once(1.5)))
     from analysis import report
 
     page = report.render([tmp_path], tmp_path / "page")

@@ -54,10 +54,8 @@ def test_values_of_a_cpu_row_and_rates_of_a_gpu_row_worked_out_by_hand():
 
 
 def test_roof_fractions_come_from_the_measurements_or_from_given_roofs():
-    rows = [
-        row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
-        row("matmul/numpy/blas", square(1000), 0.04, threads=1),
-    ]
+    peak = row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)
+    rows = [peak, row("matmul/numpy/blas", square(1000), 0.04, threads=1)]
     assert results.frame(rows).roof_fraction.tolist() == pytest.approx([1.0, 0.5])
     assert results.frame(rows[1:], roofs(rows)).roof_fraction.tolist() == pytest.approx([0.5])
     fast = row("matmul/numpy/blas", square(1000), 0.005, threads=1)
