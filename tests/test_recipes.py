@@ -18,13 +18,11 @@ def test_a_recipe_touches_few_files(name):
 
 def carried_out(name: str, root) -> list[str]:
     """What the commands of a recipe print in a copy where it was carried out; sweeps are made short."""
-    environment, said = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}, []
+    said, env = [], {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     for python, *words in recipes.carry_out(name, root):
         assert python == "python"
         words += QUICK if "--fast" in words else ()
-        ran = subprocess.run(
-            [sys.executable, *words], cwd=root, env=environment, capture_output=True, text=True, timeout=120
-        )
+        ran = subprocess.run([sys.executable, *words], cwd=root, env=env, capture_output=True, text=True, timeout=120)
         assert ran.returncode == 0, ran.stderr
         said.append(ran.stdout)
     return said

@@ -126,9 +126,8 @@ def test_a_budget_is_of_the_step_and_has_the_setup_of_short_fits_alone(whole):
     made = budget.budget(short, whole)
     assert made.step.value == pytest.approx(2e-3) and part(made, budget.SETUP).seconds.value > 0
     (samples,) = short.samples
-    later = msgspec.structs.replace(
-        samples, seconds=(2.5e-3,) * 3, calls=64, block=(0,) * 3, stop_reason=EPOCHS_OF + "one fit"
-    )
+    own = {"seconds": (2.5e-3,) * 3, "calls": 64, "block": (0,) * 3}
+    later = msgspec.structs.replace(samples, **own, stop_reason=EPOCHS_OF + "one fit")
     of = msgspec.structs.replace(short, samples=(later,), series={"later_epoch_s 8": (0.048,) * 3})
     made = budget.budget(of, whole)  # an epoch of 64 steps takes 160 ms, of 8 steps 48
     assert made.step.value == pytest.approx(2e-3) and budget.SETUP not in {p.name for p in made.parts}

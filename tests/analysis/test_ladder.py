@@ -22,14 +22,9 @@ def at(kernel: str, n: int, rate: float, math: str = "float32", **how):
 
 def cpu_rows():
     """naive 1, reordered 8, packed 16 GFLOP/s; the libraries 80 and 100, the peak 200; at n = 512 no naive."""
-    made = [at("matmul/numba/packed", n, 16e9) for n in (256, 512)] + [
-        at("matmul/numba/reordered", n, 8e9) for n in (256, 512)
-    ]
-    made += [
-        at("matmul/numba/naive", 256, 1e9),
-        at("matmul/numpy/operator", 256, 80e9),
-        at("matmul/numpy/blas", 256, 100e9),
-    ]
+    both = {"numba/packed": 16e9, "numba/reordered": 8e9}
+    small = both | {"numba/naive": 1e9, "numpy/operator": 80e9, "numpy/blas": 100e9}
+    made = [at(f"matmul/{name}", n, rate) for n, of in ((512, both), (256, small)) for name, rate in of.items()]
     return [*made, row("peak/numba/fma", Peak("float32", 10**9), 10**9 / 200e9, threads=1)]
 
 
@@ -38,10 +33,8 @@ def page_of(rows, op: str = "matmul") -> list[str]:
 
 
 def gpu_rows():
-    made = [
-        at(f"matmul/cuda/{name}", 1024, rate)
-        for name, rate in (("naive", 1e12), ("coalesced", 5e12), ("warp_tiled", 50e12))
-    ]
+    rates = {"naive": 1e12, "coalesced": 5e12, "warp_tiled": 50e12}
+    made = [at(f"matmul/cuda/{name}", 1024, rate) for name, rate in rates.items()]
     made += [at("matmul/cupy/cublas", 1024, 40e12), at("matmul/cuda/wgmma", 1024, 700e12, "bfloat16")]
     made.append(row("matmul/cuda/wgmma", square(1024), None, device="gpu:0", status="skipped", reason="not float32"))
     return [*made, row("peak/cupy/fma", Peak("float32", 10**13), {"device": 10**13 / 60e12, "host-latency": 0.3})]
@@ -89,9 +82,7 @@ def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
 
 
 def test_who_has_a_ladder():
-    rows = [
-        m for m in cpu_rows() if m.kernel not in ("matmul/numba/naive", "matmul/numba/reordered", "matmul/numba/packed")
-    ]
+    rows = [m for m in cpu_rows() if m.variant not in ("naive", "reordered", "packed")]
     rows.append(at("matmul/numba/parallel", 256, 20e9))
     assert ladder.ladders(rows, CPU_MACHINE) == [] and page_of(rows) == []
     rows = [*cpu_rows(), at("matmul/cuda/warp_tiled", 256, 50e12), at("matmul/cuda/wgmma", 256, 50e12)]
@@ -128,13 +119,8 @@ def test_the_text_for_a_terminal_and_the_page_have_the_ladder():
 
 def test_convolutions_have_a_ladder_of_their_own():
     p = Conv(32, 16, 16, 32, 64, 3, 3, pad="same")
-    rates = {
-        "numba/direct": 2e9,
-        "numba/blocked": 100e9,
-        "numpy/im2col": 50e9,
-        "tensorflow/eager": 200e9,
-        "tensorflow/held": 900e9,
-    }
+    rates = {"numba/direct": 2e9, "numba/blocked": 100e9, "numpy/im2col": 50e9}
+    rates |= {"tensorflow/eager": 200e9, "tensorflow/held": 900e9}
     rows = [row(f"conv/{kernel}", p, p.flops / rate, threads=1) for kernel, rate in rates.items()] + cpu_rows()
     (one,) = ladder.ladders(rows, CPU_MACHINE, "conv")
     direct, blocked = one.at(p)
@@ -150,21 +136,17 @@ def test_convolutions_have_a_ladder_of_their_own():
 def test_what_is_said_of_rungs_that_lose_of_threads_and_of_libraries_that_lack():
     thin, thick = Conv(32, 32, 32, 3, 32, 3, 3, dtype="bfloat16"), Conv(32, 16, 16, 64, 64, 3, 3, dtype="bfloat16")
     times = {("tensor_core", thin): 1e-5, ("wgmma", thin): 2e-5, ("tensor_core", thick): 3e-5, ("wgmma", thick): 2e-5}
-    rows = [
-        row(f"conv/cuda/{name}", p, {"device": s, "host-latency": 2 * s}, device="gpu:0")
-        for (name, p), s in times.items()
-    ]
-    kernel = "conv/cuda/direct"
-    rows.append(row(kernel, Conv(8, 8, 8, 8, 8, 3, 3), {"device": 1e-5, "host-latency": 2e-5}, device="gpu:0"))
+    times["direct", Conv(8, 8, 8, 8, 8, 3, 3)] = 1e-5
+    clocks = {of: {"device": s, "host-latency": 2 * s} for of, s in times.items()}
+    rows = [row(f"conv/cuda/{name}", p, taken, device="gpu:0") for (name, p), taken in clocks.items()]
     one = next(found for found in ladder.ladders(rows, GPU_MACHINE, "conv") if found.math == "bfloat16")
     said = ladder.sentences(one)
     assert said[1].startswith("cuda/wgmma is 1.50x faster than cuda/tensor_core")
     assert ladder.cells(one, thin)[1][4] == "0.500x"
     rows = [*cpu_rows(), at("matmul/numba/parallel", 256, 4e9)]
     said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])
-    assert any(
-        "is 2.00x slower than numba/reordered at n = 256. On one thread nothing is shared out" in line for line in said
-    )
+    slower = "is 2.00x slower than numba/reordered at n = 256. On one thread nothing is shared out"
+    assert any(slower in line for line in said)
     p = Conv(32, 16, 16, 64, 64, 3, 3)
     convs = [row(f"conv/{name}", p, 1e-3, threads=1) for name in ("numba/direct", "numba/blocked", "numpy/im2col")]
     said = ladder.sentences(ladder.ladders(convs, CPU_MACHINE, "conv")[0])

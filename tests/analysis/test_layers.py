@@ -71,9 +71,8 @@ def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     first, *_ = why(families.rows_of(rows, resident.family), resident)
     assert first.known == pytest.approx({ARITHMETIC: 4e-6, OVERHEAD: 16e-6, REMAINDER: 0})
     said = crossings.why_sentence(first, LATENCY)
-    assert said.startswith(f"Why: at {words[1]} a GPU call takes 20.0 µs, ") and said.endswith(
-        "80 % of the GPU's is launch and Python."
-    )
+    assert said.startswith(f"Why: at {words[1]} a GPU call takes 20.0 µs, ")
+    assert said.endswith("80 % of the GPU's is launch and Python.")
     parts = [w.parts["copies"] for w in why(families.rows_of(rows, copied.family), copied)]
     assert parts and parts == pytest.approx([60e-6] * len(parts))
     slow = [m for m in rows if law_time(m) > 25e-6 or "cudnn" in m.kernel]  # the CPU at the larger sizes only
@@ -254,9 +253,8 @@ def test_bands_marks_and_points_of_layers_lie_where_they_should():
     p = conv(100)
     assert [x for x, _ in drawn] == pytest.approx([p.flops / p.bytes_moved] * 2, rel=1e-5)
     assert sorted(y for _, y in drawn) == pytest.approx([p.flops / 1e-4, p.flops / 4e-6], rel=1e-5)
-    assert {line[0]: line[2] for line in roofline.layer_rows(points, ())} == dict.fromkeys(
-        ("cpu", "gpu:0"), "batch 100"
-    )
+    sizes = {line[0]: line[2] for line in roofline.layer_rows(points, ())}
+    assert sizes == dict.fromkeys(("cpu", "gpu:0"), "batch 100")
 
 
 def test_the_best_matmul_is_no_ceiling_unsaid_and_no_tick_ends_in_zeros():  # 0.1 and 3,355 GFLOP/s

@@ -164,12 +164,9 @@ def test_steps_epochs_fits_and_graph_nodes_are_told_apart():
 def test_clocks_threads_and_devices_are_kept_apart():
     clocks = {"host-latency": 10.3e-6, "host-issue": 5.1e-6}
     rows = [launch("cupy/rawkernel", "empty", 1, clocks), launch("cupy/cublas", "matmul", 10, 50e-6)]
-    rows += [
-        launch("numba/prange", "empty", n, 1e-6 * threads * n, threads=threads) for threads in (1, 2) for n in (1, 64)
-    ]
-    rows += [
-        launch("tensorflow/eager", "elementwise", n, 1e-5 * n, device=d) for d in ("cpu", "gpu:0") for n in (1, 64)
-    ]
+    for n in (1, 64):
+        rows += [launch("numba/prange", "empty", n, 1e-6 * threads * n, threads=threads) for threads in (1, 2)]
+        rows += [launch("tensorflow/eager", "elementwise", n, 1e-5 * n, device=d) for d in ("cpu", "gpu:0")]
     made = constants(rows)
     assert find(made, "kernel", "gpu:0", clock="host-issue").seconds.value == pytest.approx(5.1e-6)
     assert find(made, "cublas-call", "gpu:0").seconds.value == pytest.approx(5e-6)  # one of the ten

@@ -31,9 +31,8 @@ def test_four_levels_are_found_with_their_bandwidths_and_the_transitions_left_ou
 
 
 def test_noise_and_slopes_make_no_levels():
-    (one,) = memory_levels.plateaus(
-        stream_curve("stream/numba/loop", lambda n: 1e10, STREAM_SIZES[6:], spread=0.08), None
-    )
+    flat = stream_curve("stream/numba/loop", lambda n: 1e10, STREAM_SIZES[6:], spread=0.08)
+    (one,) = memory_levels.plateaus(flat, None)
     assert one.points == len(STREAM_SIZES) - 6 and one.rate.value == pytest.approx(1e10, rel=0.05)
     busy = stream_curve("stream/numba/loop", lambda n: 1e10, STREAM_SIZES, spread=0.9)  # other programs ran
     assert memory_levels.plateaus(busy, SAPPHIRE) == ()

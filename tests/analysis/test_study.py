@@ -9,7 +9,7 @@ from analysis.crossover import transfer_study
 from kernels import networks
 from kernels.problems import Transfer
 
-CUPY, TENSORFLOW = "transfer/cupy/array", "transfer/tensorflow/constant"
+CUPY = "transfer/cupy/array"
 MNIST = next(d for d in transfer_study.DATA if d.name == "MNIST")
 PEAKS = next(d for d in transfer_study.DATA if d.name == "peaks")
 
@@ -22,9 +22,8 @@ def rows(kernel=CUPY, memory="pageable", call=10e-6, rate=10e9, sizes=None, **fi
 
 
 def cost(measurements, data, dtype, batch, way="ndarray.set"):
-    (found,) = [
-        c for c in transfer_study.costs(measurements) if (c.data, c.dtype, c.batch, c.way) == (data, dtype, batch, way)
-    ]
+    wanted = data, dtype, batch, way
+    (found,) = [c for c in transfer_study.costs(measurements) if (c.data, c.dtype, c.batch, c.way) == wanted]
     return found
 
 

@@ -41,12 +41,10 @@ def rows(here: Machine) -> list[Row]:
         made = [Row("matmul/cupy/cublas", Matmul(n, n, n), on) for n in (128, 256, 512, 1024, 2048, 4096)]
         return made + [Row("stream/cupy/wide", Stream("triad", 1 << p), on) for p in (20, 23, 26, 29)]
     one, all_ = Settings(threads=1), Settings(threads=here.cores)
-    products = [("blas", 64, one), ("blas", 128, one), ("operator", 96, one), ("blas", 512, one), ("blas", 512, all_)]
-    made = [Row(f"matmul/numpy/{variant}", Matmul(n, n, n), on) for variant, n, on in products]
-    made += [
-        Row("matmul/numba/reordered", Matmul(64, 64, 64), one),
-        Row("matmul/numba/simd", Matmul(256, 256, 256), one),
-    ]
+    products = [("numpy/blas", 64, one), ("numpy/blas", 128, one), ("numpy/operator", 96, one)]
+    products += [("numpy/blas", 512, one), ("numpy/blas", 512, all_), ("numba/reordered", 64, one)]
+    products.append(("numba/simd", 256, one))
+    made = [Row(f"matmul/{kernel}", Matmul(n, n, n), on) for kernel, n, on in products]
     made += [Row("stream/numba/loop", Stream("triad", 1 << p), one) for p in (20, 27)]
     return [*made, Row("peak/numba/fma", Peak("float32", 1 << 23), one)]
 

@@ -52,9 +52,8 @@ def lengths() -> list[Figure]:
 def answered() -> list[str]:
     """The sentences of explain, of models and of cases."""
     verdicts = [line for model in MODELS for line in json.loads(explained(["--model", model, H200], "json"))["verdict"]]
-    said = [
-        re.sub(r"^ *(\w+ {2,})?", "", line) for line in verdicts if line.endswith(".") and not line.startswith("Do ")
-    ]
+    whole = [line for line in verdicts if line.endswith(".") and not line.startswith("Do ")]
+    said = [re.sub(r"^ *(\w+ {2,})?", "", line) for line in whole]
     replies = json.loads(explained(["--case", "all", H200], "json")).values()
     return said + [text for reply in replies for text in (reply["answer"], *reply["more"])]
 
@@ -78,14 +77,12 @@ def sentences() -> list[Figure]:
 def alike() -> tuple[Figure, list[str]]:
     """How many facts (winner, both whole trainings, both steps, from how many samples the winner changes) of README's trainings
     differ on the machine's page, on the terminal, as Markdown or in JSON."""
-    readme, page = (
-        (house.ROOT / name).read_text().replace("&nbsp;", " ") for name in ("README.md", f"{H200}/README.md")
-    )
+    files = (house.ROOT / folder / "README.md" for folder in ("", H200))
+    readme, page = (file.read_text().replace("&nbsp;", " ") for file in files)
     block = readme.partition("<!-- trainings:")[2].partition("<!-- /trainings")[0]
     apart, facts = [], 0
-    for row in (
-        line.strip("| ").split(" | ") for line in block.splitlines() if line.startswith("|") and "---" not in line
-    ):
+    lines_ = (line for line in block.splitlines() if line.startswith("|") and "---" not in line)
+    for row in (line.strip("| ").split(" | ") for line in lines_):
         name, batch = row[0].split(", ")[0], re.search(r"batch (\d+)|([\d,]+) samples in one", row[0])
         network = next((n for n in networks.NETWORKS.values() if say.title(n.name) == name), None)
         if network is None or batch is None:
@@ -99,9 +96,8 @@ def alike() -> tuple[Figure, list[str]]:
         found = [*zip(row[1:], [*both, best], strict=True), (verdict.split()[1].rstrip(":"), row[5])]
         places = [(verdict, terminal.splitlines()[1]), (f"**{verdict}**", markdown)]
         places += [(f"| {s.name} | {say.timed(s.whole)} |", markdown) for s in sides]
-        places += [
-            (say.time(s.whole), text) for s in sides for text in (verdict, *re.findall(f"- {row[0]}: (.*)", page))
-        ]
+        both_told = (verdict, *re.findall(f"- {row[0]}: (.*)", page))
+        places += [(say.time(s.whole), text) for s in sides for text in both_told]
         if turn := re.search(rf"{name}, batch {size}, .*: the \wPU wins from ([\d,]+ samples)", readme):
             samples = say.counted(told["finishes_first_from"][1]["samples"], "samples")
             places += [(turn[1], samples), (f"From  {turn[1]} or", terminal), (f"**From.** {turn[1]} or", markdown)]

@@ -35,9 +35,8 @@ def cases(salt: int, dtypes: list[str]) -> list[Case]:
 def figures(rows: list[Row]) -> list[Figure]:
     """The square that has the target, the others, what was drawn; then every row."""
     n, least = TARGET
-    found = drawn.claim(
-        f"float32, {AT_ONCE} products of {n} x {n}", [r.ratio for r in rows if r.shape == (AT_ONCE, n, n, n)], least
-    )
+    ratios = [r.ratio for r in rows if r.shape == (AT_ONCE, n, n, n)]
+    found = drawn.claim(f"float32, {AT_ONCE} products of {n} x {n}", ratios, least)
     for kind in ("squares", "drawn"):
         found += drawn.claim(f"float32, {kind}", [r.ratio for r in rows if r.kind == kind], None)
     return found + drawn.details(rows)

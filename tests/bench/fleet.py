@@ -45,9 +45,8 @@ def under_ray(times: int) -> list[dict[str, float]]:
     try:
         (node,) = cluster.nodes(ray.nodes())
         time.sleep(SETTLED_S)
-        task = ray.remote(cluster.measure_node).options(
-            num_returns="streaming", num_cpus=int(node.cpus), scheduling_strategy=cluster.on(node)
-        )
+        held = {"num_cpus": int(node.cpus), "scheduling_strategy": cluster.on(node)}
+        task = ray.remote(cluster.measure_node).options(num_returns="streaming", **held)
         return [seconds(ray.get(line) for line in task.remote(order(), {}, int(node.cpus))) for _ in range(times)]
     finally:
         ray.shutdown()

@@ -58,12 +58,11 @@ def main() -> int:
     least = next((busy for busy in sorted(told) if all(other in flagged for other in told if other >= busy)), math.inf)
     false = sum(f.flagged for f in clean)
     flags = exactly(sum(f.flagged for f in told.get(most, ())))
+    slow = f"quantities called slow with {most} of {multiprocessors} SMs kept busy"
     from_ = "the smallest number of busy SMs from which every larger one tried is called slow"
     figures = [
         Figure(f"quantities called slow in {CLEAN} clean runs", "0", exactly(false), false == 0),
-        Figure(
-            f"quantities called slow with {most} of {multiprocessors} SMs kept busy", ">= 1", flags, most in flagged
-        ),
+        Figure(slow, ">= 1", flags, most in flagged),
         at_most(from_, most, least),
     ]
     worst = 100 * max(abs(f.below.value) for f in clean)

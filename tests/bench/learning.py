@@ -73,9 +73,8 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
 def in_a_child(device: str) -> dict:
     """What `alone` says of a device, in a process of its own with the environment of a row there."""
     variables = {**os.environ, **environment(training(ALIKE, device), facts.describe().uuids)}
-    done = subprocess.run(
-        [sys.executable, __file__, device], env=variables, capture_output=True, text=True, timeout=TIMEOUT_S
-    )
+    words = [sys.executable, __file__, device]
+    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=TIMEOUT_S)
     if done.returncode:
         raise SystemExit(f"the steps on {device} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -141,13 +140,11 @@ def main() -> int:
         "samples; losses with dropout, shuffling and TF32 off. Left to themselves two trainings drift apart by rounding alone: "
         "Adam's first step moves every weight by the learning rate to the side that its gradient has, however small that is."
     ]
-    pair = [found[devices[-1]][1], found["cpu"][1]] if gpu else found["cpu"][1:]
+    what, pair = "CPU and GPU", [found[devices[-1]][1], found["cpu"][1]]
     if not gpu:
-        notes += [
-            "",
-            f"No CPU beside a GPU here ({facts.gpu_problem()}): the CPU is compared with itself compiled by XLA.",
-        ]
-    what = "CPU and GPU" if gpu else "CPU op by op and compiled"
+        what, pair = "CPU op by op and compiled", found["cpu"][1:]
+        why = facts.gpu_problem()
+        notes += ["", f"No CPU beside a GPU here ({why}): the CPU is compared with itself compiled by XLA."]
     figures += alike(what, *pair, from_same)
     return table("learning", "Training S0", figures, notes)
 

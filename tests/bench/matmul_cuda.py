@@ -1,5 +1,6 @@
 """On a GPU: our CUDA C matmuls against the faster of cuBLAS and cuBLASLt, at shapes that nobody chose, and at those of layers."""
 
+import functools
 import itertools
 import math
 import sys
@@ -79,15 +80,10 @@ def cases(salt: int, dtypes: list[str]) -> list[Case]:
     found = []
     for dtype in (d for d in dtypes if d == "float32" or hopper):
         for layout in LAYOUTS[dtype]:
-            found += [
-                Case("square", "squares", Matmul(n, n, n, *precision(dtype), layout=layout))
-                for n in SQUARES
-                if salt == 0
-            ]
+            made = functools.partial(Matmul, dtype=precision(dtype)[0], math=precision(dtype)[1], layout=layout)
+            found += [Case("square", "squares", made(n, n, n)) for n in SQUARES if salt == 0]
             for kind, of in shapes(salt).items():
-                found += [
-                    Case(drawn.draw(salt)[0], kind, Matmul(*shape, *precision(dtype), layout=layout)) for shape in of
-                ]
+                found += [Case(drawn.draw(salt)[0], kind, made(*shape)) for shape in of]
         found += [Case("layers", "layers", problem) for problem in (layers(dtype) if salt == 0 else ())]
     return found
 

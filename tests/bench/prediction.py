@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import itertools
 import pathlib
 import statistics
 import sys
@@ -81,9 +80,8 @@ def strict(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
     groups = group_by(late, lambda c: c.device)
     for device, group in groups.items():
         models = [c.seen.row.problem.model for c in group]
-        alone += both(
-            [c.error for c in group], models, f"{device}, {len(group)} trainings measured since the rules changed"
-        )
+        what = f"{device}, {len(group)} trainings measured since the rules changed"
+        alone += both([c.error for c in group], models, what)
     return alone
 
 
@@ -97,9 +95,8 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
         found.append(Figure(what, f">= {FEWEST_PREDICTED}", exactly(since), since >= FEWEST_PREDICTED))
         for device, pairs in one.since.items():
             errors = [held_out.saved_error(*pair) for pair in pairs]
-            found += both(
-                errors, [p.training.model for p, _ in pairs], f"of these as they were saved, {device} ({len(pairs)})"
-            )
+            models = [p.training.model for p, _ in pairs]
+            found += both(errors, models, f"of these as they were saved, {device} ({len(pairs)})")
     return found
 
 
@@ -122,10 +119,8 @@ def remainders(of: profile.Profile) -> list[Figure]:
 def crossovers(of: profile.Profile) -> list[Figure]:
     made = predicted_crossover.comparisons(of)
     off, regrets = [b.error for b in made if b.error is not None], [r for b in made for r in b.regrets]
-    near, what = (
-        sum(e <= predicted_crossover.WITHIN for e in off),
-        f"crossovers predicted within {percent(predicted_crossover.WITHIN)}",
-    )
+    near = sum(e <= predicted_crossover.WITHIN for e in off)
+    what = f"crossovers predicted within {percent(predicted_crossover.WITHIN)}"
     found = [share(near, len(off), what, CROSSED)] if off else []
     if regrets:
         what = f"cases in which following the prediction loses at most {percent(LOST)}"
@@ -155,17 +150,15 @@ def complaints(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     what = "complaints with a winner and a largest part as measured, no prediction asked"
     figures = [Figure(what, f"= {every}", exactly(told), told == every)]
     if asked:
-        figures.append(
-            share(agreed, asked, "of their trainings with a clear winner those whose winner was predicted", 1.0)
-        )
+        what = "of their trainings with a clear winner those whose winner was predicted"
+        figures.append(share(agreed, asked, what, 1.0))
     return figures, notes
 
 
 def winner(of: profile.Profile, reported: published_cases.Reported, found: published.Measured) -> str:
     """The device whose step is predicted to be the shorter one, its model left out."""
-    training = msgspec.structs.replace(
-        reported.training, batch=found.batch, samples=max(reported.training.samples, found.batch)
-    )
+    training, batch = reported.training, found.batch
+    training = msgspec.structs.replace(training, batch=batch, samples=max(training.samples, batch))
     cpu, gpu = (prediction.predict(training, Settings(d), of).step_s.value for d in ("cpu", GPU))
     return "gpu" if gpu < cpu else "cpu"
 
@@ -193,10 +186,8 @@ def what_ifs(of: profile.Profile) -> tuple[list[Figure], list[str]]:
                 f"{1e3 * change.step_saved.value:.3g} ms of a step's work, measured {1e3 * real:.3g} of "
                 f"{1e3 * base.value:.3g}."
             )
-    figures = (
-        [share(sum(hits), len(hits), "what-ifs whose saving is within 25 % or 3 % of the step", 1.0)] if hits else []
-    )
-    return figures, notes
+    what = "what-ifs whose saving is within 25 % or 3 % of the step"
+    return ([share(sum(hits), len(hits), what, 1.0)] if hits else []), notes
 
 
 def dropped(of: profile.Profile) -> tuple[list[Figure], list[str]]:
@@ -260,17 +251,8 @@ def main(argv: list[str]) -> int:
     verdicts_, said = complaints(of)
     changes, compared = what_ifs(of)
     whole, left = dropped(of)
-    parts = (
-        errors(every),
-        strict(every, of),
-        saved(of, run),
-        remainders(of),
-        crossovers(of),
-        verdicts_,
-        changes,
-        whole,
-    )
-    figures = [*itertools.chain(*parts), explaining(run)]
+    figures = errors(every) + strict(every, of) + saved(of, run) + remainders(of) + crossovers(of)
+    figures += [*verdicts_, *changes, *whole, explaining(run)]
     none = [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
     notes = [
         "Every training predicted with all trainings of its model left out; intervals by drawing whole models.",

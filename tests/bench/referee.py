@@ -160,13 +160,8 @@ def shown(side: str, restarts: list[Restart]) -> int:
         ratios.append(times[0] / times[1])
         own = [coverage(of) for of in sides]
         held = [a + b for a, b in zip(held, own, strict=True)]
-        cells = [
-            labels.row(row),
-            f"{ratio:.4f}",
-            *map(units.seconds, times),
-            *(f"{w:.2%}" for w in widths),
-            *map(str, own),
-        ]
+        cells = [labels.row(row), f"{ratio:.4f}", *map(units.seconds, times)]
+        cells += [*(f"{w:.2%}" for w in widths), *map(str, own)]
         told.append("| " + " | ".join(cells) + " |")
     count = len(restarts)
     allowed = f"{AGREE[side]:.0%}, or what its own restarts differ by"

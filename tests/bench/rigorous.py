@@ -36,12 +36,8 @@ def main() -> int:
         asked = matmul.parser().parse_args(words)
         sweep.sweep(rows(), asked, "matmul", sweep.header(asked, f"make bench NAME=rigorous ARGS={folder.name}"))
     runs = [records.read(folder) for folder in args.runs]
-    found = [
-        row
-        for a, b in itertools.combinations(runs, 2)
-        for row in comparison.comparison(a, b).rows
-        if row.clock == "device"
-    ]
+    pairs = itertools.combinations(runs, 2)
+    found = [row for pair in pairs for row in comparison.comparison(*pair).rows if row.clock == "device"]
     words, itself = Counter(row.word for row in found), Counter[str]()
     for run in runs:
         itself.update(row.word for row in comparison.comparison(run, run).rows)

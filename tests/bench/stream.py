@@ -56,10 +56,8 @@ def bound(library: ctypes.CDLL, problem: Stream, threads: int, variants: list[st
     runs["C"] = c_triad(library, arrays, out, passes, threads)
     out.fill(0)
     runs["C"]()
-    same = [
-        np.allclose(out, answer, rtol=1e-12, atol=1e-12),
-        *(np.array_equal(runs[name](), answer) for name in variants),
-    ]
+    same = [np.allclose(out, answer, rtol=1e-12, atol=1e-12)]
+    same += [np.array_equal(runs[name](), answer) for name in variants]
     if not all(same):
         raise SystemExit(f"the triads differ: {dict(zip(runs, same, strict=True))}")
     return runs, passes
@@ -84,10 +82,8 @@ def main() -> int:
                 for name, target in zip(variants, (1.0, 1.2), strict=False):
                     ratio = stats.verdict(samples[name], samples["C"], paired=True).ratio
                     figures.append(Figure(f"{what}: {name} / C", f">= {target}", ratio, ratio.low >= target))
-                rates = [
-                    f"{name} {problem.bytes_moved * passes / stats.of(s).value / 1e9:.4g}"
-                    for name, s in samples.items()
-                ]
+                gigabytes = problem.bytes_moved * passes / 1e9
+                rates = [f"{name} {gigabytes / stats.of(s).value:.4g}" for name, s in samples.items()]
                 often = units.count(passes, "pass", "passes")
                 notes.append(f"- {what}, {often} a call, GB/s by STREAM's count: {', '.join(rates)}")
     about = (

@@ -213,10 +213,9 @@ def setups(measurements) -> dict[str, list[float]]:
     arrays = (m for m, _ in feeding.rows(measurements) if m.variant == "numpy")  # other ways copy no data set
     found = collections.defaultdict(list)
     for (device, _), rows in group_by(arrays, lambda m: (m.device, m.problem.dtype)).items():
-        each = [
-            (m, (1.0, n * m.problem.nbytes), e.value) for m in rows for n, e in costs.setups(m).items() if e.value > 0
-        ]
-        asked, fitted = ([(x, t) for m, x, t in each if held(m) == whether] for whether in (True, False))
+        taken = [(m, n, e.value) for m in rows for n, e in costs.setups(m).items() if e.value > 0]
+        each = [(held(m), (1.0, n * m.problem.nbytes), t) for m, n, t in taken]
+        asked, fitted = ([(x, t) for apart, x, t in each if apart == whether] for whether in (True, False))
         if asked and len(fitted) >= feeding.FEWEST:
             law = feeding.least_squares(*map(np.array, zip(*fitted, strict=True)))
             found[device] += [held_out.off(float(law @ x), t) for x, t in asked]

@@ -248,10 +248,8 @@ def trained(folder: str) -> Values:
         made |= {f"{name}/job": interval(costs.whole_training(cost, m.problem.epochs, m.problem.steps))}
     for pair in break_even.pairs(taken):
         of = pair.setup
-        told = " ".join(map("=".join, of.switches))
-        made[f"break-even/{folder}/{of.kernel} {of.model} {of.batch} {of.samples} {of.dtype} {told}"] = interval(
-            pair.break_even
-        )
+        name = f"{of.kernel} {of.model} {of.batch} {of.samples} {of.dtype} {' '.join(map('='.join, of.switches))}"
+        made[f"break-even/{folder}/{name}"] = interval(pair.break_even)
     return made
 
 

@@ -265,9 +265,8 @@ def test_the_roofline_has_every_level_the_link_and_the_launch_floor(tmp_path, ca
         assert label in words, label
     assert "CPU L3" not in words  # seen with one thread only: below the DRAM of all
     (axes,) = figure.axes
-    floor = next(
-        line for line in axes.lines if line.get_linestyle() == "--" and line.get_color() == svg.COLORS["purple"]
-    )
+    dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
+    floor = next(line for line in dashed if line.get_color() == svg.COLORS["purple"])
     (x, *_), (y, *_) = floor.get_data()
     n = 6 * x  # a float32 matmul of n does n / 6 FLOP for each byte
     waited = next(r for r in ceilings if r.name == "waited call")
@@ -282,10 +281,8 @@ def test_the_roofline_has_every_level_the_link_and_the_launch_floor(tmp_path, ca
 
 def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path):
     readme = tmp_path / "README.md"
-    other, own = (
-        "<!-- answer: of reports/ab --readme -->\nold\n<!-- /answer -->\n",
-        "<!-- answer: of reports/a --readme -->\n",
-    )
+    other = "<!-- answer: of reports/ab --readme -->\nold\n<!-- /answer -->\n"
+    own = "<!-- answer: of reports/a --readme -->\n"
     readme.write_text(f"head\n{other}{own}older\n<!-- /answer -->\ntail\n")
     table.put_blocks(readme, {"answer": ["- One.", "- Two."], "page": ["no"]}, "reports/a/", "")
     assert readme.read_text() == f"head\n{other}{own}- One.\n- Two.\n<!-- /answer -->\ntail\n"

@@ -35,16 +35,12 @@ def test_pages_of_trainings_say_nothing_of_kernels_and_name_their_checks_and_art
 
 def test_mixed_precision_is_answered_for_each_device_at_the_largest_size_that_both_have():
     """bfloat16 by a kernel that runs only when asked for: 3 ms of 6 at n = 64, as long as float32 alone at 32; none at 128."""
-    times = (
-        ("numpy/blas", 32, "float32", 1e-3),
-        ("numpy/blas", 64, "float32", 6e-3),
-        ("numpy/blas", 128, "float32", 9e-3),
-    )
-    times += (("numba/amx", 32, "bfloat16", 1e-3), ("numba/amx", 64, "bfloat16", 3e-3))
-    rows = [row(f"matmul/{kernel}", Matmul(n, n, n, math), s, threads=1) for kernel, n, math, s in times]
-    rows += [
-        row("matmul/cupy/cublas", Matmul(64, 64, 64, math), s) for math, s in (("float32", 4e-4), ("float16", 1e-4))
-    ]
+    times = {"float32": {32: 1e-3, 64: 6e-3, 128: 9e-3}, "bfloat16": {32: 1e-3, 64: 3e-3}}
+    kernels = {"float32": "matmul/numpy/blas", "bfloat16": "matmul/numba/amx"}
+    cases = [(math, n, s) for math, taken in times.items() for n, s in taken.items()]
+    rows = [row(kernels[math], Matmul(n, n, n, math), s, threads=1) for math, n, s in cases]
+    on_gpu = {"float32": 4e-4, "float16": 1e-4}
+    rows += [row("matmul/cupy/cublas", Matmul(64, 64, 64, math), s) for math, s in on_gpu.items()]
     (said,) = [said for question, _, said in questions.answered(rows, (), (), []) if question.startswith("Do TF32")]
     told = "2.0x faster in bfloat16 on the CPU and 4.0x faster in float16 on the GPU"
     assert said == f"Large products, beside float32: {told}."

@@ -126,9 +126,8 @@ def _encoded(tree) -> bytes:
     return json.dumps(tree).encode().replace(json.dumps(DEEP).encode(), b"[" * 10_000 + b"]" * 10_000)
 
 
-TORN = st.builds(
-    lambda line, cut, more: line[:cut] + more, st.sampled_from(LINES), st.integers(0, 400), st.binary(max_size=12)
-)
+_PARTS = st.sampled_from(LINES), st.integers(0, 400), st.binary(max_size=12)
+TORN = st.builds(lambda line, cut, more: line[:cut] + more, *_PARTS)
 CHANGED = st.sampled_from(_TREES).flatmap(changed).map(_encoded)
 FILES = st.lists(st.one_of(CHANGED, CHANGED, TORN, st.binary(max_size=40)), min_size=1, max_size=4)
 

@@ -121,13 +121,10 @@ def figures(commands: list[list[str]] | None = None) -> tuple[list[Figure], list
             screen = max(screen, len(shown.text.splitlines()) if words[-1] == "-h" else 0)
             faults += [f"{' '.join(words)}: {line.strip()}" for line in beyond[:1]]
             faults += [f"{' '.join(words)}: exit code {shown.code}, a traceback"] * ("Traceback" in shown.text)
-            print(
-                f"{shown.first_s:5.1f} s {shown.silent_s:5.1f} s {len(beyond):3} {columns:3} {' '.join(words)}",
-                file=sys.stderr,
-            )
-    rows = [
-        at_most(f"lines over the terminal's width at {c}: all commands, cases, errors", 0, n) for c, n in wide.items()
-    ]
+            took = f"{shown.first_s:5.1f} s {shown.silent_s:5.1f} s"
+            print(took, f"{len(beyond):3} {columns:3}", *words, file=sys.stderr)
+    what = "lines over the terminal's width at {}: all commands, cases, errors"
+    rows = [at_most(what.format(columns), 0, count) for columns, count in wide.items()]
     rows.append(at_most(f"first output of any command ({max(first)[1]})", 1, max(first)[0], "s"))
     rows.append(printed(f"longest silence ({max(silent)[1]})", max(silent)[0], "s"))
     return [*rows, at_most("lines of -h at 60, 80 and 120 columns", 24, screen)], faults

@@ -226,13 +226,8 @@ def lines(of: profile.Profile) -> list[str]:
         m, step = h.made.training, seconds(_step(h.trace, h.made.device))
         slower = percent(max(0.0, h.trace.slower))
         head = [f"{subject(m)} on {where(m)}, {step} a step (tracing adds {slower})", *h.untold]
-        told += [
-            "",
-            "; ".join(head),
-            "",
-            "| a step | budget | trace | of the step | |",
-            "| --- | ---: | ---: | ---: | --- |",
-        ]
+        told += ["", "; ".join(head), ""]
+        told += ["| a step | budget | trace | of the step | |", "| --- | ---: | ---: | ---: | --- |"]
         for p in h.parts:
             cells = [p.name, _signed(p.told), _signed(p.traced), percent((p.told - p.traced) / p.step)]
             told.append(f"| {' | '.join(cells)} | {'the same' if p.near else 'apart'} |")

@@ -280,9 +280,8 @@ def test_no_winner_is_named_where_the_intervals_meet_and_queued_calls_are_told()
     gpu = answered(1, {"host-latency": 2e-3, "host-throughput": 1e-3}, mode="resident", device="gpu:0")
     waited, queued = inference_words.lines([answered(1, 3e-3, mode="resident"), gpu])
     assert waited.endswith(" Batch 1: 500 samples/s on the GPU, 333 on the CPU, GPU 1.5x faster.")
-    assert (
-        queued.startswith("lenet, resident, calls queued: ") and "1,000 samples/s on the GPU, 333 on the CPU" in queued
-    )
+    assert queued.startswith("lenet, resident, calls queued: ")
+    assert "1,000 samples/s on the GPU, 333 on the CPU" in queued
 
 
 def test_the_table_and_the_page_show_rates_and_failures(capsys):

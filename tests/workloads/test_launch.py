@@ -39,17 +39,13 @@ def test_counts_threads_and_once_are_planned_and_calls_counts_and_variants_choos
 @pytest.mark.parametrize("here", [CPU_MACHINE, GPU_MACHINE])
 def test_tensorflow_rows_by_device(here, monkeypatch):
     """As if TensorFlow were there: its kernels are named in files that import it in workers only."""
-    made_up = [
-        registry.Kernel("launch", "tensorflow", v, lambda p: None, ("cpu", "gpu")) for v in ("eager", "fit", "fit_jit")
-    ]
+    variants = ("eager", "fit", "fit_jit")
+    made_up = [registry.Kernel("launch", "tensorflow", v, lambda p: None, ("cpu", "gpu")) for v in variants]
     monkeypatch.setattr(registry, "load", lambda op, backend: made_up)
     devices = ["cpu", "gpu:0"][: 1 + len(here.gpus)]
     made = rows("--backends", "tensorflow", here=here)
-    once = [
-        (r.kernel.split("/")[1], r.problem.call, r.settings.device, r.settings.switches.get("jit_compile"))
-        for r in made
-        if r.problem.once
-    ]
+    found = (r for r in made if r.problem.once)
+    once = [(r.backend, r.problem.call, r.device, r.settings.switches.get("jit_compile")) for r in found]
     assert once[0] == ("tensorflow", "import", "cpu", None)
     started = [("tensorflow", "device_start", None), ("tensorflow", "compile", "on"), ("tensorflow", "compile", "off")]
     ways = [*started, ("keras", "compile", "auto")]

@@ -28,9 +28,8 @@ IN_JAX = "is_keras_and_what_it_was with_float64_targets uses_every_sample_once t
 
 @pytest.mark.parametrize("name", [f"jax_loop_{name}" for name in IN_JAX.split()])
 def test_inside_jax(jax_worker, name):
-    m = jax_worker(
-        Row("training/keras/build", Training(f"tests.support.inside:{name}", 1, 1), Settings(switches=ON_JAX))
-    )
+    problem = Training(f"tests.support.inside:{name}", 1, 1)
+    m = jax_worker(Row("training/keras/build", problem, Settings(switches=ON_JAX)))
     assert (m.status, m.reason) == ("ok", "")
 
 

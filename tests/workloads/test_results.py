@@ -50,11 +50,11 @@ def test_garbage_lines_are_counted_and_rows_of_before_samples_had_a_version_say_
         file.write(b'garbage\n{"type":"matmul"}\n\xff\xfe\n{"type":"measurement"}\n[]\n' + b'{"a":' * 10_000 + b"\n")
     loaded = records.read(path)
     assert loaded.measurements == (row(1),) and loaded.bad_lines == 6
-    old, new = (
-        Measurement("training/keras/fit", Training("lenet", 4, n), Settings(), "ok", series={"loss": (2.0, 1.0)})
-        for n in (8, 16)
+    losses, kernel = {"loss": (2.0, 1.0)}, "training/keras/fit"
+    old, new, later = (
+        Measurement(kernel, Training("lenet", 4, n), Settings(), "ok", series=losses) for n in (8, 16, 24)
     )
-    later = msgspec.structs.replace(new, problem=Training("lenet", 4, 24), notes={"samples": "2"})
+    later = msgspec.structs.replace(later, notes={"samples": "2"})
     path = tmp_path / "training.jsonl"
     write(path, old, row(1))
     with records.Writer(path, msgspec.structs.replace(run(), sources="123"), True) as writer:

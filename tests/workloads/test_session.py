@@ -11,9 +11,8 @@ from workloads.harness import sweep
 
 
 def outcome(*rows, left=0, stopped="", workload="training"):
-    return sweep.Outcome(
-        run(CPU_MACHINE, "python -m workloads.training"), pathlib.Path(f"{workload}.jsonl"), list(rows), stopped, left
-    )
+    of = run(CPU_MACHINE, "python -m workloads.training")
+    return sweep.Outcome(of, pathlib.Path(f"{workload}.jsonl"), list(rows), stopped, left)
 
 
 def trained(model="cifar10-cnn", status="failed", reason="no luck", samples=320, device="cpu"):

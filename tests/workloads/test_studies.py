@@ -47,9 +47,8 @@ def test_studies_cover_what_they_ask_and_the_articles_run_at_their_own_settings(
         assert forms == (expected if name in ("cifar10-cnn", "fashion-mlp") else [])
     assert [r.problem for r in found].count(Training("cifar10-cnn", 32, 50_000, 4, "float64")) == 2
     loops = [r for r in found if r.kernel.endswith("loop")]
-    assert {(r.problem.model, r.problem.epochs, r.problem.batch - r.problem.samples) for r in loops} == {
-        ("peaks", 2000, 0)
-    }
+    of = {(r.problem.model, r.problem.epochs, r.problem.batch - r.problem.samples) for r in loops}
+    assert of == {("peaks", 2000, 0)}
     for kernel in studies.LOOPS:
         for device in BOTH:
             own = [r for r in loops if (r.kernel, r.settings.device) == (kernel, device)]
@@ -131,23 +130,15 @@ def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed(monk
         "": sum("/trial " in line for line in said) - 1,
     }
     args.rigorous = False
-    assert not any(
-        line.endswith("in 5 processes") for line in forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
-    )
+    said = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
+    assert not any(line.endswith("in 5 processes") for line in said)
     args = training.parser().parse_args(["--samples", "100", "40", "--batch", "32", "64", "--device", "cpu"])
-    ends = [
-        "last batch of 4, compiled too",
-        "last batch of 8, compiled too",
-        "last batch of 36, compiled too",
-        "one batch of 40",
-    ]
+    ends = [*(f"last batch of {n}, compiled too" for n in (4, 8, 36)), "one batch of 40"]
     *said, _, _ = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
     assert sorted(line.partition("threads ")[2] for line in said) == sorted(ends)
     unbuilt = Row(studies.FIT, Training("a.py:f", 32, 64), Settings())
-    assert (
-        forecast.lines([unbuilt], args, GPU_MACHINE)[1]
-        == "1 row; the size of your own model's data set is known once it is built"
-    )
+    told = "1 row; the size of your own model's data set is known once it is built"
+    assert forecast.lines([unbuilt], args, GPU_MACHINE)[1] == told
     on_gpu = "572 GiB of GPU memory, there are 141 GiB: --residence tf.data leaves "
     for way, why in (("fit", "1720 GiB of host memory, "), ("fit", on_gpu), ("resident", on_gpu)):
         args = training.parser().parse_args(["--samples", "50000000", "--variants", way])

@@ -139,9 +139,8 @@ def test_stop_after_finishes_the_row_and_says_how_to_go_on(tmp_path, capsys, mon
 
 def begun(folder, visits):
     """A long sweep in a process of its own, once its file has so many visits."""
-    process = subprocess.Popen(
-        [*LONG, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=worker.ROOT
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([*LONG, str(folder)], **pipes, text=True, cwd=worker.ROOT)
     file = folder / "stream.jsonl"
     while not (file.exists() and file.read_bytes().count(b"\n") > visits):
         assert process.poll() is None, process.stderr.read()
@@ -371,9 +370,8 @@ def test_a_training_has_the_gpu_s_memory_to_itself(monkeypatch):
     monkeypatch.setattr(sweep, "Worker", Idle)
     monkeypatch.setattr(sweep, "_lacks_memory", lambda row: False)
     asked = (("gpu:0", {}), ("cpu", {}), ("gpu:0", {"beside": "fits", "tf32": "off"}), ("gpu:0", {"tf32": "off"}))
-    gpu, cpu, fits, own = (
-        Row("training/keras/fit", Training("lenet", 4, 8), Settings(d, switches=s)) for d, s in asked
-    )
+    each = (Settings(device, switches=given) for device, given in asked)
+    gpu, cpu, fits, own = (Row("training/keras/fit", Training("lenet", 4, 8), on) for on in each)
     product = Row("matmul/cupy/cublas", Matmul(8, 8, 8), Settings("gpu:0"))
     for rows, left in (((gpu, cpu, gpu), []), ((gpu, own), ["own"]), ((fits, product), []), ((own, product), ["0"])):
         runner = sweep._Runner(facts.describe(), sweep.Limits(), argparse.Namespace(rigorous=False, seed=1), {})

@@ -78,8 +78,6 @@ def test_a_handicap_makes_calls_that_are_not_counted(monkeypatch):
     assert (plain.calls, slow.calls) == (75, 76)
     # A sample of 7.5 ms has 2 calls of 5 ms and 19 of 400 µs: 2 % more is a whole call only of 50.
     for call_seconds, calls in ((5e-3, 2), (4e-4, 19)):
-        clock = FakeClock(monkeypatch, call_seconds)
-        plain, slow = (
-            timing.visit(timing.host(clock.run), Limits(), "host-latency", call_seconds, h) for h in (0.0, 0.02)
-        )
+        take = timing.host(FakeClock(monkeypatch, call_seconds).run)
+        plain, slow = (timing.visit(take, Limits(), "host-latency", call_seconds, h) for h in (0.0, 0.02))
         assert (plain.calls, slow.calls) == (calls, 50) and np.allclose(slow.seconds, 1.02 * call_seconds)

@@ -232,9 +232,8 @@ def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, mon
     assert (outcome.stopped, len(seen)) == ("stop-after", 1)
     assert outcome.left == 1 + len(side_by_side.rows("together", args, outcome.run.machine))
     args = arguments("--study", "together", "--device", "cpu", "-q", "-o", str(tmp_path / "c"))
-    assert [m.problem.model for m in training.WORKLOAD.measure(args, sweep.header(args, "x")).measurements] == [
-        "mnist-cnn"
-    ]
+    outcome = training.WORKLOAD.measure(args, sweep.header(args, "x"))
+    assert [m.problem.model for m in outcome.measurements] == ["mnist-cnn"]
 
 
 def test_rows_of_starts_have_their_times(capsys):

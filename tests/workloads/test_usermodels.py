@@ -165,10 +165,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-FOUND = "ownpkg.nets:build ownpkg.nets:made ownpkg.nets:read ownpkg.lazy:any ownpkg.star:any ownpkg.broken:build"
-FOUND += (
-    " bare.inner:build mine.py:build ./bare/inner.py:build json:loads math:sin os.path:join email.mime.text:MIMEText"
-)
+FOUND = """ownpkg.nets:build ownpkg.nets:made ownpkg.nets:read ownpkg.lazy:any ownpkg.star:any ownpkg.broken:build
+bare.inner:build mine.py:build ./bare/inner.py:build json:loads math:sin os.path:join email.mime.text:MIMEText"""
 
 
 @pytest.mark.parametrize("name", FOUND.split())
