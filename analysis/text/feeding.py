@@ -16,7 +16,9 @@ from workloads.records import Measurements
 
 TITLE = "Input pipeline: how a batch gets into a step"
 CHART = "A step with next to no arithmetic, by the bytes of its batch"
-NOT_KNOWN = "How quick batches come can't be told: too few sizes, or too noisy. Run it again with nothing beside it."
+UNKNOWN = (
+    "{side}: how quick batches come can't be told: too few sizes, or too noisy. Run it again with nothing beside it."
+)
 BATCH = 2048
 _FASTER = 1.5  # times: from which on copies are quicker than the way that the batches come
 _MOST = 3  # shares told
@@ -62,12 +64,9 @@ def lines(rows: Measurements) -> list[str | Table]:
 
 def sentences(rows: Measurements) -> list[str]:
     """Small data sets; how quick batches come on each device and what limits them; what share of measured steps they are."""
-    fitted = feeding.laws(rows)
-    if not fitted and feeding.rows(rows):
-        return [NOT_KNOWN]
-    shares = feeding.shares(rows)
+    fitted, shares = feeding.laws(rows), feeding.shares(rows)
     told = small_sentences(shares)
-    for device in sorted({law.device for law in fitted}, reverse=True):
+    for device in sorted({m.device for m, _ in feeding.rows(rows)}, reverse=True):
         told += _device(fitted, rows, device)
     for s in sorted(shares, key=lambda s: -s.share.value)[:_MOST]:
         p = s.training.problem
@@ -87,8 +86,10 @@ def view_sentence(fitted: Iterable[Law], device: str, dtype: str) -> str:
 def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[str]:
     """What the plainest way adds to a step on a device, and whether copies of as many bytes explain it."""
     law, nbytes = feeding.find(fitted, device, "numpy"), BATCH * image_bytes("float32")
-    plain = feeding.beyond_resident(fitted, law, BATCH, nbytes) if law else None
-    if plain is None or not plain.value:
+    if law is None:
+        return [say(UNKNOWN, side=labels.device(device))]
+    plain = feeding.beyond_resident(fitted, law, BATCH, nbytes)
+    if not plain.value:
         return []
     rate = nbytes / plain.value
     told = [say(_SAID["plain"], side=labels.device(device), batch=BATCH, plain=plain, rate=rate)]

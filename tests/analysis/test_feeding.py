@@ -106,4 +106,4 @@ def test_the_page_has_the_laws_and_every_point_beside_them():
     assert len(chart.numbers.rows) == 15 and {row[-1] for row in chart.numbers.rows} == {"0 %"}
     assert any("| GPU | numpy | float32 | 600 µs |" in x for x in section(rows))
     few = rows[: feeding.FEWEST - 1]
-    assert feeding_chart(few) == [] == section([]) and words.NOT_KNOWN in section(few)[0]
+    assert feeding_chart(few) == [] == section([]) and words.UNKNOWN[6:] in section(few)[0]

@@ -228,12 +228,12 @@ def figures(pairs: list[Pair], of: profile.Profile) -> tuple[list[Figure], list[
     rests = [unexplained(group, of) for group in groups]
     found = [steps(group) for group in groups]
     found += [whole(group) for group in groups if group[0].case[1:] in WHOLE]
-    told = laws(of)
-    found += [f for f in rests if isinstance(f, Figure)] + told
+    found += [f for f in rests if isinstance(f, Figure)] + laws(of)
     for device, group in group_by(pairs, lambda p: p.ours.device).items():
         longest, what = max(p.row_s for p in group), f"{device}: seconds of the longest row"
         found.append(Figure(what, f"<= {ROW_S:g} s", exactly(longest), longest <= ROW_S, "s"))
-    lacking = [] if told else ["- laws of feeding: python -m workloads.transfer --study feeding"]
+    fed, what = batches(of.measurements), "- laws of feeding (no rows, or too noisy)"
+    lacking = [] if fed else [f"{what}: python -m workloads.transfer --study feeding"]
     return found, [why for why in rests if isinstance(why, str)] + lacking
 
 
