@@ -130,11 +130,11 @@ def plan(
 
 
 def long_fits(
-    trainer: Trainer, problem: Training, wanted: Plan, limits: Limits, before: Callable
+    trainer: Trainer, problem: Training, wanted: Plan, limits: Limits, before: Callable, brief: int = BRIEF_EPOCHS
 ) -> tuple[Fitted, Samples, dict[str, tuple[float, ...]]]:
     """(the first fit of the problem's own samples, seconds a step of the later epochs of all such fits, series).
 
-    Such fits take turns with those of other steps.
+    Such fits take turns with those of other steps, which have `brief` epochs after the first.
     """
 
     def pair(epochs: int, others: int) -> tuple[Timed, Timed]:
@@ -145,7 +145,7 @@ def long_fits(
     begin = time.perf_counter()
     pairs = [pair(wanted.epochs, LATER_EPOCHS + 1)]
     count = fits(time.perf_counter() - begin, wanted, limits.max_time)
-    pairs += [pair(wanted.brief, BRIEF_EPOCHS) for _ in range(count - 1)]
+    pairs += [pair(wanted.brief, brief) for _ in range(count - 1)]
     each, others = zip(*pairs, strict=True)
     most = max(2, MOST_KEPT // count)
     taken = [(i, s / problem.steps) for i, fit in enumerate(each) for s in kept(fit.later, most)]

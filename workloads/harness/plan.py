@@ -252,7 +252,7 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
     processes, fresh = (RIGOROUS_PROCESSES, limits.rounds) if args.rigorous else (1, 0)
     seconds = _FRESH_S * fresh + _FRAMEWORK_S * len({(row.backend, row.device) for row in rows})
     for row in rows:
-        clocks = 3 if row.on_gpu and row.mode == "resident" else 1
+        clocks = 3 if row.problem.op == "feeding" or (row.on_gpu and row.mode == "resident") else 1
         if rounds.is_whole(row):
             starts = _FRAMEWORK_S if row.backend in registry.FRAMEWORKS else _FRESH_S
             many, start = (RIGOROUS_PROCESSES, starts) if row.process == "fresh" else (processes, 0.2)
