@@ -35,6 +35,9 @@ def placed(array: cupy.ndarray, out: bool = False) -> Placed:
         return in_place(array)
     wider = cupy.zeros((rows, pitch), array.dtype)
     (to, to_pitch), (source, source_pitch) = ((array, columns), (wider, pitch))[:: 1 if out else -1]
+    if pitch * size >= 1 << 31:  # further than the driver copies from row to row
+        views = (wider[:, :columns], array)[:: -1 if out else 1]
+        return Placed(wider, pitch, lambda: cupy.copyto(*views))
     if columns * size % 4 or array.data.ptr % 4:  # of two bytes, which the driver copies faster than we do
 
         def driver(keep=(array, wider)):

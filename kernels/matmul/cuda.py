@@ -16,7 +16,7 @@ from kernels.registry import into, kernel
 
 # m n k from which a call of the two slowest would take most of a second: nobody learns more from it.
 _MOST_NAIVE, _MOST_COALESCED = 1 << 36, 1 << 39
-_INT, _MOST_AT_ONCE = 1 << 31, 65535
+_INT, _MOST_AT_ONCE = (1 << 31) - (1 << 12), 65535  # tiles and parts of k reach beyond the edge, less than 4,096
 # Of an H200: seconds of a launch, bytes and FLOPs a second, and the share of a call that an operand takes more which is fetched
 # item by item: its rows begin anywhere, or it lies along k.
 _LAUNCH_S, _BYTES_S, _FLOPS_S, _BY_ITEMS = 3e-6, 4e12, 50e12, 0.08
@@ -24,7 +24,7 @@ _LAUNCH_S, _BYTES_S, _FLOPS_S, _BY_ITEMS = 3e-6, 4e12, 50e12, 0.08
 
 def count_in_32_bits(problem: Matmul) -> None:
     """Raises: ValueError for a product with more rows or columns than our kernels count."""
-    if max(problem.m, problem.n, problem.k) >= _INT:
+    if max(problem.m, problem.n, problem.k) > _INT:
         raise ValueError("rows and columns are counted in 32 bits")
 
 
@@ -141,4 +141,4 @@ def fastest_plan(file: str, problem: Matmul, plans: list, call: Callable[[Plan],
     calls = {str(plan): functools.partial(call, plan) for plan in plans}
     many = f"{problem.count} of " if problem.count > 1 else ""
     name = f"{problem.math} {problem.layout} {many}{problem.m}x{problem.n}x{problem.k}"
-    return autotuner.tuned(file, name, calls)
+    return autotuner.tuned(file, name, calls, autotuner.loaded_seconds)

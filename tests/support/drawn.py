@@ -205,7 +205,9 @@ def operands(problem: Matmul | Conv, whole: bool = False) -> list:
     found = []
     for shape in problem.operand_shapes:
         of = cupy.random  # its one generator: a new one takes longer to make than these take to draw
-        x = of.randint(-2, 3, shape, np.int32).astype(np.float32) if whole else of.standard_normal(shape, np.float32)
+        few = min(math.prod(shape), (1 << 26) + 3)  # and then the same again
+        x = of.randint(-2, 3, few, np.int32).astype(np.float32) if whole else of.standard_normal(shape, np.float32)
+        x = cupy.resize(x, shape) if whole else x
         found.append((x.view(cupy.uint32) >> 16).astype(cupy.uint16) if problem.dtype == "bfloat16" else x)
     return found
 
