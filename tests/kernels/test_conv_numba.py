@@ -122,11 +122,6 @@ def test_windows_are_scattered_and_cut_into_blocks():
     assert pixel_blocks.blocks(w, 512, 4, 14, 1568, 1)[3:5] == (0, 1)
 
 
-def test_other_arithmetic_and_layouts_are_refused():
-    for variant in ("direct", "blocked"):
-        for other in ({"layout": "NCHW"}, {"dtype": "bfloat16"}, {"math": "tf32"}):
-            problem = Conv(1, 4, 4, 2, 2, 1, 1, **other)
-            with pytest.raises(ValueError, match=r"convolve float32 .*in NHWC, not"):
-                registry.find(f"conv/numba/{variant}").bind(problem, *problem.inputs(1))
+def test_a_gradient_of_the_weights_cannot_be_held():
     with pytest.raises(ValueError, match="none can be held"):
         bound(directed(AWKWARD[0], "wgrad"), "held")

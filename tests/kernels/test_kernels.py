@@ -6,6 +6,7 @@ import ast
 import ctypes
 import importlib
 import importlib.metadata
+import itertools
 import pathlib
 import re
 import sys
@@ -131,6 +132,22 @@ def test_right_or_refused_with_a_reason(kernel):
     if done == 0 and (missing := lacking(reasons)):
         pytest.skip(f"no {missing} on this CPU")
     assert done >= 2, f"{kernel.name} can do next to nothing"
+
+
+HALF, TF32 = {"dtype": "bfloat16"}, {"math": "tf32"}
+OTHERS = [
+    ("matmul", "simd packed", "multiply float32 and float64, not", (HALF, TF32, {"out": "float64"})),
+    ("matmul", "amx dots", "multiply bfloat16, not float32", ({},)),
+    ("conv", "direct blocked", "convolve float32 .*in NHWC, not", (HALF, TF32, {"layout": "NCHW"})),
+]
+
+
+@pytest.mark.parametrize(("op", "variants", "words", "others"), OTHERS)
+def test_other_arithmetic_and_layouts_are_refused(op, variants, words, others):
+    for variant, other in itertools.product(variants.split(), others):
+        problem = Matmul(4, 4, 4, **other) if op == "matmul" else Conv(1, 4, 4, 2, 2, 1, 1, **other)
+        with pytest.raises(ValueError, match=words):
+            registry.find(f"{op}/numba/{variant}").bind(problem, *problem.inputs(1))
 
 
 def test_only_what_the_cpu_lacks_excuses_a_kernel_that_can_do_nothing(monkeypatch):

@@ -152,21 +152,6 @@ def test_every_layout_is_exact(variant, batch, layout, dtype):
         assert reference.check(problem, inputs, answer).passed
 
 
-@pytest.mark.parametrize("variant", ["simd", "packed"])
-def test_other_arithmetic_is_refused(variant):
-    for other in (("bfloat16",), ("float32", "tf32"), ("float32", "", "float64")):
-        problem = Matmul(4, 4, 4, *other)
-        with pytest.raises(ValueError, match="multiply float32 and float64, not"):
-            registry.find(f"matmul/numba/{variant}").bind(problem, *problem.inputs(1))
-
-
-def need(variant: str):
-    if variant == "amx" and not (simd.features() >= {"amx-bf16", "amx-tile"} and tiles.tiles_allowed()):
-        pytest.skip("no AMX")
-    if variant == "dots" and "avx512bf16" not in simd.features():
-        pytest.skip("no AVX512_BF16")
-
-
 BFLOAT16 = pytest.mark.parametrize("variant", ["amx", "dots"])
 
 
@@ -174,7 +159,7 @@ BFLOAT16 = pytest.mark.parametrize("variant", ["amx", "dots"])
 @pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
 @pytest.mark.parametrize("out", ["float32", "bfloat16"])
 def test_bfloat16_is_exact_in_both_outputs(variant, layout, out, threads):
-    need(variant)
+    tile_code.need_instructions(variant)
     # (300, 330, 2100): blocks of C down, and with two threads across, two passes over the steps, all with remainders
     small, large = [(1, 1, 1), (33, 70, 31), (64, 96, 64)], [(127, 1, 31), (300, 330, 2100)]
     for count, shapes in ((1, [*small, large[1]]), (2, large)):
@@ -189,25 +174,11 @@ def test_bfloat16_is_exact_in_both_outputs(variant, layout, out, threads):
 
 @BFLOAT16
 def test_halves_are_rounded_to_even(variant):
-    need(variant)
+    tile_code.need_instructions(variant)
     # 256 + 1 lies between 256 and 258, 258 + 1 between 258 and 260: bfloat16 has 8 bits, and both go to the even one
     a = np.array([[256, 1], [258, 1]], tiles.numpy_dtype("bfloat16"))
     run = registry.find(f"matmul/numba/{variant}").bind(Matmul(2, 1, 2, "bfloat16"), a, np.ones((2, 1), a.dtype))
     assert run().astype(float).ravel().tolist() == [256, 260]
-
-
-def test_amx_is_refused_with_the_reason(monkeypatch):
-    problem, single = Matmul(4, 4, 4, "bfloat16"), Matmul(4, 4, 4)
-    for variant in ("amx", "dots"):
-        with pytest.raises(ValueError, match="multiply bfloat16, not float32"):
-            registry.find(f"matmul/numba/{variant}").bind(single, *single.inputs(1))
-    monkeypatch.setattr("kernels.simd.amx.llvm.get_host_cpu_features", lambda: {"amx-tile": True})
-    with pytest.raises(ValueError, match=r"no amx-bf16$"):
-        tiles.amx(problem, *problem.inputs(1))
-    monkeypatch.setattr("kernels.simd.amx.llvm.get_host_cpu_features", lambda: {"amx-tile": True, "amx-bf16": True})
-    monkeypatch.setattr(tiles, "tiles_allowed", lambda: False)
-    with pytest.raises(ValueError, match="does not let a process use AMX"):
-        tiles.amx(problem, *problem.inputs(1))
 
 
 def test_numba_cpu_features_choose_the_vectors(monkeypatch):

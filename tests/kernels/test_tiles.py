@@ -13,7 +13,7 @@ import tile_code
 from kernels import registry
 from kernels.conv import _pixel_tiles as pixel_tiles
 from kernels.peak import numba_bfloat16 as peaks
-from kernels.problems import Peak
+from kernels.problems import Matmul, Peak
 from kernels.problems.arrays import empty
 from kernels.simd import amx
 from kernels.simd import product as vectors
@@ -68,7 +68,6 @@ def test_tiles_stay_in_the_registers_of_other_cpus_too(cpu, vector, registers):
         stays_in_registers(name, lines, vector, registers)
 
 
-FEATURES = amx.llvm.get_host_cpu_features()
 RNG = np.random.default_rng(5)
 
 
@@ -89,18 +88,8 @@ def tiles(sums, a, b, config, trips):
     peaks._tile_products(sums, a, b, config, trips)
 
 
-def need_dots():
-    if not (FEATURES.get("avx512bf16") and FEATURES.get("avx512f")):
-        pytest.skip("no AVX512_BF16 on this CPU")
-
-
-def need_tiles():
-    if not (FEATURES.get("amx-bf16") and amx.tiles_allowed()):
-        pytest.skip("no AMX")
-
-
 def test_a_dot_adds_two_products_to_each_lane_in_whole_vectors_without_spills():
-    need_dots()
+    tile_code.need_instructions("dot")
     a, b = RNG.integers(-2, 3, (2, 16, 2))
     sums = np.empty(simd.CHAINS * 16, np.float32)
     dots(sums, words(a), words(b), 3)
@@ -116,7 +105,7 @@ def test_a_dot_adds_two_products_to_each_lane_in_whole_vectors_without_spills():
 
 
 def test_a_tile_is_a_product_of_16_by_32_and_32_by_16_and_six_take_turns():
-    need_tiles()
+    tile_code.need_instructions("tiles")
     a, b = RNG.integers(-2, 3, (16, 32)), RNG.integers(-2, 3, (32, 16))
     pairs = b.reshape(16, 2, 16).transpose(0, 2, 1)  # rows 2k and 2k + 1 side by side
     sums = empty((6 * 256,), np.dtype(np.float32))
@@ -140,29 +129,26 @@ def test_float32_sums_are_carried_over_and_no_operand_is_zero():
     assert np.isfinite(drawn).all() and (drawn != 0).all() and len(set(drawn)) > 10
 
 
-@pytest.mark.parametrize(
-    ("variant", "missing", "words"),
-    [
-        ("dot", "avx512bf16", "no avx512bf16$"),
-        ("tiles", "amx-bf16", "no amx-bf16$"),
-        ("tiles", "", "not let a process use"),
-    ],
-)
-def test_a_chip_without_the_instructions_or_a_system_that_keeps_them_is_refused(variant, missing, words, monkeypatch):
-    problem = Peak("bfloat16", 1 << 30)
-    have = {name: name != missing for name in ("avx512f", "avx512bf16", "amx-tile", "amx-bf16")}
-    monkeypatch.setattr(amx.llvm, "get_host_cpu_features", lambda: have)
+@pytest.mark.parametrize("name", ["peak/numba/tiles", "matmul/numba/amx", "peak/numba/dot"])
+def test_a_chip_without_the_instructions_or_a_system_that_keeps_them_is_refused(name, monkeypatch):
+    lacks = (
+        {"avx512bf16": "no avx512bf16$"} if "dot" in name else {"amx-bf16": "no amx-bf16$", "": "not let a process use"}
+    )
+    problem = Peak("bfloat16", 1 << 30) if name.startswith("peak") else Matmul(4, 4, 4, "bfloat16")
     monkeypatch.setattr(amx.platform, "system", lambda: "Windows")
     amx.tiles_allowed.cache_clear()
     try:
-        with pytest.raises(ValueError, match=words):
-            registry.find(f"peak/numba/{variant}").bind(problem, *problem.inputs(1))
+        for missing, words in lacks.items():
+            have = {name: name != missing for name in ("avx512f", "avx512bf16", "amx-tile", "amx-bf16")}
+            monkeypatch.setattr(amx.llvm, "get_host_cpu_features", lambda have=have: have)
+            with pytest.raises(ValueError, match=words):
+                registry.find(name).bind(problem, *problem.inputs(1))
     finally:
         amx.tiles_allowed.cache_clear()
 
 
-@pytest.mark.parametrize(("variant", "need"), [("dot", need_dots), ("tiles", need_tiles)])
-def test_random_operands_give_finite_sums(variant, need):
-    need()
+@pytest.mark.parametrize("variant", ["dot", "tiles"])
+def test_random_operands_give_finite_sums(variant):
+    tile_code.need_instructions(variant)
     problem = Peak("bfloat16", 1 << 30)
     assert np.isfinite(registry.find(f"peak/numba/{variant}").bind(problem, *problem.inputs(3))()).all()

@@ -18,6 +18,7 @@ from llvmlite import binding as llvm
 
 from kernels.conv import _pixel_tiles as pixel_tiles
 from kernels.problems.arrays import empty
+from kernels.simd import amx
 from kernels.simd import product as vectors
 from kernels.simd import vectors as simd
 from workloads import ROOT
@@ -37,6 +38,14 @@ def need(vector: int) -> None:
     """Skips a test of vectors of so many bytes where the CPU has none."""
     if vector > simd.vector_bytes():
         pytest.skip("no AVX-512 on this CPU" if vector == 64 else "no AVX2 on this CPU")
+
+
+def need_instructions(variant: str) -> None:
+    """Skips a test of a kernel of AMX's tiles (`amx`, `tiles`) or of AVX-512's dot products where the CPU has none."""
+    if variant in ("amx", "tiles") and not (simd.features() >= {"amx-bf16", "amx-tile"} and amx.tiles_allowed()):
+        pytest.skip("no AMX")
+    if variant.startswith("dot") and not simd.features() >= {"avx512bf16", "avx512f"}:
+        pytest.skip("no AVX512_BF16 on this CPU")
 
 
 def _functions(compiled, arguments: tuple) -> dict[str, list[str]]:
