@@ -87,6 +87,7 @@ def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = Fal
         actions, points["Do"] = _actions(e, room - len(points["Why"]) + 1)
     else:
         lacking = "no GPU was measured" if lone else "the CPU was not measured"
+        points = {} if e.withheld else {"But": _doubts(e)}
         first = say(SAID["withheld" if e.withheld else "none"], unknown=e.asked.unknown_share, who=lacking)
     return (_markdown if markdown else _lines)(e, first, points, actions, last)
 
