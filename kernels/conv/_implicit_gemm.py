@@ -8,10 +8,12 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
+from kernels import registry
 from kernels.cuda import autotuner, conv_tiles, loader
 from kernels.cuda.conv_tiles import Gather
-from kernels.cuda.tiles import Tiles, splits
-from kernels.problems import Conv
+from kernels.cuda.rows import Placed, in_place, placed
+from kernels.cuda.tiles import Plan
+from kernels.problems import Conv, Matmul
 from kernels.problems.arrays import ARITHMETIC
 
 THREADS = 256
@@ -29,27 +31,50 @@ def refuse(problem: Conv, maths: tuple[str, ...], name: str) -> None:
         raise ValueError(f"{name} is for NHWC in one group, not for {problem.layout} in {problem.groups}")
 
 
-class Widened(NamedTuple):
-    """Images as a kernel reads them, and the call that copies them there each time (None: they lie so already)."""
-
-    array: cupy.ndarray
-    copy: Callable | None = None
+def whole(channels: int, item_bytes: int) -> int:
+    """The number of channels rounded up to whole pieces of 16 bytes."""
+    return -(-channels * item_bytes // 16) * 16 // item_bytes
 
 
-def eights(channels: int) -> int:
-    """The number of channels rounded up to a multiple of 8: 16 bytes of bfloat16."""
-    return -(-channels // 8) * 8
-
-
-def widened(images) -> Widened:
-    """The images themselves, or a copy with channels of zeros beside theirs, so that they come in eights."""
-    channels, wide = images.shape[-1], eights(images.shape[-1])
+def widened(images) -> Placed:
+    """The images themselves, or a copy with channels of zeros beside theirs, so that each pixel's begin on 16 bytes."""
+    channels, wide = images.shape[-1], whole(images.shape[-1], images.dtype.itemsize)
+    if images.dtype.itemsize == 4:
+        pixels = placed(images.reshape(-1, channels))
+        return pixels._replace(array=pixels.array.reshape(*images.shape[:-1], wide))
     if wide == channels and images.data.ptr % 16 == 0:
-        return Widened(images)
+        return in_place(images)
     to = cupy.empty((*images.shape[:-1], wide), images.dtype)
     pieces = to.size // 8
-    compiled, arguments = loader.load("conv/cuda_tensor", "widen"), (images, to, np.int32(pieces), np.int32(channels))
-    return Widened(to, lambda: compiled((-(-pieces // THREADS),), (THREADS,), arguments))
+    compiled, arguments = loader.load("conv/cuda_sums", "widen"), (images, to, np.int32(pieces), np.int32(channels))
+    return Placed(to, wide, lambda: compiled((-(-pieces // THREADS),), (THREADS,), arguments))
+
+
+def wide_filters(filters, channels: int):
+    """Filters r x s x c_in x c_out with zeros beside: as many input channels as the images have, output channels in whole pieces
+    of 16 bytes."""
+    *taps, c, k = filters.shape
+    shape = (*taps, channels, whole(k, filters.dtype.itemsize))
+    if shape == filters.shape and filters.data.ptr % 16 == 0:
+        return filters
+    wide = cupy.zeros(shape, filters.dtype)
+    wide[:, :, :c, :k] = filters
+    return wide
+
+
+def is_product(problem: Conv) -> bool:
+    """Whether the layer is a product of matrices as they lie: 1x1 filters at every pixel."""
+    return (problem.r, problem.s, problem.stride, problem.pads) == (1, 1, 1, ((0, 0), (0, 0)))
+
+
+def product(problem: Conv, name: str, a, b) -> Callable:
+    """Such a layer by the kernel for products of that name, which is asked for as any caller would: operations share no code."""
+    layout = {"fprop": "nn", "dgrad": "nt", "wgrad": "tn"}[problem.direction]
+    of = Matmul(*problem.gemm, problem.dtype, problem.math, layout=layout)
+    call = registry.find(f"matmul/cuda/{name}").bind(of, *(x.reshape(-1, x.shape[-1]) for x in (a, b)))
+    run = registry.into(call().reshape(problem.out_shape), call)
+    run.notes = call.notes
+    return run
 
 
 class Product(NamedTuple):
@@ -77,11 +102,12 @@ class Product(NamedTuple):
 
 
 def products(
-    problem: Conv, a, b, out, widen: Callable = Widened, filters: Callable = lambda b: b
+    problem: Conv, a, b, out, widen: Callable = widened, filters: Callable = wide_filters
 ) -> tuple[list[Product], list[Callable]]:
     """The implicit GEMMs of a problem (one, or a phase each of dgrad), and the calls that go before them.
 
-    widen: gives images as the kernel reads them; filters: its filters, made once here, as a library would hold them.
+    widen: gives images as the kernel reads them; filters: its filters for images of so many channels, made once here, as a
+    library would hold them.
     """
     x = widen(a)
     c, before = x.array.shape[-1], [x.copy] if x.copy else []
@@ -91,55 +117,54 @@ def products(
             y.copy
         )
     if problem.direction == "fprop":
-        return [Product(problem, conv_tiles.gather(problem, c), x.array, filters(b), out)], before
+        return [Product(problem, conv_tiles.gather(problem, c), x.array, filters(b, c), out)], before
     phases = conv_tiles.phases(problem, c)
     if len(phases) < min(problem.stride, problem.h) * min(problem.stride, problem.w):  # pixels that no tap reaches
         before.append(lambda: runtime.memsetAsync(out.data.ptr, 0, out.nbytes, cupy.cuda.get_current_stream().ptr))
-    turned = [filters(cupy.ascontiguousarray(b[p.rows, p.columns].transpose(0, 1, 3, 2))) for p in phases]
+    turned = [filters(cupy.ascontiguousarray(b[p.rows, p.columns].transpose(0, 1, 3, 2)), c) for p in phases]
     return [Product(problem, p.of, x.array, w, out) for p, w in zip(phases, turned, strict=True)], before
 
 
-def workspace(rows: int, columns: int, split: int):
-    """A float32 array, split x rows x columns, for the partial sums of split-k; None where k is not split."""
-    return cupy.empty((split, rows, columns), np.float32) if split > 1 else None
+def added(on: Product, sums) -> Callable:
+    """The call that adds the parts' sums, parts x rows x columns: four neighbors a thread where rows have fours, teams of 64 that
+    share the parts out. From Hopper on its blocks start as those that write the sums end."""
+    split, rows, columns = sums.shape
+    reduce = loader.load("conv/cuda_sums", "reduce", HALVES=int(on.out.dtype.itemsize == 2), **on.macros)
+    blocks = -(-rows * columns // (4 if columns % 4 == 0 else 1) // _ROUND)
+    arguments = (sums, on.out, on.of.passed, *map(np.int32, (rows, split, on.problem.c_in)))
+    early = int(cupy.cuda.Device().compute_capability) >= 90
+    return loader.overlapping(reduce, blocks, _ROUND * max(1, min(split, _TEAMS)), arguments, early=early)
 
 
-def adder(compiled, rows: int, columns: int, split: int, arguments: tuple) -> Callable:
-    """The call of a `reduce`: four neighbors a thread where rows have fours, teams of 64 that share the partial sums out."""
-    grid = (-(-rows * columns // (4 if columns % 4 == 0 else 1) // _ROUND),)
-    block = (_ROUND * max(1, min(split, _TEAMS)),)
-    return lambda: compiled(grid, block, arguments)
-
-
-def name(tile: Tiles, split: int) -> str:
-    return f"{tile} split-k={split}"
-
-
-def called(compiled, grid: tuple, tile, shared: int, arguments: tuple, after: Callable | None, notes: str) -> Callable:
+def called(compiled, grid: tuple, plan: Plan, shared: int, arguments: tuple, after: Callable | None) -> Callable:
     """The call of a kernel, then what comes after it."""
-    compiled.max_dynamic_shared_size_bytes = shared
+    compiled.max_dynamic_shared_size_bytes, block = shared, (plan.of.threads,)
 
     def run():
-        compiled(grid, (tile.threads,), arguments, shared_mem=shared)
+        compiled(grid, block, arguments, shared_mem=shared)
         if after:
             after()
 
-    run.notes = {"tiles": notes}
+    run.notes = {"tiles": str(plan)}
     return run
 
 
-def candidates(
-    on: Product, sides: tuple[int, int, int], tiles: Sequence, narrowest: int, call: Callable
-) -> dict[str, Callable[[], Callable]]:
-    """The tiles and splits of the sum that are worth a try, by name; of tiles wider than `narrowest` those that lie for the most
-    part in the product."""
-    m, n, k = sides
-    multiprocessors = loader.attribute("MultiProcessorCount")
-    found: dict[str, Callable[[], Callable]] = {}
-    for tile in [t for t in tiles if t.tile[1] <= max(narrowest, 2 * n)] or tiles:
-        for split in splits(tile.count(m, n), -(-k // tile.deep), tile.blocks * multiprocessors, m * n):
-            found[name(tile, split)] = functools.partial(call, on, tile, split)
-    return found
+def gathered(file: str, on: Product, plan: Plan, macros: dict, *more) -> Callable:
+    """The call of the file's `implicit_gemm` with those tiles, its sum split over so many blocks."""
+    of, (m, n, _), sums, add = plan.of, on.sides(), on.out, None
+    compiled = loader.load(file, "implicit_gemm", **of.macros(), **macros)
+    if plan.parts > 1:
+        sums = cupy.empty((plan.parts, m, n), np.float32)
+        add = added(on, sums)
+    counts = map(np.int32, (on.b.shape[-1], on.problem.c_in, of.group()))
+    arguments = (on.a, on.b, on.out, sums, on.of.passed, *counts, *more)
+    return called(compiled, (of.count(m, n), plan.parts), plan, of.shared_bytes(on.wgrad), arguments, add)
+
+
+def candidates(on: Product, sides: tuple[int, int, int], forms: Sequence, call: Callable) -> dict[str, Callable]:
+    """The calls of the plans that are timed, by name."""
+    found = conv_tiles.plans(forms, *sides, on.wgrad, loader.attribute("MultiProcessorCount"))
+    return {str(plan): functools.partial(call, on, plan) for plan in found}
 
 
 def fitting(tiles: Sequence, wgrad: int) -> list:

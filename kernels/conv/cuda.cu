@@ -12,7 +12,8 @@
 #define BLOCKS 3     // that fit on a multiprocessor
 #define WGRAD 0      // 1: A's rows are taps and channels, and the sum goes over pixels
 #define VECTOR_A 1   // channels of the images come in fours: they are copied 16 bytes at a time
-#define VECTOR_B 1   // columns of B and of the product do
+#define VECTOR_B 1   // rows of B do
+#define VECTOR 1     // columns of the product do
 #endif
 
 struct Loops { int n, h, w, c, p, q, k, r, s, step, top, left, groups, channels_last; };
@@ -86,13 +87,13 @@ constexpr int A_PITCH = WGRAD ? TILE_M : DEEP + 4, A_SIZE = A_LINES * A_PITCH;  
 constexpr int STAGE = A_SIZE + DEEP * TILE_N;
 static_assert(LANES_M * LANES_N == 32 && LANES_N == 4 && EACH_N % 4 == 0 && EACH_M % 4 == 0 && DEEP % 4 == 0, "a warp is 8 x 4 threads");
 
-__device__ int target(const Shape& of, int at) { return WGRAD ? at : landing(of, at); }
-
-// A is the source's pixels (rows) by taps and channels, or for wgrad turned; B lies row by row. With several blocks in the grid's y
-// each sums up a part, and `out` has room for all their sums, which `reduce` then adds. `scale` is 1: multiplying by it at the end
-// frees the sums' registers from the groups of four in which they are stored, and so from the banks of the operands.
+// A is the source's pixels (rows) by taps and channels, or for wgrad turned; B lies row by row, `pitch` items from row to row. With
+// several blocks in the grid's y each sums up a part: `partial_sums` has room for them all, which `reduce` then adds. `scale` is 1:
+// multiplying by it at the end frees the sums' registers from the groups of four in which they are stored, and so from the banks of
+// the operands.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, const Shape of, int group, float scale) {
+implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, float* __restrict__ partial_sums,
+              const Shape of, int pitch, int kept, int group, float scale) {
     extern __shared__ __align__(16) float memory[];
     __shared__ int4 pixels[PIXELS];
     constexpr int WIDE_A = VECTOR_A ? 4 : 1, WIDE_B = VECTOR_B ? 4 : 1;
@@ -115,9 +116,9 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
     const int a_line = t * WIDE_A / A_LINE, a_at = t * WIDE_A % A_LINE, b_l = t * WIDE_B / TILE_N, b_column = t * WIDE_B % TILE_N;
     const int from = WGRAD ? top + a_at : first * DEEP + a_at;  // the tap and channel of this thread's pieces of A, counted through
     Tap at_tap = tap(of, from);
-    const float* b_next = b + (long long)(first * DEEP + b_l) * n + left + b_column;
-    const long long b_further = (long long)ROWS_B * n;
-    const int b_inside = left + b_column < n ? 4 * WIDE_B : 0;
+    const float* b_next = b + (long long)(first * DEEP + b_l) * pitch + left + b_column;
+    const long long b_further = (long long)ROWS_B * pitch;
+    const int b_inside = left + b_column < pitch ? 4 * WIDE_B : 0;
     int slot_in = 0, l_left = k - first * DEEP;  // where the next stage goes, and how much of the sum is left for it
 
     Counted at_pixel = first_pixels(of, pixels, top, first * DEEP, count);
@@ -137,7 +138,7 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
         #pragma unroll
         for (int e = 0; e < PIECES_B; e++)
             fetch<4 * WIDE_B>(bs + e * ROWS_B * TILE_N, b_next + e * b_further, e * ROWS_B < b_rows ? b_inside : 0);
-        b_next += (long long)DEEP * n, l_left -= DEEP;
+        b_next += (long long)DEEP * pitch, l_left -= DEEP;
         if (!WGRAD) next_tap(of, at_tap);
         if (++slot_in == STAGES) slot_in = 0;
     };
@@ -183,18 +184,21 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
         }
     }
 
+    next_may_start();
     #pragma unroll
     for (int p = 0; p < EACH_M; p++) {
         const int within = row + (WGRAD ? p / 4 * LANES_M * 4 + p % 4 : p * LANES_M), at = top + within;
         if (at >= m) continue;
-        const int place = gridDim.y > 1 || WGRAD ? at : pixels[within].w;
+        const int place = gridDim.y > 1 ? at : WGRAD ? target(of, at, m, kept) : pixels[within].w;
+        if (place < 0) continue;
+        float* const row_of = gridDim.y > 1 ? partial_sums + (long long)blockIdx.y * m * n : out;
         #pragma unroll
         for (int q = 0; q < EACH_N / 4; q++) {
             const int beside = left + column + q * 16;
-            float* const to = out + ((long long)blockIdx.y * m + place) * n + beside;
+            float* const to = row_of + (long long)place * n + beside;
             const float4 put = make_float4(sums[p][4 * q] * scale, sums[p][4 * q + 1] * scale, sums[p][4 * q + 2] * scale,
                                            sums[p][4 * q + 3] * scale);
-            if (VECTOR_B) {
+            if (VECTOR) {
                 if (beside < n) *(float4*)to = put;
             } else {
                 #pragma unroll
@@ -203,15 +207,4 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
             }
         }
     }
-}
-
-// Adds the sums of `splits` shares of each item of the product.
-extern "C" __global__ void reduce(const float* __restrict__ sums, float* __restrict__ out, const Shape of, int m, int splits) {
-    const bool four = of.k % 4 == 0;
-    int at, column;
-    const float4 sum = added(sums, of, m, splits, four, at, column);
-    if (at >= m || threadIdx.x >= ROUND) return;
-    float* const to = out + (long long)target(of, at) * of.k + column;
-    if (four) *(float4*)to = sum;
-    else *to = sum.x;
 }

@@ -9,11 +9,15 @@ from kernels.conv import _implicit_gemm as gemm
 from kernels.conv._implicit_gemm import THREADS, Product
 from kernels.cuda import conv_tiles, loader
 from kernels.cuda.conv_tiles import Warps
+from kernels.cuda.rows import Placed, in_place
+from kernels.cuda.tiles import Plan
 from kernels.problems import Conv
 from kernels.registry import into, kernel
 
 # Products of a call, and of one output (one thread's loop), from which a call would take most of a second.
 _MOST_DIRECT, _MOST_OF_ONE = 1 << 37, 1 << 20
+# From so many FLOPs, and multiplications of each item, a copy of images whose channels are no fours saves more than it takes.
+_COPY_FLOPS, _COPY_READS = 1e9, 256
 
 
 @kernel(rung=True)
@@ -33,36 +37,36 @@ def direct(problem: Conv, a, b):
     return into(out, compiled, grid, (THREADS,), arguments)
 
 
-def _in_fours(channels: int, images) -> bool:
-    """Whether implicit_gemm copies them 16 bytes at a time: every piece lies in one pixel and begins on 16 bytes."""
-    return channels % 4 == 0 and images.data.ptr % 16 == 0
+def _in_fours(channels: int, array) -> int:
+    """1 where it is copied 16 bytes at a time: every piece lies in one pixel and begins on 16 bytes."""
+    return int(channels % 4 == 0 and array.data.ptr % 16 == 0)
 
 
-def _call(on: Product, tile: Warps, split: int) -> Callable:
-    """The call of implicit_gemm with those tiles, its sum split over so many blocks."""
-    m, n, _ = on.sides()
-    vectors = {"VECTOR_A": int(_in_fours(on.of.c, on.a)), "VECTOR_B": int(_in_fours(n, on.b))}
-    compiled = loader.load("conv/cuda", "implicit_gemm", **tile.macros(), WGRAD=on.wgrad, **vectors)
-    sums, add = gemm.workspace(m, n, split), None
-    arguments = (on.a, on.b, on.out if sums is None else sums, on.of.passed, np.int32(tile.group()), np.float32(1))
-    if sums is not None:  # wgrad's rows follow each other as fprop's do
-        added = (sums, on.out, on.of.passed, np.int32(m), np.int32(split))
-        add = gemm.adder(loader.load("conv/cuda", "reduce"), m, n, split, added)
-    grid, shared = (tile.count(m, n), split), tile.shared_bytes(on.wgrad)
-    return gemm.called(compiled, grid, tile, shared, arguments, add, gemm.name(tile, split))
+def _call(on: Product, plan: Plan[Warps]) -> Callable:
+    b, out = _in_fours(on.b.shape[-1], on.b), _in_fours(on.of.k, on.out)
+    vectors = {"VECTOR_A": _in_fours(on.of.c, on.a), "VECTOR_B": b, "VECTOR": out}
+    return gemm.gathered("conv/cuda", on, plan, {"WGRAD": on.wgrad, **vectors}, np.float32(1))
 
 
-def _candidates(on: Product) -> dict[str, Callable[[], Callable]]:
+def _candidates(on: Product) -> dict[str, Callable]:
     tiles = gemm.fitting(conv_tiles.WARPS, on.wgrad)
     if on.wgrad and not _in_fours(
         on.of.c, on.a
     ):  # a thread fetches single rows of the tile, at least one of every line
         tiles = [t for t in tiles if t.tile_m <= t.threads]
-    return gemm.candidates(on, on.sides(), tiles, 32, _call)
+    return gemm.candidates(on, on.sides(), tiles, _call)
 
 
 @kernel
 def implicit_gemm(problem: Conv, a, b):
     gemm.refuse(problem, ("float32",), "implicit_gemm")
+    if gemm.is_product(problem):
+        return gemm.product(problem, "warp_tiled", a, b)
     out = cupy.empty(problem.out_shape, np.float32)
-    return gemm.tuned("conv/cuda", *gemm.products(problem, a, b, out), _candidates, out)
+
+    def widen(images) -> Placed:
+        often = problem.flops >= max(_COPY_FLOPS, 2 * _COPY_READS * images.size)
+        few = images is a and 5 * images.shape[-1] < 4 * gemm.whole(images.shape[-1], 4)
+        return gemm.widened(images) if often and not few else in_place(images)
+
+    return gemm.tuned("conv/cuda", *gemm.products(problem, a, b, out, widen), _candidates, out)

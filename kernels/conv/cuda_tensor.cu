@@ -27,13 +27,6 @@ constexpr int A_SIZE = A_LINES * A_PITCH, STAGE = A_SIZE + DEEP * B_PITCH;
 constexpr int M16 = WARP_M / 16, N8 = WARP_N / 8;
 static_assert(N8 % 2 == 0, "B's pieces are loaded in pairs");
 
-// The row of the result that row `at` of the product's m belongs to, or -1; `kept` of a wgrad's channels are no padding.
-__device__ int target(const Shape& of, int at, int m, int kept) {
-    if (!WGRAD) return landing(of, at);
-    const int channels = m / (of.r * of.s);
-    return at % channels < kept ? at / channels * kept + at % channels : -1;
-}
-
 // A is the source's pixels (rows) by taps and channels, or for wgrad turned; B lies row by row, `pitch` items from row to row. With
 // several blocks in the grid's y each sums up a part: `sums` has room for them all, which `reduce` then adds.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
@@ -120,6 +113,7 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
         }
     }
 
+    next_may_start();
     const bool even = n % 2 == 0;
     #pragma unroll
     for (int p = 0; p < M16; p++)
@@ -137,36 +131,4 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
                 else put(out + (long long)to * n + beside, low, high, n - beside, even);
             }
         }
-}
-
-// Adds the sums of `splits` shares of each item of the product, wgmma's too, and rounds them.
-extern "C" __global__ void reduce(const float* __restrict__ sums, Item* __restrict__ out, const Shape of, int m, int splits, int kept) {
-    const bool four = of.k % 4 == 0;
-    int at, column;
-    const float4 sum = added(sums, of, m, splits, four, at, column);
-    if (at >= m || threadIdx.x >= ROUND) return;
-    const int row = target(of, at, m, kept);
-    if (row < 0) return;
-    unsigned short* const to = out + (long long)row * of.k + column;
-    const unsigned low = packed(sum.x, sum.y), high = packed(sum.z, sum.w);
-    if (four) *(uint2*)to = make_uint2(low, high);
-    else *to = (unsigned short)low;
-}
-
-// Pixels of `channels` items with zeros beside them to whole pieces of 16 bytes, a piece a thread.
-extern "C" __global__ void widen(const Item* __restrict__ from, uint4* __restrict__ to, int pieces, int channels) {
-    const unsigned e = blockIdx.x * blockDim.x + threadIdx.x, across = (channels + 7) / 8;
-    if (e >= pieces) return;
-    const int column = e % across * 8;
-    const Item* const at = from + (long long)(e / across) * channels + column;
-    unsigned item[8];
-    #pragma unroll
-    for (int i = 0; i < 8; i++) item[i] = column + i < channels ? at[i] : 0;
-    to[e] = make_uint4(item[0] | item[1] << 16, item[2] | item[3] << 16, item[4] | item[5] << 16, item[6] | item[7] << 16);
-}
-
-// Rows of `wide` items without those beyond the first `channels`.
-extern "C" __global__ void crop(const Item* __restrict__ from, Item* __restrict__ to, int items, int channels, int wide) {
-    const unsigned e = blockIdx.x * blockDim.x + threadIdx.x;
-    if (e < items) to[e] = from[(long long)(e / channels) * wide + e % channels];
 }

@@ -10,7 +10,7 @@
 #define STAGED 2      // parts of 64 x 64 of a warpgroup's results that may be on their way out
 #define BLOCKS 1      // that fit on a multiprocessor: while one's results leave, another multiplies
 #define WGRAD 0       // 1: rows are taps and channels, and the sum goes over pixels
-#define OUT 0         // results leave 0: by TMA, 1: as float32 partial sums, for cuda_tensor.cu's `reduce` to add, 2: one by one to where they belong
+#define OUT 0         // results leave 0: by TMA, 1: as float32 partial sums, for `reduce` to add, 2: one by one to where they belong
 #endif
 
 #define A_ACROSS WGRAD
@@ -110,6 +110,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
             store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer);
 #endif
         }
+        next_may_start();
         if (OUT == 0 && thread == 0) stored<0>();  // shared memory goes with the block
     }
 }

@@ -7,10 +7,11 @@ import cupy
 import numpy as np
 
 from kernels.conv import _implicit_gemm as gemm
-from kernels.conv import cuda_tensor
-from kernels.conv._implicit_gemm import THREADS, Product
+from kernels.conv._implicit_gemm import Product
 from kernels.cuda import conv_tiles, loader
 from kernels.cuda.conv_tiles import Gather, Groups
+from kernels.cuda.rows import placed
+from kernels.cuda.tiles import Plan
 from kernels.problems import Conv
 from kernels.problems.arrays import HALVES
 from kernels.registry import kernel
@@ -64,7 +65,7 @@ def im2col_map(address: int, of: Gather, pixels: int) -> np.ndarray:
     return made.view(f"V{loader.MAP_BYTES}")
 
 
-def chunked(filters):
+def chunked(filters, _=None):
     """Filters r x s x c_in x c_out as c_out x (taps x channels), the channels of each tap in whole 64s, zeros where there are
     none: held so when they are bound, as a library would."""
     r, s, channels, k = filters.shape
@@ -74,42 +75,40 @@ def chunked(filters):
     return wide.reshape(k, -1)
 
 
-def _call(on: Product, tile: Groups, split: int) -> Callable:
+def _call(on: Product, plan: Plan[Groups]) -> Callable:
     """The call of conv/cuda_wgmma.cu with those tiles, its sum split over so many blocks. Split sums and wgrad's rows, which have
     channels of padding, go through `reduce`; results that do not follow each other in memory cannot leave by TMA."""
-    of, a, b, out = on.of, on.a, on.b, on.out
+    (tile, split), (of, a, b, out) = (plan.of, plan.parts), on[1:]
     leaves = 1 if split > 1 or on.wgrad else 2 if of.to_step > 1 else 0
-    (rows, columns, _), (tile_m, tile_n) = on.sides(_DEEP), tile.tile
+    (rows, columns, _), (tile_m, tile_n), b_columns = on.sides(_DEEP), tile.tile, b.shape[-1]
 
     compiled = loader.load("conv/cuda_wgmma", "convolve", _arch="sm_90a", **on.macros, OUT=leaves, **tile.macros())
-    narrow = out if leaves or of.k % 8 == 0 else cupy.empty((rows, gemm.eights(of.k)), out.dtype)
-    sums = cupy.empty((split, rows, columns), np.float32) if leaves == 1 else None
-    width, b_columns = narrow.shape[-1], b.shape[-1]
     b_box = (_DEEP if on.wgrad else tile_n, _DEEP)
     b_map = loader.tensor_map(b.data.ptr, (b.size // b_columns, b_columns), b_columns, b_box)
-    # nothing leaves through the last map where it is not by TMA, so it may be any
-    c_map = b_map if leaves else loader.tensor_map(narrow.data.ptr, (rows, width), width, (64, 64))
     a_map = im2col_map(a.data.ptr, of, _DEEP if on.wgrad else tile_m)
-    units = tile.count(rows, columns) * split
-    grid = (min(units, tile.blocks * loader.attribute("MultiProcessorCount")),)
-    counts = np.int32(split), np.int32(tile.group())
-    arguments = (a_map, b_map, c_map, b if sums is None else sums, out, of.passed, *counts)
-    more = None if sums is None else cuda_tensor.added(on, sums)
-    if narrow is not out:
-        crop, cropped = loader.load("conv/cuda_tensor", "crop"), (narrow, out, *map(np.int32, (out.size, of.k, width)))
-        more = lambda: crop((-(-out.size // THREADS),), (THREADS,), cropped)  # noqa: E731
-    call = gemm.called(compiled, grid, tile, tile.shared_bytes, arguments, more, gemm.name(tile, split))
-    call.keep = on  # the maps hold raw addresses, so their owners are held here
+    c_map, sums, after = b_map, b, None  # nothing leaves through them where it goes another way
+    if leaves == 1:
+        sums = cupy.empty((split, rows, columns), np.float32)
+        after = gemm.added(on, sums)
+    elif not leaves:
+        to = placed(out.reshape(rows, columns), out=True)
+        c_map, after = loader.tensor_map(to.array.data.ptr, (rows, columns), to.pitch, (64, 64)), to.copy
+    grid = (min(tile.count(rows, columns) * split, tile.blocks * loader.attribute("MultiProcessorCount")),)
+    arguments = (a_map, b_map, c_map, sums, out, of.passed, np.int32(split), np.int32(tile.group()))
+    call = gemm.called(compiled, grid, plan, tile.shared_bytes, arguments, after)
+    call.keep = on, after  # the maps hold raw addresses, so their owners are held here
     return call
 
 
-def _candidates(on: Product) -> dict[str, Callable[[], Callable]]:
-    return gemm.candidates(on, on.sides(_DEEP), conv_tiles.GROUPS, 64, _call)
+def _candidates(on: Product) -> dict[str, Callable]:
+    return gemm.candidates(on, on.sides(_DEEP), conv_tiles.GROUPS, _call)
 
 
 @kernel
 def wgmma(problem: Conv, a, b):
     gemm.refuse(problem, HALVES, "wgmma")
     loader.require(90, only=True)
+    if gemm.is_product(problem):
+        return gemm.product(problem, "wgmma", a, b)
     out = cupy.empty(problem.out_shape, a.dtype)
-    return gemm.tuned("conv/cuda_wgmma", *gemm.products(problem, a, b, out, gemm.widened, chunked), _candidates, out)
+    return gemm.tuned("conv/cuda_wgmma", *gemm.products(problem, a, b, out, filters=chunked), _candidates, out)

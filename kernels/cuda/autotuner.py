@@ -62,7 +62,7 @@ def fastest(
     fills the multiprocessors changes from size to size. It is made anew when kernels/<file>.cu, what that includes or the
     candidates change.
     """
-    asked, seconds = (gpu, file, problem, *candidates), seconds or device_seconds
+    asked, seconds = (gpu, file, problem, *candidates), seconds or loaded_seconds
     if asked in _chosen:
         return _chosen[asked]
     text = loader.source(file) + "\n".join(candidates)
@@ -80,13 +80,8 @@ def fastest(
     return choice
 
 
-def tuned(
-    file: str,
-    problem: str,
-    candidates: Mapping[str, Callable[[], Callable]],
-    seconds: Callable[[Callable], float] | None = None,
-) -> Callable:
-    """The fastest of the calls on the GPU at hand, timed (by `device_seconds`) when the problem is first met there.
+def tuned(file: str, problem: str, candidates: Mapping[str, Callable[[], Callable]]) -> Callable:
+    """The fastest of the calls on the GPU at hand, timed under load when the problem is first met there.
 
     Raises: ValueError where there is none.
     """
@@ -103,7 +98,7 @@ def tuned(
             return make()
 
     makers = {name: functools.partial(bound, make) for name, make in candidates.items()}
-    return candidates[fastest(gpu, file, problem, makers, seconds)]()
+    return candidates[fastest(gpu, file, problem, makers)]()
 
 
 def milliseconds(call: Callable, calls: int, stream) -> float:

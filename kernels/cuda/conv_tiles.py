@@ -1,18 +1,22 @@
-"""What our CUDA convolutions are compiled for and called with: their tiles, the product that a direction comes to, and how its
-sum is split over blocks.
+"""What our CUDA convolutions are compiled for and called with: their tiles, what these cost, and the product that a direction
+comes to.
 
 Nothing here needs a GPU.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from kernels.cuda.tiles import GroupTiles, WarpTiles
+from kernels.cuda.tiles import LEAST_STEPS, GroupTiles, Plan, WarpTiles, few
 from kernels.problems import Conv, conv
 from kernels.problems.conv import phase
 
 MOST_ITEMS = 1 << 31  # of an array: places are counted in 32 bits
+# Cycles of one Hopper multiprocessor, fitted to layers timed on an H200 to rank plans, and for nothing else: a `reduce`, and each
+# partial sum on its way there and back.
+_REDUCE, _PARTIAL = 12000, 0.4
 
 
 class Gather(NamedTuple):
@@ -103,6 +107,11 @@ class Warps(WarpTiles, frozen=True):
     each_n: int
     stages: int
     blocks: int
+    BUSY_WARPS: ClassVar[float] = 9.0
+
+    def stage(self, wgrad: int) -> float:
+        """Cycles of a stage on a busy multiprocessor: 128 multiply-adds each, and operands on their way."""
+        return self.tile_m * self.tile_n * self.deep / 128 * (1 + 16 * (1 / self.tile_m + 1 / self.tile_n))
 
     def shared_bytes(self, wgrad: int) -> int:
         """The ring of stages; rows of A are 4 floats apart, but wgrad's lie across."""
@@ -128,6 +137,11 @@ class Tensors(WarpTiles, frozen=True):
     deep: int
     stages: int
     blocks: int
+    BUSY_WARPS: ClassVar[float] = 5.6
+
+    def stage(self, wgrad: int) -> float:
+        """Cycles of a stage on a busy multiprocessor: most are of operands on their way."""
+        return self.tile_m * self.tile_n * self.deep / 1024 * (0.28 + 36 * (1 / self.tile_m + 1 / self.tile_n))
 
     def shared_bytes(self, wgrad: int) -> int:
         """The ring of stages, every line 16 bytes longer than what it holds."""
@@ -153,6 +167,12 @@ class Groups(GroupTiles, frozen=True):
     """conv/cuda_wgmma.cu: blocks on a multiprocessor."""
 
     blocks: int
+    BUSY_WARPS: ClassVar[float] = 0.0
+
+    def stage(self, wgrad: int) -> float:
+        """Cycles of a stage: products, and lines that the copy engine walks; it takes twice as long across the sum (wgrad)."""
+        tile_m, tile_n = self.tile
+        return tile_m * tile_n / 160 + (4 if wgrad else 2) * tile_m + tile_n
 
     @property
     def threads(self) -> int:
@@ -171,3 +191,28 @@ GROUPS = (
     Groups(2, 128, 64, 4, 1, 1),
     Groups(2, 128, 128, 4, 2, 1),
 )
+
+
+T = TypeVar("T", Warps, Tensors, Groups)
+
+
+def plans(forms: Sequence[T], m: int, n: int, k: int, wgrad: int, multiprocessors: int) -> list[Plan[T]]:
+    """The plans of an implicit GEMM to be timed, the one that the model ranks first before the others. A sum has one part, or as
+    many as make a wave or two of blocks."""
+
+    def cycles(plan: Plan[T]) -> float:
+        """Waves of blocks on the busiest multiprocessor, which few warps leave idle; then a `reduce`."""
+        of = plan.of
+        waves, rest = divmod(-(-of.count(m, n) * plan.parts // multiprocessors), of.blocks)
+        alone = of.BUSY_WARPS / (of.threads // 32)  # blocks that it would have to have
+        rounds = waves * max(of.blocks, alone) + (max(rest, alone) if rest else 0)
+        reduced = plan.parts > 1 or (wgrad and isinstance(of, Groups))
+        adding = _REDUCE + _PARTIAL * (plan.parts + 1) * m * n / multiprocessors if reduced else 0
+        return plan.steps(k) * of.stage(wgrad) * rounds + adding
+
+    def every(of: T) -> list[Plan[T]]:
+        steps, at_once = -(-k // of.deep), of.blocks * multiprocessors
+        most: list[int] = [min(steps // LEAST_STEPS, waves * at_once // of.count(m, n)) for waves in (0, 1, 2)]
+        return [Plan(of, -(-steps // -(-steps // max(1, parts)))) for parts in most]  # none of them empty
+
+    return few(map(every, forms), cycles)

@@ -1,6 +1,6 @@
 """What all records of tiles have in common; nothing here needs a GPU."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 import msgspec
@@ -12,7 +12,6 @@ LINE, STORED_BYTES = 128, 64 * 128
 TRIED = 4  # plans that are timed on the GPU, of those that the model of their cost ranks first
 MOST_PARTS, LEAST_STEPS = 16, 4  # of k, and of stages in a part
 SPLIT = 1.05  # of the cycles of a split plan: what the model is wrong by where it gains less
-_PARTIAL_BYTES = 1 << 28
 
 
 class Tiles(msgspec.Struct, frozen=True):
@@ -38,10 +37,6 @@ class Tiles(msgspec.Struct, frozen=True):
     def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int) -> float:
         """Cycles of so many tiles with so many stages in each part of k, roughly."""
         raise NotImplementedError(type(self).__name__)
-
-    def splits(self, tiles: int, steps: int, slots: int) -> Iterable[int]:
-        """The numbers of parts that k, of so many stages, may be split into (split-k)."""
-        return range(1, max(1, min(MOST_PARTS, steps // LEAST_STEPS, 4 * slots // tiles)) + 1)
 
     def count(self, rows: int, columns: int) -> int:
         """Tiles that cover a product."""
@@ -140,20 +135,18 @@ def plans(forms: Sequence[T], m: int, n: int, k: int, multiprocessors: int) -> l
     def cycles(plan: Plan[T]) -> float:
         return plan.cycles(m, n, k, multiprocessors) * (SPLIT if plan.parts > 1 else 1)
 
-    found = []
-    for of in forms:
+    def every(of: T) -> list[Plan[T]]:
         slots = of.slots(multiprocessors)
-        counts = of.splits(of.count(m, n) % slots or slots, -(-k // of.deep), slots)
-        every = [Plan(of, parts) for parts in counts]
-        found.append(min((plan for plan in every if plan.leaves_none_empty(k)), key=cycles))
-    ranked = sorted(found, key=cycles)
+        room = 4 * slots // (of.count(m, n) % slots or slots)
+        most = max(1, min(MOST_PARTS, -(-k // of.deep) // LEAST_STEPS, room))
+        found = [Plan(of, parts) for parts in range(1, most + 1)]
+        return [plan for plan in found if plan.leaves_none_empty(k)]
+
+    return few(map(every, forms), cycles)
+
+
+def few(forms: Iterable[list[Plan[T]]], cycles: Callable[[Plan[T]], float]) -> list[Plan[T]]:
+    """Of each form's plans the one that a model of cost ranks first; of these the first ones, two of one size of tile."""
+    ranked = sorted((min(every, key=cycles) for every in forms), key=cycles)
     tiles = [plan.of.tile for plan in ranked]
     return [plan for i, plan in enumerate(ranked) if tiles[:i].count(tiles[i]) < 2][:TRIED]
-
-
-def splits(tiles: int, steps: int, at_once: int, outputs: int) -> list[int]:
-    """Blocks that may share a sum (split-k): one, and as many as make a wave or two of blocks where that is more; each has a few
-    steps and all partial sums together fit where they are kept."""
-    most = max(1, min(steps // LEAST_STEPS, _PARTIAL_BYTES // (4 * outputs)))
-    counts = {1, *(min(most, max(1, waves * at_once // tiles)) for waves in (1, 2))}
-    return sorted({-(-steps // -(-steps // of)) for of in counts} if steps else {1})  # none of them empty

@@ -141,4 +141,4 @@ def fastest_plan(file: str, problem: Matmul, plans: list, call: Callable[[Plan],
     calls = {str(plan): functools.partial(call, plan) for plan in plans}
     many = f"{problem.count} of " if problem.count > 1 else ""
     name = f"{problem.math} {problem.layout} {many}{problem.m}x{problem.n}x{problem.k}"
-    return autotuner.tuned(file, name, calls, autotuner.loaded_seconds)
+    return autotuner.tuned(file, name, calls)

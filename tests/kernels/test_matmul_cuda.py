@@ -260,7 +260,7 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
     layout, _, how = math.partition(" ") if math[:2] in ("nn", "nt", "tn") else ("nn", "", "")
     math = how if how in ("bfloat16", "tf32") else "float32"
-    monkeypatch.setattr(autotuner, "fastest", lambda gpu, file, problem, candidates, seconds: str(tile))
+    monkeypatch.setattr(autotuner, "fastest", lambda gpu, file, problem, candidates: str(tile))
     monkeypatch.setattr(tiles, "plans", lambda *given: [tile])
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=2)(
         of, "matmul"

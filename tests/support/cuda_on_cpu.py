@@ -103,8 +103,10 @@ def bindings(monkeypatch, multiprocessors: int):
     monkeypatch.setitem(sys.modules, "cupy", cupy(multiprocessors))
     monkeypatch.setitem(sys.modules, "cupy.cuda", sys.modules["cupy"].cuda)
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    monkeypatch.setattr(loader, "overlapping", lambda of, *x, **_: lambda: of((x[0],), (x[1],), x[2]))
     rungs = itertools.product(("conv", "matmul"), ("cuda", "cuda_tensor", "cuda_wgmma"))
-    for operation, of in (*rungs, ("conv", "_implicit_gemm"), ("cuda", "rows")):
+    others = ("conv", "_implicit_gemm"), ("matmul", "cuda_wgmma_rungs"), ("cuda", "rows")
+    for operation, of in (*rungs, *others):
         name = f"kernels.{operation}.{of}"
         monkeypatch.setitem(sys.modules, name, None)
         del sys.modules[name]

@@ -10,6 +10,25 @@ __device__ int landing(const Shape& of, int at) {
     return (rest / of.p * of.to_h + y * of.to_step + of.to_y) * of.to_w + x * of.to_step + of.to_x;
 }
 
+// The row of the result that row `at` of the product's m belongs to, or -1; `kept` of a wgrad's channels are no padding.
+__device__ int target(const Shape& of, int at, int m, int kept) {
+    if (!WGRAD) return landing(of, at);
+    const int channels = m / (of.r * of.s);
+    return at % channels < kept ? at / channels * kept + at % channels : -1;
+}
+
+// Programmatic launch: blocks of `reduce` come as those that write the sums leave, and wait until all sums are there.
+__device__ void next_may_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ void previous_is_done() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // The sum of four neighbors (of one where rows have an odd rest) over the splits, always in the same order: ROUND threads at a time
 // share them out, and the first of a block's teams adds what they have.
 constexpr int ROUND = 64, TEAMS = 8;
@@ -38,5 +57,6 @@ __device__ __forceinline__ float4 added(const float* sums, const Shape& of, int 
     const unsigned e = blockIdx.x * ROUND + threadIdx.x % ROUND, across = four ? of.k / 4 : of.k;
     at = e / across;
     column = e % across * (four ? 4 : 1);
+    previous_is_done();
     return summed(sums + (long long)at * of.k + column, (long long)m * of.k, splits, four, at < m);
 }

@@ -1,0 +1,46 @@
+// sm_75 sm_90
+// What goes before and after a convolution as a product: channels of zeros up to 16 bytes, sums of several blocks that are added up.
+#ifndef HALVES
+#define HALVES 0     // 1: results are rounded to TYPE, bf16 or f16
+#define TYPE "bf16"
+#define WGRAD 0
+#endif
+
+#include "implicit_gemm.cuh"
+#if HALVES
+#include "pairs.cuh"
+typedef unsigned short Item;
+#else
+typedef float Item;
+#endif
+
+// Adds the sums of `splits` shares of each item of the product, and rounds them.
+extern "C" __global__ void reduce(const float* sums, Item* out, const Shape of, int m, int splits, int kept) {
+    const bool four = of.k % 4 == 0;
+    int at, column;
+    const float4 sum = added(sums, of, m, splits, four, at, column);
+    if (at >= m || threadIdx.x >= ROUND) return;
+    const int row = target(of, at, m, kept);
+    if (row < 0) return;
+    Item* const to = out + (long long)row * of.k + column;
+#if HALVES
+    const unsigned low = packed(sum.x, sum.y), high = packed(sum.z, sum.w);
+    if (four) *(uint2*)to = make_uint2(low, high);
+    else *to = (unsigned short)low;
+#else
+    if (four) *(float4*)to = sum;
+    else *to = sum.x;
+#endif
+}
+
+// Pixels of `channels` items with zeros beside them to whole pieces of 16 bytes, a piece a thread.
+extern "C" __global__ void widen(const unsigned short* __restrict__ from, uint4* __restrict__ to, int pieces, int channels) {
+    const unsigned e = blockIdx.x * blockDim.x + threadIdx.x, across = (channels + 7) / 8;
+    if (e >= pieces) return;
+    const int column = e % across * 8;
+    const unsigned short* const at = from + (long long)(e / across) * channels + column;
+    unsigned item[8];
+    #pragma unroll
+    for (int i = 0; i < 8; i++) item[i] = column + i < channels ? at[i] : 0;
+    to[e] = make_uint4(item[0] | item[1] << 16, item[2] | item[3] << 16, item[4] | item[5] << 16, item[6] | item[7] << 16);
+}
