@@ -18,6 +18,7 @@ from kernels.problems.arrays import ARITHMETIC
 
 THREADS = 256
 _ROUND, _TEAMS = 64, 8  # of a `reduce`, as the .cu have them
+_FEW_FILTERS = 1 << 16  # whose 16 parts leave multiprocessors idle
 
 
 def refuse(problem: Conv, maths: tuple[str, ...], name: str) -> None:
@@ -63,8 +64,10 @@ def wide_filters(filters, channels: int):
 
 
 def is_product(problem: Conv) -> bool:
-    """Whether the layer is a product of matrices as they lie: 1x1 filters at every pixel."""
-    return (problem.r, problem.s, problem.stride, problem.pads) == (1, 1, 1, ((0, 0), (0, 0)))
+    """Whether the layer is best a product of matrices as they lie: 1x1 filters at every pixel. A gradient of few filters is not,
+    as products split a sum in few parts."""
+    few = problem.direction == "wgrad" and problem.c_in * problem.c_out < _FEW_FILTERS
+    return not few and (problem.r, problem.s, problem.stride, problem.pads) == (1, 1, 1, ((0, 0), (0, 0)))
 
 
 def product(problem: Conv, name: str, a, b) -> Callable:
@@ -161,29 +164,28 @@ def gathered(file: str, on: Product, plan: Plan, macros: dict, *more) -> Callabl
     return called(compiled, (of.count(m, n), plan.parts), plan, of.shared_bytes(on.wgrad), arguments, add)
 
 
-def candidates(on: Product, sides: tuple[int, int, int], forms: Sequence, call: Callable) -> dict[str, Callable]:
-    """The calls of the plans that are timed, by name."""
-    found = conv_tiles.plans(forms, *sides, on.wgrad, loader.attribute("MultiProcessorCount"))
-    return {str(plan): functools.partial(call, on, plan) for plan in found}
-
-
 def fitting(tiles: Sequence, wgrad: int) -> list:
     """Those of the tiles that fit the shared memory of a thread block on this GPU."""
     limit = loader.attribute("MaxSharedMemoryPerBlockOptin")
     return [tile for tile in tiles if tile.shared_bytes(wgrad) <= limit]
 
 
-def tuned(file: str, found: list[Product], before: list[Callable], offered: Callable, out) -> Callable:
-    """What goes before, then each product by the fastest of the calls offered for it, as one call; its notes are the first's."""
-    calls = list(before)
-    for on in found:
+def tuned(
+    file: str, found: list[Product], before: list[Callable], forms: Sequence, call: Callable, out, whole: int = 1
+) -> Callable:
+    """What goes before, then each product by the fastest of its plans, as one call. Of the phases of a stride, which differ in
+    their taps alone, that with most chooses the form of all."""
+    calls, multiprocessors = list(before), loader.attribute("MultiProcessorCount")
+    for on in sorted(found, key=lambda on: -on.of.taps):
+        plans = conv_tiles.plans(forms, *on.sides(whole), on.wgrad, multiprocessors)
         problem = f"{on.problem.math} {on.problem.direction} {'x'.join(map(str, on.of))}"
-        calls.append(autotuner.tuned(file, problem, offered(on)))
+        calls.append(autotuner.tuned(file, problem, {str(plan): functools.partial(call, on, plan) for plan in plans}))
+        forms = [of for of in forms if calls[-1].notes["tiles"].startswith(str(of))]
 
     def run():
         for call in calls:
             call()
         return out
 
-    run.notes = next((call.notes for call in calls if hasattr(call, "notes")), {})
+    run.notes = calls[len(before)].notes if found else {}
     return run

@@ -48,15 +48,6 @@ def _call(on: Product, plan: Plan[Warps]) -> Callable:
     return gemm.gathered("conv/cuda", on, plan, {"WGRAD": on.wgrad, **vectors}, np.float32(1))
 
 
-def _candidates(on: Product) -> dict[str, Callable]:
-    tiles = gemm.fitting(conv_tiles.WARPS, on.wgrad)
-    if on.wgrad and not _in_fours(
-        on.of.c, on.a
-    ):  # a thread fetches single rows of the tile, at least one of every line
-        tiles = [t for t in tiles if t.tile_m <= t.threads]
-    return gemm.candidates(on, on.sides(), tiles, _call)
-
-
 @kernel
 def implicit_gemm(problem: Conv, a, b):
     gemm.refuse(problem, ("float32",), "implicit_gemm")
@@ -69,4 +60,8 @@ def implicit_gemm(problem: Conv, a, b):
         few = images is a and 5 * images.shape[-1] < 4 * gemm.whole(images.shape[-1], 4)
         return gemm.widened(images) if often and not few else in_place(images)
 
-    return gemm.tuned("conv/cuda", *gemm.products(problem, a, b, out, widen), _candidates, out)
+    wgrad, (found, before) = problem.direction == "wgrad", gemm.products(problem, a, b, out, widen)
+    forms = gemm.fitting(conv_tiles.WARPS, wgrad)
+    if wgrad and not _in_fours(found[0].of.c, found[0].a):  # a thread fetches single rows, at least one of every line
+        forms = [of for of in forms if of.tile_m <= of.threads]
+    return gemm.tuned("conv/cuda", found, before, forms, _call, out)

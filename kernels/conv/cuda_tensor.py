@@ -18,10 +18,6 @@ def _call(on: Product, plan: Plan[Tensors]) -> Callable:
     return gemm.gathered("conv/cuda_tensor", on, plan, on.macros)
 
 
-def _candidates(on: Product) -> dict[str, Callable]:
-    return gemm.candidates(on, on.sides(), gemm.fitting(conv_tiles.TENSORS, on.wgrad), _call)
-
-
 @kernel
 def tensor_core(problem: Conv, a, b):
     gemm.refuse(problem, HALVES, "tensor_core")
@@ -29,4 +25,5 @@ def tensor_core(problem: Conv, a, b):
     if gemm.is_product(problem):
         return gemm.product(problem, "tensor_core", a, b)
     out = cupy.empty(problem.out_shape, a.dtype)
-    return gemm.tuned("conv/cuda_tensor", *gemm.products(problem, a, b, out), _candidates, out)
+    forms = gemm.fitting(conv_tiles.TENSORS, problem.direction == "wgrad")
+    return gemm.tuned("conv/cuda_tensor", *gemm.products(problem, a, b, out), forms, _call, out)

@@ -100,10 +100,6 @@ def _call(on: Product, plan: Plan[Groups]) -> Callable:
     return call
 
 
-def _candidates(on: Product) -> dict[str, Callable]:
-    return gemm.candidates(on, on.sides(_DEEP), conv_tiles.GROUPS, _call)
-
-
 @kernel
 def wgmma(problem: Conv, a, b):
     gemm.refuse(problem, HALVES, "wgmma")
@@ -111,4 +107,5 @@ def wgmma(problem: Conv, a, b):
     if gemm.is_product(problem):
         return gemm.product(problem, "wgmma", a, b)
     out = cupy.empty(problem.out_shape, a.dtype)
-    return gemm.tuned("conv/cuda_wgmma", *gemm.products(problem, a, b, out, filters=chunked), _candidates, out)
+    found = gemm.products(problem, a, b, out, filters=chunked)
+    return gemm.tuned("conv/cuda_wgmma", *found, conv_tiles.GROUPS, _call, out, _DEEP)
