@@ -121,15 +121,8 @@ def tensor_map(
     boxes, steps = (ctypes.c_uint32 * 2)(box[1], box[0]), (ctypes.c_uint32 * 2)(1, 1)
     made = map_room()
     failed = _driver().cuTensorMapEncodeTiled(
-        ctypes.c_void_p(made.ctypes.data),
-        item,
-        2,
-        ctypes.c_void_p(address),
-        words(columns, rows),
-        (ctypes.c_uint64 * 1)(pitch * size),
-        boxes,
-        steps,
-        *SWIZZLED,
+        *(ctypes.c_void_p(made.ctypes.data), item, 2, ctypes.c_void_p(address), words(columns, rows)),
+        *((ctypes.c_uint64 * 1)(pitch * size), boxes, steps, *SWIZZLED),
     )
     if failed:
         raise ValueError(
@@ -166,10 +159,8 @@ def overlapping(compiled, blocks: int, threads: int, arguments: Sequence, shared
     addresses = (ctypes.c_void_p * len(values))(*(x.ctypes.data for x in values))
     attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1)
     launch = _Launch(blocks, 1, 1, threads, 1, 1, shared_bytes, on and on.ptr, ctypes.pointer(attribute), early)
-    call, given = (
-        _driver().cuLaunchKernelEx,
-        (ctypes.byref(launch), ctypes.c_void_p(compiled.kernel.ptr), addresses, None),
-    )
+    given = ctypes.byref(launch), ctypes.c_void_p(compiled.kernel.ptr), addresses, None
+    call = _driver().cuLaunchKernelEx
 
     def run(keep=(arguments, values, attribute)):
         if not on:

@@ -39,13 +39,8 @@ def _offered(problem: Matmul, descriptor: int, layouts: tuple[int, ...]) -> list
     Raises: ValueError when it has none.
     """
     preference = library.matmul_preference_create()
-    _set(
-        library.matmul_preference_set_attribute,
-        preference,
-        library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES,
-        WORKSPACE_BYTES,
-        np.uint64,
-    )
+    most = library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
+    _set(library.matmul_preference_set_attribute, preference, most, WORKSPACE_BYTES, np.uint64)
     results, count = library.MatmulHeuristicResult(_OFFERED), np.zeros(1, np.int32)
     try:
         library.matmul_algo_get_heuristic(
@@ -89,14 +84,13 @@ def best(problem: Matmul, a, b, *bias):
     # cuBLAS counts columns first: row-major C = A B is its C^T = B^T A^T, so B comes first and nothing is copied.
     data, result = DTYPES[problem.dtype].cuda, DTYPES[problem.out].cuda
     descriptor = library.matmul_desc_create(ARITHMETIC[problem.math].cublas, DTYPES[np.dtype(scalar).name].cuda)
-    attributes = library.MatmulDescAttribute
-    if problem.layout == "nt":
-        _set(library.matmul_desc_set_attribute, descriptor, attributes.TRANSA, _TRANSPOSE, np.int32)
-    if problem.layout == "tn":
-        _set(library.matmul_desc_set_attribute, descriptor, attributes.TRANSB, _TRANSPOSE, np.int32)
+    attributes, tell = library.MatmulDescAttribute, library.matmul_desc_set_attribute
+    if problem.layout != "nn":
+        which = attributes.TRANSA if problem.layout == "nt" else attributes.TRANSB
+        _set(tell, descriptor, which, _TRANSPOSE, np.int32)
     if bias:  # one for each row of C^T
-        _set(library.matmul_desc_set_attribute, descriptor, attributes.EPILOGUE, library.Epilogue.RELU_BIAS, np.uint32)
-        _set(library.matmul_desc_set_attribute, descriptor, attributes.BIAS_POINTER, bias[0].data.ptr, np.uint64)
+        _set(tell, descriptor, attributes.EPILOGUE, library.Epilogue.RELU_BIAS, np.uint32)
+        _set(tell, descriptor, attributes.BIAS_POINTER, bias[0].data.ptr, np.uint64)
     b_layout = library.matrix_layout_create(data, *((k, n, k) if problem.layout == "nt" else (n, k, n)))
     a_layout = library.matrix_layout_create(data, *((m, k, m) if problem.layout == "tn" else (k, m, k)))
     c_layout = library.matrix_layout_create(result, n, m, n)
@@ -106,22 +100,9 @@ def best(problem: Matmul, a, b, *bias):
         algorithm = found["algo"]
         call = functools.partial(
             library.matmul,
-            _handle(),
-            descriptor,
-            one.ctypes.data,
-            b.data.ptr,
-            b_layout,
-            a.data.ptr,
-            a_layout,
-            zero.ctypes.data,
-            c.data.ptr,
-            c_layout,
-            c.data.ptr,
-            c_layout,
-            algorithm.ctypes.data,
-            workspace.data.ptr,
-            WORKSPACE_BYTES,
-            stream.ptr,
+            *(_handle(), descriptor, one.ctypes.data, b.data.ptr, b_layout, a.data.ptr, a_layout, zero.ctypes.data),
+            *(c.data.ptr, c_layout, c.data.ptr, c_layout, algorithm.ctypes.data),
+            *(workspace.data.ptr, WORKSPACE_BYTES, stream.ptr),
         )
         return call, algorithm
 

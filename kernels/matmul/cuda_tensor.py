@@ -18,18 +18,10 @@ def call(problem: Matmul, plan: Plan[Tensors], a, b, c):
     """The call of matmul/cuda_tensor.cu with those tiles, k in that many parts."""
     of, (m, n, k), size = plan.of, (problem.m, problem.n, problem.k), a.dtype.itemsize
     a_km, b_kn, shared = int(problem.layout == "tn"), int(problem.layout != "nt"), of.shared_bytes(problem.layout, size)
-    compiled = loader.load(
-        "matmul/cuda_tensor",
-        "matmul",
-        **of.macros(),
-        A_STORED_KM=a_km,
-        B_STORED_KN=b_kn,
-        BYTES_A=math.gcd(16, (m if a_km else k) * size, a.data.ptr),
-        BYTES_B=math.gcd(16, (n if b_kn else k) * size, b.data.ptr),
-        VECTOR=1 - n % 2,
-        TF32=int(size == 4),
-        TYPE=f'"{ARITHMETIC[problem.math].ptx}"',
-    )
+    macros = {"TYPE": f'"{ARITHMETIC[problem.math].ptx}"', "TF32": int(size == 4), "VECTOR": 1 - n % 2, **of.macros()}
+    macros |= {"A_STORED_KM": a_km, "BYTES_A": math.gcd(16, (m if a_km else k) * size, a.data.ptr)}
+    macros |= {"B_STORED_KN": b_kn, "BYTES_B": math.gcd(16, (n if b_kn else k) * size, b.data.ptr)}
+    compiled = loader.load("matmul/cuda_tensor", "matmul", **macros)
     compiled.max_dynamic_shared_size_bytes = shared
     blocks, whole, sums = split_sums(plan, m, n)
     counts = map(np.int32, (m, n, k, of.group(), whole, plan.parts, plan.steps(k * size // 2)))
