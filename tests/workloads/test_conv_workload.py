@@ -302,20 +302,28 @@ def test_a_models_dense_layers_layouts_and_float8():
     assert {(p.layout, p.out) for p in found} == {("nt", "bfloat16")}
 
 
-def test_many_products_in_a_launch_have_a_crossover_of_their_own_beside_the_single_ones(capsys):
-    """A GPU call takes 20 µs however many there are, the CPU 1 ns an n^2 and product: even at 141, at 8.8 for 256."""
+def test_many_products_in_a_launch_and_those_with_an_epilogue_have_crossovers_of_their_own(capsys):
+    """A GPU call takes 20 µs however many there are, the CPU 1 ns an n^2 and product: even at 141, at 8.8 for 256; with the
+    epilogue 16 ns, even at 35."""
     found = products("--batch", "1", "256", "--sizes", "4", "512")
     assert found == [Matmul(n, n, n, batch=b) for b in (1, 256) for n in (4, 512)]
     rows = []
     for p in products("--batch", "1", "256", "--sizes", "4:512:x2"):
         rows += [row("matmul/numpy/blas", p, 1e-9 * p.n**2 * p.count, threads=1)]
         rows += [row("matmul/cupy/cublas", p, 2e-5, device="gpu:0")]
+    for p in products("--epilogue", "bias-relu", "--sizes", "4:512:x2"):
+        fused = [
+            row("matmul/numpy/blas", p, 16e-9 * p.n**2, threads=1),
+            row("matmul/cupy/cublas", p, 2e-5, device="gpu:0"),
+        ]
+        rows = [*fused, *rows]
     args = matmul.parser().parse_args(["--batch", "1", "256", "--sizes", "4", "512"])
     run = fake.run(fake.GPU_MACHINE)
     matmul.answer(args, sweep.Outcome(run, pathlib.Path("x.jsonl"), rows))
     said = capsys.readouterr().out
     assert "Square float32 products, resident on the GPU: the GPU wins from n = 161" in said
     assert "Square products, 256 in one launch, float32, resident on the GPU: the GPU wins from n = 11" in said
+    assert "Square products, bias-relu, float32, resident on the GPU: the GPU wins from n = 4" in said
     few = [m for m in rows if m.problem.n in (4, 512)]
     assert {r.problem.count for r in matmul.refine(few, here=fake.GPU_MACHINE)} == {1, 256}
     for planned in (found, [*found, Matmul(1, 1, 100_000)]):
@@ -326,7 +334,8 @@ def test_many_products_in_a_launch_have_a_crossover_of_their_own_beside_the_sing
         heads, *lines = capsys.readouterr().out.splitlines()
         assert lines[0].split()[:3] == ["512", "float32", "x256"]
         assert {line.index("float32") for line in lines} == {heads.index("type")}
-    assert list(frame(rows)["batch"].fillna(1)) == [1] * 16 + [256] * 16
+    assert list(frame(rows)["batch"].fillna(1)) == [1] * 32 + [256] * 16
+    assert list(frame(rows)["epilogue"].fillna("")) == ["bias-relu"] * 16 + [""] * 32
 
 
 def test_crossovers_are_refined_in_the_batch_and_by_their_own_kernels():
