@@ -22,7 +22,7 @@ MOST_SIZES = 10_000
 COUNTS = {"": 1, "k": 10**3, "m": 10**6}
 SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
 BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmgt", 1) for b in ("", "b", "ib")}}
-_OTHERWISE = {"true": "on", "false": "off", "cuda": "gpu"}
+_OTHERWISE = {"true": "on", "false": "off", "cuda": "gpu", "precision": "dtypes"}
 _FEW = 8  # known words that are listed although one is similar
 
 
@@ -61,13 +61,13 @@ def usage_errors(tip: str = "") -> Iterator[None]:
 
 
 def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
-    """The known word that begins like it, is most like it, or has it within; "" where none is."""
+    """The known word that begins like it, has it within, or is most like it; "" where none is."""
     by_small = {name.lower().lstrip("-"): name for name in known}
     low = re.sub(r"^(b?)fp?(?=\d)", r"\1float", word.lower().lstrip("-"))  # bf16, fp32
     low = _OTHERWISE.get(low.partition(":")[0], low)
-    holding = [name for name in by_small if len(low) > 2 and low in name]
+    holding = sorted((name for name in by_small if len(low) > 2 and low in name), key=len)
     begun = [name for name in holding if name.startswith(low)]
-    near = begun or difflib.get_close_matches(low, by_small, 1, likeness) or holding
+    near = begun or holding or difflib.get_close_matches(low, by_small, 1, likeness)
     return by_small[near[0]] if near else ""
 
 
@@ -123,7 +123,8 @@ def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
     Raises: Usage with the word at fault.
     """
     found: set[int] = set()
-    for word in (w for text in texts for w in re.sub(r"(?<=\d),(?=0\d\d)", "", text).split(",")):
+    text = re.sub(r"(:\S+) (?=[x+]\d)", r"\1:", " ".join(texts))  # a step apart from its range: 64:4096 x2
+    for word in re.split("[ ,]", re.sub(r"(?<=\d),(?=0\d\d)", "", text)):
         try:
             found.update(_range(word, units) if ":" in word else (number(word, units),))
         except Usage as error:
@@ -200,13 +201,18 @@ class Parser(argparse.ArgumentParser):
 
     def corrected(self, words: Sequence[str], wrong: str, right: str) -> list[str]:
         """The words of a command with a wrong one replaced; flags that are known, or like none, go with what they take."""
-        if wrong and self._option_string_actions.keys() >= {*wrong.split()}:
-            return [*self.without(words, *wrong.split()), *right.split()]
+        flags = self._option_string_actions.keys()
+        if wrong and flags >= {*wrong.split()}:
+            return [*self.without(words, *wrong.split()), *right.split()] or [*words]
         if not right:
             return self.without(words, wrong) or [*words]
+        if right.startswith("--") and wrong in words:  # no flag takes it
+            i = next(
+                (i for i, w in enumerate(words) if w == wrong and words[max(i, 1) - 1] not in flags), words.index(wrong)
+            )
+            return [*words[:i], *right.split(" ", 1), *words[i + 1 :]]
         word = re.compile(rf"(?<![\w.-]){re.escape(wrong or chr(0))}(?![\w.-])")  # an empty word is part of none
-        named = right.split(" ", 1) if right.startswith("--") else [right]  # a word that lacks its flag
-        return [part for w in words for part in (named if w == wrong else [word.sub(lambda _: right, w)])]
+        return [right if w == wrong else word.sub(lambda _: right, w) for w in words]
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
         """The words of a command less these flags and what they take; one that is not known took all up to the next flag."""

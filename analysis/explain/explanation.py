@@ -267,7 +267,7 @@ def measured(asked: Request, of: Sources) -> "dict[str, Trained]":
 
 def _swept(asked: Request, trained: dict[str, Trained], of: Sources) -> dict[str, Answer]:
     """What varied -> who wins along it by rows, in the type with the most sizes. Along samples the whole training counts, if it
-    has the model's epochs; along other sizes the step."""
+    has the model's epochs and no validation; along other sizes the step."""
     if len(trained) < 2:
         return {}
     setup, found = break_even.setup_of(trained[GPU].row), {}
@@ -276,7 +276,8 @@ def _swept(asked: Request, trained: dict[str, Trained], of: Sources) -> dict[str
         varies, there = a.family.varies, replace(break_even.setup_in(a.family), dtype=setup.dtype)
         whole = varies == "samples" and setup.batch < setup.samples
         alike = a.form.mode == (BY_JOB if whole else BY_STEP) and there == own[varies]
-        if alike and (not whole or asked.training.epochs == break_even.planned(setup, varies)[1]):
+        planned = not asked.validation and asked.training.epochs == break_even.planned(setup, varies)[1]
+        if alike and (planned or not whole):
             found[varies] = a
     return found
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.predict.calibration import calibration
-from analysis.predict.combine import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, Calibration, combined, setting_up
+from analysis.predict.combine import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, WORDS, Calibration, combined, setting_up
 from analysis.predict.components import FIT, Components, components
 from analysis.predict.profile import Profile
 from analysis.stats import Estimate, of, total
@@ -37,6 +37,10 @@ class Part(msgspec.Struct, frozen=True):
     why: str
     partial: bool = False
 
+    @property
+    def words(self) -> str:
+        return WORDS.get(self.name, self.name)
+
 
 class Budget(msgspec.Struct, frozen=True):
     """Seconds of one step on a device, the sum of its known parts, and the remainder: step minus sum, which may be negative."""
@@ -61,20 +65,20 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def missing(self) -> list[str]:
-        return [p.name for p in self.parts if p.seconds is None]
+        return [p.words for p in self.parts if p.seconds is None]
 
     @property
     def largest(self) -> list[tuple[float, str]]:
-        """(seconds, name) of the parts that take any, the largest first."""
+        """(seconds, words) of the parts that take any, the largest first."""
         return sorted(
-            ((p.seconds.value, p.name) for p in self.parts if p.seconds and p.seconds.value > 0), reverse=True
+            ((p.seconds.value, p.words) for p in self.parts if p.seconds and p.seconds.value > 0), reverse=True
         )
 
     @property
     def sound(self) -> bool:
         """Whether it can be shown without its rows: the step has no flags, and the costs of every step (dispatch, a GPU's
-        transfer calls) are measured."""
-        return not self.flags and not {"dispatch", "transfer calls"} & set(self.missing)
+        copy calls) are measured."""
+        return not self.flags and not {"dispatch", CALLS} & set(self.missing)
 
 
 def budget(training: "Measurement", rows: "Iterable[Measurement] | Profile") -> Budget:
@@ -174,7 +178,7 @@ def _why(name: str, made: Components, fitted: Calibration, problem: Training) ->
 
 
 START, COMPILE, BESIDE = "start-up", "build and compile", "fit and epochs beside their steps"
-DISPATCH, CALLS, BYTES, ARITHMETIC = "dispatch", "transfer calls", "bytes", "arithmetic"
+DISPATCH, CALLS, BYTES, ARITHMETIC = "dispatch", WORDS["transfer calls"], WORDS["transfer bytes"], "arithmetic"
 REST = "not explained"
 JOB_PARTS = (START, COMPILE, BESIDE, DISPATCH, CALLS, BYTES, ARITHMETIC, REST)
 # The job_parts of a budget that each stands for.

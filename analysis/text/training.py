@@ -30,6 +30,7 @@ _LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
 _ONCE = ("import_s", "device_start_s", "build_s", "first_call_s")  # what a process does until its first step ends
 _SAID = {
     "step": "{training}, on {device}: a step takes {step:time}.",
+    "bound": "A step alone: can't tell, at most {gpu:time} on the GPU and {cpu:time} on the CPU.",
     "whole": """
 {training}, {samples}, {epochs}, on {device}: {total:time}{without}{doubt}.
 Start-up takes {start:time}.
@@ -137,9 +138,10 @@ def training_sentences(rows: Measurements) -> list[str]:
 
 def _of_pair(pair: Pair) -> str:
     words, named = whole_job(pair.setup)
-    most = ", at most" * any(side.cost.bound for side in (pair.cpu(BY_STEP), pair.gpu))
     whole = sentences.winner(*pair.seconds(BY_JOB), of=f"{subject(named)}, {words}")
-    return f"{whole} {sentences.winner(*pair.seconds(BY_STEP), of=f'A step alone{most}')}"
+    bound, (cpu, gpu) = any(side.cost.bound for side in pair.sides(BY_STEP)), pair.seconds(BY_STEP)
+    step = say(_SAID["bound"], cpu=cpu, gpu=gpu) if bound else sentences.winner(cpu, gpu, of="A step alone")
+    return f"{whole} {step}"
 
 
 def single_jobs(rows: Measurements) -> list[str]:

@@ -7,7 +7,7 @@ from fake_measurements import GPU_MACHINE, row, transfer_rows
 from made_profile import RATE
 
 from analysis.predict import budget, prediction, profile
-from analysis.predict.combine import Calibration
+from analysis.predict.combine import DEVICE, Calibration
 from analysis.report.sections import step_budgets
 from analysis.stats import Estimate
 from analysis.text import budget as budget_words
@@ -74,7 +74,7 @@ def test_a_products_part_is_the_sum_of_its_rows_and_models_without_a_table_have_
 
 def test_what_no_row_tells_is_missing_with_the_command_that_measures_it():
     made = budget.budget(training("gpu:0"), [])
-    assert made.missing == ["dispatch", "transfer calls", "matmul", "conv", "element-wise", "optimizer"]
+    assert made.missing == [part(made, n).words for n in ("dispatch", "transfer calls", *DEVICE)]
     for name, command in (
         ("dispatch", "launch"),
         ("transfer calls", "transfer"),
@@ -97,7 +97,7 @@ def test_the_remainder_has_its_sign_its_interval_and_the_largest_part_its_name(w
     assert "within their noise" in budget_words.sentence(wide)
     sure = msgspec.structs.replace(made, remainder=Estimate(-over, -over, -over))
     assert "so they are counted too high" in budget_words.sentence(sure)
-    assert budget.budget(training(), whole).largest[0][1] == "conv"
+    assert budget.budget(training(), whole).largest[0][1] == "convolutions"
     tiny = training("gpu:0", problem=Training("mlp-784-100x2-10", 32, 9600))
     assert budget.budget(tiny, whole).largest[0][1] == "dispatch"
     assert budget.budget(training(), []).largest == [] and not budget.budget(training(), []).sound

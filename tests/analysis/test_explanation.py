@@ -73,6 +73,7 @@ def test_of_samples_that_were_swept_the_measured_turn_is_said_everywhere():
     assert e.turns == ("gpu", {"samples": whole.crossings[0].at.high, "epochs": pytest.approx(10.0)})
     assert e.turns[1]["samples"] == pytest.approx(3200, rel=0.002)
     assert words.turns(e) == "3,200 samples or about 10 epochs on, the GPU finishes first."
+    assert explained(validation=1, of=sources(*rows)).swept == {}  # no row was validated
     other = explained(msgspec.structs.replace(T, epochs=20), sources(*rows))
     assert words.turns(other) == "about 1,600 samples or 10 epochs on, the GPU finishes first."
 

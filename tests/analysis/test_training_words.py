@@ -81,7 +81,7 @@ def test_what_is_noisy_or_may_be_nothing_is_said_so():
     ]
     (said,) = words.training_sentences(every)
     assert break_even.pairs(every)[0].gpu.cost.step.noise > 1
-    assert said.endswith("at most: can't tell, 1.0 ms on the GPU, 2.00 ms on the CPU; the intervals overlap.")
+    assert said.endswith("A step alone: can't tell, at most 1.0 ms on the GPU and 2.00 ms on the CPU.")
 
 
 def test_a_batch_that_no_epoch_fills_is_named_and_so_is_what_compiling_for_it_took():

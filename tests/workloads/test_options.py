@@ -22,7 +22,7 @@ from workloads.records.files import NoRun
         ("512:2048:+512", [512, 1024, 1536, 2048]),
         ("2^6:2^8", [64, 128, 256]),
         ("4KiB:16KiB:x2", [4096, 8192, 16384]),
-        ("10:23:x1.5", [10, 15, 22]),
+        ("10:23 x1.5", [10, 15, 22]),
         ("512,256,512", [256, 512]),
         ("64kb,50k,2MB,1g", [51_200, 65_536, 1 << 21, 1 << 30]),
         ("50k,2m,10,000,40_000", [10_000, 40_000, 50_000, 2_000_000]),
@@ -30,7 +30,7 @@ from workloads.records.files import NoRun
     ],
 )
 def test_sizes(text, sizes):
-    assert options.sizes([text], options.BYTES if "b" in text.lower() else options.COUNTS) == sizes
+    assert options.sizes(text.split(), options.BYTES if "b" in text.lower() else options.COUNTS) == sizes
 
 
 NO_SIZES = """64kb 64 4kib 4 1g 1 0 1 x 1 1.5 1 512:256 256:512:x2 1:8:x1 1:8:x2 1:8:x0 1:8:x2 1:8:-1 1:8:x2 1:8:+0 1:8:x2 1:2:3:4
@@ -63,7 +63,12 @@ def test_limits_and_keywords_of_a_call():
     assert plan.shape("4kx1024x512") == (4000, 1024, 512)
 
 
-WRONG = {"max-time 0 -v": " -v", "max-time=inf": "", "threads 2 --min-time x": " --threads 2", "seed -1": ""}
+WRONG = {
+    "max-time 0 -v": " -v",
+    "max-time=inf": " --fast",
+    "threads 2 --min-time x": " --threads 2",
+    "seed -1": " --fast",
+}
 WRONG |= {"fast --rigorous": " --fast", "format yaml -q": " -q", "nope": " --fast", "purple csv": " --fast"}
 
 
@@ -130,7 +135,8 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
 
     for unlike in ("--fast --zzz 3 4 --seed 1", "--zzz=3 --fast --seed 1"):
         assert refused(made, unlike, capsys)[1].endswith("-m workloads.x --fast --seed 1")
-    assert refused(made, "--zzz 3", capsys)[1].endswith("-m workloads.x --fast")  # nothing is left: the example
+    for alone in ("--zzz 3", "--seed"):  # nothing is left: the example
+        assert refused(made, alone, capsys)[1].endswith("-m workloads.x --fast")
 
     lone = options.parser("workloads", "", "python -m workloads")
     assert refused(lone, "matmull", capsys)[1].endswith("-m workloads.matmul -h")

@@ -164,7 +164,7 @@ def thread_counts(args: argparse.Namespace) -> list[int]:
     counts = options.sizes(args.threads) if args.threads else list(facts.threads_to_try(args.fast))
     if args.threads and (asked := max(counts)) > (most := facts.numba_threads()):
         raise options.Usage(
-            f"--threads {asked}: Numba, which the CPU's roofs are measured with too, has {most} at most",
+            f"--threads {asked}: at most {most} here, as Numba, which measures the CPU's roofs, has no more",
             similar=("", "--threads", f"--threads {most}"),
         )
     return counts

@@ -36,7 +36,8 @@ class NoRun(Usage, FileNotFoundError):
         )
         names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
         similar = ("path" if right else "", run, right or _nearest(run))
-        tip = "python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
+        kept = f"--save {run}" if re.fullmatch(r"\w[\w.-]*", run) else "-o DIR"
+        tip = f"python -m workloads.matmul --sizes 64:1024:x2 {kept}"
         super().__init__(f"no result file in {run or repr(run)}{names}", tip, similar)
 
 

@@ -72,7 +72,7 @@ def small(found: "list[tuple[jobs.Setup, tuple[Pair, ...]]]", made: "list[Budget
                 points.append((pair.setup.samples, time))
                 split = budget.job_parts(side.cost, epochs, pair.steps, by_row.get(side.row.key))
                 bars[f"{pair.setup.samples:,} {where}"] = split
-        axes = Axis("samples", "count"), Axis(f"job of {count(epochs, 'epoch')}", "seconds")
+        axes = Axis("samples", "count"), Axis(f"whole training of {count(epochs, 'epoch')}", "seconds")
         traces = sides(both[0], both[1], lambda n: f"{n:,} samples")
         views.append(View(f"{name}: whole training", *axes, traces, says))
         views.append(_bars(name, bars, says))
@@ -111,11 +111,11 @@ def _wins(pair: Pair, by: str) -> str:
 
 
 def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
-    """Where the seconds of jobs go, a bar each."""
-    where, axes = list(bars), (Axis("seconds of the job", "seconds", False), Axis("", "words", False))
+    """Where the seconds of trainings go, a bar each."""
+    where, axes = list(bars), (Axis("seconds of the whole training", "seconds", False), Axis("", "words", False))
     parts = {part: [s[part] for s in bars.values()] for part in budget.JOB_PARTS if any(s[part] for s in bars.values())}
     traces = stacked(parts, where, lambda part, i, v: f"{part}, {where[i]}: {seconds(v)}")
-    says = f"The parts of each job add up to its time. {says}"
+    says = f"The parts of each training add up to its time. {says}"
     return View(f"{name}: where its seconds go", *axes, traces, says, bars=True)
 
 

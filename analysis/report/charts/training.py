@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from analysis import labels
 from analysis.crossover.crossover import Answer
 from analysis.predict.budget import REST, Budget, Part
-from analysis.predict.combine import HIDDEN
+from analysis.predict.combine import HIDDEN, WORDS
 from analysis.predict.held_out import Case
 from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, rounded, sides, stacked
 from analysis.stats import group_by
@@ -21,10 +21,10 @@ def steps(made: "list[Budget]") -> list[Chart]:
     """A step in parts, a bar a device, a view a training; none where nothing of any step is known."""
     views = []
     for group in groups(made):
-        names = dict.fromkeys(p.name for b in group for p in b.parts if is_known(p))
+        names = dict.fromkeys(p.words for b in group for p in b.parts if is_known(p))
         where = _apart([_place(b) for b in group])
         parts = {
-            name: [sum(p.seconds.value for p in b.parts if p.name == name and p.seconds) for b in group]
+            name: [sum(p.seconds.value for p in b.parts if p.words == name and p.seconds) for b in group]
             for name in names
         }
         parts[REST] = [b.remainder.value for b in group]
@@ -48,11 +48,11 @@ def groups(made: Iterable[Budget]) -> list[list[Budget]]:
 
 def numbers(made: list[Budget]) -> Table:
     """A line a training and device: the step with its parts, which add up to it, its losses and flags."""
-    names = list(dict.fromkeys(p.name for b in made for p in b.parts if is_known(p)))
-    names.sort(key=lambda n: n == HIDDEN)
+    names = list(dict.fromkeys(p.words for b in made for p in b.parts if is_known(p)))
+    names.sort(key=lambda n: n == WORDS[HIDDEN])
     rows = []
     for b in made:
-        at = {p.name: f"{seconds(p.seconds.value)}{' (in part)' * p.partial}" for p in b.parts if p.seconds}
+        at = {p.words: f"{seconds(p.seconds.value)}{' (in part)' * p.partial}" for p in b.parts if p.seconds}
         rest = f"{seconds(b.remainder.value)} ({100 * b.remainder.value / b.step.value:.0f} %)"
         step = _name(b), _place(b), labels.time(b.step), labels.width(b.step)
         last = (
