@@ -207,9 +207,7 @@ class Parser(argparse.ArgumentParser):
         if not right:
             return self.without(words, wrong) or [*words]
         if right.startswith("--") and wrong in words:  # no flag takes it
-            i = next(
-                (i for i, w in enumerate(words) if w == wrong and words[max(i, 1) - 1] not in flags), words.index(wrong)
-            )
+            i = min((i for i, w in enumerate(words) if w == wrong), key=lambda i: words[max(i, 1) - 1] in flags)
             return [*words[:i], *right.split(" ", 1), *words[i + 1 :]]
         word = re.compile(rf"(?<![\w.-]){re.escape(wrong or chr(0))}(?![\w.-])")  # an empty word is part of none
         return [right if w == wrong else word.sub(lambda _: right, w) for w in words]

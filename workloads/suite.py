@@ -68,8 +68,10 @@ def plan(
         for _, flags in of_gpus:
             if "dtypes" in flags and lacks("tf32"):  # TensorFlow then multiplies in float32 too
                 flags["dtypes"] = ["float32"]
+        libraries = {"backends": ["numpy", "cupy"]} if gpu else {}  # compiling Numba's would take half a minute
+        products = {"sizes": ["64:1024:x2"], "no_refine": True, "fast": True}  # noise hides what more sizes tell
         return [
-            ("matmul", {"sizes": ["64:1024:x2"], "no_refine": True, "fast": True}),  # noise hides what more sizes tell
+            ("matmul", products | libraries),
             ("training", {"steps": 24, "fast": True}),
             *together,
             *[(name, {**flags, "fast": True}) for name, flags in [launch, *OF_THE_CPU, *of_gpus]],

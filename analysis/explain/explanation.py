@@ -109,7 +109,7 @@ class Explanation(msgspec.Struct, frozen=True):
     @property
     def actions(self) -> list[WhatIf]:
         """The changes sure to save a hundredth of the whole training, the surest first; of several batches the best."""
-        sure = (w for w in self.what_ifs if w.surely_s > 0.01 * self.sides[-1].whole.value)
+        sure = (w for w in self.what_ifs if self.sides and w.surely_s > 0.01 * self.sides[-1].whole.value)
         ranked = sorted(sure, key=lambda w: -w.surely_s)
         batches = [w for w in ranked if w.change.learns]
         return [w for w in ranked if w not in batches[1:]]

@@ -74,13 +74,7 @@ def execution_of(settings: Settings) -> str:
     return COMPILED if jit == "on" else OP_BY_OP
 
 
-def components(
-    training: Training,
-    settings: Settings,
-    of: Profile,
-    network: Network,
-    kernel: str = FIT,
-) -> Components:
+def components(training: Training, settings: Settings, of: Profile, network: Network, kernel: str = FIT) -> Components:
     """The components of a training's step, epoch, fit and start; `kernel`: what trains (Keras's fit, or a bare loop)."""
     chosen, execution, device = switches.of(Row(kernel, training, settings)), execution_of(settings), settings.device
     batch = min(training.batch, training.samples)

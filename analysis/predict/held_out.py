@@ -21,11 +21,7 @@ from kernels import networks
 from kernels.problems import Conv, Matmul
 
 OVERHEAD, WORK = "overhead-bound", "work-bound"
-CONSTANT, LINE, BYTES = BASELINES = (
-    "constant",
-    "a + b FLOPs + c launches",
-    "a + b FLOPs + c launches + d batch bytes",
-)
+CONSTANT, LINE, BYTES = BASELINES = ("constant", "a + b FLOPs + c launches", "a + b FLOPs + c launches + d batch bytes")
 _NORMAL_95 = 1.96  # standard deviations to either end of an interval of 95 %
 
 

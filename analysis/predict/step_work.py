@@ -10,7 +10,7 @@ import msgspec
 from analysis.predict import fusion, operations, profile
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile
-from analysis.stats import Estimate, middle, total
+from analysis.stats import Estimate, group_by, middle, total
 from analysis.units import join, percent
 from kernels import networks
 from kernels.networks.layers import INPUT, Network, sources, unknown
@@ -239,12 +239,14 @@ class UnknownShare(msgspec.Struct, frozen=True):
 
 def unknown_share(network: Network, batch: int) -> UnknownShare | None:
     """What of a step of so many samples is of unknown kinds; None of a network that is known throughout."""
-    kinds = {layer.name: layer.kind for layer in unknown(network)}
-    if not kinds:
+    layers = unknown(network)
+    if not layers:
         return None
+    kinds, names = group_by(layers, lambda layer: layer.kind), {layer.name for layer in layers}
     works = [w for w in networks.step(network, batch) if w.problem]
-    own = [w for w in works if w.layer in kinds]
+    own = [w for w in works if w.layer in names]
     shares = (
         sum(map(of, own)) / max(1, sum(map(of, works))) for of in (lambda w: w.flops, lambda w: w.problem.bytes_moved)
     )
-    return UnknownShare(join(f"{name} ({kind})" for name, kind in kinds.items()), len(kinds), *shares)
+    said = (f"{own[0].name} ({kind})" if len(own) == 1 else f"{len(own)} {kind} layers" for kind, own in kinds.items())
+    return UnknownShare(join(said), len(layers), *shares)

@@ -164,7 +164,7 @@ def _doubts(e: Explanation) -> list[str]:
     big = [m for m in e.memory if m.capacity and m.peak.low > m.capacity]
     said, unknown = [say(SAID["too big"], m=m, name=NAMES[m.device]) for m in big], e.asked.unknown_share
     if unknown and PREDICTED in {s.cost.source for s in e.sides}:
-        said.append(say(SAID["partial"], unknown=unknown, verb="are" if " and " in unknown.names else "is"))
+        said.append(say(SAID["partial"], unknown=unknown, verb="are" if unknown.layers > 1 else "is"))
     return said + [say(SAID["unknown"], name=s.name, parts=join(s.unknown)) for s in e.sides if s.unknown]
 
 

@@ -72,8 +72,8 @@ def test_of_samples_that_were_swept_the_measured_turn_is_said_everywhere():
     assert whole == next(a for a in break_even.answers(rows, ["samples"]) if a.form.mode == BY_JOB)
     assert e.turns == ("gpu", {"samples": whole.crossings[0].at.high, "epochs": pytest.approx(10.0)})
     assert e.turns[1]["samples"] == pytest.approx(3200, rel=0.002)
+    assert explained(validation=1, of=sources(*rows)).swept == {}
     assert words.turns(e) == "3,200 samples or about 10 epochs on, the GPU finishes first."
-    assert explained(validation=1, of=sources(*rows)).swept == {}  # no row was validated
     other = explained(msgspec.structs.replace(T, epochs=20), sources(*rows))
     assert words.turns(other) == "about 1,600 samples or 10 epochs on, the GPU finishes first."
 
@@ -189,11 +189,12 @@ def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
     network = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=16), Layer("out", "dense", 3)))
     said = Request(Training("own:build", 2, 8), network).unknown_share.words
     # products of 2 samples: odd 2 x 64 FLOP, out 3 x 48 FLOP, and passes
-    assert said.startswith("odd (Odd): nothing here knows it; the share is estimated")
-    assert "% of a step's arithmetic" in said
+    start = "odd (Odd): nothing here knows it; the share is estimated"
+    assert said.startswith(start) and "% of a step's arithmetic" in said
     e = explained(Training("own:build", 2, 8), network=network)
     assert e.partial == (said,) and words.caveats(e)[0].startswith("Not known: odd (Odd)")
-    assert Request(T).unknown_share is None
+    two = msgspec.structs.replace(network, layers=(Layer("even", "Odd", shape=(4,)), *network.layers))
+    assert Request(T, two).unknown_share.names == "2 Odd layers" and Request(T).unknown_share is None
 
 
 def odd(weights: int) -> Network:
@@ -234,6 +235,7 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         told = words.answer(e, "again", "about 30 s")
         assert told[1] == "No verdict: nothing here knows odd (Odd), 53 % of a step's arithmetic."
         assert told[-1] == "Measure it here, about 30 s: again --measure"
+        assert words.answer(e, "again")[:-1] == told[:-1]
         assert (e.told().cpu, e.told().what_ifs, e.told().costs) == (None, (), ()) and e.told().memory == e.memory
         assert list(verify.lines(e, 3, lambda *given: exact(2 * MS)))[2:] == ["  a step as it is: measured 2.00 ms"]
     else:

@@ -67,12 +67,12 @@ def test_a_part_that_is_not_installed_is_left_out_and_the_others_go_on(capsys):
 
 
 def test_visits_of_the_quick_products_on_16_cores_and_a_gpu(monkeypatch):
-    """Of five sizes four kernels on 1 and 16 threads and three in four modes; peaks of both threads and the GPU; three triads."""
-    cpu = {"matmul": "simd parallel blas operator", "peak": "fma", "stream": "nontemporal"}
-    gpu = {"matmul": "cublas operator best", "peak": "fma", "stream": "wide elementwise"}
+    """Of five sizes NumPy's kernels on 1 and 16 threads and CuPy's in four modes; peaks of threads and GPU; three triads."""
+    numba = {"matmul": "simd parallel", "peak": "fma", "stream": "nontemporal"}
+    gpu = {"matmul": "cublas operator", "peak": "fma", "stream": "wide elementwise"}
 
     def load(op, backend):
-        names = {"numba": cpu, "cupy": gpu}.get(backend, {}).get(op, "").split()
+        names = {"numba": numba, "cupy": gpu, "numpy": {"matmul": "blas operator"}}.get(backend, {}).get(op, "").split()
         return [registry.Kernel(op, backend, v, None, registry.BACKENDS[backend].devices) for v in names]
 
     monkeypatch.setattr(registry, "load", load)
@@ -82,8 +82,8 @@ def test_visits_of_the_quick_products_on_16_cores_and_a_gpu(monkeypatch):
     args = suite.arguments(parsed("--seed", "7"), *suite.plan(True, GPU)[0], pathlib.Path("x"), 5.0)
     assert (args.seed, args.output, args.stop_after) == (7, "x", 5.0)
     rows = matmul.rows(args, GPU_MACHINE)
-    assert len(rows) == 5 * (4 * 2 + 3 * 4) + 3 + 3
-    assert args.no_refine and shared_flags.limits(args)["rounds"] * len(rows) == 318
+    assert len(rows) == 5 * (2 * 2 + 2 * 4) + 3 + 3
+    assert args.no_refine and shared_flags.limits(args)["rounds"] * len(rows) == 198
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,7 @@ from workloads.records.settings import KNOWN
 MODEL, BATCH = "cifar10-cnn", 32
 _KINDS = {"conv": "convolutions", "dense": "dense layers"}
 # Where the samples live, by variant.
-RESIDENCES = {
-    "fit": input_pipeline.RESIDENCES,
-    "resident": ("resident",),
-    "loop": ("resident", "fed"),
-}
+RESIDENCES = {"fit": input_pipeline.RESIDENCES, "resident": ("resident",), "loop": ("resident", "fed")}
 VARIANTS = tuple(RESIDENCES)
 BACKENDS = ("keras", "tensorflow", "jax")
 KERNELS = {studies.FIT: "fit", studies.RESIDENT: "resident", **dict.fromkeys(studies.LOOPS, "loop")}  # -> its variant

@@ -29,11 +29,8 @@ class NoRun(Usage, FileNotFoundError):
     """A run has no result file. The path or saved name that is most like it is said, else the nearest folder that has one."""
 
     def __init__(self, run: str, saved: Sequence[str]):
-        right = (
-            ""
-            if os.path.exists(run or ".")
-            else similar_path(run) or closest(run, saved) or similar_path(f"reports/{run}")
-        )
+        lost = not os.path.exists(run or ".")
+        right = (lost and (similar_path(run) or closest(run, saved) or similar_path(f"reports/{run}"))) or ""
         names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
         similar = ("path" if right else "", run, right or _nearest(run))
         kept = f"--save {run}" if re.fullmatch(r"\w[\w.-]*", run) else "-o DIR"

@@ -135,11 +135,7 @@ def verdict(a: Answer, uses: int = 1) -> str:
 def _parts(squares: Rows, a: Answer) -> list[list]:
     """[n, CPU seconds, GPU seconds of each part (null: not measured)] at every size."""
     return [
-        [
-            w.n,
-            rounded(w.cpu.seconds.value),
-            *(None if s is None else rounded(s) for s in w.parts.values()),
-        ]
+        [w.n, rounded(w.cpu.seconds.value), *(None if s is None else rounded(s) for s in w.parts.values())]
         for w in why(squares, a, True)
     ]
 

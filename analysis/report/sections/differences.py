@@ -23,9 +23,4 @@ def _pair(old: Material, new: Material) -> list[str]:
     if found.differences:
         said.append(f"The machines and runs differ in {count(len(found.differences), 'thing')}:")
     lines = [f"### {text(new.label)} beside {text(old.label)}", "", *(f"- {text(s)}" for s in said)]
-    return [
-        *lines,
-        *(f"  - {text(words)}" for words in found.differences),
-        "",
-        *command.rows(found).md(),
-    ]
+    return [*lines, *(f"  - {text(words)}" for words in found.differences), "", *command.rows(found).md()]

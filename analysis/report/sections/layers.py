@@ -78,11 +78,7 @@ def _comparisons(of: Layers) -> list[str]:
             f"Slowdown of a {one} beside the best library's call.",
             [c for c in layers.against_library(of.rows, of.op) if c[0].settings.cache == "warm"],
         ),
-        (
-            "cold beside warm",
-            "Slowdown of a call from cold caches.",
-            layers.cold_and_warm(of.rows, of.op),
-        ),
+        ("cold beside warm", "Slowdown of a call from cold caches.", layers.cold_and_warm(of.rows, of.op)),
     ):
         rows = [
             (device, math, short(kernel), size, s.problems, *map(digits, (s.median, s.least, s.most)))
