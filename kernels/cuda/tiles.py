@@ -1,7 +1,7 @@
 """What all records of tiles have in common; nothing here needs a GPU."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -23,19 +23,6 @@ class Tiles(msgspec.Struct, frozen=True):
     @property
     def tile(self) -> tuple[int, int]:
         """Rows and columns of the product that a block works on; each kind of tiles has its own."""
-        raise NotImplementedError(type(self).__name__)
-
-    @property
-    def deep(self) -> int:
-        """Of the sum, a stage."""
-        raise NotImplementedError(type(self).__name__)
-
-    def slots(self, multiprocessors: int) -> int:
-        """Tiles at work at once."""
-        raise NotImplementedError(type(self).__name__)
-
-    def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int) -> float:
-        """Cycles of so many tiles with so many stages in each part of k, roughly."""
         raise NotImplementedError(type(self).__name__)
 
     def count(self, rows: int, columns: int) -> int:
@@ -92,7 +79,7 @@ class GroupTiles(Tiles, frozen=True):
         return self.stages * (sum(self.tile) * LINE + 16) + self.consumers * self.staged * STORED_BYTES
 
 
-T = TypeVar("T", bound=Tiles)
+T = TypeVar("T", bound=Any)  # tiles that have `deep`, a product's `slots` and `cycles` too
 
 
 class Plan(msgspec.Struct, Generic[T], frozen=True):
