@@ -74,9 +74,8 @@ def _not_cold(m: Measurement, context: Context) -> str:
     warm = next((s for o in twins if (s := stats.quick_seconds(o))), None)
     if warm is None or cold > 1.02 * warm:
         return ""
-    return (
-        f"cold it takes {cold:.3g} s, warm {warm:.3g} s, though {p.footprint_bytes / 2**20:.3g} MiB fit the last cache"
-    )
+    fits = f"{p.footprint_bytes / 2**20:.3g} MiB fit the last cache"
+    return f"cold it takes {cold:.3g} s, warm {warm:.3g} s, though {fits}"
 
 
 # Flag, what was seen (of those in _SEEN their function says it), why it matters and what to type next, where {command} is the
@@ -174,6 +173,5 @@ def lines(rows: Measurements, machine: Machine | None, run: str, verbose: bool =
     told = [one for one in seen if verbose or one.level == "problem"]
     rest = [one.check for one in seen if one not in told]
     folded = f"{count(len(rest), 'warning')} ({', '.join(rest)}): python -m workloads.doctor {shlex.quote(run)}"
-    return [f"doubtful ({one.check}): {one.seen}{f'; {one.why}' * verbose}; try: {one.fix}" for one in told] + [
-        folded
-    ] * bool(rest)
+    said = [f"doubtful ({one.check}): {one.seen}{f'; {one.why}' * verbose}; try: {one.fix}" for one in told]
+    return said + [folded] * bool(rest)

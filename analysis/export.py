@@ -60,18 +60,12 @@ def google_benchmark(loaded: "Loaded") -> dict:
     made = []
     for m, samples in timed(loaded):
         times = [_NS * s for s in samples.medians.values()]
-        own: dict[str, object] = {
-            "run_name": name(m),
-            "repetitions": len(times),
-            "threads": m.threads or 1,
-            "time_unit": "ns",
-        }
+        own = {"run_name": name(m), "repetitions": len(times), "threads": m.threads or 1, "time_unit": "ns"}
         counts = {"flops_per_s": m.problem.flops, "bytes_per_second": m.problem.bytes_moved}
         for i, t in enumerate(times):
             visit = {"name": name(m), "run_type": "iteration", "repetition_index": i, "iterations": samples.calls}
-            made.append(
-                own | visit | {"real_time": t, "cpu_time": t} | {unit: _NS * n / t for unit, n in counts.items() if n}
-            )
+            rates = {unit: _NS * n / t for unit, n in counts.items() if n}
+            made.append({**own, **visit, "real_time": t, "cpu_time": t, **rates})
     return {"context": _context(loaded.last), "benchmarks": made}
 
 

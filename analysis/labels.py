@@ -38,9 +38,8 @@ def row(m: Measurement, between: str = " ", equals: str = "=") -> str:
 def brief(m: Measurement) -> str:
     """The same, shorter where it can be: `matmul/numpy/blas n=64 x1`."""
     square = re.sub(r"m=(\d+) n=\1 k=\1\b", r"n=\1", row(m))
-    return re.sub(
-        r" threads=(\d+)", r" x\1", re.sub(r" (?:device|mode|operation|model|dtype|math|cache)=", " ", square)
-    )
+    plain = re.sub(r" (?:device|mode|operation|model|dtype|math|cache)=", " ", square)
+    return re.sub(r" threads=(\d+)", r" x\1", plain)
 
 
 def shape(problem: Problem) -> str:

@@ -124,9 +124,8 @@ def _draws(blocks: int) -> tuple[np.ndarray, np.ndarray]:
     """(how often each block is drawn in every distinct draw, blocks x draws; which of these each of RESAMPLES draws is): as many
     blocks are drawn as there are, with replacement, so of few blocks there are few distinct draws."""
     picks = np.random.default_rng(1).integers(0, blocks, (RESAMPLES, blocks))
-    counts = np.bincount(
-        (picks + blocks * np.arange(RESAMPLES)[:, np.newaxis]).reshape(-1), minlength=RESAMPLES * blocks
-    )
+    places = (picks + blocks * np.arange(RESAMPLES)[:, np.newaxis]).reshape(-1)
+    counts = np.bincount(places, minlength=RESAMPLES * blocks)
     distinct, which = np.unique(counts.astype(np.int16).reshape(RESAMPLES, blocks), axis=0, return_inverse=True)
     return np.ascontiguousarray(distinct.T), which.ravel()
 

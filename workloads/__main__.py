@@ -52,13 +52,8 @@ def here() -> Iterator[str]:
 def _body(args: argparse.Namespace) -> int:
     print(*help_screen.overview("workloads"), sep="\n")
     start = f"{options.python()} -m"
-    print(
-        f"To see what a command takes: {start} COMMAND -h",
-        f"To begin: {start} workloads.doctor",
-        "",
-        sep="\n",
-        flush=True,
-    )
+    print(f"To see what a command takes: {start} COMMAND -h", f"To begin: {start} workloads.doctor", sep="\n")
+    print(flush=True)
     for line in here():
         print(line, flush=True)
     return options.OK

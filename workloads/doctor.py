@@ -134,9 +134,8 @@ def trials(here) -> list:
     for device in dict.fromkeys(row.device for row in rows):
         own = [row for row in rows if row.device == device]
         with contextlib.closing(Worker(environment(own[0], here.uuids))) as worker:
-            done += [
-                worker.ask(Order("measure", row, Limits(0.02, 10, 0.05, 0.25)), health.CHILD_LIMIT_S) for row in own
-            ]
+            orders = (Order("measure", row, Limits(0.02, 10, 0.05, 0.25)) for row in own)
+            done += [worker.ask(order, health.CHILD_LIMIT_S) for order in orders]
     return done
 
 
@@ -230,9 +229,8 @@ def noise(args: argparse.Namespace) -> int:
 
     here = facts.describe()
     folders = sorted(p for p in (sweep.LOCAL / here.key).glob("noise-*") if len(_swept(p)) < SWEEPS)
-    folder = (
-        folders[-1] if args.resume and folders else sweep.LOCAL / here.key / f"noise-{facts.now().replace(':', '')}"
-    )
+    fresh = sweep.LOCAL / here.key / f"noise-{facts.now().replace(':', '')}"
+    folder = folders[-1] if args.resume and folders else fresh
     begin, took, gap = time.monotonic(), 0.0, args.over / (SWEEPS - 1)
     try:
         for i in range(done := len(_swept(folder)), SWEEPS):

@@ -250,9 +250,8 @@ def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
         note(args, terminal.paint(options.typed(line), "warning", sys.stderr))
     if outcome.stopped:
         how = options.typed(resume_command(outcome.run.command, outcome.path.parent))
-        print(
-            f"stopped by {outcome.stopped} with {outcome.left} rows unfinished; finish with:\n  {how}", file=sys.stderr
-        )
+        left = f"stopped by {outcome.stopped} with {outcome.left} rows unfinished"
+        print(f"{left}; finish with:\n  {how}", file=sys.stderr)
     if not args.quiet:
         print(f"results: {file}", file=sys.stderr)
     return outcome.exit_code

@@ -184,10 +184,8 @@ def _each(parts, args: argparse.Namespace, run, folder: pathlib.Path, one: Calla
             try:
                 codes.append(one(name, made, run))
             except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
-                print(
-                    f"{name} left out: {missing}" + f"\n  to have it: {missing.tip}" * bool(missing.tip),
-                    file=sys.stderr,
-                )
+                tip = f"\n  to have it: {missing.tip}" * bool(missing.tip)
+                print(f"{name} left out: {missing}{tip}", file=sys.stderr)
                 codes.append(options.MISSING)
             if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
                 break

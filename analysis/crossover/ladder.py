@@ -129,9 +129,8 @@ def _ladder(
                 )
                 before = made if before is None or seconds.value < before.seconds.value else before
     there = {kernel for _, kernel in steps}
-    skipped = tuple(
-        (m.kernel, p, m.reason or m.status) for (p, _), m in own.items() if m.kernel in there and not quick_seconds(m)
-    )
+    none = (m for m in own.values() if m.kernel in there and not quick_seconds(m))
+    skipped = tuple((m.kernel, m.problem, m.reason or m.status) for m in none)
     return Ladder(*where, ideas, tuple(steps.values()), library, peak, skipped)
 
 

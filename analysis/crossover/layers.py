@@ -201,9 +201,8 @@ def rate_sentences(measurements: Measurements, op: str, roofs: Roofs = ()) -> li
         ends = (pick(best, key=lambda m: m.problem.flops / call_s(m)) for pick in (min, max))
         reached = " to ".join(dict.fromkeys(_reached(m, roofs) for m in ends))
         most = ", largest batch" * (len(every) < len(measured))
-        told.append(
-            _RATE.format(math=first, noun=NOUNS[op], where=labels.device(own[0].device), most=most, rates=reached)
-        )
+        where = labels.device(own[0].device)
+        told.append(_RATE.format(math=first, noun=NOUNS[op], where=where, most=most, rates=reached))
     return told
 
 

@@ -106,9 +106,8 @@ class Cost(msgspec.Struct, frozen=True):
         """`in batches of 32`, `one image at a time`, `in one piece`."""
         if self.calls == 1:
             return "in one piece"
-        return (
-            f"one {self.data.what.removesuffix('s')} at a time" if self.batch == 1 else f"in batches of {self.batch:,}"
-        )
+        one = f"one {self.data.what.removesuffix('s')} at a time"
+        return one if self.batch == 1 else f"in batches of {self.batch:,}"
 
     @property
     def calls_share(self) -> str:
@@ -190,9 +189,8 @@ def sentences(found: Iterable[Cost]) -> list[str]:
         plain = [c for c in every if c.way == every[0].way]
         own = {c.dtype: c for c in plain if c.batch == d.batch}
         base = own.pop("float32", None)
-        some = sorted(
-            (c for c in plain if c.dtype == "float32" and c.calls_alone and c.calls > 1), key=lambda c: c.batch
-        )
+        some = [c for c in plain if c.dtype == "float32" and c.calls_alone and c.calls > 1]
+        some.sort(key=lambda c: c.batch)
         if len(some) > 1:
             ends = " and ".join(f"{seconds(c.epoch.value)} {c.batches}" for c in (some[0], some[-1]))
             told.append(_SAID["batch"].format(data=d.name, way=some[0].way, ends=ends))

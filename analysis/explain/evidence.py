@@ -229,6 +229,5 @@ def several_gpus(rows: Measurements, model: str) -> list[tuple[int, int, Estimat
     own = [one for one in every if one[0].problem.model == model] or every
     groups = group_by(own, lambda one: (one[0].experiment.replicas, one[0].library))
     best = max(sorted(groups), key=lambda at: (at[0], len(groups[at])), default=None)
-    return (
-        sorted(((best[0], m.problem.batch, gain) for m, gain in groups[best]), key=lambda one: one[1]) if best else []
-    )
+    told = [(best[0], m.problem.batch, gain) for m, gain in groups[best]] if best else []
+    return sorted(told, key=lambda one: one[1])

@@ -146,8 +146,9 @@ class Sources(msgspec.Struct, frozen=True):
     predict: Callable
 
     @property
-    def borrowed(self) -> bool:
-        return self.gpu is not None and self.gpu is not self.cpu
+    def borrowed(self) -> "Profile | None":
+        """The GPU's profile where it is another machine's."""
+        return None if self.gpu is self.cpu else self.gpu
 
     def profile(self, device: str) -> Profile:
         """The profile that tells of a device."""
@@ -201,8 +202,8 @@ def explain(asked: Request, of: Sources) -> Explanation:
         prices,
         tuple(ranked),
         tuple(f"{where}: {error}" for where, error in lacking.items()),
-        of.gpu.key if of.gpu and of.borrowed else "",
-        host_factor(of.cpu, of.gpu) if of.gpu and of.borrowed else None,
+        of.borrowed.key if of.borrowed else "",
+        host_factor(of.cpu, of.borrowed) if of.borrowed else None,
         both,
     )
 
@@ -228,8 +229,8 @@ def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Tra
 def predictor(asked: Request, of: Sources) -> Callable[..., Prediction]:
     """predict(training, settings, kernel): from the profile of the settings' device, a stored GPU driven by this machine's
     host."""
-    factor = host_factor(of.cpu, of.gpu) if of.gpu and of.borrowed else None
-    start = start_factor(of.cpu, of.gpu) if of.gpu and of.borrowed else None
+    factor = host_factor(of.cpu, of.borrowed) if of.borrowed else None
+    start = start_factor(of.cpu, of.borrowed) if of.borrowed else None
 
     def predict(training: Training, settings: Settings, kernel: str = what_if.FIT) -> Prediction:
         made = of.predict(training, settings, of.profile(settings.device), asked.network, kernel=kernel)

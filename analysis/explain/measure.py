@@ -41,9 +41,8 @@ def parts(e: Explanation | None, asked: Request, of: Sources, devices: list[str]
     for device in devices:
         if not of.profile(device).constant("keras-step", device):
             words = "workloads.launch --backends tensorflow --variants function fit --calls elementwise step epoch"
-            found.append(
-                Part(f"dispatch on the {labels.device(device)}", (*words.split(), *_on(device)), _GUESS_S["launch"])
-            )
+            command = *words.split(), *_on(device)
+            found.append(Part(f"dispatch on the {labels.device(device)}", command, _GUESS_S["launch"]))
     math = "float32" if of.cpu.machine and of.cpu.machine.lacks("tf32") else "tf32"
     return found + [part for device in devices if device not in predicted for part in _operations(asked, device, math)]
 

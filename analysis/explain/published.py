@@ -117,9 +117,8 @@ def measured(reported: Reported, measurements: Measurements) -> Measured | None:
         return None
     pair = min(near, key=lambda p: (_distance(p, wanted.batch), p.gpu.rank(wanted)))
     step = pair.gpu.cost.step
-    return Measured(
-        reported, pair.setup.batch, pair.cpu(BY_STEP).cost.step, step, _parts(pair, measurements, step.value)
-    )
+    parts = _parts(pair, measurements, step.value)
+    return Measured(reported, pair.setup.batch, pair.cpu(BY_STEP).cost.step, step, parts)
 
 
 def _distance(pair: Pair, batch: int) -> float:

@@ -164,10 +164,8 @@ def _why(name: str, made: Components, fitted: Calibration, problem: Training) ->
             what = "operations of the graph" if made.execution == "op by op" else "kernels"
             return f"{made.operations} {what} beyond those of that small model"
         case "transfer calls" | "transfer bytes":
-            batch = min(problem.batch, problem.samples)
-            return (
-                f"{size(batch * networks.sample_bytes(networks.find(problem.model)))} a batch by the law of its copies"
-            )
+            sent = min(problem.batch, problem.samples) * networks.sample_bytes(networks.find(problem.model))
+            return f"{size(sent)} a batch by the law of its copies"
         case "input pipeline":
             if made.host_feeds:
                 return "getting the batch into the step, by the measured law of its way"

@@ -66,9 +66,8 @@ def left_out(of_: "Profile") -> dict[str, int]:
     found = [_seen(m, of_) for m in of_.trainings]
     counted = collections.Counter(why for why in found if isinstance(why, str))
     again = sum(isinstance(s, Seen) for s in found) - len(steps_seen(of_))
-    return dict(counted.most_common()) | (
-        {"the same step was measured with less noise by another row": again} if again else {}
-    )
+    better = {"the same step was measured with less noise by another row": again} if again else {}
+    return dict(counted.most_common()) | better
 
 
 def _seen(m: "Measurement", of_: "Profile") -> Seen | str:

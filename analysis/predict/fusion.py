@@ -72,10 +72,8 @@ def kernel(*works: Work, problem: Problem | None = None, count: int = 1) -> Kern
 # Activations that a product's own kernel applies on a CPU, with oneDNN, which is TensorFlow's default on CPUs with AVX512-VNNI;
 # without it tanh and sigmoid stand alone, and so do the sums that are a convolution's bias gradients.
 # Source: TensorFlow's remapper.cc, and its optimized graphs.
-_IN_PRODUCT = {
-    "dense": ("relu", "elu", "relu6", "leaky_relu", "tanh", "sigmoid"),
-    "conv": ("relu", "elu", "relu6", "leaky_relu"),
-}
+_IN_CONV = ("relu", "elu", "relu6", "leaky_relu")
+_IN_PRODUCT = {"dense": (*_IN_CONV, "tanh", "sigmoid"), "conv": _IN_CONV}
 
 
 def op_by_op(works: Iterable[Work], device: str = "") -> list[Kernel]:

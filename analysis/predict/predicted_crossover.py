@@ -32,9 +32,8 @@ class Comparison(msgspec.Struct, frozen=True):
     def error(self) -> float | None:
         """How far the predicted crossing lies from the measured one; infinite where only one of both is there, None where neither
         is. Where the measured one is clear, the predicted one is where the predicted seconds cross, clear or not."""
-        seen, told = (
-            a.crossings[0].at.value if len(a.crossings) == 1 else None for a in (self.measured, self.predicted)
-        )
+        both = (a.crossings for a in (self.measured, self.predicted))
+        seen, told = (found[0].at.value if len(found) == 1 else None for found in both)
         if seen is None:
             return None if told is None else math.inf
         if told is None:
@@ -67,10 +66,9 @@ def comparisons(of: "Profile") -> list[Comparison]:
 def _beside(of: "Profile", fixed: Setup, varies: str, sizes: "dict[int, Pair]", by: str) -> Comparison:
     jobs = {size: break_even.job_of(pair, varies) for size, pair in sizes.items()}
     family = break_even.family_of(fixed, varies)
-    sides = {size: (pair.cpu(by, *jobs[size]), pair.gpu) for size, pair in sizes.items()}
     predicted = {size: _predicted(of, pair) for size, pair in sizes.items()}
-    told = {size: (pair.cpu(by, *jobs[size]), pair.gpu) for size, pair in predicted.items()}
-    ours, theirs = (break_even.crossing(family, by, each, jobs.__getitem__) for each in (sides, told))
+    both = ({n: (pair.cpu(by, *jobs[n]), pair.gpu) for n, pair in each.items()} for each in (sizes, predicted))
+    ours, theirs = (break_even.crossing(family, by, sides, jobs.__getitem__) for sides in both)
     regrets = []
     for took, said in zip(ours.points, theirs.points, strict=True):
         ratio = took.ratio.value
@@ -79,7 +77,6 @@ def _beside(of: "Profile", fixed: Setup, varies: str, sizes: "dict[int, Pair]", 
 
 
 def _predicted(of: "Profile", pair: Pair) -> Pair:
-    gpu, *cpus = (
-        Trained(one.row, predict(one.row.problem, one.row.settings, of).cost) for one in (pair.gpu, *pair.cpus)
-    )
+    rows = (one.row for one in (pair.gpu, *pair.cpus))
+    gpu, *cpus = (Trained(row, predict(row.problem, row.settings, of).cost) for row in rows)
     return Pair(pair.setup, gpu, tuple(cpus))

@@ -105,14 +105,8 @@ def measuring(op: str, device: str, math: str) -> tuple[str, ...]:
     arithmetic, as TensorFlow's kernels cannot be timed apart from their calls."""
     if device == "cpu":
         return "--backends", "tensorflow", "--device", "cpu"
-    library = {"conv": "cudnn", "matmul": "cupy", "stream": "cupy"}[op]
-    return (
-        "--backends",
-        library,
-        "--device",
-        "gpu",
-        *(("--dtypes", math, "--modes", "resident") if op != "stream" else ()),
-    )
+    of_math = () if op == "stream" else ("--dtypes", math, "--modes", "resident")
+    return ("--backends", "cudnn" if op == "conv" else "cupy", "--device", "gpu", *of_math)
 
 
 def launches(device: str) -> str:

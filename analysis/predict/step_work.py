@@ -92,9 +92,8 @@ def work_parts(
         if k.problem is None:
             partial.append(f"{k.name}: {k.why}")
             continue
-        read = (operations.pass_seconds if isinstance(k.problem, Stream) else operations.product)(
-            of, k.problem, device, execution
-        )
+        reader = operations.pass_seconds if isinstance(k.problem, Stream) else operations.product
+        read = reader(of, k.problem, device, execution)
         if read is None:
             lacking[k.part] = Lacking(f"no {k.problem.op} rows of {device}", [profile.command(k.problem, device)])
             continue

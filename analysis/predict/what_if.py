@@ -80,12 +80,8 @@ def changes(training: Training, settings: Settings) -> list[Change]:
     else:
         switched("with XLA", "compiles each size", jit_compile="on")
     if left_over := _left_over(training, settings):
-        samples = training.samples - left_over
-        found.append(
-            Change(
-                f"whole batches: {samples:,} samples", replace(training, samples=samples), settings, "drop_remainder"
-            )
-        )
+        whole = replace(training, samples=training.samples - left_over)
+        found.append(Change(f"whole batches: {whole.samples:,} samples", whole, settings, "drop_remainder"))
     home = keras.residence
     if on_gpu and home != "resident":
         switched("data on the GPU, own loop", "no callbacks", _LOOP, residence="resident")

@@ -38,9 +38,8 @@ def main(argv: list[str] | None = None) -> int:
         QUESTION,
     )
     made.add_argument("--open", action="store_true", help="open the page in a browser")
-    made.add_argument(
-        "--readme", metavar="FILE", help="also put the answer, or a short page, between FILE's markers that name RUN"
-    )
+    readme = "also put the answer, or a short page, between FILE's markers that name RUN"
+    made.add_argument("--readme", metavar="FILE", help=readme)
     return options.command(made, argv, lambda arguments: guarded("analysis.report", _report, arguments))
 
 

@@ -46,12 +46,11 @@ def images(charts: Iterable[str], runs: "list[Material]") -> list[str]:
 
 def numbers(charts: Iterable[str], runs: "list[Material]") -> list[str]:
     """The Markdown lines of these charts' tables, each under its chart's title."""
-    found = (one for one in over_each_other(charts, runs) if one.numbers.rows)
-    return [
-        line
-        for one in found
-        for line in (f"{one.title}:", "", *one.numbers.md(), *([f"\\{one.note}", ""] if one.note else []))
-    ]
+    lines = []
+    for one in over_each_other(charts, runs):
+        if one.numbers.rows:
+            lines += [f"{one.title}:", "", *one.numbers.md(), *([f"\\{one.note}", ""] if one.note else [])]
+    return lines
 
 
 def over_each_other(charts: Iterable[str], runs: "list[Material]") -> list[Chart]:

@@ -42,9 +42,8 @@ def load(*runs: str | os.PathLike) -> "pandas.DataFrame":
     """
     import pandas
 
-    tables = {
-        key: frame(part.measurements, roofs_of(part.every, part.machine)) for key, part in by_machine(*runs).items()
-    }
+    parts = by_machine(*runs)
+    tables = {key: frame(part.measurements, roofs_of(part.every, part.machine)) for key, part in parts.items()}
     if len(tables) == 1:
         return next(iter(tables.values()))
     return pandas.concat(tables, names=["machine"]).reset_index("machine").reset_index(drop=True)

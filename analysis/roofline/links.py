@@ -109,9 +109,8 @@ def _fit(way: tuple[str, str, str, str], clock: str, found: tuple[tuple[int, Est
         [(n[i], n[j - 1], *map(float, _line(n[i:j], t[i:j])), e) for (i, j), e in zip(parts, errors, strict=True)]
     )
     redrawn = _redrawn(points)
-    lines = (
-        np.array([_line(n[i:j], redrawn[:, i:j]) for i, j in parts]).transpose(2, 0, 1).tolist()
-    )  # draws x parts x 2
+    drawn_lines = np.array([_line(n[i:j], redrawn[:, i:j]) for i, j in parts])
+    lines = drawn_lines.transpose(2, 0, 1).tolist()  # draws x parts x 2
     drawn = [_joined([(n[i], n[j - 1], *line, 0.0) for (i, j), line in zip(parts, own, strict=True)]) for own in lines]
     slopes = [chain[-1].s_per_byte for chain in drawn]
     if pieces[-1].s_per_byte <= 0 or np.quantile(slopes, 0.025) <= 0:
@@ -222,11 +221,8 @@ def find(
     links: Iterable[Link], direction: str, host_memory: str, kernel: str = "", clock: str = "host-latency"
 ) -> Link | None:
     """The link of that way, of the kernel with the highest bandwidth where none is named; None without one."""
-    fitting = [
-        x
-        for x in links
-        if (x.direction, x.host_memory, x.clock) == (direction, host_memory, clock) and kernel in ("", x.kernel)
-    ]
+    own = (x for x in links if (x.direction, x.host_memory, x.clock) == (direction, host_memory, clock))
+    fitting = (x for x in own if kernel in ("", x.kernel))
     return max(fitting, key=lambda x: x.bandwidth.value, default=None)
 
 

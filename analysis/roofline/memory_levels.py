@@ -108,9 +108,8 @@ def _of(key: Key, curve: Curve, claimed: tuple) -> tuple[Plateau, ...]:
 
 def _plateau(key: Key, name: str, run: Curve) -> Plateau:
     rate = median([p.rate.value for p in run])
-    return Plateau(
-        *key, name, rate, run[0].nbytes, run[-1].nbytes, len(run), tuple(dict.fromkeys(p.kernel for p in run))
-    )
+    kernels = tuple(dict.fromkeys(p.kernel for p in run))
+    return Plateau(*key, name, rate, run[0].nbytes, run[-1].nbytes, len(run), kernels)
 
 
 def segments(curve: Curve) -> list[tuple[int, int]]:

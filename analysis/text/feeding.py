@@ -93,9 +93,8 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
         return []
     rate = nbytes / plain.value
     told = [say(_SAID["plain"], side=labels.device(device), batch=BATCH, plain=plain, rate=rate)]
-    near = best_by(
-        feeding.copies(rows, device), lambda m: m.problem.host_memory, lambda m: abs(m.problem.nbytes - nbytes)
-    )
+    copies = feeding.copies(rows, device)
+    near = best_by(copies, lambda m: m.problem.host_memory, lambda m: abs(m.problem.nbytes - nbytes))
     rates = {memory: m.problem.nbytes / of(m.on("host-latency")).value for memory, m in near.items()}
     if rates:
         words = " and ".join(f"{bytes_rate(each)} from {memory} memory" for memory, each in rates.items())

@@ -61,9 +61,8 @@ def with_distinct_names(found: list[Node]) -> list[Node]:
 def _called(node: dict) -> str:
     """As it can be a folder's name. Without a name of its own a node's is its address."""
     own = node["NodeName"] not in ("", node["NodeManagerAddress"])
-    return (
-        re.sub(r"[^A-Za-z0-9.]+", "-", node["NodeName"] if own else node["NodeManagerHostname"]).strip("-.") or "node"
-    )
+    name = node["NodeName"] if own else node["NodeManagerHostname"]
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.") or "node"
 
 
 def greet() -> dict[str, str]:

@@ -188,9 +188,8 @@ def run(args: argparse.Namespace, command: str) -> int:
             f"python -m workloads.suite --ray {args.ray}",
         )
     if args.against or args.fail_on is not None:
-        tip = (
-            f"python -m analysis.fleet RUN{' --against ' + args.against if args.against else ''} --fail-on 'slower>3%'"
-        )
+        against = f" --against {args.against}" if args.against else ""
+        tip = f"python -m analysis.fleet RUN{against} --fail-on 'slower>3%'"
         raise options.Usage("a fleet is compared device by device, after it was measured", tip)
     if args.save:
         from workloads.records import baselines

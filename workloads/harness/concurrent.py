@@ -185,10 +185,8 @@ def measured(row: Row, took: Took, members: tuple[int, ...], parties: Sequence[i
     if len(parties) > 1:
         rates = [sum(1 / statistics.mean(round_[party]) for party in parties) for round_ in taken]
         samples.append(Samples("host-throughput", tuple(1 / rate for rate in rates), 1, tuple(range(len(rates))), why))
-    prepared = took.prepared[parties[0]]
-    return msgspec.structs.replace(
-        prepared, kernel=row.kernel, problem=row.problem, settings=row.settings, samples=tuple(samples)
-    )
+    given = {"kernel": row.kernel, "problem": row.problem, "settings": row.settings}
+    return msgspec.structs.replace(took.prepared[parties[0]], **given, samples=tuple(samples))
 
 
 def alone_and_together(rows: list[Row], workers: list[Worker], turns: Turns) -> Generator[Measurement]:

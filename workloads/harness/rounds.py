@@ -44,9 +44,8 @@ def shuffled(rows: Iterable[Row], seed: int, number: int) -> list[Row]:
     mixed = [row for group in groups for row in group]
     if number > 1:
         return mixed
-    rising = {
-        w: iter(sorted(own, key=lambda row: row.problem.flops or 0)) for w, own in stats.group_by(mixed, way).items()
-    }
+    ways = stats.group_by(mixed, way)
+    rising = {w: iter(sorted(own, key=lambda row: row.problem.flops or 0)) for w, own in ways.items()}
     return [next(rising[way(row)]) for row in mixed]
 
 

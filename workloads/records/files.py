@@ -252,9 +252,8 @@ def read(*runs: str | os.PathLike) -> Loaded:
             if older is not None:
                 replaced.append(older if rows[m.key] is m else m)
     runs_read = tuple(r for part in parts for r in part[0])
-    return Loaded(
-        runs_read, tuple(rows.values()), sum(part[2] for part in parts), tuple(map(str, files)), tuple(replaced)
-    )
+    skipped = sum(part[2] for part in parts)
+    return Loaded(runs_read, tuple(rows.values()), skipped, tuple(map(str, files)), tuple(replaced))
 
 
 def by_machine(*runs: str | os.PathLike) -> dict[str, Loaded]:

@@ -27,10 +27,9 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
         axes = Axis("epochs", "count"), Axis("whole training", "seconds")
         says, traces = training.break_even_sentence(pair), sides(on_cpu, on_gpu, lambda e: count(int(e), "epoch"))
         views.append(View(training.subject(pair.setup), *axes, traces, says, **_paid(paid)))
-        costs_ = [costs.whole_training(cost, 0, pair.steps) for cost in both] + [
-            cost.epoch_seconds(pair.steps) for cost in both
-        ]
-        rows.append((training.subject(pair.setup), *(seconds(e.value) for e in costs_), _words(paid)))
+        begun = (costs.whole_training(cost, 0, pair.steps) for cost in both)
+        told = (seconds(e.value) for e in (*begun, *(cost.epoch_seconds(pair.steps) for cost in both)))
+        rows.append((training.subject(pair.setup), *told, _words(paid)))
     heads = "training | CPU begins in | GPU begins in | an epoch, CPU | an epoch, GPU | break-even after epochs"
     title = "Whole training: break-even"
     return [Chart("break-even", title, views, Table(heads, rows), chooses="Training")] if views else []
@@ -77,10 +76,8 @@ def small(found: "list[tuple[jobs.Setup, tuple[Pair, ...]]]", made: "list[Budget
         views.append(View(f"{name}: whole training", *axes, traces, says))
         views.append(_bars(name, bars, says))
         rows += [(name, *row) for pair in one for row in _small_rows(pair)]
-    heads = (
-        "training | samples | device | whole training | start-up | build and compile | per fit | per epoch | per step"
-    )
-    heads += " | an epoch | GPU wins by epoch | by whole training | break-even, epochs"
+    heads = "training | samples | device | whole training | start-up | build and compile | per fit | per epoch"
+    heads += " | per step | an epoch | GPU wins by epoch | by whole training | break-even, epochs"
     title = "Small data sets: seconds of the whole training by samples"
     return [Chart("small-dataset", title, views, Table(heads, rows, 3), "small-dataset.svg", "Training")]
 
@@ -94,9 +91,8 @@ def _small_rows(pair: Pair) -> list[tuple]:
         device, won = f"CPU, {side.form}", ("", "", "")
         if side is pair.gpu:
             device, won = "GPU", (_wins(pair, BY_EPOCH), _wins(pair, BY_JOB), _words(pair.break_even))
-        rows.append(
-            (f"{pair.setup.samples:,}", device, *times, seconds(side.cost.epoch_seconds(pair.steps).value), *won)
-        )
+        epoch = seconds(side.cost.epoch_seconds(pair.steps).value)
+        rows.append((f"{pair.setup.samples:,}", device, *times, epoch, *won))
     return rows
 
 

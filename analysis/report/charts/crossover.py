@@ -95,10 +95,8 @@ def chart(of: Material) -> list[Chart]:
 
 
 def _curve(sides) -> dict:
-    return {
-        end: [rounded(getattr(s.seconds, of)) for s in sides]
-        for end, of in (("s", "value"), ("low", "low"), ("high", "high"))
-    }
+    ends = {"s": "value", "low": "low", "high": "high"}
+    return {end: [rounded(getattr(s.seconds, of)) for s in sides] for end, of in ends.items()}
 
 
 def _uses(answers: tuple[Answer, ...], a: Answer) -> list[dict]:

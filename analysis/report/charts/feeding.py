@@ -35,12 +35,8 @@ def feeding_chart(rows: Measurements) -> list[Chart]:
             View(f"{labels.device(device)}, {dtype}", *axes, traces, words.view_sentence(fitted, device, dtype))
         )
     numbers = [_row(law, *row) for law in fitted for row in _own(law, found)]
-    heads = "device | way | type | samples | bytes | measured | by the law | off by"
-    return (
-        [Chart("feeding", words.CHART, views, Table(heads, numbers, 3), "feeding.svg", "Device and type")]
-        if views
-        else []
-    )
+    table = Table("device | way | type | samples | bytes | measured | by the law | off by", numbers, 3)
+    return [Chart("feeding", words.CHART, views, table, "feeding.svg", "Device and type")] if views else []
 
 
 def _own(law: Law, found: Iterable[Row]) -> list[Row]:
@@ -60,9 +56,8 @@ def _way(law: Law, own: list[Row], number: int) -> list[Trace]:
     sizes = [law.low * ratio**i for i in range(_LINE)]
     by_law = [law.seconds(n / words.image_bytes(law.dtype), n).value for n in sizes]
     told = [f"{law.way}, {size(n)}: {seconds(t)} by the law" for n, t in zip(sizes, by_law, strict=True)]
-    measured = line(
-        law.way, [(m.problem.nbytes, e) for m, e in own], color, says, marker=marker, line=False, hollow=True
-    )
+    seen = [(m.problem.nbytes, e) for m, e in own]
+    measured = line(law.way, seen, color, says, marker=marker, line=False, hollow=True)
     xs, ys = list(map(rounded, sizes)), list(map(rounded, by_law))
     return [measured, Trace(f"{law.way}, law", xs, ys, color, dash=dash, says=told, legend=False)]
 
@@ -80,11 +75,6 @@ def _copies(rows: Measurements, device: str, number: int) -> list[Trace]:
 def _row(law: Law, m: Measurement, seen: Estimate) -> tuple:
     p = m.problem
     by_law = law.seconds(p.batch, p.nbytes).value
-    cells = (
-        f"{p.batch:,}",
-        size(p.nbytes),
-        seconds(seen.value),
-        seconds(by_law),
-        percent(round(abs(by_law / seen.value - 1), 3)),
-    )
-    return labels.device(m.device), law.way, p.dtype, *cells
+    off = percent(round(abs(by_law / seen.value - 1), 3))
+    way = labels.device(m.device), law.way, p.dtype
+    return *way, f"{p.batch:,}", size(p.nbytes), seconds(seen.value), seconds(by_law), off

@@ -33,10 +33,9 @@ def memory(of: Material) -> list[Chart]:
             says, label = [f"{p.name}: {words}"] * 2, f"{p.name} {words}"
             levels[_where(p.device, shown), p.name] = label
             traces.append(Trace(p.name, *at, "ink", dash="dot", legend=False, says=says, label=label))
-    told = (
-        join(f"{where} {label}" for (where, _), label in levels.items()) or "No level of memory showed as a flat part"
-    )
-    view = View("", Axis("working set", "bytes"), Axis("bandwidth", "rate"), traces, f"{told}.")
+    told = join(f"{where} {label}" for (where, _), label in levels.items())
+    said = f"{told or 'No level of memory showed as a flat part'}."
+    view = View("", Axis("working set", "bytes"), Axis("bandwidth", "rate"), traces, said)
     heads = "device | operation | working set | bandwidth | fastest there"
     return [Chart("memory", "Memory: bandwidth by working set", [view], Table(heads, rows, 2), "memory.svg")]
 
@@ -70,11 +69,8 @@ def copies(of: Material) -> list[Chart]:
 
 def _shown_curves(measurements: Measurements) -> dict[memory_levels.Key, memory_levels.Curve]:
     """One operation a device, with one thread and with most: the triad where it has as many sizes as the others."""
-    found = {
-        key: curve
-        for key, curve in memory_levels.curves(measurements).items()
-        if len(curve) >= memory_levels.LEAST_SIZES
-    }
+    every, least = memory_levels.curves(measurements), memory_levels.LEAST_SIZES
+    found = {key: curve for key, curve in every.items() if len(curve) >= least}
     made = {}
     for keys in group_by(found, lambda key: key[0]).values():
         by_threads = group_by(keys, lambda key: key[1] or 0)
@@ -98,9 +94,8 @@ def _telling(laws: list[links.Link]) -> list[links.Link]:
         if law.host_memory in ("registered", "write-combined") and law.direction in pinned:
             continue
         variant = law.kernel.rpartition("/")[2]
-        made.setdefault(
-            (law.direction, law.host_memory, variant if variant in _APART else law.kernel.split("/")[1]), law
-        )
+        apart = variant if variant in _APART else law.kernel.split("/")[1]
+        made.setdefault((law.direction, law.host_memory, apart), law)
     return list(made.values())
 
 

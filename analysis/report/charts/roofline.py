@@ -123,9 +123,8 @@ def _roofs(roofs: Roofs, low: float, high: float, bottom: float) -> list[Trace]:
             if measured:
                 ridge = f", ridge at {digits(rate / memory[-1].rate.value)} FLOP per byte" if memory else ""
                 color = PRECISIONS.get(name.partition(" ")[0], "ink")
-                made.append(
-                    _line(f"{side} {name}" + f", {note}" * bool(note), alike[-1].speed + ridge, ends, color, "solid")
-                )
+                label = f"{side} {name}" + f", {note}" * bool(note)
+                made.append(_line(label, alike[-1].speed + ridge, ends, color, "solid"))
             else:
                 made.append(_line(f"sheet {', '.join(r.name for r in alike)}", flops_rate(rate), ends, "gray", "dot"))
         for roof in _of(own, "launch"):

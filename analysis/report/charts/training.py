@@ -55,11 +55,8 @@ def numbers(made: list[Budget]) -> Table:
         at = {p.words: f"{seconds(p.seconds.value)}{' (in part)' * p.partial}" for p in b.parts if p.seconds}
         rest = f"{seconds(b.remainder.value)} ({100 * b.remainder.value / b.step.value:.0f} %)"
         step = _name(b), _place(b), labels.time(b.step), labels.width(b.step)
-        last = (
-            rest if any(map(is_known, b.parts)) else "-",
-            row_words.losses(b.training) or "-",
-            "; ".join(b.flags) or "-",
-        )
+        rest = rest if any(map(is_known, b.parts)) else "-"
+        last = rest, row_words.losses(b.training) or "-", "; ".join(b.flags) or "-"
         rows.append((*step, *(at.get(n, "-") for n in names), *last))
     heads = *names, "not explained", "losses", "flags"
     return Table(("training", "device", "a step", "±", *heads), rows, 2, heads)
@@ -126,9 +123,8 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
         cpu, gpu = ([(p.n, getattr(p, name).seconds) for p in a.points] for name in ("cpu", "gpu"))
         traces = sides(cpu, gpu, f"{varies} {{}}".format)
         said, marked = training.answer_sentence(a), crossed(a.crossings, varies, "{} from ")
-        views.append(
-            View(f"{name}: {mode} by {varies}", Axis(varies, "count"), Axis(mode, "seconds"), traces, said, **marked)
-        )
+        axes = Axis(varies, "count"), Axis(mode, "seconds")
+        views.append(View(f"{name}: {mode} by {varies}", *axes, traces, said, **marked))
         rows += [
             (name, mode, varies, p.n, *(seconds(s.seconds.value) for s in (p.cpu, p.gpu)), digits(p.ratio.value))
             for p in a.points

@@ -15,11 +15,9 @@ def section(runs: "list[Material]") -> list[str]:
 
 
 def _pair(old: Material, new: Material) -> list[str]:
-    found, names = comparison.comparison(old.loaded, new.loaded), (old.name, new.name)
-    said = [
-        *machines.best(old.rows, new.rows, names, new.machine),
-        f"{new.name} beside {old.name}: {command.summary(found)}",
-    ]
+    found = comparison.comparison(old.loaded, new.loaded)
+    said = machines.best(old.rows, new.rows, (old.name, new.name), new.machine)
+    said = [*said, f"{new.name} beside {old.name}: {command.summary(found)}"]
     if found.differences:
         said.append(f"The machines and runs differ in {count(len(found.differences), 'thing')}:")
     lines = [f"### {text(new.label)} beside {text(old.label)}", "", *(f"- {text(s)}" for s in said)]

@@ -55,9 +55,8 @@ def _crossings(of: Layers) -> list[str]:
         return ["The GPU has no rows of these, so there is no crossover.", ""] if of.answers else []
     lines = [f"### {HEADINGS[of.op]}: where the GPU wins", ""]
     first = [a for a in told if a.form == LATENCY and a.precision == told[0].precision]
-    lines += listed([*answers.summaries(told), *map(answers.sentence, first if len(first) <= _MOST_SAID else ())]) or [
-        ""
-    ]
+    each = first if len(first) <= _MOST_SAID else ()
+    lines += listed([*answers.summaries(told), *map(answers.sentence, each)]) or [""]
 
     def whys(a: Answer) -> tuple[Why, ...]:
         return why(rows_of(of.rows, a.family), a) if a.form == LATENCY else ()

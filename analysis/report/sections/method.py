@@ -54,9 +54,8 @@ def how_section(loaded: Loaded) -> list[str]:
     run = loaded.last
     software = software_words(loaded.runs)
     checks = Counter(m.check or "not checked" for m in ms if m.ok)
-    told = [
-        f"{n} {text(check)}" + (f" ({_CHECKS[check]})" if check in _CHECKS else "") for check, n in checks.most_common()
-    ]
+    why = {check: f" ({words})" for check, words in _CHECKS.items()}
+    told = [f"{n} {text(check)}{why.get(check, '')}" for check, n in checks.most_common()]
     stopped = Counter(s.stop_reason for m in ms for s in m.samples)
     stops = ", ".join(f"{text(reason)} ({n})" for reason, n in stopped.most_common())
     lines = [

@@ -46,9 +46,8 @@ def _copies(measurements: Measurements) -> list[str]:
         if isinstance(m.problem, PeerCopy) and m.ok:
             waited, large = of(m.on("host-latency")), m.problem.nbytes >= words.LARGE
             times = seconds(waited.value), labels.width(waited), seconds(queued(m).value)
-            rows.append(
-                (labels.problem(m.problem), m.variant, *times, bytes_rate(bandwidth(m).value) if large else "-")
-            )
+            rate = bytes_rate(bandwidth(m).value) if large else "-"
+            rows.append((labels.problem(m.problem), m.variant, *times, rate))
     heads = "copy | kernel | waited for | ± | queued | rate"
     return titled("Copies from GPU to GPU", Table(heads, rows, 2))
 
