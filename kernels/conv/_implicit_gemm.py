@@ -152,7 +152,7 @@ def called(compiled, grid: tuple, plan: Plan, shared: int, arguments: tuple, aft
     return run
 
 
-def gathered(file: str, on: Product, plan: Plan, macros: dict, *more) -> Callable:
+def call_of(file: str, on: Product, plan: Plan, macros: dict, *more) -> Callable:
     """The call of the file's `implicit_gemm` with those tiles, its sum split over so many blocks."""
     of, (m, n, _), sums, add = plan.of, on.sides(), on.out, None
     compiled = loader.load(file, "implicit_gemm", **of.macros(), **macros)

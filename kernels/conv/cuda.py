@@ -45,7 +45,7 @@ def _in_fours(channels: int, array) -> int:
 def _call(on: Product, plan: Plan[Warps]) -> Callable:
     b, out = _in_fours(on.b.shape[-1], on.b), _in_fours(on.of.k, on.out)
     vectors = {"VECTOR_A": _in_fours(on.of.c, on.a), "VECTOR_B": b, "VECTOR": out}
-    return gemm.gathered("conv/cuda", on, plan, {"WGRAD": on.wgrad, **vectors}, np.float32(1))
+    return gemm.call_of("conv/cuda", on, plan, {"WGRAD": on.wgrad, **vectors}, np.float32(1))
 
 
 @kernel

@@ -15,7 +15,7 @@ from kernels.registry import kernel
 
 
 def _call(on: Product, plan: Plan[Tensors]) -> Callable:
-    return gemm.gathered("conv/cuda_tensor", on, plan, on.macros)
+    return gemm.call_of("conv/cuda_tensor", on, plan, on.macros)
 
 
 @kernel
