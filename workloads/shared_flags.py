@@ -17,19 +17,18 @@ _MEASURING = f"""
 --threads N ...      CPU threads (default: 1, 2, 4, ... all; what a framework takes by itself)
 --require-gpu        exit 3 when there is no GPU
 # how to measure
---min-time S     seconds of a visit to a row, of which each has {FINE["rounds"]}, one a round ({FINE["visit_s"]})
---max-noise F    rows whose interval's half-width is above this share are visited again ({FINE["max_noise"]})
---max-time S     but not once their calls have taken so many seconds ({FINE["max_time"]}); trainings end after about these
+--min-time S     seconds of each of a row's {FINE["rounds"]} visits ({FINE["visit_s"]})
+--max-noise F    visit a row again if its time is known no better than to this share ({FINE["max_noise"]})
+--max-time S     but not after so many seconds of its calls ({FINE["max_time"]}); a training's own seconds, about
 # or
---fast           a quick look: {FAST["rounds"]} rounds, 5 %% noise; 1 and all threads
---rigorous       {RIGOROUS_ROUNDS} rounds, each in fresh processes (trainings: five): intervals over processes started now
-                 (another hour may differ by more)
+--fast           a quick look: {FAST["rounds"]} visits, 5 %% noise; 1 and all threads
+--rigorous       {RIGOROUS_ROUNDS} visits, each in a fresh process (trainings: five); another hour may differ by more
 # how to measure
 --seed N =1      seed of the data and of the order (1)
 # running and output
 --dry-run         print the plan (rows, bytes, seconds) and measure nothing
 --stop-after S    finish the visit, exit 0, print how to resume
---resume          add the visits that this command plans and the newest run (or the one in -o DIR) lacks
+--resume          finish the newest run (or the one in -o DIR): what it lacks of this command's plan
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
 -o --output DIR   folder of the result file (reports/local/MACHINE/TIME)
 --save NAME       keep the rows as the baseline NAME

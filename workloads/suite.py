@@ -40,7 +40,7 @@ OF_A_GPU: list[tuple[str, dict]] = [
     ),
 ]
 FLAGS = """
---quick              small sizes and short blocks
+--quick              a few minutes: products up to 1,024, one training and what its step is made of
 --only WORKLOAD ...  only these: peak stream launch transfer matmul training; peers (several GPUs, --device all)
 # a fleet
 --ray WHERE        every node and GPU of a Ray cluster, into one folder: auto (the one that runs, else a local one) or

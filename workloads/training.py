@@ -10,7 +10,7 @@ from workloads.session import Workload, resume_command, unfinished
 QUESTION = "Does a GPU train a model sooner, start-up included?"
 EXAMPLE = "python -m workloads.training --model cifar10-cnn --samples 1000 --epochs 2"
 EXAMPLES = (EXAMPLE, "python -m workloads.training --model file.py:function --batch 32 256")
-LONG = """Trains models on the CPU and on the GPU, a process for each device and set of switches: milliseconds a step, an epoch
+LONG = """Trains models on the CPU and on the GPU, a process for each device and set of options: milliseconds a step, an epoch
 and a fit, told by later epochs of many and of few steps, what compilation and start-up cost, and the whole training. A model
 is NAME (unknown names list those that there are), mlp with --inputs --width --depth --outputs, fashion-mlp with --hidden-layers,
 file.py:function, package.module:function, or file.keras. Flags that take several words run every combination."""

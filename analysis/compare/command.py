@@ -32,8 +32,8 @@ def parser() -> options.Parser:
         question=QUESTION,
         needs="fail-on any-machine verbose",
     )
-    made.add_argument("old", metavar="OLD", help="what it was")
-    made.add_argument("new", metavar="NEW", help="what it is")
+    made.add_argument("old", metavar="OLD", help="the earlier run")
+    made.add_argument("new", metavar="NEW", help="the later run")
     options.add(
         made,
         f"""

@@ -129,7 +129,7 @@ def _ladder(
                 )
                 before = made if before is None or seconds.value < before.seconds.value else before
     there = {kernel for _, kernel in steps}
-    none = (m for m in own.values() if m.kernel in there and not quick_seconds(m))
+    none = (m for m in own.values() if m.kernel in there and not m.ok)
     skipped = tuple((m.kernel, m.problem, m.reason or m.status) for m in none)
     return Ladder(*where, ideas, tuple(steps.values()), library, peak, skipped)
 

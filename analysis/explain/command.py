@@ -72,7 +72,7 @@ def parser() -> options.Parser:
     options.add(
         made.add_argument_group("what to explain"),
         f"""
---case ID        an article's system or a complaint; all of them
+--case ID        S0, keras-249 and others, or all
 --model NAME     a name, file.py:function or file.keras
 --batch N        samples a step (32)
 --samples N      samples an epoch (the model's own)
@@ -80,7 +80,7 @@ def parser() -> options.Parser:
 --validation N   samples evaluated after each epoch (none)
 --input {{{",".join(INPUTS)}}}  how the samples reach the fit (numpy)
 --dtype {{float32,float64,uint8}}  of the samples (float32)
---jit {{auto,on,off}}  jit_compile (auto)
+--jit {{auto,on,off}}  XLA, by compile()'s jit_compile (auto)
 --steps-per-execution N  as given to compile() (1)
 --tf32 {{on,off}}  TF32 on a GPU (on)
 --precision {{float32,mixed_bfloat16,mixed_float16}}  Keras's dtype policy (float32)""",
@@ -90,7 +90,7 @@ def parser() -> options.Parser:
         f"""
 --gpu-profile RUN  take the GPU from the rows of another machine
 --price-gpu MONEY  an hour of the machine with the GPU: 3.50, $3 or 3,50
---price-cpu MONEY  an hour of the machine without
+--price-cpu MONEY  an hour of the machine without it
 --time-limit S ={_DESCRIBING_S}  seconds that building your model may take ({_DESCRIBING_S})""",
         MONEY=price,
     )

@@ -94,7 +94,7 @@ def _view(label: str, roofs: Roofs, points: list[Trace], says: str) -> View:
 def _said(paths: dict) -> str:
     """The largest float32 product of each device."""
     told = [
-        f"the {path[max(path)].side} {row_words.rate(path[max(path)])} at n = {max(path)}"
+        f"{row_words.rate(path[max(path)])} on the {path[max(path)].side} at n = {max(path):,}"
         for (_, precision), path in paths.items()
         if precision == "float32"
     ]
@@ -262,7 +262,7 @@ def rates(measurements: Measurements, roofs: Roofs) -> list[Chart]:
                 (precision, name, side, n, labels.threads(m), row_words.rate(m), judge(m, roofs).share)
                 for n, m in path.items()
             ]
-        tops = join(f"the {side} {flops_rate(rate)} ({at})" for side, (rate, at) in best.items())
+        tops = join(f"{flops_rate(rate)} on the {side} ({at})" for side, (rate, at) in best.items())
         axes = Axis("n of an n x n x n product", "count"), Axis("rate", "flops")
         views.append(View(precision, *axes, traces, f"{precision}: at best {tops}."))
     heads = "precision | kernel | on the | n | threads | rate | of its roof"

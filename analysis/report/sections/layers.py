@@ -102,7 +102,7 @@ def _comparisons(of: Layers) -> list[str]:
     if len(rows) < 2:
         return lines
     sizes, shares = "channels" if of.op == "conv" else "sizes", "of the roof | speedup over float32"
-    heads = f"device | backend | precision | {sizes} | {one}s | rate, the middle | the best | {shares}"
+    heads = f"device | backend | precision | {sizes} | {one}s | rate, median | best | {shares}"
     says = (
         f"Each {one} at the largest batch that all precisions of its backend were measured at: the middle and the best. "
         "float32 is without TF32, tf32 with it."

@@ -61,8 +61,8 @@ def how_section(loaded: Loaded) -> list[str]:
     lines = [
         f"Rows: {_counted(m.status for m in ms)}; bad lines in the files: {loaded.bad_lines}.",
         f"Checked before timing: {', '.join(told) or 'none'}.",
-        "A time is the median of samples taken in blocks; its 95 % interval resamples whole blocks and is widened "
-        f"where blocks are few. Why sampling stopped, and how often: {stops or 'none'}.",
+        "A time is the median of its samples; its 95 % interval is of the medians of visits and is widened "
+        f"where these are few. Why sampling stopped, and how often: {stops or 'none'}.",
         f"Flags on rows: {_counted(flag for m in ms for flag in m.flags)}.",
         f"Order: as in the result files; seed {run.seed if run else 'unknown'}.",
         f"Software: {text(join(software)) or 'unknown'}.",

@@ -8,7 +8,7 @@ from analysis.roofline.bounds import Roofs, pick, ridge
 from analysis.table import Table, listed, text, titled
 from analysis.units import count, digits, join, percent
 
-CEILINGS = "device | ceiling | rate | ± | of the data sheet | ridge, FLOP per byte | measured by"
+CEILINGS = "device | roof | rate | ± | of the data sheet | ridge, FLOP per byte | measured by"
 
 
 def section(of: Material) -> list[str]:
