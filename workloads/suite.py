@@ -138,6 +138,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
     from workloads.harness import sweep
     from workloads.machine import facts
 
+    options.refuse(args, ("backends", "variants"), "every part of the suite has its own kernels")
     if args.ray:
         from workloads.fleet import nodes
 
