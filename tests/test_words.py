@@ -73,12 +73,8 @@ def rendered(machine: str) -> list[str]:
     for op in ("matmul", "conv"):
         for one in ladder.ladders(rows, loaded.runs[-1].machine, op):
             said += [s for s in ladder.sentences(one) if not any(idea in s for idea in one.ideas.values())]
-    return [
-        *said,
-        *training.side_by_side(rows),
-        *several_gpus.training_lines(rows),
-        *(line for topic in TOPICS for line in topic.lines(rows)),
-    ]
+    said += [*training.side_by_side(rows), *several_gpus.training_lines(rows)]
+    return said + [line for topic in TOPICS for line in topic.lines(rows)]
 
 
 def predicted_errors() -> list[str]:

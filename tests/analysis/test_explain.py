@@ -211,9 +211,8 @@ def test_a_child_that_hangs_is_ended_and_one_that_fails_is_one_line(tmp_path, mo
     (tmp_path / "out").mkdir()
     (tmp_path / "out/training.jsonl").touch()
     for code, words in ((1, "failed: lenet gpu:0: TensorFlow finds no GPU"), (0, "")):
-        (tmp_path / "hangs.py").write_text(
-            f"import sys; print('results: x\\n{words}', file=sys.stderr); sys.exit({code})"
-        )
+        source = f"import sys; print('results: x\\n{words}', file=sys.stderr); sys.exit({code})"
+        (tmp_path / "hangs.py").write_text(source)
         assert measure.child(measure.Part("it", ("hangs",), 1), tmp_path / "out", 30) == words
 
 

@@ -287,9 +287,8 @@ def test_a_stored_gpu_is_driven_by_this_machines_host_and_starts_by_its_import()
         return row("training/keras/build", T, 1.0, phases_s={"import": seconds})
 
     of = borrowed()
-    here, there = (
-        profile.Profile((*p.measurements, importing(s)), p.machine) for p, s in ((of.cpu, 3.0), (of.gpu, 4.0))
-    )
+    starts = ((of.cpu, 3.0), (of.gpu, 4.0))
+    here, there = (profile.Profile((*p.measurements, importing(s)), p.machine) for p, s in starts)
     made = explained(of=Sources(here, there, predict))
     assert made.gpu.start_s.value == pytest.approx(6 * 3 / 4)
     assert made.gpu.parts["dispatch"].value == pytest.approx(4 * MS)
@@ -348,8 +347,7 @@ def test_what_two_sides_lack_is_named_at_once():
 
     with pytest.raises(Lacking) as missing:
         explained(of=msgspec.structs.replace(sources(), predict=made))
-    assert str(missing.value) == (
-        "the profile has no rows of cpu and no rows of gpu:0; measure with: measure cpu; measure both; measure gpu:0"
-    )
+    commands = "measure cpu; measure both; measure gpu:0"
+    assert str(missing.value) == f"the profile has no rows of cpu and no rows of gpu:0; measure with: {commands}"
     e = explained(of=sources(with_gpu=False))
     assert e.gpu is None and not e.crossovers and e.lacks == ()

@@ -270,9 +270,8 @@ def test_a_calibration_finds_what_other_models_trainings_hold(monkeypatch):
     truth = Calibration(dispatch=1.05, launches=1.2, work=1.6)
     trained = [(model, batch) for model in ("mlp-784-100x2-10", "fashion-mlp") for batch in (8, 128)]
     trained += [("cifar10-cnn", 8), ("cifar10-cnn", 32), ("cifar10-cnn", 128), ("lenet", 32)]
-    rows = [
-        training(m, b, prediction.predict(Training(m, b, 2048), CPU, of, fitted=truth).step_s.value) for m, b in trained
-    ]
+    taken = (prediction.predict(Training(m, b, 2048), CPU, of, fitted=truth).step_s for m, b in trained)
+    rows = [training(*one, step.value) for one, step in zip(trained, taken, strict=True)]
     full = profile.Profile([*of.measurements, *rows], GPU_MACHINE)
     assert calibration.calibration(full, CPU, {"cifar10-cnn"}).models == ("mlp-784-100x2-10", "fashion-mlp", "lenet")
     assert 1.15 < calibration.calibration(full, CPU, {"lenet"}).work < 1.6
@@ -317,9 +316,8 @@ def test_a_loop_of_ones_own_compiles_and_builds_as_a_fit_does():
 
 def test_the_model_that_is_predicted_is_never_fitted_on():
     of = profile.Profile(made_profile.everything(), GPU_MACHINE)
-    true = {
-        b: prediction.predict(Training("fashion-mlp", b, 2048), CPU, of, fitted=PLAIN).step_s.value for b in (8, 128)
-    }
+    mlp = {b: Training("fashion-mlp", b, 2048) for b in (8, 128)}
+    true = {b: prediction.predict(one, CPU, of, fitted=PLAIN).step_s.value for b, one in mlp.items()}
     others = [training("fashion-mlp", b, t) for b, t in true.items()] + [training("lenet", 32, 1e-3)]
     absurd = [training("cifar10-cnn", b, 9.0) for b in (8, 32, 128)]
     clean, mad = (profile.Profile([*of.measurements, *others, *more], GPU_MACHINE) for more in ([], absurd))

@@ -15,10 +15,8 @@ PEAKS = next(d for d in transfer_study.DATA if d.name == "peaks")
 
 
 def rows(kernel=CUPY, memory="pageable", call=10e-6, rate=10e9, sizes=None, **fields):
-    return [
-        row(kernel, Transfer("h2d", n, memory), float(call + n / rate), device="gpu:0", **fields)
-        for n in sizes or transfer_study.sizes()
-    ]
+    seconds = {n: float(call + n / rate) for n in sizes or transfer_study.sizes()}
+    return [row(kernel, Transfer("h2d", n, memory), s, device="gpu:0", **fields) for n, s in seconds.items()]
 
 
 def cost(measurements, data, dtype, batch, way="ndarray.set"):

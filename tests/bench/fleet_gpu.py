@@ -26,11 +26,8 @@ SHARE = 0.0625  # of the SMs: 8 of an H200's 132
 SIDES = (2048, 3072, 4096, 6144, 8192)
 LONGEST_NS = 15_000_000_000
 LIMITS = Limits(visit_s=0.02, max_noise=0.01, max_time=0.25)
-ROWS = [
-    Row("matmul/cupy/cublas", Matmul(n, n, n, dtype), Settings("gpu:0"))
-    for dtype in ("float32", "bfloat16")
-    for n in SIDES
-]
+_PRODUCTS = [Matmul(n, n, n, dtype) for dtype in ("float32", "bfloat16") for n in SIDES]
+ROWS = [Row("matmul/cupy/cublas", product, Settings("gpu:0")) for product in _PRODUCTS]
 
 
 def main() -> int:

@@ -289,10 +289,8 @@ def layer_rows(
             made.append(row(f"{op}/{gpu}", p, {"host-latency": device + 30e-6, "device": device}, **own))
             own_kernel = f"{op}/cupy/{'im2col' if op == 'conv' else 'cublas'}"
             made.append(row(own_kernel, p, {"host-latency": 2 * device + 40e-6, "device": 2 * device}, **own))
-            made += [
-                row(f"{op}/{gpu}", p, device + 40e-6 + p.footprint_bytes / rate_, mode=mode, **own)
-                for mode, rate_ in _LINK.items()
-            ]
+            copied = {mode: device + 40e-6 + p.footprint_bytes / rate_ for mode, rate_ in _LINK.items()}
+            made += [row(f"{op}/{gpu}", p, seconds, mode=mode, **own) for mode, seconds in copied.items()]
             made += [row(f"{op}/tensorflow/{way}", p, 1.5 * device + cost, **own) for way, cost in _LAYER_WAYS.items()]
             if math_ != "float32":
                 continue

@@ -75,10 +75,8 @@ def passes():
 
 
 def copies():
-    return [
-        row("transfer/tensorflow/constant", Transfer("h2d", 4**i), LATENCY + 4**i / LINK, device="gpu:0")
-        for i in range(1, 14)
-    ]
+    sizes = [4**i for i in range(1, 14)]
+    return [row("transfer/tensorflow/constant", Transfer("h2d", n), LATENCY + n / LINK, device="gpu:0") for n in sizes]
 
 
 def training(model, batch, step, device="cpu", epoch=EPOCH, fit=FIT, samples=2048, epochs=1, **fields):

@@ -19,10 +19,8 @@ def printed(words: str) -> str:
     """What a command prints 80 columns wide where this Python is what `python` means, as its lines are as long as its name."""
     path = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
     command = [sys.executable, *shlex.split(words)]
-    ran = subprocess.run(
-        command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL, env={**os.environ, "PATH": path}
-    )
-    return ran.stdout
+    how = {"capture_output": True, "text": True, "check": True, "stdin": subprocess.DEVNULL}
+    return subprocess.run(command, **how, env={**os.environ, "PATH": path}).stdout
 
 
 def filled(text: str) -> str:

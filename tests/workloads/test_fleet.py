@@ -244,9 +244,8 @@ def test_what_a_fleet_does_not_do_is_refused_before_anything_is_started(flags, c
 
 
 def test_one_node_says_its_plan_and_measures_what_is_not_known():
-    args = suite.parser().parse_args(
-        ["--only", "peak", "--max-time", "0.01", "--min-time", "0.001", "--threads", "1", "-q"]
-    )
+    asked = "--only peak --max-time 0.01 --min-time 0.001 --threads 1 -q"
+    args = suite.parser().parse_args(asked.split())
 
     def copied(kept: dict, **how) -> dict[str, bytes]:
         flags = {**vars(args), "quiet": False, "resume": True, "command": "python -m workloads.suite --ray auto", **how}

@@ -120,9 +120,8 @@ def test_quantities_and_gpus_are_known_by_what_limits_them_and_by_their_uuids(tm
     assert {what: devices.quantity(m, here) for what, m in named.items()} == {what: what for what in named}
     once = fake.row("stream/cupy/wide", READS[0], {"device": 1e-3}, process="fresh")
     assert devices.quantity(once, here) == ""
-    write(
-        tmp_path / "old", fake.with_gpus("GPU-a", "GPU-b"), [*reads("gpu:0"), *reads("gpu:1", 2.0)], said="--device all"
-    )
+    two, rows = fake.with_gpus("GPU-a", "GPU-b"), [*reads("gpu:0"), *reads("gpu:1", 2.0)]
+    write(tmp_path / "old", two, rows, said="--device all")
     write(tmp_path / "new" / "n1", fake.with_gpus("GPU-b"), reads("gpu:0", 2.0))
     write(tmp_path / "new" / "n2", fake.with_gpus("GPU-a"), reads("gpu:0", 2.0))
     judged = judgment.judge(devices.devices(tmp_path / "new"), [tmp_path / "old"])

@@ -180,9 +180,8 @@ def test_what_is_no_price_is_refused_in_words(text):
         price(text)
 
 
-COMMAND = (
-    "  try: /some/where/.venv/bin/python -m workloads.matmul --sizes 64:4096:x2 --fail-on 'slower > 5%' -o a/folder"
-)
+PYTHON = "/some/where/.venv/bin/python"
+COMMAND = f"  try: {PYTHON} -m workloads.matmul --sizes 64:4096:x2 --fail-on 'slower > 5%' -o a/folder"
 
 
 @pytest.mark.parametrize("most", [20, 40, 60, 80])
@@ -192,8 +191,8 @@ def test_lines_wrap_between_words_and_commands_can_be_copied(most):
     assert max(map(len, told)) <= most and " ".join(" ".join(told).split()) == " ".join(said.split())
     copied = terminal.wrapped(COMMAND, most)
     assert max(map(len, copied)) <= most
-    script = "\n".join(copied).replace("try:", "", 1).replace("/some/where/.venv/bin/python", "printf '%s,'", 1)
-    if "/some/where/.venv/bin/python" in "\n".join(copied):
+    script = "\n".join(copied).replace("try:", "", 1).replace(PYTHON, "printf '%s,'", 1)
+    if PYTHON in "\n".join(copied):
         shown = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
         assert shown == "-m,workloads.matmul,--sizes,64:4096:x2,--fail-on,slower > 5%,-o,a/folder,"
     assert terminal.wrapped(COMMAND, 0) == [COMMAND] and terminal.wrapped("short", 40) == ["short"]
@@ -275,11 +274,8 @@ def test_what_a_command_prints_wraps_unless_it_is_for_machines(capsys, monkeypat
         return 0
 
     assert options.command(made, [], body) == 0 and options.command(made, ["--format", "json"], body) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        "one two three four five six",
-        "seven",
-        "one two three four five six seven",
-    ]
+    wrapped = "one two three four five six\nseven\n"
+    assert capsys.readouterr().out == f"{wrapped}one two three four five six seven\n"
     monkeypatch.delenv("COLUMNS")
     assert terminal.width(io.StringIO()) == 0
     plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")

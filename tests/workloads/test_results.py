@@ -51,9 +51,8 @@ def test_garbage_lines_are_counted_and_rows_of_before_samples_had_a_version_say_
     loaded = records.read(path)
     assert loaded.measurements == (row(1),) and loaded.bad_lines == 6
     losses, kernel = {"loss": (2.0, 1.0)}, "training/keras/fit"
-    old, new, later = (
-        Measurement(kernel, Training("lenet", 4, n), Settings(), "ok", series=losses) for n in (8, 16, 24)
-    )
+    trained = (Training("lenet", 4, samples) for samples in (8, 16, 24))
+    old, new, later = (Measurement(kernel, t, Settings(), "ok", series=losses) for t in trained)
     later = msgspec.structs.replace(later, notes={"samples": "2"})
     path = tmp_path / "training.jsonl"
     write(path, old, row(1))

@@ -285,9 +285,8 @@ def test_dry_run_measures_nothing(tmp_path, capsys):
 
 
 def test_the_function_gives_a_data_frame(tmp_path):
-    frame = matmul.run(
-        sizes=[16, 32], backends=["numpy"], threads=[1], max_time=0.05, min_time=0.005, output=str(tmp_path)
-    )
+    times = {"max_time": 0.05, "min_time": 0.005}
+    frame = matmul.run(sizes=[16, 32], backends=["numpy"], threads=[1], output=str(tmp_path), **times)
     got = frame[frame.op == "matmul"]
     assert set(got.n) == {16, 32} and set(got.variant) == {"operator", "blas"} and (got.median_s > 0).all()
 

@@ -130,9 +130,8 @@ def test_a_users_model_is_looked_for_where_the_command_was_typed_and_code_that_e
     saved = Row("training/keras/fit", Training("a.keras", 4, 8), Settings(switches={"precision": "mixed_bfloat16"}))
     with pytest.raises(ValueError, match="has the precision that it was saved with"):
         training_row._own_samples(saved, settings.of(saved), 1)
-    (tmp_path / "held.py").write_text(
-        "import functools\nmodel = functools.partial(int)\ndef build():\n    return model\n"
-    )
+    held = "import functools\nmodel = functools.partial(int)\ndef build():\n    return model\n"
+    (tmp_path / "held.py").write_text(held)
     for name in ("held.py:model", "held.py:build"):  # a model can be called, as a function can
         assert isinstance(user_model._from_function(name), functools.partial)
     (tmp_path / "ends_at_once.py").write_text("raise SystemExit(3)")
