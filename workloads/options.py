@@ -147,9 +147,8 @@ def _range(word: str, units: dict[str, int]) -> list[int]:
             raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
         return list(range(start, stop + 1, size))
     if not re.fullmatch(r"x\d{1,9}(\.\d{1,9})?", step) or float(step[1:]) < 1.01:
-        raise Usage(
-            f"the step {step!r} in {word!r} is neither a factor of at least 1.01 like x2 nor an amount like +512"
-        )
+        like = "neither a factor of at least 1.01 like x2 nor an amount like +512"
+        raise Usage(f"the step {step!r} in {word!r} is {like}")
     values, value = [], float(start)
     while round(value) <= stop:
         values.append(round(value))
@@ -248,14 +247,8 @@ def parser(
         formatter_class=help_screen.Formatter,
     )
     made.example, made.question, made.needs = examples[0], question, tuple(needs.split())
-    made.add_argument(
-        "-h",
-        "--help",
-        action=help_screen.Help,
-        nargs=0,
-        dest=argparse.SUPPRESS,
-        help="-h: what people need; --help: all",
-    )
+    both = "-h: what people need; --help: all"
+    made.add_argument("-h", "--help", action=help_screen.Help, nargs=0, dest=argparse.SUPPRESS, help=both)
     add(made, flags, **types)
     return made
 
@@ -287,8 +280,7 @@ def add(made, text: str, **types: Callable) -> None:
     groups: dict[str, Any] = {}
     for entry in re.split(r"\n(?=[-#])", text.strip()) if text else ():
         if entry.startswith("# "):
-            title = entry[2:]
-            if title == "or":
+            if (title := entry[2:]) == "or":
                 place = place.add_mutually_exclusive_group()
             else:
                 place = groups[title] = groups.get(title) or made.add_argument_group(title)
