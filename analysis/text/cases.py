@@ -111,8 +111,8 @@ def reply(case: Case | Complaint | Question, of: Sources, request: Request | Non
     """The answer to the case's own question, of a stored GPU's machine where this one's rows lack the CPU; where no row tells it,
     the command that measures it."""
     found, machine = evidence.evidence(case, of, request), (of.gpu or of.cpu).key
-    if found is None and of.gpu and of.borrowed:
-        found = evidence.evidence(case, replace(of, cpu=of.gpu), request)
+    if found is None and of.borrowed:
+        found = evidence.evidence(case, replace(of, cpu=of.borrowed), request)
     if found is None:
         command = COMMANDS.get(case.kind) or COMMANDS.get(case.name, "python -m workloads.training --study complaints")
         return Reply(case.name, case.title, SAID["none"], machine, command=command)
