@@ -1,6 +1,7 @@
 """The house stays in order: sizes, layers and words, held to the budgets in pyproject.toml."""
 
 import ast
+import functools
 import subprocess
 
 import house
@@ -36,6 +37,34 @@ def test_no_modules_import_each_other():
     assert not house.circle(house.imports(house.modules()))
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"e2"}, "e2": {"e"}}
     assert house.circle(graph) in (["a", "b", "c"], ["e", "e2"]) and house.circle({"a": {"b"}, "b": set()}) == []
+
+
+@functools.cache
+def named(module: str) -> set[str]:
+    """What a module of the product lets another import from it."""
+    known = house.modules()
+    found = {name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == module}
+    for node in ast.walk(house.tree(known[module])):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
+
+
+def test_what_a_module_imports_from_another_is_there():
+    """Kernels for a GPU are imported nowhere else, and mypy looks away there: runs carry attributes."""
+    lacking = [
+        f"{module}: {node.module}.{alias.name}"
+        for module, path in house.modules().items()
+        for node in ast.walk(house.tree(path))
+        if isinstance(node, ast.ImportFrom) and node.module in house.modules()
+        for alias in node.names
+        if alias.name not in named(node.module)
+    ]
+    assert lacking == []
 
 
 def test_every_package_says_in_two_sentences_what_it_holds():
