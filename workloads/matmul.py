@@ -22,7 +22,7 @@ FLAGS = f"""
 --direction WAY ...        of --model: fprop dgrad wgrad all (fprop)
 --dtypes TYPE ... =float32  float64 float32 tf32 float16 bfloat16 float8_e4m3 (default float32)
 --layouts LAYOUT ...       which operand is stored transposed: nn nt tn (nn)
---epilogue bias-relu       what is done to each result, here max(A B + bias, 0) (nothing)
+--epilogue bias-relu       max(A B + bias, 0) in one call, a dense layer's forward step (the product alone)
 --modes MODE ...           copy modes on a GPU (default: {" ".join(options.MODES)})
 --cache STATE ... =warm    warm cold: before each call (warm)
 --no-refine                only the sizes named, none added around a crossover
@@ -41,7 +41,8 @@ def works(args: argparse.Namespace) -> list:
     if args.model is None:
         options.refuse(args, ["direction"], "layers of a --model have directions")
         return []
-    options.refuse(args, ("sizes", "shapes", "layouts", "epilogue"), "the layers of a --model have their own shapes")
+    options.refuse(args, ("sizes", "shapes", "layouts"), "the layers of a --model have their own shapes")
+    options.refuse(args, ["epilogue"], "the layers of a --model are timed as plain products")
     return [replace(w, problem=_as_float8(w.problem)) for w in grid.layers(args, "dense")]
 
 
@@ -71,9 +72,12 @@ def problems(args: argparse.Namespace) -> list:
         m, n, k = plan.shape(text)
         shapes.append((m, n, k))
     layouts = options.words(args.layouts) or ["nn"]
+    epilogue = plan.known("epilogue", args.epilogue and [args.epilogue], ["bias-relu"])
+    if epilogue:
+        options.refuse(args, ["batch"], "an epilogue is of one product a call")
     with options.usage_errors("python -m workloads.matmul --sizes 1024 --layouts nn nt tn"):
         made = [
-            Matmul(m, n, k, dtype, math, layout=way, batch=count, epilogue=args.epilogue or "")
+            Matmul(m, n, k, dtype, math, layout=way, batch=count, epilogue="".join(epilogue))
             for count in plan.counts(args.batch, 1)
             for m, n, k in shapes
             for way in layouts

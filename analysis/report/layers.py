@@ -51,7 +51,7 @@ class Layers(msgspec.Struct, frozen=True):
 
     def shape(self, problem: Problem) -> str:
         """The shape with N in the place of the batch."""
-        if problem.op == "matmul" and problem.count > 1:
+        if problem.op == "matmul" and (problem.count > 1 or problem.epilogue):
             return labels.product(problem)
         of = {f: getattr(problem, f) for f in problem.__struct_fields__}
         of |= dict.fromkeys(batch_family(problem).fields, "N")

@@ -78,7 +78,8 @@ def main() -> int:
         )
         for (tool, kind, fault), code in zip(RUNS, codes, strict=True)
     ]
-    note = f"The tool's exit code: {FOUND} if it found an error, 0 if it found none."
+    note = f"The tool's exit code: {FOUND} if it found an error, 0 if it found none. One form of each kernel: "
+    note += "; ".join(f"{kind} {of}" for kind, of in FORMS.items()) + "."
     return table("sanitizer", "Our products under compute-sanitizer", figures, [note], kind="stress")
 
 

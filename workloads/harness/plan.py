@@ -34,7 +34,7 @@ _PEAKS: dict[str, dict[str, tuple[str, ...]]] = {
     "gpu": {"float32": ("fma",), "float64": ("fma", "tensor"), **_TENSOR},
 }
 # Problems' fields that name what is done.
-_WORDS = ("model", "operation", "call", "direction", "host_memory", "compute", "layout", "gpus", "form")
+_WORDS = ("model", "operation", "call", "direction", "host_memory", "compute", "layout", "epilogue", "gpus", "form")
 
 
 def devices(args: argparse.Namespace, here: Machine) -> list[str]:
@@ -304,6 +304,9 @@ def under_roofs(
     beside = beside if "cpu" in on else ""
     named = kernels(op, args, on, args.ladder, on_request=ours if beside else ("tensorflow", *ours))
     named = [k for k in named if not beside or k.backend != "tensorflow" or k.variant == beside]
+    why = {registry.refusal(problem, vars(kernel)) for problem in problems for kernel in named}
+    if why and "" not in why:
+        options.refuse(args, ("backends", "variants"), f"{min(why)}, nor does another that is named")
     modes, states = known("mode", args.modes or options.MODES, options.MODES), caches(args)
     used = [d for d in on if any(usable(k, [d]) for k in named)]
     ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in named}  # a rung is about its loops
