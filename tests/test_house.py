@@ -44,13 +44,16 @@ def named(module: str) -> set[str]:
     """What a module of the product lets another import from it."""
     known = house.modules()
     found = {name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == module}
-    for node in ast.walk(house.tree(known[module])):
+    nodes: list[ast.AST] = [house.tree(known[module])]
+    for node in nodes:  # it grows: what stands in the module itself, not in its functions and classes
         if isinstance(node, ast.Import | ast.ImportFrom):
             found |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
+            continue
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
+        nodes += ast.iter_child_nodes(node)
     return found
 
 

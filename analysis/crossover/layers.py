@@ -193,7 +193,8 @@ def by_size(compared) -> "dict[tuple, Spread]":
 def rate_sentences(measurements: Measurements, op: str, roofs: Roofs = ()) -> list[str]:
     """The best rate of each device over the layers in the first arithmetic, at their largest batch, and the slowest layer's."""
     every, measured = largest(measurements, op), _warm(measurements, op)
-    rows, maths = [m for m in every if not framework_of(m)], [precision_of(m.problem) for m in every]
+    plain = (m for m in every if not getattr(m.problem, "epilogue", None))
+    rows, maths = [m for m in plain if not framework_of(m)], [precision_of(m.problem) for m in every]
     first = "float32" if "float32" in maths else next(iter(maths), "")
     told = []
     for own in group_by((m for m in rows if precision_of(m.problem) == first), lambda m: m.device).values():

@@ -42,6 +42,9 @@ def test_phases_by_hand_and_what_tiles_take_of_a_multiprocessor():
         assert any(plan.parts > 1 for plan in plans) == (m == 1600)
     # 13 tiles: a wave of 2 blocks on each of 132 multiprocessors
     assert [plan.parts for plan in conv_tiles.plans(conv_tiles.GROUPS[:1], 1600, 40, 950424, 1, 132)] == [20]
+    # a `reduce` is dearer than what it saves; two waves are quicker than one; 79 parts would leave some empty
+    for size, parts in (((1280, 640, 128), 1), ((12800, 64, 2048), 7), ((640, 64, 6560), 69)):
+        assert conv_tiles.plans(conv_tiles.WARPS[:1], *size, 0, 132)[0].parts == parts
     assert conv_tiles.WARPS[0].shared_bytes(False) == 4 * 4 * (128 * 20 + 16 * 64)
     assert conv_tiles.WARPS[0].shared_bytes(True) == 4 * 4 * (128 * 16 + 16 * 64)
     assert conv_tiles.TENSORS[0].shared_bytes(False) == 2 * 4 * (128 * 40 + 32 * 136)
@@ -117,7 +120,7 @@ WHOLE = [
     (2, 6, 7, 16, 24, 3, 3, 2, 1),
     (1, 17, 17, 40, 40, 3, 3, 1, "same"),
     (3, 7, 7, 64, 40, 1, 1, 2, "valid"),
-    (1, 3, 3, 7, 11, 3, 3, 1, 4),
+    (1, 5, 5, 15, 11, 3, 3, 1, 4),
     (2, 5, 7, 12, 20, 1, 1, 1, "valid"),
 ]
 WAYS = ["wgrad", "dgrad", "fprop"] * 2 + ["wgrad"]  # of each form

@@ -33,6 +33,9 @@ def test_synthetic_data_follows_the_seed_the_type_and_its_version():
     x, y = data.synthetic(S0, 2, 1)
     assert (data.VERSION, y.tolist()) == ("3", [5, 8])
     assert x[:, 0, 0] == pytest.approx(np.array([[0.890, 0.552, 0.783], [0.265, 0.242, 0.944]]), abs=1e-3)
+    assert data.synthetic(S0, 86, 1)[0][85, 0, 0] == pytest.approx(
+        [0.640, 0.325, 0.839], abs=1e-3
+    )  # of the second chunk
     x, y = data.load("synthetic", networks.find("cifar10-mlp"), 5, 1)
     _, classes = data.load("synthetic", S0, 5, 1)
     assert (x.shape, y.shape, y.dtype) == ((5, 32, 32, 3), (5, 10), np.float32)

@@ -83,6 +83,9 @@ def test_short_fits_are_repeated_in_turns(monkeypatch):
         assert samples.block == blocks and samples.seconds == (0.104 / 64,) * len(blocks)
         assert samples.stop_reason == EPOCHS_OF + ("5 fits" if count == 5 else "1 fit")
         assert len(series["setup_s"]) == count and len(series["later_epoch_s 8"]) == len(blocks)
+    clock, wanted, problem = Clock(monkeypatch, 32, {32}, 0.04, 0.001), keras_fit.Plan(5, 8, 5), Training("m", 32, 2048)
+    feeding = keras_fit.long_fits(clock.trainer, problem, wanted, Limits(max_time=60), lambda: None, 5)
+    assert (len(feeding[1].seconds), len(feeding[2]["later_epoch_s 8"])) == (20, 21)  # a feeding row's five epochs
 
 
 @pytest.mark.parametrize(

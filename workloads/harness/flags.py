@@ -94,7 +94,7 @@ def foreign(folder: pathlib.Path) -> bool:
 
 def rough(problem, inputs: tuple[np.ndarray, ...], result: Callable[[], np.ndarray]) -> bool:
     """Whether a product or convolution of N(0,1) values has far fewer correct bits than its arithmetic. Answers are checked on
-    whole numbers, which do not show that. Of a large result only some values are checked."""
+    whole numbers, which do not show that. Of a large result only some values are checked, with an epilogue none."""
     most = _MOST_ERROR.get(problem.math)
     sampled = _matmul if isinstance(problem, Matmul) else _conv if isinstance(problem, Conv) else None
     size = math.prod(getattr(problem, "out_shape", ()))
