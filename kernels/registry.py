@@ -153,7 +153,10 @@ def _shaped(function: Callable, flags: Mapping[str, bool]) -> Callable:
     def bind(problem, *operands, **options):
         if why := refusal(problem, flags):
             raise ValueError(why)
-        for given, wanted in zip(operands, problem.operand_shapes, strict=False):
+        shapes = (*problem.operand_shapes, *([(problem.n,)] if getattr(problem, "epilogue", None) else []))
+        if problem.op == "matmul" and len(operands) != len(shapes):
+            raise ValueError(f"this product has {len(shapes)} operands, not {len(operands)}")
+        for given, wanted in zip(operands, shapes, strict=False):
             if (shape := tuple(getattr(given, "shape", wanted))) != wanted:
                 what = problem.direction or "the product"
                 raise ValueError(f"{what} wants an operand of shape {wanted}, not {shape}")

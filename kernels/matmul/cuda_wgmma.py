@@ -81,9 +81,7 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
 def wgmma(problem: Matmul, a, b, *bias):
     if problem.layout not in LAYOUTS.get(problem.math, ()) or problem.out != problem.dtype:
         wanted = f"{problem.math} {problem.layout} to {problem.out}"
-        raise ValueError(
-            f"this kernel multiplies float16, bfloat16 and tf32 nn and nt into their own type, not {wanted}"
-        )
+        raise ValueError(f"this kernel multiplies float16, bfloat16 and (no tn) tf32 into their own type, not {wanted}")
     if bias and problem.math not in HALVES:
         raise ValueError(f"this kernel adds a bias to {' and '.join(HALVES)} alone")
     count_in_32_bits(problem)

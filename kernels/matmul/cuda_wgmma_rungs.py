@@ -66,7 +66,8 @@ def wgmma_overlapped(problem: Matmul, a, b):
 def wgmma_split_k(problem: Matmul, a, b):
     count = loader.attribute("MultiProcessorCount")
     tiles = -(-problem.m // _WIDE.tile[0]) * -(-problem.n // _WIDE.tile[1])
-    parts = min(count // tiles, -(-problem.k // (4 * 64)))
+    steps = -(-problem.k // 64)
+    parts = min(count // tiles, -(-steps // 4))
     if parts < 2:
         raise ValueError(f"{tiles} tiles keep all multiprocessors busy, or k is too short to be split")
-    return _bound(problem, a, b, _WIDE, parts, early=True)
+    return _bound(problem, a, b, _WIDE, -(-steps // -(-steps // parts)), early=True)  # none of them empty

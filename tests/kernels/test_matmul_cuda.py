@@ -187,6 +187,14 @@ def test_a_launch_has_whole_clusters_and_no_more_blocks_than_units_or_multiproce
     assert blocks == [2, 8, 128, 132, 10]
 
 
+def test_the_rung_of_split_k_leaves_no_part_empty(monkeypatch):
+    # 12 tiles leave room for 11 parts on 132 multiprocessors: of 48 stages nine would have 5, one 3 and the last none
+    module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=132)("_wgmma_rungs", "matmul")
+    monkeypatch.setattr(module, "_bound", lambda problem, a, b, of, parts, early: tiles.Plan(of, parts))
+    split = [module.wgmma_split_k(Matmul(512, n, 3072, "bfloat16"), None, None) for n in (768, 256)]
+    assert [plan.parts for plan in split] == [10, 12] and all(plan.leaves_none_empty(3072) for plan in split)
+
+
 @pytest.mark.parametrize(
     ("path", "some"),
     [
