@@ -24,7 +24,7 @@ FIT = "training/keras/fit"
 # Two H200s differ by 8e-5 there, replicas that do not share their gradients by 1e-2 and more. Rounding differences grow from
 # step to step, so later steps are not compared.
 FIRST, SAME_LOSS = 5, 1e-3
-WAITS = 1.1  # a step that is at most so many times as long with the total batch waits for the host
+WAITS = 1.1  # a step that takes at most so much more with the total batch waits for the host
 _STRATEGY = ("strategy", "replicas")
 _IDLE = re.compile(r"mlp-\d+-1x1-10")
 
