@@ -79,18 +79,27 @@ def test_a_short_span_is_said(taken, said):
 
 
 def test_a_resumed_files_newer_row_wins_over_a_run_begun_between(tmp_path):
-    """File a begins first and is resumed last: what was added then is the newest, though the other run began later."""
+    """File a begins first and is resumed last: what was added then is the newest, though the other run began later.
+
+    While n = 6 was measured anew another tenant took time: the older row stands. Both of n = 5 were disturbed: the newer does.
+    """
+    stolen = [("2026-01-03T00:00:00Z", 6, 3.0, "steal"), ("2026-01-03T00:00:00Z", 5, 3.0, "other-load")]
     for name, at, rows in (
-        ("a", "2026-01-01T00:00:00Z", [("2026-01-01T00:00:01Z", 8, 1.0), ("2026-01-03T00:00:00Z", 9, 3.0)]),
-        ("b", "2026-01-02T00:00:00Z", [("2026-01-02T00:00:01Z", 8, 2.0), ("2026-01-02T00:00:02Z", 9, 2.0)]),
+        ("a", "2026-01-01T00:00:00Z", [("2026-01-01T00:00:01Z", 8, 1.0), ("2026-01-03T00:00:00Z", 9, 3.0), *stolen]),
+        (
+            "b",
+            "2026-01-02T00:00:00Z",
+            [(f"2026-01-02T00:00:0{10 - n}Z", n, 2.0, *["steal"] * (n == 5)) for n in (8, 9, 6, 5)],
+        ),
     ):
         begun = msgspec.structs.replace(run(CPU_MACHINE), started_at=at)
         with records.Writer(tmp_path / name / "matmul.jsonl", begun) as writer:
-            for when, n, seconds in rows:
-                writer.append(msgspec.structs.replace(visit(1, seconds, at=1.0), problem=Matmul(n, n, n), at=when))
+            for when, n, seconds, *flags in rows:
+                of = {"problem": Matmul(n, n, n), "at": when, "flags": tuple(flags)}
+                writer.append(msgspec.structs.replace(visit(1, seconds, at=1.0), **of))
             writer.append(
                 msgspec.structs.replace(ROW.row, problem=Matmul(7, 7, 7)).result("skipped", f"in {name}")
             )  # without a time it is as old as its run
     *loaded, untimed = sorted(records.read(tmp_path).measurements, key=lambda m: (m.status == "skipped", m.problem.n))
-    assert {m.problem.n: m.samples[0].seconds for m in loaded} == {8: (2.0,), 9: (3.0,)}
+    assert {m.problem.n: m.samples[0].seconds for m in loaded} == {8: (2.0,), 9: (3.0,), 6: (2.0,), 5: (3.0,)}
     assert untimed.reason == "in b"

@@ -22,6 +22,7 @@ from workloads.records.rows import SAMPLES, SCHEMA, Line, Machine, Measurement, 
 from workloads.records.visits import together
 
 SOURCES = ("kernels", "workloads", "analysis")  # the folders of the project's sources
+_OTHERS = frozenset(("steal", "other-load", "other-tenant"))  # flags of work that was not ours
 _decoder = msgspec.json.Decoder(Line)
 
 
@@ -231,7 +232,8 @@ def files_of(run: str | os.PathLike) -> list[pathlib.Path]:
 
 
 def read(*runs: str | os.PathLike) -> Loaded:
-    """Reads result files, run folders or machine folders; of one row key the newest wins, by its own time.
+    """Reads result files, run folders or machine folders; of one row key the newest wins, by its own time, but one that others'
+    work on the machine disturbed only over its like.
 
     Raises: FileNotFoundError when a run has no result file.
     """
@@ -241,14 +243,14 @@ def read(*runs: str | os.PathLike) -> Loaded:
         key=lambda part: part[0][0].started_at if part[0] else "",
     )
     rows: dict[str, Measurement] = {}
-    times: dict[str, str] = {}
+    ranks: dict[str, tuple[bool, str]] = {}
     replaced: list[Measurement] = []
     for own, measurements, _ in parts:
         for m in measurements:
-            at = m.at or (own[-1].started_at if own else "")
+            rank = not _OTHERS.intersection(m.flags), m.at or (own[-1].started_at if own else "")
             older = rows.get(m.key)
-            if older is None or at >= times[m.key]:
-                rows[m.key], times[m.key] = m, at
+            if older is None or rank >= ranks[m.key]:
+                rows[m.key], ranks[m.key] = m, rank
             if older is not None:
                 replaced.append(older if rows[m.key] is m else m)
     runs_read = tuple(r for part in parts for r in part[0])
