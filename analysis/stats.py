@@ -4,7 +4,7 @@ import functools
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -98,6 +98,16 @@ def plus_minus(value: float, half: float) -> Estimate:
     return Estimate(value, value - half, value + half)
 
 
+def reaching(value: float, *ends: float) -> Estimate:
+    """A number whose interval holds it and all of these."""
+    return Estimate(value, min(value, *ends), max(value, *ends))
+
+
+def of_draws(value: float, drawn: Sequence[float] | np.ndarray) -> Estimate:
+    """A number with the 95 % interval of its redrawn values; without any nothing is known but its value."""
+    return reaching(value, *np.quantile(drawn, [0.025, 0.975]).tolist()) if len(drawn) else exact(value)
+
+
 def within_factor(value: float, factor: float) -> Estimate:
     """A number that may be wrong by a factor either way."""
     return Estimate(value, value / factor, value * factor)
@@ -180,8 +190,7 @@ def _interval(value: float, groups: list[list[float]], visits: bool) -> Estimate
         return exact(value)
     if not visits or len(groups) not in RANGE:
         return Estimate(value, *_ends(value, _resampled_medians(groups), len(groups)))
-    medians = [float(statistics.median(g)) for g in groups]
-    return Estimate(value, min(value, *medians), max(value, *medians))
+    return reaching(value, *(float(statistics.median(g)) for g in groups))
 
 
 def median(seconds, block=None) -> Estimate:
@@ -214,6 +223,16 @@ def of_rounds(rounds: np.ndarray, numbers: Callable[[np.ndarray], np.ndarray]) -
         Estimate(float(v), float(v + min(a - v, 0) * wider), float(v + max(b - v, 0) * wider))
         for v, a, b in zip(values, low, high, strict=True)
     )
+
+
+def least_squares(columns: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+    """Seconds of one of each column that fit the relative errors best, none below 0; scaled, as bytes are many and their seconds
+    few."""
+    from scipy.optimize import nnls
+
+    shares = columns / seconds[:, np.newaxis]
+    scale = np.maximum(shares.max(axis=0), 1e-300)  # of a column that holds nothing
+    return nnls(shares / scale, np.ones(len(seconds)))[0] / scale
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -315,8 +334,7 @@ def _of_pairs(old, new, a: dict[int, list[float]], b: dict[int, list[float]]) ->
     left_out = int(len(pairs) / 2 - Z * math.sqrt(len(pairs) * (len(a) + len(b) + 1) / 12))
     if left_out < 1:
         return found
-    low, high = float(pairs[left_out - 1]), float(pairs[-left_out])
-    return Estimate(found.value, min(low, found.value), max(high, found.value))
+    return reaching(found.value, float(pairs[left_out - 1]), float(pairs[-left_out]))
 
 
 def verdict(old, new, *, paired: bool = False, between: float = 0.0) -> Verdict:

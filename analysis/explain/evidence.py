@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from analysis.explain import explanation, published
 from analysis.explain.explanation import GPU, Explanation, Request, Sources
 from analysis.predict.profile import Profile
-from analysis.roofline import overheads
+from analysis.roofline import links, overheads
 from analysis.roofline.roofs import roofs
 from analysis.stats import Estimate, group_by, middle, total
 from analysis.training import break_even, data_parallel, inference, side_by_side
@@ -196,7 +196,7 @@ def copied(e: Explanation) -> float | None:
 def bound(case: Complaint, rows: Measurements) -> dict[str, Any] | None:
     """For a step that is mostly copying: its bytes, seconds of the copy from pageable and from pinned memory, of a step with
     pinned memory, and of one whose copy and work overlap fully (`least`); the speedups of both."""
-    pageable, pinned = (published.copy_law(rows, GPU, memory=memory) for memory in ("pageable", "pinned"))
+    pageable, pinned = (links.law(rows, GPU, memory=memory) for memory in ("pageable", "pinned"))
     if pageable is None or pinned is None:
         return None
     last, copy, whole = pageable.pieces[-1], case.numbers["copy_s"], case.numbers["step_s"]
@@ -212,7 +212,7 @@ def clock(case: Complaint, rows: Measurements) -> dict[str, Any] | None:
     nbytes = 2 * _FLOAT32 * elements
     like = [m for m in rows if m.problem.op == "stream" and m.problem.operation in ("scale", "copy")]
     timed = [m for m in like if m.device == GPU and m.ok and m.on("device")]
-    law, constants = published.copy_law(rows, GPU, "d2h"), overheads.constants(rows)
+    law, constants = links.law(rows, GPU, "d2h"), overheads.constants(rows)
     clocks = ("host-issue", "host-throughput")
     issue = next((c for name in clocks if (c := overheads.find(constants, "cupy-launch", GPU, clock=name))), None)
     if not timed or law is None or issue is None:

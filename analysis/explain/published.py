@@ -7,16 +7,14 @@ import msgspec
 
 from analysis.roofline import links, overheads
 from analysis.stats import Estimate, faster, group_by
-from analysis.training import break_even
+from analysis.training import break_even, costs
 from analysis.training.break_even import BY_EPOCH, BY_STEP, Pair
 from kernels import networks
 from workloads.records import Measurement, Measurements
 from workloads.records.published_cases import CASES, Case, Claim, Reported
 
-FIT = "training/keras/fit"
 NEAR = 4.0  # a row of so many times the batch may still stand for a complaint
 STARTING, COPYING, WORKING = "dispatch", "copied bytes", "kernels"
-COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
 _RESIDENT = ("residence", "resident")
 _LEAST = 4
 
@@ -111,7 +109,7 @@ def measured(reported: Reported, measurements: Measurements) -> Measured | None:
     near = [
         p
         for p in break_even.pairs(own)
-        if p.setup.kernel == FIT and not p.setup.switches and _distance(p, wanted.batch) <= math.log(NEAR)
+        if p.setup.kernel == costs.FIT and not p.setup.switches and _distance(p, wanted.batch) <= math.log(NEAR)
     ]
     if not near:
         return None
@@ -130,7 +128,7 @@ def _parts(pair: Pair, measurements: Measurements, step: float) -> dict[str, flo
     s = pair.setup
     constant = step_constant(overheads.constants(measurements), pair.gpu.device)
     parts = {STARTING: min(step, constant.seconds.value)} if constant else {}
-    network, law = networks.known(s.model), copy_law(measurements, pair.gpu.device)
+    network, law = networks.known(s.model), links.law(measurements, pair.gpu.device)
     if network and law:
         dtype = "float32" if s.dtype == "float64" else s.dtype
         nbytes = min(s.batch, s.samples) * networks.sample_bytes(network, dtype)
@@ -141,13 +139,3 @@ def _parts(pair: Pair, measurements: Measurements, step: float) -> dict[str, flo
 def step_constant(constants: tuple[overheads.Constant, ...], device: str) -> overheads.Constant | None:
     """What a Keras step takes on a GPU whatever its work: compiled by XLA, where that was measured."""
     return overheads.find(constants, "keras-step", device, jit="on") or overheads.find(constants, "keras-step", device)
-
-
-def copy_law(
-    measurements: Measurements, device: str, direction: str = "h2d", memory: str = "pageable"
-) -> links.Link | None:
-    """The law of copies of a batch. A batch is a tensor in host memory already, so plain copies come before TensorFlow's."""
-    fitted = links.fits([m for m in measurements if m.device == device])
-    if direction == "h2d" and memory == "pageable":
-        return next((x for kernel in COPIERS if (x := links.find(fitted, direction, memory, kernel))), None)
-    return links.find(fitted, direction, memory)

@@ -1,6 +1,5 @@
 """A stored GPU driven by this machine's host: what the host does is scaled by what calls take here and there."""
 
-import math
 import statistics
 
 import msgspec
@@ -8,7 +7,7 @@ import msgspec
 from analysis.predict.combine import DEVICE, HIDDEN, HOST
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
-from analysis.stats import Estimate, exact, total
+from analysis.stats import Estimate, exact, reaching, total
 from analysis.units import join
 
 _OF_THE_LINK = ("transfer bytes",)
@@ -22,14 +21,14 @@ def host_factor(here: "Profile", there: "Profile") -> Estimate | None:
     ratios = [a.value / b.value for a, b in pairs if a and b and a.value > 0 and b.value > 0]
     if not ratios:
         return None
-    return Estimate(math.exp(sum(map(math.log, ratios)) / len(ratios)), min(ratios), max(ratios))
+    return reaching(statistics.geometric_mean(ratios), *ratios)
 
 
 def start_factor(here: "Profile", there: "Profile") -> Estimate | None:
     """The same ratio for what the CPU's trainings import, most of a start-up; None where it was not measured on both."""
     own = [[m for m in p.trainings if not m.on_gpu and "import" in m.phases_s] for p in (here, there)]
     rows = [[m.phases_s["import"] for m in trainings] for trainings in own]
-    a, b = (Estimate(statistics.median(s), min(s), max(s)) if s else None for s in rows)
+    a, b = (reaching(statistics.median(s), *s) if s else None for s in rows)
     return a / b if a and b else None
 
 
@@ -45,7 +44,7 @@ def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None
         parts[HIDDEN] = exact(hidden)
     step, before = total(parts.values()), made.step_s
     low, high = (before.low / before.value, before.high / before.value) if before.value > 0 else (1.0, 1.0)
-    step = Estimate(step.value, min(step.low, step.value * low), max(step.high, step.value * high))
+    step = reaching(step.value, step.low, step.high, step.value * low, step.value * high)
     grown = {name: getattr(made, name) * factor for name in ("epoch_s", "fit_s", "setup_s", "compile_s")}
     begun = made.start_s * (start or factor)
     return msgspec.structs.replace(made, parts=parts, step_s=step, start_s=begun, **grown)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from analysis.stats import Estimate, group_by
+from analysis.stats import Estimate, group_by, least_squares
 
 NEAREST = 8  # rows that a plane is laid through
 _RIDGE = 0.3  # what holds the plane level where its rows lie on a line
@@ -96,12 +96,8 @@ class Curve:
 def _form(rows: tuple[Point, ...], floored: bool) -> tuple[float, float, float]:
     """(seconds a FLOP, seconds a byte, seconds at none), none negative, by the least squares of the relative errors; a constant
     only where it is `floored`."""
-    from scipy.optimize import nnls
-
     seconds = np.array([p.seconds for p in rows])
-    columns = np.array([(p.flops, p.nbytes, float(floored)) for p in rows]) / seconds[:, None]
-    scale = np.maximum(columns.max(axis=0), 1e-300)
-    found = nnls(columns / scale, np.ones(len(rows)))[0] / scale
+    found = least_squares(np.array([(p.flops, p.nbytes, float(floored)) for p in rows]), seconds)
     if not found[:2].any():  # nothing but a constant shows: no row is longer for its work
         found[1] = 1e-3 * float(seconds.min()) / max(p.nbytes for p in rows)
     return tuple(found.tolist())

@@ -16,13 +16,12 @@ from analysis.predict.components import FIT, execution_of
 from analysis.predict.prediction import Prediction, predict
 from analysis.predict.profile import Lacking, Profile
 from analysis.predict.step_work import RULES_CHANGED
-from analysis.stats import Estimate, group_by
+from analysis.stats import Estimate, group_by, least_squares
 from kernels import networks
 from kernels.problems import Conv, Matmul
 
 OVERHEAD, WORK = "overhead-bound", "work-bound"
 CONSTANT, LINE, BYTES = BASELINES = ("constant", "a + b FLOPs + c launches", "a + b FLOPs + c launches + d batch bytes")
-_NORMAL_95 = 1.96  # standard deviations to either end of an interval of 95 %
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -174,13 +173,9 @@ def baselines(seen: "Seen", others: "list[Seen]") -> dict[str, float]:
 
 def _line(seen: "Seen", others: "list[Seen]", terms: int) -> float:
     """a + b FLOPs + c launches (+ d bytes of a batch), none negative, by the least squares of the relative errors."""
-    from scipy.optimize import nnls
-
     columns = np.array([_features(s)[:terms] for s in others])
-    measured = np.array([s.step.value for s in others])
-    scale = np.maximum(columns.max(axis=0), 1e-30)
-    found, _ = nnls(columns / scale / measured[:, None], np.ones(len(others)))
-    return float(found / scale @ np.array(_features(seen)[:terms]))
+    found = least_squares(columns, np.array([s.step.value for s in others]))
+    return float(found @ np.array(_features(seen)[:terms]))
 
 
 def _features(seen: "Seen") -> tuple[float, float, float, float]:

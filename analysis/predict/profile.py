@@ -13,7 +13,7 @@ import msgspec
 from analysis.roofline import links, overheads
 from analysis.roofline.links import Link
 from analysis.roofline.overheads import Constant
-from analysis.stats import Estimate, middle
+from analysis.stats import Estimate, middle, reaching
 from analysis.units import join
 from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
@@ -35,8 +35,6 @@ WORDS = {
     "function": "TensorFlow's rows in a tf.function",
     "jit": "TensorFlow's rows compiled by XLA",
 }
-# Whose copies of a batch to the device count, the first that has a law: a batch is a tensor in host memory already.
-COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
 DATA_SET = "stream/tensorflow/dataset"  # what fit makes of its samples
 PASSES = "copy add scale read relu relu_grad dropout maxpool maxpool_grad batchnorm sgd adam"
 
@@ -212,8 +210,7 @@ class Profile:
                 slopes.append([(most - took) / (n - fewer) for fewer, took in (points[0], points[-2])])
         if not slopes:
             return None
-        every = [s for pair in slopes for s in pair]
-        return Estimate(statistics.median(pair[0] for pair in slopes), min(every), max(every))
+        return reaching(statistics.median(pair[0] for pair in slopes), *(s for pair in slopes for s in pair))
 
     @once
     def issuing(self, op: str, device: str) -> float | None:
@@ -227,20 +224,13 @@ class Profile:
         return statistics.median(found) if found else None
 
     def copying(self, nbytes: int, device: str) -> Estimate | None:
-        """Seconds of a copy of pageable bytes to the device as TensorFlow makes it, else as CuPy does."""
-        law = next((law for kernel in COPIERS if (law := self.law(kernel, device, "h2d"))), None)
+        """Seconds of a copy of a batch of so many bytes to the device."""
+        law = self._copies(device)
         return law.seconds(nbytes) if law else None
 
     @once
-    def law(self, kernel: str, device: str, direction: str) -> Link | None:
-        rows = [
-            m
-            for m in self.measurements
-            if m.kernel == kernel
-            and m.device == device
-            and (m.problem.direction, m.problem.host_memory) == (direction, "pageable")
-        ]
-        return links.find(links.fits(rows), direction, "pageable", kernel)
+    def _copies(self, device: str) -> Link | None:
+        return links.law(self.measurements, device)
 
 
 def read(*runs: str) -> Profile:

@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.labels import short, width
 from analysis.roofline import data_sheets
-from analysis.stats import Estimate, Z, group_by, of, plus_minus
+from analysis.stats import Estimate, Z, group_by, of, of_draws, plus_minus
 from analysis.table import Table
 from analysis.units import bytes_rate, count, percent, seconds, size
 from workloads.records import Measurement, Measurements
@@ -21,6 +21,7 @@ CLOCKS = ("host-latency", "device")
 TOLERANCE = 0.02  # a piece may be off by this much, or by the noise of its points where that is more
 FEWEST = 4  # sizes for a law
 _DRAWS = 200
+_COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -115,10 +116,10 @@ def _fit(way: tuple[str, str, str, str], clock: str, found: tuple[tuple[int, Est
     slopes = [chain[-1].s_per_byte for chain in drawn]
     if pieces[-1].s_per_byte <= 0 or np.quantile(slopes, 0.025) <= 0:
         return None
-    bandwidth = 1 / _around(pieces[-1].s_per_byte, slopes)
-    latency = _around(pieces[0].latency_s, [chain[0].latency_s for chain in drawn])
+    bandwidth = 1 / of_draws(pieces[-1].s_per_byte, slopes)
+    latency = of_draws(pieces[0].latency_s, [chain[0].latency_s for chain in drawn])
     half, halves = _half(pieces), [_half(chain) for chain in drawn]
-    half_bytes = _around(half, [h for h in halves if h is not None]) if half is not None else None
+    half_bytes = of_draws(half, [h for h in halves if h is not None]) if half is not None else None
     return Link(*way, clock, tuple(pieces), bandwidth, latency, half_bytes, int(n[0]), int(n[-1]))
 
 
@@ -204,11 +205,6 @@ def _redrawn(points: dict[int, Estimate]) -> np.ndarray:
     return np.array([p.value for p in points.values()]) * np.exp(normal * np.array(spread))
 
 
-def _around(value: float, drawn: list[float]) -> Estimate:
-    low, high = np.quantile(drawn, [0.025, 0.975]) if drawn else (value, value)
-    return Estimate(value, min(value, float(low)), max(value, float(high)))
-
-
 def errors(link: Link, measurements: Measurements) -> list[tuple[int, float, float, float]]:
     """(bytes, predicted seconds, measured seconds, relative error) of every row of the link's way and clock."""
     way = (link.device, link.kernel, link.direction, link.host_memory)
@@ -224,6 +220,16 @@ def find(
     own = (x for x in links if (x.direction, x.host_memory, x.clock) == (direction, host_memory, clock))
     fitting = (x for x in own if kernel in ("", x.kernel))
     return max(fitting, key=lambda x: x.bandwidth.value, default=None)
+
+
+def law(measurements: Measurements, device: str, direction: str = "h2d", memory: str = "pageable") -> Link | None:
+    """The law of copies of a batch. A batch is a tensor in host memory already, so plain copies come before TensorFlow's."""
+    wanted = (device, direction, memory)
+    rows = [m for m in _copies(measurements) if (m.device, m.problem.direction, m.problem.host_memory) == wanted]
+    fitted = fits(rows)
+    if direction == "h2d" and memory == "pageable":
+        return next((x for kernel in _COPIERS if (x := find(fitted, direction, memory, kernel))), None)
+    return find(fitted, direction, memory)
 
 
 def pcie(measurements: Measurements) -> tuple[int, int] | None:

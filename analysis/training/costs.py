@@ -19,6 +19,7 @@ from analysis.stats import NOTHING, Estimate
 from kernels.problems import Training
 from workloads.records import FITS, LATER, OF_PROCESS, SETUP, Measurement, by_epochs
 
+FIT = "training/keras/fit"
 _STARTS = ("import", "device_start")
 _COMPILED = ("compile", "compile_last")
 _WARM = ("dataset_setup", "epoch", "step", "setup_step")  # what each process of a row tells for itself
@@ -308,8 +309,7 @@ def _taken(seconds: list[float]) -> Estimate:
     if len(seconds) >= FEW:
         return stats.median(seconds)
     value, apart = float(np.median(seconds)), noise.DEFAULT[noise.MODELS]
-    ends = seconds if len(seconds) == 2 else [value]
-    return Estimate(value, min(value * (1 - apart), *ends), max(value * (1 + apart), *ends))
+    return stats.reaching(value, value * (1 - apart), value * (1 + apart), *(seconds if len(seconds) == 2 else ()))
 
 
 def _began(m: "Measurement") -> list[tuple[float, float]]:

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from analysis.stats import Estimate, Z, group_by, plus_minus
+from analysis.stats import Estimate, Z, group_by, least_squares, of_draws, plus_minus
 from analysis.training import costs
 from kernels import networks
 from kernels.problems import Feeding
 from workloads.records import Measurement, settings
 
-FIT, COPIES = "training/keras/fit", "transfer/cupy/array"
+COPIES = "transfer/cupy/array"
 DTYPES = ("float32", "uint8", "float64")
 # (samples of a batch, values of a sample). A law is fitted to the first and, in the bench, asked for the others.
 SIZES = ((32, 784), (2048, 784), (32, 12288), (256, 12288), (2048, 3072))
@@ -104,22 +104,10 @@ def _law(key: tuple[str, str, str], own: list[tuple[Measurement, Estimate]]) -> 
     found = least_squares(each, seconds)
     normal = np.random.default_rng(1).standard_normal((_DRAWS, len(points)))
     drawn = np.array([least_squares(each, t) for t in seconds * np.exp(normal * noise / Z)])
-    low, high = (
-        np.minimum(found, np.quantile(drawn, 0.025, axis=0)),
-        np.maximum(found, np.quantile(drawn, 0.975, axis=0)),
-    )
-    call, sample, byte = (Estimate(*map(float, ends)) for ends in zip(found, low, high, strict=True))
+    call, sample, byte = map(of_draws, found.tolist(), drawn.T)
     error = max(float(np.max(np.abs(each @ found / seconds - 1))), float(np.median(noise)))
     sizes = [p.nbytes for p, _ in points]
     return Law(*key, call, sample, byte, error, min(sizes), max(sizes))
-
-
-def least_squares(each: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Seconds of each column that fit the relative errors best, none below 0; scaled, as bytes are many and their seconds few."""
-    from scipy.optimize import nnls
-
-    scale = each.max(0)
-    return nnls(each / scale / seconds[:, np.newaxis], np.ones(len(seconds)))[0] / scale
 
 
 def find(laws: Iterable[Law], device: str, way: str, dtype: str = "float32") -> Law | None:
@@ -148,7 +136,7 @@ def shares(measurements: Iterable[Measurement]) -> list[Share]:
     """Each of Keras's fits of a known model that has a step and a law of its way, as it stands."""
     every, found = list(measurements), []
     fitted = laws(every)
-    for m in (m for m in every if m.kernel == FIT and m.process == "warm" and settings.ordinary(m)):
+    for m in (m for m in every if m.kernel == costs.FIT and m.process == "warm" and settings.ordinary(m)):
         p = m.problem
         law, network = find(fitted, m.device, m.keras.residence, p.dtype), networks.known(p.model)
         cost = costs.measured(m, every) if law and network else None

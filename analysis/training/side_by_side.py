@@ -5,7 +5,7 @@ from statistics import median
 
 import msgspec
 
-from analysis.stats import Estimate, of, verdict
+from analysis.stats import Estimate, of, reaching, verdict
 from workloads.records import Measurement, Samples
 
 TRIAL = "training/keras/trial"
@@ -21,7 +21,7 @@ def _by_rounds(value: float, old: "Samples | None", new: "Samples | None") -> Es
     """A ratio of medians, as tables show them. Its interval is that of the rounds' own ratios, as both took turns in each
     round."""
     rounds = verdict(old, new, paired=True).ratio
-    return Estimate(value, min(value, rounds.low), max(value, rounds.high))
+    return reaching(value, rounds.low, rounds.high)
 
 
 class Taught(msgspec.Struct, frozen=True):

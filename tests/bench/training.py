@@ -217,7 +217,7 @@ def setups(measurements) -> dict[str, list[float]]:
         each = [(held(m), (1.0, n * m.problem.nbytes), t) for m, n, t in taken]
         asked, fitted = ([(x, t) for apart, x, t in each if apart == whether] for whether in (True, False))
         if asked and len(fitted) >= feeding.FEWEST:
-            law = feeding.least_squares(*map(np.array, zip(*fitted, strict=True)))
+            law = stats.least_squares(*map(np.array, zip(*fitted, strict=True)))
             found[device] += [held_out.off(float(law @ x), t) for x, t in asked]
     return found
 
