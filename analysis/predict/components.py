@@ -15,6 +15,7 @@ from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, 
 from analysis.predict.step_work import Path, kernels_of, step_works, work_parts
 from analysis.stats import NOTHING, Estimate, exact, independent_sum, middle, plus_minus, total
 from analysis.training import costs, feeding
+from analysis.training.costs import FIT
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Stream, Training
@@ -22,7 +23,7 @@ from workloads.records import Row, Settings
 from workloads.records import settings as switches
 from workloads.records.switches import Keras
 
-FIT, TENSORFLOW_LOOP = "training/keras/fit", "training/tensorflow/loop"
+TENSORFLOW_LOOP = "training/tensorflow/loop"
 _TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step
 _LABEL_BYTES = 8
 _TELLING = 4 << 20  # bytes: of fewer, making the set is most of it, and that is a fit's constant

@@ -4,18 +4,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from analysis.predict.components import execution_of
+from analysis.predict.components import TENSORFLOW_LOOP, execution_of
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import COMPILED
 from analysis.stats import NOTHING, Estimate, plus_minus, total
-from analysis.training.costs import parts
+from analysis.training.costs import FIT, parts
 from kernels.problems import Training
 from workloads.records import Settings
 from workloads.records import settings as switches
 
 Predict = Callable[[Training, Settings, str], "Prediction"]
-FIT = "training/keras/fit"
-_LOOP = "training/tensorflow/loop"  # what one tf.function an epoch is priced as: a bare loop's calls, its data there already
 _GROWN = (4, 16)  # times the batch
 _A_CALL = 16  # steps that Keras runs in one call, where it is asked to
 _LEARNS = "changes learning"  # fewer, larger steps an epoch: the accuracy must be looked at again
@@ -83,8 +81,10 @@ def changes(training: Training, settings: Settings) -> list[Change]:
         whole = replace(training, samples=training.samples - left_over)
         found.append(Change(f"whole batches: {whole.samples:,} samples", whole, settings, "drop_remainder"))
     home = keras.residence
-    if on_gpu and home != "resident":
-        switched("data on the GPU, own loop", "no callbacks", _LOOP, residence="resident")
+    if (
+        on_gpu and home != "resident"
+    ):  # one tf.function an epoch is priced as a bare loop's calls, its data there already
+        switched("data on the GPU, own loop", "no callbacks", TENSORFLOW_LOOP, residence="resident")
     if on_gpu and home in ("numpy", "tf.data", "generator"):
         switched("prefetch to the GPU", "by tf.data", residence="prefetch")
     if on_gpu and keras.tf32 == "off":

@@ -9,6 +9,7 @@ from analysis.table import Table, text, titled
 from analysis.text import sentences, training
 from analysis.text.sentences import CANT_TELL, MEASURED, NAMES, PREDICTED, counted, say
 from analysis.training.break_even import BY_JOB, Setup
+from analysis.training.costs import FIT
 from analysis.units import join, size
 from workloads import terminal
 from workloads.records import Machine, Measurements
@@ -57,7 +58,7 @@ SAID = {
 def subject(e: Explanation) -> str:
     """`CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`."""
     t = e.asked.training
-    setup = Setup("training/keras/fit", t.model, t.batch, t.samples, t.dtype, tuple(e.asked.switches.items()))
+    setup = Setup(FIT, t.model, t.batch, t.samples, t.dtype, tuple(e.asked.switches.items()))
     sizes = [training.subject(setup), counted(t.epochs, "epochs"), *["float64 inputs"] * (t.dtype == "float64")]
     return ", ".join(sizes + [f"validated on {e.asked.validation:,}"] * bool(e.asked.validation))
 

@@ -204,7 +204,7 @@ def sized(t: Training, varies: str) -> tuple[int, Setup]:
 
     Raises: ValueError for a training without such a size.
     """
-    if found := size_of(Setup("training/keras/fit", t.model, t.batch, t.samples, t.dtype), varies):
+    if found := size_of(Setup(costs.FIT, t.model, t.batch, t.samples, t.dtype), varies):
         return found
     raise ValueError(f"{t.model} has no {varies} that could vary")
 
@@ -356,7 +356,7 @@ def changed(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Meas
     }
     found = []
     for m in rows:
-        same, single = (plain.get(key(m, "training/keras/fit", dtype)) for dtype in (m.problem.dtype, "float32"))
+        same, single = (plain.get(key(m, costs.FIT, dtype)) for dtype in (m.problem.dtype, "float32"))
         base = single if same is m or same is None else same
         if base and base is not m and not m.kernel.endswith("loop"):
             found.append((m, base))

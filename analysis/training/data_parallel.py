@@ -19,7 +19,6 @@ from workloads import records
 from workloads.records import Measurement
 from workloads.records.switches import Experiment
 
-FIT = "training/keras/fit"
 # Relative difference allowed of the losses of the first steps: TF32 rounds products to 11 bits, and the order of sums differs.
 # Two H200s differ by 8e-5 there, replicas that do not share their gradients by 1e-2 and more. Rounding differences grow from
 # step to step, so later steps are not compared.
@@ -101,7 +100,7 @@ class Case(msgspec.Struct, frozen=True):
 def cases(measurements: "Iterable[Measurement]") -> list[Case]:
     """A case for every timed training on several GPUs, except those of the model of one unit."""
     every = [m for m in measurements if m.ok]
-    trained = [m for m in every if m.kernel == FIT and m.on("host-latency") and m.process == "warm"]
+    trained = [m for m in every if m.kernel == costs.FIT and m.on("host-latency") and m.process == "warm"]
     found = []
     for m in trained:
         count = m.experiment.replicas
