@@ -66,7 +66,7 @@ def rendered(machine: str) -> list[str]:
     loaded = records.read(house.ROOT / "reports" / machine)
     rows = loaded.measurements
     here, ceilings = loaded.runs[-1].machine, roofs(loaded.every, loaded.runs[-1].machine)
-    said = [*summary.answer(loaded), *map(budget.sentence, budgets(rows))]
+    said = [*summary.answer(loaded), *map(budget.sentence, budgets(profile.Profile(rows)))]
     said += transfer_study.sentences(transfer_study.costs(rows))
     said += map(crossings.crossing_sentence, crossover.crossovers(rows, machine=here))
     said += training.training_sentences(rows) + rates.roof_sentences(ceilings)

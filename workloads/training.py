@@ -191,7 +191,7 @@ class Table(Lines):
 
 def answer(args: argparse.Namespace, outcome) -> None:
     """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with --verbose."""
-    from analysis.predict import budget
+    from analysis.predict import budget, profile
     from analysis.report.sections.several_gpus import trainings
     from analysis.text import budget as budget_words
     from analysis.text import several_gpus, training
@@ -201,7 +201,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
     told = unfinished(outcome) + [line for lines in parts for line in lines(rows_)]
     if several := trainings(rows_):
         told += ["", *several.text()]
-    made = budget.budgets(rows_) if any(m.problem.op == "matmul" for m in rows_) else []
+    made = budget.budgets(profile.Profile(rows_)) if any(m.problem.op == "matmul" for m in rows_) else []
     wanted = [b for b in made if args.verbose or b.sound]
     budgets = list(map(budget_words.sentence, wanted))
     if len(wanted) < len(made):

@@ -18,7 +18,7 @@ from analysis.units import count, size
 from kernels import networks
 from kernels.networks import Work
 from kernels.problems import Problem, Training
-from workloads.records import Machine, Measurement, by_epochs
+from workloads.records import Measurement, by_epochs
 from workloads.records import settings as switches
 
 SETUP = "data-set setup"
@@ -81,8 +81,8 @@ class Budget(msgspec.Struct, frozen=True):
         return not self.flags and not {"dispatch", CALLS} & set(self.missing)
 
 
-def budget(training: "Measurement", rows: "Iterable[Measurement] | Profile") -> Budget:
-    """The budget of a training row's step, from a profile or its rows; an epoch's own cost is not in it.
+def budget(training: "Measurement", of_: Profile) -> Budget:
+    """The budget of a training row's step from a profile; an epoch's own cost is not in it.
 
     Raises: ValueError for a row without samples.
     """
@@ -90,16 +90,15 @@ def budget(training: "Measurement", rows: "Iterable[Measurement] | Profile") -> 
     if not training.ok or not samples:
         raise ValueError(f"{training.kernel} has no time: {training.reason or training.status}")
     cost, problem = costs.measured(training), problem_of(training)
-    step, whole = cost.step if cost else of(samples), rows if isinstance(rows, Profile) else Profile(rows)
+    step = cost.step if cost else of(samples)
     bound, steps = (cost.bound, problem.steps) if cost else (not by_epochs(training), problem.steps * problem.epochs)
-    parts = tuple(_parts(training, whole, steps if bound else 0))
+    parts = tuple(_parts(training, of_, steps if bound else 0))
     return Budget(training, step, parts, step - total(p.seconds for p in parts))
 
 
-def budgets(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[Budget]:
-    """A budget for every training row that has a time."""
-    whole = Profile(measurements, machine)
-    return [budget(m, whole) for m in whole.trainings if switches.ordinary(m)]
+def budgets(of_: Profile) -> list[Budget]:
+    """A budget for every training row of a profile that has a time, in their order."""
+    return [budget(m, of_) for m in of_.trainings if switches.ordinary(m)]
 
 
 def problem_of(training: "Measurement") -> Training:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from analysis.crossover.crossover import Answer, crossovers
 from analysis.predict import held_out
 from analysis.predict import profile as profiles
-from analysis.predict.budget import Budget, budget
+from analysis.predict.budget import Budget, budgets
 from analysis.predict.profile import Profile
 from analysis.report import layers, rows
 from analysis.roofline.bounds import Judged, judge
@@ -18,7 +18,7 @@ from analysis.table import Table
 from analysis.text import summary, training
 from analysis.training import break_even
 from analysis.training.break_even import Pair
-from workloads.records import Loaded, Machine, Measurement, by_machine, read, settings
+from workloads.records import Loaded, Machine, Measurement, by_machine, read
 
 
 class Material:
@@ -75,8 +75,7 @@ class Material:
 
     @functools.cached_property
     def budgets(self) -> list[Budget]:
-        """One for every training row that has a time, in their order."""
-        return [budget(m, self.profile) for m in self.profile.trainings if settings.ordinary(m)]
+        return budgets(self.profile)
 
     @functools.cached_property
     def pairs(self) -> "list[Pair]":

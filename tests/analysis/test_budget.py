@@ -14,7 +14,7 @@ from analysis.text import budget as budget_words
 from kernels.problems import Training
 from workloads.records import EPOCHS_OF, Settings
 
-S0 = Training("cifar10-cnn", 32, 9600)
+EMPTY, S0 = profile.Profile(()), Training("cifar10-cnn", 32, 9600)
 
 
 def training(device="cpu", ms=21.0, problem=S0, **fields):
@@ -47,7 +47,7 @@ def test_the_parts_of_the_host_and_the_link(whole):
         made = budget.budget(training("gpu:0"), profile.Profile([*rows, *copied], GPU_MACHINE))
         assert part(made, "transfer bytes").seconds.value == pytest.approx((32 * 3072 * 4 + 32 * 8) / rate, rel=0.01)
     pinned = [m for m in cupy if m.problem.host_memory == "pinned"]
-    assert part(budget.budget(training("gpu:0"), [*rows, *pinned]), "transfer calls").seconds is None
+    assert part(budget.budget(training("gpu:0"), profile.Profile([*rows, *pinned])), "transfer calls").seconds is None
     loop = row("training/tensorflow/loop", Training("peaks", 100, 100), 1e-3)
     made = budget.budget(loop, whole)
     assert part(made, "dispatch").seconds.value == pytest.approx(made_profile.CALL, rel=0.05)
@@ -58,14 +58,16 @@ def test_the_parts_of_the_host_and_the_link(whole):
 def test_a_products_part_is_the_sum_of_its_rows_and_models_without_a_table_have_a_budget_too(whole):
     of = training(problem=Training("mlp-784-4000x1-10", 32, 9600))
     products = [row("matmul/numpy/blas", p, p.flops / RATE["cpu"], threads=2) for p in budget.gemms(of)]
-    made = budget.budget(of, products)
+    made = budget.budget(of, profile.Profile(products))
     flops = 2 * 32 * (2 * 784 * 4000 + 3 * 4000 * 10)
     assert part(made, "matmul").seconds.value == pytest.approx(flops / RATE["cpu"])
     assert part(made, "matmul").why == "libraries' rows"
     numba = [msgspec.structs.replace(m, kernel="matmul/numba/parallel") for m in products]
-    assert part(budget.budget(of, numba), "matmul").seconds is None  # kernels of our own stand for no library
+    assert (
+        part(budget.budget(of, profile.Profile(numba)), "matmul").seconds is None
+    )  # kernels of our own stand for no library
     own = training(ms=2.0, problem=Training("their.module:build", 32, 9600))
-    (made,) = budget.budgets([own])
+    (made,) = budget.budgets(profile.Profile([own]))
     assert made.remainder.value == pytest.approx(made.step.value)
     assert "not in kernels.networks" in part(made, "matmul").why
     assert budget.gemms(own) == ()
@@ -73,7 +75,7 @@ def test_a_products_part_is_the_sum_of_its_rows_and_models_without_a_table_have_
 
 
 def test_what_no_row_tells_is_missing_with_the_command_that_measures_it():
-    made = budget.budget(training("gpu:0"), [])
+    made = budget.budget(training("gpu:0"), EMPTY)
     seen = "dispatch", "copy calls", "dense layers", "convolutions", "element-wise passes", "optimizer"
     assert made.missing == list(seen)
     for name, command in (
@@ -85,7 +87,7 @@ def test_what_no_row_tells_is_missing_with_the_command_that_measures_it():
         assert part(made, name).why.startswith(f"not measured: python -m workloads.{command} ")
     assert made.remainder == made.step and "not measured yet" in budget_words.sentence(made)
     with pytest.raises(ValueError, match="no time: it broke"):
-        budget.budget(row("training/keras/fit", S0, None, status="failed", reason="it broke"), [])
+        budget.budget(row("training/keras/fit", S0, None, status="failed", reason="it broke"), EMPTY)
 
 
 def test_the_remainder_has_its_sign_its_interval_and_the_largest_part_its_name(whole):
@@ -101,7 +103,7 @@ def test_the_remainder_has_its_sign_its_interval_and_the_largest_part_its_name(w
     assert budget.budget(training(), whole).largest[0][1] == "convolutions"
     tiny = training("gpu:0", problem=Training("mlp-784-100x2-10", 32, 9600))
     assert budget.budget(tiny, whole).largest[0][1] == "dispatch"
-    assert budget.budget(training(), []).largest == [] and not budget.budget(training(), []).sound
+    assert budget.budget(training(), EMPTY).largest == [] and not budget.budget(training(), EMPTY).sound
     sound, flagged = (budget.budget(training(flags=flags), whole).sound for flags in ((), ("other-load",)))
     assert sound and not flagged
     rows = [m for m in whole.measurements if m.problem.op != "conv" or m.problem.direction != "wgrad"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fake_measurements import GPU_MACHINE, row
 
-from analysis.predict import budget
+from analysis.predict import budget, profile
 from kernels import networks
 from kernels.problems import Training
 from workloads import options, records, training
@@ -144,7 +144,7 @@ def test_the_command_from_flags_to_budget(one_tensorflow, tmp_path, capsys):
     read = records.read(folder).measurements
     assert [m.kernel for m in read] == ["training/keras/fit"] + ["matmul/numpy/blas"] * 6
     assert {m.status for m in read} == {"ok"}
-    made = budget.budgets(read)[0]
+    made = budget.budgets(profile.Profile(read))[0]
     assert made.remainder.value == pytest.approx(made.step.value - made.explained.value)
     assert made.explained.value > 0
     assert training.main([*flags, "--resume", "--format", "json"]) == 0
