@@ -109,9 +109,9 @@ def disturbed(m: Measurement, clock: str) -> bool:
 
 def differences(old: Loaded, new: Loaded) -> tuple[str, ...]:
     """What differs between the last Run lines: facts of the machine, GPUs, versions, then how it was measured."""
-    if not (old.runs and new.runs):
+    a, b = old.last, new.last
+    if not (a and b):
         return ("a file has no line that says what machine it came from",)
-    a, b = old.runs[-1], new.runs[-1]
     told = [
         (_facts(r.machine), r.software, {"sources": r.sources, "commit": r.commit, "seed": str(r.seed)}) for r in (a, b)
     ]

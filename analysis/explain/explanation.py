@@ -184,8 +184,6 @@ def explain(asked: Request, of: Sources) -> Explanation:
         raise all_of(lacking.values())
     cpu, gpu = made.get("cpu"), made.get(GPU)
     main = gpu or cpu
-    found = what_if.what_ifs(main, predict) if main else []
-    ranked = sorted(found, key=lambda w: -w.job_saved.value if w.job_saved else math.inf)
     profiles = [(device, of.profile(device)) for device in made]
     held = tuple(memory(asked.of, asked.training, device, own.measurements, own.machine) for device, own in profiles)
     prices = tuple(
@@ -200,7 +198,7 @@ def explain(asked: Request, of: Sources) -> Explanation:
         _crossovers(asked, predict, _swept(asked, trained, of)) if cpu and gpu else (),
         held,
         prices,
-        tuple(ranked),
+        tuple(what_if.what_ifs(main, predict)) if main else (),
         tuple(f"{where}: {error}" for where, error in lacking.items()),
         of.borrowed.key if of.borrowed else "",
         host_factor(of.cpu, of.borrowed) if of.borrowed else None,

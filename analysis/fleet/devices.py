@@ -55,13 +55,11 @@ def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
 
 def of_node(loaded: Loaded, node: str) -> list[Device]:
     """The devices that a node's rows name, the CPU first."""
-    if not loaded.runs:
+    if not (here := loaded.machine):
         return []
-    here = loaded.runs[-1].machine
     made = []
     for name, rows in sorted(stats.group_by(loaded.measurements, lambda m: m.device).items()):
-        index = int(name[4:]) if name[4:].isdigit() else None
-        gpu = here.gpus[index] if index is not None and index < len(here.gpus) else None
+        gpu = here.gpu(name) if stats.is_gpu(name) else None
         timed = {m.key: m for m in rows if stats.quick_seconds(m)}
         broken = tuple(m for m in rows if m.status in ("failed", "wrong"))
         model = gpu.name if gpu else f"{here.cpu}, {here.cores} cores"
