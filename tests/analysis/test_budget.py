@@ -62,10 +62,8 @@ def test_a_products_part_is_the_sum_of_its_rows_and_models_without_a_table_have_
     flops = 2 * 32 * (2 * 784 * 4000 + 3 * 4000 * 10)
     assert part(made, "matmul").seconds.value == pytest.approx(flops / RATE["cpu"])
     assert part(made, "matmul").why == "libraries' rows"
-    numba = [msgspec.structs.replace(m, kernel="matmul/numba/parallel") for m in products]
-    assert (
-        part(budget.budget(of, profile.Profile(numba)), "matmul").seconds is None
-    )  # kernels of our own stand for no library
+    numba = profile.Profile(msgspec.structs.replace(m, kernel="matmul/numba/parallel") for m in products)
+    assert part(budget.budget(of, numba), "matmul").seconds is None  # kernels of our own stand for no library
     own = training(ms=2.0, problem=Training("their.module:build", 32, 9600))
     (made,) = budget.budgets(profile.Profile([own]))
     assert made.remainder.value == pytest.approx(made.step.value)
