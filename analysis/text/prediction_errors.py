@@ -17,7 +17,7 @@ from analysis.predict.step_work import RULES_CHANGED
 from analysis.stats import Estimate, group_by
 from analysis.table import Table
 from analysis.text.sentences import CANT_TELL, NAMES, say
-from analysis.units import percent
+from analysis.units import count, percent
 
 SAID = {
     "head": "Every training is predicted with all trainings of its model left out of the calibration. Strictly: also without "
@@ -25,10 +25,10 @@ SAID = {
     "nothing": "No training in this profile tells its step: measure some with: python -m workloads.training --study seeds",
     "crossings": "{near} of {all} crossovers of trainings were predicted within {within:share}.",
     "unseen": "{device}, first measured after trainings last shaped a rule ({since}): "
-    "median error {median:share}, mean {mean:share} of {count} steps.",
-    "saved": "{device}, saved before they were measured: median error {median:share}, mean {mean:share} of {count} steps.",
+    "median error {median:share}, mean {mean:share} of {count}.",
+    "saved": "{device}, saved before they were measured: median error {median:share}, mean {mean:share} of {count}.",
     "before": "{count} that had been measured before do not count.",
-    "checked": "{device}: median error {median:share}, mean {mean:share} of {count} steps.",
+    "checked": "{device}: median error {median:share}, mean {mean:share} of {count}.",
     "counts": "All {steps} steps of {trainings} trainings count in full. {wide} are noisier than {noisy:share} and fit nothing. "
     "{numbers} numbers are fitted on other models' trainings. {bounds} steps are of short fits, with data-set setup in them.",
     "left out": "Not in it: {reasons}.",
@@ -49,7 +49,7 @@ def _said(name: str, found: Iterable[tuple[str, float]], **words: object) -> lis
     told = []
     for device, own in sorted(group_by(found, lambda one: one[0]).items()):
         each = [error for _, error in own]
-        middle = {"median": statistics.median(each), "mean": statistics.fmean(each), "count": len(each)}
+        middle = {"median": statistics.median(each), "mean": statistics.fmean(each), "count": count(len(each), "step")}
         told.append(say(SAID[name], device=NAMES[device], **middle, **words))
     return told
 

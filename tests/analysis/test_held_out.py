@@ -92,7 +92,7 @@ def test_unseen_are_trainings_first_measured_after_trainings_last_shaped_a_rule(
     cases = held_out.leave_one_out(of)
     assert [c.seen.row.problem.model for c in held_out.unseen(cases, of)] == ["lenet"]
     (said,) = prediction_errors.unseen(cases, of)
-    assert said.startswith("CPU, first measured after ") and said.endswith(" of 1 steps.")
+    assert said.startswith("CPU, first measured after ") and said.endswith(" of 1 step.")
 
 
 def test_the_simpler_predictions_know_the_other_models_alone(base):
@@ -260,7 +260,7 @@ def test_saved_predictions_are_told_in_a_sentence_or_with_what_to_give():
     saved = replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), setup_s=Estimate(0.0, 0.0, 0.0))
     of = profile.Profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
     told = prediction_errors.saved_lines({"first": [saved, replace(saved, execution="compiled")]}, of)
-    assert told == ["CPU, saved before they were measured: median error 75 %, mean 75 % of 1 steps."]
+    assert told == ["CPU, saved before they were measured: median error 75 %, mean 75 % of 1 step."]
     late = replace(saved, saved_at="2099-01-01T00:00:00Z")
     found = held_out.saved_set([late, saved], of)
     assert (found.before, {d: len(pairs) for d, pairs in found.since.items()}) == (1, {"cpu": 1})
