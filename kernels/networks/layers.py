@@ -12,6 +12,7 @@ from kernels.problems import Conv
 from kernels.problems.arrays import ITEM_BYTES
 
 Shape = tuple[int, ...]
+CONVOLUTIONS = ("conv", "depthwise", "transposed")
 INPUT = "input"  # what a layer's `inputs` call the network's own input
 
 
@@ -23,7 +24,9 @@ class Layer(msgspec.Struct, frozen=True, omit_defaults=True):
     `valid` as Keras counts them; `rate` is the share that dropout drops; `bias` and `scale` say whether those weights are
     there (`scale`: batch normalization's gamma). `inputs` name the layers it takes, empty: the one before it. A layer that is
     not `trainable` keeps its weights as they are. A `recurrent` one has so many gates as `groups`, `fused` where cuDNN has its
-    cell; `scores` and `weighted` are attention's two products, a head for each of `groups`.
+    cell; `scores` and `weighted` are attention's two products, a head for each of `groups`. A `depthwise` convolution has so
+    many `groups` as channels; a `transposed` one, a `rearrange` (upsampling, cropping, padding, permuting) and a `merge` (inputs
+    multiplied, averaged and such, element by element) bring the `shape` of their output.
 
     A `kind` that OUTPUTS does not know is the name of a class that somebody wrote or that nothing here prices: such a layer
     brings the `shape` of its output and how many `weights` it has, and its work is an estimate from these.
@@ -54,7 +57,7 @@ class Layer(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def step(self) -> int:
         """The stride, with its default filled in."""
-        return self.stride or (1 if self.kind == "conv" else self.sides[0])
+        return self.stride or (1 if self.kind in CONVOLUTIONS else self.sides[0])
 
 
 class Network(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,11 +92,17 @@ class Network(msgspec.Struct, frozen=True, omit_defaults=True):
 def conv(
     layer: Layer, shape: Shape, batch: int, direction: str = "fprop", dtype: str = "float32", math: str = ""
 ) -> Conv:
-    """The convolution of a layer for a batch of inputs of that shape, stored NHWC as Keras has them.
+    """The convolution of a layer for a batch of inputs of that shape, stored NHWC as Keras has them. A transposed one goes
+    forward as the gradient of the convolution that would give its input from its output, and that one forward is its gradient.
+
+    Source: Dumoulin and Visin, A guide to convolution arithmetic for deep learning, section 4.
 
     Raises: ValueError for one that cannot be.
     """
     (h, w, c), (r, s), filters = (1, *shape)[-3:], layer.sides, layer.units  # a row is an image of one line
+    if layer.kind == "transposed":
+        (h, w, c), filters = (1, *layer.shape)[-3:], c
+        direction = {"fprop": "dgrad", "dgrad": "fprop"}.get(direction, direction)
     return Conv(batch, h, w, c, filters, r, s, layer.step, layer.pad, layer.groups, "NHWC", direction, dtype, math)
 
 
@@ -124,6 +133,8 @@ def _joined_output(layer: Layer, *shapes: Shape) -> Shape:
 
 OUTPUTS: dict[str, Callable[..., Shape]] = {
     "conv": _conv_output,
+    "depthwise": _conv_output,
+    "transposed": lambda layer, shape: layer.shape,
     "pool": _pool_output,
     "avgpool": _pool_output,
     "globalpool": lambda layer, shape: shape[-1:],
@@ -135,14 +146,16 @@ OUTPUTS: dict[str, Callable[..., Shape]] = {
     "zeropad": lambda layer, shape: (shape[0] + 2 * layer.sides[0], shape[1] + 2 * layer.sides[1], shape[2]),
     "add": _added_output,
     "concat": _joined_output,
+    "merge": lambda layer, *shapes: layer.shape,
     "reshape": lambda layer, shape: layer.shape,
+    "rearrange": lambda layer, shape: layer.shape,
     "embedding": lambda layer, shape: (*shape, layer.units),
     "layernorm": lambda layer, shape: shape,
     "recurrent": lambda layer, shape: layer.shape,
     "scores": lambda layer, query, key: (layer.groups, query[0], key[0]),
     "weighted": lambda layer, scores, value: (scores[1], value[1]),
 }
-_SEVERAL = ("add", "concat", "scores", "weighted")
+_SEVERAL = ("add", "concat", "merge", "scores", "weighted")
 
 
 # The weights that a layer learns; kinds that are not named have none.
@@ -152,15 +165,15 @@ VARIABLES = {
         "bias": layer.units * layer.bias,
     },
     "dense": lambda layer, shape: {"kernel": layer.units * shape[-1], "bias": layer.units * layer.bias},
-    "batchnorm": lambda layer, shape: {"gamma": shape[-1] * layer.scale, "beta": shape[-1]},
+    "batchnorm": lambda layer, shape: {"gamma": shape[-1] * layer.scale, "beta": shape[-1] * layer.bias},
     "embedding": lambda layer, shape: {"embeddings": layer.weights},
-    "layernorm": lambda layer, shape: {"gamma": shape[-1] * layer.scale, "beta": shape[-1] * layer.bias},
     "recurrent": lambda layer, shape: {
         "kernel": shape[-1] * layer.groups * layer.units,
         "recurrent": layer.units * layer.groups * layer.units,
         "bias": layer.weights - (shape[-1] + layer.units) * layer.groups * layer.units,
     },
 }
+VARIABLES |= dict.fromkeys(CONVOLUTIONS, VARIABLES["conv"]) | {"layernorm": VARIABLES["batchnorm"]}
 
 
 def words(shape: Shape) -> str:
@@ -182,7 +195,7 @@ def output(layer: Layer, *shapes: Shape) -> Shape:
     try:
         after = OUTPUTS[layer.kind](layer, *shapes)
     except ValueError as error:
-        if layer.kind != "conv":
+        if layer.kind not in CONVOLUTIONS:
             raise
         raise ValueError(f"{layer.name} cannot be on a {words(shapes[0])} input: {error}") from error
     if min(after) < 1:

@@ -146,7 +146,8 @@ def _dense(place: Place) -> Iterator[Work]:
 
 
 def _conv(place: Place) -> Iterator[Work]:
-    """2 n p q c_out (c_in / groups) r s FLOPs in each direction."""
+    """2 n p q c_out (c_in / groups) r s FLOPs in each direction: of a depthwise one 2 n p q c_out r s, of a transposed one with p
+    and q of its input."""
     for direction in _directions(place):
         problem = layers.conv(place.layer, place.before[0], place.batch, direction, place.dtype, place.math)
         yield Work(place.layer.name, "conv", direction, problem.flops, problem)
@@ -194,6 +195,13 @@ def _batchnorm(place: Place) -> Iterator[Work]:
 def _add(place: Place) -> Iterator[Work]:
     for i in range(1, len(place.before)):
         yield _pass(place, "add" if i == 1 else f"add {i}", place.outputs, "" if i == 1 else "add")
+
+
+def _merge(place: Place) -> Iterator[Work]:
+    """A pass for each input beyond the first, back one for each."""
+    yield from (_pass(place, f"merge {i}", place.outputs, "add") for i in range(1, len(place.before)))
+    if place.below:
+        yield from (_pass(place, f"merge_grad {i}", place.outputs, "add") for i in range(len(place.before)))
 
 
 def _embedding(place: Place) -> Iterator[Work]:
@@ -251,7 +259,7 @@ def _unknown(place: Place) -> Iterator[Work]:
 
 WORK: dict[str, Callable[[Place], Iterator[Work]]] = {
     "dense": _dense,
-    "conv": _conv,
+    **dict.fromkeys(layers.CONVOLUTIONS, _conv),
     "activation": _activation,
     "pool": _maxpool,
     "avgpool": _avgpool,
@@ -261,6 +269,8 @@ WORK: dict[str, Callable[[Place], Iterator[Work]]] = {
     "add": _add,
     "concat": _moves("concat"),
     "zeropad": _moves("zeropad"),
+    "rearrange": _moves("rearrange"),
+    "merge": _merge,
     "embedding": _embedding,
     "layernorm": _batchnorm,
     "recurrent": _recurrent,

@@ -120,6 +120,21 @@ def test_a_network_may_branch():
     assert work.problem.elements == 8 * 8 * 32 and work.flops == 8 * 64
 
 
+def test_depthwise_and_transposed_convolutions_by_hand():
+    """2 samples of 8 x 6 with 4 channels: 3 x 3 taps every 2 give 4 x 3 with 8 channels, then 2 x 2 up to 8 x 6 with 3."""
+    up = Layer("up", "transposed", 3, 2, 2, "same", shape=(8, 6, 3))
+    of = Layer("a", "conv", 4), Layer("deep", "depthwise", 8, 3, 2, "same", 4, bias=False), up
+    found = {w.name: w for w in networks.step(Network("m", "", (8, 6, 1), 3, of), 2) if w.layer != "a"}
+    convs = {name: (w.flops, w.problem.direction) for name, w in found.items() if w.kind == "conv"}
+    deep, wide = 2 * (2 * 12) * 8 * 9, 2 * (2 * 12) * 8 * 3 * 4
+    forth, back = {"fprop": "dgrad", "dgrad": "fprop", "wgrad": "wgrad"}, ("fprop", "dgrad", "wgrad")
+    assert convs == {f"deep {way}": (deep, way) for way in back} | {f"up {way}": (wide, forth[way]) for way in back}
+    # the input or its gradient, the filters, the output or its gradient
+    assert {found[f"deep {way}"].problem.bytes_moved for way in back} == {4 * (2 * 48 * 4 + 8 * 9 + 2 * 12 * 8)}
+    assert {found[f"up {way}"].problem.bytes_moved for way in back} == {4 * (2 * 12 * 8 + 4 * 8 * 3 + 2 * 48 * 3)}
+    assert networks.layer_weights(Network("m", "", (8, 6, 1), 3, of)) == (8, 72, 4 * 8 * 3 + 3)
+
+
 def test_what_is_not_measured_says_what_it_is_priced_as():
     layers = Layer("p", "pool", size=3, stride=2), Layer("f", "flatten"), Layer("d", "dense", 2)
     wide = Network("m", "", (9, 9, 2), 2, layers)
@@ -216,7 +231,7 @@ POOL = Layer("p", "pool", size=2)
         ([Layer("wide", "conv", 8, 5)], "wide cannot be on a 4x4x1 input: a filter of 5 x 5 is larger"),
         ([Layer("deep", "conv", 8, 3, groups=2)], "deep cannot be on a 4x4x1 input: 2 groups do not divide c_in = 1"),
         ([Layer("p", "pool", size=5)], "p leaves nothing of a 4x4x1 input"),
-        ([Layer("x", "attention")], "unknown kind 'attention'; known: conv, pool"),
+        ([Layer("x", "attention")], "unknown kind 'attention'; known: conv, depthwise"),
         ([Layer("a", "flatten", inputs=("b",))], "a takes 'b', which is no layer before it"),
         ([Layer("a", "dropout"), Layer("a", "dropout")], "two layers of m are called 'a'"),
         ([POOL, Layer("s", "add", inputs=("p", "input"))], "s adds inputs of different shapes: 2x2x1, 4x4x1"),

@@ -7,6 +7,7 @@ import functools
 import gc
 from unittest import mock
 
+import keras
 import msgspec
 import numpy as np
 
@@ -29,8 +30,6 @@ def made(function):
     once = functools.cache(function)
 
     def build():
-        import keras
-
         once()
         return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
 
@@ -147,8 +146,6 @@ FORMS = ((SAMPLES, 3), (2 * BATCH, 1), (BATCH, 1))
 @functools.cache
 def keras_losses(network, rate=0.0):
     """The losses of model.fit, each of FORMS from the first weights. As a pipeline it is traced once for all of them."""
-    import keras
-
     library = keras.backend.backend()
     how = {"residence": "tf.data"} if library == "tensorflow" else {"keras_backend": library}
     fit = trainer("training/keras/fit", network, rate=rate, **how)
@@ -253,8 +250,6 @@ def jax_loop_uses_every_sample_once():
 
 
 def regularized():
-    import keras
-
     layers = keras.layers
     wide = layers.Dense(8, "relu", kernel_regularizer="l2", activity_regularizer="l2")
     model = keras.Sequential([keras.Input((6,)), wide, layers.BatchNormalization(), layers.Dense(1)])
@@ -349,7 +344,6 @@ def operations_as_tensorflow_runs_them():
 @made
 def loops_and_attention_as_tensorflow_runs_them():
     """The operations of the optimized graph, each loop's once; what is around a loop is not counted."""
-    import keras
     import tensorflow as tf
 
     from analysis.predict import fusion

@@ -2,17 +2,13 @@
 
 import os
 
+import keras
+
+dense = keras.layers.Dense
+
 
 def sequential(*layers, shape=(8,), **keywords):
-    import keras
-
     return keras.Sequential([keras.Input(shape, **keywords), *layers])
-
-
-def dense(*arguments):
-    import keras
-
-    return keras.layers.Dense(*arguments)
 
 
 def classes():
@@ -20,41 +16,29 @@ def classes():
 
 
 def compiled():
-    import keras
-
     model = sequential(dense(1, "sigmoid"))
     model.compile(keras.optimizers.SGD(0.5), keras.losses.BinaryCrossentropy(), metrics=["accuracy"])
     return model
 
 
 def words():
-    import keras
-
     return sequential(keras.layers.Embedding(50, 4), keras.layers.Flatten(), dense(2), shape=(6,), dtype="int32")
 
 
 def two_inputs():
-    import keras
-
     one, two = keras.Input((2,)), keras.Input((2,))
     return keras.Model([one, two], dense(1)(keras.layers.Concatenate()([one, two])))
 
 
 def unbuilt():
-    import keras
-
     return keras.Sequential([dense(3)])
 
 
 def any_length():
-    import keras
-
     return sequential(keras.layers.GlobalAveragePooling1D(), dense(3), shape=(None, 4))
 
 
 def layers_that_do_not_match():
-    import keras
-
     return sequential(keras.layers.Reshape((3, 3)))
 
 
@@ -76,8 +60,6 @@ def no_model():
 
 def saved():
     """Also saves models beside Keras's own files: as it is, and with a Lambda layer."""
-    import keras
-
     model, folder = compiled(), os.environ["KERAS_HOME"]
     model.save(f"{folder}/plain.keras")
     sequential(keras.layers.Lambda(lambda x: 2 * x), dense(1)).save(f"{folder}/with_lambda.keras")
@@ -86,7 +68,6 @@ def saved():
 
 def strange():
     """A frozen nested model, a recurrent layer, a class of the user's own, and one layer used twice."""
-    import keras
 
     class Mine(keras.layers.Layer):
         def build(self, shape):

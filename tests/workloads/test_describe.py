@@ -22,7 +22,7 @@ def built(train, model):
     return m
 
 
-@pytest.mark.parametrize("name", ["tables", "joined", "in_time", "sizes_not_known"])
+@pytest.mark.parametrize("name", ["tables", "joined", "in_time", "up_and_down"])
 def test_what_is_built_is_described(train, name):
     built(train, f"inside_describing:{name}")
 
@@ -37,6 +37,8 @@ def test_strange_layers_are_named_and_frozen_ones_marked(train):
     assert not named["base/conv"].trainable and not named["base/bn"].trainable and named["lstm"].trainable
     assert named["base/conv"].inputs == () and named["sum"].inputs == ("again", "again (3)")
     assert networks.parameters(found) == m.values["parameters"] and networks.trainable(found) == 200 + 5 + 30 + 18
+    m = train(1, 1, model="tests.support.own_models:any_length", kernel="keras/build")
+    assert m.status == "failed" and "the model takes (None, None, 4) and gives (None, 3): sizes" in m.reason
 
 
 def works(*of, shape=(6, 4)):

@@ -1,6 +1,6 @@
 """Inside a worker: a built Keras model as a Network, with layers of an unknown kind for what has no price."""
 
-# A new Keras class that is one of the kinds of kernels.networks.layers is an entry of _KINDS. Keras is imported in no line of
+# A new Keras class that is one of the kinds of kernels.networks.layers is a word of _MADE. Keras is imported in no line of
 # this file: its objects bring what is asked of them.
 
 import functools
@@ -118,11 +118,24 @@ def _plain(operation) -> bool:
 
 
 def _conv(operation, shapes, after) -> Layer | None:
-    if set(operation.dilation_rate) != {1} or not _plain(operation) or operation.padding == "causal":
+    """A causal convolution has the sizes of one that pads both sides."""
+    if set(operation.dilation_rate) != {1} or not _plain(operation):
         return None
-    size, stride, pad = _sides(operation.kernel_size), operation.strides[0], operation.padding
-    filters, groups, bias = operation.filters, operation.groups, bool(operation.use_bias)
-    return _nameless("conv", filters, size, stride, pad, groups, _activation(operation), bias=bias)
+    name, bias, pad = type(operation).__name__, bool(operation.use_bias), operation.padding.replace("causal", "same")
+    how = _sides(operation.kernel_size), operation.strides[0], pad
+    if name.endswith("Transpose"):
+        return _nameless("transposed", after[-1], *how, activation=_activation(operation), bias=bias, shape=after)
+    kind, groups = ("conv", operation.groups) if name.startswith("Conv") else ("depthwise", shapes[0][-1])
+    return _nameless(kind, after[-1], *how, groups, _activation(operation), bias=bias)
+
+
+def _separable(operation, shapes, after) -> tuple[Layer, ...] | None:
+    """A depthwise convolution, then one of 1 x 1."""
+    one = _conv(operation, shapes, (shapes[0][-1] * operation.depth_multiplier,))
+    if one is None:
+        return None
+    depthwise = msgspec.structs.replace(one, name="depthwise", activation="", bias=False)
+    return depthwise, _nameless("conv", after[-1], activation=one.activation, bias=one.bias)
 
 
 def _pool(operation, shapes, after) -> Layer | None:
@@ -130,20 +143,29 @@ def _pool(operation, shapes, after) -> Layer | None:
     return _nameless(kind, size=size, stride=operation.strides[0], pad=operation.padding) if _plain(operation) else None
 
 
-def _global_pool(operation, shapes, after) -> Layer | None:
-    return None if operation.keepdims or not _plain(operation) else _nameless("globalpool")
+def _global_pool(operation, shapes, after) -> tuple[Layer, ...] | None:
+    pooled = Layer("pooled", "globalpool"), _nameless("reshape", shape=after)
+    return pooled[: 1 + operation.keepdims] if _plain(operation) else None
 
 
-def _zero_pad(operation, shapes, after) -> Layer | None:
+def _zero_pad(operation, shapes, after) -> Layer:
     (top, bottom), (left, right) = operation.padding
     even = top == bottom and left == right and _plain(operation)
-    return _nameless("zeropad", size=_sides((top, left))) if even else None
+    return _nameless("zeropad", size=_sides((top, left))) if even else _rearranged(operation, shapes, after)
+
+
+def _dropout(operation, shapes, after) -> Layer:
+    return _nameless("dropout", rate=float(getattr(operation, "rate", getattr(operation, "stddev", 0.0))))
+
+
+def _rearranged(operation, shapes, after) -> Layer:
+    return _nameless("rearrange", shape=after)
 
 
 def _recurrent(operation, shapes, after) -> Layer | None:
     """Source of what cuDNN has: Keras's cudnn_ok."""
-    cell, gates = operation.cell, {"GRU": 3, "LSTM": 4}[type(operation).__name__]
-    names = [getattr(f, "__name__", "") for f in (cell.activation, cell.recurrent_activation)]
+    cell, gates = operation.cell, {"SimpleRNN": 1, "GRU": 3, "LSTM": 4}[type(operation).__name__]
+    names = [getattr(getattr(cell, name, None), "__name__", "") for name in ("activation", "recurrent_activation")]
     odd = operation.unroll or cell.recurrent_dropout
     fused = names == ["tanh", "sigmoid"] and bool(cell.use_bias and getattr(cell, "reset_after", True) and not odd)
     weights = int(operation.count_params())
@@ -178,29 +200,43 @@ def _element_wise(operation, shapes, after) -> Layer:
     return _nameless("activation", activation=_activation(operation) or type(operation).__name__.lower())
 
 
-# Keras class -> what makes its nameless Layer from the operation, the shapes it takes and the one it gives; None: not as it is.
-_KINDS: dict[str, Callable] = {
-    **dict.fromkeys(("Conv1D", "Conv2D"), _conv),
-    "Dense": lambda o, shapes, after: _nameless("dense", o.units, activation=_activation(o), bias=bool(o.use_bias)),
-    **dict.fromkeys(_POOLS, _pool),
-    **dict.fromkeys((f"Global{name}" for name in _POOLS), _global_pool),
-    **dict.fromkeys(("GRU", "LSTM"), _recurrent),
-    "Bidirectional": _both_ways,
-    "MultiHeadAttention": _attention,
-    "LayerNormalization": lambda o, shapes, after: (
-        _nameless("layernorm", scale=bool(o.scale), bias=bool(o.center)) if o.axis in ([-1], [len(shapes[0])]) else None
+def _merged(operation, shapes, after) -> Layer:
+    if len(shapes) < 2:
+        return _element_wise(operation, shapes, after)
+    same = type(operation).__name__ == "Add" and len(set(shapes)) == 1
+    return _nameless("add") if same else _nameless("merge", shape=after)
+
+
+def _normalized(operation, shapes, after) -> Layer | None:
+    kind = "batchnorm" if type(operation).__name__ == "BatchNormalization" else "layernorm"
+    last = operation.axis in (-1, len(shapes[0]), [-1], [len(shapes[0])])
+    return _nameless(kind, scale=bool(operation.scale), bias=bool(operation.center)) if last else None
+
+
+# What makes a nameless Layer from an operation, the shapes it takes and the one it gives (None: not as it is), and the Keras
+# classes that it does so for.
+_MADE: tuple[tuple[Callable, str], ...] = (
+    (_conv, "Conv1D Conv2D DepthwiseConv1D DepthwiseConv2D Conv1DTranspose Conv2DTranspose"),
+    (_separable, "SeparableConv1D SeparableConv2D"),
+    (lambda o, shapes, after: _nameless("dense", o.units, activation=_activation(o), bias=bool(o.use_bias)), "Dense"),
+    (_pool, " ".join(_POOLS)),
+    (_global_pool, " ".join(f"Global{name}" for name in _POOLS)),
+    (_recurrent, "SimpleRNN GRU LSTM"),
+    (_both_ways, "Bidirectional"),
+    (_attention, "MultiHeadAttention"),
+    (_normalized, "BatchNormalization LayerNormalization"),
+    (_zero_pad, "ZeroPadding2D"),
+    (_rearranged, "UpSampling1D UpSampling2D Cropping1D Cropping2D ZeroPadding1D Permute RepeatVector Transpose"),
+    (_merged, "Add Multiply Subtract Average Maximum Minimum Divide"),
+    (
+        lambda o, shapes, after: _nameless("concat") if len(shapes) > 1 and o.axis in (-1, len(shapes[0])) else None,
+        "Concatenate",
     ),
-    "ZeroPadding2D": _zero_pad,
-    "BatchNormalization": lambda o, shapes, after: (
-        _nameless("batchnorm", scale=bool(o.scale)) if o.center and o.axis in (-1, len(shapes[0])) else None
-    ),
-    "Add": lambda o, shapes, after: _nameless("add") if len(shapes) > 1 and len(set(shapes)) == 1 else None,
-    "Concatenate": lambda o, shapes, after: (
-        _nameless("concat") if len(shapes) > 1 and o.axis in (-1, len(shapes[0])) else None
-    ),
-    "Embedding": lambda o, shapes, after: _nameless("embedding", o.output_dim, weights=o.input_dim * o.output_dim),
-    "Flatten": lambda o, shapes, after: _nameless("flatten"),
-    "Reshape": lambda o, shapes, after: _nameless("reshape", shape=after),
-    "Dropout": lambda o, shapes, after: _nameless("dropout", rate=float(o.rate)),
-    **dict.fromkeys(("Activation", "ReLU", "Relu", "LeakyReLU", "ELU", "Softmax", "Rescaling"), _element_wise),
-}
+    (lambda o, shapes, after: _nameless("embedding", o.output_dim, weights=o.input_dim * o.output_dim), "Embedding"),
+    (lambda o, shapes, after: _nameless("flatten"), "Flatten"),
+    (lambda o, shapes, after: _nameless("reshape", shape=after), "Reshape"),
+    (_dropout, "Dropout SpatialDropout1D SpatialDropout2D GaussianDropout AlphaDropout GaussianNoise"),
+    (_element_wise, "Activation ReLU Relu Relu6 LeakyReLU ELU Gelu Sigmoid Silu HardSigmoid HardSilu Softmax"),
+    (_element_wise, "Rescaling Normalization"),  # the latter's few numbers are learned by nothing
+)
+_KINDS = {name: made for made, names in _MADE for name in names.split()}
