@@ -93,18 +93,8 @@ def _one_shot(problem: AllReduce, data: np.ndarray, early: bool = False):
     launches = []
     for gpu in range(count):
         where = np.uint64(told.ctypes.data + 4 * gpu)
-        arguments = (
-            sent[gpu],
-            got[gpu],
-            np.int64(pieces),
-            boxes,
-            np.int32(gpu),
-            calls[gpu],
-            failed[gpu],
-            where,
-            np.int64(LONGEST_NS),
-        )
-        launches.append(several_gpus.launcher(gpu, compiled, blocks, _THREADS, arguments, early))
+        own = sent[gpu], got[gpu], np.int64(pieces), boxes, np.int32(gpu), calls[gpu], failed[gpu], where
+        launches.append(several_gpus.launcher(gpu, compiled, blocks, _THREADS, (*own, np.int64(LONGEST_NS)), early))
     wait_for_all = several_gpus.wait_for(count)
 
     def wait(keep=(inboxes, told)):

@@ -47,18 +47,9 @@ def im2col_map(address: int, of: Gather, pixels: int) -> np.ndarray:
     made, sizes = loader.map_room(), (of.c, of.w, of.h, of.n)
     pitches = (2 * of.c, 2 * of.c * of.w, 2 * of.c * of.w * of.h)
     failed = loader._driver().cuTensorMapEncodeIm2col(
-        ctypes.c_void_p(made.ctypes.data),
-        loader.UINT16,
-        4,
-        ctypes.c_void_p(address),
-        (ctypes.c_uint64 * 4)(*sizes),
-        (ctypes.c_uint64 * 3)(*pitches),
-        (ctypes.c_int * 2)(*low),
-        (ctypes.c_int * 2)(*high),
-        _DEEP,
-        pixels,
-        (ctypes.c_uint32 * 4)(1, of.step, of.step, 1),
-        *loader.SWIZZLED,
+        *(ctypes.c_void_p(made.ctypes.data), loader.UINT16, 4, ctypes.c_void_p(address), (ctypes.c_uint64 * 4)(*sizes)),
+        *((ctypes.c_uint64 * 3)(*pitches), (ctypes.c_int * 2)(*low), (ctypes.c_int * 2)(*high), _DEEP, pixels),
+        *((ctypes.c_uint32 * 4)(1, of.step, of.step, 1), *loader.SWIZZLED),
     )
     if failed:
         raise ValueError(f"cuTensorMapEncodeIm2col: error {failed} for {sizes}, {low} to {high} by {of.step}")

@@ -242,24 +242,8 @@ def convolution(
     past = PAST_CACHES if even and chunk == w.channels and w.pixels * w.columns * item >= _PAST_BYTES else 0
     pixels = b.images * b.rows * w.across
     tables = [pixel_blocks.places(size) for size in (2 * pixels + 16, w.taps_down * w.taps_across, 2 * pixels)]
-    arguments = (
-        threads,
-        (0,) * lanes,
-        (0,) * tile,
-        w,
-        b,
-        span,
-        origin(source),
-        origin(filters),
-        right,
-        depth,
-        out,
-        scratch,
-        *tables,
-        pixel_blocks.places(1),
-        past,
-        panels if keep_filters else 0,
-    )
+    given = threads, (0,) * lanes, (0,) * tile, w, b, span, origin(source), origin(filters), right, depth, out, scratch
+    arguments = (*given, *tables, pixel_blocks.places(1), past, panels if keep_filters else 0)
     if keep_filters:
         _convolve(*arguments, True)
     call = direct(_convolve, *arguments, not keep_filters)

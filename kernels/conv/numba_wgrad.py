@@ -163,24 +163,8 @@ def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, vector: 
     sums = empty((threads * out.size,), x.dtype, 4) if threads > 1 else out
     runs_at, out_at = pixel_blocks.places(b.images * b.rows), pixel_blocks.places(w.taps_across * chunk)
     begun = np.zeros((-(-w.channels // chunk), threads), np.int64)
-    arguments = (
-        threads,
-        (0,) * lanes,
-        highs,
-        w,
-        b,
-        origin(x),
-        origin(dy),
-        out,
-        sums,
-        scratch,
-        right,
-        runs_at,
-        out_at,
-        pixel_blocks.places(1),
-        begun,
-    )
-    call = direct(_gradient, *arguments)
+    given = threads, (0,) * lanes, highs, w, b, origin(x), origin(dy), out
+    call = direct(_gradient, *given, sums, scratch, right, runs_at, out_at, pixel_blocks.places(1), begun)
     return lambda keep=(x, dy): call()
 
 

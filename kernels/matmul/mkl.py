@@ -46,20 +46,5 @@ def gemm(problem: Matmul, a, b):
     m, n, k = problem.m, problem.n, problem.k
     c = empty((m, n), a.dtype, 5)
     a_way, b_way = (_TRANSPOSE if problem.layout == layout else _NO_TRANSPOSE for layout in ("tn", "nt"))
-    arguments = (
-        _ROW_MAJOR,
-        a_way,
-        b_way,
-        m,
-        n,
-        k,
-        1.0,
-        a.ctypes.data,
-        a.shape[1],
-        b.ctypes.data,
-        b.shape[1],
-        0.0,
-        c.ctypes.data,
-        n,
-    )
-    return into(c, call, *arguments, keep=(a, b))
+    sides = a.ctypes.data, a.shape[1], b.ctypes.data, b.shape[1]
+    return into(c, call, _ROW_MAJOR, a_way, b_way, m, n, k, 1.0, *sides, 0.0, c.ctypes.data, n, keep=(a, b))

@@ -325,22 +325,5 @@ def amx(problem: Matmul, a, b):
     raw = c.reshape(-1).view(np.uint16 if problem.out == "bfloat16" else np.uint32)
     views = [x.view(np.uint16) for x in operands(problem, (a, b))]
     a_by, b_by = (tuple(step // 2 for step in x.strides) for x in views)
-    return into(
-        c,
-        _product,
-        (0,) * 32,
-        (0,) * 16,
-        tile_shapes(),
-        origin(views[0]),
-        a_by,
-        origin(views[1]),
-        b_by,
-        raw,
-        (m, n, k),
-        (high, wide),
-        left,
-        right,
-        sums,
-        np.zeros(3, np.int64),
-        keep=(a, b),
-    )
+    given = tile_shapes(), origin(views[0]), a_by, origin(views[1]), b_by, raw, (m, n, k), (high, wide)
+    return into(c, _product, (0,) * 32, (0,) * 16, *given, left, right, sums, np.zeros(3, np.int64), keep=(a, b))
