@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, GroupTiles, WarpTiles
+from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, GroupTiles, Tiles, WarpTiles
 
 # Of one Hopper multiprocessor, to rank plans and for nothing else: multiply-adds of 2-byte items a cycle (dense, the data
 # sheet's) and of float32, bytes a cycle that arrive from the L2 and that wgmma reads of shared memory, and cycles until a first
@@ -95,6 +95,21 @@ SMALL = (
     Warps(32, 32, 32, 16, 32, 4, 4, 2, 2, 4),
     Warps(32, 16, 32, 16, 16, 4, 4, 2, 1, 16),
 )
+
+
+class Direct(Tiles, frozen=True):
+    """matmul/cuda_direct.cu: threads beside each other, and threads that share a sum, a power of four."""
+
+    lanes: int
+    deep: int
+
+    def __str__(self) -> str:
+        return f"direct lanes={self.lanes} deep={self.deep}"
+
+
+DIRECT = (Direct(64, 1), Direct(16, 16), Direct(4, 64), Direct(2, 256))
+# Sums that a thread has alone, and that blocks had better share; the most rows or columns of a product that is called few.
+SHORT, LONG, FEW = 16, 1 << 15, 4
 
 
 class Tensors(WarpTiles, frozen=True):
@@ -242,6 +257,12 @@ def warps(layout: str, single: bool = True) -> list[Warps]:
         fitting = sum(of.registers(layout) <= min(255, given // 8 * 8) for given in each)
         found.append(msgspec.structs.replace(of, blocks=fitting))
     return found
+
+
+def direct(m: int, n: int, k: int) -> tuple[Direct, ...]:
+    """The forms of matmul/cuda_direct.cu for a product of short sums, or of few rows or columns; it counts C in 32 bits."""
+    few = min(m, n) <= FEW and k < LONG
+    return () if m * n >> 31 else DIRECT[:1] if k <= SHORT else DIRECT[1:] if few else ()
 
 
 def groups(layout: str, item_bytes: int) -> list[Groups]:

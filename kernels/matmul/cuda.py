@@ -8,7 +8,7 @@ import cupy
 import numpy as np
 
 from kernels.cuda import autotuner, loader, matmul_tiles, tiles
-from kernels.cuda.matmul_tiles import Warps
+from kernels.cuda.matmul_tiles import FEW, Direct, Warps
 from kernels.cuda.rows import Placed, copying, in_place, placed, turned
 from kernels.cuda.tiles import Plan, traffic
 from kernels.problems import Matmul
@@ -105,6 +105,24 @@ def warps_call(problem: Matmul, plan: Plan[Warps], a: Placed, b: Placed, c):
     return run
 
 
+def direct_call(problem: Matmul, of: Direct, a, b, c):
+    """The call of matmul/cuda_direct.cu; of few columns it multiplies the transposes, B's by A's."""
+    m, n, k = problem.m, problem.n, problem.k
+    sides = (a, m, problem.layout != "tn", n), (b, n, problem.layout == "nt", 1)
+    (a, m, a_along, c_row), (b, n, b_along, c_column) = sides[:: -1 if n <= FEW < m else 1]
+    along, few = b_along and k > 1, min(m, FEW)
+    vector = (k if along else n) % 4 == 0 and b.data.ptr % 16 == 0
+    whole = along and vector and a_along and a.data.ptr % 16 == 0
+    macros = {"FEW": few, "ALONG": int(along), "VECTOR": int(vector), "VECTOR_A": int(whole), **of.macros()}
+    compiled = loader.load("matmul/cuda_direct", "matmul", **macros)
+    columns = 1 if along or (of.deep > 1 and not vector) else 4  # of a thread, as the source has it
+    units, strides = -(-m // few) * -(-n // columns), (k, 1) if a_along else (1, m)
+    arguments = a, b, c, *map(np.int32, (m, n, k, *strides, k if along else n, c_row, c_column))
+    run = into(c, compiled, (-(-units // of.lanes),), (of.lanes * of.deep,), arguments)
+    run.notes = {"tiles": str(of), "traffic": traffic(4, *[(few + columns, few * columns)] * 2)}
+    return run
+
+
 @kernel(batched=True)
 def warp_tiled(problem: Matmul, a, b):
     if problem.math != "float32":
@@ -121,10 +139,17 @@ def warp_tiled(problem: Matmul, a, b):
     most = loader.attribute("MaxSharedMemoryPerBlockOptin")
     forms = [of for of in matmul_tiles.warps(layout, single) if of.shared_bytes <= most]
     if single:
-        found = tiles.plans(forms, m, n, problem.k, loader.attribute("MultiProcessorCount"))
+        ranked = tiles.plans(forms, m, n, problem.k, loader.attribute("MultiProcessorCount"))
+        found: list[Plan] = [*ranked, *map(Plan, matmul_tiles.direct(m, n, problem.k))]
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
         found = list(map(Plan, forms))
-    return fastest_plan("matmul/cuda_warp", problem, found, lambda plan: warps_call(problem, plan, read_a, read_b, c))
+
+    def call(plan: Plan):
+        if isinstance(plan.of, Direct):
+            return direct_call(problem, plan.of, a, b, c)
+        return warps_call(problem, plan, read_a, read_b, c)
+
+    return fastest_plan("matmul/cuda_warp", problem, found, call)
 
 
 def split_sums(plan: Plan, m: int, n: int, cluster: int = 1) -> tuple[int, int, tuple]:

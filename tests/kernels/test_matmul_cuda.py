@@ -20,7 +20,7 @@ from kernels import reference
 from kernels.cuda import autotuner, conv_tiles, loader, matmul_tiles, tiles
 from kernels.problems import Matmul
 
-PLAIN, WARP, TENSOR, WGMMA = "matmul/cuda", "matmul/cuda_warp", "matmul/cuda_tensor", "matmul/cuda_wgmma"
+PLAIN, WARP, DIRECT, TENSOR, WGMMA = (f"matmul/cuda{of}" for of in ("", "_warp", "_direct", "_tensor", "_wgmma"))
 DEEP, LINE = 64, 128  # k of a place in the ring, bytes of a line
 
 
@@ -92,9 +92,8 @@ def test_every_product_is_added_once_and_shares_an_operand_with_the_one_before(o
     order = []
     i, j = re.search(r"const int i = (.*), j = (.*);", loader.source(WARP)).groups()
     for e in range(of.each_m * of.each_n):
-        names = {"e": e, "EACH_N": of.each_n}
-        names |= {"i": c(i, **names)}
-        order.append((names["i"], c(j, **names)))
+        row = c(i, e=e, EACH_N=of.each_n)
+        order.append((row, c(j, e=e, EACH_N=of.each_n, i=row)))
     assert sorted(order) == [(i, j) for i in range(of.each_m) for j in range(of.each_n)]
     assert all(a[0] == b[0] or a[1] == b[1] for a, b in itertools.pairwise(order))
 
@@ -104,11 +103,9 @@ def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
     assert (first.threads, first.shared_bytes) == (128, 4 * 4 * 16 * (132 + 132))
     sliced = matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 2, 1)  # C's tile is more than its ring
     assert (sliced.threads, sliced.shared_bytes) == (256, 128 * 128 * 4)
-    # two add what two others have
-    assert matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 4, 1).shared_bytes == 2 * 128 * 128 * 4
-    assert matmul_tiles.TENSORS[0].shared_bytes("nn", 2) == 4 * (128 * 80 + 32 * 136 * 2)
-    assert matmul_tiles.TENSORS[0].shared_bytes("nn", 4) == 4 * (128 * 80 + 16 * 136 * 4)
-    assert matmul_tiles.TENSORS[1].shared_bytes("nt", 2) == 3 * (128 * 144 + 256 * 144)
+    assert matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 4, 1).shared_bytes == 2 * 128 * 128 * 4  # two add to two
+    taken = [matmul_tiles.TENSORS[i].shared_bytes(*how) for i, *how in ((0, "nn", 2), (0, "nn", 4), (1, "nt", 2))]
+    assert taken == [4 * (128 * 80 + 32 * 136 * 2), 4 * (128 * 80 + 16 * 136 * 4), 3 * (128 * 144 + 256 * 144)]
     group = matmul_tiles.Groups(2, 64, 256, 4, 2, 2, 1)
     assert (group.tile, group.threads) == ((128, 256), 384)
     assert group.shared_bytes == 4 * (128 + 256) * 128 + 2 * 2 * 8192 + 4 * 16
@@ -170,6 +167,8 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
             assert 1 < len(plans) <= 4 and len({str(plan) for plan in plans}) == len(plans)
             assert all(plan.leaves_none_empty(k) for plan in plans)
             assert any(plan.parts > 1 for plan in plans) == (k > 1000 and m < 200)
+    few = (1, 9, 99), (9, 4, 17), (5, 5, 16), (5, 5, 17), (1, 9, 1 << 15), (1 << 16, 1 << 15, 1)
+    assert [len(matmul_tiles.direct(*size)) for size in few] == [3, 3, 1, 0, 0, 0]
     # a last wave of 24 of 132 is split; of 44 what that gains is within what the model is wrong by; few waves; few stages
     sizes = [(of, 1536, 3000, 2048), (of, 2816, 4096, 2048), (tensors, 128, 3000, 65536), (tensors, 32, 32, 2048)]
     assert [tiles.plans([form], *size, 132)[0].parts for form, *size in sizes] == [4, 1, 2, 8]
@@ -198,9 +197,9 @@ def test_the_rung_of_split_k_leaves_no_part_empty(monkeypatch):
 @pytest.mark.parametrize(
     ("path", "some"),
     [
-        *((WARP, matmul_tiles.WARPS), (TENSOR, matmul_tiles.TENSORS), (WGMMA, matmul_tiles.GROUPS)),
-        *(("conv/cuda", conv_tiles.WARPS), ("conv/cuda_tensor", conv_tiles.TENSORS)),
-        ("conv/cuda_wgmma", conv_tiles.GROUPS),
+        *((WARP, matmul_tiles.WARPS), (DIRECT, matmul_tiles.DIRECT), (TENSOR, matmul_tiles.TENSORS)),
+        *((WGMMA, matmul_tiles.GROUPS), ("conv/cuda", conv_tiles.WARPS)),
+        *(("conv/cuda_tensor", conv_tiles.TENSORS), ("conv/cuda_wgmma", conv_tiles.GROUPS)),
     ],
     ids=str,
 )
@@ -213,8 +212,8 @@ def test_every_field_is_a_macro_of_its_source(path, some):
 VECTORS, ACROSS = ("VECTOR", "VECTOR_A", "VECTOR_B"), (("nt", "tf32", 0), ("tt", "tf32", 0))
 
 
-def stored(layout: str) -> dict[str, int]:
-    return {"A_STORED_KM": int(layout[0] == "t"), "B_STORED_KN": int(layout[1] == "n")}
+def stored(layout: str, **more) -> dict:
+    return {"A_STORED_KM": int(layout[0] == "t"), "B_STORED_KN": int(layout[1] == "n"), **more}
 
 
 TRIED = [
@@ -226,11 +225,7 @@ TRIED = [
         for vector in (0, 1)
     ),
     *(
-        (
-            TENSOR,
-            of,
-            stored(layout) | {"BYTES_A": row, "BYTES_B": row, "VECTOR": int(row > 2), "TF32": tf32, "TYPE": '"f16"'},
-        )
+        (TENSOR, of, stored(layout, BYTES_A=row, BYTES_B=row, VECTOR=int(row > 2), TF32=tf32, TYPE='"f16"'))
         for of in matmul_tiles.TENSORS
         for tf32, row, layout in (
             *itertools.product((0, 1), (16,), ("nn", "nt", "tn")),
@@ -241,6 +236,10 @@ TRIED = [
         (WGMMA, of, stored(layout) | {"TYPE": f'"{ptx}"', "TF32": int(ptx == "tf32"), "BIAS_RELU": bias})
         for layout, ptx, bias in (*itertools.product(("nn", "nt", "tn"), ["bf16"], "01"), *ACROSS)
         for of in matmul_tiles.groups(layout, 4 if ptx == "tf32" else 2)
+    ),
+    *(
+        (DIRECT, of, {"FEW": few, "ALONG": int(how > 1), "VECTOR": int(how in (1, 3, 4)), "VECTOR_A": int(how == 4)})
+        for of, few, how in itertools.product(matmul_tiles.DIRECT, (1, 2, 3, 4), range(5))
     ),
 ]
 
@@ -254,6 +253,7 @@ def test_sums_stay_in_registers(file, of, more):
 
 # one item, no multiple of anything, more than one tile either way, k for more than a round of the ring; of rows on 16 bytes too
 SHAPES = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (131, 137, 35), (72, 136, 72), (9, 16, 328), (9, 15, 327)]
+FEW = [(1, 68, 1030), (3, 70, 1028), (2, 5, 17), (66, 4, 260), (67, 3, 259), (40, 17, 1)]
 RUNGS = [
     *(("", rung, "", "float32") for rung in ("naive", "coalesced", "tiled", "register_tiled")),
     *(
@@ -263,6 +263,7 @@ RUNGS = [
         if (i + j) % 3 == 0 or i in (2, 5, 7, 8)  # each form once; all layouts of short and long stages, of few rows
     ),
     *(("", "warp_tiled", tiles.Plan(matmul_tiles.WARPS[-1], 2), layout) for layout in ("nn", "tn")),
+    *(("", "warp_tiled", tiles.Plan(of), layout) for of in matmul_tiles.DIRECT for layout in ("nn", "nt", "tn")),
     *(("", "warp_tiled", tiles.Plan(matmul_tiles.WARPS[3]), f"{way} copied") for way in ("nn", "nt", "tn")),
     *(
         ("", "warp_tiled", tiles.Plan(matmul_tiles.warps(way, single=False)[i]), f"{way} many")
@@ -286,14 +287,12 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
     math = how if how in ("bfloat16", "tf32") else "float32"
     monkeypatch.setattr(autotuner, "fastest", lambda gpu, file, problem, candidates: str(tile))
     monkeypatch.setattr(tiles, "plans", lambda *given: [tile])
-    module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=2)(
-        of, "matmul"
-    )  # so that some tiles go whole beside split ones
+    module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=2)(of, "matmul")  # some tiles go whole beside split ones
     if how == "copied":  # what is read 16 times: of some shapes both, of others one
         monkeypatch.setattr(module, "_LAUNCH_S", 0)
         monkeypatch.setattr(module, "_BY_ITEMS", 4 / 15.5 * module._FLOPS_S / module._BYTES_S)
     dtype = "float32" if math == "tf32" else math
-    for m, n, k in SHAPES:
+    for m, n, k in [*SHAPES, *FEW * str(tile).startswith("direct")]:
         problem = Matmul(m, n, k, dtype, math, layout=layout, batch=3 if how == "many" else 1)
         inputs = problem.inputs(3, True)
         given = [cuda_on_cpu.filled(x.view(np.uint16) if dtype == "bfloat16" else x) for x in inputs]
