@@ -19,7 +19,7 @@ _MOST_NAIVE, _MOST_COALESCED = 1 << 36, 1 << 39
 _INT, _MOST_AT_ONCE = (1 << 31) - (1 << 12), 65535  # tiles and parts of k reach beyond the edge, less than 4,096
 # Of an H200: seconds of a launch, bytes and FLOPs a second, and the share of a call that an operand takes more which is fetched
 # item by item: its rows begin anywhere, or it lies along k.
-_LAUNCH_S, _BYTES_S, _FLOPS_S, _BY_ITEMS = 3e-6, 4e12, 50e12, 0.08
+_LAUNCH_S, _BYTES_S, _FLOPS_S, _BY_ITEMS = 3e-6, 4e12, 50e12, 0.11
 
 
 def count_in_32_bits(problem: Matmul) -> None:
