@@ -54,13 +54,8 @@ def graph_of(problem: Conv, direct: bool = False):
         return graph.tensor(name=name, dim=list(shape), stride=_strides(*shape, problem.layout), data_type=kind)
 
     (top, bottom), (left, right) = problem.pads
-    how = {
-        "pre_padding": [top, left],
-        "post_padding": [bottom, right],
-        "stride": [problem.stride] * 2,
-        "dilation": [1, 1],
-        "compute_data_type": wide,
-    }
+    how = {"pre_padding": [top, left], "post_padding": [bottom, right], "compute_data_type": wide}
+    how |= {"stride": [problem.stride] * 2, "dilation": [1, 1]}
     match problem.direction:
         case "fprop":
             first, second, made = tensor("x"), tensor("w"), "y"

@@ -68,13 +68,9 @@ class _Columns:
         """(first row, row after the last, channels of x, channels of y) of each piece of a chunk, by groups."""
         filters = self.problem.c_out // self.problem.groups
         for group in range(self.problem.groups):
+            channels, made = (slice(group * each, (group + 1) * each) for each in (self.channels, filters))
             for begin in range(0, self.problem.p, self.rows):
-                yield (
-                    begin,
-                    min(begin + self.rows, self.problem.p),
-                    slice(group * self.channels, (group + 1) * self.channels),
-                    slice(group * filters, (group + 1) * filters),
-                )
+                yield begin, min(begin + self.rows, self.problem.p), channels, made
 
     def images_of(self, x: np.ndarray, chunk: slice) -> np.ndarray:
         """The chunk's images with their padding."""
@@ -89,10 +85,8 @@ class _Columns:
         p = self.problem
         source = images[:, begin * p.stride :, :, channels]
         n, h, w, c = source.strides
-        shape, strides = (
-            (len(images), end - begin, p.q, p.r, p.s, self.channels),
-            (n, p.stride * h, p.stride * w, h, w, c),
-        )
+        shape = len(images), end - begin, p.q, p.r, p.s, self.channels
+        strides = n, p.stride * h, p.stride * w, h, w, c
         columns = self.part(shape)
         np.copyto(columns, np.lib.stride_tricks.as_strided(source, shape, strides, writeable=False))
         return columns.reshape(-1, self.taps)

@@ -46,13 +46,8 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
     ended."""
     of, k, (m, n, wide_k, layout, size) = plan.of, problem.k, seen(problem)
     turned, a_km, b_kn = layout == "tt", int(layout[0] == "t"), int(layout[1] == "n")
-    macros = {
-        "TYPE": f'"{ARITHMETIC[problem.math].ptx}"',
-        "TF32": int(size == 4),
-        "BIAS_RELU": len(bias),
-        **of.macros(),
-    }
-    macros |= {"A_STORED_KM": a_km, "B_STORED_KN": b_kn}
+    macros = {"TYPE": f'"{ARITHMETIC[problem.math].ptx}"', "TF32": int(size == 4), "BIAS_RELU": len(bias)}
+    macros |= {"A_STORED_KM": a_km, "B_STORED_KN": b_kn, **of.macros()}
     compiled = loader.load("matmul/cuda_wgmma", "matmul", _arch="sm_90a", **macros)
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
     (a_share, b_share), deep = of.shares(), LINE // size
