@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from workloads import options, terminal
 
 if TYPE_CHECKING:
-    from analysis.compare.comparison import Compared, Comparison
-    from analysis.table import Table
+    from analysis.compare.comparison import Comparison
     from workloads.records import Loaded
 
 QUESTION = "What became faster or slower between two runs?"
@@ -18,9 +17,6 @@ LONG = """What became faster or slower from OLD to NEW, which are result files, 
 show and what two equal runs differ by (measured once: python -m workloads.doctor --noise; two --rigorous runs show it themselves
 in device times). Rows are the same when it lies within 5 %. Exit code 4 when --fail-on finds a regression."""
 _MOST = 40  # lines on a terminal; -v shows all
-_WORDS = ("slower", "faster", "same", "can't tell")  # analysis.compare.comparison's, which is too heavy for --help
-_CHANGED = _WORDS[:2]
-HEAD = ("row", "clock", "old_s", "new_s", "ratio", "low", "high", "verdict", "between_runs", "between_from", "flags")
 
 
 def parser() -> options.Parser:
@@ -80,85 +76,25 @@ def compare(old: "Loaded", new: "Loaded", asked: str, any_machine: bool = False,
     return comparison.comparison(old, new, clock)
 
 
-def records(made: "Comparison") -> list[dict]:
-    """The compared rows as plain records, in the columns of HEAD, every verdict's largest change first."""
-    from msgspec.structs import astuple
-
-    from analysis.compare import comparison
-    from analysis.stats import middle
-
-    def cells(r: "Compared") -> tuple:
-        times = (middle(m.on(r.clock)) for m in (r.old, r.new))
-        return r.name, r.clock, *times, *astuple(r.verdict.ratio), r.word, *astuple(r.between), " ".join(r.flags)
-
-    return [dict(zip(HEAD, cells(r), strict=True)) for word in comparison.WORDS for r in made.of(word)]
-
-
 def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
     """Prints how many rows changed, those that did (`verbose`: all), and notes; the words are on stderr beside csv and json."""
     from analysis import table
+    from analysis.compare import comparison
+    from analysis.text import comparisons as words
 
     out = sys.stdout if format_ in ("table", "md") else sys.stderr
     mark = "- " if format_ == "md" else ""
-    print(mark + summary(made), file=out)
+    print(mark + words.summary(made), file=out)
     if format_ in ("json", "csv"):
-        table.records(records(made), HEAD, format_)
-    elif (changed := rows(made, _WORDS if verbose else _CHANGED)).rows:
+        table.records(comparison.records(made), comparison.HEAD, format_)
+    elif (changed := words.rows(made, comparison.WORDS if verbose else comparison.CHANGED)).rows:
         more = 0 if verbose else len(changed.rows) - _MOST
         changed.rows = changed.rows[: None if verbose else _MOST]
         lines = changed.md()[:-1] if format_ == "md" else changed.text()
         print("", *map(_painted, lines), sep="\n")
         print(*[f"... and {more} more; -v shows all"] * (more > 0), "", sep="\n")
-    for line in notes(made, verbose):
+    for line in words.notes(made, verbose):
         print(mark + line, file=out)
-
-
-def rows(made: "Comparison", words: tuple[str, ...] = _WORDS) -> "Table":
-    """A line a row that was compared and has such a verdict, every verdict's largest change first."""
-    from analysis.table import Table
-
-    found = [_cells(r) for word in words for r in made.of(word)]
-    heads, least = "row | old | new | change | 95 % interval | flags", "flags | 95 % interval"
-    return Table(heads, found, 1, "flags", least, last=any(row[-1] for row in found))
-
-
-def summary(made: "Comparison") -> str:
-    """How many rows have each verdict, and how many are broken."""
-    from analysis.units import count
-
-    slower, faster, same, open_ = (len(made.of(word)) for word in _WORDS)
-    counts = f"{slower} slower, {faster} faster, {same} the same within 5 %, {open_} can't tell"
-    broken = f", {len(made.broken)} broken" * bool(made.broken)
-    return f"{counts}{broken}: of {count(len(made.rows) + len(made.broken), 'row')}."
-
-
-def notes(made: "Comparison", verbose: bool = False) -> list[str]:
-    """What must be known beside the rows: what disturbed them, what is missing, why some have no verdict, what else differs."""
-    from analysis import labels
-    from analysis.compare.comparison import disturbed
-    from analysis.noise import MODELS, OWN, side
-    from analysis.units import count, percent
-
-    lines = [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken]
-    loud = {
-        "OLD": sum(disturbed(r.old, r.clock) for r in made.rows),
-        "NEW": sum(disturbed(r.new, r.clock) for r in made.rows),
-    }
-    if told := [f"{count(rows, 'row')} of {where}" for where, rows in loud.items() if rows]:
-        lines.append(f"Other programs ran beside {' and '.join(told)}: no change is claimed there. Measure again.")
-    for where, alone in (("OLD", made.only_old), ("NEW", made.only_new)):
-        if alone:
-            lines.append(f"Only in {where}: {count(len(alone), 'row')}, such as {labels.brief(alone[0])}.")
-    if taken := [r for r in made.rows if r.between.share]:
-        most = max(taken, key=lambda r: r.between.share)
-        between = most.between
-        lines.append(f"Two equal runs differ by up to {percent(between.share)} ({between.source}).")
-        if between.source != OWN and side(most.new, most.clock) != MODELS:
-            lines.append(f"Measure it here once (15 min): {options.typed('python -m workloads.doctor --noise')}")
-    shown = len(made.differences) if verbose else 2
-    lines += [f"differs: {text}" for text in made.differences[:shown]]
-    lines += [f"... and {len(made.differences) - shown} other differences (-v)"] * (len(made.differences) > shown)
-    return lines
 
 
 def _painted(line: str) -> str:
@@ -167,38 +103,15 @@ def _painted(line: str) -> str:
     return terminal.paint(line, style) if style else line
 
 
-def _cells(r: "Compared") -> tuple[str, ...]:
-    from analysis import labels
-    from analysis.stats import middle
-    from analysis.units import seconds
-
-    ratio = r.verdict.ratio
-    return (
-        labels.brief(r.new),
-        *(seconds(middle(m.on(r.clock))) for m in (r.old, r.new)),
-        f"{_change(ratio.value)} {r.word}" if r.word in _CHANGED else r.word,
-        f"[{_change(ratio.low)}, {_change(ratio.high)}]",
-        " ".join(r.flags),
-    )
-
-
-def _change(ratio: float) -> str:
-    """`+7.0 %`; from twice as long on `2.3x`."""
-    from analysis.units import digits
-
-    return f"{100 * (ratio - 1):+.1f} %" if ratio < 2 else f"{digits(ratio)}x"
-
-
 def verdict(made: "Comparison", share: float | None) -> int:
     """The exit code: 4 when a row is slower by more than that share, or fails now; what did is said on stderr."""
     from analysis.units import count, percent
 
     if share is None:
         return options.OK
-    worse = made.regressions(share)
-    if not worse and not made.broken:
+    names = [r.name for r in made.regressions(share)] + [f"{m.kernel} ({m.status})" for m in made.broken]
+    if not names:
         return options.OK
-    names = [r.name for r in worse] + [f"{m.kernel} ({m.status})" for m in made.broken]
     rule = f"slower by more than {percent(share)}" if share else "slower"
     print(f"regression: {count(len(names), 'row')} {rule} or broken, such as {names[0]}", file=sys.stderr)
     return options.REGRESSION
@@ -209,6 +122,7 @@ def against(run: str, files: list, share: float | None, format_: str = "table") 
 
     Raises: Usage.
     """
+    from analysis.text import comparisons as words
     from workloads import records
 
     asked = f"python -m analysis.compare {run} {files[0].parent} --any-machine"
@@ -217,7 +131,7 @@ def against(run: str, files: list, share: float | None, format_: str = "table") 
         print(f"\nagainst {run}:")
         show(made, format_)
     else:
-        print(f"against {run}: {summary(made)}", file=sys.stderr)
+        print(f"against {run}: {words.summary(made)}", file=sys.stderr)
     return verdict(made, share)
 
 

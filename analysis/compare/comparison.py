@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import astuple
 
 from analysis import labels, noise
 from analysis.noise import Between
@@ -13,6 +14,8 @@ from workloads.records import Loaded, Machine, Measurement, Run
 _SEEN = Between(0.0, "in the rows' own intervals")
 _BROKEN = ("failed", "wrong")
 WORDS = ("slower", "faster", "same", "can't tell")
+CHANGED = WORDS[:2]
+HEAD = ("row", "clock", "old_s", "new_s", "ratio", "low", "high", "verdict", "between_runs", "between_from", "flags")
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -137,3 +140,13 @@ def _facts(machine: Machine) -> dict[str, str]:
 def machine_keys(runs: "Iterable[Run]") -> tuple[str, ...]:
     """The machines that runs come from, each once."""
     return tuple(dict.fromkeys(r.machine.key for r in runs))
+
+
+def records(made: Comparison) -> list[dict]:
+    """The compared rows as plain records, in the columns of HEAD, every verdict's largest change first."""
+
+    def cells(r: Compared) -> tuple:
+        times = (middle(m.on(r.clock)) for m in (r.old, r.new))
+        return r.name, r.clock, *times, *astuple(r.verdict.ratio), r.word, *astuple(r.between), " ".join(r.flags)
+
+    return [dict(zip(HEAD, cells(r), strict=True)) for word in WORDS for r in made.of(word)]

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from analysis import noise
 from analysis.compare import command, comparison
 from analysis.stats import exact
+from analysis.text import comparisons
 from kernels.problems import Training
 from workloads import matmul, options, records, session
 from workloads.records import Loaded, Measurement, Run, Samples, Settings, baselines
@@ -114,7 +115,7 @@ def test_a_machine_without_a_number_takes_that_of_the_one_most_like_it(tmp_path,
     old, new = (loaded(timed(steady(c)), run=run) for c in (1.0, 1.05))
     made = comparison.comparison(old, new)
     assert made.rows[0].between.share == 0.01
-    said, measure = command.notes(made)
+    said, measure = comparisons.notes(made)
     assert "up to 1.00 % (as on intel-avx512-2c, the stored machine most like it)." in said
     assert measure.startswith("Measure it here once") and measure.endswith("workloads.doctor --noise")
     keep(tmp_path / "two", {(noise.CPU, 0): 0.02})
@@ -125,7 +126,7 @@ def test_a_machine_without_a_number_takes_that_of_the_one_most_like_it(tmp_path,
     monkeypatch.setattr(noise, "REPORTS", tmp_path / "empty")
     assert noise.between_runs(CPU_MACHINE, noise.CPU, 1.0).share == noise.DEFAULT[noise.CPU] == 0.2
     loud = comparison.comparison(old, loaded(timed(steady(1.05), flags=("other-load",)), run=run))
-    disturbed, said, _ = command.notes(loud)
+    disturbed, said, _ = comparisons.notes(loud)
     assert disturbed == "Other programs ran beside 1 row of NEW: no change is claimed there. Measure again."
     assert said == "Two equal runs differ by up to 20.0 % (a guess, as nothing is stored)."
 
@@ -195,7 +196,7 @@ def test_one_sample_and_lone_rows():
     assert [m.problem.n for m in made.broken] == [3]
     assert [m.problem.n for m in made.only_old] == [2] and [m.problem.n for m in made.only_new] == [5]
     assert command.verdict(made, 0.05) == options.REGRESSION and command.verdict(made, None) == options.OK
-    assert command.summary(made) == "0 slower, 0 faster, 0 the same within 5 %, 1 can't tell, 1 broken: of 2 rows."
+    assert comparisons.summary(made) == "0 slower, 0 faster, 0 the same within 5 %, 1 can't tell, 1 broken: of 2 rows."
 
 
 def test_differences_of_machines_come_first():
@@ -205,9 +206,9 @@ def test_differences_of_machines_come_first():
     made = comparison.comparison(loaded(timed(steady(1.0)), run=one), loaded(timed(steady(1.0)), run=two))
     told = "driver: 580.0 -> 590.1; gpu:0 power_limit_w: 700.0 -> 600.0; numpy: 2.4 -> 2.5; sources: def -> xyz"
     assert list(made.differences) == told.split("; ")
-    notes = command.notes(made)
+    notes = comparisons.notes(made)
     assert "differs: driver: 580.0 -> 590.1" in notes and "... and 2 other differences (-v)" in notes
-    assert "differs: sources: def -> xyz" in command.notes(made, verbose=True)
+    assert "differs: sources: def -> xyz" in comparisons.notes(made, verbose=True)
 
 
 def write(folder, *measurements, machine=CPU_MACHINE):
@@ -251,7 +252,7 @@ def test_formats_hold_the_same_rows(runs, capsys):
     told = json.loads(capsys.readouterr().out)
     assert command.main([*runs, "--format", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [r["row"] for r in told] == [r["row"] for r in rows] and list(told[0]) == list(command.HEAD)
+    assert [r["row"] for r in told] == [r["row"] for r in rows] and list(told[0]) == list(comparison.HEAD)
     assert [r["verdict"] for r in told] == ["slower", "faster", "same"]
     assert told[0]["ratio"] == pytest.approx(1.07, abs=2e-3)
     assert command.main([*runs, "--format", "md", "-v"]) == 0

@@ -1,9 +1,9 @@
 """What several runs differ in, in words: the first beside each further one."""
 
-from analysis.compare import command, comparison
+from analysis.compare import comparison
 from analysis.report.material import Material
 from analysis.table import text
-from analysis.text import machines
+from analysis.text import comparisons, machines
 from analysis.units import count
 
 HEADING = "The differences in words"
@@ -17,8 +17,8 @@ def section(runs: "list[Material]") -> list[str]:
 def _pair(old: Material, new: Material) -> list[str]:
     found = comparison.comparison(old.loaded, new.loaded)
     said = machines.best(old.rows, new.rows, (old.name, new.name), new.machine)
-    said = [*said, f"{new.name} beside {old.name}: {command.summary(found)}"]
+    said = [*said, f"{new.name} beside {old.name}: {comparisons.summary(found)}"]
     if found.differences:
         said.append(f"The machines and runs differ in {count(len(found.differences), 'thing')}:")
     lines = [f"### {text(new.label)} beside {text(old.label)}", "", *(f"- {text(s)}" for s in said)]
-    return [*lines, *(f"  - {text(words)}" for words in found.differences), "", *command.rows(found).md()]
+    return [*lines, *(f"  - {text(words)}" for words in found.differences), "", *comparisons.rows(found).md()]

@@ -1,0 +1,64 @@
+"""Two runs beside each other in words: how many rows changed, those that did as a table, and what must be known beside them."""
+
+from analysis import labels
+from analysis.compare.comparison import CHANGED, WORDS, Compared, Comparison, disturbed
+from analysis.noise import MODELS, OWN, side
+from analysis.stats import middle
+from analysis.table import Table
+from analysis.units import count, digits, percent, seconds
+from workloads import options
+
+
+def rows(made: Comparison, words: tuple[str, ...] = WORDS) -> Table:
+    """A line a row that was compared and has such a verdict, every verdict's largest change first."""
+    found = [_cells(r) for word in words for r in made.of(word)]
+    heads, least = "row | old | new | change | 95 % interval | flags", "flags | 95 % interval"
+    return Table(heads, found, 1, "flags", least, last=any(row[-1] for row in found))
+
+
+def _cells(r: Compared) -> tuple[str, ...]:
+    ratio = r.verdict.ratio
+    return (
+        labels.brief(r.new),
+        *(seconds(middle(m.on(r.clock))) for m in (r.old, r.new)),
+        f"{_change(ratio.value)} {r.word}" if r.word in CHANGED else r.word,
+        f"[{_change(ratio.low)}, {_change(ratio.high)}]",
+        " ".join(r.flags),
+    )
+
+
+def _change(ratio: float) -> str:
+    """`+7.0 %`; from twice as long on `2.3x`."""
+    return f"{100 * (ratio - 1):+.1f} %" if ratio < 2 else f"{digits(ratio)}x"
+
+
+def summary(made: Comparison) -> str:
+    """How many rows have each verdict, and how many are broken."""
+    slower, faster, same, open_ = (len(made.of(word)) for word in WORDS)
+    counts = f"{slower} slower, {faster} faster, {same} the same within 5 %, {open_} can't tell"
+    broken = f", {len(made.broken)} broken" * bool(made.broken)
+    return f"{counts}{broken}: of {count(len(made.rows) + len(made.broken), 'row')}."
+
+
+def notes(made: Comparison, verbose: bool = False) -> list[str]:
+    """What must be known beside the rows: what disturbed them, what is missing, why some have no verdict, what else differs."""
+    lines = [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken]
+    loud = {
+        "OLD": sum(disturbed(r.old, r.clock) for r in made.rows),
+        "NEW": sum(disturbed(r.new, r.clock) for r in made.rows),
+    }
+    if told := [f"{count(rows, 'row')} of {where}" for where, rows in loud.items() if rows]:
+        lines.append(f"Other programs ran beside {' and '.join(told)}: no change is claimed there. Measure again.")
+    for where, alone in (("OLD", made.only_old), ("NEW", made.only_new)):
+        if alone:
+            lines.append(f"Only in {where}: {count(len(alone), 'row')}, such as {labels.brief(alone[0])}.")
+    if taken := [r for r in made.rows if r.between.share]:
+        most = max(taken, key=lambda r: r.between.share)
+        between = most.between
+        lines.append(f"Two equal runs differ by up to {percent(between.share)} ({between.source}).")
+        if between.source != OWN and side(most.new, most.clock) != MODELS:
+            lines.append(f"Measure it here once (15 min): {options.typed('python -m workloads.doctor --noise')}")
+    shown = len(made.differences) if verbose else 2
+    lines += [f"differs: {text}" for text in made.differences[:shown]]
+    lines += [f"... and {len(made.differences) - shown} other differences (-v)"] * (len(made.differences) > shown)
+    return lines
