@@ -1,6 +1,116 @@
-"""`python -m analysis.explain`."""
+"""`python -m analysis.explain`: everything heavy is imported after parsing."""
 
-from analysis.explain.command import main
+import argparse
+import re
+import sys
+import time
+
+from workloads import options
+
+QUESTION = "Is a GPU worth it for my model, and why?"
+EXAMPLE = "python -m analysis.explain --case S4 reports/nvidia-h200"
+LONG = """Says of a training on the CPU and the GPU who finishes first, why, from where that changes, and what would help. The
+training is your own model's (--model), an article's (--case S0 S1a S1b S2 S3a S3b S3c S3d S3e S4) or a real complaint's (--case
+keras-249 and others; an unknown one lists them). It reads the rows of RUN and times nothing, but for --measure and --verify."""
+FORMATS = ("table", "md", "json")
+INPUTS = ("numpy", "tf.data", "generator", "prefetch")
+_DESCRIBING_S = 60
+_VERIFIED = 3  # changes
+
+
+def price(text: str) -> float:
+    """Money an hour: `3.5`, `3,50`, `$3`, `2 EUR/h`.
+
+    Raises: Usage for what is no price, or two.
+    """
+    match = re.fullmatch(
+        r"[$€£]?\s*(\d{1,9}(?:[.,]\d{1,6})?)\s*(?:[$€£]|usd|eur|gbp)?\s*(?:/?\s*h(?:our)?)?", text.lower()
+    )
+    if not match:
+        raise options.Usage(f"{text!r} is no price of an hour; write it like 3.50", similar=("", text, "3.50"))
+    if re.search(r",\d{3}$", match[1]):
+        whole = match[1].replace(",", "")
+        raise options.Usage(f"{text!r} may be {whole} or {match[1].replace(',', '.')}", similar=("", match[1], whole))
+    return float(match[1].replace(",", "."))
+
+
+def parser() -> options.Parser:
+    made = options.parser(
+        "analysis.explain",
+        LONG,
+        EXAMPLE,
+        "python -m analysis.explain --model file.py:function --batch 32 --measure",
+        question=QUESTION,
+        needs="model case batch samples epochs gpu-profile price-gpu measure all",
+    )
+    made.add_argument(
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        help="a result file, a run folder or a machine folder (default: the runs of this machine under reports/local)",
+    )
+    options.add(
+        made.add_argument_group("what to explain"),
+        f"""
+--case ID        S0, keras-249 and others, or all
+--model NAME     a name, file.py:function or file.keras
+--batch N        samples a step (32)
+--samples N      samples an epoch (the model's own)
+--epochs N       epochs (the model's own)
+--validation N   samples evaluated after each epoch (none)
+--input {{{",".join(INPUTS)}}}  how the samples reach the fit (numpy)
+--dtype {{float32,float64,uint8}}  of the samples (float32)
+--jit {{auto,on,off}}  XLA, by compile()'s jit_compile (auto)
+--steps-per-execution N  as given to compile() (1)
+--tf32 {{on,off}}  TF32 on a GPU (on)
+--precision {{float32,mixed_bfloat16,mixed_float16}}  Keras's dtype policy (float32)""",
+    )
+    options.add(
+        made.add_argument_group("with what"),
+        f"""
+--gpu-profile RUN  take the GPU from the rows of another machine
+--price-gpu MONEY  an hour of the machine with the GPU: 3.50, $3 or 3,50
+--price-cpu MONEY  an hour of the machine without it
+--time-limit S ={_DESCRIBING_S}  seconds that building your model may take ({_DESCRIBING_S})""",
+        MONEY=price,
+    )
+    more = made.add_argument_group("more than an answer")
+    options.add(
+        more,
+        f"""
+--all              everything behind the answer: parts, crossovers, memory, cost, all changes
+--measure          first measure here what the answer lacks
+--budget S =90     seconds that --measure may take (90)
+--format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
+    )
+    made.set_defaults(begun=time.monotonic())
+    more.add_argument(
+        "--verify",
+        metavar="N",
+        nargs="?",
+        type=options.number,
+        const=_VERIFIED,
+        help=f"measure the N best changes here, beside what was predicted ({_VERIFIED})",
+    )
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    return options.command(parser(), argv, lambda args: _body(args, _again(argv)))
+
+
+def _body(args: argparse.Namespace, again: str) -> int:
+    from analysis.explain import command
+
+    return command.body(args, again)
+
+
+def _again(argv: list[str] | None) -> str:
+    """The command as it was typed, without the flags that say what more to do with its answer."""
+    given = sys.argv[1:] if argv is None else argv
+    words = parser().without(given, "--all", "--measure", "--budget", "--verify")
+    return options.typed(options.command_line("analysis.explain", words))
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -4,32 +4,31 @@ import argparse
 import itertools
 import os
 import pathlib
-import re
 import shlex
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+import msgspec
+
+from analysis.explain import explanation, measure, verify
+from analysis.explain.explanation import Explanation, Request, Sources
+from analysis.explain.measure import Part
+from analysis.predict import prediction, profile
+from analysis.predict.profile import Lacking, Profile
+from analysis.stats import is_gpu
+from analysis.text import cases
+from analysis.text import explanation as words
+from kernels import networks
+from kernels.networks import Network
+from kernels.problems import Training
 from workloads import ROOT, options, terminal
+from workloads.machine import facts
+from workloads.records import published_cases, settings
 
-if TYPE_CHECKING:
-    from analysis.explain.explanation import Explanation, Request, Sources
-    from analysis.explain.measure import Part
-    from analysis.predict.profile import Profile
-    from kernels.networks import Network
-
-QUESTION = "Is a GPU worth it for my model, and why?"
-EXAMPLE = "python -m analysis.explain --case S4 reports/nvidia-h200"
-LONG = """Says of a training on the CPU and the GPU who finishes first, why, from where that changes, and what would help. The
-training is your own model's (--model), an article's (--case S0 S1a S1b S2 S3a S3b S3c S3d S3e S4) or a real complaint's (--case
-keras-249 and others; an unknown one lists them). It reads the rows of RUN and times nothing, but for --measure and --verify."""
 STORED_GPU = "reports/nvidia-h200"
-FORMATS = ("table", "md", "json")
-INPUTS = ("numpy", "tf.data", "generator", "prefetch")
-_DESCRIBING_S = 60
-_VERIFIED = 3  # changes
-_BEGUN = time.monotonic()
 _ANSWERING_S = 10  # seconds of a budget that are kept for the answer
 ALL = "all"  # the cases
 CASES_PAGE = """# Articles and complaints, answered
@@ -38,87 +37,11 @@ CASES_PAGE = """# Articles and complaints, answered
 """
 
 
-def price(text: str) -> float:
-    """Money an hour: `3.5`, `3,50`, `$3`, `2 EUR/h`.
+def body(args: argparse.Namespace, again: str) -> int:
+    """Answers what the flags ask; `again`: the command as it was typed.
 
-    Raises: Usage for what is no price, or two.
+    Raises: options.Usage for flags that name nothing, or too much; Missing where no row tells it.
     """
-    match = re.fullmatch(
-        r"[$€£]?\s*(\d{1,9}(?:[.,]\d{1,6})?)\s*(?:[$€£]|usd|eur|gbp)?\s*(?:/?\s*h(?:our)?)?", text.lower()
-    )
-    if not match:
-        raise options.Usage(f"{text!r} is no price of an hour; write it like 3.50", similar=("", text, "3.50"))
-    if re.search(r",\d{3}$", match[1]):
-        whole = match[1].replace(",", "")
-        raise options.Usage(f"{text!r} may be {whole} or {match[1].replace(',', '.')}", similar=("", match[1], whole))
-    return float(match[1].replace(",", "."))
-
-
-def parser() -> options.Parser:
-    made = options.parser(
-        "analysis.explain",
-        LONG,
-        EXAMPLE,
-        "python -m analysis.explain --model file.py:function --batch 32 --measure",
-        question=QUESTION,
-        needs="model case batch samples epochs gpu-profile price-gpu measure all",
-    )
-    made.add_argument(
-        "runs",
-        nargs="*",
-        metavar="RUN",
-        help="a result file, a run folder or a machine folder (default: the runs of this machine under reports/local)",
-    )
-    options.add(
-        made.add_argument_group("what to explain"),
-        f"""
---case ID        S0, keras-249 and others, or all
---model NAME     a name, file.py:function or file.keras
---batch N        samples a step (32)
---samples N      samples an epoch (the model's own)
---epochs N       epochs (the model's own)
---validation N   samples evaluated after each epoch (none)
---input {{{",".join(INPUTS)}}}  how the samples reach the fit (numpy)
---dtype {{float32,float64,uint8}}  of the samples (float32)
---jit {{auto,on,off}}  XLA, by compile()'s jit_compile (auto)
---steps-per-execution N  as given to compile() (1)
---tf32 {{on,off}}  TF32 on a GPU (on)
---precision {{float32,mixed_bfloat16,mixed_float16}}  Keras's dtype policy (float32)""",
-    )
-    options.add(
-        made.add_argument_group("with what"),
-        f"""
---gpu-profile RUN  take the GPU from the rows of another machine
---price-gpu MONEY  an hour of the machine with the GPU: 3.50, $3 or 3,50
---price-cpu MONEY  an hour of the machine without it
---time-limit S ={_DESCRIBING_S}  seconds that building your model may take ({_DESCRIBING_S})""",
-        MONEY=price,
-    )
-    more = made.add_argument_group("more than an answer")
-    options.add(
-        more,
-        f"""
---all              everything behind the answer: parts, crossovers, memory, cost, all changes
---measure          first measure here what the answer lacks
---budget S =90     seconds that --measure may take (90)
---format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
-    )
-    made.set_defaults(stored_gpu=False)
-    more.add_argument(
-        "--verify",
-        metavar="N",
-        nargs="?",
-        type=options.number,
-        const=_VERIFIED,
-        help=f"measure the N best changes here, beside what was predicted ({_VERIFIED})",
-    )
-    return made
-
-
-def _body(args: argparse.Namespace, again: str) -> int:
-    from analysis.predict.profile import Lacking
-    from workloads.records import published_cases
-
     first = next((run for run in args.runs if not os.path.exists(run)), "")
     if first.isdecimal():
         raise options.Usage(f"{first!r} is no run; a flag here takes one number", similar=("", first, ""))
@@ -136,14 +59,10 @@ def _body(args: argparse.Namespace, again: str) -> int:
 
 
 def _explained(args: argparse.Namespace, again: str) -> int:
-    from analysis.explain import verify as verifying
-    from analysis.text import cases
-    from analysis.text import explanation as words
-
     if args.case == ALL:
         return _every_case(args)
     asked, case = _asked(args)
-    of, made, lines, record, markdown = sources(args), None, [], {}, args.format == "md"
+    of, made, lines, record, markdown = sources(args.runs, args.gpu_profile), None, [], {}, args.format == "md"
     if case is not None:
         reply = cases.reply(case, of, asked)
         lines = cases.lines(reply, again * bool(asked), markdown)
@@ -157,21 +76,17 @@ def _explained(args: argparse.Namespace, again: str) -> int:
         record |= {"finishes_first_from": made.turns if made.both else None}
     _print(args, record, lines)
     if args.verify and made:
-        for line in verifying.lines(made, args.verify):
+        for line in verify.lines(made, args.verify):
             print(line, flush=True)
     return options.OK
 
 
 def of_run(model: str, run: str) -> list[str]:
     """The answer for a model of a name by the rows of one run; without a GPU's, beside a stored one."""
-    from analysis.explain import explanation
-    from analysis.predict.profile import Lacking
-    from analysis.text import explanation as words
-
-    args = parser().parse_args(["--model", model, run])
-    args.stored_gpu = True
+    network = networks.find(model)
+    training = Training(model, network.batch, network.samples, network.epochs)
     try:
-        made = explanation.explain(_asked(args)[0], sources(args))
+        made = explanation.explain(Request(training), sources([run], stored_too=True))
     except Lacking as lacking:
         return [f"No verdict on {model}: {lacking}"]
     return words.answer(made, options.typed(f"python -m analysis.explain --model {model}"))
@@ -179,10 +94,7 @@ def of_run(model: str, run: str) -> list[str]:
 
 def _every_case(args: argparse.Namespace) -> int:
     """Every case's lines; as Markdown they are docs/cases.md."""
-    from analysis.text import cases
-    from workloads.records import published_cases
-
-    of, markdown, replies = sources(args), args.format == "md", {}
+    of, markdown, replies = sources(args.runs, args.gpu_profile), args.format == "md", {}
     said = CASES_PAGE.format(runs=" ".join(args.runs)).splitlines() if markdown else []
     for name in published_cases.EVERY:
         args.case = name
@@ -193,13 +105,9 @@ def _every_case(args: argparse.Namespace) -> int:
     return options.OK
 
 
-def _measured(args: argparse.Namespace, asked: "Request", of: "Sources") -> "tuple[Explanation, Sources, str]":
+def _measured(args: argparse.Namespace, asked: Request, of: Sources) -> "tuple[Explanation, Sources, str]":
     """(the explanation, its sources with what --measure added, how long that would take where it was not asked for and something
     is missing). Only where the CPU's rows are, or would be, those of this machine is there anything to measure."""
-    from analysis.explain import explanation, measure
-    from analysis.predict.profile import Lacking
-    from workloads.machine import facts
-
     here = of.cpu.key == facts.describe().key
     try:
         made = explanation.explain(asked, of)
@@ -214,22 +122,20 @@ def _measured(args: argparse.Namespace, asked: "Request", of: "Sources") -> "tup
             print("Nothing is missing: this machine's rows have it all.", file=sys.stderr)
         measured = [s for s in made.sides if s.cost.source == "measured"]
         return made, of, f"about {measure.seconds(parts):.0f} s" if parts and len(measured) < 1 + gpu_here else ""
-    of = sources(args, *_run(parts, args.budget))
+    folders = _run(parts, args.budget - (time.monotonic() - args.begun) - _ANSWERING_S)
+    of = sources([*args.runs, *folders] if args.runs else [], args.gpu_profile)
     return explanation.explain(asked, of), of, ""
 
 
-def _run(parts: "list[Part]", budget: float) -> list[str]:
-    """Measures the parts as far as the budget goes: the folders with their rows. What was not reached is said on stderr.
+def _run(parts: list[Part], left: float) -> list[str]:
+    """Measures the parts as far as the seconds left go: the folders with their rows. What was not reached is said on stderr.
 
     Raises: KeyboardInterrupt with the files that have rows already.
     """
-    from analysis.explain import measure
-
     folder = _local_folder() / time.strftime("explain-%Y%m%d-%H%M%S")
-    left = max(1.0, budget - (time.monotonic() - _BEGUN) - _ANSWERING_S)
     try:
         with terminal.doing("measuring"):
-            left_out = measure.run(parts, folder, left, _progress)
+            left_out = measure.run(parts, folder, max(1.0, left), _progress)
     except KeyboardInterrupt as stop:
         files = sorted(folder.parent.glob(f"{folder.name}-*/*.jsonl"))
         kept = [
@@ -249,11 +155,8 @@ def _progress(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def _framework(of: "Sources") -> str:
+def _framework(of: Sources) -> str:
     """Whether the framework used the GPU whose rows these are; of a stored one, first what this machine has."""
-    from analysis.text import explanation as words
-    from workloads.machine import facts
-
     source = of.gpu or of.cpu
     said = words.seen(source.measurements, source.machine, source.key)
     if not of.borrowed:
@@ -264,8 +167,6 @@ def _framework(of: "Sources") -> str:
 
 
 def _print(args: argparse.Namespace, record: dict, lines: list[str]) -> None:
-    import msgspec
-
     if args.format == "json":
         # NumPy's numbers are floats that JSON does not know
         print(msgspec.json.encode(record, enc_hook=float).decode())
@@ -273,47 +174,37 @@ def _print(args: argparse.Namespace, record: dict, lines: list[str]) -> None:
         print("\n".join(lines))
 
 
-def sources(args: argparse.Namespace, *more: str) -> "Sources":
-    """The profiles that the command names, with the runs that were measured since. Without a GPU here, and no other rows named,
-    the GPU is a stored one.
+def sources(runs: Sequence[str], gpu_profile: str | None = None, stored_too: bool = False) -> Sources:
+    """The profiles that the command names. Without a GPU here, and no rows named (or where a `stored_too` is asked for), the GPU
+    is a stored one.
 
     Raises: Usage for a run that is not there, and for rows of several machines.
     """
-    from analysis.explain.explanation import Sources
-    from analysis.predict import profile
-    from analysis.predict.prediction import predict
-    from analysis.stats import is_gpu
-    from workloads.machine import facts
-
-    here = profile.read(*args.runs, *more) if args.runs else _local(profile)
-    has_gpu, stored = any(map(is_gpu, here.devices)), args.gpu_profile
-    may_borrow = not has_gpu and (args.stored_gpu or not args.runs)
+    here = profile.read(*runs) if runs else _local()
+    has_gpu, stored = any(map(is_gpu, here.devices)), gpu_profile
+    may_borrow = not has_gpu and (stored_too or not runs)
     if not stored and may_borrow and facts.gpu_problem() and (ROOT / STORED_GPU).exists():
         stored = str(ROOT / STORED_GPU)
     if not stored:
-        return Sources(here, here if has_gpu else None, predict)
+        return Sources(here, here if has_gpu else None, prediction.predict)
     gpu = profile.read(stored)
     if not any(map(is_gpu, gpu.devices)):
         raise options.Usage(
-            f"{args.gpu_profile} has no row of a GPU", similar=("", "--gpu-profile", f"--gpu-profile {STORED_GPU}")
+            f"{gpu_profile} has no row of a GPU", similar=("", "--gpu-profile", f"--gpu-profile {STORED_GPU}")
         )
-    return Sources(here, gpu, predict)
+    return Sources(here, gpu, prediction.predict)
 
 
 def _local_folder() -> pathlib.Path:
-    from workloads.machine import facts
-
     return ROOT / "reports/local" / facts.describe().key
 
 
-def _local(profile) -> "Profile":
+def _local() -> Profile:
     """The rows that were measured on this machine; an empty profile where there are none, which lacks everything."""
-    from workloads.machine import facts
-
     try:
         return profile.read(str(_local_folder()))
     except FileNotFoundError:
-        return profile.Profile((), facts.describe())
+        return Profile((), facts.describe())
 
 
 def _asked(args: argparse.Namespace):
@@ -321,10 +212,6 @@ def _asked(args: argparse.Namespace):
 
     Raises: Usage for an unknown case or model; Missing for a model that cannot be built.
     """
-    from analysis.explain import explanation
-    from kernels.problems import Training
-    from workloads.records import published_cases, settings
-
     given = {
         "residence": args.input,
         "jit_compile": args.jit,
@@ -341,36 +228,30 @@ def _asked(args: argparse.Namespace):
             raise options.unknown("case", args.case, sorted(known))
         case = known[args.case]
         more |= {name: getattr(case, name) for name in ("varies", "sizes") if hasattr(case, name)}
-        made = case.training and explanation.Request(_changed(case.training, args), **more)
+        made = case.training and Request(_changed(case.training, args), **more)
         return made, case
     own = describe(args.model, args.time_limit) if settings.is_user_model(args.model) else None
     network = own or settings.network(args.model, own=True)
     given |= settings.changed({"precision": network.precision, **given})
     training = Training(args.model, network.batch, network.samples, network.epochs)
-    return explanation.Request(_changed(training, args), own, **more), None
+    return Request(_changed(training, args), own, **more), None
 
 
 def _changed(training, args: argparse.Namespace):
     """The training with what the command says otherwise."""
-    import msgspec
-
     said = {name: getattr(args, name) for name in ("batch", "samples", "epochs", "dtype") if getattr(args, name)}
     if "samples" in said and "batch" not in said and training.batch >= training.samples:
         said["batch"] = said["samples"]  # all samples in one batch, as before
     return msgspec.structs.replace(training, **said)
 
 
-def describe(model: str, time_limit_s: float) -> "Network":
+def describe(model: str, time_limit_s: float) -> Network:
     """The layers of a user's own model, built in another process.
 
     Raises: Missing with what that process said, when the model cannot be built in time.
     """
-    import msgspec
-
-    from kernels.networks import Network
-
-    words = f"-m workloads.describe --format json --time-limit {time_limit_s:g} --model".split()
-    command = [sys.executable, *words, model]
+    flags = f"-m workloads.describe --format json --time-limit {time_limit_s:g} --model".split()
+    command = [sys.executable, *flags, model]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": ""})
     if done.returncode:
         lines = done.stderr.strip().splitlines()
@@ -383,14 +264,3 @@ def describe(model: str, time_limit_s: float) -> "Network":
         kind = options.Usage if done.returncode == options.USAGE else options.Missing
         raise kind(said, told.get("try", ""), similar)
     return msgspec.json.decode(done.stdout, type=Network)
-
-
-def main(argv: list[str] | None = None) -> int:
-    return options.command(parser(), argv, lambda args: _body(args, _again(argv)))
-
-
-def _again(argv: list[str] | None) -> str:
-    """The command as it was typed, without the flags that say what more to do with its answer."""
-    given = sys.argv[1:] if argv is None else argv
-    words = parser().without(given, "--all", "--measure", "--budget", "--verify")
-    return options.typed(options.command_line("analysis.explain", words))

@@ -1,6 +1,62 @@
-"""`python -m analysis.predict`."""
+"""`python -m analysis.predict`: everything heavy is imported after parsing."""
 
-from analysis.predict.command import main
+import argparse
+
+from workloads import options
+
+QUESTION = "How long will a training take, and how sure is that?"
+EXAMPLE = "python -m analysis.predict --model cifar10-cnn --batch 32 256 --profile reports/nvidia-h200"
+LONG = """Predicts what a training takes on the CPU and the GPU from a profile: a machine's microbenchmark rows. Never fitted
+on the model that is predicted. --leave-one-out says how far such predictions are off; --save keeps them before they are
+measured, --check sets them beside what was measured then."""
+
+
+def parser() -> options.Parser:
+    made = options.parser(
+        "analysis.predict",
+        LONG,
+        EXAMPLE,
+        "python -m analysis.predict --leave-one-out reports/nvidia-h200",
+        question=QUESTION,
+        needs="model batch profile leave-one-out save check",
+    )
+    options.add(
+        made,
+        """
+--profile RUN ...        result files, run folders or a machine's folder
+--leave-one-out RUN ...  the error of every training in these runs
+--readme FILE            of --leave-one-out: also put the error table between FILE's markers that name RUN""",
+    )
+    about = "predictions of FILE beside the trainings of RUN"
+    made.add_argument("--check", nargs="+", metavar=("FILE", "RUN"), help=about)
+    what = made.add_argument_group("what is trained")
+    options.add(
+        what,
+        """
+--model NAME ...    networks by name
+--batch N ... =32   samples a step: 32 | 1:2048:x4 (32)
+--samples N ...     samples an epoch (the network's own)
+--epochs N          epochs (the network's own)
+--dtype {float32,float64,uint8} =float32  of the inputs (float32)
+--device DEV ...    cpu, gpu:0 (those of the profile)""",
+        N=int,
+    )
+    about = "jit_compile=on, steps_per_execution=16, tf32=off, precision=mixed_bfloat16 ..."
+    what.add_argument("--switch", nargs="+", metavar="NAME=TEXT", default=[], help=about)
+    about = "append the predictions to FILE, a JSON line each (predicted.ndjson; .jsonl is for rows)"
+    made.add_argument("--save", metavar="FILE", help=about)
+    return made
+
+
+def _body(args: argparse.Namespace) -> int:
+    from analysis.predict import command
+
+    return command.body(args)
+
+
+def main(argv: list[str] | None = None) -> int:
+    return options.command(parser(), argv, _body)
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

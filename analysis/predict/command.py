@@ -1,60 +1,25 @@
-"""Predicts what a training takes from a profile: printed, saved before it is measured, and set beside what was.
-
-The command; what predicts is analysis.predict.prediction, whose names are here too, imported when they are asked for.
-"""
+"""Predicts what a training takes from a profile: printed, saved before it is measured, and set beside what was."""
 
 import argparse
 import pathlib
-from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec.structs import replace
+
+from analysis import table
+from analysis.explain.command import describe
+from analysis.numbers import timed
+from analysis.predict import held_out, prediction, profile
+from analysis.predict.combine import WORDS
+from analysis.predict.prediction import Prediction
+from analysis.predict.profile import Profile
+from analysis.text import prediction_errors
+from analysis.units import seconds
+from kernels.problems import Training
 from workloads import options
-
-if TYPE_CHECKING:
-    from analysis.predict.prediction import Prediction
-    from analysis.predict.profile import Profile
-
-QUESTION = "How long will a training take, and how sure is that?"
-EXAMPLE = "python -m analysis.predict --model cifar10-cnn --batch 32 256 --profile reports/nvidia-h200"
-LONG = """Predicts what a training takes on the CPU and the GPU from a profile: a machine's microbenchmark rows. Never fitted
-on the model that is predicted. --leave-one-out says how far such predictions are off; --save keeps them before they are
-measured, --check sets them beside what was measured then."""
-
-
-def parser() -> options.Parser:
-    made = options.parser(
-        "analysis.predict",
-        LONG,
-        EXAMPLE,
-        "python -m analysis.predict --leave-one-out reports/nvidia-h200",
-        question=QUESTION,
-        needs="model batch profile leave-one-out save check",
-    )
-    options.add(
-        made,
-        """
---profile RUN ...        result files, run folders or a machine's folder
---leave-one-out RUN ...  the error of every training in these runs
---readme FILE            of --leave-one-out: also put the error table between FILE's markers that name RUN""",
-    )
-    about = "predictions of FILE beside the trainings of RUN"
-    made.add_argument("--check", nargs="+", metavar=("FILE", "RUN"), help=about)
-    what = made.add_argument_group("what is trained")
-    options.add(
-        what,
-        """
---model NAME ...    networks by name
---batch N ... =32   samples a step: 32 | 1:2048:x4 (32)
---samples N ...     samples an epoch (the network's own)
---epochs N          epochs (the network's own)
---dtype {float32,float64,uint8} =float32  of the inputs (float32)
---device DEV ...    cpu, gpu:0 (those of the profile)""",
-        N=int,
-    )
-    about = "jit_compile=on, steps_per_execution=16, tf32=off, precision=mixed_bfloat16 ..."
-    what.add_argument("--switch", nargs="+", metavar="NAME=TEXT", default=[], help=about)
-    about = "append the predictions to FILE, a JSON line each (predicted.ndjson; .jsonl is for rows)"
-    made.add_argument("--save", metavar="FILE", help=about)
-    return made
+from workloads.machine.facts import now
+from workloads.records import Settings
+from workloads.records import settings as switches
 
 
 def trainings(args: argparse.Namespace) -> list:
@@ -62,10 +27,6 @@ def trainings(args: argparse.Namespace) -> list:
 
     Raises: options.Usage for an unknown model or a number that is none; Missing for a model that cannot be built.
     """
-    from analysis.explain.command import describe
-    from kernels.problems import Training
-    from workloads.records import settings as switches
-
     found = []
     for name in options.words(args.model):
         own = describe(name, 60) if switches.is_user_model(name) else None
@@ -78,14 +39,11 @@ def trainings(args: argparse.Namespace) -> list:
     return found
 
 
-def settings(args: argparse.Namespace, of: "Profile") -> list:
+def settings(args: argparse.Namespace, of: Profile) -> list:
     """The settings of each device asked for.
 
     Raises: options.Usage for a device that the profile lacks or a switch that is not known.
     """
-    from workloads.records import Settings
-    from workloads.records import settings as switches
-
     given = dict(text.partition("=")[::2] for text in args.switch)
     for name, text in given.items():
         if name not in switches.KNOWN or (switches.KNOWN[name] and text not in switches.KNOWN[name]):
@@ -103,8 +61,6 @@ def print_predictions(args: argparse.Namespace) -> int:
 
     Raises: options.Usage for what cannot be predicted or saved.
     """
-    from analysis.predict import prediction, profile
-
     if args.save and pathlib.PurePath(args.save).suffix == ".jsonl":
         raise options.Usage(
             f"{args.save}: a .jsonl file is read as rows wherever it lies, so predictions need another name",
@@ -125,12 +81,8 @@ def print_predictions(args: argparse.Namespace) -> int:
     return options.OK
 
 
-def words(p: "Prediction") -> list[str]:
+def words(p: Prediction) -> list[str]:
     """A prediction in a few lines: the step by parts, the epoch, the job."""
-    from analysis.numbers import timed
-    from analysis.predict.combine import WORDS
-    from analysis.units import seconds
-
     t = p.training
     return [
         f"{t.model} at batch {t.batch} on {p.settings.device}, {p.execution}: {timed(p.step_s)} a step",
@@ -140,16 +92,11 @@ def words(p: "Prediction") -> list[str]:
     ]
 
 
-def save(path: str, made: "list[Prediction]") -> None:
+def save(path: str, made: list[Prediction]) -> None:
     """Appends predictions to a file.
 
     Raises: options.Usage where it cannot be written.
     """
-    import msgspec
-    from msgspec.structs import replace
-
-    from workloads.machine.facts import now
-
     try:
         with open(path, "ab") as file:
             file.writelines(msgspec.json.encode(replace(p, saved_at=now())) + b"\n" for p in made)
@@ -159,10 +106,6 @@ def save(path: str, made: "list[Prediction]") -> None:
 
 def checked(args: argparse.Namespace) -> int:
     """Prints predictions beside the steps that were measured."""
-    from analysis import table
-    from analysis.predict import prediction, profile
-    from analysis.text import prediction_errors
-
     path, *runs = args.check
     if not runs:
         raise options.Usage(f"--check {path} needs the RUN in which the trainings were measured")
@@ -173,10 +116,6 @@ def checked(args: argparse.Namespace) -> int:
 
 def left_out(args: argparse.Namespace) -> int:
     """Prints the errors of predictions, and puts their table into a page."""
-    from analysis import table
-    from analysis.predict import held_out, prediction, profile
-    from analysis.text import prediction_errors
-
     of = profile.read(*args.leave_one_out)
     told = prediction_errors.lines(of)
     print(*table.shown(told), sep="\n")
@@ -205,7 +144,3 @@ def body(args: argparse.Namespace) -> int:
     if not (args.model and args.profile):
         raise options.Usage("say what to predict with --model and --profile, or --leave-one-out, or --check")
     return print_predictions(args)
-
-
-def main(argv: list[str] | None = None) -> int:
-    return options.command(parser(), argv, body)

@@ -12,6 +12,7 @@ from test_jobs import both, trained
 from test_together import four, rounds
 
 from analysis.explain import command, evidence, published
+from analysis.explain.__main__ import main, parser
 from analysis.explain.explanation import Sources
 from analysis.predict import profile
 from analysis.predict.prediction import predict
@@ -32,7 +33,7 @@ def stored():
 
 
 def replied(name, of) -> cases.Reply:
-    asked, case = command._asked(command.parser().parse_args(["--case", name]))
+    asked, case = command._asked(parser().parse_args(["--case", name]))
     return cases.reply(case, of, asked)
 
 
@@ -51,9 +52,9 @@ def test_there_are_eight_complaints_and_every_training_is_one_that_can_be_run():
 def test_the_stored_machine_answers_every_case_in_eighteen_lines_and_docs_has_them(stored, monkeypatch, capsys):
     replies, reply = [], cases.reply
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(command, "sources", lambda args: stored)
+    monkeypatch.setattr(command, "sources", lambda *given: stored)
     monkeypatch.setattr(cases, "reply", lambda *given: replies.append(reply(*given)) or replies[-1])
-    assert command.main(["--case", "all", "--format", "md", "reports/nvidia-h200"]) == 0
+    assert main(["--case", "all", "--format", "md", "reports/nvidia-h200"]) == 0
     assert capsys.readouterr().out == (ROOT / "docs/cases.md").read_text(), "write docs/cases.md anew, as its head says"
     assert [made.name for made in replies] == [*published_cases.EVERY]
     for made in replies:

@@ -13,6 +13,7 @@ from fake_predictions import MS, borrowed, predict, sources
 
 from analysis.explain import command as explain
 from analysis.explain import explanation, measure, verify
+from analysis.explain.__main__ import main, parser
 from analysis.explain.explanation import Request, Sources
 from analysis.predict import profile, what_if
 from analysis.report.sections import stored_gpu
@@ -39,11 +40,11 @@ def written(folder: pathlib.Path, of=GPU_MACHINE, rows=()) -> str:
 
 
 def asked(*words):
-    return explain._asked(explain.parser().parse_args(words))
+    return explain._asked(parser().parse_args(words))
 
 
 def said(capsys, *words):
-    code = explain.main(list(words))
+    code = main(list(words))
     caught = capsys.readouterr()
     return code, caught.out, caught.err.splitlines()
 
@@ -90,7 +91,7 @@ LOST = "error: no function buld\n  tip: a similar model exists: 'own:made'\n  tr
 def test_a_model_that_cannot_be_described_is_one_error_line(monkeypatch, capsys, status, err, code, said, tried):
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, status, "", err))
     words = ["--model", "own:build", "--time-limit", "60", "--batch", "64"]
-    assert explain.main(words) == code
+    assert main(words) == code
     *told, tip = capsys.readouterr().err.splitlines()
     assert told == said and tip.endswith(f"-m analysis.explain {tried}")
 

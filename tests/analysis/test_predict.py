@@ -28,6 +28,7 @@ from analysis.predict import (
     step_work,
     what_if,
 )
+from analysis.predict.__main__ import main
 from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration
 from analysis.stats import Estimate
 from analysis.text import prediction_errors
@@ -385,18 +386,18 @@ def runs(tmp_path_factory):
 def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     kept = tmp_path / "kept.json"
     words = shlex.split("--model mlp-784-100x2-10 lenet --batch 32 --profile")
-    assert command.main([*words, runs, "--device", "cpu", "--save", str(kept)]) == 0
+    assert main([*words, runs, "--device", "cpu", "--save", str(kept)]) == 0
     out = capsys.readouterr().out
     assert "mlp-784-100x2-10 at batch 32 on cpu, op by op: " in out
     assert len(kept.read_bytes().splitlines()) == 2
     assert json.loads(kept.read_bytes().splitlines()[0])["type"] == "prediction"
-    assert command.main(["--check", str(kept), runs]) == 0
+    assert main(["--check", str(kept), runs]) == 0
     out = capsys.readouterr().out
     (line,) = [text for text in out.splitlines() if text.startswith("mlp-784-100x2-10  ")]
     assert " 1 (1 to 1) " in line
     (line,) = [text for text in out.splitlines() if text.startswith("lenet  ")]
     assert "not measured" in line
-    assert command.main(["--leave-one-out", runs]) == 0
+    assert main(["--leave-one-out", runs]) == 0
     out = capsys.readouterr().out
     assert re.search(r"^CPU +all +2 +2 ", out, re.MULTILINE)
 
@@ -404,15 +405,15 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
 def test_predictions_are_saved_as_no_rows_and_what_a_profile_lacks_is_the_tip(runs, tmp_path, capsys):
     kept = pathlib.Path(runs) / "foretold.jsonl"
     flags = ["--model", "lenet", "--batch", "32", "--profile", runs, "--save"]
-    assert command.main([*flags, str(kept)]) == 2
+    assert main([*flags, str(kept)]) == 2
     error, tip = capsys.readouterr().err.splitlines()
     assert error.startswith(f"error: {kept}: a .jsonl file is read as rows") and not kept.exists()
     words = shlex.split(tip.partition("-m analysis.predict ")[2])
     assert words == [*flags, str(kept.with_suffix(".ndjson"))]
-    assert command.main(words) == 0 and kept.with_suffix(".ndjson").is_file()
-    assert command.main(flags[:-1]) == 0  # the folder can still be read
+    assert main(words) == 0 and kept.with_suffix(".ndjson").is_file()
+    assert main(flags[:-1]) == 0  # the folder can still be read
     runs = made_profile.written(tmp_path, made_profile.launches())
-    assert command.main(["--model", "lenet", "--profile", runs]) == 2
+    assert main(["--model", "lenet", "--profile", runs]) == 2
     error, tip = capsys.readouterr().err.splitlines()
     assert "the profile has no" in error
     assert "workloads." in tip

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from analysis import export
-from analysis.explain.command import price
+from analysis.explain.__main__ import price
 from analysis.report import command as report
 from analysis.table import Best, Printed, Table, shown
 from workloads import options, shared_flags, terminal

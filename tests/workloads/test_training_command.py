@@ -13,6 +13,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from test_jobs import trained
 
 from analysis.predict import command as predict
+from analysis.predict.__main__ import parser
 from analysis.text import training as training_words
 from analysis.training import costs
 from kernels.problems import Training
@@ -297,7 +298,7 @@ def test_a_file_that_holds_no_predictions_is_not_named_as_one_to_save_to(tmp_pat
         error, tip = capsys.readouterr().err.splitlines()
         assert error.startswith(f"error: {file} holds no predictions: {why}") and "--save" not in error
         words = shlex.split(tip.partition("-m analysis.predict ")[2])
-        args = predict.parser().parse_args(words)
+        args = parser().parse_args(words)
         assert (args.model, args.profile, args.save) == (["cifar10-cnn"], ["reports/nvidia-h200"], "predicted.ndjson")
         assert pathlib.Path(args.profile[0]).is_dir() and file.read_text() == text
 
