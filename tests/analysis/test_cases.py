@@ -11,8 +11,7 @@ from fake_predictions import MS
 from test_jobs import both, trained
 from test_together import four, rounds
 
-from analysis.explain import command, evidence, published
-from analysis.explain.__main__ import main, parser
+from analysis.explain import __main__, command, evidence, published
 from analysis.explain.explanation import Sources
 from analysis.predict import profile
 from analysis.predict.prediction import predict
@@ -33,7 +32,7 @@ def stored():
 
 
 def replied(name, of) -> cases.Reply:
-    asked, case = command._asked(parser().parse_args(["--case", name]))
+    asked, case = command._asked(__main__.parser().parse_args(["--case", name]))
     return cases.reply(case, of, asked)
 
 
@@ -54,7 +53,7 @@ def test_the_stored_machine_answers_every_case_in_eighteen_lines_and_docs_has_th
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(command, "sources", lambda *given: stored)
     monkeypatch.setattr(cases, "reply", lambda *given: replies.append(reply(*given)) or replies[-1])
-    assert main(["--case", "all", "--format", "md", "reports/nvidia-h200"]) == 0
+    assert __main__.main(["--case", "all", "--format", "md", "reports/nvidia-h200"]) == 0
     assert capsys.readouterr().out == (ROOT / "docs/cases.md").read_text(), "write docs/cases.md anew, as its head says"
     assert [made.name for made in replies] == [*published_cases.EVERY]
     for made in replies:

@@ -44,8 +44,7 @@ def asked(*words):
 
 
 def said(capsys, *words):
-    code = main(list(words))
-    caught = capsys.readouterr()
+    code, caught = main(list(words)), capsys.readouterr()
     return code, caught.out, caught.err.splitlines()
 
 

@@ -398,8 +398,7 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     (line,) = [text for text in out.splitlines() if text.startswith("lenet  ")]
     assert "not measured" in line
     assert main(["--leave-one-out", runs]) == 0
-    out = capsys.readouterr().out
-    assert re.search(r"^CPU +all +2 +2 ", out, re.MULTILINE)
+    assert re.search(r"^CPU +all +2 +2 ", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_predictions_are_saved_as_no_rows_and_what_a_profile_lacks_is_the_tip(runs, tmp_path, capsys):
@@ -433,8 +432,7 @@ def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_second
 
 def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatch):
     def put(run):
-        given = argparse.Namespace(leave_one_out=[run], readme=str(readme))
-        return command.left_out(given)
+        return command.left_out(argparse.Namespace(leave_one_out=[run], readme=str(readme)))
 
     monkeypatch.setattr(profile, "read", lambda *given: None)
     monkeypatch.setattr(held_out, "leave_one_out", lambda of: [])

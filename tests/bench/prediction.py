@@ -11,8 +11,7 @@ import msgspec
 import numpy as np
 from must_reach import REPORTS, Figure, exactly, table
 
-from analysis.explain import evidence, published
-from analysis.explain.__main__ import main as explain
+from analysis.explain import __main__, evidence, published
 from analysis.predict import budget, calibration, held_out, predicted_crossover, prediction, profile, what_if
 from analysis.stats import Estimate, group_by
 from analysis.text import prediction_errors
@@ -238,7 +237,7 @@ def explaining(run: pathlib.Path) -> Figure:
     for _ in range(TURNS + 1):
         begin = time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()):
-            explain(["--case", "keras-249", str(run)])
+            __main__.main(["--case", "keras-249", str(run)])
         taken.append(time.perf_counter() - begin)
     e = Estimate(statistics.median(taken[1:]), min(taken[1:]), max(taken[1:]))
     what = "seconds of explain --case keras-249 on the stored rows, after its imports"
