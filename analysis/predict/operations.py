@@ -66,20 +66,15 @@ def _alike(problem: Matmul | Conv) -> list[Matmul | Conv]:
 
 @once
 def _kind_curve(of: Profile, source: str, device: str, op: str, kind: str, math_: tuple[str, str]) -> Curve | None:
-    return curve(_kind_points(of, source, device, op, kind, math_), source == LIBRARIES)
-
-
-def _kind_points(of: Profile, source: str, device: str, op: str, kind: str, math_: tuple[str, str]) -> Iterable[Point]:
     alike = [
         m
         for m in of.rows.get((op, device), ())
         if (m.problem.dtype, m.problem.math) == math_ and profile.kind(m.problem) == kind and m.settings.cache == "warm"
     ]
     held = {m.problem for m in alike if stands(m)}  # a call of its own says nothing that these do not
-    for m in alike:
-        p = m.problem
-        if (p not in held or stands(m)) and (seconds := row_seconds(of, m, source)) is not None:
-            yield Point(profile.at(p), seconds, p.flops, p.bytes_moved)
+    rows = [(m.problem, row_seconds(of, m, source)) for m in alike if m.problem not in held or stands(m)]
+    points = [Point(profile.at(p), seconds, p.flops, p.bytes_moved) for p, seconds in rows if seconds is not None]
+    return curve(points, source == LIBRARIES)
 
 
 @once

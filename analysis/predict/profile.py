@@ -109,11 +109,7 @@ def measuring(op: str, device: str, math: str) -> tuple[str, ...]:
 
 def launches(device: str) -> str:
     """The command line that measures the constants of a device."""
-    return f"python -m workloads.launch --backends tensorflow --device {_device(device)}"
-
-
-def _device(device: str) -> str:
-    return "cpu" if device == "cpu" else "gpu"
+    return f"python -m workloads.launch --backends tensorflow --device {'cpu' if device == 'cpu' else 'gpu'}"
 
 
 def stands(m: "Measurement") -> bool:

@@ -133,15 +133,12 @@ def line(points: list[tuple[int, Estimate]]) -> tuple[Estimate, Estimate]:
     Source: weighted least squares; P. Bevington, Data Reduction and Error Analysis, chapter 6.
     """
     n, value = np.array([(count, e.value) for count, e in points]).T
-    weight = np.array([max((e.high - e.low) / 2 / _SIGMAS, 1e-6 * abs(e.value), 1e-15) ** -2 for _, e in points])
-    total = weight.sum()
-    center, mean = weight @ n / total, weight @ value / total
-    spread = weight @ (n - center) ** 2
-    slope = weight * (n - center) @ value / spread
-    off = weight @ (value - mean - slope * (n - center)) ** 2
+    sigmas = np.array([max((e.high - e.low) / 2 / _SIGMAS, 1e-6 * abs(e.value), 1e-15) for _, e in points])
+    (slope, base), covariance = np.polyfit(n, value, 1, w=1 / sigmas, cov="unscaled")
+    off = (((value - base - slope * n) / sigmas) ** 2).sum()
     wider = _SIGMAS * (math.sqrt(max(1.0, off / (len(points) - 2))) if len(points) > 2 else 1.0)
-    base_half, slope_half = wider * math.sqrt(1 / total + center**2 / spread), wider / math.sqrt(spread)
-    return plus_minus(float(mean - slope * center), base_half), plus_minus(float(slope), slope_half)
+    slope_half, base_half = (wider * np.sqrt(np.diag(covariance))).tolist()
+    return plus_minus(float(base), base_half), plus_minus(float(slope), slope_half)
 
 
 def _without_steps(found: list[Constant]) -> list[Constant]:

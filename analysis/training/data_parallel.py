@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 import msgspec
+import numpy as np
 
 from analysis import stats
 from analysis.stats import NOTHING, Estimate
@@ -153,12 +154,10 @@ def all_reduce(case: Case) -> Estimate | None:
         return stats.median(taken)
     wanted = 4 * case.several.values.get("parameters", 0.0)
     points = sorted((m.problem.nbytes, stats.middle(m.on("device") or m.samples[0])) for m in case.sums)
-    below, above = [p for p in points if p[0] <= wanted], [p for p in points if p[0] >= wanted]
-    if not (wanted and below and above):
+    if not (wanted and points and points[0][0] <= wanted <= points[-1][0]):
         return None
-    (low, early), (high, late) = below[-1], above[0]
-    seconds = early + (late - early) * ((wanted - low) / (high - low) if high > low else 0.0)
-    return stats.exact(seconds)
+    nbytes, seconds = zip(*points, strict=True)
+    return stats.exact(float(np.interp(wanted, nbytes, seconds)))
 
 
 def bus_bytes_per_s(case: Case) -> float | None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from analysis import labels
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.stats import Estimate, group_by, of
@@ -52,8 +54,7 @@ def _way(law: Law, own: list[Row], number: int) -> list[Trace]:
         f"{law.way}, {p.batch:,} x {p.width:,} values, {size(p.nbytes)}: {seconds(e.value)}"
         for p, e in ((m.problem, e) for m, e in own)
     ]
-    ratio = (law.high / law.low) ** (1 / (_LINE - 1))
-    sizes = [law.low * ratio**i for i in range(_LINE)]
+    sizes = np.geomspace(law.low, law.high, _LINE).tolist()
     by_law = [law.seconds(n / words.image_bytes(law.dtype), n).value for n in sizes]
     told = [f"{law.way}, {size(n)}: {seconds(t)} by the law" for n, t in zip(sizes, by_law, strict=True)]
     seen = [(m.problem.nbytes, e) for m, e in own]

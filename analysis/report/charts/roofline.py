@@ -3,6 +3,8 @@ n grows, and layers as their batch does."""
 
 import math
 
+import numpy as np
+
 from analysis import labels
 from analysis.crossover import layers
 from analysis.crossover.families import batch_family, best_resident, precision_of
@@ -162,9 +164,7 @@ def _line(
     (x0, y0), (x1, y1) = ends
     if x1 <= x0:
         x1, y1 = x0 * 1.01, y0
-    parts = [i / 8 for i in range(9)]
-    xs = [rounded(x0 * (x1 / x0) ** p) for p in parts]
-    ys = [rounded(y0 * (y1 / y0) ** p) for p in parts]
+    xs, ys = (list(map(rounded, np.geomspace(*between, 9))) for between in ((x0, x1), (y0, y1)))
     return Trace(
         name,
         xs,
