@@ -8,7 +8,7 @@ from fake_measurements import GPU_MACHINE
 
 from kernels import networks
 from kernels.problems import Training
-from workloads import training
+from workloads import options, training
 from workloads.frameworks import forecast, grid, studies, training_row
 from workloads.records import Row, Settings, published_cases, settings
 
@@ -90,8 +90,7 @@ def one(
 
 def test_a_guess_adds_up_and_devices_take_turns():
     """10 s a row and 2 ms a step: four epochs of 10 steps at least; five times that in five processes."""
-    assert forecast.seconds(one()) == pytest.approx(10.08)
-    assert forecast.seconds(one(epochs=6)) == pytest.approx(10.12)
+    assert list(map(forecast.seconds, (one(), one(epochs=6)))) == pytest.approx([10.08, 10.12])
     assert forecast.seconds(one(process="fresh")) == forecast.seconds(one(), rigorous=True) == pytest.approx(50.4)
     gpu = {"device": "gpu:0"}
     cpus = ({}, {"batch": 8}, {"process": "fresh"}, {"TF_ENABLE_ONEDNN_OPTS": "0"})
@@ -115,8 +114,7 @@ def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed(monk
     args = training.parser().parse_args(["--study", "width", "trials", "--fast"])
     rows = grid.rows(args, GPU_MACHINE)
     said = forecast.lines(rows, args, GPU_MACHINE)
-    assert len(rows) == 10
-    assert sum("training/keras/trial" in line for line in said) == 6
+    assert len(rows) == 10 and sum("training/keras/trial" in line for line in said) == 6
     assert said[-2].startswith("16 rows, at most ") and " minutes, a guess" in said[-1]
     # not of an experiment's rows, which take no five
     args = training.parser().parse_args(["--study", "starts", "width", "trials", "--rigorous", "--device", "cpu"])
@@ -130,18 +128,20 @@ def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed(monk
         "": sum("/trial " in line for line in said) - 1,
     }
     args.rigorous = False
-    said = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
-    assert not any(line.endswith("in 5 processes") for line in said)
+    assert not any(
+        s.endswith("in 5 processes") for s in forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
+    )
     args = training.parser().parse_args(["--samples", "100", "40", "--batch", "32", "64", "--device", "cpu"])
     ends = [*(f"last batch of {n}, compiled too" for n in (4, 8, 36)), "one batch of 40"]
     *said, _, _ = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
     assert sorted(line.partition("threads ")[2] for line in said) == sorted(ends)
-    unbuilt = Row(studies.FIT, Training("a.py:f", 32, 64), Settings())
-    told = "1 row; the size of your own model's data set is known once it is built"
-    assert forecast.lines([unbuilt], args, GPU_MACHINE)[1] == told
+    monkeypatch.setattr(grid, "network", lambda name: networks.find("mnist-cnn"))  # 28 x 28 values a sample
+    own = [Row(studies.FIT, Training("a.py:f", 32, samples, dtype="float64"), Settings()) for samples in (1024, 10**10)]
+    _, size, gone, _ = forecast.lines(own, args, GPU_MACHINE)
+    assert size == "1 row, at most 6.12 MiB of arrays at a time" and gone.startswith(f"left out: {studies.FIT} a.py:f ")
     on_gpu = "572 GiB of GPU memory, there are 141 GiB: --residence tf.data leaves "
     for way, why in (("fit", "1720 GiB of host memory, "), ("fit", on_gpu), ("resident", on_gpu)):
-        args = training.parser().parse_args(["--samples", "50000000", "--variants", way])
-        *_, told, _ = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
-        assert told.startswith(f"left out: training/keras/{way} ") and f"needs {why}" in told
-        monkeypatch.setattr(training_row, "require_memory", lambda problem, device: None)
+        args = training.parser().parse_args(["--samples", "50000000", "--device", "gpu", "--variants", way])
+        with pytest.raises(options.Missing, match=f"^training/keras/{way} .*needs {re.escape(why)}"):
+            forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
+        monkeypatch.setattr(training_row, "require_bytes", lambda need, name, have: None)

@@ -111,7 +111,7 @@ def test_what_cannot_be_run_is_skipped_with_the_reason(train, trained, fields, w
 def test_samples_that_lie_on_the_gpu_must_fit_there(monkeypatch, way, home, fit):
     """The GPU has 141 GiB. 1.23e12 B of samples, and of 12e6 samples 137 GiB as float32, which Keras makes of float64; 40e6 of
     one byte a value are 114 GiB."""
-    monkeypatch.setattr(training_row, "require_memory", lambda problem, device: None)
+    monkeypatch.setattr(training_row, "require_bytes", lambda need, name, have: None)
 
     def refused(samples, dtype="float32", device="gpu:0", **given):
         problem = Training("cifar10-cnn", 32, samples, dtype=dtype)

@@ -1,13 +1,15 @@
 """What a plan of trainings will take: a guess, and the order in which devices take turns."""
 
 import argparse
+import math
 from collections.abc import Iterable
 
 from analysis import units
 from kernels.problems import Training
-from workloads.frameworks import keras_fit, side_by_side, studies, training_row
+from workloads import options
+from workloads.frameworks import grid, keras_fit, side_by_side, studies, training_row
 from workloads.harness import one_row, plan
-from workloads.records import Machine, Row
+from workloads.records import Machine, Row, settings
 
 # Seconds of a row beside its steps, and of a step. Half of 302 stored rows took within 1.6 times of what these say; twelve
 # numbers, of devices, models and data, said no better.
@@ -38,19 +40,22 @@ def seconds(row: Row, rigorous: bool = False) -> float:
 
 def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]:
     """The plan in words: a line a row, their number, the largest data set, rows that do not fit into memory, and the guessed
-    minutes of the others."""
+    minutes of the others. Raises: Missing where no row fits, and for a model of the user's own that cannot be trained."""
     every, time = [*rows], 0.0
     for study in studies.experiments(args.study or []):
         time += side_by_side.seconds(study, args, here)
         every += side_by_side.rows(study, args, here)
-    left_out = one_row.too_large(every, lambda row: training_row.require_room(row, here), name)
+    models = {row.problem.model for row in every}
+    values = {m: math.prod(grid.network(m).input) if settings.is_user_model(m) else 0 for m in models}  # of a sample
+    left_out = one_row.too_large(every, lambda r: training_row.require_room(r, here, values[r.problem.model]), name)
     fits = [row for row in in_turns(every) if row.key not in left_out]
     own = [row for row in fits if row in rows]  # an experiment has processes of its own
     time += sum(seconds(row, args.rigorous) for row in own)
-    sizes = [row.problem.footprint_bytes for row in fits]  # 0 of a user's model, not built yet
-    size = units.count(len(fits), "row")
-    size += f", at most {units.size(max(sizes, default=0))} of arrays at a time" * any(sizes)
-    size += "; the size of your own model's data set is known once it is built" * (0 in sizes)
+    if left_out and not fits:
+        why = next(iter(left_out.values())).removeprefix("left out: ")
+        raise options.Missing(why, similar=("", "--samples", "--samples 1000"))
+    largest = max((training_row.footprint_bytes(r.problem, values[r.problem.model]) for r in fits), default=0)
+    size = f"{units.count(len(fits), 'row')}, at most {units.size(largest)} of arrays at a time"
     guess = f"about {time / 60:.1f} minutes, a guess; --stop-after 500 ends it after a row, and --resume goes on"
     return [*(name(row, args.rigorous and row in own) for row in fits), size, *left_out.values(), guess]
 

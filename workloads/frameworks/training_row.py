@@ -15,7 +15,7 @@ from kernels.problems.arrays import ITEM_BYTES
 from workloads.frameworks import data, data_parallel, keras_fit, tensors, trainers, user_model
 from workloads.harness import telemetry
 from workloads.harness.dispatch import Broken
-from workloads.harness.one_row import DoesNotFit, require_bytes, require_memory
+from workloads.harness.one_row import DoesNotFit, require_bytes
 from workloads.harness.timing import Limits
 from workloads.machine import cpu, facts
 from workloads.records import SAMPLES, SETUP, Machine, Measurement, Row, settings
@@ -162,26 +162,30 @@ def _own_samples(row: Row, chosen: Keras, seed: int):
     values = math.prod(side or 1 for side in model.input_shape[1:])
     each = ITEM_BYTES.get(problem.dtype, 1) * values
     held = keras_fit.samples_held(problem, each, chosen.steps_per_execution)
-    require_bytes(3 * held * each, "host", facts.memory_available("cpu"))
-    require_room(row, facts.describe(), values)
+    whole = msgspec.structs.replace(problem, samples=held)
+    require_room(msgspec.structs.replace(row, problem=whole), facts.describe(), values)
     x, y = user_model.samples(model, held, seed, problem.dtype)
     del model
     tensors.forget()
     return x, y
 
 
+def footprint_bytes(problem: Training, values: int = 0) -> int:
+    """Bytes that a training holds at least; of a user's own model, of `values` a sample, its samples alone."""
+    return problem.samples * values * ITEM_BYTES.get(problem.dtype, 1) or problem.footprint_bytes
+
+
 def require_room(row: Row, here: Machine, values: int = 0) -> None:
     """Raises DoesNotFit for samples that the host's memory is too small for, or the GPU's where all of them come to lie there.
-    What else a GPU cannot hold, the framework says itself: its memory is the framework's already. `values`: of a sample of a
-    user's own model."""
-    require_memory(row.problem, "cpu")
+    What else a GPU cannot hold, the framework says itself: its memory is the framework's. `values`: as above."""
+    require_bytes(3 * footprint_bytes(row.problem, values), "host", facts.memory_available("cpu"))
     dtype, home = row.problem.dtype, row.settings.switches.get("residence", "numpy")
     if row.variant == "fit" and home == "numpy" and row.library == "tensorflow":  # it copies arrays whole (keras#16997)
         dtype = settings.fitted(dtype)
     elif row.variant not in ("resident", "loop") or home == "fed":
         return
     gpu, whole = here.gpu(row.device) if row.on_gpu else None, msgspec.structs.replace(row.problem, dtype=dtype)
-    need = whole.samples * values * ITEM_BYTES.get(dtype, 1) or whole.footprint_bytes
+    need = footprint_bytes(whole, values)
     if gpu and need > gpu.memory_bytes:
         need, have = map(units.size, (need, gpu.memory_bytes))
         way = "fed" if row.variant == "loop" else "tf.data"

@@ -93,7 +93,7 @@ def _from_function(name: str):
         raise Broken(f"{name}() fails: {_short(error)}") from error
     if not isinstance(model, keras.Model):
         given = "nothing" if model is None else type(model).__name__
-        raise Broken(f"{name}() returns {given}, not a keras.Model")
+        raise Broken(f"{name}() returns {given}, not a keras.Model: return the model alone, its samples are made up")
     return model
 
 
