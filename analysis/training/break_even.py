@@ -115,9 +115,10 @@ class Pair(msgspec.Struct, frozen=True):
 
 def seconds_by(cost: TrainingCost, by: str, steps: int, epochs: int = 1) -> Estimate:
     """Seconds of a step, of an epoch of so many steps, or of the whole training of so many epochs."""
-    if by == BY_STEP:
-        return cost.step
-    return cost.epoch_seconds(steps) if by == BY_EPOCH else whole_training(cost, epochs, steps)
+    if by != BY_JOB:
+        return cost.step if by == BY_STEP else cost.epoch_seconds(steps)
+    whole = whole_training(cost, epochs, steps)
+    return replace(whole, low=whole.low - cost.untold(steps) * (epochs - 1))
 
 
 def form_of(m: "Measurement") -> str:

@@ -58,6 +58,10 @@ class TrainingCost(msgspec.Struct, frozen=True):
             return self.epoch + self.step * steps
         return self.whole_epoch + self.step * (steps - self.steps)
 
+    def untold(self, steps: int) -> float:
+        """Seconds of an epoch of so many steps that may be the data set's setup: those of a bound beyond its short fits."""
+        return max(0, steps - self.steps) * max(0.0, self.step.low) if self.bound else 0.0
+
 
 def parts(cost: TrainingCost, epochs: int, steps: int) -> dict[str, Estimate]:
     """Seconds of each part of a whole training in a process of its own, in order; what is not known counts as nothing."""
@@ -82,6 +86,7 @@ def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int) -> Estimate | N
     only possibly shorter, only the lower end is finite."""
     later = whole_training(gpu, 0, steps) - whole_training(cpu, 0, steps)
     gain = cpu.epoch_seconds(steps) - gpu.epoch_seconds(steps)
+    gain = replace(gain, low=gain.low - cpu.untold(steps), high=gain.high + gpu.untold(steps))
     return later / gain if gain.high > 0 else None
 
 
@@ -105,12 +110,8 @@ def measured(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Tr
         several = {part: stats.median([getattr(one, part).value for one in each]) for part in _WARM}
         cost = replace(cost, whole_epoch=None, bound=any(one.bound for one in each), **several)
     compiled = [seconds for name in _COMPILED if (seconds := phase(m, name))]
-    return replace(
-        cost,
-        start=start(m, measurements),
-        build=phase(m, "build"),
-        compile=stats.total(compiled) if compiled else None,
-    )
+    built = {"build": phase(m, "build"), "compile": stats.total(compiled) if compiled else None}
+    return replace(cost, start=start(m, measurements), **built)
 
 
 def _warm(m: "Measurement") -> TrainingCost | None:
