@@ -187,9 +187,9 @@ def require_room(row: Row, here: Machine, values: int = 0) -> None:
     gpu, whole = here.gpu(row.device) if row.on_gpu else None, msgspec.structs.replace(row.problem, dtype=dtype)
     need = footprint_bytes(whole, values)
     if gpu and need > gpu.memory_bytes:
-        need, have = map(units.size, (need, gpu.memory_bytes))
+        much, have = map(units.size, (need, gpu.memory_bytes))
         way = "fed" if row.variant == "loop" else "tf.data"
-        raise DoesNotFit(f"needs {need} of GPU memory, there are {have}: --residence {way} leaves them on the host")
+        raise DoesNotFit(f"needs {much} of GPU memory, there are {have}: --residence {way} leaves them on the host")
 
 
 def _require_sight(chosen: Keras) -> None:
