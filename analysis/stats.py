@@ -322,15 +322,14 @@ def quotient(new: Estimate, old: Estimate, more: float = 0.0) -> Estimate:
     return Estimate(value, value * math.exp(-low), value * math.exp(high))
 
 
-def _of_pairs(old, new, a: dict[int, list[float]], b: dict[int, list[float]]) -> Estimate:
-    """The ratio of two independent times, their blocks being a and b: its interval is that of the ratios of all pairs of blocks,
-    each one's median over the other's; where the blocks are too few for that, the errors of both times add as squares.
+def _of_pairs(old, new, a: dict[int, float], b: dict[int, float]) -> Estimate:
+    """The ratio of two independent times, their blocks' medians being a and b: its interval is that of the ratios of all pairs of
+    these; where the blocks are too few for that, the errors of both times add as squares.
 
     Source: Moses' interval, M. Hollander, D. Wolfe, E. Chicken, Nonparametric Statistical Methods (2014), section 4.3.
     """
     found = quotient(median(new.seconds, new.block), median(old.seconds, old.block))
-    medians = ([np.median(taken) for taken in blocks.values()] for blocks in (b, a))
-    pairs = np.sort(np.divide.outer(*medians), axis=None)
+    pairs = np.sort(np.divide.outer(list(b.values()), list(a.values())), axis=None)
     left_out = int(len(pairs) / 2 - Z * math.sqrt(len(pairs) * (len(a) + len(b) + 1) / 12))
     if left_out < 1:
         return found
@@ -347,10 +346,10 @@ def verdict(old, new, *, paired: bool = False, between: float = 0.0) -> Verdict:
 
     A claim is made only when the ratio's whole interval lies beyond MIN_EFFECT; `same` only when it lies within MARGIN.
     """
-    a, b = _blocks(old.seconds, old.block), _blocks(new.seconds, new.block)
+    a, b = ({i: float(np.median(own)) for i, own in _blocks(s.seconds, s.block).items()} for s in (old, new))
     blocks = min(len(a), len(b))
     if paired and (both := [i for i in a if i in b]):
-        ratios = [[float(np.median(b[i]) / np.median(a[i]))] for i in both]
+        ratios = [[b[i] / a[i]] for i in both]
         visits = min(len(set(s.block)) for s in (old, new)) > 1
         ratio, blocks = _interval(float(np.median(ratios)), ratios, visits), len(both)
     else:

@@ -85,16 +85,17 @@ def best_by_side(measurements: Measurements, op: str) -> "dict[Problem, dict[str
 
 
 def _layer_rows(measurements: Measurements, op: str) -> "list[Measurement]":
-    return [m for m in _warm(measurements, op) if m.kernel != MANY_IN_ONE]
+    return [m for m in warm(measurements, op) if m.kernel != MANY_IN_ONE]
 
 
-def _warm(measurements: Measurements, op: str) -> "list[Measurement]":
+def warm(measurements: Measurements, op: str) -> "list[Measurement]":
+    """The timed rows from warm caches, without square products."""
     return [m for m in timed(measurements, op) if m.settings.cache == "warm" and not is_square(m.problem)]
 
 
 def largest(measurements: Measurements, op: str) -> "list[Measurement]":
     """The warm rows of each layer, direction and arithmetic at the largest batch that was measured."""
-    every = _warm(measurements, op)
+    every = warm(measurements, op)
     kinds = group_by(every, lambda m: (batch_family(m.problem), precision_of(m.problem)))
     most = {key: max(size_of(m.problem) for m in rows) for key, rows in kinds.items()}
     return [m for m in every if size_of(m.problem) == most[batch_family(m.problem), precision_of(m.problem)]]
@@ -192,7 +193,7 @@ def by_size(compared) -> "dict[tuple, Spread]":
 
 def rate_sentences(measurements: Measurements, op: str, roofs: Roofs = ()) -> list[str]:
     """The best rate of each device over the layers in the first arithmetic, at their largest batch, and the slowest layer's."""
-    every, measured = largest(measurements, op), _warm(measurements, op)
+    every, measured = largest(measurements, op), warm(measurements, op)
     plain = (m for m in every if not getattr(m.problem, "epilogue", None))
     rows, maths = [m for m in plain if not framework_of(m)], [precision_of(m.problem) for m in every]
     first = "float32" if "float32" in maths else next(iter(maths), "")

@@ -8,10 +8,12 @@ from msgspec.structs import replace
 
 from analysis.explain import explanation, published
 from analysis.explain.explanation import GPU, Explanation, Request, Sources
+from analysis.predict.budget import TRANSFERS
+from analysis.predict.combine import total_of
 from analysis.predict.profile import Profile
 from analysis.roofline import links, overheads
 from analysis.roofline.roofs import roofs
-from analysis.stats import Estimate, group_by, middle, total
+from analysis.stats import Estimate, group_by, middle
 from analysis.training import break_even, data_parallel, inference, side_by_side
 from analysis.training.break_even import BY_STEP
 from kernels import networks
@@ -189,8 +191,7 @@ def _peak(profile: Profile, on_gpu: bool, maths: tuple[str, ...]) -> float | Non
 
 def copied(e: Explanation) -> float | None:
     """The share of the GPU's predicted step that copying a batch takes."""
-    parts = e.gpu and (total(e.gpu.parts.get(n) for n in ("transfer calls", "transfer bytes")) / e.gpu.step_s)
-    return parts.value if parts else None
+    return (total_of(e.gpu.parts, TRANSFERS) / e.gpu.step_s).value if e.gpu else None
 
 
 def bound(case: Complaint, rows: Measurements) -> dict[str, Any] | None:

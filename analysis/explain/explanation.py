@@ -18,13 +18,13 @@ from analysis.explain import sides
 from analysis.explain.sides import Side
 from analysis.predict import what_if
 from analysis.predict.borrowed_gpu import completed, host_factor, rescaled, start_factor
-from analysis.predict.combine import HOST
+from analysis.predict.combine import HOST, total_of
 from analysis.predict.memory import Memory, memory
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking, Profile, all_of
 from analysis.predict.step_work import UnknownShare, unknown_share
 from analysis.predict.what_if import WhatIf
-from analysis.stats import Estimate, total
+from analysis.stats import Estimate
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB, BY_STEP, Trained
 from analysis.training.costs import TrainingCost
@@ -342,6 +342,6 @@ def validating(asked: Request, made: Prediction) -> Estimate:
     network, t = asked.of, asked.training
     share = networks.inference_flops(network) / max(1, networks.training_flops(network))
     steps = -(-asked.validation // t.batch)
-    host = total(made.parts.get(n) for n in HOST)
+    host = total_of(made.parts, HOST)
     least = Estimate(max(host.value / 2, made.step_s.value * share), made.step_s.low * share, made.step_s.high)
     return least * steps

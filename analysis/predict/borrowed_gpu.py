@@ -4,13 +4,12 @@ import statistics
 
 import msgspec
 
-from analysis.predict.combine import DEVICE, HIDDEN, HOST
+from analysis.predict.combine import COPYING, DEVICE, HIDDEN, HOST, total_of
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
 from analysis.stats import Estimate, exact, reaching, total
 from analysis.units import join
 
-_OF_THE_LINK = ("transfer bytes",)
 _HOST_CONSTANTS = ("keras-step", "tf-function-call", "tf-op-in-function", "keras-epoch", "tf-op-eager")
 
 
@@ -35,10 +34,10 @@ def start_factor(here: "Profile", there: "Profile") -> Estimate | None:
 def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None) -> "Prediction":
     """A prediction of a stored GPU driven by this machine's host. The host's seconds are multiplied by `factor`, start-up by
     `start` if it is known; those of the device and the link stay."""
-    kept = {*DEVICE, *_OF_THE_LINK, HIDDEN}
+    kept = {*DEVICE, *COPYING, HIDDEN}
     parts = {name: e if name in kept else e * factor for name, e in made.parts.items()}
     if HIDDEN in parts:
-        lanes = [total(parts.get(n) for n in of).value for of in (HOST, DEVICE)]
+        lanes = [total_of(parts, of).value for of in (HOST, DEVICE)]
         lanes += [e.value for n, e in parts.items() if n not in (*HOST, *DEVICE, HIDDEN)]
         hidden = max(lanes) - sum(lanes)
         parts[HIDDEN] = exact(hidden)

@@ -23,7 +23,7 @@ from workloads.records import settings as switches
 
 SETUP = "data-set setup"
 UNKNOWN = "not known: the model's layers are not in kernels.networks"
-_ON_GPU = ("transfer calls", "transfer bytes")
+TRANSFERS = ("transfer calls", "transfer bytes")
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -127,7 +127,7 @@ def _parts(training: "Measurement", whole: Profile, setup_steps: int) -> Iterabl
     contains its share of that."""
     problem, settings = problem_of(training), training.settings
     network = networks.known(problem.model)
-    names = [n for n in PARTS if n != HIDDEN and (settings.on_gpu or n not in _ON_GPU)]
+    names = [n for n in PARTS if n != HIDDEN and (settings.on_gpu or n not in TRANSFERS)]
     if network is None:
         yield from (Part(name, None, UNKNOWN) for name in names if name not in HOST and name != "input pipeline")
         return

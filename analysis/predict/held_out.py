@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from analysis.predict import calibration
 from analysis.predict.calibration import Seen
-from analysis.predict.combine import HOST
+from analysis.predict.combine import ISSUING, total_of
 from analysis.predict.components import FIT, execution_of
 from analysis.predict.prediction import Prediction, predict
 from analysis.predict.profile import Lacking, Profile
@@ -77,7 +77,7 @@ def leave_one_out(of: "Profile") -> list[Case]:
     for s in seen:
         made = predict(s.row.problem, s.row.settings, of)
         seconds = made.step_s + s.setup
-        floor = sum(made.parts[name].value for name in HOST if name in made.parts and name != "transfer bytes")
+        floor = total_of(made.parts, ISSUING).value
         others = [  # of other models, run alike
             o
             for o in told

@@ -5,7 +5,7 @@ from collections import Counter
 
 from analysis.crossover.crossover import COPIES, LATENCY, Answer
 from analysis.crossover.families import SQUARES, rows_of
-from analysis.crossover.layers import is_square
+from analysis.crossover.layers import is_square, timed
 from analysis.roofline import links
 from analysis.roofline.bounds import Roofs, pick
 from analysis.roofline.roofs import WAITED
@@ -86,7 +86,7 @@ def _pinned(rows: Measurements) -> str | None:
 
 def _lower(rows: Measurements) -> str | None:
     """`1.4x faster in bfloat16 on the CPU`: at the largest n that was multiplied in float32 too, by any kernel."""
-    squares = (m for m in rows if is_square(m.problem) and m.mode == "resident" and quick_seconds(m))
+    squares = (m for m in timed(rows, "matmul") if is_square(m.problem))
     best = best_by(squares, lambda m: (m.device, m.problem.math, m.problem.n), call_s)
     gains = {}
     for (device, math, n), m in sorted(best.items(), key=lambda item: item[0]):

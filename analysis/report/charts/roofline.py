@@ -221,9 +221,8 @@ def _walks(measurements: Measurements) -> "dict[tuple[str, str], list[Measuremen
     rows = [
         m
         for op in ("conv", "matmul")
-        for m in layers.timed(measurements, op)
-        if not (layers.framework_of(m) or layers.is_square(m.problem))
-        and (precision_of(m.problem), m.settings.cache) == ("float32", "warm")
+        for m in layers.warm(measurements, op)
+        if precision_of(m.problem) == "float32" and not layers.framework_of(m)
     ]
     best = best_by(rows, lambda m: (batch_family(m.problem), m.device, layers.size_of(m.problem)), call_s)
     paths = group_by(best, lambda key: key[:2])
@@ -245,8 +244,8 @@ def _walk(label: str, path: Measurements, i: int) -> Trace:
 
 def rates(measurements: Measurements, roofs: Roofs) -> list[Chart]:
     """FLOP/s against n of every kernel by its best thread count, rungs too, a view a precision; none without square matmuls."""
-    resident = (m for m in measurements if m.problem.op == "matmul" and m.mode == "resident" and quick_seconds(m))
-    grouped, views, rows = group_by((m for m in resident if m.problem.side), lambda m: m.problem.math), [], []
+    square = (m for m in layers.timed(measurements, "matmul") if m.problem.side)
+    grouped, views, rows = group_by(square, lambda m: m.problem.math), [], []
     for precision in sorted(grouped, key=lambda p: (p != "float32", p)):
         traces, best = [], dict[str, tuple[float, str]]()
         kernels = group_by(grouped[precision], lambda m: (m.on_gpu, m.kernel))
