@@ -18,19 +18,12 @@ _NS = 1e9
 
 
 def parser() -> options.Parser:
-    made = options.parser(
-        "analysis.export",
-        LONG,
-        EXAMPLE,
-        "python -m analysis.export reports/nvidia-h200/suite --to csv -o rows.csv",
-        question=QUESTION,
-        needs="to",
-    )
-    made.add_argument(
-        "runs", nargs="+", metavar="RUN", help="result files, run folders, machine folders or saved names"
-    )
+    csv = "python -m analysis.export reports/nvidia-h200/suite --to csv -o rows.csv"
+    made = options.parser("analysis.export", LONG, EXAMPLE, csv, question=QUESTION, needs="to")
+    runs = "result files, run folders, machine folders or saved names"
+    made.add_argument("runs", nargs="+", metavar="RUN", help=runs)
     made.formatter_class = argparse.RawDescriptionHelpFormatter
-    made.add_argument_group("columns of csv, their units, and which is better", units.COLUMNS)
+    made.add_argument_group("columns of csv, their units, and which is better", units.COLUMNS.strip())
     made.add_argument("--to", choices=TO, required=True, help="the format")
     made.add_argument("-o", "--output", metavar="FILE", help="a file that does not exist yet, instead of stdout")
     return made

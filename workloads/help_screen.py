@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import textwrap
 from typing import Any
 
 from workloads import ROOT, terminal
@@ -14,6 +15,9 @@ class Formatter(argparse.HelpFormatter):
 
     def __init__(self, prog: str, **how):
         super().__init__(prog, **{**how, "width": terminal.width() or 80})
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)  # host-latency is one word
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         kept = text.splitlines() if text.startswith(EXAMPLES) else []

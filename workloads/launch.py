@@ -9,9 +9,9 @@ from workloads.session import Workload
 
 QUESTION = "What does a call cost before it does any work?"
 EXAMPLES = ("python -m workloads.launch --backends numpy numba", "python -m workloads.launch --calls step epoch --fast")
-LONG = """What a call costs before any work: NumPy, Numba, CuPy and TensorFlow calls, GPU launches and graph nodes, a step and
-an epoch of a Keras model with almost no work; and what happens once in a process: imports, the device's start, first
-compilations. The costs of one call, node, step or epoch are worked out from rows of several counts."""
+LONG = """NumPy, Numba, CuPy and TensorFlow calls, GPU launches and graph nodes, a step and an epoch of a Keras model with almost
+no work; and what happens once in a process: imports, the device's start, first compilations. The costs of one call, node, step
+or epoch are worked out from rows of several counts."""
 # call -> how many of it in a row. Several counts tell what one costs apart from what the call around them costs.
 COUNTS = {
     "empty": (1, 64),

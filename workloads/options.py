@@ -247,7 +247,7 @@ def parser(
         formatter_class=help_screen.Formatter,
     )
     made.example, made.question, made.needs = examples[0], question, tuple(needs.split())
-    both = "-h: what people need; --help: all"
+    both = "-h: one screen; --help: every flag"
     made.add_argument("-h", "--help", action=help_screen.Help, nargs=0, dest=argparse.SUPPRESS, help=both)
     add(made, flags, **types)
     return made

@@ -18,16 +18,16 @@ _MEASURING = f"""
 --require-gpu        exit 3 when there is no GPU
 # how to measure
 --min-time S     seconds of each of a row's {FINE["rounds"]} visits ({FINE["visit_s"]})
---max-noise F    visit a row again if its time is known no better than to this share ({FINE["max_noise"]})
---max-time S     but not after so many seconds of its calls ({FINE["max_time"]}); a training's own seconds, about
+--max-noise F    more visits of a row until its interval is within this share of its time ({FINE["max_noise"]})
+--max-time S     but none once its calls have taken so many seconds ({FINE["max_time"]}); a training takes longer
 # or
 --fast           a quick look: {FAST["rounds"]} visits, 5 %% noise; 1 and all threads
---rigorous       {RIGOROUS_ROUNDS} visits, each in a fresh process (trainings: five); another hour may differ by more
+--rigorous       {RIGOROUS_ROUNDS} visits, each in a process of its own (a training: five); slower; another hour may still differ
 # how to measure
 --seed N =1      seed of the data and of the order (1)
 # running and output
 --dry-run         print the plan (rows, bytes, seconds) and measure nothing
---stop-after S    finish the visit, exit 0, print how to resume
+--stop-after S    after so many seconds finish the visit, exit 0 and print how to resume
 --resume          finish the newest run (or the one in -o DIR): what it lacks of this command's plan
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
 -o --output DIR   folder of the result file (reports/local/MACHINE/TIME)

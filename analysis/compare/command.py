@@ -12,30 +12,25 @@ if TYPE_CHECKING:
 
 QUESTION = "What became faster or slower between two runs?"
 EXAMPLE = "python -m analysis.compare reports/local/MACHINE/OLD reports/local/MACHINE/NEW --fail-on 'slower>5%'"
-LONG = """What became faster or slower from OLD to NEW, which are result files, run folders, machine folders or names given with
---save. A difference is claimed only when its whole 95 % interval lies beyond 2 %; the interval holds what the visits of both runs
-show and what two equal runs differ by (measured once: python -m workloads.doctor --noise; two --rigorous runs show it themselves
-in device times). Rows are the same when it lies within 5 %. Exit code 4 when --fail-on finds a regression."""
+LONG = """OLD and NEW are result files, run folders, machine folders or names given with --save. A difference is claimed only
+when its whole 95 % interval lies beyond 2 %; the interval holds what the visits of both runs show and what two equal runs differ
+by (measured once: python -m workloads.doctor --noise; two --rigorous runs show it themselves in device times). Rows are the same
+when it lies within 5 %. Exit code 4 when --fail-on finds a regression."""
 _MOST = 40  # lines on a terminal; -v shows all
 
 
 def parser() -> options.Parser:
-    made = options.parser(
-        "analysis.compare",
-        LONG,
-        EXAMPLE,
-        "python -m analysis.compare reports/local/MACHINE/OLD NAME",
-        question=QUESTION,
-        needs="fail-on any-machine verbose",
-    )
+    saved, needs = "python -m analysis.compare reports/local/MACHINE/OLD NAME", "fail-on any-machine verbose"
+    made = options.parser("analysis.compare", LONG, EXAMPLE, saved, question=QUESTION, needs=needs)
     made.add_argument("old", metavar="OLD", help="the earlier run")
     made.add_argument("new", metavar="NEW", help="the later run")
+    clocks = ("device", "host-latency", "host-throughput", "host-issue")
+    about = f"which time of a row counts: {', '.join(clocks)} (device where a row has it)"
+    made.add_argument("--clock", choices=clocks, metavar="CLOCK", help=about)
     options.add(
         made,
         f"""
 --fail-on RULE   exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%'
---clock {{device,host-latency,host-throughput,host-issue}}  which clock counts (default: device on a GPU where there is one, else
-                 host-latency)
 --any-machine    compare runs of two different machines all the same
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
 -v --verbose     the rows that are the same too""",
