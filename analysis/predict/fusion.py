@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import msgspec
 
 from kernels.networks.training_step import Work
-from kernels.problems import Problem, Stream
+from kernels.problems import Conv, Problem, Stream
 
 # Operations of Keras's graph that is not compiled that one of these comes to, reads of variables among them; all others are
 # one. Source: TensorFlow's optimized graphs of Keras 3's steps, counted in tests/analysis/test_fusion.py.
@@ -41,7 +41,7 @@ FORMULAS = {"dropout": 6, "batchnorm": 12, "adam": 12, "sgd": 2}
 _ARRAYS = {"dropout": 9, "batchnorm": 14, "batchnorm_grad": 24, "adam": 30, "sgd": 5}
 _KERNELS = {"loss": 4, "loss_grad": 3, "accuracy": 5}  # that XLA makes of these; of all others one
 _ADAM_ON_CPU = 3
-_ALONE = ("maxpool", "avgpool", "globalpool", "batchnorm", "concat", "zeropad")
+_ALONE = ("maxpool", "avgpool", "globalpool", "batchnorm", "concat", "zeropad", "rearrange")
 _PARTS = {"dense": "matmul", "conv": "conv", "pass": "element-wise", "loss": "element-wise", "optimizer": "optimizer"}
 
 
@@ -78,10 +78,11 @@ _IN_PRODUCT = {"dense": (*_IN_CONV, "tanh", "sigmoid"), "conv": _IN_CONV}
 
 def op_by_op(works: Iterable[Work], device: str = "") -> list[Kernel]:
     """A kernel for each operation. On the CPU, TensorFlow's optimizer puts the bias and the activation behind a product into it,
-    and the sum that is a bias's gradient into the gradient of a convolution's filters."""
+    and the sum that is a bias's gradient into the gradient of a convolution's filters; not those of a transposed convolution."""
     works, taken = list(works), set()
+    turned = {w.layer for w in works if isinstance(w.problem, Conv) and w.problem.direction != w.direction}
     if device == "cpu":
-        for w in (w for w in works if w.kind in _IN_PRODUCT):
+        for w in (w for w in works if w.kind in _IN_PRODUCT and w.layer not in turned):
             own = [o for o in works if o.kind == "pass" and o.layer == w.layer]
             if w.direction == "fprop" and any(o.direction == "bias" for o in own):
                 behind = ("bias", *_IN_PRODUCT[w.kind])

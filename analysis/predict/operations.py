@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.predict import fusion, profile
-from analysis.predict.curves import Curve, Point, curve
+from analysis.predict.curves import UNLIKE, Curve, Point, curve
 from analysis.predict.profile import HELD, LIBRARIES, OP_BY_OP, Profile, Read, once, stands
 from analysis.roofline import memory_levels
 from analysis.stats import Estimate, median, middle, within_factor
@@ -19,9 +19,7 @@ from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
 from workloads.records import Measurement
 
-# The factor by which similar problems differ at most: nine of ten of cuDNN's convolutions on an H200 from cuBLAS's products of
-# as many FLOPs, and most of TensorFlow's products on a Xeon from NumPy's.
-_UNLIKE = 4
+_DEPTHWISE = 2.5  # times a copy of its bytes: TensorFlow's on two Zen 4 cores, 3 x 3 at 10 shapes, all directions, are 1.5 to 3.7
 _BEYOND = 4  # times the last cache's size: arrays of so many bytes together leave nothing in it
 _CALL = profile.VARIANTS[OP_BY_OP]
 _UPDATES = ("sgd", "adam")
@@ -41,17 +39,26 @@ def product(of: Profile, problem: Matmul | Conv, device: str, execution: str) ->
                 if made := _kind_curve(of, source, device, alike.op, profile.kind(alike), math_):
                     seconds = made.seconds(profile.at(alike), alike.flops, alike.bytes_moved)
                     if own:
-                        others.append(seconds * within_factor(1.0, _UNLIKE))
+                        others.append(seconds * within_factor(1.0, UNLIKE))
                     else:
                         other = math_[1] != problem.math
                         instead = f"{problem.math} priced as {math_[1]}, of which there are rows" if other else ""
                         own = Read(seconds, profile.WORDS[source], instead)
                     break
         if own is None:
-            return None
+            return _depthwise(of, problem, device, execution) if isinstance(problem, Conv) else None
     assert own is not None
     surer = [seconds for seconds in others if seconds.noise < own.seconds.noise]
     return msgspec.structs.replace(own, seconds=functools.reduce(Estimate.within, surer, own.seconds))
+
+
+def _depthwise(of: Profile, problem: Conv, device: str, execution: str) -> Read | None:
+    """Seconds of a depthwise convolution by its bytes, as memory bounds it; None of any other."""
+    if not 1 < problem.groups == problem.c_in:
+        return None
+    read = pass_seconds(of, Stream("copy", problem.bytes_moved, problem.dtype), device, execution)
+    instead = "depthwise ones priced by their bytes, as no row is of one"
+    return read and Read(within_factor(_DEPTHWISE * read.seconds.value, 2), read.source, instead)
 
 
 def _alike(problem: Matmul | Conv) -> list[Matmul | Conv]:
@@ -74,7 +81,8 @@ def _kind_curve(of: Profile, source: str, device: str, op: str, kind: str, math_
     held = {m.problem for m in alike if stands(m)}  # a call of its own says nothing that these do not
     rows = [(m.problem, row_seconds(of, m, source)) for m in alike if m.problem not in held or stands(m)]
     points = [Point(profile.at(p), seconds, p.flops, p.bytes_moved) for p, seconds in rows if seconds is not None]
-    return curve(points, source == LIBRARIES)
+    works = (1.0, 2.0, 1.0, 1.0, 1.0, 0.0, 0.0) if op == "conv" else (1.0,)  # of profile.at's features
+    return curve(points, source == LIBRARIES, works)
 
 
 @once

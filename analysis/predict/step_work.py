@@ -214,11 +214,10 @@ def _best(of: "Profile", device: str, dtype: str, about: int) -> float | None:
 
 
 class UnknownShare(msgspec.Struct, frozen=True):
-    """The layers of unknown kinds: their names in words, how many, and their share of a step's FLOPs and bytes, estimated from
-    weights and outputs."""
+    """The layers of unknown kinds: their names in words, and their share of a step's FLOPs and bytes, estimated from weights and
+    outputs."""
 
     names: str
-    layers: int
     arithmetic: float
     moved: float
 
@@ -229,11 +228,8 @@ class UnknownShare(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        return (
-            f"{self.names}: nothing here knows {'it' if self.layers == 1 else 'them'}; the share is estimated from "
-            f"weights and outputs, about {percent(self.arithmetic)} of a step's arithmetic and {percent(self.moved)} of its "
-            "bytes"
-        )
+        share = f"about {percent(self.arithmetic)} of a step's arithmetic and {percent(self.moved)} of its bytes"
+        return f"{self.names}: nothing here knows them; estimated from weights and outputs, {share}"
 
 
 def unknown_share(network: Network, batch: int) -> UnknownShare | None:
@@ -248,4 +244,4 @@ def unknown_share(network: Network, batch: int) -> UnknownShare | None:
         sum(map(of, own)) / max(1, sum(map(of, works))) for of in (lambda w: w.flops, lambda w: w.problem.bytes_moved)
     )
     said = (f"{own[0].name} ({kind})" if len(own) == 1 else f"{len(own)} {kind} layers" for kind, own in kinds.items())
-    return UnknownShare(join(said), len(layers), *shares)
+    return UnknownShare(join(said), *shares)

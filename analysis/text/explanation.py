@@ -35,8 +35,8 @@ SAID = {
     "all": "More: {command} --all",
     "none": "No verdict yet: {who} for this model.",
     "one": "On the {side.name} it takes {side.whole:timed} ({side.cost.source}).",
-    "withheld": "No verdict: nothing here knows {unknown.names}, {unknown.arithmetic:share} of a step's arithmetic.",
-    "partial": "Partial: {unknown.names}, {unknown.arithmetic:share} of the arithmetic, {verb} only estimated.",
+    "withheld": "No verdict: {unknown.names} not known, {unknown.arithmetic:share} of the arithmetic; --measure times it.",
+    "partial": "Partial: of {unknown.names}, {unknown.arithmetic:share} of the arithmetic, there is only an estimate.",
     "unknown": "Left out of the {name}'s time, as no row tells it: {parts}.",
     "too big": "It needs {m.peak.value:size} of memory on the {name}, which has {m.capacity:size} (predicted).",
     "price": "CPU {money[0]:number}, GPU {money[1]:number}, in your currency. Cheapest: {cheapest}. Fastest: {fastest}.",
@@ -165,7 +165,7 @@ def _doubts(e: Explanation) -> list[str]:
     big = [m for m in e.memory if m.capacity and m.peak.low > m.capacity]
     said, unknown = [say(SAID["too big"], m=m, name=NAMES[m.device]) for m in big], e.asked.unknown_share
     if unknown and PREDICTED in {s.cost.source for s in e.sides}:
-        said.append(say(SAID["partial"], unknown=unknown, verb="are" if unknown.layers > 1 else "is"))
+        said.append(say(SAID["partial"], unknown=unknown))
     return said + [say(SAID["unknown"], name=s.name, parts=join(s.unknown)) for s in e.sides if s.unknown]
 
 

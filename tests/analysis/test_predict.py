@@ -15,21 +15,11 @@ from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE
 from msgspec.structs import replace
 from test_feeding import study
 
-from analysis.predict import (
-    calibration,
-    combine,
-    command,
-    components,
-    fusion,
-    held_out,
-    operations,
-    prediction,
-    profile,
-    step_work,
-    what_if,
-)
+from analysis.predict import calibration, command, components, fusion, held_out, operations, prediction, profile
 from analysis.predict.__main__ import main
-from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration
+from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration, within
+from analysis.predict.step_work import _path
+from analysis.predict.what_if import saved as time_saved
 from analysis.stats import Estimate
 from analysis.text import prediction_errors
 from analysis.training import costs
@@ -114,7 +104,7 @@ def test_the_cores_are_busy_with_the_line_at_its_best_rate_and_with_the_rest_as_
     network = networks.find(MLP.model)
     kernels = {k.name: k for k in fusion.op_by_op(networks.step(network, 32), "cpu")}
     line, aside = kernels["dense1 relu_grad"], kernels["dense1 wgrad"]
-    path = step_work._path(network, [(line, 1e-2), (aside, 3e-4)], {line.name: 0.0, aside.name: 0.0}, of, "cpu")
+    path = _path(network, [(line, 1e-2), (aside, 3e-4)], {line.name: 0.0, aside.name: 0.0}, of, "cpu")
     best = line.problem.bytes_moved / BYTES["cpu"]
     assert path.busy == pytest.approx(3e-4 + best * 2 / 3, rel=0.4)
 
@@ -312,7 +302,7 @@ def test_a_loop_of_ones_own_compiles_and_builds_as_a_fit_does():
     seen = training(MLP.model, 32, loop.step_s.value, "gpu:0", 0.0, 0.0, 2050, 3, phases_s=once | made)
     assert costs.whole_training(costs.measured(seen), 3, 65).value == pytest.approx(loop.job_s.value, rel=1e-5)
     saved = fit.fit_s.value + 3 * (fit.epoch_total_s.value - 65 * loop.step_s.value)
-    assert what_if.saved(fit, loop).value == pytest.approx(saved)
+    assert time_saved(fit, loop).value == pytest.approx(saved)
 
 
 def test_the_model_that_is_predicted_is_never_fitted_on():
@@ -375,6 +365,11 @@ def test_what_is_alike_bounds_what_few_rows_tell(whole):
     none, wide, narrow = (operations.product(profile.Profile(g, GPU_MACHINE), conv, "cpu", "op by op") for g in given)
     assert none is None and wide.seconds.value == narrow.seconds.value  # they stand for nothing
     assert wide.seconds.low < narrow.seconds.low < narrow.seconds.high < wide.seconds.high
+    given = (Conv(8, 32, 32, 16, 16, 3, 3, groups=groups) for groups in (16, 4))
+    read, none = (operations.product(whole, conv, "cpu", "op by op") for conv in given)
+    copied = 4 * 16 * (8 * 32 * 32 + 9 + 8 * 30 * 30) / BYTES["cpu"]
+    told = none, "by their bytes" in read.instead, read.seconds.low, read.seconds.value, read.seconds.high
+    assert told == (None, True, *(pytest.approx(times * copied, rel=0.02) for times in (1.25, 2.5, 5)))
 
 
 @pytest.fixture(scope="module")
@@ -426,8 +421,8 @@ def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_second
     assert made.partial[-1].startswith("of the whole training start-up: python -m workloads.launch")
     assert msgspec.json.decode(msgspec.json.encode(made), type=prediction.Prediction) == made
     # 2 s known to -1..5, by a calibration wrong by half: 0 to 5; known exactly: 2 / 1.5 to 2 * 1.5
-    assert combine.within(Estimate(2.0, -1.0, 5.0), 0.5) == Estimate(2.0, 0.0, 5.0)
-    assert combine.within(Estimate(2.0, 2.0, 2.0), 0.5) == Estimate(2.0, 2.0 / 1.5, 3.0)
+    assert within(Estimate(2.0, -1.0, 5.0), 0.5) == Estimate(2.0, 0.0, 5.0)
+    assert within(Estimate(2.0, 2.0, 2.0), 0.5) == Estimate(2.0, 2.0 / 1.5, 3.0)
 
 
 def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatch):

@@ -211,6 +211,9 @@ def test_the_error_is_that_of_rows_read_off_from_the_others():
     assert made().error == (pytest.approx(usual / (len(SIDES) ** 3 + 4), abs=1e-6), pytest.approx(math.log(4)))
     assert 0.1 < rough(1.1).error[0] < 0.5 and rough(1.5).error[0] > 2 * rough(1.1).error[0]
     assert curve([point(8, 8, 8), point(64, 64, 64)]).error == (0.8, 0.0)
+    two, most = curve([point(8, 8, 8, 1e-6), point(64, 64, 64, 1e-4)]), point(4096, 4096, 4096)
+    # 64 x 64 x 64 of the larger one, and four times that
+    assert two.seconds(most.at, most.flops, most.nbytes).high == pytest.approx(4 * 64**3 * 1e-4)
     near, far = point(36, 512, 128), point(32, 512, 500_000)
     widths = [math.log(r.high / r.low) for p in (near, far) for r in [rough(1.2).seconds(p.at, p.flops, p.nbytes)]]
     assert widths[1] > 2 * widths[0]

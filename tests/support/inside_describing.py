@@ -44,7 +44,7 @@ def joined():
     found = description.network(model, "joined")
     by_name = {layer.name: layer for layer in found.layers}
     named = ("one", "two", "both", "pad", "mean", "out")
-    expected = ["conv", "avgpool", "concat", "zeropad", "globalpool", "dense"]
+    expected = ["conv", "avgpool", "concat", "rearrange", "globalpool", "dense"]
     assert [by_name[name].kind for name in named] == expected
     assert by_name["both"].inputs == ("one", "two") and by_name["two"].inputs == ("input",)
     assert (by_name["one"].size, by_name["one"].bias, by_name["two"].step) == ((1, 3), False, 1)

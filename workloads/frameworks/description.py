@@ -131,11 +131,10 @@ def _conv(operation, shapes, after) -> Layer | None:
 
 def _separable(operation, shapes, after) -> tuple[Layer, ...] | None:
     """A depthwise convolution, then one of 1 x 1."""
-    one = _conv(operation, shapes, (shapes[0][-1] * operation.depth_multiplier,))
-    if one is None:
-        return None
-    depthwise = msgspec.structs.replace(one, name="depthwise", activation="", bias=False)
-    return depthwise, _nameless("conv", after[-1], activation=one.activation, bias=one.bias)
+    if one := _conv(operation, shapes, (shapes[0][-1] * operation.depth_multiplier,)):
+        depthwise = msgspec.structs.replace(one, name="depthwise", activation="", bias=False)
+        return depthwise, _nameless("conv", after[-1], activation=one.activation, bias=one.bias)
+    return None
 
 
 def _pool(operation, shapes, after) -> Layer | None:
@@ -146,20 +145,6 @@ def _pool(operation, shapes, after) -> Layer | None:
 def _global_pool(operation, shapes, after) -> tuple[Layer, ...] | None:
     pooled = Layer("pooled", "globalpool"), _nameless("reshape", shape=after)
     return pooled[: 1 + operation.keepdims] if _plain(operation) else None
-
-
-def _zero_pad(operation, shapes, after) -> Layer:
-    (top, bottom), (left, right) = operation.padding
-    even = top == bottom and left == right and _plain(operation)
-    return _nameless("zeropad", size=_sides((top, left))) if even else _rearranged(operation, shapes, after)
-
-
-def _dropout(operation, shapes, after) -> Layer:
-    return _nameless("dropout", rate=float(getattr(operation, "rate", getattr(operation, "stddev", 0.0))))
-
-
-def _rearranged(operation, shapes, after) -> Layer:
-    return _nameless("rearrange", shape=after)
 
 
 def _recurrent(operation, shapes, after) -> Layer | None:
@@ -200,11 +185,13 @@ def _element_wise(operation, shapes, after) -> Layer:
     return _nameless("activation", activation=_activation(operation) or type(operation).__name__.lower())
 
 
-def _merged(operation, shapes, after) -> Layer:
+def _merged(operation, shapes, after) -> Layer | None:
+    kind = {"Add": "add", "Concatenate": "concat"}.get(type(operation).__name__, "merge")
     if len(shapes) < 2:
-        return _element_wise(operation, shapes, after)
-    same = type(operation).__name__ == "Add" and len(set(shapes)) == 1
-    return _nameless("add") if same else _nameless("merge", shape=after)
+        return _element_wise(operation, shapes, after) if kind != "concat" else None
+    if kind == "concat":
+        return _nameless(kind) if operation.axis in (-1, len(shapes[0])) else None
+    return _nameless("add") if kind == "add" and len(set(shapes)) == 1 else _nameless("merge", shape=after)
 
 
 def _normalized(operation, shapes, after) -> Layer | None:
@@ -225,17 +212,18 @@ _MADE: tuple[tuple[Callable, str], ...] = (
     (_both_ways, "Bidirectional"),
     (_attention, "MultiHeadAttention"),
     (_normalized, "BatchNormalization LayerNormalization"),
-    (_zero_pad, "ZeroPadding2D"),
-    (_rearranged, "UpSampling1D UpSampling2D Cropping1D Cropping2D ZeroPadding1D Permute RepeatVector Transpose"),
-    (_merged, "Add Multiply Subtract Average Maximum Minimum Divide"),
     (
-        lambda o, shapes, after: _nameless("concat") if len(shapes) > 1 and o.axis in (-1, len(shapes[0])) else None,
-        "Concatenate",
+        lambda o, shapes, after: _nameless("rearrange", shape=after),
+        "ZeroPadding1D ZeroPadding2D Cropping1D Cropping2D UpSampling1D UpSampling2D Permute Transpose RepeatVector",
     ),
+    (_merged, "Add Concatenate Multiply Subtract Average Maximum Minimum Divide"),
     (lambda o, shapes, after: _nameless("embedding", o.output_dim, weights=o.input_dim * o.output_dim), "Embedding"),
     (lambda o, shapes, after: _nameless("flatten"), "Flatten"),
     (lambda o, shapes, after: _nameless("reshape", shape=after), "Reshape"),
-    (_dropout, "Dropout SpatialDropout1D SpatialDropout2D GaussianDropout AlphaDropout GaussianNoise"),
+    (
+        lambda o, shapes, after: _nameless("dropout", rate=float(getattr(o, "rate", 1))),
+        "Dropout SpatialDropout1D SpatialDropout2D GaussianDropout AlphaDropout GaussianNoise",
+    ),
     (_element_wise, "Activation ReLU Relu Relu6 LeakyReLU ELU Gelu Sigmoid Silu HardSigmoid HardSilu Softmax"),
     (_element_wise, "Rescaling Normalization"),  # the latter's few numbers are learned by nothing
 )
