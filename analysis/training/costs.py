@@ -142,8 +142,9 @@ def _of_later_epochs(m: "Measurement", few: int, taken: tuple[float, ...]) -> Tr
     whole, each = setup.get(samples.calls), NOTHING
     if whole and few in setup:
         each = ((whole - setup[few]) / (samples.calls - few)).at_least(0.0)
-        if each.low <= 0:  # not told from nothing, and 1,500 steps make a minute of a fit's noise
-            each = replace(each, value=0.0)
+        # not told from nothing, or less than nothing seen: 1,500 steps make a minute of a fit's noise
+        if min(each.low, setup[few].value) <= 0:
+            each = replace(each, value=0.0, low=0.0)
     # a training has one fit, and the first one also finds memory for all samples: 0.3 s more for 500 MB on an H200's host
     first = _single(m.series[SETUP][0], [s * samples.calls for s in samples.seconds]) if whole else NOTHING
     return TrainingCost(
