@@ -14,11 +14,12 @@ from analysis.crossover.families import (
     SQUARES,
     Family,
     Rows,
+    comparable,
     conv_rows,
     dense_rows,
     framework_of,
+    of_family,
     rows_of,
-    squares,
 )
 from analysis.stats import Estimate, of, quickest
 from kernels.problems.arrays import ARITHMETIC
@@ -141,7 +142,8 @@ def crossovers(
     machine: Machine | None = None,
 ) -> tuple[Answer, ...]:
     """The answers of the square products that are called one at a time."""
-    return of_families(squares(measurements, framework, cache), forms, framework, cache, machine)
+    rows = of_family(comparable(measurements, SQUARES.op, framework, cache), SQUARES)
+    return of_families({SQUARES: rows}, forms, framework, cache, machine)
 
 
 def of_families(
@@ -179,12 +181,10 @@ def layer_crossovers(
     convolutions, size that varies -> how many sizes make a family."""
     found: list[Answer] = []
     for framework, cache in forms_of([m for m in measurements if m.problem.op == op]):
-        if op == "conv":
-            families = conv_rows(measurements, framework, cache, least)
-        else:
-            families = dense_rows(measurements, framework, cache)
-            if framework or cache != "warm":
-                families |= squares(measurements, framework, cache)
+        rows = comparable(measurements, op, framework, cache)
+        families = conv_rows(rows, least) if op == "conv" else dense_rows(rows)
+        if op == "matmul" and (framework or cache != "warm"):
+            families |= {SQUARES: of_family(rows, SQUARES)}
         found += of_families(families, forms, framework, cache, machine)
     return found
 

@@ -117,30 +117,25 @@ def best_resident(measurements: Measurements) -> dict[tuple[str, str], dict[int,
     return {key: {n: m for n, m in at.items() if m.on("device")} or at for key, at in found.items()}
 
 
-def squares(measurements: Measurements, framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
-    """The square products as the one family that they are."""
-    return {SQUARES: rows_of(measurements, SQUARES, framework, cache)}
+def rows_of(measurements: Measurements, family: Family) -> Rows:
+    """precision -> size -> the rows of one family that libraries ran by themselves, with warm caches."""
+    return of_family(comparable(measurements, family.op), family)
 
 
-def rows_of(measurements: Measurements, family: Family, framework: str = "", cache: str = "warm") -> Rows:
-    """precision -> size -> rows of one family; a framework's only when it is named."""
+def of_family(rows: Measurements, family: Family) -> Rows:
+    """precision -> size -> those of comparable rows that are of one family."""
     found: dict[Family, Rows] = {}
-    for m in comparable(measurements, family.op, framework, cache):
+    for m in rows:
         if family.holds(m.problem):
             _add(found, family, m)
     return found.get(family, {})
 
 
-def conv_rows(
-    measurements: Measurements,
-    framework: str = "",
-    cache: str = "warm",
-    least: Mapping[str, int] = LEAST,
-) -> dict[Family, Rows]:
-    """Family -> its convolutions, which differ in one size. A row may be in several. Families of channels have as many in as
-    out, those of sizes square images. `least`: size that varies -> how many make a family."""
+def conv_rows(rows: Measurements, least: Mapping[str, int] = LEAST) -> dict[Family, Rows]:
+    """Family -> its convolutions out of comparable rows, which differ in one size. A row may be in several. Families of channels
+    have as many in as out, those of sizes square images. `least`: size that varies -> how many make a family."""
     found: dict[Family, Rows] = {}
-    for m in comparable(measurements, "conv", framework, cache):
+    for m in rows:
         for name in least:
             fields = CONV_FIELDS[name]
             if len({getattr(m.problem, field) for field in fields}) == 1:
@@ -148,16 +143,17 @@ def conv_rows(
     return _sweeps(found, least)
 
 
-def dense_rows(measurements: Measurements, framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
-    """Family -> products that differ in a dense layer's batch alone: the rows of forward and dX, the inner dimension of dW.
-    Also square products that are batched in a call, or have an epilogue, along n."""
+def dense_rows(rows: Measurements) -> dict[Family, Rows]:
+    """Family -> products out of comparable rows that differ in a dense layer's batch alone: the rows of forward and dX, the inner
+    dimension of dW. Also square products that are batched in a call, or have an epilogue, along n."""
     found: dict[Family, Rows] = {}
-    for m in comparable(measurements, "matmul", framework, cache):
+    for m in rows:
         _add(found, batch_family(m.problem), m)
-    products = [m.problem for m in measurements if m.problem.op == SQUARES.op]
-    asked = [(name, of) for name in _BEYOND for of in sorted({getattr(p, name) for p in products} - {msgspec.UNSET})]
+    asked = [
+        (name, of) for name in _BEYOND for of in sorted({getattr(m.problem, name) for m in rows} - {msgspec.UNSET})
+    ]
     beyond = (msgspec.structs.replace(SQUARES, fixed=(("layout", "nn"), one)) for one in asked)
-    squared = {family: rows for family in beyond if (rows := rows_of(measurements, family, framework, cache))}
+    squared = {family: own for family in beyond if (own := of_family(rows, family))}
     return _sweeps(found, LEAST) | squared
 
 

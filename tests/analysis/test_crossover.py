@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from analysis import noise
 from analysis.crossover import crossover, reuse
 from analysis.crossover.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
-from analysis.crossover.families import SQUARES, dense_rows, rows_of
+from analysis.crossover.families import SQUARES, comparable, dense_rows, rows_of
 from analysis.crossover.time_split import ARITHMETIC, COPIES, OVERHEAD, REMAINDER, why
 from analysis.stats import Estimate
 from analysis.text import crossings
@@ -151,7 +151,7 @@ def test_a_dense_layers_products_cross_in_their_batch():
         layers = Matmul(n, 10, 512), Matmul(n, 512, 10, layout="nt"), Matmul(512, 10, n, layout="tn")
         for p in (*layers, Matmul(n, n, 512)):
             rows += [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 16e-6)]
-    found = crossover.of_families(dense_rows(rows), [LATENCY])
+    found = crossover.of_families(dense_rows(comparable(rows, "matmul")), [LATENCY])
     expected = [("batch", way) for way in ("nn", "nt", "tn")]
     assert [(a.family.varies, dict(a.family.fixed)["layout"]) for a in found] == expected
     assert all(a.kind == "gpu-from" and a.crossings[0].at.value == pytest.approx(16) for a in found)

@@ -13,7 +13,7 @@ from analysis import labels, report
 from analysis import table as cells
 from analysis.crossover import crossover, families, layers, network_steps
 from analysis.crossover.crossover import COPIES, LATENCY
-from analysis.crossover.families import conv_rows
+from analysis.crossover.families import comparable, conv_rows
 from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.report import layers as layers_of_page
 from analysis.report import page
@@ -65,7 +65,7 @@ def law(n: int, **fields) -> list:
 def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     """1e-6 n h c / 64 = 20e-6: n h c = 1280, of h = 8 and c = 8 at n = 20; on one image 160 channels or pixels."""
     rows = [m for at in zip(*sizes.values(), strict=True) for m in law(**dict(zip(sizes, at, strict=True)))]
-    found = crossover.of_families(conv_rows(rows, least={varies: 2}), (LATENCY, COPIES[0]))
+    found = crossover.of_families(conv_rows(comparable(rows, "conv"), {varies: 2}), (LATENCY, COPIES[0]))
     resident, copied = (next(a for a in found if a.form == form) for form in (LATENCY, COPIES[0]))
     assert words[0] in answers.sentence(resident)
     first, *_ = why(families.rows_of(rows, resident.family), resident)
@@ -76,7 +76,7 @@ def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     parts = [w.parts["copies"] for w in why(families.rows_of(rows, copied.family), copied)]
     assert parts and parts == pytest.approx([60e-6] * len(parts))
     slow = [m for m in rows if law_time(m) > 25e-6 or "cudnn" in m.kernel]  # the CPU at the larger sizes only
-    always = crossover.of_families(conv_rows(slow, least={varies: 1}), [LATENCY])
+    always = crossover.of_families(conv_rows(comparable(slow, "conv"), {varies: 1}), [LATENCY])
     assert "the smallest measured." in answers.sentence(next(a for a in always if a.kind == "gpu-at-smallest"))
 
 
@@ -89,7 +89,7 @@ def test_a_family_holds_its_own_and_shapes_are_in_words():
     quick = {"host-latency": 1e-6, "device": 1e-6}
     others = [row("conv/cudnn/plan", conv(n, direction="wgrad"), quick, device="gpu:0") for n in (4, 100)]
     others += [row("conv/tensorflow/jit", conv(n), quick, device="gpu:0") for n in (4, 100)]
-    (answer,) = crossover.of_families(conv_rows(rows), [LATENCY])
+    (answer,) = crossover.of_families(conv_rows(comparable(rows, "conv")), [LATENCY])
     assert families.rows_of([*others, *rows], answer.family) == families.rows_of(rows, answer.family)
     dense = families.batch_family(Matmul(32, 10, 512, layout="tn"))
     assert dense.holds(Matmul(32, 10, 7, layout="tn")) and not dense.holds(Matmul(32, 11, 7, layout="tn"))

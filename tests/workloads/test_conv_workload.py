@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from analysis.crossover import crossover, families
 from analysis.crossover.crossover import LATENCY
-from analysis.crossover.families import conv_rows
+from analysis.crossover.families import comparable, conv_rows
 from analysis.roofline.frame import frame
 from analysis.text import answers
 from kernels import networks, registry
@@ -101,7 +101,7 @@ def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(
         assert {r.key for r in added} <= {m.key for p in new for m in law(**msgspec.structs.asdict(p))}
         done += [m for p in new for m in law(**msgspec.structs.asdict(p))]
         sizes += [families.Family("conv", varies, families.CONV_FIELDS[varies]).size(p) for p in new]
-    (answer,) = crossover.of_families(conv_rows(done, least={varies: 2}), [LATENCY])
+    (answer,) = crossover.of_families(conv_rows(comparable(done, "conv"), {varies: 2}), [LATENCY])
     assert answer.family.varies == varies and answer.kind == "gpu-from"
     (crossing,) = answer.crossings
     assert crossing.fine and crossing.at.value == pytest.approx(true, rel=0.02) and len(sizes) < 30
@@ -109,16 +109,16 @@ def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(
 
 def test_families_hold_what_is_equal_in_all_else_and_no_size_is_added_that_is_no_problem():
     rows = [*law(1), *law(64), *law(1, direction="wgrad"), *law(1, c_in=8, c_out=8), *law(1, h=16, w=16)]
-    found = conv_rows(rows)
+    found = conv_rows(comparable(rows, "conv"))
     # two sizes are no sweep of sizes
     assert {f.varies: set(r["float32"]) for f, r in found.items()} == {"batch": {1, 64}}
     expected = {"batch", "channels", "size"}
-    assert {f.varies for f in conv_rows(rows, least=dict.fromkeys(families.CONV_FIELDS, 2))} == expected
+    assert {f.varies for f in conv_rows(comparable(rows, "conv"), dict.fromkeys(families.CONV_FIELDS, 2))} == expected
     (family,) = found
     assert family.at(5, "tf32") == Conv(5, 8, 8, 4, 4, 3, 3, 1, "same", math="tf32")
     assert families.SQUARES.at(7, "bfloat16") == Matmul(7, 7, 7, "bfloat16")
     lone = [m for n in (1, 64) for m in law(n, c_in=3, h=9)]
-    assert {f.varies for f in conv_rows(lone, least=dict.fromkeys(families.CONV_FIELDS, 1))} == {"batch"}
+    assert {f.varies for f in conv_rows(comparable(lone, "conv"), dict.fromkeys(families.CONV_FIELDS, 1))} == {"batch"}
     rows = [m for v in (8, 1024) for m in law(1, c_in=v, c_out=v, groups=8)]
     added = conv.refine(rows, "channels")
     assert added and all(r.problem.c_in % 8 == 0 for r in added)
@@ -133,15 +133,15 @@ def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():
         rows.append(row("conv/tensorflow/function", p, 1e-9, device="gpu:0"))
         rows.append(row("conv/tensorflow/function", p, 1.0))
         rows.append(row("conv/tensorflow/held", p, 1e-12))
-    (raw,) = crossover.of_families(conv_rows(rows), [LATENCY])
+    (raw,) = crossover.of_families(conv_rows(comparable(rows, "conv")), [LATENCY])
     assert raw.kind == "gpu-from"
     assert {s.kernel for p in raw.points for s in (p.cpu, p.gpu)} == {"conv/numpy/im2col", "conv/cudnn/plan"}
-    (own,) = crossover.of_families(conv_rows(rows, "tensorflow"), [LATENCY], "tensorflow")
+    (own,) = crossover.of_families(conv_rows(comparable(rows, "conv", "tensorflow")), [LATENCY], "tensorflow")
     assert own.kind == "gpu-at-smallest" and own.form.framework == "tensorflow"
     assert own.points[0].cpu.seconds.value == 1.0  # 50 convolutions in a call are no call
     cold = [replace(m, settings=replace(m.settings, cache="cold")) for m in rows[:1] + rows[1:2]]
     assert crossover.forms_of(rows + cold) == [("", "warm"), ("", "cold"), ("tensorflow", "warm")]
-    assert crossover.of_families(conv_rows(cold), [LATENCY]) == ()
+    assert crossover.of_families(conv_rows(comparable(cold, "conv")), [LATENCY]) == ()
 
 
 def test_answers_in_words_name_the_family_and_what_varies():
