@@ -113,7 +113,7 @@ class Table(Lines):
     HEAD = "kernel 19< | call 15< | where 9< | µs in all 9 | ±% 4 | queued 7 | issue 7 | device 7 | notes 5<"
     LEAST = "±% | issue | where | queued | device"
 
-    ABOUT = "µs in all: of everything in a row, of `step x64` the time of 64 steps together"
+    ABOUT = "µs in all: the time of a whole row; of `step x64` that is 64 steps together"
 
     def cells(self, m) -> list[str]:
         from analysis import units
