@@ -214,8 +214,7 @@ def _best(of: "Profile", device: str, dtype: str, about: int) -> float | None:
 
 
 class UnknownShare(msgspec.Struct, frozen=True):
-    """The layers of unknown kinds: their names in words, and their share of a step's FLOPs and bytes, estimated from weights and
-    outputs."""
+    """The layers of unknown kinds: their names in words, and their share of a step's FLOPs and bytes, by weights and outputs."""
 
     names: str
     arithmetic: float
