@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from kernels.networks import Network
-from workloads.harness.dispatch import Broken
+from workloads.harness.dispatch import Broken, one_line
 from workloads.machine import cpu
 
 DTYPES = ("float32", "float64", "uint8")
@@ -129,7 +129,7 @@ def real(network: Network, samples: int, dtype: str = "float32") -> tuple[np.nda
     try:
         x, y = _download(network.data)
     except Exception as error:  # Keras raises a bare Exception when a download fails
-        raise Unavailable(f"{name} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
+        raise Unavailable(f"{name} cannot be loaded: {one_line(error, 300)}") from error
     if samples > len(x):
         raise ValueError(f"{name} has {len(x)} training images, {samples} were asked for")
     images = x[:samples].astype(dtype).reshape(samples, *network.input)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from workloads.harness import timing
-from workloads.harness.dispatch import Broken
+from workloads.harness.dispatch import Broken, described
 from workloads.records import Row
 from workloads.records.switches import Keras
 
@@ -205,7 +205,7 @@ def also(row: Row, chosen: Keras, spread: Strategy, model) -> dict[str, dict]:
             for group, told in ask().items():
                 found[group] |= told
         except Exception as error:  # a library may raise anything here, and JAX promises no interface to its programs
-            found["notes"][lacking] = f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"
+            found["notes"][lacking] = described(error)
     return found
 
 

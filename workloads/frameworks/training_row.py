@@ -14,7 +14,7 @@ from kernels.problems import Training
 from kernels.problems.arrays import ITEM_BYTES
 from workloads.frameworks import data, data_parallel, keras_fit, tensors, trainers, user_model
 from workloads.harness import telemetry
-from workloads.harness.dispatch import Broken
+from workloads.harness.dispatch import Broken, one_line
 from workloads.harness.one_row import DoesNotFit, require_bytes
 from workloads.harness.timing import Limits
 from workloads.machine import cpu, facts
@@ -57,7 +57,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         tensors.forget()
         if not row.on_gpu:
             raise MemoryError from None
-        raise OutOfMemory(" ".join(str(error).split())[:200]) from None
+        raise OutOfMemory(one_line(error, 200)) from None
     return row.result(**{"status": "ok", **fields}, phases_s=phases, values=values)
 
 
@@ -108,9 +108,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     except (TypeError, ValueError) as error:
         if not settings.is_user_model(problem.model):
             raise
-        raise Broken(
-            f"{problem.model} does not train on made-up samples: {' '.join(str(error).split())[:240]}"
-        ) from error
+        raise Broken(f"{problem.model} does not train on made-up samples: {one_line(error)}") from error
     with tensors.timed(phases, "look"):
         planned, learned = keras_fit.plan(trainer, problem, held, limits, look, unit)
     watch = telemetry.watch(row.device, framework=True)

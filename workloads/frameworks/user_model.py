@@ -16,7 +16,7 @@ import numpy as np
 from analysis import units
 from workloads import options
 from workloads.frameworks.data import LEVELS
-from workloads.harness.dispatch import Broken
+from workloads.harness.dispatch import Broken, described
 from workloads.records.settings import FOLDER
 
 _LAMBDA = (
@@ -53,7 +53,7 @@ def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
         try:
             model.compile("adam", loss, metrics=[] if loss == "mse" else ["accuracy"], jit_compile=jit_compile)
         except Exception as error:
-            raise Broken(f"{name} does not compile: {_short(error)}") from error
+            raise Broken(f"{name} does not compile: {described(error)}") from error
     elif jit_compile != "auto":
         model.jit_compile = jit_compile
     return model, about
@@ -68,7 +68,7 @@ def _from_file(name: str):
     try:
         return keras.saving.load_model(path, safe_mode=True)
     except Exception as error:
-        said = _short(error)
+        said = described(error)
         if "lambda" in said.lower():
             raise Broken(name + _LAMBDA) from error
         raise Broken(f"{name} is no Keras model that loads: {said}") from error
@@ -82,7 +82,7 @@ def _from_function(name: str):
     except ModuleNotFoundError as error:
         raise Broken(f"there is no module {error.name} (looked in {here} and the installed packages)") from error
     except (Exception, SystemExit) as error:
-        raise Broken(f"importing {module} fails: {_short(error)}") from error
+        raise Broken(f"importing {module} fails: {described(error)}") from error
     if not callable(build):
         raise Broken(f"{module} has no function {function}")
     import keras
@@ -90,7 +90,7 @@ def _from_function(name: str):
     try:
         model = build if isinstance(build, keras.Model) else build()
     except (Exception, SystemExit) as error:
-        raise Broken(f"{name}() fails: {_short(error)}") from error
+        raise Broken(f"{name}() fails: {described(error)}") from error
     if not isinstance(model, keras.Model):
         given = "nothing" if model is None else type(model).__name__
         raise Broken(f"{name}() returns {given}, not a keras.Model: return the model alone, its samples are made up")
@@ -109,11 +109,6 @@ def _imported(module: str, here: str):
     made = sys.modules[file.stem] = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
     spec.loader.exec_module(made)  # type: ignore[union-attr]
     return made
-
-
-def _short(error: BaseException) -> str:
-    said = "".join(filter(str.isprintable, " ".join(str(error).split())))
-    return f"{type(error).__name__}: {said[:240]}"
 
 
 def _loss(model) -> str:

@@ -26,6 +26,16 @@ class Broken(Exception):
     """A framework did not do what the row says: the row is `failed` with this reason."""
 
 
+def one_line(error: object, most: int = 240) -> str:
+    """What an error says, in one line of at most so many characters that a terminal can print."""
+    return "".join(filter(str.isprintable, " ".join(str(error).split())))[:most]
+
+
+def described(error: BaseException) -> str:
+    """The same behind the error's type."""
+    return f"{type(error).__name__}: {one_line(error)}"
+
+
 def handler(name: str) -> Callable:
     """The function of a name in HANDLERS.
 

@@ -15,11 +15,8 @@ from workloads.machine import facts
 from workloads.records import Row
 
 SHARE = 0.25  # of the memory that would be free without them, for bound rows
-_SHARED = (
-    "matmul",
-    "conv",
-    "stream",
-)  # their inputs may be large; other problems' are small, or placed by their kernels
+# Their inputs may be large; other problems' are small, or placed by their kernels.
+_SHARED = ("matmul", "conv", "stream")
 _PAGE = 4096
 _APART = 101 * _PAGE + _PAGE // 8  # bytes between two inputs: of what a page and the drawn values repeat, another part
 

@@ -17,7 +17,7 @@ from analysis import units
 from kernels import reference, registry
 from kernels.problems import Problem
 from workloads.harness import copy_modes, kept, startup, telemetry, timing, warming
-from workloads.harness.dispatch import HANDLERS, Broken, CannotDo, handler
+from workloads.harness.dispatch import HANDLERS, Broken, CannotDo, handler, one_line
 from workloads.harness.flags import raised
 from workloads.harness.timing import Limits
 from workloads.machine import facts
@@ -89,7 +89,7 @@ def cause(error: str) -> str:
     the code where it was built."""
     if error.startswith("Graph execution error"):
         error = error.strip().rpartition("\n\n")[2]
-    return " ".join(error.split())[:240]
+    return one_line(error)
 
 
 def not_locked(problem: Problem, error: str) -> str:
@@ -101,7 +101,7 @@ def not_locked(problem: Problem, error: str) -> str:
     if (limit := lock_limit()) is not None:
         allowed = f"`ulimit -l` allows {limit / 2**20:.3g} MiB: raise it with `ulimit -l unlimited`"
     what = f"{locked / 2**20:.3g} MiB of {problem.host_memory} host memory"
-    return f"the driver gave no {what} ({' '.join(error.split())[:80]}); {allowed}"
+    return f"the driver gave no {what} ({one_line(error, 80)}); {allowed}"
 
 
 def lock_limit() -> int | None:

@@ -127,7 +127,7 @@ class Worker:
             reason = f"stopped after its time limit of {timeout_s:.0f} s"
         except (BrokenPipeError, EOFError):
             reason = f"its process ended with {self._ending()}{self._last_words()}"
-        except (msgspec.DecodeError, ValueError) as error:
+        except ValueError as error:
             reason = f"its process answered what cannot be read: {error}"
         self.close()
         return order.row.result("failed", reason)

@@ -55,20 +55,9 @@ intel 6 143 Sapphire Rapids
 intel 6 207 Emerald Rapids
 intel 6 173 Granite Rapids
 """
-# (level, feature that gives it), highest first; NumPy writes sse4_2 as sse42 and Arm's asimd also as neon.
-_SIMD = (
-    ("avx512", "avx512f"),
-    ("avx2", "avx2"),
-    ("avx", "avx"),
-    ("sse42", "sse4_2"),
-    ("sse42", "sse42"),
-    ("sse2", "sse2"),
-    ("sve", "sve"),
-    ("neon", "asimd"),
-    ("neon", "neon"),
-    ("vsx", "vsx"),
-    ("rvv", "rvv"),
-)
+# Features that give a level, highest first; the level is the feature's name but for three.
+_SIMD = ("avx512f", "avx2", "avx", "sse4_2", "sse42", "sse2", "sve", "asimd", "neon", "vsx", "rvv")
+_LEVELS = {"avx512f": "avx512", "sse4_2": "sse42", "asimd": "neon"}
 _SLOW_GOVERNORS = ("powersave", "conservative", "ondemand")
 # These drivers choose the clock themselves; with them `powersave` is the normal governor and no handicap.
 _OWN_CLOCK = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
@@ -112,8 +101,8 @@ def simd(names: set[str]) -> str:
 
     Takes the names of /proc/cpuinfo and of NumPy's feature table, in lower case.
     """
-    level = next((level for level, name in _SIMD if name in names), "scalar")
-    return level + ("+amx" if "amx_tile" in names else "")
+    feature = next((feature for feature in _SIMD if feature in names), "scalar")
+    return _LEVELS.get(feature, feature) + ("+amx" if "amx_tile" in names else "")
 
 
 def maker(blocks: list[dict[str, str]]) -> str:

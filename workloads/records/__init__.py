@@ -2,7 +2,6 @@
 
 from workloads.records.files import SOURCES, Loaded, Refused, Writer, by_machine, decode, files_of, read, source_hash
 from workloads.records.rows import (
-    EPOCHS,
     EPOCHS_OF,
     FITS,
     LATER,
@@ -10,7 +9,6 @@ from workloads.records.rows import (
     SAMPLES,
     SCHEMA,
     SETUP,
-    VISITS_AT,
     Gpu,
     Line,
     Machine,
@@ -23,7 +21,4 @@ from workloads.records.rows import (
     by_epochs,
     distinct,
     finite,
-    of_process,
-    sound,
-    tells,
 )

@@ -3,6 +3,7 @@
 A resumed sweep adds another Run line before its own rows; the visits of a row are one, of whole lines the last wins.
 """
 
+import contextlib
 import fcntl
 import functools
 import glob
@@ -63,7 +64,7 @@ def source_hash(folder: pathlib.Path | None = None) -> str:
     return digest.hexdigest()[:16]
 
 
-class Writer:
+class Writer(contextlib.AbstractContextManager):
     """Appends lines to one result file, a row at a time, under a lock.
 
     Raises: Refused when the file exists and is not resumed, is locked, is of another machine, or cannot be written.
@@ -130,9 +131,6 @@ class Writer:
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self) -> "Writer":
-        return self
-
     def __exit__(self, *_) -> None:
         self.close()
 
@@ -149,7 +147,7 @@ def by_row(lines: Iterable[bytes]) -> tuple[list[Run], dict[str, list[Measuremen
     for text in lines:
         try:
             line = _decoder.decode(text)
-        except (msgspec.DecodeError, ValueError, RecursionError):
+        except (ValueError, RecursionError):  # msgspec.DecodeError is a ValueError
             bad += 1
             continue
         if not sound(line):

@@ -294,11 +294,6 @@ def tells(name: str) -> bool:
     return bool(FITS.fullmatch(name) or LATER.fullmatch(name)) or name == EPOCHS or name.partition(" ")[0] == SETUP
 
 
-def of_process(name: str, process: int) -> str:
-    """The name of a process's series in a row of several."""
-    return f"{name}{OF_PROCESS}{process}"
-
-
 def by_epochs(m: Measurement) -> bool:
     """Whether the row's own epochs are its samples."""
     own = m.on("host-latency")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from analysis import units
-from workloads.records.rows import EPOCHS_OF, VISITS_AT, Measurement, Samples, by_epochs, of_process, tells
+from workloads.records.rows import EPOCHS_OF, OF_PROCESS, VISITS_AT, Measurement, Samples, by_epochs, tells
 
 PROCESS = "process"  # the stop reason of a visit in a process of its own; of others it is anything else
 SHORT_S = 30.0  # visits within so many seconds have seen one mood of the host
@@ -37,7 +37,7 @@ def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
     phases, values = (_listed(getattr(m, name) for m in parts) for name in ("phases_s", "values"))
     series = {name: seconds for m in parts for name, seconds in m.series.items()}
     series |= {f"{name}_s": tuple(own) for name, own in phases.items() if len(own) > 1}
-    series |= {of_process(n, i): own for i, m in enumerate(parts) for n, own in m.series.items() if tells(n)}
+    series |= {f"{n}{OF_PROCESS}{i}": own for i, m in enumerate(parts) for n, own in m.series.items() if tells(n)}
     if VISITS_AT in series:
         series[VISITS_AT] = tuple(at for m in parts for at in m.series.get(VISITS_AT, ()))
     return msgspec.structs.replace(
