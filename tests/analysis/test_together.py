@@ -65,7 +65,7 @@ def test_a_unit_is_as_many_calls_as_take_its_time(each, unit, first, count):
     assert windows.counted(work, unit, first, lambda: clock.now) == count
 
 
-def test_all_are_asked_at_the_same_time_and_work_on_until_the_slowest_is_done():
+def test_all_are_asked_at_the_same_time_and_work_on_until_the_slowest_is_done(monkeypatch):
     """Each call ends only when all have begun: one after another they would wait for ever."""
     barrier = threading.Barrier(3)
 
@@ -91,7 +91,8 @@ def test_all_are_asked_at_the_same_time_and_work_on_until_the_slowest_is_done():
     assert set(found[0]) == {1.0} and found[1][:3] == [10.0] * 3 and len(found[0]) >= 29
     alone = concurrent.at_once({0: worker(1.0)}, 5.0)[0]
     assert len(alone) == 6  # the first unit is a warm-up
-    assert len(concurrent.at_once({0: worker(100.0)}, 5.0, longest_s=0.0)[0]) == 1
+    monkeypatch.setattr(concurrent, "LONGEST_S", 0.0)
+    assert len(concurrent.at_once({0: worker(100.0)}, 5.0)[0]) == 1
 
 
 VALUES = {"traces": 2.0, "functions": 30.0, "rss_bytes": 2.0**20, "final_loss": 0.5, "jit_compile": 0.0}
@@ -172,7 +173,7 @@ def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
 
 
 @pytest.mark.parametrize("error", [OSError("closed"), ZeroDivisionError("planted")])
-def test_what_ends_one_party_ends_the_others_and_is_said(error):
+def test_what_ends_one_party_ends_the_others_and_is_said(monkeypatch, error):
     asked = threading.Event()
 
     def breaks():
@@ -184,8 +185,9 @@ def test_what_ends_one_party_ends_the_others_and_is_said(error):
         threading.Event().wait(0.01)
         return window((0, 1), (1, 2))
 
+    monkeypatch.setattr(concurrent, "LONGEST_S", 1.0)
     with pytest.raises(type(error)):
-        concurrent.at_once({0: works, 1: breaks}, 1.0, longest_s=1.0)
+        concurrent.at_once({0: works, 1: breaks}, 1.0)
 
 
 def test_several_trainings_at_once_share_the_device(workers, tmp_path):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from workloads import ROOT, options, records
 
@@ -52,10 +53,7 @@ def nodes(listed: list[dict]) -> list[Node]:
 def with_distinct_names(found: list[Node]) -> list[Node]:
     """The nodes, those that share a name named with the start of their node id too."""
     often = Counter(node.name for node in found)
-    return [
-        msgspec.structs.replace(node, name=f"{node.name}-{node.id[:8]}") if often[node.name] > 1 else node
-        for node in found
-    ]
+    return [replace(node, name=f"{node.name}-{node.id[:8]}") if often[node.name] > 1 else node for node in found]
 
 
 def _called(node: dict) -> str:
@@ -174,9 +172,9 @@ def connect(address: str, note: Callable[[str], None]):
 
 def usable(ray, found: list[Node], note: Callable[[str], None], limit_s: float) -> list[Node]:
     """The nodes that answer with this version of the project; of each other one is said why it is left out."""
-    ours = {"sources": records.source_hash(), "python": platform.python_version()}
     if not found:
         return []
+    ours = greet()
     asked = {
         node.id: ray.remote(greet).options(num_cpus=0, max_retries=0, scheduling_strategy=on(node)).remote()
         for node in found

@@ -7,7 +7,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-import msgspec
+from msgspec.structs import replace
 
 from kernels.networks.layers import INPUT, Layer, Network
 from workloads.frameworks import user_model
@@ -87,7 +87,7 @@ def _layers(operation, name: str, sources: tuple, taken: list, given, learns: bo
     for layer in inner:
         own = f"{name}/{layer.name}" if layer is not inner[-1] else name
         chosen = tuple(sources[int(i)] if i.isdigit() else f"{name}/{i}" for i in layer.inputs) or before
-        yield msgspec.structs.replace(layer, name=own, inputs=chosen, trainable=bool(learns) or not weights)
+        yield replace(layer, name=own, inputs=chosen, trainable=bool(learns) or not weights)
         before = (own,)
 
 
@@ -95,7 +95,7 @@ def _in_a_row(found: list[Layer]) -> Iterator[Layer]:
     """The layers without the inputs that go without saying."""
     before = INPUT
     for layer in found:
-        yield msgspec.structs.replace(layer, inputs=() if layer.inputs == (before,) else layer.inputs)
+        yield replace(layer, inputs=() if layer.inputs == (before,) else layer.inputs)
         before = layer.name
 
 
@@ -132,7 +132,7 @@ def _conv(operation, shapes, after) -> Layer | None:
 def _separable(operation, shapes, after) -> tuple[Layer, ...] | None:
     """A depthwise convolution, then one of 1 x 1."""
     if one := _conv(operation, shapes, (shapes[0][-1] * operation.depth_multiplier,)):
-        depthwise = msgspec.structs.replace(one, name="depthwise", activation="", bias=False)
+        depthwise = replace(one, name="depthwise", activation="", bias=False)
         return depthwise, _nameless("conv", after[-1], activation=one.activation, bias=one.bias)
     return None
 
@@ -161,7 +161,7 @@ def _both_ways(operation, shapes, after) -> tuple[Layer, ...] | None:
     if operation.merge_mode != "concat" or _KINDS.get(type(operation.forward_layer).__name__) is not _recurrent:
         return None
     one = _recurrent(operation.forward_layer, shapes, (*after[:-1], after[-1] // 2))
-    forth, back = (msgspec.structs.replace(one, name=name, inputs=("0",)) for name in ("forward", "backward"))
+    forth, back = (replace(one, name=name, inputs=("0",)) for name in ("forward", "backward"))
     return forth, back, _nameless("concat", inputs=("forward", "backward"))
 
 

@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Generator
 
-import msgspec
+from msgspec.structs import replace
 
 from kernels import networks
 from kernels.problems import Inference, Training
@@ -174,7 +174,7 @@ def tried(row: Row, taken: list[Measurement], took: list[float]) -> Measurement:
     """A row of trials: `host-latency` samples are whole trials in their order. series: each phase and value of every trial
     (0 where one did not have it). values: total_s, trials, traces of all."""
     if taken[-1].status != "ok":
-        return msgspec.structs.replace(taken[-1], settings=row.settings)
+        return replace(taken[-1], settings=row.settings)
     samples = Samples("host-latency", tuple(took), 1, tuple(range(len(took))), f"{len(took)} trials")
     phases = dict.fromkeys(name for m in taken for name in m.phases_s)
     series = {f"{name}_s": tuple(m.phases_s.get(name, 0.0) for m in taken) for name in phases}
@@ -187,9 +187,7 @@ def tried(row: Row, taken: list[Measurement], took: list[float]) -> Measurement:
         "traces": sum(series["traces"]),
         "jit_compile": taken[-1].values["jit_compile"],
     }
-    return msgspec.structs.replace(
-        taken[-1], samples=(samples,), phases_s=taken[0].phases_s, values=values, series=series
-    )
+    return replace(taken[-1], samples=(samples,), phases_s=taken[0].phases_s, values=values, series=series)
 
 
 def _turns(args: argparse.Namespace) -> concurrent.Turns:

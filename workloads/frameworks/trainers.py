@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from kernels.networks import Network
 from workloads.frameworks import data_parallel, description, input_pipeline, models, tensors, user_model
@@ -138,8 +139,8 @@ def built(order: Order) -> Built:
 
 def without_dropout(network: Network) -> Network:
     """The network with every dropout layer letting everything through."""
-    layers = tuple(msgspec.structs.replace(la, rate=0.0) if la.kind == "dropout" else la for la in network.layers)
-    return msgspec.structs.replace(network, layers=layers)
+    layers = tuple(replace(la, rate=0.0) if la.kind == "dropout" else la for la in network.layers)
+    return replace(network, layers=layers)
 
 
 def _use_tf32(row: Row, chosen: Keras) -> None:

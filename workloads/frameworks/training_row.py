@@ -6,7 +6,7 @@ import re
 import statistics
 import traceback
 
-import msgspec
+from msgspec.structs import replace
 
 from analysis import units
 from kernels import networks
@@ -71,8 +71,8 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
         raise ValueError(f"{row.kernel} trains, it does no {problem.op}")
     network = None if settings.is_user_model(problem.model) else networks.find(problem.model)
     if problem.samples < problem.batch:  # one batch of all samples: what is timed apart is then such batches too
-        problem = msgspec.structs.replace(problem, batch=problem.samples)
-        row = msgspec.structs.replace(row, problem=problem)
+        problem = replace(problem, batch=problem.samples)
+        row = replace(row, problem=problem)
     require_room(row, facts.describe())
     phases |= tensors.begin(row.device, row.threads, chosen.keras_backend)
     _require_sight(chosen)
@@ -160,8 +160,8 @@ def _own_samples(row: Row, chosen: Keras, seed: int):
     values = math.prod(side or 1 for side in model.input_shape[1:])
     each = ITEM_BYTES.get(problem.dtype, 1) * values
     held = keras_fit.samples_held(problem, each, chosen.steps_per_execution)
-    whole = msgspec.structs.replace(problem, samples=held)
-    require_room(msgspec.structs.replace(row, problem=whole), facts.describe(), values)
+    whole = replace(problem, samples=held)
+    require_room(replace(row, problem=whole), facts.describe(), values)
     x, y = user_model.samples(model, held, seed, problem.dtype)
     del model
     tensors.forget()
@@ -182,7 +182,7 @@ def require_room(row: Row, here: Machine, values: int = 0) -> None:
         dtype = settings.fitted(dtype)
     elif row.variant not in ("resident", "loop") or home == "fed":
         return
-    gpu, whole = here.gpu(row.device) if row.on_gpu else None, msgspec.structs.replace(row.problem, dtype=dtype)
+    gpu, whole = here.gpu(row.device) if row.on_gpu else None, replace(row.problem, dtype=dtype)
     need = footprint_bytes(whole, values)
     if gpu and need > gpu.memory_bytes:
         much, have = map(units.size, (need, gpu.memory_bytes))

@@ -9,8 +9,8 @@ import functools
 import time
 from collections.abc import Callable
 
-import msgspec
 import psutil
+from msgspec.structs import replace
 
 from kernels import networks, registry
 from workloads.frameworks import data, inference_row, models, tensors, trainers
@@ -41,7 +41,7 @@ _loaded = functools.lru_cache(maxsize=1)(data.load)
 def key(row: Row) -> str:
     """The row's key without what runs beside it: the same preparation serves alone and together."""
     kept = {name: text for name, text in row.settings.switches.items() if name not in ("beside", "at_once")}
-    return Row(row.kernel, row.problem, msgspec.structs.replace(row.settings, switches=kept)).key
+    return Row(row.kernel, row.problem, replace(row.settings, switches=kept)).key
 
 
 def prepare(row: Row, limits: Limits, seed: int) -> Measurement:

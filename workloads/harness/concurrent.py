@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from kernels.problems import AtOnce, Problem
 from workloads import records
@@ -114,17 +115,15 @@ def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int
     return took
 
 
-def at_once(
-    asks: dict[int, Callable[[], Measurement]], window_s: float, longest_s: float = LONGEST_S
-) -> dict[int, list[Measurement]]:
+def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float) -> dict[int, list[Measurement]]:
     """The windows of each party, requested again and again in a thread each: until all have worked for `window_s` seconds and
-    done FEWEST units meanwhile, until one fails, or until `longest_s` is over."""
+    done FEWEST units meanwhile, until one fails, or until LONGEST_S is over."""
     found: dict[int, list[Measurement]] = {party: [] for party in asks}
     over, begun, broken = threading.Event(), time.monotonic(), []
 
     def done() -> bool:
         windows = {party: list(given) for party, given in found.items()}
-        if any(not m.ok for given in windows.values() for m in given) or time.monotonic() - begun > longest_s:
+        if any(not m.ok for given in windows.values() for m in given) or time.monotonic() - begun > LONGEST_S:
             return True
         if not all(windows.values()):
             return False
@@ -185,8 +184,8 @@ def measured(row: Row, took: Took, members: tuple[int, ...], parties: Sequence[i
     if len(parties) > 1:
         rates = [sum(1 / statistics.mean(round_[party]) for party in parties) for round_ in taken]
         samples.append(Samples("host-throughput", tuple(1 / rate for rate in rates), 1, tuple(range(len(rates))), why))
-    given = {"kernel": row.kernel, "problem": row.problem, "settings": row.settings}
-    return msgspec.structs.replace(took.prepared[parties[0]], **given, samples=tuple(samples))
+    prepared = took.prepared[parties[0]]
+    return replace(prepared, kernel=row.kernel, problem=row.problem, settings=row.settings, samples=tuple(samples))
 
 
 def alone_and_together(rows: list[Row], workers: list[Worker], turns: Turns) -> Generator[Measurement]:

@@ -10,8 +10,8 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from analysis import units
 from kernels import reference, registry
@@ -57,7 +57,7 @@ def obey(order) -> Measurement:
     no_memory = order.verb == "visit" and made.reason.startswith("out of ")
     if no_memory and kept.clear():  # what other rows held may be what it lacked
         made = guarded(order.row, work)
-    return msgspec.structs.replace(made, at=facts.now())
+    return replace(made, at=facts.now())
 
 
 def guarded(row: Row, work) -> Measurement:
@@ -337,7 +337,7 @@ def _per_pass(samples: Samples, passes: int) -> Samples:
     if passes == 1:
         return samples
     seconds = tuple(timing.rounded(s / passes) for s in samples.seconds)
-    return msgspec.structs.replace(samples, seconds=seconds, calls=samples.calls * passes)
+    return replace(samples, seconds=seconds, calls=samples.calls * passes)
 
 
 @functools.lru_cache(maxsize=4)

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from analysis import stats
 from workloads.harness.timing import Limits
@@ -53,9 +54,7 @@ def held(done: Iterable[Measurement]) -> list[Row]:
     """GPU rows to measure again under sustained load, where power and heat limit the clock: peaks, and kernels whose calls
     take at least _HELD_FROM_S seconds."""
     return [
-        msgspec.structs.replace(
-            m.row, settings=msgspec.structs.replace(m.settings, switches=settings.HELD | m.settings.switches)
-        )
+        replace(m.row, settings=replace(m.settings, switches=settings.HELD | m.settings.switches))
         for m in done
         if m.ok and m.on_gpu and not settings.is_held(m) and (own := m.on("device")) and m.problem.op in _HELD_FROM_S
         if stats.middle(own) >= _HELD_FROM_S[m.problem.op]

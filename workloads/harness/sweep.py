@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
@@ -41,8 +42,8 @@ class Outcome(msgspec.Struct):
     @property
     def exit_code(self) -> int:
         """0, 1 for failed or wrong rows, 3 when nothing but roofs could be measured, 130 or 143 after a signal."""
-        if self.stopped in ("SIGINT", "SIGTERM"):
-            return options.INTERRUPTED if self.stopped == "SIGINT" else options.TERMINATED
+        if self.stopped in options.SIGNALED:
+            return options.SIGNALED[self.stopped]
         statuses = {m.status for m in self.measurements}
         if statuses & {"failed", "wrong"}:
             return options.FAILED
@@ -111,7 +112,7 @@ def sweep(
     and signals; then what rows have so far is shown.
     """
     if isinstance(model := getattr(args, "model", None), str):  # of layers; rows of whole models name their own
-        run = msgspec.structs.replace(run, network=model)
+        run = replace(run, network=model)
     begin = time.monotonic()
     limits = Limits(**shared_flags.limits(args))
     with records.Writer(place(args, workload, run), run, args.resume) as writer, signals():
@@ -184,8 +185,8 @@ class _Runner:
         for other in [key for key in self._workers if alone and key[0] != number]:
             self._workers.pop(other).close()
         m = self._answer(order, process=number * alone)
-        samples = tuple(msgspec.structs.replace(s, stop_reason=PROCESS if alone else "visit") for s in m.samples)
-        return msgspec.structs.replace(m, visit=number, at=m.at or facts.now(), samples=samples)
+        samples = tuple(replace(s, stop_reason=PROCESS if alone else "visit") for s in m.samples)
+        return replace(m, visit=number, at=m.at or facts.now(), samples=samples)
 
     def _whole(self, row: Row) -> Measurement:
         """In one go; from several processes where they are to be fresh and with --rigorous. The first that is not ok ends it.

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from workloads import ROOT
 from workloads.options import Usage, closest, similar_path
@@ -153,10 +154,10 @@ def by_row(lines: Iterable[bytes]) -> tuple[list[Run], dict[str, list[Measuremen
         if not sound(line):
             bad += 1
         elif isinstance(line, Run):
-            runs.append(msgspec.structs.replace(line, network=line.network or _network(line.command)))
+            runs.append(replace(line, network=line.network or _network(line.command)))
         else:
             if "loss" in line.series and SAMPLES not in line.notes and runs:
-                line = msgspec.structs.replace(line, notes={**line.notes, SAMPLES: f"as of sources {runs[-1].sources}"})
+                line = replace(line, notes={**line.notes, SAMPLES: f"as of sources {runs[-1].sources}"})
             before = rows.get(line.key)
             if before and 0 < before[-1].visit < line.visit:
                 before.append(line)

@@ -1,6 +1,6 @@
 """Flags that a row's own numbers raise when it is measured."""
 
-import msgspec
+from msgspec.structs import replace
 
 from analysis import stats
 from workloads.records import Measurement
@@ -49,4 +49,4 @@ FLAGS = {"no-wait": no_wait, "first-call": first_call, "ran-on-cpu": ran_on_cpu}
 def flagged(m: Measurement) -> Measurement:
     """The measurement with the flags of what its own numbers show."""
     found = [flag for flag, seen in FLAGS.items() if flag not in m.flags and seen(m)]
-    return msgspec.structs.replace(m, flags=(*m.flags, *found)) if found else m
+    return replace(m, flags=(*m.flags, *found)) if found else m

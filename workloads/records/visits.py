@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterable, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from analysis import units
 from workloads.records.rows import EPOCHS_OF, OF_PROCESS, VISITS_AT, Measurement, Samples, by_epochs, tells
@@ -30,7 +30,7 @@ def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
     """
     bad = next((m for m in parts if not m.ok), None)
     if bad:
-        return msgspec.structs.replace(bad, visit=0)
+        return replace(bad, visit=0)
     reason = reason or f"{EPOCHS_OF * all(map(by_epochs, parts))}{len(parts)} processes"
     clocks = dict.fromkeys(s.clock for m in parts for s in m.samples)
     taken = {c: {m.visit - 1 if m.visit else i: s for i, m in enumerate(parts) if (s := m.on(c))} for c in clocks}
@@ -40,7 +40,7 @@ def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
     series |= {f"{n}{OF_PROCESS}{i}": own for i, m in enumerate(parts) for n, own in m.series.items() if tells(n)}
     if VISITS_AT in series:
         series[VISITS_AT] = tuple(at for m in parts for at in m.series.get(VISITS_AT, ()))
-    return msgspec.structs.replace(
+    return replace(
         parts[-1],
         samples=tuple(joined(own.values(), reason, own) for own in taken.values()),
         phases_s={name: own[-1] for name, own in phases.items()},
