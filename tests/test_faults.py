@@ -70,12 +70,7 @@ def plain(problem, a, b):
     run.notes = {"process": str(os.getpid())}
     return run
 '''
-
-
-@pytest.fixture(scope="module")
-def planted():
-    with planting.kernels("faults", FAULTS):
-        yield
+planted = planting.kernels("faults", FAULTS)
 
 
 def row(variant: str, n: int = 8) -> Row:

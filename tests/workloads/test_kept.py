@@ -47,6 +47,7 @@ def wrong(problem, a, b):
     """Off by one."""
     return lambda: a @ b + 1
 '''
+planted = planting.kernels("kept", COUNTING)
 
 
 @pytest.fixture(autouse=True)
@@ -57,12 +58,6 @@ def nothing_kept(monkeypatch):
     yield
     kept.clear()
     kept._values.clear()
-
-
-@pytest.fixture(scope="module")
-def planted():
-    with planting.kernels("kept", COUNTING):
-        yield
 
 
 def row(n: int, variant: str = "counting", **settings) -> Row:

@@ -78,12 +78,7 @@ KERNELS += "".join(
     for name, does in FAULTS.items()
 )
 pytestmark = pytest.mark.usefixtures("no_roofs")
-
-
-@pytest.fixture(scope="module")
-def planted():
-    with planting.kernels("sweep", KERNELS):
-        yield
+planted = planting.kernels("sweep", KERNELS)
 
 
 def rows(*variants, n=8):
