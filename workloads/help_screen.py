@@ -20,10 +20,9 @@ class Formatter(argparse.HelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)  # host-latency is one word
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        kept = text.splitlines() if text.startswith(EXAMPLES) else []
-        return "\n".join(part for line in kept for part in terminal.wrapped(line, width)) or super()._fill_text(
-            text, width, indent
-        )
+        if text.startswith(EXAMPLES):
+            return terminal.filled(text.splitlines(), width)
+        return super()._fill_text(text, width, indent)
 
 
 class Help(argparse.Action):
@@ -43,7 +42,7 @@ def screen(parser: Any) -> str:
     wide = min(max(map(len, heads), default=0), most // 3)
     lines = [f"{head:<{wide}}  {_brief(a.help or '')}" for head, a in zip(heads, actions, strict=True)]
     lines = [parser.question, "", *lines, "", *parser.epilog.splitlines(), f"all {len(flags)} flags: --help"]
-    return "\n".join(part for line in lines for part in terminal.wrapped(line, most))
+    return terminal.filled(lines, most)
 
 
 def _takes(action: argparse.Action) -> str:

@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
 _SILENT_S = 0.4
@@ -39,15 +39,15 @@ def width(stream: TextIO | None = None) -> int:
     return shutil.get_terminal_size().columns
 
 
-def is_dumb() -> bool:
-    """Whether the terminal can only print line after line."""
-    return os.environ.get("TERM", "") in ("dumb", "unknown")
+def redraws(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that can do more than print line after line."""
+    return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")
 
 
 def paint(text: str, style: str, stream: TextIO | None = None) -> str:
     """The text in a style (best, good, warning, bad) on a terminal that has colors, unless NO_COLOR is set."""
     stream = stream or sys.stdout
-    wanted = stream.isatty() and not os.environ.get("NO_COLOR") and not is_dumb()
+    wanted = redraws(stream) and not os.environ.get("NO_COLOR")
     return f"\x1b[{_SGR[style]}m{text}\x1b[0m" if wanted and text.strip() else text
 
 
@@ -79,6 +79,11 @@ def wrapped(line: str, most: int) -> list[str]:
     return lines + _continued(indent if lines else head, command[0], most)
 
 
+def filled(lines: Iterable[str], most: int) -> str:
+    """Lines as one text, each wrapped."""
+    return "\n".join(part for line in lines for part in wrapped(line, most))
+
+
 def _continued(head: str, command: str, most: int) -> list[str]:
     lines, last = [], head
     indent = " " * min(length(head) + 2, most // 4)
@@ -107,7 +112,7 @@ class Waiting:
         self._shown, self._ready, self.what = False, True, "working"
 
     def start(self) -> None:
-        if self._stream.isatty() and not is_dumb():
+        if redraws(self._stream):
             self._last -= 2 * _SILENT_S  # at once: what is imported next may let no other thread write for seconds
             self.show(time.monotonic())
             threading.Thread(target=self._watch, daemon=True).start()
@@ -153,7 +158,7 @@ def now(what: str) -> bool:
     """Changes what fills the silence; whether it is shown."""
     if _waiting is not None:
         _waiting.what = what
-    return sys.stderr.isatty() and not is_dumb()
+    return redraws(sys.stderr)
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ def progress(args: argparse.Namespace) -> Iterator[Callable[[Row, int], None]]:
     made, begin, last = 0, time.monotonic(), -math.inf
     if args.quiet:
         yield lambda row, to_go: None
-    elif sys.stderr.isatty() and not terminal.is_dumb():
+    elif terminal.redraws(sys.stderr):
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
         from rich.table import Column
