@@ -213,7 +213,7 @@ def frame(outcome, op: str):
 
     Raises: KeyboardInterrupt when a signal ended the sweep; the rows are in its file.
     """
-    if outcome.stopped in ("SIGINT", "SIGTERM"):
+    if outcome.stopped in options.SIGNALED:
         raise KeyboardInterrupt(f"stopped; what was measured is in {outcome.path}")
     from analysis.roofline import frame as frames
     from analysis.roofline.roofs import roofs

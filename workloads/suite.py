@@ -162,7 +162,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
         gpus = none or f"{len(here.gpus)} x {here.gpus[0].name}"
         print(f"{here.cpu}, {here.cores} cores; {gpus}", file=sys.stderr)
     codes = _each(parts, args, run, folder, _one)
-    if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
+    if codes[-1] in options.SIGNALED.values():
         return codes[-1]
     _report(args, folder)
     return session.save_and_compare(args, sorted(folder.glob("*.jsonl")), session.worst(codes))
@@ -188,7 +188,7 @@ def _each(parts, args: argparse.Namespace, run, folder: pathlib.Path, one: Calla
                 tip = f"\n  to have it: {missing.tip}" * bool(missing.tip)
                 print(f"{name} left out: {missing}{tip}", file=sys.stderr)
                 codes.append(options.MISSING)
-            if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
+            if codes[-1] in options.SIGNALED.values():
                 break
     return codes
 

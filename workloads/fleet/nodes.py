@@ -277,7 +277,7 @@ def _ended(args: argparse.Namespace, command: str, folder: pathlib.Path, parts: 
 def exit_code(tallies: list[Counter[str]], lost: bool, stopped: str) -> int:
     """130 or 143 after a signal, 3 when no node measured anything, 1 when rows failed or were lost, else 0."""
     if stopped:
-        return options.INTERRUPTED if stopped == "SIGINT" else options.TERMINATED
+        return options.SIGNALED[stopped]
     if not any(tally["ok"] for tally in tallies):
         return options.MISSING
     return options.FAILED if lost or any(tally["failed"] for tally in tallies) else options.OK
