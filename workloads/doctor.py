@@ -57,10 +57,8 @@ def numba() -> Iterator[Finding]:
     if getattr(telemetry.compiled_chain().stats, "cache_path", None):
         yield Finding("numba cache", "ok", "compiled code is kept between runs")
     else:
-        fix = "export NUMBA_CACHE_DIR=$HOME/.cache/numba"
-        yield Finding(
-            "numba cache", "warn", "no folder to keep compiled code in", "every run compiles for seconds", fix
-        )
+        seen, why = "no folder to keep compiled code in", "every run compiles for seconds"
+        yield Finding("numba cache", "warn", seen, why, "export NUMBA_CACHE_DIR=$HOME/.cache/numba")
 
 
 def quiet() -> Iterator[Finding]:
@@ -316,11 +314,8 @@ def _body(args: argparse.Namespace) -> int:
     if args.format == "json":
         print(json.dumps([dataclasses.asdict(one) for one in found], indent=1))
     else:
-        print(
-            "",
-            *verdict(found, *(("These rows are", "sound") if args.runs else ("This machine is", "fit to be measured"))),
-            sep="\n",
-        )
+        said = ("These rows are", "sound") if args.runs else ("This machine is", "fit to be measured")
+        print("", *verdict(found, *said), sep="\n")
     return options.FAILED if any(one.level == "problem" for one in found) else options.OK
 
 

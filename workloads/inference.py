@@ -5,7 +5,7 @@ import itertools
 import sys
 
 from workloads import options
-from workloads.printing import Lines, number, timed
+from workloads.printing import Lines, number, scaled, timed, where
 from workloads.session import Workload, unfinished
 
 QUESTION = "Does a GPU answer sooner once a model is trained?"
@@ -131,9 +131,8 @@ class Table(Lines):
     def cells(self, m) -> list[str]:
         from analysis.stats import of
 
-        variant, s = m.variant, m.settings
-        where = s.device + (f" x{s.threads}" if s.threads else "")
-        start = [m.problem.model, str(m.problem.batch), variant, s.mode, where]
+        s = m.settings
+        start = [m.problem.model, str(m.problem.batch), m.variant, s.mode, where(m)]
         first = number(m.phases_s.get("first_call"))
         notes = [f"{name}={text}" for name, text in s.switches.items() if name not in ("data", "jit_compile")]
         if not m.ok:
@@ -145,7 +144,7 @@ class Table(Lines):
         return [
             *start,
             *timed(host, 1e3),
-            number(queued.value * 1e3 if queued else None),
+            scaled(queued, 1e3),
             number(m.problem.batch / best),
             number(m.values.get("joules_per_sample")),
             first,

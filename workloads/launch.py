@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from workloads import options
-from workloads.printing import Lines, number, timed
+from workloads.printing import Lines, scaled, timed
 from workloads.session import Workload
 
 QUESTION = "What does a call cost before it does any work?"
@@ -127,9 +127,7 @@ class Table(Lines):
             return [*head, m.status, "", "", "", "", m.reason]
         clocks = {taken.clock: of(taken) for taken in m.samples}
         waited = clocks["host-latency"]
-        others = [
-            number(clocks[c].value * 1e6) if c in clocks else "-" for c in ("host-throughput", "host-issue", "device")
-        ]
+        others = [scaled(clocks.get(clock), 1e6) for clock in ("host-throughput", "host-issue", "device")]
         jit = s.switches.get("jit_compile")
         notes = [f"jit_compile {jit}"] if jit else []
         return [*head, *timed(waited, 1e6), *others, " ".join([*notes, *m.flags])]

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from workloads import options
-from workloads.printing import Lines, number, timed
+from workloads.printing import Lines, number, scaled, timed
 from workloads.session import Workload
 
 QUESTION = "How fast do several GPUs of one host work together?"
@@ -162,7 +162,7 @@ class Table(Lines):
         return [
             *head,
             *timed(waited, 1e6),
-            number(queued and of(queued).value * 1e6),
+            scaled(queued and of(queued), 1e6),
             number(bandwidth(m).value / 1e9 if p.rated == "bytes_moved" else None),
             " ".join(m.flags),
         ]

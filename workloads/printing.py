@@ -20,9 +20,19 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{decimals}f}"
 
 
+def scaled(estimate, units: float = 1.0) -> str:
+    """An Estimate times `units`; a dash for none."""
+    return number(estimate.value * units if estimate else None)
+
+
 def timed(seconds, units: float) -> tuple[str, str]:
     """An Estimate in so many units a second, and its interval's half-width in percent."""
-    return number(seconds.value * units), number(100 * seconds.noise, 2)
+    return scaled(seconds, units), number(100 * seconds.noise, 2)
+
+
+def where(m) -> str:
+    """The device of a row and the threads that it names: `cpu x4`, `gpu:0`."""
+    return f"{m.device} x{m.threads}" if m.threads else m.device
 
 
 class Lines:
@@ -49,14 +59,13 @@ class Lines:
     def cells(self, m) -> list[str]:
         from analysis import stats, units
 
-        p, s = m.problem, m.settings
+        p = m.problem
         problem = f"{p.operation} {units.size(p.nbytes)} {p.dtype}" if p.operation else p.math
-        where = f"{s.device} x{s.threads}" if s.threads else s.device
-        seconds = stats.seconds_of(m)
+        head, seconds = [m.label, problem, where(m)], stats.seconds_of(m)
         if seconds is None:
-            return [m.label, problem, where, m.status, "", "", m.reason]
+            return [*head, m.status, "", "", m.reason]
         told = units.seconds(seconds.value), number(100 * seconds.noise, 2), units.rate(p, seconds.value)
-        return [m.label, problem, where, *told, " ".join([*s.switches.values(), *m.flags])]
+        return [*head, *told, " ".join([*m.settings.switches.values(), *m.flags])]
 
     def finish(self) -> None:
         if self._table.begun and self.ABOUT:

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from workloads import options
-from workloads.printing import Lines, number
+from workloads.printing import Lines, number, scaled, where
 from workloads.session import Workload, resume_command, unfinished
 
 QUESTION = "Does a GPU train a model sooner, start-up included?"
@@ -159,10 +159,8 @@ class Table(Lines):
         from analysis.training import costs
 
         p = m.problem
-        where = f"{m.device} x{m.threads}" if m.threads else m.device
-        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), where, row_words.way(m)]
-        begun = costs.start(m, self._all)
-        began = number(begun.value) if begun else "-"
+        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), where(m), row_words.way(m)]
+        began = scaled(costs.start(m, self._all))
         if not m.ok:
             return [*start, m.status, "-", "-", "-", began, "-", m.reason]
         cost = costs.measured(m, self._all)
@@ -182,9 +180,9 @@ class Table(Lines):
             step,
             told(cost and cost.epoch),
             told(by.get("data-set setup")),
-            number(cost.compile.value) if cost and cost.compile else "-",
+            scaled(cost and cost.compile),
             began,
-            number(costs.whole_training(cost, p.epochs, p.steps).value) if cost else "-",
+            scaled(cost and costs.whole_training(cost, p.epochs, p.steps)),
             " ".join(row_words.notes(m)),
         ]
 

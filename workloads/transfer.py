@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from workloads import options
-from workloads.printing import Lines, number, timed
+from workloads.printing import Lines, number, scaled, timed
 from workloads.session import Workload
 
 QUESTION = "What does it cost to copy data to a GPU and back?"
@@ -166,7 +166,7 @@ class Table(Lines):
         return [
             *start,
             *timed(waited, 1e6),
-            number(issued.value * 1e6) if issued else "-",
+            scaled(issued, 1e6),
             rate,
             " ".join(filter(None, (beside, *m.flags))),
         ]

@@ -309,7 +309,9 @@ def serve(row: Row, ready: Ready, x: np.ndarray, limits: Limits, before_block: C
     for _ in timing.rounds(limits):
         before_block()
         taken.append(block(calls))
-    clocks = zip(("host-throughput", "host-latency"), zip(*taken, strict=True), strict=True)
-    blocks, why = tuple(range(len(taken))), f"{len(taken)} rounds"
-    rates, waits = (Samples(clock, tuple(map(timing.rounded, each)), calls, blocks, why) for clock, each in clocks)
-    return rates, waits
+
+    def samples(clock: str, each: tuple[float, ...]) -> Samples:
+        return Samples(clock, tuple(map(timing.rounded, each)), calls, tuple(range(len(each))), f"{len(each)} rounds")
+
+    rates, waits = zip(*taken, strict=True)
+    return samples("host-throughput", rates), samples("host-latency", waits)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from workloads import ROOT
 
@@ -175,13 +174,13 @@ def tensorflow() -> Iterator[Finding]:
         yield Finding("tensorflow", "ok", f"{version} with Keras {facts.version('keras')} starts; it sees {gpus}")
 
 
-def child(
-    code: str, variables: dict[str, str] | None = None, limit_s: float = CHILD_LIMIT_S
-) -> tuple[int | None, str, str]:
+def child(code: str, variables: dict[str, str] | None = None) -> tuple[int | None, str, str]:
     """(exit code, stdout, stderr) of Python code in a process of its own; exit code None when its time was up."""
-    how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": limit_s, "errors": "replace"}
+    command, env = [sys.executable, "-c", code], {**os.environ, **(variables or {})}
     try:
-        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **(variables or {})}, **how)
+        done = subprocess.run(
+            command, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=CHILD_LIMIT_S, errors="replace"
+        )
     except subprocess.TimeoutExpired:
         return None, "", ""
     return done.returncode, done.stdout, done.stderr
