@@ -12,7 +12,7 @@ from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile
 from analysis.roofline.roofs import Roof, Roofs, roofs
 from analysis.text import answers as layers
-from analysis.text import inference, rates, sentences, several_gpus, training
+from analysis.text import feeding, inference, rates, sentences, several_gpus, training
 from analysis.text.crossings import copies_sentence, crossing_sentence, no_gpu_sentence, why_sentence
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB
@@ -58,6 +58,7 @@ def answer(
     told += rates.rate_sentences(rows, ceilings) if told else []
     told = [*trained[:TRAININGS], *(s for lines in others for s in lines(rows)), *told, *trained[TRAININGS:]]
     told += training.change_sentences(rows) + rates.roof_sentences(ceilings)
+    told += feeding.sentences(rows) if len(told) < MOST else []
     trouble = [*filter(None, [rates.trouble_sentence(rows, ceilings, machine)])]
     return [*dict.fromkeys(told)][: MOST - len(trouble)] + trouble
 

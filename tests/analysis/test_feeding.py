@@ -97,13 +97,14 @@ def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
 
 
 def test_the_page_has_the_laws_and_every_point_beside_them():
-    def section(own):
-        return feeding_section(Material(Loaded((), tuple(own), 0, ())))
+    def material(own):
+        return Material(Loaded((), tuple(own), 0, ()))
 
     rows = [*study(), *study(("tf.data",), device="cpu")]
     (chart,) = feeding_chart(rows)
     assert [view.label for view in chart.views] == ["GPU, float32", "CPU, float32"]
     assert len(chart.numbers.rows) == 15 and {row[-1] for row in chart.numbers.rows} == {"0 %"}
-    assert any("| GPU | numpy | float32 | 600 µs |" in x for x in section(rows))
+    assert any("| GPU | numpy | float32 | 600 µs |" in x for x in feeding_section(material(rows)))
     few = rows[: feeding.FEWEST - 1]
-    assert feeding_chart(few) == [] == section([]) and words.UNKNOWN[6:] in section(few)[0]
+    assert feeding_chart(few) == [] == feeding_section(material(few))
+    assert any(words.UNKNOWN[6:] in said for said in material(few).said) and not feeding_section(material([]))

@@ -37,8 +37,10 @@ def copies_section(of: Material) -> list[str]:
 
 
 def feeding_section(of: Material) -> list[str]:
-    """What it takes to feed a training: the answer and the laws; empty without rows of the study."""
-    return [*listed(feeding.sentences(of.rows)), *feeding.laws(of.rows).md()]
+    """What it takes to feed a training: what the page's answer has not said already, and the laws; empty without rows of the
+    study."""
+    told = listed(said for said in feeding.sentences(of.rows) if said not in of.said)
+    return [*told, *feeding.laws(of.rows).md()]
 
 
 def launches_section(of: Material) -> list[str]:
