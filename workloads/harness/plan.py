@@ -226,7 +226,7 @@ def name(row: Row) -> str:
     shape = " ".join(f"{k}={v}" for k, v in msgspec.structs.asdict(row.problem).items() if isinstance(v, int))
     how = row.device if row.on_gpu else (units.count(row.threads, "thread") if row.threads else "default threads")
     what = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
-    where = row.settings.switches.get("residence", "") if row.problem.op == "training" else row.mode
+    where = row.settings.switches.get("residence", "") if row.problem.op in ("training", "feeding") else row.mode
     return f"{row.kernel} {what} {shape} {row.problem.math or row.problem.dtype} {how} {where}".rstrip()
 
 
