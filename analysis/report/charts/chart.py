@@ -39,7 +39,8 @@ class Axis(msgspec.Struct, frozen=True):
 
 
 class Trace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line or the bars of one part. `low`, `high`: the interval, shaded; `says`: a point in words."""
+    """A line or the bars of one part. `low`, `high`: the interval, shaded along a line, else a whisker; `says`: a point in
+    words."""
 
     name: str
     x: list

@@ -172,7 +172,9 @@ def _draw(axes, t: "Trace", lines: tuple[str, ...]):
     if t.label and not t.label_left and not t.label_at:  # a level's, beside it
         end = (t.x[-1], t.y[-1])
         axes.annotate(t.label, end, (0, 5), textcoords="offset points", ha="right", fontsize=_FONT)
-    if t.low:
+    if t.low and not t.line:  # points in no order
+        axes.vlines(t.x, t.low, t.high, color=color, alpha=0.5, lw=1)
+    elif t.low:
         axes.fill_between(t.x, t.low, t.high, color=color, alpha=0.18, lw=0)
     return drawn
 

@@ -51,7 +51,9 @@ const charts = (() => {
       line: { color: ink, dash: t.dash || "solid", width: t.band ? 13 : 1.8 }, connectgaps: false, legendgroup: plain(t.name),
       marker: { symbol: t.marker ? t.marker + (t.hollow ? "-open" : "") : "circle", size: 7, color: ink, line: { color: ink, width: 1.4 } },
     }];
-    if (t.low && t.low.length && t.low.some((v, i) => v < t.y[i] * 0.985)) {
+    if (t.low && t.low.length && t.line === false) { // points in no order
+      made[0].error_y = { type: "data", symmetric: false, array: t.high.map((v, i) => v - t.y[i]), arrayminus: t.low.map((v, i) => t.y[i] - v), color: faded(t.color, 0.5), thickness: 1, width: 2 };
+    } else if (t.low && t.low.length && t.low.some((v, i) => v < t.y[i] * 0.985)) {
       made.unshift({ type: "scatter", mode: "lines", x: [...t.x, ...[...t.x].reverse()], y: [...t.high, ...[...t.low].reverse()], fill: "toself", fillcolor: faded(t.color, 0.18), line: { width: 0 }, hoverinfo: "skip", showlegend: false, legendgroup: plain(t.name) });
     }
     return made;
