@@ -27,7 +27,7 @@ _MEASURING = f"""
 --seed N =1      seed of the data and of the order (1)
 # running and output
 --dry-run         print the plan (rows, bytes, seconds) and measure nothing
---stop-after S    after so many seconds finish the visit, exit 0 and print how to resume
+--stop-after S    begin no visit that may end after so many seconds, exit 0 and print how to resume
 --resume          finish the newest run (or the one in -o DIR): what it lacks of this command's plan
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
 -o --output DIR   folder of the result file (reports/local/MACHINE/TIME)

@@ -10,6 +10,7 @@ from kernels import networks
 from kernels.problems import Training
 from workloads import options, training
 from workloads.frameworks import forecast, grid, studies, training_row
+from workloads.harness import plan
 from workloads.records import Row, Settings, published_cases, settings
 
 BOTH = ["cpu", "gpu:0"]
@@ -78,7 +79,7 @@ def test_studies_cover_what_they_ask_and_the_articles_run_at_their_own_settings(
     assert len(every) == len(set(apart)) < len(apart)
     assert studies.experiments(["all"]) == ["together", "trials", "teacher"]
     assert studies.experiments(["seeds", "trials"]) == ["trials"]
-    minutes = {name: sum(map(forecast.seconds, studies.rows([name], BOTH))) / 60 for name in studies.STUDIES}
+    minutes = {name: sum(map(plan.seconds, studies.rows([name], BOTH))) / 60 for name in studies.STUDIES}
     assert max(minutes.values()) < 10
 
 
@@ -90,8 +91,8 @@ def one(
 
 def test_a_guess_adds_up_and_devices_take_turns():
     """10 s a row and 2 ms a step: four epochs of 10 steps at least; five times that in five processes."""
-    assert list(map(forecast.seconds, (one(), one(epochs=6)))) == pytest.approx([10.08, 10.12])
-    assert forecast.seconds(one(process="fresh")) == forecast.seconds(one(), rigorous=True) == pytest.approx(50.4)
+    assert list(map(plan.seconds, (one(), one(epochs=6)))) == pytest.approx([10.08, 10.12])
+    assert plan.seconds(one(process="fresh")) == plan.seconds(one(), rigorous=True) == pytest.approx(50.4)
     gpu = {"device": "gpu:0"}
     cpus = ({}, {"batch": 8}, {"process": "fresh"}, {"TF_ENABLE_ONEDNN_OPTS": "0"})
     rows = [one(**given) for given in (*cpus, gpu, gpu | {"batch": 8}, gpu | {"jit_compile": "on"})]

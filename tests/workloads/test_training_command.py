@@ -5,6 +5,7 @@ import itertools
 import pathlib
 import shlex
 import sys
+import types
 import zipfile
 from typing import ClassVar
 
@@ -181,6 +182,7 @@ class Counted:
         if not self._running:
             Counted.started.append(self._variables)
         self._running = True
+        Counted.now += 50.0
         Counted.asked.append(order.row)
         taken = (Samples("host-latency", (0.1, 0.1), 1, (0, 1), "once"),)
         return order.row.result("ok", samples=taken)
@@ -191,20 +193,21 @@ class Counted:
 
 @pytest.fixture
 def counted(monkeypatch):
-    Counted.started, Counted.asked = [], []
+    Counted.started, Counted.asked, Counted.now = [], [], 0.0
     monkeypatch.setattr(sweep, "Worker", Counted)
     monkeypatch.setattr(training, "products", lambda here, done: [])
     return Counted
 
 
-def test_rows_of_one_environment_share_a_process_and_a_plan_goes_on_where_it_was_stopped(counted, tmp_path, capsys):
+def test_rows_of_an_environment_share_a_process_and_a_plan_that_ended_goes_on(counted, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sweep, "time", types.SimpleNamespace(monotonic=lambda: counted.now, sleep=None))
     flags = ["--device", "cpu", "--batch", "1", "2", "4", "--onednn", "on", "off", "-q", "-o", str(tmp_path)]
-    assert training.main([*flags, "--stop-after", "0.000001"]) == 0
-    assert len(counted.asked) == 0
+    assert training.main([*flags, "--stop-after", "120"]) == 0
+    assert len(counted.asked) == 2  # 50 s each, of 12 that were guessed: a third would end at 150
     assert "--resume" in capsys.readouterr().err
     assert training.main([*flags, "--resume"]) == 0
     assert [r.settings.switches["TF_ENABLE_ONEDNN_OPTS"] for r in counted.asked] == ["1", "0"] * 3
-    assert len(counted.started) == 2  # side by side
+    assert len(counted.started) == 4  # side by side, before the stop and after it
     assert training.main([*flags, "--resume"]) == 0
     assert len(counted.asked) == 6
     assert len(records.read(tmp_path).measurements) == 6

@@ -7,14 +7,10 @@ from collections.abc import Iterable
 from analysis import units
 from kernels.problems import Training
 from workloads import options
-from workloads.frameworks import grid, keras_fit, side_by_side, studies, training_row
+from workloads.frameworks import grid, side_by_side, studies, training_row
 from workloads.harness import one_row, plan
+from workloads.harness.plan import RIGOROUS_PROCESSES as FRESH
 from workloads.records import Machine, Row, settings
-
-# Seconds of a row beside its steps, and of a step. Half of 302 stored rows took within 1.6 times of what these say; twelve
-# numbers, of devices, models and data, said no better.
-ROW_S, STEP_S = 10.0, 2e-3
-FRESH = plan.RIGOROUS_PROCESSES
 
 
 def in_turns(rows: Iterable[Row]) -> list[Row]:
@@ -30,14 +26,6 @@ def in_turns(rows: Iterable[Row]) -> list[Row]:
     return [row for key in sorted(found, key=lambda key: (key[0], switches.index(key[4:]))) for row in found[key]]
 
 
-def seconds(row: Row, rigorous: bool = False) -> float:
-    """Guessed seconds of a row with its process's start; five times for `rigorous` rows and those of fresh processes."""
-    p, steps = row.problem, 0
-    if isinstance(p, Training):
-        steps = p.steps * max(p.epochs, keras_fit.FEWEST_LATER + 1)
-    return (ROW_S + steps * STEP_S) * (FRESH if rigorous or row.settings.process == "fresh" else 1)
-
-
 def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]:
     """The plan in words: a line a row, their number, the largest data set, rows that do not fit into memory, and the guessed
     minutes of the others. Raises: Missing where no row fits, and for a model of the user's own that cannot be trained."""
@@ -50,13 +38,13 @@ def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]
     left_out = one_row.too_large(every, lambda r: training_row.require_room(r, here, values[r.problem.model]), name)
     fits = [row for row in in_turns(every) if row.key not in left_out]
     own = [row for row in fits if row in rows]  # an experiment has processes of its own
-    time += sum(seconds(row, args.rigorous) for row in own)
+    time += sum(plan.seconds(row, args.rigorous) for row in own)
     if left_out and not fits:
         why = next(iter(left_out.values())).removeprefix("left out: ")
         raise options.Missing(why, similar=("", "--samples", "--samples 1000"))
     largest = max((training_row.footprint_bytes(r.problem, values[r.problem.model]) for r in fits), default=0)
     size = f"{units.count(len(fits), 'row')}, at most {units.size(largest)} of arrays at a time"
-    guess = f"about {time / 60:.1f} minutes, a guess; --stop-after 500 ends it after a row, and --resume goes on"
+    guess = f"about {time / 60:.1f} minutes, a guess; --stop-after 500 begins no row that may pass it, --resume goes on"
     return [*(name(row, args.rigorous and row in own) for row in fits), size, *left_out.values(), guess]
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from analysis import units
 from kernels.problems import Training
 from workloads.frameworks.trainers import Fitted, Trainer
-from workloads.harness.timing import Limits, rounded, seconds
+from workloads.harness.timing import FEWEST_LATER, Limits, rounded, seconds
 from workloads.records import EPOCHS_OF, SETUP, Samples
 
-LATER_EPOCHS, FEWEST_LATER = 5, 3  # epochs after a fit's first, if the problem has no more; the same of long epochs
+LATER_EPOCHS = 5  # epochs after a fit's first, if the problem has no more; FEWEST_LATER of long ones
 LONG_EPOCH_S = 3.0
 FITS, BRIEF_EPOCHS = 5, 3  # fits of a row, and epochs of those after the first
 FITS_MOST_TIMES = 6  # a row's fits take at most so many times limits.max_time

@@ -202,15 +202,16 @@ def timeout(problem: Problem) -> float:
 
 
 def studied(study: str, groups: list[Group], args: argparse.Namespace, run: Run, shown) -> sweep.Outcome:
-    """Carries out the groups that the study's file, `STUDY.jsonl`, does not have yet."""
-    begin = time.monotonic()
+    """Carries out the groups that the study's file, `STUDY.jsonl`, lacks; none that may end after --stop-after."""
+    begin, longest = time.monotonic(), 0.0
     with records.Writer(sweep.place(args, study, run), run, args.resume) as writer, sweep.signals():
         kept = {m.key: m for m in writer.done if m.ok}
         outcome = sweep.Outcome(run, writer.path, [])
         try:
             for i, group in enumerate(groups):
                 outcome.left = sum(len(g.rows) for g in groups[i:])
-                if args.stop_after and time.monotonic() - begin > args.stop_after:
+                started = time.monotonic()
+                if args.stop_after and started - begin + longest > args.stop_after:
                     outcome.stopped = "stop-after"
                     return outcome
                 had = [kept[row.key] for row in group.rows if row.key in kept]
@@ -225,6 +226,7 @@ def studied(study: str, groups: list[Group], args: argparse.Namespace, run: Run,
                         writer.append(m)
                         outcome.measurements.append(m)
                         shown(m)
+                longest = max(longest, time.monotonic() - started)
             outcome.left = 0
         except sweep.Stopped as stop:
             outcome.stopped = str(stop)

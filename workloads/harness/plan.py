@@ -11,12 +11,12 @@ import msgspec
 
 from analysis import units
 from kernels import registry
-from kernels.problems import Peak, Problem, Stream
+from kernels.problems import Peak, Problem, Stream, Training
 from kernels.problems.arrays import ARITHMETIC, precision
 from kernels.registry import Kernel
 from workloads import options, shared_flags
 from workloads.harness import one_row, rounds
-from workloads.harness.timing import Limits
+from workloads.harness.timing import FEWEST_LATER, Limits
 from workloads.machine import facts
 from workloads.records import Machine, Row, Settings
 
@@ -25,6 +25,9 @@ DIRECTIONS = ("fprop", "dgrad", "wgrad")
 RIGOROUS_PROCESSES = 5
 # A fresh process until its first visit ends: 1.7 to 2.5 on two Zen 4 cores; with TensorFlow 5 there, 8 on an H200's host.
 _FRESH_S, _FRAMEWORK_S = 2.5, 8.0
+# Guessed seconds of a whole row beside its steps, and of a step. Half of 302 stored trainings took within 1.6 times of what
+# these say; twelve numbers, of devices, models and data, said no better.
+_ROW_S, _STEP_S = 10.0, 2e-3
 # The peaks that a short look takes: on the CPU what its libraries use, on a GPU its tensor cores too.
 _TENSOR = dict.fromkeys(("tf32", "float16", "bfloat16", "float8_e4m3"), ("tensor", "wgmma"))
 _CACHES, _FAST_CACHES = 4, 1.25  # the triad's arrays, in sizes of the last cache
@@ -228,6 +231,13 @@ def name(row: Row) -> str:
     what = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
     where = row.settings.switches.get("residence", "") if row.problem.op in ("training", "feeding") else row.mode
     return f"{row.kernel} {what} {shape} {row.problem.math or row.problem.dtype} {how} {where}".rstrip()
+
+
+def seconds(row: Row, rigorous: bool = False) -> float:
+    """Guessed seconds of a whole row with its process's start; five times for `rigorous` rows and those of fresh processes."""
+    p = row.problem
+    steps = p.steps * max(p.epochs, FEWEST_LATER + 1) if isinstance(p, Training) else 0
+    return (_ROW_S + steps * _STEP_S) * (RIGOROUS_PROCESSES if rigorous or row.process == "fresh" else 1)
 
 
 def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads import ROOT, options, records, shared_flags
-from workloads.harness import rounds
-from workloads.harness.plan import RIGOROUS_PROCESSES
+from workloads.harness import plan, rounds
 from workloads.harness.progress import InOrder, progress
 from workloads.harness.timing import Limits
 from workloads.harness.worker import SHARED, Order, Worker, environment
@@ -131,14 +130,15 @@ def sweep(
                 for m in around.measurements:
                     runner.learn(m)
                 for row, number in around.visits(more, time.monotonic, time.sleep):
-                    if args.stop_after and time.monotonic() - begin > args.stop_after:
+                    started = time.monotonic()
+                    if args.stop_after and started - begin + runner.expected_s(row, number) > args.stop_after:
                         outcome.stopped = "stop-after" if around.to_go() else ""
                         break
                     step(row, around.to_go() or around.again())
                     done = row_flags.flagged(runner.ask(row, number))
                     writer.append(done)
                     around.add(done)
-                    runner.learn(done)
+                    runner.learn(done, number, time.monotonic() - started)
                     show.ready()
         except Stopped as stop:
             outcome.stopped = str(stop)
@@ -170,6 +170,14 @@ class _Runner:
     def __init__(self, here: records.Machine, limits: Limits, args: argparse.Namespace, processes: dict):
         self._uuids, self._limits, self._args, self._workers = here.uuids, limits, args, processes
         self._seen: dict[str, tuple[float, Problem]] = {}
+        self._beside: dict[tuple, float] = {}  # what the last visit of a kind to a device took beside its guess
+
+    def expected_s(self, row: Row, number: int) -> float:
+        """Seconds of a visit: its guess, times what this run's last one like it took beside its own; 0 before any was made."""
+        return self._guess_s(row, number) * self._beside.get((row.device, min(number, 2)), bool(self._beside))
+
+    def _guess_s(self, row: Row, number: int) -> float:
+        return self._limits.visit_s if number else plan.seconds(row, self._args.rigorous)
 
     def ask(self, row: Row, number: int) -> Measurement:
         """Measures the row's visit of round `number`; 0: the whole row in one go."""
@@ -195,7 +203,7 @@ class _Runner:
         if not (fresh or self._args.rigorous):
             return self._answer(order)
         parts: list[Measurement] = []
-        while len(parts) < RIGOROUS_PROCESSES and (not parts or parts[-1].status == "ok"):
+        while len(parts) < plan.RIGOROUS_PROCESSES and (not parts or parts[-1].status == "ok"):
             parts.append(self._answer(order, fresh or row.backend not in FRAMEWORKS, -len(parts)))
         return merged(parts)
 
@@ -223,7 +231,9 @@ class _Runner:
             if other != key and "KERAS_BACKEND" in dict(other[1:]) and (alone or _lacks_memory(row)):
                 worker.close()
 
-    def learn(self, done: Measurement) -> None:
+    def learn(self, done: Measurement, number: int = 0, took: float = 0.0) -> None:
+        if done.ok and took:
+            self._beside[done.device, min(number, 2)] = took / self._guess_s(done.row, number)
         if done.status == "ok" and done.samples and done.problem.flops:
             seconds = min(done.samples[0].seconds)
             self._seen[rounds.way(done.row)] = (seconds, done.problem)

@@ -23,6 +23,7 @@ LONG_S = 1.0  # a first call so long is believed
 HELD_BELOW_S = 1e-3  # calls shorter than this are queued behind a held stream: no gaps of Python between them
 HELD_CALLS = 200  # fewer than a stream's launch queue takes, and issued well within the hold
 ISSUED_CALLS = 100
+FEWEST_LATER = 3  # epochs of a training after a fit's first, where they are long
 
 
 class Limits(msgspec.Struct, frozen=True):
