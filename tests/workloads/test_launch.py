@@ -105,7 +105,7 @@ def test_a_fresh_process_gives_one_sample_and_five_are_merged_with_their_spread(
     assert (m.status, m.reason) == ("skipped", "numba has no device_start of its own; it has import, compile")
     args = options.namespace(launch.parser(), backends=["numba"], calls=["import"], quiet=True, output=str(tmp_path))
     (m,) = launch.WORKLOAD.measure(args, sweep.header(args, "test")).measurements
-    assert len(m.on("host-latency").seconds) == sweep.RIGOROUS_PROCESSES == len(set(m.on("host-latency").block))
+    assert len(m.on("host-latency").seconds) == sweep.plan.RIGOROUS_PROCESSES == len(set(m.on("host-latency").block))
     assert min(m.on("host-latency").seconds) > 0.01 and not m.phases_s  # the import itself, not a second one
 
 
