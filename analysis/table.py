@@ -149,6 +149,7 @@ class Printed(Table):
         self._most, self._markdown, self.begun = 0 if markdown else terminal.width(), markdown, False
         self._words = {i for i, (_, _, wide) in enumerate(parts) if wide.endswith("<")}
         self._widths = self.fitted([int(wide.rstrip("<")) for _, _, wide in parts], self._most)
+        self.hidden = {head for i, head in enumerate(self.heads) if i not in self._widths}
 
     def show(self, cells: Sequence[object]) -> None:
         """Prints a row, the first one under the heads."""

@@ -36,8 +36,9 @@ def where(m) -> str:
 
 
 class Lines:
-    """Prints a line for each `wanted` row under HEAD, the columns and widths of a table.Printed, and ABOUT at the end. A
-    narrow terminal drops the columns of LEAST first. This base class shows no share of a roof, as its rows are the roofs."""
+    """Prints a line for each `wanted` row under HEAD, the columns and widths of a table.Printed, and at the end ABOUT, of which
+    what is `column: words` only if that is shown. A narrow terminal drops the columns of LEAST first. This base class shows no
+    share of a roof, as its rows are the roofs."""
 
     HEAD = "kernel 17< | problem 22< | where 6< | time 8 | ±% 4 | rate 12 | notes 5<"
     LEAST = "±%"
@@ -69,7 +70,7 @@ class Lines:
 
     def finish(self) -> None:
         if self._table.begun and self.ABOUT:
-            print(self.ABOUT)
+            print("; ".join(s for s in self.ABOUT.split("; ") if s.partition(": ")[0] not in self._table.hidden))
 
 
 class Rows:

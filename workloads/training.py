@@ -137,9 +137,9 @@ class Table(Lines):
     LEAST = "ms/fit | ms/ep | ep | start s | comp. s | samples | notes"
 
     ABOUT = (
-        "ms/step, ms/ep, ms/fit: what a step, an epoch beside its steps and a fit beside its epochs take (<: less than "
-        "this, maybe nothing); comp. s: compilation; start s: importing the library and starting the device; job s: "
-        "start-up, building, compilation and all epochs, in a process of its own."
+        "<: less than this, maybe nothing; ms/step: a step; ms/ep: an epoch beside its steps; ms/fit: a fit beside its epochs; "
+        "comp. s: compilation; start s: importing the library and starting the device; job s: start-up, building, compilation "
+        "and all epochs, in a process of its own."
     )
 
     def __init__(self, args=None, here=None):

@@ -140,7 +140,7 @@ def test_a_library_that_is_not_here_exits_3_and_none_is_imported(command, words,
     assert "tensorflow" not in sys.modules
 
 
-def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once(capsys):
+def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once(capsys, monkeypatch):
     """An epoch of 1 ms beside its steps, in fits that spread over 4 s: nothing is known but its upper end."""
     table = training.Table()
     cost = (0.1, 0.05, 2e-3)
@@ -167,6 +167,12 @@ def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once
     assert out.count("ms/ep") == 1 and "<: less than" in out and "in a process of its own." in out
     training.Table().finish()
     assert capsys.readouterr().out == ""
+    monkeypatch.setenv("COLUMNS", "80")
+    table = training.Table()
+    table.shown(m)
+    table.finish()
+    told = capsys.readouterr().out
+    assert all(part in told for part in ("ms/step: ", "job s: ")) and "ms/ep" not in told and "comp." not in told
 
 
 class Counted:
