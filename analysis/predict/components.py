@@ -104,7 +104,7 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
     pipeline = _pipeline(of, network, batch, chosen) if fits else {}
     if law:
         copies.pop("transfer bytes", None)
-        pipeline = {"input pipeline": (law.seconds(batch, batch * sample) - law.call.value).at_least(0.0)}
+        pipeline = {"input pipeline": feeding.beyond_resident(_laws(of), law, batch, batch * sample)}
     return Components(
         training,
         execution,

@@ -117,7 +117,8 @@ def find(laws: Iterable[Law], device: str, way: str, dtype: str = "float32") -> 
 
 
 def beyond_resident(laws: Iterable[Law], law: Law, samples: int, nbytes: int) -> Estimate:
-    """Seconds that a batch adds to the same step on samples that lie on the device; without such a row, beyond the call."""
+    """Seconds that a batch adds to a step: by its law, less the call of a step on samples that lie on the device, else its own
+    call. What a batch of such samples takes beyond that call stays in, as no other part of a step has it."""
     there = find(laws, law.device, Feeding.RESIDENT)
     return (law.seconds(samples, nbytes) - (there or law).call.value).at_least(0.0)
 
