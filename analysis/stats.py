@@ -65,6 +65,10 @@ class Estimate(msgspec.Struct, frozen=True):
         b = exact(other)
         return Estimate(max(self.value, b.value), max(self.low, b.low), max(self.high, b.high))
 
+    def at_most(self, other: "Estimate") -> "Estimate":
+        """The smaller of both, end by end."""
+        return Estimate(min(self.value, other.value), min(self.low, other.low), min(self.high, other.high))
+
     def within(self, other: "Estimate") -> "Estimate":
         """The same value; its interval is cut to the other's, but always holds the value."""
         low, high = max(self.low, other.low), min(self.high, other.high)

@@ -25,7 +25,7 @@ from analysis.predict.profile import Lacking, Profile, all_of
 from analysis.predict.step_work import UnknownShare, unknown_share
 from analysis.predict.what_if import WhatIf
 from analysis.stats import Estimate
-from analysis.training import break_even
+from analysis.training import break_even, costs
 from analysis.training.break_even import BY_JOB, BY_STEP, Trained
 from analysis.training.costs import TrainingCost
 from analysis.training.price import Cost, cost
@@ -198,7 +198,7 @@ def explain(asked: Request, of: Sources) -> Explanation:
         _crossovers(asked, predict, _swept(asked, trained, of)) if cpu and gpu else (),
         held,
         prices,
-        tuple(what_if.what_ifs(main, predict)) if main else (),
+        tuple(_what_ifs(main, both, predict)) if main else (),
         tuple(f"{where}: {error}" for where, error in lacking.items()),
         of.borrowed.key if of.borrowed else "",
         host_factor(of.cpu, of.borrowed) if of.borrowed else None,
@@ -209,19 +209,28 @@ def explain(asked: Request, of: Sources) -> Explanation:
 def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Trained]) -> tuple[Side, ...]:
     """What the training takes on each device, the CPU first: measured here, else predicted, else at most what short fits took,
     which is no bound of epochs of as many samples. A prediction of mostly unknown layers counts for nothing."""
-    unknown, found = asked.unknown_share, []
+    unknown, t, found = asked.unknown_share, asked.training, []
     for device in ("cpu", GPU):
         p = made.get(device) if not (unknown and unknown.most) else None
         own = trained.get(device)
-        whole = own and by_epochs(own.row) and own.row.problem.samples == asked.training.samples
-        row = own.cost if own and own.cost.start and (whole or not (own.cost.bound and p)) else None
+        whole = own and by_epochs(own.row) and own.row.problem.samples == t.samples
+        row = (
+            own.cost if own and own.cost.start and own.cost.compile and (whole or not (own.cost.bound and p)) else None
+        )
         cost = row or (p and p.cost)
         if cost:
             if asked.validation and device in made:
                 more, warm = validating(asked, made[device]), cost.whole_epoch
                 cost = replace(cost, epoch=cost.epoch + more, whole_epoch=warm and warm + more)
-            found.append(Side(device, asked.training, cost, p.untold if p and not row else ()))
+            ran = own and row and whole and own.row.problem.epochs == t.epochs and not asked.validation
+            found.append(Side(device, t, cost, p.untold if p and not row else (), bool(ran)))
     return tuple(found)
+
+
+def _what_ifs(main: Prediction, both: tuple[Side, ...], predict: Callable) -> Iterable[WhatIf]:
+    """What changes would save: never more than the whole training takes."""
+    whole = next((side.whole for side in both if side.device == main.settings.device), main.job_s)
+    return (replace(w, job_saved=w.job_saved and w.job_saved.at_most(whole)) for w in what_if.what_ifs(main, predict))
 
 
 def predictor(asked: Request, of: Sources) -> Callable[..., Prediction]:
@@ -247,15 +256,20 @@ def predictor(asked: Request, of: Sources) -> Callable[..., Prediction]:
 
 def measured(asked: Request, of: Sources) -> "dict[str, Trained]":
     """Device -> the best-ranked row of this very training; never a stored GPU's. It stands beside the prediction and never
-    enters it. Inputs of a type that fit casts are the same training."""
+    enters it. Inputs of a type that fit casts are the same training. One without a smaller last batch compiles once, whatever
+    its row did; a row that did not compile for one does not tell what one that has it compiles."""
     found, t = {}, asked.training
     for device in ("cpu", *(GPU,) * (of.gpu is of.cpu)):
-        wanted = (what_if.FIT, t.model, t.batch, device, settings_of(asked, device).switches, None)
-        rows = []
+        settings = settings_of(asked, device)
+        wanted = (what_if.FIT, t.model, t.batch, device, settings.switches, None)
+        rows, last = [], what_if.left_over(t, settings) > 0
         for side in break_even.trained(of.profile(device).measurements):
             m = side.row
             own = (m.kernel, m.problem.model, m.problem.batch, m.device, m.settings.switches, m.threads)
-            rows += [side] * (own == wanted and side.cost.step.value > 0)
+            more = (what_if.left_over(m.problem, m.settings) > 0) - last
+            if own == wanted and side.cost.step.value > 0:
+                compiled = (side.cost.compile, costs.phase(m, "compile"), None)[more]
+                rows.append(replace(side, cost=replace(side.cost, compile=compiled)))
         if rows:
             found[device] = min(rows, key=lambda side: side.rank(t))
     return found

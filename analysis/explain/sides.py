@@ -12,12 +12,14 @@ from kernels.problems import Training
 
 
 class Side(msgspec.Struct, frozen=True):
-    """A training on a device and what it costs, its validation in the epochs. `unknown`: what no row tells of it."""
+    """A training on a device and what it costs, its validation in the epochs. `unknown`: what no row tells of it. `ran`: whether
+    a row ran as many samples and epochs; else its time is put together from parts."""
 
     device: str
     training: Training
     cost: TrainingCost
     unknown: tuple[str, ...] = ()
+    ran: bool = False
 
     @property
     def name(self) -> str:

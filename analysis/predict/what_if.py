@@ -77,8 +77,8 @@ def changes(training: Training, settings: Settings) -> list[Change]:
         switched("without XLA", "more calls a step", jit_compile="off")
     else:
         switched("with XLA", "compiles each size", jit_compile="on")
-    if left_over := _left_over(training, settings):
-        whole = replace(training, samples=training.samples - left_over)
+    if rest := left_over(training, settings):
+        whole = replace(training, samples=training.samples - rest)
         found.append(Change(f"whole batches: {whole.samples:,} samples", whole, settings, "drop_remainder"))
     home = keras.residence
     if (
@@ -94,7 +94,7 @@ def changes(training: Training, settings: Settings) -> list[Change]:
     return found
 
 
-def _left_over(training: Training, settings: Settings) -> int:
+def left_over(training: Training, settings: Settings) -> int:
     """Samples in the smaller last batch for which XLA compiles the step once more; 0 where it does not."""
     whole = training.samples > training.batch and execution_of(settings) == COMPILED
     return training.samples % training.batch if whole else 0

@@ -64,9 +64,11 @@ def subject(e: Explanation) -> str:
 
 
 def sources(e: Explanation) -> str:
-    """`measured`, `predicted`, or what is predicted of both; a stored GPU by its machine."""
+    """`measured`, `predicted`, or what is predicted of both; `from measured parts` where no row ran as many samples and epochs; a
+    stored GPU by its machine."""
     predicted = [s.name for s in e.sides if s.cost.source == PREDICTED]
-    source = " ".join([*predicted[: len(predicted) < len(e.sides)], PREDICTED if predicted else MEASURED])
+    whole = MEASURED if all(s.ran for s in e.sides) else f"from {MEASURED} parts"
+    source = " ".join([*predicted[: len(predicted) < len(e.sides)], PREDICTED if predicted else whole])
     return f"{source}, {e.borrowed}" if e.borrowed else source
 
 

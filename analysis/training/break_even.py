@@ -61,11 +61,11 @@ class Trained(msgspec.Struct, frozen=True):
         return form_of(self.row)
 
     def rank(self, t: Training) -> tuple:
-        """The sort key of a training's rows, the first of which stands for it: measured steps before upper bounds, then the
-        nearest number of samples, its own type, most epochs, least noise."""
+        """The sort key of a training's rows, the first of which stands for it: measured steps before upper bounds, then known
+        compilations, the nearest number of samples, its own type, most epochs, least noise."""
         p, step = self.row.problem, self.cost.step
         apart, noise = abs(log(p.samples / t.samples)), step.noise if step.value > 0 else inf
-        return self.cost.bound, apart, p.dtype != t.dtype, -p.epochs, noise
+        return self.cost.bound, self.cost.compile is None, apart, p.dtype != t.dtype, -p.epochs, noise
 
 
 class Pair(msgspec.Struct, frozen=True):

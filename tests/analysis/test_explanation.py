@@ -83,6 +83,12 @@ def test_the_row_of_the_nearest_number_of_samples_answers_then_that_of_its_type(
     rows = [*swept(640, 3200, 6400), by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, 9e-3), dtype="float64"))]
     steps = [s.row.problem.samples for s in explanation.measured(Request(T), sources(*rows)).values()]
     assert steps == [3200, 3200] and explained(of=sources(*rows)).measured["cpu"].step.value == pytest.approx(5e-3)
+    # the GPU's 3,210 samples compiled 3 s for the first batch and 2 s for the last of 10; the whole training is in parts
+    rows = [msgspec.structs.replace(m, phases_s=m.phases_s | {"compile": 3.0}) for m in swept(3200, 3210)]
+    rows[3].phases_s["compile_last"] = 2.0
+    for samples, once in ((3230, 5.0), (3199, 5.0), (3264, 3.0)):
+        found = explanation.measured(Request(Training("cifar10-cnn", 32, samples, 10)), sources(*rows))
+        assert found["gpu:0"].cost.compile.value == once
 
 
 def test_the_width_the_batch_and_the_samples_at_which_the_winner_changes():
