@@ -71,6 +71,7 @@ def visited(of: Row, number: int = 1):
 def test_the_answer_is_checked_at_the_first_visit_and_the_call_stays_bound(planted, monkeypatch):
     checks, checked = [], one_row.checked
     monkeypatch.setattr(one_row, "checked", lambda *given: checks.append(given[1]) or checked(*given))
+    monkeypatch.setattr(one_row.timing, "host", lambda run: lambda calls: (run(), calls * 1e-6)[1])  # under any load
     moments = iter((100.004, 100.016, 101.0))
     monkeypatch.setattr(one_row, "time", types.SimpleNamespace(time=moments.__next__, perf_counter=lambda: 0.0))
     one, two = visited(row(8), 1), visited(row(8), 2)
