@@ -168,11 +168,9 @@ def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once
     training.Table().finish()
     assert capsys.readouterr().out == ""
     monkeypatch.setenv("COLUMNS", "80")
-    table = training.Table()
-    table.shown(m)
-    table.finish()
-    told = capsys.readouterr().out
-    assert all(part in told for part in ("ms/step: ", "job s: ")) and "ms/ep" not in told and "comp." not in told
+    (narrow := training.Table()).shown(m)
+    narrow.finish()
+    assert "maybe nothing; ms/step: a step; job s: start-up" in capsys.readouterr().out
 
 
 class Counted:
