@@ -132,10 +132,11 @@ def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed(monk
     assert not any(
         s.endswith("in 5 processes") for s in forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
     )
-    args = training.parser().parse_args(["--samples", "100", "40", "--batch", "32", "64", "--device", "cpu"])
-    ends = [*(f"last batch of {n}, compiled too" for n in (4, 8, 36)), "one batch of 40"]
-    *said, _, _ = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
-    assert sorted(line.partition("threads ")[2] for line in said) == sorted(ends)
+    for own, also in (["cpu"], ""), (["cpu", "--jit", "on"], ", compiled too"), (["gpu"], ", compiled too"):
+        args = training.parser().parse_args(["--samples", "100", "40", "--batch", "32", "64", "--device", *own])
+        *said, _, _ = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
+        ends = sorted(re.search("(last|one) batch.*", line)[0] for line in said)
+        assert ends == sorted([*(f"last batch of {n}{also}" for n in (4, 8, 36)), "one batch of 40"])
     monkeypatch.setattr(grid, "network", lambda name: networks.find("mnist-cnn"))  # 28 x 28 values a sample
     own = [Row(studies.FIT, Training("a.py:f", 32, samples, dtype="float64"), Settings()) for samples in (1024, 10**10)]
     _, size, gone, _ = forecast.lines(own, args, GPU_MACHINE)

@@ -53,7 +53,9 @@ def name(row: Row, rigorous: bool = False) -> str:
     p, switches = row.problem, row.settings.switches.items()  # the residence is in plan.name
     given = [f"{switch}={text}" for switch, text in switches if switch != "residence" and text != "synthetic"]
     if isinstance(p, Training) and (last := p.samples % p.batch):
-        given += [f"one batch of {last}" if p.samples < p.batch else f"last batch of {last}, compiled too"]
+        jit = row.keras.jit_compile
+        own = row.on_gpu or row.keras.gpu == "visible" or row.library == "jax" if jit == "auto" else jit == "on"
+        given += [f"one batch of {last}" if p.samples < p.batch else f"last batch of {last}" + ", compiled too" * own]
     many = [f"in {FRESH} processes"] if rigorous else []
     if row.process == "fresh":
         many = ["each trial in a fresh process" if row.variant == "trial" else f"in {FRESH} fresh processes"]
