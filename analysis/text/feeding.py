@@ -10,6 +10,7 @@ from analysis.text.sentences import counted, say
 from analysis.training import costs, feeding
 from analysis.training.feeding import Law, Share
 from analysis.units import bytes_rate, percent, size
+from kernels import networks
 from kernels.problems import Feeding
 from kernels.problems.arrays import ITEM_BYTES
 from workloads.records import Measurements
@@ -27,8 +28,8 @@ _SAID = {
     "plain": "{side}: {batch:,} CIFAR-10 images from NumPy arrays add {plain:time} to a step: {rate:bytes/s}.",
     "link": "CuPy copies as many bytes at {rates}, so {why} what limits.",
     "share": "{model:title}, {batch}: the input pipeline is at most {share:share} of a step of {step:time} on the {side}.",
-    "small": "{model:title}, {samples}, {epochs}: {whole:time} on the GPU, of which start-up and compilation are {once:share} "
-    "and the input pipeline {fed:share}.",
+    "small": "{model:title}, {batch}, {samples}, {epochs}: {whole:time} on the GPU, of which start-up and compilation are "
+    "{once:share} and the input pipeline {most}{fed:share}.",
     "start": "A small data set does not outlast the start; copies are not why it gains nothing.",
 }
 
@@ -104,9 +105,11 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
 
 
 def small_sentences(shares: list[Share]) -> list[str]:
-    """Where the time goes of the GPU's training with fewest samples: what it is that a small data set does not outlast."""
+    """Where the time goes of the GPU's training with fewest samples, at its model's own batch if one is: what it is that a small
+    data set does not outlast."""
     known = [s for s in shares if s.training.on_gpu and s.cost.start]
     known = [s for s in known if s.training.problem.samples >= s.training.problem.batch]
+    known = [s for s in known if s.training.problem.batch == networks.find(s.training.problem.model).batch] or known
     s = min(known, key=lambda s: s.training.problem.samples, default=None)
     if s is None:
         return []
@@ -114,7 +117,10 @@ def small_sentences(shares: list[Share]) -> list[str]:
     parts = costs.parts(s.cost, p.epochs, p.steps)
     whole = costs.whole_training(s.cost, p.epochs, p.steps).value
     once = (parts["start-up"] + parts["build and compile"]).value
-    fed = min((s.feeding * (p.epochs * p.steps)).value, whole - once)
-    words = {"samples": counted(p.samples, "samples"), "epochs": counted(p.epochs, "epochs"), "whole": exact(whole)}
+    each = s.feeding * (p.epochs * p.steps)
+    taken = each.value if each.low > 0 else each.high
+    fed = min(taken, whole - once)
+    words = {"batch": counted(p.batch, "batch"), "samples": counted(p.samples, "samples"), "whole": exact(whole)}
+    words |= {"epochs": counted(p.epochs, "epochs"), "most": "at most " * (fed < taken or each.low <= 0)}
     told = say(_SAID["small"], model=p.model, once=once / whole, fed=fed / whole, **words)
     return [told, *[_SAID["start"]] * (2 * fed < once)]

@@ -91,7 +91,7 @@ def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
     assert said[4] == "CIFAR-10 CNN, batch 32: the input pipeline is at most 4.1 % of a step of 2.00 ms on the GPU."
     # 7 s of start-up, 5 of building and compiling, 0.1 of setup, 4 epochs of 40 ms and 32 steps: 12.516 s, fed 10.5 ms.
     assert said[0].startswith(
-        "CIFAR-10 CNN, 1,024 samples, 4 epochs: 12.5 s on the GPU, of which start-up and compilation are 96 %"
+        "CIFAR-10 CNN, batch 32, 1,024 samples, 4 epochs: 12.5 s on the GPU, of which start-up and compilation are 96 %"
     )
     assert said[0].endswith("the input pipeline 0.084 %.") and "copies are not why" in said[1]
 
