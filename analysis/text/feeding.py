@@ -18,7 +18,8 @@ from workloads.records import Measurements
 TITLE = "Input pipeline: how a batch gets into a step"
 CHART = "A step with next to no arithmetic, by the bytes of its batch"
 UNKNOWN = (
-    "{side}: how quick batches come can't be told: too few sizes, or too noisy. Run it again with nothing beside it."
+    "{side}: how quick batches from NumPy come can't be told: too few sizes, or too noisy. Run it again with nothing "
+    "beside it."
 )
 BATCH = 2048
 _FASTER = 1.5  # times: from which on copies are quicker than the way that the batches come
