@@ -63,9 +63,9 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Everything that is known of a training. sides: its cost on each device, measured or predicted. cpu, gpu: the
-    predictions, None without rows of that side; lacks: what is missing. measured: device -> the cost by a row of this
-    training. borrowed: the machine of a stored GPU, whose host terms are scaled by host_factor."""
+    """Everything that is known of a training. sides: its cost on each device that it fits on, measured or predicted. cpu,
+    gpu: the predictions, None without rows of that side; lacks: what is missing. measured: device -> the cost by a row of
+    this training. borrowed: the machine of a stored GPU, whose host terms are scaled by host_factor."""
 
     asked: Request
     cpu: "Prediction | None"
@@ -186,6 +186,7 @@ def explain(asked: Request, of: Sources) -> Explanation:
     main = gpu or cpu
     profiles = [(device, of.profile(device)) for device in made]
     held = tuple(memory(asked.of, asked.training, device, own.measurements, own.machine) for device, own in profiles)
+    both = tuple(side for side in both if not any(m.too_big and m.device == side.device for m in held))
     prices = tuple(
         cost(asked.training, side.whole, side.device, asked.prices, of.profile(side.device).measurements)
         for side in both

@@ -34,6 +34,11 @@ class Memory(msgspec.Struct, frozen=True):
     capacity: int | None
     largest_batch: Estimate | None
 
+    @property
+    def too_big(self) -> bool:
+        """Whether the device surely has less."""
+        return bool(self.capacity and self.peak.low > self.capacity)
+
 
 def fixed_bytes(network: "Network") -> int:
     """Weights, their gradients and the optimizer's arrays: what does not grow with the batch."""

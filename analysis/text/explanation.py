@@ -75,7 +75,9 @@ def sources(e: Explanation) -> str:
 def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = False) -> list[str]:
     """The lines, of a terminal or as Markdown. again: what was typed; measuring: how long --measure takes, where it helps."""
     lone = [s.device for s in e.sides] == ["cpu"]
+    big = [say(SAID["too big"], m=m, name=NAMES[m.device]) for m in e.memory if m.too_big]
     kind = "measure" if measuring else "stored" if lone else "verify" if e.actions and not e.borrowed else "all"
+    kind = "all" if big else kind
     last, points, actions = say(SAID[kind], time=measuring, command=again), {}, Table("do | saving | note", (), 3)
     if e.both:
         cpu, gpu = e.both
@@ -90,8 +92,9 @@ def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = Fal
         actions, points["Do"] = _actions(e, room - len(points["Why"]) + 1)
     else:
         lacking = "no GPU was measured" if lone else "the CPU was not measured"
-        points = {} if e.withheld else {"But": _doubts(e)}
-        first = say(SAID["withheld" if e.withheld else "none"], unknown=e.asked.unknown_share, who=lacking)
+        points = {} if e.withheld else {"And" if big[1:] else "But": [*big[1:], *_doubts(e)]}
+        none = say(SAID["withheld" if e.withheld else "none"], unknown=e.asked.unknown_share, who=lacking)
+        first = [*big, none][0]
     return (_markdown if markdown else _lines)(e, first, points, actions, last)
 
 
@@ -133,11 +136,13 @@ def bars(both: tuple[Side, Side]) -> list[str]:
 
 
 def why(cpu: Side, gpu: Side) -> str:
-    """Steps and start-up of the GPU against the CPU's; where neither's steps are most of it, what is."""
+    """Steps and start-up of the GPU against the CPU's, without a part not told from nothing; where neither's steps are most of
+    it, what is."""
     if cpu.largest == gpu.largest and cpu.largest not in ("steps", "start-up", "build and compile"):
         name = cpu.largest
         return say(SAID["beside"], what=name, cpu=cpu.parts[name], gpu=gpu.parts[name])
-    more = {name: gpu.parts[name].value - cpu.parts[name].value for name in _START}
+    apart = {name: gpu.parts[name] - cpu.parts[name] for name in _START}
+    more = {name: 0.0 if e.low < 0 < e.high else e.value for name, e in apart.items()}
     later, most = sum(more.values()), max(more, key=more.__getitem__)
     words = {"when": "later" if later > 0 else "earlier", "most": f" ({_START[most]})" * (more[most] > later / 2 > 0)}
     return say(SAID["why"], ratio=cpu.cost.step.value / gpu.cost.step.value, later=abs(later), **words)
@@ -163,9 +168,8 @@ def turns(e: Explanation) -> str:
 
 
 def _doubts(e: Explanation) -> list[str]:
-    """Memory that is not there, layers that are only estimated, and what no row tells of a side."""
-    big = [m for m in e.memory if m.capacity and m.peak.low > m.capacity]
-    said, unknown = [say(SAID["too big"], m=m, name=NAMES[m.device]) for m in big], e.asked.unknown_share
+    """Layers that are only estimated, and what no row tells of a side."""
+    said, unknown = [], e.asked.unknown_share
     if unknown and PREDICTED in {s.cost.source for s in e.sides}:
         said.append(say(SAID["partial"], unknown=unknown))
     return said + [say(SAID["unknown"], name=s.name, parts=join(s.unknown)) for s in e.sides if s.unknown]

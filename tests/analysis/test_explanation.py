@@ -9,10 +9,11 @@ from fake_predictions import MS, borrowed, predict, sources
 from test_jobs import both, by_its_epochs, trained
 
 from analysis.explain import explanation, published, sides, verify
-from analysis.explain.explanation import Request, Sources
+from analysis.explain.explanation import GPU, Request, Sources
 from analysis.predict import borrowed_gpu as stored
 from analysis.predict import profile
 from analysis.predict.combine import HIDDEN
+from analysis.predict.memory import Memory
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking
 from analysis.stats import Estimate, exact
@@ -218,12 +219,18 @@ def test_an_answer_says_which_layers_are_only_estimated():
     assert not any("Partial" in line or "It needs" in line for line in words.answer(explained(), "again"))
 
 
-def test_an_answer_says_that_a_training_does_not_fit_and_what_most_of_the_start_is():
+def test_an_answer_says_that_a_training_does_not_fit_and_what_most_of_the_start_is(monkeypatch):
     e = explained()
-    small = (msgspec.structs.replace(e.memory[0], device=d, capacity=b << 30) for d, b in (("cpu", 24), ("gpu:0", 80)))
-    big = msgspec.structs.replace(e, memory=[msgspec.structs.replace(m, peak=exact(48 << 30)) for m in small])
-    told = [t.strip() for t in words.answer(big, "again") if "needs" in t]
-    assert told == ["It needs 48.0 GiB of memory on the CPU, which has 24.0 GiB (predicted)."]
+    peaks = {"cpu": exact(48 << 30), GPU: exact(24 << 30)}
+    monkeypatch.setattr(explanation, "memory", lambda _, t, device, *of: Memory(device, peaks[device], 32 << 30, None))
+    told = [
+        "It needs 48.0 GiB of memory on the CPU, which has 32.0 GiB (predicted).",
+        "On the GPU it takes 11.8 s (predicted).",
+    ]
+    assert words.answer(explained(), "again")[1:] == [*told, "More: again --all"]  # no winner
+    peaks[GPU] = exact(64 << 30)
+    told[1] = "And   It needs 64.0 GiB of memory on the GPU, which has 32.0 GiB (predicted)."
+    assert words.answer(explained(), "again")[1:] == [*told, "More: again --all"] and not explained().sides
     longer = msgspec.structs.replace(e.both[1].cost, dataset_setup=exact(900.0))
     assert "(data-set setup)" in words.why(e.both[0], msgspec.structs.replace(e.both[1], cost=longer))
 
