@@ -1,6 +1,7 @@
 """The rungs of the ladder between tensor_core and wgmma: its loop with one form of tiles each, an idea more from rung to rung."""
 
 import cupy
+from msgspec.structs import replace
 
 from kernels.cuda import loader
 from kernels.cuda.matmul_tiles import Groups
@@ -11,8 +12,9 @@ from kernels.problems import Matmul
 from kernels.problems.arrays import HALVES
 from kernels.registry import kernel
 
-_WIDE = Groups(2, 64, 256, 4, 1, 1, 2)
-_PING_PONG = Groups(2, 128, 128, 6, 1, 2, 2, 1)
+_STAGES = Groups(consumers=1, rows=64, columns=128, stages=8, staged=2, cluster_m=1, cluster_n=1)
+_WIDE = replace(_STAGES, consumers=2, columns=256, stages=4)
+_PING_PONG = replace(_STAGES, consumers=2, rows=128, stages=6, cluster_n=2, pingpong=1)
 
 
 def _bound(problem: Matmul, a, b, of: Groups, parts: int = 1, early: bool = False):
@@ -29,17 +31,17 @@ def _bound(problem: Matmul, a, b, of: Groups, parts: int = 1, early: bool = Fals
 
 @kernel(rung=True)
 def wgmma_two_stages(problem: Matmul, a, b):
-    return _bound(problem, a, b, Groups(1, 64, 128, 2, 1, 1, 1))
+    return _bound(problem, a, b, replace(_STAGES, stages=2, staged=1))
 
 
 @kernel(rung=True)
 def wgmma_stages(problem: Matmul, a, b):
-    return _bound(problem, a, b, Groups(1, 64, 128, 8, 1, 1, 2))
+    return _bound(problem, a, b, _STAGES)
 
 
 @kernel(rung=True)
 def wgmma_two_consumers(problem: Matmul, a, b):
-    return _bound(problem, a, b, Groups(2, 64, 128, 6, 1, 1, 2))
+    return _bound(problem, a, b, replace(_STAGES, consumers=2, stages=6))
 
 
 @kernel(rung=True)
@@ -49,7 +51,7 @@ def wgmma_128x256(problem: Matmul, a, b):
 
 @kernel(rung=True)
 def wgmma_cluster(problem: Matmul, a, b):
-    return _bound(problem, a, b, Groups(2, 64, 256, 4, 2, 1, 2))
+    return _bound(problem, a, b, replace(_WIDE, cluster_m=2))
 
 
 @kernel(rung=True)

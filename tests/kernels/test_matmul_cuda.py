@@ -18,6 +18,7 @@ from test_cuda import spilled
 
 from kernels import reference
 from kernels.cuda import autotuner, conv_tiles, loader, matmul_tiles, tiles
+from kernels.matmul import IDEAS
 from kernels.problems import Matmul
 
 PLAIN, WARP, DIRECT, TENSOR, WGMMA = (f"matmul/cuda{of}" for of in ("", "_warp", "_direct", "_tensor", "_wgmma"))
@@ -186,12 +187,22 @@ def test_a_launch_has_whole_clusters_and_no_more_blocks_than_units_or_multiproce
     assert blocks == [2, 8, 128, 132, 10]
 
 
-def test_the_rung_of_split_k_leaves_no_part_empty(monkeypatch):
+def test_rungs_have_the_tiles_that_they_name_and_that_of_split_k_leaves_no_part_empty(monkeypatch):
     # 12 tiles leave room for 11 parts on 132 multiprocessors: of 48 stages nine would have 5, one 3 and the last none
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=132)("_wgmma_rungs", "matmul")
-    monkeypatch.setattr(module, "_bound", lambda problem, a, b, of, parts, early: tiles.Plan(of, parts))
-    split = [module.wgmma_split_k(Matmul(512, n, 3072, "bfloat16"), None, None) for n in (768, 256)]
-    assert [plan.parts for plan in split] == [10, 12] and all(plan.leaves_none_empty(3072) for plan in split)
+    monkeypatch.setattr(module, "_bound", lambda problem, a, b, *of, early=False: (tiles.Plan(*of), early))
+    names = [name.removeprefix("cuda/") for name in IDEAS if name.startswith("cuda/wgmma_")]
+    given = [(Matmul(512, n, 3072, "bfloat16"), None, None) for n in (768, 256)]
+    plans, early = zip(*(getattr(module, name)(*of) for of in given for name in names), strict=True)
+    assert [plan.parts for plan in plans[7::8]] == [10, 12] and all(plan.leaves_none_empty(3072) for plan in plans)
+    words = [set(), *(set(str(plan).split()) for plan in plans[:8])]
+    assert " | ".join(" ".join(sorted(now - before)) for before, now in itertools.pairwise(words)) == (
+        "64x128 cluster=1x1 cooperative staged=1 stages=2 | staged=2 stages=8 | 128x128 stages=6 | 128x256 stages=4 | "
+        "cluster=2x1 | 128x128 cluster=1x2 ping-pong stages=6 |  | 128x256 cluster=1x1 cooperative split-k=10 stages=4"
+    )
+    assert [(plan.of.consumers, begun) for plan, begun in zip(plans[:8], early, strict=False)] == (
+        [(1, False)] * 2 + [(2, False)] * 4 + [(2, True)] * 2
+    )
 
 
 @pytest.mark.parametrize(
