@@ -59,14 +59,16 @@ def fastest(
     """The name of the candidate that takes the least time for the problem on the GPU, from disk where it was timed before.
 
     candidates: name -> a function that gives the call to time. A choice holds for one problem: whether the last round of tiles
-    fills the multiprocessors changes from size to size. It is made anew when kernels/<file>.cu, what that includes or the
-    candidates change.
+    fills the multiprocessors changes from size to size. It is made anew when the candidates change, or
+    a file of what they may be made of: their operation's for CUDA, and the sources that operations share.
     """
     asked, seconds = (gpu, file, problem, *candidates), seconds or loaded_seconds
     if asked in _chosen or len(candidates) == 1:
         return _chosen.get(asked) or next(iter(candidates))
-    text = loader.source(file) + "\n".join(candidates)
-    key = f"{gpu}, {file} {hashlib.sha256(text.encode()).hexdigest()[:12]}, {problem}"
+    every = f"{file.partition('/')[0]}/cuda*.*", "cuda/*.cu", "cuda/include/*"
+    sources = b"".join(path.read_bytes() for of in every for path in sorted(loader.FOLDER.glob(of)))
+    made_of = hashlib.sha256(sources + "\n".join(candidates).encode()).hexdigest()[:12]
+    key = f"{gpu}, {file} {made_of}, {problem}"
     if (choice := kept().get(key, "")) not in candidates:
         with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
             runs = dict(zip(candidates, pool.map(lambda make: make(), candidates.values()), strict=True))

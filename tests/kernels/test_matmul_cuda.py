@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import re
+import shutil
 import time
 import types
 
@@ -369,7 +370,7 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "crossover" / "tiles.json"
 
 
-def test_the_fastest_tile_is_kept_on_disk_and_not_timed_again(cache):
+def test_the_fastest_tile_is_kept_on_disk_and_not_timed_again(cache, monkeypatch):
     made, times = [], {"large": iter([9.0] + [1.0] * 4), "small": iter([2.0] * 5), "odd": iter([0.1] + [5.0] * 4)}
 
     def seconds(run):
@@ -392,6 +393,12 @@ def test_the_fastest_tile_is_kept_on_disk_and_not_timed_again(cache):
     fewer = {name: make for name, make in candidates(made).items() if name != "large"}
     assert choose("1024", lambda run: by_name[run()], of=fewer) == "small"
     assert set(json.loads(cache.read_text()).values()) == {"large", "small"}
+    monkeypatch.setattr(loader, "FOLDER", shutil.copytree(loader.FOLDER, cache.parent / "kernels"))
+    for edited in ("", "matmul/cuda_direct.cu", "matmul/cuda.py", "cuda/rows.cu", "cuda/include/rows.cuh"):
+        if edited:  # what candidates are made of
+            (loader.FOLDER / edited).write_text("// another")
+        made.clear(), autotuner._chosen.clear()
+        assert (choose("1024", lambda run: by_name[run()]), len(made)) == (("small", 3) if edited else ("large", 0))
 
 
 def test_a_cache_that_cannot_be_read_or_written_costs_a_tuning_and_no_more(cache):
