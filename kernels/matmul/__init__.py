@@ -36,9 +36,8 @@ IDEAS = {
         "not 2 for each."
     ),
     "cuda/warp_tiled": (
-        "A tile a warp inside the block's: 16-byte loads that neighbors share, several stages fetched ahead, a "
-        "tile of C a thread, its registers in the banks that let a multiply-add read three at once; the tiles are "
-        "the fastest of several here."
+        "A tile a warp inside the block's: 16-byte loads that neighbors share, stages fetched ahead, a tile of C a thread in "
+        "banks that multiply-adds read at once; few rows or columns, or short sums, straight from memory; the fastest here."
     ),
     "cuda/tensor_core": (
         "mma.sync: a warp multiplies a small tile at once from pieces that ldmatrix brings into its registers: "

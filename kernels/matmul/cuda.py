@@ -140,7 +140,8 @@ def warp_tiled(problem: Matmul, a, b):
     forms = [of for of in matmul_tiles.warps(layout, single) if of.shared_bytes <= most]
     if single:
         ranked = tiles.plans(forms, m, n, problem.k, loader.attribute("MultiProcessorCount"))
-        found: list[Plan] = [*ranked, *map(Plan, matmul_tiles.direct(m, n, problem.k))]
+        direct = matmul_tiles.direct(m, n, problem.k)
+        found: list[Plan] = [*ranked[: tiles.TRIED - len(direct)], *map(Plan, direct)]
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
         found = list(map(Plan, forms))
 

@@ -206,6 +206,14 @@ def test_rungs_have_the_tiles_that_they_name_and_that_of_split_k_leaves_no_part_
     )
 
 
+def test_short_sums_and_few_rows_of_one_product_are_tried_straight_from_memory_too(monkeypatch):
+    module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=132)("", "matmul")
+    monkeypatch.setattr(module, "fastest_plan", lambda file, problem, plans, call: [type(plan.of) for plan in plans])
+    every = [Matmul(300, 280, 16), Matmul(1, 30000, 64), Matmul(300, 280, 17), Matmul(1, 9, 9, batch=3)]
+    tried = [module.warp_tiled(problem, *problem.inputs(3, True)) for problem in every]
+    assert [of.count(matmul_tiles.Direct) for of in tried] == [1, 3, 0, 0] and [*map(len, tried[:3])] == [4] * 3
+
+
 @pytest.mark.parametrize(
     ("path", "some"),
     [
@@ -265,7 +273,8 @@ def test_sums_stay_in_registers(file, of, more):
 
 # one item, no multiple of anything, more than one tile either way, k for more than a round of the ring; of rows on 16 bytes too
 SHAPES = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (131, 137, 35), (72, 136, 72), (9, 16, 328), (9, 15, 327)]
-FEW = [(1, 68, 1030), (3, 70, 1028), (2, 5, 17), (66, 4, 260), (67, 3, 259), (40, 17, 1)]
+FEW = [(1, 68, 1030), (3, 70, 1028), (2, 5, 17), (67, 3, 259), (40, 17, 1), (68, 4, 260)]
+FEW += [(68, 4, 260, 1, 0), (68, 4, 260, 0, 1)]  # one of both operands begins four bytes further
 RUNGS = [
     *(("", rung, "", "float32") for rung in ("naive", "coalesced", "tiled", "register_tiled")),
     *(
@@ -304,10 +313,11 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
         monkeypatch.setattr(module, "_LAUNCH_S", 0)
         monkeypatch.setattr(module, "_BY_ITEMS", 4 / 15.5 * module._FLOPS_S / module._BYTES_S)
     dtype = "float32" if math == "tf32" else math
-    for m, n, k in [*SHAPES, *FEW * str(tile).startswith("direct")]:
+    for m, n, k, *further in [*SHAPES, *FEW * str(tile).startswith("direct")]:
         problem = Matmul(m, n, k, dtype, math, layout=layout, batch=3 if how == "many" else 1)
         inputs = problem.inputs(3, True)
-        given = [cuda_on_cpu.filled(x.view(np.uint16) if dtype == "bfloat16" else x) for x in inputs]
+        items = [x.view(np.uint16) if dtype == "bfloat16" else x for x in inputs]
+        given = list(map(cuda_on_cpu.filled, items, further or (0, 0)))
         run = getattr(module, rung)(problem, *given)
         for _ in range(2):  # the second call may not lean on the first one's result
             out = run()

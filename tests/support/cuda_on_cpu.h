@@ -38,7 +38,7 @@ static bool readable(const char* from, int bytes) {
     for (int i = 0; i < 32; i += 2) if (arrays[i] <= from && from + bytes <= arrays[i + 1]) return true;
     return !(strayed = 1);
 }
-template <class T> static T __ldg(const T* from) { return readable((const char*)from, sizeof *from) ? *from : T(); }
+template <class T> static T __ldg(const T* from) { return (size_t)from % sizeof *from == 0 && readable((const char*)from, sizeof *from) ? *from : (strayed = 1, T()); }
 static unsigned atomicAdd(unsigned* to, unsigned more) { const unsigned before = *to; *to += more; return before; }
 static void __threadfence() {}
 

@@ -76,8 +76,8 @@ def empty(shape, dtype) -> Array:
     return room[begin : begin + nbytes].view(dtype).reshape(shape).view(Array)
 
 
-def filled(values: np.ndarray) -> Array:
-    array = empty(values.shape, values.dtype)
+def filled(values: np.ndarray, further: int = 0) -> Array:
+    array = empty(values.size + further, values.dtype)[further:].reshape(values.shape)
     array[...] = values
     return array
 
