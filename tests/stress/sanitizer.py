@@ -46,17 +46,8 @@ def found(run: tuple[str, str, str]) -> int:
     """FOUND if the tool finds an error, 0 if it does not; else what went wrong."""
     tool, *what = run
     own = ["--report-api-errors", "no"] if tool == "memcheck" else []  # CuPy asks what a driver may not have
-    command = [
-        "compute-sanitizer",
-        "--tool",
-        tool,
-        *own,
-        "--error-exitcode",
-        str(FOUND),
-        sys.executable,
-        __file__,
-        *what,
-    ]
+    command = ["compute-sanitizer", "--tool", tool, *own, "--error-exitcode", str(FOUND)]
+    command += [sys.executable, __file__, *what]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
     if done.returncode != (FOUND if what[1] else 0):
         print(run, done.stdout[-2000:], done.stderr[-2000:], file=sys.stderr)

@@ -20,12 +20,14 @@ from workloads.harness import copy_modes
 
 LAYOUTS = ("nn", "nt", "tn")
 SHAPES = [(1, 1, 1), (17, 33, 65), (131, 137, 35), (72, 136, 72), (9, 15, 327), (200, 392, 1048), (520, 264, 4104)]
+SHAPES += [(1, 68, 1030), (3, 70, 1028), (68, 4, 260), (67, 3, 259), (40, 17, 9)]
 PARTS, BATCH = (1, 2, 3, 5, 16), 5
-KINDS = ("wgmma", "tensors", "warps", "small", "large")
+KINDS = ("wgmma", "tensors", "warps", "direct", "small", "large")
 # large: results, operands, rows and tiles past what 32 bits count
 SIDE, LONG, LONGER = 46400, (1 << 28) + 5, (1 << 29) + 3
 LARGE = [((SIDE, SIDE, 16), "nn"), ((SIDE, SIDE, 17), "nt"), ((LONG, 9, 3), "nn"), ((9, LONG, 3), "tn")]
 LARGE += [*(((5, 7, LONGER), way) for way in ("nn", "tn")), ((3, (1 << 30) + (1 << 20) + 1, 1), "nn")]
+LARGE += [((2, 1 << 19, 1 << 13), way) for way in ("nn", "nt")]
 
 
 class Form(NamedTuple):
@@ -44,6 +46,8 @@ class Form(NamedTuple):
         c = cupy.empty(problem.out_shape, a.dtype)
         if isinstance(self.plan.of, matmul_tiles.Tensors):
             return cuda_tensor.call(problem, self.plan, a, b, c)
+        if isinstance(self.plan.of, matmul_tiles.Direct):
+            return cuda.direct_call(problem, self.plan.of, a, b, c)
         if isinstance(self.plan.of, matmul_tiles.Warps):
             along = problem.layout != "tn", problem.layout == "nt"
             return cuda.warps_call(problem, self.plan, *map(cuda.operand, (a, b), along, [self.copied] * 2), c)
@@ -57,7 +61,7 @@ def forms(kinds: list[str]) -> Iterator[Form]:
 
     for shape, layout in [*itertools.product(SHAPES, LAYOUTS), *LARGE * ("large" in kinds)]:
         large = (shape, layout) in LARGE
-        kinds = KINDS[:3] if large else kinds
+        kinds = KINDS[:4] if large else kinds
         tried = [(Matmul(*shape, layout=layout), matmul_tiles.warps(layout))] * ("warps" in kinds)
         for dtype, math in (("bfloat16", "bfloat16"), ("float32", "tf32")):
             problem = Matmul(*shape, dtype, math, layout=layout)
@@ -71,6 +75,8 @@ def forms(kinds: list[str]) -> Iterator[Form]:
             plans = tiles.plans(forms, *shape[:2], k, 132)[:1] if large else plans
             ways = (False, True) if problem.math == "float32" else (False,)
             yield from (Form(plan, problem, copied) for plan in plans for copied in ways)
+        for of in matmul_tiles.direct(*shape) if "direct" in kinds else ():
+            yield Form(tiles.Plan(of), Matmul(*shape, layout=layout))
         for of in matmul_tiles.warps(layout, single=False) if "small" in kinds else ():
             yield Form(tiles.Plan(of), Matmul(*shape, layout=layout, batch=BATCH))
 
