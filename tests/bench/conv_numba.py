@@ -80,12 +80,7 @@ def figures(rows: list[Row]) -> list[Figure]:
 
 
 BENCH = drawn.Bench(
-    "conv_numba",
-    "Our convolution in Numba beside oneDNN",
-    ("float32",),
-    cases,
-    measure,
-    figures,
+    *("conv_numba", "Our convolution in Numba beside oneDNN", ("float32",), cases, measure, figures),
     f"Ours: `blocked`; the library: oneDNN in TensorFlow; of both the faster of two ways (eager, `blocked`: filters laid out in "
     f"every call; `held`: once). One thread, NHWC. Drawn: {drawn.EACH} layers of each of {', '.join(CLASSES)}, batch "
     f"{', '.join(map(str, BATCHES))}. Layers: those of {', '.join(MODELS)} at batch {OF_MODELS}. A layer is its n, h, w, "

@@ -123,12 +123,7 @@ def main() -> int:
 
 
 BENCH = drawn.Bench(
-    "matmul_numba",
-    "Our matmul in Numba beside the libraries",
-    tuple(OURS),
-    cases,
-    measure,
-    figures,
+    *("matmul_numba", "Our matmul in Numba beside the libraries", tuple(OURS), cases, measure, figures),
     "Ours: `simd`, in bfloat16 `dots` or `amx`; the library: NumPy's BLAS, in bfloat16 oneDNN through TensorFlow. One thread "
     f"and all. Drawn: {drawn.EACH} shapes of each of {', '.join(CLASSES)}, half of them multiples of 8, thin ones among them. "
     f"Layers: the models' dense ones and a transformer block's, of {LEAST_FLOPS:g} to {MOST_FLOPS:g} FLOPs, batch 1, 32 and "

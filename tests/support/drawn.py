@@ -170,15 +170,7 @@ def compared(
     mine, library = (min(those, key=seconds.__getitem__) for those in (ours, theirs))
     shape, layout = described(problem)
     return Row(
-        case.drawn,
-        case.kind,
-        problem.math,
-        layout,
-        shape,
-        library,
-        seconds[library],
-        seconds[mine],
-        first_s,
+        *(case.drawn, case.kind, problem.math, layout, shape, library, seconds[library], seconds[mine], first_s),
         " ".join([mine.rpartition("/")[2], *ours[mine].notes.values()]) if len(ours) > 1 else ours[mine].notes["tiles"],
         equal,
         facts.commit()[:12],
