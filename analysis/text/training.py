@@ -30,7 +30,6 @@ _LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
 _ONCE = ("import_s", "device_start_s", "build_s", "first_call_s")  # what a process does until its first step ends
 _SAID = {
     "step": "{training}, on {device}: a step takes {step:time}.",
-    "bound": "A step alone: can't tell, at most {gpu:time} on the GPU and {cpu:time} on the CPU.",
     "whole": """
 {training}, {samples}, {epochs}, on {device}: {total:time}{without}{doubt}.
 Start-up takes {start:time}.
@@ -139,9 +138,7 @@ def training_sentences(rows: Measurements) -> list[str]:
 def _of_pair(pair: Pair) -> str:
     words, named = whole_job(pair.setup)
     whole = sentences.winner(*pair.seconds(BY_JOB), of=f"{subject(named)}, {words}")
-    bound, (cpu, gpu) = any(side.cost.bound for side in pair.sides(BY_STEP)), pair.seconds(BY_STEP)
-    step = say(_SAID["bound"], cpu=cpu, gpu=gpu) if bound else sentences.winner(cpu, gpu, of="A step alone")
-    return f"{whole} {step}"
+    return f"{whole} {sentences.winner(*pair.seconds(BY_STEP), of='A step alone')}"
 
 
 def single_jobs(rows: Measurements) -> list[str]:
@@ -201,14 +198,13 @@ def loss_sentence(pair: Pair) -> str:
 
 
 def changes(measurements: Measurements) -> list[tuple[str, str, str, Estimate, Estimate]]:
-    """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one. The
-    interval of an upper bound reaches down to 0."""
+    """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one."""
     found = []
     for m, plain in break_even.changed(measurements):
         what = how(m, plain.problem.dtype)
         both = [cost for one in (m, plain) if (cost := costs.measured(one)) and cost.step.value > 0]
         if what and len(both) == 2:
-            step, usual = (replace(cost.step, low=0.0) if cost.bound else cost.step for cost in both)
+            step, usual = (break_even.seconds_by(cost, BY_STEP, m.problem.steps) for cost in both)
             found.append((subject(break_even.setup_of(plain)), m.device, ", ".join(what), step, usual))
     return found
 

@@ -114,9 +114,12 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def seconds_by(cost: TrainingCost, by: str, steps: int, epochs: int = 1) -> Estimate:
-    """Seconds of a step, of an epoch of so many steps, or of the whole training of so many epochs."""
-    if by != BY_JOB:
-        return cost.step if by == BY_STEP else cost.epoch_seconds(steps)
+    """Seconds of a step, of an epoch of so many steps, or of the whole training of so many epochs; of an upper bound of a step
+    the interval reaches down to 0."""
+    if by == BY_STEP:
+        return replace(cost.step, low=0.0) if cost.bound else cost.step
+    if by == BY_EPOCH:
+        return cost.epoch_seconds(steps)
     whole = whole_training(cost, epochs, steps)
     return replace(whole, low=whole.low - cost.untold(steps) * (epochs - 1))
 
