@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from math import inf
 
 import msgspec
@@ -180,10 +181,20 @@ def unexplained(pairs: list[Pair], of: profile.Profile) -> Figure | str:
     return Figure(what, f"{-100 * REST:g} .. {100 * REST:g} %", share, abs(share.value) < 100 * REST, "%")
 
 
-def laws(of: profile.Profile) -> list[Figure]:
-    """How many of the sizes that a law was not fitted to it is near: laws of feeding, and of data-set setup."""
-    told = {"feeding a batch": batches(of.measurements), "setting up a data set": setups(of.measurements)}
-    return [near(f"{device}: {what}", errors) for what, each in told.items() for device, errors in each.items()]
+def laws(of: profile.Profile, devices: Iterable[str]) -> tuple[list[Figure], list[str]]:
+    """How many of the sizes that a law was not fitted to it is near, and which are not told: of feeding, of data-set setup."""
+    errors_of = {"feeding a batch": batches(of.measurements), "setting up a data set": setups(of.measurements)}
+    found, lacking = [], []
+    for (what, each), device in itertools.product(errors_of.items(), devices):
+        every = each.get(device, [])
+        if errors := [e for e in every if e is not None]:
+            share = statistics.fmean(e <= NEAR for e in errors)
+            name = f"{device}: {what}: held-out sizes within {units.percent(NEAR)} of their law ({len(errors)})"
+            found.append(Figure(name, f">= {units.percent(HELD_OUT)}", exactly(100 * share), share >= HELD_OUT, "%"))
+        if (lost := every.count(None)) or not every:
+            why = f"{lost} of {len(every)} held-out sizes lack a law or a time" if every else "no rows"
+            lacking.append(f"- {device}: {what}: {why}: python -m workloads.transfer --study feeding")
+    return found, lacking
 
 
 def held(m: Measurement) -> bool:
@@ -191,34 +202,27 @@ def held(m: Measurement) -> bool:
     return (m.problem.batch, m.problem.width) in feeding.HELD_OUT
 
 
-def batches(measurements) -> dict[str, list[float]]:
-    """Device -> errors of a step of the held-out sizes by the law of its way, which was fitted to the others."""
+def batches(measurements) -> dict[str, list[float | None]]:
+    """Device -> errors of a step of the held-out sizes by the law of its way, which was fitted to the others; None without."""
     every, found = feeding.rows(measurements), collections.defaultdict(list)
     fitted = feeding.laws(m for m, _ in every if not held(m))
     for m, seen in (row for row in every if held(row[0])):
-        if law := feeding.find(fitted, m.device, m.variant, m.problem.dtype):
-            found[m.device].append(held_out.off(law.seconds(m.problem.batch, m.problem.nbytes).value, seen.value))
+        law = feeding.find(fitted, m.device, m.variant, m.problem.dtype)
+        found[m.device].append(law and held_out.off(law.seconds(m.problem.batch, m.problem.nbytes).value, seen.value))
     return found
 
 
-def near(what: str, errors: list[float]) -> Figure:
-    share = statistics.fmean(e <= NEAR for e in errors)
-    name = f"{what}: held-out sizes within {units.percent(NEAR)} of their law ({len(errors)})"
-    return Figure(name, f">= {units.percent(HELD_OUT)}", exactly(100 * share), share >= HELD_OUT, "%")
-
-
-def setups(measurements) -> dict[str, list[float]]:
+def setups(measurements) -> dict[str, list[float | None]]:
     """Device -> errors of a data set's setup in the held-out sizes, of all samples and of few, by a law of a call and bytes over
-    a bandwidth that was fitted to the others."""
+    a bandwidth that was fitted to the others; None without, and where it took no time that can be told."""
     arrays = (m for m, _ in feeding.rows(measurements) if m.variant == "numpy")  # other ways copy no data set
     found = collections.defaultdict(list)
     for (device, _), rows in group_by(arrays, lambda m: (m.device, m.problem.dtype)).items():
-        taken = [(m, n, e.value) for m in rows for n, e in costs.setups(m).items() if e.value > 0]
-        each = [(held(m), (1.0, n * m.problem.nbytes), t) for m, n, t in taken]
-        asked, fitted = ([(x, t) for apart, x, t in each if apart == whether] for whether in (True, False))
-        if asked and len(fitted) >= feeding.FEWEST:
-            law = stats.least_squares(*map(np.array, zip(*fitted, strict=True)))
-            found[device] += [held_out.off(float(law @ x), t) for x, t in asked]
+        each = [(held(m), (1.0, n * m.problem.nbytes), e.value) for m in rows for n, e in costs.setups(m).items()]
+        fitted = [(x, t) for apart, x, t in each if t > 0 and not apart]
+        tells = len(fitted) >= feeding.FEWEST
+        law = stats.least_squares(*map(np.array, zip(*fitted, strict=True))) if tells else 0
+        found[device] += [held_out.off(float(law @ x), t) if tells and t > 0 else None for apart, x, t in each if apart]
     return found
 
 
@@ -228,12 +232,14 @@ def figures(pairs: list[Pair], of: profile.Profile) -> tuple[list[Figure], list[
     rests = [unexplained(group, of) for group in groups]
     found = [steps(group) for group in groups]
     found += [whole(group) for group in groups if group[0].case[1:] in WHOLE]
-    found += [f for f in rests if isinstance(f, Figure)] + laws(of)
-    for device, group in group_by(pairs, lambda p: p.ours.device).items():
+    devices = group_by(pairs, lambda p: p.ours.device)
+    told, lacking = laws(of, devices)
+    found += [f for f in rests if isinstance(f, Figure)] + told
+    for device, group in devices.items():
+        seen = {p.case[1:] for p in group}
+        lacking += [f"- {device}: {model} at batch {b}: no pair." for model, b, *_ in CASES if (model, b) not in seen]
         longest, what = max(p.row_s for p in group), f"{device}: seconds of the longest row"
         found.append(Figure(what, f"<= {ROW_S:g} s", exactly(longest), longest <= ROW_S, "s"))
-    fed, what = batches(of.measurements), "- laws of feeding (no rows, or too noisy)"
-    lacking = [] if fed else [f"{what}: python -m workloads.transfer --study feeding"]
     return found, [why for why in rests if isinstance(why, str)] + lacking
 
 
@@ -282,8 +288,9 @@ def printed(pairs: list[Pair]) -> int:
         stored = profile.read(str(REPORTS / here.key))
     except FileNotFoundError:
         stored = profile.Profile([], here)
+    commits = ", ".join(dict.fromkeys(short(p.commit) for p in pairs))
     notes = [
-        f"Measured {min(p.ours.at for p in pairs)} to {max(p.ours.at for p in pairs)} at commit {short(pairs[0].commit)}, each "
+        f"Measured {min(p.ours.at for p in pairs)} to {max(p.ours.at for p in pairs)}, at commits {commits}, each "
         "training by both ways one after the other, in alternating order. The script (tests/bench/plain_keras.py) fits "
         f"{EPOCHS} epochs of all samples and {EPOCHS} of a fourth, twice; a step is what their later epochs differ by, so "
         "neither has an epoch's constant. The stopwatch counts from the process's start to the end of the first fit, without "

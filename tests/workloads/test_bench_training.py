@@ -69,10 +69,14 @@ def test_a_law_is_held_to_sizes_that_it_was_not_fitted_to_and_so_is_a_setups(mon
     # a call and bytes over a bandwidth
     sets = [fed(batch, 3072, 0.01 + batch / 1000) for batch in (128, 32, 64, 256, 512)]
     monkeypatch.setattr(bench.feeding, "rows", lambda rows: [(m, exact(1.0)) for m in sets])
-    found = [(f.figure.value, f.reached) for f in bench.laws(Profile([]))]
-    assert found == [(90.0, True), (100.0, True)]
+    figures, lacking = bench.laws(Profile([]), ["gpu:0"])
+    assert [(f.figure.value, f.reached) for f in figures] == [(90.0, True), (100.0, True)] and not lacking
     sets[0] = fed(128, 3072, 0.12)  # held out, by the law 0.138
-    assert [f.reached for f in bench.laws(Profile([]))] == [True, False]
+    errors["gpu:0"].append(None)
+    figures, lacking = bench.laws(Profile([]), ["cpu", "gpu:0"])
+    assert [f.reached for f in figures] == [True, False]
+    told = [(line[2:5], line.split(": ")[2][:7]) for line in lacking]
+    assert told == [("cpu", "no rows"), ("gpu", "1 of 11"), ("cpu", "no rows")]
 
 
 def fed(batch: int, width: int, setup: float) -> Measurement:
