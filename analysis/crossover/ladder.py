@@ -171,17 +171,18 @@ def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:
 
 
 def telling(ladder: Ladder) -> list[Step]:
-    """Of each rung its largest problem with a rung before it and a library, or one: a small one hides what an idea is for."""
+    """Of each rung its largest problem with a rung before it, and with a library where one of that order of magnitude has it."""
     by_rung = group_by(ladder.steps, lambda s: s.kernel)
     own = [by_rung[kernel] for kernel in ladder.ideas if kernel in by_rung]
-    return [max(steps, key=lambda s: (bool(s.over_before), bool(s.of_library), s.problem.flops)) for steps in own]
+    size = {p: (len(str(p.flops)), p in ladder.library, p.flops) for p in ladder.problems}  # a small one hides an idea
+    return [max(steps, key=lambda s: (bool(s.over_before), size[s.problem])) for steps in own]
 
 
 def sentences(ladder: Ladder) -> list[str]:
     """What each rung gained over the best before it, and by what; then where the fastest stands."""
     steps = telling(ladder)
     told = [_gain(step, _idea(step, ladder)) for step in steps]
-    largest = sorted(ladder.problems, key=lambda p: p in ladder.library)[-1]
+    largest = sorted(ladder.problems, key=lambda p: (len(str(p.flops)), p in ladder.library))[-1]
     told += [_standing(ladder, problem) for problem in dict.fromkeys((steps[-1].problem, largest))]
     for kernel, problem, reason in ladder.skipped:
         told.append(_SAID["no row"].format(rung=short(kernel), at=problem_name(problem), reason=reason))

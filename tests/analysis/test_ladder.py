@@ -21,10 +21,10 @@ def at(kernel: str, n: int, rate: float, math: str = "float32", **how):
 
 
 def cpu_rows():
-    """naive 1, reordered 8, packed 16 GFLOP/s; libraries 80 and 100, the peak 200; from n = 512 no naive, at 1024 no library."""
+    """naive 1, reordered 8, packed 16 GFLOP/s; libraries 80 and 100, the peak 200; from n = 512 no naive, at 640 no library."""
     both = {"numba/packed": 16e9, "numba/reordered": 8e9}
     large = both | {"numpy/operator": 80e9, "numpy/blas": 100e9}
-    sizes = (1024, both), (512, large), (256, large | {"numba/naive": 1e9})
+    sizes = (640, both), (512, large), (256, large | {"numba/naive": 1e9})
     made = [at(f"matmul/{name}", n, rate) for n, of in sizes for name, rate in of.items()]
     return [*made, row("peak/numba/fma", Peak("float32", 10**9), 10**9 / 200e9, threads=1)]
 
@@ -64,9 +64,11 @@ def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
     assert [s.of_library.value for s in steps] == pytest.approx([0.01, 0.08, 0.16])  # of the faster library
     assert [s.of_peak.value for s in steps] == pytest.approx([0.005, 0.04, 0.08])
     assert steps[0].over_before is None and [s.over_before.value for s in steps[1:]] == pytest.approx([8, 2])
-    later = one.at(square(1024))
+    later = one.at(square(640))
     assert [s.of_library for s in later] == [None, None] and later[1].over_before.value == pytest.approx(2)
     assert [s.problem.n for s in ladder.telling(one)] == [256, 256, 512]  # with a rung before it and a library
+    more = [at(f"matmul/numba/{name}", 2048, 8e9) for name in ("reordered", "packed")]  # no library, but far larger
+    assert [s.problem.n for s in ladder.telling(*ladder.ladders([*cpu_rows(), *more], CPU_MACHINE))] == [256, 256, 2048]
     said = ladder.sentences(one)
     assert said[0].startswith("numba/naive starts with 1.00 GFLOP/s at n = 256. Loops in i-j-k order")
     assert said[1].startswith("numba/reordered is 8.00x faster than numba/naive at n = 256. Loops in i-k-j order")
