@@ -20,7 +20,7 @@ from workloads.harness import copy_modes
 
 LAYOUTS = ("nn", "nt", "tn")
 SHAPES = [(1, 1, 1), (17, 33, 65), (131, 137, 35), (72, 136, 72), (9, 15, 327), (200, 392, 1048), (520, 264, 4104)]
-SHAPES += [(1, 68, 1030), (3, 70, 1028), (68, 4, 260), (67, 3, 259), (40, 17, 9)]
+FEW = [(1, 68, 1030), (3, 70, 1028), (68, 4, 260), (67, 3, 259), (40, 17, 9)]  # for the direct forms alone
 PARTS, BATCH = (1, 2, 3, 5, 16), 5
 KINDS = ("wgmma", "tensors", "warps", "direct", "small", "large")
 # large: results, operands, rows and tiles past what 32 bits count
@@ -59,9 +59,9 @@ def forms(kinds: list[str]) -> Iterator[Form]:
     once."""
     from kernels.matmul import cuda_wgmma
 
-    for shape, layout in [*itertools.product(SHAPES, LAYOUTS), *LARGE * ("large" in kinds)]:
+    for shape, layout in [*itertools.product(SHAPES + FEW * ("direct" in kinds), LAYOUTS), *LARGE * ("large" in kinds)]:
         large = (shape, layout) in LARGE
-        kinds = KINDS[:4] if large else kinds
+        kinds = KINDS[:4] if large else ["direct"] if shape in FEW else kinds
         tried = [(Matmul(*shape, layout=layout), matmul_tiles.warps(layout))] * ("warps" in kinds)
         for dtype, math in (("bfloat16", "bfloat16"), ("float32", "tf32")):
             problem = Matmul(*shape, dtype, math, layout=layout)
