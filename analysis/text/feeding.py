@@ -18,8 +18,7 @@ from workloads.records import Measurements
 TITLE = "Input pipeline: how a batch gets into a step"
 CHART = "A step with next to no arithmetic, by the bytes of its batch"
 UNKNOWN = (
-    "{side}: how quick batches from NumPy come can't be told: too few sizes, or too noisy. Run it again with nothing "
-    "beside it."
+    "{side}: how quick NumPy batches come can't be told: too few sizes, or noisy. Run it again with nothing beside it."
 )
 BATCH = 2048
 _FASTER = 1.5  # times: from which on copies are quicker than the way that the batches come
@@ -106,8 +105,7 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
 
 
 def small_sentences(shares: list[Share]) -> list[str]:
-    """Where the time goes of the GPU's training with fewest samples, at its model's own batch if one is: what it is that a small
-    data set does not outlast."""
+    """Where the time goes of the GPU's training with fewest samples, at its model's own batch if there is one."""
     known = [s for s in shares if s.training.on_gpu and s.cost.start]
     known = [s for s in known if s.training.problem.samples >= s.training.problem.batch]
     known = [s for s in known if s.training.problem.batch == networks.find(s.training.problem.model).batch] or known

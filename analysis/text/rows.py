@@ -77,8 +77,7 @@ def losses(m: Measurement) -> str:
 
 def how(m: Measurement) -> str:
     """How it was run, beside device and threads: how data get there, what lies in the caches; of whole models the CPU's form and
-    the options that are not their default; of the feeding study that its time is not yet its step's. `-` where nothing is but
-    as usual."""
+    the options that are not their default; of the feeding study what its time is. `-` where nothing is but as usual."""
     s, form = m.settings, break_even.form_of(m) if m.problem.model else ""
     words = [s.mode] * (s.mode != "resident" or m.problem.op not in ("training", "feeding"))
     words += ["an epoch's share"] * (m.problem.op == "feeding")
