@@ -325,17 +325,17 @@ def main_pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
 
 
 def unpaired(measurements: "Iterable[Measurement]") -> "list[Measurement]":
-    """The plainest row of each device, model and batch without a pair. Plainer are Keras's fits, fewer options, float32, more
-    samples."""
+    """The plainest row of each device, model, batch and number of samples without a pair of the model and batch. Plainer are
+    Keras's fits, fewer options, float32."""
     every = list(measurements)
     paired = {(p.setup.model, p.setup.batch) for p in pairs(every)}
 
     def plainness(m: "Measurement") -> tuple:
         p = m.problem
-        return m.variant != "fit", len(m.settings.switches), m.threads is not None, p.dtype != "float32", -p.samples
+        return m.variant != "fit", len(m.settings.switches), m.threads is not None, p.dtype != "float32"
 
     rows = (m for m in trainings(every) if (m.problem.model, m.problem.batch) not in paired)
-    groups = group_by(rows, lambda m: (m.problem.model, m.problem.batch, m.device))
+    groups = group_by(rows, lambda m: (m.problem.model, m.problem.batch, m.problem.samples, m.device))
     return [min(own, key=plainness) for own in groups.values()]
 
 
