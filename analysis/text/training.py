@@ -163,7 +163,7 @@ def single_job(m: Measurement, measurements: Measurements = ()) -> str:
 
 
 def table(measurements: Measurements) -> list[tuple[str, ...]]:
-    """A line under HEADS for each of Keras's own fits that was measured at full size."""
+    """A line under HEADS for each of Keras's own fits that was measured with all of the model's own samples."""
     rows = []
     for pair in break_even.pairs(measurements):
         setup = pair.setup
