@@ -46,7 +46,7 @@ def turns(cpu: Side, gpu: Side) -> tuple[str, dict[str, float]]:
     t, both = cpu.training, (cpu.cost, gpu.cost)
     after = costs.break_even(*both, t.steps)
     to, both = ("gpu", both) if after and after.value < inf else ("cpu", both[::-1])
-    found = {"samples": costs.break_even_steps(*both, t.epochs), "epochs": costs.break_even(*both, t.steps)}
+    found = {"samples": costs.break_even(*both, epochs=t.epochs), "epochs": costs.break_even(*both, t.steps)}
     each = {"samples": t.batch if t.batch < t.samples else 0, "epochs": 1}
     counts = {what: e.value * each[what] for what, e in found.items() if e and e.value < inf}
     return to, {what: at for what, at in counts.items() if at > 1}

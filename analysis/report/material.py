@@ -89,7 +89,7 @@ class Material:
 
     @property
     def table_of_trainings(self) -> list[str]:
-        """The trainings that were measured at full size, a line each."""
+        """The trainings with all of their models' own samples, a line each."""
         made = Table(training.HEADS, training.table(self.rows)).md()[:-1]
         return [re.sub(r"(\d) (\S+) (\[\S+) (\S+\])", r"\1&nbsp;\2 \3&nbsp;\4", line) for line in made]
 

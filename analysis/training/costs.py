@@ -80,20 +80,21 @@ def whole_training(cost: TrainingCost, epochs: int, steps: int) -> Estimate:
     return stats.total((*parts(cost, 0, steps).values(), cost.epoch_seconds(steps) * epochs))
 
 
-def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int) -> Estimate | None:
-    """The number of epochs of so many steps after which the GPU has made up for its later start: 0 if it does not start later,
-    None if its epochs are no shorter. The upper end of the interval is infinite if its epochs may be no shorter. If they are
-    only possibly shorter, only the lower end is finite."""
-    later = whole_training(gpu, 0, steps) - whole_training(cpu, 0, steps)
-    gain = cpu.epoch_seconds(steps) - gpu.epoch_seconds(steps)
-    gain = replace(gain, low=gain.low - cpu.untold(steps), high=gain.high + gpu.untold(steps))
-    return later / gain if gain.high > 0 else None
+def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int = 0, epochs: int = 0) -> Estimate | None:
+    """The number of epochs of so many steps, or of steps of each of so many epochs, after which the GPU has made up for its later
+    start: 0 if it does not start later, None if its epochs (steps) are no shorter. The upper end of the interval is infinite if
+    they may be no shorter. If they are only possibly shorter, only the lower end is finite."""
 
+    def one(cost: TrainingCost) -> tuple[Estimate, float]:
+        """Seconds of one more, and how many of them may be the data set's setup."""
+        if steps:
+            return cost.epoch_seconds(steps), cost.untold(steps)
+        return cost.setup_step + cost.step * epochs, cost.untold(cost.steps + 1) * (epochs - 1)
 
-def break_even_steps(cpu: TrainingCost, gpu: TrainingCost, epochs: int) -> Estimate | None:
-    """Steps of each of so many epochs after which the GPU has finished first; otherwise as break_even."""
-    later = whole_training(gpu, epochs, 0) - whole_training(cpu, epochs, 0)
-    gain = cpu.setup_step + cpu.step * epochs - gpu.setup_step - gpu.step * epochs
+    later = whole_training(gpu, epochs, steps) - whole_training(cpu, epochs, steps)
+    (slow, less), (quick, more) = one(cpu), one(gpu)
+    gain = slow - quick
+    gain = replace(gain, low=gain.low - less, high=gain.high + more)
     return later / gain if gain.high > 0 else None
 
 

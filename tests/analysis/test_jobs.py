@@ -153,6 +153,9 @@ def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_soone
     assert training_words.break_even_sentence(unsure).endswith(" Break-even after 1 epoch at the earliest.")
     begun = trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), once=(1.0, 0.0, 0.0))
     (pair,) = break_even.pairs([begun, slow[1]])  # a second sooner, and 10 ms an epoch longer
+    # 3 epochs of bounds, 2 ms against 1: a further step gains 3 ms, or 2 x 2 fewer, or 2 x 1 more, of the setup in them
+    steps = costs.break_even(pair.gpu.cost, pair.opponent.cost, epochs=3)  # the CPU, a second later, in the GPU's place
+    assert (steps.value, steps.low, steps.high) == (pytest.approx(1 / 3e-3), pytest.approx(1 / 5e-3), math.inf)
     overtaken = "The GPU, which begins sooner, is overtaken after 100 epochs."
     assert training_words.break_even_sentence(pair).endswith(overtaken)
     begun = trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), once=(1.0, 0.0, 0.0))
