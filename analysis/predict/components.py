@@ -104,7 +104,7 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
     pipeline = _pipeline(of, network, batch, chosen) if fits else {}
     if law:
         copies.pop("transfer bytes", None)
-        pipeline = {"input pipeline": feeding.beyond_resident(_laws(of), law, batch, batch * sample)}
+        pipeline = {"input pipeline": law.beyond_call(batch, batch * sample)}
     return Components(
         training,
         execution,

@@ -89,7 +89,7 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
     law, nbytes = feeding.find(fitted, device, "numpy"), BATCH * image_bytes("float32")
     if law is None:
         return [say(UNKNOWN, side=labels.device(device))]
-    plain = feeding.beyond_resident(fitted, law, BATCH, nbytes)
+    plain = law.beyond_call(BATCH, nbytes)
     if not plain.value:
         return []
     rate = nbytes / plain.value

@@ -56,6 +56,10 @@ class Law(msgspec.Struct, frozen=True):
         value = self.call.value + samples * self.sample.value + nbytes * self.byte.value
         return plus_minus(value, value * self.error).at_least(0.0)
 
+    def beyond_call(self, samples: float, nbytes: float) -> Estimate:
+        """Seconds that a batch adds to a step, which has a call whatever the way."""
+        return (self.seconds(samples, nbytes) - self.call.value).at_least(0.0)
+
     @property
     def bandwidth(self) -> Estimate:
         """Bytes a second of a batch so large that its call and its samples do not count; infinite where bytes cost nothing."""
@@ -116,13 +120,6 @@ def find(laws: Iterable[Law], device: str, way: str, dtype: str = "float32") -> 
     return next((x for x in own if x.dtype == dtype or way == Feeding.RESIDENT), None)
 
 
-def beyond_resident(laws: Iterable[Law], law: Law, samples: int, nbytes: int) -> Estimate:
-    """Seconds that a batch adds to a step: by its law, less the call of a step on samples that lie on the device, else its own
-    call. What a batch of such samples takes beyond that call stays in, as no other part of a step has it."""
-    there = find(laws, law.device, Feeding.RESIDENT)
-    return (law.seconds(samples, nbytes) - (there or law).call.value).at_least(0.0)
-
-
 def copies(measurements: Iterable[Measurement], device: str) -> list[Measurement]:
     """CuPy's plain copies to that GPU, from pageable and pinned memory."""
     return [
@@ -143,6 +140,6 @@ def shares(measurements: Iterable[Measurement]) -> list[Share]:
         cost = costs.measured(m, every) if law and network else None
         if law and network and cost and not cost.bound and cost.step.value > 0:
             size = min(p.batch, p.samples)
-            fed = beyond_resident(fitted, law, size, size * networks.sample_bytes(network, p.dtype))
+            fed = law.beyond_call(size, size * networks.sample_bytes(network, p.dtype))
             found.append(Share(m, cost, fed))
     return found

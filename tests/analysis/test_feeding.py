@@ -44,8 +44,7 @@ def test_a_planted_law_is_recovered():
     assert law.seconds(2048, 25_165_824).value == pytest.approx(0.6e-3 + 0.2048e-3 + 5.0331648e-3)
     assert (law.low, law.high) == (4 * 32 * 784, 4 * 2048 * 3072)
     assert there.call.value == pytest.approx(CALL) and there.byte.value == pytest.approx(0, abs=1e-15)
-    beyond = feeding.beyond_resident([law, there], law, 2048, 25_165_824)
-    assert beyond.value == pytest.approx(0.2048e-3 + 5.0331648e-3)
+    assert law.beyond_call(2048, 25_165_824).value == pytest.approx(0.2048e-3 + 5.0331648e-3)
     assert feeding.laws(study(sizes=feeding.SIZES[: feeding.FEWEST - 1])) == ()
 
 
