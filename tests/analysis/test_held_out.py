@@ -165,6 +165,13 @@ def test_a_step_of_an_interval_too_wide_is_in_no_calibration(base):
     assert set(calibration.calibration(of, CPU).models) == {"cifar10-cnn", "lenet"}
 
 
+def by_epochs(row, step):
+    """The row as one of later epochs, whose steps take so many seconds."""
+    epochs = {"calls": row.problem.steps, "block": (0, 1, 2), "stop_reason": "epochs of one fit"}
+    told = replace(row.samples[0], seconds=(step,) * 3, **epochs)
+    return replace(row, samples=(told,), series={"later_epoch_s 8": (8 * step,) * 3})
+
+
 def test_short_fits_cannot_tell_the_samples_from_the_step(base):
     """What a fit does for each step's samples is in a step of short fits, not in one of later epochs."""
     of = measured(base, {("cifar10-cnn", 128): 1.0})
@@ -172,10 +179,7 @@ def test_short_fits_cannot_tell_the_samples_from_the_step(base):
     # priced as the copy that they are, where nothing else is known
     feed = 2048 * 3072 * 4 * 2 / made_profile.BYTES["cpu"] / 16
     assert case.seconds.value - case.predicted.step_s.value == pytest.approx(feed, rel=0.05)
-    row = of.trainings[0]
-    stop_reason = "epochs of one fit"
-    epochs = replace(row.samples[0], seconds=(1e-3,) * 3, calls=16, block=(0, 1, 2), stop_reason=stop_reason)
-    later = replace(row, samples=(epochs,), series={"later_epoch_s 8": (8e-3,) * 3})
+    later = by_epochs(of.trainings[0], 1e-3)
     (long,) = uncalibrated(profile.Profile([*base.measurements, later], GPU_MACHINE))
     assert long.seconds == long.predicted.step_s
 
@@ -187,7 +191,7 @@ def test_a_predicted_crossover_beside_the_measured_one_with_its_regret(base):
     for name in names:
         for device, times in (("cpu", 0.5), ("gpu:0", 1.0)):
             step = prediction.predict(Training(name, 32, 2048), Settings(device), base, fitted=PLAIN).step_s.value
-            rows.append(training(name, 32, step * times, device))
+            rows.append(by_epochs(training(name, 32, step * times, device), step * times))
     of = profile.Profile([*base.measurements, *rows], GPU_MACHINE)
     by_step = next(b for b in predicted_crossover.comparisons(of) if (b.varies, b.by) == ("width", "a step"))
     assert [p.n for p in by_step.measured.points] == [16, 64, 256, 1024, 4096]
