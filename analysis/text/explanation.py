@@ -93,8 +93,7 @@ def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = Fal
     else:
         lacking = "no GPU was measured" if lone else "the CPU was not measured"
         points = {} if e.withheld else {"And" if big[1:] else "But": [*big[1:], *_doubts(e)]}
-        none = say(SAID["withheld" if e.withheld else "none"], unknown=e.asked.unknown_share, who=lacking)
-        first = [*big, none][0]
+        first = [*big, say(SAID["withheld" if e.withheld else "none"], unknown=e.asked.unknown_share, who=lacking)][0]
     return (_markdown if markdown else _lines)(e, first, points, actions, last)
 
 

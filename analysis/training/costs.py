@@ -93,8 +93,7 @@ def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int = 0, epochs: int
 
     later = whole_training(gpu, epochs, steps) - whole_training(cpu, epochs, steps)
     (slow, less), (quick, more) = one(cpu), one(gpu)
-    gain = slow - quick
-    gain = replace(gain, low=gain.low - less, high=gain.high + more)
+    gain = slow - quick + Estimate(0.0, -less, more)
     return later / gain if gain.high > 0 else None
 
 
