@@ -167,7 +167,8 @@ def test_later_epochs_of_two_numbers_of_steps_tell_step_and_epoch_and_their_fits
     assert (round(c.step.value, 9), round(c.epoch.value, 9), about(c.setup_step)) == (0.002, 0.04, (0.0,) * 3)
     assert c.step.low > 0.0015 and c.dataset_setup.value == 0  # nor do more samples take less, or any less than nothing
     noisy = [{"setup_s": (many,), "setup_s 8": (few,)} for many, few in ((0.01, 0.02), (0.6, -0.1))]
-    assert not any(costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, **n)).setup_step.value for n in noisy)
+    none = [costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, **n)).setup_step for n in noisy]
+    assert all(e.value == e.low == 0 <= e.high for e in none)
     unsure = costs.measured(later(300, (0.5, 0.64, 0.8), 8, (0.056,) * 5, **setups)).setup_step
     assert unsure.value == unsure.low == 0 < unsure.high  # 0.187 s with one fit's noise of 0.65 s
     assert costs.measured(later(300, (0.64,) * 5, 8, (0.056,) * 5, setup_s=(-0.1,))).dataset_setup == NOTHING
