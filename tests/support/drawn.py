@@ -36,7 +36,7 @@ ABOUT = (
     f"N(0,1) operands. From 1 GFLOP on each side runs alone, {LOAD_S:g} s of its own load, then {TIMED_S:g} s timed; the "
     "order turns around from row to row. Below, single calls with the L2 flushed. The ratio is the library's time over ours, so "
     "above 1 ours is faster. Equal: ours gives the exact result of whole numbers, rounded once. Drawn: the last "
-    f"{POOLED} draws pooled. Sets: the last row of each problem at those draws' commits. Intervals are resampled over the rows."
+    f"{POOLED} draws, all salts. Sets: the last row of a problem at those draws' commits. Intervals are resampled over the rows."
 )
 
 
@@ -144,11 +144,11 @@ def is_drawn(row: Row) -> bool:
 
 
 def latest(rows: list[Row]) -> list[Row]:
-    """The rows of the last draws, and of each problem of a set the last one that was measured at their commits: kernels of
-    before are others."""
-    draws = list(dict.fromkeys(r.drawn for r in rows if is_drawn(r)))[-POOLED:]
-    commits = {r.commit for r in rows if r.drawn in draws}
-    return list({r.key: r for r in rows if r.drawn in draws or (not is_drawn(r) and r.commit in commits)}.values())
+    """The rows of the last draws, whatever their salt, and of each problem of a set the last one that was measured at their
+    commits: kernels of before are others."""
+    draws = list(dict.fromkeys(r.drawn.split()[0] for r in rows if is_drawn(r)))[-POOLED:]
+    commits = {r.commit for r in rows if r.drawn.split()[0] in draws}
+    return list({r.key: r for r in rows if r.commit in commits}.values())
 
 
 def compared(
