@@ -81,13 +81,15 @@ def product(problem: Conv, name: str, a, b) -> Callable:
 
 
 class Product(NamedTuple):
-    """One implicit GEMM of a problem: the convolution, the arrays that it reads and the one that it writes."""
+    """One implicit GEMM of a problem: the convolution, the arrays that it reads and the one that it writes; early: its blocks
+    may start as those of the phase before it end."""
 
     problem: Conv
     of: Gather
     a: cupy.ndarray
     b: cupy.ndarray
     out: cupy.ndarray
+    early: bool = False
 
     @property
     def wgrad(self) -> int:
@@ -114,37 +116,41 @@ def products(
     """
     x = widen(a)
     c, before = x.array.shape[-1], [x.copy] if x.copy else []
-    if problem.direction == "wgrad":
-        y = widen(b)
-        return [Product(problem, conv_tiles.gather(problem, c), x.array, y.array, out)], before + [y.copy] * bool(
-            y.copy
-        )
-    if problem.direction == "fprop":
-        return [Product(problem, conv_tiles.gather(problem, c), x.array, filters(b, c), out)], before
-    phases = conv_tiles.phases(problem, c)
+    if problem.direction != "dgrad":
+        y = widen(b) if problem.direction == "wgrad" else in_place(filters(b, c))
+        before += [y.copy] if y.copy else []
+        return [Product(problem, conv_tiles.gather(problem, c), x.array, y.array, out)], before
+    phases = sorted(conv_tiles.phases(problem, c), key=lambda phase: -phase.of.taps)
     if len(phases) < min(problem.stride, problem.h) * min(problem.stride, problem.w):  # pixels that no tap reaches
         before.append(lambda: runtime.memsetAsync(out.data.ptr, 0, out.nbytes, cupy.cuda.get_current_stream().ptr))
     turned = [filters(cupy.ascontiguousarray(b[p.rows, p.columns].transpose(0, 1, 3, 2)), c) for p in phases]
-    return [Product(problem, p.of, x.array, w, out) for p, w in zip(phases, turned, strict=True)], before
+    return [Product(problem, p.of, x.array, turned[i], out, i > 0) for i, p in enumerate(phases)], before
+
+
+def _early() -> bool:
+    """Whether a kernel's blocks may start as those of the one before it end: from Hopper on."""
+    return int(cupy.cuda.Device().compute_capability) >= 90
 
 
 def added(on: Product, sums) -> Callable:
     """The call that adds the parts' sums, parts x rows x columns: four neighbors a thread where rows have fours, teams of 64 that
-    share the parts out. From Hopper on its blocks start as those that write the sums end."""
+    share the parts out. Its blocks start as those that write the sums end."""
     split, rows, columns = sums.shape
     reduce = loader.load("conv/cuda_sums", "reduce", HALVES=int(on.out.dtype.itemsize == 2), **on.macros)
     blocks = -(-rows * columns // (4 if columns % 4 == 0 else 1) // _ROUND)
     arguments = (sums, on.out, on.of.passed, *map(np.int32, (rows, split, on.problem.c_in)))
-    early = int(cupy.cuda.Device().compute_capability) >= 90
-    return loader.overlapping(reduce, blocks, _ROUND * max(1, min(split, _TEAMS)), arguments, early=early)
+    return loader.overlapping(reduce, blocks, _ROUND * max(1, min(split, _TEAMS)), arguments, early=_early())
 
 
-def called(compiled, grid: tuple, plan: Plan, shared: int, arguments: tuple, after: Callable | None) -> Callable:
-    """The call of a kernel, then what comes after it."""
+def called(compiled, on: Product, plan: Plan, grid: tuple, shared: int, arguments: tuple, after) -> Callable:
+    """The call of a kernel, then what comes after it, if anything does. A phase that is not split starts early."""
     compiled.max_dynamic_shared_size_bytes, block = shared, (plan.of.threads,)
+    launch = functools.partial(compiled, grid, block, arguments, shared_mem=shared)
+    if on.early and plan.parts == 1:
+        launch = loader.overlapping(compiled, grid[0], *block, arguments, shared, early=_early())
 
     def run():
-        compiled(grid, block, arguments, shared_mem=shared)
+        launch()
         if after:
             after()
 
@@ -161,7 +167,7 @@ def call_of(file: str, on: Product, plan: Plan, macros: dict, *more) -> Callable
         add = added(on, sums)
     counts = map(np.int32, (on.b.shape[-1], on.problem.c_in, of.group()))
     arguments = (on.a, on.b, on.out, sums, on.of.passed, *counts, *more)
-    return called(compiled, (of.count(m, n), plan.parts), plan, of.shared_bytes(on.wgrad), arguments, add)
+    return called(compiled, on, plan, (of.count(m, n), plan.parts), of.shared_bytes(on.wgrad), arguments, add)
 
 
 def fitting(tiles: Sequence, wgrad: int) -> list:
@@ -174,9 +180,9 @@ def tuned(
     file: str, found: list[Product], before: list[Callable], forms: Sequence, call: Callable, out, whole: int = 1
 ) -> Callable:
     """What goes before, then each product by the fastest of its plans, as one call. Of the phases of a stride, which differ in
-    their taps alone, that with most chooses the form of all."""
+    their taps alone, the first, which has most, chooses the form of all."""
     calls, multiprocessors = list(before), loader.attribute("MultiProcessorCount")
-    for on in sorted(found, key=lambda on: -on.of.taps):
+    for on in found:
         plans = conv_tiles.plans(forms, *on.sides(whole), on.wgrad, multiprocessors)
         problem = f"{on.problem.math} {on.problem.direction} {'x'.join(map(str, on.of))}"
         calls.append(autotuner.tuned(file, problem, {str(plan): functools.partial(call, on, plan) for plan in plans}))

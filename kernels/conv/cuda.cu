@@ -108,6 +108,7 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
     top *= TILE_M, left *= TILE_N;
     const int all = (k + DEEP - 1) / DEEP, share = (all + gridDim.y - 1) / gridDim.y;  // steps: of the sum, of a block
     const int first = min(share * (int)blockIdx.y, all), steps = min(share, all - first);
+    next_may_start();
 
     // This thread's first piece of either tile; the others lie LINES_A and ROWS_B further down.
     constexpr int LINES_A = THREADS * WIDE_A / A_LINE, PIECES_A = A_LINES / LINES_A;
@@ -184,7 +185,6 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
         }
     }
 
-    next_may_start();
     #pragma unroll
     for (int p = 0; p < EACH_M; p++) {
         const int within = row + (WGRAD ? p / 4 * LANES_M * 4 + p % 4 : p * LANES_M), at = top + within;
@@ -207,4 +207,5 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
             }
         }
     }
+    previous_is_done();
 }

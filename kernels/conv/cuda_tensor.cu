@@ -43,6 +43,7 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
     top *= TILE_M, left *= TILE_N;
     const int all = (k + DEEP - 1) / DEEP, share = (all + gridDim.y - 1) / gridDim.y;  // steps: of the sum, of a block
     const int first = min(share * (int)blockIdx.y, all), steps = min(share, all - first);
+    next_may_start();
 
     // This thread's first piece of either tile; the others lie LINES_A and ROWS_B further down.
     constexpr int LINES_A = THREADS * 8 / A_LINE, PIECES_A = A_LINES / LINES_A, ROWS_B = THREADS * 8 / TILE_N, PIECES_B = DEEP / ROWS_B;
@@ -113,7 +114,6 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
         }
     }
 
-    next_may_start();
     const bool even = n % 2 == 0;
     #pragma unroll
     for (int p = 0; p < M16; p++)
@@ -131,4 +131,5 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
                 else put(out + (long long)to * n + beside, low, high, n - beside, even);
             }
         }
+    previous_is_done();
 }

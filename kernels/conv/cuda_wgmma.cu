@@ -10,7 +10,7 @@
 #define STAGED 2      // parts of 64 x 64 of a warpgroup's results that may be on their way out
 #define BLOCKS 1      // that fit on a multiprocessor: while one's results leave, another multiplies
 #define WGRAD 0       // 1: rows are taps and channels, and the sum goes over pixels
-#define OUT 0         // results leave 0: by TMA, 1: as float32 partial sums, for `reduce` to add, 2: one by one to where they belong
+#define OUT 0         // results leave 0: by TMA, 1: as float32 sums that `reduce` adds, 2: by eights, 3: in pairs to where they belong
 #endif
 
 #define A_ACROSS WGRAD
@@ -29,6 +29,21 @@ __device__ void load_pixels(unsigned to, const Map* map, int c, int x, int y, in
                     "h"((unsigned short)down) : "memory");
 }
 
+// Of four eights in a row each of four neighboring lanes has two items: swapped, until each lane has all of one.
+__device__ uint4 whole_eight(const float* sums) {
+    unsigned pair[4];
+    #pragma unroll
+    for (int e = 0; e < 4; e++) pair[e] = packed(sums[4 * e], sums[4 * e + 1]);
+    #pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int far = 1 + i / 2, e = i < 2 ? 2 * i : i - 2;
+        const bool upper = threadIdx.x & far;
+        const unsigned other = __shfl_xor_sync(~0u, upper ? pair[e] : pair[e + far], far);
+        (upper ? pair[e] : pair[e + far]) = other;
+    }
+    return make_uint4(pair[0], pair[1], pair[2], pair[3]);
+}
+
 // A unit of work is a tile of the product and one of `splits` shares of its sum. Along the sum go taps, each with `chunks` times 64
 // channels (B holds zeros beyond them), or for wgrad pixels; wgrad's rows are taps with their chunks, 64 rows each.
 extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
@@ -41,6 +56,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
     const int units_m = (m + TILE_M - 1) / TILE_M, units_n = (of.k + TILE_N - 1) / TILE_N;
     const int tiles = units_m * units_n, units = tiles * splits, share = (all + splits - 1) / splits;
 
+    next_may_start();
     Ring ring(memory, team == CONSUMERS);
     if (threadIdx.x == 0) prepare(ring, CONSUMERS, &a_map, &b_map, &c_map);
     __syncthreads();
@@ -97,20 +113,22 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
                 #pragma unroll
                 for (int h = 0; h < 2; h++) {
                     const int lane = thread % 32, row = at_m + 64 * r + thread / 32 * 16 + lane / 4 + 8 * h;
-                    const int column = at_n + lane % 4 * 2, left = row < m ? of.k - column : 0;
+                    const int column = at_n + lane % 4 * (OUT == 2 ? 8 : 2), left = row < m ? of.k - column : 0;
                     const long long place = OUT == 1 ? (long long)(unit / tiles) * m + row : landing(of, row);
                     #pragma unroll
-                    for (int q = 0; q < COLUMNS / 8; q++) {
+                    for (int q = 0; q < COLUMNS / 8; q += OUT == 2 ? 4 : 1) {
+                        const uint4 eight = OUT == 2 ? whole_eight(d[r] + 4 * q + 2 * h) : uint4();
                         const float low = d[r][4 * q + 2 * h], high = d[r][4 * q + 2 * h + 1];
                         if (OUT == 1) put(sums + (place * of.k + column) + 8 * q, low, high, left - 8 * q, even);
-                        else put(result + (place * of.k + column) + 8 * q, low, high, left - 8 * q, even);
+                        else if (OUT == 3) put(result + (place * of.k + column) + 8 * q, low, high, left - 8 * q, even);
+                        else if (8 * q < left) *(uint4*)(result + (place * of.k + column) + 8 * q) = eight;
                     }
                 }
 #else
             store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer);
 #endif
         }
-        next_may_start();
         if (OUT == 0 && thread == 0) stored<0>();  // shared memory goes with the block
     }
+    previous_is_done();
 }

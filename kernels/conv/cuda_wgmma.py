@@ -69,8 +69,8 @@ def chunked(filters, _=None):
 def _call(on: Product, plan: Plan[Groups]) -> Callable:
     """The call of conv/cuda_wgmma.cu with those tiles, its sum split over so many blocks. Split sums and wgrad's rows, which have
     channels of padding, go through `reduce`; results that do not follow each other in memory cannot leave by TMA."""
-    (tile, split), (of, a, b, out) = (plan.of, plan.parts), on[1:]
-    leaves = 1 if split > 1 or on.wgrad else 2 if of.to_step > 1 else 0
+    (tile, split), (of, a, b, out) = (plan.of, plan.parts), on[1:5]
+    leaves = 1 if split > 1 or on.wgrad else 2 + (of.k % 8 > 0) if of.to_step > 1 else 0
     (rows, columns, _), (tile_m, tile_n), b_columns = on.sides(_DEEP), tile.tile, b.shape[-1]
 
     compiled = loader.load("conv/cuda_wgmma", "convolve", _arch="sm_90a", **on.macros, OUT=leaves, **tile.macros())
@@ -86,7 +86,7 @@ def _call(on: Product, plan: Plan[Groups]) -> Callable:
         c_map, after = loader.tensor_map(to.array.data.ptr, (rows, columns), to.pitch, (64, 64)), to.copy
     grid = (min(tile.count(rows, columns) * split, tile.blocks * loader.attribute("MultiProcessorCount")),)
     arguments = (a_map, b_map, c_map, sums, out, of.passed, np.int32(split), np.int32(tile.group()))
-    call = gemm.called(compiled, grid, plan, tile.shared_bytes, arguments, after)
+    call = gemm.called(compiled, on, plan, grid, tile.shared_bytes, arguments, after)
     call.keep = on, after  # the maps hold raw addresses, so their owners are held here
     return call
 
