@@ -243,8 +243,7 @@ def _step(e: Explanation) -> Table:
     ]
     rows.append(["in all", *(numbers.timed(p.step_s) for p, _ in each)])
     if e.measured:
-        told = (c and (f"at most {numbers.time(c.step_bound)}" if c.bound else numbers.timed(c.step)) for _, c in each)
-        rows.append(["measured", *(words or "-" for words in told)])
+        rows.append(["measured", *(numbers.timed(c.step) if c else "-" for _, c in each)])
         rest = (_signed(c.step.value - p.step_s.value, p.step_s.value) if c else "-" for p, c in each)
         rows.append(["measured less predicted", *rest])
     return Table(["part (share of their sum)", *(f"{NAMES[p.settings.device]}, {p.execution}" for p, _ in each)], rows)

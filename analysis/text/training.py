@@ -200,12 +200,10 @@ def loss_sentence(pair: Pair) -> str:
 def changes(measurements: Measurements) -> list[tuple[str, str, str, Estimate, Estimate]]:
     """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one."""
     found = []
-    for m, plain in break_even.changed(measurements):
-        what = how(m, plain.problem.dtype)
-        both = [cost for one in (m, plain) if (cost := costs.measured(one)) and cost.step.value > 0]
-        if what and len(both) == 2:
-            step, usual = (break_even.seconds_by(cost, BY_STEP, m.problem.steps) for cost in both)
-            found.append((subject(break_even.setup_of(plain)), m.device, ", ".join(what), step, usual))
+    for one, plain in break_even.changed(measurements):
+        what, steps = how(one.row, plain.row.problem.dtype), (one.cost.step, plain.cost.step)
+        if what and min(e.value for e in steps) > 0:
+            found.append((subject(break_even.setup_of(plain.row)), one.device, ", ".join(what), *steps))
     return found
 
 

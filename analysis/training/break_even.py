@@ -114,14 +114,10 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def seconds_by(cost: TrainingCost, by: str, steps: int, epochs: int = 1) -> Estimate:
-    """Seconds of a step, of an epoch of so many steps, or of the whole training of so many epochs; of an upper bound of a step
-    the interval reaches down to 0."""
+    """Seconds of a step, of an epoch of so many steps, or of the whole training of so many epochs."""
     if by == BY_STEP:
-        return replace(cost.step, low=0.0) if cost.bound else cost.step
-    if by == BY_EPOCH:
-        return cost.epoch_seconds(steps)
-    whole = whole_training(cost, epochs, steps)
-    return replace(whole, low=whole.low - cost.untold(steps) * (epochs - 1))
+        return cost.step
+    return cost.epoch_seconds(steps) if by == BY_EPOCH else whole_training(cost, epochs, steps)
 
 
 def form_of(m: "Measurement") -> str:
@@ -160,14 +156,18 @@ def is_default(m: "Measurement") -> bool:
 
 
 def trained(measurements: "Iterable[Measurement]") -> list[Trained]:
-    """The rows whose costs are known, with these. The import is as long on both devices, to the digit."""
-    every = [m for m in measurements if m.problem.op == "training"]
+    """The rows whose costs are known, with these. The import is as long on both devices, to the digit. An upper bound of a step
+    reaches down by what the slowest measured data-set setup takes for its batch, to 0 where none was."""
+    measurements = list(measurements)
+    every, slowest = [m for m in measurements if m.problem.op == "training"], costs.slowest_setups(measurements)
     begun = {how: costs.begun(m, every) for how, m in {costs.how_begun(m): m for m in every}.items()}
     found = []
     for m in trainings(every):
         if cost := costs.measured(m):
             start = (first := begun[costs.how_begun(m)]) and first[1] + first[0].value
-            found.append(Trained(m, replace(cost, start=start)))
+            setup = slowest.get(m.device, inf) * (costs.batch_bytes(m) or inf) if cost.bound else 0.0
+            step = replace(cost.step, low=max(min(0.0, cost.step.low), cost.step.low - setup))
+            found.append(Trained(m, replace(cost, start=start, step=step)))
     return found
 
 
@@ -346,22 +346,23 @@ def small_datasets(made: list[Pair]) -> list[tuple[Setup, tuple[Pair, ...]]]:
     return sorted(plain, key=lambda one: not one[0].kernel.endswith("/fit"))
 
 
-def changed(measurements: Iterable[Measurement]) -> list[tuple[Measurement, Measurement]]:
+def changed(measurements: Iterable[Measurement]) -> list[tuple[Trained, Trained]]:
     """(row, the plain row) of each training by Keras that differs from a plain fit in options, type or threads."""
-    rows = trainings(measurements)
+    rows = trained(measurements)
 
     def key(m: Measurement, kernel: str, dtype: str) -> tuple:
         return kernel, m.problem.model, m.problem.batch, m.problem.samples, dtype, m.device
 
     plain = {
-        key(m, m.kernel, m.problem.dtype): m
-        for m in rows
+        key(m, m.kernel, m.problem.dtype): one
+        for m, one in ((one.row, one) for one in rows)
         if m.threads is None and not set(m.settings.switches.items()) - {("data", "synthetic")}
     }
     found = []
-    for m in rows:
+    for one in rows:
+        m = one.row
         same, single = (plain.get(key(m, costs.FIT, dtype)) for dtype in (m.problem.dtype, "float32"))
-        base = single if same is m or same is None else same
-        if base and base is not m and not m.kernel.endswith("loop"):
-            found.append((m, base))
+        base = single if same is one or same is None else same
+        if base and base is not one and not m.kernel.endswith("loop"):
+            found.append((one, base))
     return found

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from analysis import noise, stats
 from analysis.stats import NOTHING, Estimate
+from kernels import networks
 from kernels.problems import Training
 from workloads.records import FITS, LATER, OF_PROCESS, SETUP, Measurement, by_epochs
 
@@ -58,10 +59,6 @@ class TrainingCost(msgspec.Struct, frozen=True):
             return self.epoch + self.step * steps
         return self.whole_epoch + self.step * (steps - self.steps)
 
-    def untold(self, steps: int) -> float:
-        """Seconds of an epoch of so many steps that may be the data set's setup: those of a bound beyond its short fits."""
-        return max(0, steps - self.steps) * max(0.0, self.step.low) if self.bound else 0.0
-
 
 def parts(cost: TrainingCost, epochs: int, steps: int) -> dict[str, Estimate]:
     """Seconds of each part of a whole training in a process of its own, in order; what is not known counts as nothing."""
@@ -85,15 +82,11 @@ def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int = 0, epochs: int
     start: 0 if it does not start later, None if its epochs (steps) are no shorter. The upper end of the interval is infinite if
     they may be no shorter. If they are only possibly shorter, only the lower end is finite."""
 
-    def one(cost: TrainingCost) -> tuple[Estimate, float]:
-        """Seconds of one more, and how many of them may be the data set's setup."""
-        if steps:
-            return cost.epoch_seconds(steps), cost.untold(steps)
-        return cost.setup_step + cost.step * epochs, cost.untold(cost.steps + 1) * (epochs - 1)
+    def one(cost: TrainingCost) -> Estimate:
+        return cost.epoch_seconds(steps) if steps else cost.setup_step + cost.step * epochs
 
     later = whole_training(gpu, epochs, steps) - whole_training(cpu, epochs, steps)
-    (slow, less), (quick, more) = one(cpu), one(gpu)
-    gain = slow - quick + Estimate(0.0, -less, more)
+    gain = one(cpu) - one(gpu)
     return later / gain if gain.high > 0 else None
 
 
@@ -150,6 +143,24 @@ def _of_later_epochs(m: "Measurement", few: int, taken: tuple[float, ...]) -> Tr
     return TrainingCost(
         first.at_least(0.0), brief - step * fewer, step, setup_step=each, whole_epoch=own, steps=samples.calls
     )
+
+
+def batch_bytes(m: "Measurement") -> int:
+    """Bytes of the samples of a row's batch; 0 of a user's own model."""
+    p = m.problem
+    if not isinstance(p, Training):
+        return p.nbytes
+    network = networks.known(p.model)
+    return min(p.batch, p.samples) * networks.sample_bytes(network, p.dtype) if network else 0
+
+
+def slowest_setups(measurements: "Iterable[Measurement]") -> dict[str, float]:
+    """Device -> the most seconds a byte that data-set setups took, of the rows whose later epochs tell it."""
+    found: dict[str, float] = {}
+    for m in (m for m in measurements if m.ok and SETUP in m.series):
+        if (cost := measured(m)) and cost.setup_step.value > 0 and (nbytes := batch_bytes(m)):
+            found[m.device] = max(found.get(m.device, 0.0), cost.setup_step.value / nbytes)
+    return found
 
 
 def setups(m: "Measurement") -> dict[int, Estimate]:

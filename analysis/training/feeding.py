@@ -139,7 +139,6 @@ def shares(measurements: Iterable[Measurement]) -> list[Share]:
         law, network = find(fitted, m.device, m.keras.residence, p.dtype), networks.known(p.model)
         cost = costs.measured(m, every) if law and network else None
         if law and network and cost and not cost.bound and cost.step.value > 0:
-            size = min(p.batch, p.samples)
-            fed = law.beyond_call(size, size * networks.sample_bytes(network, p.dtype))
+            fed = law.beyond_call(min(p.batch, p.samples), costs.batch_bytes(m))
             found.append(Share(m, cost, fed))
     return found

@@ -148,7 +148,7 @@ def test_a_step_of_short_fits_stands_as_an_upper_bound_and_for_no_side():
     e = explained(of=sources(*rows))
     assert [(device, cost.bound) for device, cost in e.measured.items()] == [("cpu", False), ("gpu:0", True)]
     assert [side.cost.source for side in e.both] == ["measured", "predicted"]
-    assert words._step(e).rows[-2][1:] == ["1.50 ms", "at most 5.00 ms"]
+    assert words._step(e).rows[-2][1:] == ["1.50 ms", "at most 5.0 ms"]
     assert words._step(e).rows[-1][1] == "-140 µs (-8.5 %)"
     assert words.sources(e) == "GPU predicted"
 

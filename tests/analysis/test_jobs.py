@@ -85,7 +85,12 @@ def one(answers: list[Answer], by: str) -> Answer:
 
 
 def test_a_batch_crossover_lies_where_the_laws_meet():
-    assert one(break_even.answers(batches(), ["batch"]), BY_STEP).kind == "cant-tell"  # by short fits: bounds
+    # By short fits: bounds. Where 32 samples' setup took 0.1 ms, 400 take 4.75 to 6 ms there, 2.75 to 4 here.
+    assert one(break_even.answers(batches(), ["batch"]), BY_STEP).kind == "cant-tell"
+    telling = list(map(by_its_epochs, both("cifar10-mlp", 32, 320, 1e-3, 1e-3)))
+    [m.series.update({"setup_s": (0.0102,), "setup_s 8": (0.01,)}) for m in telling]
+    (found,) = one(break_even.answers([*batches(), *telling], ["batch"]), BY_STEP).crossings
+    assert (found.below, found.above) == (100, 400)
     found = one(break_even.answers(list(map(by_its_epochs, batches())), ["batch"]), BY_STEP)
     assert (found.kind, found.low_n, found.high_n, found.family.varies) == ("gpu-from", 50, 800, "batch")
     assert [(crossing.below, crossing.above, crossing.to) for crossing in found.crossings] == [(100, 400, "gpu")]
@@ -143,26 +148,24 @@ def test_samples_move_the_crossover_by_epoch_and_by_job():
 
 
 def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_sooner_needs_none():
-    slow = both("fashion-mlp", 32, 320, 1e-3, 2e-3)
+    slow = list(map(by_its_epochs, both("fashion-mlp", 32, 320, 1e-3, 2e-3)))
     (pair,) = break_even.pairs(slow)
     assert pair.break_even is None and training_words.break_even_sentence(pair).endswith(" The GPU never catches up.")
-    likely = replace(pair.gpu.cost, step=Estimate(2e-3, 0.5e-3, 3.5e-3))
+    likely = replace(pair.gpu.cost, step=Estimate(2e-3, 0.5e-3, 3.5e-3), whole_epoch=None)
     unsure = replace(pair, gpu=replace(pair.gpu, cost=likely))
     paid = unsure.break_even  # an epoch of 10 steps may be 5 ms shorter, and likely is 10 ms longer
     assert (paid.value, paid.high) == (math.inf, math.inf) and paid.low == 0
     assert training_words.break_even_sentence(unsure).endswith(" Break-even after 1 epoch at the earliest.")
     begun = trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), once=(1.0, 0.0, 0.0))
     (pair,) = break_even.pairs([begun, slow[1]])  # a second sooner, and 10 ms an epoch longer
-    # 3 epochs of bounds, 2 ms against 1: a further step gains 3 ms, or 2 x 2 fewer, or 2 x 1 more, of the setup in them
+    # 3 epochs of 2 ms a step against 1, of the CPU's an upper bound: a further step gains 3 ms, or 3 more
     steps = costs.break_even(pair.gpu.cost, pair.opponent.cost, epochs=3)  # the CPU, a second later, in the GPU's place
-    assert (steps.value, steps.low, steps.high) == (pytest.approx(1 / 3e-3), pytest.approx(1 / 5e-3), math.inf)
-    overtaken = "The GPU, which begins sooner, is overtaken after 100 epochs."
-    assert training_words.break_even_sentence(pair).endswith(overtaken)
+    assert (steps.value, steps.low, steps.high) == tuple(pytest.approx(1 / gain) for gain in (3e-3, 6e-3, 3e-3))
+    assert training_words.break_even_sentence(pair).endswith("which begins sooner, is overtaken after 100 epochs.")
     begun = trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), once=(1.0, 0.0, 0.0))
     (pair,) = break_even.pairs([begun, both("fashion-mlp", 32, 320, 2e-3, 1e-3)[1]])
-    assert (
-        training_words.break_even_sentence(pair).endswith("ahead from the first epoch.") and not pair.break_even.value
-    )
+    said = training_words.break_even_sentence(pair)
+    assert said.endswith("ahead from the first epoch.") and not pair.break_even.value
 
 
 def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
@@ -171,7 +174,7 @@ def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 3e-3), jit_compile="on"),
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 9e-3), gpu="visible"),
     ]
-    page = "\n".join(section.section(page_of(every)))
+    page = "\n".join(section.section(page_of(list(map(by_its_epochs, every)))))
     assert "| 4.00 ms (1.3x slower) | 3.00 ms (the best) | 9.00 ms (3.0x slower) | 1.00 ms |" in page
     # 4.04, 4.13 and 4.17 ms are one number where they are known to some 50 %: no factor in the table
     every = [
