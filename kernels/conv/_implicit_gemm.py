@@ -63,15 +63,12 @@ def wide_filters(filters, channels: int):
     return wide
 
 
-def is_product(problem: Conv) -> bool:
-    """Whether the layer is best a product of matrices as they lie: 1x1 filters at every pixel. A gradient of few filters is not,
-    as products split a sum in few parts."""
+def product(problem: Conv, name: str, a, b) -> Callable | None:
+    """1x1 filters at every pixel are a product of matrices as they lie, by the kernel of that name, which is asked for as any
+    caller would: operations share no code. None for others, and a gradient of few: products split a sum in few parts."""
     few = problem.direction == "wgrad" and problem.c_in * problem.c_out < _FEW_FILTERS
-    return not few and (problem.r, problem.s, problem.stride, problem.pads) == (1, 1, 1, ((0, 0), (0, 0)))
-
-
-def product(problem: Conv, name: str, a, b) -> Callable:
-    """Such a layer by the kernel for products of that name, which is asked for as any caller would: operations share no code."""
+    if few or (problem.r, problem.s, problem.stride, problem.pads) != (1, 1, 1, ((0, 0), (0, 0))):
+        return None
     layout = {"fprop": "nn", "dgrad": "nt", "wgrad": "tn"}[problem.direction]
     of = Matmul(*problem.gemm, problem.dtype, problem.math, layout=layout)
     call = registry.find(f"matmul/cuda/{name}").bind(of, *(x.reshape(-1, x.shape[-1]) for x in (a, b)))

@@ -1,4 +1,5 @@
-"""Convolution in CUDA C, float32: plain loops, and implicit GEMM, which reads the images as a matrix that nobody writes."""
+"""Convolution in CUDA C: plain loops, and implicit GEMM, which reads the images as a matrix that nobody writes, in float32 and by
+tensor cores of every GPU since Ampere."""
 
 from collections.abc import Callable
 
@@ -8,10 +9,11 @@ import numpy as np
 from kernels.conv import _implicit_gemm as gemm
 from kernels.conv._implicit_gemm import THREADS, Product
 from kernels.cuda import conv_tiles, loader
-from kernels.cuda.conv_tiles import Warps
+from kernels.cuda.conv_tiles import Tensors, Warps
 from kernels.cuda.rows import Placed, in_place
 from kernels.cuda.tiles import Plan
 from kernels.problems import Conv
+from kernels.problems.arrays import HALVES
 from kernels.registry import into, kernel
 
 # Products of a call, and of one output (one thread's loop), from which a call would take most of a second.
@@ -51,8 +53,8 @@ def _call(on: Product, plan: Plan[Warps]) -> Callable:
 @kernel
 def implicit_gemm(problem: Conv, a, b):
     gemm.refuse(problem, ("float32",), "implicit_gemm")
-    if gemm.is_product(problem):
-        return gemm.product(problem, "warp_tiled", a, b)
+    if product := gemm.product(problem, "warp_tiled", a, b):
+        return product
     out = cupy.empty(problem.out_shape, np.float32)
 
     def widen(images) -> Placed:
@@ -65,3 +67,17 @@ def implicit_gemm(problem: Conv, a, b):
     if wgrad and not _in_fours(found[0].of.c, found[0].a):  # a thread fetches single rows, at least one of every line
         forms = [of for of in forms if of.tile_m <= of.threads]
     return gemm.tuned("conv/cuda", found, before, forms, _call, out)
+
+
+def _tensor_call(on: Product, plan: Plan[Tensors]) -> Callable:
+    return gemm.call_of("conv/cuda_tensor", on, plan, on.macros)
+
+
+@kernel
+def tensor_core(problem: Conv, a, b):
+    gemm.refuse(problem, HALVES, "tensor_core")
+    loader.require(80)
+    if product := gemm.product(problem, "tensor_core", a, b):
+        return product
+    out, forms = cupy.empty(problem.out_shape, a.dtype), gemm.fitting(conv_tiles.TENSORS, problem.direction == "wgrad")
+    return gemm.tuned("conv/cuda_tensor", *gemm.products(problem, a, b, out), forms, _tensor_call, out)

@@ -95,8 +95,8 @@ def _call(on: Product, plan: Plan[Groups]) -> Callable:
 def wgmma(problem: Conv, a, b):
     gemm.refuse(problem, HALVES, "wgmma")
     loader.require(90, only=True)
-    if gemm.is_product(problem):
-        return gemm.product(problem, "wgmma", a, b)
+    if product := gemm.product(problem, "wgmma", a, b):
+        return product
     out = cupy.empty(problem.out_shape, a.dtype)
     found = gemm.products(problem, a, b, out, filters=chunked)
     return gemm.tuned("conv/cuda_wgmma", *found, conv_tiles.GROUPS, _call, out, _DEEP)

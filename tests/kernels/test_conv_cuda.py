@@ -138,7 +138,7 @@ RUNGS = [
 def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, tile, way, bound, built, monkeypatch):
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
-    module, parts = bound(of), set()
+    module, parts = bound(), set()
     monkeypatch.setattr(conv_tiles, "TENSORS" if of else "WARPS", (tile,))  # one to build
     monkeypatch.setattr(conv_tiles, "_REDUCE", -1e12)  # a sum is split wherever it can be
 
