@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.stats import NOTHING, Estimate
+from analysis.stats import NOTHING, Estimate, reaching, within_factor
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
@@ -22,7 +22,7 @@ _SLOTS = {"sgd": 0, "rmsprop": 1, "adagrad": 1}
 _VIEWS = ("flatten", "reshape")
 _ITEM = ITEM_BYTES["float32"]
 # Times the batch's count: a compiler may keep fewer of the activations, and convolutions take workspaces that nobody counts.
-_LOW, _HIGH = 0.5, 2.0
+_BATCH = within_factor(1.0, 2)
 
 
 class Memory(msgspec.Struct, frozen=True):
@@ -66,10 +66,8 @@ def held_bytes(network: "Network", training: "Training", device: str) -> int:
 
 def counted(network: "Network", training: "Training", device: str) -> float:
     """Bytes by counting: the weights with all that goes with them, the data set, and the batch's."""
-    batch = min(training.batch, training.samples)
-    return float(
-        fixed_bytes(network) + held_bytes(network, training, device) + batch * batch_bytes(network, training.dtype)
-    )
+    batch = min(training.batch, training.samples) * batch_bytes(network, training.dtype)
+    return float(fixed_bytes(network) + held_bytes(network, training, device) + batch)
 
 
 def memory(
@@ -85,22 +83,14 @@ def memory(
     libraries'.
     """
     seen = _beyond(measurements, device)
-    base = Estimate(statistics.median(seen), min(seen), max(seen)) if len(seen) >= FEWEST else NOTHING
-    each = batch_bytes(network, training.dtype)
-    least = fixed_bytes(network) + held_bytes(network, training, device)
-    batch = min(training.batch, training.samples)
-    peak = Estimate(*(max(0.0, least + factor * batch * each + own) for factor, own in _ends(base)))
+    libraries = reaching(statistics.median(seen), *seen) if len(seen) >= FEWEST else NOTHING
+    each = _BATCH * batch_bytes(network, training.dtype)
+    least = libraries + fixed_bytes(network) + held_bytes(network, training, device)
+    peak = (least + each * min(training.batch, training.samples)).at_least(0.0)
     whose = machine if machine is None or device == "cpu" else machine.gpu(device)
     if whose is None:
         return Memory(device, peak, None, None)
-    capacity = whose.memory_bytes
-    fits = [max(0.0, (capacity - least - own) / (factor * each)) for factor, own in _ends(base)]
-    return Memory(device, peak, capacity, Estimate(fits[0], min(fits), max(fits)))
-
-
-def _ends(base: Estimate) -> tuple[tuple[float, float], ...]:
-    """(times the batch's count, bytes beyond) of the value, the low and the high end."""
-    return (1.0, base.value), (_LOW, base.low), (_HIGH, base.high)
+    return Memory(device, peak, whose.memory_bytes, (whose.memory_bytes - least) / each)
 
 
 def _beyond(measurements: "Iterable[Measurement]", device: str) -> list[float]:
