@@ -10,10 +10,11 @@ from analysis import table as cells
 from analysis.labels import problem
 from analysis.report import body, calculator, from_markdown, pictures, rows
 from analysis.report.charts import crossover as charts_crossover
-from analysis.report.html_page import Page, title
+from analysis.report.html_page import Page
 from analysis.report.material import Material
 from analysis.report.sections import all_numbers, differences, method
 from analysis.report.sections.head import head as head_of
+from analysis.report.templates import parts
 from analysis.text import crossings, questions
 from analysis.units import join
 from workloads.records import Measurement
@@ -32,13 +33,7 @@ def head(page: Page) -> dict:
 
 def answer(page: Page) -> None:
     """The sentences, each run's by itself; what they differ in."""
-    bodies = []
-    for of in page.runs:
-        said = "".join(f"<li>{from_markdown.inline(cells.text(s))}</li>" for s in of.said)
-        heading = f"<h3>{title(of)}</h3>" if page.several else ""
-        told = f'<ol class="answer">{said}</ol>' if said else "<p>Nothing was measured that answers.</p>"
-        bodies.append(heading + told)
-    page.add("answer", "The answer", *bodies)
+    page.add("answer", "The answer", parts().by_run([(of, parts().answer(of.said)) for of in page.runs]))
     page.add("beside", differences.HEADING, from_markdown.html_of(differences.section(page.runs)))
 
 
@@ -50,7 +45,7 @@ def ask(page: Page) -> None:
         for question, section, said in questions.answered(of.rows, of.answers, of.roofs, of.pairs):
             found.setdefault((question, section), []).append((of.letter, said))
     if found:
-        page.add("questions", "Questions newcomers ask", str(page.parts.questions(found, titles)))
+        page.add("questions", "Questions newcomers ask", parts().questions(found, titles))
 
 
 def crossover(page: Page) -> str:
@@ -61,14 +56,8 @@ def crossover(page: Page) -> str:
     answers = charts_crossover.shown(first.answers)
     (chart,) = pictures.over_each_other(("crossover",), page.runs)
     says = charts_crossover.verdict(answers[0]) if answers else crossings.no_gpu_sentence(first.rows, first.machine)
-    return str(
-        page.parts.crossover(
-            f"{first.letter}: {says}" if page.several else says,
-            page.numbers(chart),
-            page.picture(chart.picture),
-            page.several,
-        )
-    )
+    said = f"{first.letter}: {says}" if page.several else says
+    return parts().crossover(said, page.numbers(chart), page.picture(chart.picture), page.several)
 
 
 def sections(page: Page) -> None:
@@ -77,18 +66,12 @@ def sections(page: Page) -> None:
         page.add(of.name, of.title, figure, page.part(of))
 
 
-_TABLES = (
-    "<p>Between the sizes that were measured here, a time lies on a straight line between their logarithms. Beyond them the "
-    "last line goes on; such an answer is gray and says so.</p>"
-)
-
-
 def calculate(page: Page) -> list[dict]:
     """The section of one's own size, where any run has tables; these, by run."""
     found = [{"run": of.label, "tools": calculator.tools(of.rows, of.answers, of.profile)} for of in page.runs]
     found = [one for one in found if one["tools"]]
     if found:
-        page.add("calculator", "Try your own size", _TABLES, str(page.parts.calculator(page.several)))
+        page.add("calculator", "Try your own size", parts().calculator(page.several))
     return found
 
 
@@ -97,11 +80,11 @@ def list_rows(page: Page) -> None:
     if not any(of.rows for of in page.runs):
         return
     hint = _hint(next(m for of in page.runs for m in of.ordered))
-    page.add("distributions", "The distribution of any row", str(page.parts.distributions(hint)))
+    page.add("distributions", "The distribution of any row", parts().distributions(hint))
     told = all_numbers.table(page.runs, skipped=False)
     still = from_markdown.table(told.heads, told.rows, "All numbers", is_open=False)
     labels = [of.label for of in page.runs]
-    page.add("numbers", "All numbers", str(page.parts.numbers(labels, page.safe(still), hint)))
+    page.add("numbers", "All numbers", parts().numbers(labels, still, hint))
 
 
 def _hint(m: Measurement) -> str:

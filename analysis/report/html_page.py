@@ -5,16 +5,14 @@ import gzip
 import importlib.util
 import json
 import pathlib
-from typing import Any
 
 import msgspec
 
 from analysis.report import body, from_markdown, pictures
 from analysis.report.charts.chart import Chart
 from analysis.report.material import Material
-from analysis.table import text
+from analysis.report.templates import WEB, parts, safe, templates
 
-_WEB = pathlib.Path(__file__).parent / "web"
 _SCRIPTS = ("units.js", "charts.js", "crossover.js", "calculator.js", "rows.js", "page.js")
 
 
@@ -22,22 +20,10 @@ class Page:
     """Gathers sections and the charts in them, of one run or of several. `folder`: of the SVGs, where they were drawn."""
 
     def __init__(self, runs: "list[Material]", folder: pathlib.Path | None):
-        import jinja2
-
         self.runs, self.of, self.folder = runs, runs[0], folder
         self.several = len(runs) > 1
-        self.templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(_WEB), autoescape=True, trim_blocks=True, lstrip_blocks=True
-        )
-        self.parts: Any = self.templates.get_template("parts.html.j2").module
         self.charts: dict[str, Chart] = {}
         self.sections: list[dict] = []
-
-    def safe(self, html: str):
-        """HTML that the templates leave as it is."""
-        import markupsafe
-
-        return markupsafe.Markup(html)
 
     def picture(self, name: str) -> str:
         """The SVG as a data URI; "" where it was not drawn."""
@@ -51,44 +37,42 @@ class Page:
         found = []
         for c in pictures.over_each_other(names, self.runs):
             self.charts[c.name] = c
-            found.append(str(self.parts.chart(c, self.numbers(c), self.picture(c.picture))))
+            found.append(parts().chart(c, self.numbers(c), self.picture(c.picture)))
         return "".join(found)
 
-    def numbers(self, of: Chart):
+    def numbers(self, of: Chart) -> str:
         """The chart's table, folded."""
-        said = f"The numbers of this chart: {of.title}"
-        note = f"<p>{from_markdown.escaped(of.note)}</p>" if of.note else ""
-        return self.safe(from_markdown.table(of.numbers.heads, of.numbers.rows, said, is_open=False) + note)
+        return from_markdown.table(
+            of.numbers.heads, of.numbers.rows, f"The numbers of this chart: {of.title}", is_open=False
+        )
 
     def part(self, section: body.Section) -> str:
         """What a section says of each run as HTML, under its name where there are several."""
-        if not self.several:
-            return from_markdown.html_of(body.lines(section, self.of), section.title)
-        told = [(of, from_markdown.html_of(body.lines(section, of), section.title, 4)) for of in self.runs]
-        return "".join(f"<h3>{title(of)}</h3>{html}" for of, html in told if html)
+        level = 4 if self.several else 3
+        told = [(of, from_markdown.html_of(body.lines(section, of), section.title, level)) for of in self.runs]
+        return parts().by_run(told)
 
     def add(self, name: str, title: str, *bodies: str) -> None:
         if any(b.strip() for b in bodies):
-            self.sections.append({"name": name, "title": title, "body": self.safe("\n".join(bodies))})
+            self.sections.append({"name": name, "title": title, "body": safe("\n".join(bodies))})
 
     def render(self, data: dict, **shown) -> str:
         """The whole page. data: what its scripts read, apart from the charts."""
         charts = {n: {"views": c.views} for n, c in self.charts.items()}
-        return self.templates.get_template("page.html.j2").render(
-            **shown,
-            sections=self.sections,
-            data=self.safe(as_json({"charts": charts} | data)),
-            css=self.safe(_file("page.css")),
-            plotly=plotly_js(),
-            scripts=[
-                self.safe(_file(name).replace("</script", "<\\/script").replace("<!--", "<\\!--")) for name in _SCRIPTS
-            ],
+        return (
+            templates()
+            .get_template("page.html.j2")
+            .render(
+                **shown,
+                sections=self.sections,
+                data=safe(as_json({"charts": charts} | data)),
+                css=safe(_file("page.css")),
+                plotly=plotly_js(),
+                scripts=[
+                    safe(_file(name).replace("</script", "<\\/script").replace("<!--", "<\\!--")) for name in _SCRIPTS
+                ],
+            )
         )
-
-
-def title(of: Material) -> str:
-    """`A: nvidia-h200`, as HTML."""
-    return from_markdown.inline(text(f"{of.letter}: {of.name}"))
 
 
 def as_json(found: object) -> str:
@@ -109,4 +93,4 @@ def plotly_js() -> str:
 
 
 def _file(name: str) -> str:
-    return (_WEB / name).read_text(encoding="utf-8")
+    return (WEB / name).read_text(encoding="utf-8")
