@@ -37,19 +37,16 @@ class Point:
     nbytes: float
 
 
-@dataclasses.dataclass(frozen=True)
 class Curve:
-    """Rows of one kind. The form is floor + flops * a_flop + bytes * a_byte, fitted to all of them; `off`: log of seconds
-    over the form, a number for each row; `works`: with which power of each feature the work grows."""
+    """Rows of one kind, and their form, in seconds: floor + flops * a_flop + bytes * a_byte. `off`: the logarithm of each row's
+    seconds over the form; `works`: with which power of each feature the work grows."""
 
-    points: tuple[Point, ...]
-    a_flop: float
-    a_byte: float
-    floor: float
-    at: np.ndarray
-    off: np.ndarray
-    exact: dict[tuple[float, ...], float]
-    works: tuple[float, ...] = (1.0,)
+    def __init__(self, points: tuple[Point, ...], floored: bool, works: tuple[float, ...]):
+        self.points, self.works = points, works
+        self.a_flop, self.a_byte, self.floor = _form(points, floored)
+        self.exact = {p.at: p.seconds for p in points}
+        self.at = np.array([p.at for p in points])
+        self.off = np.array([math.log(p.seconds / self.form(p.flops, p.nbytes)) for p in points])
 
     def form(self, flops: float, nbytes: float) -> float:
         """Seconds by the straight law that lies nearest to all rows."""
@@ -118,8 +115,4 @@ def curve(points: Iterable[Point], floored: bool = True, works: tuple[float, ...
     groups = group_by(points, lambda p: p.at).values()
     ranked = (sorted(group, key=lambda p: p.seconds) for group in groups)
     rows = tuple(group[0 if floored else (len(group) - 1) // 2] for group in ranked)
-    if not rows:
-        return None
-    made = Curve(rows, *_form(rows, floored), np.array([p.at for p in rows]), np.zeros(len(rows)), {}, works)
-    off = np.array([math.log(p.seconds / made.form(p.flops, p.nbytes)) for p in rows])
-    return dataclasses.replace(made, off=off, exact={p.at: p.seconds for p in rows})
+    return Curve(rows, floored, works) if rows else None
