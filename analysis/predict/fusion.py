@@ -11,35 +11,44 @@ The rule below is checked against XLA's own listing (`optimized_hlo`) by tests/a
 # 5. SGD updates a variable in one kernel. Adam's weights and moments take one each on the CPU; a GPU writes all three in one.
 # 6. Loss, its gradient, the accuracy and the counts of steps are a few small kernels each.
 
+from collections import defaultdict
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
+from analysis.table import parsed
 from kernels.networks.training_step import Work
 from kernels.problems import Conv, Problem, Stream
 
-# Operations of Keras's graph that is not compiled that one of these comes to, reads of variables among them; all others are
-# one. Source: TensorFlow's optimized graphs of Keras 3's steps, counted in tests/analysis/test_fusion.py.
-# Adam works out its step size for each variable anew.
-OPERATIONS = {
-    "dropout": 12,
-    "dropout_grad": 2,
-    "batchnorm": 20,
-    "batchnorm_grad": 25,
-    "adam": 28,
-    "sgd": 4,
-    "loss": 12,
-    "loss_grad": 11,
-    "accuracy": 18,
-    # of a time step of an LSTM or GRU, what keeps its arrays among them; 8 fewer in a first layer, 8 more in later ones
-    "loop": 93,
-    "loop_grad": 93,
-}
-# Of these the operations on whole arrays, which is also what the formulas of kernels.stream.tensorflow come to.
-FORMULAS = {"dropout": 6, "batchnorm": 12, "adam": 12, "sgd": 2}
-# Arrays that these read and write where each operation of their formula is a pass of its own (kernels.stream.tensorflow).
-_ARRAYS = {"dropout": 9, "batchnorm": 14, "batchnorm_grad": 24, "adam": 30, "sgd": 5}
-_KERNELS = {"loss": 4, "loss_grad": 3, "accuracy": 5}  # that XLA makes of these; of all others one
+
+class Cost(NamedTuple):
+    """What an operation of Keras's graph comes to. operations: of the graph that is not compiled, reads of variables among them.
+    formula: of these those on whole arrays, as the formulas of kernels.stream.tensorflow. arrays: read and written where each of
+    them is a pass of its own. kernels: that XLA makes of it."""
+
+    operations: int = 1
+    formula: int = 1
+    arrays: int = 0
+    kernels: int = 1
+
+
+# Source: TensorFlow's optimized graphs of Keras 3's steps, counted in tests/analysis/test_fusion.py. Adam works out its step size
+# for each variable anew. Loops: a time step of an LSTM or GRU, 8 fewer in a first layer, 8 more in later ones.
+_COSTS = """
+dropout        | 12 |  6 |  9 | 1
+dropout_grad   |  2 |  1 |  0 | 1
+batchnorm      | 20 | 12 | 14 | 1
+batchnorm_grad | 25 |  1 | 24 | 1
+adam           | 28 | 12 | 30 | 1
+sgd            |  4 |  2 |  5 | 1
+loss           | 12 |  1 |  0 | 4
+loss_grad      | 11 |  1 |  0 | 3
+accuracy       | 18 |  1 |  0 | 5
+loop           | 93 |  1 |  0 | 1
+loop_grad      | 93 |  1 |  0 | 1
+"""
+COSTS = defaultdict(Cost, ((name, Cost(*map(int, counts))) for name, *counts in parsed(_COSTS)))
 _ADAM_ON_CPU = 3
 _ALONE = ("maxpool", "avgpool", "globalpool", "batchnorm", "concat", "zeropad", "rearrange")
 _PARTS = {"dense": "matmul", "conv": "conv", "pass": "element-wise", "loss": "element-wise", "optimizer": "optimizer"}
@@ -64,7 +73,7 @@ def kernel(*works: Work, problem: Problem | None = None, count: int = 1) -> Kern
     """The kernel that carries out some operations, priced as `problem`, else as the one that moves most."""
     name = works[0].name if len(works) == 1 else f"{works[0].name} to {works[-1].direction}"
     widest = max(works, key=lambda w: w.problem.bytes_moved if w.problem else 0)
-    operations = sum(OPERATIONS.get(_what(w), 1) for w in works)
+    operations = sum(COSTS[_what(w)].operations for w in works)
     part, layer, times = _PARTS[works[0].kind], works[0].layer, works[0].times
     return Kernel(name, part, problem or widest.problem, operations, widest.why, count, layer, times)
 
@@ -105,7 +114,7 @@ def compiled(works: Iterable[Work], device: str = "cpu") -> list[Kernel]:
     found = [
         *_chains(forward),
         *_chains(backward),
-        *(kernel(w, count=_KERNELS.get(w.direction, 1)) for w in works if w.kind == "loss"),
+        *(kernel(w, count=COSTS[w.direction].kernels) for w in works if w.kind == "loss"),
     ]
     for w in (w for w in works if w.kind == "optimizer"):
         summed = sums.pop(w.layer, None) if w.direction.endswith(" bias") else None
@@ -156,7 +165,7 @@ def operations(kernels: Iterable[Kernel], loops: bool = False) -> int:
 def passes(operation: str) -> float:
     """How many times the bytes of one fused pass an operation moves whose formula is carried out step by step."""
     read, written, _ = Stream.WEIGHTS[operation]
-    return max(1.0, _ARRAYS.get(operation, 0) / (read + written))
+    return max(1.0, COSTS[operation].arrays / (read + written))
 
 
 def count(kernels: Iterable[Kernel]) -> int:

@@ -232,7 +232,7 @@ def operating(of: Profile, device: str) -> Estimate | None:
     arrays as small (Theil and Sen's estimator). With fewer than three counts of operations, what one on next to no data takes."""
     left_out = (*Stream.OF_IMAGES, "dropout")  # drawing its chances is work, not dispatch
     points = [
-        (fusion.FORMULAS.get(name, 1) + 4 * (name == "adam"), min(taken.items())[1])  # which reads as many variables
+        (fusion.COSTS[name].formula + 4 * (name == "adam"), min(taken.items())[1])  # which reads as many variables
         for name in {*Stream.WEIGHTS}.difference(left_out)
         if (taken := _taken(of, _CALL, device, name))
     ]
