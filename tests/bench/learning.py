@@ -82,9 +82,8 @@ def in_a_child(device: str) -> dict:
 
 def order(row: Row, x, y):
     from workloads.frameworks import trainers
-    from workloads.records import settings
 
-    return trainers.Order(row, settings.of(row), networks.find(row.problem.model), x, y, SEED, {})
+    return trainers.Order(row, networks.find(row.problem.model), x, y, SEED, {})
 
 
 def stepwise(device: str) -> dict:

@@ -8,7 +8,7 @@ from kernels.problems import Training
 from workloads.frameworks import jax_loop, tf_loop, trainers
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order
-from workloads.records import LATER, Row, Settings, settings
+from workloads.records import LATER, Row, Settings
 
 jax = pytest.importorskip("jax")
 LINE = networks.Network("line", "", (2,), 1, (networks.Layer("out", "dense", 1),), "sgd", "mean_squared_error")
@@ -51,7 +51,7 @@ def test_a_row_of_a_loop_has_its_whole_record(train, jax_worker, kernel, jit):
 
 def order(kernel, network=LINE, **chosen):
     of = row(kernel, **chosen)
-    return trainers.Order(of, settings.of(of), network, np.zeros((10, 2), np.float32), np.zeros((10, 1)), 1, {})
+    return trainers.Order(of, network, np.zeros((10, 2), np.float32), np.zeros((10, 1)), 1, {})
 
 
 @pytest.mark.parametrize(

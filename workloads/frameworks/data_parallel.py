@@ -16,7 +16,6 @@ import numpy as np
 from workloads.harness import timing
 from workloads.harness.dispatch import Broken, described
 from workloads.records import Row
-from workloads.records.switches import Keras
 
 STRATEGIES = {"jax": "DataParallel", "tensorflow": "MirroredStrategy"}  # Keras's backend -> its strategy
 ITEM_BYTES = 4  # of a gradient: float32, whatever the policy computes in
@@ -41,13 +40,12 @@ class Strategy:
 ALONE = Strategy()
 
 
-def strategy(row: Row, chosen: Keras) -> Strategy:
+def strategy(row: Row) -> Strategy:
     """The strategy of a row, in force for what is built from now on; that of the row before is gone.
 
     Raises: ValueError for a row that cannot be spread so; Broken where its devices are not all there.
     """
-    spread, library, problem = row.experiment, chosen.keras_backend, row.problem
-    name, count = spread.strategy, spread.replicas
+    name, count, library, problem = row.experiment.strategy, row.experiment.replicas, row.library, row.problem
     if library == "jax":
         import keras
 
@@ -58,19 +56,19 @@ def strategy(row: Row, chosen: Keras) -> Strategy:
         return ALONE
     if STRATEGIES.get(library) != name:
         raise ValueError(f"{name} is not of Keras on {library}; it has {STRATEGIES.get(library, 'none')}")
-    if chosen.gpu == "visible":
+    if row.keras.gpu == "visible":
         raise ValueError("a training that is put on the CPU by hand is spread over nothing")
     if problem.batch % count or problem.samples % problem.batch:
         raise ValueError(
             f"{problem.samples} samples in batches of {problem.batch} do not divide among {count} devices: Keras's "
             f"strategies need whole batches, multiples of {count}"
         )
-    return _spread(row, library, name)
+    return _spread(row, name)
 
 
-def _spread(row: Row, library: str, name: str) -> Strategy:
+def _spread(row: Row, name: str) -> Strategy:
     count, batch, side = row.experiment.replicas, row.problem.batch, row.side
-    if library == "jax":
+    if row.library == "jax":
         import keras
 
         there = keras.distribution.list_devices(side.lower())
@@ -80,9 +78,9 @@ def _spread(row: Row, library: str, name: str) -> Strategy:
         there = [f"/{side}:{i}" for i in range(len(tensorflow.config.list_logical_devices(side)))]
     devices, values = tuple(there[:count]), {"replicas": float(count), "replica_batch": batch / count}
     if len(there) < count:
-        finder = {"jax": "JAX", "tensorflow": "TensorFlow"}[library]
+        finder = {"jax": "JAX", "tensorflow": "TensorFlow"}[row.library]
         raise Broken(f"{finder} finds {len(there)} of {count} devices: {', '.join(map(str, there)) or 'none'}")
-    if library == "jax":
+    if row.library == "jax":
         own = keras.distribution.DataParallel(devices=list(devices))
         keras.distribution.set_distribution(own)
         return Strategy(contextlib.nullcontext, devices, own, values, {"strategy": f"keras.distribution.{name}"})
@@ -102,8 +100,7 @@ def _mirrors(devices: tuple[str, ...]):
 
 def refused(row: Row, error: Exception) -> str:
     """Why a strategy cannot do what its row asks, where that is what an error means; else ""."""
-    given = row.settings
-    if given.experiment.strategy == "MirroredStrategy" and given.keras.jit_compile == "on" and _ELSEWHERE in str(error):
+    if row.experiment.strategy == "MirroredStrategy" and row.keras.jit_compile == "on" and _ELSEWHERE in str(error):
         return "XLA compiles no step of a MirroredStrategy: jit_compile=True finds the second replica's weights on another device"
     return ""
 
@@ -118,7 +115,7 @@ def require(model, spread: Strategy) -> None:
         raise Broken(f"the model's weights are on {held} devices, not on {len(spread.devices)}")
 
 
-def all_reduce(chosen: Keras, spread: Strategy, parameters: int) -> dict:
+def all_reduce(library: str, spread: Strategy, parameters: int) -> dict:
     """What adding up a step's gradients takes: values all_reduce_bytes (of one replica's gradients) and all_reduce_s, series
     all_reduce_s with every round. Nothing for one replica.
 
@@ -128,7 +125,7 @@ def all_reduce(chosen: Keras, spread: Strategy, parameters: int) -> dict:
     count = len(spread.devices)
     if count < 2:
         return {}
-    make = _jax_sums if chosen.keras_backend == "jax" else _tensorflow_sums
+    make = _jax_sums if library == "jax" else _tensorflow_sums
     calls = [make(spread, parameters, summing) for summing in (True, False)]
     for call in calls:
         call()
@@ -192,12 +189,12 @@ def _tensorflow_sums(spread: Strategy, numbers: int, summing: bool) -> Callable[
     return call
 
 
-def also(row: Row, chosen: Keras, spread: Strategy, model) -> dict[str, dict]:
+def also(row: Row, spread: Strategy, model) -> dict[str, dict]:
     """What is asked of a fit when all else has been timed: values and series of `all_reduce`, and of JAX's program its memory.
     What cannot be had leaves a note that says why: the training stands without it."""
-    jit = chosen.keras_backend == "jax" and model.jit_compile and row.problem.samples % row.problem.batch == 0
+    jit = row.library == "jax" and model.jit_compile and row.problem.samples % row.problem.batch == 0
     parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
-    asked: dict[str, Callable[[], dict]] = {"no all-reduce": lambda: all_reduce(chosen, spread, parameters)}
+    asked: dict[str, Callable[[], dict]] = {"no all-reduce": lambda: all_reduce(row.library, spread, parameters)}
     asked |= {"no memory": lambda: {"values": program_memory(row.device)}} if jit else {}
     found: dict[str, dict] = {"values": {}, "series": {}, "notes": {}}
     for lacking, ask in asked.items():

@@ -26,7 +26,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         raise ValueError(f"{row.kernel} feeds nothing; known: {', '.join(Feeding.WAYS)}")
     require_memory(row.problem, "cpu")  # a GPU's is TensorFlow's already
     phases = tensors.begin(row.device, row.threads)
-    fields: dict = {"status": "ok", "check": "exact", "notes": tensors.about(row, Keras())}
+    fields: dict = {"status": "ok", "check": "exact", "notes": tensors.about(row)}
     try:
         with tensors.timed(phases, "build"):
             fit = _fit(row, seed)

@@ -65,7 +65,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         import tensorflow
 
         tensorflow.config.experimental.reset_memory_stats("GPU:0")
-    notes |= tensors.about(row, settings.of(row)) | ready.about
+    notes |= tensors.about(row) | ready.about
     with tensors.on(ready.device):
         call = caller(row, ready, x)
         made = (row.kernel == PREDICT, row.problem.batch)  # predict has a graph of its own
@@ -209,7 +209,7 @@ def caller(row: Row, ready: Ready, x: np.ndarray) -> Callable:
 
 def _arithmetic(row: Row) -> str:
     """The arithmetic that a row is allowed, a key of BOUNDS."""
-    wanted = settings.of(row)
+    wanted = row.keras
     if wanted.precision != "float32":
         return wanted.precision
     return "tf32" if row.on_gpu and wanted.tf32 == "on" and not gpu.lacks(row.device, "tf32") else "float32"

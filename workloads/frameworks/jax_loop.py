@@ -58,7 +58,7 @@ def jax_loop(order: Order) -> Trainer:
 
     Source: keras.io, Writing a training loop from scratch in JAX.
     """
-    residence, chosen = tf_loop.residence_of(order, ("resident", "fed")), order.switches
+    residence, chosen = tf_loop.residence_of(order, ("resident", "fed")), order.row.keras
     if chosen.jit_compile == "off" or chosen.precision != "float32" or chosen.gpu == "visible":
         raise ValueError(f"{order.row.kernel} is always compiled, in float32, with the CPU chosen before JAX starts")
     host_x, host_y = order.x, order.y

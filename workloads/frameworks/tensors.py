@@ -20,7 +20,6 @@ from workloads.machine import cpu
 from workloads.options import python
 from workloads.records import Row, Settings
 from workloads.records import settings as switches
-from workloads.records.switches import Keras
 
 _PIP = f"{python()} -m pip install"
 _LOG = cpu.ROOT / "proc/self/fd/2"
@@ -119,21 +118,20 @@ def require_device(model, device: str, library: str) -> None:
         raise Broken(f"the model's variables are on {lives or 'no device'}, not on a {words[0].upper()}{why}")
 
 
-def about(row: Row, chosen: Keras) -> dict[str, str]:
+def about(row: Row) -> dict[str, str]:
     """What a training or inference row should say of its software: Keras's version and backend, the oneDNN flag, threads, and
     for which CUDA TensorFlow was built and which libraries it runs on."""
     import keras
 
-    library = chosen.keras_backend
-    found = {"keras": keras.__version__, "backend": f"{library} {sys.modules[library].__version__}"}
-    if library != "tensorflow":
+    found = {"keras": keras.__version__, "backend": f"{row.library} {sys.modules[row.library].__version__}"}
+    if row.library != "tensorflow":
         return found
     import tensorflow
 
     found["threads"] = str(row.threads or "TensorFlow's choice")
     if not row.on_gpu:
         found["onednn"] = _onednn()
-        found["gpu"] = chosen.gpu
+        found["gpu"] = row.keras.gpu
     else:
         found["cuda"] = f"built for {tensorflow.sysconfig.get_build_info().get('cuda_version', 'none')}"
         if loaded := re.search(r"libcublas\.so\.(\d+)", cpu.text(cpu.ROOT / "proc/self/maps")):

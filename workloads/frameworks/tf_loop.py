@@ -81,7 +81,7 @@ def residence_of(order: Order, residences: tuple[str, ...]) -> str:
 
     Raises: ValueError for switches that no loop has.
     """
-    chosen, given, kernel = order.switches, order.row.settings.switches, order.row.kernel
+    chosen, given, kernel = order.row.keras, order.row.settings.switches, order.row.kernel
     residence = given.get("residence", residences[0])
     if residence not in residences:
         raise ValueError(f"{kernel} has its samples {' or '.join(residences)}, not {residence}")
@@ -133,7 +133,7 @@ def resident(order: Order) -> Trainer:
     import tensorflow as tf
 
     made = built(order)
-    model, batch, shuffle = made.model, order.row.problem.batch, order.switches.shuffle == "on"
+    model, batch, shuffle = made.model, order.row.problem.batch, order.row.keras.shuffle == "on"
     held = len(order.x)
     with placed(order.row):
         x, y = _kept_on_device(order)
@@ -243,7 +243,7 @@ def bare(order: Order, made: Built, arrays: tuple, shuffled: Callable, steps: St
         arrays: the samples, on the host where each step is fed. shuffled(counts): batches of that many samples out of samples of
         the device in shuffled order.
     """
-    batch, shuffle = order.row.problem.batch, order.switches.shuffle == "on"
+    batch, shuffle = order.row.problem.batch, order.row.keras.shuffle == "on"
     rng = np.random.default_rng(order.seed) if shuffle else None
     kept: dict[tuple[int, int], tuple] = {}
     x, y = arrays
@@ -268,7 +268,7 @@ def bare(order: Order, made: Built, arrays: tuple, shuffled: Callable, steps: St
 def _loss(model, order: Order) -> Callable:
     """loss(x, y, predicted): the model's own, or against float64 targets the same function in float64. Keras's own would
     take the targets to float32 first."""
-    if order.switches.targets == "float32":
+    if order.row.keras.targets == "float32":
         return lambda x, y, predicted: model.compute_loss(x, y, predicted)
     import keras
 

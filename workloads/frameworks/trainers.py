@@ -16,7 +16,6 @@ from workloads.frameworks import data_parallel, description, input_pipeline, mod
 from workloads.harness.dispatch import HANDLERS, Broken, handler
 from workloads.machine import gpu
 from workloads.records import Row, settings
-from workloads.records.switches import Keras
 
 STEP_LOSSES = 20  # first steps whose losses two devices are compared by
 
@@ -53,11 +52,10 @@ class Trainer:
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What a way of training is given: the row, its switches with every default, the network (None: the user's own model), the
+    """What a way of training is given: the row, the network (None: the user's own model), the
     samples (at least the problem's), the seed, and where the seconds of `build` go."""
 
     row: Row
-    switches: Keras
     network: Network | None
     x: np.ndarray
     y: np.ndarray
@@ -98,11 +96,11 @@ def built(order: Order) -> Built:
     """
     import keras
 
-    row, network, chosen = order.row, order.network, order.switches
+    row, network, chosen = order.row, order.network, order.row.keras
     keras.utils.set_random_seed(order.seed)
     keras.config.set_dtype_policy(chosen.precision)
-    _use_tf32(row, chosen)
-    spread = data_parallel.strategy(row, chosen)
+    _use_tf32(row)
+    spread = data_parallel.strategy(row)
     try:
         with tensors.timed(order.phases, "build"), placed(row), spread.scope():
             if network is None:
@@ -117,7 +115,7 @@ def built(order: Order) -> Built:
     finally:
         keras.config.set_dtype_policy("float32")
     wrong = models.differences(model, network) if network else ""
-    tensors.require_device(model, row.device, chosen.keras_backend)
+    tensors.require_device(model, row.device, row.library)
     data_parallel.require(model, spread)
     # each once, with the optimizer's; seeds of dropout are among them
     every = {id(v): v for v in (*model.variables, *(model.optimizer.variables if model.optimizer else ()))}.values()
@@ -133,7 +131,7 @@ def built(order: Order) -> Built:
         "jit_compile": float(model.jit_compile is True),
         "tf32": float(row.on_gpu and chosen.tf32 == "on" and not gpu.lacks(row.device, "tf32")),
     }
-    notes = {**about, **tensors.about(row, chosen), **spread.notes}
+    notes = {**about, **tensors.about(row), **spread.notes}
     return Built(model, restore, values | spread.values, notes, wrong, spread)
 
 
@@ -143,10 +141,10 @@ def without_dropout(network: Network) -> Network:
     return replace(network, layers=layers)
 
 
-def _use_tf32(row: Row, chosen: Keras) -> None:
+def _use_tf32(row: Row) -> None:
     """Allows TF32 on a GPU or not, in the words of Keras's backend, whatever a row before left behind in this process."""
-    allowed, on_gpu = chosen.tf32 == "on", row.on_gpu
-    match chosen.keras_backend:
+    allowed = row.keras.tf32 == "on"
+    match row.library:
         case "tensorflow":
             import tensorflow
 
@@ -155,7 +153,7 @@ def _use_tf32(row: Row, chosen: Keras) -> None:
             import jax
 
             jax.config.update("jax_enable_x64", False)
-            precision = ("tensorfloat32" if allowed else "highest") if on_gpu else None
+            precision = ("tensorfloat32" if allowed else "highest") if row.on_gpu else None
             jax.config.update("jax_default_matmul_precision", precision)
         case "torch":
             import torch
@@ -190,7 +188,7 @@ def fitted(model, epochs: int, stamped: bool, data, **how) -> Fitted:
 def keras_fit(order: Order) -> Trainer:
     """model.fit as people call it, its samples where the residence says."""
     made, problem = built(order), order.row.problem
-    model, feed = made.model, input_pipeline.feeder(order.switches, order.x, order.y, problem.batch, order.seed)
+    model, feed = made.model, input_pipeline.feeder(order.row.keras, order.x, order.y, problem.batch, order.seed)
 
     def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
         data, how = feed(samples)
@@ -216,11 +214,11 @@ def keras_fit(order: Order) -> Trainer:
         return [float(sum_ - before) for before, sum_ in itertools.pairwise([0.0, *sums])]
 
     def also() -> dict[str, dict]:
-        return data_parallel.also(order.row, order.switches, made.spread, model)
+        return data_parallel.also(order.row, made.spread, model)
 
     if order.row.experiment.strategy != "MirroredStrategy":
         return made.trainer(fit, step_losses, also)
-    step_by_step = order.switches.steps_per_execution == 1  # else Keras gives one loss for several steps
+    step_by_step = order.row.keras.steps_per_execution == 1  # else Keras gives one loss for several steps
     return made.trainer(fit, fit_losses if step_by_step else None, also)
 
 

@@ -19,7 +19,6 @@ from workloads.harness.one_row import DoesNotFit, require_bytes
 from workloads.harness.timing import Limits
 from workloads.machine import cpu, facts
 from workloads.records import SAMPLES, SETUP, Machine, Measurement, Row, settings
-from workloads.records.switches import Keras
 
 CHECK = "weights"  # what every row is checked by: its model against the table
 BUILD = "training/keras/build"  # a row that builds and compares the model and trains nothing
@@ -66,7 +65,8 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
 
     Raises: Broken; data.Unavailable.
     """
-    problem, chosen = row.problem, settings.of(row)
+    problem = row.problem
+    settings.of(row)  # refuses what nothing here obeys
     if not isinstance(problem, Training):
         raise ValueError(f"{row.kernel} trains, it does no {problem.op}")
     network = None if settings.is_user_model(problem.model) else networks.find(problem.model)
@@ -74,14 +74,14 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
         problem = replace(problem, batch=problem.samples)
         row = replace(row, problem=problem)
     require_room(row, facts.describe())
-    phases |= tensors.begin(row.device, row.threads, chosen.keras_backend)
-    _require_sight(chosen)
+    phases |= tensors.begin(row.device, row.threads, row.library)
+    _require_sight(row)
     if not phases:  # another row has been here
         tensors.forget()
-    _mark_memory(row.device, chosen)
+    _mark_memory(row)
     with tensors.timed(phases, "samples"):
-        x, y = _samples(row, chosen, network, seed)
-    order = trainers.Order(row, chosen, network, x, y, seed, phases)
+        x, y = _samples(row, network, seed)
+    order = trainers.Order(row, network, x, y, seed, phases)
     if row.kernel == BUILD:
         made = trainers.built(order)
         values |= made.values
@@ -101,7 +101,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
 
 def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phases: dict, values: dict) -> dict:
     """The clocks of a Trainer, in order: compilation, losses, fits of its own samples in turns with those of other steps."""
-    problem, chosen = row.problem, settings.of(row)
+    problem, chosen = row.problem, row.keras
     unit = chosen.steps_per_execution
     try:
         look = keras_fit.compiled(trainer, problem, phases, unit)
@@ -117,7 +117,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     seen, flags = watch.seen()
     epoch = statistics.median(samples.seconds) * samples.calls
     phases["first_call"] = phases["compile"] + phases.get("compile_last", 0.0) + series[SETUP][0] + epoch
-    values |= seen | _peak_memory(row.device, chosen)
+    values |= seen | _peak_memory(row)
     if problem.epochs > 1:
         series |= {"job_loss": first.losses[: problem.epochs], "job_accuracy": first.accuracies[: problem.epochs]}
     series |= {"loss": learned.losses, "accuracy": learned.accuracies}
@@ -134,23 +134,24 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     return {"samples": (samples,), "series": series, "check": CHECK, "flags": flags, "notes": notes}
 
 
-def _samples(row: Row, chosen: Keras, network, seed: int):
+def _samples(row: Row, network, seed: int):
     """(x, y) for the problem, more of them where its epochs are too short to tell what a step costs."""
-    problem, unit = row.problem, chosen.steps_per_execution
+    problem, chosen = row.problem, row.keras
     if network is None:
-        return _own_samples(row, chosen, seed)
+        return _own_samples(row, seed)
     x, y = data.load(chosen.data, network, problem.samples, seed, problem.dtype, chosen.targets)
     if row.process == "fresh":
         return x, y
-    return keras_fit.resized(x, y, keras_fit.samples_held(problem, networks.sample_bytes(network, problem.dtype), unit))
+    each = networks.sample_bytes(network, problem.dtype)
+    return keras_fit.resized(x, y, keras_fit.samples_held(problem, each, chosen.steps_per_execution))
 
 
-def _own_samples(row: Row, chosen: Keras, seed: int):
+def _own_samples(row: Row, seed: int):
     """(x, y) for a user's own model, which is built once to see what it takes.
 
     Raises: ValueError for switches that such a model cannot obey; DoesNotFit.
     """
-    problem = row.problem
+    problem, chosen = row.problem, row.keras
     for name, text in (("data", "synthetic"), ("dropout", "on"), ("targets", "float32")):
         if getattr(chosen, name) != text:
             raise ValueError(f"{problem.model} is a model of your own: {name} can only be {text}")
@@ -190,31 +191,31 @@ def require_room(row: Row, here: Machine, values: int = 0) -> None:
         raise DoesNotFit(f"needs {much} of GPU memory, there are {have}: --residence {way} leaves them on the host")
 
 
-def _require_sight(chosen: Keras) -> None:
+def _require_sight(row: Row) -> None:
     """Raises ValueError for a row whose process should see a GPU where there is none."""
-    if chosen.gpu == "visible":
-        if (library := chosen.keras_backend) != "tensorflow":
-            raise ValueError(f"gpu=visible is TensorFlow's way of choosing the CPU; Keras runs on {library} here")
+    if row.keras.gpu == "visible":
+        if row.library != "tensorflow":
+            raise ValueError(f"gpu=visible is TensorFlow's way of choosing the CPU; Keras runs on {row.library} here")
         import tensorflow
 
         if not tensorflow.config.list_physical_devices("GPU"):
             raise ValueError("gpu=visible puts a training on the CPU beside a GPU that TensorFlow sees; it sees none")
 
 
-def _mark_memory(device: str, chosen: Keras) -> None:
+def _mark_memory(row: Row) -> None:
     """From now on peaks of memory count."""
-    if device == "cpu":
+    if not row.on_gpu:
         with contextlib.suppress(OSError):
             (cpu.ROOT / "proc/self/clear_refs").write_text("5")  # resets VmHWM (proc(5))
-    elif chosen.keras_backend == "tensorflow":
+    elif row.library == "tensorflow":
         import tensorflow
 
         tensorflow.config.experimental.reset_memory_stats("GPU:0")
 
 
-def _peak_memory(device: str, chosen: Keras) -> dict[str, float]:
+def _peak_memory(row: Row) -> dict[str, float]:
     """peak_memory_bytes: of this process on the CPU; what TensorFlow's tensors took at most on a GPU."""
-    if device == "cpu":
+    if not row.on_gpu:
         peak = re.search(r"VmHWM:\s+(\d+) kB", cpu.text(cpu.ROOT / "proc/self/status"))
         return {"peak_memory_bytes": int(peak[1]) * 1024.0} if peak else {}
-    return tensors.peak_memory() if chosen.keras_backend == "tensorflow" else {}
+    return tensors.peak_memory() if row.library == "tensorflow" else {}

@@ -108,7 +108,7 @@ def _training(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     require_memory(problem, "cpu")
     phases |= tensors.begin(row.device, row.threads)
     x, y = data.load(wanted.data, network, problem.samples, seed, problem.dtype)
-    trainer = trainers.way(row.kernel)(trainers.Order(row, wanted, network, x, y, seed, phases))
+    trainer = trainers.way(row.kernel)(trainers.Order(row, network, x, y, seed, phases))
     if trainer.wrong:
         raise Broken(trainer.wrong)
     most = max(1, problem.samples // problem.batch)

@@ -122,7 +122,8 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def keras(self) -> Keras:
-        return self.settings.keras
+        """How its model is compiled, fed and trained; the backend is the library that does it."""
+        return typed(Keras, {**self.settings.switches, "keras_backend": self.library})
 
     @property
     def experiment(self) -> Experiment:

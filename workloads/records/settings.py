@@ -6,7 +6,7 @@ Only `data` is always written out, so that every row says what it was trained on
 from kernels import networks
 from workloads.options import unknown, usage_errors
 from workloads.records import Row
-from workloads.records.switches import KNOWN, VARIABLES, Keras, typed
+from workloads.records.switches import KNOWN, VARIABLES, Keras
 
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 PARTS = "CROSSOVER_CPU_PARTS"  # the variable that tells TensorFlow's worker to cut its CPU into so many devices
@@ -35,7 +35,7 @@ def default(name: str) -> str:
 
 
 def of(row: Row) -> Keras:
-    """How a row's model is compiled, fed and trained.
+    """The row's own `keras`, each of its switches checked.
 
     Raises: ValueError for a switch that nothing here obeys, since its row would claim what was not done.
     """
@@ -48,7 +48,7 @@ def of(row: Row) -> Keras:
             raise ValueError(f"{name} can be {', '.join(allowed)}, not {text!r}")
         if not allowed and not (text.isdigit() and int(text)):
             raise ValueError(f"{name} takes a whole number of at least 1, not {text!r}")
-    return typed(Keras, {**given, "keras_backend": row.library})
+    return row.keras
 
 
 def fitted(dtype: str) -> str:
