@@ -1,13 +1,27 @@
 """The flags that every workload shares, and how long a row is timed by them. Standard library only."""
 
 import argparse
+import dataclasses
 import re
-from typing import Any
 
 from workloads import options
 
-FINE = {"visit_s": 0.075, "rounds": 5, "max_noise": 0.01, "max_time": 2.0}
-FAST = {"visit_s": 0.025, "rounds": 3, "max_noise": 0.05, "max_time": 0.25}
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """How long a row is timed: in `rounds` visits of `visit_s` seconds on each clock, or one call where that is longer.
+
+    After those, rows whose interval's half-width is above `max_noise` of the median are visited again. `max_time`: seconds
+    after which what is timed in one go, such as trainings, is not begun again.
+    """
+
+    visit_s: float = 0.075
+    rounds: int = 5
+    max_noise: float = 0.01
+    max_time: float = 2.0
+
+
+FINE, FAST = Limits(), Limits(0.025, 3, 0.05, 0.25)
 RIGOROUS_ROUNDS = 10
 _MEASURING = f"""
 # what to run, and where
@@ -17,11 +31,11 @@ _MEASURING = f"""
 --threads N ...      CPU threads (default: 1, 2, 4, ... all; what a framework takes by itself)
 --require-gpu        exit 3 when there is no GPU
 # how to measure
---min-time S     seconds of each of a row's {FINE["rounds"]} visits ({FINE["visit_s"]})
---max-noise F    more visits of a row until its interval is within this share of its time ({FINE["max_noise"]})
---max-time S     but none once its calls have taken so many seconds ({FINE["max_time"]}); a training takes longer
+--min-time S     seconds of each of a row's {FINE.rounds} visits ({FINE.visit_s})
+--max-noise F    more visits of a row until its interval is within this share of its time ({FINE.max_noise})
+--max-time S     but none once its calls have taken so many seconds ({FINE.max_time}); a training takes longer
 # or
---fast           a quick look: {FAST["rounds"]} visits, 5 %% noise; 1 and all threads
+--fast           a quick look: {FAST.rounds} visits, 5 %% noise; 1 and all threads
 --rigorous       {RIGOROUS_ROUNDS} visits, each in a process of its own (a training: five); slower; another hour may still differ
 # how to measure
 --seed N =1      seed of the data and of the order (1)
@@ -44,11 +58,12 @@ def add_measuring(made: options.Parser) -> None:
     options.add(made, _MEASURING, N=_seed, F=_noise)
 
 
-def limits(args: argparse.Namespace) -> dict[str, Any]:
-    """visit_s (--min-time), rounds, max_noise, max_time: as given, else of --fast, else of the default."""
+def limits(args: argparse.Namespace) -> Limits:
+    """The limits as given, else of --fast, else the usual ones."""
     given = {"visit_s": args.min_time, "max_noise": args.max_noise, "max_time": args.max_time}
-    rounds = {"rounds": RIGOROUS_ROUNDS} if args.rigorous else {}
-    return (FAST if args.fast else FINE) | rounds | {name: value for name, value in given.items() if value is not None}
+    if args.rigorous:
+        given["rounds"] = RIGOROUS_ROUNDS
+    return dataclasses.replace(FAST if args.fast else FINE, **{name: n for name, n in given.items() if n is not None})
 
 
 def _noise(text: str) -> float:

@@ -40,7 +40,7 @@ def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--scale", type=float, default=1.0, help="more sweeps, or fewer")
     args = flags.parse_args()
-    fine, fast = Limits(**shared_flags.FINE), Limits(**shared_flags.FAST)
+    fine, fast = shared_flags.FINE, shared_flags.FAST
     begin, figures, beside = time.process_time(), [], []
     for name in virtual_sweep.NOISES:
         share = virtual_sweep.share(name, fine, 1)

@@ -50,8 +50,9 @@ def test_what_is_no_size_is_one_clear_error_corrected_to_what_may_be_meant(text,
 def test_limits_and_keywords_of_a_call():
     made = options.parser("workloads.x", "", "x")
     shared_flags.add_measuring(made)
-    assert shared_flags.limits(made.parse_args([])) == shared_flags.FINE
-    assert shared_flags.limits(made.parse_args(["--fast", "--max-time", "7"])) == {**shared_flags.FAST, "max_time": 7.0}
+    plain, fast = made.parse_args([]), made.parse_args(["--fast", "--max-time", "7"])
+    assert shared_flags.limits(plain) == shared_flags.FINE
+    assert shared_flags.limits(fast) == shared_flags.Limits(0.025, 3, 0.05, 7)
     given = made.parse_args(["--max-time", "2min", "--min-time", "50ms", "--max-noise", "5%", "--stop-after", "1.5"])
     assert (given.max_time, given.min_time, given.max_noise, given.stop_after) == (120, 0.05, 0.05, 1.5)
     args = options.namespace(made, threads=[1, 2], fast=True)

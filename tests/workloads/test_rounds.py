@@ -187,7 +187,7 @@ def test_rows_of_a_gpu_are_measured_once_more_under_load_and_tables_take_those_o
 @pytest.mark.parametrize("name", ["independent", "Pareto", "levels of 0.5 s", "OU, tau 1 s"])
 def test_intervals_hold_the_true_time_as_often_as_they_say(name):
     """A small part of bench intervals: six sweeps of forty rows."""
-    limits = Limits(**shared_flags.FINE)
+    limits = shared_flags.FINE
     held = [
         (e := stats.seconds_of(m)).low <= truth <= e.high
         for seed in range(6)

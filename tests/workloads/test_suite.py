@@ -83,7 +83,7 @@ def test_visits_of_the_quick_products_on_16_cores_and_a_gpu(monkeypatch):
     assert (args.seed, args.output, args.stop_after) == (7, "x", 5.0)
     rows = matmul.rows(args, GPU_MACHINE)
     assert len(rows) == 5 * (2 * 2 + 2 * 4) + 3 + 3
-    assert args.no_refine and shared_flags.limits(args)["rounds"] * len(rows) == 198
+    assert args.no_refine and shared_flags.limits(args).rounds * len(rows) == 198
 
 
 @pytest.mark.parametrize(

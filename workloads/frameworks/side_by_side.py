@@ -17,7 +17,6 @@ from kernels import networks
 from kernels.problems import Inference, Training
 from workloads import options, shared_flags
 from workloads.harness import concurrent, plan, sweep
-from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
 from workloads.machine import facts
 from workloads.records import Machine, Measurement, Row, Run, Samples, Settings
@@ -155,7 +154,7 @@ def _tried(rows_: list[Row], args: argparse.Namespace, here: Machine) -> Generat
     start and end are in it; a fresh process starts when its trial does."""
     (row,) = rows_
     fresh = row.process == "fresh"
-    limits = Limits(**shared_flags.limits(args))
+    limits = shared_flags.limits(args)
     taken: list[Measurement] = []
     took: list[float] = []
     with contextlib.closing(Worker(environment(row, here.uuids))) as worker:

@@ -16,7 +16,7 @@ from kernels.problems.arrays import ARITHMETIC, precision
 from kernels.registry import Kernel
 from workloads import options, shared_flags
 from workloads.harness import one_row, rounds
-from workloads.harness.timing import FEWEST_LATER, Limits
+from workloads.harness.timing import FEWEST_LATER
 from workloads.machine import facts
 from workloads.records import Machine, Row, Settings
 
@@ -258,7 +258,7 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
         {} if args.format == "json" else one_row.too_large(rows, lambda row: one_row.require_room(row, free), name)
     )
     rows = [row for row in rows if row.key not in left_out]
-    limits = Limits(**shared_flags.limits(args))
+    limits = shared_flags.limits(args)
     processes, fresh = (RIGOROUS_PROCESSES, limits.rounds) if args.rigorous else (1, 0)
     seconds = _FRESH_S * fresh + _FRAMEWORK_S * len({(row.backend, row.device) for row in rows})
     for row in rows:

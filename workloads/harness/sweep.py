@@ -113,7 +113,7 @@ def sweep(
     if isinstance(model := getattr(args, "model", None), str):  # of layers; rows of whole models name their own
         run = replace(run, network=model)
     begin = time.monotonic()
-    limits = Limits(**shared_flags.limits(args))
+    limits = shared_flags.limits(args)
     with records.Writer(place(args, workload, run), run, args.resume) as writer, signals():
         kept = {key: visits for key, visits in writer.kept.items() if visits[-1].ok}
         around = rounds.Rounds(rows, limits, args.seed, kept)

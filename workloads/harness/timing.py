@@ -8,12 +8,11 @@ import math
 import time
 from collections.abc import Callable, Iterator
 
-import msgspec
-
 from kernels.cuda.autotuner import milliseconds
 from kernels.cuda.held import batches
 from workloads.records import Samples
 from workloads.records.visits import joined
+from workloads.shared_flags import Limits
 
 Take = Callable[[int], float]
 # A visit ends early after so many times its seconds: on a busy host calls can be 100x slower than when they were sized.
@@ -24,19 +23,6 @@ HELD_BELOW_S = 1e-3  # calls shorter than this are queued behind a held stream: 
 HELD_CALLS = 200  # fewer than a stream's launch queue takes, and issued well within the hold
 ISSUED_CALLS = 100
 FEWEST_LATER = 3  # epochs of a training after a fit's first, where they are long
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """How long a row is timed: in `rounds` visits of `visit_s` seconds on each clock, or one call where that is longer.
-
-    After those, rows whose interval's half-width is above `max_noise` of the median are visited again. `max_time`: seconds
-    after which what is timed in one go, such as trainings, is not begun again.
-    """
-
-    visit_s: float = 0.075
-    rounds: int = 5
-    max_noise: float = 0.01
-    max_time: float = 2.0
 
 
 def host(run: Callable) -> Take:
