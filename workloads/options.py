@@ -28,13 +28,13 @@ _FEW = 8  # known words that are listed although one is similar
 
 
 class Stop(Exception):
-    """Ends a command with one `error:` line and this exit code; `tip` is a command that works. `similar`: the words of
-    Parser.corrected, and first what is wrong (a flag, a model) where the right word is like it, else ""."""
+    """Ends a command with one `error:` line and this exit code; `tip` is a command that works. Where the words that were typed
+    can be mended, `wrong` and `right` are Parser.corrected's; `similar`: what they are (a flag, a model) if they are alike."""
 
     code = USAGE
 
-    def __init__(self, message: str, tip: str = "", similar: tuple[str, str, str] | None = None):
-        self.tip, self.similar = tip, similar
+    def __init__(self, message: str, tip: str = "", wrong: str | None = None, right: str = "", similar: str = ""):
+        self.tip, self.wrong, self.right, self.similar = tip, wrong, right, similar
         super().__init__(message)
 
 
@@ -90,7 +90,7 @@ def unknown(what: str, word: str, known: Iterable[str], where: str = "", more: s
     right = closest(word, names)
     listed = f"; known: {', '.join(names)}{more}" if not right or len(names) <= _FEW else ""
     said = f"unknown {what} {word!r}{where}{listed}"
-    return Usage(said, similar=(what if right else "", word, right or [*names, word][0]))
+    return Usage(said, "", word, right or [*names, word][0], what if right else "")
 
 
 def number(text: str, units: dict[str, int] = COUNTS) -> int:
@@ -114,7 +114,7 @@ def _no_size(why: str, word: str, units: dict[str, int], most: int) -> Usage:
     numbers = re.findall(r"(\d{1,15}(?:\.\d{1,9}|e\d)?)(?:(?:\^|\*\*)(\d{1,2})|([kmgt]i?b?))?", word.lower())
     found = [int(float(base) * units.get(unit, 1)) ** int(power or 1) for base, power, unit in numbers]
     ends = sorted({n for n in found[:most] if 0 < n < 1 << 60}) or [1 if units is COUNTS else 1 << 16]
-    return Usage(why, similar=("", word, ":".join(map(str, ends)) + (":x2" if len(ends) > 1 else "")))
+    return Usage(why, "", word, ":".join(map(str, ends)) + (":x2" if len(ends) > 1 else ""))
 
 
 def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
@@ -190,12 +190,12 @@ class Parser(argparse.ArgumentParser):
             known, first = self._option_string_actions, f"--{next(iter(self.needs), '')}"
             lacks_its_flag = re.match(r"(?![a-zA-Z]*$)[^-]", word) and getattr(known.get(first), "nargs", 0) != 0
             right = f"{first} {word}" if lacks_its_flag else closest(word, known)
-            raise Usage(f"unexpected argument {word!r}", similar=("argument" if right in known else "", word, right))
+            raise Usage(f"unexpected argument {word!r}", "", word, right, "argument" if right in known else "")
         flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
         action = self._option_string_actions[flag[1]] if flag else None
         if choice and action and (right := closest(choice[1], action.choices or ())):
-            raise Usage(message, similar=("value", choice[1], right))
-        raise Usage(message, similar=("", flag[1], "") if flag and action and not action.required else None)
+            raise Usage(message, "", choice[1], right, "value")
+        raise Usage(message, wrong=flag[1] if flag and action and not action.required else None)
 
     def corrected(self, words: Sequence[str], wrong: str, right: str) -> list[str]:
         """The words of a command with a wrong one replaced; flags that are known, or like none, go with what they take."""
@@ -324,7 +324,7 @@ def namespace(made: Parser, **keywords) -> argparse.Namespace:
 def refuse(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
     """Raises Usage, which says why, for those of these flags that are given; the command works without them."""
     if given := " ".join(f"--{n.replace('_', '-')}" for n in names if getattr(args, n, None) is not None):
-        raise Usage(f"{why}; leave {given} out", similar=("", given, ""))
+        raise Usage(f"{why}; leave {given} out", wrong=given)
 
 
 def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.Namespace], int]) -> int:
@@ -357,14 +357,13 @@ def _terminated(number, frame) -> None:
 def _say(stop: Stop, made: Parser, given: Sequence[str]) -> None:
     """Prints the error, a similar word where there is one, and a command that works: the one that was typed, corrected."""
     print(terminal.paint("error:", "bad", sys.stderr), stop, file=sys.stderr)
-    tip, fixed, similar = stop.tip or made.example, list(given), stop.similar
+    tip, fixed = stop.tip or made.example, list(given)
     if listed := re.match(r"unknown (\w+) '(.+?)'; known: (.*)", str(stop)):
-        similar = unknown(listed[1], listed[2], listed[3].split(", ")).similar
-    if similar:
-        what, wrong, right = similar
-        if what:
-            print(f"  tip: a similar {what} exists: {right!r}", file=sys.stderr)
-        fixed = made.corrected(given, wrong, right) if wrong or "" in given else fixed
+        stop = unknown(listed[1], listed[2], listed[3].split(", "))
+    if stop.similar:
+        print(f"  tip: a similar {stop.similar} exists: {stop.right!r}", file=sys.stderr)
+    if stop.wrong or (stop.wrong == "" and "" in given):
+        fixed = made.corrected(given, stop.wrong, stop.right)
     if fixed != list(given):
         tip = shlex.join(["python", "-m", made.prog.split()[-1], *fixed])
     print(f"  try: {typed(tip)}", file=sys.stderr)

@@ -68,7 +68,7 @@ def limits(args: argparse.Namespace) -> Limits:
 
 def _noise(text: str) -> float:
     if (share := options.positive(text, {"": 1, "%": 0.01})) > 1:
-        raise options.Usage(f"{text} is a share above 1", similar=("", "--max-noise", f"--max-noise {share:g}%"))
+        raise options.Usage(f"{text} is a share above 1", wrong="--max-noise", right=f"--max-noise {share:g}%")
     return share
 
 

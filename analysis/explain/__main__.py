@@ -27,10 +27,10 @@ def price(text: str) -> float:
         r"[$€£]?\s*(\d{1,9}(?:[.,]\d{1,6})?)\s*(?:[$€£]|usd|eur|gbp)?\s*(?:/?\s*h(?:our)?)?", text.lower()
     )
     if not match:
-        raise options.Usage(f"{text!r} is no price of an hour; write it like 3.50", similar=("", text, "3.50"))
+        raise options.Usage(f"{text!r} is no price of an hour; write it like 3.50", wrong=text, right="3.50")
     if re.search(r",\d{3}$", match[1]):
         whole = match[1].replace(",", "")
-        raise options.Usage(f"{text!r} may be {whole} or {match[1].replace(',', '.')}", similar=("", match[1], whole))
+        raise options.Usage(f"{text!r} may be {whole} or {match[1].replace(',', '.')}", wrong=match[1], right=whole)
     return float(match[1].replace(",", "."))
 
 

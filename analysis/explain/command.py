@@ -44,14 +44,14 @@ def body(args: argparse.Namespace, again: str) -> int:
     """
     first = next((run for run in args.runs if not os.path.exists(run)), "")
     if first.isdecimal():
-        raise options.Usage(f"{first!r} is no run; a flag here takes one number", similar=("", first, ""))
+        raise options.Usage(f"{first!r} is no run; a flag here takes one number", wrong=first)
     if not args.case and not args.model:
         flag = "--case" if first in published_cases.EVERY else "--model"
         raise options.Usage(
-            "name what to explain, with --case or --model", similar=("", first, f"{flag} {first}") if first else None
+            "name what to explain, with --case or --model", wrong=first or None, right=f"{flag} {first}"
         )
     if args.case and args.model:
-        raise options.Usage("--case brings its own model; leave one of them out", similar=("", "--case", ""))
+        raise options.Usage("--case brings its own model; leave one of them out", wrong="--case")
     try:
         return _explained(args, again)
     except Lacking as lacking:
@@ -190,7 +190,7 @@ def sources(runs: Sequence[str], gpu_profile: str | None = None, stored_too: boo
     gpu = profile.read(stored)
     if not any(map(is_gpu, gpu.devices)):
         raise options.Usage(
-            f"{gpu_profile} has no row of a GPU", similar=("", "--gpu-profile", f"--gpu-profile {STORED_GPU}")
+            f"{gpu_profile} has no row of a GPU", wrong="--gpu-profile", right=f"--gpu-profile {STORED_GPU}"
         )
     return Sources(here, gpu, prediction.predict)
 

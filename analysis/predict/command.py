@@ -64,7 +64,8 @@ def print_predictions(args: argparse.Namespace) -> int:
     if args.save and pathlib.PurePath(args.save).suffix == ".jsonl":
         raise options.Usage(
             f"{args.save}: a .jsonl file is read as rows wherever it lies, so predictions need another name",
-            similar=("", args.save, str(pathlib.PurePath(args.save).with_suffix(".ndjson"))),
+            wrong=args.save,
+            right=str(pathlib.PurePath(args.save).with_suffix(".ndjson")),
         )
     of = profile.read(*args.profile)
     every = settings(args, of)

@@ -44,7 +44,7 @@ def test_what_is_no_size_is_one_clear_error_corrected_to_what_may_be_meant(text,
     with pytest.raises(options.Usage) as error:
         options.sizes(["32", text], units)
     assert "\n" not in str(error.value) and len(str(error.value)) < 200
-    assert error.value.similar[1:] == (text, meant) and options.sizes([meant], units)
+    assert (error.value.wrong, error.value.right) == (text, meant) and options.sizes([meant], units)
 
 
 def test_limits_and_keywords_of_a_call():
@@ -133,7 +133,6 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
     for unlike in ("--fast --zzz 3 4 --seed 1", "--zzz=3 --fast --seed 1"):
         assert refused(made, unlike, capsys)[1].endswith("-m workloads.x --fast --seed 1")
     assert refused(made, "--zzz 3", capsys)[1].endswith("-m workloads.x --fast")  # nothing is left: the example
-
     lone = options.parser("workloads", "", "python -m workloads")
     assert refused(lone, "matmull", capsys)[1].endswith("-m workloads.matmul -h")
 
@@ -154,15 +153,16 @@ def test_what_is_nearly_right_is_corrected_in_the_command_that_was_typed(capsys,
     ]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reports" / "machine").mkdir(parents=True)
-    lost = NoRun("reprots/machne", ())
-    assert lost.similar == ("path", "reprots/machne", "reports/machine") and isinstance(lost, FileNotFoundError)
-    assert NoRun("machine", ()).similar == ("path", "machine", "reports/machine")
-    assert NoRun("befre", ["before"]).similar[2] == "before"
+
+    def told(run: str, *saved: str) -> tuple:
+        return (lost := NoRun(run, saved)).similar, lost.wrong, lost.right
+
+    assert issubclass(NoRun, FileNotFoundError) and told("befre", "before")[2] == "before"
+    assert all(told(run) == ("path", run, "reports/machine") for run in ("reprots/machne", "machine"))
     (tmp_path / "reports/machine/run").mkdir()
     (tmp_path / "reports/machine/run/rows.jsonl").touch()
-    for lost in ("reports/machine/zzz", "reports/zzz"):
-        assert NoRun(lost, ()).similar == ("", lost, "reports/machine/run")
-    assert NoRun("zzz", ["before"]).similar == ("", "zzz", "zzz")  # a name: no stored run is this machine's
+    assert all(told(lost) == ("", lost, "reports/machine/run") for lost in ("reports/machine/zzz", "reports/zzz"))
+    assert told("zzz", "before") == ("", "zzz", "zzz")  # a name: no stored run is this machine's
     (tmp_path / "reports/local/here/run").mkdir(parents=True)
     for folder in (tmp_path, tmp_path / "reports/local/here/run"):
         (folder / "rows.jsonl").touch()

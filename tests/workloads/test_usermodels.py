@@ -201,7 +201,7 @@ RIGHT = dict.fromkeys(("mime.py:build", "mine.py:buld", "mine.py"), "mine.py:bui
 def test_a_model_nearly_named_is_named(folder, wrong, right):
     with pytest.raises(options.Usage) as refused:
         grid.known_model(wrong)
-    assert refused.value.similar == ("model" * (":" in right), wrong, right)
+    assert vars(refused.value) == {"tip": "", "wrong": wrong, "right": right, "similar": "model" * (":" in right)}
 
 
 def test_what_a_keras_file_holds_is_asked_in_a_worker(folder):

@@ -41,7 +41,7 @@ def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]
     time += sum(plan.seconds(row, args.rigorous) for row in own)
     if left_out and not fits:
         why = next(iter(left_out.values())).removeprefix("left out: ")
-        raise options.Missing(why, similar=("", "--samples", "--samples 1000"))
+        raise options.Missing(why, wrong="--samples", right="--samples 1000")
     largest = max((training_row.footprint_bytes(r.problem, values[r.problem.model]) for r in fits), default=0)
     size = f"{units.count(len(fits), 'row')}, at most {units.size(largest)} of arrays at a time"
     guess = f"about {time / 60:.1f} minutes, a guess; --stop-after 500 begins no row that may pass it, --resume goes on"

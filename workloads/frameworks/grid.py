@@ -46,7 +46,7 @@ def models(args: argparse.Namespace) -> list[str]:
     for flag, model in _ONLY_OF.items():
         if getattr(args, flag) and model not in words:
             said = f"--{flag.replace('_', '-')} is for the model {model}, which was not asked for"
-            raise options.Usage(said, similar=("", "--model", f"--model {model}"))
+            raise options.Usage(said, wrong="--model", right=f"--model {model}")
     for name in words:
         if name == "mlp":
             counts = [plan.counts(getattr(args, flag), default) for flag, default in _MLP.items()]
@@ -67,7 +67,7 @@ def known_model(name: str) -> str:
         return settings.network(name, own=True).name
     if lost := user_model.missing(name):
         right = user_model.similar(name)
-        raise options.Usage(lost, similar=("model" if right else "", name, right or MODEL))
+        raise options.Usage(lost, "", name, right or MODEL, "model" if right else "")
     return name
 
 
@@ -85,10 +85,10 @@ def network(name: str, time_limit_s: float = 60) -> networks.Network:
     if m.ok:
         return msgspec.json.decode(m.notes["layers"], type=networks.Network)
     if "time limit" in m.reason:
-        longer = ("", "--time-limit", f"--time-limit {5 * time_limit_s:g}")
-        raise options.Missing(f"{name} cannot be described: building it has {m.reason}", similar=longer)
+        said = f"{name} cannot be described: building it has {m.reason}"
+        raise options.Missing(said, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
     said = m.reason.replace("its process ended", f"{name} ended the process that built it", 1)
-    raise options.Missing(said, similar=("", name, MODEL))
+    raise options.Missing(said, wrong=name, right=MODEL)
 
 
 def layers(args: argparse.Namespace, kind: str) -> list[networks.Work]:
@@ -128,10 +128,10 @@ def problems(args: argparse.Namespace) -> list[Training]:
         network = networks.known(model)
         whole = _whole(network)
         if args.data == "real" and network and not network.data:
-            raise options.Usage(f"{model} has no real data set", similar=("", "--data", ""))
+            raise options.Usage(f"{model} has no real data set", wrong="--data")
         if network and network.regression and "uint8" in dtypes:
             why = f"{model} learns from points that are no whole numbers: not as uint8"
-            raise options.Usage(why, similar=("", "--dtypes", "--dtypes float32"))
+            raise options.Usage(why, wrong="--dtypes", right="--dtypes float32")
         if network and whole and not args.batch:
             shapes = [(count, count) for count in plan.counts(args.samples, network.samples)]
         else:
@@ -240,7 +240,7 @@ def rows(args: argparse.Namespace, here) -> list:
         regression = not network or network.regression
         if "targets" in given and not regression:
             said = f"--targets is for a regression, which {problem.model} is not"
-            raise options.Usage(said, similar=("", "--model", "--model peaks"))
+            raise options.Usage(said, wrong="--model", right="--model peaks")
         for device, (kernel, home) in itertools.product(on, _ways(args, problem, every)):
             own = {s: texts for s, texts in given.items() if _applies(s, device, kernel, regression)}
             threads = plan.counts(args.threads, None) if device == "cpu" else [None]

@@ -153,9 +153,7 @@ def shape(text: str, like: str = "MxNxK") -> tuple[int, ...]:
     if re.sub(r"\d+[km]?", "N", text.replace(",", "x")) != re.sub("[A-Z]", "N", like):
         found = re.findall(r"[1-9]\d*[km]?", text) or ["64"]
         meant = iter(found + found[-1:] * 9)
-        raise options.Usage(
-            f"{text!r} is not a shape {like}", similar=("", text, re.sub("[A-Z]", lambda _: next(meant), like))
-        )
+        raise options.Usage(f"{text!r} is not a shape {like}", "", text, re.sub("[A-Z]", lambda _: next(meant), like))
     return tuple(map(options.number, re.split("[x:,]", text)))
 
 
@@ -168,7 +166,8 @@ def thread_counts(args: argparse.Namespace) -> list[int]:
     if args.threads and (asked := max(counts)) > (most := facts.numba_threads()):
         raise options.Usage(
             f"--threads {asked}: at most {most} here, as Numba, which measures the CPU's roofs, has no more",
-            similar=("", "--threads", f"--threads {most}"),
+            wrong="--threads",
+            right=f"--threads {most}",
         )
     return counts
 
@@ -247,7 +246,7 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
     Raises: Usage for the other formats, which are of rows that were measured.
     """
     if args.format in ("csv", "md"):
-        raise options.Usage(f"--dry-run has nothing measured for --format {args.format}", similar=("", "--format", ""))
+        raise options.Usage(f"--dry-run has nothing measured for --format {args.format}", wrong="--format")
     rows = list(rows)
     here = facts.describe()
 

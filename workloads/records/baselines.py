@@ -18,9 +18,7 @@ def folder(name: str) -> pathlib.Path:
     """
     if not re.fullmatch(r"\w[\w.-]{0,99}", name):
         plain = re.sub(r"\W+", "-", name).strip("-") or "before"
-        raise Usage(
-            f"{name!r} is no name for a baseline: letters, digits, dots and dashes only", similar=("", name, plain)
-        )
+        raise Usage(f"{name!r} is no name for a baseline: letters, digits, dots and dashes only", "", name, plain)
     return FOLDER / name
 
 

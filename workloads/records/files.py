@@ -35,10 +35,10 @@ class NoRun(Usage, FileNotFoundError):
         lost = not os.path.exists(run or ".")
         right = (lost and (similar_path(run) or closest(run, saved) or similar_path(f"reports/{run}"))) or ""
         names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
-        similar = ("path" if right else "", run, right or _nearest(run))
         kept = f"--save {run}" if re.fullmatch(r"\w[\w.-]*", run) else "-o DIR"
         tip = f"python -m workloads.matmul --sizes 64:1024:x2 {kept}"
-        super().__init__(f"no result file in {run or repr(run)}{names}", tip, similar)
+        what = f"no result file in {run or repr(run)}{names}"
+        super().__init__(what, tip, run, right or _nearest(run), "path" if right else "")
 
 
 def _nearest(run: str) -> str:
@@ -83,7 +83,8 @@ class Writer(contextlib.AbstractContextManager):
         except OSError as error:
             raise Refused(
                 f"cannot write {path}: {error.strerror}; choose a folder you may write with -o",
-                similar=("", "-o", "-o DIR"),
+                wrong="-o",
+                right="-o DIR",
             ) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
