@@ -258,9 +258,9 @@ def describe(model: str, time_limit_s: float) -> Network:
         told = dict(line.strip().partition(": ")[::2] for line in lines)
         said = told.get("error") or (lines or ["it said nothing"])[-1]
         tried = dict(itertools.pairwise(shlex.split(told.get("try", ""))))
-        similar = ("model" * ("tip" in told), model, tried.get("--model", model))
-        if similar[2] == model and "--time-limit" in tried:
-            similar = ("", "--time-limit", f"--time-limit {tried['--time-limit']}")
+        wrong, right, similar = model, tried.get("--model", model), "model" * ("tip" in told)
+        if right == model and "--time-limit" in tried:
+            wrong, right, similar = "--time-limit", f"--time-limit {tried['--time-limit']}", ""
         kind = options.Usage if done.returncode == options.USAGE else options.Missing
-        raise kind(said, told.get("try", ""), similar)
+        raise kind(said, told.get("try", ""), wrong, right, similar)
     return msgspec.json.decode(done.stdout, type=Network)

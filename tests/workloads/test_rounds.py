@@ -94,9 +94,9 @@ def test_noisy_rows_have_more_rounds_for_a_share_of_the_time_and_no_more_than_a_
 @pytest.mark.parametrize(
     ("limits", "extra"),
     [
-        (replace(LIMITS, max_time=4.0), 0),  # five calls of about a second have taken it
-        (replace(LIMITS, max_noise=0.2), 0),
-        (replace(LIMITS, max_time=6.0), 2),  # the first of two may pass it
+        (Limits(0.5, max_time=4.0), 0),  # five calls of about a second have taken it
+        (Limits(0.5, max_noise=0.2, max_time=100.0), 0),
+        (Limits(0.5, max_time=6.0), 2),  # the first of two may pass it
     ],
 )
 def test_what_ends_the_extra_rounds(limits, extra, monkeypatch):
