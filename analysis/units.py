@@ -39,14 +39,14 @@ UNITS = dict(line.split()[:2] for line in COLUMNS.strip().splitlines())
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
-def digits(value: float) -> str:
-    """Three significant digits, never an exponent: 131, 24.1, 0.00123, 771000."""
+def digits(value: float, most: int = 3) -> str:
+    """Three significant digits, or as many as `most`, never an exponent: 131, 24.1, 0.00123, 771000."""
     if not math.isfinite(value):
         return str(value)
-    rounded = _rounded(value)
+    rounded = float(f"{value:.{most - 1}e}")
     if rounded == 0:
         return "0"
-    return f"{rounded:.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}"
+    return f"{rounded:.{max(0, most - 1 - math.floor(math.log10(abs(rounded))))}f}"
 
 
 def _rounded(value: float) -> float:

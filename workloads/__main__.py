@@ -5,6 +5,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator
 
+from kernels import registry
 from workloads import help_screen, options
 
 EXAMPLE = "python -m workloads"
@@ -12,7 +13,6 @@ LONG = "Shows the commands, which backends are ready with what library and threa
 
 
 def _state(name: str, software: dict[str, str]) -> tuple[str, str]:
-    from kernels import registry
     from workloads.machine import facts
 
     if registry.BACKENDS[name].devices == ("gpu",) and (problem := facts.gpu_problem()):
@@ -38,14 +38,13 @@ _ABOUT = {
 
 def here() -> Iterator[str]:
     """The lines about this machine: what it is, then each backend as soon as it is known."""
-    from kernels.registry import BACKENDS
     from workloads.machine import facts
 
     of = facts.describe()
     yield f"This machine ({of.key}): {of.cpu}, {of.cores} cores, {of.memory_bytes / 2**30:.0f} GiB"
     yield from (f"  {gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, {gpu.multiprocessors} SMs" for gpu in of.gpus)
     software = facts.software()
-    for name in BACKENDS:
+    for name in registry.BACKENDS:
         yield f"  {name:10}  {'  '.join(_state(name, software))}"
 
 

@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from analysis.table import Table
 from workloads import options
 
 QUESTION = "What is a model made of, layer by layer?"
@@ -23,7 +24,6 @@ def parser() -> options.Parser:
 
 def lines(of) -> list[str]:
     """A Network as text: a line a layer, its sums, and what is not known of it."""
-    from analysis.table import Table
     from kernels import networks
     from kernels.networks import layers
     from kernels.networks import training_step as steps

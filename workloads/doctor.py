@@ -1,6 +1,7 @@
 """Says whether this machine is ready to measure: what was seen, why it matters, what to type next."""
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import platform
@@ -9,9 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
-from analysis import units
+from analysis import table, units
 from workloads import ROOT, options, terminal
 from workloads.machine import health
 from workloads.machine.health import Finding
@@ -110,8 +112,6 @@ def timings() -> Iterator[Finding]:
 
 def trials(here) -> list:
     """Measurements of a product and a pass over memory on each device, the pass warm and cold."""
-    import contextlib
-
     from kernels.problems import Matmul, Stream
     from workloads.harness.timing import Limits
     from workloads.harness.worker import Order, Worker, environment
@@ -265,11 +265,9 @@ def _sweep(folder: Path, i: int, here) -> None:
 
 def _keep(folder: Path, here, format_: str) -> None:
     """Stores and prints what the sweeps so far differ by, and how to go on where some lack."""
-    from datetime import datetime
-
     import msgspec
 
-    from analysis import noise, table
+    from analysis import noise
     from workloads import records
 
     swept = _swept(folder)

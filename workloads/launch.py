@@ -3,6 +3,8 @@
 import argparse
 import sys
 
+from analysis import units
+from kernels import registry
 from workloads import options
 from workloads.printing import Lines, scaled, timed
 from workloads.session import Workload
@@ -90,7 +92,6 @@ def _repeated(kernel, calls: list[str], device: str, args: argparse.Namespace):
 
 def _once(backends: list[str], calls: list[str], device: str, on: list[str], args: argparse.Namespace):
     """The rows of what happens once in a process, five fresh processes each. An import needs no device: it has one row."""
-    from kernels import registry
     from kernels.problems import Launch
     from workloads.harness import plan
     from workloads.records import Row, Settings
@@ -116,7 +117,6 @@ class Table(Lines):
     ABOUT = "µs in all: the time of a whole row; of `step x64` that is 64 steps together"
 
     def cells(self, m) -> list[str]:
-        from analysis import units
         from analysis.stats import of
 
         p, s = m.problem, m.settings

@@ -2,22 +2,18 @@
 
 import csv
 import json
-import math
 import sys
 from typing import TYPE_CHECKING
+
+from analysis import table, units
 
 if TYPE_CHECKING:
     from workloads.records import Machine, Measurement
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Three significant digits without an exponent: 0.0123, 1.23, 123, 12300; a dash for None."""
-    if value is None or value != value:
-        return "-"
-    if value == 0:
-        return "0"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:.{decimals}f}"
+    """So many significant digits without an exponent: 0.0123, 1.23, 123, 12300; a dash for None."""
+    return "-" if value is None or value != value else units.digits(value, digits)
 
 
 def scaled(estimate, units: float = 1.0) -> str:
@@ -45,9 +41,7 @@ class Lines:
     ABOUT = ""
 
     def __init__(self, args=None, here=None):
-        from analysis.table import Printed
-
-        self._table = Printed(self.HEAD, getattr(args, "format", "") == "md", self.LEAST)
+        self._table = table.Printed(self.HEAD, getattr(args, "format", "") == "md", self.LEAST)
 
     def wanted(self, m) -> bool:
         """Skipped rows have no line: the sweep's end says each reason once."""
@@ -58,7 +52,7 @@ class Lines:
             self._table.show(self.cells(m))
 
     def cells(self, m) -> list[str]:
-        from analysis import stats, units
+        from analysis import stats
 
         p = m.problem
         problem = f"{p.operation} {units.size(p.nbytes)} {p.dtype}" if p.operation else p.math
@@ -88,11 +82,11 @@ class Rows:
             return
         from analysis.roofline.frame import frame
 
-        table = frame([measurement], self._roofs())
+        found = frame([measurement], self._roofs())
         if self._columns is None:
-            self._columns = list(table.columns)
+            self._columns = list(found.columns)
             self._line(self._columns)
-        self._line(list(_plain(table)[0].values()))
+        self._line(list(_plain(found)[0].values()))
 
     def _roofs(self):
         from analysis.roofline.roofs import BEST_MATMUL, roofs
@@ -101,19 +95,17 @@ class Rows:
         return every if self.format == "json" else [r for r in every if r.note != BEST_MATMUL]  # it still grows
 
     def _line(self, cells: list) -> None:
-        from analysis.table import cell
-
-        csv.writer(sys.stdout, lineterminator="\n").writerow(map(cell, cells))
+        csv.writer(sys.stdout, lineterminator="\n").writerow(map(table.cell, cells))
         sys.stdout.flush()
 
     def finish(self) -> None:
         if self.format == "json":
             from analysis.roofline.frame import frame
 
-            table = frame([m for m in self._all if m.problem.op == self._op], self._roofs())
-            print(json.dumps(_plain(table), indent=1))
+            found = frame([m for m in self._all if m.problem.op == self._op], self._roofs())
+            print(json.dumps(_plain(found), indent=1))
 
 
-def _plain(table) -> list[dict]:
+def _plain(found) -> list[dict]:
     """A frame's rows as Python has them: None for what is missing."""
-    return table.astype(object).where(table.notna(), None).to_dict("records")
+    return found.astype(object).where(found.notna(), None).to_dict("records")

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from analysis import units
+from analysis.compare import command as compare
 from workloads import options, shared_flags, terminal
 from workloads.printing import Lines, Rows
 
@@ -170,7 +172,6 @@ def say(said: list[str], args: argparse.Namespace, outcome: "sweep.Outcome", op:
 
 def check_flags(args: argparse.Namespace) -> None:
     """Checks --save and --against before anything is measured: raises Usage where the first exists or the second does not."""
-    from analysis.compare import command as compare
     from workloads.records import baselines
 
     if args.fail_on is not None and not args.against:
@@ -197,8 +198,6 @@ def save(args: argparse.Namespace, files: list, apart: bool = False) -> None:
 def save_and_compare(args: argparse.Namespace, files: list, code: int) -> int:
     """Saves the result files as a baseline and compares them with another, as asked for; the exit code, worse than `code`
     where a row is."""
-    from analysis.compare import command as compare
-
     if code not in (options.OK, options.FAILED):
         return code
     save(args, files)
@@ -233,7 +232,7 @@ def resume_command(command: str, folder: "pathlib.Path") -> str:
 
 def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
     """Says on stderr what the reader should know at the end: how it stopped, what failed, where the file is."""
-    from analysis import checks, units
+    from analysis import checks
     from workloads.harness.plan import name, note
 
     file = options.near(outcome.path)

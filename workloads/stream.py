@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from analysis import units
 from workloads import options
 from workloads.session import Workload
 
@@ -57,7 +58,7 @@ def rows(args: argparse.Namespace, here) -> list:
 def answer(args: argparse.Namespace, outcome) -> None:
     """Prints, under the table, what crosses the memory's bus where a cache reads each line before it is written: STREAM
     counts the bytes a program asks for."""
-    from analysis import stats, units
+    from analysis import stats
     from analysis.roofline.roofs import last_cache_bytes
 
     rows = [m for m in outcome.measurements if m.kernel == "stream/numba/loop" and stats.seconds_of(m)]

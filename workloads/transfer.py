@@ -3,6 +3,8 @@
 import argparse
 import sys
 
+from analysis import units
+from analysis.table import shown
 from workloads import options
 from workloads.printing import Lines, number, scaled, timed
 from workloads.session import Workload
@@ -151,7 +153,7 @@ class Table(Lines):
         return new
 
     def cells(self, m) -> list[str]:
-        from analysis import stats, units
+        from analysis import stats
 
         p = m.problem
         start = [p.direction, p.host_memory or "-", units.size(p.nbytes), m.label]
@@ -180,7 +182,7 @@ class FeedingTable(Lines):
     ABOUT = "ms a step: of Keras's fit around a model that does next to nothing; CuPy's copies are of as many bytes"
 
     def cells(self, m) -> list[str]:
-        from analysis import stats, units
+        from analysis import stats
         from analysis.training import feeding
 
         p = m.problem
@@ -204,7 +206,6 @@ def answer(args: argparse.Namespace, outcome) -> None:
     """Laws of copies, or a study's answers."""
     from analysis.crossover import transfer_study
     from analysis.roofline import links
-    from analysis.table import shown
     from analysis.text import feeding
 
     of = {"small-dataset": transfer_study, FEEDING: feeding}.get(args.study, links)
