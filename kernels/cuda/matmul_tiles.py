@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, GroupTiles, Tiles, WarpTiles
+from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, MOST_PARTS, GroupTiles, Plan, Tiles, WarpTiles
 
 # Of one Hopper multiprocessor, to rank plans and for nothing else: multiply-adds of 2-byte items a cycle (dense, the data
 # sheet's) and of float32, bytes a cycle that arrive from the L2 and that wgmma reads of shared memory, and cycles until a first
@@ -98,18 +98,28 @@ SMALL = (
 
 
 class Direct(Tiles, frozen=True):
-    """matmul/cuda_direct.cu: threads beside each other, and threads that share a sum, a power of four."""
+    """matmul/cuda_direct.cu: units beside each other, threads that share a unit's k, a power of four; at most so many rows of C a
+    unit, and its columns."""
 
     lanes: int
     deep: int
+    few: int
+    columns: int
+
+    def fitted(self, rows: int, along: bool, vector: bool) -> "Direct":
+        """As it is compiled for so many rows: what is loaded for one row is used by several columns where rows are many."""
+        few = min(rows, self.few)
+        wide = few > 4 or (not along and (vector or few > 2))
+        return msgspec.structs.replace(self, few=few, columns=4 if wide else 1 if along else self.columns)
 
     def __str__(self) -> str:
         return f"direct lanes={self.lanes} deep={self.deep}"
 
 
-DIRECT = (Direct(64, 1), Direct(16, 16), Direct(4, 64), Direct(2, 256))
-# Sums that a thread has alone, and that blocks had better share; the most rows or columns of a product that is called few.
-SHORT, LONG, FEW = 16, 1 << 15, 4
+DIRECT = (Direct(64, 1, 4, 4), Direct(16, 16, 8, 4), Direct(4, 64, 8, 1), Direct(2, 256, 4, 1))
+# Sums that a thread has alone, and that are too long; the most rows or columns of a product that is called few; blocks that keep
+# a multiprocessor's memory busy, and k's of a thread that are worth another block.
+SHORT, LONG, FEW, BUSY_BLOCKS, LEAST_DEEP = 32, 1 << 15, 8, 3, 16
 
 
 class Tensors(WarpTiles, frozen=True):
@@ -259,10 +269,15 @@ def warps(layout: str, single: bool = True) -> list[Warps]:
     return found
 
 
-def direct(m: int, n: int, k: int) -> tuple[Direct, ...]:
-    """The forms of matmul/cuda_direct.cu for a product of short sums, or of few rows or columns; it counts C in 32 bits."""
-    few = min(m, n) <= FEW and k < LONG
-    return () if m * n >> 31 else DIRECT[:1] if k <= SHORT else DIRECT[1:] if few else ()
+def direct(m: int, n: int, k: int, multiprocessors: int) -> list[Plan[Direct]]:
+    """The plans of matmul/cuda_direct.cu for a product of short sums, or of few rows or columns, whose k is split where blocks
+    are too few to keep memory busy; it counts C in 32 bits."""
+    found, (few, many) = [], sorted((m, n))
+    forms = [of for of in DIRECT[1:] if few <= of.few and k < LONG] if k > SHORT else DIRECT[:1]
+    for of in forms if m * n < 1 << 31 else ():
+        room = BUSY_BLOCKS * multiprocessors * of.lanes * of.columns // many
+        found.append(Plan(of, max(1, min(MOST_PARTS, room, k // (LEAST_DEEP * of.deep)))))
+    return found
 
 
 def groups(layout: str, item_bytes: int) -> list[Groups]:

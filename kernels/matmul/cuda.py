@@ -12,6 +12,7 @@ from kernels.cuda.matmul_tiles import FEW, Direct, Warps
 from kernels.cuda.rows import Placed, copying, in_place, placed, turned
 from kernels.cuda.tiles import Plan, traffic
 from kernels.problems import Matmul
+from kernels.problems.arrays import ARITHMETIC
 from kernels.registry import into, kernel
 
 # m n k from which a call of the two slowest would take most of a second: nobody learns more from it.
@@ -105,21 +106,31 @@ def warps_call(problem: Matmul, plan: Plan[Warps], a: Placed, b: Placed, c):
     return run
 
 
-def direct_call(problem: Matmul, of: Direct, a, b, c):
-    """The call of matmul/cuda_direct.cu; of few columns it multiplies the transposes, B's by A's."""
-    m, n, k = problem.m, problem.n, problem.k
+def direct_call(problem: Matmul, plan: Plan[Direct], a, b, c):
+    """The call of matmul/cuda_direct.cu, k in that many parts; of few columns it multiplies the transposes, B's by A's."""
+    m, n, k, size = problem.m, problem.n, problem.k, a.dtype.itemsize
     sides = (a, m, problem.layout != "tn", n), (b, n, problem.layout == "nt", 1)
-    (a, m, a_along, c_row), (b, n, b_along, c_column) = sides[:: -1 if n <= FEW < m else 1]
-    along, few = b_along and k > 1, min(m, FEW)
-    vector = (k if along else n) % 4 == 0 and b.data.ptr % 16 == 0
-    whole = along and vector and a_along and a.data.ptr % 16 == 0
-    macros = {"FEW": few, "ALONG": int(along), "VECTOR": int(vector), "VECTOR_A": int(whole), **of.macros()}
+    (a, m, a_along, c_row), (b, n, b_along, c_column) = sides[:: -1 if n <= FEW and n < m else 1]
+    along = b_along and k > 1
+    vector = (k if along else n) % 4 == 0 and b.data.ptr % (4 * size) == 0
+    whole = along and vector and a_along and a.data.ptr % (4 * size) == 0
+    of = plan.of.fitted(m, along, vector)
+    macros: dict = {
+        "ALONG": int(along),
+        "VECTOR": int(vector),
+        "VECTOR_A": int(whole),
+        "TF32": int(problem.math == "tf32"),
+    }
+    macros |= {"HALVES": int(size == 2), "TYPE": f'"{ARITHMETIC[problem.math].ptx}"', **of.macros()}
     compiled = loader.load("matmul/cuda_direct", "matmul", **macros)
-    columns = 1 if along or (of.deep > 1 and not vector) else 4  # of a thread, as the source has it
-    units, strides = -(-m // few) * -(-n // columns), (k, 1) if a_along else (1, m)
-    arguments = a, b, c, *map(np.int32, (m, n, k, *strides, k if along else n, c_row, c_column))
-    run = into(c, compiled, (-(-units // of.lanes),), (of.lanes * of.deep,), arguments)
-    run.notes = {"tiles": str(of), "traffic": traffic(4, *[(few + columns, few * columns)] * 2)}
+    turns = 1 if along or vector else min(of.lanes, -(-n // of.columns))  # of columns, as the source has it
+    units, strides = -(-m // of.few) * -(-n // (of.columns * turns)) * turns, (k, 1) if a_along else (1, m)
+    blocks = -(-units // of.lanes)
+    counts = map(np.int32, (m, n, k, *strides, k if along else n, c_row, c_column, plan.steps(k) * of.deep))
+    sums = cupy.empty(blocks * plan.parts * of.lanes * of.few * of.columns if plan.parts > 1 else 1, np.float32)
+    arguments = a, b, c, *counts, sums, cupy.zeros(blocks, np.uint32)
+    run = into(c, compiled, (blocks, plan.parts), (of.lanes * of.deep,), arguments)
+    run.notes = {"tiles": str(plan), "traffic": traffic(size, *[(of.few + of.columns, of.few * of.columns)] * 2)}
     return run
 
 
@@ -140,14 +151,14 @@ def warp_tiled(problem: Matmul, a, b):
     forms = [of for of in matmul_tiles.warps(layout, single) if of.shared_bytes <= most]
     if single:
         ranked = tiles.plans(forms, m, n, problem.k, loader.attribute("MultiProcessorCount"))
-        direct = matmul_tiles.direct(m, n, problem.k)
-        found: list[Plan] = [*ranked[: tiles.TRIED - len(direct)], *map(Plan, direct)]
+        direct = matmul_tiles.direct(m, n, problem.k, loader.attribute("MultiProcessorCount"))
+        found: list[Plan] = [*ranked[: tiles.TRIED - len(direct)], *direct]
     else:  # many of them fit on a multiprocessor, so that one loads while another multiplies
         found = list(map(Plan, forms))
 
     def call(plan: Plan):
         if isinstance(plan.of, Direct):
-            return direct_call(problem, plan.of, a, b, c)
+            return direct_call(problem, plan, a, b, c)
         return warps_call(problem, plan, read_a, read_b, c)
 
     return fastest_plan("matmul/cuda_warp", problem, found, call)

@@ -1,53 +1,85 @@
 // sm_75 sm_90
-// C = A B in float32 where little is read twice: few rows, or a short sum. Threads read from memory what they multiply, as much at once
-// as finds registers, and those that share sums add what they have in a fixed order.
+// C = A B where little is read twice: few rows, or a short sum. Threads read from memory what they multiply, as much at once as finds
+// registers; those that share sums add what they have in a fixed order, and so do blocks that share k.
 #ifndef FEW
 #define FEW 1       // rows of C, a thread
+#define COLUMNS 4   // of C, a thread
 #define LANES 4     // units of a block: FEW rows by COLUMNS columns
 #define DEEP 64     // threads that share a unit's k: a power of four
 #define ALONG 0     // 1: B lies n x k
-#define VECTOR 1    // rows of B begin on 16 bytes
-#define VECTOR_A 0  // A and B lie along k, with rows that begin on 16 bytes
+#define VECTOR 1    // each row of B begins where four items can be read at once
+#define VECTOR_A 0  // A and B lie along k, and so does each row of A
+#define TF32 0      // 1: A and B are rounded to TF32 before they are multiplied
+#define HALVES 0    // 1: A, B and C are of TYPE; sums are float32
+#define TYPE "bf16" // bf16 or f16
 #endif
 
-constexpr int COLUMNS = ALONG || (!VECTOR && DEEP > 1) ? 1 : 4, STEP = ALONG ? 4 : 1, ITEMS = ALONG ? STEP : COLUMNS;  // of a load
-constexpr int HELD = ITEMS + FEW * STEP, AT_ONCE = DEEP == 1 ? 4 : HELD <= 6 ? 16 : HELD <= 8 ? 8 : 4;
+#if HALVES
+typedef unsigned short Item;
+typedef uint2 Four;
+#else
+typedef float Item;
+typedef float4 Four;
+#endif
+constexpr int STEP = ALONG && VECTOR ? 4 : 1, HELD = FEW * STEP / (HALVES && VECTOR_A ? 2 : 1) + COLUMNS * STEP / (HALVES && VECTOR ? 2 : 1);  // registers
+constexpr int AT_ONCE = DEEP == 1 ? 4 : HELD <= 2 ? 16 : HELD <= 8 ? 8 : HELD <= 16 ? 4 : HELD <= 24 ? 2 : 1;
+static_assert(ALONG || !VECTOR || COLUMNS == 4, "a load is of four columns");
 
-template <bool WHOLE, int COUNT> __device__ void read(float* to, const float* from, long long apart, int last) {  // again beyond the last
-    if (WHOLE) *(float4*)to = __ldg((const float4*)from);
+#include "pairs.cuh"
+#include "split_sums.cuh"
+
+__device__ float value(float x) {
+    unsigned bits = __float_as_uint(x);
+    if (TF32) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return __uint_as_float(bits);
+}
+__device__ float value(unsigned short x) {
+    float to;
+    asm("cvt.f32." TYPE " %0, %1;" : "=f"(to) : "h"(x));
+    return to;
+}
+
+template <bool WHOLE, int COUNT> __device__ void read(Item* to, const Item* from, long long apart, int last) {  // again beyond the last
+    if (WHOLE) *(Four*)to = __ldg((const Four*)from);
     #pragma unroll
     for (int e = 0; e < (WHOLE ? 0 : COUNT); e++) to[e] = __ldg(from + min(e, last) * apart);
 }
 
+__device__ void put_four(float* to, const float* x) { *(float4*)to = make_float4(x[0], x[1], x[2], x[3]); }
+__device__ void put_four(unsigned short* to, const float* x) { *(uint2*)to = make_uint2(packed(x[0], x[1]), packed(x[2], x[3])); }
+
 // From row to row of A there are `a_row` items, from k to k `a_k`; from row to row of B as it lies `pitch`; C's rows and columns are
-// `c_row` and `c_column` apart, so that of few columns the product is the transposed one.
-extern "C" __global__ void __launch_bounds__(LANES * DEEP)
-matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c, int m, int n, int k, int a_row, int a_k, int pitch,
-       int c_row, int c_column) {
+// `c_row` and `c_column` apart, so that of few columns the product is the transposed one. A row of blocks has `deep` of k.
+extern "C" __global__ void __launch_bounds__(LANES * DEEP, LANES * DEEP > 256 ? 1 : 2)
+matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict__ c, int m, int n, int k, int a_row, int a_k, int pitch,
+       int c_row, int c_column, int deep, float* partial, unsigned* arrived) {
     __shared__ float held[FEW * COLUMNS][LANES * DEEP];
     const int t = threadIdx.x, lane = ALONG ? t / DEEP : t % LANES, part = ALONG ? t % DEEP : t / LANES;
-    const int across = (n + COLUMNS - 1) / COLUMNS, unit = blockIdx.x * LANES + lane, row = unit / across * FEW;
-    const int apart = VECTOR ? 1 : across, column = unit % across * (VECTOR ? COLUMNS : 1);  // neighbors, or by turns with other threads
-    const float* const b_first = b + (ALONG ? (long long)column * pitch : column);
+    // columns of a thread: neighbors, or by turns with the block's other threads
+    const int apart = ALONG || VECTOR ? 1 : min(LANES, (n + COLUMNS - 1) / COLUMNS), across = (n + COLUMNS * apart - 1) / (COLUMNS * apart) * apart;
+    const int unit = blockIdx.x * LANES + lane, row = unit / across * FEW, turn = unit % across, column = turn / apart * apart * COLUMNS + turn % apart;
+    const int inside = min(column, n - 1), first = blockIdx.y * deep, end = first + min(deep, k - first);
     float sums[FEW * COLUMNS] = {};
     #pragma unroll 1
-    for (int from = 0; from < k; from += AT_ONCE * DEEP * STEP) {
-        __align__(16) float x[AT_ONCE][FEW][STEP], y[AT_ONCE][ITEMS];
+    for (int from = first; from < end; from += AT_ONCE * DEEP * STEP) {
+        __align__(16) Item x[AT_ONCE][FEW][STEP], y[AT_ONCE][COLUMNS * STEP];
         #pragma unroll
         for (int u = 0; u < AT_ONCE; u++) {
-            const int l = min(from + (u * DEEP + part) * STEP, VECTOR && ALONG ? k - STEP : k - 1);  // no load waits for a condition
-            read<VECTOR, ITEMS>(y[u], b_first + (long long)l * (ALONG ? 1 : pitch), ALONG ? 1 : apart, ALONG ? k - 1 - l : (n - 1 - column) / apart);
+            const int l = min(from + (u * DEEP + part) * STEP, k - STEP);  // no load waits for a condition
+            if (!ALONG) read<VECTOR, COLUMNS>(y[u], b + (long long)l * pitch + inside, apart, (n - 1 - inside) / apart);
             #pragma unroll
-            for (int i = 0; i < FEW; i++) read<VECTOR_A, STEP>(x[u][i], a + (long long)min(row + i, m - 1) * a_row + (long long)l * a_k, a_k, k - 1 - l);
+            for (int j = 0; j < (ALONG ? COLUMNS : 0); j++) read<VECTOR, STEP>(y[u] + j * STEP, b + (long long)min(column + j, n - 1) * pitch + l, 1, 0);
+            #pragma unroll
+            for (int i = 0; i < FEW; i++) read<VECTOR_A, STEP>(x[u][i], a + (long long)min(row + i, m - 1) * a_row + (long long)l * a_k, a_k, STEP);
         }
         auto add = [&](bool whole) {
             #pragma unroll
             for (int e = 0; e < AT_ONCE * FEW * STEP * COLUMNS; e++) {
                 const int j = e % COLUMNS, i = e / COLUMNS % FEW, l = e / COLUMNS / FEW % STEP, u = e / COLUMNS / FEW / STEP;
-                if (whole || from + (u * DEEP + part) * STEP + l < k) sums[i * COLUMNS + j] += x[u][i][l] * y[u][ALONG ? l : j];
+                if (whole || from + (u * DEEP + part) * STEP + l < end) sums[i * COLUMNS + j] += value(x[u][i][l]) * value(y[u][j * STEP + l]);
             }
         };
-        if (from + AT_ONCE * DEEP * STEP <= k) add(true);
+        if (from + AT_ONCE * DEEP * STEP <= end) add(true);
         else add(false);
     }
     #pragma unroll
@@ -59,13 +91,24 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
         for (int e = 0; e < 3 * FEW * COLUMNS; e++)
             if (part < left) sums[e / 3] += held[e / 3][t + (e % 3 + 1) * left * (ALONG ? 1 : LANES)];
     }
+    if (gridDim.y > 1) {
+        float* const own = partial + (long long)blockIdx.x * gridDim.y * FEW * COLUMNS * LANES + lane;
+        #pragma unroll
+        for (int e = 0; e < FEW * COLUMNS; e++) if (!part) __stcg(own + (blockIdx.y * FEW * COLUMNS + e) * LANES, sums[e]);
+        if (!is_last((unsigned*)held, arrived + blockIdx.x, gridDim.y) || part) return;
+        #pragma unroll
+        for (int e = 0; e < FEW * COLUMNS; e++) sums[e] = 0;
+        for (int i = 0; i < gridDim.y; i++)
+            #pragma unroll
+            for (int e = 0; e < FEW * COLUMNS; e++) sums[e] += __ldcg(own + (i * FEW * COLUMNS + e) * LANES);
+    }
     #pragma unroll
     for (int i = 0; i < FEW; i++) {
-        float* const to = c + (long long)(row + i) * c_row + (long long)column * c_column;
+        Item* const to = c + (long long)(row + i) * c_row + (long long)column * c_column;
         if (part || row + i >= m) return;
-        if (COLUMNS == 4 && VECTOR && c_column == 1) *(float4*)to = make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+        if (!ALONG && VECTOR && c_column == 1) put_four(to, sums + 4 * i);
         else
             #pragma unroll
-            for (int j = 0; j < COLUMNS; j++) if (column + j * apart < n) to[(long long)j * apart * c_column] = sums[i * COLUMNS + j];
+            for (int j = 0; j < COLUMNS; j++) if (column + j * apart < n) put(to + (long long)j * apart * c_column, sums[i * COLUMNS + j], 0, 1, false);
     }
 }

@@ -31,14 +31,18 @@ def call(problem: Matmul, plan: Plan[Tensors], a, b, c):
     return run
 
 
+def plans(problem: Matmul) -> list[Plan[Tensors]]:
+    """The plans of matmul/cuda_tensor.cu that are tried."""
+    size, most = 4 if problem.math == "tf32" else 2, loader.attribute("MaxSharedMemoryPerBlockOptin")
+    fitting = [of for of in matmul_tiles.TENSORS if of.shared_bytes(problem.layout, size) <= most]
+    return tiles.plans(fitting, problem.m, problem.n, problem.k * size // 2, loader.attribute("MultiProcessorCount"))
+
+
 @kernel
 def tensor_core(problem: Matmul, a, b):
     if problem.math not in (*HALVES, "tf32") or problem.out != problem.dtype:
         raise ValueError(f"this kernel multiplies tf32, float16 and bfloat16, not {problem.math} to {problem.out}")
     count_in_32_bits(problem)
     loader.require(80)
-    m, n, layout, size = problem.m, problem.n, problem.layout, a.dtype.itemsize
-    c, most = cupy.empty((m, n), a.dtype), loader.attribute("MaxSharedMemoryPerBlockOptin")
-    fitting = [of for of in matmul_tiles.TENSORS if of.shared_bytes(layout, size) <= most]
-    found = tiles.plans(fitting, m, n, problem.k * size // 2, loader.attribute("MultiProcessorCount"))
-    return fastest_plan("matmul/cuda_tensor", problem, found, lambda plan: call(problem, plan, a, b, c))
+    c = cupy.empty((problem.m, problem.n), a.dtype)
+    return fastest_plan("matmul/cuda_tensor", problem, plans(problem), lambda plan: call(problem, plan, a, b, c))

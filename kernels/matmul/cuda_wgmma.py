@@ -9,12 +9,14 @@ from kernels.cuda import loader, matmul_tiles, tiles
 from kernels.cuda.matmul_tiles import Groups
 from kernels.cuda.rows import Placed, copying, placed
 from kernels.cuda.tiles import LINE, Plan, traffic
-from kernels.matmul.cuda import count_in_32_bits, fastest_plan, split_sums
+from kernels.matmul import cuda_tensor
+from kernels.matmul.cuda import count_in_32_bits, direct_call, fastest_plan, split_sums
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
 
 # Of two operands of four bytes that lie across k wgmma can take one.
+_FEW_COPIED = 64  # rows or columns: with more a product takes longer than copies of its operands
 LAYOUTS = dict.fromkeys(HALVES, ("nn", "nt", "tn")) | {"tf32": ("nn", "nt")}
 
 
@@ -84,5 +86,18 @@ def wgmma(problem: Matmul, a, b, *bias):
     result = cupy.empty((problem.m, problem.n), a.dtype)
     operands = placed(a), placed(b), placed(result, out=True)
     of = seen(problem)
-    found = tiles.plans(of.forms, of.m, of.n, of.k, loader.attribute("MultiProcessorCount"))
-    return fastest_plan("matmul/cuda_wgmma", problem, found, lambda plan: call(problem, plan, *operands, result, *bias))
+    multiprocessors = loader.attribute("MultiProcessorCount")
+    found: list[Plan] = tiles.plans(of.forms, of.m, of.n, of.k, multiprocessors)
+    if not bias:  # few rows or short sums, and where copies would take longer than the product: straight from memory
+        others: list[Plan] = matmul_tiles.direct(problem.m, problem.n, problem.k, multiprocessors)
+        if not others and min(of.m, of.n) <= _FEW_COPIED and any(x.copy for x in operands):
+            others = cuda_tensor.plans(problem)[:2]
+        found[tiles.TRIED - len(others) :] = others
+
+    def called(plan: Plan):
+        if isinstance(plan.of, Groups):
+            return call(problem, plan, *operands, result, *bias)
+        in_place = direct_call if isinstance(plan.of, matmul_tiles.Direct) else cuda_tensor.call
+        return in_place(problem, plan, a, b, result)
+
+    return fastest_plan("matmul/cuda_wgmma", problem, found, called)

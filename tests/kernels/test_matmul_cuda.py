@@ -169,8 +169,11 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
             assert 1 < len(plans) <= 4 and len({str(plan) for plan in plans}) == len(plans)
             assert all(plan.leaves_none_empty(k) for plan in plans)
             assert any(plan.parts > 1 for plan in plans) == (k > 1000 and m < 200)
-    few = (1, 9, 99), (9, 4, 17), (5, 5, 16), (5, 5, 17), (1, 9, 1 << 15), (1 << 16, 1 << 15, 1)
-    assert [len(matmul_tiles.direct(*size)) for size in few] == [3, 3, 1, 0, 0, 0]
+    few = (1, 9, 99), (9, 4, 33), (8, 9, 33), (9, 9, 32), (9, 9, 33), (1, 9, 1 << 15), (1 << 16, 1 << 15, 1)
+    assert [len(matmul_tiles.direct(*size, 132)) for size in few] == [3, 3, 2, 1, 0, 0, 0]
+    # 47 blocks of 64 columns leave room for 8 times as many, 16 threads with 16 k's each for 5
+    parts = [[plan.parts for plan in matmul_tiles.direct(*size, 132)] for size in ((1, 3000, 1400), (3000, 1, 30000))]
+    assert parts == [[5, 1, 1], [8, 1, 1]]
     # a last wave of 24 of 132 is split; of 44 what that gains is within what the model is wrong by; few waves; few stages
     sizes = [(of, 1536, 3000, 2048), (of, 2816, 4096, 2048), (tensors, 128, 3000, 65536), (tensors, 32, 32, 2048)]
     assert [tiles.plans([form], *size, 132)[0].parts for form, *size in sizes] == [4, 1, 2, 8]
@@ -209,7 +212,7 @@ def test_rungs_have_the_tiles_that_they_name_and_that_of_split_k_leaves_no_part_
 def test_short_sums_and_few_rows_of_one_product_are_tried_straight_from_memory_too(monkeypatch):
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=132)("", "matmul")
     monkeypatch.setattr(module, "fastest_plan", lambda file, problem, plans, call: [type(plan.of) for plan in plans])
-    every = [Matmul(300, 280, 16), Matmul(1, 30000, 64), Matmul(300, 280, 17), Matmul(1, 9, 9, batch=3)]
+    every = [Matmul(300, 280, 16), Matmul(1, 30000, 64), Matmul(300, 280, 33), Matmul(1, 9, 9, batch=3)]
     tried = [module.warp_tiled(problem, *problem.inputs(3, True)) for problem in every]
     assert [of.count(matmul_tiles.Direct) for of in tried] == [1, 3, 0, 0] and [*map(len, tried[:3])] == [4] * 3
 
@@ -229,6 +232,10 @@ def test_every_field_is_a_macro_of_its_source(path, some):
     assert len({str(of) for of in some}) == len(some), "their names tell them apart"
 
 
+READ = [
+    {"ALONG": along, "VECTOR": vector, "VECTOR_A": whole}
+    for along, vector, whole in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1))
+]
 VECTORS, ACROSS = ("VECTOR", "VECTOR_A", "VECTOR_B"), (("nt", "tf32", 0), ("tt", "tf32", 0))
 
 
@@ -258,8 +265,8 @@ TRIED = [
         for of in matmul_tiles.groups(layout, 4 if ptx == "tf32" else 2)
     ),
     *(
-        (DIRECT, of, {"FEW": few, "ALONG": int(how > 1), "VECTOR": int(how in (1, 3, 4)), "VECTOR_A": int(how == 4)})
-        for of, few, how in itertools.product(matmul_tiles.DIRECT, (1, 2, 3, 4), range(5))
+        (DIRECT, of.fitted(few, how > 1, how in (1, 3, 4)), READ[how] | {"TF32": 0, "HALVES": halves, "TYPE": '"bf16"'})
+        for of, few, how, halves in itertools.product(matmul_tiles.DIRECT, (1, 2, 4, 8), range(5), (0, 1))
     ),
 ]
 
@@ -274,7 +281,8 @@ def test_sums_stay_in_registers(file, of, more):
 # one item, no multiple of anything, more than one tile either way, k for more than a round of the ring; of rows on 16 bytes too
 SHAPES = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (131, 137, 35), (72, 136, 72), (9, 16, 328), (9, 15, 327)]
 FEW = [(1, 68, 1030), (3, 70, 1028), (2, 5, 17), (67, 3, 259), (40, 17, 1), (68, 4, 260)]
-FEW += [(68, 4, 260, 1, 0), (68, 4, 260, 0, 1)]  # one of both operands begins four bytes further
+FEW += [(8, 68, 268), (7, 69, 267), (70, 6, 130), (9, 21, 33)]
+FEW += [(68, 4, 260, 1, 0), (68, 4, 260, 0, 1)]  # one of both operands begins an item further
 RUNGS = [
     *(("", rung, "", "float32") for rung in ("naive", "coalesced", "tiled", "register_tiled")),
     *(
@@ -284,7 +292,12 @@ RUNGS = [
         if (i + j) % 3 == 0 or i in (2, 5, 7, 8)  # each form once; all layouts of short and long stages, of few rows
     ),
     *(("", "warp_tiled", tiles.Plan(matmul_tiles.WARPS[-1], 2), layout) for layout in ("nn", "tn")),
-    *(("", "warp_tiled", tiles.Plan(of), layout) for of in matmul_tiles.DIRECT for layout in ("nn", "nt", "tn")),
+    *(
+        ("", "direct_call", tiles.Plan(of, 3 if i == 1 else 1), f"{layout} {math}")
+        for i, of in enumerate(matmul_tiles.DIRECT)
+        for layout, math in itertools.product(("nn", "nt", "tn"), ("float32", "bfloat16", "tf32"))
+        if i < 2 or math != "tf32"
+    ),
     *(("", "warp_tiled", tiles.Plan(matmul_tiles.WARPS[3]), f"{way} copied") for way in ("nn", "nt", "tn")),
     *(
         ("", "warp_tiled", tiles.Plan(matmul_tiles.warps(way, single=False)[i]), f"{way} many")
@@ -318,7 +331,8 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
         inputs = problem.inputs(3, True)
         items = [x.view(np.uint16) if dtype == "bfloat16" else x for x in inputs]
         given = list(map(cuda_on_cpu.filled, items, further or (0, 0)))
-        run = getattr(module, rung)(problem, *given)
+        more = (tile, *given, cuda_on_cpu.empty(problem.out_shape, given[0].dtype)) if rung == "direct_call" else given
+        run = getattr(module, rung)(problem, *more)
         for _ in range(2):  # the second call may not lean on the first one's result
             out = run()
             assert reference.check(problem, inputs, np.array(out).view(inputs[0].dtype)).passed, problem

@@ -15,13 +15,14 @@ from kernels.problems import Matmul
 from tests.stress.tiles import Form
 
 FORMS = {"warps": matmul_tiles.WARPS[-1], "tensors": matmul_tiles.TENSORS[-1], "wgmma": matmul_tiles.GROUPS[-1]}
+FORMS["direct"] = matmul_tiles.DIRECT[1]
 # What is planted in a kernel of float32: the tool, what stands there, and what is put instead.
 FAULTS = {
     "a store one row past the edge": ("memcheck", r"row < high &&", "row <= high &&"),
     "a wait for one stage too few": ("racecheck", r'"n"\(STAGES - 2\)', '"n"(STAGES - 1)'),
     "no barrier after the wait": ("racecheck", r"(arrived\(\);)\s+__syncthreads\(\);(?=\s+next)", r"\1"),
 }
-RUNS = [("memcheck", kind, "") for kind in FORMS] + [("racecheck", kind, "") for kind in ("warps", "tensors")]
+RUNS = [("memcheck", kind, "") for kind in FORMS] + [("racecheck", kind, "") for kind in ("warps", "tensors", "direct")]
 RUNS += [(tool, "warps", fault) for fault, (tool, *_) in FAULTS.items()]
 FOUND, LONGEST_S = 86, 90
 
@@ -35,7 +36,7 @@ def one(kind: str, fault: str) -> int:
         text, planted = re.subn(*FAULTS[fault][1:], loader.source("matmul/cuda_warp"))
         assert planted
         loader.source = lambda file: text
-    problem = Matmul(131, 137, 1048, "float32" if kind == "warps" else "bfloat16")
+    problem = Matmul(7 if kind == "direct" else 131, 137, 1048, "float32" if kind == "warps" else "bfloat16")
     given = [cupy.asarray(x if kind == "warps" else x.view(np.uint16)) for x in problem.inputs(3, True)]
     Form(tiles.Plan(FORMS[kind], 1 if fault else 3), problem).bind(problem, *given)()
     cupy.cuda.Device().synchronize()

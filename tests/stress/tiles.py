@@ -20,7 +20,14 @@ from workloads.harness import copy_modes
 
 LAYOUTS = ("nn", "nt", "tn")
 SHAPES = [(1, 1, 1), (17, 33, 65), (131, 137, 35), (72, 136, 72), (9, 15, 327), (200, 392, 1048), (520, 264, 4104)]
-FEW = [(1, 68, 1030), (3, 70, 1028), (68, 4, 260), (67, 3, 259), (40, 17, 9)]  # for the direct forms alone
+FEW = [
+    (1, 68, 1030),
+    (3, 70, 1028),
+    (68, 4, 260),
+    (67, 3, 259),
+    (40, 17, 9),
+    (7, 690, 2671),
+]  # for the direct forms alone
 PARTS, BATCH = (1, 2, 3, 5, 16), 5
 KINDS = ("wgmma", "tensors", "warps", "direct", "small", "large")
 # large: results, operands, rows and tiles past what 32 bits count
@@ -47,7 +54,7 @@ class Form(NamedTuple):
         if isinstance(self.plan.of, matmul_tiles.Tensors):
             return cuda_tensor.call(problem, self.plan, a, b, c)
         if isinstance(self.plan.of, matmul_tiles.Direct):
-            return cuda.direct_call(problem, self.plan.of, a, b, c)
+            return cuda.direct_call(problem, self.plan, a, b, c)
         if isinstance(self.plan.of, matmul_tiles.Warps):
             along = problem.layout != "tn", problem.layout == "nt"
             return cuda.warps_call(problem, self.plan, *map(cuda.operand, (a, b), along, [self.copied] * 2), c)
@@ -75,8 +82,10 @@ def forms(kinds: list[str]) -> Iterator[Form]:
             plans = tiles.plans(forms, *shape[:2], k, 132)[:1] if large else plans
             ways = (False, True) if problem.math == "float32" else (False,)
             yield from (Form(plan, problem, copied) for plan in plans for copied in ways)
-        for of in matmul_tiles.direct(*shape) if "direct" in kinds else ():
-            yield Form(tiles.Plan(of), Matmul(*shape, layout=layout))
+        plans = matmul_tiles.direct(*shape, 132) if "direct" in kinds else []
+        plans += [tiles.Plan(plan.of, 3) for plan in plans if plan.of.deep > 1]
+        for plan, precision in itertools.product(plans, (("float32",), ("bfloat16",), ("float32", "tf32"))):
+            yield Form(plan, Matmul(*shape, *precision, layout=layout))
         for of in matmul_tiles.warps(layout, single=False) if "small" in kinds else ():
             yield Form(tiles.Plan(of), Matmul(*shape, layout=layout, batch=BATCH))
 

@@ -31,8 +31,8 @@ static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 
-static void __stcg(float4* to, float4 value) { *to = value; }
-static float4 __ldcg(const float4* from) { return *from; }
+template <class T> static void __stcg(T* to, T value) { *to = value; }
+template <class T> static T __ldcg(const T* from) { return *from; }
 extern "C" { const char* arrays[32]; int strayed; }  // where each argument begins and ends; whether anything else was read
 static bool readable(const char* from, int bytes) {
     for (int i = 0; i < 32; i += 2) if (arrays[i] <= from && from + bytes <= arrays[i + 1]) return true;

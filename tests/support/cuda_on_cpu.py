@@ -30,6 +30,7 @@ _INSTEAD = {
     "ldmatrix.sync.aligned.m8n8.x4.shared": "load_matrices(to, at, false);",
     "(MMA": "multiply_pieces<sizeof(Item)>(d, a, b0, b1);",
     "cvt.rna.tf32": "{0} = to_tf32({1});",
+    "cvt.f32.": "{0} = wide({1});",
     "cvt.rn.": "{0} = narrow({1}) << 16 | narrow({2});",
     "st.relaxed.sys": "write_pair({0}, {1}, {2});",
     "ld.relaxed.sys": "read_pair({2}, {0}, {1});",
@@ -42,7 +43,7 @@ _ASM = re.compile(r"asm(?: volatile)?\((?:[^;\"]|\"(?:[^\"\\]|\\.)*\")*\);")
 def _plain(statement: re.Match) -> str:
     text = statement[0]
     (instead,) = [new for old, new in _INSTEAD.items() if old in text]
-    return instead.format(*re.findall(r'"[=+]?[rnlf]"\(((?:[^()]|\([^()]*\))*)\)', text))
+    return instead.format(*re.findall(r'"[=+]?[rnlfh]"\(((?:[^()]|\([^()]*\))*)\)', text))
 
 
 def translated(file: str, macros: dict) -> str:
