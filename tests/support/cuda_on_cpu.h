@@ -1,4 +1,5 @@
 // A CUDA block on the CPU: every thread is a fiber that runs until it waits; warps exchange registers where tensor cores do.
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -43,7 +44,7 @@ static unsigned atomicAdd(unsigned* to, unsigned more) { const unsigned before =
 static void __threadfence() {}
 
 typedef std::function<void()> Action;
-struct Fiber { ucontext_t context; Index index; unsigned number; bool done = false; std::function<bool()> ready; std::vector<std::vector<Action>> groups; std::vector<Action> open; };
+struct Fiber { jmp_buf at; bool begun = false, done = false; Index index; unsigned number; std::function<bool()> ready; std::vector<std::vector<Action>> groups; std::vector<Action> open; };
 struct Meeting { int here = 0, times = 0; };
 struct Warp { Meeting meeting; unsigned words[32][6]; };
 
@@ -51,17 +52,19 @@ static std::vector<Fiber> fibers;
 static std::vector<Warp> warps;
 static Meeting block_meeting;
 static Fiber* now;
-static ucontext_t outside;
+static jmp_buf outside;
 static Index blockIdx, blockDim, gridDim;
 static Action body;
 alignas(1024) static char shared_memory[232448];
 #define threadIdx (now->index)
 
+static void leave() { if (!_setjmp(now->at)) _longjmp(outside, 1); }  // without the system's calls that swapcontext makes
+
 static void meet(Meeting& m, int count) {
     const int before = m.times;
     if (++m.here == count) { m.here = 0, m.times++; return; }
     now->ready = [&m, before] { return m.times != before; };
-    swapcontext(&now->context, &outside);
+    leave();
 }
 static void __syncthreads() { meet(block_meeting, blockDim.x * blockDim.y); }
 static Warp& warp_met() { Warp& w = warps[now->number / 32]; meet(w.meeting, 32); return w; }
@@ -136,32 +139,39 @@ template <int SIZE> static void multiply_pieces(float (&d)[4], const unsigned (&
     warp_met();
 }
 
-static void fiber() { body(); now->done = true; swapcontext(&now->context, &outside); }
+static void fiber() { for (;; leave()) body(), now->done = true; }  // of every block's thread of this number, one after the other
+
+static void resume(Fiber& f) {
+    static char* const stacks = (char*)malloc(1024 << 17);  // of which only what is touched is there
+    now = &f, f.ready = nullptr;
+    if (_setjmp(outside)) return;
+    if (f.begun) _longjmp(f.at, 1);
+    f.begun = true;
+    ucontext_t first;
+    getcontext(&first);
+    first.uc_stack.ss_sp = stacks + ((size_t)f.number << 17), first.uc_stack.ss_size = 1 << 17;
+    makecontext(&first, fiber, 0), setcontext(&first);
+}
 
 extern "C" { unsigned block_rows = 1; }  // of a block's threads
 
 static void launch(Index grid, unsigned threads, Action kernel) {
-    static char* const stacks = (char*)malloc(1024 << 17);  // of which only what is touched is there
     const Index block = {threads / block_rows, block_rows};
     gridDim = grid, blockDim = block, body = kernel, early = !early;
     for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
         for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++) {
             memset(shared_memory, 0xff, sizeof shared_memory);  // NaNs
-            fibers.assign(threads, Fiber()), warps.assign((threads + 31) / 32, Warp()), block_meeting = Meeting();
+            fibers.resize(threads), warps.assign((threads + 31) / 32, Warp()), block_meeting = Meeting();
             for (unsigned t = 0; t < threads; t++) {
-                fibers[t].index = {t % block.x, t / block.x}, fibers[t].number = t;
-                getcontext(&fibers[t].context);
-                fibers[t].context.uc_stack.ss_sp = stacks + ((size_t)t << 17), fibers[t].context.uc_stack.ss_size = 1 << 17;
-                makecontext(&fibers[t].context, fiber, 0);
+                Fiber& f = fibers[t];
+                f.index = {t % block.x, t / block.x}, f.number = t, f.done = false, f.groups.clear(), f.open.clear();
             }
             for (size_t left = threads, moved = 1; left;) {
                 if (!moved) { fprintf(stderr, "every thread waits for another\n"); abort(); }
                 moved = 0;
                 for (auto& f : fibers) {
                     if (f.done || (f.ready && !f.ready())) continue;
-                    now = &f, f.ready = nullptr, moved = 1;
-                    swapcontext(&outside, &f.context);
-                    left -= f.done;
+                    resume(f), moved = 1, left -= f.done;
                 }
             }
         }

@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import importlib
+import inspect
 import itertools
 import pathlib
 import re
@@ -18,7 +19,7 @@ from kernels import registry
 from kernels.cuda import loader
 
 COMPILER = shutil.which("g++") or shutil.which("clang++")
-HEADER = pathlib.Path(__file__).with_name("cuda_on_cpu.h")
+HEADER = pathlib.Path(__file__).with_name("cuda_on_cpu.h").read_text(encoding="utf-8")
 SLACK = 1 << 16  # bytes on either side of an array, which no kernel may write
 # What stands for an asm statement that has this in it: of its operands {0}, {1} ..
 _INSTEAD = {
@@ -52,7 +53,7 @@ def translated(file: str, macros: dict) -> str:
     text = re.sub(r"extern __shared__ __align__\(16\) (\w+) (\w+)\[\];", r"\1* const \2 = (\1*)shared_memory;", text)
     text = text.replace("__shared__ ", "static ")
     defines = "".join(f"#define {name} {value}\n" for name, value in {"__CUDA_ARCH__": 900, **macros}.items())
-    return f'{defines}#include "{HEADER}"\n{text}'
+    return f"{defines}{text}"
 
 
 class Pointer(int):
@@ -125,21 +126,31 @@ def load(folder: pathlib.Path, file: str, kernel: str, **macros):
     text += f'\nextern "C" void go(unsigned x, unsigned y, unsigned threads, {passed}) {{\n'
     text += f"    launch({{x, y}}, threads, [=] {{ {kernel}({used}); }});\n}}\n"
     library = folder / f"{file.replace('/', '_')}_{kernel}_{abs(hash(tuple(macros.items())))}.so"
-    flags = ("-O1", "-w", "-std=c++17", "-shared", "-fPIC")
+    header, of = _header()
 
     def make(path: pathlib.Path) -> None:
         source = library.with_suffix(".cpp")
         source.write_text(text, encoding="utf-8")
-        subprocess.run([COMPILER, *flags, "-o", str(path), str(source)], check=True, timeout=120)
+        _compile("-shared", "-include", str(header), "-o", str(path), str(source))
 
-    shutil.copy(kept(".so", (text, HEADER.read_text(encoding="utf-8"), _compiler(), *flags), make), library)
+    shutil.copy(kept(".so", (text, *of), make), library)
     return Launched(ctypes.CDLL(str(library)), kinds)
 
 
+def _compile(*words: str) -> str:
+    # longjmp to another stack is what _FORTIFY_SOURCE, which some systems set, takes for a fault
+    command = [COMPILER, "-O1", "-w", "-std=c++17", "-fPIC", "-U_FORTIFY_SOURCE", *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
 @functools.cache
-def _compiler() -> str:
-    """Which compiler it is, in its own words."""
-    return subprocess.run([COMPILER, "--version"], check=True, capture_output=True, text=True, timeout=60).stdout
+def _header() -> tuple[pathlib.Path, tuple[str, ...]]:
+    """cuda_on_cpu.h with what the compiler has made of it beside it, and what decides that: each kernel's file need not parse
+    the standard library's headers again."""
+    of = (HEADER, _compile("--version"), inspect.getsource(_compile))
+    header = kept(".h", of, lambda path: path.write_text(HEADER, encoding="utf-8"))
+    kept(".h.gch", of, lambda path: _compile("-x", "c++-header", "-o", str(path), str(header)))
+    return header, of
 
 
 class Launched:
