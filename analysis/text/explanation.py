@@ -20,7 +20,8 @@ _LABEL = " " * 6
 _START = {"start-up": "start-up", "build and compile": "compilation", "data-set setup": "data-set setup"}
 _REACH = 2.5  # times the longer time, beyond which an interval runs off its bar
 SAID = {
-    "why": "The GPU's steps are {ratio:speed}; it starts {later:time} {when}{most}.",
+    "why": "The GPU's steps are {ratio:speed}{start}.",
+    "start": "; it starts {later:time} {when}{most}",
     "beside": "Most time is {what}: {cpu:time} on the CPU, {gpu:time} on the GPU.",
     "share": "{name} step: {main:shares}{predicted}.",
     "turn": "{at} on, the {to} finishes first.",
@@ -144,7 +145,8 @@ def why(cpu: Side, gpu: Side) -> str:
     more = {name: 0.0 if e.low < 0 < e.high else e.value for name, e in apart.items()}
     later, most = sum(more.values()), max(more, key=more.__getitem__)
     words = {"when": "later" if later > 0 else "earlier", "most": f" ({_START[most]})" * (more[most] > later / 2 > 0)}
-    return say(SAID["why"], ratio=cpu.cost.step.value / gpu.cost.step.value, later=abs(later), **words)
+    start = say(SAID["start"], later=abs(later), **words) if later else ""
+    return say(SAID["why"], ratio=cpu.cost.step.value / gpu.cost.step.value, start=start)
 
 
 def _step_shares(e: Explanation) -> str:
