@@ -85,9 +85,9 @@ def filled(lines: Iterable[str], most: int) -> str:
 
 
 def _continued(head: str, command: str, most: int) -> list[str]:
-    lines, last = [], head
-    indent = " " * min(length(head) + 2, most // 4)
-    for word in _WORD.findall(command):
+    lines, last, words = [], head, _WORD.findall(command)
+    indent = " " * max(0, min(length(head) + 2, most // 4, most - 2 - max(map(len, words))))
+    for word in words:
         blank = "" if not last.strip() or last == head else " "
         while length(last) + len(blank) + len(word) > most - 2:
             if last.strip() and last != head:
@@ -95,7 +95,9 @@ def _continued(head: str, command: str, most: int) -> list[str]:
                 last, blank = indent, ""
             if len(indent) + len(word) <= most - 2:
                 break
-            cut = most - 1 - length(last)  # no line holds it: the shell joins what a bare backslash parts
+            cut = min(
+                most - 1 - length(last), len(word) - 1
+            )  # no line holds it: the shell joins what a bare backslash parts
             lines.append(f"{last}{word[:cut]}\\")
             last, word = "", word[cut:]
         last += blank + word

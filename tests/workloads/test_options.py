@@ -197,6 +197,7 @@ def test_lines_wrap_between_words_and_commands_can_be_copied(most):
     if PYTHON in "\n".join(copied):
         shown = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
         assert shown == "-m,workloads.matmul,--sizes,64:4096:x2,--fail-on,slower > 5%,-o,a/folder,"
+    assert terminal.wrapped(f"1 warning: {PYTHON} -m a {'x' * (most - 2)}", most)[-1] == "x" * (most - 2)
     assert terminal.wrapped(COMMAND, 0) == [COMMAND] and terminal.wrapped("short", 40) == ["short"]
 
 
