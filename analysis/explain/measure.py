@@ -115,7 +115,7 @@ def child(
     stops by itself when its time is over; it is ended if it does not, or on Ctrl-C."""
     stop = ("--stop-after", f"{left:.0f}", "-q", "-o", str(folder))
     command = [sys.executable, "-m", *part.command, *stop]
-    begin, errors = time.monotonic(), None
+    begin, errors, late = time.monotonic(), None, False
     with subprocess.Popen(
         command,
         stdout=subprocess.DEVNULL,
@@ -127,7 +127,7 @@ def child(
             while errors is None:
                 taken = time.monotonic() - begin
                 say(f"{head}: {taken:.0f} of about {min(part.seconds, left):.0f} s")
-                if taken > left + _PATIENCE_S:
+                if late := taken > left + _PATIENCE_S:
                     child.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     errors = child.communicate(timeout=1)[1]
@@ -137,6 +137,8 @@ def child(
                 child.communicate(timeout=_PATIENCE_S)
             child.kill()
             raise
+    if late:
+        return f"it took longer than the {left:.0f} s it had"
     if child.returncode in (options.OK, options.FAILED) and list(folder.glob("*.jsonl")):
         return next((line for line in errors.splitlines() if line.startswith("failed: ")), "")
     said = [line.removeprefix("error: ").partition("; finish with:")[0] for line in errors.splitlines() if line.strip()]
