@@ -30,7 +30,7 @@ def nothing_is_stored():
     page of a CPU alone predict by the stored GPU's rows, which takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(noise, "REPORTS", pathlib.Path(__file__).parent / "no such folder")
-        patch.setattr("analysis.report.sections.stored_gpu.STORED", "no such folder")
+        patch.setattr("analysis.report.stored_gpu.STORED", "no such folder")
         yield
 
 

@@ -17,7 +17,6 @@ from analysis.report.sections import (
     roofline,
     several_gpus,
     step_budgets,
-    stored_gpu,
     training,
 )
 from analysis.text import feeding
@@ -35,7 +34,7 @@ class Section(msgspec.Struct, frozen=True):
 
 def _trainings(of: Material) -> list[str]:
     budgets = step_budgets.section(of.budgets, of.rows, of.said)
-    return [*budgets, *stored_gpu.section(of.rows, of.machine), *training.section(of)]
+    return budgets + training.section(of)
 
 
 def _layers(op: str) -> Section:

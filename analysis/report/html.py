@@ -14,6 +14,7 @@ from analysis.report.html_page import Page
 from analysis.report.material import Material
 from analysis.report.sections import all_numbers, differences, method
 from analysis.report.sections.head import head as head_of
+from analysis.report.sections.head import title
 from analysis.report.templates import parts
 from analysis.text import crossings, questions
 from analysis.units import join
@@ -25,6 +26,7 @@ def head(page: Page) -> dict:
     heads = list(map(head_of, page.runs))
     return {
         "key": " beside ".join(of.name for of in page.runs) if page.several else heads[0].key,
+        "title": title(page.runs),
         "heads": heads,
         "files": join(dict.fromkeys(file for one in heads for file in one.files)) or "no file",
         "commands": list(dict.fromkeys(command for one in heads for command in one.commands)),

@@ -11,7 +11,7 @@ from analysis.predict import held_out
 from analysis.predict import profile as profiles
 from analysis.predict.budget import Budget, budgets
 from analysis.predict.profile import Profile
-from analysis.report import layers, rows
+from analysis.report import layers, rows, stored_gpu
 from analysis.roofline.bounds import Judged, judge
 from analysis.roofline.roofs import Roof, roofs
 from analysis.table import Table
@@ -48,7 +48,9 @@ class Material:
 
     @functools.cached_property
     def said(self) -> list[str]:
-        return summary.answer(self.loaded, self.machine, self.answers, self.roofs)
+        told = summary.answer(self.loaded, self.machine, self.answers, self.roofs)
+        told = stored_gpu.sentences(self.rows, self.machine)[:1] + told
+        return told[: summary.MOST - 1] + told[summary.MOST - 1 :][-1:]  # the last one may be of failed rows
 
     @functools.cached_property
     def ordered(self) -> "list[Measurement]":

@@ -16,7 +16,7 @@ from analysis.explain import explanation, measure, verify
 from analysis.explain.__main__ import main, parser
 from analysis.explain.explanation import Request, Sources
 from analysis.predict import profile, what_if
-from analysis.report.sections import stored_gpu
+from analysis.report import stored_gpu
 from analysis.stats import exact
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
@@ -171,12 +171,13 @@ def test_the_page_of_a_cpu_alone_says_what_a_stored_gpu_would_do(monkeypatch):
     monkeypatch.setattr(stored_gpu, "predict", predict)
     monkeypatch.setattr(stored_gpu.profile, "read", lambda *runs: of.gpu)
     rows = [*of.cpu.measurements, trained("cifar10-cnn", 32, 640, (0.0, 0.0, 2e-3))]
-    head, _, line, _ = stored_gpu.section(rows, CPU_MACHINE)
-    assert head == "### If it had the stored nvidia-h200"
+    (line,) = stored_gpu.sentences(rows, CPU_MACHINE)
     e = explanation.explain(Request(Training("cifar10-cnn", 32, 50_000, 10)), of)
-    assert line.startswith("- CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs: 31.2 s on the CPU, ")
+    assert line.startswith(
+        "CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs, with the GPU of nvidia-h200: 31.2 s on the CPU, "
+    )
     assert e.both[0].whole.value == pytest.approx(31.2332) and line.endswith("faster (predicted).")
-    assert stored_gpu.section(rows, GPU_MACHINE) == stored_gpu.section(rows[:-1], CPU_MACHINE) == []
+    assert stored_gpu.sentences(rows, GPU_MACHINE) == stored_gpu.sentences(rows[:-1], CPU_MACHINE) == []
 
 
 def test_what_is_measured_first_is_the_real_step_and_what_was_not_reached_is_said(tmp_path, monkeypatch):

@@ -178,7 +178,7 @@ def page(lines: list[bytes]) -> None:
     loaded = reader([*LINES, *lines])
     machine, of = loaded.runs[-1].machine, material.Material(loaded)
     text = report_page.markdown([of], False)
-    assert text.startswith("# Where the GPU starts to win")
+    assert text.startswith(("# Where the GPU starts to win: ", "# What was measured: "))
     _Tags().feed(MarkdownIt().enable("table").render(text))
     with tempfile.TemporaryDirectory() as folder:
         _Tags().feed(html.write([of], pathlib.Path(folder) / html.NAME, None).read_text(encoding="utf-8"))

@@ -67,13 +67,19 @@ def head(of: Material) -> Head:
     )
 
 
+def title(runs: "list[Material]") -> str:
+    """What the page is about: one device alone has no winner."""
+    both = len({m.on_gpu for of in runs for m in of.rows if m.ok}) > 1
+    return "Where the GPU starts to win" if both else "What was measured"
+
+
 def header(runs: "list[Material]") -> list[str]:
     """The Markdown page's title and heads; of several runs each under its name."""
     heads = list(map(head, runs))
     if len(runs) == 1:
         told, how = _head_lines(heads[0]), "RUN`, RUN being this folder"
-        return [f"# Where the GPU starts to win: {text(heads[0].key)}", "", *told, f"- {_AS_ONE_PAGE} {how}", ""]
-    lines = [f"# Where the GPU starts to win: {text(' beside '.join(of.name for of in runs))}", ""]
+        return [f"# {title(runs)}: {text(heads[0].key)}", "", *told, f"- {_AS_ONE_PAGE} {how}", ""]
+    lines = [f"# {title(runs)}: {text(' beside '.join(of.name for of in runs))}", ""]
     for one in heads:
         lines += [f"## {text(one.run)}", "", *_head_lines(one), ""]
     return [*lines, f"{_AS_ONE_PAGE} RUN RUN`, each RUN being such a folder", ""]
