@@ -5,7 +5,7 @@ import pathlib
 import msgspec
 from fake_measurements import row
 
-from analysis.report.sections import method
+from analysis.report.sections import method, training
 from analysis.text import questions
 from kernels.problems import Matmul
 from workloads.records import by_machine
@@ -13,23 +13,19 @@ from workloads.records import by_machine
 REPORTS = pathlib.Path(__file__).parents[2] / "reports"
 
 
-def stored(run):
-    (loaded,) = by_machine(REPORTS / run).values()
-    return loaded
-
-
 def switched(m, **given):
     return msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, switches=given))
 
 
 def test_pages_of_trainings_say_nothing_of_kernels_and_name_their_checks_and_articles():
-    loaded = stored("nvidia-h200/training-seeds")
+    (loaded,) = by_machine(REPORTS / "nvidia-h200" / "training-seeds").values()
     said = "\n".join(method.how_section(loaded))
     assert "The samples of trainings are made up: " in said
     real = msgspec.structs.replace(loaded, measurements=tuple(switched(m, data="real") for m in loaded.measurements))
     assert "made up" not in "\n".join(method.how_section(real))
     assert "48 weights (shapes and numbers of weights, layer by layer, are the model's), 18 first loss (" in said
-    assert "S4 Peaks regression in Flux.jl" in said and "S1a CIFAR-10" in said
+    told = "\n".join(training._articles(loaded.measurements))
+    assert "S4: Peaks regression in Flux.jl" in told and "S1a: CIFAR-10" in told
     assert "fastest kernel" not in said and "roof" not in said
 
 

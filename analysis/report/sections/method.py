@@ -5,9 +5,7 @@ from collections.abc import Iterable
 
 from analysis.table import listed, parsed, text, titled
 from analysis.units import join
-from kernels import networks
 from workloads.records import Loaded, Measurements, Run
-from workloads.records.published_cases import CASES
 
 # What `check` says of a row, in words.
 _CHECKS = {
@@ -70,15 +68,7 @@ def how_section(loaded: Loaded) -> list[str]:
     lines += _said(_LIMITS, ms)
     if any(m.problem.op == "training" and m.keras.data == "synthetic" for m in ms):
         lines.append("The samples of trainings are made up: losses and accuracies are not those of real data.")
-    return [*(f"- {line}" for line in [*lines, *_seeds(ms)]), ""]
-
-
-def _seeds(measurements: Measurements) -> list[str]:
-    """What S0 and its like behind a model's name mean."""
-    models = {m.problem.model for m in measurements if m.problem.op == "training" and m.ok}
-    seeds = {network.seed for model in models if (network := networks.known(model))}
-    named = [f"{case.name} {case.title}" for case in CASES if case.name in seeds]
-    return [f"Behind a model's name stands the article that it is from: {text('; '.join(named))}."] if named else []
+    return [*(f"- {line}" for line in lines), ""]
 
 
 def formulas(measurements: Measurements) -> list[str]:

@@ -58,7 +58,7 @@ def _articles(measurements: Measurements) -> list[str]:
     heads = "article | samples | published | here | how | faster here"
     rows = [
         (
-            f"{b.case.name}, {b.case.model}",
+            f"{b.case.name}: {b.case.title}",
             f"{b.claim.samples:,}",
             b.claim.words,
             numbers.gain(b.here) if b.here else "not measured",
