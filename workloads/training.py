@@ -132,13 +132,13 @@ class Table(Lines):
 
     HEAD = (
         "model 12< | batch 5 | samples 7 | ep 4 | where 11< | how 9< | ms/step 7 | ms/ep 6 | ms/fit 6 | comp. s 7 | "
-        "start s 7 | job s 6 | notes 5<"
+        "start s 7 | whole s 7 | notes 5<"
     )
     LEAST = "ms/fit | ms/ep | ep | start s | comp. s | samples | notes"
 
     ABOUT = (
         "<: less than this, maybe nothing; ms/step: a step; ms/ep: an epoch beside its steps; ms/fit: a fit beside its epochs; "
-        "comp. s: compilation; start s: importing the library and starting the device; job s: start-up, building, compilation "
+        "comp. s: compilation; start s: importing the library and starting the device; whole s: start-up, building, compilation "
         "and all epochs, in a process of its own."
     )
 

@@ -167,7 +167,8 @@ def test_the_calculators_controls_ask_it(page, made):
         judged = expected
         if is_training:
             page.fill("#c-epochs", "4")
-            judged = {f"{side.upper()}, a job of 4 epochs": s for side, s in ask(page, "job", tool, at[0], 4).items()}
+            whole = ask(page, "job", tool, at[0], 4)
+            judged = {f"{side.upper()}, whole training of 4 epochs": s for side, s in whole.items()}
         assert answered(page) == pytest.approx(expected | judged)
         winner = min(judged, key=judged.__getitem__)
         assert page.locator("#c-answer").inner_text().startswith(f"The {winner[:3]} is predicted")

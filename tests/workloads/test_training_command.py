@@ -147,7 +147,7 @@ def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once
     table.shown(trained("cifar10-cnn", 32, 50_000, cost, device="gpu:0", epochs=10, once=(9.0, 0.4, 6.6)))
     table.shown(trained("fashion-mlp", 2048, 60_000, cost, jit_compile="on", threads=16, residence="generator"))
     head, first, second = capsys.readouterr().out.splitlines()
-    assert head.split()[-8:] == ["ms/fit", "comp.", "s", "start", "s", "job", "s", "notes"]
+    assert head.split()[-8:] == ["ms/fit", "comp.", "s", "start", "s", "whole", "s", "notes"]
     # 9 start, 0.4 build, 6.6 compile, 0.1 a fit, 10 x (0.05 + 1563 x 0.002)
     assert " ".join(first.split()) == "cifar10-cnn 32 50000 10 gpu:0 fit <2.00 50.0 100 6.60 9.00 47.9 jit"
     assert "cpu x16" in second and "generator" in second and max(map(len, (head, first, second))) <= 120
@@ -170,7 +170,7 @@ def test_the_table_has_every_part_of_a_job_in_120_columns_and_explains_them_once
     monkeypatch.setenv("COLUMNS", "80")
     (narrow := training.Table()).shown(m)
     narrow.finish()
-    assert "maybe nothing; ms/step: a step; job s: start-up" in capsys.readouterr().out
+    assert "maybe nothing; ms/step: a step; whole s: start-up" in capsys.readouterr().out
 
 
 class Counted:

@@ -34,7 +34,7 @@ matmul conv stream | of its roof: the least time that the roofs allow, over the 
 matmul conv training inference | speedup: the CPU's time over the GPU's; crossover: where its logarithm passes 0, linear in the \
     logarithm of the size
 matmul | a copy used k times: the call with its copies and k - 1 calls without, over k
-training | a job: start-up, build and compilation, then a fit: once + epochs (an epoch's own + steps x a step)
+training | whole training: start-up, build and compilation, then a fit: once + epochs (an epoch's own + steps x a step)
 feeding | input pipeline: what epochs of two lengths differ by, a step; its law: call + samples x a sample + bytes / bandwidth
 inference | samples a second: the samples of a call over its median time
 """

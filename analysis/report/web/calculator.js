@@ -80,7 +80,7 @@ const calculator = (() => {
     const uses = number(get("c-uses")), epochs = number(get("c-epochs"));
     const rows = Object.entries(call(of, at, way, uses)).map(([side, found]) => [of.kind === "training" ? `${names[side]}, a step` : names[side], found, side]);
     const whole = of.kind === "training" ? job(of, at[0], epochs) : null;
-    const jobWords = `, a job of ${epochs} epoch${epochs > 1 ? "s" : ""}`;
+    const jobWords = `, whole training of ${epochs} epoch${epochs > 1 ? "s" : ""}`;
     if (whole) for (const [side, found] of Object.entries(whole)) rows.push([names[side] + jobWords, found, side]);
     const judged = whole || Object.fromEntries(rows.map(([, found, side]) => [side, found]));
     const beyond = rows.some(([, found]) => found.extrapolated), doubt = beyond ? " (extrapolated: beyond what was measured)" : "";
@@ -97,7 +97,7 @@ const calculator = (() => {
       Object.assign(tr.dataset, { side, seconds: found.seconds });
       return tr;
     }));
-    const ranges = of.sides.cpu.axes.map((a) => `${a.name} ${units.count(a.values[0])} to ${units.count(a.values[a.values.length - 1])}`);
+    const ranges = of.sides.cpu.axes.map((a) => `${a.name} ${[a.values[0], a.values.at(-1)].map((v) => v.toLocaleString("en-US")).join(" to ")}`);
     const shown = [`measured over ${ranges.join(", ")}`, ...of.constants.map(([name, value]) => `${name}: ${value}`)];
     if (way) shown.push(`copying adds ${units.seconds(copying(of, way, at).seconds)}, shared by ${uses} use${uses > 1 ? "s" : ""}`);
     if (whole) for (const side of Object.keys(of.once)) shown.push(`${names[side]}: once ${units.seconds(lookUp(of.once[side], at).seconds)}, an epoch ${units.seconds(lookUp(of.epoch[side], at).seconds)}`);
