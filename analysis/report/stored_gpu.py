@@ -29,5 +29,4 @@ def sentences(rows: Measurements, machine: Machine | None) -> list[str]:
     asked = Request(Training(model, batch, max(network.samples, batch), network.epochs, plain[0].dtype))
     made = explain(asked, Sources(profile.Profile(rows, machine), profile.read(str(folder)), predict))
     subject = f"{explanation.subject(made)}, with the GPU of {STORED}"
-    both = [side.whole for side in made.both]
-    return [winner(*both, PREDICTED, subject)] if both else []
+    return [winner(made.both[0].whole, made.both[1].whole, PREDICTED, subject)] if made.both else []

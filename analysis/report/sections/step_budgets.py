@@ -10,7 +10,7 @@ from analysis.text import budget, training
 from analysis.units import count, join
 from workloads.records import Measurements
 
-_SCALED = re.compile(r", times [\d.]+ as trainings of .*")
+_SCALED = re.compile(r"(, times [\d.]+ as trainings of |; measure with: ).*")
 _UNMEASURED = "not measured: "  # how the reason of a part begins that a command can measure
 
 
@@ -31,7 +31,7 @@ def section(made: list[Budget], measurements: Measurements, said: Iterable[str] 
 def _sources(made: list[Budget]) -> list[str]:
     sources: dict[str, dict[str, None]] = {}
     for p in (p for group in charts.groups(made) for b in group for p in b.parts if charts.is_known(p)):
-        sources.setdefault(p.words, {})[re.sub(r"\b\d[\d,.]*\b", "N", _SCALED.sub("", p.why))] = None
+        sources.setdefault(p.words, {})[re.sub(r"(?<!gpu:)\b\d[\d,.]*\b", "N", _SCALED.sub("", p.why))] = None
     return titled(
         "Where the parts of a step come from",
         "N: as many as that training has. Dispatch and work are scaled by trainings of other models, where there are any.",
