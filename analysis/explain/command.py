@@ -69,9 +69,9 @@ def _explained(args: argparse.Namespace, again: str) -> int:
         record = {"case": case.name, "answer": reply}
     if case is None or (asked and (args.all or args.verify or args.format == "json")):
         made, of, offer = _measured(args, asked, of)
-        verdict, framework = words.answer(made, again, offer), _framework(of)
-        said = words.answer(made, again, offer, True) if markdown else verdict
-        lines += [*[""] * bool(lines), *said, *(words.details(made, framework, markdown) if args.all else ())]
+        verdict, framework = words.answer(made, again, offer, markdown), _framework(of)
+        verdict = [line.replace(" (--all)", " below") if args.all else line for line in verdict]
+        lines += [*[""] * bool(lines), *verdict, *(words.details(made, framework, markdown) if args.all else ())]
         record |= {"framework": framework, "verdict": verdict, "explanation": made.told()}
         record |= {"finishes_first_from": made.turns if made.both else None}
     _print(args, record, lines)
