@@ -26,6 +26,13 @@ def in_turns(rows: Iterable[Row]) -> list[Row]:
     return [row for key in sorted(found, key=lambda key: (key[0], switches.index(key[4:]))) for row in found[key]]
 
 
+def own_values(rows: Iterable[Row]) -> dict[str, int]:
+    """Model -> values of a sample, of the user's own models, each built for it; 0 of known ones. Raises: Missing, Usage for a
+    model that cannot be trained."""
+    models = {row.problem.model for row in rows}
+    return {m: math.prod(grid.network(m).input) if settings.is_user_model(m) else 0 for m in models}
+
+
 def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]:
     """The plan in words: a line a row, their number, the largest data set, rows that do not fit into memory, and the guessed
     minutes of the others. Raises: Missing where no row fits, and for a model of the user's own that cannot be trained."""
@@ -33,8 +40,7 @@ def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]
     for study in studies.experiments(args.study or []):
         time += side_by_side.seconds(study, args, here)
         every += side_by_side.rows(study, args, here)
-    models = {row.problem.model for row in every}
-    values = {m: math.prod(grid.network(m).input) if settings.is_user_model(m) else 0 for m in models}  # of a sample
+    values = own_values(every)
     left_out = one_row.too_large(every, lambda r: training_row.require_room(r, here, values[r.problem.model]), name)
     fits = [row for row in in_turns(every) if row.key not in left_out]
     own = [row for row in fits if row in rows]  # an experiment has processes of its own
