@@ -41,7 +41,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     def as_told(self, cost: TrainingCost) -> Estimate:
         """Seconds of a predicted step as this row tells its own."""
-        return cost.step_bound if self.bound else cost.step
+        return cost.step + cost.setup_step if self.bound else cost.step
 
     @property
     def setup(self) -> Estimate:

@@ -348,21 +348,16 @@ def small_datasets(made: list[Pair]) -> list[tuple[Setup, tuple[Pair, ...]]]:
 
 def changed(measurements: Iterable[Measurement]) -> list[tuple[Trained, Trained]]:
     """(row, the plain row) of each training by Keras that differs from a plain fit in options, type or threads."""
-    rows = trained(measurements)
-
-    def key(m: Measurement, kernel: str, dtype: str) -> tuple:
-        return kernel, m.problem.model, m.problem.batch, m.problem.samples, dtype, m.device
-
+    rows, found = [(one, setup_of(one.row)) for one in trained(measurements)], []
     plain = {
-        key(m, m.kernel, m.problem.dtype): one
-        for m, one in ((one.row, one) for one in rows)
-        if m.threads is None and not set(m.settings.switches.items()) - {("data", "synthetic")}
+        (setup, one.device): one
+        for one, setup in rows
+        if one.row.threads is None and not set(one.row.settings.switches.items()) - {("data", "synthetic")}
     }
-    found = []
-    for one in rows:
-        m = one.row
-        same, single = (plain.get(key(m, costs.FIT, dtype)) for dtype in (m.problem.dtype, "float32"))
+    for one, setup in rows:
+        fit = replace(setup, kernel=costs.FIT, switches=())
+        same, single = (plain.get((replace(fit, dtype=dtype), one.device)) for dtype in (fit.dtype, "float32"))
         base = single if same is one or same is None else same
-        if base and base is not one and not m.kernel.endswith("loop"):
+        if base and base is not one and not setup.kernel.endswith("loop"):
             found.append((one, base))
     return found

@@ -48,11 +48,6 @@ class TrainingCost(msgspec.Struct, frozen=True):
     source: Literal["measured", "predicted"] = "measured"
     bound: bool = False
 
-    @property
-    def step_bound(self) -> Estimate:
-        """Seconds of a step by short fits: an upper bound, as it has a share of the data-set setup."""
-        return self.step + self.setup_step
-
     def epoch_seconds(self, steps: int) -> Estimate:
         """Seconds of a warm epoch of so many steps: as one was measured, and what more or fewer steps add to that."""
         if self.whole_epoch is None:
