@@ -19,6 +19,7 @@ _NOTES = cudnn.numerical_note
 _WINOGRAD = (_NOTES.WINOGRAD, _NOTES.WINOGRAD_TILE_4x4, _NOTES.WINOGRAD_TILE_6x6, _NOTES.WINOGRAD_TILE_13x13)
 _TRANSFORMS = [*_WINOGRAD, _NOTES.FFT]
 _TENSOR_CORES = [_NOTES.TENSOR_CORE, _NOTES.DOWN_CONVERT_INPUTS, _NOTES.REDUCED_PRECISION_REDUCTION]
+_chosen: dict[tuple, tuple] = {}  # (problem, most, direct) -> what _choose gave for it
 
 
 @functools.cache
@@ -124,12 +125,6 @@ def _multiplies_elsewhere(graph, index: int) -> bool:
     return False
 
 
-@functools.cache
-def _chosen(problem: Conv, most: int, direct: bool) -> dict:
-    """Filled when the problem is first bound so: its graph, tensors and fastest plan."""
-    return {}
-
-
 def _choose(problem: Conv, operands: list[int], place: int, stream, most: int, direct: bool) -> tuple:
     """(graph, tensors, index of its fastest plan, name, plans timed, whether it is a Winograd or FFT form)."""
     graph, tensors = graph_of(problem, direct)
@@ -154,10 +149,10 @@ def plan(problem: Conv, a, b, most: int = 0, direct: bool = False):
     turned = nhwc and problem.direction == "wgrad"
     shape = problem.out_shape
     out = cupy.empty((shape[3], *shape[:3]) if turned else shape, a.dtype)
-    operands, place, kept = [a.data.ptr, b.data.ptr, out.data.ptr], workspace.data.ptr, _chosen(problem, most, direct)
-    if not kept:
-        kept["best"] = _choose(problem, operands, place, stream, most, direct)
-    graph, tensors, index, name, count, transforms = kept["best"]
+    operands, place, asked = [a.data.ptr, b.data.ptr, out.data.ptr], workspace.data.ptr, (problem, most, direct)
+    if asked not in _chosen:
+        _chosen[asked] = _choose(problem, operands, place, stream, most, direct)
+    graph, tensors, index, name, count, transforms = _chosen[asked]
     pack, given = dict(zip(tensors, operands, strict=True)), out.transpose(1, 2, 3, 0) if turned else out
     run = into(given, graph.execute_plan_at_index, pack, place, index, _handle(), keep=(a, b, workspace))
     run.notes = {"plan": name, "plans": str(count)}
