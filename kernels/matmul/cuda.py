@@ -115,13 +115,12 @@ def direct_call(problem: Matmul, plan: Plan[Direct], a, b, c):
     vector = (k if along else n) % 4 == 0 and b.data.ptr % (4 * size) == 0
     whole = along and vector and a_along and a.data.ptr % (4 * size) == 0
     of = plan.of.fitted(m, along, vector)
-    macros: dict = {
-        "ALONG": int(along),
-        "VECTOR": int(vector),
-        "VECTOR_A": int(whole),
-        "TF32": int(problem.math == "tf32"),
+    flags = {"ALONG": along, "VECTOR": vector, "VECTOR_A": whole, "TF32": problem.math == "tf32", "HALVES": size == 2}
+    macros = {
+        "TYPE": f'"{ARITHMETIC[problem.math].ptx}"',
+        **{name: int(flag) for name, flag in flags.items()},
+        **of.macros(),
     }
-    macros |= {"HALVES": int(size == 2), "TYPE": f'"{ARITHMETIC[problem.math].ptx}"', **of.macros()}
     compiled = loader.load("matmul/cuda_direct", "matmul", **macros)
     turns = 1 if along or vector else min(of.lanes, -(-n // of.columns))  # of columns, as the source has it
     units, strides = -(-m // of.few) * -(-n // (of.columns * turns)) * turns, (k, 1) if a_along else (1, m)

@@ -15,23 +15,20 @@
 #endif
 
 #if HALVES
-typedef unsigned short Item;
-typedef uint2 Four;
+typedef unsigned short Item; typedef uint2 Four;
 #else
-typedef float Item;
-typedef float4 Four;
+typedef float Item; typedef float4 Four;
 #endif
 constexpr int STEP = ALONG && VECTOR ? 4 : 1, HELD = FEW * STEP / (HALVES && VECTOR_A ? 2 : 1) + COLUMNS * STEP / (HALVES && VECTOR ? 2 : 1);  // registers
-constexpr int AT_ONCE = DEEP == 1 ? 4 : HELD <= 2 ? 16 : HELD <= 8 ? 8 : HELD <= 16 ? 4 : HELD <= 24 ? 2 : 1;
+constexpr int AT_ONCE = DEEP == 1 ? 4 : HELD <= 2 ? 16 : HELD <= 8 ? 8 : HELD <= 11 ? 4 : HELD <= 16 ? 3 : HELD <= 24 ? 2 : 1;
 static_assert(ALONG || !VECTOR || COLUMNS == 4, "a load is of four columns");
 
 #include "pairs.cuh"
 #include "split_sums.cuh"
 
 __device__ float value(float x) {
-    unsigned bits = __float_as_uint(x);
-    if (TF32) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-    return __uint_as_float(bits);
+    if (TF32) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(*(unsigned*)&x) : "f"(x));
+    return x;
 }
 __device__ float value(unsigned short x) {
     float to;
@@ -74,9 +71,15 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
         }
         auto add = [&](bool whole) {
             #pragma unroll
-            for (int e = 0; e < AT_ONCE * FEW * STEP * COLUMNS; e++) {
-                const int j = e % COLUMNS, i = e / COLUMNS % FEW, l = e / COLUMNS / FEW % STEP, u = e / COLUMNS / FEW / STEP;
-                if (whole || from + (u * DEEP + part) * STEP + l < end) sums[i * COLUMNS + j] += value(x[u][i][l]) * value(y[u][j * STEP + l]);
+            for (int e = 0; e < AT_ONCE * STEP; e++) {
+                const int l = e % STEP, u = e / STEP;
+                float p[FEW], q[COLUMNS];  // each item is converted once
+                #pragma unroll
+                for (int i = 0; i < FEW; i++) p[i] = value(x[u][i][l]);
+                #pragma unroll
+                for (int j = 0; j < COLUMNS; j++) q[j] = value(y[u][j * STEP + l]);
+                #pragma unroll
+                for (int i = 0; i < FEW * COLUMNS; i++) if (whole || from + (u * DEEP + part) * STEP + l < end) sums[i] += p[i / COLUMNS] * q[i % COLUMNS];
             }
         };
         if (from + AT_ONCE * DEEP * STEP <= end) add(true);
@@ -96,11 +99,9 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
         #pragma unroll
         for (int e = 0; e < FEW * COLUMNS; e++) if (!part) __stcg(own + (blockIdx.y * FEW * COLUMNS + e) * LANES, sums[e]);
         if (!is_last((unsigned*)held, arrived + blockIdx.x, gridDim.y) || part) return;
-        #pragma unroll
-        for (int e = 0; e < FEW * COLUMNS; e++) sums[e] = 0;
         for (int i = 0; i < gridDim.y; i++)
             #pragma unroll
-            for (int e = 0; e < FEW * COLUMNS; e++) sums[e] += __ldcg(own + (i * FEW * COLUMNS + e) * LANES);
+            for (int e = 0; e < FEW * COLUMNS; e++) sums[e] = (i ? sums[e] : 0) + __ldcg(own + (i * FEW * COLUMNS + e) * LANES);
     }
     #pragma unroll
     for (int i = 0; i < FEW; i++) {
