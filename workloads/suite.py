@@ -25,6 +25,7 @@ _ON_CPU = {**_CNN, "batch": ["32"], "backends": ["tensorflow"], "device": ["cpu"
 _ON_GPU = {**_CNN, "batch": ["32", "1024"], "dtypes": ["tf32"], "modes": ["resident"]}
 _PASSES = "read add relu relu_grad dropout maxpool maxpool_grad sgd adam"
 _IN_CALLS = {"sizes": ["64KiB:16MiB:x16"], "dtypes": ["float32"], "variants": ["function"]}
+_FED = {"study": "feeding", "variants": ["numpy"], "dtypes": ["float32"], "threads": None}  # a batch's way into a step
 OF_THE_CPU: list[tuple[str, dict]] = [
     ("conv", {**_ON_CPU, "variants": ["function", "held"]}),
     ("matmul", {**_ON_CPU, "variants": ["function"]}),
@@ -38,6 +39,7 @@ OF_A_GPU: list[tuple[str, dict]] = [
         "transfer",
         {"sizes": ["4B:64MiB:x16"], "directions": ["h2d"], "host_memory": ["pageable"], "variants": ["array"]},
     ),
+    ("transfer", _FED),
 ]
 FLAGS = """
 --quick              a few minutes: products up to 1,024, one training and what its step is made of
@@ -66,7 +68,7 @@ def plan(
         launch = ("launch", {"backends": ["tensorflow"], "calls": ["elementwise", "step", "epoch"]})
         of_gpus = [(name, {**flags, "device": gpu}) for name, flags in OF_A_GPU] if gpu else []
         for _, flags in of_gpus:
-            if "dtypes" in flags and lacks("tf32"):  # TensorFlow then multiplies in float32 too
+            if flags.get("dtypes") == ["tf32"] and lacks("tf32"):  # TensorFlow then multiplies in float32 too
                 flags["dtypes"] = ["float32"]
         libraries = {"backends": ["numpy", "cupy"]} if gpu else {}  # compiling Numba's would take half a minute
         products = {"sizes": ["64:1024:x2"], "no_refine": True, "fast": True}  # noise hides what more sizes tell
@@ -83,6 +85,7 @@ def plan(
         ("stream", {"sizes": ["8KiB:2GiB:x2"], "fast": True}),
         ("launch", {"fast": True}),
         *([("transfer", {"sizes": ["4B:1GiB:x4"], "fast": True})] if gpu else []),
+        *([("transfer", {**_FED, "device": gpu})] if gpu else []),
         ("matmul", {"sizes": ["64:4096:x2" if gpu else "64:2048:x2"], "dtypes": dtypes}),
         *([("matmul", {"sizes": ["8192", "16384"], "dtypes": dtypes, "device": gpu})] if gpu else []),
         *together,

@@ -30,7 +30,8 @@ FLAGS = f"""
 --chunks N ... =32      pieces of an overlapped copy (32)
 --streams N ... =1,2,4  streams they share (1 2 4)
 --study {{small-dataset,feeding}}  instead of --sizes: the copies of the articles' data sets and batches, by CuPy and by
-                         TensorFlow; or what it takes to get a batch into Keras's training step, by every way, on CPU and GPU"""
+                         TensorFlow; or what it takes to get a batch into Keras's training step, by every way, on CPU and GPU
+--dtypes TYPE ...       of what is fed by --study feeding: float32, uint8, float64 (all three)"""
 
 
 def problems(args: argparse.Namespace) -> list:
@@ -76,11 +77,12 @@ def feeding_rows(args: argparse.Namespace, here) -> list:
     on = plan.devices(args, here)
     backends = plan.known("backend", args.backends, ("keras", "cupy"), " for feeding") or ["keras", "cupy"]
     ways = plan.known("way", args.variants, Feeding.WAYS) or list(Feeding.WAYS)
+    dtypes = plan.known("type", args.dtypes, feeding.DTYPES) or list(feeding.DTYPES)
     found = []
     if "keras" in backends:
         grid.require_keras()
-        sizes = [(feeding.DTYPES[0], *size) for size in (*feeding.SIZES, *feeding.HELD_OUT)]
-        sizes += [(dtype, *size) for dtype in feeding.DTYPES[1:] for size in feeding.SIZES]
+        more = {feeding.DTYPES[0]: feeding.HELD_OUT}
+        sizes = [(dtype, *size) for dtype in dtypes for size in (*feeding.SIZES, *more.get(dtype, ()))]
         found += [
             Row(f"feeding/keras/{way}", Feeding(batch, width, feeding.steps(batch, width), dtype), Settings(device))
             for device in on
@@ -116,6 +118,7 @@ def rows(args: argparse.Namespace, here) -> list:
 
     if args.study == FEEDING:
         return feeding_rows(args, here)
+    options.refuse(args, ("dtypes",), "copies are of bytes; only --study feeding has types")
     wanted = problems(args)
     on = [device for device in plan.devices(args, here) if device != "cpu"]
     why = "every row of transfer copies to or from a GPU"
