@@ -42,9 +42,7 @@ class Page:
 
     def numbers(self, of: Chart) -> str:
         """The chart's table, folded."""
-        return from_markdown.table(
-            of.numbers.heads, of.numbers.rows, f"The numbers of this chart: {of.title}", is_open=False
-        )
+        return from_markdown.table(of.numbers.heads, of.numbers.rows, "The numbers of this chart", is_open=False)
 
     def part(self, section: body.Section) -> str:
         """What a section says of each run as HTML, under its name where there are several."""
