@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from analysis import units
-from analysis.stats import of, quick_seconds
+from analysis.numbers import share
+from analysis.stats import Estimate, of, quick_seconds
 from analysis.training import break_even, side_by_side
 from analysis.units import count, percent, seconds
 from workloads.records import Measurement
@@ -41,8 +42,8 @@ def way(m: Measurement) -> str:
     return m.variant if home == "numpy" else home
 
 
-def notes(m: Measurement) -> list[str]:
-    """What else a training's row should say: how it was compiled, further options, its noise where it is wide, flags."""
+def notes(m: Measurement, step: Estimate | None = None) -> list[str]:
+    """What else a training's row should say: how it was compiled, further options, its step's noise where it is wide, flags."""
     said = ["jit" if m.values["jit_compile"] else "op by op"] if "jit_compile" in m.values else []
     said += option_words(m.settings.switches, ("residence", "jit_compile"))
     said += [m.problem.dtype] * (m.problem.dtype != "float32")
@@ -55,8 +56,8 @@ def notes(m: Measurement) -> list[str]:
     elif m.kernel == side_by_side.TRIAL:
         apart = "a process each" if m.process == "fresh" else "one process"
         said += [f"{len(timed.seconds)} trials", apart, f"{seconds(side_by_side.trial_seconds(m))} each"]
-    elif of(timed).noise > _NOISY:
-        said.append(f"±{percent(of(timed).noise)}")
+    elif (noise := (step or of(timed)).noise) > _NOISY:
+        said.append(f"±{share(noise)}")
     return [*said, *m.flags]
 
 
