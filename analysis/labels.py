@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from analysis import stats
+from analysis.numbers import share
 from analysis.stats import Estimate
 from analysis.units import count, seconds, size
 from kernels.problems import AtOnce, Conv, Inference, Matmul, Problem, Training, Transfer
@@ -149,7 +150,7 @@ def time(e: Estimate | None) -> str:
 
 def width(e: Estimate | None) -> str:
     """Half the interval in percent."""
-    return f"{100 * e.noise:.1f} %" if e else "-"
+    return share(e.noise) if e else "-"
 
 
 def status(m: Measurement) -> str:

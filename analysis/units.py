@@ -77,7 +77,7 @@ def rate(problem: "Problem", seconds: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    return f"{digits(100 * fraction)} %"
+    return "<0.01 %" if 0 < fraction < 1e-4 else f"{digits(100 * fraction)} %"
 
 
 def size(count: float) -> str:
@@ -90,7 +90,7 @@ def size(count: float) -> str:
 
 def count(number: int, one: str, many: str = "") -> str:
     """2 rows, 1 row."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def join(words) -> str:

@@ -183,7 +183,7 @@ class Table(Lines):
             scaled(cost and cost.compile),
             began,
             scaled(cost and costs.whole_training(cost, p.epochs, p.steps)),
-            " ".join(row_words.notes(m, cost and cost.step)),
+            " ".join(row_words.notes(m, cost.step if cost else None)),
         ]
 
 

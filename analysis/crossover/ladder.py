@@ -141,8 +141,8 @@ def title(ladder: Ladder) -> str:
 
 
 def problem_name(problem: Problem) -> str:
-    """`n = 1024`, or the shape."""
-    return f"n = {problem.n}" if is_square(problem) else shape(problem)
+    """`n = 1,024`, or the shape."""
+    return f"n = {problem.n:,}" if is_square(problem) else shape(problem)
 
 
 def table(ladder: Ladder) -> Table:

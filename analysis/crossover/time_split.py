@@ -58,7 +58,8 @@ def _split(point: Point, answer: Answer, gpu_rows) -> Why:
     copies = None if form.mode == "resident" or resident is None else max(0.0, total - resident)
     overhead = None if arithmetic is None or resident is None else max(0.0, resident - arithmetic)
     parts = {ARITHMETIC: arithmetic, OVERHEAD: overhead, COPIES: copies}
-    parts[REMAINDER] = total - sum(s for s in parts.values() if s is not None)
+    rest = total - sum(s for s in parts.values() if s is not None)
+    parts[REMAINDER] = rest if abs(rest) > 1e-9 * total else 0.0  # what rounding leaves is none
     return Why(point.n, point.cpu, point.gpu, parts, answer.family)
 
 

@@ -70,7 +70,7 @@ def describe(measurement: Measurement) -> str:
     """A row in a few words: kernel, problem, threads."""
     p, threads = measurement.problem, measurement.threads
     what = p.math if p.op == "peak" else labels.problem(p)
-    what = f"n = {what}" if what.isdecimal() else what  # a square product
+    what = f"n = {int(what):,}" if what.isdecimal() else what  # a square product
     return ", ".join([measurement.kernel, what, *[count(threads or 0, "thread")] * bool(threads)])
 
 

@@ -97,11 +97,11 @@ def test_losses_in_words_and_where_the_devices_end_apart():
     made = both("peaks", 100, 100, 1e-3, 1e-3, epochs=2000, kernel="training/tensorflow/loop")
     for m, end in zip(made, (0.02, 0.96), strict=True):  # a row keeps 200 of 2000 losses
         m.series.update({"job_loss": (2.5, *[1.0] * 198, end), "loss": (3.1, 2.9, 2.6)})
-    expected = "loss 2.5 to 0.02 in 2000 epochs; loss 3.1 to 2.6 in 3 epochs of few samples"
+    expected = "loss 2.5 to 0.02 in 2,000 epochs; loss 3.1 to 2.6 in 3 epochs of few samples"
     assert row_words.losses(made[0]) == expected
     (pair,) = break_even.pairs(made)
     said = words.loss_sentence(pair)
-    assert said.endswith("after 2000 epochs the loss is 0.0200 on the CPU, 0.960 on the GPU.")
+    assert said.endswith("after 2,000 epochs the loss is 0.0200 on the CPU, 0.960 on the GPU.")
     made[1].values["tf32"] = 1.0
     said = words.loss_sentence(pair)
     assert said.endswith("0.960 on the GPU. The GPU's products are in TF32: --tf32 off shows whether that is why.")

@@ -71,7 +71,7 @@ def test_pages_and_pictures_of_anything_less_are_still_there(tmp_path, monkeypat
     text = report.render(tmp_path, with_html=False).read_text()
     assert "No GPU was measured on this machine, Intel Xeon, 2 cores" in text
     assert "with the GPU of" not in text  # its rows tell too little to predict a training
-    assert "1 row failed: matmul/numba/parallel, n = 2048, 2 threads (the worker died)." in text
+    assert "1 row failed: matmul/numba/parallel, n = 2,048, 2 threads (the worker died)." in text
     assert "failed: the worker died" in text[text.index("## All numbers") :]
     assert not [heading for heading in MOVEMENT if heading in text]
     for rows in ([], fake.training_rows(), [row("matmul/cupy/cublas", square(64), 1e-5)]):

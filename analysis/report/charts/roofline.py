@@ -49,7 +49,7 @@ def chart(measurements: Measurements, roofs: Roofs) -> list[Chart]:
 def products(measurements: Measurements, roofs: Roofs) -> list[tuple]:
     """The fastest resident square product of each device, precision and size, under PRODUCTS."""
     return [
-        (device, precision, f"n = {n}", *_row(m, roofs))
+        (device, precision, f"n = {n:,}", *_row(m, roofs))
         for (device, precision), path in best_resident(measurements).items()
         for n, m in path.items()
     ]
@@ -252,9 +252,9 @@ def rates(measurements: Measurements, roofs: Roofs) -> list[Chart]:
         for i, (on_gpu, kernel) in enumerate(sorted(kernels)):
             path = dict(sorted(best_by(kernels[on_gpu, kernel], lambda m: m.problem.n, call_s).items()))
             side, name = next(iter(path.values())).side, labels.short(kernel)
-            found = [(m.problem.flops / quick_seconds(m), f"{name} at n = {n}") for n, m in path.items()]
+            found = [(m.problem.flops / quick_seconds(m), f"{name} at n = {n:,}") for n, m in path.items()]
             best[side] = max([*found, best.get(side, (0.0, ""))])
-            said = [f"{name} on the {side}, n = {n}: {row_words.rate(m)}" for n, m in path.items()]
+            said = [f"{name} on the {side}, n = {n:,}: {row_words.rate(m)}" for n, m in path.items()]
             ys, look = [rounded(rate) for rate, _ in found], marks(i)
             traces.append(Trace(f"{side} {name}", list(path), ys, says=said, hollow=side == "CPU", **look))
             rows += [

@@ -86,8 +86,8 @@ def _apart(names: list[str]) -> list[str]:
 
 
 def predicted_steps(cases: "list[Case]") -> list[Chart]:
-    """Predicted against measured seconds of a step, each predicted with its model left out; none without predictions."""
-    if not cases:
+    """Predicted against measured seconds of a step, each predicted with its model left out; one alone makes no picture."""
+    if len(cases) < 2:
         return []
     traces: list[Trace] = []
     rows: list[tuple] = []

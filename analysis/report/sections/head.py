@@ -58,7 +58,7 @@ def head(of: Material) -> Head:
         run.machine.key if run else "an unknown machine",
         machine,
         "noisy" if bad > NOISY_SHARE * every else "clean",
-        f"{bad} of {count(every, 'timed row')} flagged or with an interval wider than ±{100 * NOISY_WIDTH:.0f} %",
+        f"{bad:,} of {count(every, 'timed row')} flagged or with an interval wider than ±{100 * NOISY_WIDTH:.0f} %",
         join(sorted({r.started_at[:10] for r in loaded.runs})),
         versions(loaded.runs) if run else "",
         f"{count(len(of.rows), 'row')} of {count(len(files), 'file')}",

@@ -53,9 +53,9 @@ def how_section(loaded: Loaded) -> list[str]:
     software = software_words(loaded.runs)
     checks = Counter(m.check or "not checked" for m in ms if m.ok)
     why = {check: f" ({words})" for check, words in _CHECKS.items()}
-    told = [f"{n} {text(check)}{why.get(check, '')}" for check, n in checks.most_common()]
+    told = [f"{n:,} {text(check)}{why.get(check, '')}" for check, n in checks.most_common()]
     stopped = Counter(s.stop_reason for m in ms for s in m.samples)
-    stops = ", ".join(f"{text(reason)} ({n})" for reason, n in stopped.most_common())
+    stops = ", ".join(f"{text(reason)} ({n:,})" for reason, n in stopped.most_common())
     lines = [
         f"Rows: {_counted(m.status for m in ms)}; bad lines in the files: {loaded.bad_lines}.",
         f"Checked before timing: {', '.join(told) or 'none'}.",
@@ -88,4 +88,4 @@ def software_words(runs: "Iterable[Run]") -> list[str]:
 
 
 def _counted(names: "Iterable[str]") -> str:
-    return ", ".join(f"{n} {text(name)}" for name, n in Counter(names).most_common()) or "none"
+    return ", ".join(f"{n:,} {text(name)}" for name, n in Counter(names).most_common()) or "none"
