@@ -15,7 +15,7 @@ from analysis.report import layers, rows, stored_gpu
 from analysis.roofline.bounds import Judged, judge
 from analysis.roofline.roofs import Roof, roofs
 from analysis.table import Table
-from analysis.text import summary, training
+from analysis.text import crossings, summary, training
 from analysis.training import break_even
 from analysis.training.break_even import Pair
 from workloads.records import Loaded, Machine, Measurement, by_machine, read
@@ -49,8 +49,9 @@ class Material:
     @functools.cached_property
     def said(self) -> list[str]:
         told = summary.answer(self.loaded, self.machine, self.answers, self.roofs)
-        told = stored_gpu.sentences(self.rows, self.machine)[:1] + told
-        return told[: summary.MOST - 1] + told[summary.MOST - 1 :][-1:]  # the last one may be of failed rows
+        if stored := stored_gpu.sentences(self.rows, self.machine):
+            told = [one for one in told if one != crossings.no_gpu_sentence(self.rows, self.machine)]
+        return stored + told
 
     @functools.cached_property
     def ordered(self) -> "list[Measurement]":
