@@ -6,7 +6,7 @@ from collections.abc import Set
 import msgspec
 import numpy as np
 
-from analysis.predict.combine import COPYING, DEVICE, PIPELINE, Calibration, setting_up, total_of
+from analysis.predict.combine import Calibration, Lanes, lanes, setting_up, step_seconds
 from analysis.predict.components import FIT, Components, components, execution_of
 from analysis.predict.profile import Profile, once
 from analysis.stats import NOTHING, Estimate, best_by, group_by, median
@@ -116,65 +116,29 @@ def _fit(of_: "Profile", device: str, execution: str, leaving_out: frozenset[str
     models = tuple(dict.fromkeys(s.row.problem.model for s in others))
     if len(models) < FEWEST:
         return once
-    numbers = _solved(others, models)
-    errors = np.abs(_off(_arrays(others), numbers))
+    numbers, off = _solved(others, models)
     made = dict(zip(_NUMBERS, numbers.tolist(), strict=True))
-    return msgspec.structs.replace(once, models=models, spread=float(np.expm1(np.quantile(errors, _QUANTILE))), **made)
+    return msgspec.structs.replace(once, models=models, spread=float(np.expm1(np.quantile(off, _QUANTILE))), **made)
 
 
-def _solved(others: list[Seen], models: tuple[str, ...]) -> np.ndarray:
-    """_NUMBERS with the least squares of the logarithms, each model with one voice."""
+def _solved(others: list[Seen], models: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """(_NUMBERS by the least squares of log(predicted / measured step), each model with one voice; by how much each of these
+    logarithms is off then)."""
     from scipy.optimize import least_squares
 
-    arrays = _arrays(others)
-    counts = {name: sum(s.row.problem.model == name for s in others) for name in models}
+    own = Lanes(*np.array([lanes(s.made) for s in others], float).T)
+    setup, measured = np.array([(s.setup.value, s.step.value) for s in others]).T
+    counts = collections.Counter(s.row.problem.model for s in others)
     weight = np.array([counts[s.row.problem.model] ** -0.5 for s in others]) / _ERROR
 
+    def off(numbers: np.ndarray) -> np.ndarray:
+        return np.log((step_seconds(own, *numbers) + setup) / measured)
+
     def residuals(x: np.ndarray) -> np.ndarray:
-        return np.concatenate([weight * _off(arrays, np.exp(x)), x / np.array(_HELD)])
+        return np.concatenate([weight * off(np.exp(x)), x / np.array(_HELD)])
 
-    return np.exp(least_squares(residuals, np.zeros(len(_HELD)), bounds=(-4.0, 4.0), loss="soft_l1").x)
-
-
-def _off(arrays: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Logarithms of predicted over measured steps."""
-    *parts, setup, measured = arrays
-    return np.log((_steps(parts, *numbers) + setup) / measured)
-
-
-def _arrays(seen: list[Seen]) -> np.ndarray:
-    """A column for each training: dispatch, launches, calls and bytes of copies, the device's work, the path, the pipeline, on a
-    GPU, whether the host waits for the pipeline; what of the measured step is data-set setup, and that step."""
-    return np.array(
-        [
-            (
-                s.made.dispatch.value,
-                s.made.launches.value,
-                total_of(s.made.parts, ("transfer calls",)).value,
-                total_of(s.made.parts, COPYING).value,
-                total_of(s.made.parts, DEVICE).value,
-                s.made.path.seconds if s.made.path else np.inf,  # nothing is beside a path of all
-                s.made.waited,
-                s.made.path.busy if s.made.path else 0.0,
-                total_of(s.made.parts, (PIPELINE,)).value,
-                s.made.on_gpu,
-                s.made.host_feeds,
-                s.setup.value,
-                s.step.value,
-            )
-            for s in seen
-        ]
-    ).T
-
-
-def _steps(arrays: list[np.ndarray], dispatch: float, launches: float, work: float) -> np.ndarray:
-    """Seconds of the steps, as analysis.predict.combine puts them together."""
-    floor, issued, calls, copying, device, path, waited, busy, feeding, on_gpu, waits = arrays
-    issuing = launches * issued
-    both = np.minimum(work * device + issuing, np.maximum(work * path + waited * issuing, work * busy))
-    device, issuing = np.where(on_gpu > 0, work * device, both - issuing), dispatch * floor + issuing + calls
-    ahead = feeding + np.where(waits > 0, copying + issuing, 0.0)
-    return np.maximum(copying + np.where(on_gpu > 0, np.maximum(issuing, device), issuing + device), ahead)
+    found = least_squares(residuals, np.zeros(len(_HELD)), bounds=(-4.0, 4.0), loss="soft_l1")
+    return np.exp(found.x), np.abs(off(np.exp(found.x)))
 
 
 def _compilations(others: list[Seen]) -> float | None:

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from analysis.predict.components import Components
 from analysis.predict.profile import COMPILED
@@ -18,6 +20,7 @@ PARTS = (*HOST, *DEVICE, PIPELINE, HIDDEN)  # of a step, in the order of a budge
 _WORDS = """dispatch, kernel launches, copy calls, copied bytes, dense layers, convolutions, element-wise passes, optimizer,
 input pipeline, overlap"""
 WORDS = dict(zip(PARTS, (words.strip() for words in _WORDS.split(",")), strict=True))  # as people are told of them
+_ROUNDING = 1e-12  # of a step: what sums of floats are off by
 UNFITTED = 0.3  # what predictions without a fit may be wrong by
 UNTRIED = 1.0  # the same of layer kinds that no network of the tables has, so that no rule was checked on them
 
@@ -41,41 +44,69 @@ def total_of(parts: dict[str, Estimate], names: Iterable[str]) -> Estimate:
     return total(parts.get(name) for name in names)
 
 
-def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
-    """Seconds of the parts of a step, overlaps taken off. On the CPU the host dispatches, then the graph's operations run;
-    independent ones overlap as far as cores and bandwidth allow. A GPU works while the host dispatches and issues. But a copy
+Seconds = float | np.ndarray
+
+
+class Lanes(NamedTuple):
+    """Seconds of a step by who is busy with them, before anything is fitted; of several steps an array each.
+
+    dispatch, launches, calls: the host's. copying: bytes. work: the device's, one operation after the other; path: its critical
+    path (infinite where nothing overlaps); busy: for which it keeps all cores or the memory busy. waited: the share of the
+    launches that the path waits for. feeding: the input pipeline's. on_gpu, host_feeds: 0 or 1.
+    """
+
+    dispatch: Seconds
+    launches: Seconds
+    calls: Seconds
+    copying: Seconds
+    work: Seconds
+    path: Seconds
+    busy: Seconds
+    waited: Seconds
+    feeding: Seconds
+    on_gpu: Seconds
+    host_feeds: Seconds
+
+
+def lanes(made: Components) -> Lanes:
+    calls, copying, work, feeding = (
+        total_of(made.parts, names).value for names in (("transfer calls",), COPYING, DEVICE, (PIPELINE,))
+    )
+    path, busy = (made.path.seconds, made.path.busy) if made.path else (math.inf, 0.0)
+    host = made.dispatch.value, made.launches.value, calls
+    return Lanes(*host, copying, work, path, busy, made.waited, feeding, made.on_gpu, made.host_feeds)
+
+
+def step_seconds(of: Lanes, dispatch: float, launches: float, work: float) -> Seconds:
+    """Seconds of a step, its lanes scaled by a Calibration's factors. On the CPU the host dispatches, then the graph's operations
+    run; independent ones overlap as far as cores and bandwidth allow. A GPU works while the host dispatches and issues. But a copy
     from pageable memory waits until the GPU is done with the step before, and the host waits for the copy. The input pipeline
     has threads of its own. Where it was measured, it is what a batch adds to the dispatch; on a GPU the copy is in that.
 
     Source: TensorFlow's GPUUtil::CopyCPUTensorToGPU, whose copying stream waits for the computing one.
     """
+    issued, worked = launches * of.launches, work * of.work
+    host = dispatch * of.dispatch + of.calls
+    overlapped = np.maximum(work * of.path + of.waited * issued, work * of.busy)
+    gpu = of.copying + of.host_feeds * of.feeding + np.maximum(host + issued, worked)
+    cpu = of.copying + host + np.minimum(issued + worked, overlapped)
+    return np.maximum(np.where(of.on_gpu, gpu, cpu), of.feeding + of.host_feeds * (host + issued))
+
+
+def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
+    """Part -> seconds of a step, in the order of a budget; what overlaps is a part of its own, taken off."""
     issued = made.launches * fitted.launches
     parts = {"dispatch": made.dispatch * fitted.dispatch}
     parts["launches"] = issued * made.waited + issued.value * (1 - made.waited)  # unsure where it is waited for
     parts |= {name: e * fitted.work if name in DEVICE else e for name, e in made.parts.items()}
-    issuing, copying, device, feeding = (total_of(parts, names) for names in (ISSUING, COPYING, DEVICE, (PIPELINE,)))
-    beside = max(0.0, parts["launches"].value + device.value - least(made, fitted))
-    if copied := made.host_feeds and made.on_gpu:
-        copying = copying + feeding
-    lanes = [copying + issuing, copying + device] if made.on_gpu else [issuing + copying + device - beside]
-    ahead = issuing + feeding if made.host_feeds else feeding
-    if ahead.value > max(lane.value for lane in lanes):
-        lanes.append(ahead)
-    elif not copied:  # wholly hidden
+    own, factors = lanes(made), (fitted.dispatch, fitted.launches, fitted.work)
+    whole = float(step_seconds(own, *factors))
+    if whole == step_seconds(own._replace(feeding=0.0), *factors):  # wholly hidden
         parts.pop(PIPELINE, None)
-    if len(lanes) > 1 or beside:
-        hidden = max(lane.value for lane in lanes) - sum(e.value for e in parts.values())
+    hidden = whole - sum(e.value for e in parts.values())
+    if abs(hidden) > _ROUNDING * whole:
         parts[HIDDEN] = exact(hidden)
     return {name: parts[name] for name in PARTS if name in parts}
-
-
-def least(made: Components, fitted: Calibration) -> float:
-    """A lower bound in seconds of a graph's operations, however many overlap: the longer of the critical path and the time that
-    keeps all cores or the memory busy; infinite without a path."""
-    if made.path is None:
-        return math.inf
-    issuing = fitted.launches * made.launches.value * made.waited
-    return max(fitted.work * made.path.seconds + issuing, fitted.work * made.path.busy)
 
 
 def within(total: Estimate, spread: float) -> Estimate:
