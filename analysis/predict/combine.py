@@ -51,8 +51,8 @@ class Lanes(NamedTuple):
     """Seconds of a step by who is busy with them, before anything is fitted; of several steps an array each.
 
     dispatch, launches, calls: the host's. copying: bytes. work: the device's, one operation after the other; path: its critical
-    path (infinite where nothing overlaps); busy: for which it keeps all cores or the memory busy. waited: the share of the
-    launches that the path waits for. feeding: the input pipeline's. on_gpu, host_feeds: 0 or 1.
+    path (infinite where nothing overlaps); busy: for which it keeps all cores or the memory busy. feeding: the input pipeline's.
+    on_gpu, host_feeds: 0 or 1.
     """
 
     dispatch: Seconds
@@ -62,7 +62,6 @@ class Lanes(NamedTuple):
     work: Seconds
     path: Seconds
     busy: Seconds
-    waited: Seconds
     feeding: Seconds
     on_gpu: Seconds
     host_feeds: Seconds
@@ -74,20 +73,20 @@ def lanes(made: Components) -> Lanes:
     )
     path, busy = (made.path.seconds, made.path.busy) if made.path else (math.inf, 0.0)
     host = made.dispatch.value, made.launches.value, calls
-    return Lanes(*host, copying, work, path, busy, made.waited, feeding, made.on_gpu, made.host_feeds)
+    return Lanes(*host, copying, work, path, busy, feeding, made.on_gpu, made.host_feeds)
 
 
 def step_seconds(of: Lanes, dispatch: float, launches: float, work: float) -> Seconds:
     """Seconds of a step, its lanes scaled by a Calibration's factors. On the CPU the host dispatches, then the graph's operations
-    run; independent ones overlap as far as cores and bandwidth allow. A GPU works while the host dispatches and issues. But a copy
-    from pageable memory waits until the GPU is done with the step before, and the host waits for the copy. The input pipeline
-    has threads of its own. Where it was measured, it is what a batch adds to the dispatch; on a GPU the copy is in that.
+    run; independent ones overlap as far as cores and bandwidth allow. A GPU works while the host dispatches and issues. But a
+    copy from pageable memory waits until the GPU is done with the step before, and the host waits for the copy. The input
+    pipeline has threads of its own. Where it was measured, it is what a batch adds to the dispatch; on a GPU the copy is in that.
 
     Source: TensorFlow's GPUUtil::CopyCPUTensorToGPU, whose copying stream waits for the computing one.
     """
     issued, worked = launches * of.launches, work * of.work
     host = dispatch * of.dispatch + of.calls
-    overlapped = np.maximum(work * of.path + of.waited * issued, work * of.busy)
+    overlapped = np.maximum(issued + work * of.path, work * of.busy)
     gpu = of.copying + of.host_feeds * of.feeding + np.maximum(host + issued, worked)
     cpu = of.copying + host + np.minimum(issued + worked, overlapped)
     return np.maximum(np.where(of.on_gpu, gpu, cpu), of.feeding + of.host_feeds * (host + issued))
@@ -95,9 +94,7 @@ def step_seconds(of: Lanes, dispatch: float, launches: float, work: float) -> Se
 
 def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
     """Part -> seconds of a step, in the order of a budget; what overlaps is a part of its own, taken off."""
-    issued = made.launches * fitted.launches
-    parts = {"dispatch": made.dispatch * fitted.dispatch}
-    parts["launches"] = issued * made.waited + issued.value * (1 - made.waited)  # unsure where it is waited for
+    parts = {"dispatch": made.dispatch * fitted.dispatch, "launches": made.launches * fitted.launches}
     parts |= {name: e * fitted.work if name in DEVICE else e for name, e in made.parts.items()}
     own, factors = lanes(made), (fitted.dispatch, fitted.launches, fitted.work)
     whole = float(step_seconds(own, *factors))

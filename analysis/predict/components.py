@@ -60,12 +60,6 @@ class Components(msgspec.Struct, frozen=True):
     given: tuple[tuple[str, str], ...] = ()
     path: Path | None = None
 
-    @property
-    def waited(self) -> float:
-        """The share of the operations that the path's own thread dispatches; all where there is no path."""
-        aside = self.path.aside if self.path else 0
-        return max(0, self.operations - aside) / self.operations if self.operations > 0 else 1.0
-
 
 def execution_of(settings: Settings) -> str:
     """How Keras runs a step by the resolved jit_compile: by itself it compiles where TensorFlow sees a GPU."""
@@ -82,7 +76,7 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
     partial: list[str] = []
     lacking: dict[str, Lacking] = {}
     kernels = kernels_of(step_works(network, batch, chosen, device, partial, of.machine), execution, device)
-    work = work_parts(network, kernels, of, device, execution, partial, lacking)
+    work = work_parts(kernels, of, device, execution, partial, lacking)
     parts = work.parts
     try:
         dispatch = dispatch_of(of, device, execution, kernel, chosen.steps_per_execution)

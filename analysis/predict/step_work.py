@@ -3,7 +3,6 @@ the path through them where they may run at once.
 """
 
 import math
-from collections import defaultdict
 
 import msgspec
 
@@ -13,8 +12,8 @@ from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile
 from analysis.stats import Estimate, group_by, middle, total
 from analysis.units import join, percent
 from kernels import networks
-from kernels.networks.layers import INPUT, Network, sources, unknown
-from kernels.networks.training_step import SECOND, Work
+from kernels.networks import Network, Work
+from kernels.networks.layers import unknown
 from kernels.problems import Problem, Stream
 from workloads.records import Machine
 from workloads.records.switches import Keras
@@ -30,11 +29,10 @@ RULES_CHANGED = "2026-11-23T21:05:00Z"
 
 class Path(msgspec.Struct, frozen=True):
     """The critical path of a graph whose operations may overlap. seconds: of the longest chain of operations that wait for each
-    other. aside: how many operations other threads dispatch meanwhile; of loops those beside the chain. busy: seconds for which
-    all operations together keep every core or the memory busy, those of the chain at the best known rates."""
+    other. busy: seconds for which all operations together keep every core or the memory busy, those of the chain at the best
+    known rates."""
 
     seconds: float
-    aside: int
     busy: float
 
 
@@ -74,7 +72,6 @@ def kernels_of(works: list[Work], execution: str, device: str) -> "list[Kernel]"
 
 
 def work_parts(
-    network: Network,
     kernels: "list[Kernel]",
     of: Profile,
     device: str,
@@ -109,7 +106,7 @@ def work_parts(
     sums = {part: total(each) for part, each in found.items()}
     read_from = {part: ", ".join(names) for part, names in told.items()}
     at_once = device == "cpu" and execution == OP_BY_OP
-    return WorkParts(sums, read_from, _path(network, timed, cold, of, device) if at_once else None)
+    return WorkParts(sums, read_from, _path(timed, cold, of, device) if at_once else None)
 
 
 def _moved(k: "Kernel", execution: str) -> float:
@@ -119,19 +116,16 @@ def _moved(k: "Kernel", execution: str) -> float:
     return problem.bytes_moved * (1.0 if fused else fusion.passes(problem.operation))
 
 
-def _path(network: Network, timed: Timed, cold: dict[str, float], of: Profile, device: str) -> Path:
+def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str) -> Path:
     """The path through kernels that may run at once; `cold`: seconds of each at the memory's bandwidth, 0 where a cache holds
     its arrays."""
     each = operations.operating(of, device)
-    dispatch = each.value if each else 0.0
-    beside = _beside(network, timed, dispatch)
-    line = longest([(k, s) for k, s in timed if _layer(k) not in beside], dispatch)
-    aside = sum(k.operations * k.times for k, _ in timed if k.times > 1 and _layer(k) in beside)
+    line = longest(timed, each.value if each else 0.0)
     there, busy = {k.name for k, _ in line}, 0.0
     for k, seconds in timed:
         best = max(cold[k.name], fully_used(k.problem, of, device)) if k.name in there else seconds
         busy += min(seconds, best * k.times)
-    return Path(sum(s for _, s in line), aside, busy)
+    return Path(sum(s for _, s in line), busy)
 
 
 def fully_used(problem: Problem, of: "Profile", device: str) -> float:
@@ -168,22 +162,6 @@ def longest(timed: Timed, each: float) -> Timed:
         for variable in dict.fromkeys(_variable(k) for k, _ in learned):
             lines.append([*here, *((k, s) for k, s in learned if _variable(k) == variable)])
     return max([*lines, begun], key=lambda line: sum(s + each * k.operations * k.times for k, s in line))
-
-
-def _beside(network: Network, timed: Timed, each: float) -> set[str]:
-    """The layers that the longest way through the network leaves out."""
-    took: dict[str, float] = defaultdict(float)
-    for k, seconds in timed:
-        took[_layer(k)] += seconds + each * k.operations * k.times
-    ways: dict[str, tuple[float, tuple[str, ...]]] = {INPUT: (0.0, ())}
-    for layer, taken in zip(network.layers, sources(network), strict=True):
-        before, way = max(ways[name] for name in taken)
-        ways[layer.name] = before + took[layer.name], (*way, layer.name)
-    return {*ways} - {*ways[network.layers[-1].name][1]}
-
-
-def _layer(k: Kernel) -> str:
-    return k.layer.removesuffix(SECOND)
 
 
 def _what(k: Kernel) -> str:
