@@ -3,13 +3,12 @@
 What its operations take on the device is `step_work`'s; here are what the host does around them, and what happens once.
 """
 
-import math
 from math import log2, prod
 
 import msgspec
 
 from analysis.predict import fusion, operations, profile
-from analysis.predict.curves import Curve, Point, curve
+from analysis.predict.curves import Curve, curve, of_bytes
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
 from analysis.predict.step_work import Path, kernels_of, step_works, work_parts
@@ -217,7 +216,7 @@ def _setup(of: Profile, network: Network, training: Training, device: str) -> Es
     nbytes = training.samples * prod(network.input) * 4
     made, found = _sets(of, device), []
     if made:
-        found.append(made.seconds((math.log(nbytes),), 0.0, nbytes))
+        found.append(made.seconds_of_bytes(nbytes))
     if not made or training.dtype != "float32":
         moved = training.samples * networks.sample_bytes(network, training.dtype) + nbytes
         read = operations.pass_seconds(of, Stream("copy", max(8, moved), "float32"), "cpu", OP_BY_OP)
@@ -233,7 +232,7 @@ def _sets(of: Profile, device: str) -> Curve | None:
         for m in of.measurements
         if m.kernel == profile.DATA_SET and m.device == device and m.ok and m.samples
     )
-    return curve((Point((math.log(n),), middle(m.samples[0]), 0.0, n) for n, m in rows if n > _TELLING), False)
+    return curve((of_bytes(n, middle(m.samples[0])) for n, m in rows if n > _TELLING), False)
 
 
 def _compile(of: Profile, device: str, execution: str) -> Estimate:

@@ -37,6 +37,11 @@ class Point:
     nbytes: float
 
 
+def of_bytes(nbytes: float, seconds: float) -> Point:
+    """A pass, whose form counts its bytes alone."""
+    return Point((math.log(nbytes),), seconds, 0.0, nbytes)
+
+
 class Curve:
     """Rows of one kind, and their form, in seconds: floor + flops * a_flop + bytes * a_byte. `off`: the logarithm of each row's
     seconds over the form; `works`: with which power of each feature the work grows."""
@@ -68,6 +73,10 @@ class Curve:
         bounds = Estimate(value, float((seconds / fewer).max()) / slack, float((seconds * more).min()) * slack)
         return Estimate(value, value * math.exp(-half), value * math.exp(half)).within(bounds)
 
+    def seconds_of_bytes(self, nbytes: float) -> Estimate:
+        """Seconds of a pass over so many bytes."""
+        return self.seconds((math.log(nbytes),), 0.0, nbytes)
+
     @functools.cached_property
     def error(self) -> tuple[float, float]:
         """(relative error as a logarithm for each unit of distance to the nearest row; the median distance between neighboring
@@ -87,8 +96,7 @@ class Curve:
             distance[left_out] = np.inf
         order = np.argsort(distance, kind="stable")[: min(NEAREST, len(distance) - (left_out is not None))]
         d = distance[order]
-        scale = max(float(d[0]), 0.35)
-        weight = 1 / (1 + (d / scale) ** 4)
+        weight = 1 / (1 + (d / d[0]) ** 4)
         weight = weight / weight.sum()
         x, y = self.at[order] - at, self.off[order]
         mean_x, mean_y = weight @ x, weight @ y

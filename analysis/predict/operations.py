@@ -4,19 +4,20 @@ Rows timed inside a graph give it directly; rows of single calls also contain th
 """
 
 import functools
+import itertools
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from analysis.predict import fusion, profile
-from analysis.predict.curves import UNLIKE, Curve, Point, curve
+from analysis.predict.curves import UNLIKE, Curve, Point, curve, of_bytes
 from analysis.predict.profile import HELD, LIBRARIES, OP_BY_OP, Profile, Read, once, stands
 from analysis.roofline import memory_levels
 from analysis.stats import Estimate, median, middle, within_factor
 from kernels import registry
-from kernels.problems import Conv, Matmul, Stream
+from kernels.problems import Conv, Matmul, Problem, Stream
 from workloads.records import Measurement
 
 _DEPTHWISE = 2.5  # times a copy of its bytes: TensorFlow's on two Zen 4 cores, 3 x 3 at 10 shapes, all directions, are 1.5 to 3.7
@@ -95,7 +96,7 @@ def pass_seconds(of: Profile, problem: Stream, device: str, execution: str) -> R
                 # where no row is of this formula as TensorFlow runs it, it makes more passes than that kernel
                 had = 1.0 if source == LIBRARIES else fusion.passes(operation)
                 times = fusion.passes(problem.operation) / had if execution == OP_BY_OP else 1.0
-                seconds = made.seconds((math.log(problem.bytes_moved),), 0.0, problem.bytes_moved)
+                seconds = made.seconds_of_bytes(problem.bytes_moved)
                 own = device != "cpu" or source != LIBRARIES
                 command = profile.command(problem, device)
                 instead = "" if own else f"passes priced as libraries make them; TensorFlow's: {command}"
@@ -109,15 +110,19 @@ def bandwidth(of: Profile, device: str, nbytes: float) -> float | None:
 
     Source: J. McCalpin, STREAM, run rules: each array at least four times the last cache.
     """
-    caches = memory_levels.levels(of.machine, device) if of.machine else ()
-    if not caches or nbytes <= caches[-1][1]:
+    caches = memory_levels.levels(of.machine, device)
+    if not caches or nbytes <= (last := caches[-1][1]):
         return None
-    rates: dict[bool, list[float]] = {}
-    for m in of.rows.get(("stream", device), ()):
-        if m.problem.nbytes > caches[-1][1] and (samples := m.on("device") or m.on("host-latency")):
-            far = m.problem.nbytes >= _BEYOND * caches[-1][1]
-            rates.setdefault(far, []).append(m.problem.bytes_moved / middle(samples))
-    return max(rates.get(True) or rates.get(False) or [], default=None)
+    far = best_rate(of, device, "stream", lambda p: p.nbytes >= _BEYOND * last)
+    return far or best_rate(of, device, "stream", lambda p: p.nbytes > last)
+
+
+def best_rate(of: Profile, device: str, op: str, counts: Callable[[Problem], bool]) -> float | None:
+    """The most FLOPs a second of products, or bytes a second of passes, of the problems that count: on a GPU's own clock where
+    there is one, else by waited calls; None without rows."""
+    rows = [m for m in of.rows.get((op, device), ()) if counts(m.problem)]
+    timed = ((m.problem, m.on("device") or m.on("host-latency")) for m in rows)
+    return max((getattr(p, p.rated) / middle(samples) for p, samples in timed if samples), default=None)
 
 
 @once
@@ -137,12 +142,12 @@ def _points(of: Profile, source: str, device: str, operation: str) -> Iterable[P
         yield from _in_a_graph(held, taken)
         return
     if source == LIBRARIES or len(taken) < 2:
-        yield from (Point((math.log(n),), s, 0.0, n) for n, s in taken.items())
+        yield from itertools.starmap(of_bytes, taken.items())
         return
     least, base = min(taken.items())
     for nbytes, seconds in taken.items():
         if seconds > base:
-            yield Point((math.log(nbytes),), (seconds - base) * nbytes / (nbytes - least), 0.0, nbytes)
+            yield of_bytes(nbytes, (seconds - base) * nbytes / (nbytes - least))
 
 
 def _taken(of: Profile, source: str, device: str, operation: str) -> dict[int, float]:
@@ -158,15 +163,15 @@ def _taken(of: Profile, source: str, device: str, operation: str) -> dict[int, f
 
 def _in_a_graph(held: dict[int, float], calls: dict[int, float]) -> Iterable[Point]:
     """The passes inside a graph as they are, and larger ones in a call of their own less what a call takes beyond."""
-    yield from (Point((math.log(n),), seconds, 0.0, n) for n, seconds in held.items())
+    yield from itertools.starmap(of_bytes, held.items())
     most, larger = max(held), {n: s for n, s in calls.items() if n > max(held)}
-    called = curve(Point((math.log(n),), s, 0.0, n) for n, s in calls.items()) if larger else None
+    called = curve(itertools.starmap(of_bytes, calls.items())) if larger else None
     if called is None:
         return
-    woken = max(0.0, called.seconds((math.log(most),), 0.0, most).value - held[most])
+    woken = max(0.0, called.seconds_of_bytes(most).value - held[most])
     for nbytes, seconds in larger.items():
         if seconds > woken:
-            yield Point((math.log(nbytes),), seconds - woken, 0.0, nbytes)
+            yield of_bytes(nbytes, seconds - woken)
 
 
 def whole_seconds(m: "Measurement", source: str) -> float | None:

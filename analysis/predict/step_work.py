@@ -9,7 +9,7 @@ import msgspec
 from analysis.predict import fusion, operations, profile
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile
-from analysis.stats import Estimate, group_by, middle, total
+from analysis.stats import Estimate, group_by, total
 from analysis.units import join, percent
 from kernels import networks
 from kernels.networks import Network, Work
@@ -132,10 +132,18 @@ def fully_used(problem: Problem, of: "Profile", device: str) -> float:
     """A lower bound in seconds of a kernel, at the best measured rate: of a product that of any kind of its type, of a pass
     that of one on about as many bytes; infinite without rows."""
     if not isinstance(problem, Stream):
-        rate = _best(of, device, problem.dtype, 0)
+        rate = _best(of, device, problem.dtype)
         return problem.flops / rate if rate else math.inf
-    rate = _best(of, device, "", round(math.log2(problem.bytes_moved) / _NEAR) * _NEAR)
+    rate = _best(of, device, round(math.log2(problem.bytes_moved) / _NEAR) * _NEAR)
     return problem.bytes_moved * fusion.passes(problem.operation) / rate if rate else math.inf
+
+
+@profile.once
+def _best(of: "Profile", device: str, alike: str | int) -> float | None:
+    """The best rate of products of a dtype, or of passes on about 2^n bytes."""
+    if isinstance(alike, str):
+        return operations.best_rate(of, device, "matmul", lambda p: p.dtype == alike)
+    return operations.best_rate(of, device, "stream", lambda p: abs(math.log2(p.bytes_moved) - alike) <= _NEAR)
 
 
 def aside_of_the_rest(k: Kernel) -> bool:
@@ -178,17 +186,6 @@ def _backward(k: Kernel) -> bool:
     """Whether a kernel that others wait for is of the way back."""
     what = _what(k)
     return not aside_of_the_rest(k) and (what == "dgrad" or what.endswith("_grad") or what.startswith("gradient_sum"))
-
-
-@profile.once
-def _best(of: "Profile", device: str, dtype: str, about: int) -> float | None:
-    """Of products of a dtype; without one, of passes."""
-    rates = []
-    for m in of.rows.get(("matmul" if dtype else "stream", device), ()):
-        near = m.problem.dtype == dtype if dtype else abs(math.log2(m.problem.bytes_moved) - about) <= _NEAR
-        if near and (samples := m.on("device") or m.on("host-latency")):
-            rates.append((m.problem.flops if dtype else m.problem.bytes_moved) / middle(samples))
-    return max(rates, default=None)
 
 
 class UnknownShare(msgspec.Struct, frozen=True):
