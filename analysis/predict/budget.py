@@ -166,9 +166,7 @@ def _why(name: str, made: Components, fitted: Calibration, problem: Training) ->
             sent = min(problem.batch, problem.samples) * networks.sample_bytes(networks.find(problem.model))
             return f"{size(sent)} a batch by the law of its copies"
         case "input pipeline":
-            if made.host_feeds:
-                return "getting the batch into the step, by the measured law of its way"
-            return "the batch copied out of the shuffled samples, in threads of its own"
+            return "getting the batch into the step, by the measured law of its way"
         case "at the same time":
             return "what host, device and input pipeline do at once, or operations that do not wait for each other, taken off"
     return f"{made.sources.get(name, 'none in this network')}{times(fitted.work)}"

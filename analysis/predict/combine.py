@@ -80,7 +80,7 @@ def step_seconds(of: Lanes, dispatch: float, launches: float, work: float) -> Se
     """Seconds of a step, its lanes scaled by a Calibration's factors. On the CPU the host dispatches, then the graph's operations
     run; independent ones overlap as far as cores and bandwidth allow. A GPU works while the host dispatches and issues. But a
     copy from pageable memory waits until the GPU is done with the step before, and the host waits for the copy. The input
-    pipeline has threads of its own. Where it was measured, it is what a batch adds to the dispatch; on a GPU the copy is in that.
+    pipeline, which has the copy in it, is what a batch adds to the dispatch; one that is ahead has threads of its own.
 
     Source: TensorFlow's GPUUtil::CopyCPUTensorToGPU, whose copying stream waits for the computing one.
     """
@@ -89,7 +89,7 @@ def step_seconds(of: Lanes, dispatch: float, launches: float, work: float) -> Se
     overlapped = np.maximum(issued + work * of.path, work * of.busy)
     gpu = of.copying + of.host_feeds * of.feeding + np.maximum(host + issued, worked)
     cpu = of.copying + host + np.minimum(issued + worked, overlapped)
-    return np.maximum(np.where(of.on_gpu, gpu, cpu), of.feeding + of.host_feeds * (host + issued))
+    return np.maximum(np.where(of.on_gpu, gpu, cpu), of.feeding)
 
 
 def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:

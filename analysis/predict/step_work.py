@@ -37,20 +37,23 @@ class Path(msgspec.Struct, frozen=True):
 
 
 class WorkParts(msgspec.Struct, frozen=True):
-    """Part -> seconds of the kernels on the device; what they are read from; the path through them, where they may run at
-    once."""
+    """The work of a step's kernels on the device. parts: part -> seconds; sources: part -> what these are read from. partial:
+    what stands for something else, or for nothing, in words. lacking: the parts that no row tells. path: through the kernels,
+    where they may run at once."""
 
     parts: dict[str, Estimate]
     sources: dict[str, str]
+    partial: list[str]
+    lacking: dict[str, Lacking]
     path: Path | None
 
 
 def step_works(
-    network: Network, batch: int, chosen: Keras, device: str, partial: list[str], machine: Machine | None = None
-) -> list[Work]:
-    """The operations of a step under its switches, in float32 where the machine's GPUs lack an arithmetic; what stands for
-    something else is said in `partial`."""
-    dtype = chosen.precision.removeprefix("mixed_")
+    network: Network, batch: int, chosen: Keras, device: str, machine: Machine | None = None
+) -> tuple[list[Work], list[str]]:
+    """(the operations of a step under its switches, in float32 where the machine's GPUs lack an arithmetic; what stands for
+    something else, in words)."""
+    dtype, partial = chosen.precision.removeprefix("mixed_"), list[str]()
     lacks = machine.lacks if machine and device != "cpu" else lambda math: ""
     tf32 = device != "cpu" and dtype == "float32" and chosen.tf32 == "on" and not lacks("tf32")
     if why := lacks(dtype):
@@ -64,23 +67,17 @@ def step_works(
     if device == "cpu":  # which has no cuDNN
         layers = (msgspec.structs.replace(la, fused=False) if la.fused else la for la in network.layers)
         network = msgspec.structs.replace(network, layers=tuple(layers))
-    return [w for w in networks.step(network, batch, dtype, "tf32" if tf32 else "") if w.layer not in dropped]
+    works = networks.step(network, batch, dtype, "tf32" if tf32 else "")
+    return [w for w in works if w.layer not in dropped], partial
 
 
 def kernels_of(works: list[Work], execution: str, device: str) -> "list[Kernel]":
     return (fusion.compiled if execution == COMPILED else fusion.op_by_op)(works, device)
 
 
-def work_parts(
-    kernels: "list[Kernel]",
-    of: Profile,
-    device: str,
-    execution: str,
-    partial: list[str],
-    lacking: dict[str, Lacking],
-) -> WorkParts:
-    """The work of the kernels on the device; `lacking` gets the parts that no row tells."""
-    timed, cold = [], {}
+def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str) -> WorkParts:
+    """Seconds of the kernels on the device, by the profile's rows."""
+    timed, cold, partial, lacking = [], dict[str, float](), list[str](), dict[str, Lacking]()
     found: dict[str, list[Estimate]] = {}
     told: dict[str, dict[str, None]] = {}
     moved = sum(k.problem.bytes_moved for k in kernels if k.problem)  # each counted by itself, once
@@ -106,7 +103,8 @@ def work_parts(
     sums = {part: total(each) for part, each in found.items()}
     read_from = {part: ", ".join(names) for part, names in told.items()}
     at_once = device == "cpu" and execution == OP_BY_OP
-    return WorkParts(sums, read_from, _path(timed, cold, of, device) if at_once else None)
+    path = _path(timed, cold, of, device) if at_once else None
+    return WorkParts(sums, read_from, partial, lacking, path)
 
 
 def _moved(k: "Kernel", execution: str) -> float:
