@@ -170,11 +170,10 @@ def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str)
     for op in ("matmul", "conv") if device != "cpu" else ():
         issued = sum(k.part == op and k.times == 1 for k in kernels) - sum(k.part == op for k in small)
         seconds += issued * max(0.0, (of.issuing(op, device) or 0.0) - each.value)
-    wide = abs(beyond) * (each.high - each.low) / 2
     loops = fusion.operations(kernels, True) if execution == OP_BY_OP else 0
     one = launch or of.constant("tf-op-in-function", device)
     handed = (one if one and one.value > 0 else each).at_least(0.0) * loops  # rows of one may be too noisy to tell
-    return beyond + loops, plus_minus(seconds, wide).at_least(0.0) + handed
+    return beyond + loops, handed + seconds
 
 
 def _copies(of: Profile, network: Network, batch: int, chosen: Keras) -> dict[str, Estimate]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from analysis.stats import Estimate, group_by, least_squares
+from analysis.stats import Estimate, best_by, least_squares
 
 NEAREST = 8  # rows that a plane is laid through
 _RIDGE = 0.3  # what holds the plane level where its rows lie on a line
@@ -118,9 +118,7 @@ def _form(rows: tuple[Point, ...], floored: bool) -> tuple[float, float, float]:
 
 
 def curve(points: Iterable[Point], floored: bool = True, works: tuple[float, ...] = (1.0,)) -> Curve | None:
-    """The curve through rows; None without any. `floored`: library rows, whose form may have a constant, and the fastest row
-    stands for a shape. Otherwise rows of one shape are repeats of a framework's, and the median one stands."""
-    groups = group_by(points, lambda p: p.at).values()
-    ranked = (sorted(group, key=lambda p: p.seconds) for group in groups)
-    rows = tuple(group[0 if floored else (len(group) - 1) // 2] for group in ranked)
+    """The curve through rows, the fastest of each shape; None without any. `floored`: library rows, whose form may have a
+    constant."""
+    rows = tuple(best_by(points, lambda p: p.at, lambda p: p.seconds).values())
     return Curve(rows, floored, works) if rows else None

@@ -82,7 +82,7 @@ def _kind_curve(of: Profile, source: str, device: str, op: str, kind: str, math_
     held = {m.problem for m in alike if stands(m)}  # a call of its own says nothing that these do not
     rows = [(m.problem, row_seconds(of, m, source)) for m in alike if m.problem not in held or stands(m)]
     points = [Point(profile.at(p), seconds, p.flops, p.bytes_moved) for p, seconds in rows if seconds is not None]
-    works = (1.0, 2.0, 1.0, 1.0, 1.0, 0.0, 0.0) if op == "conv" else (1.0,)  # of profile.at's features
+    works = (1.0, 2.0, 1.0, 1.0, 1.0, 0.0) if op == "conv" else (1.0,)  # of profile.at's features
     return curve(points, source == LIBRARIES, works)
 
 

@@ -73,10 +73,9 @@ def kind(problem: Matmul | Conv) -> str:
 
 
 def at(problem: Matmul | Conv) -> tuple[float, ...]:
-    """Where a shape lies: the logarithms of its matrix product's sizes, and of alignment and filter."""
-    align = 0.5 * math.log(problem.alignment)
+    """Where a shape lies: the logarithms of its matrix product's sizes, and of its filter."""
     if isinstance(problem, Matmul):
-        return (math.log(problem.m), math.log(problem.n), math.log(problem.k), align)
+        return (math.log(problem.m), math.log(problem.n), math.log(problem.k))
     return (
         math.log(problem.n),
         0.5 * math.log(problem.p * problem.q),
@@ -84,7 +83,6 @@ def at(problem: Matmul | Conv) -> tuple[float, ...]:
         math.log(problem.c_out),
         math.log(problem.r * problem.s),
         math.log(problem.stride),
-        align,
     )
 
 
@@ -193,7 +191,7 @@ class Profile:
         own = "on" if device != "cpu" else "off"
         kernels = {"on": "launch/tensorflow/fit_jit", "off": "launch/tensorflow/fit_op_by_op"}
         wanted = (kernels[jit], *(("launch/tensorflow/fit",) if own == jit else ()))
-        slopes = []
+        slopes = list[float]()
         for kernel in wanted:
             at = {
                 m.problem.count: middle(m.samples[0])
@@ -202,11 +200,9 @@ class Profile:
             }
             points = sorted(at.items())
             if len(points) > 1:
-                n, most = points[-1]
-                slopes.append([(most - took) / (n - fewer) for fewer, took in (points[0], points[-2])])
-        if not slopes:
-            return None
-        return reaching(statistics.median(pair[0] for pair in slopes), *(s for pair in slopes for s in pair))
+                (fewest, least), (n, most) = points[0], points[-1]
+                slopes.append((most - least) / (n - fewest))
+        return reaching(statistics.median(slopes), *slopes) if slopes else None
 
     @once
     def issuing(self, op: str, device: str) -> float | None:
