@@ -1,4 +1,4 @@
-"""The page's templates (web/*.j2). What they are given is text, unless it is HTML that `safe` lets through.
+"""The page's templates (web/*.j2): what they are given is text, but for HTML that `safe` lets through.
 
 What comes from result files is text wherever it stands: HTML, links and pictures in it are not parsed.
 """
