@@ -43,7 +43,7 @@ OF_A_GPU: list[tuple[str, dict]] = [
 ]
 FLAGS = """
 --quick              a few minutes: products up to 1,024, one training and what its step is made of
---only WORKLOAD ...  only these: peak stream launch transfer matmul training; peers (several GPUs, --device all)
+--only WORKLOAD ...  only these: peak stream launch transfer matmul conv training; peers (several GPUs, --device all)
 # a fleet
 --ray WHERE        every node and GPU of a Ray cluster, into one folder: auto (the one that runs, else a local one) or
                    HOST:PORT
@@ -64,19 +64,21 @@ def plan(
     no fast form of them; the largest products on it alone, as a CPU takes minutes for each: on several where each works by
     itself. `several`: all GPUs of the host are asked for, and they are more than one."""
     together = [("peers", {"fast": True})] if several else []
+    of_gpus = [(name, {**flags, "device": gpu}) for name, flags in OF_A_GPU] if gpu else []
+    for _, flags in of_gpus:
+        if flags.get("dtypes") == ["tf32"] and lacks("tf32"):  # TensorFlow then multiplies in float32 too
+            flags["dtypes"] = ["float32"]
+    of_a_step = [(name, {**flags, "fast": True}) for name, flags in [*OF_THE_CPU, *of_gpus]]
     if quick:
-        launch = ("launch", {"backends": ["tensorflow"], "calls": ["elementwise", "step", "epoch"]})
-        of_gpus = [(name, {**flags, "device": gpu}) for name, flags in OF_A_GPU] if gpu else []
-        for _, flags in of_gpus:
-            if flags.get("dtypes") == ["tf32"] and lacks("tf32"):  # TensorFlow then multiplies in float32 too
-                flags["dtypes"] = ["float32"]
         libraries = {"backends": ["numpy", "cupy"]} if gpu else {}  # compiling Numba's would take half a minute
         products = {"sizes": ["64:1024:x2"], "no_refine": True, "fast": True}  # noise hides what more sizes tell
+        launches = {"backends": ["tensorflow"], "calls": ["elementwise", "step", "epoch"], "fast": True}
         return [
             ("matmul", products | libraries),
             ("training", {"steps": 24, "fast": True}),
             *together,
-            *[(name, {**flags, "fast": True}) for name, flags in [launch, *OF_THE_CPU, *of_gpus]],
+            ("launch", launches),
+            *of_a_step,
         ]
     lower = [math for math in ("tf32", "float16", "bfloat16") if gpu and not lacks(math)]
     dtypes = ["float32", "float64", *lower]
@@ -85,11 +87,11 @@ def plan(
         ("stream", {"sizes": ["8KiB:2GiB:x2"], "fast": True}),
         ("launch", {"fast": True}),
         *([("transfer", {"sizes": ["4B:1GiB:x4"], "fast": True})] if gpu else []),
-        *([("transfer", {**_FED, "device": gpu})] if gpu else []),
         ("matmul", {"sizes": ["64:4096:x2" if gpu else "64:2048:x2"], "dtypes": dtypes}),
         *([("matmul", {"sizes": ["8192", "16384"], "dtypes": dtypes, "device": gpu})] if gpu else []),
         *together,
         ("training", {"steps": 300}),
+        *of_a_step,
     ]
 
 

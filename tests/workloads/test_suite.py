@@ -29,10 +29,12 @@ def test_plans_of_parts_and_flags():
     for name, flags in [part for quick in (True, False) for gpu in (GPU, []) for part in suite.plan(quick, gpu)]:
         made = suite.arguments(parsed("--seed", "7"), name, flags, pathlib.Path("x"), 5.0)
         assert vars(made).items() >= {**flags, "seed": 7, "output": "x", "stop_after": 5.0}.items()
-    with_gpu, without = ([flags for name, flags in suite.plan(False, gpu) if name == "matmul"] for gpu in (GPU, []))
+    assert {name for name, _ in suite.plan(False, GPU)} > {name for name, _ in suite.plan(True, GPU)}
+    sizes = ([flags for name, flags in suite.plan(False, gpu) if name == "matmul"] for gpu in (GPU, []))
+    with_gpu, without = ([flags for flags in own if "sizes" in flags] for own in sizes)
     assert len(with_gpu) == 2 and "bfloat16" in with_gpu[0]["dtypes"] and with_gpu[1]["device"] == GPU
     assert [flags["dtypes"] for flags in without] == [["float32", "float64"]]
-    assert [name for name, _ in suite.chosen(parsed("--only", "peak,stream"), [])] == ["peak", "stream"]
+    assert [name for name, _ in suite.chosen(parsed("--only", "peak,stream"), [])] == ["peak", "stream", "stream"]
     with pytest.raises(options.Usage, match="unknown workload 'nope'"):
         suite.chosen(parsed("--only", "nope"), [])
 
@@ -46,7 +48,7 @@ def test_a_gpu_is_asked_in_the_arithmetic_that_it_has():
     assert asked(True) == asked(True, "bfloat16") == [["tf32"]] * 2
     assert asked(True, "tf32", "bfloat16") == [["float32"]] * 2
     assert asked(False)[0] == ["float32", "float64", "tf32", "float16", "bfloat16"]
-    assert asked(False, "tf32", "bfloat16") == [["float32", "float64", "float16"]] * 2
+    assert asked(False, "tf32", "bfloat16") == [["float32", "float64", "float16"]] * 2 + [["float32"]] * 2
 
 
 def test_a_part_that_is_not_installed_is_left_out_and_the_others_go_on(capsys):
