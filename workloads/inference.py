@@ -116,15 +116,6 @@ def _measured(args: argparse.Namespace, run, shown):
     return WORKLOAD.sweep(args, run, shown)
 
 
-def _dry_run(args: argparse.Namespace, here) -> None:
-    from workloads.frameworks import forecast
-    from workloads.harness import plan
-
-    planned = rows(args, here)
-    forecast.own_values(planned)
-    plan.dry_run(planned, args)
-
-
 class Table(Lines):
     """A line a row: what is called, on what, milliseconds a call, samples and joules a second."""
 
@@ -169,9 +160,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
 
 
 COMMAND = "inference", QUESTION, LONG, EXAMPLES, "model batch modes", FLAGS
-WORKLOAD = Workload(
-    *COMMAND, rows, Table, answer, lambda args, here, done: refine(done), _measured, _dry_run, of_models=True
-)
+WORKLOAD = Workload(*COMMAND, rows, Table, answer, lambda args, here, done: refine(done), _measured, of_models=True)
 main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
 
 if __name__ == "__main__":

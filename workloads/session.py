@@ -111,6 +111,11 @@ class Workload:
 
         if args.dry_run:
             here = facts.describe()
+            if self.of_models:
+                from workloads.frameworks import forecast
+
+                for row in self.rows(args, here):
+                    forecast.values(row.problem.model)  # as one that cannot be built makes no plan
             self.dry_run(args, here) if self.dry_run else plan.dry_run(self.rows(args, here), args)
             return options.OK
         check_flags(args)

@@ -58,9 +58,8 @@ def laws(measurements: Measurements) -> Table:
 
 def lines(rows: Measurements) -> list[str | Table]:
     """The sentences and the laws; empty without rows of the study."""
-    found = laws(rows)
-    table: list[str | Table] = ["", found] if found.rows else []
-    return sentences(rows) + table
+    found, said = laws(rows), sentences(rows)
+    return [*said, "", found] if found.rows else [*said]
 
 
 def sentences(rows: Measurements) -> list[str]:

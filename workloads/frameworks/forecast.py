@@ -1,6 +1,7 @@
 """What a plan of trainings will take: a guess, and the order in which devices take turns."""
 
 import argparse
+import functools
 import math
 from collections.abc import Iterable
 
@@ -26,11 +27,10 @@ def in_turns(rows: Iterable[Row]) -> list[Row]:
     return [row for key in sorted(found, key=lambda key: (key[0], switches.index(key[4:]))) for row in found[key]]
 
 
-def own_values(rows: Iterable[Row]) -> dict[str, int]:
-    """Model -> values of a sample, of the user's own models, each built for it; 0 of known ones. Raises: Missing, Usage for a
-    model that cannot be trained."""
-    models = {row.problem.model for row in rows}
-    return {m: math.prod(grid.network(m).input) if settings.is_user_model(m) else 0 for m in models}
+@functools.cache
+def values(model: str) -> int:
+    """Values of a sample of a user's own model, which is built once; 0 of a known one. Raises: Missing for one that cannot be."""
+    return math.prod(grid.network(model).input) if settings.is_user_model(model) else 0
 
 
 def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]:
@@ -40,15 +40,14 @@ def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]
     for study in studies.experiments(args.study or []):
         time += side_by_side.seconds(study, args, here)
         every += side_by_side.rows(study, args, here)
-    values = own_values(every)
-    left_out = one_row.too_large(every, lambda r: training_row.require_room(r, here, values[r.problem.model]), name)
+    left_out = one_row.too_large(every, lambda r: training_row.require_room(r, here, values(r.problem.model)), name)
     fits = [row for row in in_turns(every) if row.key not in left_out]
     own = [row for row in fits if row in rows]  # an experiment has processes of its own
     time += sum(plan.seconds(row, args.rigorous) for row in own)
     if left_out and not fits:
         why = next(iter(left_out.values())).removeprefix("left out: ")
         raise options.Missing(why, wrong="--samples", right="--samples 1000")
-    largest = max((training_row.footprint_bytes(r.problem, values[r.problem.model]) for r in fits), default=0)
+    largest = max((training_row.footprint_bytes(r.problem, values(r.problem.model)) for r in fits), default=0)
     size = f"{units.count(len(fits), 'row')}, at most {units.size(largest)} of arrays at a time"
     guess = f"about {time / 60:.1f} minutes, a guess; --stop-after 500 begins no row that may pass it, --resume goes on"
     return [*(name(row, args.rigorous and row in own) for row in fits), size, *left_out.values(), guess]
