@@ -1,5 +1,5 @@
 """The command lines: problems x kernels on this machine, into result files."""
 
-import pathlib
+from pathlib import Path
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent  # the checkout: kernels, workloads, analysis, reports
+ROOT = Path(__file__).resolve().parent.parent  # the checkout: kernels, workloads, analysis, reports

@@ -1,7 +1,7 @@
 """What is here: the commands, the backends that are ready on this machine, and what to type next."""
 
-import argparse
 import sys
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -48,7 +48,7 @@ def here() -> Iterator[str]:
         yield f"  {name:10}  {'  '.join(_state(name, software))}"
 
 
-def _body(args: argparse.Namespace) -> int:
+def _body(args: Namespace) -> int:
     print(*help_screen.overview("workloads"), sep="\n")
     start = f"{options.python()} -m"
     print(f"To see what a command takes: {start} COMMAND -h", f"To begin: {start} workloads.doctor", sep="\n")

@@ -1,9 +1,9 @@
 """Times the convolutions of a network, or of any shape, on the CPU and the GPU, each way that training needs them."""
 
-import argparse
 import itertools
 import re
 import sys
+from argparse import Namespace
 from typing import Any
 
 from workloads import options
@@ -40,12 +40,12 @@ FLAGS = f"""
 --ladder                   the teaching rungs too, from seven plain loops upward"""
 
 
-def axis(args: argparse.Namespace) -> str:
+def axis(args: Namespace) -> str:
     """What a crossover is looked for in: what --vary says, else the batch where there are several; "" for neither."""
     return args.vary or ("batch" if args.batch and len(options.sizes(args.batch)) > 1 else "")
 
 
-def works(args: argparse.Namespace) -> list:
+def works(args: Namespace) -> list:
     """The convolutions of the model's step, in every batch and precision asked for; [] where shapes are asked for.
 
     Raises: Usage.
@@ -63,7 +63,7 @@ def works(args: argparse.Namespace) -> list:
     return [replace(w, problem=replace(w.problem, layout=args.layout)) for w in found]
 
 
-def problems(args: argparse.Namespace) -> list:
+def problems(args: Namespace) -> list:
     """The convolutions asked for, each once: by batch, layer and direction, or by shape and size; then by precision.
 
     Raises: Usage for what is no convolution.
@@ -71,7 +71,7 @@ def problems(args: argparse.Namespace) -> list:
     return list(dict.fromkeys([w.problem for w in works(args)] or _of_shapes(args)))
 
 
-def _of_shapes(args: argparse.Namespace) -> list:
+def _of_shapes(args: Namespace) -> list:
     from analysis.crossover import families
     from kernels.problems import Conv
     from workloads.harness import plan
@@ -99,7 +99,7 @@ def _of_shapes(args: argparse.Namespace) -> list:
     return found
 
 
-def _varied(args: argparse.Namespace) -> tuple[str, list]:
+def _varied(args: Namespace) -> tuple[str, list]:
     """(what is varied, its sizes); ("", [None]) for shapes as they are."""
     if args.sizes and not args.vary:
         raise options.Usage(
@@ -118,7 +118,7 @@ def _pad(text: str | None) -> str | int:
     return int(text) if text.isdigit() else text
 
 
-def rows(args: argparse.Namespace, here) -> list:
+def rows(args: Namespace, here) -> list:
     """The rows of the sweep on this machine: the roofs first, then problem by problem every kernel in every setting.
 
     Raises: Usage, Missing.
@@ -145,7 +145,7 @@ def _order(row) -> tuple:
     return (p.n, p.h, p.c_in, p.c_out, p.direction, *precision, row.settings.cache != "warm", row.device)
 
 
-def table(args: argparse.Namespace, here):
+def table(args: Namespace, here):
     """Prints a line a convolution, its layers' names first where a model's are asked for."""
     from workloads import tables
     from workloads.harness import plan
@@ -155,7 +155,7 @@ def table(args: argparse.Namespace, here):
     return tables.Convs(here, named, problems(args), cold, args.format == "md")
 
 
-def answer(args: argparse.Namespace, outcome) -> None:
+def answer(args: Namespace, outcome) -> None:
     """What all layers come to, and the crossover, in words."""
     from analysis.crossover import crossover
     from analysis.text import answers

@@ -1,7 +1,7 @@
 """Says what a Keras model is made of, layer by layer: shapes, weights, FLOPs, and which layers nothing here can price."""
 
-import argparse
 import sys
+from argparse import Namespace
 
 from analysis.table import Table
 from workloads import options
@@ -48,7 +48,7 @@ def lines(of) -> list[str]:
     return found
 
 
-def _body(args: argparse.Namespace) -> int:
+def _body(args: Namespace) -> int:
     import msgspec
 
     from workloads.frameworks import grid

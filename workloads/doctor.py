@@ -1,6 +1,5 @@
 """Says whether this machine is ready to measure: what was seen, why it matters, what to type next."""
 
-import argparse
 import contextlib
 import dataclasses
 import json
@@ -9,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -219,7 +219,7 @@ def stored(runs: list[str]) -> Iterator[Finding]:
             yield Finding("bad lines", "warn", lost, "their rows are lost", again)
 
 
-def noise(args: argparse.Namespace) -> int:
+def noise(args: Namespace) -> int:
     """Makes the sweeps that this machine lacks, each in processes of its own, and stores what they differ by, in whatever way it
     ends; the exit code."""
     from workloads.harness import sweep
@@ -300,7 +300,7 @@ def _keep(folder: Path, here, format_: str) -> None:
         print(f"{len(swept)} of {SWEEPS} sweeps are made; go on with:\n  {again}", file=sys.stderr)
 
 
-def _body(args: argparse.Namespace) -> int:
+def _body(args: Namespace) -> int:
     if args.noise:
         return noise(args)
     coming = stored(args.runs) if args.runs else run()

@@ -1,8 +1,8 @@
 """Times what a Keras model needs to answer samples, one by one and in batches, on the CPU and the GPU."""
 
-import argparse
 import itertools
 import sys
+from argparse import Namespace
 
 from workloads import options
 from workloads.printing import Lines, number, scaled, timed, where
@@ -32,7 +32,7 @@ FLAGS = f"""
 --no-refine                     only the batches named, none added around a crossover"""
 
 
-def names(args: argparse.Namespace) -> list[str]:
+def names(args: Namespace) -> list[str]:
     """The models asked for as the training command knows them, a user's own too; `seeds` as its list.
 
     Raises: Usage for an unknown one.
@@ -42,10 +42,10 @@ def names(args: argparse.Namespace) -> list[str]:
     words = options.words(args.model)
     no_flags = dict.fromkeys(("inputs", "width", "depth", "outputs", "hidden_layers"))
     every = [name for word in words for name in (SEEDS if word in ("seed", "seeds") else (word,))]
-    return grid.models(argparse.Namespace(model=every, **no_flags))
+    return grid.models(Namespace(model=every, **no_flags))
 
 
-def _calls(args: argparse.Namespace) -> list[tuple[str, str, int, dict[str, str]]]:
+def _calls(args: Namespace) -> list[tuple[str, str, int, dict[str, str]]]:
     """(variant, mode, samples, switches) of each call asked for: batch by batch every way to answer, then the single requests.
 
     Raises: Usage.
@@ -68,7 +68,7 @@ def _calls(args: argparse.Namespace) -> list[tuple[str, str, int, dict[str, str]
     return calls
 
 
-def rows(args: argparse.Namespace, here) -> list:
+def rows(args: Namespace, here) -> list:
     """Model by model and compiled in every way asked for, every call; each on one device after the other, so that what ends the
     plan early leaves both sides of what it has.
 
@@ -108,7 +108,7 @@ def refine(done: list) -> list:
     return sorted(distinct(wanted, done), key=lambda row: (row.problem.model, row.problem.batch, row.device))
 
 
-def _measured(args: argparse.Namespace, run, shown):
+def _measured(args: Namespace, run, shown):
     """Raises: Missing without TensorFlow."""
     from workloads.frameworks import grid
 
@@ -152,7 +152,7 @@ class Table(Lines):
         ]
 
 
-def answer(args: argparse.Namespace, outcome) -> None:
+def answer(args: Namespace, outcome) -> None:
     from analysis.text import inference as inference_words
 
     if said := unfinished(outcome) + inference_words.lines(outcome.measurements, outcome.run.machine):

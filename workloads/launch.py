@@ -1,7 +1,7 @@
 """Times calls that do almost nothing: what a launch, a library call, a Keras step and a process's start cost."""
 
-import argparse
 import sys
+from argparse import Namespace
 
 from analysis import units
 from kernels import registry
@@ -46,7 +46,7 @@ FLAGS = """
 --counts N ...    so many of a call in a row (default: by call, 1 and more)"""
 
 
-def rows(args: argparse.Namespace, here) -> list:
+def rows(args: Namespace, here) -> list:
     """The rows of the sweep, by device, backend, kernel, call and count; then what happens once in a process.
 
     Raises: Usage for an unknown call or variant; Missing for a backend or device asked for that is not here.
@@ -60,7 +60,7 @@ def rows(args: argparse.Namespace, here) -> list:
     once = not variants or "once" in variants
     rest = [v for v in variants if v != "once"]
     repeated = [c for c in calls if c not in Launch.ONCE]
-    kernels = plan.kernels("launch", argparse.Namespace(**{**vars(args), "variants": rest or None}), on)
+    kernels = plan.kernels("launch", Namespace(**{**vars(args), "variants": rest or None}), on)
     if variants and not rest:
         repeated = []
     if args.fast and not variants:
@@ -75,7 +75,7 @@ def rows(args: argparse.Namespace, here) -> list:
     return made
 
 
-def _repeated(kernel, calls: list[str], device: str, args: argparse.Namespace):
+def _repeated(kernel, calls: list[str], device: str, args: Namespace):
     """The rows of a kernel on a device: every call it has, every count, every number of threads."""
     from kernels.problems import Launch
     from workloads.harness import plan
@@ -90,7 +90,7 @@ def _repeated(kernel, calls: list[str], device: str, args: argparse.Namespace):
                 yield Row(kernel.name, Launch(call, count), settings)
 
 
-def _once(backends: list[str], calls: list[str], device: str, on: list[str], args: argparse.Namespace):
+def _once(backends: list[str], calls: list[str], device: str, on: list[str], args: Namespace):
     """The rows of what happens once in a process, five fresh processes each. An import needs no device: it has one row."""
     from kernels.problems import Launch
     from workloads.harness import plan
@@ -133,7 +133,7 @@ class Table(Lines):
         return [*head, *timed(waited, 1e6), *others, " ".join([*notes, *m.flags])]
 
 
-def answer(args: argparse.Namespace, outcome) -> None:
+def answer(args: Namespace, outcome) -> None:
     from analysis.roofline import overheads
 
     if told := overheads.constants(outcome.measurements):

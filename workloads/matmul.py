@@ -1,7 +1,7 @@
 """Times matrix products on the CPU and the GPU and says from which size the GPU wins, in which form, and why."""
 
-import argparse
 import sys
+from argparse import Namespace
 
 from workloads import options
 from workloads.session import Workload, refined, say
@@ -29,7 +29,7 @@ FLAGS = f"""
 --ladder                   the teaching rungs too, from three plain loops upward"""
 
 
-def works(args: argparse.Namespace) -> list:
+def works(args: Namespace) -> list:
     """The products of the model's dense layers, in every batch and precision asked for; [] without a model.
 
     Raises: Usage.
@@ -55,7 +55,7 @@ def _as_float8(problem):
     return replace(problem, layout="nt", out="bfloat16")
 
 
-def problems(args: argparse.Namespace) -> list:
+def problems(args: Namespace) -> list:
     """The products asked for, each once, ordered by count in one launch, shape, layout and precision; those of a --model by
     batch, layer, direction and precision.
 
@@ -86,7 +86,7 @@ def problems(args: argparse.Namespace) -> list:
     return list(dict.fromkeys(map(_as_float8, made)))
 
 
-def rows(args: argparse.Namespace, here) -> list:
+def rows(args: Namespace, here) -> list:
     """The rows of the sweep on this machine: the roofs first, then size by size every kernel in every setting.
 
     Raises: Usage, Missing.
@@ -119,7 +119,7 @@ def _order(row) -> tuple:
     return (p.count, *shape, p.math != "float32", p.math, row.settings.cache != "warm", row.device)
 
 
-def table(args: argparse.Namespace, here):
+def table(args: Namespace, here):
     """Prints a line a product, its layers' names first where a model is asked for."""
     from workloads import tables
     from workloads.harness import plan
@@ -129,7 +129,7 @@ def table(args: argparse.Namespace, here):
     return tables.Matmuls(here, named, problems(args), "cold" in plan.caches(args), args.format == "md")
 
 
-def answer(args: argparse.Namespace, outcome) -> None:
+def answer(args: Namespace, outcome) -> None:
     """The crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
     from analysis.crossover import crossover
     from analysis.text import answers, summary

@@ -4,13 +4,14 @@ import argparse
 import contextlib
 import difflib
 import os
-import pathlib
 import re
 import shlex
 import shutil
 import signal
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 from workloads import help_screen, terminal
@@ -74,8 +75,8 @@ def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
 
 def similar_path(text: str) -> str:
     """The path that is there and most like this one; "" where none is."""
-    path = pathlib.PurePath(text)
-    found = pathlib.Path(path.anchor)
+    path = PurePath(text)
+    found = Path(path.anchor)
     for part in path.relative_to(path.anchor).parts:
         near = part if (found / part).exists() else closest(part, os.listdir(found) if found.is_dir() else (), 0.75)
         if not near:
@@ -302,7 +303,7 @@ def add(made, text: str, **types: Callable) -> None:
         place.add_argument(*names, **how, help=" ".join(about.split()))
 
 
-def namespace(made: Parser, **keywords) -> argparse.Namespace:
+def namespace(made: Parser, **keywords) -> Namespace:
     """The arguments of a command called as a function: flags as keywords, defaults for the rest.
 
     Raises: TypeError for a keyword that is no flag, and for what a command does at its end.
@@ -321,13 +322,13 @@ def namespace(made: Parser, **keywords) -> argparse.Namespace:
     return args
 
 
-def refuse(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
+def refuse(args: Namespace, names: Iterable[str], why: str) -> None:
     """Raises Usage, which says why, for those of these flags that are given; the command works without them."""
     if given := " ".join(f"--{n.replace('_', '-')}" for n in names if getattr(args, n, None) is not None):
         raise Usage(f"{why}; leave {given} out", wrong=given)
 
 
-def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.Namespace], int]) -> int:
+def command(made: Parser, argv: Sequence[str] | None, body: Callable[[Namespace], int]) -> int:
     """Parses, runs `body`, and turns a Stop into its one error line and exit code. Lines for people wrap at the terminal's
     width."""
     with terminal.wrapping() as out:

@@ -1,7 +1,7 @@
 """Times multiply-adds in registers: the arithmetic ceilings of the CPU and the GPU."""
 
-import argparse
 import sys
+from argparse import Namespace
 
 from workloads import options
 from workloads.session import Workload
@@ -13,7 +13,7 @@ FLAGS = """
 --dtypes TYPE ...  float32 float64 tf32 float16 bfloat16 float8_e4m3 (default: all that this machine has a kernel for)"""
 
 
-def rows(args: argparse.Namespace, here) -> list:
+def rows(args: Namespace, here) -> list:
     """The rows of the sweep.
 
     Raises: Usage for an unknown dtype.

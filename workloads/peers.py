@@ -1,7 +1,7 @@
 """Times what several GPUs of one host do with each other: copies between them, sums over all, the same work on all at once."""
 
-import argparse
 import sys
+from argparse import Namespace
 
 from workloads import options
 from workloads.printing import Lines, number, scaled, timed
@@ -27,13 +27,13 @@ FLAGS = f"""
 --dtypes TYPE ...   float32 float16 bfloat16 (default: float32 and bfloat16)"""
 
 
-def _parts(args: argparse.Namespace) -> list[str]:
+def _parts(args: Namespace) -> list[str]:
     from workloads.harness import plan
 
     return plan.known("part", args.only, PARTS) or list(PARTS)
 
 
-def gpus(args: argparse.Namespace, here) -> list[int]:
+def gpus(args: Namespace, here) -> list[int]:
     """The numbers of the GPUs that work with each other: those of --device, else all.
 
     Raises: Usage; Missing where they are fewer than two.
@@ -44,7 +44,7 @@ def gpus(args: argparse.Namespace, here) -> list[int]:
     takes = "every row of peers takes two GPUs or more"
     if not here.gpus:
         raise options.Missing(f"{takes}: {facts.gpu_problem()}", plan.no_device("cupy")[1])
-    asked = argparse.Namespace(**{**vars(args), "device": args.device or ["all"]})
+    asked = Namespace(**{**vars(args), "device": args.device or ["all"]})
     found = [int(device[4:]) for device in plan.devices(asked, here) if device != "cpu"]
     if len(found) < 2:
         named = args.device and len(here.gpus) > 1
@@ -53,7 +53,7 @@ def gpus(args: argparse.Namespace, here) -> list[int]:
     return sorted(found)
 
 
-def rows(args: argparse.Namespace, here) -> list:
+def rows(args: Namespace, here) -> list:
     """The rows of the sweep: copies pair by pair, then sums over all GPUs by type, form and kernel.
 
     Raises: Usage; Missing without two GPUs.
@@ -67,7 +67,7 @@ def rows(args: argparse.Namespace, here) -> list:
     return made + (_sums(args, members, kernels) if "all-reduce" in parts else [])
 
 
-def _copies(args: argparse.Namespace, members: list[int], kernels: list[str]) -> list:
+def _copies(args: Namespace, members: list[int], kernels: list[str]) -> list:
     from kernels.problems import PeerCopy
     from workloads.records import Row, Settings
 
@@ -84,7 +84,7 @@ def _copies(args: argparse.Namespace, members: list[int], kernels: list[str]) ->
     ]
 
 
-def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> list:
+def _sums(args: Namespace, members: list[int], kernels: list[str]) -> list:
     """One-shot kernels have rows as far as they go; recorded ones only out of place."""
     from kernels.problems import ONE_SHOT_BYTES, AllReduce
     from workloads.records import Row, Settings
@@ -105,7 +105,7 @@ def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> l
     return made
 
 
-def _measured(args: argparse.Namespace, run, shown):
+def _measured(args: Namespace, run, shown):
     """Measures copies and sums into one file, then every GPU alone and all at once into another beside it; one sweep.Outcome."""
     from workloads.harness import concurrent, sweep
 
@@ -119,14 +119,14 @@ def _measured(args: argparse.Namespace, run, shown):
     return concurrent.every_gpu(args, run, members, shown).after(outcome)
 
 
-def _dry_run(args: argparse.Namespace, here) -> None:
+def _dry_run(args: Namespace, here) -> None:
     from workloads.harness import concurrent, plan
 
     at_once = concurrent.every_gpu_rows(gpus(args, here)) if "at-once" in _parts(args) else []
     plan.dry_run([*rows(args, here), *at_once], args)
 
 
-def _op(args: argparse.Namespace) -> str:
+def _op(args: Namespace) -> str:
     """The operation of the one part that was asked for.
 
     Raises: Usage for more than one: a table for machines has rows of one.
@@ -168,7 +168,7 @@ class Table(Lines):
         ]
 
 
-def answer(args: argparse.Namespace, outcome) -> None:
+def answer(args: Namespace, outcome) -> None:
     from analysis.text import several_gpus
 
     print("\n".join(["", *several_gpus.lines(outcome.measurements)]))

@@ -1,14 +1,15 @@
 """The skeleton of a measuring command: a Workload, from its parser to its exit code, and what is printed on the way and at the
 end."""
 
-import argparse
 import contextlib
 import dataclasses
 import re
 import shlex
 import sys
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis import units
@@ -17,8 +18,6 @@ from workloads import options, shared_flags, terminal
 from workloads.printing import Lines, Rows
 
 if TYPE_CHECKING:
-    import pathlib
-
     from workloads.harness import sweep
     from workloads.records import Machine, Measurement, Row, Run
 
@@ -56,7 +55,7 @@ class Workload:
         shared_flags.add_measuring(made)
         return made
 
-    def sweep(self, args: argparse.Namespace, run: "Run", shown=lambda m: None, rows=None):
+    def sweep(self, args: Namespace, run: "Run", shown=lambda m: None, rows=None):
         """Runs the rows, by default all, and those that `refine` asks for; the sweep.Outcome.
 
         Raises: Missing when real data was asked for and cannot be had.
@@ -78,7 +77,7 @@ class Workload:
             raise options.Missing(lost[0].removeprefix("no data: "), tip)
         return outcome
 
-    def _provisional(self, args: argparse.Namespace, here: "Machine", done: "list[Measurement]") -> None:
+    def _provisional(self, args: Namespace, here: "Machine", done: "list[Measurement]") -> None:
         """Prints on stderr the table as it stands after the first round."""
         with contextlib.redirect_stdout(sys.stderr):
             print("provisional, after the first round of visits:")
@@ -87,7 +86,7 @@ class Workload:
                 table.shown(m)
             table.finish()
 
-    def measure(self, args: argparse.Namespace, run: "Run", shown=lambda m: None):
+    def measure(self, args: Namespace, run: "Run", shown=lambda m: None):
         """Measures what the arguments ask for into files that begin with this Run; the sweep.Outcome."""
         return (self.own or self.sweep)(args, run, shown)
 
@@ -103,7 +102,7 @@ class Workload:
         run = sweep.header(args, f"workloads.{self.name}.run(**{keywords!r})")
         return frame(self.measure(args, run), self.op(args) or self.name)
 
-    def session(self, args: argparse.Namespace, command: str = "", run=None, alone: bool = False) -> int:
+    def session(self, args: Namespace, command: str = "", run=None, alone: bool = False) -> int:
         """The command's body, `alone` or as one part of a suite: the plan for --dry-run, else rows as they finish, then what they
         come to; the exit code. run: the suite's Run line; without it one of this `command` is made."""
         from workloads.harness import plan, sweep
@@ -165,7 +164,7 @@ def refined(done: list, answers: list, op: str, order: Callable) -> "list[Row]":
     return distinct(sorted(added, key=order), done)
 
 
-def say(said: list[str], args: argparse.Namespace, outcome: "sweep.Outcome", op: str = "matmul") -> None:
+def say(said: list[str], args: Namespace, outcome: "sweep.Outcome", op: str = "matmul") -> None:
     """Prints the ladder of an operation where it was asked for, then these lines."""
     if args.ladder:
         from analysis.crossover import ladder
@@ -175,7 +174,7 @@ def say(said: list[str], args: argparse.Namespace, outcome: "sweep.Outcome", op:
         print("\n" + "\n".join(said))
 
 
-def check_flags(args: argparse.Namespace) -> None:
+def check_flags(args: Namespace) -> None:
     """Checks --save and --against before anything is measured: raises Usage where the first exists or the second does not."""
     from workloads.records import baselines
 
@@ -190,7 +189,7 @@ def check_flags(args: argparse.Namespace) -> None:
         compare.read(args.against)
 
 
-def save(args: argparse.Namespace, files: list, apart: bool = False) -> None:
+def save(args: Namespace, files: list, apart: bool = False) -> None:
     """Saves the result files as the baseline asked for, if one is; `apart` as baselines.save has it."""
     from workloads.records import baselines
 
@@ -200,7 +199,7 @@ def save(args: argparse.Namespace, files: list, apart: bool = False) -> None:
             print(f"saved as the baseline {args.save!r}: {options.near(kept)}", file=sys.stderr)
 
 
-def save_and_compare(args: argparse.Namespace, files: list, code: int) -> int:
+def save_and_compare(args: Namespace, files: list, code: int) -> int:
     """Saves the result files as a baseline and compares them with another, as asked for; the exit code, worse than `code`
     where a row is."""
     if code not in (options.OK, options.FAILED):
@@ -226,7 +225,7 @@ def frame(outcome, op: str):
     return frames.frame([m for m in outcome.measurements if m.problem.op == op], ceilings)
 
 
-def resume_command(command: str, folder: "pathlib.Path") -> str:
+def resume_command(command: str, folder: Path) -> str:
     """The command that finishes what this one began into that folder."""
     from workloads.harness import sweep
 
@@ -235,7 +234,7 @@ def resume_command(command: str, folder: "pathlib.Path") -> str:
     return f"{begun}{where} --resume"
 
 
-def sum_up(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
+def sum_up(outcome: "sweep.Outcome", args: Namespace) -> int:
     """Says on stderr what the reader should know at the end: how it stopped, what failed, where the file is."""
     from analysis import checks
     from workloads.harness.plan import name, note

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import re
+from argparse import Namespace
 
 from workloads import options
 
@@ -58,7 +59,7 @@ def add_measuring(made: options.Parser) -> None:
     options.add(made, _MEASURING, N=_seed, F=_noise)
 
 
-def limits(args: argparse.Namespace) -> Limits:
+def limits(args: Namespace) -> Limits:
     """The limits as given, else of --fast, else the usual ones."""
     given = {"visit_s": args.min_time, "max_noise": args.max_noise, "max_time": args.max_time}
     if args.rigorous:

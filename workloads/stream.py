@@ -1,7 +1,7 @@
 """Times STREAM's element-wise passes and those of a training step: how fast the memory is, on the CPU and the GPU."""
 
-import argparse
 import sys
+from argparse import Namespace
 
 from analysis import units
 from workloads import options
@@ -22,7 +22,7 @@ FLAGS = f"""
 --dtypes TYPE ... =float64  float32 float64 (default float64)"""
 
 
-def rows(args: argparse.Namespace, here) -> list:
+def rows(args: Namespace, here) -> list:
     """The rows of the sweep, by size.
 
     Raises: Usage for an unknown operation, dtype or size, and where none of the kernels has any of the operations.
@@ -55,7 +55,7 @@ def rows(args: argparse.Namespace, here) -> list:
     return found
 
 
-def answer(args: argparse.Namespace, outcome) -> None:
+def answer(args: Namespace, outcome) -> None:
     """Prints, under the table, what crosses the memory's bus where a cache reads each line before it is written: STREAM
     counts the bytes a program asks for."""
     from analysis import stats

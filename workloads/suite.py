@@ -1,14 +1,14 @@
 """Runs every workload on this machine into one folder, writes the report, and ends with the answer in words."""
 
-import argparse
 import importlib
 import json
 import os
-import pathlib
 import sys
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from workloads import options, shared_flags
 
@@ -95,7 +95,7 @@ def plan(
     ]
 
 
-def chosen(args: argparse.Namespace, gpu: list[str], several: bool = False, *lacks) -> list[tuple[str, dict]]:
+def chosen(args: Namespace, gpu: list[str], several: bool = False, *lacks) -> list[tuple[str, dict]]:
     """The part of the plan that was asked for.
 
     Raises: Usage for an unknown workload.
@@ -110,11 +110,11 @@ def chosen(args: argparse.Namespace, gpu: list[str], several: bool = False, *lac
     return [(name, flags) for name, flags in whole if not asked or name in asked]
 
 
-def _all(args: argparse.Namespace) -> bool:
+def _all(args: Namespace) -> bool:
     return "all" in options.words(args.device)
 
 
-def _parts(args: argparse.Namespace, here, every: bool) -> list[tuple[str, dict]]:
+def _parts(args: Namespace, here, every: bool) -> list[tuple[str, dict]]:
     """The part of the plan that was asked for; with `every` GPU, what it has for the GPU for each."""
     gpus = [] if options.words(args.device) == ["cpu"] else [f"gpu:{i}" for i in range(len(here.gpus))]
     return chosen(args, gpus if every else gpus[:1], len(gpus) > 1 and _all(args), here.lacks)
@@ -124,9 +124,7 @@ def _command(name: str):
     return importlib.import_module(f"workloads.{name}")
 
 
-def arguments(
-    args: argparse.Namespace, name: str, flags: dict, folder: pathlib.Path, left: float | None
-) -> argparse.Namespace:
+def arguments(args: Namespace, name: str, flags: dict, folder: Path, left: float | None) -> Namespace:
     """The arguments of one workload within this suite."""
     made = _command(name).parser().parse_args([])
     shared = {flag: getattr(args, flag) for flag in SHARED.split()}
@@ -138,7 +136,7 @@ def main(argv: list[str] | None = None) -> int:
     return options.command(parser(), argv, lambda args: _main(args, options.command_line("workloads.suite", argv)))
 
 
-def _main(args: argparse.Namespace, command: str) -> int:
+def _main(args: Namespace, command: str) -> int:
     from workloads import session
     from workloads.harness import sweep
     from workloads.machine import facts
@@ -173,7 +171,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
     return session.save_and_compare(args, sorted(folder.glob("*.jsonl")), session.worst(codes))
 
 
-def _each(parts, args: argparse.Namespace, run, folder: pathlib.Path, one: Callable[..., int]) -> list[int]:
+def _each(parts, args: Namespace, run, folder: Path, one: Callable[..., int]) -> list[int]:
     """The exit codes of the parts, in order, as far as --stop-after and signals let them come."""
     from workloads.harness import sweep
 
@@ -198,7 +196,7 @@ def _each(parts, args: argparse.Namespace, run, folder: pathlib.Path, one: Calla
     return codes
 
 
-def _one(name: str, args: argparse.Namespace, run) -> int:
+def _one(name: str, args: Namespace, run) -> int:
     """One workload's own session, its final sentences left to the report."""
     if args.format == "table":
         print(f"\n{name}", flush=True)
@@ -214,7 +212,7 @@ def on_node(folder: str) -> int:
     from workloads.harness import sweep
     from workloads.machine import facts
 
-    args, place = argparse.Namespace(**json.loads(sys.stdin.buffer.readline())), pathlib.Path(folder)
+    args, place = Namespace(**json.loads(sys.stdin.buffer.readline())), Path(folder)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     run = sweep.header(args, args.command)
     planned, wanted = nodes.Plan(run, {}), []
@@ -244,7 +242,7 @@ def _leave_with_parent() -> None:
     os._exit(options.TERMINATED)
 
 
-def _rows(name: str, args: argparse.Namespace, here) -> Iterator[tuple[str, list]]:
+def _rows(name: str, args: Namespace, here) -> Iterator[tuple[str, list]]:
     """The rows of one workload by result file; those that depend on what is seen are not known yet."""
     module = _command(name)
     args.quiet = True  # what is left out is said when it is measured
@@ -255,23 +253,23 @@ def _rows(name: str, args: argparse.Namespace, here) -> Iterator[tuple[str, list
         yield "at-once", concurrent.every_gpu_rows(module.gpus(args, here))
 
 
-def _measured(name: str, args: argparse.Namespace, run) -> int:
+def _measured(name: str, args: Namespace, run) -> int:
     """One workload without its table and sentences."""
     _command(name).WORKLOAD.measure(args, run)
     return options.OK
 
 
-def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
+def _dry_run(args: Namespace, parts: list[tuple[str, dict]]) -> int:
     for name, flags in parts:
         if args.format != "json":  # then it is one part, and its plan an object
             print(f"\n{name}")
-        made = arguments(args, name, flags, pathlib.Path(), None)
+        made = arguments(args, name, flags, Path(), None)
         made.dry_run = True
         _command(name).WORKLOAD.session(made)
     return options.OK
 
 
-def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
+def _report(args: Namespace, folder: Path) -> None:
     """Writes the report into the folder and says its answer and its path."""
     from analysis import report
     from analysis.explain import command as explain

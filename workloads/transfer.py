@@ -1,7 +1,7 @@
 """Times copies between host and device, and on the device: what a call costs, and what its bytes do."""
 
-import argparse
 import sys
+from argparse import Namespace
 
 from analysis import units
 from analysis.table import shown
@@ -34,7 +34,7 @@ FLAGS = f"""
 --dtypes TYPE ...       of what is fed by --study feeding: float32, uint8, float64 (all three)"""
 
 
-def problems(args: argparse.Namespace) -> list:
+def problems(args: Namespace) -> list:
     """The copies asked for: way by way, then by size; those with a kernel beside them last.
 
     Raises: Usage for a word that is no size, direction or host memory, and for what cannot be copied.
@@ -62,7 +62,7 @@ def problems(args: argparse.Namespace) -> list:
     return made
 
 
-def feeding_rows(args: argparse.Namespace, here) -> list:
+def feeding_rows(args: Namespace, here) -> list:
     """The rows of --study feeding: each type's sizes by every way on every device asked for, then CuPy's copies of as many bytes.
 
     Raises: Usage for an unknown device, backend or way; Missing without TensorFlow, and for a device that is not here.
@@ -107,7 +107,7 @@ def feeding_rows(args: argparse.Namespace, here) -> list:
     return found
 
 
-def rows(args: argparse.Namespace, here) -> list:
+def rows(args: Namespace, here) -> list:
     """The rows of the sweep: kernel by kernel, each way over all its sizes, as a law is read off them.
 
     Raises: Usage; Missing without a GPU, which every copy needs.
@@ -205,7 +205,7 @@ def table(args=None, here=None) -> Lines:
     return (FeedingTable if args and args.study == FEEDING else Table)(args, here)
 
 
-def answer(args: argparse.Namespace, outcome) -> None:
+def answer(args: Namespace, outcome) -> None:
     """Laws of copies, or a study's answers."""
     from analysis.crossover import transfer_study
     from analysis.roofline import links

@@ -150,7 +150,7 @@ def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for(monkeyp
     names = [name for name, _ in parts]
     assert names.index("matmul") < names.index("peers") < names.index("training")
     all_ = suite.parser().parse_args(["--device", "all"])
-    made = suite.arguments(all_, "peers", {"fast": True}, suite.pathlib.Path("x"), None)
+    made = suite.arguments(all_, "peers", {"fast": True}, suite.Path("x"), None)
     assert peers.gpus(made, host(2)) == [0, 1] and made.output == "x"
     seen = []
     monkeypatch.setattr(facts, "describe", lambda: host(1))

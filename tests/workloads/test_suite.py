@@ -63,7 +63,7 @@ def test_a_part_that_is_not_installed_is_left_out_and_the_others_go_on(capsys):
         return 0
 
     parts = [(name, {}) for name in ("conv", "matmul", "training")]
-    assert suite._each(parts, parsed(), None, suite.pathlib.Path("x"), one) == [3, 0, 3]
+    assert suite._each(parts, parsed(), None, suite.Path("x"), one) == [3, 0, 3]
     said = ["conv left out: no cudnn", "training left out: no keras", "  to have it: pip install keras"]
     assert capsys.readouterr().err.splitlines() == said
     assert workers[0] is workers[1] and workers[::2] == [{}, None]

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pathlib
 import platform
 import re
 import socket
@@ -11,6 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -65,7 +65,7 @@ def _called(node: dict) -> str:
 
 def greet() -> dict[str, str]:
     """What a node says of itself before anything is asked of it. Runs there."""
-    boot = pathlib.Path("/proc/sys/kernel/random/boot_id")
+    boot = Path("/proc/sys/kernel/random/boot_id")
     return {
         "sources": records.source_hash(),
         "python": platform.python_version(),
@@ -83,7 +83,7 @@ def measure_node(order: bytes, kept: dict[str, bytes], cpus: int) -> Iterator[tu
     told = {"OMP_NUM_THREADS": str(cpus)}
     variables = {name: value for name, value in os.environ.items() if told.get(name) != value}
     with tempfile.TemporaryDirectory(prefix="crossover-") as name:
-        folder, copied = pathlib.Path(name), {file: len(text) for file, text in kept.items()}
+        folder, copied = Path(name), {file: len(text) for file, text in kept.items()}
         for file, text in kept.items():
             (folder / file).write_bytes(text)
         with (folder / LOG).open("wb") as log:
@@ -116,7 +116,7 @@ def current() -> str:
     """The address of the cluster that runs here: $RAY_ADDRESS, else the one started last when it still answers; "" for none."""
     if given := os.environ.get("RAY_ADDRESS"):
         return given
-    note = pathlib.Path(os.environ.get("RAY_TMPDIR") or "/tmp") / _CURRENT
+    note = Path(os.environ.get("RAY_TMPDIR") or "/tmp") / _CURRENT
     found = note.read_text().strip() if note.is_file() else ""
     return found if found and answers(found) else ""
 

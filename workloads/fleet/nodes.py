@@ -5,13 +5,13 @@ Ray places the tasks, carries what their folders grow by, and notices what died.
 
 # Each node is one task that holds all its CPUs and GPUs while it measures. Nodes are known by Ray's node id, GPUs by their UUID.
 
-import argparse
 import os
-import pathlib
 import sys
 import time
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -39,7 +39,7 @@ class Plan(msgspec.Struct, frozen=True):
 class Part:
     """One node's side of the run: the copy of its folder, and what it plans. `kept`: an earlier run's files, whole lines."""
 
-    def __init__(self, node: Node, folder: pathlib.Path, dry_run: bool = False):
+    def __init__(self, node: Node, folder: Path, dry_run: bool = False):
         self.node, self.folder, self.dry_run = node, folder / node.name, dry_run
         self.plan: Plan | None = None
         self.lost, self.heard = "", time.monotonic()
@@ -156,7 +156,7 @@ def _why_lost(ray, part: Part, error: Exception) -> str:
     return f"{part.node.name} died"
 
 
-def place(args: argparse.Namespace) -> pathlib.Path:
+def place(args: Namespace) -> Path:
     """The run's folder: -o DIR, or a new one under reports/local/fleet (with --resume the newest there).
 
     Raises: Usage when there is something in it and it is not resumed, or nothing to resume.
@@ -165,7 +165,7 @@ def place(args: argparse.Namespace) -> pathlib.Path:
 
     old = sorted(p for p in (sweep.LOCAL / "fleet").glob("*") if any(p.glob("*/*.jsonl")))
     if args.output:
-        folder = pathlib.Path(args.output)
+        folder = Path(args.output)
     elif not args.resume:
         return sweep.LOCAL / "fleet" / now().replace(":", "").replace("-", "")
     elif not old:
@@ -177,7 +177,7 @@ def place(args: argparse.Namespace) -> pathlib.Path:
     return folder
 
 
-def run(args: argparse.Namespace, command: str) -> int:
+def run(args: Namespace, command: str) -> int:
     """The body of `suite --ray`: every node's suite into one folder, then each device in a line; the exit code.
 
     Raises: Usage, Missing.
@@ -207,7 +207,7 @@ def _note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _run(ray, args: argparse.Namespace, command: str, folder: pathlib.Path) -> int:
+def _run(ray, args: Namespace, command: str, folder: Path) -> int:
     found = cluster.nodes(ray.nodes())
     asked = options.words(args.device)
     if args.require_gpu or (asked and "all" not in asked and "cpu" not in asked):
@@ -246,7 +246,7 @@ def _run(ray, args: argparse.Namespace, command: str, folder: pathlib.Path) -> i
     return _ended(args, command, folder, parts, stopped[0] if stopped else "")
 
 
-def _ended(args: argparse.Namespace, command: str, folder: pathlib.Path, parts: list[Part], stopped: str) -> int:
+def _ended(args: Namespace, command: str, folder: Path, parts: list[Part], stopped: str) -> int:
     """Prints a line a node, what was lost, how to go on; the exit code."""
     head, tallies = ("ok", "skipped", "failed", "lost", "to go", "GPUs"), [p.tally() for p in parts]
     rows = [(p.node.name, *(str(t[word]) for word in head)) for p, t in zip(parts, tallies, strict=True)]

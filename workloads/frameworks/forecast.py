@@ -1,8 +1,8 @@
 """What a plan of trainings will take: a guess, and the order in which devices take turns."""
 
-import argparse
 import functools
 import math
+from argparse import Namespace
 from collections.abc import Iterable
 
 from analysis import units
@@ -33,7 +33,7 @@ def values(model: str) -> int:
     return math.prod(grid.network(model).input) if settings.is_user_model(model) else 0
 
 
-def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]:
+def lines(rows: list[Row], args: Namespace, here: Machine) -> list[str]:
     """The plan in words: a line a row, their number, the largest data set, rows that do not fit into memory, and the guessed
     minutes of the others. Raises: Missing where no row fits, and for a model of the user's own that cannot be trained."""
     every, time = [*rows], 0.0

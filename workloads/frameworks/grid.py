@@ -1,9 +1,9 @@
 """What the words of `python -m workloads.training` ask for: models, shapes, ways of training and switches, as rows."""
 
-import argparse
 import contextlib
 import importlib.util
 import itertools
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -37,7 +37,7 @@ _MLP = {"inputs": 784, "width": 500, "depth": 2, "outputs": 10}
 _ONLY_OF = {**dict.fromkeys(_MLP, "mlp"), "hidden_layers": "fashion-mlp"}
 
 
-def models(args: argparse.Namespace) -> list[str]:
+def models(args: Namespace) -> list[str]:
     """The models asked for, generators and user's own by the names that rows have.
 
     Raises: Usage for an unknown one and for flags of a model that was not asked for.
@@ -91,7 +91,7 @@ def network(name: str, time_limit_s: float = 60) -> networks.Network:
     raise options.Missing(said, wrong=name, right=MODEL)
 
 
-def layers(args: argparse.Namespace, kind: str) -> list[networks.Work]:
+def layers(args: Namespace, kind: str) -> list[networks.Work]:
     """The products of one kind (conv, dense) in a training step of --model, in the directions and batches asked for: layer
     by layer in each precision. The first layer has no dgrad, as nothing needs it.
 
@@ -116,7 +116,7 @@ def layers(args: argparse.Namespace, kind: str) -> list[networks.Work]:
     return found
 
 
-def problems(args: argparse.Namespace) -> list[Training]:
+def problems(args: Namespace) -> list[Training]:
     """The trainings asked for: model by model, by batch, samples, epochs and type.
 
     A model that its article trains in one batch has all samples in one, unless --batch says otherwise.
@@ -150,7 +150,7 @@ def _whole(network) -> bool:
     return network is not None and network.batch == network.samples
 
 
-def kernels(args: argparse.Namespace) -> list[str]:
+def kernels(args: Namespace) -> list[str]:
     """The ways of training asked for. By default Keras's fit; what --residence names besides; for a model that its article
     trains in one batch the bare loops too, JAX's where it is installed.
 
@@ -172,7 +172,7 @@ def kernels(args: argparse.Namespace) -> list[str]:
     return found
 
 
-def _ways(args: argparse.Namespace, problem, every: list[str]) -> list[tuple[str, str]]:
+def _ways(args: Namespace, problem, every: list[str]) -> list[tuple[str, str]]:
     """(kernel, residence) of a problem.
 
     Raises: Usage for a residence that none of the kernels has.
@@ -193,7 +193,7 @@ def _ways(args: argparse.Namespace, problem, every: list[str]) -> list[tuple[str
     return found
 
 
-def _given(args: argparse.Namespace) -> dict[str, list[str]]:
+def _given(args: Namespace) -> dict[str, list[str]]:
     """The switches asked for, a list of texts each.
 
     Raises: Usage for a text that a switch cannot have.
@@ -222,7 +222,7 @@ def _applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
     return kernel == studies.FIT or switch not in _FIT_ALONE
 
 
-def rows(args: argparse.Namespace, here) -> list:
+def rows(args: Namespace, here) -> list:
     """The trainings in every way asked for; the products for their budget are known when they have run.
 
     Raises: Usage for what trains nothing; Missing for a device or library that is not here.
@@ -252,7 +252,7 @@ def rows(args: argparse.Namespace, here) -> list:
     return distinct(found)
 
 
-def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
+def _studied(args: Namespace, on: list[str], most: int) -> list:
     """The rows of the studies asked for, without those of `side_by_side`. `all` has those of several GPUs where there are.
 
     Raises: Usage for an unknown one, and for flags that a study has its own of; Missing.
@@ -264,7 +264,7 @@ def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
     return studies.rows(names, on) + (several_gpus.rows(args, most) if several else [])
 
 
-def _alone(args: argparse.Namespace, flag: str, own: Iterable[str] = ()) -> None:
+def _alone(args: Namespace, flag: str, own: Iterable[str] = ()) -> None:
     """Raises: Usage for flags beside one that brings rows of its own, but for those in `own`."""
     usual = () if args.data != "synthetic" else ("data",)
     options.refuse(
@@ -272,7 +272,7 @@ def _alone(args: argparse.Namespace, flag: str, own: Iterable[str] = ()) -> None
     )
 
 
-def predicted(args: argparse.Namespace, here: Machine, load: Callable[[str], list], makes: str) -> list[Row]:
+def predicted(args: Namespace, here: Machine, load: Callable[[str], list], makes: str) -> list[Row]:
     """The trainings of saved predictions, as these say them, on the devices asked for; how many are of others is said.
 
     `load` reads them; `makes`: a command that saves some.

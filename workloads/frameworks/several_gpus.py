@@ -1,8 +1,8 @@
 """Trainings on several GPUs, as rows: what --gpus asks for, and the study of what more GPUs buy (S3c)."""
 
-import argparse
 import itertools
 import math
+from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
@@ -65,7 +65,7 @@ def _spread(model: str, dtype: str, batch: int, count: int, library: str, jit: s
     return [studies.row(studies.short(name, size, dtype), "gpu:0", **own, **given) for name, size, given in wanted]
 
 
-def require(args: argparse.Namespace, here: Machine) -> int:
+def require(args: Namespace, here: Machine) -> int:
     """How many GPUs this machine has.
 
     Raises: Missing where more were asked for.
@@ -79,7 +79,7 @@ def require(args: argparse.Namespace, here: Machine) -> int:
     return there
 
 
-def devices(args: argparse.Namespace, on: list[str]) -> list[str]:
+def devices(args: Namespace, on: list[str]) -> list[str]:
     """The devices of trainings by --gpus: the first GPU, which those after it join.
 
     Raises: Usage for another device and for a backend that has no strategy; Missing without a GPU.
@@ -97,7 +97,7 @@ def devices(args: argparse.Namespace, on: list[str]) -> list[str]:
     return ["gpu:0"]
 
 
-def rows(args: argparse.Namespace, most: int) -> list[Row]:
+def rows(args: Namespace, most: int) -> list[Row]:
     """The rows of the study on a machine of so many GPUs.
 
     Raises: Usage for words that it does not know; Missing for a library that was asked for and is not here.

@@ -4,11 +4,11 @@ row.
 How rows take turns alone and together is in workloads.harness.concurrent.
 """
 
-import argparse
 import contextlib
 import functools
 import itertools
 import time
+from argparse import Namespace
 from collections.abc import Callable, Generator
 
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ SMALL, STUDENT, TEACHER = "mnist-cnn", "cifar10-cnn", "vgg-small"
 STEPS = 64
 
 
-def measure(study: str, args: argparse.Namespace, run: Run, shown=lambda m: None) -> sweep.Outcome:
+def measure(study: str, args: Namespace, run: Run, shown=lambda m: None) -> sweep.Outcome:
     """Carries out a study into a file of its own.
 
     teacher (S3d): a frozen teacher's forward pass on the CPU while the student trains on the GPU, each against itself alone;
@@ -43,7 +43,7 @@ def measure(study: str, args: argparse.Namespace, run: Run, shown=lambda m: None
     return concurrent.studied(f"training-{study}", _GROUPS[study](args, run.machine), args, run, shown)
 
 
-def rows(study: str, args: argparse.Namespace, here: Machine) -> list[Row]:
+def rows(study: str, args: Namespace, here: Machine) -> list[Row]:
     """The rows of a study, for the plan.
 
     Raises: Usage; Missing for a device that is not here.
@@ -51,7 +51,7 @@ def rows(study: str, args: argparse.Namespace, here: Machine) -> list[Row]:
     return [row for group in _GROUPS[study](args, here) for row in group.rows]
 
 
-def seconds(study: str, args: argparse.Namespace, here: Machine) -> float:
+def seconds(study: str, args: Namespace, here: Machine) -> float:
     """About how long a study takes: its windows, or its trials at 10 s each, and 20 s for each process that starts."""
     planned = rows(study, args, here)
     if study == "trials":
@@ -60,7 +60,7 @@ def seconds(study: str, args: argparse.Namespace, here: Machine) -> float:
     return len(planned) * (turns.rounds * (turns.window_s * 1.3 + 0.5) + 20)
 
 
-def _trainings(args: argparse.Namespace, model: str) -> list[Training]:
+def _trainings(args: Namespace, model: str) -> list[Training]:
     """The trainings asked for, of `model` where none was named.
 
     Raises: Usage for an unknown one: these studies take networks from the tables.
@@ -74,7 +74,7 @@ def _trainings(args: argparse.Namespace, model: str) -> list[Training]:
     return found
 
 
-def _settings(args: argparse.Namespace, device: str, process: str = "warm", **own: str) -> Settings:
+def _settings(args: Namespace, device: str, process: str = "warm", **own: str) -> Settings:
     """The settings of a study's row, its switches the data, jit where it was asked for, and its `own`."""
     jit = (options.words(args.jit) or ["auto"])[0]
     threads = plan.counts(args.threads, None)[0] if device == "cpu" else None
@@ -82,7 +82,7 @@ def _settings(args: argparse.Namespace, device: str, process: str = "warm", **ow
     return Settings(device, threads, process=process, switches={**chosen, **own})
 
 
-def _devices(args: argparse.Namespace, here: Machine) -> tuple[list[str], str]:
+def _devices(args: Namespace, here: Machine) -> tuple[list[str], str]:
     """(the devices for what is asked of a GPU: those named, else the first GPU; why there is none)."""
     on = plan.devices(args, here)
     if options.words(args.device):
@@ -91,16 +91,14 @@ def _devices(args: argparse.Namespace, here: Machine) -> tuple[list[str], str]:
     return gpus, "" if gpus else f"no GPU here: {facts.gpu_problem()}; --device cpu runs all of it on the CPU"
 
 
-def _group(
-    rows_: list[Row], missing: str, measure: Callable, args: argparse.Namespace, here: Machine
-) -> concurrent.Group:
+def _group(rows_: list[Row], missing: str, measure: Callable, args: Namespace, here: Machine) -> concurrent.Group:
     """Rows that `measure` carries out together; skipped where something is missing."""
     if missing:
         return concurrent.Group(rows_, lambda: (r.result("skipped", missing) for r in rows_))
     return concurrent.Group(rows_, functools.partial(measure, rows_, args, here))
 
 
-def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
+def _teacher_groups(args: Namespace, here: Machine) -> list[concurrent.Group]:
     on, missing = _devices(args, here)
     groups = []
     for training in _trainings(args, STUDENT):
@@ -115,13 +113,13 @@ def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.
     return groups
 
 
-def _beside(four: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
+def _beside(four: list[Row], args: Namespace, here: Machine) -> Generator[Measurement]:
     """The rows teacher alone, student alone, teacher beside, student beside."""
     with concurrent.workers_of(four[:2], here) as workers:
         yield from concurrent.alone_and_together(four, workers, _turns(args))
 
 
-def _together_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
+def _together_groups(args: Namespace, here: Machine) -> list[concurrent.Group]:
     on, missing = _devices(args, here)
     groups = []
     for training, device in itertools.product(_trainings(args, SMALL), on or ["gpu:0"]):
@@ -130,7 +128,7 @@ def _together_groups(args: argparse.Namespace, here: Machine) -> list[concurrent
     return groups
 
 
-def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
+def _at_once(made: list[Row], args: Namespace, here: Machine) -> Generator[Measurement]:
     """The rows of 1, 2, 4 processes that do the same at once."""
     sets = [tuple(range(row.experiment.at_once)) for row in made]
     parties = [made[0]] * max(map(len, sets))
@@ -140,7 +138,7 @@ def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Genera
         yield concurrent.measured(row, took, members, members)
 
 
-def _trial_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
+def _trial_groups(args: Namespace, here: Machine) -> list[concurrent.Group]:
     groups = []
     for training, device in itertools.product(_trainings(args, SMALL), plan.devices(args, here)):
         for process, clear in (("warm", "off"), ("warm", "on"), ("fresh", "off")):
@@ -149,7 +147,7 @@ def _trial_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Gr
     return groups
 
 
-def _tried(rows_: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
+def _tried(rows_: list[Row], args: Namespace, here: Machine) -> Generator[Measurement]:
     """One row: so many trials one after another, in one worker or in a fresh one each. The clock is ours, so that a process's
     start and end are in it; a fresh process starts when its trial does."""
     (row,) = rows_
@@ -189,12 +187,12 @@ def tried(row: Row, taken: list[Measurement], took: list[float]) -> Measurement:
     return replace(taken[-1], samples=(samples,), phases_s=taken[0].phases_s, values=values, series=series)
 
 
-def _turns(args: argparse.Namespace) -> concurrent.Turns:
+def _turns(args: Namespace) -> concurrent.Turns:
     rounds, window_s = (FAST_ROUNDS, FAST_WINDOW_S) if args.fast else (ROUNDS, WINDOW_S)
     return concurrent.Turns(rounds, window_s, args.seed)
 
 
-def _trial_count(args: argparse.Namespace) -> int:
+def _trial_count(args: Namespace) -> int:
     return FAST_TRIALS if args.fast else TRIALS
 
 

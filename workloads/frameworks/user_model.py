@@ -5,10 +5,10 @@ import ast
 import importlib
 import importlib.util
 import os
-import pathlib
 import re
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
 def _from_file(name: str):
     import keras
 
-    path = pathlib.Path(os.environ.get(FOLDER, "")) / name
+    path = Path(os.environ.get(FOLDER, "")) / name
     if not path.is_file():
         raise Broken(f"there is no file {path}")
     try:
@@ -99,7 +99,7 @@ def _from_function(name: str):
 
 def _imported(module: str, here: str):
     """A module by its dotted name or its file, looked for in the folder `here`; a file may import what lies beside it."""
-    file = pathlib.Path(here, module).expanduser()
+    file = Path(here, module).expanduser()
     folder = str(file.parent) if module.endswith(".py") else here
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -183,7 +183,7 @@ def missing(name: str) -> str:
     here, found = os.getcwd(), ""
     spec: ModuleSpec | None = None
     if module.endswith(".py"):
-        file = pathlib.Path(module).expanduser()
+        file = Path(module).expanduser()
         if not file.is_file():
             return f"there is no file {module}"
         spec = importlib.util.spec_from_file_location(file.stem, file)

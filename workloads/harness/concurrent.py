@@ -3,13 +3,13 @@
 Sets of rows take turns, alone and together, round by round; only what was done while all were at work counts.
 """
 
-import argparse
 import contextlib
 import dataclasses
 import functools
 import statistics
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 import msgspec
@@ -201,7 +201,7 @@ def timeout(problem: Problem) -> float:
     return _PATIENCE_S + problem.patience_s
 
 
-def studied(study: str, groups: list[Group], args: argparse.Namespace, run: Run, shown) -> sweep.Outcome:
+def studied(study: str, groups: list[Group], args: Namespace, run: Run, shown) -> sweep.Outcome:
     """Carries out the groups that the study's file, `STUDY.jsonl`, lacks; none that may end after --stop-after."""
     begin, longest = time.monotonic(), 0.0
     with records.Writer(sweep.place(args, study, run), run, args.resume) as writer, sweep.signals():
@@ -244,7 +244,7 @@ def every_gpu_rows(gpus: list[int]) -> list[Row]:
     ]
 
 
-def every_gpu(args: argparse.Namespace, run: Run, gpus: list[int], shown=lambda m: None) -> sweep.Outcome:
+def every_gpu(args: Namespace, run: Run, gpus: list[int], shown=lambda m: None) -> sweep.Outcome:
     """Measures these rows into at-once.jsonl by a worker a GPU, kept over all rows; the sweep.Outcome."""
     every, some = every_gpu_rows(gpus), 2 * len(gpus)
     rounds, window_s = (FAST_ROUNDS, FAST_WINDOW_S) if args.fast else (ROUNDS, WINDOW_S)

@@ -1,10 +1,10 @@
 """Joules by the counters that are here: NVML's of a whole GPU board, RAPL's of the CPU's packages. Nothing is ever set."""
 
 import os
-import pathlib
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from workloads.machine import cpu, gpu
 
@@ -37,7 +37,7 @@ def counter(device: str, environment=os.environ) -> tuple[Counter | None, str]:
     return (read, "NVML, whole board") if found is not None and read() is not None else (None, NO_NVML)
 
 
-def _package(folder: pathlib.Path) -> Callable[[], float]:
+def _package(folder: Path) -> Callable[[], float]:
     """Joules of one package since the first reading; its counter starts again at `max_energy_range_uj`."""
     around = int(cpu.text(folder / "max_energy_range_uj") or 0) or 1 << 32
     last, total = int(cpu.text(folder / "energy_uj")), 0

@@ -2,9 +2,9 @@
 
 import functools
 import math
-import pathlib
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def slow_governor() -> bool:
     return bool(cpu.governors()[1])
 
 
-def foreign(folder: pathlib.Path) -> bool:
+def foreign(folder: Path) -> bool:
     """Whether the kernels come from another checkout or package than this process's workloads."""
     return folder.resolve().parent != ROOT
 

@@ -1,10 +1,10 @@
 """Chooses what to run: devices, kernels and settings from the words of a command line, and the plan that --dry-run prints."""
 
-import argparse
 import json
 import math
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -40,7 +40,7 @@ _PEAKS: dict[str, dict[str, tuple[str, ...]]] = {
 _WORDS = ("model", "operation", "call", "direction", "host_memory", "compute", "layout", "epilogue", "gpus", "form")
 
 
-def devices(args: argparse.Namespace, here: Machine) -> list[str]:
+def devices(args: Namespace, here: Machine) -> list[str]:
     """The devices asked for, else the CPU and the first GPU.
 
     Raises: Usage for an unknown word; Missing for a GPU asked for by name that is not there.
@@ -72,7 +72,7 @@ def no_gpu(said: str = "no GPU here", reason: str = "") -> options.Missing:
 
 
 def kernels(
-    op: str, args: argparse.Namespace, on: list[str], ladder: bool = False, on_request: Iterable[str] = ()
+    op: str, args: Namespace, on: list[str], ladder: bool = False, on_request: Iterable[str] = ()
 ) -> list[Kernel]:
     """The kernels of an operation for the backends, variants and devices asked for; those `on_request` only when named.
 
@@ -121,7 +121,7 @@ def no_device(backend: str) -> tuple[str, str]:
     return f"{backend} needs a {wants.upper()}: {problem or 'none was asked for'}", tip
 
 
-def directions(args: argparse.Namespace) -> list[str]:
+def directions(args: Namespace) -> list[str]:
     """The directions asked for; `all` is every one.
 
     Raises: Usage for an unknown word.
@@ -130,7 +130,7 @@ def directions(args: argparse.Namespace) -> list[str]:
     return list(DIRECTIONS) if "all" in words else words
 
 
-def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
+def precisions(args: Namespace) -> list[tuple[str, str]]:
     """(dtype, math) of each precision asked for.
 
     Raises: Usage for an unknown one.
@@ -157,7 +157,7 @@ def shape(text: str, like: str = "MxNxK") -> tuple[int, ...]:
     return tuple(map(options.number, re.split("[x:,]", text)))
 
 
-def thread_counts(args: argparse.Namespace) -> list[int]:
+def thread_counts(args: Namespace) -> list[int]:
     """The CPU thread counts to run: those asked for, else 1, 2, 4, ... all; in a quick look 1 and all.
 
     Raises: Usage for more than Numba has, which every command of these needs for the CPU's roofs.
@@ -173,7 +173,7 @@ def thread_counts(args: argparse.Namespace) -> list[int]:
 
 
 def settings(
-    kernel: Kernel, on: list[str], args: argparse.Namespace, modes: list[str] | None = None, cache: str = "warm"
+    kernel: Kernel, on: list[str], args: Namespace, modes: list[str] | None = None, cache: str = "warm"
 ) -> Iterator[Settings]:
     """The settings to run a kernel in: every thread count on the CPU, every copy mode on a GPU (cold: resident alone, as a
     copy fills the caches anyway). A framework copies in its own ways, which are not these modes."""
@@ -193,7 +193,7 @@ def settings(
             yield from (Settings(device="cpu", threads=t, cache=cache) for t in counts)
 
 
-def caches(args: argparse.Namespace) -> list[str]:
+def caches(args: Namespace) -> list[str]:
     """What is to lie in the caches before a call, as asked for (warm, cold).
 
     Raises: Usage for an unknown word.
@@ -218,7 +218,7 @@ def counts(given: Sequence[str] | None, *default) -> list:
     return options.sizes(given) if given else list(default)
 
 
-def note(args: argparse.Namespace, text: str) -> None:
+def note(args: Namespace, text: str) -> None:
     """A line on stderr, unless --quiet."""
     if not args.quiet:
         print(text, file=sys.stderr)
@@ -239,7 +239,7 @@ def seconds(row: Row, rigorous: bool = False) -> float:
     return (_ROW_S + steps * _STEP_S) * (RIGOROUS_PROCESSES if rigorous or row.process == "fresh" else 1)
 
 
-def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
+def dry_run(rows: Iterable[Row], args: Namespace) -> None:
     """Prints the plan: rows that fit into memory, the largest footprint, the seconds at most, the rows that do not fit; as one
     JSON object of all rows with --format json.
 
@@ -300,9 +300,7 @@ def roof_rows(
     return rows
 
 
-def under_roofs(
-    op: str, problems: list[Problem], args: argparse.Namespace, here: Machine, beside: str = ""
-) -> list[Row]:
+def under_roofs(op: str, problems: list[Problem], args: Namespace, here: Machine, beside: str = "") -> list[Row]:
     """The roofs of products or convolutions first, then problem by problem every kernel in every setting asked for.
 
     beside: the variant of TensorFlow's that stands for the CPU's library; else its kernels have rows only when they are named.

@@ -1,10 +1,10 @@
 """What is shown while a sweep goes on: how far it is, and its rows in the order planned."""
 
-import argparse
 import contextlib
 import math
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 
 from workloads import terminal
@@ -35,7 +35,7 @@ class InOrder:
 
 
 @contextlib.contextmanager
-def progress(args: argparse.Namespace) -> Iterator[Callable[[Row, int], None]]:
+def progress(args: Namespace) -> Iterator[Callable[[Row, int], None]]:
     """Calls to show that a visit begins and how many are to go with it: how many are done, the time left and a bar on a terminal,
     else plain lines now and then."""
     made, begin, last = 0, time.monotonic(), -math.inf

@@ -1,11 +1,11 @@
 """Runs rows through workers into a result file: plans, resumes, stops, and loses nothing that was measured."""
 
-import argparse
 import contextlib
-import pathlib
 import signal
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -31,12 +31,12 @@ class Outcome(msgspec.Struct):
     """What a sweep came to: all rows of its file, in the order measured, and how it ended."""
 
     run: Run
-    path: pathlib.Path
+    path: Path
     measurements: list[Measurement]
     stopped: str = ""  # "", stop-after, SIGINT or SIGTERM
     left: int = 0  # rows not measured, or not with all their visits
     begun: int = 0  # of these, the rows that have some
-    earlier: tuple[pathlib.Path, ...] = ()  # files of parts before this one, whose rows come first
+    earlier: tuple[Path, ...] = ()  # files of parts before this one, whose rows come first
 
     @property
     def exit_code(self) -> int:
@@ -50,7 +50,7 @@ class Outcome(msgspec.Struct):
         return options.MISSING if own == {"skipped"} and not self.stopped else options.OK
 
     @property
-    def files(self) -> list[pathlib.Path]:
+    def files(self) -> list[Path]:
         return [*self.earlier, self.path]
 
     def after(self, before: "Outcome | None") -> "Outcome":
@@ -64,7 +64,7 @@ class Stopped(BaseException):
     """A signal that asks us to end; not an Exception, so that nothing in between swallows it."""
 
 
-def header(args: argparse.Namespace, command: str) -> Run:
+def header(args: Namespace, command: str) -> Run:
     """The Run line of a file written now on this machine."""
     return Run(
         records.SCHEMA,
@@ -78,10 +78,10 @@ def header(args: argparse.Namespace, command: str) -> Run:
     )
 
 
-def place(args: argparse.Namespace, workload: str, run: Run) -> pathlib.Path:
+def place(args: Namespace, workload: str, run: Run) -> Path:
     """The result file: in -o DIR, else a new folder of this machine; with --resume its newest that has one, else raises Usage."""
     if args.output:
-        return pathlib.Path(args.output) / f"{workload}.jsonl"
+        return Path(args.output) / f"{workload}.jsonl"
     folder = LOCAL / run.machine.key
     if args.resume:
         old = sorted(folder.glob(f"*/{workload}.jsonl"))
@@ -99,7 +99,7 @@ def without_resume(command: str) -> str:
 
 def sweep(
     rows: list[Row],
-    args: argparse.Namespace,
+    args: Namespace,
     workload: str,
     run: Run,
     shown: Callable[[Measurement], None] = lambda m: None,
@@ -167,7 +167,7 @@ def workers(shared: dict | None = None) -> Iterator[dict]:
 class _Runner:
     """Asks the worker of each environment, and keeps the speeds seen, to predict calls that would take too long."""
 
-    def __init__(self, here: records.Machine, limits: Limits, args: argparse.Namespace, processes: dict):
+    def __init__(self, here: records.Machine, limits: Limits, args: Namespace, processes: dict):
         self._uuids, self._limits, self._args, self._workers = here.uuids, limits, args, processes
         self._seen: dict[str, tuple[float, Problem]] = {}
         self._beside: dict[tuple, float] = {}  # what the last visit of a kind to a device took beside its guess

@@ -1,9 +1,9 @@
 """Named baselines: copies of result files that `--save NAME` keeps and that `--against NAME`, or NAME for a RUN, finds."""
 
-import pathlib
 import re
 import shutil
 from collections.abc import Iterable
+from pathlib import Path
 
 from workloads import ROOT
 from workloads.options import Usage
@@ -11,7 +11,7 @@ from workloads.options import Usage
 FOLDER = ROOT / "reports" / "local" / "saved"
 
 
-def folder(name: str) -> pathlib.Path:
+def folder(name: str) -> Path:
     """Where a baseline of that name lies or will lie.
 
     Raises: Usage for what is no plain name.
@@ -22,7 +22,7 @@ def folder(name: str) -> pathlib.Path:
     return FOLDER / name
 
 
-def find(name: str) -> pathlib.Path | None:
+def find(name: str) -> Path | None:
     """The folder of a saved baseline; None when there is none of that name."""
     return FOLDER / name if name in names() else None
 
@@ -37,7 +37,7 @@ def require_free(name: str) -> None:
         raise Usage(f"the baseline {name!r} exists; choose another name, or remove it first", f"rm -r {folder(name)}")
 
 
-def save(name: str, files: Iterable[pathlib.Path], apart: bool = False) -> pathlib.Path:
+def save(name: str, files: Iterable[Path], apart: bool = False) -> Path:
     """Copies result files under that name and gives their folder; `apart`: each in a folder named as its own, as a fleet's are.
 
     Raises: Usage when the name is taken or the folder cannot be written.

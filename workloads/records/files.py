@@ -9,10 +9,10 @@ import functools
 import glob
 import hashlib
 import os
-import pathlib
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -55,7 +55,7 @@ class Refused(Usage):
 
 
 @functools.cache
-def source_hash(folder: pathlib.Path | None = None) -> str:
+def source_hash(folder: Path | None = None) -> str:
     """A hash over the project's Python and CUDA sources as a process first saw them: which code made a file, also without git."""
     folder = folder or ROOT
     digest = hashlib.sha256()
@@ -71,7 +71,7 @@ class Writer(contextlib.AbstractContextManager):
     Raises: Refused when the file exists and is not resumed, is locked, is of another machine, or cannot be written.
     """
 
-    def __init__(self, path: pathlib.Path, run: Run, resume: bool = False):
+    def __init__(self, path: Path, run: Run, resume: bool = False):
         self.path = path
         if path.exists() and not resume:
             again = f"{run.command} --resume"
@@ -212,12 +212,12 @@ class Loaded(msgspec.Struct, frozen=True):
         return self.last.machine if self.last else None
 
 
-def files_of(run: str | os.PathLike) -> list[pathlib.Path]:
+def files_of(run: str | os.PathLike) -> list[Path]:
     """The result files that RUN names: a file, a run folder, a machine folder with runs in it (oldest first), or a saved name.
 
     Raises: FileNotFoundError when there is none.
     """
-    path = pathlib.Path(run)
+    path = Path(run)
     if not os.fspath(run):  # of a variable that is not set; pathlib takes it for the current folder
         raise NoRun("", baselines.names())
     if not path.exists():
@@ -260,7 +260,7 @@ def read(*runs: str | os.PathLike) -> Loaded:
 
 def by_machine(*runs: str | os.PathLike) -> dict[str, Loaded]:
     """What `read` gives, apart for each machine key: rows of two machines are never one row."""
-    files: dict[str, list[pathlib.Path]] = {}
+    files: dict[str, list[Path]] = {}
     for file in (file for run in runs for file in files_of(run)):
         found, _, _ = decode(file.read_bytes().splitlines()[:1])
         files.setdefault(found[0].machine.key if found else "", []).append(file)

@@ -3,7 +3,7 @@
 analysis.explain.published sets them beside what was measured here, analysis.explain.evidence answers each one's kind of question.
 """
 
-import pathlib
+from pathlib import Path
 
 import msgspec
 
@@ -92,6 +92,6 @@ class _Told(msgspec.Struct):
     questions: tuple[Question, ...]
 
 
-_TOLD = msgspec.toml.decode(pathlib.Path(__file__).with_suffix(".toml").read_bytes(), type=_Told)
+_TOLD = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes(), type=_Told)
 CASES, COMPLAINTS, QUESTIONS = _TOLD.cases, _TOLD.complaints, _TOLD.questions
 EVERY = {one.name: one for told in (CASES, QUESTIONS, COMPLAINTS) for one in told}
