@@ -47,20 +47,19 @@ def numba() -> Iterator[Finding]:
 
     layer, threads, cores = facts.numba_layer(), facts.numba_threads(), facts.usable_cores()
     seen = f"{facts.version('numba')}, layer {layer or 'none'}, {threads} threads"
-    if layer not in ("omp", "tbb"):
-        fix = "brew install libomp" if platform.system() == "Darwin" else "sudo apt install libgomp1"
-        why = "without OpenMP small parallel kernels lose half their speed"
-        yield Finding("numba", "warn" if layer else "problem", seen, why, fix)
-    elif threads < cores:
-        yield Finding("numba", "warn", seen, f"fewer threads than the {cores} cores", "unset NUMBA_NUM_THREADS")
-    else:
-        yield Finding("numba", "ok", seen)
+    openmp = "brew install libomp" if platform.system() == "Darwin" else "sudo apt install libgomp1"
+    yield health.diagnosis(
+        "numba",
+        seen,
+        (layer not in ("omp", "tbb"), "without OpenMP small parallel kernels lose half their speed", openmp),
+        (threads < cores, f"fewer threads than the {cores} cores", "unset NUMBA_NUM_THREADS"),
+        level="warn" if layer else "problem",
+    )
     # A dispatcher that cannot keep its code has no cache path.
-    if getattr(telemetry.compiled_chain().stats, "cache_path", None):
-        yield Finding("numba cache", "ok", "compiled code is kept between runs")
-    else:
-        seen, why = "no folder to keep compiled code in", "every run compiles for seconds"
-        yield Finding("numba cache", "warn", seen, why, "export NUMBA_CACHE_DIR=$HOME/.cache/numba")
+    kept = getattr(telemetry.compiled_chain().stats, "cache_path", None)
+    seen = "compiled code is kept between runs" if kept else "no folder to keep compiled code in"
+    anew = not kept, "every run compiles for seconds", "export NUMBA_CACHE_DIR=$HOME/.cache/numba"
+    yield health.diagnosis("numba cache", seen, anew)
 
 
 def quiet() -> Iterator[Finding]:
@@ -89,8 +88,8 @@ def judged(values: dict[str, float], flags: tuple[str, ...]) -> Iterator[Finding
     for check in (check for check in checks.CHECKS if check.flag in looked):
         name, *seen = looked[check.flag]
         fix = check.fix.replace("{command}", "python -m workloads.matmul")
-        flagged = Finding(name, "warn", seen[0], check.why, fix)
-        yield flagged if check.flag in flags else Finding(name, "ok", seen[-1])
+        up = check.flag in flags
+        yield health.diagnosis(name, seen[0 if up else -1], (up, check.why, fix))
 
 
 def timings() -> Iterator[Finding]:

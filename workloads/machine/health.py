@@ -49,16 +49,19 @@ class Finding:
     fix: str = ""
 
 
+def diagnosis(check: str, seen: str, *faults: tuple[object, str, str], level: str = "warn") -> Finding:
+    """What was seen, with the first of these faults that is one: (whether it is, why it matters, what to type)."""
+    found = next(((why, fix) for fault, why, fix in faults if fault), ())
+    return Finding(check, level if found else "ok", seen, *found)
+
+
 def pip(words: str) -> str:
     return f"{sys.executable} -m pip install {words}"
 
 
 def python() -> Iterator[Finding]:
-    if sys.version_info >= OLDEST_PYTHON:
-        yield Finding("python", "ok", f"{platform.python_version()} ({platform.machine()})")
-    else:
-        why = "the sources need Python 3.11 or newer"
-        yield Finding("python", "problem", platform.python_version(), why, "PYTHON=python3.12 make run")
+    old = sys.version_info < OLDEST_PYTHON, "the sources need Python 3.11 or newer", "PYTHON=python3.12 make run"
+    yield diagnosis("python", f"{platform.python_version()} ({platform.machine()})", old, level="problem")
 
 
 def dependencies() -> Iterator[Finding]:
@@ -81,11 +84,10 @@ def packages() -> Iterator[Finding]:
     """Is `kernels` ours? Hugging Face ships a top-level package of the same name."""
     import kernels
 
-    if Path(kernels.__file__ or "").resolve().parent.parent == ROOT.resolve():
-        yield Finding("packages", "ok", "kernels, workloads and analysis are this checkout's")
-    else:
-        why = "another package of that name is found first"
-        yield Finding("packages", "problem", f"`kernels` is {kernels.__file__}", why, f"cd {ROOT}")
+    foreign = Path(kernels.__file__ or "").resolve().parent.parent != ROOT.resolve()
+    seen = f"`kernels` is {kernels.__file__}" if foreign else "kernels, workloads and analysis are this checkout's"
+    fault = foreign, "another package of that name is found first", f"cd {ROOT}"
+    yield diagnosis("packages", seen, fault, level="problem")
 
 
 def blas() -> Iterator[Finding]:
@@ -94,22 +96,19 @@ def blas() -> Iterator[Finding]:
     found = facts.blas()
     threads, cores, most = int(found.get("blas_threads", 0)), facts.usable_cores(), facts.usable_threads()
     seen = f"{found['blas']} {found.get('blas_kernels', '')}, {threads or 'unknown'} threads, {cores} cores"
-    if 0 < threads < cores:
-        names = [n for n in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS") if n in os.environ]
-        fix = f"unset {' '.join(names)}" if names else pip("mkl")  # OpenBLAS as NumPy brings it has 64
-        yield Finding("blas", "warn", seen, "fewer threads than cores make the CPU look slow", fix)
-    elif threads > most:
-        why = "more threads than this process may use stand in each other's way"
-        yield Finding("blas", "warn", seen, why, f"export OPENBLAS_NUM_THREADS={most}")
-    elif tuned := " ".join(facts.blas_variables()):
-        why = "they choose blocks or kernels: its rates are not those that others see"
-        yield Finding("blas", "warn", f"{seen}; set: {tuned}", why, f"unset {tuned}")
-    elif facts.lesser_blas(found):
-        why = "kernels for AVX2 make a CPU with AVX-512 look up to twice as slow"
-        fix = "unset OPENBLAS_CORETYPE" if "OPENBLAS_CORETYPE" in os.environ else "export OPENBLAS_CORETYPE=SkylakeX"
-        yield Finding("blas", "warn", seen, why, fix)
-    else:
-        yield Finding("blas", "ok", seen)
+    names = [n for n in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS") if n in os.environ]
+    more = f"unset {' '.join(names)}" if names else pip("mkl")  # OpenBLAS as NumPy brings it has 64
+    as_many, tuned = f"export OPENBLAS_NUM_THREADS={most}", " ".join(facts.blas_variables())
+    core = "unset OPENBLAS_CORETYPE" if "OPENBLAS_CORETYPE" in os.environ else "export OPENBLAS_CORETYPE=SkylakeX"
+    fewer, slower = 0 < threads < cores, facts.lesser_blas(found)
+    yield diagnosis(
+        "blas",
+        seen + f"; set: {tuned}" * bool(tuned),
+        (fewer, "fewer threads than cores make the CPU look slow", more),
+        (threads > most, "more threads than this process may use stand in each other's way", as_many),
+        (tuned, "they choose blocks or kernels: its rates are not those that others see", f"unset {tuned}"),
+        (slower, "kernels for AVX2 make a CPU with AVX-512 look up to twice as slow", core),
+    )
 
 
 def gpu() -> Iterator[Finding]:
@@ -126,11 +125,9 @@ def gpu() -> Iterator[Finding]:
         yield Finding("gpu", "problem" if broken else "warn", problem, "GPU rows are skipped", fix)
     for index, one in enumerate(nvidia.gpus()):
         seen = f"{one.name}, {one.memory_bytes / 2**30:.0f} GiB, driver {nvidia.driver()}"
-        if others := nvidia.ask_of(index, "nvmlDeviceGetComputeRunningProcesses"):
-            why = "they share its clock, memory and bandwidth"
-            yield Finding(f"gpu:{index}", "warn", f"{seen}; others compute on it: {len(others)}", why, "nvidia-smi")
-        else:
-            yield Finding(f"gpu:{index}", "ok", seen)
+        others = nvidia.ask_of(index, "nvmlDeviceGetComputeRunningProcesses")
+        seen += f"; others compute on it: {len(others)}" if others else ""
+        yield diagnosis(f"gpu:{index}", seen, (others, "they share its clock, memory and bandwidth", "nvidia-smi"))
         cudnn = facts.version("nvidia-cudnn-cu12")
         if cudnn and float(one.compute_capability) < 7.5 and [int(n) for n in cudnn.split(".")[:2]] >= [9, 11]:
             seen = f"{cudnn} has no kernels for {one.name}"  # source: the support matrices of cuDNN 9.10 and 9.11
@@ -144,11 +141,10 @@ def cupy() -> Iterator[Finding]:
     if facts.gpu_problem():
         return
     code, out, err = child(_CUPY)
-    if code == 0 and out.strip() == "True":
-        yield Finding("cupy", "ok", "compiles, and a tiny kernel gives the right answer")
-    else:
-        seen = "a tiny kernel gives a wrong answer" if code == 0 else _ending(code, err)
-        yield Finding("cupy", "problem", seen, "no GPU kernel can be measured", pip("'cupy-cuda12x[ctk]'"))
+    right = out.strip() == "True"
+    seen = f"compiles, and a tiny kernel gives {'the right' if right else 'a wrong'} answer"
+    fault = code != 0 or not right, "no GPU kernel can be measured", pip("'cupy-cuda12x[ctk]'")
+    yield diagnosis("cupy", _ending(code, err) if code != 0 else seen, fault, level="problem")
 
 
 def tensorflow() -> Iterator[Finding]:
@@ -198,25 +194,20 @@ def disk() -> Iterator[Finding]:
     while not folder.exists():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    seen = f"{free / 2**30:.1f} GiB free for results"
     if not os.access(folder, os.W_OK):
         elsewhere = "python -m workloads.matmul -o $HOME/crossover-results"
         yield Finding("disk", "problem", f"{folder} may not be written", "results have nowhere to go", elsewhere)
-    elif free < FREE_DISK_BYTES:
-        yield Finding("disk", "warn", seen, "a full disk ends a run early", f"df -h {folder}")
-    else:
-        yield Finding("disk", "ok", seen)
+        return
+    full = free < FREE_DISK_BYTES, "a full disk ends a run early", f"df -h {folder}"
+    yield diagnosis("disk", f"{free / 2**30:.1f} GiB free for results", full)
 
 
 def memory() -> Iterator[Finding]:
     from workloads.machine import facts
 
     free = facts.memory_available("cpu")
-    seen = f"{free / 2**30:.1f} GiB free"
-    if free < FREE_MEMORY_BYTES:
-        yield Finding("memory", "warn", seen, "larger sizes will be skipped", "ps aux --sort -rss | head")
-    else:
-        yield Finding("memory", "ok", seen)
+    little = free < FREE_MEMORY_BYTES, "larger sizes will be skipped", "ps aux --sort -rss | head"
+    yield diagnosis("memory", f"{free / 2**30:.1f} GiB free", little)
 
 
 def governor() -> Iterator[Finding]:
@@ -224,8 +215,5 @@ def governor() -> Iterator[Finding]:
     from workloads.machine import cpu
 
     found, slow = map(", ".join, cpu.governors())
-    if slow:
-        why = "the clock lags behind the work: short kernels look slow"
-        yield Finding("governor", "warn", slow, why, "sudo cpupower frequency-set -g performance")
-    else:
-        yield Finding("governor", "ok", found or "none visible, as in most VMs")
+    lags = slow, "the clock lags behind the work: short kernels look slow", "sudo cpupower frequency-set -g performance"
+    yield diagnosis("governor", slow or found or "none visible, as in most VMs", lags)
