@@ -18,7 +18,6 @@ SEEDS = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn", "peaks", "inc
 VARIANTS = ("predict", "call", "serve")
 MODES = ("resident", "roundtrip")
 BATCHES, IN_FLIGHT = "1:256:x4", ("1", "4", "16")
-ONEDNN = {"on": "1", "off": "0"}
 FLAGS = f"""
 --model NAME ... =cifar10-cnn   the models that answer, also file.py:function and file.keras; `seeds`: the articles' and
                                 inception-v3 (cifar10-cnn)
@@ -75,25 +74,21 @@ def rows(args: Namespace, here) -> list:
     Raises: Usage; Missing for a device that is not here.
     """
     from kernels.problems import Inference
-    from workloads.frameworks import forecast
+    from workloads.frameworks import forecast, grid
     from workloads.harness import plan
     from workloads.records import Row, Settings, settings
 
     plan.known("backend", args.backends, ("keras",))
-    calls = _calls(args)
-    jits = plan.known("word of --jit", args.jit, settings.KNOWN["jit_compile"])
-    onednn = plan.known("word of --onednn", args.onednn, tuple(ONEDNN))
-    precisions = plan.known("precision", args.precision, settings.KNOWN["precision"])
-    compiled = [{"data": args.data, "jit_compile": jit, "precision": p} for p in precisions for jit in jits]
-    variables = [{"TF_ENABLE_ONEDNN_OPTS": ONEDNN[word]} for word in onednn] or [{}]
-    found = []
+    calls, given, found = _calls(args), grid.switches(args), []
+    given.pop("in_flight", None)  # of the variant `serve` alone
     for device in plan.devices(args, here):
-        cpu = device == "cpu"
-        ways = itertools.product(plan.counts(args.threads, None), variables) if cpu else [(None, {})]
-        for (threads, more), model, given in itertools.product(ways, names(args), compiled):
-            for variant, mode, batch, own in calls:
-                chosen = Settings(device, threads, mode, switches=settings.changed({**given, **more, **own}))
-                found.append(Row(f"inference/keras/{variant}", Inference(model, batch), chosen))
+        own = {s: texts for s, texts in given.items() if grid.applies(s, device, "inference/keras/call", False)}
+        threads = plan.counts(args.threads, None) if device == "cpu" else [None]
+        for count, model, texts in itertools.product(threads, names(args), itertools.product(*own.values())):
+            for variant, mode, batch, more in calls:
+                chosen = settings.changed({"data": args.data, **dict(zip(own, texts, strict=True)), **more})
+                way = Settings(device, count, mode, switches=chosen)
+                found.append(Row(f"inference/keras/{variant}", Inference(model, batch), way))
     return forecast.in_turns(found)
 
 

@@ -193,7 +193,7 @@ def _ways(args: Namespace, problem, every: list[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _given(args: Namespace) -> dict[str, list[str]]:
+def switches(args: Namespace) -> dict[str, list[str]]:
     """The switches asked for, a list of texts each.
 
     Raises: Usage for a text that a switch cannot have.
@@ -205,7 +205,7 @@ def _given(args: Namespace) -> dict[str, list[str]]:
             found[option] = plan.known(flag.replace("_", "-"), words, known) if known else _texts(words)
     onednn = plan.known("onednn", args.onednn, ("on", "off"))
     found["TF_ENABLE_ONEDNN_OPTS"] = [{"on": "1", "off": "0"}[word] for word in onednn]
-    found["replicas"] = _texts(args.gpus)
+    found["replicas"] = _texts(getattr(args, "gpus", None))
     return {switch: texts for switch, texts in found.items() if texts}
 
 
@@ -213,7 +213,7 @@ def _texts(given: list[str] | None) -> list[str]:
     return list(map(str, plan.counts(given)))
 
 
-def _applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
+def applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
     """Whether a switch does something to such a row; else the row is made once, without it."""
     if not device.startswith(_ON.get(switch, "")) or (switch == "targets" and not regression):
         return False
@@ -233,7 +233,7 @@ def rows(args: Namespace, here) -> list:
         return _studied(args, on, most)
     if args.gpus:
         on = several_gpus.devices(args, on)
-    every, given = kernels(args), _given(args)
+    every, given = kernels(args), switches(args)
     found = []
     for problem in problems(args):
         network = networks.known(problem.model)
@@ -242,7 +242,7 @@ def rows(args: Namespace, here) -> list:
             said = f"--targets is for a regression, which {problem.model} is not"
             raise options.Usage(said, wrong="--model", right="--model peaks")
         for device, (kernel, home) in itertools.product(on, _ways(args, problem, every)):
-            own = {s: texts for s, texts in given.items() if _applies(s, device, kernel, regression)}
+            own = {s: texts for s, texts in given.items() if applies(s, device, kernel, regression)}
             threads = plan.counts(args.threads, None) if device == "cpu" else [None]
             for count, texts in itertools.product(threads, itertools.product(*own.values())):
                 chosen = {"data": args.data, "residence": home, **dict(zip(own, texts, strict=True))}

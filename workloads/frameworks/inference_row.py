@@ -220,11 +220,11 @@ def checked(row: Row, ready: Ready, x: np.ndarray) -> tuple[float, str]:
     kind = _arithmetic(row)
     if row.kernel == SERVE:
         size, in_flight = row.problem.batch, row.experiment.in_flight
-        asked = requests(x, size, 4 * in_flight)
-        found, _ = answers(ready, [request for _, request in asked], in_flight)
-        pairs = [(answer, ready.reference[at : at + size]) for (at, _), answer in zip(asked, found, strict=True)]
+        found, _ = answers(ready, requests(x, size, 4 * in_flight), in_flight)
+        wanted = requests(ready.reference, size, 4 * in_flight)
     else:
-        pairs = [(tensors.on_host(caller(row, ready, x)()), ready.reference)]
+        found, wanted = [tensors.on_host(caller(row, ready, x)())], [ready.reference]
+    pairs = zip(found, wanted, strict=True)
     errors, wrongs = zip(*(compared(a, b, ready.reference, ready.softmax, kind) for a, b in pairs), strict=True)
     return max(errors), next(filter(None, wrongs), "")
 
@@ -260,7 +260,7 @@ def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, notes: dict) 
     wait, samples = ready.wait or (lambda: None), row.problem.batch
     if row.kernel == SERVE:
         in_flight = row.experiment.in_flight
-        sent = [request for _, request in requests(x, samples, 4 * in_flight)]
+        sent = requests(x, samples, 4 * in_flight)
         call, samples = lambda: answers(ready, sent, in_flight), samples * len(sent)
     used = energy.used(read, call, wait, samples)
     if not used:
@@ -268,9 +268,9 @@ def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, notes: dict) 
     return used
 
 
-def requests(x: np.ndarray, size: int, count: int) -> list[tuple[int, np.ndarray]]:
-    """(first sample, samples) of so many requests, the different ones among those that have a reference again and again."""
-    different = [(at, np.ascontiguousarray(x[at : at + size])) for at in range(max(1, COMPARED - size + 1))]
+def requests(x: np.ndarray, size: int, count: int) -> list[np.ndarray]:
+    """The samples, or reference answers, of so many requests of `size`: the different ones that have a reference, in turn."""
+    different = [np.ascontiguousarray(x[at : at + size]) for at in range(max(1, COMPARED - size + 1))]
     return list(itertools.islice(itertools.cycle(different), count))
 
 
@@ -298,7 +298,7 @@ def serve(row: Row, ready: Ready, x: np.ndarray, limits: Limits, before_block: C
     in_flight = row.experiment.in_flight
 
     def block(calls: int) -> tuple[float, float]:
-        sent = [request for _, request in requests(x, row.problem.batch, calls)]
+        sent = requests(x, row.problem.batch, calls)
         begin = time.perf_counter()
         _, waited = answers(ready, sent, in_flight)
         return (time.perf_counter() - begin) / calls, sum(waited) / calls
