@@ -388,6 +388,11 @@ def typed(command: str) -> str:
     return re.sub(r"(?<!\S)python(?= -m )", lambda _: python(), command)
 
 
+def without_resume(command: str) -> str:
+    """The command that begins anew what this one goes on with."""
+    return command.replace(" --resume", "")
+
+
 def command_line(module: str, argv: Sequence[str] | None) -> str:
     """The command as it was typed, for the record and for the line that resumes it."""
     given = sys.argv[1:] if argv is None else argv

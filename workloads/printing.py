@@ -81,18 +81,14 @@ class Rows:
         if self.format == "json" or measurement.problem.op != self._op:
             return
         from analysis.roofline.frame import frame
+        from analysis.roofline.roofs import BEST_MATMUL, roofs
 
-        found = frame([measurement], self._roofs())
+        settled = [r for r in roofs(self._all, self._machine) if r.note != BEST_MATMUL]  # that one still grows
+        found = frame([measurement], settled)
         if self._columns is None:
             self._columns = list(found.columns)
             self._line(self._columns)
         self._line(list(_plain(found)[0].values()))
-
-    def _roofs(self):
-        from analysis.roofline.roofs import BEST_MATMUL, roofs
-
-        every = roofs(self._all, self._machine)
-        return every if self.format == "json" else [r for r in every if r.note != BEST_MATMUL]  # it still grows
 
     def _line(self, cells: list) -> None:
         csv.writer(sys.stdout, lineterminator="\n").writerow(map(table.cell, cells))
@@ -100,10 +96,15 @@ class Rows:
 
     def finish(self) -> None:
         if self.format == "json":
-            from analysis.roofline.frame import frame
+            print(json.dumps(_plain(framed(self._all, self._machine, self._op)), indent=1))
 
-            found = frame([m for m in self._all if m.problem.op == self._op], self._roofs())
-            print(json.dumps(_plain(found), indent=1))
+
+def framed(measurements: "list[Measurement]", here: "Machine | None", op: str):
+    """The rows of one operation as a DataFrame, under the roofs measured with them."""
+    from analysis.roofline.frame import frame
+    from analysis.roofline.roofs import roofs
+
+    return frame([m for m in measurements if m.problem.op == op], roofs(measurements, here))
 
 
 def _plain(found) -> list[dict]:

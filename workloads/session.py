@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis import units
 from analysis.compare import command as compare
-from workloads import options, shared_flags, terminal
-from workloads.printing import Lines, Rows
+from workloads import options, printing, shared_flags, terminal
 
 if TYPE_CHECKING:
     from workloads.harness import sweep
@@ -40,7 +39,7 @@ class Workload:
     needs: str
     flags: str
     rows: Callable
-    table: Callable = Lines
+    table: Callable = printing.Lines
     answer: Callable = lambda args, outcome: None
     refine: Callable = lambda args, here, done: []
     own: Callable | None = None
@@ -122,7 +121,7 @@ class Workload:
         if args.format in ("table", "md"):
             out = self.table(args, run.machine)
         else:
-            out = Rows(args.format, self.op(args) or self.name, run.machine)
+            out = printing.Rows(args.format, self.op(args) or self.name, run.machine)
         outcome = self.measure(args, run, out.shown)
         out.finish()
         if args.format == "table" and (alone or self.answers_in_suite):
@@ -218,18 +217,12 @@ def frame(outcome, op: str):
     """
     if outcome.stopped in options.SIGNALED:
         raise KeyboardInterrupt(f"stopped; what was measured is in {outcome.path}")
-    from analysis.roofline import frame as frames
-    from analysis.roofline.roofs import roofs
-
-    ceilings = roofs(outcome.measurements, outcome.run.machine)
-    return frames.frame([m for m in outcome.measurements if m.problem.op == op], ceilings)
+    return printing.framed(outcome.measurements, outcome.run.machine, op)
 
 
 def resume_command(command: str, folder: Path) -> str:
     """The command that finishes what this one began into that folder."""
-    from workloads.harness import sweep
-
-    begun = sweep.without_resume(command)
+    begun = options.without_resume(command)
     where = "" if re.search(" -o| --output", begun) else f" -o {shlex.quote(options.near(folder))}"
     return f"{begun}{where} --resume"
 

@@ -86,15 +86,13 @@ def place(args: Namespace, workload: str, run: Run) -> Path:
     if args.resume:
         old = sorted(folder.glob(f"*/{workload}.jsonl"))
         if not old:
-            raise options.Usage(f"nothing to resume: no {workload} run under {folder}", without_resume(run.command))
+            raise options.Usage(
+                f"nothing to resume: no {workload} run under {folder}", options.without_resume(run.command)
+            )
         return old[-1]
     stamp = run.started_at.replace(":", "").replace("-", "")
     taken = (folder / f"{stamp}{suffix}" for suffix in ("", *(f"-{i}" for i in range(2, 1000))))
     return next(f for f in taken if not f.exists()) / f"{workload}.jsonl"
-
-
-def without_resume(command: str) -> str:
-    return " ".join(word for word in command.split() if word != "--resume")
 
 
 def sweep(

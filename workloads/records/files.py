@@ -8,6 +8,7 @@ import fcntl
 import functools
 import glob
 import hashlib
+import operator
 import os
 import re
 import sys
@@ -18,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from workloads import ROOT
-from workloads.options import Usage, closest, similar_path
+from workloads.options import Usage, closest, similar_path, without_resume
 from workloads.records import baselines
 from workloads.records.rows import SAMPLES, SCHEMA, Line, Machine, Measurement, Run, finite, sound
 from workloads.records.visits import together
@@ -159,12 +160,13 @@ def by_row(lines: Iterable[bytes]) -> tuple[list[Run], dict[str, list[Measuremen
         else:
             if "loss" in line.series and SAMPLES not in line.notes and runs:
                 line = replace(line, notes={**line.notes, SAMPLES: f"as of sources {runs[-1].sources}"})
-            before = rows.get(line.key)
+            key = line.key
+            before = rows.get(key)
             if before and 0 < before[-1].visit < line.visit:
                 before.append(line)
             else:
-                rows.pop(line.key, None)
-                rows[line.key] = [line]
+                rows.pop(key, None)
+                rows[key] = [line]
     return runs, rows, bad
 
 
@@ -176,7 +178,7 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
 
 def _anew(command: str) -> str:
     """The command that measures into a folder of its own what --resume would have added to another."""
-    return re.sub(r"(?<= )(-o|--output)[ =](\S+)", r"\1 \2-new", command.replace(" --resume", ""))
+    return re.sub(r"(?<= )(-o|--output)[ =](\S+)", r"\1 \2-new", without_resume(command))
 
 
 def _network(command: str) -> str:
@@ -242,20 +244,19 @@ def read(*runs: str | os.PathLike) -> Loaded:
         (decode(file.read_bytes().splitlines()) for file in files),
         key=lambda part: part[0][0].started_at if part[0] else "",
     )
-    rows: dict[str, Measurement] = {}
-    ranks: dict[str, tuple[bool, str]] = {}
-    replaced: list[Measurement] = []
+    ranked: dict[str, list[tuple[tuple[bool, str], Measurement]]] = {}
     for own, measurements, _ in parts:
         for m in measurements:
             rank = not _OTHERS.intersection(m.flags), m.at or (own[-1].started_at if own else "")
-            older = rows.get(m.key)
-            if older is None or rank >= ranks[m.key]:
-                rows[m.key], ranks[m.key] = m, rank
-            if older is not None:
-                replaced.append(older if rows[m.key] is m else m)
-    runs_read = tuple(r for part in parts for r in part[0])
-    skipped = sum(part[2] for part in parts)
-    return Loaded(runs_read, tuple(rows.values()), skipped, tuple(map(str, files)), tuple(replaced))
+            ranked.setdefault(m.key, []).append((rank, m))
+    of_row = [[m for _, m in sorted(same, key=operator.itemgetter(0))] for same in ranked.values()]
+    return Loaded(
+        tuple(r for part in parts for r in part[0]),
+        tuple(same[-1] for same in of_row),
+        sum(part[2] for part in parts),
+        tuple(map(str, files)),
+        tuple(m for same in of_row for m in same[:-1]),
+    )
 
 
 def by_machine(*runs: str | os.PathLike) -> dict[str, Loaded]:
