@@ -2,6 +2,7 @@
 
 import sys
 from argparse import Namespace
+from collections import Counter
 
 from analysis.table import Table
 from workloads import options
@@ -28,19 +29,18 @@ def lines(of) -> list[str]:
     from kernels.networks import layers
     from kernels.networks import training_step as steps
 
-    flops: dict[str, int] = {}
+    flops = Counter[str]()
     for work in steps.step(of, 1):
-        name = work.layer.removesuffix(steps.SECOND)
-        flops[name] = flops.get(name, 0) + work.flops
+        flops[work.layer.removesuffix(steps.SECOND)] += work.flops
     strange = layers.unknown(of)
     rows = []
     for layer, shape, weights in zip(of.layers, networks.outputs(of), networks.layer_weights(of), strict=True):
         kind = layer.kind + (" (not known)" if layer in strange else "") + ("" if layer.trainable else " (frozen)")
-        rows.append((layer.name, kind, layers.words(shape), f"{weights:,}", f"{flops.get(layer.name, 0):,}"))
+        rows.append((layer.name, kind, layers.words(shape), f"{weights:,}", f"{flops[layer.name]:,}"))
     found = Table("layer | kind | output | weights | training FLOPs a sample", rows, 2).text()
     found.append(
         f"{networks.parameters(of):,} weights, {networks.trainable(of):,} of them learned; "
-        f"{sum(flops.values()):,} FLOPs a sample and training step, with {of.optimizer} and {of.loss}"
+        f"{flops.total():,} FLOPs a sample and training step, with {of.optimizer} and {of.loss}"
     )
     if strange:
         names = ", ".join(f"{layer.name} ({layer.kind})" for layer in strange)

@@ -12,14 +12,13 @@ EXAMPLE = "python -m workloads.peers --fast"
 EXAMPLES = (EXAMPLE, "python -m workloads.peers --only copies")
 LONG = """Copies from every GPU to every other (both ways and at once), all-reduces over all of them by NCCL and, for small ones,
 by a kernel of ours, and the same work on each GPU alone and on all at once. Takes two GPUs or more."""
-PARTS = ("copies", "all-reduce", "at-once")
 SIZES = "4KiB:256MiB:x4"
 COPIED = ("4B", "256MiB")
 VARIANTS = {
     "copies": ("direct", "staged"),
     "all-reduce": ("nccl", "nccl_graph", "one_shot", "one_shot_graph", "one_shot_early_graph"),
 }
-_OPS = {"copies": "peer", "all-reduce": "collective", "at-once": "at-once"}
+PARTS = {"copies": "peer", "all-reduce": "collective", "at-once": "at-once"}  # -> the operation of its rows
 FLAGS = f"""
 --only PART ...     only these: {" ".join(PARTS)}
 --sizes BYTES ...   bytes of each GPU's array in an all-reduce, like 64k, 64kb or 64KiB ({SIZES})
@@ -30,7 +29,7 @@ FLAGS = f"""
 def _parts(args: Namespace) -> list[str]:
     from workloads.harness import plan
 
-    return plan.known("part", args.only, PARTS) or list(PARTS)
+    return plan.known("part", args.only, list(PARTS)) or list(PARTS)
 
 
 def gpus(args: Namespace, here) -> list[int]:
@@ -135,7 +134,7 @@ def _op(args: Namespace) -> str:
     if len(parts) != 1:
         tip = f"{EXAMPLES[1]} --format {args.format if args.format in ('csv', 'json') else 'json'}"
         raise options.Usage("a table for machines has one part; name it with --only", tip)
-    return _OPS[parts[0]]
+    return PARTS[parts[0]]
 
 
 class Table(Lines):

@@ -5,7 +5,7 @@ import math
 from argparse import Namespace
 from collections.abc import Iterable
 
-from analysis import units
+from analysis import stats, units
 from kernels.problems import Training
 from workloads import options
 from workloads.frameworks import grid, side_by_side, studies, training_row
@@ -18,11 +18,12 @@ def in_turns(rows: Iterable[Row]) -> list[Row]:
     """The same rows, reordered: a row's CPU and GPU versions are neighbors, so a plan that ends early has both sides of what
     it measured. Rows of the same switches come together, so that few worker processes start twice. Rows that need fresh
     processes come last."""
-    found: dict[tuple, list[Row]] = {}
-    for row in rows:
-        s = row.settings
-        own = s.switches.items() - s.variables.items()
-        found.setdefault((s.process == "fresh", row.kernel, row.problem, s.mode, *sorted(own)), []).append(row)
+
+    def alike(row: Row) -> tuple:
+        own = row.settings.switches.items() - row.settings.variables.items()
+        return row.process == "fresh", row.kernel, row.problem, row.mode, *sorted(own)
+
+    found = stats.group_by(rows, alike)
     switches = [key[4:] for key in found]
     return [row for key in sorted(found, key=lambda key: (key[0], switches.index(key[4:]))) for row in found[key]]
 
