@@ -136,13 +136,11 @@ def refine(done: list, varies: str, here=None) -> list:
     from analysis.crossover import crossover
 
     forms = (crossover.LATENCY, *crossover.COPIES)
-    return refined(done, crossover.layer_crossovers(done, "conv", {varies: 2}, forms, here), "conv", _order)
+    return refined(done, crossover.layer_crossovers(done, "conv", {varies: 2}, forms, here), "conv", _size)
 
 
-def _order(row) -> tuple:
-    p = row.problem
-    precision = (p.math != "float32", p.math)
-    return (p.n, p.h, p.c_in, p.c_out, p.direction, *precision, row.settings.cache != "warm", row.device)
+def _size(p) -> tuple:
+    return p.n, p.h, p.c_in, p.c_out, p.direction
 
 
 def table(args: Namespace, here):

@@ -110,13 +110,11 @@ def refine(done: list, in_batch: bool = False, here=None) -> list:
         pairs = crossover.forms_of(m for m in done if m.problem.op == "matmul")
         found = [a for pair in pairs for a in crossover.crossovers(done, forms, *pair, machine=here)]
         found += [a for a in dense if crossings.at_once(a.family)]
-    return refined(done, found, "matmul", _order)
+    return refined(done, found, "matmul", _size)
 
 
-def _order(row) -> tuple:
-    p = row.problem
-    shape = (p.n,) if p.m == p.n == p.k else (0, p.layout, p.m, p.n, p.k)
-    return (p.count, *shape, p.math != "float32", p.math, row.settings.cache != "warm", row.device)
+def _size(p) -> tuple:
+    return (p.count, p.n) if p.m == p.n == p.k else (p.count, 0, p.layout, p.m, p.n, p.k)
 
 
 def table(args: Namespace, here):

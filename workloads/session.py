@@ -136,8 +136,9 @@ class Workload:
         return options.command(self.parser(), argv, lambda args: self.session(args, command, alone=True))
 
 
-def refined(done: list, answers: list, op: str, order: Callable) -> "list[Row]":
-    """The rows still needed to narrow down each crossover, sorted by `order`: the kernels that won on either side of it.
+def refined(done: list, answers: list, op: str, size: Callable) -> "list[Row]":
+    """The rows still needed to narrow down each crossover: the kernels that won on either side of it. They are sorted by the
+    problem's `size`, then by arithmetic, caches and device.
 
     At an added size only these run: both sides' best kernels, and the resident GPU call that says why. A size that another
     form measured nearby is reused.
@@ -160,6 +161,11 @@ def refined(done: list, answers: list, op: str, order: Callable) -> "list[Row]":
                 for mode in modes:
                     chosen = Settings(device=side.device, threads=side.threads, mode=mode, cache=answer.form.cache)
                     added.append(Row(side.kernel, problem, chosen))
+
+    def order(row: "Row") -> tuple:
+        p = row.problem
+        return *size(p), p.math != "float32", p.math, row.settings.cache != "warm", row.device
+
     return distinct(sorted(added, key=order), done)
 
 

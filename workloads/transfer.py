@@ -17,10 +17,9 @@ hide behind kernels."""
 SIZES = "4B:1GiB:x4"
 # Managed memory is asked for by name only: the driver moves it when it likes, and holds it twice meanwhile.
 HOST_MEMORIES = ("pageable", "pinned", "write-combined", "registered")
-# The ways of the study, as people copy batches; and the host memories of those that take more than pageable.
-STUDY_VARIANTS = ("array", "asarray", "staged", "constant", "dataset")
+# The ways of the study, as people copy batches, and the host memories that each takes.
+STUDY = {"array": ("pageable", "pinned"), **dict.fromkeys(("asarray", "staged", "constant", "dataset"), ("pageable",))}
 _STUDY_HAS = ("sizes", "directions", "host_memory", "overlap")  # flags that a study has its own of
-STUDY_MEMORIES = {"array": ("pageable", "pinned")}
 FEEDING = "feeding"
 FLAGS = f"""
 --sizes BYTES ...       bytes of a copy, each way, like 64k, 64kb or 64KiB ({SIZES})
@@ -96,7 +95,7 @@ def feeding_rows(args: Namespace, here) -> list:
             Row("transfer/cupy/array", Transfer("h2d", n, memory), Settings(device))
             for device in on
             if device != "cpu"
-            for memory in STUDY_MEMORIES["array"]
+            for memory in STUDY["array"]
             for n in nbytes
         ]
     if not found:
@@ -128,11 +127,11 @@ def rows(args: Namespace, here) -> list:
         raise options.Usage(f"{why}; --device names none", f"{EXAMPLE} --device gpu")
     kernels = plan.kernels("transfer", args, on, on_request=() if args.study else ("tensorflow",))
     if args.study and not args.variants:
-        kernels = [k for k in kernels if k.variant in STUDY_VARIANTS]
+        kernels = [k for k in kernels if k.variant in STUDY]
 
     def fits(kernel, problem) -> bool:
         if args.study:
-            return problem.host_memory in STUDY_MEMORIES.get(kernel.variant, ("pageable",))
+            return problem.host_memory in STUDY.get(kernel.variant, ("pageable",))
         return getattr(kernel.bind, "takes", lambda problem: not problem.compute)(problem)
 
     return [Row(k.name, p, s) for k in kernels for p in wanted if fits(k, p) for s in plan.settings(k, on, args)]
