@@ -109,7 +109,7 @@ class Direct(Tiles, frozen=True):
     def fitted(self, rows: int, along: bool, vector: bool) -> "Direct":
         """As it is compiled for so many rows: what is loaded for one row is used by several columns where rows are many."""
         few = min(rows, self.few)
-        wide = few > 4 or (not along and (vector or few > 2))
+        wide = (few > 2 and self.deep > 1) or (vector and not along)
         return msgspec.structs.replace(self, few=few, columns=4 if wide else 1 if along else self.columns)
 
     def __str__(self) -> str:

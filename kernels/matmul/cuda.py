@@ -113,17 +113,14 @@ def direct_call(problem: Matmul, plan: Plan[Direct], a, b, c):
     (a, m, a_along, c_row), (b, n, b_along, c_column) = sides[:: -1 if n <= FEW and n < m else 1]
     along = b_along and k > 1
     vector = (k if along else n) % 4 == 0 and b.data.ptr % (4 * size) == 0
-    whole = along and vector and a_along and a.data.ptr % (4 * size) == 0
     of = plan.of.fitted(m, along, vector)
+    whole = 0 if a.data.ptr % (4 * size) else along and vector if a_along else 2 * (of.few % 4 == 0 and m % 4 == 0)
     flags = {"ALONG": along, "VECTOR": vector, "VECTOR_A": whole, "TF32": problem.math == "tf32", "HALVES": size == 2}
-    macros = {
-        "TYPE": f'"{ARITHMETIC[problem.math].ptx}"',
-        **{name: int(flag) for name, flag in flags.items()},
-        **of.macros(),
-    }
+    macros: dict = {name: int(flag) for name, flag in flags.items()} | of.macros()
+    macros["TYPE"] = f'"{ARITHMETIC[problem.math].ptx}"'
     compiled = loader.load("matmul/cuda_direct", "matmul", **macros)
-    turns = 1 if along or vector else min(of.lanes, -(-n // of.columns))  # of columns, as the source has it
-    units, strides = -(-m // of.few) * -(-n // (of.columns * turns)) * turns, (k, 1) if a_along else (1, m)
+    groups = -(-n // (of.columns * (1 if along or vector else of.lanes)))  # of columns, as the source has it
+    units, strides = -(-m // of.few) * groups * -(-n // (of.columns * groups)), (k, 1) if a_along else (1, m)
     blocks = -(-units // of.lanes)
     counts = map(np.int32, (m, n, k, *strides, k if along else n, c_row, c_column, plan.steps(k) * of.deep))
     sums = cupy.empty(blocks * plan.parts * of.lanes * of.few * of.columns if plan.parts > 1 else 1, np.float32)

@@ -8,7 +8,7 @@
 #define DEEP 64     // threads that share a unit's k: a power of four
 #define ALONG 0     // 1: B lies n x k
 #define VECTOR 1    // each row of B begins where four items can be read at once
-#define VECTOR_A 0  // A and B lie along k, and so does each row of A
+#define VECTOR_A 0  // so does each row of A: 1: A and B lie along k, 2: A lies across, in whole groups of FEW rows
 #define TF32 0      // 1: A and B are rounded to TF32 before they are multiplied
 #define HALVES 0    // 1: A, B and C are of TYPE; sums are float32
 #define TYPE "bf16" // bf16 or f16
@@ -20,7 +20,7 @@ typedef unsigned short Item; typedef uint2 Four;
 typedef float Item; typedef float4 Four;
 #endif
 constexpr int STEP = ALONG && VECTOR ? 4 : 1, HELD = FEW * STEP / (HALVES && VECTOR_A ? 2 : 1) + COLUMNS * STEP / (HALVES && VECTOR ? 2 : 1);  // registers
-constexpr int AT_ONCE = DEEP == 1 ? 4 : HELD <= 2 ? 16 : HELD <= 8 ? 8 : HELD <= 11 ? 4 : HELD <= 16 ? 3 : HELD <= 24 ? 2 : 1;
+constexpr int AT_ONCE = DEEP == 1 ? 4 : HELD <= 2 ? 16 : HELD <= (ALONG && FEW > 2 ? 7 : 8) ? 8 : HELD <= 11 ? 4 : HELD <= 16 ? 3 : HELD <= 24 ? 2 : 1;
 static_assert(ALONG || !VECTOR || COLUMNS == 4, "a load is of four columns");
 
 #include "pairs.cuh"
@@ -53,13 +53,13 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
     __shared__ float held[FEW * COLUMNS][LANES * DEEP];
     const int t = threadIdx.x, lane = ALONG ? t / DEEP : t % LANES, part = ALONG ? t % DEEP : t / LANES;
     // columns of a thread: neighbors, or by turns with the block's other threads
-    const int apart = ALONG || VECTOR ? 1 : min(LANES, (n + COLUMNS - 1) / COLUMNS), across = (n + COLUMNS * apart - 1) / (COLUMNS * apart) * apart;
+    const int groups = (n - 1) / (COLUMNS * (ALONG || VECTOR ? 1 : LANES)) + 1, apart = (n - 1) / (COLUMNS * groups) + 1, across = groups * apart;
     const int unit = blockIdx.x * LANES + lane, row = unit / across * FEW, turn = unit % across, column = turn / apart * apart * COLUMNS + turn % apart;
     const int inside = min(column, n - 1), first = blockIdx.y * deep, end = first + min(deep, k - first);
     float sums[FEW * COLUMNS] = {};
     #pragma unroll 1
     for (int from = first; from < end; from += AT_ONCE * DEEP * STEP) {
-        __align__(16) Item x[AT_ONCE][FEW][STEP], y[AT_ONCE][COLUMNS * STEP];
+        __align__(16) Item x[AT_ONCE][FEW * STEP], y[AT_ONCE][COLUMNS * STEP];
         #pragma unroll
         for (int u = 0; u < AT_ONCE; u++) {
             const int l = min(from + (u * DEEP + part) * STEP, k - STEP);  // no load waits for a condition
@@ -67,7 +67,9 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
             #pragma unroll
             for (int j = 0; j < (ALONG ? COLUMNS : 0); j++) read<VECTOR, STEP>(y[u] + j * STEP, b + (long long)min(column + j, n - 1) * pitch + l, 1, 0);
             #pragma unroll
-            for (int i = 0; i < FEW; i++) read<VECTOR_A, STEP>(x[u][i], a + (long long)min(row + i, m - 1) * a_row + (long long)l * a_k, a_k, STEP);
+            for (int i = 0; i < (VECTOR_A < 2 ? FEW : 0); i++) read<VECTOR_A == 1, STEP>(x[u] + i * STEP, a + (long long)min(row + i, m - 1) * a_row + (long long)l * a_k, a_k, STEP);
+            #pragma unroll
+            for (int e = 0; e < (VECTOR_A < 2 ? 0 : FEW * STEP); e += 4) read<true, 4>(x[u] + e, a + min(row, m - FEW) + e % FEW + (long long)(l + e / FEW) * a_k, 1, 0);
         }
         auto add = [&](bool whole) {
             #pragma unroll
@@ -75,7 +77,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
                 const int l = e % STEP, u = e / STEP;
                 float p[FEW], q[COLUMNS];  // each item is converted once
                 #pragma unroll
-                for (int i = 0; i < FEW; i++) p[i] = value(x[u][i][l]);
+                for (int i = 0; i < FEW; i++) p[i] = value(x[u][VECTOR_A < 2 ? i * STEP + l : l * FEW + i]);
                 #pragma unroll
                 for (int j = 0; j < COLUMNS; j++) q[j] = value(y[u][j * STEP + l]);
                 #pragma unroll

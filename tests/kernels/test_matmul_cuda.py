@@ -234,7 +234,7 @@ def test_every_field_is_a_macro_of_its_source(path, some):
 
 READ = [
     {"ALONG": along, "VECTOR": vector, "VECTOR_A": whole}
-    for along, vector, whole in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1))
+    for along, vector, whole in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1), (1, 1, 2))
 ]
 VECTORS, ACROSS = ("VECTOR", "VECTOR_A", "VECTOR_B"), (("nt", "tf32", 0), ("tt", "tf32", 0))
 
@@ -265,8 +265,13 @@ TRIED = [
         for of in matmul_tiles.groups(layout, 4 if ptx == "tf32" else 2)
     ),
     *(
-        (DIRECT, of.fitted(few, how > 1, how in (1, 3, 4)), READ[how] | {"TF32": 0, "HALVES": halves, "TYPE": '"bf16"'})
-        for of, few, how, halves in itertools.product(matmul_tiles.DIRECT, (1, 2, 4, 8), range(5), (0, 1))
+        (
+            DIRECT,
+            of.fitted(few, how > 1, how in (1, 3, 4, 5)),
+            READ[how] | {"TF32": 0, "HALVES": halves, "TYPE": '"bf16"'},
+        )
+        for of, few, how, halves in itertools.product(matmul_tiles.DIRECT, (1, 2, 4, 8), range(6), (0, 1))
+        if how < 5 or few > 2
     ),
 ]
 
