@@ -1,10 +1,13 @@
 """What the sections, pictures and charts of one machine's report are made of, each worked out once."""
 
+import contextlib
 import functools
 import os
 import pathlib
 import re
 from collections.abc import Iterable
+
+from msgspec.structs import replace
 
 from analysis.crossover.crossover import Answer, crossovers
 from analysis.predict import held_out
@@ -16,7 +19,7 @@ from analysis.roofline.bounds import Judged, judge
 from analysis.roofline.roofs import Roof, roofs
 from analysis.table import Table
 from analysis.text import crossings, summary, training
-from analysis.training import break_even
+from analysis.training import break_even, costs
 from analysis.training.break_even import Pair
 from workloads.records import Loaded, Machine, Measurement, by_machine, read
 
@@ -128,6 +131,7 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
     groups: list[tuple[str, Loaded, str]] = []  # machine, rows, a name
     for path in paths:
         for key, loaded in by_machine(path).items():
+            loaded = _with_setups(loaded, pathlib.Path(path).resolve().parent, key)
             if not (loaded.runs or loaded.measurements) and os.path.isfile(path):
                 raise ValueError(f"{path} is no result file")
             own = [i for i, group in enumerate(groups) if group[0] == key]
@@ -143,6 +147,17 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
         Material(loaded, letter(i), (key or _UNKNOWN) if machines.count(key) == 1 else name)
         for i, (key, loaded, name) in enumerate(groups)
     ]
+
+
+def _with_setups(loaded: Loaded, runs: pathlib.Path, key: str) -> Loaded:
+    """The rows of a run; those of short fits with the slowest data-set setup of the machine, as its other runs tell it."""
+    every = loaded.measurements
+    if any(map(costs.forms, every)):
+        with contextlib.suppress(FileNotFoundError, KeyError):
+            slowest = costs.slowest_setups(by_machine(runs)[key].measurements)
+            told = (replace(m, values={**m.values, costs.SLOWEST: slowest.get(m.device, 0.0)}) for m in every)
+            return replace(loaded, measurements=tuple(told))
+    return loaded
 
 
 def letter(i: int) -> str:

@@ -7,6 +7,7 @@ its whole time, and from which epoch on a GPU is ahead."""
 # A row of several processes has each one's series, "fit_s ExS process I": each tells its own costs; the row's are their medians.
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from statistics import stdev
 from typing import Literal
 
@@ -24,6 +25,7 @@ FIT = "training/keras/fit"
 _STARTS = ("import", "device_start")
 _COMPILED = ("compile", "compile_last")
 _WARM = ("dataset_setup", "epoch", "step", "setup_step")  # what each process of a row tells for itself
+SLOWEST = "setup_s_per_byte"  # what rows of short fits are given of other runs
 FEW = 5  # processes, from which on their median has an interval of its own
 
 
@@ -152,9 +154,11 @@ def batch_bytes(m: "Measurement") -> int:
 def slowest_setups(measurements: "Iterable[Measurement]") -> dict[str, float]:
     """Device -> the most seconds a byte that data-set setups took, of the rows whose later epochs tell it."""
     found: dict[str, float] = {}
-    for m in (m for m in measurements if m.ok and SETUP in m.series):
-        if (cost := measured(m)) and cost.setup_step.value > 0 and (nbytes := batch_bytes(m)):
-            found[m.device] = max(found.get(m.device, 0.0), cost.setup_step.value / nbytes)
+    for m in measurements:
+        cost = measured(m) if SETUP in m.series else None
+        taken = cost.setup_step.value / (batch_bytes(m) or inf) if cost else m.values.get(SLOWEST, 0.0)
+        if taken > 0:
+            found[m.device] = max(found.get(m.device, 0.0), taken)
     return found
 
 
