@@ -12,6 +12,8 @@ os.unsetenv("COLUMNS")  # readline, which pytest loads, sets it for children beh
 os.environ.setdefault("NUMBA_CACHE_DIR", str(pathlib.Path(tempfile.gettempdir()) / f"crossover-numba-{os.getuid()}"))
 
 import pytest
+from kept import numba_folder
+from numba.core.caching import UserProvidedCacheLocator
 
 from analysis import noise
 from kernels.problems import Training
@@ -19,6 +21,8 @@ from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
 from workloads.records import Row, Settings
 from workloads.records.settings import PARTS
+
+UserProvidedCacheLocator.get_suitable_cache_subpath = staticmethod(numba_folder)
 
 # With CI set, these are the only reasons to skip: what a machine can lack that the project does not install.
 ALLOWED_SKIPS = re.compile(r"no GPU\b|no (AVX2|AVX-512|AVX512\w*|FMA|AMX|NEON|SVE)\b( on this CPU)?")
@@ -66,8 +70,8 @@ def refuse_skip(report) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Files that ask the suite's TensorFlow process run in one process, those that share the page of everything in one, and all
-    that may see a kernel that another plants in one, each in order; the analysis's go to whichever is free. Which file
-    asks is told by its text: xdist's groups know no fixtures."""
+    that may see a kernel that another plants in one, each in order; the analysis's, and CUDA C on the CPU, go to whichever is
+    free. Which file asks is told by its text: xdist's groups know no fixtures."""
     from xdist.scheduler import LoadScopeScheduling
 
     folder = pathlib.Path(__file__).parent
@@ -84,7 +88,7 @@ def pytest_xdist_make_scheduler(config, log):
                 return "tensorflow"
             if file.startswith(("tests/report/", "tests/workloads/test_fleet.")):
                 return "page"
-            return file if file.startswith("tests/analysis/") else "all else"
+            return file if file.startswith("tests/analysis/") or file.endswith("_cuda.py") else "all else"
 
     return Scopes(config, log)
 

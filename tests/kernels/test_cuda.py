@@ -11,7 +11,7 @@ import threading
 import types
 
 import pytest
-from kept import kept
+from kept import kept, numba_folder
 
 from kernels.cuda import conv_tiles, loader, matmul_tiles
 
@@ -80,6 +80,12 @@ def test_what_was_compiled_is_kept_under_everything_that_decides_it(tmp_path, mo
     seen = [kept(".log", of, make).read_text() for of in (("a", "b"), ("ab",), ("a", "c"), ("a", "b"))]
     assert seen == ["1", "2", "3", "1"] and len(list(tmp_path.iterdir())) == len(made) == 3
     assert kept(".so", ("a", "b"), make).read_text() == "4"
+    names = []
+    for at in ("", "conv/numba.py", "conv/_tiles.py", "simd/vectors.py", "conv/cuda.py"):  # the last is none of Numba's
+        (file := tmp_path / "kernels" / (at or "conv/numba_a.py")).parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("another")
+        names.append(numba_folder(str(tmp_path / "kernels/conv/numba_a.py")))
+    assert len(set(names)) == 4 and names[3] == names[4] and names[0].startswith("conv_")
 
 
 def test_of_threads_that_want_a_program_one_compiles_it_beside_those_that_want_another(monkeypatch):

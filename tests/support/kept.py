@@ -1,4 +1,4 @@
-"""What compilers made of a text, kept beside Numba's cache: the same text, options and compiler need not be compiled again."""
+"""What compilers made of a text, kept under it: the same text, options and compiler need not be compiled again."""
 
 import hashlib
 import os
@@ -17,3 +17,16 @@ def kept(suffix: str, of: tuple[str, ...], make: Callable[[pathlib.Path], object
         make(own)
         own.replace(path)
     return path
+
+
+def numba_sources(folder: pathlib.Path) -> bytes:
+    """All that Numba compiles into an operation's functions."""
+    own = (path for path in folder.glob("*.py") if path.name.startswith(("numba", "_")))
+    return b"".join(path.read_bytes() for path in sorted((*own, *folder.parent.glob("simd/*.py"))))
+
+
+def numba_folder(file: str) -> str:
+    """Where Numba keeps a file's functions: one folder for all checkouts that have the same sources of them. Numba asks for the
+    file's own text alone, and would keep what was made of other vectors."""
+    folder = pathlib.Path(file).parent
+    return f"{folder.name}_{hashlib.sha256(numba_sources(folder)).hexdigest()}"

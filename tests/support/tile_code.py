@@ -13,7 +13,7 @@ import sys
 import numba
 import numpy as np
 import pytest
-from kept import kept
+from kept import kept, numba_sources
 from llvmlite import binding as llvm
 
 from kernels.conv import _pixel_tiles as pixel_tiles
@@ -66,9 +66,9 @@ def conv_tiles(vector: int) -> dict[str, list[str]]:
 
 
 def _kept(of: tuple[str, ...], make) -> dict[str, list[str]]:
-    """What `make` gives, kept under these words, all kernels' sources and Numba's version."""
-    sources = (path.read_text(encoding="utf-8") for path in sorted((ROOT / "kernels").rglob("*.py")))
-    of = (*sources, pathlib.Path(__file__).read_text(encoding="utf-8"), numba.__version__, *of)
+    """What `make` gives, kept under these words, the sources of tiles and Numba's version."""
+    sources = numba_sources(ROOT / "kernels/conv").decode()
+    of = (sources, pathlib.Path(__file__).read_text(encoding="utf-8"), numba.__version__, *of)
     return json.loads(kept(".json", of, lambda path: path.write_text(json.dumps(make()))).read_text())
 
 
@@ -98,10 +98,12 @@ def _conv_tiles(vector: int) -> dict[str, list[str]]:
 
 def made_for(cpu: str) -> dict[str, list[str]]:
     """The tiles of float32 as LLVM makes them for one of OTHERS, in a process of its own: Numba compiles for one CPU."""
-    own = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": OTHERS[cpu], "PYTHONPATH": str(ROOT)}
+    own = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": OTHERS[cpu]}
+
+    at = {"PYTHONPATH": str(ROOT)}
 
     def make() -> dict[str, list[str]]:
-        made = subprocess.run([sys.executable, __file__], env=os.environ | own, stdout=subprocess.PIPE, check=True)
+        made = subprocess.run([sys.executable, __file__], env=os.environ | own | at, stdout=subprocess.PIPE, check=True)
         return json.loads(made.stdout)
 
     return _kept(("other", *own.values()), make)
