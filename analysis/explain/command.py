@@ -116,19 +116,25 @@ def _measured(args: argparse.Namespace, asked: Request, of: Sources) -> "tuple[E
             raise
         made = None
     gpu_here = not of.borrowed and not facts.gpu_problem()
-    parts = measure.parts(made, asked, of, ["cpu", *["gpu:0"] * gpu_here]) if here else []
+    devices = ["cpu", *["gpu:0"] * gpu_here]
+    parts = measure.parts(made, asked, of, devices) if here else []
     if made and not (args.measure and parts):
         if here and args.measure:
             print("Nothing is missing: this machine's rows have it all.", file=sys.stderr)
         measured = [s for s in made.sides if s.cost.source == "measured"]
         return made, of, f"about {measure.seconds(parts):.0f} s" if parts and len(measured) < 1 + gpu_here else ""
-    folders = _run(parts, args.budget - (time.monotonic() - args.begun) - _ANSWERING_S)
+    folders, left_out = _run(parts, args.budget - (time.monotonic() - args.begun) - _ANSWERING_S)
     of = sources([*args.runs, *folders] if args.runs else [], args.gpu_profile)
-    return explanation.explain(asked, of), of, ""
+    made = explanation.explain(asked, of)
+    lacking = {p.words for p in parts} & {p.words for p in measure.parts(made, asked, of, devices)}
+    noisy = sorted(words for words in lacking if not any(line.startswith(words) for line in left_out))
+    left_out += [f"{words}: too noisy to tell; ask again when nothing else runs" for words in noisy]
+    print(*(f"not measured: {reason}\n" for reason in left_out), sep="", end="", file=sys.stderr)
+    return made, of, ""
 
 
-def _run(parts: list[Part], left: float) -> list[str]:
-    """Measures the parts as far as the seconds left go: the folders with their rows. What was not reached is said on stderr.
+def _run(parts: list[Part], left: float) -> tuple[list[str], list[str]]:
+    """Measures the parts as far as the seconds left go: the folders with their rows, and what was not reached or failed.
 
     Raises: KeyboardInterrupt with the files that have rows already.
     """
@@ -144,8 +150,7 @@ def _run(parts: list[Part], left: float) -> list[str]:
         if kept:
             stop.args = (f"with rows that the next answer takes: {', '.join(kept)}",)
         raise
-    print(*(f"not measured: {reason}" for reason in left_out), sep="\n", end="\n" * bool(left_out), file=sys.stderr)
-    return list(map(str, folder.parent.glob(f"{folder.name}-*")))
+    return list(map(str, folder.parent.glob(f"{folder.name}-*"))), left_out
 
 
 def _progress(text: str) -> None:

@@ -245,9 +245,14 @@ def test_what_was_measured_before_a_signal_is_said(tmp_path, capsys, monkeypatch
         raise options.Terminated
 
     monkeypatch.setattr(measure, "run", stopped)
-    code, _, err = said(capsys, "--model", "lenet", "--measure", "--gpu-profile", written(tmp_path / "stored"))
+    asked = "--model", "lenet", "--measure", "--gpu-profile", written(tmp_path / "stored")
+    code, _, err = said(capsys, *asked)
     assert code == options.TERMINATED and err[-1].startswith("stopped with rows that the next answer takes: ")
     assert err[-1].endswith("-1/launch.jsonl")
+    noisy = "its own step on the CPU: too noisy to tell; ask again when nothing else runs"
+    for told in ([], ["its own step on the CPU: no memory"]):
+        monkeypatch.setattr(measure, "run", lambda *given, told=tuple(told): [*told])
+        assert said(capsys, *asked)[2] == [f"not measured: {one}" for one in told or [noisy]]
 
 
 def explained():
