@@ -77,15 +77,11 @@ def header(runs: "list[Material]") -> list[str]:
     """The Markdown page's title and heads; of several runs each under its name."""
     heads = list(map(head, runs))
     if len(runs) == 1:
-        told, how = _head_lines(heads[0]), "RUN`, RUN being this folder"
-        return [f"# {title(runs)}: {text(heads[0].key)}", "", *told, f"- {_AS_ONE_PAGE} {how}", ""]
+        return [f"# {title(runs)}: {text(heads[0].key)}", "", *_head_lines(heads[0]), ""]
     lines = [f"# {title(runs)}: {text(' beside '.join(of.name for of in runs))}", ""]
     for one in heads:
         lines += [f"## {text(one.run)}", "", *_head_lines(one), ""]
-    return [*lines, f"{_AS_ONE_PAGE} RUN RUN`, each RUN being such a folder", ""]
-
-
-_AS_ONE_PAGE = "As one page to open: `python -m analysis.report --open"
+    return lines
 
 
 def _head_lines(of: Head) -> list[str]:

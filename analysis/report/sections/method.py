@@ -47,9 +47,8 @@ def _said(lines: str, measurements: Measurements) -> list[str]:
 
 
 def how_section(loaded: Loaded) -> list[str]:
-    """Checks, stop reasons, flags, seed, software and limits of what was measured."""
+    """Checks, stop reasons, flags, software and limits of what was measured."""
     ms = loaded.measurements
-    run = loaded.last
     software = software_words(loaded.runs)
     checks = Counter(m.check or "not checked" for m in ms if m.ok)
     why = {check: f" ({words})" for check, words in _CHECKS.items()}
@@ -62,7 +61,6 @@ def how_section(loaded: Loaded) -> list[str]:
         "A time is the median of its samples; its 95 % interval is of the medians of visits and is widened "
         f"where these are few. Why sampling stopped, and how often: {stops or 'none'}.",
         f"Flags on rows: {_counted(flag for m in ms for flag in m.flags)}.",
-        f"Order: as in the result files; seed {run.seed if run else 'unknown'}.",
         f"Software: {text(join(software)) or 'unknown'}.",
     ]
     lines += _said(_LIMITS, ms)
