@@ -27,13 +27,13 @@ crossover: Is it the copying? Copying moves the answer: resident, {resident}; co
 transfers: What does pinned memory buy? Large copies are {pinned} than from pageable memory; a small copy costs its call, \
 whatever the memory.
 training: Is a GPU worth it for training? Of {trainings} trainings on both devices the GPU's step is shorter in {shorter[gpu]}, \
-the CPU's in {shorter[cpu]}.
+the CPU's in {shorter[cpu]}; the others can't be told.
 kernels: Do TF32, float16 and bfloat16 help? Large products, beside float32: {lower}.
-numbers: Why is the first call so slow? It loads libraries, compiles and chooses kernels: the median of {calls:,} GPU rows is \
-{first:factor} a later call.
+numbers: Why is the first call so slow? It loads libraries, compiles and chooses kernels: it takes {first:factor} a \
+later call's time, the median of {calls:,} GPU rows.
 method: Is the CPU given a fair chance? Yes: at each size its side is the fastest of up to {tried} kernels and thread counts.
 roofline: How near is this to the hardware's limit? {reached}
-memory: Is the GPU's memory faster too? {gpu.rate:bytes/s} against the CPU's {cpu.rate:bytes/s}.
+memory: Is the GPU's memory faster too? At best {gpu.rate:bytes/s} against the CPU's {cpu.rate:bytes/s}.
 """
 
 

@@ -31,7 +31,7 @@ def memory(of: Material) -> list[Chart]:
         if (p.device, p.threads, p.operation) in shown:
             at, words = ([p.from_bytes, p.to_bytes], [rounded(p.rate.value)] * 2), bytes_rate(p.rate.value)
             says, label = [f"{p.name}: {words}"] * 2, f"{p.name} {words}"
-            levels[_where(p.device, shown), p.name] = label
+            levels[_where(p.device, shown), p.name] = f"{label} ({p.operation})"
             traces.append(Trace(p.name, *at, "ink", dash="dot", legend=False, says=says, label=label))
     told = join(f"{where} {label}" for (where, _), label in levels.items())
     said = f"{told or 'No level of memory showed as a flat part'}."
@@ -60,8 +60,8 @@ def copies(of: Material) -> list[Chart]:
             Trace(f"{way}, law", sizes, fits, color, dash=dash, says=says, legend=False),
         ]
         rows += [(way, size(n), seconds(t), seconds(fit), percent(e)) for n, fit, t, e in seen]
-    fastest = f"{_way(laws[0])}: {bytes_rate(laws[0].bandwidth.value)}"
-    told = f"Of {count(len(laws), 'way')} to copy the fastest is {fastest}."
+    fastest = {law.direction: f"{_way(law)} {bytes_rate(law.bandwidth.value)}" for law in reversed(laws)}
+    told = f"The fastest to copy: {join(fastest.values())}."
     view = View("", Axis("bytes of a copy", "bytes"), Axis("time of a copy", "seconds"), traces, told)
     heads = "way | bytes | measured | by the law | off by"
     return [Chart("transfers", "Copies between host and GPU", [view], Table(heads, rows), "transfers.svg")]
