@@ -64,13 +64,17 @@ def test_what_is_stored_is_read_again_and_the_script_shares_no_code(tmp_path):
 
 
 def test_a_law_is_held_to_sizes_that_it_was_not_fitted_to_and_so_is_a_setups(monkeypatch):
-    errors = {"gpu:0": [*(0.09,) * 8, 0.2, 0.05]}
+    errors = {"gpu:0": [(e, 0.8) for e in (*(0.09,) * 8, 0.2, 0.05)]}
     monkeypatch.setattr(bench, "batches", lambda rows: errors)
     # a call and bytes over a bandwidth
     sets = [fed(batch, 3072, 0.01 + batch / 1000) for batch in (128, 32, 64, 256, 512)]
     monkeypatch.setattr(bench.feeding, "rows", lambda rows: [(m, exact(1.0)) for m in sets])
     figures, lacking = bench.laws(Profile([]), ["gpu:0"])
     assert [(f.figure.value, f.reached) for f in figures] == [(90.0, True), (100.0, True)] and not lacking
+    assert "(10; of an exact law 80.0 %, by" in figures[0].what and "(1; of an exact law 100 %, by" in figures[1].what
+    assert bench.error(1.1, bench.Estimate(1.0, 0.9, 1.1)) == pytest.approx(
+        (0.1, 0.95)
+    )  # NEAR is the row's own interval
     sets[0] = fed(128, 3072, 0.12)  # held out, by the law 0.138
     errors["gpu:0"].append(None)
     figures, lacking = bench.laws(Profile([]), ["cpu", "gpu:0"])

@@ -137,8 +137,8 @@ def test_the_plan_says_its_minutes_and_in_how_many_processes_a_row_is_timed(monk
         assert ends == sorted([*(f"last batch of {n}{also}" for n in (4, 8, 36)), "one batch of 40"])
     built: list[str] = []  # 28 x 28 values a sample
     monkeypatch.setattr(grid, "network", lambda name: built.append(name) or networks.find("mnist-cnn"))
-    mine = "tests/support/own_models.py:classes"
-    assert inference.main(["--model", mine, "--device", "cpu", "--dry-run", "-q"]) == 0 and built == [mine]
+    own = "tests/support/own_models.py:classes"
+    assert inference.main(["--model", own, "--device", "cpu", "--dry-run", "-q"]) == 0 and built == [own]
     own = [Row(studies.FIT, Training("a.py:f", 32, samples, dtype="float64"), Settings()) for samples in (1024, 10**10)]
     _, size, gone, _ = forecast.lines(own, args, GPU_MACHINE)
     assert size == "1 row, at most 6.12 MiB of arrays at a time" and gone.startswith(f"left out: {studies.FIT} a.py:f ")
