@@ -47,9 +47,8 @@ def body(args: argparse.Namespace, again: str) -> int:
         raise options.Usage(f"{first!r} is no run; a flag here takes one number", wrong=first)
     if not args.case and not args.model:
         flag = "--case" if first in published_cases.EVERY else "--model"
-        raise options.Usage(
-            "name what to explain, with --case or --model", wrong=first or None, right=f"{flag} {first}"
-        )
+        wrong = None if not first or (os.sep in first and ":" not in first) else first  # a folder is no model
+        raise options.Usage("name what to explain, with --case or --model", wrong=wrong, right=f"{flag} {first}")
     if args.case and args.model:
         raise options.Usage("--case brings its own model; leave one of them out", wrong="--case")
     try:
@@ -70,7 +69,9 @@ def _explained(args: argparse.Namespace, again: str) -> int:
     if case is None or (asked and (args.all or args.verify or args.format == "json")):
         made, of, offer = _measured(args, asked, of)
         verdict, framework = words.answer(made, again, offer, markdown), _framework(of)
-        verdict = [line.replace(" (--all)", " below") if args.all else line for line in verdict]
+        if args.all:
+            kept = (line for line in verdict if not line.rstrip("`").endswith(" --all"))
+            verdict = [line.replace(" (--all)", " below") for line in kept]
         lines += [*[""] * bool(lines), *verdict, *(words.details(made, framework, markdown) if args.all else ())]
         record |= {"framework": framework, "verdict": verdict, "explanation": made.told()}
         record |= {"finishes_first_from": made.turns if made.both else None}

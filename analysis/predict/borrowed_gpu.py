@@ -62,5 +62,5 @@ def completed(
     if not taken:
         return made
     partial = [text for text in made.partial if not text.startswith("of the whole training")]
-    words = f"of the whole training {join(made.untold)}: as {stored.profile}'s CPU has it, for this machine's rows do not tell"
+    words = f"{join(made.untold)} on this CPU: taken as {stored.profile}'s CPU has it"
     return msgspec.structs.replace(made, **taken, partial=(*partial, words))

@@ -14,7 +14,6 @@ from analysis.roofline import links, overheads
 from analysis.roofline.links import Link
 from analysis.roofline.overheads import Constant
 from analysis.stats import Estimate, middle, reaching
-from analysis.units import join
 from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
 from kernels.problems.arrays import ARITHMETIC
@@ -126,7 +125,7 @@ class Lacking(ValueError):
 def all_of(each: Iterable[Lacking]) -> Lacking:
     """All that is lacking and every command that measures it, each named once."""
     every = list(each)
-    return Lacking(join(dict.fromkeys(e.what for e in every)), dict.fromkeys(c for e in every for c in e.commands))
+    return Lacking(", ".join(dict.fromkeys(e.what for e in every)), dict.fromkeys(c for e in every for c in e.commands))
 
 
 class Read(msgspec.Struct, frozen=True):

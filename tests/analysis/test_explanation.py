@@ -321,8 +321,8 @@ def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
     whole = stored.completed(bare, made, exact(2.0))
     assert (whole.start_s, whole.epoch_s) == (Estimate(10.0, 5.0, 20.0), Estimate(0.1, 0.05, 0.2))
     assert (whole.step_s, whole.compile_s) == (made.step_s, made.compile_s)
-    words = f"as {made.profile}'s CPU has it, for this machine's rows do not tell"
-    assert whole.partial == ("else", f"of the whole training start-up and an epoch beyond its steps: {words}")
+    words = f"on this CPU: taken as {made.profile}'s CPU has it"
+    assert whole.partial == ("else", f"start-up and an epoch beyond its steps {words}")
     assert stored.completed(made, made, exact(2.0)) == made
 
 
@@ -365,6 +365,6 @@ def test_what_two_sides_lack_is_named_at_once():
     with pytest.raises(Lacking) as missing:
         explained(of=msgspec.structs.replace(sources(), predict=made))
     commands = "measure cpu; measure both; measure gpu:0"
-    assert str(missing.value) == f"the profile has no rows of cpu and no rows of gpu:0; measure with: {commands}"
+    assert str(missing.value) == f"the profile has no rows of cpu, no rows of gpu:0; measure with: {commands}"
     e = explained(of=sources(with_gpu=False))
     assert e.gpu is None and not e.crossovers and e.lacks == ()

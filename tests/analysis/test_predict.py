@@ -330,7 +330,7 @@ def test_a_profile_that_lacks_rows_says_what_to_measure_and_a_users_own_network_
     assert "workloads.conv" in missing.value.commands[0]
     with pytest.raises(profile.Lacking) as missing:  # all of it at once, each command once
         seconds(lacking("conv", "matmul", "launch"), what=Training("cifar10-cnn", 32, 2048))
-    needs = "no conv rows of cpu, no matmul rows of cpu and no step with almost no work on cpu"
+    needs = "no conv rows of cpu, no matmul rows of cpu, no step with almost no work on cpu"
     assert str(missing.value).startswith(f"the profile has {needs}; measure with: ")
     assert [c.split()[2] for c in missing.value.commands] == ["workloads.conv", "workloads.matmul", "workloads.launch"]
     assert all(c in str(missing.value) for c in missing.value.commands)

@@ -49,7 +49,7 @@ def test_a_compiled_model_from_a_file_stays_as_it_is(train):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("two_inputs", "has 2 inputs and 1 output; models of one each can be timed"),
+        ("two_inputs", "has 2 inputs and 1 output; models of one each can be timed: join its inputs, keep one output"),
         ("unbuilt", "whose input shape is not known"),
         ("any_length", "the model takes (None, None, 4) and gives (None, 3): sizes beside the batch must be known"),
         ("layers_that_do_not_match", "tests.support.own_models:layers_that_do_not_match() fails: ValueError"),

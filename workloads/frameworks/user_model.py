@@ -45,7 +45,7 @@ def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
         )
     if len(model.inputs) != 1 or len(model.outputs) != 1:
         both = f"{units.count(len(model.inputs), 'input')} and {units.count(len(model.outputs), 'output')}"
-        raise Broken(f"{name} has {both}; models of one each can be timed")
+        raise Broken(f"{name} has {both}; models of one each can be timed: join its inputs, keep one output")
     about = {}
     if not getattr(model, "compiled", False) or model.optimizer is None:
         loss = _loss(model)
