@@ -21,8 +21,7 @@ matmul conv stream peak transfer launch peer collective at-once | \
 matmul conv | The CPU side of a crossover is the fastest kernel and thread count at that size; teaching rungs are out.
 matmul conv stream | A memory roof counts only for working sets that no cache holds; smaller ones have the roof of the level \
     that holds them, where it was measured.
-training | What a step, an epoch and a fit cost is fitted from fits that vary one of them alone; the CPU side is its fastest \
-    form, with the threads that the framework takes.
+training | A step is what later epochs of two lengths differ by; the CPU side is its fastest form, with the framework's threads.
 """
 _FORMULAS = """
 matmul | matmul M x N x K: 2 M N K FLOP; it must move its three matrices once, (M K + K N + M N) elements
