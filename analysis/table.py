@@ -116,7 +116,7 @@ class Table:
 
     def lines(self, cells: Sequence[object], widths: dict[int, int], most: int) -> list[str]:
         """A row; a cell that is too long has the row's spare room, and goes on below where that is not enough. The last one has
-        lines of its own where it would go on more than once."""
+        lines of its own where it would go on more than once, or a word of it would."""
         shown = {i: [str(cells[i])] for i in widths}
         spare = most - sum(widths.values()) - 2 * (len(widths) - 1)
         for i, (cell,) in shown.items():
@@ -125,7 +125,7 @@ class Table:
                 shown[i], spare = textwrap.wrap(cell, widths[i] + room), spare - room
         *_, last = shown
         made, below = list[str](), list[str]()
-        if len(shown[last]) > 2:
+        if len(shown[last]) > 2 or " ".join(shown[last]).split() != cell.split():
             below = textwrap.wrap(cell, most, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
             shown[last] = [""]
         for parts in itertools.zip_longest(*shown.values(), fillvalue=""):

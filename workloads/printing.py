@@ -36,7 +36,7 @@ class Lines:
     what is `column: words` only if that is shown. A narrow terminal drops the columns of LEAST first. This base class shows no
     share of a roof, as its rows are the roofs."""
 
-    HEAD = "kernel 17< | problem 22< | where 6< | time 8 | ±% 4 | rate 12 | notes 5<"
+    HEAD = "kernel 19< | problem 21< | where 6< | time 8 | ±% 4 | rate 11 | notes 5<"
     LEAST = "±%"
     ABOUT = ""
 

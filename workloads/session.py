@@ -252,8 +252,7 @@ def sum_up(outcome: "sweep.Outcome", args: Namespace) -> int:
         note(args, terminal.paint(options.typed(line), "warning", sys.stderr))
     if outcome.stopped:
         how = options.typed(resume_command(outcome.run.command, outcome.path.parent))
-        by = outcome.stopped.replace("SIGINT", "Ctrl-C")
-        left = f"stopped by {by} with {units.count(outcome.left, 'row')} unfinished"
+        left = f"stopped by {outcome.stopped.replace('SIGINT', 'Ctrl-C')} with {units.count(outcome.left, 'row')} unfinished"
         print(f"{left}; finish with:\n  {how}", file=sys.stderr)
     if not args.quiet:
         print(f"results: {file}", file=sys.stderr)

@@ -88,7 +88,9 @@ class Matmuls:
         self._table.show(self._cells(group))
 
     def _least(self, group: list[Measurement]) -> list[str]:
-        """What a narrow terminal goes without: shares of roofs, frameworks, rates, then all but the CPU's fastest kernel."""
+        """What a narrow terminal goes without: shares of roofs, frameworks, rates, the CPU's slower kernels; who was fastest."""
+        if {_side(m) for m in group} == {"framework"}:
+            return ["pad", "fastest"]
         frameworks = [c for c in self._columns if c.split()[0] in FRAMEWORKS]
         ranked = sorted((m for m in group if _side(m) == "CPU"), key=_host_s)
         cpu = list(dict.fromkeys(f"{_column(m)} ms" for m in ranked))
