@@ -16,7 +16,6 @@ from analysis.training import costs
 from analysis.training.costs import TrainingCost
 from analysis.units import count, size
 from kernels import networks
-from kernels.networks import Work
 from kernels.problems import Problem, Training
 from workloads.records import Measurement, by_epochs
 from workloads.records import settings as switches
@@ -55,10 +54,6 @@ class Budget(msgspec.Struct, frozen=True):
         return self.training.device
 
     @property
-    def explained(self) -> Estimate:
-        return total(p.seconds for p in self.parts)
-
-    @property
     def flags(self) -> list[str]:
         """What makes the measured step doubtful."""
         return list(dict.fromkeys(self.training.flags))
@@ -82,15 +77,9 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 def budget(training: "Measurement", of_: Profile) -> Budget:
-    """The budget of a training row's step from a profile; an epoch's own cost is not in it.
-
-    Raises: ValueError for a row without samples.
-    """
-    samples = training.on("host-latency")
-    if not training.ok or not samples:
-        raise ValueError(f"{training.kernel} has no time: {training.reason or training.status}")
-    cost, problem = costs.measured(training), problem_of(training)
-    step = cost.step if cost else of(samples)
+    """The budget of the step of a training row that has a time; an epoch's own cost is not in it."""
+    cost, problem = costs.measured(training), training.problem
+    step = cost.step if cost else of(training.on("host-latency"))
     bound, steps = (cost.bound, problem.steps) if cost else (not by_epochs(training), problem.steps * problem.epochs)
     parts = tuple(_parts(training, of_, steps if bound else 0))
     return Budget(training, step, parts, step - total(p.seconds for p in parts))
@@ -101,31 +90,21 @@ def budgets(of_: Profile) -> list[Budget]:
     return [budget(m, of_) for m in of_.trainings if switches.ordinary(m)]
 
 
-def problem_of(training: "Measurement") -> Training:
-    """What was trained; raises ValueError for a row that trains nothing."""
-    if not isinstance(training.problem, Training):
-        raise ValueError(f"{training.kernel} is not a training")
-    return training.problem
-
-
-def work(training: "Measurement") -> tuple[Work, ...]:
-    """The operations of one step of a training row, in the arithmetic that it was allowed; none for unknown models."""
-    problem = problem_of(training)
-    if not networks.known(problem.model):
+def gemms(training: "Measurement") -> tuple[Problem, ...]:
+    """The matrix products to measure for a training row's budget, each once, in the arithmetic that it was allowed; none for
+    unknown models."""
+    problem = training.problem
+    if not (network := networks.known(problem.model)):
         return ()
     math = "tf32" if training.values.get("tf32") else "float32"
-    return networks.step(networks.find(problem.model), min(problem.batch, problem.samples), "float32", math)
-
-
-def gemms(training: "Measurement") -> tuple[Problem, ...]:
-    """The matrix products to measure for a training row's budget, each once."""
-    return tuple(dict.fromkeys(w.problem for w in work(training) if w.problem and w.problem.op == "matmul"))
+    works = networks.step(network, min(problem.batch, problem.samples), "float32", math)
+    return tuple(dict.fromkeys(w.problem for w in works if w.problem and w.problem.op == "matmul"))
 
 
 def _parts(training: "Measurement", whole: Profile, setup_steps: int) -> Iterable[Part]:
     """The parts of a step, in their order. The last is the data-set setup of a fit of `setup_steps` steps, if the measured step
     contains its share of that."""
-    problem, settings = problem_of(training), training.settings
+    problem, settings = training.problem, training.settings
     network = networks.known(problem.model)
     names = [n for n in PARTS if n != HIDDEN and (settings.on_gpu or n not in TRANSFERS)]
     if network is None:

@@ -33,8 +33,8 @@ def test_the_parts_are_those_of_the_prediction_and_add_up_to_the_step(whole, dev
     assert held.value == pytest.approx((predicted.fit_s.value - made_profile.FIT) / S0.steps)
     expected = {n: e for n, e in predicted.parts.items() if e.value}
     assert {p.name: p.seconds for p in made.parts if p.seconds.value and p.name != budget.SETUP} == expected
-    assert made.explained.value == pytest.approx(predicted.step_s.value + held.value)
-    assert made.explained.value + made.remainder.value == pytest.approx(21e-3) and made.missing == []
+    assert made.step.value - made.remainder.value == pytest.approx(predicted.step_s.value + held.value)
+    assert made.step.value == pytest.approx(21e-3) and made.missing == []
 
 
 def test_the_parts_of_the_host_and_the_link(whole):
