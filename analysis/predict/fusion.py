@@ -56,8 +56,8 @@ _PARTS = {"dense": "matmul", "conv": "conv", "pass": "element-wise", "loss": "el
 
 class Kernel(msgspec.Struct, frozen=True):
     """A kernel of a step: its part of the budget, the problem it is priced as (None: there is none), how many operations of the
-    graph it carries out, and how many small kernels it comes to. layer: the layer it is of, of several the first. times: how
-    often it runs in a step, one after the other."""
+    graph it carries out, and how many small kernels it comes to. layer, direction: of the operation that it carries out, of
+    several the first. times: how often it runs in a step, one after the other."""
 
     name: str
     part: str
@@ -67,6 +67,7 @@ class Kernel(msgspec.Struct, frozen=True):
     count: int = 1
     layer: str = ""
     times: int = 1
+    direction: str = ""
 
 
 def kernel(*works: Work, problem: Problem | None = None, count: int = 1) -> Kernel:
@@ -74,8 +75,9 @@ def kernel(*works: Work, problem: Problem | None = None, count: int = 1) -> Kern
     name = works[0].name if len(works) == 1 else f"{works[0].name} to {works[-1].direction}"
     widest = max(works, key=lambda w: w.problem.bytes_moved if w.problem else 0)
     operations = sum(COSTS[_what(w)].operations for w in works)
-    part, layer, times = _PARTS[works[0].kind], works[0].layer, works[0].times
-    return Kernel(name, part, problem or widest.problem, operations, widest.why, count, layer, times)
+    first, priced = works[0], problem or widest.problem
+    of = first.layer, first.times, first.direction
+    return Kernel(name, _PARTS[first.kind], priced, operations, widest.why, count, *of)
 
 
 # Activations that a product's own kernel applies on a CPU, with oneDNN, which is TensorFlow's default on CPUs with AVX512-VNNI;
@@ -105,12 +107,9 @@ def compiled(works: Iterable[Work], device: str = "cpu") -> list[Kernel]:
     """The kernels that XLA makes of the operations for that device, by the rule above."""
     works = list(works)
     sums = {w.layer: w for w in works if w.direction == "bias_grad"}
-    forward = [w for w in works if w.direction == "fprop" or (w.kind == "pass" and not _is_backward(w))]
-    backward = [
-        w
-        for w in reversed(works)
-        if w.direction in ("dgrad", "wgrad") or (w.kind == "pass" and _is_backward(w) and w.direction != "bias_grad")
-    ]
+    layers = [w for w in works if w.kind not in ("loss", "optimizer")]
+    forward = [w for w in layers if not is_backward(w)]
+    backward = [w for w in reversed(layers) if is_backward(w) and w.direction != "bias_grad"]
     found = [
         *_chains(forward),
         *_chains(backward),
@@ -148,8 +147,9 @@ def _fused(chain: list[Work]) -> Kernel:
     return kernel(*chain, problem=drawn)
 
 
-def _is_backward(work: Work) -> bool:
-    return work.direction.endswith("_grad") or work.direction.startswith("gradient_sum")
+def is_backward(of: Work | Kernel) -> bool:
+    """Whether it is of the way back: the gradient of something, or the sum of gradients where branches meet."""
+    return of.direction.endswith("grad") or of.direction.startswith("gradient_sum")
 
 
 def _what(work: Work) -> str:

@@ -146,7 +146,7 @@ def _best(of: "Profile", device: str, alike: str | int) -> float | None:
 
 def aside_of_the_rest(k: Kernel) -> bool:
     """Whether no other operation of the step waits for a kernel: the gradients of weights, and the updates by them."""
-    return k.part == "optimizer" or k.name.endswith((" wgrad", " bias_grad"))
+    return k.part == "optimizer" or k.direction in ("wgrad", "bias_grad")
 
 
 def longest(timed: Timed, each: float) -> Timed:
@@ -163,27 +163,21 @@ def longest(timed: Timed, each: float) -> Timed:
     lines = []
     for own in reversed(layers.values()):
         back, learned = [(k, s) for k, s in own if _backward(k)], [(k, s) for k, s in own if aside_of_the_rest(k)]
-        here = [*begun, *((k, s) for k, s in back if _what(k) != "dgrad")]
+        here = [*begun, *((k, s) for k, s in back if k.direction != "dgrad")]
         begun = [*begun, *back]
         for variable in dict.fromkeys(_variable(k) for k, _ in learned):
             lines.append([*here, *((k, s) for k, s in learned if _variable(k) == variable)])
     return max([*lines, begun], key=lambda line: sum(s + each * k.operations * k.times for k, s in line))
 
 
-def _what(k: Kernel) -> str:
-    """What a kernel does: `dgrad`, `relu_grad`, `adam kernel`."""
-    return k.name[len(k.layer) + 1 :]
-
-
 def _variable(k: Kernel) -> str:
     """The variable that is learned by a kernel which nothing waits for."""
-    return {"wgrad": "kernel", "bias_grad": "bias"}.get(_what(k), _what(k).rpartition(" ")[2])
+    return {"wgrad": "kernel", "bias_grad": "bias"}.get(k.direction, k.direction.rpartition(" ")[2])
 
 
 def _backward(k: Kernel) -> bool:
     """Whether a kernel that others wait for is of the way back."""
-    what = _what(k)
-    return not aside_of_the_rest(k) and (what == "dgrad" or what.endswith("_grad") or what.startswith("gradient_sum"))
+    return fusion.is_backward(k) and not aside_of_the_rest(k)
 
 
 class UnknownShare(msgspec.Struct, frozen=True):

@@ -103,7 +103,7 @@ def timed(b_wgrad):
         update = what.startswith("adam")
         part = "optimizer" if update else "matmul"
         ran, count = (UPDATE, 28) if update else (PRODUCT, 1)
-        made.append((Kernel(f"{layer} {what}", part, ran, count, layer=layer), s))
+        made.append((Kernel(f"{layer} {what}", part, ran, count, layer=layer, direction=what), s))
     return made
 
 
