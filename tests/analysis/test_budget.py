@@ -84,13 +84,11 @@ def test_what_no_row_tells_is_missing_with_the_command_that_measures_it():
     ):
         assert part(made, name).why.startswith(f"not measured: python -m workloads.{command} ")
     assert made.remainder == made.step and "not measured yet" in budget_words.sentence(made)
-    with pytest.raises(ValueError, match="no time: it broke"):
-        budget.budget(row("training/keras/fit", S0, None, status="failed", reason="it broke"), EMPTY)
 
 
 def test_the_remainder_has_its_sign_its_interval_and_the_largest_part_its_name(whole):
     made = budget.budget(training(ms=1.0), whole)
-    over = made.explained.value - 1e-3
+    over = sum(p.seconds.value for p in made.parts if p.seconds) - 1e-3
     assert made.remainder.value == pytest.approx(-over)
     said = budget_words.sentence(made)
     assert f"The parts come to {1e3 * over:.1f} ms more than the step" in said
