@@ -135,23 +135,18 @@ def predict(
     found = Prediction(
         training,
         settings,
-        {name: _plain(e) for name, e in parts.items()},
-        _plain(step),
-        _plain(made.epoch_s),
-        _plain(made.fit_s + setting_up(made)),
-        _plain(compiling(made, fitted)),
-        _plain(start),
+        parts,
+        step,
+        made.epoch_s,
+        made.fit_s + setting_up(made),
+        compiling(made, fitted),
+        start,
         made.execution,
         made.partial,
         of.key,
-        _plain(setting_up(made)),
+        setting_up(made),
     )
     if kernel == FIT and found.untold:
         partial = f"of the whole training {join(found.untold)}: {launches(settings.device)}"
         found = msgspec.structs.replace(found, partial=(*found.partial, partial))
     return found
-
-
-def _plain(e: Estimate) -> Estimate:
-    """With Python's own numbers, which JSON knows."""
-    return Estimate(float(e.value), float(e.low), float(e.high))

@@ -105,14 +105,14 @@ def _fit(way: tuple[str, str, str, str], clock: str, found: tuple[tuple[int, Est
     n, t = np.array(list(points), float), np.array([p.value for p in points.values()])
     noise = np.array([p.noise for p in points.values()])
     parts = _partition(n, t, max(TOLERANCE, float(np.median(noise))))
+    ends = [(float(n[i]), float(n[j - 1])) for i, j in parts]
     errors = [max(_error(n[i:j], t[i:j]), float(np.median(noise[i:j]))) for i, j in parts]
-    pieces = _joined(
-        [(n[i], n[j - 1], *map(float, _line(n[i:j], t[i:j])), e) for (i, j), e in zip(parts, errors, strict=True)]
-    )
+    fitted = np.array([_line(n[i:j], t[i:j]) for i, j in parts]).tolist()
+    pieces = _joined([(*end, *line, e) for end, line, e in zip(ends, fitted, errors, strict=True)])
     redrawn = _redrawn(points)
     drawn_lines = np.array([_line(n[i:j], redrawn[:, i:j]) for i, j in parts])
     lines = drawn_lines.transpose(2, 0, 1).tolist()  # draws x parts x 2
-    drawn = [_joined([(n[i], n[j - 1], *line, 0.0) for (i, j), line in zip(parts, own, strict=True)]) for own in lines]
+    drawn = [_joined([(*end, *line, 0.0) for end, line in zip(ends, own, strict=True)]) for own in lines]
     slopes = [chain[-1].s_per_byte for chain in drawn]
     if pieces[-1].s_per_byte <= 0 or np.quantile(slopes, 0.025) <= 0:
         return None
