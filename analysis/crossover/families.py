@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from analysis.stats import best_by, call_s, quick_seconds
+from analysis.stats import best_by, call_s, group_by, quick_seconds
 from kernels import registry
 from kernels.problems import Conv, Matmul, Problem
 from kernels.problems.arrays import precision
@@ -124,37 +124,30 @@ def rows_of(measurements: Measurements, family: Family) -> Rows:
 
 def of_family(rows: Measurements, family: Family) -> Rows:
     """precision -> size -> those of comparable rows that are of one family."""
-    found: dict[Family, Rows] = {}
-    for m in rows:
-        if family.holds(m.problem):
-            _add(found, family, m)
-    return found.get(family, {})
+    return _by_size([m for m in rows if family.holds(m.problem)], family)
 
 
 def conv_rows(rows: Measurements, least: Mapping[str, int] = LEAST) -> dict[Family, Rows]:
     """Family -> its convolutions out of comparable rows, which differ in one size. A row may be in several. Families of channels
     have as many in as out, those of sizes square images. `least`: size that varies -> how many make a family."""
-    found: dict[Family, Rows] = {}
+    found: dict[Family, list[Measurement]] = {}
     for m in rows:
         for name in least:
             fields = CONV_FIELDS[name]
             if len({getattr(m.problem, field) for field in fields}) == 1:
-                _add(found, Family("conv", name, fields, _fixed(m.problem, fields)), m)
+                found.setdefault(Family("conv", name, fields, _fixed(m.problem, fields)), []).append(m)
     return _sweeps(found, least)
 
 
 def dense_rows(rows: Measurements) -> dict[Family, Rows]:
     """Family -> products out of comparable rows that differ in a dense layer's batch alone: the rows of forward and dX, the inner
     dimension of dW. Also square products that are batched in a call, or have an epilogue, along n."""
-    found: dict[Family, Rows] = {}
-    for m in rows:
-        _add(found, batch_family(m.problem), m)
     asked = [
         (name, of) for name in _BEYOND for of in sorted({getattr(m.problem, name) for m in rows} - {msgspec.UNSET})
     ]
     beyond = (msgspec.structs.replace(SQUARES, fixed=(("layout", "nn"), one)) for one in asked)
     squared = {family: own for family in beyond if (own := of_family(rows, family))}
-    return _sweeps(found, LEAST) | squared
+    return _sweeps(group_by(rows, lambda m: batch_family(m.problem)), LEAST) | squared
 
 
 def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | int], ...]:
@@ -165,14 +158,12 @@ def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | 
     return tuple((name, value) for name, value in own.items() if name not in left_out and value is not msgspec.UNSET)
 
 
-def _add(found: dict[Family, Rows], family: Family, m: Measurement) -> None:
-    sizes = found.setdefault(family, {}).setdefault(precision_of(m.problem), {})
-    sizes.setdefault(family.size(m.problem), []).append(m)
+def _by_size(rows: Measurements, family: Family) -> Rows:
+    by_precision = group_by(rows, lambda m: precision_of(m.problem))
+    return {name: group_by(own, lambda m: family.size(m.problem)) for name, own in by_precision.items()}
 
 
-def _sweeps(found: dict[Family, Rows], least: Mapping[str, int]) -> dict[Family, Rows]:
-    return {
-        family: rows
-        for family, rows in found.items()
-        if max(len(sizes) for sizes in rows.values()) >= least[family.varies]
-    }
+def _sweeps(found: dict[Family, list[Measurement]], least: Mapping[str, int]) -> dict[Family, Rows]:
+    """Those of enough sizes."""
+    made = {family: _by_size(rows, family) for family, rows in found.items()}
+    return {family: rows for family, rows in made.items() if max(map(len, rows.values())) >= least[family.varies]}
