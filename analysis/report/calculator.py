@@ -16,7 +16,7 @@ from analysis.crossover.families import comparable, precision_of
 from analysis.predict import curves, profile
 from analysis.predict.prediction import Prediction, predict
 from analysis.predict.profile import Lacking, Profile
-from analysis.stats import Estimate, best_by, middle
+from analysis.stats import Estimate, best_by, group_by, middle
 from analysis.training.costs import whole_training
 from kernels import networks
 from kernels.problems import Matmul, Training
@@ -93,13 +93,10 @@ def products(measurements: Measurements, squared: Iterable[Tool]) -> list[Tool]:
         for m in comparable(measurements, "matmul")
         if m.ok and profile.kind(m.problem) == "nn" and m.mode == "resident" and m.on("host-latency")
     ]
-    made = []
+    at, made = group_by(rows, lambda m: (m.on_gpu, precision_of(m.problem))), []
     for tool in squared:
         name = tool.name.partition(",")[0]
-        sides = {"gpu": [m for m in rows if m.on_gpu and precision_of(m.problem) == name]}
-        own = [m for m in rows if not m.on_gpu and precision_of(m.problem) == name]
-        instead = [m for m in rows if not m.on_gpu and precision_of(m.problem) == "float32"]
-        sides["cpu"] = own or instead
+        sides = {"gpu": at.get((True, name), []), "cpu": at.get((False, name)) or at.get((False, "float32"), [])}
         tables = {side: _grid(found, *precision(name)) for side, found in sides.items() if len(found) >= _FEWEST}
         if tables.keys() == tool.sides.keys():
             made.append(Tool(f"{name}, M x N x K", "call", tables, tool.copies))
