@@ -2,8 +2,7 @@
 
 import base64
 import gzip
-import importlib.util
-import json
+import importlib.resources
 import pathlib
 
 import msgspec
@@ -75,7 +74,7 @@ class Page:
 
 def as_json(found: object) -> str:
     """JSON that no HTML parser sees anything in."""
-    text = json.dumps(msgspec.to_builtins(found), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = msgspec.json.encode(found).decode()
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
@@ -83,10 +82,7 @@ def as_json(found: object) -> str:
 
 def plotly_js() -> str:
     """Plotly's JavaScript as the installed package brings it: gzip in base64, a third of its size, which page.js unpacks."""
-    found = importlib.util.find_spec("plotly")
-    if found is None or found.origin is None:
-        raise ImportError("plotly is not installed")
-    text = (pathlib.Path(found.origin).parent / "package_data" / "plotly.min.js").read_bytes()
+    text = importlib.resources.files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
     return base64.b64encode(gzip.compress(text, 9, mtime=0)).decode()
 
 
