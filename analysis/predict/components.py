@@ -140,7 +140,7 @@ def dispatch_of(of: Profile, device: str, execution: str, kernel: str = FIT, ste
 
     Raises: Lacking without such rows.
     """
-    name = profile.CALLS[execution]
+    name = profile.CALLS[profile.VARIANTS[execution]]
     call = of.constant(name, device)
     if kernel == FIT:
         found = of.step_floor(device, JIT[execution]) or of.step_floor(device, "on" if execution == OP_BY_OP else "off")

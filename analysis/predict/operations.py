@@ -206,8 +206,7 @@ def around(of: Profile, source: str, device: str, op: str, whole: float) -> floa
     if pairs := _pairs(of, device, op) if source == _CALL else []:
         call, inside = min(pairs, key=lambda pair: abs(math.log(pair[0] / whole)))
         return call - inside
-    execution = next(e for e, v in profile.VARIANTS.items() if v == source)
-    constant = of.constant(profile.CALLS[execution], device, clock=profile.clock(device))
+    constant = of.constant(profile.CALLS[source], device, clock=profile.clock(device))
     return constant.value if constant else None
 
 

@@ -25,7 +25,7 @@ from workloads.records.settings import is_held
 OP_BY_OP, COMPILED = "op by op", "compiled"
 VARIANTS = {OP_BY_OP: "function", COMPILED: "jit"}
 JIT = {OP_BY_OP: "off", COMPILED: "on"}
-CALLS = {OP_BY_OP: "tf-function-call", COMPILED: "tf-jit-call"}
+CALLS = {"function": "tf-function-call", "jit": "tf-jit-call"}  # of a variant, the constant of a call
 LIBRARIES, HELD = "libraries", "held"
 GRAPH = "graph"  # TensorFlow's rows of many operations in one graph, as in a step that is not compiled
 WORDS = {
