@@ -35,6 +35,16 @@ class Seen(msgspec.Struct, frozen=True):
     bound: bool = False
 
     @property
+    def way(self) -> tuple[str, str]:
+        """(device, execution): what numbers are fitted for."""
+        return self.row.device, self.made.execution
+
+    @property
+    def training(self) -> tuple[str, int, str, str]:
+        """(model, batch, device, execution)."""
+        return self.row.problem.model, self.row.problem.batch, *self.way
+
+    @property
     def told(self) -> bool:
         """Whether the step is known well enough to fit numbers on."""
         return self.step.noise <= NOISY
@@ -53,12 +63,8 @@ class Seen(msgspec.Struct, frozen=True):
 def steps_seen(of_: "Profile") -> tuple[Seen, ...]:
     """The trainings of a profile whose step is known, each with its components; cached. Rows with the same step (they differ in
     samples, epochs, or a type that fit casts) count once: the least noisy one, an upper bound only if there is no other."""
-
-    def same(s: Seen) -> tuple:
-        return s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution, s.made.given
-
     seen = (s for m in of_.trainings if isinstance(s := _seen(m, of_), Seen))
-    return tuple(best_by(seen, same, lambda s: (s.bound, s.step.noise)).values())
+    return tuple(best_by(seen, lambda s: (s.training, s.made.given), lambda s: (s.bound, s.step.noise)).values())
 
 
 def left_out(of_: "Profile") -> dict[str, int]:
@@ -99,17 +105,13 @@ def calibration(of_: "Profile", settings: "Settings", leaving_out: Set[str] = fr
 
 def fitted_numbers(of_: "Profile") -> int:
     """How many numbers are fitted on a profile's trainings in all: as many for each device and execution with enough models."""
-    ways = group_by(steps_seen(of_), lambda s: (s.row.device, s.made.execution))
+    ways = group_by(steps_seen(of_), lambda s: s.way)
     return sum(len(_HELD) for device, execution in ways if _fit(of_, device, execution, frozenset()).models)
 
 
 @once
 def _fit(of_: "Profile", device: str, execution: str, leaving_out: frozenset[str]) -> Calibration:
-    seen = [
-        s
-        for s in steps_seen(of_)
-        if s.row.problem.model not in leaving_out and (s.row.device, s.made.execution) == (device, execution)
-    ]
+    seen = [s for s in steps_seen(of_) if s.row.problem.model not in leaving_out and s.way == (device, execution)]
     built = [s.row.phases_s["build"] for s in seen if "build" in s.row.phases_s]
     once = Calibration(compile_s=_compilations(seen), build_s=median(built).value if built else 0.0)
     others = [s for s in seen if s.told]

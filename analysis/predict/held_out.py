@@ -78,12 +78,8 @@ def leave_one_out(of: "Profile") -> list[Case]:
         made = predict(s.row.problem, s.row.settings, of)
         seconds = made.step_s + s.setup
         floor = total_of(made.parts, ISSUING).value
-        others = [  # of other models, run alike
-            o
-            for o in told
-            if (o.row.device, o.made.execution) == (s.row.device, s.made.execution)
-            and o.row.problem.model != s.row.problem.model
-        ]
+        model = s.row.problem.model
+        others = [o for o in told if o.way == s.way and o.row.problem.model != model]  # run alike
         bound = OVERHEAD if floor > (s.step.value - s.setup.value) / 2 else WORK
         found.append(Case(s, made, seconds, bound, baselines(s, others)))
     return found
@@ -153,7 +149,7 @@ def first_measured(of: "Profile") -> dict[tuple, str]:
 def unseen(cases: Iterable[Case], of: "Profile") -> list[Case]:
     """The cases whose training was measured for the first time after trainings had last shaped a rule."""
     at = first_measured(of)
-    return [c for c in cases if at[training_of(c.predicted)] > RULES_CHANGED]
+    return [c for c in cases if at[c.seen.training] > RULES_CHANGED]
 
 
 def training_of(p: Prediction) -> tuple:
@@ -226,7 +222,7 @@ class Saved(msgspec.Struct, frozen=True):
 def with_measured(predictions: Iterable[Prediction], of: "Profile") -> "list[tuple[Prediction, Seen | None]]":
     """Each prediction with the measured step of its row, that with the fewest switches off their defaults; None without one."""
     seen = sorted(calibration.steps_seen(of), key=lambda s: len(s.made.given), reverse=True)
-    rows = {(s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution): s for s in seen}
+    rows = {s.training: s for s in seen}
     return [(p, rows.get(training_of(p))) for p in predictions]
 
 
