@@ -47,7 +47,7 @@ def time(e: Estimate | float, ends: bool = False) -> str:
     most = exact(e).high
     size, unit = _unit(exact(e).value or most)
     e = exact(e) / size
-    if (float(f"{e.low:.{max(0, decimals(e))}f}") if ends else e.value) <= 0 < most:
+    if float(f"{e.low:.{max(0, decimals(e))}f}") <= 0 < most:
         size, unit = _unit(most)
         return f"at most {number(most / size, most=2)} {unit}"
     told = ends and rounded(e.low, decimals(e)) != rounded(e.high, decimals(e))

@@ -88,7 +88,7 @@ def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, of: str = "") -
     `CIFAR-10 CNN: 61 s on the GPU, 126 s on the CPU, 2.1x faster.`"""
     sides = sorted((("CPU", cpu), ("GPU", gpu)), key=lambda side: side[1].value)
     (best, quick), (_, slow) = sides
-    named = [f"{(time if e.low > 0 else timed)(e)} on the {name}" for name, e in sides]  # at most, of a bound
+    named = [f"{time(e)} on the {name}" for name, e in sides]
     speedup, predicted = slow / quick, source == PREDICTED
     mark = " (predicted; the ranges overlap)" if predicted else "; the intervals overlap"
     if faster(cpu, gpu) != "neither":

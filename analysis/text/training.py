@@ -212,9 +212,8 @@ def change_sentences(measurements: Measurements) -> list[str]:
     told = []
     for name, device, what, to, plain in sorted(changes(measurements), key=lambda one: one[3].value / one[4].value):
         if faster(to, plain) != "neither":
-            time, usual = (e if e.low > 0 else replace(e, value=0.0) for e in (to, plain))  # at most
             where = f"{name}, on {device_name(device)}, {what}"
-            told.append(say(_SAID["change"], where=where, time=time, usual=usual, speed=plain / to))
+            told.append(say(_SAID["change"], where=where, time=to, usual=plain, speed=plain / to))
     return told
 
 
