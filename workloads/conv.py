@@ -129,9 +129,9 @@ def rows(args: Namespace, here) -> list:
     return plan.under_roofs("conv", problems(args), args, here, "eager" if args.ladder and not args.backends else "")
 
 
-def refine(done: list, varies: str, here=None) -> list:
-    """The rows still needed to pin down each crossover in batch, channels or image size; none where nothing `varies`."""
-    if not varies:
+def refine(args: Namespace, here, done: list) -> list:
+    """The rows still needed to pin down each crossover in batch, channels or image size; none where nothing varies."""
+    if not (varies := axis(args)):
         return []
     from analysis.crossover import crossover
 
@@ -168,8 +168,8 @@ def answer(args: Namespace, outcome) -> None:
 
 
 COMMAND = "conv", QUESTION, LONG, EXAMPLES, "model batch vary", FLAGS
-WORKLOAD = Workload(*COMMAND, rows, table, answer, lambda args, here, done: refine(done, axis(args), here))
-main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
+WORKLOAD = Workload(*COMMAND, rows, table, answer, refine)
+main, parser, run = WORKLOAD.entry_points
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -92,7 +92,7 @@ def rows(args: Namespace, here) -> list:
     return forecast.in_turns(found)
 
 
-def refine(done: list) -> list:
+def refine(args: Namespace, here, done: list) -> list:
     """The rows still needed to pin down the batches from which the GPU wins."""
     from msgspec.structs import replace
 
@@ -155,8 +155,8 @@ def answer(args: Namespace, outcome) -> None:
 
 
 COMMAND = "inference", QUESTION, LONG, EXAMPLES, "model batch modes", FLAGS
-WORKLOAD = Workload(*COMMAND, rows, Table, answer, lambda args, here, done: refine(done), _measured, of_models=True)
-main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
+WORKLOAD = Workload(*COMMAND, rows, Table, answer, refine, _measured, of_models=True)
+main, parser, run = WORKLOAD.entry_points
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -142,7 +142,7 @@ def answer(args: Namespace, outcome) -> None:
 
 
 WORKLOAD = Workload("launch", QUESTION, LONG, EXAMPLES, "calls", FLAGS, rows, Table, answer, answers_in_suite=True)
-main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
+main, parser, run = WORKLOAD.entry_points
 
 if __name__ == "__main__":
     sys.exit(main())

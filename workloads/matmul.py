@@ -96,15 +96,14 @@ def rows(args: Namespace, here) -> list:
     return plan.under_roofs("matmul", problems(args), args, here)
 
 
-def refine(done: list, in_batch: bool = False, here=None) -> list:
-    """The rows still needed to pin down each crossover of the square sizes, or (`in_batch`) of a dense layer's products, on the
-    machine `here`."""
+def refine(args: Namespace, here, done: list) -> list:
+    """The rows still needed to pin down each crossover of the square sizes, or in batch of the products of a --model's layers."""
     from analysis.crossover import crossover
     from analysis.text import crossings
 
     forms = [crossover.LATENCY, *crossover.COPIES]
     dense = crossover.layer_crossovers(done, "matmul", forms=forms, machine=here)
-    if in_batch:
+    if args.model is not None:
         found = [a for a in dense if a.family.varies == "batch"]
     else:
         pairs = crossover.forms_of(m for m in done if m.problem.op == "matmul")
@@ -147,8 +146,8 @@ def answer(args: Namespace, outcome) -> None:
 
 
 COMMAND = "matmul", QUESTION, LONG, EXAMPLES, "sizes model dtypes", FLAGS
-WORKLOAD = Workload(*COMMAND, rows, table, answer, lambda args, here, done: refine(done, args.model is not None, here))
-main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
+WORKLOAD = Workload(*COMMAND, rows, table, answer, refine)
+main, parser, run = WORKLOAD.entry_points
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -38,7 +38,7 @@ def rows(args: Namespace, here) -> list:
 
 
 WORKLOAD = Workload("peak", QUESTION, LONG, EXAMPLES, "dtypes", FLAGS, rows)
-main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
+main, parser, run = WORKLOAD.entry_points
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -175,7 +175,7 @@ def answer(args: Namespace, outcome) -> None:
 
 COMMAND = "peers", QUESTION, LONG, EXAMPLES, "only sizes", FLAGS
 WORKLOAD = Workload(*COMMAND, rows, Table, answer, own=_measured, dry_run=_dry_run, op=_op)
-main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
+main, parser, run = WORKLOAD.entry_points
 
 if __name__ == "__main__":
     sys.exit(main())

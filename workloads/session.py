@@ -48,6 +48,11 @@ class Workload:
     of_models: bool = False
     op: Callable = lambda args: ""
 
+    @property
+    def entry_points(self) -> tuple[Callable[..., int], Callable[[], options.Parser], Callable]:
+        """main, parser and run, which its module gives by these names."""
+        return self.main, self.parser, self.run
+
     def parser(self) -> options.Parser:
         how: dict[str, Any] = {"question": self.question, "needs": self.needs, "flags": self.flags}
         made = options.parser(f"workloads.{self.name}", self.about, *self.examples, **how)

@@ -82,7 +82,7 @@ def answer(args: Namespace, outcome) -> None:
 WORKLOAD = Workload(
     "stream", QUESTION, LONG, EXAMPLES, "sizes operations", FLAGS, rows, answer=answer, answers_in_suite=True
 )
-main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
+main, parser, run = WORKLOAD.entry_points
 
 if __name__ == "__main__":
     sys.exit(main())

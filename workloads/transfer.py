@@ -216,7 +216,7 @@ def answer(args: Namespace, outcome) -> None:
 
 COMMAND = "transfer", QUESTION, LONG, EXAMPLES, "sizes directions study", FLAGS
 WORKLOAD = Workload(*COMMAND, rows, table, answer, op=lambda args: FEEDING if args.study == FEEDING else "")
-main, parser, run = WORKLOAD.main, WORKLOAD.parser, WORKLOAD.run
+main, parser, run = WORKLOAD.entry_points
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -26,6 +26,7 @@ from workloads.harness import copy_modes, one_row, plan, sweep
 from workloads.harness.timing import Limits
 from workloads.records import Row, Settings
 
+PLAIN = types.SimpleNamespace(vary="channels", model=None)
 pytestmark = pytest.mark.usefixtures("no_roofs")
 FAST = ["--fast", "--backends", "numpy", "--threads", "1", "--max-time", "0.05", "--min-time", "0.005", "-q"]
 
@@ -96,7 +97,7 @@ def law(n: int, **fields) -> list:
 )
 def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(varies, fields, true):
     sizes, done = [4, 1024], [m for v in (4, 1024) for m in law(**{"n": 1} | fields(v))]
-    while added := conv.refine(done, varies):
+    while added := conv.refine(types.SimpleNamespace(vary=varies), None, done):
         new = dict.fromkeys(r.problem for r in added)
         assert {r.key for r in added} <= {m.key for p in new for m in law(**msgspec.structs.asdict(p))}
         done += [m for p in new for m in law(**msgspec.structs.asdict(p))]
@@ -120,10 +121,9 @@ def test_families_hold_what_is_equal_in_all_else_and_no_size_is_added_that_is_no
     lone = [m for n in (1, 64) for m in law(n, c_in=3, h=9)]
     assert {f.varies for f in conv_rows(comparable(lone, "conv"), dict.fromkeys(families.CONV_FIELDS, 1))} == {"batch"}
     rows = [m for v in (8, 1024) for m in law(1, c_in=v, c_out=v, groups=8)]
-    added = conv.refine(rows, "channels")
-    assert added and all(r.problem.c_in % 8 == 0 for r in added)
+    assert (added := conv.refine(PLAIN, None, rows)) and all(r.problem.c_in % 8 == 0 for r in added)
     rows = [m for v in (6, 96) for m in law(1, c_in=v, c_out=v, groups=3)]
-    assert conv.refine(rows, "channels") == []  # 32, in the middle, is not in three groups
+    assert conv.refine(PLAIN, None, rows) == []  # 32, in the middle, is not in three groups
 
 
 def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():
@@ -327,7 +327,7 @@ def test_many_products_in_a_launch_and_those_with_an_epilogue_have_crossovers_of
         "Square products, bias-relu, float32, resident on the GPU: the GPU wins from n = 41. Between 32 and 41" in said
     )
     few = [m for m in rows if m.problem.n in (4, 512)]
-    assert {r.problem.count for r in matmul.refine(few, here=fake.GPU_MACHINE)} == {1, 256}
+    assert {r.problem.count for r in matmul.refine(PLAIN, fake.GPU_MACHINE, few)} == {1, 256}
     for planned in (found, [*found, Matmul(1, 1, 100_000)]):
         table = tables.Matmuls(fake.GPU_MACHINE, None, planned)
         for m in (rows[-1], row("matmul/cupy/cublas", planned[-1], 2e-5, device="gpu:0")):
@@ -347,18 +347,18 @@ def test_crossovers_are_refined_in_the_batch_and_by_their_own_kernels():
 
     layers = [products("--model", "lenet", "--batch", n, "--direction", "all") for n in ("1", "512")]
     rows = [m for some in layers for p in some for m in at(p)]
-    added = matmul.refine(rows, in_batch=True)
+    added = matmul.refine(types.SimpleNamespace(model="lenet"), None, rows)
     shapes = {r.problem for r in rows}
     assert added and not {r.problem for r in added} & shapes
     fixed = lambda p: (p.n, p.k) if p.layout != "tn" else (p.m, p.n)  # noqa: E731
     assert {fixed(r.problem) for r in added} == set(map(fixed, shapes))
-    assert matmul.refine(rows) == []
+    assert matmul.refine(PLAIN, None, rows) == []
     rows = fake.laws(lambda n: 1e-9 * n**2, lambda n: 2e-5, [64, 1024])
     rows += [row("matmul/tensorflow/function", square(n), 1e-9 * n**2 * 3) for n in (64, 1024)]
-    assert {r.kernel for r in matmul.refine(rows)} == {"matmul/numpy/blas", "matmul/cupy/cublas"}
+    assert {r.kernel for r in matmul.refine(PLAIN, None, rows)} == {"matmul/numpy/blas", "matmul/cupy/cublas"}
     rows += [row("matmul/tensorflow/function", square(n), 2e-5, device="gpu:0") for n in (64, 1024)]
     expected = {"matmul/numpy/blas", "matmul/cupy/cublas", "matmul/tensorflow/function"}
-    assert {r.kernel for r in matmul.refine(rows)} == expected
+    assert {r.kernel for r in matmul.refine(PLAIN, None, rows)} == expected
 
 
 def test_our_cuda_kernels_run_when_asked_for_and_rungs_without_copies(monkeypatch):

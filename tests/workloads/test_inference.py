@@ -233,10 +233,10 @@ def test_the_batch_from_which_the_gpu_wins():
     ((case, way, answer),) = said.crossovers(two_sides())
     assert (case.model, way, answer.kind) == ("lenet", said.ROUNDTRIP, "gpu-from")
     assert 2 < answer.crossings[0].at.value < 8 and abs(answer.crossings[0].at.value - 4) < 0.5
-    added = inference.refine(two_sides())
+    added = inference.refine(None, None, two_sides())
     assert [(r.settings.device, r.problem.batch) for r in added] == [("cpu", 4), ("gpu:0", 4)]
     more = [answered(4, 5.01e-3), answered(4, 5e-3, device="gpu:0")]
-    assert {r.problem.batch for r in inference.refine(two_sides() + more)} <= {3, 5, 6}
+    assert {r.problem.batch for r in inference.refine(None, None, two_sides() + more)} <= {3, 5, 6}
     beside = answered(4, 1e-9, device="gpu:0", switches={"beside": "student"})
     other = answered(4, 1e-9, device="gpu:0", switches={"precision": "mixed_float16"})
     ((_, _, answer),) = said.crossovers([*two_sides(), beside, other])
