@@ -235,7 +235,7 @@ def noise(args: Namespace) -> int:
             if args.stop_after and time.monotonic() + wait + took - begin > args.stop_after:
                 break
             left = wait + (SWEEPS - 1 - i) * max(gap, took) + took
-            print(f"[{i + 1}/{SWEEPS}] begins in {wait:.0f} s; about {left / 60:.0f} min to go", file=sys.stderr)
+            terminal.note(f"[{i + 1}/{SWEEPS}] begins in {wait:.0f} s; about {left / 60:.0f} min to go")
             time.sleep(wait)
             started = time.monotonic()
             _sweep(folder, i, here)
@@ -292,11 +292,11 @@ def _keep(folder: Path, here, format_: str) -> None:
             print(*table.Table("clock | calls | two runs differ by at most | pairs", cells, 2).text(), sep="\n")
         rows = [m for one in loaded for m in one.measurements]
         if loud := sum(bool(noise.DISTURBED & {*m.flags}) for m in rows):
-            print(f"other load disturbed {loud} of {len(rows)} rows: measure again on a quiet machine", file=sys.stderr)
-        print(f"stored: {options.near(place)}", file=sys.stderr)
+            terminal.note(f"other load disturbed {loud} of {len(rows)} rows: measure again on a quiet machine")
+        terminal.note(f"stored: {options.near(place)}")
     if len(swept) < SWEEPS:
         again = options.typed("python -m workloads.doctor --noise --resume")
-        print(f"{len(swept)} of {SWEEPS} sweeps are made; go on with:\n  {again}", file=sys.stderr)
+        terminal.note(f"{len(swept)} of {SWEEPS} sweeps are made; go on with:\n  {again}")
 
 
 def _body(args: Namespace) -> int:

@@ -344,7 +344,7 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[Namespace]
             _say(stop, made, sys.argv[1:] if argv is None else argv)
             return stop.code
         except KeyboardInterrupt as stop:
-            print(f"stopped {str(stop) or 'before anything was measured'}", file=sys.stderr)
+            terminal.note(f"stopped {str(stop) or 'before anything was measured'}")
             return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
         except BrokenPipeError:  # the reader of our output left, as `| head` does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -362,12 +362,12 @@ def _say(stop: Stop, made: Parser, given: Sequence[str]) -> None:
     if listed := re.match(r"unknown (\w+) '(.+?)'; known: (.*)", str(stop)):
         stop = unknown(listed[1], listed[2], listed[3].split(", "))
     if stop.similar:
-        print(f"  tip: a similar {stop.similar} exists: {stop.right!r}", file=sys.stderr)
+        terminal.note(f"  tip: a similar {stop.similar} exists: {stop.right!r}")
     if stop.wrong or (stop.wrong == "" and "" in given):
         fixed = made.corrected(given, stop.wrong, stop.right)
     if fixed != list(given):
         tip = shlex.join(["python", "-m", made.prog.split()[-1], *fixed])
-    print(f"  try: {typed(tip)}", file=sys.stderr)
+    terminal.note(f"  try: {typed(tip)}")
 
 
 def python() -> str:

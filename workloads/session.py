@@ -206,7 +206,7 @@ def save(args: Namespace, files: list, apart: bool = False) -> None:
     if args.save:
         kept = baselines.save(args.save, files, apart)
         if not args.quiet:
-            print(f"saved as the baseline {args.save!r}: {options.near(kept)}", file=sys.stderr)
+            terminal.note(f"saved as the baseline {args.save!r}: {options.near(kept)}")
 
 
 def save_and_compare(args: Namespace, files: list, code: int) -> int:
@@ -246,21 +246,21 @@ def sum_up(outcome: "sweep.Outcome", args: Namespace) -> int:
     file = options.near(outcome.path)
     bad = [m for m in outcome.measurements if m.status in ("failed", "wrong")]
     for m in bad[:5]:
-        print(f"error: {name(m.row)} {m.status}: {m.reason}", file=sys.stderr)
+        terminal.note(f"error: {name(m.row)} {m.status}: {m.reason}")
     if len(bad) > 5:
-        print(f"... and {len(bad) - 5} more failed or wrong rows in the file", file=sys.stderr)
+        terminal.note(f"... and {len(bad) - 5} more failed or wrong rows in the file")
     skipped = Counter(re.sub(r", [^,]* are free$", "", m.reason) for m in outcome.measurements if m.status == "skipped")
     for reason, rows in skipped.most_common(None if args.verbose else 2):
         said = f"skipped: {units.count(rows, 'row')}: {reason}"
-        print(said, file=sys.stderr) if outcome.exit_code == options.MISSING else note(args, said)
+        terminal.note(said) if outcome.exit_code == options.MISSING else note(args, said)
     for line in checks.lines(outcome.measurements, outcome.run.machine, file, args.verbose):
         note(args, terminal.paint(options.typed(line), "warning", sys.stderr))
     if outcome.stopped:
         how = options.typed(resume_command(outcome.run.command, outcome.path.parent))
         left = f"stopped by {outcome.stopped.replace('SIGINT', 'Ctrl-C')} with {units.count(outcome.left, 'row')} unfinished"
-        print(f"{left}; finish with:\n  {how}", file=sys.stderr)
+        terminal.note(f"{left}; finish with:\n  {how}")
     if not args.quiet:
-        print(f"results: {file}", file=sys.stderr)
+        terminal.note(f"results: {file}")
     return outcome.exit_code
 
 

@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from workloads import options, shared_flags
+from workloads import options, shared_flags, terminal
 
 QUESTION = "Where does a GPU begin to win on this machine?"
 EXAMPLES = "python -m workloads.suite --quick", "python -m workloads.suite"
@@ -163,7 +163,7 @@ def _main(args: Namespace, command: str) -> int:
         here = run.machine
         none = "" if here.gpus else f"no GPU ({facts.gpu_problem()}): the CPU is measured"
         gpus = none or f"{len(here.gpus)} x {here.gpus[0].name}"
-        print(f"{here.cpu}, {here.cores} cores; {gpus}", file=sys.stderr)
+        terminal.note(f"{here.cpu}, {here.cores} cores; {gpus}")
     codes = _each(parts, args, run, folder, _one)
     if codes[-1] in options.SIGNALED.values():
         return codes[-1]
@@ -189,7 +189,7 @@ def _each(parts, args: Namespace, run, folder: Path, one: Callable[..., int]) ->
                 codes.append(one(name, made, run))
             except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
                 tip = f"\n  to have it: {missing.tip}" * bool(missing.tip)
-                print(f"{name} left out: {missing}{tip}", file=sys.stderr)
+                terminal.note(f"{name} left out: {missing}{tip}")
                 codes.append(options.MISSING)
             if codes[-1] in options.SIGNALED.values():
                 break

@@ -39,6 +39,11 @@ def width(stream: TextIO | None = None) -> int:
     return shutil.get_terminal_size().columns
 
 
+def note(text: object) -> None:
+    """A line, or several, for people: on stderr, at once."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def redraws(stream: TextIO) -> bool:
     """Whether a stream is a terminal that can do more than print line after line."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("dumb", "unknown")

@@ -6,7 +6,6 @@ Ray places the tasks, carries what their folders grow by, and notices what died.
 # Each node is one task that holds all its CPUs and GPUs while it measures. Nodes are known by Ray's node id, GPUs by their UUID.
 
 import os
-import sys
 import time
 from argparse import Namespace
 from collections import Counter
@@ -21,6 +20,7 @@ from workloads.fleet import cluster
 from workloads.fleet.cluster import LOG, PLAN, Node
 from workloads.harness import sweep
 from workloads.records import Measurement, Row, Run
+from workloads.terminal import note
 
 LOST = "lost"  # the flag of a row that its node did not live to measure
 _POLL_S = 1.0
@@ -196,15 +196,11 @@ def run(args: Namespace, command: str) -> int:
 
         baselines.require_free(args.save)
     folder = place(args)
-    ray = cluster.connect(args.ray, _note)
+    ray = cluster.connect(args.ray, note)
     try:
         return _run(ray, args, command, folder)
     finally:
         ray.shutdown()
-
-
-def _note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _run(ray, args: Namespace, command: str, folder: Path) -> int:
@@ -212,13 +208,13 @@ def _run(ray, args: Namespace, command: str, folder: Path) -> int:
     asked = options.words(args.device)
     if args.require_gpu or (asked and "all" not in asked and "cpu" not in asked):
         for node in (n for n in found if not n.gpus):
-            _note(f"{node.name} left out: Ray counts no GPU on it")
+            note(f"{node.name} left out: Ray counts no GPU on it")
         found = [n for n in found if n.gpus]
     for node in (n for n in found if not n.cpus):
-        _note(f"{node.name} left out: Ray counts no CPU on it to measure with")
-    found = cluster.usable(ray, [n for n in found if n.cpus], _note, args.ray_timeout)
+        note(f"{node.name} left out: Ray counts no CPU on it to measure with")
+    found = cluster.usable(ray, [n for n in found if n.cpus], note, args.ray_timeout)
     if len({node.name for node in found}) < len(found):
-        _note(
+        note(
             "some nodes share a name: they are told apart by their node ids, which change when the cluster is started anew"
         )
     found = cluster.with_distinct_names(found)
@@ -234,7 +230,7 @@ def _run(ray, args: Namespace, command: str, folder: Path) -> int:
             if not args.verbose and time.monotonic() - said < _SAID_EVERY_S:
                 return
             said = time.monotonic()
-        _note(f"{part.node.name}: {line}")
+        note(f"{part.node.name}: {line}")
 
     stopped: list[str] = []  # what is raised inside Ray's own calls gets lost there
     with sweep.signals(stopped.append):
@@ -252,13 +248,13 @@ def _ended(args: Namespace, command: str, folder: Path, parts: list[Part], stopp
     rows = [(p.node.name, *(str(t[word]) for word in head)) for p, t in zip(parts, tallies, strict=True)]
     print(*table.Table(("node", *head), rows).text(), sep="\n")
     for p in (p for p in parts if p.lost):
-        _note(f"lost: {p.lost}")
+        note(f"lost: {p.lost}")
     here = {p.node.name for p in parts}
     for name in sorted(p.name for p in folder.glob("*") if p.is_dir() and p.name not in here):
-        _note(f"{name} was measured before and is not among the nodes now")
+        note(f"{name} was measured before and is not among the nodes now")
     if stopped or (args.stop_after and any(tally["to go"] for tally in tallies)) or any(p.lost for p in parts):
         again = options.typed(session.resume_command(command, folder))
-        _note(f"{'stopped by ' + stopped + '; ' if stopped else ''}finish with:\n  {again}")
+        note(f"{'stopped by ' + stopped + '; ' if stopped else ''}finish with:\n  {again}")
     code = exit_code(tallies, any(p.lost for p in parts), stopped)
     if code == options.MISSING:
         raise options.Missing("no node of this cluster measured anything; what each said is above", "ray status")

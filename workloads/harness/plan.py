@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,7 +13,7 @@ from kernels import registry
 from kernels.problems import Peak, Problem, Stream, Training
 from kernels.problems.arrays import ARITHMETIC, precision
 from kernels.registry import Kernel
-from workloads import options, shared_flags
+from workloads import options, shared_flags, terminal
 from workloads.harness import one_row, rounds
 from workloads.harness.timing import FEWEST_LATER
 from workloads.machine import facts
@@ -221,7 +220,7 @@ def counts(given: Sequence[str] | None, *default) -> list:
 def note(args: Namespace, text: str) -> None:
     """A line on stderr, unless --quiet."""
     if not args.quiet:
-        print(text, file=sys.stderr)
+        terminal.note(text)
 
 
 def name(row: Row) -> str:

@@ -66,7 +66,7 @@ def progress(args: Namespace) -> Iterator[Callable[[Row, int], None]]:
             if args.verbose or now - last > 10:
                 told = made > to_go / 10  # the first visits compile
                 left = f", about {(now - begin) / made * to_go:.0f} s left" if told else ""
-                print(f"[visit {made + 1} of {made + to_go}{left}] {name(row)}", file=sys.stderr)
+                terminal.note(f"[visit {made + 1} of {made + to_go}{left}] {name(row)}")
                 last = now
             made += 1
 

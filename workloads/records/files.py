@@ -11,14 +11,13 @@ import hashlib
 import operator
 import os
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from workloads import ROOT
+from workloads import ROOT, terminal
 from workloads.options import Usage, closest, similar_path, without_resume
 from workloads.records import baselines
 from workloads.records.rows import SAMPLES, SCHEMA, Line, Machine, Measurement, Run, finite, sound
@@ -113,7 +112,7 @@ class Writer(contextlib.AbstractContextManager):
             said = f"{self.path}: the last run in it was of sources {runs[-1].sources}, this one is of {run.sources}; "
             if any(parts[-1].visit for parts in self.kept.values()):
                 raise Refused(said + "visits of two programs are not one row", _anew(run.command))
-            print(f"{said}its rows stay as they are", file=sys.stderr)
+            terminal.note(f"{said}its rows stay as they are")
         self._file.truncate(text.rfind(b"\n") + 1)
 
     @property
