@@ -16,6 +16,7 @@ from kernels import registry
 from kernels.problems import Problem
 from workloads.harness import copy_modes
 from workloads.harness.dispatch import Broken
+from workloads.harness.kept import Arrays
 from workloads.machine import cpu
 from workloads.options import python
 from workloads.records import Row, Settings
@@ -173,7 +174,7 @@ def start(device: str, threads: int | None) -> tuple[str, Callable | None]:
     return "/GPU:0", tensorflow.test.experimental.sync_devices
 
 
-def prepared(kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> copy_modes.Prepared:
+def prepared(kernel, problem: Problem, settings: Settings, inputs: Arrays) -> copy_modes.Prepared:
     """A kernel bound to TensorFlow's own device and tensors; a copy or a launch places its data itself.
 
     Raises: ValueError for a copy mode, and for what the kernel cannot do.
@@ -197,7 +198,7 @@ def peak_memory() -> dict[str, float]:
     return {"peak_memory_bytes": float(tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])}
 
 
-def place(arrays: tuple[np.ndarray, ...], device: str) -> tuple:
+def place(arrays: Arrays, device: str) -> tuple:
     import tensorflow
 
     with on(device):

@@ -15,6 +15,7 @@ from kernels.problems.arrays import numpy_dtype
 from kernels.registry import Kernel
 from workloads.harness import cache_state, kept
 from workloads.harness.dispatch import HANDLERS, handler
+from workloads.harness.kept import Arrays
 from workloads.machine import gpu
 from workloads.records import Settings
 
@@ -60,7 +61,7 @@ class Prepared:
         return (lambda: [step() for step in steps]) if steps else None
 
 
-def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> Prepared:
+def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: Arrays) -> Prepared:
     """Binds the kernel to inputs in the copy mode of the settings, its data warm or made cold before each call.
 
     Raises: ValueError for what the kernel cannot do.
@@ -77,7 +78,7 @@ def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[
     return dataclasses.replace(prepared, flush=cache_state.flush(kernel, settings.device))
 
 
-def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> Prepared:
+def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: Arrays) -> Prepared:
     if not settings.on_gpu and settings.mode != "resident":
         raise ValueError("a CPU kernel's data is where it is: there is nothing to copy")
     if problem.members:  # several GPUs: the kernel places its data and knows what to wait for

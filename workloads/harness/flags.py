@@ -12,6 +12,7 @@ from kernels import registry
 from kernels.problems import Conv, Matmul
 from kernels.reference import operands
 from workloads import ROOT
+from workloads.harness.kept import Arrays
 from workloads.machine import cpu, facts
 from workloads.records import Row
 
@@ -26,9 +27,7 @@ _BY_BLAS = ("matmul/numpy/operator", "matmul/numpy/blas", "conv/numpy/im2col")  
 _EVERY = 4096  # values of an input that are looked at
 
 
-def raised(
-    kernel: registry.Kernel, row: Row, prepared, inputs: tuple[np.ndarray, ...], call_s: float
-) -> tuple[str, ...]:
+def raised(kernel: registry.Kernel, row: Row, prepared, inputs: Arrays, call_s: float) -> tuple[str, ...]:
     """The flags of a row that was timed at `call_s` seconds a call, on what it was timed with."""
     seen = {
         "no-wait": prepared.stream is not None
@@ -92,7 +91,7 @@ def foreign(folder: Path) -> bool:
     return folder.resolve().parent != ROOT
 
 
-def rough(problem, inputs: tuple[np.ndarray, ...], result: Callable[[], np.ndarray]) -> bool:
+def rough(problem, inputs: Arrays, result: Callable[[], np.ndarray]) -> bool:
     """Whether a product or convolution of N(0,1) values has far fewer correct bits than its arithmetic. Answers are checked on
     whole numbers, which do not show that. Of a large result only some values are checked, with an epilogue none."""
     most = _MOST_ERROR.get(problem.math)
@@ -112,7 +111,7 @@ def rough(problem, inputs: tuple[np.ndarray, ...], result: Callable[[], np.ndarr
 Sampled = tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], np.ndarray]]
 
 
-def _matmul(problem: Matmul, inputs: tuple[np.ndarray, ...]) -> Sampled:
+def _matmul(problem: Matmul, inputs: Arrays) -> Sampled:
     """Some rows of A, some columns of B in float64, and what picks their products out of C; of many the first product's."""
     a, b = operands(problem, inputs)
     first = 0 if problem.count > 1 else ...
@@ -124,7 +123,7 @@ def _matmul(problem: Matmul, inputs: tuple[np.ndarray, ...]) -> Sampled:
     return a[rows].astype(np.float64), b[:, columns].astype(np.float64), lambda c: c[first][np.ix_(rows, columns)]
 
 
-def _conv(problem: Conv, inputs: tuple[np.ndarray, ...]) -> Sampled | None:
+def _conv(problem: Conv, inputs: Arrays) -> Sampled | None:
     """Some patches of the images and some filters in float64; None for what is no plain fprop."""
     if problem.direction != "fprop" or problem.groups != 1:
         return None

@@ -20,12 +20,14 @@ _SHARED = ("matmul", "conv", "stream")
 _PAGE = 4096
 _APART = 101 * _PAGE + _PAGE // 8  # bytes between two inputs: of what a page and the drawn values repeat, another part
 
+Arrays = tuple[np.ndarray, ...]  # a problem's inputs on the host
+
 _rows: collections.OrderedDict[str, tuple[Any, dict[str, int]]] = collections.OrderedDict()
 _values: dict[tuple[str, int], np.ndarray] = {}  # (dtype, seed) -> N(0,1) values as many as a problem has wanted
 _there: dict[tuple[str, int], Any] = {}  # their bytes on this process's GPU
 
 
-def inputs(problem: Problem, seed: int) -> tuple[np.ndarray, ...]:
+def inputs(problem: Problem, seed: int) -> Arrays:
     """The problem's N(0,1) inputs: large ones are views of one array for each dtype, at the same places for every row of it.
 
     Nothing may write to them. Where the array has to grow, all rows are let go, as they hold the old one.

@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
 from msgspec.structs import replace
 
 from analysis import units
@@ -19,6 +18,7 @@ from kernels.problems import Problem
 from workloads.harness import copy_modes, kept, startup, telemetry, timing, warming
 from workloads.harness.dispatch import HANDLERS, Broken, CannotDo, handler, one_line
 from workloads.harness.flags import raised
+from workloads.harness.kept import Arrays
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples
@@ -110,7 +110,7 @@ def lock_limit() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-def _prepared(kernel, row: Row, inputs: tuple[np.ndarray, ...]) -> copy_modes.Prepared:
+def _prepared(kernel, row: Row, inputs: Arrays) -> copy_modes.Prepared:
     try:
         return copy_modes.prepare(kernel, row.problem, row.settings, inputs)
     except ValueError as error:
@@ -187,7 +187,7 @@ class Bound:
     """A row ready to be timed again: its call, the data it was bound to, and its clocks."""
 
     prepared: copy_modes.Prepared
-    inputs: tuple[np.ndarray, ...]
+    inputs: Arrays
     takes: dict[str, timing.Take]
 
 
@@ -271,7 +271,7 @@ def _room_for(row: Row) -> None:
         require_room(row)
 
 
-def _ready(kernel, row: Row, timed: tuple[np.ndarray, ...], device_s: float = 0.0) -> Bound:
+def _ready(kernel, row: Row, timed: Arrays, device_s: float = 0.0) -> Bound:
     """The row bound to its data, with every clock that makes sense for it; `device_s`: of a call, where it was timed before."""
     prepared = _prepared(kernel, row, timed)
     takes = {"host-latency": _waited_for(prepared)}
@@ -341,11 +341,11 @@ def _per_pass(samples: Samples, passes: int) -> Samples:
 
 
 @functools.lru_cache(maxsize=4)
-def _whole_numbers(problem: Problem, seed: int) -> tuple[np.ndarray, ...]:
+def _whole_numbers(problem: Problem, seed: int) -> Arrays:
     return problem.inputs(seed, True)
 
 
-def whole_numbers(problem: Problem, seed: int) -> tuple[np.ndarray, ...]:
+def whole_numbers(problem: Problem, seed: int) -> Arrays:
     """The inputs that answers are checked on, kept for the next kernel or mode of the same problem unless they are large."""
     if problem.footprint_bytes > 1 << 30:
         _whole_numbers.cache_clear()
