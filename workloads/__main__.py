@@ -58,8 +58,7 @@ def _body(args: Namespace) -> int:
     return options.OK
 
 
-def main(argv: list[str] | None = None) -> int:
-    return options.command(options.parser("workloads", LONG, EXAMPLE), argv, _body)
+main = options.entry(lambda: options.parser("workloads", LONG, EXAMPLE), _body)
 
 
 if __name__ == "__main__":

@@ -58,8 +58,7 @@ def _body(args: Namespace) -> int:
     return options.OK
 
 
-def main(argv: list[str] | None = None) -> int:
-    return options.command(parser(), argv, _body)
+main = options.entry(parser, _body)
 
 
 if __name__ == "__main__":

@@ -316,8 +316,7 @@ def _body(args: Namespace) -> int:
     return options.FAILED if any(one.level == "problem" for one in found) else options.OK
 
 
-def main(argv: list[str] | None = None) -> int:
-    return options.command(parser(), argv, _body)
+main = options.entry(parser, _body)
 
 
 if __name__ == "__main__":

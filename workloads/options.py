@@ -128,24 +128,22 @@ def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
     text = re.sub(r"(:\S+) (?=[x+]\d)", r"\1:", " ".join(texts))  # a step apart from its range: 64:4096 x2
     for word in re.split("[ ,]", re.sub(r"(?<=\d),(?=0\d\d)", "", text)):
         try:
-            found.update(_range(word, units) if ":" in word else (number(word, units),))
+            more = _range(word, units) if ":" in word else (number(word, units),)
+            if len(found) + len(more) > MOST_SIZES:
+                raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
         except Usage as error:
             raise _no_size(str(error), word, units, 2) from error
-        if len(found) > MOST_SIZES:
-            raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
+        found.update(more)
     return sorted(found)
 
 
-def _range(word: str, units: dict[str, int]) -> list[int]:
+def _range(word: str, units: dict[str, int]) -> Sequence[int]:
     first, last, step = [*word.split(":"), "x2"][:3] if word.count(":") <= 2 else ("", "", "")
     start, stop = number(first, units), number(last, units)
     if start > stop:
         raise Usage(f"the range {word!r} is empty: it starts above its end")
     if step.startswith("+"):
-        size = number(step[1:], units)
-        if (stop - start) // size >= MOST_SIZES:
-            raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
-        return list(range(start, stop + 1, size))
+        return range(start, stop + 1, number(step[1:], units))
     if not re.fullmatch(r"x\d{1,9}(\.\d{1,9})?", step) or float(step[1:]) < 1.01:
         like = "neither a factor of at least 1.01 like x2 nor an amount like +512"
         raise Usage(f"the step {step!r} in {word!r} is {like}")
@@ -351,6 +349,11 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[Namespace]
             return OK
 
 
+def entry(parser: Callable[[], Parser], body: Callable[[argparse.Namespace], int]) -> Callable[..., int]:
+    """A command's main(argv=None): the exit code."""
+    return lambda argv=None: command(parser(), argv, body)
+
+
 def _terminated(number, frame) -> None:
     raise Terminated
 
@@ -386,11 +389,6 @@ def near(path: str | os.PathLike) -> str:
 def typed(command: str) -> str:
     """A command of ours, or a line with one, as it can be typed here: `python -m ...` with the interpreter that works."""
     return re.sub(r"(?<!\S)python(?= -m )", lambda _: python(), command)
-
-
-def without_resume(command: str) -> str:
-    """The command that begins anew what this one goes on with."""
-    return command.replace(" --resume", "")
 
 
 def command_line(module: str, argv: Sequence[str] | None) -> str:

@@ -233,7 +233,7 @@ def frame(outcome, op: str):
 
 def resume_command(command: str, folder: Path) -> str:
     """The command that finishes what this one began into that folder."""
-    begun = options.without_resume(command)
+    begun = command.replace(" --resume", "")
     where = "" if re.search(" -o| --output", begun) else f" -o {shlex.quote(options.near(folder))}"
     return f"{begun}{where} --resume"
 

@@ -139,5 +139,4 @@ def _body(args: argparse.Namespace) -> int:
     return verdict(made, args.fail_on)
 
 
-def main(argv: list[str] | None = None) -> int:
-    return options.command(parser(), argv, _body)
+main = options.entry(parser, _body)

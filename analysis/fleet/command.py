@@ -85,5 +85,4 @@ def _body(args: argparse.Namespace) -> int:
     return options.OK
 
 
-def main(argv: list[str] | None = None) -> int:
-    return options.command(parser(), argv, _body)
+main = options.entry(parser, _body)

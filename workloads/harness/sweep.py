@@ -87,7 +87,7 @@ def place(args: Namespace, workload: str, run: Run) -> Path:
         old = sorted(folder.glob(f"*/{workload}.jsonl"))
         if not old:
             raise options.Usage(
-                f"nothing to resume: no {workload} run under {folder}", options.without_resume(run.command)
+                f"nothing to resume: no {workload} run under {folder}", run.command.replace(" --resume", "")
             )
         return old[-1]
     stamp = run.started_at.replace(":", "").replace("-", "")

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from workloads import ROOT, terminal
-from workloads.options import Usage, closest, similar_path, without_resume
+from workloads.options import Usage, closest, similar_path
 from workloads.records import baselines
 from workloads.records.rows import SAMPLES, SCHEMA, Line, Machine, Measurement, Run, finite, sound
 from workloads.records.visits import together
@@ -177,7 +177,7 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
 
 def _anew(command: str) -> str:
     """The command that measures into a folder of its own what --resume would have added to another."""
-    return re.sub(r"(?<= )(-o|--output)[ =](\S+)", r"\1 \2-new", without_resume(command))
+    return re.sub(r"(?<= )(-o|--output)[ =](\S+)", r"\1 \2-new", command.replace(" --resume", ""))
 
 
 def _network(command: str) -> str:
