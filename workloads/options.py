@@ -327,13 +327,14 @@ def refuse(args: Namespace, names: Iterable[str], why: str) -> None:
 
 
 def command(made: Parser, argv: Sequence[str] | None, body: Callable[[Namespace], int]) -> int:
-    """Parses, runs `body`, and turns a Stop into its one error line and exit code. Lines for people wrap at the terminal's
-    width."""
+    """Parses, runs `body`, and turns a Stop into its one error line and exit code. The arguments have the `command` as it was
+    typed; lines for people wrap at the terminal's width."""
     with terminal.wrapping() as out:
         try:
             with contextlib.suppress(ValueError):  # not the main thread: whoever owns it decides
                 signal.signal(signal.SIGTERM, _terminated)
             args = made.parse_args(argv)
+            args.command = command_line(made.prog.split()[-1], argv)
             if not getattr(args, "quiet", False):
                 terminal.show_waiting(made.question)
             out.wraps = {getattr(args, "format", None), getattr(args, "to", None)} <= {"table", None}

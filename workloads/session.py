@@ -106,9 +106,9 @@ class Workload:
         run = sweep.header(args, f"workloads.{self.name}.run(**{keywords!r})")
         return frame(self.measure(args, run), self.op(args) or self.name)
 
-    def session(self, args: Namespace, command: str = "", run=None, alone: bool = False) -> int:
+    def session(self, args: Namespace, run=None, alone: bool = False) -> int:
         """The command's body, `alone` or as one part of a suite: the plan for --dry-run, else rows as they finish, then what they
-        come to; the exit code. run: the suite's Run line; without it one of this `command` is made."""
+        come to; the exit code. run: the suite's Run line; without it one of this command is made."""
         from workloads.harness import plan, sweep
         from workloads.machine import facts
 
@@ -122,7 +122,7 @@ class Workload:
             self.dry_run(args, here) if self.dry_run else plan.dry_run(self.rows(args, here), args)
             return options.OK
         check_flags(args)
-        run = run or sweep.header(args, command)
+        run = run or sweep.header(args, args.command)
         if args.format in ("table", "md"):
             out = self.table(args, run.machine)
         else:
@@ -137,8 +137,7 @@ class Workload:
         return code
 
     def main(self, argv: list[str] | None = None) -> int:
-        command = options.command_line(f"workloads.{self.name}", argv)
-        return options.command(self.parser(), argv, lambda args: self.session(args, command, alone=True))
+        return options.command(self.parser(), argv, lambda args: self.session(args, alone=True))
 
 
 def refined(done: list, answers: list, op: str, size: Callable) -> "list[Row]":

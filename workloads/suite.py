@@ -132,11 +132,7 @@ def arguments(args: Namespace, name: str, flags: dict, folder: Path, left: float
     return made
 
 
-def main(argv: list[str] | None = None) -> int:
-    return options.command(parser(), argv, lambda args: _main(args, options.command_line("workloads.suite", argv)))
-
-
-def _main(args: Namespace, command: str) -> int:
+def _main(args: Namespace) -> int:
     from workloads import session
     from workloads.harness import sweep
     from workloads.machine import facts
@@ -146,13 +142,13 @@ def _main(args: Namespace, command: str) -> int:
         from workloads.fleet import nodes
 
         chosen(args, ["gpu"], _all(args))  # what is unknown is said here, not by every node
-        return nodes.run(args, command)
+        return nodes.run(args)
     if args.format in ("csv", "json") and len(options.words(args.only)) != 1:
         raise options.Usage(
             f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
             f"python -m workloads.suite --quick --only matmul --format {args.format}",
         )
-    run = sweep.header(args, command)
+    run = sweep.header(args, args.command)
     every = _all(args)
     parts = _parts(args, run.machine, every)
     if args.dry_run:
@@ -286,6 +282,8 @@ def _report(args: Namespace, folder: Path) -> None:
     print(f"\nnext:   {options.typed(NEXT)}", file=out)
     print(f"report, to open:\n{options.near(path)}", file=out)
 
+
+main = options.entry(parser, _main)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -177,7 +177,7 @@ def place(args: Namespace) -> Path:
     return folder
 
 
-def run(args: Namespace, command: str) -> int:
+def run(args: Namespace) -> int:
     """The body of `suite --ray`: every node's suite into one folder, then each device in a line; the exit code.
 
     Raises: Usage, Missing.
@@ -198,12 +198,12 @@ def run(args: Namespace, command: str) -> int:
     folder = place(args)
     ray = cluster.connect(args.ray, note)
     try:
-        return _run(ray, args, command, folder)
+        return _run(ray, args, folder)
     finally:
         ray.shutdown()
 
 
-def _run(ray, args: Namespace, command: str, folder: Path) -> int:
+def _run(ray, args: Namespace, folder: Path) -> int:
     found = cluster.nodes(ray.nodes())
     asked = options.words(args.device)
     if args.require_gpu or (asked and "all" not in asked and "cpu" not in asked):
@@ -221,7 +221,7 @@ def _run(ray, args: Namespace, command: str, folder: Path) -> int:
     if not found:
         raise options.Missing("no node of this cluster can run the suite", "ray status  # and each node's line above")
     parts = [Part(node, folder, args.dry_run) for node in found]
-    order = msgspec.json.encode({**vars(args), "resume": True, "command": command}) + b"\n"
+    order = msgspec.json.encode({**vars(args), "resume": True}) + b"\n"
     said = time.monotonic()
 
     def seen(part: Part, line: str) -> None:
@@ -239,10 +239,10 @@ def _run(ray, args: Namespace, command: str, folder: Path) -> int:
         for part in parts:
             print(f"{part.node.name}: {len(part.planned)} rows" + (f"; {part.lost}" if part.lost else ""))
         return options.OK if any(part.planned for part in parts) else options.MISSING
-    return _ended(args, command, folder, parts, stopped[0] if stopped else "")
+    return _ended(args, folder, parts, stopped[0] if stopped else "")
 
 
-def _ended(args: Namespace, command: str, folder: Path, parts: list[Part], stopped: str) -> int:
+def _ended(args: Namespace, folder: Path, parts: list[Part], stopped: str) -> int:
     """Prints a line a node, what was lost, how to go on; the exit code."""
     head, tallies = ("ok", "skipped", "failed", "lost", "to go", "GPUs"), [p.tally() for p in parts]
     rows = [(p.node.name, *(str(t[word]) for word in head)) for p, t in zip(parts, tallies, strict=True)]
@@ -253,7 +253,7 @@ def _ended(args: Namespace, command: str, folder: Path, parts: list[Part], stopp
     for name in sorted(p.name for p in folder.glob("*") if p.is_dir() and p.name not in here):
         note(f"{name} was measured before and is not among the nodes now")
     if stopped or (args.stop_after and any(tally["to go"] for tally in tallies)) or any(p.lost for p in parts):
-        again = options.typed(session.resume_command(command, folder))
+        again = options.typed(session.resume_command(args.command, folder))
         note(f"{'stopped by ' + stopped + '; ' if stopped else ''}finish with:\n  {again}")
     code = exit_code(tallies, any(p.lost for p in parts), stopped)
     if code == options.MISSING:
