@@ -38,10 +38,6 @@ class Comparison(msgspec.Struct, frozen=True):
         """cpu, gpu, or neither where the interval holds 1; empty without rows."""
         return faster(self.cpu, self.gpu) if self.cpu and self.gpu else ""
 
-    @property
-    def is_loop(self) -> bool:
-        return bool(self.row and self.row.kernel.endswith("loop"))
-
 
 def comparisons(measurements: Measurements, cases: Iterable[Case] = CASES) -> list[Comparison]:
     """Every claim with each way of training that it may be compared with; those without rows once."""
@@ -58,7 +54,9 @@ def picked(measurements: Measurements, case: Case) -> list[Comparison]:
     """One comparison for each of a case's claims that rows tell: a bare loop where the article trained by one, and the fastest
     GPU of these."""
     groups = group_by((c for c in comparisons(measurements, (case,)) if c.gpu), lambda c: c.claim)
-    return [max(own, key=lambda c: (c.is_loop == case.loop, -c.gpu.value)) for own in groups.values()]
+    return [
+        max(own, key=lambda c: (c.row.kernel.endswith("loop") == case.loop, -c.gpu.value)) for own in groups.values()
+    ]
 
 
 def _is(pair: Pair, case: Case, claim: Claim) -> bool:

@@ -105,13 +105,11 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
 
 def small_sentences(shares: list[Share]) -> list[str]:
     """Where the time goes of the GPU's training with fewest samples, at its model's own batch if there is one."""
-    known = [s for s in shares if s.training.on_gpu and s.cost.start]
-    known = [s for s in known if s.training.problem.samples >= s.training.problem.batch]
-    known = [s for s in known if s.training.problem.batch == networks.find(s.training.problem.model).batch] or known
-    s = min(known, key=lambda s: s.training.problem.samples, default=None)
-    if s is None:
+    known = [(s, s.training.problem) for s in shares if s.training.on_gpu and s.cost.start]
+    known = [(s, p) for s, p in known if p.samples >= p.batch]
+    if not known:
         return []
-    p = s.training.problem
+    s, p = min(known, key=lambda one: (one[1].batch != networks.find(one[1].model).batch, one[1].samples))
     parts = costs.parts(s.cost, p.epochs, p.steps)
     whole = costs.whole_training(s.cost, p.epochs, p.steps).value
     once = (parts["start-up"] + parts["build and compile"]).value

@@ -130,14 +130,10 @@ def form_of(m: "Measurement") -> str:
 
 def setup_of(m: "Measurement") -> Setup:
     p = m.problem
-    given = tuple(
-        sorted(
-            (name, text)
-            for name, text in m.settings.switches.items()
-            if name not in _FORM_SWITCHES and (name, text) != ("data", "synthetic")
-        )
+    given = (
+        one for one in m.settings.switches.items() if one[0] not in _FORM_SWITCHES and one != ("data", "synthetic")
     )
-    return Setup(m.kernel, p.model, p.batch, p.samples, p.dtype, given)
+    return Setup(m.kernel, p.model, p.batch, p.samples, p.dtype, tuple(sorted(given)))
 
 
 def trainings(measurements: "Iterable[Measurement]") -> "list[Measurement]":

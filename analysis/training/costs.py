@@ -206,12 +206,8 @@ def _together(a: Estimate, b: Estimate) -> Estimate:
 
 def forms(m: "Measurement") -> dict[tuple[int, int], tuple[float, ...]]:
     """(epochs, steps) -> seconds of the row's short fits, fewest first."""
-    found = {
-        (int(match[1]), int(match[2])): values
-        for name, values in m.series.items()
-        if (match := FITS.fullmatch(name)) and values
-    }
-    return dict(sorted(found.items()))
+    found = ((FITS.fullmatch(name), values) for name, values in m.series.items())
+    return dict(sorted(((int(fit[1]), int(fit[2])), values) for fit, values in found if fit and values))
 
 
 def processes(m: "Measurement") -> "list[Measurement]":

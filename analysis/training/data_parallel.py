@@ -102,7 +102,8 @@ def cases(measurements: "Iterable[Measurement]") -> list[Case]:
     """A case for every timed training on several GPUs, except those of the model of one unit."""
     every = [m for m in measurements if m.ok]
     trained = [m for m in every if m.kernel == costs.FIT and m.on("host-latency") and m.process == "warm"]
-    found = []
+    stored = (m for m in every if m.problem.op == "collective" and m.problem.dtype == "float32" and m.samples)
+    nccl, found = [m for m in stored if "nccl" in m.kernel], []
     for m in trained:
         count = m.experiment.replicas
         if count < 2 or _IDLE.fullmatch(m.problem.model):
@@ -112,12 +113,7 @@ def cases(measurements: "Iterable[Measurement]") -> list[Case]:
         own = [o for o in trained if o.problem.model == m.problem.model and _alike(o, m)]
         alone = (_like(own, m.problem.batch), _like(own, part), _like(own, part, strategy))
         host_one, host_several = (_like(idle, m.problem.batch, strategy, n) for n in (1, count))
-        sums = tuple(
-            o
-            for o in every
-            if o.problem.op == "collective" and "nccl" in o.kernel and o.problem.dtype == "float32" and o.samples
-            if len(o.problem.members) == count
-        )
+        sums = tuple(o for o in nccl if len(o.problem.members) == count)
         found.append(Case(m, *alone, host_one, host_several, sums))
     return found
 

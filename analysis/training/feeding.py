@@ -122,12 +122,8 @@ def find(laws: Iterable[Law], device: str, way: str, dtype: str = "float32") -> 
 
 def copies(measurements: Iterable[Measurement], device: str) -> list[Measurement]:
     """CuPy's plain copies to that GPU, from pageable and pinned memory."""
-    return [
-        m
-        for m in measurements
-        if (m.kernel, m.device) == (COPIES, device) and m.ok and m.on("host-latency")
-        if m.problem.direction == "h2d" and m.problem.host_memory in ("pageable", "pinned")
-    ]
+    own = (m for m in measurements if (m.kernel, m.device) == (COPIES, device) and m.ok and m.on("host-latency"))
+    return [m for m in own if m.problem.direction == "h2d" and m.problem.host_memory in ("pageable", "pinned")]
 
 
 def shares(measurements: Iterable[Measurement]) -> list[Share]:
