@@ -77,10 +77,9 @@ def products(rows: Measurements, answers: Sequence[Answer], ceilings: Roofs, mac
     told = [said for a in resident for said in (crossing_sentence(a), *_reason(rows, a))]
     told += [said for a in copied[:1] for said in (copies_sentence(copied), *_reason(rows, a))]
     told += [crossing_sentence(a) for a in answers if a.points and a.form == LATENCY and a not in resident]
-    elsewhere = any(m.on_gpu and m.ok for m in rows) and all(a.kind == "no-gpu" for a in answers)
-    alone = [] if elsewhere else [no_gpu_sentence(rows, machine)]
-    alone += rates.rate_sentences(rows, ceilings)[:1]
-    return told or alone + rates.bound_sentences(rows, ceilings)
+    timed, near = any(m.on_gpu and m.ok for m in rows), rates.rate_sentences(rows, ceilings)[:1]
+    alone = [] if timed and all(a.kind == "no-gpu" for a in answers) else [no_gpu_sentence(rows, machine)]
+    return told or (near + alone if timed else alone + near) + rates.bound_sentences(rows, ceilings)
 
 
 def _reason(rows: Measurements, a: Answer) -> list[str]:

@@ -68,9 +68,11 @@ def head(of: Material) -> Head:
 
 
 def title(runs: "list[Material]") -> str:
-    """What the page is about: one device alone has no winner."""
-    both = len({m.on_gpu for of in runs for m in of.rows if m.ok}) > 1
-    return "Where the GPU starts to win" if both else "What was measured"
+    """What the page is about: what only one device did has no winner."""
+    did = ({m.problem.op for of in runs for m in of.rows if m.ok and m.on_gpu is gpu} for gpu in (False, True))
+    return (
+        "Where the GPU starts to win" if set.intersection(*did) - {"peak", "stream", "launch"} else "What was measured"
+    )
 
 
 def header(runs: "list[Material]") -> list[str]:

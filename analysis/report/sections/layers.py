@@ -104,7 +104,7 @@ def _comparisons(of: Layers) -> list[str]:
     sizes, shares = "channels" if of.op == "conv" else "sizes", "of the roof | speedup over float32"
     heads = f"device | backend | precision | {sizes} | {one}s | rate, median | best | {shares}"
     says = (
-        f"Each {one} at the largest batch that all precisions of its backend were measured at: the middle and the best. "
+        f"Each {one} at the largest batch that all precisions of its backend were measured at. "
         "float32 is without TF32, tf32 with it."
     )
     return lines + titled(f"{heading}: precision and alignment", says, Table(heads, rows, 4, shares))
