@@ -60,7 +60,7 @@ def product(of: "Matmul") -> str:
 
 def convolution(of: "Conv") -> str:
     """`32x16x16x64:64x3x3 fprop (pad valid)`: images, filters, direction, and what is not the usual."""
-    return conv_words({field: getattr(of, field) for field in of.__struct_fields__})
+    return conv_words(msgspec.structs.asdict(of))
 
 
 def conv_words(of: Mapping[str, str | int]) -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
 from analysis import labels, noise
 from analysis.noise import Between
@@ -129,11 +129,11 @@ def differences(old: Loaded, new: Loaded) -> tuple[str, ...]:
 def _facts(machine: Machine) -> dict[str, str]:
     left_out = ("key", "gpus", "caches_bytes")
     told = {"machine": machine.key}
-    told |= {f: str(getattr(machine, f)) for f in machine.__struct_fields__ if f not in left_out}
+    told |= {f: str(value) for f, value in asdict(machine).items() if f not in left_out}
     told |= {f"{name} cache": str(size) for name, size in machine.caches_bytes.items()}
     told["GPUs"] = str(len(machine.gpus))
     for i, gpu in enumerate(machine.gpus):  # which of several like it is no difference of the machine
-        told |= {f"gpu:{i} {f}": str(getattr(gpu, f)) for f in gpu.__struct_fields__ if f != "uuid"}
+        told |= {f"gpu:{i} {f}": str(value) for f, value in asdict(gpu).items() if f != "uuid"}
     return told
 
 

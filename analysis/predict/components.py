@@ -145,7 +145,7 @@ def dispatch_of(of: Profile, device: str, execution: str, kernel: str = FIT, ste
     if kernel == FIT:
         found = of.step_floor(device, JIT[execution]) or of.step_floor(device, "on" if execution == OP_BY_OP else "off")
     elif kernel == TENSORFLOW_LOOP:  # which waits for a GPU at its end alone
-        found = call if device == "cpu" else of.constant(name, device, clock="host-throughput")
+        found = of.constant(name, device, clock=profile.clock(device))
     else:
         found = None
     if found is None:

@@ -15,7 +15,7 @@ from analysis.crossover.crossover import LATENCY, Answer, best_of_cpu
 from analysis.crossover.families import comparable, precision_of
 from analysis.predict import curves, profile
 from analysis.predict.prediction import Prediction, predict
-from analysis.predict.profile import Lacking, Profile
+from analysis.predict.profile import Profile
 from analysis.stats import Estimate, best_by, group_by, middle
 from analysis.training.costs import whole_training
 from kernels import networks
@@ -107,8 +107,7 @@ def _grid(rows: Measurements, dtype: str, math_: str) -> Table:
     best = best_by(rows, lambda m: (m.problem.m, m.problem.n, m.problem.k), lambda m: middle(m.on("host-latency")))
     measured = {Matmul(m, n, k, dtype, math_): middle(row.on("host-latency")) for (m, n, k), row in best.items()}
     made = curves.curve(curves.Point(_at(p), s, p.flops, p.bytes_moved) for p, s in measured.items())
-    if made is None:
-        raise ValueError("no rows, no curve")
+    assert made is not None
     axes = tuple(Axis(name, _powers(sizes)) for name, sizes in zip("MNK", zip(*best, strict=True), strict=True))
     sizes = itertools.product(*(axis.values for axis in axes))
     corners = [Matmul(int(m), int(n), int(k), dtype, math_) for m, n, k in sizes]
@@ -150,7 +149,7 @@ def trainings(of: Profile, models: Iterable[str]) -> list[Tool]:
         jobs = [Training(model, b, network.samples, network.epochs) for b in batches]
         try:
             found = {side: [predict(job, Settings(device), of) for job in jobs] for side, device in devices.items()}
-        except (Lacking, ValueError):
+        except ValueError:
             continue
         axis = (Axis("batch", tuple(map(float, batches))),)
         step, epoch, once = (

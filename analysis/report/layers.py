@@ -53,8 +53,7 @@ class Layers(msgspec.Struct, frozen=True):
         """The shape with N in the place of the batch."""
         if problem.op == "matmul" and (problem.count > 1 or problem.epilogue):
             return labels.product(problem)
-        of = {f: getattr(problem, f) for f in problem.__struct_fields__}
-        of |= dict.fromkeys(batch_family(problem).fields, "N")
+        of = msgspec.structs.asdict(problem) | dict.fromkeys(batch_family(problem).fields, "N")
         if problem.op == "conv":
             how = labels.how(of).removesuffix("pad same").rstrip(", ")
             return labels.image(of).removeprefix("Nx") + (f" ({how})" if how else "")
