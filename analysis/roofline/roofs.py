@@ -89,15 +89,14 @@ def roofs(measurements: Measurements, machine: "Machine | None" = None) -> tuple
 
 def sheet_roofs(machine: "Machine | None") -> tuple[Roof, ...]:
     """The data-sheet peaks of the machine's GPUs, for those in SHEETS."""
-
-    def roof(index: int, kind: str, name: str, rate: float, source: str) -> Roof:
-        return Roof(f"gpu:{index}", kind, name, exact(rate), source, note="data sheet", measured=False)
-
     made = []
     for index, gpu in enumerate(machine.gpus if machine else ()):
         if sheet := SHEETS.get(gpu.name):
-            made += [roof(index, "compute", math, rate, sheet.source) for math, rate in sheet.flops_per_s.items()]
-            made.append(roof(index, "memory", "HBM", sheet.bytes_per_s, sheet.source))
+            peaks = [*(("compute", *peak) for peak in sheet.flops_per_s.items()), ("memory", "HBM", sheet.bytes_per_s)]
+            made += [
+                Roof(f"gpu:{index}", kind, name, exact(rate), sheet.source, note="data sheet", measured=False)
+                for kind, name, rate in peaks
+            ]
     return tuple(made)
 
 
