@@ -23,7 +23,7 @@ def section(of: Layers) -> list[str]:
         return []
     told = layers.rate_sentences(of.rows, of.op, of.roofs)
     lines = [*listed(told), *_totals_table(of)]
-    return [*lines, *_crossings(of), *_comparisons(of)]
+    return [*lines, *_crossings(of), *_ratios(of), *_arithmetic(of)]
 
 
 def _totals_table(of: Layers) -> list[str]:
@@ -66,25 +66,25 @@ def _crossings(of: Layers) -> list[str]:
     return lines + wins(left, of.heads, of.which).md() + parts
 
 
-def _comparisons(of: Layers) -> list[str]:
-    """Tables of ratios: a framework beside the best library, cold beside warm, precision and alignment."""
-    heading, one = HEADINGS[of.op], NOUNS[of.op]
-    lines: list[str] = []
+def _ratios(of: Layers) -> list[str]:
+    """Tables of slowdowns: a framework beside the best library, cold beside warm."""
+    one = NOUNS[of.op]
+    framework = [c for c in layers.against_library(of.rows, of.op) if c[0].settings.cache == "warm"]
+    beside = f"Slowdown of a {one} beside the best library's call.", framework
+    cold = "Slowdown of a call from cold caches.", layers.cold_and_warm(of.rows, of.op)
     heads = f"device | precision | by | at | {one}s | {_TIMES} | least | most"
-    for title, says, compared in (
-        (
-            "what a framework's way costs",
-            f"Slowdown of a {one} beside the best library's call.",
-            [c for c in layers.against_library(of.rows, of.op) if c[0].settings.cache == "warm"],
-        ),
-        ("cold beside warm", "Slowdown of a call from cold caches.", layers.cold_and_warm(of.rows, of.op)),
-    ):
+    lines: list[str] = []
+    for title, (says, compared) in (("what a framework's way costs", beside), ("cold beside warm", cold)):
         rows = [
             (device, math, short(kernel), size, s.problems, *map(digits, (s.median, s.least, s.most)))
             for (device, _, math, kernel, _, size), s in layers.by_size(compared).items()
         ]
-        lines += titled(f"{heading}: {title}", says, Table(heads, rows, 4))
-    arithmetic = layers.arithmetic(of.rows, of.op, of.roofs)
+        lines += titled(f"{HEADINGS[of.op]}: {title}", says, Table(heads, rows, 4))
+    return lines
+
+
+def _arithmetic(of: Layers) -> list[str]:
+    """What each backend reaches by precision and alignment; nothing where there is one of both."""
     rows = [
         (
             a.device,
@@ -97,14 +97,15 @@ def _comparisons(of: Layers) -> list[str]:
             a.share.words(percent) if a.share else "-",
             a.speedup.words() if a.speedup else "-",
         )
-        for a in arithmetic
+        for a in layers.arithmetic(of.rows, of.op, of.roofs)
     ]
     if len(rows) < 2:
-        return lines
-    sizes, shares = "channels" if of.op == "conv" else "sizes", "of the roof | speedup over float32"
+        return []
+    one, shares = NOUNS[of.op], "of the roof | speedup over float32"
+    sizes = "channels" if of.op == "conv" else "sizes"
     heads = f"device | backend | precision | {sizes} | {one}s | rate, median | best | {shares}"
     says = (
         f"Each {one} at the largest batch that all precisions of its backend were measured at. "
         "float32 is without TF32, tf32 with it."
     )
-    return lines + titled(f"{heading}: precision and alignment", says, Table(heads, rows, 4, shares))
+    return titled(f"{HEADINGS[of.op]}: precision and alignment", says, Table(heads, rows, 4, shares))
