@@ -95,9 +95,9 @@ def memory(
 
 def _beyond(measurements: "Iterable[Measurement]", device: str) -> list[float]:
     """Bytes by which measured peaks of Keras's fits of known networks on a device exceed their count."""
-    found = []
-    for m in measurements:
-        plain = m.kernel == FIT and "residence" not in m.settings.switches
-        if plain and m.device == device and PEAK in m.values and (network := networks.known(m.problem.model)):
-            found.append(m.values[PEAK] - counted(network, m.problem, device))
-    return found
+    own = (m for m in measurements if (m.kernel, m.device) == (FIT, device) and "residence" not in m.settings.switches)
+    return [
+        m.values[PEAK] - counted(network, m.problem, device)
+        for m in own
+        if PEAK in m.values and (network := networks.known(m.problem.model))
+    ]

@@ -132,7 +132,7 @@ def _less(a: Estimate, b: Estimate, alike: bool) -> Estimate:
         return NOTHING
     if not alike:
         return a - b
-    value, shares = a.value - b.value, [(e.high - e.low) / (2 * e.value) if e.value > 0 else 0.0 for e in (a, b)]
+    value, shares = a.value - b.value, [e.noise if e.value > 0 else 0.0 for e in (a, b)]
     off = abs(value) * shares[0] + b.value * max(0.0, shares[1] - shares[0])
     return plus_minus(value, off)
 
