@@ -83,13 +83,11 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
         dispatch = dispatch_of(of, device, execution, kernel, chosen.steps_per_execution)
     except Lacking as error:
         dispatch, lacking["dispatch"] = NOTHING, error
-    copies, law = dict[str, Estimate](), None
-    if device != "cpu":
-        try:
-            copies = _copies(of, network, batch, chosen)
-        except Lacking as error:
-            lacking["transfer calls"] = error
-        law = feeding.find(_laws(of), device, chosen.residence, training.dtype) if fits else None
+    law = feeding.find(_laws(of), device, chosen.residence, training.dtype) if fits and device != "cpu" else None
+    try:
+        copies = _copies(of, network, batch, chosen) if device != "cpu" else {}
+    except Lacking as error:
+        copies, lacking["transfer calls"] = {}, error
     if copies and fits:  # a Keras step with almost no work has them in it
         calls = min(copies["transfer calls"].value, dispatch.value)
         copies["transfer calls"] = exact(calls)
