@@ -80,8 +80,8 @@ def feeding_rows(args: Namespace, here) -> list:
     found = []
     if "keras" in backends:
         grid.require_keras()
-        more = {feeding.DTYPES[0]: feeding.HELD_OUT}
-        sizes = [(dtype, *size) for dtype in dtypes for size in (*feeding.SIZES, *more.get(dtype, ()))]
+        more = {feeding.DTYPES[0]: feeding.HELD_OUT}  # sorted between the others: what changes meanwhile is in both
+        sizes = [(dtype, *size) for dtype in dtypes for size in sorted((*feeding.SIZES, *more.get(dtype, ())))]
         found += [
             Row(f"feeding/keras/{way}", Feeding(batch, width, feeding.steps(batch, width), dtype), Settings(device))
             for device in on
