@@ -27,8 +27,6 @@ FAULTS = '''
 import os
 import numba
 import numpy as np
-from kernels.registry import kernel
-
 
 @numba.njit
 def _spin():
@@ -37,22 +35,19 @@ def _spin():
         x = (x ^ 5) | 1
     return x
 
-
-@kernel(parallel=False)
+@kernel
 def spins(problem, a, b):
     """Never ends, and holds the interpreter meanwhile."""
     return _spin
 
-
-@kernel(parallel=False)
+@kernel
 def sticky(problem, a, b):
     """Fails as a kernel does that broke its CUDA context."""
     def run():
         raise RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
     return run
 
-
-@kernel(parallel=False)
+@kernel
 def full(problem, a, b):
     """Fails as CuPy does when the GPU's memory is out."""
     class OutOfMemoryError(Exception):
@@ -61,8 +56,7 @@ def full(problem, a, b):
         raise OutOfMemoryError("Out of memory allocating 1,024 bytes")
     return run
 
-
-@kernel(parallel=False)
+@kernel
 def plain(problem, a, b):
     """A right product that says which process made it."""
     def run():

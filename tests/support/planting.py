@@ -8,14 +8,15 @@ from kernels import registry
 
 
 def kernels(name: str, source: str):
-    """A module's fixture: the source as kernels/matmul/numpy_<name>_planted.py, its kernels registered as rungs; all undone
-    afterwards."""
+    """A module's fixture: the source as kernels/matmul/numpy_<name>_planted.py, what it calls @kernel registered as rungs of one
+    thread; all undone afterwards."""
 
     @pytest.fixture(scope="module")
     def planted():
         module = f"kernels.matmul.numpy_{name}_planted"
         path = registry.FOLDER / f"matmul/numpy_{name}_planted.py"
-        path.write_text(source.replace("@kernel(", "@kernel(rung=True, "))
+        text = source.replace("@kernel\n", "@kernel(rung=True, parallel=False)\n")
+        path.write_text(f"from kernels.registry import kernel\n{text}")
         try:
             registry.load("matmul", "numpy")
             yield

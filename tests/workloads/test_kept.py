@@ -15,12 +15,9 @@ from workloads.records import Row, Settings
 
 LIMITS = Limits(visit_s=1e-4, rounds=2)
 COUNTING = '''
-from kernels.registry import kernel
-
 BINDS = []
 
-
-@kernel(parallel=False)
+@kernel
 def counting(problem, a, b):
     """A right product that counts how often it is bound, and to what."""
     BINDS.append((a, b))
@@ -31,8 +28,7 @@ def counting(problem, a, b):
     run.notes = {"bound": str(len(BINDS))}
     return run
 
-
-@kernel(parallel=False)
+@kernel
 def hungry(problem, a, b):
     """Out of memory while another row is kept."""
     from workloads.harness import kept
@@ -41,8 +37,7 @@ def hungry(problem, a, b):
         raise MemoryError
     return lambda: a @ b
 
-
-@kernel(parallel=False)
+@kernel
 def wrong(problem, a, b):
     """Off by one."""
     return lambda: a @ b + 1

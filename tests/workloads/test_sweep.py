@@ -28,43 +28,42 @@ LONG = [sys.executable, "-m", "workloads.stream", *FLAGS.split()]
 KERNELS = '''
 import os, time
 import numpy as np
-from kernels.registry import kernel
 from kernels.matmul.numpy import _blas_operands
 
 def product(problem, a, b):
     a, b = _blas_operands(problem, a, b)
     return lambda: a @ b
 
-@kernel(parallel=False)
+@kernel
 def good(problem, a, b):
     """A right product."""
     return product(problem, a, b)
 
-@kernel(parallel=False)
+@kernel
 def wrong(problem, a, b):
     """Off by one in one element."""
     c = product(problem, a, b)()
     c[-1, -1] += 1
     return lambda: c
 
-@kernel(parallel=False)
+@kernel
 def nan(problem, a, b):
     """Gives NaN."""
     return lambda: np.full((problem.m, problem.n), np.nan, np.float32)
 
-@kernel(parallel=False)
+@kernel
 def picky(problem, a, b):
     """Can do nothing."""
     raise ValueError("only on Sundays")
 
-@kernel(parallel=False)
+@kernel
 def broken(problem, a, b):
     """Raises while it runs what a refusal raises when bound."""
     def run():
         raise ValueError("shapes are wrong")
     return run
 
-@kernel(parallel=False)
+@kernel
 def prints(problem, a, b):
     """Writes to stdout, which must not reach the answers."""
     print("noise on stdout")
@@ -74,7 +73,7 @@ def prints(problem, a, b):
 FAULTS = {"killed": "os.kill(os.getpid(), 11)", "hangs": "time.sleep(1000)", "raises": "{}['missing']"}
 FAULTS["dies"] = "os.write(2, b'E0000 00:00:17 12 cuda_platform.cc:52] failed call to cuInit') and os._exit(7)"
 KERNELS += "".join(
-    f'@kernel(parallel=False)\ndef {name}(problem, a, b):\n    """It {name}."""\n    return lambda: {does}\n'
+    f'@kernel\ndef {name}(problem, a, b):\n    """It {name}."""\n    return lambda: {does}\n'
     for name, does in FAULTS.items()
 )
 pytestmark = pytest.mark.usefixtures("no_roofs")
