@@ -135,7 +135,7 @@ def test_what_is_said_in_and_under_the_table_is_the_law_or_the_study(capsys):
     outcome = msgspec.defstruct("Outcome", ["measurements"])(rows)
     transfer.answer(arguments(), outcome)
     _, _, law = capsys.readouterr().out.splitlines()
-    assert law.split()[:8] == ["h2d", "pinned", "cupy/memcpy_async", "10.0", "µs", "50.0", "GB/s", "0.0"]
+    assert law.split()[:8] == ["h2d", "pinned", "cupy/memcpy_async", "10.0", "µs", "50.0", "GB/s", "0"]
     assert "488 KiB" in law
     transfer.answer(arguments("--study", "small-dataset"), outcome)
     assert "MNIST in float32 by cupy/memcpy_async of pinned memory, an epoch: " in capsys.readouterr().out
