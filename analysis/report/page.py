@@ -55,8 +55,7 @@ def write(every: list[Material], folder: pathlib.Path, with_html: bool = True) -
 
 
 def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
-    """The lines of a machine folder's README: the machine, the answer, the pictures, and a table of runs with the command that
-    makes each one's page."""
+    """The lines of a machine folder's README: the machine, the answer, the pictures, and a table of runs."""
     lines = [line for line in head.header(every) if not line.startswith("- Run again with")]
     lines += head.answers_section(every)
     if has_matplotlib():
@@ -67,10 +66,9 @@ def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
         dates = sorted({r.started_at[:10] for r in loaded.runs})
         counts = Counter(m.status for m in loaded.measurements).most_common()
         rows = ", ".join(f"{n} {status}" for status, n in counts)
-        page = f"`python -m analysis.report {folder.as_posix()} --open`"
-        found.append((folder.name, ", ".join(file.stem for file in own), ", ".join(dates), rows, page))
-    table = Table("run | files | measured on | rows | its page", found, 5)
-    return [*lines, "## Runs", "", *table.md()[:-1]]
+        found.append((folder.name, ", ".join(file.stem for file in own), ", ".join(dates), rows))
+    how = f"`python -m analysis.report {pathlib.Path(run).as_posix()}/RUN --open` makes the page of one."
+    return [*lines, "## Runs", "", how, "", *Table("run | files | measured on | rows", found, 4).md()[:-1]]
 
 
 def markdown(every: list[Material], drawn: bool) -> str:

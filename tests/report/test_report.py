@@ -179,20 +179,20 @@ def test_the_badge_the_why_table_and_portable_commands():
 
 
 def test_the_head_names_every_commit_newest_first(monkeypatch):
-    """Six runs of five commits and two sources: four commits and how many more, not the last one's alone."""
+    """Six runs of five commits: four commits and how many more, not the last one's alone."""
     commits = ("a" * 40, "b" * 40, "c" * 40, "d" * 40 + "+changes", "e" * 40, "a" * 40)
     sources = ["f" * 16, *["0123456789abcdef"] * (len(commits) - 1)]
     runs = [
         replace(fake.run(fake.GPU_MACHINE), commit=commit, sources=s, started_at=f"2025-01-0{6 - i}T00:00:00Z")
         for i, (commit, s) in enumerate(zip(commits, sources, strict=True))
     ]
-    said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more, sources fffffffff and 012345678"
+    said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more"
     assert head.versions(runs) == head.versions(runs[::-1]) == said
-    assert head.versions(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
+    assert head.versions(runs[:1]) == "commit aaaaaaaaa"
     loaded = records.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
     assert head.header([material.Material(loaded)])[3].endswith(f"; {said}")
     monkeypatch.setattr("workloads.machine.facts.sources_of", lambda commit: "0" * 16)
-    assert head.versions(runs[:1]) == "commit aaaaaaaaa+dirty, sources fffffffff"
+    assert head.versions(runs[:1]) == "commit aaaaaaaaa+dirty"
 
 
 def test_bands_touch_each_other_and_turn_at_the_crossing():

@@ -18,7 +18,7 @@ from workloads.records import Measurements, Run
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than ±3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
-MOST_HASHES = 4  # commits, and sources, that a page names at its top
+MOST_HASHES = 4  # commits that a page names at its top
 INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
 
 
@@ -103,18 +103,12 @@ def _head_lines(of: Head) -> list[str]:
 
 
 def versions(runs: "Iterable[Run]") -> str:
-    """The commits and sources of the runs, newest first: `commits 3b57fefff and 390eacb90, sources 77dde8d25 and acf0fabd5`."""
+    """The commits of the runs, newest first, each once; behind MOST_HASHES of them how many more."""
     newest = sorted(runs, key=lambda r: r.started_at, reverse=True)
-    commits = (facts.marked(r.commit, r.sources) for r in newest)
-    return ", ".join([_hashes("commit", commits), _hashes("sources", (r.sources for r in newest))])
-
-
-def _hashes(what: str, found: "Iterable[str]") -> str:
-    """Each once, shortened; behind MOST_HASHES of them how many more."""
-    every = list(dict.fromkeys(f"{name[:9]}{plus}{rest}" for name, plus, rest in (f.partition("+") for f in found)))
+    marked = (facts.marked(r.commit, r.sources).partition("+") for r in newest)
+    every = list(dict.fromkeys(f"{name[:9]}{plus}{rest}" for name, plus, rest in marked))
     more = [f"{len(every) - MOST_HASHES} more"] if len(every) > MOST_HASHES else []
-    plural = "s" * (len(every) > 1 and not what.endswith("s"))
-    return f"{what}{plural} {join([*every[:MOST_HASHES], *more])}"
+    return f"commit{'s' * (len(every) > 1)} {join([*every[:MOST_HASHES], *more])}"
 
 
 def commands_section(runs: "Iterable[Material]") -> list[str]:
