@@ -9,12 +9,8 @@ from conftest import allowed_skip, refuse_skip
 @pytest.mark.parametrize(
     ("reason", "allowed"),
     [
-        ("no GPU", True),
-        ("no AVX-512 on this CPU", True),
-        ("no AMX", True),
-        ("no GPUs today", False),
-        ("TensorFlow is not installed", False),
-        ("", False),
+        *((reason, True) for reason in ("no GPU", "no AVX-512 on this CPU", "no AMX")),
+        *((reason, False) for reason in ("no GPUs today", "TensorFlow is not installed", "")),
     ],
 )
 def test_ci_allows_two_kinds_of_skips(reason, allowed, monkeypatch):

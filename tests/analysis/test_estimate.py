@@ -32,23 +32,20 @@ def test_the_interval_of_the_median_holds_the_true_one_about_95_times_in_100(vis
     assert least <= held / 400 <= most
 
 
-def test_few_visits_span_their_medians_and_more_are_resampled():
+def test_few_visits_span_their_medians_more_are_resampled_and_so_are_one_blocks_samples():
     seconds, block = [5.0, 1.0, 1.2, 3.0, 2.0, 2.0], [0, 1, 1, 2, 3, 4]
     assert stats.median(seconds, block) == Estimate(2.0, 1.1, 5.0)
     seven = stats.median([*seconds, 2.0, 2.0], [*block, 5, 6])
     assert seven.value == 2.0 and (seven.low, seven.high) != (1.1, 5.0)
+    e = stats.median([1.0, 2.0, 3.0, 4.0, 5.0], [0] * 5)
+    assert e.value == 3.0 and e.low < 3.0 < e.high
+    assert stats.median([2.0]) == Estimate(2.0, 2.0, 2.0)  # which knows nothing more
 
 
 def test_the_interval_of_correlated_blocks_is_wider_than_that_of_loose_samples():
     samples = drawn(np.random.default_rng(7), 1.0, 8, 20, 0.002, 0.03)
     together, loose = stats.median(samples.seconds, samples.block), stats.median(samples.seconds)
     assert together.value == loose.value and together.noise > 2 * loose.noise
-
-
-def test_median_of_one_block_resamples_its_samples_and_of_one_sample_knows_nothing_more():
-    e = stats.median([1.0, 2.0, 3.0, 4.0, 5.0], [0] * 5)
-    assert e.value == 3.0 and e.low < 3.0 < e.high
-    assert stats.median([2.0]) == Estimate(2.0, 2.0, 2.0)
 
 
 def test_equal_samples_have_no_width_and_the_same_samples_give_the_same_interval():
@@ -85,14 +82,11 @@ def test_ratios_count_what_may_be_below_0_as_0():
     assert b / Estimate(-2.0, -3.0, -1.0) == stats.exact(math.inf)
 
 
-def test_named_intervals():
+def test_named_intervals_and_an_independent_sum_that_adds_errors_as_squares():
     assert stats.exact(2.0) == Estimate(2.0, 2.0, 2.0) and stats.plus_minus(2.0, 3.0) == Estimate(2.0, -1.0, 5.0)
     assert stats.plus_minus(2.0, 3.0).at_least(0.0) == Estimate(2.0, 0.0, 5.0)
     assert Estimate(1.0, 0.0, 5.0).at_least(Estimate(2.0, 1.0, 3.0)) == Estimate(2.0, 1.0, 5.0)
     assert stats.within_factor(6.0, 2) == Estimate(6.0, 3.0, 12.0)
-
-
-def test_an_independent_sum_adds_errors_as_squares():
     assert stats.independent_sum([Estimate(10.0, 7.0, 16.0), Estimate(20.0, 16.0, 28.0)]) == Estimate(30.0, 25.0, 40.0)
     assert stats.independent_sum([Estimate(1.0, -3.0, 2.0)]) == Estimate(1.0, 0.0, 2.0)
     assert stats.independent_sum([]) == NOTHING

@@ -113,16 +113,9 @@ def bound(monkeypatch):
 
 
 FORMS = (conv_tiles.WARPS, conv_tiles.TENSORS, conv_tiles.GROUPS)
-WHOLE = [
-    (1, 1, 1, 1, 1, 1, 1, 3, 4),
-    (2, 5, 6, 3, 5, 3, 3, 1, "same"),
-    (2, 6, 5, 1, 5, 5, 2, 2, "same"),
-    (2, 6, 7, 16, 24, 3, 3, 2, 1),
-    (1, 17, 17, 40, 40, 3, 3, 1, "same"),
-    (3, 7, 7, 64, 40, 1, 1, 2, "valid"),
-    (1, 5, 5, 15, 11, 3, 3, 1, 4),
-    (2, 5, 7, 12, 20, 1, 1, 1, "valid"),
-]
+WHOLE = [(1, 1, 1, 1, 1, 1, 1, 3, 4), (2, 5, 6, 3, 5, 3, 3, 1, "same"), (2, 6, 5, 1, 5, 5, 2, 2, "same")]
+WHOLE += [(2, 6, 7, 16, 24, 3, 3, 2, 1), (1, 17, 17, 40, 40, 3, 3, 1, "same"), (3, 7, 7, 64, 40, 1, 1, 2, "valid")]
+WHOLE += [(1, 5, 5, 15, 11, 3, 3, 1, 4), (2, 5, 7, 12, 20, 1, 1, 1, "valid")]
 WAYS = ["wgrad", "dgrad", "fprop"] * 2 + ["wgrad"]  # of each form
 AT, NARROW = next((i, t) for i, t in enumerate(conv_tiles.TENSORS) if t.tile_n == 32)
 RUNGS = [

@@ -20,14 +20,8 @@ from workloads.harness import copy_modes
 
 LAYOUTS = ("nn", "nt", "tn")
 SHAPES = [(1, 1, 1), (17, 33, 65), (131, 137, 35), (72, 136, 72), (9, 15, 327), (200, 392, 1048), (520, 264, 4104)]
-FEW = [
-    (1, 68, 1030),
-    (3, 70, 1028),
-    (68, 4, 260),
-    (67, 3, 259),
-    (40, 17, 9),
-    (7, 690, 2671),
-]  # for the direct forms alone
+# for the direct forms alone
+FEW = [(1, 68, 1030), (3, 70, 1028), (68, 4, 260), (67, 3, 259), (40, 17, 9), (7, 690, 2671)]
 PARTS, BATCH = (1, 2, 3, 5, 16), 5
 KINDS = ("wgmma", "tensors", "warps", "direct", "small", "large")
 # large: results, operands, rows and tiles past what 32 bits count

@@ -341,13 +341,8 @@ def test_our_other_workers_are_no_tenants_in_a_container(monkeypatch, tmp_path):
     """NVML gives the host's numbers there: as many are ours as the parent has children with a CUDA context."""
     parent = 4000  # the suite's own may be 1, as is that of 73
     monkeypatch.setattr(os, "getppid", lambda: parent)
-    for pid, of, file in (
-        (os.getpid(), parent, "nvidia-uvm"),
-        (71, parent, "nvidia-uvm"),
-        (72, parent, "nvidiactl"),
-        (73, 1, "nvidia-uvm"),
-        (parent, 1, "nvidia-uvm"),
-    ):
+    children = (os.getpid(), parent, "nvidia-uvm"), (71, parent, "nvidia-uvm"), (72, parent, "nvidiactl")
+    for pid, of, file in (*children, (73, 1, "nvidia-uvm"), (parent, 1, "nvidia-uvm")):
         write(tmp_path, {f"proc/{pid}/stat": f"{pid} (python) S {of} 0 0"})
         (tmp_path / f"proc/{pid}/fd").mkdir()
         (tmp_path / f"proc/{pid}/fd/9").symlink_to(f"/dev/{file}")
