@@ -116,7 +116,9 @@ def no_device(backend: str) -> tuple[str, str]:
     wants = registry.BACKENDS[backend].devices[0]
     problem = facts.gpu_problem() if wants == "gpu" else "the CPU was not asked for"
     install = f"{options.python()} -m pip install {registry.BACKENDS[backend].install}"
-    tip = install if "not installed" in problem else f"{install}  (on a machine with an NVIDIA GPU and its driver)"
+    tip = (
+        install if "not installed" in problem else options.typed("python -m analysis.report reports/nvidia-h200 --open")
+    )
     return f"{backend} needs a {wants.upper()}: {problem or 'none was asked for'}", tip
 
 
