@@ -83,7 +83,7 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
         dispatch = dispatch_of(of, device, execution, kernel, chosen.steps_per_execution)
     except Lacking as error:
         dispatch, lacking["dispatch"] = NOTHING, error
-    law = feeding.find(_laws(of), device, chosen.residence, training.dtype) if fits and device != "cpu" else None
+    fed = feeding.fed_by(_laws(of), device, chosen.residence, training, network) if fits and device != "cpu" else None
     try:
         copies = _copies(of, network, batch, chosen) if device != "cpu" else {}
     except Lacking as error:
@@ -92,10 +92,9 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
         calls = min(copies["transfer calls"].value, dispatch.value)
         copies["transfer calls"] = exact(calls)
         dispatch = dispatch - calls
-    if law:
+    if fed:
         copies.pop("transfer bytes", None)
-        nbytes = batch * networks.sample_bytes(network, training.dtype)
-        copies["input pipeline"] = law.beyond_call(batch, nbytes)
+        copies["input pipeline"] = fed
     count, launches = _launches(kernels, of, device, execution)
     return Components(
         training,
@@ -115,7 +114,7 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
         work.sources,
         _setup(of, network, training, device) if fits and chosen.residence == "numpy" else NOTHING,
         _traced(kernels, execution),
-        bool(law) and chosen.residence != "prefetch",
+        bool(fed) and chosen.residence != "prefetch",
         tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS)),
         work.path,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from analysis.stats import Estimate, Z, group_by, least_squares, of_draws, plus_minus
 from analysis.training import costs
 from kernels import networks
-from kernels.problems import Feeding
+from kernels.problems import Feeding, Training
 from workloads.records import Measurement, settings
 
 COPIES = "transfer/cupy/array"
@@ -120,6 +120,13 @@ def find(laws: Iterable[Law], device: str, way: str, dtype: str = "float32") -> 
     return next((x for x in own if x.dtype == dtype or way == Feeding.RESIDENT), None)
 
 
+def fed_by(laws: Iterable[Law], device: str, way: str, p: Training, network: networks.Network) -> Estimate | None:
+    """Seconds that a batch adds to a step by the law of its way, if there is one. A fit of NumPy arrays casts them first."""
+    dtype = settings.fitted(p.dtype) if way == "numpy" else p.dtype
+    law, batch = find(laws, device, way, dtype), min(p.batch, p.samples)
+    return law.beyond_call(batch, batch * networks.sample_bytes(network, dtype)) if law else None
+
+
 def copies(measurements: Iterable[Measurement], device: str) -> list[Measurement]:
     """CuPy's plain copies to that GPU, from pageable and pinned memory."""
     own = (m for m in measurements if (m.kernel, m.device) == (COPIES, device) and m.ok and m.on("host-latency"))
@@ -131,10 +138,9 @@ def shares(measurements: Iterable[Measurement]) -> list[Share]:
     every, found = list(measurements), []
     fitted = laws(every)
     for m in (m for m in every if m.kernel == costs.FIT and m.process == "warm" and settings.ordinary(m)):
-        p = m.problem
-        law, network = find(fitted, m.device, m.keras.residence, p.dtype), networks.known(p.model)
-        cost = costs.measured(m, every) if law and network else None
-        if law and network and cost and not cost.bound and cost.step.value > 0:
-            fed = law.beyond_call(min(p.batch, p.samples), costs.batch_bytes(m))
+        network = networks.known(m.problem.model)
+        fed = network and fed_by(fitted, m.device, m.keras.residence, m.problem, network)
+        cost = costs.measured(m, every) if fed else None
+        if fed and cost and not cost.bound and cost.step.value > 0:
             found.append(Share(m, cost, fed))
     return found

@@ -65,24 +65,16 @@ def test_a_law_is_asked_for_the_sizes_that_it_was_not_fitted_to():
 
 def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
     # A batch of 32 CIFAR-10 images as float32: 3.2 µs for its samples, 78.6432 µs for its 393,216 bytes.
-    training = timed(
-        "training/keras/fit",
-        Training("cifar10-cnn", 32, 1024, 4),
-        2e-3,
-        "gpu:0",
-        8,
-        lambda steps: 0.1,
-        phases_s={"import": 5.0, "device_start": 2.0, "build": 0.5, "compile": 4.5},
-    )
-    pinned = Measurement(
-        "transfer/cupy/array",
-        Transfer("h2d", 25_165_824, "pinned"),
-        Settings("gpu:0"),
-        "ok",
-        samples=(Samples("host-latency", (25_165_824 / 50e9,) * 3, 1, (0, 1, 2), "3 visits"),),
-    )
+    once = {"import": 5.0, "device_start": 2.0, "build": 0.5, "compile": 4.5}
+    problem = Training("cifar10-cnn", 32, 1024, 4)
+    training = timed("training/keras/fit", problem, 2e-3, "gpu:0", 8, lambda steps: 0.1, phases_s=once)
+    n, gpu = 25_165_824, Settings("gpu:0")
+    copies = Samples("host-latency", (n / 50e9,) * 3, 1, (0, 1, 2), "3 visits")
+    pinned = Measurement("transfer/cupy/array", Transfer("h2d", n, "pinned"), gpu, "ok", samples=(copies,))
     rows = [*study(), training, pinned]
     (share,) = feeding.shares(rows)
+    double = replace(training, problem=replace(problem, dtype="float64"))  # cast before the first epoch
+    assert feeding.shares([*study(), double])[0].feeding == share.feeding
     assert share.feeding.value == pytest.approx(81.8432e-6) and share.share.value == pytest.approx(0.0409216)
     said = words.sentences(rows)
     assert said[2] == "GPU: 2,048 CIFAR-10 images from NumPy arrays add 5.24 ms to a step: 4.80 GB/s."
