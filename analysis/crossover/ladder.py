@@ -1,6 +1,8 @@
 """The ladder: our own kernels from three plain loops upward, beside the library and under the measured peak, and what each
 rung changed. Ideas are those that rows store, before them the registry's; every number is of rows."""
 
+import itertools
+
 import msgspec
 
 from analysis.crossover.families import MANY_IN_ONE, is_rung
@@ -8,7 +10,7 @@ from analysis.crossover.layers import is_square
 from analysis.labels import shape, short
 from analysis.roofline.bounds import pick
 from analysis.roofline.roofs import Roof, roofs
-from analysis.stats import Estimate, best_by, call_s, group_by, is_gpu, quick_seconds, seconds_of
+from analysis.stats import MIN_EFFECT, Estimate, best_by, call_s, group_by, is_gpu, quick_seconds, seconds_of
 from analysis.table import Table
 from analysis.units import count, digits, flops_rate, join, percent
 from kernels import registry
@@ -25,6 +27,7 @@ _SAID = {
     "same": "{rung} can't be told from {before} at {at}. {why}",
     "slower": "{rung} is {times}x slower than {before} at {at}. {why}",
     "faster": "{rung} is {times}x faster than {before} at {at}. {why}",
+    "pays": " It is {times}x faster than {before} at {at}.",
     "one thread": "On one thread nothing is shared out: its loops are those of {loops}.",
     "standing": "At {at} the fastest rung, {rung}, reaches {reached}.",
     "beyond": "More than its peak is a disturbance: measure both again.",
@@ -87,9 +90,7 @@ def ladders(measurements: Measurements, machine: Machine | None = None, op: str 
     known = (m for m in rows if m.device in taught and (m.backend in registry.OWN or _is_library(m)))
     groups = group_by(known, lambda m: (m.device, m.problem.math, m.threads))
     found = []
-    for device, math, threads in sorted(
-        groups, key=lambda key: (is_gpu(key[0]), key[1] != "float32", key[1], key[2] or 0)
-    ):
+    for device, math, threads in sorted(groups, key=lambda of: (is_gpu(of[0]), of[1] != "float32", of[1], of[2] or 0)):
         peak = pick(ceilings, device, "compute", math, threads)
         found.append(_ladder(ideas, (op, device, math, threads), groups[device, math, threads], peak))
     by_math = group_by((one for one in found if one.steps), lambda one: (one.device, one.math)).values()
@@ -136,8 +137,7 @@ def _ladder(
 
 def title(ladder: Ladder) -> str:
     """`cpu, 1 thread, float32`."""
-    threads = [count(ladder.threads, "thread")] if ladder.threads else []
-    return ", ".join([ladder.device, *threads, ladder.math])
+    return ", ".join([ladder.device, *([count(ladder.threads, "thread")] if ladder.threads else []), ladder.math])
 
 
 def problem_name(problem: Problem) -> str:
@@ -181,23 +181,26 @@ def telling(ladder: Ladder) -> list[Step]:
 def sentences(ladder: Ladder) -> list[str]:
     """What each rung gained over the best before it, and by what; then where the fastest stands."""
     steps = telling(ladder)
-    told = [_gain(step, _idea(step, ladder)) for step in steps]
+    told = [_gain(step, ladder) for step in steps]
     largest = sorted(ladder.problems, key=lambda p: (len(str(p.flops)), p in ladder.library))[-1]
     told += [_standing(ladder, problem) for problem in dict.fromkeys((steps[-1].problem, largest))]
-    for kernel, problem, reason in ladder.skipped:
-        told.append(_SAID["no row"].format(rung=short(kernel), at=problem_name(problem), reason=reason))
+    told += [_SAID["no row"].format(rung=short(x), at=problem_name(p), reason=why) for x, p, why in ladder.skipped]
     onednn = any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
     return told + [_SAID["oneDNN"]] * ((ladder.op, ladder.device) == ("conv", "cpu") and not onednn)
 
 
-def _gain(step: Step, why: str) -> str:
-    """What a rung gains over the one before it."""
-    gain = step.over_before
+def _gain(step: Step, ladder: Ladder) -> str:
+    """What a rung gains over the best before it; of a slower one also where it gains most over the one just before it."""
+    gain, why = step.over_before, _idea(step, ladder)
     words = {"rung": short(step.kernel), "before": short(step.before), "why": why, "at": problem_name(step.problem)}
     if gain is None:
         return _SAID["first"].format(rate=flops_rate(step.problem.flops / step.seconds.value), **words)
-    kind = "same" if gain.low <= 1 <= gain.high else "slower" if gain.high < 1 else "faster"
-    return _SAID[kind].format(times=digits(1 / gain.value if kind == "slower" else gain.value), **words)
+    if gain.high >= 1 - MIN_EFFECT:
+        return _SAID["faster" if gain.low > 1 + MIN_EFFECT else "same"].format(times=digits(gain.value), **words)
+    pairs = ((a, b) for a, b in itertools.pairwise(ladder.steps) if (a.problem, step.kernel) == (b.problem, b.kernel))
+    a, most = max(((a, a.seconds / b.seconds) for a, b in pairs), key=lambda pair: pair[1].value)
+    pays = _SAID["pays"].format(times=digits(most.value), before=short(a.kernel), at=problem_name(a.problem))
+    return _SAID["slower"].format(times=digits(1 / gain.value), **words) + pays * (most.low > 1 + MIN_EFFECT)
 
 
 def _idea(step: Step, ladder: Ladder) -> str:
