@@ -236,7 +236,7 @@ READ = [
     {"ALONG": along, "VECTOR": vector, "VECTOR_A": whole}
     for along, vector, whole in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1), (1, 1, 2))
 ]
-VECTORS, ACROSS = ("VECTOR", "VECTOR_A", "VECTOR_B"), (("nt", "tf32", 0), ("tt", "tf32", 0))
+VECTORS, ACROSS = ("VECTOR", "VECTOR_A", "VECTOR_B"), (("nt", ("tf32", 0)), ("tt", ("tf32", 0)))
 
 
 def stored(layout: str, **more) -> dict:
@@ -261,14 +261,14 @@ TRIED = [
     ),
     *(
         (WGMMA, of, stored(layout) | {"TYPE": f'"{ptx}"', "TF32": int(ptx == "tf32"), "BIAS_RELU": bias})
-        for layout, ptx, bias in (*itertools.product(("nn", "nt", "tn"), ["bf16"], "01"), *ACROSS)
+        for layout, (ptx, bias) in (*itertools.product(("nn", "nt", "tn"), (("bf16", 0), ("f16", 1))), *ACROSS)
         for of in matmul_tiles.groups(layout, 4 if ptx == "tf32" else 2)
     ),
     *(
         (
             DIRECT,
             of.fitted(few, how > 1, how in (1, 3, 4, 5)),
-            READ[how] | {"TF32": 0, "HALVES": halves, "TYPE": '"bf16"'},
+            READ[how] | {"TF32": 0, "HALVES": halves, "TYPE": '"bf16"' if few % 4 else '"f16"'},
         )
         for of, few, how, halves in itertools.product(matmul_tiles.DIRECT, (1, 2, 4, 8), range(6), (0, 1))
         if how < 5 or few > 2
