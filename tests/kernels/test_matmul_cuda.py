@@ -300,8 +300,8 @@ RUNGS = [
     *(
         ("", "direct_call", tiles.Plan(of, 3 if i == 1 else 1), f"{layout} {math}")
         for i, of in enumerate(matmul_tiles.DIRECT)
-        for layout, math in itertools.product(("nn", "nt", "tn"), ("float32", "bfloat16", "tf32"))
-        if i < 2 or math != "tf32"
+        for layout, math in itertools.product(("nn", "nt", "tn"), ("float32", "bfloat16", "tf32", "float16"))
+        if (i, layout) == (1, "nt") or (math != "float16" and (i < 2 or math != "tf32"))
     ),
     *(("", "warp_tiled", tiles.Plan(matmul_tiles.WARPS[3]), f"{way} copied") for way in ("nn", "nt", "tn")),
     *(
@@ -323,7 +323,7 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
     layout, _, how = math.partition(" ") if math[:2] in ("nn", "nt", "tn") else ("nn", "", "")
-    math = how if how in ("bfloat16", "tf32") else "float32"
+    math = how if how in ("float16", "bfloat16", "tf32") else "float32"
     monkeypatch.setattr(autotuner, "fastest", lambda gpu, file, problem, candidates: str(tile))
     monkeypatch.setattr(tiles, "plans", lambda *given: [tile])
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=2)(of, "matmul")  # some tiles go whole beside split ones
@@ -334,7 +334,7 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
     for m, n, k, *further in [*SHAPES, *FEW * str(tile).startswith("direct")]:
         problem = Matmul(m, n, k, dtype, math, layout=layout, batch=3 if how == "many" else 1)
         inputs = problem.inputs(3, True)
-        items = [x.view(np.uint16) if dtype == "bfloat16" else x for x in inputs]
+        items = [x.view(np.uint16) if x.itemsize == 2 else x for x in inputs]
         given = list(map(cuda_on_cpu.filled, items, further or (0, 0)))
         more = (tile, *given, cuda_on_cpu.empty(problem.out_shape, given[0].dtype)) if rung == "direct_call" else given
         run = getattr(module, rung)(problem, *more)

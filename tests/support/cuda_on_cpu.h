@@ -117,8 +117,15 @@ static long long nanoseconds() {
 static unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
 static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
 
-static float wide(unsigned bits) { bits <<= 16; float f; memcpy(&f, &bits, 4); return f; }
-static unsigned narrow(float f) { unsigned u; memcpy(&u, &f, 4); return (u + 0x7fff + (u >> 16 & 1)) >> 16; }
+// Of bfloat16, or of what `type` says (f16).
+static float wide(unsigned bits, const char* type = "bf16") {
+    if (*type == 'f') { _Float16 half; memcpy(&half, &bits, 2); return half; }
+    bits <<= 16; float f; memcpy(&f, &bits, 4); return f;
+}
+static unsigned narrow(float f, const char* type) {
+    if (*type == 'f') { const _Float16 half = f; unsigned short bits; memcpy(&bits, &half, 2); return bits; }
+    unsigned u; memcpy(&u, &f, 4); return (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
 
 static unsigned to_tf32(float f) { unsigned u; memcpy(&u, &f, 4); return (u + 0x1000) & 0xffffe000; }  // ties away from zero
 
