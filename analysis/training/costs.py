@@ -26,6 +26,7 @@ _STARTS = ("import", "device_start")
 _COMPILED = ("compile", "compile_last")
 _WARM = ("dataset_setup", "epoch", "step", "setup_step")  # what each process of a row tells for itself
 SLOWEST = "setup_s_per_byte"  # what rows of short fits are given of other runs
+LEAST_BYTES = 784  # of the smallest samples whose setups were measured, with what a sample takes beside its bytes
 FEW = 5  # processes, from which on their median has an interval of its own
 
 
@@ -119,7 +120,8 @@ def _warm(m: "Measurement") -> TrainingCost | None:
         return _of_own_fits(m, cost)
     own = stats.of(samples)  # an epoch's share of a step is a bound too
     step = min(cost.step, own, key=lambda e: e.value)
-    return replace(cost, step=step, epoch=(own - step) * m.problem.steps)
+    n = m.problem.steps
+    return replace(cost, step=step, epoch=(own - step) * n, whole_epoch=own * n, steps=n)
 
 
 def _of_later_epochs(m: "Measurement", few: int, taken: tuple[float, ...]) -> TrainingCost:
@@ -143,12 +145,12 @@ def _of_later_epochs(m: "Measurement", few: int, taken: tuple[float, ...]) -> Tr
 
 
 def batch_bytes(m: "Measurement") -> int:
-    """Bytes of the samples of a row's batch; 0 of a user's own model."""
+    """Bytes of the samples of a row's batch, of each at least LEAST_BYTES; 0 of a user's own model."""
     p = m.problem
     if not isinstance(p, Training):
         return p.nbytes
     network = networks.known(p.model)
-    return min(p.batch, p.samples) * networks.sample_bytes(network, p.dtype) if network else 0
+    return min(p.batch, p.samples) * max(LEAST_BYTES, networks.sample_bytes(network, p.dtype)) if network else 0
 
 
 def slowest_setups(measurements: "Iterable[Measurement]") -> dict[str, float]:

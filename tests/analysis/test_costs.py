@@ -126,6 +126,9 @@ def test_a_step_by_short_fits_is_a_bound_and_no_longer_than_its_share_of_an_epoc
     assert c.bound and about(warm(c, 3, 1000)) == (18.1,) * 3
     c = costs.measured(own_fits((0.004,) * 5, said="epochs of one fit", epochs=3))
     assert [about(e) for e in (c.step, c.epoch)] == [(0.004,) * 3, (0.0,) * 3] and c.bound
+    m = own_fits((0.003, 0.004, 0.005), said="epochs of one fit", epochs=3)
+    m = msgspec.structs.replace(m, problem=Training("peaks", 100, 200, 3))  # as measured, with its own noise alone
+    assert costs.measured(m).epoch_seconds(2) == costs.stats.of(m.samples[0]) * 2 and costs.batch_bytes(m) == 78_400
 
 
 def later(steps: int, epochs, few: int, short, **series) -> Measurement:

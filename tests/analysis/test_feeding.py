@@ -29,8 +29,7 @@ def fed(way, batch, width, slower=1.0, device="gpu:0", dtype="float32"):
     """A row of the study: its step follows the planted law; what lies on the device already, its call."""
     problem = Feeding(batch, width, feeding.steps(batch, width), dtype)
     step = CALL if way == "resident" else (CALL + batch * SAMPLE + problem.nbytes * BYTE) * slower
-    set_up = lambda steps: SETUP + steps * problem.nbytes / 3e9  # noqa: E731
-    return timed(f"feeding/keras/{way}", problem, step, device, 4, set_up)
+    return timed(f"feeding/keras/{way}", problem, step, device, 4, lambda steps: SETUP + steps * problem.nbytes / 3e9)
 
 
 def study(ways=("numpy", "resident"), sizes=feeding.SIZES, **how):
@@ -65,10 +64,9 @@ def test_a_law_is_asked_for_the_sizes_that_it_was_not_fitted_to():
 
 def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
     # A batch of 32 CIFAR-10 images as float32: 3.2 µs for its samples, 78.6432 µs for its 393,216 bytes.
+    n, gpu, problem = 25_165_824, Settings("gpu:0"), Training("cifar10-cnn", 32, 1024, 4)
     once = {"import": 5.0, "device_start": 2.0, "build": 0.5, "compile": 4.5}
-    problem = Training("cifar10-cnn", 32, 1024, 4)
     training = timed("training/keras/fit", problem, 2e-3, "gpu:0", 8, lambda steps: 0.1, phases_s=once)
-    n, gpu = 25_165_824, Settings("gpu:0")
     copies = Samples("host-latency", (n / 50e9,) * 3, 1, (0, 1, 2), "3 visits")
     pinned = Measurement("transfer/cupy/array", Transfer("h2d", n, "pinned"), gpu, "ok", samples=(copies,))
     rows = [*study(), training, pinned]
