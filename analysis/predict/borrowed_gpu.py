@@ -4,7 +4,7 @@ import statistics
 
 import msgspec
 
-from analysis.predict.combine import COPYING, DEVICE, HIDDEN, HOST, total_of
+from analysis.predict.combine import COPYING, DEVICE, HIDDEN, overlapped_on_gpu
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
 from analysis.stats import Estimate, exact, reaching, total
@@ -33,13 +33,11 @@ def start_factor(here: "Profile", there: "Profile") -> Estimate | None:
 
 def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None) -> "Prediction":
     """A prediction of a stored GPU driven by this machine's host. The host's seconds are multiplied by `factor`, start-up by
-    `start` if it is known; those of the device and the link stay."""
-    kept = {*DEVICE, *COPYING, HIDDEN}
-    parts = {name: e if name in kept else e * factor for name, e in made.parts.items()}
-    if HIDDEN in parts:
-        lanes = [total_of(parts, of).value for of in (HOST, DEVICE)]
-        lanes += [e.value for n, e in parts.items() if n not in (*HOST, *DEVICE, HIDDEN)]
-        hidden = max(lanes) - sum(lanes)
+    `start` if it is known; those of the device and the link stay. What overlaps is found anew."""
+    kept = {*DEVICE, *COPYING}
+    parts = {name: e if name in kept else e * factor for name, e in made.parts.items() if name != HIDDEN}
+    ahead = made.settings.keras.residence == "prefetch"
+    if hidden := overlapped_on_gpu(parts, host_feeds=not ahead):
         parts[HIDDEN] = exact(hidden)
     step, before = total(parts.values()), made.step_s
     low, high = (before.low / before.value, before.high / before.value) if before.value > 0 else (1.0, 1.0)

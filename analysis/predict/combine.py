@@ -92,6 +92,14 @@ def step_seconds(of: Lanes, dispatch: float, launches: float, work: float) -> Se
     return np.maximum(np.where(of.on_gpu, gpu, cpu), of.feeding)
 
 
+def overlapped_on_gpu(parts: dict[str, Estimate], host_feeds: bool) -> float:
+    """Seconds by which a GPU's step is shorter than its parts one after the other, at most 0."""
+    host, copying, work, feeding = (total_of(parts, names).value for names in (ISSUING, COPYING, DEVICE, (PIPELINE,)))
+    none = Lanes(host, 0.0, 0.0, copying, work, math.inf, 0.0, feeding, True, host_feeds)
+    hidden = float(step_seconds(none, 1.0, 1.0, 1.0)) - (host + copying + work + feeding)
+    return hidden if -hidden > _ROUNDING * (host + work) else 0.0
+
+
 def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
     """Part -> seconds of a step, in the order of a budget; what overlaps is a part of its own, taken off."""
     parts = {"dispatch": made.dispatch * fitted.dispatch, "launches": made.launches * fitted.launches}

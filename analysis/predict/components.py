@@ -83,7 +83,11 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
         dispatch = dispatch_of(of, device, execution, kernel, chosen.steps_per_execution)
     except Lacking as error:
         dispatch, lacking["dispatch"] = NOTHING, error
-    fed = feeding.fed_by(_laws(of), device, chosen.residence, training, network) if fits and device != "cpu" else None
+    added = (
+        feeding.batch_seconds(_laws(of), device, chosen.residence, training, network)
+        if fits and device != "cpu"
+        else None
+    )
     try:
         copies = _copies(of, network, batch, chosen) if device != "cpu" else {}
     except Lacking as error:
@@ -92,9 +96,9 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
         calls = min(copies["transfer calls"].value, dispatch.value)
         copies["transfer calls"] = exact(calls)
         dispatch = dispatch - calls
-    if fed:
+    if added:
         copies.pop("transfer bytes", None)
-        copies["input pipeline"] = fed
+        copies["input pipeline"] = added
     count, launches = _launches(kernels, of, device, execution)
     return Components(
         training,
@@ -114,7 +118,7 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
         work.sources,
         _setup(of, network, training, device) if fits and chosen.residence == "numpy" else NOTHING,
         _traced(kernels, execution),
-        bool(fed) and chosen.residence != "prefetch",
+        bool(added) and chosen.residence != "prefetch",
         tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS)),
         work.path,
     )

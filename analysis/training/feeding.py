@@ -120,7 +120,9 @@ def find(laws: Iterable[Law], device: str, way: str, dtype: str = "float32") -> 
     return next((x for x in own if x.dtype == dtype or way == Feeding.RESIDENT), None)
 
 
-def fed_by(laws: Iterable[Law], device: str, way: str, p: Training, network: networks.Network) -> Estimate | None:
+def batch_seconds(
+    laws: Iterable[Law], device: str, way: str, p: Training, network: networks.Network
+) -> Estimate | None:
     """Seconds that a batch adds to a step by the law of its way, if there is one. A fit of NumPy arrays casts them first."""
     dtype = settings.fitted(p.dtype) if way == "numpy" else p.dtype
     law, batch = find(laws, device, way, dtype), min(p.batch, p.samples)
@@ -139,8 +141,8 @@ def shares(measurements: Iterable[Measurement]) -> list[Share]:
     fitted = laws(every)
     for m in (m for m in every if m.kernel == costs.FIT and m.process == "warm" and settings.ordinary(m)):
         network = networks.known(m.problem.model)
-        fed = network and fed_by(fitted, m.device, m.keras.residence, m.problem, network)
-        cost = costs.measured(m, every) if fed else None
-        if fed and cost and not cost.bound and cost.step.value > 0:
-            found.append(Share(m, cost, fed))
+        added = network and batch_seconds(fitted, m.device, m.keras.residence, m.problem, network)
+        cost = costs.measured(m, every) if added else None
+        if added and cost and not cost.bound and cost.step.value > 0:
+            found.append(Share(m, cost, added))
     return found

@@ -237,10 +237,16 @@ class TestChoosing:
             with pytest.raises(options.Usage, match=message):
                 plan.kernels("matmul", self.args(*argv), ["cpu"])
 
-    def test_a_backend_asked_for_by_name_must_be_there(self):
+    @pytest.mark.parametrize(
+        "problem, tip",
+        [("cupy is not installed", "pip install 'cupy"), ("no NVIDIA driver", "report reports/nvidia-h200")],
+    )
+    def test_a_backend_asked_for_by_name_must_be_there(self, monkeypatch, problem, tip):
+        """Without a driver no package helps: the stored GPU is shown."""
+        monkeypatch.setattr(facts, "gpu_problem", lambda: problem)
         with pytest.raises(options.Missing) as error:
             plan.kernels("matmul", self.args("--backends", "cupy"), ["cpu"])
-        assert "cupy" in error.value.tip and "pip install" in error.value.tip
+        assert problem in str(error.value) and tip in error.value.tip
 
     def test_rungs_run_only_when_asked_for(self):
         def variants(*argv, ladder=False):

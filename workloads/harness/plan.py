@@ -115,10 +115,9 @@ def no_device(backend: str) -> tuple[str, str]:
     """(message, command that helps) for a backend none of whose devices is here or asked for."""
     wants = registry.BACKENDS[backend].devices[0]
     problem = facts.gpu_problem() if wants == "gpu" else "the CPU was not asked for"
-    install = f"{options.python()} -m pip install {registry.BACKENDS[backend].install}"
-    tip = (
-        install if "not installed" in problem else options.typed("python -m analysis.report reports/nvidia-h200 --open")
-    )
+    tip = options.typed("python -m analysis.report reports/nvidia-h200 --open")
+    if "not installed" in problem:
+        tip = f"{options.python()} -m pip install {registry.BACKENDS[backend].install}"
     return f"{backend} needs a {wants.upper()}: {problem or 'none was asked for'}", tip
 
 
