@@ -148,7 +148,7 @@ class _Launch(ctypes.Structure):  # CUlaunchConfig
 def overlapping(compiled, blocks: int, threads: int, arguments: Sequence, shared_bytes: int = 0, on=None, early=True):
     """A call that launches the kernel with those arguments on that stream (None: the current one). early: its blocks start as
     those of the one before it end (programmatic dependent launch, from Hopper on); the kernel itself says `griddepcontrol.wait`
-    before it touches memory.
+    before it touches what an earlier kernel writes, and before it ends.
 
     CuPy's own launch has no attributes and looks at its arguments each time. These are CuPy arrays and NumPy scalars; they are
     kept.

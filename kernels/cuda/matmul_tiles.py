@@ -273,8 +273,11 @@ def direct(m: int, n: int, k: int, multiprocessors: int) -> list[Plan[Direct]]:
     """The plans of matmul/cuda_direct.cu for a product of short sums, or of few rows or columns, whose k is split where blocks
     are too few to keep memory busy; it counts C in 32 bits."""
     found, (few, many) = [], sorted((m, n))
-    forms = [of for of in DIRECT[1:] if few <= of.few and k < LONG] if k > SHORT else DIRECT[:1]
-    for of in forms if m * n < 1 << 31 else ():
+    if m * n >= 1 << 31:
+        return []
+    if k <= SHORT:
+        return [Plan(DIRECT[0])]
+    for of in (of for of in DIRECT[1:] if few <= of.few and k < LONG):
         room = BUSY_BLOCKS * multiprocessors * of.lanes * of.columns // many
         found.append(Plan(of, max(1, min(MOST_PARTS, room, k // (LEAST_DEEP * of.deep)))))
     return found

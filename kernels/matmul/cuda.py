@@ -1,4 +1,4 @@
-"""Matmul in CUDA C, float32: from a product a thread to tiles in registers that stand beside cuBLAS."""
+"""Matmul in CUDA C, float32: from a product a thread to tiles in registers. Few rows and short sums, in all types."""
 
 import functools
 import math
@@ -114,7 +114,7 @@ def direct_call(problem: Matmul, plan: Plan[Direct], a, b, c):
     along = b_along and k > 1
     vector = (k if along else n) % 4 == 0 and b.data.ptr % (4 * size) == 0
     of = plan.of.fitted(m, along, vector)
-    whole = 0 if a.data.ptr % (4 * size) else along and vector if a_along else 2 * (of.few % 4 == 0 and m % 4 == 0)
+    whole = 0 if a.data.ptr % (4 * size) else along and vector if a_along else 2 * (of.few % 4 == 0 and m % of.few == 0)
     flags = {"ALONG": along, "VECTOR": vector, "VECTOR_A": whole, "TF32": problem.math == "tf32", "HALVES": size == 2}
     macros: dict = {name: int(flag) for name, flag in flags.items()} | of.macros()
     macros["TYPE"] = f'"{ARITHMETIC[problem.math].ptx}"'

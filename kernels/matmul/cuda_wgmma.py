@@ -15,8 +15,8 @@ from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
 
-# Of two operands of four bytes that lie across k wgmma can take one.
 _FEW_COPIED = 64  # rows or columns: with more a product takes longer than copies of its operands
+# Of two operands of four bytes that lie across k wgmma can take one.
 LAYOUTS = dict.fromkeys(HALVES, ("nn", "nt", "tn")) | {"tf32": ("nn", "nt")}
 
 

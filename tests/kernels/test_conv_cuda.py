@@ -66,6 +66,21 @@ def test_phases_by_hand_and_what_tiles_take_of_a_multiprocessor():
 
 
 @pytest.mark.parametrize("path", [PLAIN, TENSOR, WGMMA])
+def test_a_phase_that_started_early_ends_when_the_one_before_has(path):
+    """What comes after the last phase then finds the results of all."""
+    body = loader.source(path).rpartition('extern "C"')[2].partition("\n}\n")[0]
+    assert body.rstrip().endswith("previous_is_done();") and body.count("previous_is_done();") == 1
+
+
+def test_only_phases_after_the_first_start_early(monkeypatch):
+    module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=2)().gemm
+    problem = Conv(1, 9, 9, 4, 4, 3, 3, 2, direction="dgrad")
+    a, b = (cuda_on_cpu.filled(x) for x in problem.inputs(1, True))
+    found, _ = module.products(problem, a, b, cuda_on_cpu.empty(problem.out_shape, np.float32))
+    assert [on.early for on in found] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("path", [PLAIN, TENSOR, WGMMA])
 def test_a_shape_has_the_fields_of_gather(path):
     (fields,) = re.findall(r"struct Shape \{ int (.*); \};", loader.source(path))
     assert tuple(fields.split(", ")) == conv_tiles.Gather._fields

@@ -174,6 +174,7 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
     # 47 blocks of 64 columns leave room for 8 times as many, 16 threads with 16 k's each for 5
     parts = [[plan.parts for plan in matmul_tiles.direct(*size, 132)] for size in ((1, 3000, 1400), (3000, 1, 30000))]
     assert parts == [[5, 1, 1], [8, 1, 1]]
+    assert matmul_tiles.direct(4096, 4096, 32, 132)[0].parts == 1, "a thread has a short sum alone"
     # a last wave of 24 of 132 is split; of 44 what that gains is within what the model is wrong by; few waves; few stages
     sizes = [(of, 1536, 3000, 2048), (of, 2816, 4096, 2048), (tensors, 128, 3000, 65536), (tensors, 32, 32, 2048)]
     assert [tiles.plans([form], *size, 132)[0].parts for form, *size in sizes] == [4, 1, 2, 8]
@@ -297,6 +298,8 @@ RUNGS = [
         if (i + j) % 3 == 0 or i in (2, 5, 7, 8)  # each form once; all layouts of short and long stages, of few rows
     ),
     *(("", "warp_tiled", tiles.Plan(matmul_tiles.WARPS[-1], 2), layout) for layout in ("nn", "tn")),
+    ("", "warp_tiled", tiles.Plan(matmul_tiles.DIRECT[0]), "nn"),
+    ("_wgmma", "wgmma", tiles.Plan(matmul_tiles.DIRECT[0]), "nn bfloat16"),
     *(
         ("", "direct_call", tiles.Plan(of, 3 if i == 1 else 1), f"{layout} {math}")
         for i, of in enumerate(matmul_tiles.DIRECT)

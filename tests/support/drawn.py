@@ -147,8 +147,10 @@ def latest(rows: list[Row]) -> list[Row]:
     """The rows of the last draws, whatever their salt, and of each problem of a set the last one that was measured at their
     commits: kernels of before are others."""
     draws = list(dict.fromkeys(r.drawn.split()[0] for r in rows if is_drawn(r)))[-POOLED:]
-    commits = {r.commit for r in rows if r.drawn.split()[0] in draws}
-    return list({r.key: r for r in rows if r.commit in commits}.values())
+    drawn = [r for r in rows if r.drawn.split()[0] in draws]
+    commits = {r.commit for r in drawn}
+    sets = [r for r in rows if not is_drawn(r) and r.commit in commits]
+    return list({r.key: r for r in (*drawn, *sets)}.values())
 
 
 def compared(

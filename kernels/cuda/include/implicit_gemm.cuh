@@ -17,8 +17,8 @@ __device__ int target(const Shape& of, int at, int m, int kept) {
     return at % channels < kept ? at / channels * kept + at % channels : -1;
 }
 
-// Programmatic launch: blocks of the next kernel come as those of this one leave. `reduce` first waits until all sums are there. A
-// phase of a stride needs nothing of the one before it and waits at its end: when the last has ended, all have.
+// Programmatic launch: blocks of the next kernel come when all of this one have begun and room is free. `reduce` first waits until
+// all sums are there. A phase of a stride needs nothing of the one before it and waits at its end: when the last has ended, all have.
 __device__ void next_may_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
