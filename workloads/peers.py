@@ -118,11 +118,11 @@ def _measured(args: Namespace, run, shown):
     return concurrent.every_gpu(args, run, members, shown).after(outcome)
 
 
-def _dry_run(args: Namespace, here) -> None:
+def _dry_run(rows: list, args: Namespace, here) -> None:
     from workloads.harness import concurrent, plan
 
     at_once = concurrent.every_gpu_rows(gpus(args, here)) if "at-once" in _parts(args) else []
-    plan.dry_run([*rows(args, here), *at_once], args)
+    plan.dry_run([*rows, *at_once], args)
 
 
 def _op(args: Namespace) -> str:

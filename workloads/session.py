@@ -28,7 +28,7 @@ class Workload:
     question, about, examples, needs, flags: its command line, as options.parser takes them. rows(args, machine): the plan.
     table(args, machine): prints rows as they finish. answer(args, outcome): prints what they come to; in a suite only with
     `answers_in_suite`. refine(args, machine, rows so far): the rows still needed. own: measures in its own way, as `sweep` would.
-    dry_run(args, machine): prints the plan. of_models: whether rows have models, of which the first example is one command.
+    dry_run(rows, args, machine): prints the plan. of_models: whether rows have models, of which the first example is one command.
     op(args): the operation of its rows, where that is not its name.
     """
 
@@ -114,12 +114,13 @@ class Workload:
 
         if args.dry_run:
             here = facts.describe()
+            rows = list(self.rows(args, here))
             if self.of_models:
                 from workloads.frameworks import forecast
 
-                for row in self.rows(args, here):
+                for row in rows:
                     forecast.values(row.problem.model)  # as one that cannot be built makes no plan
-            self.dry_run(args, here) if self.dry_run else plan.dry_run(self.rows(args, here), args)
+            self.dry_run(rows, args, here) if self.dry_run else plan.dry_run(rows, args)
             return options.OK
         check_flags(args)
         run = run or sweep.header(args, args.command)

@@ -120,10 +120,10 @@ def _refine(args: argparse.Namespace, here, done: list) -> list:
     return [] if args.study or args.predicted else products(here, done)
 
 
-def _dry_run(args: argparse.Namespace, here) -> None:
+def _dry_run(rows: list, args: argparse.Namespace, here) -> None:
     from workloads.frameworks import forecast
 
-    print("\n".join(forecast.lines(rows(args, here), args, here)))
+    print("\n".join(forecast.lines(rows, args, here)))
 
 
 class Table(Lines):

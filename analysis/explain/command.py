@@ -125,12 +125,13 @@ def _measured(args: argparse.Namespace, asked: Request, of: Sources) -> "tuple[E
         measured = [s for s in made.sides if s.cost.source == "measured"]
         return made, of, f"about {measure.seconds(parts):.0f} s" if parts and len(measured) < 1 + gpu_here else ""
     folders, left_out = _run(parts, args.budget - (time.monotonic() - args.begun) - _ANSWERING_S)
+    print(*(f"not measured: {reason}\n" for reason in left_out), sep="", end="", file=sys.stderr)
     of = sources([*args.runs, *folders] if args.runs else [], args.gpu_profile)
     made = explanation.explain(asked, of)
-    lacking = {p.words for p in parts} & {p.words for p in measure.parts(made, asked, of, devices)}
-    noisy = sorted(words for words in lacking if not any(line.startswith(words) for line in left_out))
-    left_out += [f"{words}: too noisy to tell; ask again when nothing else runs" for words in noisy]
-    print(*(f"not measured: {reason}\n" for reason in left_out), sep="", end="", file=sys.stderr)
+    if not left_out:  # else what is lacking may be what did not run
+        lacking = {p.words for p in parts} & {p.words for p in measure.parts(made, asked, of, devices)}
+        for words in sorted(lacking):
+            print(f"not measured: {words}: too noisy to tell; ask again when nothing else runs", file=sys.stderr)
     return made, of, ""
 
 

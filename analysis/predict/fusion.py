@@ -19,7 +19,7 @@ import msgspec
 
 from analysis.table import parsed
 from kernels.networks.training_step import Work
-from kernels.problems import Problem, Stream
+from kernels.problems import Conv, Problem, Stream
 
 
 class Cost(NamedTuple):
@@ -89,10 +89,11 @@ _IN_PRODUCT = {"dense": (*_IN_CONV, "tanh", "sigmoid"), "conv": _IN_CONV}
 
 def op_by_op(works: Iterable[Work], device: str = "") -> list[Kernel]:
     """A kernel for each operation. On the CPU, TensorFlow's optimizer puts the bias and the activation behind a product into it,
-    and the sum that is a bias's gradient into the gradient of a convolution's filters."""
+    and the sum that is a bias's gradient into the gradient of a convolution's filters; not those of a transposed convolution."""
     works, taken = list(works), set()
+    turned = {w.layer for w in works if isinstance(w.problem, Conv) and w.problem.direction != w.direction}
     if device == "cpu":
-        for w in (w for w in works if w.kind in _IN_PRODUCT):
+        for w in (w for w in works if w.kind in _IN_PRODUCT and w.layer not in turned):
             own = [o for o in works if o.kind == "pass" and o.layer == w.layer]
             if w.direction == "fprop" and any(o.direction == "bias" for o in own):
                 behind = ("bias", *_IN_PRODUCT[w.kind])

@@ -129,9 +129,10 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
     Raises: FileNotFoundError when there is no result file; ValueError for a file that holds none.
     """
     groups: list[tuple[str, Loaded, str]] = []  # machine, rows, a name
+    folders: dict[str, pathlib.Path] = {}  # by name: that of all runs of a machine has its key
     for path in paths:
+        folders |= {folder.name: folder for folder in pathlib.Path(path).resolve().parents[:2]}
         for key, loaded in by_machine(path).items():
-            loaded = _with_setups(loaded, pathlib.Path(path).resolve().parent, key)
             if not (loaded.runs or loaded.measurements) and os.path.isfile(path):
                 raise ValueError(f"{path} is no result file")
             own = [i for i, group in enumerate(groups) if group[0] == key]
@@ -140,6 +141,7 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
                 groups[own[0]] = key, read(*before.files, *loaded.files), name
             else:
                 groups.append((key, loaded, _name(path)))
+    groups = [(key, _with_setups(loaded, folders.get(key), key), name) for key, loaded, name in groups]
     machines = [key for key, *_ in groups]
     if len(groups) == 1:
         return [Material(groups[0][1])]
@@ -149,10 +151,10 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
     ]
 
 
-def _with_setups(loaded: Loaded, runs: pathlib.Path, key: str) -> Loaded:
-    """The rows of a run; those of short fits with the slowest data-set setup of the machine, as its other runs tell it."""
+def _with_setups(loaded: Loaded, runs: pathlib.Path | None, key: str) -> Loaded:
+    """The rows; those of short fits with the slowest data-set setup of the machine, as its other runs tell it."""
     every = loaded.measurements
-    if any(map(costs.forms, every)):
+    if runs and any(map(costs.forms, every)):
         with contextlib.suppress(FileNotFoundError, KeyError):
             slowest = costs.slowest_setups(by_machine(runs)[key].measurements)
             told = (replace(m, values={**m.values, costs.SLOWEST: slowest.get(m.device, 0.0)}) for m in every)

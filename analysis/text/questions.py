@@ -27,7 +27,7 @@ crossover: Is it the copying? Copying moves the answer: resident, {resident}; co
 transfers: What does pinned memory buy? Large copies are {pinned} than from pageable memory; a small copy costs its call, \
 whatever the memory.
 training: Is a GPU worth it for training? Of {trainings} trainings on both devices the GPU's step is shorter in {shorter[gpu]}, \
-the CPU's in {shorter[cpu]}; the others can't be told.
+the CPU's in {shorter[cpu]}{others}.
 kernels: Do TF32, float16 and bfloat16 help? Large products, beside float32: {lower}.
 numbers: Why is the first call so slow? It loads libraries, compiles and chooses kernels: it takes {first:factor} a \
 later call's time, the median of {calls:,} GPU rows.
@@ -98,7 +98,8 @@ def _lower(rows: Measurements) -> str | None:
 def _trainings(pairs: list[Pair]) -> dict:
     plain = [p for p in pairs if not p.setup.switches]
     shorter = Counter(faster(p.cpu(BY_STEP).cost.step, p.gpu.cost.step) for p in plain)
-    return {"trainings": len(plain) or None, "shorter": shorter}
+    others = "; the others can't be told" * (shorter["gpu"] + shorter["cpu"] < len(plain))
+    return {"trainings": len(plain) or None, "shorter": shorter, "others": others}
 
 
 def _first_calls(rows: Measurements) -> dict:

@@ -156,9 +156,10 @@ def single_job(m: Measurement, measurements: Measurements = ()) -> str:
     if cost is None:
         return say(_SAID["step"], step=of(m.on("host-latency")), **words)
     by, whole = costs.parts(cost, p.epochs, p.steps), whole_training(cost, p.epochs, p.steps)
+    trained = by["data-set setup"] + cost.epoch_seconds(p.steps) * p.epochs
     words |= {"samples": sentences.counted(p.samples, "samples"), "epochs": sentences.counted(p.epochs, "epochs")}
     words |= {"start": cost.start, "built": by["build and compile"], "without": " without start-up" * (not cost.start)}
-    words |= {"trained": by["between epochs"] + by["steps"] + by["data-set setup"], "total": whole}
+    words |= {"trained": trained, "total": whole}
     return " ".join(sentences.lines(_SAID["whole"], doubt=f" (doubtful: {join(m.flags)})" * bool(m.flags), **words))
 
 

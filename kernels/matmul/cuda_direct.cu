@@ -20,7 +20,8 @@ typedef unsigned short Item; typedef uint2 Four;
 typedef float Item; typedef float4 Four;
 #endif
 constexpr int STEP = ALONG && VECTOR ? 4 : 1, HELD = FEW * STEP / (HALVES && VECTOR_A ? 2 : 1) + COLUMNS * STEP / (HALVES && VECTOR ? 2 : 1);  // registers
-constexpr int AT_ONCE = DEEP == 1 ? 4 : HELD <= 2 ? 16 : HELD <= (ALONG && FEW > 2 ? 7 : 8) ? 8 : HELD <= 11 ? 4 : HELD <= 16 ? 3 : HELD <= 24 ? 2 : 1;
+constexpr int ROOM = (ALONG && FEW > 2) || (VECTOR_A == 2 && !VECTOR) ? 7 : HALVES && FEW & FEW - 1 ? 6 : 8;  // of eight, without spills
+constexpr int AT_ONCE = DEEP == 1 ? 4 : HELD <= 2 ? 16 : HELD <= ROOM ? 8 : HELD <= 11 ? 4 : HELD <= 16 ? 3 : HELD <= 24 ? 2 : 1;
 static_assert(ALONG || !VECTOR || COLUMNS == 4, "a load is of four columns");
 
 #include "pairs.cuh"

@@ -62,6 +62,9 @@ def test_on_a_cpu_bias_and_activation_are_inside_their_product():
     convs = {f"conv{i} {what}" for i in (1, 2) for what in ("bias", "bias_grad")}  # a tanh does after a convolution
     assert names("lenet") == convs | dense | {"classes bias"}
     assert not any("relu" in name for name in names("resnet-small"))  # behind a normalization
+    up = networks.Layer("a", "conv", 2), networks.Layer("up", "transposed", 3, 2, 2, shape=(8, 8, 3))
+    works = networks.step(networks.Network("own", "", (4, 4, 2), 3, up), 2)
+    assert {w.name for w in works} - {k.name for k in fusion.op_by_op(works, "cpu")} == {"a bias", "a bias_grad"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Crossovers of training by step and by whole training, when a GPU pays its start back, the CPU's forms, the small-dataset study:
 on rows that follow laws whose answers are worked out by hand."""
 
+import itertools
 import math
 
 import pytest
@@ -92,9 +93,13 @@ def test_a_batch_crossover_lies_where_the_laws_meet(tmp_path):
     [m.series.update({"setup_s": (0.0102,), "setup_s 8": (0.01,)}) for m in telling]
     (found,) = one(break_even.answers([*batches(), *telling], ["batch"]), BY_STEP).crossings
     assert (found.below, found.above) == (100, 400)
-    for name, rows in (("short", batches()), ("long", telling)):  # another run of the machine tells it too
-        write(tmp_path / name / "training.jsonl", run(GPU_MACHINE), rows)
-    assert one(material.shown([tmp_path / "short"])[0].trainings, BY_STEP).crossings == (found,)
+    runs = {"short": batches(), "few": batches()[:4], "many": batches()[4:], "long": telling}
+    for folder, (name, rows) in itertools.product((GPU_MACHINE.key, "any"), runs.items()):
+        write(tmp_path / folder / name / "training.jsonl", run(GPU_MACHINE), rows)
+    for names in (["short"], ["few", "many"]):  # another run of the machine tells it too, in the machine's folder
+        own, strange = ([tmp_path / folder / name for name in names] for folder in (GPU_MACHINE.key, "any"))
+        assert one(material.shown(own)[0].trainings, BY_STEP).crossings == (found,)
+        assert one(material.shown(strange)[0].trainings, BY_STEP).kind == "cant-tell"
     found = one(break_even.answers(list(map(by_its_epochs, batches())), ["batch"]), BY_STEP)
     assert (found.kind, found.low_n, found.high_n, found.family.varies) == ("gpu-from", 50, 800, "batch")
     assert [(crossing.below, crossing.above, crossing.to) for crossing in found.crossings] == [(100, 400, "gpu")]

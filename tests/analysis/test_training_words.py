@@ -161,6 +161,9 @@ def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so
     assert ": 15.7 s. Start-up takes 10.0 s." in words.single_job(later, [ONE, later])
     busy = msgspec.structs.replace(ONE, flags=("steal",))
     assert ": 15.7 s (doubtful: steal). " in words.single_job(busy)
+    long = by_its_epochs(ONE)  # 32 steps of 5 to 25 ms by their difference, an epoch of 0.53 s as it was measured
+    loud = msgspec.structs.replace(long, series=long.series | {"later_epoch_s 8": (0.01, 0.17, 0.33)})
+    assert words.single_job(loud).endswith(words.single_job(long).rpartition(", ")[2]), "its steps are not told anew"
 
 
 def test_trainings_of_both_devices_are_told_side_by_side_elsewhere_and_of_each_other_the_plainest_row():

@@ -235,7 +235,8 @@ def test_every_field_is_a_macro_of_its_source(path, some):
 
 READ = [
     {"ALONG": along, "VECTOR": vector, "VECTOR_A": whole}
-    for along, vector, whole in ((0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1), (1, 1, 2))
+    for along, vector, whole in itertools.product((0, 1), (0, 1), (0, 1, 2))
+    if whole != 1 or along + vector == 2
 ]
 VECTORS, ACROSS = ("VECTOR", "VECTOR_A", "VECTOR_B"), (("nt", ("tf32", 0)), ("tt", ("tf32", 0)))
 
@@ -268,11 +269,12 @@ TRIED = [
     *(
         (
             DIRECT,
-            of.fitted(few, how > 1, how in (1, 3, 4, 5)),
-            READ[how] | {"TF32": 0, "HALVES": halves, "TYPE": '"bf16"' if few % 4 else '"f16"'},
+            of.fitted(few, bool(read["ALONG"]), bool(read["VECTOR"])),
+            read | {"TF32": 0, "HALVES": halves, "TYPE": '"bf16"' if few % 4 else '"f16"'},
         )
-        for of, few, how, halves in itertools.product(matmul_tiles.DIRECT, (1, 2, 4, 8), range(6), (0, 1))
-        if how < 5 or few > 2
+        for of, read, halves in itertools.product(matmul_tiles.DIRECT, READ, (0, 1))
+        for few in (3, 4, 6, 8)
+        if few <= of.few and (read["VECTOR_A"] < 2 or few % 4 == 0)
     ),
 ]
 

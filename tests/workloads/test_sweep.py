@@ -238,7 +238,7 @@ class TestChoosing:
                 plan.kernels("matmul", self.args(*argv), ["cpu"])
 
     @pytest.mark.parametrize(
-        "problem, tip",
+        ("problem", "tip"),
         [("cupy is not installed", "pip install 'cupy"), ("no NVIDIA driver", "report reports/nvidia-h200")],
     )
     def test_a_backend_asked_for_by_name_must_be_there(self, monkeypatch, problem, tip):

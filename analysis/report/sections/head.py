@@ -68,11 +68,11 @@ def head(of: Material) -> Head:
 
 
 def title(runs: "list[Material]") -> str:
-    """What the page is about: what only one device did has no winner."""
-    did = ({m.problem.op for of in runs for m in of.rows if m.ok and m.on_gpu is gpu} for gpu in (False, True))
-    return (
-        "Where the GPU starts to win" if set.intersection(*did) - {"peak", "stream", "launch"} else "What was measured"
-    )
+    """What the page is about: what only one device did has no winner, nor has what only serves to explain."""
+    warm = [m for of in runs for m in of.rows if m.ok and m.process == "warm"]
+    did = ({m.problem.op for m in warm if m.on_gpu is gpu} for gpu in (False, True))
+    wins = set.intersection(*did) - {"peak", "stream", "launch", "feeding"}
+    return "Where the GPU starts to win" if wins else "What was measured"
 
 
 def header(runs: "list[Material]") -> list[str]:
