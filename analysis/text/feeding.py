@@ -8,7 +8,7 @@ from analysis.stats import best_by, exact, of
 from analysis.table import Table
 from analysis.text.sentences import counted, say
 from analysis.training import costs, feeding
-from analysis.training.feeding import Law, Share
+from analysis.training.feeding import Law
 from analysis.units import bytes_rate, percent, size
 from kernels import networks
 from kernels.problems import Feeding
@@ -63,9 +63,8 @@ def lines(rows: Measurements) -> list[str | Table]:
 
 
 def sentences(rows: Measurements) -> list[str]:
-    """Small data sets; how quick batches come on each device and what limits them; what share of measured steps they are."""
-    fitted, shares = feeding.laws(rows), feeding.shares(rows)
-    told = small_sentences(shares)
+    """How quick batches come on each device and what limits them; what share of measured steps they are."""
+    fitted, shares, told = feeding.laws(rows), feeding.shares(rows), []
     for device in sorted({m.device for m, _ in feeding.rows(rows)}, reverse=True):
         told += _device(fitted, rows, device)
     for s in sorted(shares, key=lambda s: -s.share.value)[:_MOST]:
@@ -103,9 +102,9 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
     return told
 
 
-def small_sentences(shares: list[Share]) -> list[str]:
+def small_sentences(rows: Measurements) -> list[str]:
     """Where the time goes of the GPU's training with fewest samples, at its model's own batch if there is one."""
-    known = [(s, s.training.problem) for s in shares if s.training.on_gpu and s.cost.start]
+    known = [(s, s.training.problem) for s in feeding.shares(rows) if s.training.on_gpu and s.cost.start]
     known = [(s, p) for s, p in known if p.samples >= p.batch]
     if not known:
         return []

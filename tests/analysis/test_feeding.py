@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from analysis.report.charts.feeding import feeding_chart
 from analysis.report.material import Material
 from analysis.report.sections.movement import feeding_section
+from analysis.report.sections.training import small_section
 from analysis.text import feeding as words
 from analysis.training import feeding
 from kernels.problems import Feeding, Training, Transfer
@@ -74,15 +75,16 @@ def test_shares_of_steps_and_where_a_small_data_set_s_time_goes():
     double = replace(training, problem=replace(problem, dtype="float64"))  # cast before the first epoch
     assert feeding.shares([*study(), double])[0].feeding == share.feeding
     assert share.feeding.value == pytest.approx(81.8432e-6) and share.share.value == pytest.approx(0.0409216)
-    said = words.sentences(rows)
-    assert said[2] == "GPU: 2,048 CIFAR-10 images from NumPy arrays add 5.24 ms to a step: 4.80 GB/s."
-    assert said[3] == "CuPy copies as many bytes at 50.0 GB/s from pinned memory, so the link is not what limits."
-    assert said[4] == "CIFAR-10 CNN, batch 32: the input pipeline is at most 4.1 % of a step of 2.00 ms on the GPU."
+    said = words.sentences(rows) + words.small_sentences(rows)
+    assert said[0] == "GPU: 2,048 CIFAR-10 images from NumPy arrays add 5.24 ms to a step: 4.80 GB/s."
+    assert said[1] == "CuPy copies as many bytes at 50.0 GB/s from pinned memory, so the link is not what limits."
+    assert said[2] == "CIFAR-10 CNN, batch 32: the input pipeline is at most 4.1 % of a step of 2.00 ms on the GPU."
     # 7 s of start-up, 5 of building and compiling, 0.1 of setup, 4 epochs of 40 ms and 32 steps: 12.516 s, fed 10.5 ms.
-    assert said[0].startswith(
+    assert said[3].startswith(
         "CIFAR-10 CNN, batch 32, 1,024 samples, 4 epochs: 12.5 s on the GPU, of which start-up and compilation are 96 %"
     )
-    assert said[0].endswith("the input pipeline 0.084 %.") and "copies are not why" in said[1]
+    assert said[3].endswith("the input pipeline 0.084 %.") and "copies are not why" in said[4]
+    assert small_section(Material(Loaded((), tuple(rows), 0, ())))[:2] == [f"- {line}" for line in said[3:]]
 
 
 def test_the_page_has_the_laws_and_every_point_beside_them():

@@ -8,7 +8,7 @@ from analysis.explain.published import comparisons
 from analysis.report.material import Material
 from analysis.report.sections import several_gpus
 from analysis.table import Table, listed, shown, titled
-from analysis.text import crossings, sentences, training
+from analysis.text import crossings, feeding, sentences, training
 from analysis.text import rows as row_words
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
@@ -27,11 +27,12 @@ def section(of: Material) -> list[str]:
 
 
 def small_section(of: Material) -> list[str]:
-    """The study of small data sets: compiling for a last batch, the articles' claims, and what copying their data costs."""
+    """The study of small data sets: where their time goes, compiling for a last batch, the articles' claims, and what copying
+    their data costs."""
     learned = shown(transfer_study.lines(of.rows), True)
     copies = titled("What small data sets cost to copy", [*learned, ""] if learned else [])
     said = training.last_batch_sentence(pair for _, small in of.small for pair in small)
-    return listed(said) + _articles(of.rows) + copies
+    return listed([*feeding.small_sentences(of.rows), *said]) + _articles(of.rows) + copies
 
 
 def _answers(answers: list[Answer]) -> list[str]:
