@@ -96,7 +96,7 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
     near = best_by(copies, lambda m: m.problem.host_memory, lambda m: abs(m.problem.nbytes - nbytes))
     rates = {memory: m.problem.nbytes / of(m.on("host-latency")).value for memory, m in near.items()}
     if rates:
-        words = " and ".join(f"{bytes_rate(each)} from {memory} memory" for memory, each in rates.items())
+        words = " and ".join(f"{bytes_rate(each)} from {memory}" for memory, each in rates.items()) + " memory"
         why = "the link is not" if min(rates.values()) > _FASTER * rate else "the copy from such memory is"
         told.append(say(_SAID["link"], rates=words, why=why))
     return told

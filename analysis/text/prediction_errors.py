@@ -26,6 +26,7 @@ SAID = {
     "crossings": "{near} of {all} crossovers of trainings were predicted within {within:share}.",
     "unseen": "{device}, first measured after trainings last shaped a rule ({since}): "
     "median error {median:share}, mean {mean:share} of {count}.",
+    "all seen": "No training was first measured since trainings last shaped a rule ({since}).",
     "saved": "{device}, saved before they were measured: median error {median:share}, mean {mean:share} of {count}.",
     "before": "{count} that had been measured before do not count.",
     "checked": "{device}: median error {median:share}, mean {mean:share} of {count}.",
@@ -135,7 +136,8 @@ def _place(a: Answer) -> str:
 def unseen(cases: list[Case], of: Profile) -> list[str]:
     """The errors of trainings that no rule was made on, a sentence a device."""
     late = held_out.unseen(cases, of)
-    return _said("unseen", ((c.device, c.error) for c in late), since=RULES_CHANGED[:10])
+    since = {"since": RULES_CHANGED[:10]}
+    return _said("unseen", ((c.device, c.error) for c in late), **since) or [say(SAID["all seen"], **since)]
 
 
 def counts(cases: list[Case], of: Profile) -> str:

@@ -27,6 +27,7 @@ FOUND = """
 **Why.** Of a GPU step of {model:title}: {parts} (predicted).
 **Bare products.** {product}
 **Copies.** {copies}
+**Batches.** {batches}
 **How far to believe it.** Predicted steps of models left out of the fit have a median error of {gpu:share} on the GPU, \
 {cpu:share} on the CPU. Where intervals overlap, the answer is: can't tell."""
 
@@ -97,6 +98,7 @@ def findings(answers: tuple[Answer, ...], trainings: list[Answer], of: Profile, 
     words = {"small": small, "model": _FIRST, "parts": _parts(of), "cpu": errors.get("cpu"), "gpu": errors.get("gpu:0")}
     words |= {"product": next(map(crossing_sentence, resident), None)}
     words |= {"copies": copies_sentence(copied) if copied else None}
+    words |= {"batches": " ".join(feeding.sentences(of.measurements)[:2]) or None}
     return [f"- {line}" for line in sentences.lines(FOUND, **words)]
 
 

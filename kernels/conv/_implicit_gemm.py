@@ -12,7 +12,7 @@ from kernels import registry
 from kernels.cuda import autotuner, conv_tiles, loader
 from kernels.cuda.conv_tiles import Gather
 from kernels.cuda.rows import Placed, in_place, placed
-from kernels.cuda.tiles import Plan
+from kernels.cuda.tiles import Plan, traffic
 from kernels.problems import Conv, Matmul
 from kernels.problems.arrays import ARITHMETIC
 
@@ -151,7 +151,8 @@ def called(compiled, on: Product, plan: Plan, grid: tuple, shared: int, argument
         if after:
             after()
 
-    run.notes = {"tiles": str(plan)}
+    loads = traffic(on.a.dtype.itemsize, *((m + n, m * n) for m, n in (plan.of.tile, plan.of.unit)))
+    run.notes = {"tiles": str(plan), "traffic": loads}
     return run
 
 

@@ -109,6 +109,11 @@ class Warps(WarpTiles, frozen=True):
     blocks: int
     BUSY_WARPS: ClassVar[float] = 9.0
 
+    @property
+    def unit(self) -> tuple[int, int]:
+        """Rows and columns of a thread."""
+        return self.each_m, self.each_n
+
     def stage(self, wgrad: int) -> float:
         """Cycles of a stage on a busy multiprocessor: 128 multiply-adds each, and operands on their way."""
         return self.tile_m * self.tile_n * self.deep / 128 * (1 + 16 * (1 / self.tile_m + 1 / self.tile_n))

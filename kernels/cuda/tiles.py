@@ -54,6 +54,11 @@ class WarpTiles(Tiles, frozen=True):
         return self.tile_m, self.tile_n
 
     @property
+    def unit(self) -> tuple[int, int]:
+        """Rows and columns that are multiplied from the same registers: a warp's."""
+        return self.warp_m, self.warp_n
+
+    @property
     def threads(self) -> int:
         return self.tile_m // self.warp_m * (self.tile_n // self.warp_n) * 32
 
@@ -72,6 +77,11 @@ class GroupTiles(Tiles, frozen=True):
     @property
     def tile(self) -> tuple[int, int]:
         return self.consumers * self.rows, self.columns
+
+    @property
+    def unit(self) -> tuple[int, int]:
+        """Rows and columns of an instruction."""
+        return 64, self.columns
 
     @property
     def shared_bytes(self) -> int:

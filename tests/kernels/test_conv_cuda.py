@@ -132,6 +132,7 @@ WHOLE = [(1, 1, 1, 1, 1, 1, 1, 3, 4), (2, 5, 6, 3, 5, 3, 3, 1, "same"), (2, 6, 5
 WHOLE += [(2, 6, 7, 16, 24, 3, 3, 2, 1), (1, 17, 17, 40, 40, 3, 3, 1, "same"), (3, 7, 7, 64, 40, 1, 1, 2, "valid")]
 WHOLE += [(1, 5, 5, 15, 11, 3, 3, 1, 4), (2, 5, 7, 12, 20, 1, 1, 1, "valid")]
 WAYS = ["wgrad", "dgrad", "fprop"] * 2 + ["wgrad"]  # of each form
+LOADS = {conv_tiles.WARPS[0]: "0.047 L2, 0.5 shared", conv_tiles.TENSORS[0]: "0.016 L2, 0.031 shared"}  # by hand
 AT, NARROW = next((i, t) for i, t in enumerate(conv_tiles.TENSORS) if t.tile_n == 32)
 RUNGS = [
     *(("", "direct", "float32", conv_tiles.WARPS[0], way) for way in Conv.DIRECTIONS),
@@ -146,7 +147,7 @@ RUNGS = [
 def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, tile, way, bound, built, monkeypatch):
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
-    module, parts = bound(), set()
+    module, parts, loads = bound(), set(), set()
     monkeypatch.setattr(conv_tiles, "TENSORS" if of else "WARPS", (tile,))  # one to build
     monkeypatch.setattr(conv_tiles, "_REDUCE", -1e12)  # a sum is split wherever it can be
 
@@ -163,12 +164,14 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, tile, way, bound, bui
         inputs = problem.inputs(3, True)
         given = [cuda_on_cpu.filled(x.view(np.uint16) if dtype == "bfloat16" else x) for x in inputs]
         run = getattr(module, rung)(problem, *given)
+        loads.add(run.notes.get("traffic") if rung != "direct" else LOADS.get(tile))
         for _ in range(2):  # the second call may not lean on the first one's result
             out = run()
             got = np.array(out).view(inputs[0].dtype)
             assert reference.check(problem, inputs, got).passed, (problem, getattr(run, "notes", ""))
             out.view(np.uint8)[...] = 0xFF
     assert rung == "direct" or tile.deep == 64 or parts, "no sum was split"
+    assert LOADS.get(tile) in {None, *loads}
 
 
 def unaligned(values: np.ndarray) -> np.ndarray:

@@ -28,7 +28,8 @@ def feeding_chart(rows: Measurements) -> list[Chart]:
         traces: list[Trace] = []
         for law in (x for x in fitted if x.device == device and (x.dtype == dtype or x.way == Feeding.RESIDENT)):
             traces += _way(law, _own(law, found), len(traces) // 2)
-        traces += _copies(rows, device, len(traces) // 2)
+        ends = min(x.low for x in fitted), max(x.high for x in fitted)
+        traces += _copies(rows, device, len(traces) // 2, *ends)
         axes = (
             Axis(f"bytes of a {dtype} batch", "bytes"),
             Axis(f"step with next to no arithmetic, {labels.device(device)}", "seconds"),
@@ -63,10 +64,10 @@ def _way(law: Law, own: list[Row], number: int) -> list[Trace]:
     return [measured, Trace(f"{law.way}, law", xs, ys, color, dash=dash, says=told, legend=False)]
 
 
-def _copies(rows: Measurements, device: str, number: int) -> list[Trace]:
-    """CuPy's copies of the same bytes, a line a host memory."""
-    made = []
-    for i, (memory, own) in enumerate(group_by(feeding.copies(rows, device), lambda m: m.problem.host_memory).items()):
+def _copies(rows: Measurements, device: str, number: int, low: int, high: int) -> list[Trace]:
+    """CuPy's copies of batches of `low` to `high` bytes, a line a host memory."""
+    made, near = [], [m for m in feeding.copies(rows, device) if low / 2 <= m.problem.nbytes <= 2 * high]
+    for i, (memory, own) in enumerate(group_by(near, lambda m: m.problem.host_memory).items()):
         points = [(m.problem.nbytes, of(m.on("host-latency"))) for m in sorted(own, key=lambda m: m.problem.nbytes)]
         says = [f"CuPy copies {size(n)} from {memory} memory: {seconds(e.value)}" for n, e in points]
         made.append(line(f"CuPy, {memory}", points, says=says, **marks(number + i)))

@@ -100,7 +100,7 @@ def _said(paths: dict) -> str:
         for (_, precision), path in paths.items()
         if precision == "float32"
     ]
-    what = f"float32 products reach {join(told)}," if told else "Products"
+    what = f"float32 products reach {join(told)}," if told else "Kernels"
     return f"{what} under the roofs measured on this machine."
 
 
