@@ -1,4 +1,4 @@
-"""What can be asked of measurements: every command by the question it answers."""
+"""Lists every command, by the question it answers."""
 
 import sys
 

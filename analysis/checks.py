@@ -23,7 +23,7 @@ _IN_CACHE = (1 / 16, 1 / 2)  # shares of the last cache in which a working set i
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What a row is judged beside: the rows of its run, their roofs and the machine; each may be unknown."""
+    """The surroundings that a row is judged by: the rows of its run, their roofs and the machine. Each may be unknown."""
 
     rows: Sequence[Measurement] = ()
     roofs: tuple = ()
@@ -31,8 +31,8 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that can be wrong. `seen(row, context)`: what was seen, "" for nothing; or words, which may name its values,
-    of a flag that it came with. level: problem where the number is not what it says, warn where it may be off."""
+    """One thing that can be wrong. `seen`: a function of (row, context) that returns the symptom, "" without one; or a text
+    with the row's values, shown if it has `flag`. level: problem if the number is not what it claims, warn if it may be off."""
 
     flag: str
     level: str
@@ -41,7 +41,7 @@ class Check(msgspec.Struct, frozen=True):
     fix: str
 
     def told(self, m: Measurement, context: Context) -> str:
-        """What was seen in a row, "" for nothing."""
+        """The symptom in words for this row; "" if the check sees nothing."""
         if not isinstance(self.seen, str):
             return self.seen(m, context)
         clocks = {name.replace("_hz", "_ghz"): value / 1e9 for name, value in m.values.items()}
@@ -57,12 +57,12 @@ def _above(m: Measurement, context: Context) -> str:
 
 
 def _lent(m: Measurement, context: Context) -> bool:
-    """Whether a row ran on a CPU that is lent more or less of its host from minute to minute: passing a roof is no error."""
+    """Whether a row ran on a virtual CPU, whose share of its host varies: passing a roof is then no error."""
     return not m.on_gpu and context.machine is not None and context.machine.virtual
 
 
 def _not_cold(m: Measurement, context: Context) -> str:
-    """A cold row that is not slower than its warm twin, although memory decides and a cache would hold it all."""
+    """The symptom of a cold row no slower than its warm twin, though memory decides and a cache would hold it; else ""."""
     p, cold = m.problem, stats.quick_seconds(m)
     if m.settings.cache != "cold" or not cold or (p.flops or 0) > _FEW_FLOPS_A_BYTE * (p.bytes_moved or 0):
         return ""
@@ -147,7 +147,7 @@ CHECKS = tuple(
 
 
 def findings(rows: Measurements, machine: Machine | None = None) -> list[Finding]:
-    """What the checks see in these rows, one finding a check: in how many rows, and one of them in words."""
+    """One finding for each check that sees something in these rows: the number of rows, and the first of them in words."""
     context = Context(rows, roofs.roofs(rows, machine), machine)
     found = []
     for check in CHECKS:
@@ -160,15 +160,15 @@ def findings(rows: Measurements, machine: Machine | None = None) -> list[Finding
 
 
 def _fix(check: Check, m: Measurement) -> str:
-    """What to type next for a check that saw this row: where it measures again, the row's own workload and model."""
+    """The command to type next: `{command}` in the check's fix becomes the row's own workload and model."""
     workload = m.problem.op if importlib.util.find_spec(f"workloads.{m.problem.op}") else "matmul"
     model = m.problem.model
     return check.fix.replace("{command}", f"python -m workloads.{workload}" + (f" --model {model}" if model else ""))
 
 
 def lines(rows: Measurements, machine: Machine | None, run: str, verbose: bool = False) -> list[str]:
-    """For the end of a sweep: a line for each problem seen, and one for all warnings with the command that tells more; a line
-    for each if `verbose`."""
+    """The lines that end a sweep: one for each problem, and one for all warnings with the command that tells more. With
+    `verbose` each warning has a line too."""
     seen = findings(rows, machine)
     told = [one for one in seen if verbose or one.level == "problem"]
     rest = [one.check for one in seen if one not in told]

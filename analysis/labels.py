@@ -17,7 +17,7 @@ _FROM_DTYPE = ("math", "out")  # as the operands' type unless told otherwise
 
 
 def fields(of: msgspec.Struct) -> list[tuple[str, str]]:
-    """The fields of a problem or of settings that say something: those without a default, and those that differ from it."""
+    """(name, value) of each field of a problem or of settings that has no default or differs from it."""
     told = []
     dtype = getattr(of, "dtype", None) if "dtype" in of.__struct_fields__ else None
     for field in msgspec.structs.fields(of):
@@ -44,7 +44,7 @@ def brief(m: Measurement) -> str:
 
 
 def shape(problem: Problem) -> str:
-    """What tells products or convolutions of one n apart; empty of others."""
+    """The sizes that distinguish products or convolutions; empty for other problems."""
     if isinstance(problem, Matmul):
         return product(problem)
     return convolution(problem) if isinstance(problem, Conv) else ""
@@ -64,7 +64,7 @@ def convolution(of: "Conv") -> str:
 
 
 def conv_words(of: Mapping[str, str | int]) -> str:
-    """The same of a convolution's fields, any of which may be a word: N, C, H for what varies."""
+    """The same from a convolution's fields. A varying field may be a letter instead of a number: N, C, H."""
     return f"{image(of)} {of['direction']} ({how(of)})"
 
 
@@ -80,12 +80,12 @@ def how(of: Mapping[str, str | int]) -> str:
 
 
 def problem(p: Problem) -> str:
-    """What was computed, in a few words: with the arithmetic beside it no two problems say the same."""
+    """The computation in a few words; together with the arithmetic it is unique."""
     return _PROBLEMS[p.op](p)
 
 
 def _exactly(nbytes: int) -> str:
-    """In the largest unit of which it is a whole number."""
+    """Bytes in the largest unit that divides them: `3 KiB`."""
     power, unit = next(one for one in _UNITS if nbytes % (1 << one[0]) == 0)
     return f"{nbytes >> power:,} {unit}"
 
@@ -139,7 +139,7 @@ def threads(m: Measurement) -> str:
 
 
 def on(m: Measurement, clock: str) -> Estimate | None:
-    """Seconds on that clock."""
+    """Median seconds on that clock, with the interval; None without samples."""
     samples = m.on(clock)
     return stats.of(samples) if samples and samples.seconds else None
 

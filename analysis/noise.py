@@ -1,6 +1,6 @@
-"""What two runs of a machine differ by: a number for each clock and decade of call length, from A/A differences of ten sweeps.
+"""Noise between two runs of one machine, for each clock and decade of call length, from A/A differences of ten sweeps.
 
-`python -m workloads.doctor --noise` stores it; what runs of different minutes differ by is in no run's own interval.
+`python -m workloads.doctor --noise` stores it; the interval of a single run does not contain the drift from run to run.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ QUANTILE = 0.95
 # Where nothing is stored anywhere: as much as ten runs of an hour differed on two shared cores (15 to 21 % by the decade), and
 # device times from start to start of an H200 (at most 8 %); a training, which no short sweep holds, by 5 to 30 %.
 DEFAULT = {CPU: 0.20, GPU: 0.08, CALLS: 0.20, MODELS: 0.20}
-_WAITS = 1 / 2  # of the span: pairs of sweeps nearer than this tell what minutes do, not what runs do
+_WAITS = 1 / 2  # of the span: closer pairs of sweeps show drift over minutes, not between runs
 _FEWEST = 10  # pairs that a quantile takes
 DISTURBED = {"other-load", "other-tenant", "quota"}
 OWN = "measured on this machine"
 
 
 class Share(msgspec.Struct, frozen=True):
-    """The QUANTILE of the relative differences of `pairs` of rows that are alike, of calls of 10^decade seconds on a clock."""
+    """The QUANTILE of the relative differences of `pairs` of equal rows, for calls of about 10^decade seconds on one clock."""
 
     side: str
     decade: int
@@ -40,7 +40,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Noise(msgspec.Struct, frozen=True):
-    """What a machine's file holds: its shares, and the sweeps that they came of, taken over so many seconds."""
+    """A machine's stored noise: its shares, the sweeps they come from, and the seconds from the first to the last sweep."""
 
     machine: Machine
     taken_at: str
@@ -50,22 +50,22 @@ class Noise(msgspec.Struct, frozen=True):
 
 
 class Between(msgspec.Struct, frozen=True):
-    """The relative difference that two runs alike stay within in 95 of 100 cases, and where it is from."""
+    """The relative difference that 95 of 100 pairs of equal runs stay within, and the source of this number."""
 
     share: float
     source: str
 
 
 def side(m: Measurement, clock: str) -> str:
-    """Whose noise a row's samples on a clock have."""
+    """Name of the noise (CPU, GPU, CALLS or MODELS) that applies to a row's samples on a clock."""
     if m.problem.op in ("training", "inference"):
         return MODELS
     return CPU if not m.on_gpu else GPU if clock == "device" else CALLS
 
 
 def shares(sweeps: list[tuple[float, Loaded]]) -> tuple[Share, ...]:
-    """The shares that sweeps alike, each with the Unix seconds when it began, come to; of rows that other load disturbed only
-    where too few were left alone."""
+    """The shares of equal sweeps, each given with its start in Unix seconds. Rows disturbed by other load count only where
+    fewer than _FEWEST undisturbed ones are left."""
     span = max(at for at, _ in sweeps) - min(at for at, _ in sweeps)
     found: dict[tuple[str, int], list[tuple[bool, float]]] = {}
     for (a, old), (b, new) in itertools.combinations(sweeps, 2):
@@ -88,7 +88,7 @@ def shares(sweeps: list[tuple[float, Loaded]]) -> tuple[Share, ...]:
 
 @functools.cache
 def stored(root: pathlib.Path) -> dict[str, Noise]:
-    """Machine key -> what is stored of it under a folder of reports; what this checkout measured itself counts first."""
+    """Machine key -> the noise stored for it under a folder of reports. Files under local/ replace the others."""
     found = {}
     for file in (*sorted(root.glob(f"*/{FILE}")), *sorted(root.glob(f"local/*/{FILE}"))):
         with contextlib.suppress(msgspec.DecodeError, OSError):  # another version's, or broken: as if there were none
@@ -98,8 +98,8 @@ def stored(root: pathlib.Path) -> dict[str, Noise]:
 
 
 def between_runs(machine: Machine | None, side: str, seconds: float) -> Between:
-    """What two runs differ by in calls of so many seconds on a machine; of one without a number the stored machine most like
-    it says it, and without any DEFAULT."""
+    """The relative difference of two runs for calls of so many seconds. A machine without stored noise takes that of the most
+    similar stored machine; DEFAULT if nothing is stored or the machine is unknown."""
     known = [n for n in stored(REPORTS).values() if any(s.side == side for s in n.shares)]
     if not known or machine is None:
         return Between(DEFAULT[side], "a guess, as nothing is stored")
@@ -118,8 +118,8 @@ def _likeness(a: Machine, b: Machine, side: str) -> tuple:
 
 
 def of_one_run(machine: Machine | None, m: Measurement, samples: Samples, seconds: Estimate) -> Estimate:
-    """A row's seconds as further runs would give them: where its visits lie within SHORT_S, widened by what one run is off by,
-    which is what two differ by over the root of 2."""
+    """A row's seconds with the noise between runs in the interval, if its visits span less than SHORT_S. One run has 1 /
+    sqrt(2) of the difference of two."""
     if machine is None or (m.span_s or 0.0) >= SHORT_S:
         return seconds
     share = between_runs(machine, side(m, samples.clock), seconds.value).share

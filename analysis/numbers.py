@@ -8,7 +8,7 @@ _SPANS = ((86400.0, "days"), (3600.0, "h"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µ
 
 
 def decimals(e: Estimate, most: int = 3) -> int:
-    """Decimal places of a value: to the first digit of half its interval, of two to `most` significant digits; negative: tens."""
+    """Decimal places of a value, to the first digit of half its interval: two to `most` significant digits. Negative: tens."""
     if not e.value or not math.isfinite(e.value):
         return 0
     first = math.floor(math.log10(abs(float(f"{e.value:.{most - 1}e}"))))
@@ -60,7 +60,7 @@ def timed(e: Estimate) -> str:
 
 
 def less_than(e: Estimate) -> float | None:
-    """What a part is less than that may be nothing: the upper end of an interval that holds 0 far from its end; else None."""
+    """The upper end of an interval that holds 0, if the value is at most half of it: the part is less than that. Else None."""
     return max(0.0, e.high) if e.low < 0 and e.value <= e.high / 2 else None
 
 

@@ -61,7 +61,7 @@ class Estimate(msgspec.Struct, frozen=True):
         return exact(other) / self
 
     def at_least(self, other: "Estimate | float") -> "Estimate":
-        """The larger of both, end by end: the time of what waits for both."""
+        """The larger of both, end by end: the time of work that waits for both."""
         b = exact(other)
         return Estimate(max(self.value, b.value), max(self.low, b.low), max(self.high, b.high))
 
@@ -108,7 +108,7 @@ def reaching(value: float, *ends: float) -> Estimate:
 
 
 def of_draws(value: float, drawn: Sequence[float] | np.ndarray) -> Estimate:
-    """A number with the 95 % interval of its redrawn values; without any nothing is known but its value."""
+    """A number with the 95 % interval of its redrawn values; without redrawn values the interval has no width."""
     return reaching(value, *np.quantile(drawn, [0.025, 0.975]).tolist()) if len(drawn) else exact(value)
 
 
@@ -135,8 +135,8 @@ def _blocks(seconds, block) -> dict[int, list[float]]:
 
 @functools.lru_cache(maxsize=256)
 def _draws(blocks: int) -> tuple[np.ndarray, np.ndarray]:
-    """(how often each block is drawn in every distinct draw, blocks x draws; which of these each of RESAMPLES draws is): as many
-    blocks are drawn as there are, with replacement, so of few blocks there are few distinct draws."""
+    """(counts, index) of RESAMPLES draws of whole blocks with replacement. counts, distinct draws only: times each block is
+    drawn, blocks x draws. index: the distinct draw of each of the RESAMPLES."""
     picks = np.random.default_rng(1).integers(0, blocks, (RESAMPLES, blocks))
     places = (picks + blocks * np.arange(RESAMPLES)[:, np.newaxis]).reshape(-1)
     counts = np.bincount(places, minlength=RESAMPLES * blocks)
@@ -170,7 +170,7 @@ def t_quantile(free: int) -> float:
 
 
 def _few_blocks(blocks: int) -> float:
-    """What a percentile interval over so few blocks must be widened by, in the logarithm, to keep its promise.
+    """Exponent that widens a percentile interval over few blocks, in the logarithm, so that it covers 95 %.
 
     Source: T. Hesterberg, What Teachers Should Know About the Bootstrap (2015), section 3.2: t over normal quantile
     times sqrt(n / (n - 1)).
@@ -230,8 +230,8 @@ def of_rounds(rounds: np.ndarray, numbers: Callable[[np.ndarray], np.ndarray]) -
 
 
 def least_squares(columns: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Seconds of one of each column that fit the relative errors best, none below 0; scaled, as bytes are many and their seconds
-    few."""
+    """Nonnegative coefficients, one for each column, that minimize the relative errors of the seconds. Columns are scaled
+    first, as bytes are many and their seconds few."""
     from scipy.optimize import nnls
 
     shares = columns / seconds[:, np.newaxis]
@@ -265,7 +265,7 @@ def group_by(items: Iterable, key: Callable) -> dict:
 
 
 def best_by(items: Iterable, key: Callable, cost: Callable) -> dict:
-    """key(item) -> the item that costs least of those that have it."""
+    """key(item) -> the item of least cost among those with that key."""
     return {name: min(own, key=cost) for name, own in group_by(items, key).items()}
 
 
@@ -306,7 +306,7 @@ def quickest(measurements: Iterable[Measurement], clock: str) -> tuple[Measureme
 
 
 def call_s(measurement: Measurement) -> float:
-    """`quick_seconds` to sort by and to divide by: of a row without a time it is infinite."""
+    """`quick_seconds`, but infinite for a row without a time, so that it can be sorted by."""
     seconds = quick_seconds(measurement)
     return math.inf if seconds is None else seconds
 

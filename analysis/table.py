@@ -57,8 +57,8 @@ class Table:
         self._words = {*range(left - sum(i < left for i in empty)), *([len(self.heads) - 1] if last else [])}
 
     def text(self, most: int | None = None) -> list[str]:
-        """The lines for a terminal of so many columns, by default the one that stdout is; 0: any number. Where columns would be
-        lost that are none of `least`, each cell is a line under its row's first."""
+        """The lines for a terminal of so many columns (default: that of stdout; 0: unlimited). If columns other than those of
+        `least` would be lost, each cell gets a line of its own under its row's first cell."""
         most = terminal.width() if most is None else most
         cells = [max((len(str(row[i])) for row in self.rows), default=0) for i in range(len(self.heads))]
         widths = self.fitted(cells, most)
@@ -87,8 +87,8 @@ class Table:
         return [line(self.heads), line(marks)]
 
     def fitted(self, cells: Sequence[int], most: int) -> dict[int, int]:
-        """Column -> its width, of those that a terminal of so many columns (0: any number) has room for, by the widths of their
-        cells: heads wrap, then columns of `least` go, then words wrap."""
+        """Column -> its width, for the columns that fit a terminal of so many columns (0: unlimited), given the widths of their
+        cells. First heads wrap, then columns of `least` go, then words wrap."""
         whole = [max(wide, len(head)) for wide, head in zip(cells, self.heads, strict=True)]
         least = [max(wide, *map(len, head.split())) for wide, head in zip(cells, self.heads, strict=True)]
         kept = dict(enumerate(whole))
@@ -115,8 +115,8 @@ class Table:
         return kept
 
     def lines(self, cells: Sequence[object], widths: dict[int, int], most: int) -> list[str]:
-        """A row; a cell that is too long has the row's spare room, and goes on below where that is not enough. The last one has
-        lines of its own where it would go on more than once, or a word of it would."""
+        """The lines of a row. A cell that is too long takes the row's spare room, then continues below. A last cell that would
+        continue more than once, or break inside a word, gets lines of its own."""
         shown = {i: [str(cells[i])] for i in widths}
         spare = most - sum(widths.values()) - 2 * (len(widths) - 1)
         for i, (cell,) in shown.items():
@@ -193,12 +193,12 @@ def listed(said: Iterable[object]) -> list[str]:
 
 
 def headed(label: str, lines: list[str]) -> list[str]:
-    """The lines under their run's name, which a page's only run has none of."""
+    """The lines under a heading with their run's name; without a heading if `label` is empty."""
     return [f"### {text(label)}", "", *lines] if label else lines
 
 
 def titled(heading: str, *parts: "str | list[str] | Table") -> list[str]:
-    """A part of a page: the heading, then sentences, lines and tables; nothing where the last of them holds nothing."""
+    """A section of a page: the heading, then its parts. Empty if the last part is empty."""
     last = parts[-1]
     if not (last.rows if isinstance(last, Table) else last):
         return []
@@ -213,10 +213,10 @@ def portable(command: str) -> str:
 
 
 def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str, command: str) -> None:
-    """Replaces what stands between `<!-- KIND: COMMAND -->` and `<!-- /KIND -->`, where the command names the run, by the lines
-    of that kind.
+    """Replaces the lines between `<!-- KIND: COMMAND -->` and `<!-- /KIND -->` by the lines of that kind, where COMMAND names
+    the run.
 
-    Raises: ValueError when there is none; it says the first kind with `command`, which writes it.
+    Raises: ValueError when there is no such pair; it shows the first kind's pair with `command`, which writes it.
     """
     page, found = readme.read_text(encoding="utf-8"), 0
     for kind, lines in blocks.items():

@@ -71,7 +71,7 @@ def bytes_rate(value: float) -> str:
 
 
 def rate(problem: "Problem", seconds: float) -> str:
-    """What a problem's rate counts, FLOPs or bytes, a second; a dash of one that counts nothing."""
+    """A problem's rate: FLOPs a second or bytes a second, whichever it is rated by; a dash if it counts neither."""
     work = getattr(problem, problem.rated)
     return (flops_rate if problem.rated == "flops" else bytes_rate)(work / seconds) if work else "-"
 

@@ -55,7 +55,7 @@ def read(run: str) -> "Loaded":
 
 
 def compare(old: "Loaded", new: "Loaded", asked: str, any_machine: bool = False, clock: str = "") -> "Comparison":
-    """comparison.comparison, refused for two different machines unless asked for (with `asked`, the command that asks).
+    """comparison.comparison; two different machines only with `any_machine`. asked: the command with that flag, for the error.
 
     Raises: Usage.
     """
@@ -72,7 +72,8 @@ def compare(old: "Loaded", new: "Loaded", asked: str, any_machine: bool = False,
 
 
 def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
-    """Prints how many rows changed, those that did (`verbose`: all), and notes; the words are on stderr beside csv and json."""
+    """Prints how many rows changed, the changed rows (`verbose`: all), and notes; the sentences go to stderr with csv and
+    json."""
     from analysis import table
     from analysis.compare import comparison
     from analysis.text import comparisons as words
@@ -99,7 +100,7 @@ def _painted(line: str) -> str:
 
 
 def verdict(made: "Comparison", share: float | None) -> int:
-    """The exit code: 4 when a row is slower by more than that share, or fails now; what did is said on stderr."""
+    """The exit code: 4 when a row is slower by more than that share, or fails now. Such rows are counted on stderr."""
     from analysis.units import count, percent
 
     if share is None:
@@ -113,7 +114,7 @@ def verdict(made: "Comparison", share: float | None) -> int:
 
 
 def against(run: str, files: list, share: float | None, format_: str = "table") -> int:
-    """What a workload's --against adds at its end: its own result files beside a run; the exit code.
+    """Compares a workload's result files with RUN, for its --against; prints the comparison and returns the exit code.
 
     Raises: Usage.
     """

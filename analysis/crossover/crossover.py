@@ -1,4 +1,4 @@
-"""From which size the GPU wins, in which form, and why: the sign changes of log(t_cpu / t_gpu) over a family of problems that
+"""The size from which the GPU wins, for each form of call: sign changes of log(t_cpu / t_gpu) along families of problems that
 differ in one size (analysis.crossover.families): square products in n, convolutions in batch, channels or image size."""
 
 import itertools
@@ -30,7 +30,7 @@ WIDE = 10.0  # between sizes that are farther apart, where the winner changes is
 
 
 class Form(msgspec.Struct, frozen=True):
-    """What a GPU call includes: `mode` of copying, the clock, uses of a copy; `as_written`: `a @ b` on both sides.
+    """Contents of a GPU call: `mode` of copying, the clock, uses of a copy; `as_written`: `a @ b` on both sides.
 
     `framework`: both sides as that framework runs them (tensorflow), empty: libraries called by themselves. `cache`: what
     lies in it before a call, on both sides.
@@ -93,17 +93,16 @@ class Crossing(msgspec.Struct, frozen=True):
 
     @property
     def wide(self) -> bool:
-        """Whether its measured sizes lie so far apart that a straight line between them says nothing of where it is."""
+        """Whether its measured sizes lie too far apart to interpolate between them."""
         return self.apart > WIDE
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Who wins where, for one precision and form, in the measured range low_n..high_n.
+    """The crossover for one precision and form, in the measured range low_n..high_n.
 
-    kind: gpu-from, gpu-at-smallest, cpu-throughout, several, cant-tell, no-gpu, no-cpu. bands: (first, last) size of
-    each run of sizes whose interval of the ratio holds 1. gaps: sizes that were tried without a time, and why. tried:
-    all sizes at which the GPU was tried in this form. family: what differs from size to
-    size, and what does not.
+    kind: gpu-from, gpu-at-smallest, cpu-throughout, several, cant-tell, no-gpu, no-cpu. bands: (first, last) size of each run
+    of sizes whose interval of the ratio holds 1. gaps: sizes that were tried without a time, and why. tried: all sizes at which
+    the GPU was tried in this form. family: the varying size and the fixed fields.
     """
 
     precision: str
@@ -120,7 +119,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def predicted(self) -> bool:
-        """Whether its seconds are predicted ones."""
+        """Whether its seconds are predicted."""
         return any(p.gpu.kernel == "predicted" for p in self.points)
 
     @property
@@ -165,7 +164,7 @@ def of_families(
 
 
 def forms_of(measurements: Iterable[Measurement]) -> list[tuple[str, str]]:
-    """(framework, cache) of the rows, each with answers of its own: libraries called directly and warm rows first."""
+    """(framework, cache) of the rows, each with crossovers of its own: libraries called directly and warm rows first."""
     found = {(framework_of(m), m.settings.cache) for m in measurements if m.process == "warm"}
     return sorted(found, key=lambda pair: (pair[0], pair[1] != "warm"))
 
@@ -190,7 +189,7 @@ def layer_crossovers(
 
 
 def _answers(family: Family, rows: Rows, forms: list[Form], machine: "Machine | None") -> list[Answer]:
-    """`forms`: first the one of the answer without a GPU, then those that are asked for."""
+    """The crossovers of a family. The first of `forms` is used for a precision without a GPU, the others if measured."""
     answers = []
     for precision in sorted(rows, key=lambda p: (p != "float32", list(rows).index(p))):
         sizes = rows[precision]
@@ -245,7 +244,7 @@ def _default_threads(rows) -> int | None:
 
 
 def fastest(rows: Iterable[Measurement], clock: str, machine: "Machine | None" = None) -> Side | None:
-    """The row with the least median on that clock; None when none has one. With the machine, as further runs would see it."""
+    """The fastest row on that clock; None without a time. With the machine, its interval has the noise between runs."""
     if not (found := quickest(rows, clock)):
         return None
     m, samples = found
@@ -271,7 +270,7 @@ def _gap(where: str, who: str, rows) -> str:
 def classify(
     precision: str, form: Form, points: Iterable[Point], gaps: Iterable[str] = (), family: Family = SQUARES
 ) -> Answer:
-    """The answer that the points (at least one, by growing n) give."""
+    """The answer for the given points (at least one, by growing n)."""
     points = tuple(points)
     told = [i for i, p in enumerate(points) if p.sign]
     changes = [(i, j) for i, j in itertools.pairwise(told) if points[i].sign != points[j].sign]

@@ -1,5 +1,5 @@
-"""Families of problems that differ in one size alone, so that a crossover can be looked for along it: square products in
-n, convolutions in batch, channels or image size, the products of a dense layer in its batch.
+"""Families of problems that differ in one size alone, along which a crossover can be searched: square products in n,
+convolutions in batch, channels or image size, the products of a dense layer in its batch.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class Family(msgspec.Struct, frozen=True):
 
     @property
     def size_name(self) -> str:
-        """What varies, in words that stand before `= 32`."""
+        """The name of the varying size, as written before `= 32`."""
         return {"size": "image side"}.get(self.varies, self.varies)
 
 
@@ -123,13 +123,13 @@ def rows_of(measurements: Measurements, family: Family) -> Rows:
 
 
 def of_family(rows: Measurements, family: Family) -> Rows:
-    """precision -> size -> those of comparable rows that are of one family."""
+    """precision -> size -> the rows of one family among comparable rows."""
     return _by_size([m for m in rows if family.holds(m.problem)], family)
 
 
 def conv_rows(rows: Measurements, least: Mapping[str, int] = LEAST) -> dict[Family, Rows]:
-    """Family -> its convolutions out of comparable rows, which differ in one size. A row may be in several. Families of channels
-    have as many in as out, those of sizes square images. `least`: size that varies -> how many make a family."""
+    """Family -> its convolutions among comparable rows, which differ in one size. A row may be in several. Families of channels
+    have as many in as out, those of sizes square images. `least`: varying size -> number of sizes that make a family."""
     found: dict[Family, list[Measurement]] = {}
     for m in rows:
         for name in least:
@@ -164,6 +164,6 @@ def _by_size(rows: Measurements, family: Family) -> Rows:
 
 
 def _sweeps(found: dict[Family, list[Measurement]], least: Mapping[str, int]) -> dict[Family, Rows]:
-    """Those of enough sizes."""
+    """The families with at least `least` sizes in one precision."""
     made = {family: _by_size(rows, family) for family, rows in found.items()}
     return {family: rows for family, rows in made.items() if max(map(len, rows.values())) >= least[family.varies]}

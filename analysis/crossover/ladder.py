@@ -18,7 +18,7 @@ from kernels.problems import Problem
 from workloads.records import Machine, Measurement, Measurements
 
 _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
-_SHARED_OUT = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have
+_SHARED_OUT = {"matmul/numba/parallel": "numba/reordered"}  # rung that adds threads -> rung of the same loops
 _BEYOND = 1.05  # of the peak: no kernel is faster
 _SHARES = "of the library | of the peak | over the best before | bytes a FLOP"
 _HEADS = f"rung | rate | {_SHARES}"
@@ -171,7 +171,8 @@ def cells(ladder: Ladder, problem: Problem) -> list[tuple[str, ...]]:
 
 
 def telling(ladder: Ladder) -> list[Step]:
-    """Of each rung its largest problem with a rung before it, and with a library where one of that order of magnitude has it."""
+    """Each rung's most telling step: its largest problem with a rung before it, with a library if one of that magnitude has
+    it."""
     by_rung = group_by(ladder.steps, lambda s: s.kernel)
     own = [by_rung[kernel] for kernel in ladder.ideas if kernel in by_rung]
     size = {p: (len(str(p.flops)), p in ladder.library, p.flops) for p in ladder.problems}  # a small one hides an idea
@@ -179,7 +180,7 @@ def telling(ladder: Ladder) -> list[Step]:
 
 
 def sentences(ladder: Ladder) -> list[str]:
-    """What each rung gained over the best before it, and by what; then where the fastest stands."""
+    """The gain of each rung over the best before it, with its idea; then the fastest rung beside library and peak."""
     steps = telling(ladder)
     told = [_gain(step, ladder) for step in steps]
     largest = sorted(ladder.problems, key=lambda p: (len(str(p.flops)), p in ladder.library))[-1]
@@ -190,7 +191,7 @@ def sentences(ladder: Ladder) -> list[str]:
 
 
 def _gain(step: Step, ladder: Ladder) -> str:
-    """What a rung gains over the best before it; of a slower one also where it gains most over the one just before it."""
+    """The gain of a rung over the best before it. For a slower rung also its largest gain over the one just before it."""
     gain, why = step.over_before, _idea(step, ladder)
     words = {"rung": short(step.kernel), "before": short(step.before), "why": why, "at": problem_name(step.problem)}
     if gain is None:
@@ -204,14 +205,14 @@ def _gain(step: Step, ladder: Ladder) -> str:
 
 
 def _idea(step: Step, ladder: Ladder) -> str:
-    """A rung's idea, and the tiles it took here; of one that shares loops out, what is left of it on one thread."""
+    """A rung's idea and its tiles here; for a rung that only shares loops among threads, on one thread, a note instead."""
     if ladder.threads == 1 and step.kernel in _SHARED_OUT:
         return _SAID["one thread"].format(loops=_SHARED_OUT[step.kernel])
     return ladder.ideas[step.kernel] + (f" Its tiles: {step.tiles}." if step.tiles else "")
 
 
 def _standing(ladder: Ladder, problem: Problem) -> str:
-    """Where the fastest rung at a problem stands against the library and the peak."""
+    """The fastest rung at a problem, as a share of the library and of the peak."""
     best = min(ladder.at(problem), key=lambda s: s.seconds.value)
     parts = [f"{percent(best.of_library.value)} of {ladder.library[problem].label}"] if best.of_library else []
     parts += [f"{percent(best.of_peak.value)} of the measured peak"] if best.of_peak else []

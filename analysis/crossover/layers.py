@@ -1,5 +1,5 @@
-"""What rows of layers say together: which backend is fastest at each, what a framework costs beside the best library, cold
-caches beside warm ones, and what less precision brings by alignment.
+"""Comparisons over the rows of layers: the fastest backend at each, a framework beside the best library, cold caches beside
+warm ones, and the gain of less precision by alignment.
 
 A comparison takes rows that differ in nothing else, and gives the median of their ratios, the least and the most.
 """
@@ -36,8 +36,8 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Arithmetic(msgspec.Struct, frozen=True):
-    """What a backend reaches in an arithmetic with channels (or a product's sizes) that are multiples of `alignment`: FLOP/s,
-    shares of the roof, and speedups over its own float32."""
+    """A backend's FLOP/s, shares of the roof and speedups over its own float32, in one arithmetic. `alignment`: the channels
+    (or a product's sizes) are multiples of it."""
 
     device: str
     backend: str
@@ -60,7 +60,7 @@ def is_square(problem: Problem) -> bool:
 
 
 def timed(measurements: Measurements, op: str) -> "list[Measurement]":
-    """The rows of an operation with a time, their data where they are computed on, in a process that was warm."""
+    """The rows of an operation with a time, data resident, in a warm process."""
     wanted = (op, "resident", "warm")
     return [m for m in measurements if (m.problem.op, m.mode, m.process) == wanted and quick_seconds(m)]
 
@@ -215,5 +215,5 @@ def _reached(m: Measurement, roofs: Roofs) -> str:
 
 
 def aligned(alignment: int) -> str:
-    """`multiples of 8`, or neither of 4."""
+    """`multiples of 8`, or `not all multiples of 4`."""
     return f"multiples of {alignment}" if alignment > 1 else "not all multiples of 4"

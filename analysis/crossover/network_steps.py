@@ -1,5 +1,5 @@
-"""A training step's products or convolutions together: what all of a network come to on each device, along the batch who wins,
-and what is missing where that cannot be said."""
+"""All products or convolutions of a training step together: seconds on each device, and the crossover along the batch. Steps
+with unmeasured layers are left out."""
 
 import functools
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ def complete_steps(runs: "Iterable[Run]", measurements: Measurements, op: str) -
 
 
 def answers(step: Step, measurements: Measurements, machine: "Machine | None" = None) -> list[Answer]:
-    """Who wins the step along the batch: an answer for each way of calling and arithmetic with times of both devices at some
+    """The crossover of the step along the batch, for each way of calling and arithmetic with times of both devices at some
     batch. A way is libraries called directly or one framework, the same on both devices. A side is its fastest kernels, each
     call waited for, data resident. Lower precisions are compared with the CPU's float32. Order: most batches, libraries,
     float32."""
@@ -77,14 +77,14 @@ def answers(step: Step, measurements: Measurements, machine: "Machine | None" = 
 def best_rows(
     measurements: Measurements, op: str, framework: str, machine: "Machine | None" = None
 ) -> "dict[tuple[Problem, bool], Side]":
-    """(problem, on the GPU) -> the fastest row of that way whose data are there."""
+    """(problem, on the GPU) -> the fastest row of that framework with resident data, each call waited for."""
     there = (m for m in comparable(measurements, op, framework) if m.mode == "resident")
     groups = group_by(there, lambda m: (m.problem, m.on_gpu))
     return {key: side for key, rows in groups.items() if (side := fastest(rows, "host-latency", machine))}
 
 
 def step_side(best: "dict[tuple[Problem, bool], Side]", problems: "list[Problem]", gpu: bool) -> Side | None:
-    """The sum over the problems; None where one of them has no time."""
+    """Seconds of all problems on one side, added up; None if one of them has no time."""
     sides = [side for p in problems if (side := best.get((p, gpu)))]
     if len(sides) < len(problems):
         return None
@@ -132,8 +132,8 @@ def totals(works: Iterable[Work], measurements: Measurements, op: str) -> list[T
 
 
 def steps(runs: "Iterable[Run]", measurements: Measurements, op: str) -> "list[tuple[str, list[Work]]]":
-    """(network, the works of one step at a batch in an arithmetic) of each network whose layers were measured in a direction,
-    all of them: what may be added up."""
+    """(network, the works of one step) for each batch and arithmetic. Only directions count in which every layer of the network
+    was measured, so that the times may be added up."""
     problems = {m.problem: None for m in measurements if m.problem.op == op}
     there: dict[tuple, set[Family]] = {}  # which kinds of layers were measured at each batch, arithmetic and layout
     for p in problems:

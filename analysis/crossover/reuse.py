@@ -1,7 +1,7 @@
-"""A copy that is used more than once: who wins when the operands stay on the GPU for k calls.
+"""A copy that is used more than once: the crossover when the operands stay on the GPU for k calls.
 
-k calls on copied operands cost one call with its copies and k - 1 without them; what a call costs is a k-th of that. Both
-were measured, so nothing is modeled but that the copies' cost is shared.
+k calls on copied operands cost one call with its copies and k - 1 without; a call costs a k-th of that. Both were measured: the
+only assumption is that the calls share the cost of the copies.
 """
 
 from msgspec.structs import replace
@@ -14,12 +14,12 @@ USES = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 70
 
 
 def shared(resident: Estimate, copied: Estimate, uses: int) -> Estimate:
-    """Seconds a call of `uses` calls on one copy."""
+    """Seconds of a call when `uses` calls share one copy."""
     return (resident * (uses - 1) + copied) / uses
 
 
 def amortized(resident: Answer, copied: Answer, uses: int) -> Answer:
-    """The answer when each copy is used that often, at the sizes that were measured with the data there and with its copies.
+    """The crossover when each copy is used that often, at the sizes measured both resident and with copies.
 
     Raises: ValueError where no size has both.
     """

@@ -1,4 +1,4 @@
-"""Where the time of a GPU call goes at the sizes that decide a crossover: parts that add up, the remainder printed."""
+"""The parts of a GPU call's time at the sizes that decide a crossover; they add up, with the remainder."""
 
 import msgspec
 
@@ -24,7 +24,7 @@ class Why(msgspec.Struct, frozen=True):
 
     @property
     def known(self) -> dict[str, float]:
-        """The parts that were measured, and the rest."""
+        """The measured parts and the remainder, without parts that are None."""
         return {name: seconds for name, seconds in self.parts.items() if seconds is not None}
 
 

@@ -1,5 +1,5 @@
-"""The small-dataset study, the transfer half: what copying the articles' data sets costs per batch, once per epoch and once
-for all, and how much of that is the cost of the calls, whatever their bytes.
+"""The small-dataset study, the transfer half: seconds to copy the articles' data sets by batch, once per epoch and in one
+piece, and the share of that which is call overhead, whatever the bytes.
 
 Times are those of rows of `python -m workloads.transfer --study small-dataset`; in between, of the law fitted to them.
 """
@@ -81,10 +81,10 @@ _SAID = {
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What copying a data set costs by one way in batches of `batch`, in seconds.
+    """Seconds to copy a data set by one way in batches of `batch`.
 
-    call: one batch. epoch: all of them, the last smaller one counted. calls_alone: as many calls without bytes. whole: the
-    set in one piece. how: measured, interpolated or extrapolated, the weakest of what went in.
+    call: one batch. epoch: all of them, a smaller last one included. calls_alone: as many calls without bytes. whole: the set
+    in one piece. how: measured, interpolated or extrapolated, the least certain of its times.
     """
 
     data: DataSet
@@ -124,7 +124,7 @@ class Way:
         self._law = law
 
     def seconds(self, nbytes: int) -> tuple[Estimate, str] | None:
-        """(seconds of a call that is waited for, how they are known); None where neither row nor law tells."""
+        """(seconds of a call that is waited for, "measured", "interpolated" or "extrapolated"); None without row and law."""
         if nbytes in self._at:
             return self._at[nbytes], "measured"
         if self._law is None:
@@ -159,7 +159,7 @@ def ways(measurements: Measurements) -> list[Way]:
 
 
 def cost(way: Way, data: DataSet, dtype: str, batch: int) -> Cost | None:
-    """What the data set costs by that way in batches of that size; None where its times are not known."""
+    """The cost of copying the data set that way in batches of that size; None where its times are not known."""
     full, rest = divmod(data.samples, batch)
     one = way.seconds(data.nbytes(dtype, batch))
     last = way.seconds(data.nbytes(dtype, rest)) if rest else one
@@ -182,7 +182,7 @@ def costs(measurements: Measurements) -> list[Cost]:
 
 
 def sentences(found: Iterable[Cost]) -> list[str]:
-    """What the study found by the plainest way: the smallest and largest batch in float32, and the types at a data set's own
+    """Sentences on the first way of copying: the smallest and largest batch in float32, and the other types at a data set's own
     batch against float32."""
     told: list[str] = []
     for d, every in group_by(found, lambda c: c.data).items():

@@ -1,4 +1,4 @@
-"""Explains a training, an article's, a complaint's or your own model's: which device wins, why, and what would help."""
+"""Explains a training (an article's, a complaint's or your own model's): which device wins, why, and what would help."""
 
 import argparse
 import itertools
@@ -107,8 +107,8 @@ def _every_case(args: argparse.Namespace) -> int:
 
 
 def _measured(args: argparse.Namespace, asked: Request, of: Sources) -> "tuple[Explanation, Sources, str]":
-    """(the explanation, its sources with what --measure added, how long that would take where it was not asked for and something
-    is missing). Only where the CPU's rows are, or would be, those of this machine is there anything to measure."""
+    """(explanation; its sources, with the rows that --measure added; time that measuring would take, in words, "" if nothing is
+    missing). It measures only if the CPU's rows are, or would be, those of this machine."""
     here = of.cpu.key == facts.describe().key
     try:
         made = explanation.explain(asked, of)
@@ -128,7 +128,7 @@ def _measured(args: argparse.Namespace, asked: Request, of: Sources) -> "tuple[E
     print(*(f"not measured: {reason}\n" for reason in left_out), sep="", end="", file=sys.stderr)
     of = sources([*args.runs, *folders] if args.runs else [], args.gpu_profile)
     made = explanation.explain(asked, of)
-    if not left_out:  # else what is lacking may be what did not run
+    if not left_out:  # else a missing part may be one that did not run
         lacking = {p.words for p in parts} & {p.words for p in measure.parts(made, asked, of, devices)}
         for words in sorted(lacking):
             print(f"not measured: {words}: too noisy to tell; ask again when nothing else runs", file=sys.stderr)
@@ -156,7 +156,7 @@ def _run(parts: list[Part], left: float) -> tuple[list[str], list[str]]:
 
 
 def _progress(text: str) -> None:
-    """On a terminal what fills the silence; else a line where something begins."""
+    """Shows progress: on a terminal a line that is overwritten, else a line when something begins."""
     shown = "/" in text.split(" ")[0] and terminal.now(text)
     if not shown and not text.split(": ")[-1][0].isdigit():
         print(text, file=sys.stderr, flush=True)
@@ -215,7 +215,7 @@ def _local() -> Profile:
 
 
 def _asked(args: argparse.Namespace):
-    """(what is asked, the case or None); a complaint about no training has None for what is asked.
+    """(the request, the case or None); the request is None for a complaint without a training.
 
     Raises: Usage for an unknown case or model; Missing for a model that cannot be built.
     """
@@ -245,7 +245,7 @@ def _asked(args: argparse.Namespace):
 
 
 def _changed(training, args: argparse.Namespace):
-    """The training with what the command says otherwise."""
+    """The training with the command line's batch, samples, epochs and dtype in place of its own."""
     said = {name: getattr(args, name) for name in ("batch", "samples", "epochs", "dtype") if getattr(args, name)}
     if "samples" in said and "batch" not in said and training.batch >= training.samples:
         said["batch"] = said["samples"]  # all samples in one batch, as before

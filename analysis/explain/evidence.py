@@ -1,4 +1,4 @@
-"""Numbers that answer a case's own question: eight kinds of it, each with one answer."""
+"""Numbers that answer a case's own question: eight kinds of question, each with one function."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,13 +39,13 @@ class Asking(msgspec.Struct, frozen=True):
         return (self.of.gpu or self.of.cpu).measurements
 
     def explained(self, **otherwise: int) -> Explanation:
-        """The explanation of its training, or of one that is otherwise in these fields."""
+        """The explanation of its training, or of the training with these fields replaced."""
         training = replace(self.request.training, **otherwise)
         return explanation.explain(replace(self.request, training=training), self.of)
 
 
 def evidence(case: Case | Complaint | Question, of: Sources, request: Request | None) -> Found | None:
-    """What answers the case's own question; None where no row tells it."""
+    """(kind of answer, its numbers) for the case's own question; None if the rows do not answer it."""
     return KINDS[case.kind](Asking(case, of, request))
 
 
@@ -53,7 +53,7 @@ def evidence(case: Case | Complaint | Question, of: Sources, request: Request | 
 
 
 def _winner(a: Asking) -> Found | None:
-    """Which device is faster, and by how much: an article's claims, or a complaint's trainings."""
+    """The faster device and its speedup: for an article's claims, or a complaint's trainings."""
     if isinstance(a.case, Complaint):
         return _pair(a)
     claims = published.picked(a.rows, a.case)
@@ -67,8 +67,8 @@ def _winner(a: Asking) -> Found | None:
 
 
 def _reported(a: Asking) -> list[tuple[str, published.Measured]]:
-    """(what tells it from the others, the row) of each reported training that was measured: its width, its model, or the batch
-    of a single one."""
+    """(label, measurement) of each reported training that was measured. The label is its width, its model, or the batch of a
+    single one."""
     found = [m for r in a.case.reported if (m := published.measured(r, a.rows))]
     if a.case.varies == "width":
         return [(f"width {break_even.sized(m.reported.training, 'width')[0]:,}", m) for m in found]
@@ -76,7 +76,7 @@ def _reported(a: Asking) -> list[tuple[str, published.Measured]]:
 
 
 def _pair(a: Asking) -> Found | None:
-    """Two trainings of one machine that have different winners."""
+    """Two reported trainings of one machine with different winners; None if one was not measured."""
     reported = _reported(a)
     if len(reported) < len(a.case.reported):
         return None
@@ -103,7 +103,7 @@ def _flip(a: Asking) -> Found | None:
 
 
 def _inference(a: Asking) -> Found | None:
-    """Whether the GPU answers faster, one sample at a time and in batches."""
+    """Rates and the GPU's speedup for answers, at the smallest and the largest batch; None without rows."""
     own = {way: x for case, way, x in inference.crossovers(a.rows) if case.model == a.case.training.model}
     if not own:
         return None
@@ -128,7 +128,7 @@ def _together(a: Asking) -> Found | None:
 
 
 def _cause(a: Asking) -> Found | None:
-    """What takes the GPU's step."""
+    """The largest part of the GPU's step, and its share; None without rows."""
     reported = _reported(a)
     if not reported:
         return None
@@ -139,7 +139,7 @@ def _cause(a: Asking) -> Found | None:
 
 
 def _home(a: Asking) -> Found | None:
-    """Whether the data set should be sent to the GPU once instead of batch by batch."""
+    """Savings of a data set resident on the GPU against copies batch by batch; None if something is not known."""
     made = a.explained()
     kept = next((w for w in made.what_ifs if w.change.settings.keras.residence == "resident"), None)
     if not (kept and kept.job_saved and made.both and a.of.gpu and made.larger):
@@ -152,7 +152,7 @@ def _home(a: Asking) -> Found | None:
 
 
 def _copies(a: Asking) -> Found | None:
-    """Whether it is the copy: a step bound by it, or a clock stopped too early."""
+    """Numbers on copies: of a step bound by them, or of a clock stopped too early."""
     kind, made = ("bound", bound) if "step_s" in a.case.numbers else ("clock", clock)
     found = made(a.case, a.rows)
     return (kind, {"theirs": a.case.numbers, **found}) if found else None

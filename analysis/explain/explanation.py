@@ -41,8 +41,8 @@ _HALVINGS = 5  # of the space between two sizes where the winner changes: from a
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is to be explained. `network`: of a user's own model. `prices`: device (cpu, gpu) -> money an hour. `validation`:
-    samples that are evaluated after each epoch. `sizes`: those of a crossover that is asked for beside the batch's."""
+    """A training to explain. `network`: of a user's own model. `prices`: device (cpu, gpu) -> money an hour. `validation`:
+    samples evaluated after each epoch. `varies`, `sizes`: a crossover wanted beside the batch's."""
 
     training: Training
     network: "Network | None" = None
@@ -58,7 +58,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def unknown_share(self) -> UnknownShare | None:
-        """What of a step nothing here knows."""
+        """The share of a step in layers of unknown kinds; None if all are known."""
         return unknown_share(self.of, min(self.training.batch, self.training.samples))
 
 
@@ -91,18 +91,18 @@ class Explanation(msgspec.Struct, frozen=True):
 
     @property
     def both(self) -> tuple[Side, Side] | tuple[()]:
-        """The CPU and the GPU; nothing unless what the training takes is known of both."""
+        """(CPU side, GPU side); empty unless the cost is known on both."""
         return (self.sides[0], self.sides[1]) if len(self.sides) == 2 else ()
 
     @property
     def swept(self) -> dict[str, float]:
-        """Samples -> from how many on a device surely finishes first, where rows of fewer and of more tell it."""
+        """Samples -> the count from which the winner surely finishes first, if it was measured by a sweep."""
         last = ((a.family.varies, a.crossings[-1]) for a in self.crossovers if a.form.mode == BY_JOB and a.crossings)
         return {varies: c.at.high for varies, c in last if not c.wide and c.to == sides.turns(*self.both)[0]}
 
     @property
     def turns(self) -> tuple[str, dict[str, float]]:
-        """(the device that wins with more samples or epochs, from which count of each): measured, else worked out of costs."""
+        """(device that wins with more samples or epochs, count of each from which it wins): measured, else from costs."""
         to, found = sides.turns(*self.both)
         return to, self.swept | found | self.swept  # what was swept comes first, and is as measured
 
@@ -121,17 +121,17 @@ class Explanation(msgspec.Struct, frozen=True):
 
     @property
     def partial(self) -> tuple[str, ...]:
-        """What the predictions do not know, in words; first the layers that are only estimated."""
+        """The gaps of the predictions, in words; first the layers that are only estimated."""
         first = [self.asked.unknown_share.words] if self.asked.unknown_share else []
         return tuple(dict.fromkeys((*first, *(text for p in self.predictions for text in p.partial))))
 
     @property
     def withheld(self) -> bool:
-        """Whether its seconds would be guesses: most of the arithmetic is of layers that nothing here knows."""
+        """Whether its seconds would be guesses: most of the arithmetic is in layers of unknown kinds."""
         return bool(self.asked.unknown_share and self.asked.unknown_share.most)
 
     def told(self) -> "Explanation":
-        """What of it is to be said: all, or without what rests on seconds that are withheld."""
+        """The explanation as it is shown; if its seconds are withheld, without predictions and everything derived from them."""
         if not self.withheld:
             return self
         return replace(self, cpu=None, gpu=None, crossovers=(), costs=(), what_ifs=())
@@ -151,12 +151,12 @@ class Sources(msgspec.Struct, frozen=True):
         return None if self.gpu is self.cpu else self.gpu
 
     def profile(self, device: str) -> Profile:
-        """The profile that tells of a device."""
+        """The profile with the rows of a device."""
         return self.cpu if device == "cpu" or self.gpu is None else self.gpu
 
 
 def settings_of(asked: Request, device: str) -> Settings:
-    """How the training runs on a device: the switches asked for that mean something there."""
+    """Settings of the training on a device: the requested options that have a meaning there."""
     given = {"data": "synthetic", **asked.switches}
     if device == "cpu":
         given |= {"residence": "tf.data"} if given.get("residence") == "prefetch" else {}
@@ -208,8 +208,8 @@ def explain(asked: Request, of: Sources) -> Explanation:
 
 
 def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Trained]) -> tuple[Side, ...]:
-    """What the training takes on each device, the CPU first: measured here, else predicted, else at most what short fits took,
-    which is no bound of epochs of as many samples. A prediction of mostly unknown layers counts for nothing."""
+    """The cost of the training on each device, the CPU first: measured here, else predicted, else the upper bound from short
+    fits, which does not hold for epochs of as many samples. A prediction of mostly unknown layers is ignored."""
     unknown, t, found = asked.unknown_share, asked.training, []
     for device in ("cpu", GPU):
         p = made.get(device) if not (unknown and unknown.most) else None
@@ -229,7 +229,7 @@ def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Tra
 
 
 def _what_ifs(main: Prediction, both: tuple[Side, ...], predict: Callable) -> Iterable[WhatIf]:
-    """What changes would save: never more than the whole training takes."""
+    """The changes with the time that each saves, at most that of the whole training."""
     whole = next((side.whole for side in both if side.device == main.settings.device), main.job_s)
     return (replace(w, job_saved=w.job_saved and w.job_saved.at_most(whole)) for w in what_if.what_ifs(main, predict))
 
@@ -283,8 +283,8 @@ def measured(asked: Request, of: Sources) -> "dict[str, Trained]":
 
 
 def _swept(asked: Request, trained: dict[str, Trained], of: Sources) -> dict[str, Answer]:
-    """What varied -> who wins along it by rows, in the type with the most sizes. Along samples the whole training counts, if it
-    has the model's epochs and no validation; along other sizes the step."""
+    """Varied size -> the measured crossover along it, in the type with the most sizes. Along samples it is by the whole
+    training, if that has the model's epochs and no validation; along other sizes by the step."""
     if len(trained) < 2:
         return {}
     setup, found = break_even.setup_of(trained[GPU].row), {}
@@ -300,8 +300,8 @@ def _swept(asked: Request, trained: dict[str, Trained], of: Sources) -> dict[str
 
 
 def _crossovers(asked: Request, predict: Callable, swept: dict[str, Answer]) -> tuple[Answer, ...]:
-    """Measured where it was swept; else predicted by the step over the batch, the samples where all are one batch, and what else
-    is asked for."""
+    """The crossovers along each size: measured where it was swept; else predicted by the step, along the batch, along samples
+    if all are one batch, and along `asked.varies`."""
     t = asked.training
     most = min(_MOST_BATCH, 64 * t.batch)
     sizes: dict[str, Iterable[int]] = {"batch": {t.batch, *(b for i in range(7) if (b := _BATCH_STEP**i) <= most)}}
@@ -324,8 +324,8 @@ def _at(t: Training, varies: str, size: int) -> Training:
 
 
 def over(asked: Request, varies: str, sizes: Iterable[int], predict: Callable) -> Answer | None:
-    """Who wins a step along a size: predicted at the sizes, then between two with different likelier winners until they lie
-    close; None with fewer than two possible sizes."""
+    """The crossover of a step along a size: predicted at the sizes, then between neighbors with different likely winners until
+    they lie close; None with fewer than two possible sizes."""
     sides: dict[int, tuple[Trained, Trained]] = {}
 
     def add(size: int) -> None:

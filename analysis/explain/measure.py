@@ -1,4 +1,4 @@
-"""`explain --measure`: runs here what a training's verdict lacks, each part by a command of its own, as far as a budget goes."""
+"""`explain --measure`: measures here the parts that a verdict lacks, each by its own command, within a time budget."""
 
 import contextlib
 import pathlib
@@ -18,14 +18,14 @@ from workloads import options
 from workloads.records import settings
 
 BUDGET_S = 90
-_SAMPLES, _STEPS = 2048, 64  # of the real step: its later epochs tell it, so few samples do
+_SAMPLES, _STEPS = 2048, 64  # enough samples and steps to measure the real step by its later epochs
 _PATIENCE_S = 15  # what a child may take beyond its share: it finishes the visit that it is in
 # Seconds that a part is guessed to take, rounded from one look at two cores.
 _GUESS_S = {"training": 30, "launch": 20, "conv": 20, "matmul": 15, "stream": 40, "transfer": 10}
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Something to measure: in words, the words of `python -m ...`, and the seconds that it is guessed to take."""
+    """Something to measure: its name in words, the arguments of `python -m`, and the seconds that it is guessed to take."""
 
     words: str
     command: tuple[str, ...]
@@ -33,8 +33,8 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def parts(e: Explanation | None, asked: Request, of: Sources, devices: list[str]) -> list[Part]:
-    """What to measure on this machine's devices, what the verdict needs most first: the model's real step, the dispatch of a
-    step, then the model's operations."""
+    """The parts to measure on this machine's devices, the most needed first: the model's real step, the dispatch of a step,
+    then the model's operations."""
     measured = {s.device for s in e.sides if s.cost.source == "measured"} if e else set()
     predicted = {p.settings.device for p in e.predictions} if e else set()
     found = [_step(asked, device) for device in devices if device not in measured]
@@ -93,8 +93,8 @@ def seconds(found: Iterable[Part], budget: float = BUDGET_S) -> float:
 def run(
     found: list[Part], folder: pathlib.Path, budget: float = BUDGET_S, say: Callable[[str], None] = lambda text: None
 ) -> list[str]:
-    """Runs each part into a folder of its own, NAME-1 and so on, until the budget is spent; what was not reached or failed, in
-    words."""
+    """Runs each part into a folder of its own, NAME-1 and so on, until the budget is spent. Returns the parts that were not
+    reached or failed, in words."""
     begin, left_out = time.monotonic(), []
     say(f"Measuring here for about {seconds(found, budget):.0f} s; rows go to {options.near(folder)}-*")
     for i, part in enumerate(found, 1):

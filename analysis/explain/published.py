@@ -1,4 +1,4 @@
-"""What was published or reported of trainings beside the same trainings' rows here; everything is measured, nothing predicted."""
+"""Published or reported times of trainings beside the rows of the same trainings here; all measured, nothing predicted."""
 
 import math
 from collections.abc import Iterable
@@ -51,8 +51,8 @@ def comparisons(measurements: Measurements, cases: Iterable[Case] = CASES) -> li
 
 
 def picked(measurements: Measurements, case: Case) -> list[Comparison]:
-    """One comparison for each of a case's claims that rows tell: a bare loop where the article trained by one, and the fastest
-    GPU of these."""
+    """One comparison for each of a case's claims that has rows: a bare loop if the article trained by one, and of these the
+    fastest GPU."""
     groups = group_by((c for c in comparisons(measurements, (case,)) if c.gpu), lambda c: c.claim)
     return [
         max(own, key=lambda c: (c.row.kernel.endswith("loop") == case.loop, -c.gpu.value)) for own in groups.values()
@@ -96,7 +96,7 @@ class Measured(msgspec.Struct, frozen=True):
 
     @property
     def comes_back(self) -> bool:
-        """Whether the reporter's finding shows here too."""
+        """Whether the reported winner is the winner here too."""
         return self.faster == self.reported.faster
 
 
@@ -132,5 +132,5 @@ def _parts(pair: Pair, measurements: Measurements, step: float) -> dict[str, flo
 
 
 def step_constant(constants: tuple[overheads.Constant, ...], device: str) -> overheads.Constant | None:
-    """What a Keras step takes on a GPU whatever its work: compiled by XLA, where that was measured."""
+    """Seconds of a Keras step with almost no work on a GPU: compiled by XLA if that was measured."""
     return overheads.find(constants, "keras-step", device, jit="on") or overheads.find(constants, "keras-step", device)

@@ -1,4 +1,4 @@
-"""What a training takes on each device, measured where a row tells it, else predicted; from where the winner changes."""
+"""The cost of a training on each device, measured or else predicted, and the counts from which the winner changes."""
 
 from math import inf
 
@@ -12,7 +12,7 @@ from kernels.problems import Training
 
 
 class Side(msgspec.Struct, frozen=True):
-    """A training on a device and what it costs, its validation in the epochs. `unknown`: what no row tells of it. `ran`: whether
+    """A training on a device and its cost, with validation in the epochs. `unknown`: parts that no row measured. `ran`: whether
     a row ran as many samples and epochs; else its time is put together from parts."""
 
     device: str
@@ -32,7 +32,7 @@ class Side(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> dict[str, Estimate]:
-        """Seconds of the whole training by what they go to; they add up."""
+        """Part -> seconds of the whole training; they add up."""
         return costs.parts(self.cost, self.training.epochs, self.training.steps)
 
     @property

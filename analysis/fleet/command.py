@@ -41,7 +41,7 @@ def parser() -> options.Parser:
 
 
 def judge(args: argparse.Namespace) -> "Judged":
-    """What the arguments ask about.
+    """Judges the devices of RUN against the baselines that the arguments name.
 
     Raises: Usage when there is no such run, and when it is no fleet's.
     """
@@ -59,7 +59,7 @@ def judge(args: argparse.Namespace) -> "Judged":
 
 
 def _body(args: argparse.Namespace) -> int:
-    """Prints what is said of the devices (on stderr where stdout is a table for machines), then that table."""
+    """Prints the sentences on the devices (on stderr with csv and json), then the table; returns the exit code."""
     from analysis import table
     from analysis.fleet import judgment
     from analysis.text import machines as fleet

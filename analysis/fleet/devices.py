@@ -1,4 +1,4 @@
-"""The devices of a fleet's run, which rows tell what of them, and where the same device was measured before."""
+"""The devices of a fleet's run, the quantity that each row measures, and earlier measurements of the same device."""
 
 import contextlib
 import pathlib
@@ -12,14 +12,14 @@ from kernels.problems import AllReduce, AtOnce, Conv, Matmul, PeerCopy, Stream, 
 from workloads import records
 from workloads.records import Loaded, Machine, Measurement, baselines
 
-LOST = "lost"  # the flag of a row that its node did not live to measure
+LOST = "lost"  # flag of a row whose node died before it was measured
 _LONG_S, _LARGE_BYTES = 1e-4, 1 << 20  # shorter calls and smaller copies are mostly latency: another quantity
 
 
 class Device(msgspec.Struct, frozen=True):
     """One device of one node: its rows that have a time, by key, and those that have none because they were lost or failed.
 
-    node: the folder's name, "" where rows lie in the run's own folder. model: the product, for which devices are alike.
+    node: the folder's name, "" where rows lie in the run's own folder. model: the product; devices of one model are alike.
     """
 
     node: str
@@ -68,7 +68,7 @@ def of_node(loaded: Loaded, node: str) -> list[Device]:
 
 
 def quantity(m: Measurement, machine: Machine) -> str:
-    """What a row tells of its device, in words; "" for what happens once in a process, which differs from time to time."""
+    """The quantity that a row measures, in words: `HBM read`. "" for what happens once in a process, as it is too noisy."""
     p, gpu, seconds = m.problem, m.on_gpu, stats.quick_seconds(m) or 0.0
     if m.process == "fresh" or p.once:
         return ""
@@ -95,12 +95,12 @@ def quantity(m: Measurement, machine: Machine) -> str:
 
 
 def plain_key(key: str, device: str) -> str:
-    """A row's key whatever GPU of the node it ran on."""
+    """A row's key without the number of its GPU, so that it is the same on every GPU of a node."""
     return key.replace(f'"device":"{device}"', '"device":"gpu"') if device.startswith("gpu") else key
 
 
 def readable(runs: Iterable[str | pathlib.Path]) -> list[tuple[Device, ...]]:
-    """The devices of each of these runs; those that are no fleet's, or empty, have none."""
+    """The devices of each of these runs; runs that cannot be read as a fleet's, or are empty, are left out."""
     found = []
     for run in runs:
         with contextlib.suppress(FileNotFoundError, ValueError):
@@ -109,7 +109,8 @@ def readable(runs: Iterable[str | pathlib.Path]) -> list[tuple[Device, ...]]:
 
 
 def stored_baseline(device: Device, known: Iterable[tuple[Device, ...]]) -> Device | None:
-    """The same device in the first of these that has it: a GPU by its UUID, a CPU by its node's name and its model."""
+    """The same device in the first of the runs `known` that has it, else None. A GPU is matched by UUID, a CPU by node and
+    model."""
 
     def same(other: Device) -> bool:
         if device.uuid:

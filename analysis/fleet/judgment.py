@@ -1,6 +1,6 @@
 """Each device of a fleet against its own baseline and against the others like it, quantity by quantity.
 
-What is compared is rates: a device is `below` by 1 - baseline seconds / its seconds, over the rows of a quantity that both have.
+Rates are compared: a device is `below` by 1 - baseline seconds / its seconds, over the rows of a quantity that both have.
 """
 
 import math
@@ -16,23 +16,23 @@ from analysis.stats import Estimate
 from analysis.table import named
 from workloads.records import Measurement, Measurements
 
-LEAST = 0.03  # a device that is below by less is as it should be
-FEWEST = 8  # devices alike from which on they say what one should do
+LEAST = 0.03  # a device that is below by less is healthy
+FEWEST = 8  # devices of one model needed to judge each by their median
 # Source: B. Iglewicz and D. Hoaglin, How to Detect and Handle Outliers (1993): a modified z-score above 3.5 is an outlier.
 BEYOND = 3.5
-_SIGMA = 1.4826  # times the median absolute deviation is the standard deviation of what is normal
+_SIGMA = 1.4826  # standard deviation over median absolute deviation, of a normal distribution
 _CLOCK = 0.03
-Compared = tuple[str, int, Measurement, float]  # quantity, place among those alike, row, median seconds of all of them
+Compared = tuple[str, int, Measurement, float]  # quantity, index of the device, row, median seconds of all devices
 HEAD = named(
     "node | device | model | quantity | against | rows | below | low | high | least | beyond | flagged | cause"
 )
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """How far a device is below in one quantity, with what it was compared with (`baseline` or `fleet`) and over how many rows.
+    """How far a device is below `baseline` or `fleet` (against) in one quantity, over how many rows.
 
-    least: what is not claimed of it. beyond: how many of the fleet's robust standard deviations it is below (of a baseline 0).
-    cause: what was seen that explains it.
+    below, least: shares; losses up to `least` are not claimed. beyond: the loss in robust standard deviations of the fleet (0
+    against a baseline). cause: an observation that explains the loss, "" without one.
     """
 
     device: Device
@@ -46,12 +46,12 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def flagged(self) -> bool:
-        """Its whole interval lies beyond what may be claimed, and among others it lies beyond their spread."""
+        """Whether the whole interval lies above `least`, and against a fleet also beyond its spread (BEYOND)."""
         return self.below.low > self.least and (self.against == "baseline" or self.beyond > BEYOND)
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """Every device of a run, what was found of each, and the devices that nothing could be said of, with why."""
+    """All devices of a run, their findings, and the devices that could not be judged, each with the reason."""
 
     devices: tuple[Device, ...]
     findings: tuple[Finding, ...]
@@ -59,12 +59,12 @@ class Judged(msgspec.Struct, frozen=True):
 
     @property
     def flagged(self) -> tuple[Finding, ...]:
-        """The largest first."""
+        """The flagged findings, the largest loss first."""
         return tuple(sorted((f for f in self.findings if f.flagged), key=lambda f: -f.below.value))
 
 
 def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least: float = LEAST) -> Judged:
-    """Each device against itself in the runs `known` that have it, and from FEWEST alike on against each other."""
+    """Compares each device with itself in the runs `known`, and with the others of its model where they are FEWEST or more."""
     findings: list[Finding] = []
     unjudged: list[tuple[Device, str]] = []
     before, alike = readable(known), stats.group_by(found, lambda device: device.model)
@@ -100,20 +100,20 @@ def against_baseline(device: Device, baseline: Device, least: float = LEAST) -> 
 
 
 def _comparable(old: Measurement, new: Measurement) -> bool:
-    """Of the same clock, and of more than one sample, which says nothing of how far off it is."""
+    """Whether both rows have the same clock and two samples or more; a single sample has no interval."""
     a, b = stats.clock_of(old), stats.clock_of(new)
     return a is not None and b is not None and a.clock == b.clock and min(len(a.seconds), len(b.seconds)) > 1
 
 
 def below(ratios: list[Estimate]) -> Estimate:
-    """The share by which rates are below, from rows' ratios of seconds (new over old): the middles of the rows' values and of
-    their ends. That rows lose differently is no noise: what a busy SM costs a product hangs on how it divides into tiles."""
+    """The share by which rates are below, from ratios of seconds (new over old): medians of the rows' values, low and high
+    ends. Rows may lose by different shares without noise: the cost of a busy SM depends on how a product divides into tiles."""
     value, low, high = (statistics.median(getattr(r, end) for r in ratios) for end in ("value", "low", "high"))
     return 1 - 1 / Estimate(value, low, high)
 
 
 def _least(device: Device, rows: Measurements, least: float) -> float:
-    """A CPU's runs differ by more than a GPU's clock does: nothing below that is claimed of one."""
+    """The smallest share that is claimed of a device. For a CPU at least the noise between its runs, which is above a GPU's."""
     if device.is_gpu:
         return least
     clocks = [(noise.side(m, clock.clock), stats.middle(clock)) for m in rows if (clock := stats.clock_of(m))]
@@ -141,7 +141,7 @@ def across(alike: list[Device], least: float = LEAST) -> list[Finding]:
 
 
 def _outside(alike: list[Device], what: str, rows: list[Compared], least: float) -> list[Finding]:
-    """Each device's place among the others in one quantity."""
+    """A finding a device: its loss against the median of the others in one quantity."""
     groups = stats.group_by(rows, lambda one: one[1])
     at = {
         i: statistics.median(math.log(stats.call_s(m) / middle) for *_, m, middle in own) for i, own in groups.items()
@@ -170,7 +170,7 @@ _FLAGS = {
 
 
 def causes(before: Measurements, now: Measurements) -> str:
-    """What was seen of most rows now, and not before, that explains a loss; "" for nothing."""
+    """Causes of a loss in words, seen on most rows now and not before: lower clock, slower PCIe link, flags; "" without any."""
     told = []
     gpu = now[0].settings.on_gpu
     clock = "gpu_clock_hz" if gpu else "cpu_clock_hz"

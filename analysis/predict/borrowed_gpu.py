@@ -1,4 +1,4 @@
-"""A stored GPU driven by this machine's host: what the host does is scaled by what calls take here and there."""
+"""Predictions for a stored GPU driven by this machine's host: the host's parts are scaled by measured overheads."""
 
 import statistics
 
@@ -24,7 +24,7 @@ def host_factor(here: "Profile", there: "Profile") -> Estimate | None:
 
 
 def start_factor(here: "Profile", there: "Profile") -> Estimate | None:
-    """The same ratio for what the CPU's trainings import, most of a start-up; None where it was not measured on both."""
+    """The ratio of the median import times in CPU trainings, most of a start-up; None if it was not measured on both."""
     own = [[m for m in p.trainings if not m.on_gpu and "import" in m.phases_s] for p in (here, there)]
     rows = [[m.phases_s["import"] for m in trainings] for trainings in own]
     a, b = (reaching(statistics.median(s), *s) if s else None for s in rows)
@@ -32,8 +32,8 @@ def start_factor(here: "Profile", there: "Profile") -> Estimate | None:
 
 
 def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None) -> "Prediction":
-    """A prediction of a stored GPU driven by this machine's host. The host's seconds are multiplied by `factor`, start-up by
-    `start` if it is known; those of the device and the link stay. What overlaps is found anew."""
+    """A prediction of a stored GPU, rescaled to this machine's host. The host's seconds are multiplied by `factor`, start-up by
+    `start` if it is known. Seconds of the device and the link stay. The overlap is computed again."""
     kept = {*DEVICE, *COPYING}
     parts = {name: e if name in kept else e * factor for name, e in made.parts.items() if name != HIDDEN}
     ahead = made.settings.keras.residence == "prefetch"
@@ -50,8 +50,8 @@ def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None
 def completed(
     made: "Prediction", stored: "Prediction", factor: Estimate, start: Estimate | None = None
 ) -> "Prediction":
-    """A prediction of this machine's CPU, its unknown parts filled in from the stored machine's CPU and scaled to this host;
-    their interval is widened by 2 either way."""
+    """A prediction of this machine's CPU whose unknown parts are taken from the stored machine's CPU and scaled to this host.
+    The interval of these parts is widened by a factor of 2 either way."""
     taken = {}
     for name in ("start_s", "compile_s", "epoch_s"):
         if getattr(made, name).high <= 0 < getattr(stored, name).high:

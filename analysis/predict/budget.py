@@ -55,7 +55,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def flags(self) -> list[str]:
-        """What makes the measured step doubtful."""
+        """The flags that make the measured step doubtful."""
         return list(dict.fromkeys(self.training.flags))
 
     @property
@@ -64,15 +64,15 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def largest(self) -> list[tuple[float, str]]:
-        """(seconds, words) of the parts that take any, the largest first."""
+        """(seconds, words) of the parts with more than 0 s, the largest first."""
         return sorted(
             ((p.seconds.value, p.words) for p in self.parts if p.seconds and p.seconds.value > 0), reverse=True
         )
 
     @property
     def sound(self) -> bool:
-        """Whether it can be shown without its rows: the step has no flags, and the costs of every step (dispatch, a GPU's
-        copy calls) are measured."""
+        """Whether the budget can be shown by itself: the measured step has no flags, and the costs of every step (dispatch, a
+        GPU's copy calls) are measured."""
         return not self.flags and not {"dispatch", CALLS} & set(self.missing)
 
 
@@ -123,7 +123,7 @@ def _parts(training: "Measurement", whole: Profile, setup_steps: int) -> Iterabl
 
 
 def _lacking(name: str, made: Components, known: Estimate | None) -> Part:
-    """A part that the profile has too few rows for: what to measure."""
+    """A part that the profile has too few rows for; `why` names the command that measures them."""
     command = made.lacking[name].commands[0]
     if known and known.value:
         return Part(name, known, f"in part: {made.lacking[name]}", True)

@@ -18,7 +18,7 @@ from workloads.records import Measurement, Settings
 from workloads.records import settings as switches
 
 FEWEST = 2  # models that numbers are fitted on
-NOISY = 0.25  # a step whose interval is wider fits nothing
+NOISY = 0.25  # steps noisier than this are excluded from the fit
 # Prior standard deviations of the logarithms of dispatch, launches and work; _ERROR is the relative error assumed of one
 # training: about what a prediction without any fit is wrong by.
 _NUMBERS, _HELD, _ERROR = ("dispatch", "launches", "work"), (0.1, 0.25, 0.1), 0.25
@@ -36,7 +36,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def way(self) -> tuple[str, str]:
-        """(device, execution): what numbers are fitted for."""
+        """(device, execution): each such pair has a calibration of its own."""
         return self.row.device, self.made.execution
 
     @property
@@ -46,16 +46,16 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def told(self) -> bool:
-        """Whether the step is known well enough to fit numbers on."""
+        """Whether the noise of the step is at most NOISY, so that numbers may be fitted on it."""
         return self.step.noise <= NOISY
 
     def as_told(self, cost: TrainingCost) -> Estimate:
-        """Seconds of a predicted step as this row tells its own."""
+        """Predicted seconds of a step, with the share of the data-set setup if this row's measured step contains it."""
         return cost.step + cost.setup_step if self.bound else cost.step
 
     @property
     def setup(self) -> Estimate:
-        """What of the measured step is data-set setup, as predicted."""
+        """Predicted seconds of data-set setup that the measured step contains; 0 unless the step is an upper bound."""
         return setting_up(self.made) / self.row.problem.steps if self.bound else NOTHING
 
 
@@ -68,7 +68,7 @@ def steps_seen(of_: "Profile") -> tuple[Seen, ...]:
 
 
 def left_out(of_: "Profile") -> dict[str, int]:
-    """Why trainings of a profile are in no error table, and how many of each."""
+    """Reason -> number of the profile's trainings that are left out of the error table for it."""
     found = [_seen(m, of_) for m in of_.trainings]
     counted = collections.Counter(why for why in found if isinstance(why, str))
     again = sum(isinstance(s, Seen) for s in found) - len(steps_seen(of_))
@@ -77,7 +77,7 @@ def left_out(of_: "Profile") -> dict[str, int]:
 
 
 def _seen(m: "Measurement", of_: "Profile") -> Seen | str:
-    """The training as seen, or why it is left out."""
+    """The training with its step and components, or the reason why it is left out."""
     network, s = networks.known(m.problem.model), m.settings
     if m.kernel != FIT:
         return "not Keras's fit but a loop of its own"
@@ -104,7 +104,7 @@ def calibration(of_: "Profile", settings: "Settings", leaving_out: Set[str] = fr
 
 
 def fitted_numbers(of_: "Profile") -> int:
-    """How many numbers are fitted on a profile's trainings in all: as many for each device and execution with enough models."""
+    """Total number of values fitted on a profile's trainings: the same count for each (device, execution) with a fit."""
     ways = group_by(steps_seen(of_), lambda s: s.way)
     return sum(len(_HELD) for device, execution in ways if _fit(of_, device, execution, frozenset()).models)
 
@@ -124,8 +124,8 @@ def _fit(of_: "Profile", device: str, execution: str, leaving_out: frozenset[str
 
 
 def _solved(others: list[Seen], models: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """(_NUMBERS by the least squares of log(predicted / measured step), each model with one voice; by how much each of these
-    logarithms is off then)."""
+    """(_NUMBERS, absolute errors of the logarithms after the fit): least squares of log(predicted / measured step), with the
+    same weight for each model."""
     from scipy.optimize import least_squares
 
     own = Lanes(*np.array([lanes(s.made) for s in others], float).T)

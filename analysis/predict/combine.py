@@ -1,4 +1,4 @@
-"""How the parts of a step come together: which of them the host does, which the device, and what they do at the same time."""
+"""Combines the parts of a step: which of them the host does, which the device, and which overlap."""
 
 import math
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from analysis.predict.components import Components
 from analysis.predict.profile import COMPILED
 from analysis.stats import Estimate, exact, total, within_factor
 
-HIDDEN = "at the same time"  # negative: what host, device and input pipeline do at once
+HIDDEN = "at the same time"  # the overlap of host, device and input pipeline, negative
 ISSUING, COPYING = ("dispatch", "launches", "transfer calls"), ("transfer bytes",)
 HOST = (*ISSUING, *COPYING)
 DEVICE = ("matmul", "conv", "element-wise", "optimizer")
@@ -20,9 +20,9 @@ PARTS = (*HOST, *DEVICE, PIPELINE, HIDDEN)  # of a step, in the order of a budge
 _WORDS = """dispatch, kernel launches, copy calls, copied bytes, dense layers, convolutions, element-wise passes, optimizer,
 input pipeline, overlap"""
 WORDS = dict(zip(PARTS, (words.strip() for words in _WORDS.split(",")), strict=True))  # as people are told of them
-_ROUNDING = 1e-12  # of a step: what sums of floats are off by
-UNFITTED = 0.3  # what predictions without a fit may be wrong by
-UNTRIED = 1.0  # the same of layer kinds that no network of the tables has, so that no rule was checked on them
+_ROUNDING = 1e-12  # of a step: rounding error of sums
+UNFITTED = 0.3  # relative error of predictions without a fit
+UNTRIED = 1.0  # relative error for layer kinds in no network of the tables, on which no rule was checked
 
 
 class Calibration(msgspec.Struct, frozen=True):
@@ -48,11 +48,11 @@ Seconds = float | np.ndarray
 
 
 class Lanes(NamedTuple):
-    """Seconds of a step by who is busy with them, before anything is fitted; of several steps an array each.
+    """Seconds of a step by who is busy (host, device or input pipeline), before any fit; for several steps an array each.
 
     dispatch, launches, calls: the host's. copying: bytes. work: the device's, one operation after the other; path: its critical
-    path (infinite where nothing overlaps); busy: for which it keeps all cores or the memory busy. feeding: the input pipeline's.
-    on_gpu, host_feeds: 0 or 1.
+    path (infinite where nothing overlaps); busy: seconds in which all cores or the memory are busy. feeding: the input
+    pipeline's. on_gpu, host_feeds: 0 or 1.
     """
 
     dispatch: Seconds
@@ -93,7 +93,7 @@ def step_seconds(of: Lanes, dispatch: float, launches: float, work: float) -> Se
 
 
 def overlapped_on_gpu(parts: dict[str, Estimate], host_feeds: bool) -> float:
-    """Seconds by which a GPU's step is shorter than its parts one after the other, at most 0."""
+    """The overlap of a GPU's step in seconds, at most 0: the step less the sum of its parts."""
     host, copying, work, feeding = (total_of(parts, names).value for names in (ISSUING, COPYING, DEVICE, (PIPELINE,)))
     none = Lanes(host, 0.0, 0.0, copying, work, math.inf, 0.0, feeding, True, host_feeds)
     hidden = float(step_seconds(none, 1.0, 1.0, 1.0)) - (host + copying + work + feeding)
@@ -101,7 +101,7 @@ def overlapped_on_gpu(parts: dict[str, Estimate], host_feeds: bool) -> float:
 
 
 def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
-    """Part -> seconds of a step, in the order of a budget; what overlaps is a part of its own, taken off."""
+    """Part -> seconds of a step, in the order of a budget; the overlap is a part of its own and negative."""
     parts = {"dispatch": made.dispatch * fitted.dispatch, "launches": made.launches * fitted.launches}
     parts |= {name: e * fitted.work if name in DEVICE else e for name, e in made.parts.items()}
     own, factors = lanes(made), (fitted.dispatch, fitted.launches, fitted.work)
@@ -115,13 +115,13 @@ def combined(made: Components, fitted: Calibration) -> dict[str, Estimate]:
 
 
 def within(total: Estimate, spread: float) -> Estimate:
-    """The sum with an interval at least as wide as the calibration's error on its own trainings; no end is below 0 s."""
+    """The sum, its interval widened to at least the calibration's error on its own trainings; no end is below 0 s."""
     low = max(0.0, min(total.low, total.value / (1 + spread)))
     return Estimate(total.value, low, max(total.high, total.value * (1 + spread)))
 
 
 def setting_up(made: Components) -> Estimate:
-    """Seconds that a call of fit takes for its data set, by its samples."""
+    """Seconds of the data-set setup in a call of fit, for all samples; a factor of 2 uncertain either way."""
     return within_factor(made.setup_s.value, 2)
 
 

@@ -1,4 +1,4 @@
-"""Predicts what a training takes from a profile: printed, saved before it is measured, and set beside what was."""
+"""Predicts a training's time from a profile; prints predictions, saves them, and compares saved ones with measurements."""
 
 import argparse
 import pathlib
@@ -134,7 +134,7 @@ def left_out(args: argparse.Namespace) -> int:
 
 
 def body(args: argparse.Namespace) -> int:
-    """What the flags ask for.
+    """Runs what the flags ask for and returns the exit status.
 
     Raises: options.Usage for flags that ask for nothing.
     """

@@ -1,6 +1,6 @@
-"""What a training's step is made of, each with its seconds from a profile: before anything is combined or calibrated.
+"""The components of a training's step, each with its seconds from a profile, before they are combined or calibrated.
 
-What its operations take on the device is `step_work`'s; here are what the host does around them, and what happens once.
+Device work is in `step_work`; here are the host's overheads around it, and the costs that occur once.
 """
 
 from math import log2, prod
@@ -26,7 +26,7 @@ TENSORFLOW_LOOP = "training/tensorflow/loop"
 _TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step
 _LABEL_BYTES = 8
 _TELLING = 4 << 20  # bytes: of fewer, making the set is most of it, and that is a fit's constant
-_NOT_OF_STEPS = ("data", "jit_compile", "gpu")  # a step has its execution by them at most
+_NOT_OF_STEPS = ("data", "jit_compile", "gpu")  # these options change a step only through its execution
 
 
 class Components(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Components(msgspec.Struct, frozen=True):
 
 
 def execution_of(settings: Settings) -> str:
-    """How Keras runs a step by the resolved jit_compile: by itself it compiles where TensorFlow sees a GPU."""
+    """How Keras runs a step, compiled or op by op, by its jit_compile option; `auto` compiles where TensorFlow sees a GPU."""
     jit = settings.keras.jit_compile
     if jit == "auto":
         return COMPILED if settings.on_gpu or settings.keras.gpu == "visible" else OP_BY_OP
@@ -125,7 +125,7 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
 
 
 def _traced(kernels: "list[Kernel]", execution: str) -> float:
-    """What a compilation's time grows with (Components.traced). XLA tries the kernels whose tiles fit into each distinct
+    """The amount of work in a compilation (Components.traced). XLA tries the kernels whose tiles fit into each distinct
     product; their number grows with the logarithms of its sizes. Of a convolution only the filters count, as its images are
     always more than a tile."""
     if execution == OP_BY_OP:
@@ -136,8 +136,8 @@ def _traced(kernels: "list[Kernel]", execution: str) -> float:
 
 
 def dispatch_of(of: Profile, device: str, execution: str, kernel: str = FIT, steps_per_execution: int = 1) -> Estimate:
-    """Seconds that a step with almost no work takes: of Keras, of which several steps in one call share the call; of a bare loop
-    of TensorFlow, a call.
+    """Seconds of a step with almost no work. In Keras, several steps in one call share the overhead of the call; for a bare
+    TensorFlow loop it is the call's overhead.
 
     Raises: Lacking without such rows.
     """
@@ -193,18 +193,18 @@ def _copies(of: Profile, network: Network, batch: int, chosen: Keras) -> dict[st
 
 @once
 def _laws(of: Profile) -> tuple[feeding.Law, ...]:
-    """What getting a batch into a step takes, by the rows of the feeding study."""
+    """The laws for the seconds that a batch's input pipeline takes, fitted to the feeding study's rows."""
     return feeding.laws(of.measurements)
 
 
 def _constant(name: str, of: Profile, device: str, execution: str) -> Estimate:
-    """An epoch, or a call of fit, as it is compiled there, else as it is otherwise."""
+    """Seconds of a Keras constant (an epoch, a call of fit) for this execution, else for any; 0 without a row."""
     return of.constant(name, device, JIT[execution]) or of.constant(name, device) or NOTHING
 
 
 def _setup(of: Profile, network: Network, training: Training, device: str) -> Estimate:
-    """Seconds that a fit takes to make a tf.data set of samples in a NumPy array. Those of another type than float32 are first
-    cast, one pass that reads and writes them. The set itself counts as one such pass too if no row measured it."""
+    """Seconds that a fit takes to make a tf.data set from samples in a NumPy array. Types other than float32 are cast first:
+    one pass that reads and writes them. Making the set counts as one such pass too if no row measured it."""
     nbytes = training.samples * prod(network.input) * 4
     made, found = _sets(of, device), []
     if made:
@@ -218,7 +218,7 @@ def _setup(of: Profile, network: Network, training: Training, device: str) -> Es
 
 @once
 def _sets(of: Profile, device: str) -> Curve | None:
-    """The rows of such sets as a curve over the samples' bytes."""
+    """Seconds of making a tf.data set, as a curve over the samples' bytes; None without rows."""
     rows = (
         (m.problem.nbytes / 2, m)
         for m in of.measurements
@@ -240,7 +240,8 @@ def _compile(of: Profile, device: str, execution: str) -> Estimate:
 
 @once
 def _start(of: Profile, device: str) -> Estimate:
-    """Import and start of the device: of any training of the device, as neither knows of its model; else of launch rows."""
+    """Seconds of importing the library and starting the device: from any training on the device, as these do not depend on the
+    model; else from launch rows."""
     began = [m for m in of.trainings if m.device == device]
     found = costs.start(began[0], of.trainings) if began else None
     return found or total((of.constant("import-tensorflow", "cpu"), of.constant("device-start-tensorflow", device)))

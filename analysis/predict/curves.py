@@ -16,8 +16,8 @@ import numpy as np
 from analysis.stats import Estimate, best_by, least_squares
 
 NEAREST = 8  # rows that a plane is laid through
-_RIDGE = 0.3  # what holds the plane level where its rows lie on a line
-_LEAST_ERROR = 0.02  # nobody's time is known better from another process
+_RIDGE = 0.3  # regularization: keeps the plane level if its rows lie on a line
+_LEAST_ERROR = 0.02  # relative: times of two processes never agree better
 _QUANTILE = 0.9
 # The usual error of curves through 2 to 6 rows: of nine of ten products and convolutions, as a logarithm for each unit of
 # distance (stored rows of CPUs and a GPU, drawn at random). Then as how many rows of a curve that counts.
@@ -38,13 +38,13 @@ class Point:
 
 
 def of_bytes(nbytes: float, seconds: float) -> Point:
-    """A pass, whose form counts its bytes alone."""
+    """The point of a pass over memory, which is described by its bytes alone."""
     return Point((math.log(nbytes),), seconds, 0.0, nbytes)
 
 
 class Curve:
-    """Rows of one kind, and their form, in seconds: floor + flops * a_flop + bytes * a_byte. `off`: the logarithm of each row's
-    seconds over the form; `works`: with which power of each feature the work grows."""
+    """Rows of one kind, and their straight law (form) in seconds: floor + flops * a_flop + bytes * a_byte. `off`: logarithm of
+    each row's seconds over the form. `works`: the power of each feature that the work grows with."""
 
     def __init__(self, points: tuple[Point, ...], floored: bool, works: tuple[float, ...]):
         self.points, self.works = points, works
@@ -58,8 +58,8 @@ class Curve:
         return self.floor + flops * self.a_flop + nbytes * self.a_byte
 
     def seconds(self, at: tuple[float, ...], flops: float, nbytes: float) -> Estimate:
-        """Seconds of a shape; the interval is what rows of this curve are wrong by when read off from the others, growing with
-        the distance to the nearest row, up to what the rows bound."""
+        """Seconds of a shape. The interval is the error of this curve's rows when each is predicted from the others. It grows
+        with the distance to the nearest row and is cut to the bounds that the rows give."""
         if (known := self.exact.get(at)) is not None:
             return Estimate(known, known * math.exp(-_LEAST_ERROR), known * math.exp(_LEAST_ERROR))
         off, distance = self._read(np.array(at), None)
@@ -79,9 +79,8 @@ class Curve:
 
     @functools.cached_property
     def error(self) -> tuple[float, float]:
-        """(relative error as a logarithm for each unit of distance to the nearest row; the median distance between neighboring
-        rows). The error is what holds for nine of ten rows read off from the others; the fewer these are, the more the usual
-        error counts."""
+        """(relative error, as a logarithm for each unit of distance to the nearest row; median distance of neighboring rows).
+        Nine of ten rows predicted from the others have at most this error. With few rows it is mixed with the usual error."""
         if (n := len(self.points)) < 3:
             return _USUAL, 0.0
         read = [self._read(self.at[i], i) for i in range(n)]

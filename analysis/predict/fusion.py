@@ -1,4 +1,4 @@
-"""The kernels that a training step's operations come to: each by itself (op by op), or as XLA fuses them (compiled).
+"""The kernels that execute a training step's operations: one for each operation (op by op), or as XLA fuses them (compiled).
 
 The rule below is checked against XLA's own listing (`optimized_hlo`) by tests/analysis/test_fusion.py.
 """
@@ -23,9 +23,9 @@ from kernels.problems import Conv, Problem, Stream
 
 
 class Cost(NamedTuple):
-    """What an operation of Keras's graph comes to. operations: of the graph that is not compiled, reads of variables among them.
-    formula: of these those on whole arrays, as the formulas of kernels.stream.tensorflow. arrays: read and written where each of
-    them is a pass of its own. kernels: that XLA makes of it."""
+    """Counts for one operation of Keras's step. operations: in the graph when it is not compiled, with reads of variables.
+    formula: those of them on whole arrays, as written in kernels.stream.tensorflow. arrays: read and written if each of these
+    is a pass of its own. kernels: those that XLA makes of it."""
 
     operations: int = 1
     formula: int = 1
@@ -88,8 +88,8 @@ _IN_PRODUCT = {"dense": (*_IN_CONV, "tanh", "sigmoid"), "conv": _IN_CONV}
 
 
 def op_by_op(works: Iterable[Work], device: str = "") -> list[Kernel]:
-    """A kernel for each operation. On the CPU, TensorFlow's optimizer puts the bias and the activation behind a product into it,
-    and the sum that is a bias's gradient into the gradient of a convolution's filters; not those of a transposed convolution."""
+    """A kernel for each operation. On the CPU, TensorFlow fuses the bias and the activation after a product into it, and the
+    sum for a bias's gradient into the gradient of a convolution's filters; not those of a transposed convolution."""
     works, taken = list(works), set()
     turned = {w.layer for w in works if isinstance(w.problem, Conv) and w.problem.direction != w.direction}
     if device == "cpu":
@@ -126,7 +126,7 @@ def compiled(works: Iterable[Work], device: str = "cpu") -> list[Kernel]:
 
 
 def _chains(works: Iterable[Work]) -> Iterable[Kernel]:
-    """Products and what stands alone as they are, the passes between them as one kernel."""
+    """Products and stand-alone operations as they are; each run of passes between them as one kernel."""
     chain: list[Work] = []
     for w in works:
         alone = w.kind != "pass" or w.times > 1 or _what(w).removesuffix("_grad") in _ALONE
@@ -142,28 +142,28 @@ def _chains(works: Iterable[Work]) -> Iterable[Kernel]:
 
 
 def _fused(chain: list[Work]) -> Kernel:
-    """A forward chain reads and writes one array; one with chances of dropout also draws them."""
+    """The kernel of a chain: it reads and writes one array. A dropout in it also draws random numbers."""
     drawn = next((w.problem for w in chain if w.direction == "dropout"), None)
     return kernel(*chain, problem=drawn)
 
 
 def is_backward(of: Work | Kernel) -> bool:
-    """Whether it is of the way back: the gradient of something, or the sum of gradients where branches meet."""
+    """Whether it belongs to the backward pass: a gradient, or the sum of gradients where branches meet."""
     return of.direction.endswith("grad") or of.direction.startswith("gradient_sum")
 
 
 def _what(work: Work) -> str:
-    """The first word of what an operation is: `adam kernel` is an adam."""
+    """The kind of an operation, its first word: `adam kernel` is an adam."""
     return work.direction.split()[0]
 
 
 def operations(kernels: Iterable[Kernel], loops: bool = False) -> int:
-    """Operations of the graph that the kernels carry out, those of its loops apart: most of these only hand arrays on."""
+    """Number of graph operations that the kernels carry out, outside loops or, with `loops`, inside them."""
     return sum(k.operations * k.times for k in kernels if (k.times > 1) == loops)
 
 
 def passes(operation: str) -> float:
-    """How many times the bytes of one fused pass an operation moves whose formula is carried out step by step."""
+    """Bytes that an operation moves step by step, over those of one fused pass; at least 1."""
     read, written, _ = Stream.WEIGHTS[operation]
     return max(1.0, COSTS[operation].arrays / (read + written))
 

@@ -1,5 +1,5 @@
-"""How far predictions are off: each measured training predicted from the profile with its model left out, beside what simpler
-predictions of the same kind come to. In words and tables: analysis.text.prediction_errors.
+"""Prediction errors: each measured training predicted from the profile with its model left out, beside simpler predictions.
+Sentences and tables are in analysis.text.prediction_errors.
 """
 
 import statistics
@@ -26,8 +26,8 @@ CONSTANT, LINE, BYTES = BASELINES = ("constant", "a + b FLOPs + c launches", "a 
 
 class Case(msgspec.Struct, frozen=True):
     """One training predicted without rows of its model. seconds: the predicted step, with the data-set setup that the measured
-    one contains. bound: whether overhead or work is most of the step. baselines: name -> seconds that a simpler prediction
-    gives."""
+    step contains. bound: OVERHEAD or WORK, whichever is most of the step. baselines: name -> seconds by a simpler
+    prediction."""
 
     seen: "Seen"
     predicted: Prediction
@@ -70,7 +70,7 @@ def off(predicted: float, measured: float) -> float:
 
 
 def leave_one_out(of: "Profile") -> list[Case]:
-    """Every training of the profile that tells its step, predicted with all trainings of its model left out."""
+    """A case for every training of the profile with a known step, predicted with all trainings of its model left out."""
     seen = calibration.steps_seen(of)
     told = [s for s in seen if s.told]
     found = []
@@ -113,7 +113,7 @@ def _products(model: str, batch: int) -> list[Matmul | Conv]:
 
 
 def _sizes(p: Matmul | Conv) -> tuple:
-    """What a problem is but its arithmetic and how its arrays lie."""
+    """The sizes of a problem, without its arithmetic and layout."""
     if isinstance(p, Matmul):
         return p.m, p.n, p.k
     return p.n, p.p, p.q, p.c_in, p.c_out, p.r, p.s, p.stride, p.groups, p.direction
@@ -132,7 +132,7 @@ def _among(problem: Matmul | Conv, shapes: set[tuple]) -> bool:
 
 
 def _structure(model: str) -> tuple:
-    """What the steps of two models have in common that are one under two names."""
+    """The optimizer and the products' sizes of a model; equal for two models that are one under two names."""
     return networks.find(model).optimizer, tuple(map(_sizes, _products(model, 1)))
 
 
@@ -147,7 +147,7 @@ def first_measured(of: "Profile") -> dict[tuple, str]:
 
 
 def unseen(cases: Iterable[Case], of: "Profile") -> list[Case]:
-    """The cases whose training was measured for the first time after trainings had last shaped a rule."""
+    """The cases whose training was first measured after RULES_CHANGED, when trainings last shaped a rule."""
     at = first_measured(of)
     return [c for c in cases if at[c.seen.training] > RULES_CHANGED]
 
@@ -158,7 +158,7 @@ def training_of(p: Prediction) -> tuple:
 
 
 def baselines(seen: "Seen", others: "list[Seen]") -> dict[str, float]:
-    """What simpler predictions, fitted on the other models' trainings, give for a step."""
+    """Name -> predicted seconds of a step by simpler models, fitted on the other models' trainings."""
     found = {}
     if others:
         found[CONSTANT] = statistics.median(s.step.value for s in others)
@@ -220,7 +220,7 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 def with_measured(predictions: Iterable[Prediction], of: "Profile") -> "list[tuple[Prediction, Seen | None]]":
-    """Each prediction with the measured step of its row, that with the fewest switches off their defaults; None without one."""
+    """Each prediction with the measured step of its training, that with the fewest non-default options; None without one."""
     seen = sorted(calibration.steps_seen(of), key=lambda s: len(s.made.given), reverse=True)
     rows = {s.training: s for s in seen}
     return [(p, rows.get(training_of(p))) for p in predictions]

@@ -36,12 +36,12 @@ class Memory(msgspec.Struct, frozen=True):
 
     @property
     def too_big(self) -> bool:
-        """Whether the device surely has less."""
+        """Whether even the lower end of the peak exceeds the device's capacity."""
         return bool(self.capacity and self.peak.low > self.capacity)
 
 
 def fixed_bytes(network: "Network") -> int:
-    """Weights, their gradients and the optimizer's arrays: what does not grow with the batch."""
+    """Bytes that do not grow with the batch: weights, their gradients and the optimizer's arrays."""
     learned = networks.trainable(network)
     return _ITEM * (networks.parameters(network) + learned * (1 + _SLOTS.get(network.optimizer, 2)))
 
@@ -58,14 +58,14 @@ def batch_bytes(network: "Network", dtype: str = "float32") -> int:
 
 
 def held_bytes(network: "Network", training: "Training", device: str) -> int:
-    """Bytes of the data set while it is fitted: what Keras makes of NumPy arrays on the training's own device, and on the CPU
+    """Bytes of the data set while it is fitted: Keras's copy of the NumPy arrays on the training's own device, and on the CPU
     the arrays themselves."""
     whole = training.samples * networks.sample_bytes(network, settings.fitted(training.dtype))
     return whole + (training.samples * networks.sample_bytes(network, training.dtype) if device == "cpu" else 0)
 
 
 def counted(network: "Network", training: "Training", device: str) -> float:
-    """Bytes by counting: the weights with all that goes with them, the data set, and the batch's."""
+    """Bytes by counting: weights, gradients and optimizer's arrays, the data set, and the batch."""
     batch = min(training.batch, training.samples) * batch_bytes(network, training.dtype)
     return float(fixed_bytes(network) + held_bytes(network, training, device) + batch)
 

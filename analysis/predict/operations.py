@@ -24,7 +24,7 @@ _DEPTHWISE = 2.5  # times a copy of its bytes: TensorFlow's on two Zen 4 cores, 
 _BEYOND = 4  # times the last cache's size: arrays of so many bytes together leave nothing in it
 _CALL = profile.VARIANTS[OP_BY_OP]
 _UPDATES = ("sgd", "adam")
-# whose rows stand for what Keras differentiates together with its forward pass
+# operation without rows -> the one whose rows stand for it, as Keras differentiates both together
 _ALIKE = {"batchnorm_grad": "batchnorm"}
 
 
@@ -79,7 +79,7 @@ def _kind_curve(of: Profile, source: str, device: str, op: str, kind: str, math_
         for m in of.rows.get((op, device), ())
         if (m.problem.dtype, m.problem.math) == math_ and profile.kind(m.problem) == kind and m.settings.cache == "warm"
     ]
-    held = {m.problem for m in alike if stands(m)}  # a call of its own says nothing that these do not
+    held = {m.problem for m in alike if stands(m)}  # their single calls are ignored
     rows = [(m.problem, row_seconds(of, m, source)) for m in alike if m.problem not in held or stands(m)]
     points = [Point(profile.at(p), seconds, p.flops, p.bytes_moved) for p, seconds in rows if seconds is not None]
     works = (1.0, 2.0, 1.0, 1.0, 1.0, 0.0) if op == "conv" else (1.0,)  # of profile.at's features
@@ -88,7 +88,7 @@ def _kind_curve(of: Profile, source: str, device: str, op: str, kind: str, math_
 
 @once
 def pass_seconds(of: Profile, problem: Stream, device: str, execution: str) -> Read | None:
-    """Seconds of an element-wise pass by its operation's curve over bytes, else by that of one alike, else of any pass; None
+    """Seconds of an element-wise pass by the curve of its operation over bytes, else of a similar one, else of any pass; None
     without rows."""
     for source in profile.of(device, execution, problem.op):
         for operation in (problem.operation, _ALIKE.get(problem.operation, "add"), "add", "scale", "triad", "copy"):
@@ -118,8 +118,8 @@ def bandwidth(of: Profile, device: str, nbytes: float) -> float | None:
 
 
 def best_rate(of: Profile, device: str, op: str, counts: Callable[[Problem], bool]) -> float | None:
-    """The most FLOPs a second of products, or bytes a second of passes, of the problems that count: on a GPU's own clock where
-    there is one, else by waited calls; None without rows."""
+    """The highest rate of the problems for which `counts` is true: FLOPs a second of products, bytes a second of passes. It is
+    taken on a GPU's own clock where there is one, else from waited calls; None without rows."""
     rows = [m for m in of.rows.get((op, device), ()) if counts(m.problem)]
     timed = ((m.problem, m.on("device") or m.on("host-latency")) for m in rows)
     return max((getattr(p, p.rated) / middle(samples) for p, samples in timed if samples), default=None)
@@ -131,10 +131,10 @@ def _curve(of: Profile, source: str, device: str, operation: str) -> Curve | Non
 
 
 def _points(of: Profile, source: str, device: str, operation: str) -> Iterable[Point]:
-    """The passes of an operation. Of a framework's rows the smallest one's call and dispatch are taken off, for these are
-    counted as operations: what is left grows with the bytes alone. Where some were measured inside a graph, these count as
-    they are, and of calls the larger ones, less what a call took more than the largest of these. An update is as long as
-    one by itself, though those of several variables share the cores: a step ends with one."""
+    """The points of an operation's passes. From a framework's rows the time of the smallest is subtracted: call and dispatch
+    are counted as operations, and the rest grows with the bytes. If some passes were measured inside a graph, these count as
+    they are, and larger calls less the call's overhead. An update counts as if it ran alone: a step ends with one, though those
+    of several variables share the cores."""
     taken = _taken(of, source, device, operation)
     inside_one = source == _CALL and device == "cpu" and operation not in _UPDATES
     held = _taken(of, profile.GRAPH, device, operation) if inside_one else {}
@@ -151,7 +151,7 @@ def _points(of: Profile, source: str, device: str, operation: str) -> Iterable[P
 
 
 def _taken(of: Profile, source: str, device: str, operation: str) -> dict[int, float]:
-    """Bytes moved -> the least seconds of warm rows."""
+    """Bytes moved -> seconds of the fastest warm row."""
     taken: dict[int, float] = {}
     for m in of.rows.get(("stream", device), ()):
         this = m.problem.operation == operation and m.settings.cache == "warm"
@@ -162,7 +162,7 @@ def _taken(of: Profile, source: str, device: str, operation: str) -> dict[int, f
 
 
 def _in_a_graph(held: dict[int, float], calls: dict[int, float]) -> Iterable[Point]:
-    """The passes inside a graph as they are, and larger ones in a call of their own less what a call takes beyond."""
+    """The points of passes inside a graph as they are, then those of larger single calls less the overhead of a call."""
     yield from itertools.starmap(of_bytes, held.items())
     most, larger = max(held), {n: s for n, s in calls.items() if n > max(held)}
     called = curve(itertools.starmap(of_bytes, calls.items())) if larger else None
@@ -175,7 +175,7 @@ def _in_a_graph(held: dict[int, float], calls: dict[int, float]) -> Iterable[Poi
 
 
 def whole_seconds(m: "Measurement", source: str) -> float | None:
-    """Seconds of a row on the clock of its source; None if the row is of another source. Passes written here count as a
+    """Seconds of a row on the clock of its source; None if the row is of another source. Passes of this project count as a
     library's, as all are bound by memory."""
     backend, named = m.backend, m.variant
     if source == LIBRARIES:
@@ -212,9 +212,9 @@ def around(of: Profile, source: str, device: str, op: str, whole: float) -> floa
 
 @once
 def _pairs(of: Profile, device: str, op: str) -> list[tuple[float, float]]:
-    """(seconds of a call of its own, seconds inside a graph) of the same operation, of those whose call is most of it. Where no
-    convolutions were measured inside a graph, those with held filters stand for them, of which none is longer than
-    another by more than its own filters: the middle of all."""
+    """(seconds of a single call, seconds inside a graph) of the same operation, where most of the call is overhead. Without
+    convolutions inside a graph, rows with held filters stand for them, and all calls get the median overhead of these: no such
+    row is longer than another by more than its own filters."""
     found: dict[str, dict] = {}
     for m in of.rows.get((op, device), ()):
         if m.backend == "tensorflow" and m.settings.cache == "warm" and (s := m.on("host-latency")):
@@ -233,7 +233,7 @@ def _pairs(of: Profile, device: str, op: str) -> list[tuple[float, float]]:
 @once
 def operating(of: Profile, device: str) -> Estimate | None:
     """Overhead in seconds of one more operation in a graph that is not compiled: the median slope over all pairs of formulas on
-    arrays as small (Theil and Sen's estimator). With fewer than three counts of operations, what one on next to no data takes."""
+    small arrays (Theil and Sen's estimator). With fewer than three operation counts: the constant tf-op-in-function."""
     left_out = (*Stream.OF_IMAGES, "dropout")  # drawing its chances is work, not dispatch
     points = [
         (fusion.COSTS[name].formula + 4 * (name == "adam"), min(taken.items())[1])  # which reads as many variables

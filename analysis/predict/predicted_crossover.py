@@ -1,6 +1,4 @@
-"""The predicted crossover: who wins along batch, width, depth or samples by predicted seconds; beside what was measured, with
-what following the prediction would have lost.
-"""
+"""The predicted crossover along batch, width, depth or samples, beside the measured one, and the time lost by trusting it."""
 
 import itertools
 import math
@@ -30,8 +28,8 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def error(self) -> float | None:
-        """How far the predicted crossing lies from the measured one; infinite where only one of both is there, None where neither
-        is. Where the measured one is clear, the predicted one is where the predicted seconds cross, clear or not."""
+        """Relative distance of the predicted crossing from the measured one; infinite if only one exists, None if neither does.
+        Beside a clear measured crossing, the predicted one may be unclear: then it is where the predicted values are equal."""
         both = (a.crossings for a in (self.measured, self.predicted))
         seen, told = (found[0].at.value if len(found) == 1 else None for found in both)
         if seen is None:

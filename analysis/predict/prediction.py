@@ -1,4 +1,4 @@
-"""Seconds of a training on a device, predicted from a profile: the step by parts that add up, and what the whole training costs.
+"""Seconds of a training on a device, predicted from a profile: the step by parts that add up, and the whole training.
 
 Nothing is fitted to the model that is predicted; the few global numbers (analysis.predict.calibration) come from other models.
 """
@@ -24,7 +24,7 @@ MAKES = "python -m analysis.predict --model cifar10-cnn --profile reports/nvidia
 
 
 class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
-    """What a training takes; Estimates are seconds with an interval.
+    """The predicted times of a training; Estimates are seconds with an interval.
 
     parts: seconds of one step by part, they add up to step_s. epoch_s: beyond an epoch's steps; fit_s: beyond a fit's epochs;
     compile_s: all compilations of the job; start_s: import, start of the device and build. execution: how the step runs.
@@ -48,7 +48,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
 
     @property
     def cost(self) -> TrainingCost:
-        """What the training costs; the start-up has the build in it."""
+        """The predicted seconds as a TrainingCost; its start-up includes building the model."""
         steps = self.training.steps
         return TrainingCost(
             self.fit_s,
@@ -68,7 +68,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
 
     @property
     def untold(self) -> tuple[str, ...]:
-        """What of the whole training no row tells, so that it is counted as nothing though it never is."""
+        """Parts of the whole training without a measurement; they count as 0 seconds."""
         terms = {"start-up": self.start_s, "compilation": self.compile_s, "an epoch beyond its steps": self.epoch_s}
         return tuple(name for name, e in terms.items() if e.high <= 0)
 

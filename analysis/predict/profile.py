@@ -1,6 +1,6 @@
 """A machine's profile: its microbenchmark rows, from which the times of a training's parts are read.
 
-Which of them stand for what is here too: for an execution on a device, and for an arithmetic without rows.
+Also here: the rows that stand for an execution on a device, and those that replace an arithmetic without rows.
 """
 
 import functools
@@ -25,7 +25,7 @@ from workloads.records.settings import is_held
 OP_BY_OP, COMPILED = "op by op", "compiled"
 VARIANTS = {OP_BY_OP: "function", COMPILED: "jit"}
 JIT = {OP_BY_OP: "off", COMPILED: "on"}
-CALLS = {"function": "tf-function-call", "jit": "tf-jit-call"}  # of a variant, the constant of a call
+CALLS = {"function": "tf-function-call", "jit": "tf-jit-call"}  # variant -> its constant for a call's overhead
 LIBRARIES, HELD = "libraries", "held"
 GRAPH = "graph"  # TensorFlow's rows of many operations in one graph, as in a step that is not compiled
 WORDS = {
@@ -34,7 +34,7 @@ WORDS = {
     "function": "TensorFlow's rows in a tf.function",
     "jit": "TensorFlow's rows compiled by XLA",
 }
-DATA_SET = "stream/tensorflow/dataset"  # what fit makes of its samples
+DATA_SET = "stream/tensorflow/dataset"  # the tf.data set that fit makes from its samples
 PASSES = "copy add scale read relu relu_grad dropout maxpool maxpool_grad batchnorm sgd adam"
 
 
@@ -44,9 +44,9 @@ def clock(device: str) -> str:
 
 
 def of(device: str, execution: str, op: str) -> tuple[str, ...]:
-    """Whose rows count, the first before the others: on a GPU libraries' on its own clock, for a framework's calls take longer
-    than most of its kernels; on the CPU TensorFlow's in that execution, of convolutions inside a graph or in a call of its own,
-    then libraries' products, whose threads spin on between calls; then what may stand for them."""
+    """The sources of rows in order of preference. On a GPU only libraries on its own clock, as a framework's calls take longer
+    than most of its kernels. On the CPU TensorFlow's in that execution; convolutions inside a graph come first, and libraries'
+    products second, as their threads spin on between calls. The remaining sources are substitutes."""
     own = VARIANTS[execution]
     other = next(v for v in VARIANTS.values() if v != own)
     if device != "cpu":
@@ -57,7 +57,7 @@ def of(device: str, execution: str, op: str) -> tuple[str, ...]:
 
 
 def maths(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
-    """The arithmetic asked for, then what may stand for it."""
+    """(dtype, arithmetic) of the problem, then those that may replace it on the device."""
     instead = [
         (dtype, math_) for dtype, math_ in ARITHMETIC[problem.math].instead if device != "cpu" or math_ == "float32"
     ]
@@ -65,14 +65,14 @@ def maths(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
 
 
 def kind(problem: Matmul | Conv) -> str:
-    """What a curve's rows have in common beside their arithmetic."""
+    """The kind of a problem: rows of one kind and arithmetic share a curve."""
     if isinstance(problem, Matmul):
         return problem.layout + (f" x{problem.count}" if problem.count > 1 else f" {problem.epilogue or ''}".rstrip())
     return f"{problem.direction}{' grouped' if problem.groups > 1 else ''}"
 
 
 def at(problem: Matmul | Conv) -> tuple[float, ...]:
-    """Where a shape lies: the logarithms of its matrix product's sizes, and of its filter."""
+    """The coordinates of a shape on its curve: logarithms of the sizes of a product, or of a convolution."""
     if isinstance(problem, Matmul):
         return (math.log(problem.m), math.log(problem.n), math.log(problem.k))
     return (
@@ -110,7 +110,7 @@ def launches(device: str) -> str:
 
 
 def stands(m: "Measurement") -> bool:
-    """Whether a row gives directly what an operation takes in a graph that is not compiled and whose weights change."""
+    """Whether a row directly gives an operation's time in a graph that is not compiled and whose weights change."""
     return m.label == f"tensorflow/{GRAPH}"
 
 
@@ -129,7 +129,7 @@ def all_of(each: Iterable[Lacking]) -> Lacking:
 
 
 class Read(msgspec.Struct, frozen=True):
-    """Seconds read off a profile, and the rows that they come from; `instead`: what stands for another arithmetic, in words."""
+    """Seconds read off a profile, and the source of its rows; `instead`: the arithmetic used as a substitute, in words."""
 
     seconds: Estimate
     source: str
@@ -137,7 +137,7 @@ class Read(msgspec.Struct, frozen=True):
 
 
 def once(work: Callable) -> Callable:
-    """The function of a profile and more, whose results the profile keeps: each is worked out once."""
+    """Caches the results of a function of a profile and more arguments in that profile."""
 
     @functools.wraps(work)
     def kept(of: "Profile", *args):
@@ -150,7 +150,7 @@ def once(work: Callable) -> Callable:
 
 
 class Profile:
-    """A machine's rows and what they say by themselves, without a curve. `key` names the machine."""
+    """A machine's rows and the values read from them directly, without a curve. `key` names the machine."""
 
     def __init__(self, measurements: "Iterable[Measurement]", machine: "Machine | None" = None):
         self.measurements, self.machine = tuple(m for m in measurements if not is_held(m)), machine
@@ -159,7 +159,7 @@ class Profile:
 
     @functools.cached_property
     def rows(self) -> "dict[tuple, list[Measurement]]":
-        """(op, device) -> the rows that may stand for a curve: ok, warm, resident, one use."""
+        """(op, device) -> the rows that a curve may use: ok, in a warm process, data resident."""
         found: dict[tuple, list] = {}
         for m in self.measurements:
             s = m.settings
@@ -185,8 +185,8 @@ class Profile:
 
     @once
     def step_floor(self, device: str, jit: str) -> Estimate | None:
-        """Seconds that Keras takes for a step of a model with almost no work, compiled (`on`) or not (`off`): what a step more
-        takes from the fit of the fewest to that of the most, as Keras compiles by itself there and as it is told to."""
+        """Seconds of a Keras step of a model with almost no work, compiled (`on`) or not (`off`): the slope between the fits of
+        the fewest and the most steps. It is the median of Keras's own choice, if it is the same, and the explicit setting."""
         own = "on" if device != "cpu" else "off"
         kernels = {"on": "launch/tensorflow/fit_jit", "off": "launch/tensorflow/fit_op_by_op"}
         wanted = (kernels[jit], *(("launch/tensorflow/fit",) if own == jit else ()))

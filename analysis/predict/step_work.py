@@ -1,5 +1,5 @@
-"""The work of a step on a device: its operations, the kernels that they come to in an execution, the seconds of each part, and
-the path through them where they may run at once.
+"""The work of a step on a device: its operations, their kernels in an execution, the seconds of each part, and the critical
+path.
 """
 
 import math
@@ -19,7 +19,7 @@ from workloads.records import Machine
 from workloads.records.switches import Keras
 
 Timed = list[tuple[Kernel, float]]
-_NEAR = 2  # powers of two that passes may differ by whose best rate is asked for
+_NEAR = 2  # powers of two: passes of so similar sizes share a best rate
 _PRICED = "adam"  # what an optimizer without a stream problem is priced as
 
 # When measured trainings last decided a rule or what is fitted: trainings first measured after it are unseen data.
@@ -51,8 +51,8 @@ class WorkParts(msgspec.Struct, frozen=True):
 def step_works(
     network: Network, batch: int, chosen: Keras, device: str, machine: Machine | None = None
 ) -> tuple[list[Work], list[str]]:
-    """(the operations of a step under its switches, in float32 where the machine's GPUs lack an arithmetic; what stands for
-    something else, in words)."""
+    """(operations of a step under its options, in float32 if the machine's GPUs lack an arithmetic; substitutions, in
+    words)."""
     dtype, partial = chosen.precision.removeprefix("mixed_"), list[str]()
     lacks = machine.lacks if machine and device != "cpu" else lambda math: ""
     tf32 = device != "cpu" and dtype == "float32" and chosen.tf32 == "on" and not lacks("tf32")
@@ -76,7 +76,7 @@ def kernels_of(works: list[Work], execution: str, device: str) -> "list[Kernel]"
 
 
 def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str) -> WorkParts:
-    """Seconds of the kernels on the device, by the profile's rows."""
+    """The work of the kernels on the device, with seconds from the profile's rows."""
     timed, cold, partial, lacking = [], dict[str, float](), list[str](), dict[str, Lacking]()
     found: dict[str, list[Estimate]] = {}
     told: dict[str, dict[str, None]] = {}
@@ -108,7 +108,7 @@ def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str
 
 
 def _moved(k: "Kernel", execution: str) -> float:
-    """Bytes that a kernel moves: of a formula that is carried out step by step those of every step."""
+    """Bytes that a kernel moves; a formula executed step by step moves those of every step."""
     problem: Problem = k.problem
     fused = execution == COMPILED or not isinstance(problem, Stream)
     return problem.bytes_moved * (1.0 if fused else fusion.passes(problem.operation))
@@ -145,7 +145,7 @@ def _best(of: "Profile", device: str, alike: str | int) -> float | None:
 
 
 def aside_of_the_rest(k: Kernel) -> bool:
-    """Whether no other operation of the step waits for a kernel: the gradients of weights, and the updates by them."""
+    """Whether no other operation of the step waits for this kernel: true for gradients of weights and for updates."""
     return k.part == "optimizer" or k.direction in ("wgrad", "bias_grad")
 
 
@@ -171,12 +171,12 @@ def longest(timed: Timed, each: float) -> Timed:
 
 
 def _variable(k: Kernel) -> str:
-    """The variable that is learned by a kernel which nothing waits for."""
+    """The variable that a kernel off the critical chain updates or derives: `kernel`, `bias` ..."""
     return {"wgrad": "kernel", "bias_grad": "bias"}.get(k.direction, k.direction.rpartition(" ")[2])
 
 
 def _backward(k: Kernel) -> bool:
-    """Whether a kernel that others wait for is of the way back."""
+    """Whether a kernel belongs to the backward pass and others wait for it."""
     return fusion.is_backward(k) and not aside_of_the_rest(k)
 
 
@@ -189,7 +189,7 @@ class UnknownShare(msgspec.Struct, frozen=True):
 
     @property
     def most(self) -> bool:
-        """Whether more than half of a step's arithmetic is of them, so that its time is a guess."""
+        """Whether unknown layers are more than half of a step's arithmetic, so that its time is a guess."""
         return self.arithmetic > 0.5
 
     @property
@@ -199,7 +199,7 @@ class UnknownShare(msgspec.Struct, frozen=True):
 
 
 def unknown_share(network: Network, batch: int) -> UnknownShare | None:
-    """What of a step of so many samples is of unknown kinds; None of a network that is known throughout."""
+    """The layers of unknown kinds in a step of `batch` samples, with their share of it; None if every kind is known."""
     layers = unknown(network)
     if not layers:
         return None

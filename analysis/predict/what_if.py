@@ -1,4 +1,4 @@
-"""What another way of training would save: every change that may help, predicted, ranked by the time that it saves."""
+"""Time saved by other ways of training: every change that may help, predicted, ranked by the time that it saves."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ from workloads.records import settings as switches
 
 Predict = Callable[[Training, Settings, str], "Prediction"]
 _GROWN = (4, 16)  # times the batch
-_A_CALL = 16  # steps that Keras runs in one call, where it is asked to
+_A_CALL = 16  # steps that Keras runs in one call, with steps_per_execution
 _LEARNS = "changes learning"  # fewer, larger steps an epoch: the accuracy must be looked at again
 # Switch -> the flag of python -m workloads.training.
 _FLAGS = {
@@ -28,8 +28,8 @@ _FLAGS = {
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One thing done otherwise: in words, the training and settings that it makes, what must be known about it. `kernel`: the
-    way of training that it is priced as."""
+    """One change: its words, the training and settings after it, and a note on its side effect. `kernel`: the way of training
+    that it is priced as."""
 
     words: str
     training: Training
@@ -39,12 +39,12 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def learns(self) -> bool:
-        """Whether it changes what is learned."""
+        """Whether the change affects what the model learns."""
         return self.note == _LEARNS
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """What a change saves: seconds of the whole training and of a step of as many samples (negative: it costs). why: the
+    """Savings of a change: seconds of the whole training and of a step of as many samples (negative: it costs). why: the
     reason if it could not be predicted; both are None then."""
 
     change: Change
@@ -54,7 +54,7 @@ class WhatIf(msgspec.Struct, frozen=True):
 
     @property
     def surely_s(self) -> float:
-        """Seconds of the whole training that it saves at the least; 0 where it may save none."""
+        """Seconds of the whole training saved, by the lower end of the interval; 0 if it may save none."""
         return max(0.0, self.job_saved.low) if self.job_saved else 0.0
 
 

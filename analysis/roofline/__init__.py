@@ -1,4 +1,4 @@
-"""What bounds a row: measured roofs, levels of memory, the link, the launch; `load` gives rows with their share of the roof.
+"""The roof that bounds each row: measured arithmetic, memory levels, link or launch; `load` gives rows with their roof's share.
 
 Imports the ground.
 """

@@ -1,4 +1,4 @@
-"""How close every row comes to the ceiling that bounds it: its arithmetic, a level of memory, the link, or the launch."""
+"""The share of its roof that each row reaches: of arithmetic, a level of memory, the link, or the launch."""
 
 import msgspec
 
@@ -15,7 +15,7 @@ CACHED_WORDS = "its working set fits a cache, whose roof was not measured: only 
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The least seconds that the roofs allow a problem, the roof that says so, and what could not be said."""
+    """The least seconds that the roofs allow a problem, the roof that sets them, and a note if another roof is missing."""
 
     seconds: "Estimate"
     roof: Roof
@@ -23,7 +23,7 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A row against its roof: the fraction reached, `flag` ("" or "above-roof") and what could not be said."""
+    """A row against its roof: the fraction reached, `flag` ("" or "above-roof") and a note if a roof is missing."""
 
     fraction: "Estimate | None"
     roof: Roof | None
@@ -129,8 +129,8 @@ def _link_times(roofs, problem, device: str) -> "list[tuple[Estimate, Roof]]":
 
 
 def judge(measurement: Measurement, roofs: Roofs, seconds: "Estimate | None" = None) -> Judged:
-    """How near a row comes to its roof; `flag` is "above-roof" when it is impossible (units, precision, counting). `seconds`:
-    the row's own where they are told already.
+    """The share of its roof that a row reaches; `flag` is "above-roof" when it is impossible (units, precision, counting).
+    `seconds`: the row's own if already known.
 
     A call shorter than the shortest empty one is no such error: another way into the driver may be shorter still.
     """
@@ -157,7 +157,7 @@ def _bound(measurement: Measurement, roofs: Roofs, launches: bool = True) -> Bou
 
 
 def _beyond_sheet(measurement: Measurement, seconds: float, roofs: Roofs) -> bool:
-    """Whether the row is faster than its maker says: the only check on a roof that is itself the best product seen."""
+    """Whether the row is faster than its data-sheet peak: the only check where the roof is itself the best product seen."""
     flops = measurement.problem.flops
     wanted = (measurement.device, "compute", measurement.problem.math)
     return any(

@@ -98,7 +98,7 @@ def _points(rows: Iterable[Measurement], clock: str) -> dict[int, Estimate]:
 
 @functools.lru_cache(maxsize=1024)
 def _fit(way: tuple[str, str, str, str], clock: str, found: tuple[tuple[int, Estimate], ...]) -> Link | None:
-    """Kept, as tables, pictures and predictions all ask for the same laws."""
+    """The law of a way on a clock, or None. Cached, as tables, pictures and predictions ask for the same."""
     points = dict(found)
     if len(points) < FEWEST:
         return None
@@ -243,13 +243,13 @@ def pcie(measurements: Measurements) -> tuple[int, int] | None:
 
 
 def laws_of(measurements: Measurements) -> list[Link]:
-    """The laws of what a program waits for, the fastest first."""
+    """The laws on the host-latency clock, the highest bandwidth first."""
     found = [x for x in fits(measurements) if x.clock == "host-latency"]
     return sorted(found, key=lambda x: -x.bandwidth.value)
 
 
 def lines(measurements: Measurements) -> list["str | Table"]:
-    """The laws as a table, and what is known of the PCIe link; nothing without laws."""
+    """The laws as a table, and a sentence on the PCIe link; nothing without laws."""
     seen = pcie(measurements)
     rate = data_sheets.pcie_bytes_per_s(*seen) if seen else None
     rows = [

@@ -167,9 +167,9 @@ def _level(run: Curve) -> float:
 def _names(device: str, runs: list[Curve], claimed: tuple[tuple[str, int], ...]) -> list[str]:
     """A name for each run: that of the smallest cache that may hold its largest working set, else the memory's.
 
-    Of two that one cache may hold, the slower is of the next one where that has none of its own; of two in the last
-    cache it may as well be the memory, behind a cache that is smaller than the machine claims; between, it is a step
-    within a level, and has no name.
+    If one cache may hold two runs, the slower takes the name of the next cache if no run has it. In the last cache, the slower
+    run may also be the memory, if the cache is smaller than the machine claims. Otherwise it is a step within a level, and has
+    no name.
     """
     memory = memory_name(device)
     if not claimed:  # nothing is known of the caches: the slowest level is taken for the memory
@@ -194,9 +194,9 @@ def _names(device: str, runs: list[Curve], claimed: tuple[tuple[str, int], ...])
 
 
 def held(found: Iterable[Plateau]) -> list[tuple[Plateau, int, int]]:
-    """(plateau, the working sets from and to which it may hold them): up to just below where the next level of its curve
-    begins, since between two levels a part is still held, and operations differ by a few bytes in their working sets; to
-    the largest size seen on the last one."""
+    """(plateau, first and last working set that it may hold). It ends just below the start of the next level of its curve, as
+    between two levels a part is still held, and operations differ by a few bytes in their working sets. The last one ends at
+    the largest size seen on it."""
     groups = group_by(sorted(found, key=lambda p: p.from_bytes), lambda p: (p.device, p.threads, p.operation))
     made: list[tuple[Plateau, int, int]] = []
     for group in groups.values():

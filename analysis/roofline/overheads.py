@@ -142,7 +142,7 @@ def line(points: list[tuple[int, Estimate]]) -> tuple[Estimate, Estimate]:
 
 
 def _without_steps(found: list[Constant]) -> list[Constant]:
-    """The constants with the one step taken out of each epoch; without `keras-step` an epoch cannot be told apart."""
+    """The constants, with the one step subtracted from each keras-epoch; one without a matching keras-step is dropped."""
     made = []
     for c in found:
         if c.name == "keras-epoch":

@@ -1,4 +1,4 @@
-"""How fast GPUs of a host copy to each other and add up, and how much slower each works while all do."""
+"""Speed of copies and sums between the GPUs of a host, and the slowdown of each under contention, when all work."""
 
 from analysis.stats import Estimate, group_by, of, verdict
 from kernels.problems import AllReduce, AtOnce
@@ -9,7 +9,7 @@ _SMALL = 256 << 10  # bytes: sums of at most this are what the one-shot kernel i
 
 
 def queued(m: Measurement) -> Estimate:
-    """Seconds of one of many calls that nobody waits for in between: what nccl-tests times too."""
+    """Seconds of a queued call, which nobody waits for in between; nccl-tests times the same."""
     return of(m.on("host-throughput") or m.samples[0])
 
 
@@ -26,13 +26,13 @@ def sums(rows: Measurements, kernel: str, dtype: str) -> dict[int, Measurement]:
 
 
 def speed_ups(rows: Measurements, dtype: str) -> dict[int, Estimate]:
-    """Bytes -> how many times as many sums the one-shot kernel makes as NCCL, up to 256 KiB; both queued, in CUDA graphs."""
+    """Bytes -> speedup of the one-shot kernel's sum over NCCL's, up to 256 KiB; both queued, in CUDA graphs."""
     ours, theirs = (sums(rows, f"{kernel}_graph", dtype) for kernel in (ONE_SHOT, NCCL))
     return {n: queued(theirs[n]) / queued(ours[n]) for n in ours if n in theirs and n <= _SMALL}
 
 
 def slowdowns(rows: Measurements) -> list[tuple[Measurement, Measurement, Estimate]]:
-    """(alone, while all work, the slowdown of a call then) of each GPU's work, by rounds, which took turns."""
+    """(row alone, row while all GPUs work, slowdown of a call) of each GPU's work. Both took turns, so ratios are by round."""
     done = [m for m in rows if isinstance(m.problem, AtOnce) and m.ok]
     alone = {(*work(m), m.device): m for m in done if m.problem.together == 1}
     pairs = [(alone.get((*work(m), m.device)), m) for m in done if m.problem.together > 1]
@@ -40,7 +40,7 @@ def slowdowns(rows: Measurements) -> list[tuple[Measurement, Measurement, Estima
 
 
 def contention(rows: Measurements) -> list[tuple[Measurement, Estimate]]:
-    """(row, slowdown) of each work that keeps a GPU busy, while all do it, on the GPU that it slows most."""
+    """(row, slowdown while all GPUs work) of each work that keeps a GPU busy, on the GPU with the largest slowdown."""
     busy = [
         (m, slower)
         for _, m, slower in slowdowns(rows)

@@ -121,7 +121,7 @@ def _best(rows: Measurements, kind: str, name: str, **fields) -> Roof | None:
 
 
 def _compute_roofs(rows: Measurements) -> "Iterable[Roof]":
-    """The vector FMA's peak and, where it lies beyond that, what tensor cores reach: their own peak, else the best matmul."""
+    """The peak of the vector FMA and, if it is higher, that of tensor cores: their own peak, else the best matmul."""
     peaks = group_by((m for m in rows if m.problem.op == "peak"), lambda m: (m.device, m.problem.math, m.threads))
     matmuls = group_by(
         (

@@ -1,4 +1,4 @@
-"""Budgets in words: what a step takes, its largest parts, and what of it is not explained."""
+"""Budgets in words: the time of a step, its largest parts, and the share that no part explains."""
 
 from analysis.numbers import share
 from analysis.predict.budget import Budget
@@ -43,7 +43,7 @@ def sentence(made: Budget) -> str:
 
 
 def lost(m: Measurement) -> str:
-    """Why a row has no time, with its options that are not the default: other rows of its model and batch may have one."""
+    """A sentence: why a row has no time. It names the options, as other rows of the model and batch may have a time."""
     replicas = m.experiment.replicas
     how = [f"{m.problem.dtype} inputs"] * (m.problem.dtype != "float32")
     how += option_words(m.settings.switches, ("replicas",))

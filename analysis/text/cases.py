@@ -1,5 +1,5 @@
-"""Articles and complaints answered: a case's evidence (analysis.explain.evidence) as its answer, one table, and what else belongs
-to it."""
+"""Answers to articles and complaints: the evidence of a case (analysis.explain.evidence) as one sentence, one table and further
+lines."""
 
 from collections.abc import Iterator
 
@@ -14,8 +14,8 @@ from analysis.text.sentences import say
 from workloads import options
 from workloads.records.published_cases import Case, Complaint, Question
 
-# Of each evidence the answer, the rows (what | published | measured), of `[name] ` one for each `one` of that name, and what else
-# belongs to it, but for lines of what is not known.
+# A template for each kind of evidence: first the answer, then rows (what | published | measured) and further lines.
+# `[name] ` repeats its line for each `one` of that value; a line with an unknown value (None) is left out.
 TOLD = {
     "winner": """
 {verdict} the article, by the epoch: {first:faster} (published: {first.claim.words}).
@@ -95,8 +95,8 @@ COMMANDS = {
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A case's answer: its first sentence, rows (what, published, on `machine`), what else belongs to it, and what would measure
-    it."""
+    """A case's answer: first sentence, rows (what, published, on `machine`) and further lines. `command`: the one that measures
+    it, where no row does; else empty."""
 
     name: str
     title: str
@@ -108,8 +108,8 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def reply(case: Case | Complaint | Question, of: Sources, request: Request | None) -> Reply:
-    """The answer to the case's own question, of a stored GPU's machine where this one's rows lack the CPU; where no row tells it,
-    the command that measures it."""
+    """The answer to the case's question. Where the rows do not give it, a stored GPU's own machine does; where neither does,
+    the reply has the command that measures it."""
     found, machine = evidence.evidence(case, of, request), (of.gpu or of.cpu).key
     if found is None and of.borrowed:
         found = evidence.evidence(case, replace(of, cpu=of.borrowed), request)
@@ -125,7 +125,7 @@ def reply(case: Case | Complaint | Question, of: Sources, request: Request | Non
 
 
 def _filled(template: str, values: dict) -> Iterator[str]:
-    """The lines of a template, those of many once for each."""
+    """The lines of a template, filled; a `[name] ` line once for each item of that value."""
     for line in template.strip().splitlines():
         name, many, rest = line.removeprefix("[").partition("] ")
         yield from (say(rest, one=one) for one in values[name]) if many else sentences.lines(line, **values)

@@ -1,4 +1,4 @@
-"""Two runs beside each other in words: how many rows changed, those that did as a table, and what must be known beside them."""
+"""Two runs compared, in words: how many rows changed, a table of these, and notes on doubts and differences."""
 
 from analysis import labels
 from analysis.compare.comparison import CHANGED, WORDS, Compared, Comparison, disturbed
@@ -10,7 +10,7 @@ from workloads import options
 
 
 def rows(made: Comparison, words: tuple[str, ...] = WORDS) -> Table:
-    """A line a row that was compared and has such a verdict, every verdict's largest change first."""
+    """A table, a line for each compared row with one of these verdicts; within a verdict the largest change comes first."""
     found = [_cells(r) for word in words for r in made.of(word)]
     heads, least = "row | old | new | change | 95 % interval | flags", "flags | 95 % interval"
     return Table(heads, found, 1, "flags", least, last=any(row[-1] for row in found))
@@ -28,7 +28,7 @@ def _cells(r: Compared) -> tuple[str, ...]:
 
 
 def _change(ratio: float) -> str:
-    """`+7.0 %`; from twice as long on `2.3x`."""
+    """A ratio of seconds as a change: `+7.0 %`; from 2 on as `2.3x`."""
     return f"{100 * (ratio - 1):+.1f} %" if ratio < 2 else f"{digits(ratio)}x"
 
 
@@ -41,7 +41,7 @@ def summary(made: Comparison) -> str:
 
 
 def notes(made: Comparison, verbose: bool = False) -> list[str]:
-    """What must be known beside the rows: what disturbed them, what is missing, why some have no verdict, what else differs."""
+    """Notes on the comparison: broken and disturbed rows, rows of one run alone, noise between runs, other differences."""
     lines = [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken]
     loud = {
         "OLD": sum(disturbed(r.old, r.clock) for r in made.rows),

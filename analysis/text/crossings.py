@@ -1,4 +1,4 @@
-"""Who wins from where, in words: answers of crossovers, where the time of a GPU call goes, and verdicts."""
+"""Crossovers in words: the winner by size, the parts of a GPU call's time, and verdicts for table cells."""
 
 from analysis import labels, numbers
 from analysis.crossover.crossover import FINE, Answer, Crossing, Form, Side
@@ -50,7 +50,7 @@ def precision_name(a: Answer) -> str:
 
 
 def crossing_sentence(a: Answer) -> str:
-    """Who wins where, for the square products of one precision and form."""
+    """The winner by size, for the square products of one precision and form."""
     return " ".join(sentences.crossover(a, f"Square {precision_name(a)} products, {form_name(a.form)}"))
 
 
@@ -61,7 +61,8 @@ def verdict_words(a: Answer) -> str:
 
 
 def short_n_words(c: Crossing, name: str = SQUARES.size_name) -> str:
-    """Where the winner changes, at a chart's mark: `n = 103`, `n = 288 to 721` where that is more than 5 % wide."""
+    """The size at which the winner changes, for a chart's mark: `n = 103`, or `n = 288 to 721` where it is known to 5 % or
+    worse."""
     if c.wide:
         return f"{name} = {c.below:,} to {c.above:,}"
     low, high = (sentences.digits(size) for size in (c.at.low, c.at.high))
@@ -77,7 +78,7 @@ def copies_sentence(answers: list[Answer]) -> str:
 
 
 def at_once(family: Family) -> str:
-    """`, 256 in one launch` or `, bias-relu`; nothing of single ones as they are."""
+    """`, 256 in one launch` or `, bias-relu`; "" for plain products, one a call."""
     fixed = dict(family.fixed)
     return f", {fixed['batch']:,} in one launch" if "batch" in fixed else f", {fixed.get('epilogue', '')}".rstrip(", ")
 
@@ -89,7 +90,7 @@ def side_name(side: Side) -> str:
 
 
 def why_sentence(w: Why, form: Form) -> str:
-    """Both times at the deciding size, and the largest part of the GPU's."""
+    """The times of both devices at the deciding size, and the largest part of the GPU's time."""
     total = w.gpu.seconds.value
     parts = {name: s for name, s in w.known.items() if name != REMAINDER or abs(s) >= 0.005 * total}
     part = max(parts, key=parts.__getitem__)

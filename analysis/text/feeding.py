@@ -1,4 +1,4 @@
-"""What it takes to get a batch into a training step, in words: how quick each way is, what limits it, its share of a step."""
+"""The input pipeline in words: how fast each way brings a batch into a step, what limits it, and its share of a step."""
 
 from collections.abc import Iterable
 
@@ -21,7 +21,7 @@ UNKNOWN = (
     "{side}: how quick NumPy batches come can't be told: too few sizes, or noisy. Run it again with nothing beside it."
 )
 BATCH = 2048
-_FASTER = 1.5  # times: from which on copies are quicker than the way that the batches come
+_FASTER = 1.5  # copies this many times faster than the batches mean that the link is not the limit
 _MOST = 3  # shares told
 _SAID = {
     "view": "A step of {batch:,} {dtype} CIFAR-10 images and next to no arithmetic takes {ways} ({side}).",
@@ -63,7 +63,7 @@ def lines(rows: Measurements) -> list[str | Table]:
 
 
 def sentences(rows: Measurements) -> list[str]:
-    """How quick batches come on each device and what limits them; what share of measured steps they are."""
+    """Sentences: how fast batches arrive on each device, what limits them, and their largest shares of measured steps."""
     fitted, shares, told = feeding.laws(rows), feeding.shares(rows), []
     for device in sorted({m.device for m, _ in feeding.rows(rows)}, reverse=True):
         told += _device(fitted, rows, device)
@@ -75,7 +75,7 @@ def sentences(rows: Measurements) -> list[str]:
 
 
 def view_sentence(fitted: Iterable[Law], device: str, dtype: str) -> str:
-    """How quick the ways of a view are, the quickest first."""
+    """The seconds that a step of BATCH images takes in each way of one device and type, the fastest first; "" without laws."""
     own = [law for law in fitted if (law.device, law.dtype) == (device, dtype) and law.way != Feeding.RESIDENT]
     ranked = sorted((law.seconds(BATCH, BATCH * image_bytes(dtype)).value, law.way) for law in own)
     ways = ", ".join(f"{time(seconds)} by {way}" for seconds, way in ranked)
@@ -83,7 +83,7 @@ def view_sentence(fitted: Iterable[Law], device: str, dtype: str) -> str:
 
 
 def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[str]:
-    """What the plainest way adds to a step on a device, and whether copies of as many bytes explain it."""
+    """Sentences: the time that NumPy arrays add to a step on a device, and whether a copy of the same bytes explains it."""
     law, nbytes = feeding.find(fitted, device, "numpy"), BATCH * image_bytes("float32")
     if law is None:
         return [say(UNKNOWN, side=labels.device(device))]
@@ -103,7 +103,7 @@ def _device(fitted: tuple[Law, ...], rows: Measurements, device: str) -> list[st
 
 
 def small_sentences(rows: Measurements) -> list[str]:
-    """Where the time goes of the GPU's training with fewest samples, at its model's own batch if there is one."""
+    """Sentences on the parts of the GPU training with fewest samples, at the model's own batch if possible; [] without one."""
     known = [(s, s.training.problem) for s in feeding.shares(rows) if s.training.on_gpu and s.cost.start]
     known = [(s, p) for s, p in known if p.samples >= p.batch]
     if not known:

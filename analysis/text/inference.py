@@ -1,4 +1,4 @@
-"""What rows of inference say: from which batch the GPU wins, samples a second, what batching and requests in flight bring."""
+"""Inference in words: the batch from which the GPU wins, samples a second, the gains of batching and of requests in flight."""
 
 from analysis import numbers
 from analysis.crossover.crossover import Answer
@@ -19,8 +19,8 @@ _SAID = {
 
 
 def lines(measurements: Measurements, machine: Machine | None = None) -> list[str]:
-    """What the rows say: the crossovers in batch with samples a second at the largest one, what batching brings, requests in
-    flight."""
+    """Sentences: the crossovers along the batch with samples a second at the largest batch, the gain of batching, and requests
+    in flight."""
     found, each = crossovers(measurements), cases(measurements)
     told = [_crossover(*one) for one in found]
     for case, rows in each.items():
@@ -31,7 +31,7 @@ def lines(measurements: Measurements, machine: Machine | None = None) -> list[st
 
 
 def _crossover(case: Case, way: Way, a: Answer) -> str:
-    """Who wins from which batch, and samples a second at the largest batch that both sides answered."""
+    """The winner by batch, then samples a second at the largest batch that ran on both devices."""
     p = a.points[-1]
     cpu, gpu = p.cpu.seconds, p.gpu.seconds
     largest = say(_SAID["largest"], batch=p.n, gpu=p.n / gpu, cpu=p.n / cpu, who=sentences.faster_by(cpu, gpu))
@@ -39,7 +39,7 @@ def _crossover(case: Case, way: Way, a: Answer) -> str:
 
 
 def batching_sentences(case: Case, rows: Measurements) -> list[str]:
-    """How the samples a second grow from the smallest batch to the largest, for each device and, on the CPU, each setting of
+    """The gain in samples a second from the smallest batch to the largest, for each device; on the CPU for each setting of
     oneDNN."""
     batches = [m.problem.batch for m in rows if m.kernel != SERVE]
     told, first, last = [], min(batches, default=1), max(batches, default=1)
@@ -54,7 +54,7 @@ def batching_sentences(case: Case, rows: Measurements) -> list[str]:
 
 
 def serving_sentences(case: Case, rows: Measurements) -> list[str]:
-    """Single requests a second, fewest in flight and as many as are quickest."""
+    """Single requests in samples a second: with the fewest in flight, and with the number that is fastest."""
     told = []
     for gpu, where in _SIDES.items():
         own = [m for m in rows if m.kernel == SERVE and m.on_gpu == gpu and m.ok and m.on("host-throughput")]

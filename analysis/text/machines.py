@@ -1,5 +1,5 @@
-"""Runs and machines beside each other in words: who is faster at what both did best; of a fleet's devices which are below their
-baseline, in what and why."""
+"""Runs and machines compared, in words: the fastest square product of each. Also a fleet's devices that are slower than their
+baseline, by quantity and cause."""
 
 from analysis import numbers
 from analysis.compare.comparison import compared
@@ -23,8 +23,8 @@ _AGAINST = {"baseline": "its baseline", "fleet": "the fleet's median"}
 
 
 def best(old: Measurements, new: Measurements, names: tuple[str, str], machine: Machine | None = None) -> list[str]:
-    """The fastest square product of each device and precision at the largest n that both have: a verdict on their samples, with
-    what two runs of the `machine` of the new rows differ by."""
+    """A sentence for each device and precision: the fastest square product at the largest n that both runs have, with a
+    verdict. The verdict allows for the difference between two runs of `machine`, that of the new rows."""
     told, before, after = [], best_resident(old), best_resident(new)
     for device, precision in (key for key in before if key in after):
         a, b = before[device, precision], after[device, precision]
@@ -40,7 +40,7 @@ def best(old: Measurements, new: Measurements, names: tuple[str, str], machine: 
 
 
 def name(device: Device) -> str:
-    """`gpu-3 of node-7`, `the CPU of node-7`; of a run's own folder without its node."""
+    """`gpu-3 of node-7`, `the CPU of node-7`; the device alone where rows lie in the run's own folder."""
     what = device.device.replace(":", "-") if device.is_gpu else "the CPU"
     return f"{what} of {device.node}" if device.node else what
 
@@ -52,7 +52,7 @@ def finding(f: Finding) -> str:
 
 
 def lines(judged: Judged, every: bool = False) -> list[str]:
-    """Everything to be said, the largest loss first; `every`: of devices that are as they should be too."""
+    """All sentences on a fleet, the largest loss first. `every`: findings on healthy devices too."""
     told = [finding(f) for f in judged.flagged] + broken(judged)
     checked = {id(f.device) for f in judged.findings}
     fine = checked - {id(f.device) for f in judged.flagged}

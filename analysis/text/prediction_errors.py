@@ -1,5 +1,5 @@
-"""Errors of predictions in tables and words: of every training with its model left out, and of predictions that were saved before
-they were measured."""
+"""Errors of predictions in tables and words: every training predicted with its model left out, and predictions saved before the
+measurement."""
 
 import math
 import statistics
@@ -41,12 +41,12 @@ _NUMBERS = " | predicted ms | measured ms | error"
 
 
 def _both(s: Summary | None) -> str:
-    """`8.4 %, 13 %`: median and mean; `-` of none."""
+    """`8.4 %, 13 %`: median and mean error; `-` for None."""
     return f"{share(s.median)}, {share(s.mean)}" if s else "-"
 
 
 def _said(name: str, found: Iterable[tuple[str, float]], **words: object) -> list[str]:
-    """A sentence a device on the errors found: (device, error)."""
+    """A sentence a device: median and mean of the errors found. found: (device, error) pairs."""
     told = []
     for device, own in sorted(group_by(found, lambda one: one[0]).items()):
         each = [error for _, error in own]
@@ -56,7 +56,7 @@ def _said(name: str, found: Iterable[tuple[str, float]], **words: object) -> lis
 
 
 def errors(cases: list[Case], strict: Iterable[Case]) -> Table:
-    """The error table, a line a device and bound, and what simpler predictions come to."""
+    """The error table, a line a device and bound, with the errors of simpler predictions (BASELINES) beside."""
     alone = {(s.device, s.bound): s for s in held_out.summaries(strict)}
     rows = []
     for s in held_out.summaries(cases):
@@ -68,7 +68,7 @@ def errors(cases: list[Case], strict: Iterable[Case]) -> Table:
 
 
 def lines(of: Profile) -> list[str | Table]:
-    """The whole page: what docs have, every training and crossover."""
+    """The whole page: the part that is in docs (`brief`), then every training and crossover."""
     cases = held_out.leave_one_out(of)
     if not cases:
         return [SAID["nothing"]]
@@ -78,15 +78,15 @@ def lines(of: Profile) -> list[str | Table]:
 
 
 def brief(of: Profile, cases: list[Case], saved: dict[str, list[Prediction]] | None = None) -> list[str | Table]:
-    """The error table, what is in it, and the errors of saved predictions: what docs have."""
+    """The part that is in docs: the error table, what it counts, and the errors of saved predictions."""
     told = [[counts(cases, of)], unseen(cases, of), saved_lines(saved or {}, of), crossings(comparisons(of))]
     shown = errors(cases, held_out.strictly(cases, of))
     return [SAID["head"], "", shown, *(line for found in told if found for line in ("", " ".join(found)))]
 
 
 def _cases(cases: Iterable[Case]) -> Table:
-    """Every training: predicted (with the samples' share where the measured step has it), measured, error and what its step is
-    bound by."""
+    """A table of every training: what bounds its step, predicted and measured seconds, and the error. The prediction contains
+    data-set setup where the measured step does."""
     rows = []
     for c in sorted(
         cases, key=lambda c: (c.device, c.predicted.execution, c.seen.row.problem.model, c.seen.row.problem.batch)
@@ -108,13 +108,14 @@ def _ms(e: Estimate) -> str:
 
 
 def crossings(found: list[Comparison]) -> list[str]:
-    """How many measured crossovers were predicted near enough; nothing where none was measured."""
+    """A sentence: how many measured crossovers were predicted within WITHIN; [] where none was measured."""
     near = [b.error <= WITHIN for b in found if b.error is not None]
     return [say(SAID["crossings"], near=sum(near), all=len(near), within=WITHIN)] if near else []
 
 
 def crossovers(found: Iterable[Comparison]) -> Table:
-    """Who wins a training from where, measured and predicted; where a prediction can't tell, what its likeliest times say."""
+    """A table of crossovers of trainings, measured and predicted. Where a prediction can't tell: where its likeliest times
+    cross."""
     rows = []
     for b in found:
         off = "-" if b.error is None else "one has none" if math.isinf(b.error) else percent(b.error)
@@ -134,21 +135,21 @@ def _place(a: Answer) -> str:
 
 
 def unseen(cases: list[Case], of: Profile) -> list[str]:
-    """The errors of trainings that no rule was made on, a sentence a device."""
+    """The errors of trainings first measured after the last change of a rule (RULES_CHANGED), a sentence a device."""
     late = held_out.unseen(cases, of)
     since = {"since": RULES_CHANGED[:10]}
     return _said("unseen", ((c.device, c.error) for c in late), **since) or [say(SAID["all seen"], **since)]
 
 
 def counts(cases: list[Case], of: Profile) -> str:
-    """How many trainings are in the table, and how many of them fit nothing."""
+    """A sentence: how many steps are in the table, and how many of them are too noisy for the fit."""
     wide, bounds = sum(not c.seen.told for c in cases), sum(c.seen.bound for c in cases)
     words = {"steps": len(cases), "trainings": len(of.trainings), "wide": wide, "noisy": calibration.NOISY}
     return say(SAID["counts"], numbers=calibration.fitted_numbers(of), bounds=bounds, **words)
 
 
 def check_lines(predictions: Iterable[Prediction], of: Profile) -> list[str | Table]:
-    """Predictions beside the steps that were measured since, a line each, then the errors of each device."""
+    """A table of predictions beside the steps measured since, then the errors of each device."""
     rows, found = [], []
     for p, seen in held_out.with_measured(predictions, of):
         told = _numbers(seen.as_told(p.cost), seen) if seen else (_ms(p.step_s), "not measured", "")

@@ -17,7 +17,7 @@ from workloads.records import Measurements
 
 _LOWER = ("tf32", "float16", "bfloat16")
 _PLAIN = "transfer/cupy/array"  # what people write: ndarray.set and get
-# The section with more of it, the question, its answer; a line with what is not known is left out.
+# Section of the page with more of it: question? answer. A line with an unknown value (None) is left out.
 QUESTIONS = """
 crossover: Is the GPU always faster? With resident data {resident}. The GPU is {last.ratio:speed} at n = {last.n:,}, \
 {least.ratio:speed} at n = {least.n:,}.
@@ -40,7 +40,7 @@ memory: Is the GPU's memory faster too? At best {gpu.rate:bytes/s} against the C
 def answered(
     rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs, pairs: list[Pair]
 ) -> list[tuple[str, str, str]]:
-    """(question, the section with more of it, the answer) of those that the rows answer."""
+    """(question, section of the page with more of it, answer) for each question that the rows can answer."""
     found = []
     for line in sentences.lines(
         QUESTIONS, **_products(rows, answers, roofs), **_trainings(pairs), **_first_calls(rows)
@@ -52,7 +52,8 @@ def answered(
 
 
 def _products(rows: Measurements, answers: tuple[Answer, ...], roofs: Roofs) -> dict:
-    """What the square products of the first precision, copies and roofs say; None where nothing was measured."""
+    """Values for QUESTIONS from the square products of the first precision, copies and roofs; None where nothing was
+    measured."""
     told = [a for a in answers if a.points]
     forms = {a.form: a for a in reversed(told) if a.precision == told[0].precision}
     resident, copied = forms.get(LATENCY), next((forms[form] for form in COPIES if form in forms), None)

@@ -1,4 +1,4 @@
-"""Sentences on rows and rates: how fast, how near the roof, what binds it, and what went wrong."""
+"""Sentences on rows and rates: how fast, how near the roof, compute-bound or memory-bound, and what went wrong."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ from analysis.units import count, join
 from workloads.records import Machine, Measurement, Measurements
 
 _NAMED = 3  # of anything in a sentence
-_LIMITED = 0.5  # of a roof, from which on it is what limits a row
+_LIMITED = 0.5  # share of a roof from which the roof counts as the limit of a row
 _SAID = {
     "rate": "The {side} reaches {rate:flops/s} in {precision} at n = {n:,}, {of}.",
     "bound": "At n = {n:,} a product does {intensity:number} FLOP a byte; this CPU's ridge point is {corner:number}. {verdict}.",

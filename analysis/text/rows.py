@@ -1,4 +1,4 @@
-"""A row in words: how it was run and how fast; of a training where and how it ran and what it learned."""
+"""A row in words: how it was run and how fast. A training's row also says where the samples lived and what it learned."""
 
 from collections.abc import Iterable
 
@@ -43,7 +43,7 @@ def way(m: Measurement) -> str:
 
 
 def notes(m: Measurement, step: Estimate | None = None) -> list[str]:
-    """What else a training's row should say: how it was compiled, further options, its step's noise where it is wide, flags."""
+    """Notes on a training's row: how it was compiled, further options, its step's noise where that is wide, flags."""
     said = ["jit" if m.values["jit_compile"] else "op by op"] if "jit_compile" in m.values else []
     said += option_words(m.settings.switches, ("residence", "jit_compile"))
     said += [m.problem.dtype] * (m.problem.dtype != "float32")
@@ -62,8 +62,8 @@ def notes(m: Measurement, step: Estimate | None = None) -> list[str]:
 
 
 def losses(m: Measurement) -> str:
-    """What a row learned: its own fit's losses, first and last, and those of a short run from the first weights; that it does
-    not learn where they do not fall."""
+    """First and last losses of a row's own fit, and of a short run from the first weights. Marked `does not learn` where they
+    do not fall."""
     said = []
     for name, epochs, what in (("job_", m.problem.epochs, ""), ("", len(m.series.get("loss", ())), " of few samples")):
         taken, right = (m.series.get(name + kind, ()) for kind in ("loss", "accuracy"))
@@ -77,8 +77,8 @@ def losses(m: Measurement) -> str:
 
 
 def how(m: Measurement) -> str:
-    """How it was run, beside device and threads: how data get there, what lies in the caches; of whole models the CPU's form and
-    the options that are not their default; of the feeding study what its time is. `-` where nothing is but as usual."""
+    """How a row was run, besides device and threads: copy mode, caches, process; for whole models the CPU's form and the
+    options that are not the default. `-` where all is as usual."""
     s, form = m.settings, break_even.form_of(m) if m.problem.model else ""
     words = [s.mode] * (s.mode != "resident" or m.problem.op not in ("training", "feeding"))
     words += ["an epoch's share"] * (m.problem.op == "feeding")
@@ -88,6 +88,7 @@ def how(m: Measurement) -> str:
 
 
 def rate(m: Measurement) -> str:
-    """GB/s of what moves bytes, FLOP/s of what computes, on the clock that rooflines use."""
+    """The rate on the clock that rooflines use: GB/s of rows that move bytes, FLOP/s of those that compute; `-` without a
+    time."""
     time = quick_seconds(m)
     return "-" if time is None else units.rate(m.problem, time)

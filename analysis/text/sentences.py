@@ -1,4 +1,5 @@
-"""Sentences that terminal, page, JSON and README share: who wins, from which size, after how many epochs, how sure it is."""
+"""Sentences that terminal, page, JSON and README share: the winner, the size or epoch from which it wins, and how sure it
+is."""
 
 import math
 import string
@@ -42,7 +43,7 @@ def shares(p: Prediction) -> str:
 
 
 def digits(size: float) -> str:
-    """A whole size, thousands apart; one that was worked out in at most three digits, the next one of a few."""
+    """A size in digits. Whole numbers with thousands apart; computed ones rounded up below 100, else in three digits."""
     return f"{size:,}" if isinstance(size, int) else f"{math.ceil(size - 1e-9):,}" if size < 100 else number(size)
 
 
@@ -55,8 +56,8 @@ def counted(size: float | str, name: str) -> str:
 
 
 class _Words(string.Formatter):
-    """Templates whose fields say how their numbers are written: `{step:timed}`, `{gain:factor}`, `{part:share}`; what has no
-    name here is formatted as by Python."""
+    """Templates whose fields say how their numbers are written: `{step:timed}`, `{gain:factor}`, `{part:share}`. Other formats
+    are Python's own."""
 
     WRITTEN: ClassVar[dict[str, Callable]] = {
         **{f.__name__: f for f in (time, timed, factor, gain, speed, number, interval, share, shares, title, size)},
@@ -75,7 +76,7 @@ say = _Words().format
 
 
 def lines(template: str, **values) -> list[str]:
-    """The lines of a template, but for those with a value that is None, as it is not known."""
+    """The lines of a template, filled; lines with an unknown value (None) are left out."""
     unknown = [f"{{{name}" for name, value in values.items() if value is None]
     return [say(line, **values) for line in template.strip().splitlines() if not any(name in line for name in unknown)]
 
@@ -84,7 +85,7 @@ def lines(template: str, **values) -> list[str]:
 
 
 def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, of: str = "") -> str:
-    """The winner with both seconds: `The GPU: 61 s against 126 s on the CPU, 2.1x faster.`; in a list with what it is `of`:
+    """The winner with both times: `The GPU: 61 s against 126 s on the CPU, 2.1x faster.`; in a list with the subject `of`:
     `CIFAR-10 CNN: 61 s on the GPU, 126 s on the CPU, 2.1x faster.`"""
     sides = sorted((("CPU", cpu), ("GPU", gpu)), key=lambda side: side[1].value)
     (best, quick), (_, slow) = sides
@@ -103,7 +104,7 @@ def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, of: str = "") -
 
 
 def faster_by(cpu: Estimate, gpu: Estimate) -> str:
-    """`GPU 3.2x faster`, or can't tell."""
+    """`GPU 3.2x faster`, or `can't tell`."""
     best = faster(cpu, gpu)
     ratio = cpu / gpu if best == "gpu" else gpu / cpu
     return CANT_TELL if best == "neither" else f"{NAMES[best]} {factor(ratio)} faster"
@@ -113,7 +114,7 @@ def faster_by(cpu: Estimate, gpu: Estimate) -> str:
 
 
 def unsure(a: Answer) -> list[str]:
-    """The sizes at which nobody wins for certain, in digits: `103 to 115`, `512`; three at most, then how many more."""
+    """Sizes without a certain winner, in digits: `103 to 115`, `512`; three at most, then how many more."""
     spans = [(c.at.low, c.at.high) for c in a.crossings if not c.wide and digits(c.at.low) != digits(c.at.high)]
     spans += [b for b in a.bands if not any(low <= b[0] and b[1] <= high for low, high in spans)]
     words = [digits(x) if x == y else f"{digits(x)} to {digits(y)}" for x, y in sorted(spans)]
@@ -121,8 +122,8 @@ def unsure(a: Answer) -> list[str]:
 
 
 def crossing(a: Answer) -> str:
-    """Who wins from which size, without a full stop: `the GPU wins from n = 115`, the first that is sure; predicted, about the
-    likeliest."""
+    """The winner by size, without a full stop: `the GPU wins from n = 115`, the first size that is sure. If predicted: `about`
+    the likeliest size."""
     name, mark, seen = a.family.size_name, " (predicted)" * a.predicted, "looked at" if a.predicted else "measured"
     match a.kind:
         case "gpu-from" if a.crossings[0].wide:
@@ -147,8 +148,8 @@ def crossing(a: Answer) -> str:
 
 
 def crossover(a: Answer, subject: str) -> list[str]:
-    """Who wins from which size, and where it can't be told (`Between 103 and 115 it can't be told.`): two sentences at most.
-    `subject`: `Square float32 products`."""
+    """The winner by size, and the sizes at which it can't be told (`Between 103 and 115 it can't be told.`): two sentences at
+    most. `subject`: `Square float32 products`."""
     said, words = crossing(a), unsure(a)
     where = f"At {join(words)}"
     if len(words) == 1 and " to " in words[0]:
@@ -158,7 +159,7 @@ def crossover(a: Answer, subject: str) -> list[str]:
 
 
 def break_even(epochs: Estimate | None) -> str:
-    """After how many epochs the GPU has made up for its longer start; None: never."""
+    """A sentence on the break-even, in epochs; None: the GPU never makes up for its longer start."""
     if epochs is None:
         return "The GPU never catches up."
     if epochs.value <= 0:

@@ -1,4 +1,4 @@
-"""What a run says first, in at most five sentences, and a machine's findings for README."""
+"""The verdict on a run in at most five sentences, and a machine's findings for README."""
 
 from collections.abc import Iterable, Sequence
 
@@ -38,7 +38,8 @@ def answer(
     answers: tuple[Answer, ...] | None = None,
     ceilings: tuple[Roof, ...] | None = None,
 ) -> list[str]:
-    """The verdict in at most five sentences: who wins a training, from where and why, what copies change, how near the limits.
+    """At most five sentences: who wins a training, from which size and why, the effect of copies, how near the hardware's
+    limits.
 
     Rows that failed, gave a wrong answer or lie above their roof always have the last sentence. `machine` defaults to
     that of the last run of a Loaded; `answers` and `ceilings` are those of the rows, where they are known already.
@@ -72,8 +73,8 @@ def _forms(answers: Iterable[Answer]) -> tuple[list[Answer], list[Answer]]:
 
 
 def products(rows: Measurements, answers: Sequence[Answer], ceilings: Roofs, machine: Machine | None) -> list[str]:
-    """The square products: of the first precision who wins resident and copied and why, then the others resident; without both
-    devices why that is so, and how fast the CPU is."""
+    """Sentences on square products. First precision: the winner resident and copied, and why; other precisions: resident only.
+    Without both devices: why, and how fast the measured one is."""
     resident, copied = _forms(answers)
     told = [said for a in resident for said in (crossing_sentence(a), *_reason(rows, a))]
     told += [said for a in copied[:1] for said in (copies_sentence(copied), *_reason(rows, a))]
@@ -103,7 +104,7 @@ def findings(answers: tuple[Answer, ...], trainings: list[Answer], of: Profile, 
 
 
 def _is_small(a: Answer) -> bool:
-    """Whether an answer tells from how many samples on the first article's whole training is shorter on the GPU."""
+    """Whether an answer gives the number of samples from which the GPU wins the first article's whole training."""
     setup = break_even.setup_in(a.family)
     same = (setup.model, setup.switches, a.family.varies, a.form.mode) == (_FIRST, (), "samples", BY_JOB)
     return same and any(not c.wide for c in a.crossings[:1])

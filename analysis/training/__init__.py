@@ -1,4 +1,4 @@
-"""What trainings cost and when a GPU has made up for its longer start, read from measured rows.
+"""Costs of trainings, and the break-even of a GPU's longer start, read from measured rows.
 
 Imports the ground, roofline and crossover.
 """

@@ -1,4 +1,4 @@
-"""Training on the CPU or the GPU: who wins from which batch, samples, width or depth, by the step, the epoch and the whole
+"""Training on the CPU or the GPU: the winner along batch, samples, width or depth, by the step, the epoch and the whole
 training; measured or predicted.
 """
 
@@ -47,7 +47,7 @@ class Setup(msgspec.Struct, frozen=True, order=True):
 
 
 class Trained(msgspec.Struct, frozen=True):
-    """A training on one device and what it costs; `row` of one that is predicted has no samples."""
+    """A training on one device and its cost. If it is predicted, its `row` has no samples."""
 
     row: "Measurement"
     cost: TrainingCost
@@ -61,8 +61,8 @@ class Trained(msgspec.Struct, frozen=True):
         return form_of(self.row)
 
     def rank(self, t: Training) -> tuple:
-        """The sort key of a training's rows, the first of which stands for it: measured steps before upper bounds, then known
-        compilations, the nearest number of samples, its own type, most epochs, least noise."""
+        """Sort key of a training's rows; the first row stands for the training. Measured steps come before upper bounds, then
+        known compilations, the nearest number of samples, the same type, most epochs, least noise."""
         p, step = self.row.problem, self.cost.step
         apart, noise = abs(log(p.samples / t.samples)), step.noise if step.value > 0 else inf
         return self.cost.bound, self.cost.compile is None, apart, p.dtype != t.dtype, -p.epochs, noise
@@ -71,7 +71,7 @@ class Trained(msgspec.Struct, frozen=True):
 class Pair(msgspec.Struct, frozen=True):
     """Both sides of a training: the GPU as the framework runs it by default, and the CPU in each form that was measured.
 
-    The import has no interval in their costs: both begin with the same one, so what is not known of it moves neither ahead.
+    The import has no interval in their costs: it is the same on both sides, so its uncertainty cannot change the winner.
     """
 
     setup: Setup
@@ -85,7 +85,7 @@ class Pair(msgspec.Struct, frozen=True):
 
     @property
     def weight(self) -> tuple[bool, int]:
-        """Of like pairs the largest weight stands: steps that are no upper bounds first, then most samples."""
+        """Sort key of similar pairs, the largest stands: first steps that are no upper bounds, then most samples."""
         return not any(side.cost.bound for side in (self.gpu, *self.cpus)), self.setup.samples
 
     @property
@@ -103,7 +103,7 @@ class Pair(msgspec.Struct, frozen=True):
         return min(self.cpus, key=lambda side: seconds_by(side.cost, by, steps or self.steps, epochs).value)
 
     def sides(self, by: str, varies: str = "") -> tuple[Trained, Trained]:
-        """(the CPU's best form, the GPU), the best by `by`: step, epoch or planned whole training."""
+        """(the CPU's best form, the GPU); best by `by`: step, epoch or planned whole training."""
         return self.cpu(by, *job_of(self, varies)), self.gpu
 
     def seconds(self, by: str, varies: str = "") -> tuple[Estimate, Estimate]:
@@ -152,8 +152,8 @@ def is_default(m: "Measurement") -> bool:
 
 
 def trained(measurements: "Iterable[Measurement]") -> list[Trained]:
-    """The rows whose costs are known, with these. The import is as long on both devices, to the digit. An upper bound of a step
-    reaches down by what the slowest measured data-set setup takes for its batch, to 0 where none was."""
+    """The rows with known costs, and these. Both devices get exactly the same import time. If a step is an upper bound, its
+    lower end is reduced by the slowest measured data-set setup for its batch, or to 0 if none was measured."""
     measurements = list(measurements)
     every, slowest = [m for m in measurements if m.problem.op == "training"], costs.slowest_setups(measurements)
     begun = {how: costs.begun(m, every) for how, m in {costs.how_begun(m): m for m in every}.items()}
@@ -181,9 +181,9 @@ def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
 
 
 def size_of(setup: Setup, varies: str) -> tuple[int, Setup] | None:
-    """(the size, the setup with 0 in its place) along what varies; None where the model has no such size.
+    """(the size along `varies`, the setup with 0 or a letter in its place); None if the model has no such size.
 
-    A batch that holds all samples moves with them: then both are 0.
+    A batch that holds all samples varies with them: then both are 0.
     """
     if varies == "batch":
         return None if setup.batch == setup.samples else (setup.batch, replace(setup, batch=0, samples=0))
@@ -210,7 +210,7 @@ def sized(t: Training, varies: str) -> tuple[int, Setup]:
 
 
 def at(fixed: Setup, varies: str, size: int) -> Setup:
-    """The setup at a size along what varies: what size_of took apart, but for a batch's own samples."""
+    """The setup with `size` in place of its `varies`: undoes size_of, except that a varied batch leaves samples at 0."""
     if varies == "batch":
         return replace(fixed, batch=size)
     if varies == "samples":
@@ -224,7 +224,7 @@ def family_of(fixed: Setup, varies: str) -> Family:
 
 
 def setup_in(family: Family) -> Setup:
-    """The training that a family is of; what varies is 0 or a letter in it."""
+    """The setup of a family's trainings; the varied field is 0, or a letter in the model's name."""
     fixed = dict(family.fixed)
     own: dict[str, Any] = {name: fixed.pop(name) for name in Setup.__struct_fields__ if name in fixed}
     return Setup(**own, switches=tuple((name, str(value)) for name, value in fixed.items()))
@@ -233,7 +233,7 @@ def setup_in(family: Family) -> Setup:
 def crossing(
     family: Family, by: str, sizes: Mapping[int, tuple[Trained, Trained]], job: Callable[[int], tuple[int, int]]
 ) -> Answer:
-    """Who wins along a size, of the (CPU, GPU) at each; `job`: (epochs, steps an epoch) of the whole training at a size."""
+    """The crossover along a size, from (CPU, GPU) at each; `job`: size -> (epochs, steps an epoch) of the whole training."""
 
     def side(of_: Trained, epochs: int, steps: int) -> Side:
         kernel = of_.row.kernel if of_.cost.source == "measured" else of_.cost.source
@@ -245,8 +245,8 @@ def crossing(
 
 
 def planned(setup: Setup, varies: str) -> tuple[int, int]:
-    """(samples, epochs) of the whole training that rows are compared by, computed from the costs of its parts. They are the
-    article's, as most rows are short; each row's own samples where samples vary or are all in one batch."""
+    """(samples, epochs) of the whole training that rows are compared by, as most rows are short; its time is computed from
+    costs. They are the article's, but each row's own samples if samples vary or are all in one batch."""
     network = networks.known(setup.model)
     own = varies == "samples" or setup.batch == setup.samples
     samples = network.samples if network and not own else setup.samples
@@ -254,13 +254,13 @@ def planned(setup: Setup, varies: str) -> tuple[int, int]:
 
 
 def planned_steps(setup: Setup, samples: int) -> int:
-    """Steps of an epoch of the planned whole training. A row of whole batches did not measure compiling for a smaller last
-    batch, so its training has none, on both devices."""
+    """Steps of an epoch of the planned whole training. A row of whole batches did not measure the compilation of a smaller last
+    batch, so its planned training has no such batch, on either device."""
     return max(1, samples // setup.batch) if setup.samples % setup.batch == 0 else -(-samples // setup.batch)
 
 
 def sweeps(made: list[Pair], varies: Iterable[str] = VARIES) -> list[tuple[Setup, str, dict[int, Pair]]]:
-    """(the fixed rest, what varies, size -> pair) for each size that was swept, two of it at least."""
+    """(the fixed rest, the varied size, size -> pair) for each size that was measured at two values or more."""
     found = []
     for name in varies:
         groups: dict[Setup, dict[int, Pair]] = {}
@@ -279,8 +279,8 @@ def job_of(pair: Pair, varies: str) -> tuple[int, int]:
 
 
 def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIES) -> list[Answer]:
-    """Who wins along each size that was swept: by the step, and by the whole training of the model's own samples and epochs;
-    along samples by the epoch too."""
+    """The crossover along each swept size: by the step, and by the whole training of the model's own samples and epochs; along
+    samples by the epoch too."""
     found = []
     for fixed, name, sizes in sweeps(pairs(measurements), varies):
         jobs = {size: job_of(pair, name) for size, pair in sizes.items()}
@@ -291,8 +291,8 @@ def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIE
 
 
 def main_answers(measurements: "Iterable[Measurement]") -> list[Answer]:
-    """The answers to show: those whose winner changes at a known size, then sweeps by the step without a change; of each
-    Keras's fits first."""
+    """The crossovers to show: first those with a well-known crossing, then sweeps by the step without one; Keras's fits first
+    in each group."""
 
     def tells(a: Answer) -> bool:
         if a.crossings:
@@ -336,7 +336,7 @@ def unpaired(measurements: "Iterable[Measurement]") -> "list[Measurement]":
 
 
 def small_datasets(made: list[Pair]) -> list[tuple[Setup, tuple[Pair, ...]]]:
-    """(the fixed rest, pairs by ever more samples) of the trainings at three sample counts or more, Keras's own first."""
+    """(the fixed rest, pairs by rising samples) of trainings at three sample counts or more, Keras's fits first."""
     found = [(fixed, tuple(sizes.values())) for fixed, _, sizes in sweeps(made, ("samples",)) if len(sizes) > 2]
     plain = [one for one in found if not set(dict(one[0].switches)) - {"residence"}]
     return sorted(plain, key=lambda one: not one[0].kernel.endswith("/fit"))

@@ -1,5 +1,5 @@
-"""What a training costs, read from measured rows: start-up, build, compilation, data-set setup, epoch and step; and what follows:
-its whole time, and from which epoch on a GPU is ahead."""
+"""Seconds of a training's parts from measured rows (start-up, build, compilation, data-set setup, epoch, step), the whole
+training, and the break-even."""
 
 # A warm fit of E epochs of S steps takes setup + E (epoch + S step) seconds. A row has stamped later epochs of its own samples
 # and of another number of steps (series "later_epoch_s S"), so neither setup nor compilation is in its step. Rows from before
@@ -24,8 +24,8 @@ from workloads.records import FITS, LATER, OF_PROCESS, SETUP, Measurement, by_ep
 FIT = "training/keras/fit"
 _STARTS = ("import", "device_start")
 _COMPILED = ("compile", "compile_last")
-_WARM = ("dataset_setup", "epoch", "step", "setup_step")  # what each process of a row tells for itself
-SLOWEST = "setup_s_per_byte"  # what rows of short fits are given of other runs
+_WARM = ("dataset_setup", "epoch", "step", "setup_step")  # costs that each process of a row has of its own
+SLOWEST = "setup_s_per_byte"  # value of short-fit rows, taken from other runs
 LEAST_BYTES = 784  # of the smallest samples whose setups were measured, with what a sample takes beside its bytes
 FEW = 5  # processes, from which on their median has an interval of its own
 
@@ -52,14 +52,14 @@ class TrainingCost(msgspec.Struct, frozen=True):
     bound: bool = False
 
     def epoch_seconds(self, steps: int) -> Estimate:
-        """Seconds of a warm epoch of so many steps: as one was measured, and what more or fewer steps add to that."""
+        """Seconds of a warm epoch of so many steps: from a measured epoch if there is one, plus the further steps."""
         if self.whole_epoch is None:
             return self.epoch + self.step * steps
         return self.whole_epoch + self.step * (steps - self.steps)
 
 
 def parts(cost: TrainingCost, epochs: int, steps: int) -> dict[str, Estimate]:
-    """Seconds of each part of a whole training in a process of its own, in order; what is not known counts as nothing."""
+    """Part -> seconds of a whole training in a process of its own, in order; an unknown part counts as 0 s."""
     return {
         "start-up": cost.start or NOTHING,
         "build and compile": stats.total((cost.build, cost.compile)),
@@ -70,15 +70,15 @@ def parts(cost: TrainingCost, epochs: int, steps: int) -> dict[str, Estimate]:
 
 
 def whole_training(cost: TrainingCost, epochs: int, steps: int) -> Estimate:
-    """Seconds of a whole training of so many epochs of so many steps, start-up and compilation included; with 0 epochs, what
-    comes before the first."""
+    """Seconds of a whole training of so many epochs of so many steps, start-up and compilation included; with 0 epochs, the
+    time before the first."""
     return stats.total((*parts(cost, 0, steps).values(), cost.epoch_seconds(steps) * epochs))
 
 
 def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int = 0, epochs: int = 0) -> Estimate | None:
-    """The number of epochs of so many steps, or of steps of each of so many epochs, after which the GPU has made up for its later
-    start: 0 if it does not start later, None if its epochs (steps) are no shorter. The upper end of the interval is infinite if
-    they may be no shorter. If they are only possibly shorter, only the lower end is finite."""
+    """Break-even in epochs of so many steps, or in steps an epoch for so many epochs: the count after which the GPU has made up
+    for its longer start. 0 if its start is no longer; None if its epochs (steps) are surely no shorter. The upper end is
+    infinite if they may be no shorter. If they are only possibly shorter, only the lower end is finite."""
 
     def one(cost: TrainingCost) -> Estimate:
         return cost.epoch_seconds(steps) if steps else cost.setup_step + cost.step * epochs
@@ -89,8 +89,8 @@ def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int = 0, epochs: int
 
 
 def measured(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> TrainingCost | None:
-    """Seconds of each part of a training row; None if none is known. Only a process's first row has a start-up, so that is read
-    off all `measurements`."""
+    """The costs of a training row; None if none is known. Only the first row of a process has a start-up, so that is taken from
+    all `measurements`."""
     if not m.ok:
         return None
     each = [cost for part in processes(m) if (cost := _warm(part))]
@@ -106,7 +106,7 @@ def measured(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Tr
 
 
 def _warm(m: "Measurement") -> TrainingCost | None:
-    """What warm fits of one process cost."""
+    """Costs of the warm fits in one process; None without fits that separate a step from an epoch."""
     later = {int(match[1]): taken for name, taken in m.series.items() if (match := LATER.fullmatch(name)) and taken}
     if later and m.on("host-latency"):
         return _of_later_epochs(m, *later.popitem())
@@ -154,7 +154,7 @@ def batch_bytes(m: "Measurement") -> int:
 
 
 def slowest_setups(measurements: "Iterable[Measurement]") -> dict[str, float]:
-    """Device -> the most seconds a byte that data-set setups took, of the rows whose later epochs tell it."""
+    """Device -> the most seconds a byte of any data-set setup, from the rows that measured it by later epochs."""
     found: dict[str, float] = {}
     for m in measurements:
         cost = measured(m) if SETUP in m.series else None
@@ -165,7 +165,7 @@ def slowest_setups(measurements: "Iterable[Measurement]") -> dict[str, float]:
 
 
 def setups(m: "Measurement") -> dict[int, Estimate]:
-    """Steps of an epoch -> a data set's setup in seconds, over fits."""
+    """Steps of an epoch -> seconds of the data-set setup, over fits."""
     samples, found = m.on("host-latency"), {}
     assert samples is not None
     fits = [(SETUP, samples.calls, tuple(s * samples.calls for s in samples.seconds))]
@@ -179,7 +179,7 @@ def setups(m: "Measurement") -> dict[int, Estimate]:
 
 
 def _single(setup: float, later: Sequence[float]) -> Estimate:
-    """A single fit's setup, known as well as its first epoch is, which is one more of those after it."""
+    """The setup of a single fit; its uncertainty is that of its first epoch, estimated from the epochs after it."""
     return stats.plus_minus(setup, stats.t_quantile(len(later) - 1) * stdev(later) if len(later) > 1 else 0.0)
 
 
@@ -279,16 +279,16 @@ def _phases(m: "Measurement", name: str) -> tuple[float, ...]:
 
 
 def start(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Estimate | None:
-    """Seconds of importing the library and starting the device in a process of its own; None where no row says."""
+    """Seconds of importing the library and starting the device in a process of its own; None where no row has them."""
     found = begun(m, measurements)
     return found and stats.total(found)
 
 
 def begun(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> tuple[Estimate, Estimate] | None:
-    """(the import, the device's start) in seconds; None where no row of the device and library says.
+    """(the import, the device's start) in seconds; None where no row of the device and library has them.
 
-    The import is the same work whatever device comes after it, so it is that of every process which imported the library;
-    the device's start is that of the processes of the device, in the row's own form (the GPU hidden or visible) before others.
+    The import is the same work for every device, so all processes that imported the library count. The device's start is taken
+    from its own processes, in the row's form (the GPU hidden or visible) before others.
     """
     library, device, _ = how_begun(m)
     rows = [row for row in measurements if isinstance(row.problem, Training) and row.library == library]
@@ -302,7 +302,7 @@ def begun(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> tuple
 
 
 def how_begun(m: "Measurement") -> tuple[str, str, str | None]:
-    """(library, device, whether the GPU is hidden or visible): the rows alike in these have begun alike."""
+    """(library, device, GPU hidden or visible): rows with the same key have the same start-up."""
     return m.library, m.device, m.keras.gpu
 
 
@@ -314,8 +314,8 @@ def _without_first(rows: "Iterable[Measurement]") -> list[float]:
 
 
 def _taken(seconds: list[float]) -> Estimate:
-    """The median over processes. With fewer than FEW its interval cannot be resampled: it is as wide as whole models usually
-    differ, and of two processes it reaches both, as neither is known to be the outlier."""
+    """The median over processes. With fewer than FEW the interval cannot be resampled: it is the usual difference of whole
+    models, and with two processes it reaches both, as either may be the outlier."""
     if len(seconds) >= FEW:
         return stats.median(seconds)
     value, apart = float(np.median(seconds)), noise.DEFAULT[noise.MODELS]
@@ -323,5 +323,5 @@ def _taken(seconds: list[float]) -> Estimate:
 
 
 def _began(m: "Measurement") -> list[tuple[float, float]]:
-    """(import, device start) of each process that the row was the first of."""
+    """(import, device start) in seconds for each process whose first row this is."""
     return list(zip(*(_phases(m, name) for name in _STARTS), strict=False))

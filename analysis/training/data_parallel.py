@@ -55,7 +55,7 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def by_epoch(self) -> Estimate | None:
-        """The speedup by a warm epoch of as many steps, with the epoch's own cost."""
+        """The speedup of a warm epoch of as many steps, its own cost included."""
         sides = [m and m.on("host-latency") for m in (self.one, self.several)]
         return stats.of(sides[0]) / stats.of(sides[1]) if all(sides) else None
 
@@ -93,7 +93,7 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def off(self) -> float | None:
-        """How far the predicted gain is off the measured one: 0.1 is 10 % more."""
+        """Relative error of the predicted speedup: 0.1 is 10 % too high."""
         gain, told = self.gain, self.predicted_gain
         return told.value / gain.value - 1 if gain and told else None
 
@@ -138,7 +138,7 @@ def _like(rows: "list[Measurement]", batch: int, *spread) -> "Measurement | None
 
 
 def step(m: "Measurement") -> Estimate:
-    """Seconds of a step by the fitted costs; without them an epoch's seconds over its steps, with its own cost in them."""
+    """Seconds of a step by the fitted costs; without them, an epoch's seconds, with its own cost, over its steps."""
     cost = costs.measured(m)
     return cost.step if cost and cost.step.value > 0 else stats.of(m.on("host-latency"))
 
@@ -175,7 +175,7 @@ def loss_difference(case: Case, steps: int | None = FIRST) -> float | None:
 
 
 def other_losses(m: "Measurement", rows: "Iterable[Measurement]") -> str:
-    """What is wrong with a row whose losses are not those of one GPU; "" where nothing is."""
+    """The difference in words if a row's losses are not those of one GPU; "" if they agree or cannot be compared."""
     if m.experiment.replicas < 2 or not m.ok:
         return ""
     found = next((c for c in cases([*(o for o in rows if o.key != m.key), m]) if c.several.key == m.key), None)
@@ -186,7 +186,7 @@ def other_losses(m: "Measurement", rows: "Iterable[Measurement]") -> str:
 
 
 def memory(m: "Measurement") -> tuple[float, float] | None:
-    """Bytes that a step needs on each GPU: (weights, optimizer state and a GPU's part of the batch; activations and gradients).
-    None if the program does not tell."""
+    """(weights, optimizer state and a GPU's part of the batch; activations and gradients) in bytes for a step on each GPU. None
+    if the program does not report them."""
     held, more = (m.values.get(name) for name in ("step_state_bytes", "step_temporary_bytes"))
     return None if held is None or more is None else (held, more)

@@ -1,4 +1,4 @@
-"""What it takes to get a batch into a training step, and a data set into a fit: a law for each way, type and device."""
+"""Seconds that a step takes to get its batch, and a fit its data set: a law for each way, type and device."""
 
 # Rows of `python -m workloads.transfer --study feeding`: Keras's own step around next to no arithmetic.
 
@@ -30,8 +30,8 @@ def steps(batch: int, width: int) -> int:
 
 
 def tells(device: str, way: str, dtype: str) -> bool:
-    """Whether that way of feeding is worth measuring there: a CPU has nowhere to copy ahead to, and types other than the usual
-    matter only to ways that cast or copy in bulk."""
+    """Whether that input pipeline is worth measuring on the device: a CPU has nowhere to copy ahead to, and types other than
+    float32 matter only to ways that cast or copy in bulk."""
     return (device, way) != ("cpu", "prefetch") and (dtype == DTYPES[0] or way in ("numpy", "tf.data"))
 
 
@@ -57,7 +57,7 @@ class Law(msgspec.Struct, frozen=True):
         return plus_minus(value, value * self.error).at_least(0.0)
 
     def beyond_call(self, samples: float, nbytes: float) -> Estimate:
-        """Seconds that a batch adds to a step, which has a call whatever the way."""
+        """Seconds that a batch adds to a step, without the call, which every step has."""
         return (self.seconds(samples, nbytes) - self.call.value).at_least(0.0)
 
     @property
@@ -67,7 +67,7 @@ class Law(msgspec.Struct, frozen=True):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """A measured training with what getting a batch into its step takes; less of a step where work goes on meanwhile."""
+    """A measured training and the seconds of its input pipeline; where work overlaps it, it takes less of the step."""
 
     training: Measurement
     cost: costs.TrainingCost
@@ -115,7 +115,7 @@ def _law(key: tuple[str, str, str], own: list[tuple[Measurement, Estimate]]) -> 
 
 
 def find(laws: Iterable[Law], device: str, way: str, dtype: str = "float32") -> Law | None:
-    """The law of that way; of the resident one whatever its type, as it has nothing to bring."""
+    """The law of that way and type; the resident way has one law for all types, as it copies nothing."""
     own = (x for x in laws if (x.device, x.way) == (device, way))
     return next((x for x in own if x.dtype == dtype or way == Feeding.RESIDENT), None)
 
@@ -136,7 +136,7 @@ def copies(measurements: Iterable[Measurement], device: str) -> list[Measurement
 
 
 def shares(measurements: Iterable[Measurement]) -> list[Share]:
-    """Each of Keras's fits of a known model that has a step and a law of its way, as it stands."""
+    """Each of Keras's fits of a known model with a measured step and a law for its input pipeline."""
     every, found = list(measurements), []
     fitted = laws(every)
     for m in (m for m in every if m.kernel == costs.FIT and m.process == "warm" and settings.ordinary(m)):

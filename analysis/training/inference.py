@@ -1,5 +1,4 @@
-"""Answers of a model in batches: samples a second on the CPU and the GPU, with copies and without, joules, and from which batch
-the GPU wins."""
+"""Answers of a model in batches on the CPU and the GPU, with copies and without, and the batch from which the GPU wins."""
 
 from collections.abc import Iterable
 
@@ -14,7 +13,7 @@ KERAS = "inference/keras"
 
 
 class Way(msgspec.Struct, frozen=True):
-    """How a batch is answered: the kernel, the copies in it, the GPU's clock, and that in words."""
+    """How a batch is answered: the kernel, the copy mode, the GPU's clock, and a name in words."""
 
     kernel: str
     mode: str
@@ -35,7 +34,7 @@ SERVE = f"{KERAS}/serve"
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What was asked of a model: rows of a case differ in batch, device, threads and how they were compiled."""
+    """A model with its input type and precision: rows of a case differ in batch, device, threads and compilation."""
 
     model: str
     dtype: str
@@ -48,7 +47,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def cases(measurements: "Iterable[Measurement]") -> "dict[Case, list[Measurement]]":
-    """The inference rows that stand for themselves, by case."""
+    """Case -> its inference rows from warm processes that ran by themselves."""
     own = (m for m in measurements if m.problem.op == "inference" and m.process == "warm" and settings.ordinary(m))
     return group_by(own, lambda m: Case(m.problem.model, m.problem.dtype, m.keras.precision))
 
@@ -62,7 +61,7 @@ def side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tup
 
 
 def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, Answer]]:
-    """Who wins at which batch (`point.n`), for every case and way with rows of both sides. A side is its fastest row over
+    """The crossover along the batch (`point.n`) for each case and way with rows of both sides. A side is its fastest row over
     threads, ways to compile and libraries."""
     found = []
     for case, rows in cases(measurements).items():
@@ -83,7 +82,7 @@ def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, A
 
 
 def wanted(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, int]]":
-    """(row, batch): the winners on either side of each crossover, to be measured at that batch too."""
+    """(row, batch): rows to measure at one more batch, the fastest of each side near each crossover."""
     measurements, found = list(measurements), {}
     for case, way, answer in crossovers(measurements):
         rows = cases(measurements)[case]

@@ -1,4 +1,4 @@
-"""What a whole training costs: money by an hour's price, joules by the power that rows of the same device had."""
+"""Money and joules of a whole training: by an hour's price, and by the power measured in rows of the same device."""
 
 import math
 from collections.abc import Iterable

@@ -1,5 +1,5 @@
-"""What running things side by side costs and brings: a teacher beside a student, several trainings on one device, and trials
-in one process or in many."""
+"""Costs and gains of running things side by side: a teacher beside a student, several trainings on one device, and trials in
+one process or in many."""
 
 from statistics import median
 
@@ -63,7 +63,7 @@ def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":
 
 
 def gains(done: "list[Measurement]") -> "dict[str, tuple[Measurement, list[tuple[int, Estimate]]]]":
-    """Key of the row alone -> that row and (processes, steps a second of all against one) of those that ran at once."""
+    """Key of the row alone -> (that row, [(processes, speedup in steps a second)]) of those that ran at once."""
     found: dict = {}
     for m in done:
         if m.experiment.beside == "fits" and m.on("host-throughput") and (alone := _alone(m, done)):
