@@ -1,1 +1,1 @@
-"""What is computed, and every way Crossover computes it."""
+"""The problems that Crossover computes, and every kernel that computes them."""

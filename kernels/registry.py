@@ -18,7 +18,7 @@ OPERATIONS = ("matmul", "conv", "stream", "peak", "transfer", "launch", "peer", 
 
 @dataclasses.dataclass(frozen=True)
 class Backend:
-    """Where a backend's kernels run, the module they stand on, and what installs it.
+    """A backend: the devices that its kernels run on, the module that they need, and the command that installs it.
 
     kind: `library` (called by itself), `own` (kernels written here, loop by loop), or `framework` (brings a device runtime of
     its own: its kernels run in a process where no CuPy is imported). title: its name in sentences. version: the name that its
@@ -66,16 +66,16 @@ def title(backend: str) -> str:
 class Kernel:
     """One way to compute one operation: `bind(problem, *inputs)` gives the `run()` that is timed.
 
-    `run` may carry two attributes: `passes`, how many times over it does the problem in a call, and `before`, what must
-    happen, untimed, before each call (the device is waited for in between).
+    `run` may carry two attributes: `passes`, the number of times that a call does the problem, and `before`, untimed work
+    before each call (the device is waited for in between).
 
     parallel: it uses as many threads as it is given.
-    allocates: `run` makes a fresh result each call, so it may not be queued behind a held stream. waits: `run` returns
-    when the device is done, so there is nothing to queue.
+    allocates: `run` makes a fresh result each call, so it may not be queued behind a held stream. waits: `run` returns when the
+    device is done, so there is nothing to queue.
     batched: it makes many products in a call too; any other kernel of products refuses them. fused: it gives a product an
     epilogue too; any other refuses.
-    rung: it is a step of a ladder, or costs more than it shows: it runs only when asked for by name or with --ladder, and stands
-    for no side of a comparison.
+    rung: it is a step of a ladder, or costs more than it shows: it runs only when asked for by name or with --ladder, and
+    stands for no side of a comparison.
     """
 
     op: str
@@ -107,7 +107,7 @@ class Kernel:
 
 
 class NotInstalled(Exception):
-    """A backend whose own library is missing; says what installs it."""
+    """Raised for a backend whose own library is missing; the message says what installs it."""
 
     def __init__(self, backend: str):
         self.backend = backend
@@ -140,7 +140,7 @@ def kernel(function: Callable | None = None, /, **flags: bool):
 
 
 def refusal(problem, flags: Mapping[str, bool]) -> str:
-    """Why a kernel with those flags does not do the problem, as far as they tell, or ""."""
+    """Why a kernel with those flags cannot do the problem, judged by the flags alone; "" if they do not exclude it."""
     if getattr(problem, "batch", None) and not flags.get("batched"):
         return "this kernel makes one product a call"
     return "this kernel adds no bias" if getattr(problem, "epilogue", None) and not flags.get("fused") else ""
@@ -166,7 +166,7 @@ def _shaped(function: Callable, flags: Mapping[str, bool]) -> Callable:
 
 
 def into(result, call: Callable, *arguments, keep=(), **named) -> Callable:
-    """The `run()` that makes the call and gives `result`, which it fills; `keep`: what raw addresses in it do not hold."""
+    """The `run()` that makes the call and returns `result`, filled; `keep`: objects known to the call by raw address only."""
 
     def run(keep=keep):
         call(*arguments, **named)

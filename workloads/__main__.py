@@ -1,4 +1,4 @@
-"""What is here: the commands, the backends that are ready on this machine, and what to type next."""
+"""Shows the commands, the backends that are ready on this machine, and what to type next."""
 
 import sys
 from argparse import Namespace

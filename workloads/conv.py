@@ -41,7 +41,7 @@ FLAGS = f"""
 
 
 def axis(args: Namespace) -> str:
-    """What a crossover is looked for in: what --vary says, else the batch where there are several; "" for neither."""
+    """The size along which a crossover is sought: that of --vary, else the batch if there are several; "" for neither."""
     return args.vary or ("batch" if args.batch and len(options.sizes(args.batch)) > 1 else "")
 
 
@@ -154,7 +154,7 @@ def table(args: Namespace, here):
 
 
 def answer(args: Namespace, outcome) -> None:
-    """What all layers come to, and the crossover, in words."""
+    """Prints the total time of all layers, and the crossover, in words."""
     from analysis.crossover import crossover
     from analysis.text import answers
 

@@ -63,7 +63,7 @@ def numba() -> Iterator[Finding]:
 
 
 def quiet() -> Iterator[Finding]:
-    """What a row's telemetry sees on an idle worker for half a second: clock, steal, quota, other processes."""
+    """Findings of a CPU watch over _WATCH_S seconds of idling: clock, steal, quota, other processes."""
     from workloads.harness import telemetry
 
     watch = telemetry.watch("cpu")
@@ -174,7 +174,7 @@ def line(one: Finding) -> str:
 
 
 def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
-    """What the findings come to: `of` (this machine is) `fit` (to be measured), or what disturbs it and the command that mends
+    """The verdict as lines: `of` (this machine is) `fit` (to be measured), or what disturbs it, with the command that mends
     it."""
     bad = {(one.why, one.fix): one for one in found if one.level != "ok"}.values()  # what is said twice counts once
     if not bad:
@@ -200,7 +200,7 @@ def parser() -> options.Parser:
 
 
 def stored(runs: list[str]) -> Iterator[Finding]:
-    """What the checks see in stored rows, machine by machine.
+    """Findings of the checks on stored rows, machine by machine.
 
     Raises: Usage when there are none.
     """
@@ -219,8 +219,8 @@ def stored(runs: list[str]) -> Iterator[Finding]:
 
 
 def noise(args: Namespace) -> int:
-    """Makes the sweeps that this machine lacks, each in processes of its own, and stores what they differ by, in whatever way it
-    ends; the exit code."""
+    """Makes the missing sweeps of this machine, each in its own processes, and stores their differences, also when interrupted.
+    Returns the exit code."""
     from workloads.harness import sweep
     from workloads.machine import facts
 
@@ -263,7 +263,7 @@ def _sweep(folder: Path, i: int, here) -> None:
 
 
 def _keep(folder: Path, here, format_: str) -> None:
-    """Stores and prints what the sweeps so far differ by, and how to go on where some lack."""
+    """Stores and prints the differences between the sweeps so far, and how to go on if some are missing."""
     import msgspec
 
     from analysis import noise

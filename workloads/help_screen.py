@@ -1,4 +1,4 @@
-"""What -h and --help print: one screen with the flags that people need, or all flags. Standard library only."""
+"""The output of -h and --help: one screen with the flags that people need, or all flags. Standard library only."""
 
 import argparse
 import re

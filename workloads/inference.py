@@ -68,8 +68,8 @@ def _calls(args: Namespace) -> list[tuple[str, str, int, dict[str, str]]]:
 
 
 def rows(args: Namespace, here) -> list:
-    """Model by model and compiled in every way asked for, every call; each on one device after the other, so that what ends the
-    plan early leaves both sides of what it has.
+    """The rows of the sweep: every call of every model, compiled in every way asked for. Devices take turns, so that a run that
+    ends early has both sides of its rows.
 
     Raises: Usage; Missing for a device that is not here.
     """
@@ -112,7 +112,7 @@ def _measured(args: Namespace, run, shown):
 
 
 class Table(Lines):
-    """A line a row: what is called, on what, milliseconds a call, samples and joules a second."""
+    """A line a row: the call, its device, milliseconds a call, samples a second and joules a sample."""
 
     HEAD = (
         "model 12< | batch 5 | call 7< | mode 9< | device 9< | ms/call 8 | ±% 4 | queued ms 9 | samples/s 9 | "

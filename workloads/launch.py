@@ -14,7 +14,7 @@ EXAMPLES = ("python -m workloads.launch --backends numpy numba", "python -m work
 LONG = """NumPy, Numba, CuPy and TensorFlow calls, GPU launches and graph nodes, a step and an epoch of a Keras model with almost
 no work; and what happens once in a process: imports, the device's start, first compilations. The costs of one call, node, step
 or epoch are worked out from rows of several counts."""
-# call -> how many of it in a row. Several counts tell what one costs apart from what the call around them costs.
+# call -> how many in a row. Several counts separate the cost of one from the cost of the call around them.
 COUNTS = {
     "empty": (1, 64),
     "elementwise": (1, 16, 64),
@@ -108,8 +108,8 @@ def _once(backends: list[str], calls: list[str], device: str, on: list[str], arg
 
 
 class Table(Lines):
-    """A line a row: microseconds of all that its call does (`step x64`: 64 steps), waited for, queued and only issued, and on
-    the device's clock."""
+    """A line a row: µs of the whole call (`step x64`: 64 steps together), waited for, queued, only issued, and on the device's
+    clock."""
 
     HEAD = "kernel 19< | call 15< | where 9< | µs in all 9 | ±% 4 | queued 7 | issue 7 | device 7 | notes 5<"
     LEAST = "±% | issue | where | queued | device"

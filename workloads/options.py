@@ -1,4 +1,4 @@
-"""What every command line shares: the size grammar, the flags, the errors and the exit codes. Standard library only."""
+"""Parts that every command line shares: size grammar, flags, errors and exit codes. Standard library only."""
 
 import argparse
 import contextlib
@@ -25,12 +25,13 @@ COUNTS = {"": 1, "k": 10**3, "m": 10**6}
 SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
 BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmgt", 1) for b in ("", "b", "ib")}}
 _OTHERWISE = {"true": "on", "false": "off", "cuda": "gpu", "precision": "dtypes"}
-_FEW = 8  # known words that are listed although one is similar
+_FEW = 8  # up to so many known words are listed even if one is similar
 
 
 class Stop(Exception):
-    """Ends a command with one `error:` line and this exit code; `tip` is a command that works. Where the words that were typed
-    can be mended, `wrong` and `right` are Parser.corrected's; `similar`: what they are (a flag, a model) if they are alike."""
+    """Ends a command with one `error:` line and this exit code; `tip` is a command that works. Where the typed words
+    can be corrected, `wrong` and `right` are those of Parser.corrected. similar: their kind (flag, model), if they are
+    alike."""
 
     code = USAGE
 
@@ -48,14 +49,14 @@ class Terminated(KeyboardInterrupt):
 
 
 class Missing(Stop):
-    """What was asked for by name is not there, or nothing at all can be measured."""
+    """Something named in the command is not there, or nothing at all can be measured."""
 
     code = MISSING
 
 
 @contextlib.contextmanager
 def usage_errors(tip: str = "") -> Iterator[None]:
-    """A ValueError of its block is a Usage, with this command that works."""
+    """Turns a ValueError of its block into a Usage; `tip` is a command that works."""
     try:
         yield
     except ValueError as error:
@@ -63,7 +64,7 @@ def usage_errors(tip: str = "") -> Iterator[None]:
 
 
 def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
-    """The known word that begins like it, has it within, or is most like it; "" where none is."""
+    """The known word that begins with `word`, contains it, or is most similar to it; "" without one."""
     by_small = {name.lower().lstrip("-"): name for name in known}
     low = re.sub(r"^(b?)fp?(?=\d)", r"\1float", word.lower().lstrip("-"))  # bf16, fp32
     low = _OTHERWISE.get(low.partition(":")[0], low)
@@ -111,7 +112,7 @@ def number(text: str, units: dict[str, int] = COUNTS) -> int:
 
 
 def _no_size(why: str, word: str, units: dict[str, int], most: int) -> Usage:
-    """The error for a word that is no size, with what may be meant: its first number, or of `most` 2 what doubles between two."""
+    """The error for a word that is no size, with a likely correction: its first number, or with `most` 2 a doubling range."""
     numbers = re.findall(r"(\d{1,15}(?:\.\d{1,9}|e\d)?)(?:(?:\^|\*\*)(\d{1,2})|([kmgt]i?b?))?", word.lower())
     found = [int(float(base) * units.get(unit, 1)) ** int(power or 1) for base, power, unit in numbers]
     ends = sorted({n for n in found[:most] if 0 < n < 1 << 60}) or [1 if units is COUNTS else 1 << 16]
@@ -210,7 +211,7 @@ class Parser(argparse.ArgumentParser):
         return [right if w == wrong else word.sub(lambda _: right, w) for w in words]
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
-        """The words of a command less these flags and what they take; one that is not known took all up to the next flag."""
+        """The words of a command without these flags and their values; an unknown flag's values go up to the next flag."""
         known = self._option_string_actions
         gone, kept, left, goes = {known.get(flag, flag) for flag in flags}, list[str](), 0, False
         for word in words:
@@ -375,7 +376,7 @@ def _say(stop: Stop, made: Parser, given: Sequence[str]) -> None:
 
 
 def python() -> str:
-    """What to type for this interpreter: `python` where that is it, else its path, from here when it lies below."""
+    """The word to type for this interpreter: `python` if that runs it, else its path, relative if it lies below here."""
     found = shutil.which("python") or ""
     same = os.path.realpath(found) == os.path.realpath(sys.executable) and os.path.dirname(found) in sys.executable
     return "python" if found and same else shlex.quote(near(sys.executable))

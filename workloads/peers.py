@@ -84,7 +84,7 @@ def _copies(args: Namespace, members: list[int], kernels: list[str]) -> list:
 
 
 def _sums(args: Namespace, members: list[int], kernels: list[str]) -> list:
-    """One-shot kernels have rows as far as they go; recorded ones only out of place."""
+    """The rows of all-reduces. One-shot kernels have sizes up to ONE_SHOT_BYTES; only plain NCCL has every form."""
     from kernels.problems import ONE_SHOT_BYTES, AllReduce
     from workloads.records import Row, Settings
 
@@ -138,8 +138,8 @@ def _op(args: Namespace) -> str:
 
 
 class Table(Lines):
-    """A line a row. Of copies and sums microseconds waited for and queued, and the rate (a sum's is the bus bandwidth) of queued
-    ones; of work on all GPUs at once the seconds of a call and of that the part that it takes longer than alone."""
+    """A line a row: µs of a call that is waited for and, for copies and sums, of a queued one. GB/s is the rate of queued
+    calls; for a sum it is the bus bandwidth."""
 
     HEAD = "kernel 26< | what 40< | µs waited 9 | ±% 4 | µs queued 9 | GB/s 7 | notes 5<"
     LEAST = "±% | µs waited"

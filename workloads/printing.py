@@ -1,4 +1,4 @@
-"""What a command prints while its rows finish: a table's lines on a terminal, csv lines, or JSON at the end."""
+"""Output of a command while its rows finish: table lines on a terminal, csv lines, or JSON at the end."""
 
 import csv
 import json
@@ -32,9 +32,9 @@ def where(m) -> str:
 
 
 class Lines:
-    """Prints a line for each `wanted` row under HEAD, the columns and widths of a table.Printed, and at the end ABOUT, of which
-    what is `column: words` only if that is shown. A narrow terminal drops the columns of LEAST first. This base class shows no
-    share of a roof, as its rows are the roofs."""
+    """Prints a line for each `wanted` row under HEAD (columns and widths of a table.Printed), and ABOUT at the end. A part
+    `column: words` of ABOUT is printed only if that column is shown. A narrow terminal drops the columns of LEAST first. This
+    base class shows no share of a roof, as its rows are the roofs."""
 
     HEAD = "kernel 19< | problem 21< | where 6< | time 8 | ±% 4 | rate 11 | notes 5<"
     LEAST = "±%"
@@ -83,7 +83,7 @@ class Rows:
         from analysis.roofline.frame import frame
         from analysis.roofline.roofs import BEST_MATMUL, roofs
 
-        settled = [r for r in roofs(self._all, self._machine) if r.note != BEST_MATMUL]  # that one still grows
+        settled = [r for r in roofs(self._all, self._machine) if r.note != BEST_MATMUL]  # which may still grow
         found = frame([measurement], settled)
         if self._columns is None:
             self._columns = list(found.columns)

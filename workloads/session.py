@@ -1,4 +1,4 @@
-"""The skeleton of a measuring command: a Workload, from its parser to its exit code, and what is printed on the way and at the
+"""The skeleton of a measuring command: a Workload, from its parser to its exit code, with the output on the way and at the
 end."""
 
 import contextlib
@@ -26,7 +26,7 @@ class Workload:
     """A command that measures rows: python -m workloads.<name>, its function run(), and its part in a suite.
 
     question, about, examples, needs, flags: its command line, as options.parser takes them. rows(args, machine): the plan.
-    table(args, machine): prints rows as they finish. answer(args, outcome): prints what they come to; in a suite only with
+    table(args, machine): prints rows as they finish. answer(args, outcome): prints the result in words; in a suite only with
     `answers_in_suite`. refine(args, machine, rows so far): the rows still needed. own: measures in its own way, as `sweep` would.
     dry_run(rows, args, machine): prints the plan. of_models: whether rows have models, of which the first example is one command.
     op(args): the operation of its rows, where that is not its name.
@@ -107,8 +107,8 @@ class Workload:
         return frame(self.measure(args, run), self.op(args) or self.name)
 
     def session(self, args: Namespace, run=None, alone: bool = False) -> int:
-        """The command's body, `alone` or as one part of a suite: the plan for --dry-run, else rows as they finish, then what they
-        come to; the exit code. run: the suite's Run line; without it one of this command is made."""
+        """Runs the command, `alone` or as one part of a suite, and returns the exit code. It prints the plan for --dry-run,
+        else rows as they finish and then the answer. run: the suite's Run line; without it one of this command is made."""
         from workloads.harness import plan, sweep
         from workloads.machine import facts
 
@@ -210,8 +210,8 @@ def save(args: Namespace, files: list, apart: bool = False) -> None:
 
 
 def save_and_compare(args: Namespace, files: list, code: int) -> int:
-    """Saves the result files as a baseline and compares them with another, as asked for; the exit code, worse than `code`
-    where a row is."""
+    """Saves the result files as a baseline and compares them with another, as the flags say; returns `code`, or the exit code
+    of a regression."""
     if code not in (options.OK, options.FAILED):
         return code
     save(args, files)
@@ -239,7 +239,8 @@ def resume_command(command: str, folder: Path) -> str:
 
 
 def sum_up(outcome: "sweep.Outcome", args: Namespace) -> int:
-    """Says on stderr what the reader should know at the end: how it stopped, what failed, where the file is."""
+    """Prints on stderr at the end: failed and skipped rows, doubts, how it stopped, where the file is; returns the exit
+    code."""
     from analysis import checks
     from workloads.harness.plan import name, note
 
@@ -278,7 +279,7 @@ def require_measured(outcome, workload: str, example: str) -> None:
 
 
 def unfinished(outcome) -> list[str]:
-    """A line on how many planned rows a stopped run has; [] when none are left."""
+    """A sentence: how many of the planned rows a stopped run has measured; [] for a complete run."""
     there, begun = len(outcome.measurements), outcome.begun
     some = f" ({begun} with fewer visits than planned)" if begun else ""
     said = f"{there} of {there + outcome.left - begun} rows are here{some}, and what follows is said of these."

@@ -54,7 +54,7 @@ _MEASURING = f"""
 
 
 def add_measuring(made: options.Parser) -> None:
-    """The flags that every workload shares; -h shows those that people need."""
+    """Adds the flags that every workload shares; -h shows those that people need."""
     made.needs += ("device", "fast", "dry-run", "format", "output") if made.needs else ()
     options.add(made, _MEASURING, N=_seed, F=_noise)
 

@@ -56,8 +56,8 @@ def rows(args: Namespace, here) -> list:
 
 
 def answer(args: Namespace, outcome) -> None:
-    """Prints, under the table, what crosses the memory's bus where a cache reads each line before it is written: STREAM
-    counts the bytes a program asks for."""
+    """Prints the bytes/s on the memory bus with write-allocate: a cache reads each line before it is written. STREAM counts
+    only the bytes that a program asks for."""
     from analysis import stats
     from analysis.roofline.roofs import last_cache_bytes
 

@@ -18,8 +18,8 @@ NEXT = "python -m analysis.explain --model file.py:function --batch 32 --measure
 LONG = """Roofs, memory levels, launches, copies, matrix products, their crossover and one Keras row in one folder, with a report.
 --quick leaves all out but products, one Keras row and what its step is made of, and takes a few minutes. --device all
 measures every GPU alone, then what several do with each other and what they take from each other at once."""
-# What a step of the CIFAR-10 CNN is made of: on the CPU TensorFlow's rows; of a GPU libraries', whose kernels its own clock times
-# apart from their calls.
+# Parts of a step of the CIFAR-10 CNN. On the CPU they are TensorFlow's rows; on a GPU rows of libraries, as its clock times
+# kernels without their calls.
 _CNN = {"model": "cifar10-cnn", "direction": ["all"]}
 _ON_CPU = {**_CNN, "batch": ["32"], "backends": ["tensorflow"], "device": ["cpu"]}
 _ON_GPU = {**_CNN, "batch": ["32", "1024"], "dtypes": ["tf32"], "modes": ["resident"]}
@@ -60,9 +60,9 @@ def parser() -> options.Parser:
 def plan(
     quick: bool, gpu: list[str], several: bool = False, lacks: Callable[[str], str] = lambda math: ""
 ) -> list[tuple[str, dict]]:
-    """(workload, its flags) in order. Low precisions only where there is a `gpu` that does not lack them, as CPU libraries have
-    no fast form of them; the largest products on it alone, as a CPU takes minutes for each: on several where each works by
-    itself. `several`: all GPUs of the host are asked for, and they are more than one."""
+    """(workload, its flags) in order. Low precisions only on a `gpu` that has them, as CPU libraries have no fast form of them.
+    The largest products run on GPUs alone, as a CPU takes minutes for each. several: --device all on a host with two GPUs or
+    more. lacks: why a GPU has no such arithmetic, "" where it has."""
     together = [("peers", {"fast": True})] if several else []
     of_gpus = [(name, {**flags, "device": gpu}) for name, flags in OF_A_GPU] if gpu else []
     for _, flags in of_gpus:
@@ -115,7 +115,7 @@ def _all(args: Namespace) -> bool:
 
 
 def _parts(args: Namespace, here, every: bool) -> list[tuple[str, dict]]:
-    """The part of the plan that was asked for; with `every` GPU, what it has for the GPU for each."""
+    """The part of the plan that was asked for; with `every`, its GPU rows for every GPU, else for the first."""
     gpus = [] if options.words(args.device) == ["cpu"] else [f"gpu:{i}" for i in range(len(here.gpus))]
     return chosen(args, gpus if every else gpus[:1], len(gpus) > 1 and _all(args), here.lacks)
 
@@ -168,7 +168,7 @@ def _main(args: Namespace) -> int:
 
 
 def _each(parts, args: Namespace, run, folder: Path, one: Callable[..., int]) -> list[int]:
-    """The exit codes of the parts, in order, as far as --stop-after and signals let them come."""
+    """Runs the parts in order, until --stop-after or a signal; returns their exit codes."""
     from workloads.harness import sweep
 
     begin, begun, codes = time.monotonic(), set(), []
@@ -200,8 +200,9 @@ def _one(name: str, args: Namespace, run) -> int:
 
 
 def on_node(folder: str) -> int:
-    """The suite on a node of a fleet, in a process of its own: its flags come on stdin, its files go into this folder, first the
-    plan, for what is lost should the node die. Every GPU works alone; with --device all they also work together."""
+    """The suite on a node of a fleet, in a process of its own: its flags come on stdin, its files go into this folder. The
+    plan is written first, so that lost rows are known should the node die. Every GPU works alone; with --device all they also
+    work together."""
     import msgspec
 
     from workloads.fleet import cluster, nodes
@@ -232,14 +233,14 @@ def on_node(folder: str) -> int:
 
 
 def _leave_with_parent() -> None:
-    """Our end of stdin closes however the parent ended; our workers then see the same and end too."""
+    """Ends this process when its stdin closes, which happens however the parent ends; its workers then end the same way."""
     while os.read(0, 1 << 16):  # not sys.stdin: a thread that waits in it does not let the process end
         pass
     os._exit(options.TERMINATED)
 
 
 def _rows(name: str, args: Namespace, here) -> Iterator[tuple[str, list]]:
-    """The rows of one workload by result file; those that depend on what is seen are not known yet."""
+    """(result file, rows) of one workload; rows that refining adds are not known yet."""
     module = _command(name)
     args.quiet = True  # what is left out is said when it is measured
     yield name, list(module.rows(args, here))

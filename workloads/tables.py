@@ -88,7 +88,7 @@ class Matmuls:
         self._table.show(self._cells(group))
 
     def _least(self, group: list[Measurement]) -> list[str]:
-        """What a narrow terminal goes without: shares of roofs, frameworks, rates, the CPU's slower kernels; who was fastest."""
+        """The columns that a narrow terminal drops, in order: roof shares, frameworks, rates, slower CPU kernels."""
         if {_side(m) for m in group} == {"framework"}:
             return ["pad", "fastest"]
         frameworks = [c for c in self._columns if c.split()[0] in FRAMEWORKS]
@@ -98,7 +98,7 @@ class Matmuls:
         return [*rates[: len(rates) // 2], *frameworks, *rates[len(rates) // 2 :], "pad", *reversed(cpu[1:]), "MxNxK"]
 
     def head(self, p: Problem) -> dict[str, tuple[str, int]]:
-        """Column -> (what it says of the problem, its width)."""
+        """Column -> (the cell that names the problem, the column's width)."""
         square = {q.m == q.n == q.k for q in (p, *self._planned)} == {True}
         size = str(p.n) if p.m == p.n == p.k else f"{p.m}x{p.n}x{p.k}"
         if self._names is None:
@@ -106,7 +106,7 @@ class Matmuls:
         return {"layer": (self._names(p), 20), "MxNxK": (size, 14)}
 
     def _find_columns(self, group: list[Measurement]) -> list[str]:
-        """The head, each side's milliseconds and rates (parts of a roof where one is known before any line), and who wins."""
+        """The columns: problem, each side's milliseconds, rates and shares of a roof known before any line, the winner."""
         peaks = [r for r in roofs(self._all, self._machine) if r.measured and r.kind == "compute"]
         roofed = {"CPU" if r.device == "cpu" else "GPU" for r in peaks if r.note != BEST_MATMUL}
         columns = [*self.head(group[0].problem), "type"]
@@ -159,7 +159,7 @@ class Matmuls:
         return " ".join(["GPU", *(words[mode] for mode in words if mode in wins)])
 
     def _cpu_rows(self, of: Measurement) -> list[Measurement]:
-        """The CPU rows of that size, in that arithmetic or (who accepts less precision, accepts more) in float32."""
+        """The CPU rows of that size, in that arithmetic or in float32, which is precise enough for any lower one."""
         p, shape = of.problem, _shape(of.problem)
         return [
             m
@@ -173,7 +173,7 @@ class Matmuls:
 
 
 class Convs(Matmuls):
-    """The same for convolutions; the winner is named with its kernel, as a device has several."""
+    """Prints the lines of convolutions; a GPU that wins is named with its kernel, as it has several."""
 
     op = "conv"
 
@@ -194,7 +194,7 @@ _SIDES = ("CPU", "GPU", "framework")
 
 
 def _kind(p: Problem, cache: str) -> str:
-    """The arithmetic, and how many at once, the layout and caches where they are not the usual."""
+    """The arithmetic, then products in one launch, epilogue, layout and caches where they are not the default."""
     many, epilogue = getattr(p, "batch", None), getattr(p, "epilogue", None)
     words = [p.math, many and f"x{many}", epilogue, p.layout, cache]
     return " ".join(word for word in words if word and word not in ("nn", "NHWC", "warm"))
@@ -205,7 +205,7 @@ def _side(m: Measurement) -> str:
 
 
 def _together(m: Measurement) -> tuple:
-    """What the rows of a line have in common."""
+    """The key that all rows of a line share: problem and caches."""
     return m.problem, m.settings.cache
 
 

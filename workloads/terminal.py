@@ -20,7 +20,7 @@ _MOVES = re.compile(r"\r|\x1b\[[\d;?]*[A-Zac-ln-z]")  # of a progress bar, which
 _WINNER = re.compile(r"^(?:Probably t|T)he [CG]PU(?=: )|\b[Tt]he [CG]PU wins\b")
 _COMMAND = re.compile(r"(?:^|(?<=\s))\S*python[\d.]* -m \w.*")
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
-# What stands before a line's text: `- `, `1. `, `tip: `, or a label with two blanks or more behind it, and a number.
+# The prefix of a line's text: `- `, `1. `, `tip: `, or a label with two blanks or more behind it, and a number.
 _LABEL = re.compile(r"\s*(?:(?:[-*]|\d+\.|\w+:)\s+|(?:(?:\S+ )*?\S+\s{2,}){1,2})?(?:\d+\. )?")
 
 
@@ -110,8 +110,8 @@ def _continued(head: str, command: str, most: int) -> list[str]:
 
 
 class Waiting:
-    """Shows on a terminal's stderr what a command does, at first and whenever it says nothing for a while, and since when; what
-    is printed next takes its place."""
+    """A status line on a terminal's stderr: what the command does and for how many seconds. It appears at the start and
+    whenever nothing is printed for _SILENT_S seconds; the next output replaces it."""
 
     def __init__(self, stream: TextIO):
         self._stream, self._lock, self._done = stream, threading.Lock(), threading.Event()
@@ -133,7 +133,7 @@ class Waiting:
             self.show(time.monotonic())
 
     def show(self, now: float) -> None:
-        """Says since when the command works, where it has been silent and the last line has ended."""
+        """Writes the status line, if the command has been silent and its last line has ended."""
         with self._lock:
             if now - self._last > _SILENT_S and self._ready and not self._done.is_set():
                 told = shorten(f"[{now - self._begin:.0f} s] {self.what} ...", width(self._stream) - 1)
@@ -142,7 +142,7 @@ class Waiting:
                 self._shown = True
 
     def saying(self, text: str) -> None:
-        """Makes way for a text; none is shown behind a line that has not ended."""
+        """Clears the status line before `text` is printed; it stays away while a line has not ended."""
         with self._lock:
             if self._shown:
                 self._stream.write("\r\x1b[K")
@@ -151,18 +151,18 @@ class Waiting:
             self._ready = text.endswith("\n") if text else self._ready
 
 
-_waiting: Waiting | None = None  # the command's that runs
+_waiting: Waiting | None = None  # the running command's status line
 
 
 def show_waiting(what: str) -> None:
-    """From now on, silence of the command that runs is filled by what it does."""
+    """Starts the status line of the running command, with these words."""
     if _waiting is not None:
         _waiting.what = what or _waiting.what
         _waiting.start()
 
 
 def now(what: str) -> bool:
-    """Changes what fills the silence; whether it is shown."""
+    """Changes the words of the status line; returns whether stderr is a terminal that can show it."""
     if _waiting is not None:
         _waiting.what = what
     return redraws(sys.stderr)
@@ -211,7 +211,7 @@ class Wrapping:
 
 @contextlib.contextmanager
 def wrapping() -> Iterator[Wrapping]:
-    """Lets what is printed meanwhile wrap at words; gives stdout, for a command whose output is for machines."""
+    """Wraps stdout and stderr at words within the block; gives stdout, whose wrapping can be turned off for csv and json."""
     global _waiting
     before, _waiting = _waiting, Waiting(sys.stderr)
     out, err = Wrapping(sys.stdout, _waiting), Wrapping(sys.stderr, _waiting)

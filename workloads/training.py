@@ -90,7 +90,7 @@ def _measured(args: argparse.Namespace, run, shown):
     every = rows(args, run.machine)
     grid.require_keras({switches.of(row).keras_backend for row in every} or {"tensorflow"})
     asked = options.words(args.study)
-    # A study of several GPUs goes case by case, so that what stops it leaves whole cases; its two processes live side by side.
+    # A study of several GPUs goes case by case, so that a stopped run has whole cases; its two processes live side by side.
     wanted = every if asked == [studies.DATA_PARALLEL] else forecast.in_turns(every)
     beside = studies.experiments(asked)
     outcome = WORKLOAD.sweep(args, run, shown, wanted) if wanted or not beside else None
@@ -98,7 +98,7 @@ def _measured(args: argparse.Namespace, run, shown):
 
 
 def _experiments(names: list[str], outcome, args: argparse.Namespace, run, shown):
-    """The studies whose rows run beside each other, each in its file beside the others; all rows in one Outcome."""
+    """Measures the studies whose rows run side by side, each into its own file; returns all rows in one Outcome."""
     import time
 
     from workloads.frameworks import side_by_side
@@ -127,8 +127,8 @@ def _dry_run(rows: list, args: argparse.Namespace, here) -> None:
 
 
 class Table(Lines):
-    """A line a training on 120 columns. What a step, an epoch and a fit cost is told by later epochs (analysis.training.costs);
-    of a row without such, ms/step is a whole fit's."""
+    """A line a training on 120 columns. The costs of a step, an epoch and a fit come from later epochs
+    (analysis.training.costs); without these, ms/step is that of a whole fit."""
 
     HEAD = (
         "model 12< | batch 5 | samples 7 | ep 4 | where 11< | how 9< | ms/step 7 | ms/ep 6 | ms/fit 6 | comp. s 7 | "
@@ -147,7 +147,7 @@ class Table(Lines):
         self._all: list = []
 
     def wanted(self, m) -> bool:
-        """The products of a training's budget are in the budget."""
+        """Only trainings have a line; the products measured for a budget appear in the budget."""
         if m.problem.op == "training":
             self._all.append(m)
         return m.problem.op == "training"
@@ -188,7 +188,7 @@ class Table(Lines):
 
 
 def answer(args: argparse.Namespace, outcome) -> None:
-    """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with --verbose."""
+    """Prints the sentences on trainings, then the budgets of steps that are sound; with --verbose all budgets."""
     from analysis.predict import budget, profile
     from analysis.report.sections.several_gpus import trainings
     from analysis.text import budget as budget_words

@@ -15,7 +15,7 @@ EXAMPLES = (EXAMPLE, "python -m workloads.transfer --study small-dataset")
 LONG = """Copies between host and device, and on the device: latency, bandwidth, what enqueueing one costs, and how well copies
 hide behind kernels."""
 SIZES = "4B:1GiB:x4"
-# Managed memory is asked for by name only: the driver moves it when it likes, and holds it twice meanwhile.
+# Managed memory is measured only when named: the driver moves it at any time, and needs it twice meanwhile.
 HOST_MEMORIES = ("pageable", "pinned", "write-combined", "registered")
 # The ways of the study, as people copy batches, and the host memories that each takes.
 STUDY = {"array": ("pageable", "pinned"), **dict.fromkeys(("asarray", "staged", "constant", "dataset"), ("pageable",))}
@@ -138,8 +138,8 @@ def rows(args: Namespace, here) -> list:
 
 
 class Table(Lines):
-    """A line a copy: microseconds of a call that is waited for, what the host pays to enqueue it, and the rate on the
-    device's clock where there is one; both ways' bytes, read and written ones on the device. What a kernel cannot do is said
+    """A line a copy: µs of a call that is waited for, µs to enqueue it, and the rate on the device's clock, if there is one.
+    The rate counts the bytes of both ways, on the device those read and written. A kernel's reason to skip copies is printed
     once."""
 
     HEAD = "way 4< | host memory 14< | size 9 | kernel 20< | µs waited 9 | ±% 4 | enqueue µs 10 | GB/s 6 | notes 5<"
@@ -177,7 +177,7 @@ class Table(Lines):
 
 
 class FeedingTable(Lines):
-    """A line a row: milliseconds of a step with next to no arithmetic, whose batch of so many bytes has to get into it."""
+    """A line a row: milliseconds of a step with next to no arithmetic, by the way and the bytes of its batch."""
 
     HEAD = "way 14< | where 6< | type 7< | batch 5 | values 6 | bytes 9 | ms a step 9 | ±% 4 | notes 5<"
     LEAST = "±% | values"
@@ -205,7 +205,7 @@ def table(args=None, here=None) -> Lines:
 
 
 def answer(args: Namespace, outcome) -> None:
-    """Laws of copies, or a study's answers."""
+    """Prints the fitted laws of copies, or the answers of a study."""
     from analysis.crossover import transfer_study
     from analysis.roofline import links
     from analysis.text import feeding

@@ -1,4 +1,4 @@
-"""Two runs row by row: faster, slower, same or can't tell, from their visits and from what two runs of the machine differ by."""
+"""Two runs row by row: faster, slower, same or can't tell, by their visits and the noise between two runs of the machine."""
 
 import math
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ HEAD = ("row", "clock", "old_s", "new_s", "ratio", "low", "high", "verdict", "be
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """One row in both runs, on the clock it is judged by; the verdict's interval has `between` in it, what runs differ by."""
+    """One row in both runs, on the clock it is judged by. between: noise between runs, contained in the verdict's interval."""
 
     name: str
     old: "Measurement"
@@ -34,7 +34,7 @@ class Compared(msgspec.Struct, frozen=True):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What made either side doubtful when it was measured."""
+        """The flags of both rows, each once: doubts noted while they were measured."""
         return tuple(dict.fromkeys((*self.old.flags, *self.new.flags)))
 
 
@@ -62,8 +62,8 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def comparison(old: Loaded, new: Loaded, clock: str = "") -> Comparison:
-    """Compares the rows that both have, by the samples of that clock; "" is the device clock on a GPU where both have it, else
-    host latency."""
+    """Compares the rows that both runs have, by the samples of that clock. "": the device clock on a GPU where both have it,
+    else host latency."""
     machine = new.machine
     before, after = ({m.key: m for m in loaded.measurements} for loaded in (old, new))
     rows, broken = [], []
@@ -87,8 +87,8 @@ def _timed(m: Measurement) -> bool:
 
 
 def compared(a: Measurement, b: Measurement, machine: "Machine | None", clock: str = "") -> Compared | None:
-    """Two rows of separate runs; None where they have no clock in common. A row beside itself is the same; nothing is claimed of
-    one that other programs disturbed."""
+    """The verdict on two rows of separate runs; None without a common clock. A row compared with itself is the same; a row that
+    other programs disturbed gets no claim of a change."""
     x, y = (m.on(clock) if clock else clock_of(m) for m in (a, b))
     if not clock and x and y and x.clock != y.clock:
         x, y = (m.on("host-latency") for m in (a, b))
@@ -96,7 +96,7 @@ def compared(a: Measurement, b: Measurement, machine: "Machine | None", clock: s
         return None
     if a == b:
         return Compared(labels.row(b), a, b, x.clock, Verdict("same", exact(1.0)), _SEEN)
-    # Device times differ from process to process, of which rigorous runs have ten; a host's also from hour to hour.
+    # Device times differ between processes, and rigorous runs have ten of them. Host times differ from hour to hour too.
     own = y.clock == "device" and all(s.stop_reason.endswith(" processes") for s in (x, y))
     between = _SEEN if own else noise.between_runs(machine, noise.side(b, y.clock), middle(y))
     told = verdict(x, y, between=between.share)
@@ -111,7 +111,8 @@ def disturbed(m: Measurement, clock: str) -> bool:
 
 
 def differences(old: Loaded, new: Loaded) -> tuple[str, ...]:
-    """What differs between the last Run lines: facts of the machine, GPUs, versions, then how it was measured."""
+    """`name: old -> new` for what differs in the last Run lines: facts of the machine, GPUs, versions, then how it was
+    measured."""
     a, b = old.last, new.last
     if not (a and b):
         return ("a file has no line that says what machine it came from",)
@@ -132,7 +133,7 @@ def _facts(machine: Machine) -> dict[str, str]:
     told |= {f: str(value) for f, value in asdict(machine).items() if f not in left_out}
     told |= {f"{name} cache": str(size) for name, size in machine.caches_bytes.items()}
     told["GPUs"] = str(len(machine.gpus))
-    for i, gpu in enumerate(machine.gpus):  # which of several like it is no difference of the machine
+    for i, gpu in enumerate(machine.gpus):  # another GPU of the same model makes no other machine
         told |= {f"gpu:{i} {f}": str(value) for f, value in asdict(gpu).items() if f != "uuid"}
     return told
 

@@ -1,4 +1,4 @@
-"""The sections of a page between the answer and the numbers: what each is called, its charts and what it says of a run."""
+"""The sections of a page between the answer and the numbers: title, charts and Markdown of each."""
 
 import functools
 from collections.abc import Callable
@@ -65,5 +65,5 @@ SECTIONS = (
 
 @functools.cache
 def lines(of: Section, run: Material) -> list[str]:
-    """What the section says of the run, worked out once."""
+    """The section's Markdown lines for the run, made once."""
     return of.make(run)

@@ -1,8 +1,8 @@
 """Predicted times for a size of the reader's: the tables that the report embeds and that web/calculator.js looks up."""
 
-# A table holds seconds on a grid of sizes. In between, the logarithm of the seconds is interpolated in the logarithms of the
-# sizes, axis by axis; beyond its ends the last two of an axis go on, and that is said. A copy that is used k times costs a k-th
-# of it each time; copies of a product that is no square are those of the square one with as many elements.
+# A table holds seconds on a grid of sizes. Between them log(seconds) is interpolated in log(size), axis by axis. Beyond an
+# axis's ends it is extrapolated from the last two sizes, and the page says so. A copy used k times costs 1/k each time. Copies
+# of a product that is not square are taken from the square product with as many elements.
 
 import itertools
 import math
@@ -25,7 +25,7 @@ from workloads.records import Measurements, Settings
 
 _FEWEST = 3  # sizes of a table
 _GRID = 2  # of a product's axes, from size to size
-_NEAR = math.log(4)  # a product with no measured one within this much of all its three sizes is extrapolated
+_NEAR = math.log(4)  # a product is extrapolated where no measured one has all three sizes within this factor
 _BATCHES = (1, 4, 16, 64, 256, 1024)
 
 
@@ -37,8 +37,8 @@ class Axis(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Seconds at each point of the grid, the last axis running fastest. `known`: 1 where rows stand near, 0 where a
-    point of the grid is extrapolated itself; empty: known everywhere."""
+    """Seconds at each point of the grid, the last axis running fastest. `known`: 1 where a measured row is near, 0 where the
+    point is extrapolated; empty: known everywhere."""
 
     axes: tuple[Axis, ...]
     seconds: tuple[float, ...]
@@ -46,8 +46,8 @@ class Table(msgspec.Struct, frozen=True):
 
 
 class Tool(msgspec.Struct, frozen=True):
-    """What one can ask for by its sizes: the tables of each side, of what copying adds by way of copying, and the constants that
-    are shown with every answer. `kind`: call, or training (then once and epoch are tables too)."""
+    """One calculator: tables of seconds on each side, and of the seconds that each way of copying adds. kind: call, or training
+    (then once and epoch have tables too). constants: (name, value) shown with every answer."""
 
     name: str
     kind: str
@@ -59,8 +59,8 @@ class Tool(msgspec.Struct, frozen=True):
 
 
 def squares(measurements: Measurements, answers: tuple[Answer, ...]) -> list[Tool]:
-    """A tool for each precision of square products: n on both sides, without a GPU on the CPU's, and what each way of copying
-    adds."""
+    """A tool for each precision of square products: seconds along n on both sides, or on the CPU alone without a GPU, and the
+    seconds that each way of copying adds."""
     found = {
         a.precision: {side: {p.n: getattr(p, side).seconds.value for p in a.points} for side in ("cpu", "gpu")}
         for a in answers
@@ -131,8 +131,8 @@ def _at(p: Matmul) -> tuple[float, ...]:
 
 
 def trainings(of: Profile, models: Iterable[str]) -> list[Tool]:
-    """A tool for each model that the profile predicts on both devices: the step by batch, and what a job costs once and an epoch
-    at the model's own samples."""
+    """A tool for each model that the profile predicts on both devices: predicted seconds of a step, of an epoch, and once a
+    training, along the batch, at the model's own samples."""
     devices = {"cpu": "cpu", "gpu": "gpu:0"}
     if not set(devices.values()) <= set(of.devices):
         return []
@@ -162,7 +162,7 @@ def trainings(of: Profile, models: Iterable[str]) -> list[Tool]:
 
 
 def tools(measurements: Measurements, answers: tuple[Answer, ...], of: Profile) -> list[Tool]:
-    """All that a machine's rows have an answer for: square products, products, trainings; without a GPU the CPU's side."""
+    """All calculators that a machine's rows allow: square products, products, trainings; without a GPU the CPU's side."""
     squared = squares(measurements, answers)
     models = dict.fromkeys(m.problem.model for m in of.trainings)
     return [*squared, *products(measurements, squared), *trainings(of, models)]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
     from markupsafe import Markup
 
-OPEN_ROWS, OPEN_ITEMS = 12, 6  # longer tables are closed, of longer lists the rest is
+OPEN_ROWS, OPEN_ITEMS = 12, 6  # longer tables are closed; of longer lists the rest is
 _CAPTION, _LONG = 120, 30
 _NUMBER = re.compile(r"^[-+<]?\d")
 
@@ -19,8 +19,8 @@ _NUMBER = re.compile(r"^[-+<]?\d")
 def table(
     heads: Sequence[object], rows: Iterable[Sequence[object]], caption: str, is_open: bool | None = None
 ) -> "Markup":
-    """A table in a fold of its own; its columns can be sorted, those of numbers stand right. Cells are text, or HTML that is
-    safe."""
+    """A folding table with sortable columns; numbers are aligned right. Cells are text, or HTML marked `safe`. is_open: None
+    opens tables of up to OPEN_ROWS rows."""
     rows = list(rows)
     sides = [_side([str(row[i]) for row in rows]) for i in range(len(heads))]
     sides[:1] = ["run"] if heads[0] == "run" else sides[:1]
@@ -28,12 +28,12 @@ def table(
 
 
 def _side(column: list[str]) -> str:
-    """Numbers stand right; long words have room."""
+    """The style of a column: `n` for numbers, `wide` for long words, else ""."""
     return "n" if _is_numbers(column) else "wide" if max(map(len, column), default=0) > _LONG else ""
 
 
 def _is_numbers(column: Iterable[object]) -> bool:
-    """Whether most cells that say something begin with a number, and none is long."""
+    """Whether most cells with content begin with a number, and none is longer than 40 characters."""
     said = [str(c) for c in column if str(c) not in ("", "-", "yes", "no")]
     return sum(bool(_NUMBER.match(c)) for c in said) > len(said) / 2 and max(map(len, said), default=0) <= 40
 
@@ -75,7 +75,7 @@ def _item(item: "SyntaxTreeNode") -> tuple[str, list[str]]:
 
 
 def items(said: Sequence[tuple[str, list[str]]]) -> "Markup":
-    """A list, what is beyond OPEN_ITEMS folded, and what is indented under an item in a fold of its own."""
+    """A list; items beyond OPEN_ITEMS are folded, and so are the items indented under another."""
     shown = OPEN_ITEMS if len(said) > OPEN_ITEMS + 1 else len(said)
     return parts().items(said[:shown], said[shown:])
 

@@ -22,7 +22,7 @@ from workloads.records import Measurement
 
 
 def head(page: Page) -> dict:
-    """What stands above the answer."""
+    """Values for the page's head, above the answer: machine, title, files, commands."""
     heads = list(map(head_of, page.runs))
     return {
         "key": " beside ".join(of.name for of in page.runs) if page.several else heads[0].key,
@@ -34,13 +34,13 @@ def head(page: Page) -> dict:
 
 
 def answer(page: Page) -> None:
-    """The sentences, each run's by itself; what they differ in."""
+    """Adds the answer of each run, and the differences between the runs."""
     page.add("answer", "The answer", parts().by_run([(of, parts().answer(of.said)) for of in page.runs]))
     page.add("beside", differences.HEADING, from_markdown.html_of(differences.section(page.runs)))
 
 
 def ask(page: Page) -> None:
-    """The questions with each run's answer."""
+    """Adds the questions of newcomers with each run's answer."""
     titles = {s["name"]: s["title"] for s in page.sections}
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for of in page.runs:
@@ -51,7 +51,7 @@ def ask(page: Page) -> None:
 
 
 def crossover(page: Page) -> str:
-    """The figure with the controls; empty where there are no two lines to see."""
+    """The crossover's figure with its controls; "" where there are no two lines to compare."""
     if not charts_crossover.is_drawn(page.runs):
         return ""
     first = next((of for of in page.runs if charts_crossover.shown(of.answers)), page.of)
@@ -69,7 +69,7 @@ def sections(page: Page) -> None:
 
 
 def calculate(page: Page) -> list[dict]:
-    """The section of one's own size, where any run has tables; these, by run."""
+    """Adds the calculator where any run has tables; returns these tables, run by run."""
     found = [{"run": of.label, "tools": calculator.tools(of.rows, of.answers, of.profile)} for of in page.runs]
     found = [one for one in found if one["tools"]]
     if found:
@@ -78,7 +78,7 @@ def calculate(page: Page) -> list[dict]:
 
 
 def list_rows(page: Page) -> None:
-    """Distributions and all numbers; without JavaScript as a table."""
+    """Adds the distributions and all numbers; without JavaScript these are a table."""
     if not any(of.rows for of in page.runs):
         return
     hint = _hint(next(m for of in page.runs for m in of.ordered))
@@ -100,9 +100,9 @@ def how_measured(page: Page) -> None:
 
 
 def embedded(runs: list[Material]) -> dict:
-    """heads, cells (the words of each row), records (its numbers) and the lines of the runs; rows in the order of the table,
-    run by run, skipped ones last. numbers: which columns are of numbers; names: how many of the first ones tell a row from all
-    others, and its time; labels: the runs by name, where there are several."""
+    """Data of all rows for the page's scripts: heads, cells (text), records (numbers), and the Run lines. Rows are in the order
+    of the table, run by run, skipped ones last. numbers: indices of numeric columns; names: how many first columns identify a
+    row; labels: the runs' labels, where there are several."""
     every = sum(len(of.rows) for of in runs)
     most = rows.QUANTILES if every <= rows.MANY else rows.FEWER
     several = len(runs) > 1
@@ -136,7 +136,7 @@ def has_libraries() -> bool:
 
 
 def write(every: list[Material], path: pathlib.Path, folder: pathlib.Path | None) -> pathlib.Path:
-    """Writes the page. `folder`: of the SVGs that show without JavaScript, where they were drawn."""
+    """Writes the page. folder: that of the SVGs shown without JavaScript; None without SVGs."""
     page = Page(every, folder)
     answer(page)
     sections(page)

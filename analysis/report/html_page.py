@@ -1,4 +1,4 @@
-"""The page while it is put together: its sections, the charts in them, the templates; what its scripts read."""
+"""The HTML page under construction: its sections, their charts, the templates, and the data for its scripts."""
 
 import base64
 import gzip
@@ -16,7 +16,7 @@ _SCRIPTS = ("units.js", "charts.js", "crossover.js", "calculator.js", "rows.js",
 
 
 class Page:
-    """Gathers sections and the charts in them, of one run or of several. `folder`: of the SVGs, where they were drawn."""
+    """Gathers sections and the charts in them, of one run or of several. folder: that of the SVGs; None without."""
 
     def __init__(self, runs: "list[Material]", folder: pathlib.Path | None):
         self.runs, self.of, self.folder = runs, runs[0], folder
@@ -32,7 +32,7 @@ class Page:
         return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
 
     def draw(self, *names: str) -> str:
-        """The figures of charts, each with its sentence and its table; those of several runs over each other."""
+        """The figures of charts, each with its sentence and its table; several runs are drawn in one figure."""
         found = []
         for c in pictures.over_each_other(names, self.runs):
             self.charts[c.name] = c
@@ -44,7 +44,7 @@ class Page:
         return from_markdown.table(of.numbers.heads, of.numbers.rows, "The numbers of this chart", is_open=False)
 
     def part(self, section: body.Section) -> str:
-        """What a section says of each run as HTML, under its name where there are several."""
+        """A section as HTML, run by run; under each run's name where there are several."""
         level = 4 if self.several else 3
         told = [(of, from_markdown.html_of(body.lines(section, of), section.title, level)) for of in self.runs]
         return parts().by_run(told)
@@ -54,7 +54,7 @@ class Page:
             self.sections.append({"name": name, "title": title, "body": safe("\n".join(bodies))})
 
     def render(self, data: dict, **shown) -> str:
-        """The whole page. data: what its scripts read, apart from the charts."""
+        """The whole page as HTML. data: the scripts' data besides the charts."""
         charts = {n: {"views": c.views} for n, c in self.charts.items()}
         return (
             templates()
@@ -73,7 +73,7 @@ class Page:
 
 
 def as_json(found: object) -> str:
-    """JSON that no HTML parser sees anything in."""
+    """JSON with escaped <, > and &, safe inside an HTML script element."""
     text = msgspec.json.encode(found).decode()
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")

@@ -12,12 +12,12 @@ from analysis.text import answers
 from kernels.problems import Problem
 from workloads.records import Loaded, Measurement, settings
 
-HEADINGS = {"conv": "Convolutions", "matmul": "Products of dense layers and other shapes"}  # of an operation
+HEADINGS = {"conv": "Convolutions", "matmul": "Products of dense layers and other shapes"}  # by operation
 _DIRECTIONS = {"nn": "fprop", "nt": "dgrad", "tn": "wgrad"}
 
 
 class Layers(msgspec.Struct, frozen=True):
-    """What the sections and pictures of an operation are made of."""
+    """Rows, answers, names, roofs and totals of one operation, for its sections and pictures."""
 
     op: str
     rows: tuple[Measurement, ...]
@@ -34,7 +34,7 @@ class Layers(msgspec.Struct, frozen=True):
 
     @property
     def heads(self) -> tuple[str, str]:
-        """Over what `which` says of an answer."""
+        """The column heads over the cells of `which`."""
         return layers.NOUNS[self.op], "in its"
 
     def which(self, a: Answer) -> tuple[str, str]:
@@ -60,14 +60,14 @@ class Layers(msgspec.Struct, frozen=True):
         return f"{of['m']}x{of['n']}x{of['k']}" + (f" {problem.layout}" if problem.layout != "nn" else "")
 
     def family_label(self, a: Answer) -> str:
-        """The same of a family: with its layer's name where it varies in the batch alone."""
+        """The label of a family; with its layer's name where only the batch varies."""
         held = (m.problem for m in self.rows if a.family.varies == "batch" and a.family.holds(m.problem))
         problem = next(held, None)
         return self.label(problem) if problem else answers.family_name(a.family)
 
 
 def select(loaded: Loaded, op: str, roofs: Roofs) -> Layers:
-    """The rows of an operation that have no section of their own, and what they answer; without rows both are empty."""
+    """The rows of an operation without a section of their own, with their answers; both empty without such rows."""
     rows = tuple(m for m in loaded.measurements if m.problem.op == op and settings.ordinary(m))
     own = (m for m in rows if not layers.is_square(m.problem) or layers.framework_of(m) or m.settings.cache != "warm")
     if op == "matmul" and not any(own):

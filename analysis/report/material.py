@@ -1,4 +1,4 @@
-"""What the sections, pictures and charts of one machine's report are made of, each worked out once."""
+"""The rows of one run or machine and every result derived from them, each computed once, for sections and charts."""
 
 import contextlib
 import functools
@@ -25,7 +25,7 @@ from workloads.records import Loaded, Machine, Measurement, by_machine, read
 
 
 class Material:
-    """The rows of one run or machine and what analysis says of them; `letter` and `name`: what it is called among several."""
+    """The rows of one run or machine, with the results of analysis. letter, name: its label on a page of several runs."""
 
     def __init__(self, loaded: Loaded, letter: str = "", name: str = ""):
         self.loaded, self.letter, self.name = loaded, letter, name
@@ -46,7 +46,7 @@ class Material:
 
     @functools.cached_property
     def answers(self) -> "tuple[Answer, ...]":
-        """Those of the square products."""
+        """The answers of the square products."""
         return crossovers(self.rows, machine=self.machine)
 
     @functools.cached_property
@@ -63,7 +63,7 @@ class Material:
 
     @functools.cached_property
     def judged(self) -> "list[Judged]":
-        """Each of them against its roof."""
+        """The `ordered` rows, each against its roof."""
         return [judge(m, self.roofs) for m in self.ordered]
 
     @functools.cached_property
@@ -90,7 +90,7 @@ class Material:
 
     @functools.cached_property
     def trainings(self) -> "list[Answer]":
-        """From which batch, samples, width or depth the GPU wins a training."""
+        """The answers of trainings: crossovers along batch, samples, width or depth."""
         return break_even.answers(self.rows)
 
     @property
@@ -101,7 +101,7 @@ class Material:
 
     @property
     def findings(self) -> list[str]:
-        """What these rows found, a line each."""
+        """The findings of these rows for README, a line each."""
         return summary.findings(self.answers, self.trainings, self.profile, self.predicted)
 
     @functools.cached_property
@@ -118,13 +118,13 @@ class Material:
             return []
 
 
-AGAIN = 0.5  # of the smaller run's timed rows, the roofs' aside: more of them in both are a run measured again
+AGAIN = 0.5  # share of the smaller run's timed rows, without roofs, above which common rows mean a repeated run
 _UNKNOWN = "an unknown machine"
 _ROOFS = ("peak", "stream")  # what every command measures for its own roofs
 
 
 def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
-    """What the page shows, the first machine first; several of them have a letter and a name each.
+    """One Material for each machine or repeated run, the first path first; several have a letter and a name each.
 
     Raises: FileNotFoundError when there is no result file; ValueError for a file that holds none.
     """
@@ -152,7 +152,7 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
 
 
 def _with_setups(loaded: Loaded, runs: pathlib.Path | None, key: str) -> Loaded:
-    """The rows; those of short fits with the slowest data-set setup of the machine, as its other runs tell it."""
+    """The rows; those of short fits get the machine's slowest data-set setup (seconds a byte), measured by its other runs."""
     every = loaded.measurements
     if runs and any(map(costs.forms, every)):
         with contextlib.suppress(FileNotFoundError, KeyError):
@@ -168,7 +168,7 @@ def letter(i: int) -> str:
 
 
 def _again(a: Loaded, b: Loaded) -> bool:
-    """Whether most of the smaller one's timed rows are in both."""
+    """Whether more than AGAIN of the smaller run's timed rows are in both: then the run was measured again."""
     keys = [
         {m.key for m in loaded.measurements if m.ok and m.samples and m.problem.op not in _ROOFS} for loaded in (a, b)
     ]

@@ -29,8 +29,8 @@ def folder_of(run: "str | os.PathLike") -> pathlib.Path:
 
 
 def place(runs: "Iterable[str | os.PathLike]", out: "str | os.PathLike | None" = None) -> pathlib.Path:
-    """The folder for what is made of the runs: `out`, else their own; of several folders a new one, so that none of them gets
-    a page that is not its own: reports/local/beside/A-beside-B."""
+    """The folder for a page: `out`, else the runs' own folder. Runs of several folders get a new one,
+    reports/local/beside/A-beside-B, so that no folder holds a page on other runs."""
     if out:
         return pathlib.Path(out)
     folders = [folder_of(run) for run in runs]

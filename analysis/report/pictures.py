@@ -1,4 +1,4 @@
-"""The pictures of a page as files, drawn from its charts; several runs' lie over each other."""
+"""The pictures of a page as files, drawn from its charts; several runs are drawn in one picture."""
 
 import functools
 import pathlib
@@ -30,7 +30,7 @@ CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
 
 
 def draw(runs: "list[Material]", folder: pathlib.Path) -> None:
-    """Draws the pictures of one run, or what several have over each other. Needs matplotlib."""
+    """Draws the pictures of one run, or of several runs in one picture each. Needs matplotlib."""
     from analysis.report.charts import svg
 
     who = ", ".join(of.label for of in runs if of.label)
@@ -39,7 +39,7 @@ def draw(runs: "list[Material]", folder: pathlib.Path) -> None:
 
 
 def images(charts: Iterable[str], runs: "list[Material]") -> list[str]:
-    """The Markdown lines of the pictures of these charts, each with what it says for those who cannot see it."""
+    """The Markdown lines of the pictures of these charts, each with its sentence as alternative text."""
     views = _views(charts, runs)
     return [line for name, title, view in views for line in (f"![{text(view.says or title)}]({name})", "")]
 
@@ -65,7 +65,7 @@ def charts_of(name: str, of: Material) -> list[Chart]:
 
 
 def _views(charts: Iterable[str], runs: "list[Material]") -> "Iterator[tuple[str, str, View]]":
-    """(file name, title, view) of each picture: the first view that most runs are in."""
+    """(file name, title, view) of each picture: the view with the most runs in it."""
     letters = {of.letter for of in runs}
     for one in over_each_other(charts, runs):
         drawn = [view for view in one.views if not view.bars]

@@ -14,8 +14,8 @@ from analysis.text import rows
 from workloads.records import Measurement, Samples, visits
 
 QUANTILES = 50  # of a row at most, over all its clocks
-FEWER, MANY = 20, 1000  # of each row where there are many
-WORDS = named("kernel | problem | how | math | device | status, flags | check")  # columns that are not of numbers
+FEWER, MANY = 20, 1000  # quantiles of each row on pages with more rows than MANY
+WORDS = named("kernel | problem | how | math | device | status, flags | check")  # columns without numbers
 _DEFAULTS = {"mode": "resident", "cache": "warm", "process": "warm"}
 
 
@@ -28,7 +28,7 @@ OPTIONAL = named("how | math | threads | device time | queued | contention | rat
 
 
 def is_concurrent(m: Measurement) -> bool:
-    """Whether a row is of several processes that trained the same at once."""
+    """Whether several processes ran the same training at once in this row."""
     return m.experiment.beside == "fits"
 
 
@@ -63,7 +63,7 @@ def order(m: Measurement) -> tuple:
 
 
 def record(m: Measurement, judged: Judged, most: int = QUANTILES) -> dict:
-    """The row's numbers under the names of the result files and of analysis.roofline.frame; without what is empty or usual."""
+    """The row's numbers, named as in result files and analysis.roofline.frame; empty and default values are left out."""
     s, taken = m.settings, [x for x in m.samples if x.seconds]
     made = {
         "kernel": m.kernel,
@@ -92,7 +92,7 @@ def _finite(numbers: dict[str, float]) -> dict[str, float]:
 
 
 def _clock(samples: "Samples", span: str, most: int) -> dict:
-    """Seconds a call: the median with its interval, how many samples, why they ended, quantiles from least to most."""
+    """Seconds a call on one clock: median with its interval, number of samples, why sampling stopped, rising quantiles."""
     middle, n = of(samples), len(samples.seconds)
     at = np.sort(samples.seconds)[np.unique(np.linspace(0, n - 1, min(most, n)).round().astype(int))]
     return {

@@ -1,4 +1,4 @@
-"""What a stored GPU would do with a training of a machine that has none."""
+"""The predicted training on a stored GPU, for a machine without a GPU."""
 
 from analysis.explain.explanation import Request, Sources, explain
 from analysis.predict import profile
@@ -16,7 +16,8 @@ STORED = "nvidia-h200"
 
 
 def sentences(rows: Measurements, machine: Machine | None) -> list[str]:
-    """Who wins the first training of a CPU alone at its article's size; nothing where a GPU was measured, or none is stored."""
+    """The predicted winner of the first training at its article's size, CPU here against a stored GPU; [] on a machine with a
+    GPU."""
     folder = ROOT / "reports" / STORED
     if machine is None or machine.gpus or any(is_gpu(m.device) for m in rows) or not folder.exists():
         return []

@@ -1,6 +1,6 @@
-"""The page's templates (web/*.j2): what they are given is text, but for HTML that `safe` lets through.
+"""The page's templates (web/*.j2): their values are escaped as text, unless `safe` marks them as HTML.
 
-What comes from result files is text wherever it stands: HTML, links and pictures in it are not parsed.
+Text from result files is always escaped: HTML, links and pictures in it are not parsed.
 """
 
 import functools
@@ -20,7 +20,7 @@ _PARSED = ("heading", "list", "table", "backticks", "escape", "entity")
 
 @functools.cache
 def markdown() -> "MarkdownIt":
-    """A parser of what the sections write; everything else is text."""
+    """A parser of the Markdown that sections use; all other markup stays text."""
     from markdown_it import MarkdownIt
 
     return MarkdownIt("zero", {"html": False}).enable(list(_PARSED))

@@ -1,5 +1,5 @@
-"""An Answer of any family in one sentence: convolutions in batch, channels or image size, a dense layer in its batch; the
-square products in n, whose words are those of analysis.text.summary, in a framework or from cold caches."""
+"""One sentence for an Answer of any family: convolutions along batch, channels or image size, dense layers along the batch,
+square products along n. Plain square products have their words in analysis.text.summary."""
 
 from collections.abc import Iterable, Sequence
 
@@ -31,7 +31,7 @@ SAID = {
 
 
 def sentence(answer: Answer) -> str:
-    """Who wins where in one form: `Convolution ..., float32, resident on the GPU: the GPU wins from batch 12.`."""
+    """The winner by size in one form: `Convolution ..., float32, resident on the GPU: the GPU wins from batch 12.`."""
     how = [*_how(answer.form), crossings.precision_name(answer), crossings.form_name(answer.form)]
     return " ".join(sentences.crossover(answer, capital(", ".join([family_name(answer.family), *how]))))
 
@@ -41,7 +41,7 @@ def _how(form: Form) -> list[str]:
 
 
 def family_name(family: Family) -> str:
-    """`3x3 convolution (fprop) of 32x32x64 images with 64 filters` with a word in the place of what varies."""
+    """`3x3 convolution (fprop) of 32x32x64 images with 64 filters` with a letter for the size that varies (N, C or H)."""
     if family.fields == SQUARES.fields:
         return "square products" + crossings.at_once(family)
     of = dict(family.fixed) | dict.fromkeys(family.fields, {"batch": "N", "channels": "C", "size": "H"}[family.varies])
@@ -52,7 +52,7 @@ def family_name(family: Family) -> str:
 
 
 def together(works: Iterable[Work], measurements: Measurements, what: str) -> list[str]:
-    """The totals as sentences; `what` is many of them in words: convolutions of vgg-16. Without any time there is no sentence."""
+    """Sentences on the time of all `works` together; [] without a time. what: the works in words, `convolutions of vgg-16`."""
     works, said = list(works), []
     op = next((w.problem.op for w in works if w.problem), "")
     for t in network_steps.totals(works, measurements, op):
@@ -68,7 +68,7 @@ def together(works: Iterable[Work], measurements: Measurements, what: str) -> li
 def lines(
     answers: Sequence[Answer], measurements: Measurements, machine: Machine | None = None, most: int = 12
 ) -> list[str]:
-    """A sentence for each answer, `most` of them, and how many more there are; without a GPU the one that says so."""
+    """At most `most` sentences, one an answer, then how many more there are. Without a GPU: the one sentence that says so."""
     if answers and all(a.kind == "no-gpu" for a in answers):
         return [crossings.no_gpu_sentence(measurements, machine)]
     said = list(dict.fromkeys(map(sentence, answers)))
@@ -77,8 +77,8 @@ def lines(
 
 
 def summaries(answers: Iterable[Answer]) -> list[str]:
-    """How all families of an operation fare together, a sentence for each of what varies, precision and form: how many have
-    the GPU win from where."""
+    """Counts of families by winner: a sentence for each operation, size that varies, precision and form with two families or
+    more. The square products are not counted."""
     found = [a for a in answers if a.points and a.family != SQUARES]
     groups = group_by(found, lambda a: (a.family.op, a.family.varies, crossings.precision_name(a), a.form))
     return [_summary(group) for group in groups.values() if len(group) > 1]
@@ -99,8 +99,8 @@ def _summary(group: list[Answer]) -> str:
 
 
 def story(measurements: Measurements, op: str, ceilings: Roofs = (), machine: Machine | None = None) -> list[str]:
-    """The layers of an operation in a few sentences: who wins with the data there and with copies as people write them, in
-    the first precision, and how fast each device is; [] without any."""
+    """Sentences on the layers of an operation; [] without rows. They say who wins in the first precision, with resident data
+    and with plain copies (the first of COPIES), then how fast each device is."""
     rows = [m for m in measurements if m.problem.op == op and not layers.is_square(m.problem)]
     rates = layers.rate_sentences(rows, op, ceilings)
     if not any(m.on_gpu and m.ok for m in rows):
@@ -112,8 +112,8 @@ def story(measurements: Measurements, op: str, ceilings: Roofs = (), machine: Ma
 
 
 def steps(runs: Iterable[Run], measurements: Measurements, op: str, machine: Machine | None = None) -> list[str]:
-    """Of each network who wins its step from which batch, in every way and arithmetic, with both times at the fewest and at the
-    most."""
+    """A sentence for each network's step, form and precision: the winner by batch. It ends with both times at the smallest and
+    at the largest batch."""
     said = []
     for step in network_steps.complete_steps(runs, measurements, op):
         name = capital(step.words)

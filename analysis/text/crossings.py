@@ -31,7 +31,7 @@ def no_gpu_sentence(measurements: Measurements, machine: Machine | None) -> str:
 
 
 def form_name(form: Form) -> str:
-    """What a call includes: `resident on the GPU`, `copied in and out on every call, pinned`."""
+    """The copies that a call includes: `resident on the GPU`, `copied in and out on every call, pinned`."""
     words = ["as written, a @ b"] * form.as_written
     if form.mode == "resident":
         words += ["resident on the GPU"] + ["calls queued"] * (form.clock != "host-latency")

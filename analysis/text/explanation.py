@@ -1,4 +1,4 @@
-"""An Explanation as at most twelve lines: who wins, why, from where, what helps, how to check it; and all that is behind it."""
+"""An Explanation as at most twelve lines (the winner, why, from which size, what helps, how to check it), and its details."""
 
 from analysis import numbers
 from analysis.explain.explanation import Explanation
@@ -65,8 +65,8 @@ def subject(e: Explanation) -> str:
 
 
 def sources(e: Explanation) -> str:
-    """`measured`, `predicted`, or what is predicted of both; `from measured parts` where no row ran as many samples and epochs; a
-    stored GPU by its machine."""
+    """Where the times come from: `measured`, `predicted`, `GPU predicted`, or `from measured parts` (no row ran as many samples
+    and epochs). A stored GPU's machine is named too."""
     predicted = [s.name for s in e.sides if s.cost.source == PREDICTED]
     whole = MEASURED if all(s.ran for s in e.sides) else f"from {MEASURED} parts"
     source = " ".join([*predicted[: len(predicted) < len(e.sides)], PREDICTED if predicted else whole])
@@ -74,7 +74,7 @@ def sources(e: Explanation) -> str:
 
 
 def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = False) -> list[str]:
-    """The lines, of a terminal or as Markdown. again: what was typed; measuring: how long --measure takes, where it helps."""
+    """The answer for a terminal or as Markdown. again: the command typed; measuring: how long --measure takes, or ""."""
     lone = [s.device for s in e.sides] == ["cpu"]
     big = [say(SAID["too big"], m=m, name=NAMES[m.device]) for m in e.memory if m.too_big]
     kind = "measure" if measuring else "stored" if lone else "verify" if e.actions and not e.borrowed else "all"
@@ -136,8 +136,8 @@ def bars(both: tuple[Side, Side]) -> list[str]:
 
 
 def why(cpu: Side, gpu: Side) -> str:
-    """Steps and start-up of the GPU against the CPU's, without a part not told from nothing; where neither's steps are most of
-    it, what is."""
+    """The speedup of the GPU's steps, and how much later or earlier it starts; differences within noise do not count. If both
+    spend most time in the same other part, that part instead."""
     if cpu.largest == gpu.largest and cpu.largest not in ("steps", "start-up", "build and compile"):
         name = cpu.largest
         return say(SAID["beside"], what=name, cpu=cpu.parts[name], gpu=gpu.parts[name])
@@ -161,7 +161,7 @@ def _host(e: Explanation) -> str:
 
 
 def turns(e: Explanation) -> str:
-    """From how many samples or epochs on the winner is another one: about, where no rows of fewer and more tell it."""
+    """The samples or epochs from which the other device wins; `about` where no rows of fewer and of more were measured."""
     to, turned = e.turns
     at = [counted(max(1.0, x), what) for what, x in turned.items()]
     words = " or about ".join(at) if e.swept else f"about {' or '.join(at)}"
@@ -169,7 +169,7 @@ def turns(e: Explanation) -> str:
 
 
 def _doubts(e: Explanation) -> list[str]:
-    """Layers that are only estimated, and what no row tells of a side."""
+    """Sentences on layers that are only estimated, and on parts of a side without a measurement."""
     said, unknown = [], e.asked.unknown_share
     if unknown and PREDICTED in {s.cost.source for s in e.sides}:
         said.append(say(SAID["partial"], unknown=unknown))
@@ -177,7 +177,7 @@ def _doubts(e: Explanation) -> list[str]:
 
 
 def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:
-    """A row an action, as many as there is room for, and what else was looked at."""
+    """(a table of actions, as many as `room` allows; notes on overlap and on the changes not shown)."""
     told = e.actions[: max(0, min(ACTIONS, room - 1))]
     left = len([w for w in e.what_ifs if w.change.training.batch == e.asked.training.batch]) - len(told)
     rows = [
@@ -191,7 +191,8 @@ def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:
 
 
 def price(e: Explanation) -> str:
-    """The cost on each, the cheapest and the fastest, where both prices are given; else up to which price the GPU pays."""
+    """The cost on each device, the cheapest and the fastest, if both prices are given; else the highest price ratio at which
+    the GPU pays."""
     (cpu, gpu), money = (side.whole for side in e.sides), [c.money for c in e.costs if c.money]
     if len(money) < 2:
         return say(SAID["worth"], ratio=cpu / gpu)
@@ -203,7 +204,7 @@ def price(e: Explanation) -> str:
 
 
 def details(e: Explanation, framework: str, markdown: bool = False) -> list[str]:
-    """Titles with what stands under them, each after a blank line; what rests on withheld seconds is left out."""
+    """The sections of --all as lines: each title, then its lines or table. Anything based on withheld seconds is left out."""
     told, most, said = e.told(), max(0, terminal.width() - 2), []
     sections: dict[str, list] = {
         "The whole training, in parts": [_whole(e)] if e.sides else [],
@@ -228,7 +229,7 @@ def details(e: Explanation, framework: str, markdown: bool = False) -> list[str]
 
 
 def _whole(e: Explanation) -> Table:
-    """The whole training in parts; of what takes nothing, or what no row tells, a dash."""
+    """A table of the parts of the whole training; a dash where a part takes no time or was not measured."""
     parts = {name: [s.parts[name] for s in e.sides] for name in e.sides[0].parts}
     rows = [[name, *(numbers.timed(p.at_least(0)) if p.high > 0 else "-" for p in of)] for name, of in parts.items()]
     rows.append(["in all", *(numbers.timed(s.whole) for s in e.sides)])
@@ -236,7 +237,7 @@ def _whole(e: Explanation) -> Table:
 
 
 def _step(e: Explanation) -> Table:
-    """The step in parts that add up, what was measured, and what the prediction does not explain of it."""
+    """A table of the predicted step: its parts with their sum, the measured step, and measured less predicted."""
     each = [(p, e.measured.get(p.settings.device)) for p in e.predictions]
     rows = [
         [words, *(_signed(p.parts[n].value, p.parts_s) if p.parts.get(n, NOTHING).value else "-" for p, _ in each)]
@@ -282,7 +283,7 @@ def _resources(e: Explanation) -> Table:
 
 
 def seen(measurements: Measurements, machine: Machine | None, where: str) -> str:
-    """Whether the framework saw the GPU and used it, as far as the rows of the machine `where` can say."""
+    """A sentence: whether TensorFlow saw and used the GPU, as far as the rows of the machine `where` show."""
     rows = [m for m in measurements if m.on_gpu and m.backend in ("tensorflow", "keras") and m.library == "tensorflow"]
     used = [m for m in rows if m.ok]
     trained, refused = sum(m.problem.op == "training" for m in used), [m.reason for m in rows if m.status == "failed"]
@@ -291,7 +292,7 @@ def seen(measurements: Measurements, machine: Machine | None, where: str) -> str
 
 
 def caveats(e: Explanation) -> list[str]:
-    """What the answer does not know or borrows."""
+    """Sentences on what the answer lacks, and on what it takes from another machine."""
     found = [say(SAID["not known"], text=text.rstrip(".")) for text in e.partial]
     if e.borrowed:
         found.append(_host(e))

@@ -77,8 +77,8 @@ def losses(m: Measurement) -> str:
 
 
 def how(m: Measurement) -> str:
-    """How a row was run, besides device and threads: copy mode, caches, process; for whole models the CPU's form and the
-    options that are not the default. `-` where all is as usual."""
+    """How a row was run, besides device and threads: copy mode, caches, process, for whole models the CPU's form and
+    options; for the feeding study, that its time is an epoch's share. Defaults are left out; `-` where nothing is left."""
     s, form = m.settings, break_even.form_of(m) if m.problem.model else ""
     words = [s.mode] * (s.mode != "resident" or m.problem.op not in ("training", "feeding"))
     words += ["an epoch's share"] * (m.problem.op == "feeding")

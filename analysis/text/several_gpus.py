@@ -1,4 +1,4 @@
-"""What several GPUs of a host do with each other, and what they buy a training, in words."""
+"""Several GPUs of one host in words: copies, sums and work on all at once, and their speedup of trainings."""
 
 import math
 
@@ -14,7 +14,7 @@ from kernels.problems import AllReduce, PeerCopy
 from kernels.registry import title
 from workloads.records import Measurement, Measurements
 
-LARGE = 1 << 20  # bytes: of smaller copies no bandwidth is told
+LARGE = 1 << 20  # bytes; smaller copies have no bandwidth, as they are mostly latency
 _SAME = 0.02  # of the time alone: slower by less is no contention
 _WORK = {"triad": "triads in device memory", "h2d": "copies from the host", "d2h": "copies to the host"}
 _SAID = {
@@ -30,7 +30,7 @@ _SAID = {
 
 
 def lines(rows: Measurements) -> list[str]:
-    """What is said of copies, work on all GPUs at once, and sums: what is asked first goes first."""
+    """Sentences on copies, on work on all GPUs at once, and on sums, in the order in which people ask."""
     return copy_lines(rows) + at_once_lines(rows) + sum_lines(rows)
 
 
@@ -62,7 +62,7 @@ def sum_lines(rows: Measurements) -> list[str]:
 
 
 def at_once_lines(rows: Measurements) -> list[str]:
-    """The work that takes longer while all GPUs are at it, on the slowest of them; then all that does not in one sentence."""
+    """A sentence for each work with contention, on the slowest GPU; then one sentence on all work without."""
     told, same = [], {}
     for m, slower in contention(rows):
         p = m.problem
@@ -81,7 +81,7 @@ def at_once_lines(rows: Measurements) -> list[str]:
 
 
 def training_lines(measurements: Measurements) -> list[str]:
-    """Losses that differ from one GPU's, then the trainings that gain least and most from so many GPUs, the most GPUs first."""
+    """Losses that differ from one GPU's; then the least and the largest speedup for each number of GPUs, most first."""
     found = [c for c in data_parallel.cases(measurements) if c.several.on_gpu]
     told = []
     for c in found:

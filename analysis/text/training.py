@@ -1,5 +1,5 @@
-"""Trainings in words: who wins, from where, break-even, one device alone, losses, what options change, what comes before a
-training, and what runs side by side."""
+"""Trainings in words: the winner, crossovers, break-even, one device alone, losses, the effect of options, start-up, and
+trainings side by side."""
 
 from collections.abc import Iterable
 from math import inf
@@ -52,8 +52,8 @@ Building and compiling take {built:time}, training {trained:time}.""",
 
 
 def subject(setup: Setup, varies: str = "") -> str:
-    """`CIFAR-10 CNN, batch 32, 50,000 samples`, and how it was trained where that is not Keras's fit of NumPy arrays; what varies
-    is left out."""
+    """`CIFAR-10 CNN, batch 32, 50,000 samples`, and how it was trained where that is not Keras's fit of NumPy arrays. The size
+    that `varies` is left out."""
     if setup.batch == setup.samples and varies != "batch":
         sizes = [f"{setup.samples:,} samples in one batch" if setup.samples else "all samples in one batch"]
     else:
@@ -65,19 +65,19 @@ def subject(setup: Setup, varies: str = "") -> str:
 
 
 def with_type(setup: Setup, varies: str = "") -> str:
-    """The same with float64 inputs named too, where it stands beside the same training in float32."""
+    """`subject`, with float64 inputs named too; for lists that have the same training in float32."""
     return subject(setup, varies) + ", float64 inputs" * (setup.dtype == "float64")
 
 
 def how(m: Measurement, dtype: str = "float32") -> list[str]:
-    """What a row's training has that a plain one in that type has not: `jit on`, `2 threads`."""
+    """The options, type and threads in which a row differs from a plain training of type `dtype`: `jit on`, `2 threads`."""
     said = option_words(m.settings.switches) + [f"{m.problem.dtype} inputs"] * (m.problem.dtype != dtype)
     return said + ([count(m.threads, "thread")] if m.threads is not None else [])
 
 
 def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
-    """(which whole training a setup is judged by, as `10 epochs` or `60,000 samples, 10 epochs, from its parts`; the setup,
-    without its samples if those of the whole training are others)."""
+    """(the whole training that a setup is judged by: `10 epochs` or `60,000 samples, 10 epochs, from its parts`; the setup,
+    without its samples if the whole training has another number of them)."""
     samples, epochs = break_even.planned(setup, varies)
     words = sentences.counted(epochs, "epochs")
     if samples == setup.samples:
@@ -86,8 +86,8 @@ def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
 
 
 def job_of(a: Answer) -> tuple[str, Setup]:
-    """(the whole training that an answer is about, "" if it is about a step or an epoch; its setup, without samples if those of
-    the whole training are others)."""
+    """(the whole training that an answer is about, "" if it is about a step or an epoch; its setup, without samples if the
+    whole training has another number of them)."""
     varies, setup = a.family.varies, break_even.setup_in(a.family)
     if a.form.mode != BY_JOB:
         return "", setup
@@ -96,14 +96,14 @@ def job_of(a: Answer) -> tuple[str, Setup]:
 
 
 def answer_sentence(a: Answer) -> str:
-    """Who wins along a size, by what: `CIFAR-10 CNN, whole training of 10 epochs: the GPU wins from 10,700 samples. ...`."""
+    """The winner along a size: `CIFAR-10 CNN, whole training of 10 epochs: the GPU wins from 10,700 samples. ...`."""
     job, setup = job_of(a)
     by = f"whole training of {job}" if job else f"by {a.form.mode}"
     return " ".join(sentences.crossover(a, f"{subject(setup, a.family.varies)}, {by}"))
 
 
 def break_even_sentence(pair: Pair) -> str:
-    """When a GPU, which begins later, has caught up."""
+    """When the first epoch begins on each device, and the epoch after which the later one has caught up."""
     sides, caught_up = (pair.gpu.cost, pair.opponent.cost), sentences.break_even(pair.break_even)
     gpu, cpu = (whole_training(cost, 0, pair.steps) for cost in sides)
     after = costs.break_even(*sides, pair.steps)  # the CPU in the GPU's place
@@ -113,8 +113,8 @@ def break_even_sentence(pair: Pair) -> str:
 
 
 def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
-    """The seconds that compiling again for the smaller last batch adds to the GPU's training, for the training where they are
-    most; nothing if they are few."""
+    """The seconds that compiling again for a smaller last batch adds to the GPU's training, for the training with the largest
+    share; [] if every share is below _SHOWN."""
     found = []
     for pair in pairs:
         once, rest = costs.phase(pair.gpu.row, "compile_last"), pair.setup.samples % pair.setup.batch
@@ -126,11 +126,11 @@ def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
     return [say(_SAID["last"], share=share, **words) for share, words in most]
 
 
-# ---------------------------------------------------------------- what is said first
+# ---------------------------------------------------------------- the first sentences
 
 
 def training_sentences(rows: Measurements) -> list[str]:
-    """Who wins each training and its step; then from where the winner changes; of what ran on one device what its row shows."""
+    """Sentences: the winner of each training and of its step, where the winner changes, and trainings of one device alone."""
     pairs, turns = break_even.main_pairs(rows), break_even.main_answers(rows)
     return [*map(_of_pair, pairs), *map(answer_sentence, turns), *single_jobs(rows)]
 
@@ -180,8 +180,8 @@ def table(measurements: Measurements) -> list[tuple[str, ...]]:
 
 
 def loss_sentence(pair: Pair) -> str:
-    """The difference of the two devices' last losses after training on the same samples, if it is more than a factor: of their
-    own fits if both have as many epochs. "" if they agree, or if both have learned nearly all there is."""
+    """Last losses on both devices, after the same samples, if they differ by more than _OTHER times; else "". Those of the own
+    fits if both have as many epochs, else of a short run. "" also if both have learned nearly all there is."""
     gpu = pair.gpu.row
     cpus = [side.row for side in pair.cpus if side.row.notes.get(SAMPLES) == gpu.notes.get(SAMPLES)]
     named = [("job_loss", m) for m in cpus if m.problem.epochs == gpu.problem.epochs] + [("loss", m) for m in cpus]
@@ -209,7 +209,7 @@ def changes(measurements: Measurements) -> list[tuple[str, str, str, Estimate, E
 
 
 def change_sentences(measurements: Measurements) -> list[str]:
-    """A sentence for each change that is known to move a step, those that save most first."""
+    """A sentence for each change that makes a step certainly shorter or longer, the largest savings first."""
     told = []
     for name, device, what, to, plain in sorted(changes(measurements), key=lambda one: one[3].value / one[4].value):
         if faster(to, plain) != "neither":
@@ -222,7 +222,7 @@ def change_sentences(measurements: Measurements) -> list[str]:
 
 
 def start_sentences(measurements: Measurements) -> list[str]:
-    """What comes before training, a sentence a row of fresh processes that were started for just that."""
+    """Seconds until the first step ends, a sentence for each row of fresh processes that measured the start-up."""
     told = []
     for m in measurements:
         if m.process == "fresh" and "first_call_s" in m.series and settings.ordinary(m):
@@ -233,7 +233,7 @@ def start_sentences(measurements: Measurements) -> list[str]:
 
 
 def lines(rows: Measurements) -> list[str]:
-    """What the trainings say, a sentence a line; empty where no two rows can be compared."""
+    """All sentences on trainings; empty where no row has one."""
     made = break_even.pairs(rows)
     told = single_jobs(rows) + [answer_sentence(a) for a in break_even.answers(rows)]
     told += [break_even_sentence(p) for p in made if not p.setup.switches]
@@ -242,7 +242,7 @@ def lines(rows: Measurements) -> list[str]:
 
 
 def side_by_side(measurements: Measurements) -> list[str]:
-    """A student beside a teacher, several trainings at once, and a trial in a process of many or in one of its own."""
+    """Sentences: a student beside a teacher, several trainings at once, a trial in a shared or in its own process."""
     done = [m for m in measurements if m.ok]
     told = []
     for found in taught(done):

@@ -1,8 +1,8 @@
 // sm_75 sm_80 sm_90
-// One-shot all-reduce. Every GPU writes its values into an inbox in every other's memory and adds what comes into its own, always
-// in the order of the GPUs: all get the same bits. Of 8 bytes in an inbox 4 are values and 4 the number of the call, written by
-// one store, so that who sees the number has the values: no flags beside them, and one way over the link in all. An inbox
-// has two halves, for odd and even calls: a GPU that begins call k + 2 has got everybody's call k + 1, and so nobody still reads
+// One-shot all-reduce. Every GPU writes its values into an inbox in every other's memory. It adds what arrives in its own inbox
+// in the order of the GPUs, so all get the same bits. Of 8 bytes in an inbox 4 are values and 4 the number of the call. One store
+// writes both, so a reader that sees the number has the values: no flags are needed, and data crosses the link once. An inbox has
+// two halves, for odd and even calls. A GPU that begins call k + 2 has received call k + 1 of all others, so no GPU still reads
 // call k. A thread that waits longer than most_ns gives up, and later calls do nothing.
 #ifndef GPUS
 #define GPUS 2

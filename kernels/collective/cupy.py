@@ -35,14 +35,14 @@ def _communicators(count: int):
 
 
 def _placed(problem: AllReduce, data: np.ndarray) -> tuple[list, list]:
-    """(what each GPU sends, where its sum goes)."""
+    """(the array that each GPU sends, the array that receives its sum)."""
     several_gpus.require(len(problem.members))
     sent = [several_gpus.array(gpu, row) for gpu, row in enumerate(data)]
     return sent, sent if problem.form == "in-place" else [several_gpus.poisoned(each) for each in sent]
 
 
 def _told(problem: AllReduce, run: Callable[[], None], got: list, wait: Callable[[], None]) -> Callable:
-    """`run` with what a clock and a check want of it."""
+    """`run` with the attributes that clocks and checks read: its wait, and how its results come to the host."""
     call = into(got, run)
     call.synchronize = wait
     call.on_host = lambda value: np.stack([cupy.asnumpy(each) for each in value]).view(numpy_dtype(problem.dtype))
@@ -50,7 +50,7 @@ def _told(problem: AllReduce, run: Callable[[], None], got: list, wait: Callable
 
 
 def _nccl(problem: AllReduce, data: np.ndarray):
-    """(the call, where the sums go): a group of one ncclAllReduce a GPU, from one thread as nccl-tests has them with -g."""
+    """(the call, the arrays that receive the sums): one ncclAllReduce per GPU, grouped in one thread, as in nccl-tests -g."""
     nccl, communicators = _communicators(len(problem.members))
     sent, got = _placed(problem, data)
     kind = getattr(nccl, f"NCCL_{problem.dtype.upper()}")
@@ -69,8 +69,8 @@ def _nccl(problem: AllReduce, data: np.ndarray):
 
 
 def _one_shot(problem: AllReduce, data: np.ndarray, early: bool = False):
-    """(the call, where the sums go, what waits for it and says when a GPU did not come). early: each call's blocks start as those
-    of the one before end."""
+    """(the call, the arrays that receive the sums, a wait that reports a missing GPU). early: a call's blocks start while those
+    of the call before it end."""
     count = len(problem.members)
     if problem.nbytes > ONE_SHOT_BYTES:
         raise ValueError(

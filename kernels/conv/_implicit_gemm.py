@@ -1,4 +1,4 @@
-"""What the implicit GEMMs in CUDA C share: what they refuse, the products of a direction, split-k, and the choice of tiles."""
+"""Shared by the implicit GEMMs in CUDA C: refusals, the products of a direction, split-k, and the choice of tiles."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ _FEW_FILTERS = 1 << 16  # whose 16 parts leave multiprocessors idle
 
 
 def refuse(problem: Conv, maths: tuple[str, ...], name: str) -> None:
-    """Raises: ValueError for other arithmetic, arrays too large to count in 32 bits, and another layout or groups."""
+    """Raises ValueError for other arithmetic, for arrays too large to count in 32 bits, and for another layout or groups."""
     if problem.math not in maths:
         raise ValueError(f"{name} convolves {' and '.join(maths)}, not {problem.math}")
     sizes = [int(np.prod(shape)) for shape in (problem.x_shape, problem.w_shape, problem.y_shape)]
@@ -33,12 +33,12 @@ def refuse(problem: Conv, maths: tuple[str, ...], name: str) -> None:
 
 
 def whole(channels: int, item_bytes: int) -> int:
-    """The number of channels rounded up to whole pieces of 16 bytes."""
+    """The number of channels, rounded up to a multiple of 16 bytes."""
     return -(-channels * item_bytes // 16) * 16 // item_bytes
 
 
 def widened(images) -> Placed:
-    """The images themselves, or a copy with channels of zeros beside theirs, so that each pixel's begin on 16 bytes."""
+    """The images, or a copy padded with zero channels. Every pixel then begins at a multiple of 16 bytes."""
     channels, wide = images.shape[-1], whole(images.shape[-1], images.dtype.itemsize)
     if images.dtype.itemsize == 4:
         pixels = placed(images.reshape(-1, channels))
@@ -52,8 +52,8 @@ def widened(images) -> Placed:
 
 
 def wide_filters(filters, channels: int):
-    """Filters r x s x c_in x c_out with zeros beside: as many input channels as the images have, output channels in whole pieces
-    of 16 bytes."""
+    """Filters r x s x c_in x c_out, padded with zeros: as many input channels as the images have, output channels up to a
+    multiple of 16 bytes."""
     *taps, c, k = filters.shape
     shape = (*taps, channels, whole(k, filters.dtype.itemsize))
     if shape == filters.shape and filters.data.ptr % 16 == 0:
@@ -78,8 +78,8 @@ def product(problem: Conv, name: str, a, b) -> Callable | None:
 
 
 class Product(NamedTuple):
-    """One implicit GEMM of a problem: the convolution, the arrays that it reads and the one that it writes; early: its blocks
-    may start as those of the phase before it end."""
+    """One implicit GEMM of a problem: the convolution, the two arrays that it reads, and the one that it writes. early: its
+    blocks may start while those of the phase before it end."""
 
     problem: Conv
     of: Gather
@@ -94,7 +94,7 @@ class Product(NamedTuple):
 
     @property
     def macros(self) -> dict[str, str | int]:
-        """The arithmetic of tensor cores, and whether it is wgrad."""
+        """Macros of the .cu: the arithmetic of the tensor cores, and whether the direction is wgrad."""
         return {"WGRAD": self.wgrad, "TYPE": f'"{ARITHMETIC[self.problem.math].ptx}"'}
 
     def sides(self, whole: int = 1) -> tuple[int, int, int]:
@@ -106,7 +106,7 @@ class Product(NamedTuple):
 def products(
     problem: Conv, a, b, out, widen: Callable = widened, filters: Callable = wide_filters
 ) -> tuple[list[Product], list[Callable]]:
-    """The implicit GEMMs of a problem (one, or a phase each of dgrad), and the calls that go before them.
+    """(the implicit GEMMs of a problem, the calls that must run before them). dgrad has one GEMM per phase, others have one.
 
     widen: gives images as the kernel reads them; filters: its filters for images of so many channels, made once here, as a
     library would hold them.
@@ -125,13 +125,13 @@ def products(
 
 
 def _early() -> bool:
-    """Whether a kernel's blocks may start as those of the one before it end: from Hopper on."""
+    """Whether programmatic dependent launch works: a kernel's blocks start while those of the one before end (Hopper on)."""
     return int(cupy.cuda.Device().compute_capability) >= 90
 
 
 def added(on: Product, sums) -> Callable:
-    """The call that adds the parts' sums, parts x rows x columns: four neighbors a thread where rows have fours, teams of 64 that
-    share the parts out. Its blocks start as those that write the sums end."""
+    """The call that adds the sums of split-k, parts x rows x columns: four neighbors per thread where rows divide by four,
+    teams of 64 that divide the parts. Its blocks start while those that write the sums end."""
     split, rows, columns = sums.shape
     reduce = loader.load("conv/cuda_sums", "reduce", HALVES=int(on.out.dtype.itemsize == 2), **on.macros)
     blocks = -(-rows * columns // (4 if columns % 4 == 0 else 1) // _ROUND)
@@ -140,7 +140,7 @@ def added(on: Product, sums) -> Callable:
 
 
 def called(compiled, on: Product, plan: Plan, grid: tuple, shared: int, arguments: tuple, after) -> Callable:
-    """The call of a kernel, then what comes after it, if anything does. A phase that is not split starts early."""
+    """The call of a kernel, followed by the call `after` it, if any. A phase that is not split starts early."""
     compiled.max_dynamic_shared_size_bytes, block = shared, (plan.of.threads,)
     launch = functools.partial(compiled, grid, block, arguments, shared_mem=shared)
     if on.early and plan.parts == 1:

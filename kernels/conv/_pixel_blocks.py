@@ -1,4 +1,4 @@
-"""Convolutions cut into blocks: where pixels, windows and filters lie, and what of the images is copied before it is used."""
+"""Convolutions cut into blocks: the layout of pixels, windows and filters, and the copies of image blocks."""
 
 from typing import NamedTuple
 
@@ -59,9 +59,9 @@ class Window(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """How a window is gone through: `chunk` channels at a time, blocks of `images` images or of `rows` rows of one.
+    """The loop over a window: `chunk` channels at a time, in blocks of `images` images or of `rows` rows of one image.
 
-    copied: a block's source is copied first, `size` elements with its zeros. merged: a row of taps meets one run of memory.
+    copied: a block's source is copied first (`size` elements, padding included). merged: a row of taps is contiguous.
     """
 
     chunk: int
@@ -99,7 +99,7 @@ def windows(problem: Conv) -> list[Window]:
 
 
 def unstrided(w: Window) -> Window:
-    """An equal window of stride 1 where every window is one pixel; else the window as it is."""
+    """An equivalent window of stride 1, if the filter is 1x1 and never leaves its image; else the window unchanged."""
     if (w.taps_down, w.taps_across) != (1, 1) or not w.inside:
         return w
     at = w.source_at - w.top * w.source_row - w.left * w.source_pixel
@@ -197,7 +197,7 @@ def copy_block(lanes, target, at, source, w, images, first, rows, image, channel
 
 
 def threads_pieces(threads: int) -> int:
-    """Pieces of work that keep threads busy though one is held up."""
+    """Number of pieces of work that keeps all threads busy even if one of them is delayed."""
     return 4 * threads if threads > 1 else 1
 
 

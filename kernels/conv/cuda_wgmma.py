@@ -57,8 +57,8 @@ def im2col_map(address: int, of: Gather, pixels: int) -> np.ndarray:
 
 
 def chunked(filters, _=None):
-    """Filters r x s x c_in x c_out as c_out x (taps x channels), the channels of each tap in whole 64s, zeros where there are
-    none: held so when they are bound, as a library would."""
+    """Filters r x s x c_in x c_out as c_out x (taps x channels), each tap's channels padded with zeros to a multiple of 64.
+    Made once, when they are bound, as a library would."""
     r, s, channels, k = filters.shape
     chunks = -(-channels // _DEEP)
     wide = cupy.zeros((k, r, s, chunks * _DEEP), filters.dtype)

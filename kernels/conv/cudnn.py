@@ -112,9 +112,9 @@ def _timed(graph, pack: dict, workspace: int, stream, most: int) -> list[tuple[f
 
 
 def _multiplies_elsewhere(graph, index: int) -> bool:
-    """Whether the plan is a Winograd or an FFT form: cuDNN then builds it no more when those are deselected.
+    """Whether the plan is a Winograd or an FFT form. If so, cuDNN no longer builds it once those forms are deselected.
 
-    Its notes are all that cuDNN says of an engine: by its maintainers (NVIDIA/cudnn-frontend issue 20) neither a number nor an
+    cuDNN describes an engine by its notes alone. By its maintainers (NVIDIA/cudnn-frontend issue 20) neither a number nor an
     algorithm's name tells, so no number is listed here. A plan without such a note is held to exact sums as any other.
     """
     graph.deselect_numeric_notes(_TRANSFORMS)

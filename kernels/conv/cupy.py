@@ -33,7 +33,7 @@ def im2col(problem: Conv, a, b):
 
 
 def _refuse(problem: Conv) -> None:
-    """Raises ValueError for what this kernel does not do."""
+    """Raises ValueError for problems that this kernel does not compute."""
     if problem.layout != "NHWC" or problem.groups > 1:
         raise ValueError(f"im2col on the GPU is for NHWC in one group, not for {problem.layout} in {problem.groups}")
     if problem.direction == "dgrad" and problem.dtype in ("float16", "bfloat16"):
@@ -48,14 +48,14 @@ def _refuse(problem: Conv) -> None:
 
 
 def _padded(problem: Conv, dtype):
-    """(images with room for the padding, zero; the part of them that is the images)."""
+    """(zeroed images with room for the padding, the view of them that holds the images)."""
     (top, bottom), (left, right) = problem.pads
     padded = cupy.zeros((problem.n, problem.h + top + bottom, problem.w + left + right, problem.c_in), dtype)
     return padded, padded[:, top : top + problem.h, left : left + problem.w]
 
 
 def _columns(problem: Conv, x):
-    """(the matrix of columns, what fills it from the images): the images themselves for a 1 x 1 filter at every pixel."""
+    """(the matrix of columns, the call that fills it from the images). For a 1 x 1 filter at every pixel: the images."""
     taps = problem.r * problem.s * problem.c_in
     padded, inside = (x, x) if problem.pads == ((0, 0), (0, 0)) else _padded(problem, x.dtype)
     if padded is x and (problem.r, problem.s, problem.stride) == (1, 1, 1):
@@ -75,7 +75,7 @@ def _columns(problem: Conv, x):
 
 
 def _scattered(problem: Conv, product):
-    """dx as the sum of the product's columns over the windows that each pixel is in, a tap at a time."""
+    """dx: the sum, tap by tap, of the product's columns over all windows that contain a pixel."""
     padded, inside = _padded(problem, problem.dtype)
     dx, step = cupy.empty(problem.x_shape, problem.dtype), problem.stride
     targets = [

@@ -251,8 +251,8 @@ def convolution(
 
 
 def _is_product(problem: Conv) -> bool:
-    """Whether a product of matrices computes it, and faster: pixels are rows, and steps few or, for wgrad, one side's channels,
-    in a result that has tiles for all threads."""
+    """Whether a matrix product computes the convolution faster. Pixels are then rows. Steps are few or, for wgrad, one side's
+    channels; the result has tiles for all threads."""
     p = problem
     if (p.r, p.s, p.stride, p.groups) != (1, 1, 1, 1) or any(map(any, p.pads)):
         return False

@@ -25,7 +25,7 @@ def im2col(problem: Conv, a, b):
 
 
 def _pointwise(problem: Conv) -> bool:
-    """Whether the images are their own columns: a 1 x 1 filter at every pixel."""
+    """Whether the filter is 1 x 1 at every pixel, so that the images are their own matrix of columns."""
     alone = (problem.layout, problem.r, problem.s, problem.stride, problem.groups) == ("NHWC", 1, 1, 1, 1)
     return alone and problem.pads == ((0, 0), (0, 0))
 

@@ -1,4 +1,4 @@
-"""Convolution as TensorFlow runs it: oneDNN on a CPU, cuDNN on a GPU, or what XLA makes of it.
+"""Convolution as TensorFlow runs it: by oneDNN on a CPU, by cuDNN on a GPU, or compiled by XLA.
 
 The operations are those of a Keras layer and its gradients, with TensorFlow's filters (r, s, c_in / groups, c_out) in both
 layouts.

@@ -1,1 +1,1 @@
-"""What kernels on NVIDIA GPUs share: loader, autotuner, tile configurations, texts in include. Imports the problems alone."""
+"""Shared by the NVIDIA GPU kernels: loader, autotuner, tile configurations, headers in include. Imports the problems alone."""

@@ -22,7 +22,7 @@ _ENOUGH_S = 0.3  # of rounds; the first is finished
 
 
 def folder() -> pathlib.Path:
-    """Where choices are kept: crossover/ in the user's cache folder (XDG_CACHE_HOME, else ~/.cache)."""
+    """The folder of the stored choices: crossover/ in the user's cache folder (XDG_CACHE_HOME, else ~/.cache)."""
     return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "crossover"
 
 

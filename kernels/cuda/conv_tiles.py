@@ -1,5 +1,5 @@
-"""What our CUDA convolutions are compiled for and called with: their tiles, what these cost, and the product that a direction
-comes to.
+"""Compile-time parameters and arguments of our CUDA convolutions: tiles, a model of their cost, and the product that computes
+each direction.
 
 Nothing here needs a GPU.
 """
@@ -55,7 +55,7 @@ class Gather(NamedTuple):
 
     @property
     def passed(self) -> np.ndarray:
-        """To a kernel by value: CuPy passes arrays of one item so."""
+        """The record as a kernel argument passed by value: CuPy passes arrays of one item that way."""
         return np.array(self, np.int32).view(f"V{4 * len(self)}")
 
 
@@ -75,7 +75,7 @@ class Phase(NamedTuple):
 
 def phases(problem: Conv, k: int = 0) -> list[Phase]:
     """dgrad as convolutions of dy with stride 1: one for each pixel of a stride x stride square, with every stride-th row and
-    column of the filter, turned. Pixels that no tap reaches are in none: they are zero.
+    column of the filter, turned. Pixels that no tap reaches are in no phase: their gradient is zero.
 
     `k`: channels of dy as they lie in memory.
     """
@@ -99,8 +99,8 @@ def _turned(side: conv.Phase, stride: int) -> slice:
 
 
 class Warps(WarpTiles, frozen=True):
-    """implicit_gemm of conv/cuda.cu: of the product a block and a warp, depth a stage, of it a thread; stages; blocks on a
-    multiprocessor."""
+    """Tiles of implicit_gemm in conv/cuda.cu: product per block and per warp, depth of a stage, product per thread, stages,
+    blocks per multiprocessor."""
 
     deep: int
     each_m: int
@@ -138,7 +138,7 @@ WARPS = (
 
 
 class Tensors(WarpTiles, frozen=True):
-    """conv/cuda_tensor.cu: of the product a block and a warp, depth a stage, stages, blocks on a multiprocessor."""
+    """Tiles of conv/cuda_tensor.cu: product per block and per warp, depth of a stage, stages, blocks per multiprocessor."""
 
     deep: int
     stages: int
@@ -170,7 +170,7 @@ TENSORS = (
 
 
 class Groups(GroupTiles, frozen=True):
-    """conv/cuda_wgmma.cu: blocks on a multiprocessor."""
+    """Tiles of conv/cuda_wgmma.cu, and its blocks per multiprocessor."""
 
     blocks: int
     BUSY_WARPS: ClassVar[float] = 0.0

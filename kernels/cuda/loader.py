@@ -26,10 +26,10 @@ _INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$')
 
 
 def source(file: str) -> str:
-    """The text of kernels/<file>.cu with what it includes put in, each file once.
+    """The text of kernels/<file>.cu with its includes expanded, each file once.
 
-    It is put in here, not by NVRTC, which would read it from disk: CuPy keeps what it has compiled by the text it was given, and
-    would not see that an included file has changed. `#line` has the compiler name file and line as they are here.
+    NVRTC could read them from disk, but CuPy caches compiled code by the text it was given, and would not see that an included
+    file has changed. `#line` has the compiler name file and line as they are here.
     """
     seen: set[str] = set()
 

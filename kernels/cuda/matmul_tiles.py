@@ -1,4 +1,4 @@
-"""What our CUDA matmuls are compiled for: the tiles that are tried on a GPU, and what each takes of a multiprocessor.
+"""Compile-time parameters of our CUDA matmuls: the tiles that are tried on a GPU, and the resources that each needs.
 
 Nothing here needs a GPU.
 """
@@ -9,19 +9,19 @@ import msgspec
 
 from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, MOST_PARTS, GroupTiles, Plan, Tiles, WarpTiles
 
-# Of one Hopper multiprocessor, to rank plans and for nothing else: multiply-adds of 2-byte items a cycle (dense, the data
-# sheet's) and of float32, bytes a cycle that arrive from the L2 and that wgmma reads of shared memory, and cycles until a first
-# stage is there.
+# Figures of one Hopper multiprocessor, used only to rank plans. Per cycle: multiply-adds of 2-byte items (dense, from the data
+# sheet), multiply-adds of float32, bytes that arrive from the L2, bytes that wgmma reads from shared memory. Last: cycles until
+# the first stage has arrived.
 MULTIPLIES, FMAS, L2_BYTES, SHARED_BYTES_CYCLE, FILL = 2048, 128, 64, 128, 1500
-POWER = 0.07  # of the time that operands take from the L2: what that costs of the clock of a GPU at its power limit
+POWER = 0.07  # slowdown by the clock of a GPU at its power limit, as a share of the time of operands from the L2
 # Of float32's products, in parts of a multiply-add: reading an operand's item from shared memory, fetching it into that, and
 # waiting where one block is alone; warps that keep a multiprocessor busy; a thread's registers beside sums and items, at least.
 READ, FETCH, WAITED, BUSY_WARPS, OTHER_REGISTERS = 0.4, 4, 0.05, 5.2, 8
 
 
 class Warps(WarpTiles, frozen=True):
-    """matmul/cuda_warp.cu: of C a block and a warp, k a stage, of C a thread; stages; groups of warps that share a stage's k;
-    blocks on a multiprocessor."""
+    """Tiles of matmul/cuda_warp.cu: C per block and per warp, k per stage, C per thread, stages, groups of warps that divide a
+    stage's k, blocks per multiprocessor."""
 
     deep: int
     each_m: int
@@ -123,7 +123,7 @@ SHORT, LONG, FEW, BUSY_BLOCKS, LEAST_DEEP = 32, 1 << 15, 8, 3, 16
 
 
 class Tensors(WarpTiles, frozen=True):
-    """matmul/cuda_tensor.cu: of C a block and a warp, bytes of k a stage, stages, blocks on a multiprocessor."""
+    """Tiles of matmul/cuda_tensor.cu: C per block and per warp, bytes of k per stage, stages, blocks per multiprocessor."""
 
     line: int
     stages: int
@@ -173,8 +173,8 @@ TENSORS = (
 
 
 class Groups(GroupTiles, frozen=True):
-    """matmul/cuda_wgmma.cu: blocks of a cluster down and across; `pingpong` 1: each warpgroup has tiles of its own, 0: they share
-    one (cooperative)."""
+    """Tiles of matmul/cuda_wgmma.cu, and blocks of a cluster down and across. `pingpong` 1: each warpgroup has tiles of its
+    own; 0: the warpgroups share one (cooperative)."""
 
     cluster_m: int
     cluster_n: int
@@ -211,7 +211,7 @@ class Groups(GroupTiles, frozen=True):
         return -(-rows // (tile_m * self.cluster_m)) * -(-columns // (tile_n * self.cluster_n))
 
     def group(self) -> int:
-        """Rows of clusters that are worked on together."""
+        """Rows of clusters that are worked on together (rasterization)."""
         return max(1, GROUP_ROWS // (self.tile[0] * self.cluster_m))
 
     def slots(self, multiprocessors: int) -> int:

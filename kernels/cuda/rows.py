@@ -13,7 +13,7 @@ _THREADS, _EACH, _SIDE = 256, 8, 64
 
 
 class Placed(NamedTuple):
-    """Where a kernel reads or writes a matrix, items from row to row, the copy to it or from it, whether that turns it."""
+    """A matrix as a kernel sees it: array, items from row to row, the copy to or from it, and whether that transposes."""
 
     array: cupy.ndarray
     pitch: int
@@ -22,13 +22,13 @@ class Placed(NamedTuple):
 
 
 def in_place(array: cupy.ndarray) -> Placed:
-    """The matrix as it lies."""
+    """The matrix where it lies, without a copy."""
     return Placed(array, array.shape[-1])
 
 
 def placed(array: cupy.ndarray, out: bool = False) -> Placed:
-    """The matrix as it lies where its rows begin on 16 bytes; else a wider one with zeros beside its rows, copied to (a result:
-    copied from) in each call."""
+    """The matrix where it lies, if its rows begin on 16 bytes; else a wider one, padded with zeros, copied to (a result: copied
+    from) in each call."""
     (rows, columns), size = array.shape, array.dtype.itemsize
     pitch = -(-columns * size // 16) * 16 // size
     if pitch == columns and array.data.ptr % 16 == 0:

@@ -1,4 +1,4 @@
-"""What all records of tiles have in common; nothing here needs a GPU."""
+"""Base of all records of tiles, and the choice among their plans; nothing here needs a GPU."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
@@ -9,20 +9,20 @@ GROUP_ROWS = 2048  # of a product, whose tiles are worked on together
 HOPPER_SHARED_BYTES = 227 << 10  # what a block may have, from the CUDA C programming guide
 # Bytes of a row of a stage, and of a part of the results on their way, as the wgmma sources have them.
 LINE, STORED_BYTES = 128, 64 * 128
-TRIED = 4  # plans that are timed on the GPU, of those that the model of their cost ranks first
-MOST_PARTS, LEAST_STEPS = 16, 4  # of k, and of stages in a part
-SPLIT = 1.05  # of the cycles of a split plan: what the model is wrong by where it gains less
+TRIED = 4  # number of plans that are timed on the GPU: those that the cost model ranks first
+MOST_PARTS, LEAST_STEPS = 16, 4  # most parts that k is split into; least stages in a part
+SPLIT = 1.05  # factor on the modeled cycles of a split plan: smaller gains are within the model's error
 
 
 class Tiles(msgspec.Struct, frozen=True):
-    """What a kernel is compiled for: each field is a macro of its .cu in capitals."""
+    """Compile-time parameters of a kernel. Each field becomes a macro, in capitals, of its .cu file."""
 
     def macros(self) -> dict[str, int]:
         return {name.upper(): getattr(self, name) for name in self.__struct_fields__}
 
     @property
     def tile(self) -> tuple[int, int]:
-        """Rows and columns of the product that a block works on; each kind of tiles has its own."""
+        """(rows, columns) of the product per block; each kind of tiles defines its own."""
         raise NotImplementedError(type(self).__name__)
 
     def count(self, rows: int, columns: int) -> int:
@@ -30,7 +30,7 @@ class Tiles(msgspec.Struct, frozen=True):
         return -(-rows // self.tile[0]) * -(-columns // self.tile[1])
 
     def group(self) -> int:
-        """Rows of tiles that are worked on together."""
+        """Rows of tiles that are worked on together (rasterization)."""
         return max(1, GROUP_ROWS // self.tile[0])
 
 
@@ -64,8 +64,8 @@ class WarpTiles(Tiles, frozen=True):
 
 
 class GroupTiles(Tiles, frozen=True):
-    """The wgmma sources: warpgroups that multiply, of the product each, stages, parts of a warpgroup's results on their way;
-    `deep`: of the sum a stage, in items of two bytes."""
+    """Tiles of the wgmma sources: warpgroups that multiply, product per warpgroup, stages, parts of its results in flight;
+    `deep`: depth of a stage, in items of two bytes."""
 
     consumers: int
     rows: int
@@ -93,8 +93,8 @@ T = TypeVar("T", bound=Any)  # tiles that have `deep`, a product's `slots` and `
 
 
 class Plan(msgspec.Struct, Generic[T], frozen=True):
-    """Tiles, and the number of parts that k is split into, whose sums are added in their order (split-k). Of a product's tiles
-    those that fill all multiprocessors, wave by wave, have all of k; the rest are split."""
+    """Tiles, and the number of parts that k is split into; their sums are added in order (split-k). Tiles that fill all
+    multiprocessors, wave by wave, have all of k; only the rest are split."""
 
     of: T
     parts: int = 1
@@ -110,12 +110,12 @@ class Plan(msgspec.Struct, Generic[T], frozen=True):
         return (self.parts - 1) * self.steps(k) * self.of.deep < k
 
     def whole(self, m: int, n: int, multiprocessors: int) -> int:
-        """Tiles that are not split."""
+        """Number of tiles that are not split."""
         tiles, slots = self.of.count(m, n), self.of.slots(multiprocessors)
         return tiles // slots * slots if self.parts > 1 else tiles
 
     def units(self, m: int, n: int, multiprocessors: int) -> int:
-        """Whole tiles and parts of the others."""
+        """Units of work: whole tiles, and the parts of the split ones."""
         whole = self.whole(m, n, multiprocessors)
         return whole + (self.of.count(m, n) - whole) * self.parts
 

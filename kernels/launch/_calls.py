@@ -1,4 +1,4 @@
-"""Which calls a kernel makes."""
+"""A decorator that names the calls a kernel makes."""
 
 import functools
 from collections.abc import Callable

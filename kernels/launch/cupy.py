@@ -1,4 +1,4 @@
-"""What a GPU call costs before any work: empty kernels, almost empty library calls, and nodes of a CUDA graph."""
+"""The cost of a GPU call before any work: empty kernels, almost empty library calls, and nodes of a CUDA graph."""
 
 import cupy
 import numpy as np

@@ -1,4 +1,4 @@
-"""What a call of compiled Numba code costs before any work, and what it costs to wake its threads."""
+"""The cost of a call of compiled Numba code before any work, and of waking its threads."""
 
 import numba
 import numpy as np

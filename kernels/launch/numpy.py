@@ -1,4 +1,4 @@
-"""What a NumPy call costs before any work. `calls` on a kernel names the calls it has, so that a plan need not bind it."""
+"""The cost of a NumPy call before any work. `calls` on a kernel names the calls it has, so that a plan need not bind it."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What a call costs in TensorFlow before any work: an operation at a time, in a graph, in a compiled graph."""
+"""The cost of a TensorFlow call before any work: one operation at a time, in a graph, in a compiled graph."""
 
 import numpy as np
 

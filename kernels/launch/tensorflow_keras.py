@@ -1,4 +1,4 @@
-"""What Keras costs with almost no work: a step, an epoch and a call of fit; of predict; a train_on_batch.
+"""The cost of Keras with almost no work: a step, an epoch and a call of fit; predict; train_on_batch.
 
 The model is Dense(1) on one feature; analysis.roofline.overheads separates calls from steps by rows of several counts.
 """

@@ -1,4 +1,4 @@
-"""The records of networks, and what a layer makes of shapes and weights.
+"""The records of networks, and the output shapes and weights of each kind of layer.
 
 A new kind of layer is an entry of OUTPUTS and, if it has weights, one of VARIABLES; training_step says what work it is.
 """
@@ -220,14 +220,14 @@ def weights(layer: Layer, shape: Shape) -> int:
 
 
 def unknown(network: Network) -> tuple[Layer, ...]:
-    """The layers of kinds that are not known: what they take is an estimate."""
+    """The layers of unknown kinds; the cost of each is only an estimate."""
     return tuple(layer for layer in network.layers if layer.kind not in OUTPUTS)
 
 
 def sources(network: Network) -> tuple[tuple[str, ...], ...]:
-    """The names of what each layer takes: earlier layers, or `input`.
+    """The names of each layer's inputs: earlier layers, or `input`.
 
-    Raises: ValueError for a layer that takes what is not before it, and for two of one name.
+    Raises: ValueError for an input that is no earlier layer, and for two layers of one name.
     """
     found, before = [], [INPUT]
     for layer in network.layers:

@@ -128,7 +128,7 @@ def _directions(place: Place) -> tuple[str, ...]:
 
 
 def _products(place: Place, rows: int, fan_in: int, fan_out: int, why: str = "") -> Iterator[Work]:
-    """Y = X W forward; dX = dY W^T, which nothing needs below which nothing learns; dW = X^T dY."""
+    """Work of a dense product: Y = X W; dX = dY W^T, skipped where no layer below learns; dW = X^T dY."""
     products = {
         "fprop": Matmul(rows, fan_out, fan_in, place.dtype, place.math),
         "dgrad": Matmul(rows, fan_in, fan_out, place.dtype, place.math, layout="nt"),
@@ -282,7 +282,7 @@ WORK: dict[str, Callable[[Place], Iterator[Work]]] = {
 def _places(
     network: Network, batch: int, dtype: str, math: str, training: bool
 ) -> Iterator[tuple[Place, tuple[str, ...]]]:
-    """Every layer where it stands, and the names of what it takes."""
+    """(every layer with its shapes, batch and arithmetic; the names of its inputs)."""
     shapes, learned = {INPUT: network.input}, {INPUT: False}
     for layer, taken in zip(network.layers, layers.sources(network), strict=True):
         before = tuple(shapes[name] for name in taken)

@@ -1,4 +1,4 @@
-"""Types by name, and arrays of them: where they begin and what is in them."""
+"""Types by name, and arrays of them: their placement in memory and their values."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,7 +21,7 @@ class Dtype(NamedTuple):
 
 
 class Arithmetic(NamedTuple):
-    """What products are computed in: its cublasComputeType_t and its name in PTX.
+    """An arithmetic of products: its cublasComputeType_t and its name in PTX.
 
     fma, tensor: whether there is a loop of vector FMAs in it, and whether GPUs do it on tensor cores as well as elsewhere.
     on_cpu: what a CPU that hardly has it computes in. instead: what may stand for it where it was not measured, as (dtype,

@@ -51,7 +51,7 @@ class AllReduce(Base, frozen=True, tag="all-reduce"):
 
     @property
     def bytes_moved(self) -> int:
-        """What each GPU must send (and get) at least, 2 (n - 1) / n of its array: over the seconds this is the bus bandwidth.
+        """Bytes that each GPU must at least send (and receive): 2 (n - 1) / n of its array. Per second: the bus bandwidth.
 
         Source: nccl-tests, doc/PERFORMANCE.md.
         """

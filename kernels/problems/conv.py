@@ -133,7 +133,7 @@ class Conv(Base, frozen=True, tag="conv"):
 
     @property
     def out_shape(self) -> tuple[int, ...]:
-        """What the direction gives: y, dx or dw."""
+        """Shape of the result: y (fprop), dx (dgrad) or dw (wgrad)."""
         return {"fprop": self.y_shape, "dgrad": self.x_shape, "wgrad": self.w_shape}[self.direction]
 
     @property
@@ -144,8 +144,8 @@ class Conv(Base, frozen=True, tag="conv"):
 
     @property
     def bytes_moved(self) -> int:
-        """Two arrays read and one written. Of x that is read, only the rows and columns that some filter covers count: a
-        1 x 1 filter with stride 2 needs a quarter; dx is written whole."""
+        """Bytes of two arrays read and one written. Of x that is read, only the rows and columns that some filter covers count:
+        a 1 x 1 filter with stride 2 needs a quarter; dx is written whole."""
         rows, columns = self.h, self.w
         if self.direction != "dgrad":
             rows = _covered(self.h, self.p, self.r, self.stride, self.pads[0][0])
@@ -164,7 +164,7 @@ class Conv(Base, frozen=True, tag="conv"):
 
     @property
     def alignment(self) -> int:
-        """8, 4 or 1: of which the input and output channels of a group are multiples, as libraries' kernels want."""
+        """The largest of 8, 4 and 1 that divides a group's input and output channels; libraries' kernels depend on it."""
         return alignment(self.c_in // self.groups, self.c_out // self.groups)
 
     @property

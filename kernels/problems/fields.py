@@ -1,4 +1,4 @@
-"""What every problem has, and checks of the fields that one is made of."""
+"""Fields and properties common to all problems, and checks of field values."""
 
 from collections.abc import Collection
 
@@ -8,11 +8,11 @@ from kernels.problems.arrays import MATHS
 
 
 class Base(msgspec.Struct, frozen=True):
-    """What is asked of any problem, as one answers that has nothing of it: no arithmetic, no bytes, no direction.
+    """Defaults of the properties that every problem has: no arithmetic, no bytes, no direction.
 
-    rated: the count that its rate is of. products: whether libraries do it on tensor cores, as multiply-adds of two operands.
-    result_bytes: of what it gives, where its operands may come from the host. patience_s: seconds to wait for a row of it beyond
-    any other's.
+    rated: name of the count that its rate is computed from. products: whether it is multiply-adds of two operands, which
+    libraries do on tensor cores. result_bytes: of what it gives, where its operands may come from the host. patience_s: seconds
+    to wait for a row of it beyond any other's.
     """
 
     flops = bytes_moved = property(lambda self: None)
@@ -24,7 +24,7 @@ class Base(msgspec.Struct, frozen=True):
 
     @property
     def footprint_bytes(self) -> int:
-        """Bytes that it touches."""
+        """Bytes of memory that it touches."""
         return self.bytes_moved
 
     @property
@@ -45,13 +45,13 @@ def check_counts(**counts: int) -> None:
 
 
 def check_word(what: str, word: str, known: Collection[str]) -> None:
-    """Raises ValueError for a word that is not among the known ones."""
+    """Raises ValueError for a word that is not a known one."""
     if word not in known:
         raise ValueError(f"unknown {what} {word!r}; known: {', '.join(known)}")
 
 
 def check_gpus(gpus: str) -> None:
-    """Raises ValueError for what is no list of GPUs."""
+    """Raises ValueError for text that is not a list of GPUs."""
     if not all(word.isdigit() for word in gpus.split(",")):
         raise ValueError(f"gpus are whole numbers like 0,1, not {gpus!r}")
 

@@ -9,11 +9,11 @@ from kernels.problems.fields import Base, check_counts, check_word
 
 
 class Launch(Base, frozen=True, tag="launch"):
-    """`count` times the same call on almost no data: what a call costs before any work.
+    """`count` times the same call on almost no data: the cost of a call before any work.
 
-    call: `empty` (nothing is computed), `elementwise` (x + 1 on 256 float32 values, each call on the result of the one
-    before), `matmul` (16 x 16 float32), `copy` (4 bytes to the device); of a Keras model with almost no work `step` (one fit
-    of so many steps), `epoch` (one fit of so many epochs of a step), `predict` (one call, so many batches of a sample) and
+    call: `empty` (nothing is computed), `elementwise` (x + 1 on 256 float32 values, each call on the result of the one before),
+    `matmul` (16 x 16 float32), `copy` (4 bytes to the device); of a Keras model with almost no work `step` (one fit of so many
+    steps), `epoch` (one fit of so many epochs of a step), `predict` (one call, so many batches of a sample) and
     `train_on_batch`; and what happens once in a process: `import`, `device_start`, `compile`.
     """
 

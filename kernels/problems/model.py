@@ -1,4 +1,4 @@
-"""Whole models: training one, and asking it for answers. What models are made of is in kernels.networks."""
+"""Whole models: training one, and asking it for answers. The layers of models are in kernels.networks."""
 
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
@@ -8,14 +8,14 @@ from kernels.problems.fields import Base, check_counts
 
 
 def check_dtype(name: str) -> None:
-    """Raises: ValueError for what no sample is stored as."""
+    """Raises ValueError for a type that samples are not stored as."""
     if name not in (*ITEM_BYTES, "uint8"):
         raise ValueError(f"unknown dtype {name!r}; known: {', '.join(ITEM_BYTES)}, uint8")
 
 
 class Costs(NamedTuple):
-    """What a problem must know of its model: the least bytes that a training holds, and the FLOPs of the products of one
-    sample in a training step and in an answer. A model that is in no table has 0 FLOPs."""
+    """Costs of a model that a problem needs: least bytes that a training holds; FLOPs of the products of one sample, in a
+    training step and in inference. A model that is in no table has 0 FLOPs."""
 
     footprint_bytes: Callable[["Training"], int]
     training_flops: Callable[[str], int]

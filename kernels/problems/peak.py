@@ -1,4 +1,4 @@
-"""Multiply-adds in registers: what a device computes at most."""
+"""Multiply-adds in registers: the peak arithmetic rate of a device."""
 
 from typing import ClassVar
 

@@ -44,7 +44,7 @@ class PeerCopy(Base, frozen=True, tag="peer-copy"):
 
 
 class AtOnce(Base, frozen=True, tag="at-once"):
-    """What one GPU does while the `gpus` ("0,1") all do the same; with one alone in `gpus`, by itself.
+    """The work of one GPU while all `gpus` ("0,1") do the same; with a single one in `gpus`, its work alone.
 
     operation: `matmul` (a square product of side `size` in the arithmetic `math`), `triad` (of `size` bytes), `h2d` and `d2h`
     (copies of `size` bytes from and to page-locked host memory).

@@ -1,4 +1,4 @@
-"""Element-wise passes over arrays: what memory bandwidth limits."""
+"""Element-wise passes over arrays, limited by memory bandwidth."""
 
 import math
 from typing import ClassVar

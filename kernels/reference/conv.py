@@ -20,7 +20,7 @@ TRANSFORM_ERROR = 2e-3  # see transform_bound
 
 
 class Tap(NamedTuple):
-    """One position of the filter: its number, its row and column, and where in y it meets what of x (not the padding)."""
+    """One position of the filter: its number, row and column, the outputs of y that use it, and the inputs of x it meets."""
 
     number: int
     row: int

@@ -1,1 +1,1 @@
-"""What kernels on CPUs share: vector and tile instructions, packed operands, products of matrices. Imports the problems alone."""
+"""Shared by the kernels on CPUs: vector and tile instructions, packed operands, matrix products. Imports the problems alone."""

@@ -1,4 +1,4 @@
-"""LLVM vectors inside Numba: what the compiler will not do by itself, spelled out in its own instructions."""
+"""LLVM vectors inside Numba: written out in LLVM's own instructions where the compiler does not vectorize."""
 
 import functools
 import platform
@@ -19,7 +19,7 @@ INDEX = ir.IntType(64)
 
 
 def features() -> set[str]:
-    """Names of what the code that Numba makes may use of this CPU, as LLVM calls them; $NUMBA_CPU_FEATURES overrides it."""
+    """Names, as LLVM has them, of the CPU features that Numba's code may use; $NUMBA_CPU_FEATURES overrides them."""
     if (asked := numba.config.CPU_FEATURES) is not None:
         return {word[1:] for word in asked.split(",") if word.startswith("+")}
     return {name for name, there in llvm.get_host_cpu_features().items() if there}
@@ -130,7 +130,7 @@ def add_masked(builder, value, pointer, old, stored, align: int) -> None:
 
 
 def prefetch(builder, pointer, write: bool = False) -> None:
-    """Asks for the line at `pointer`, to read it or to write it."""
+    """Prefetches the cache line at `pointer`, for reading or for writing."""
     byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
@@ -265,7 +265,7 @@ def address(typingctx, array):
 
 @intrinsic
 def ask_for(typingctx, place):
-    """Asks for the line at an address."""
+    """Prefetches the cache line at an address."""
     signature = types.void(types.intp)
 
     def codegen(context, builder, signature, arguments):

@@ -23,8 +23,8 @@ def _flat(tf, x):
 
 
 def formulas(tf, jit_compile: bool) -> dict:
-    """operation -> what is computed of its tensors. A constant seed would let TensorFlow draw the chances of dropout once
-    for all, so it is an argument. tf.identity copies nothing, but the output of a compiled function is always its own."""
+    """operation -> function of its tensors that computes it. A constant seed would let TensorFlow draw the chances of dropout
+    once for all, so it is an argument. tf.identity copies nothing, but the output of a compiled function is always its own."""
     raw = tf.raw_ops
     return {
         "copy": lambda x: tf.identity(x) if jit_compile else raw.DeepCopy(x=x),
@@ -42,7 +42,7 @@ def formulas(tf, jit_compile: bool) -> dict:
 
 
 def _keras_batchnorm(tf, x):
-    """What Keras 3 makes of its BatchNormalization layer in training: moments, then the formula, no fused kernel."""
+    """Batch normalization in training as Keras 3's layer computes it: moments, then the formula, no fused kernel."""
     mean, variance = tf.nn.moments(x, (0, 1, 2))
     return tf.nn.batch_normalization(x, mean, variance, tf.zeros_like(mean), tf.ones_like(mean), passes.EPSILON)
 
@@ -62,9 +62,9 @@ def tensors(tf, problem: Stream, arrays) -> list:
 
 
 def formula(tf, problem: Stream, jit_compile: bool = False):
-    """What is computed of the problem's tensors; None of an optimizer, which updates variables.
+    """The function that computes the problem from its tensors; None for an optimizer, which updates variables.
 
-    Raises: ValueError for another type, and for what Keras has no operation of.
+    Raises: ValueError for another type, and for a problem that Keras has no operation for.
     """
     if problem.dtype not in ("float32", "float64"):
         raise ValueError(f"these TensorFlow passes are for float32 and float64, not {problem.dtype}")
@@ -131,7 +131,7 @@ def jit(problem: Stream, *arrays):
 
 
 class _Held:
-    """A set's one element, taken when somebody looks."""
+    """The one element of a data set, taken only when somebody reads it."""
 
     def __init__(self, dataset):
         self._dataset = dataset

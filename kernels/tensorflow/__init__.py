@@ -1,1 +1,1 @@
-"""What operations share when they run in TensorFlow, imported when a kernel is bound. Imports problems, reference, registry."""
+"""Shared by the operations that run in TensorFlow; imported when a kernel is bound. Imports problems, reference, registry."""

@@ -1,4 +1,4 @@
-"""What TensorFlow's matmuls and convolutions share: the three ways to call a formula, the arithmetic, and what really ran."""
+"""Shared by TensorFlow's matmuls and convolutions: three ways to call a formula, the arithmetic, a check of what ran."""
 
 import collections
 import functools
@@ -73,8 +73,8 @@ def called(way: str, formula: Callable, *tensors) -> Callable:
 
 
 def ran(call: Callable) -> collections.Counter:
-    """How often each operation is in the graphs that a call runs, after TensorFlow's optimizer; oneDNN's names are those
-    of the operations that they stand for."""
+    """Operation -> how often it occurs in the graphs of a call, after TensorFlow's optimizer; oneDNN's names are replaced by
+    those of the operations that they stand for."""
     from tensorflow.python.eager import context  # no public way to the optimized graph
 
     context.context().enable_graph_collection()

@@ -112,7 +112,7 @@ def _overlapping(problem: Transfer, data, copies: bool, computes: bool):
 
 
 def _worked(compute: str, room) -> bool:
-    """Whether the kernels wrote what they must: 8 registers near 2 each, or 1 + 3 x 1 where the grid's first trip went."""
+    """Whether the kernels wrote their results: 8 registers near 2 each, or 1 + 3 x 1 where the grid's first trip went."""
     if compute == "fma":
         return bool((abs(room - 16) < 1e-3).all())
     blocks = loader.attribute("MultiProcessorCount") * 8

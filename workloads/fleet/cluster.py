@@ -1,4 +1,4 @@
-"""A Ray cluster: the one that runs or one of our own, its nodes that can run the suite, and the task that runs it on one."""
+"""A Ray cluster, a running one or one started here: its nodes that can run the suite, and the task that runs it on one."""
 
 import contextlib
 import os
@@ -51,20 +51,20 @@ def nodes(listed: list[dict]) -> list[Node]:
 
 
 def with_distinct_names(found: list[Node]) -> list[Node]:
-    """The nodes, those that share a name named with the start of their node id too."""
+    """The nodes. Those that share a name get the start of their node id added to it."""
     often = Counter(node.name for node in found)
     return [replace(node, name=f"{node.name}-{node.id[:8]}") if often[node.name] > 1 else node for node in found]
 
 
 def _called(node: dict) -> str:
-    """As it can be a folder's name. Without a name of its own a node's is its address."""
+    """The name of a node, as a folder can have it. A node without a name of its own is called by its address."""
     own = node["NodeName"] not in ("", node["NodeManagerAddress"])
     name = node["NodeName"] if own else node["NodeManagerHostname"]
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.") or "node"
 
 
 def greet() -> dict[str, str]:
-    """What a node says of itself before anything is asked of it. Runs there."""
+    """The facts that a node tells of itself before it gets work. Runs on that node."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     return {
         "sources": records.source_hash(),
@@ -171,7 +171,7 @@ def connect(address: str, note: Callable[[str], None]):
 
 
 def usable(ray, found: list[Node], note: Callable[[str], None], limit_s: float) -> list[Node]:
-    """The nodes that answer with this version of the project; of each other one is said why it is left out."""
+    """The nodes that answer with this version of the project. A line says why each other node is left out."""
     if not found:
         return []
     ours = greet()
@@ -209,7 +209,7 @@ def first_line(error: BaseException) -> str:
 
 
 def on(node: Node):
-    """Placed on that node, and nowhere else when it is gone."""
+    """The scheduling that places a task on that node, and on no other when the node is gone."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return NodeAffinitySchedulingStrategy(node.id, soft=False)

@@ -1,6 +1,6 @@
 """Runs the suite on every node of a Ray cluster, into one run folder with a folder a node.
 
-Ray places the tasks, carries what their folders grow by, and notices what died.
+Ray places the tasks, carries the lines added to their folders, and notices which tasks died.
 """
 
 # Each node is one task that holds all its CPUs and GPUs while it measures. Nodes are known by Ray's node id, GPUs by their UUID.
@@ -30,14 +30,14 @@ _NOT_BEGUN = "did not begin (others hold its CPUs and GPUs, or it hangs) within"
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The rows that a node will measure, by result file; those that depend on what is seen are not known yet."""
+    """The rows that a node will measure, by result file. Rows that depend on measured results are not known yet."""
 
     run: Run
     rows: dict[str, list[Row]]
 
 
 class Part:
-    """One node's side of the run: the copy of its folder, and what it plans. `kept`: an earlier run's files, whole lines."""
+    """One node's side of the run: the copy of its folder, and its plan. `kept`: the files of an earlier run, whole lines."""
 
     def __init__(self, node: Node, folder: Path, dry_run: bool = False):
         self.node, self.folder, self.dry_run = node, folder / node.name, dry_run
@@ -51,7 +51,7 @@ class Part:
                 os.truncate(file, len(self.kept[file.name]))
 
     def take(self, name: str, text: bytes) -> None:
-        """Writes what a file of the node's folder grew by.
+        """Appends the new text of a file of the node's folder to its copy.
 
         Raises: Refused when it cannot be written, or the earlier files are of other GPUs.
         """
@@ -70,7 +70,7 @@ class Part:
                 raise records.Refused(f"cannot write {path}: {error.strerror}") from error
 
     def lose(self, why: str) -> None:
-        """Marks the rows that it did not live to measure: they have failed, and --resume measures them."""
+        """Marks as failed the rows that the node did not live to measure; --resume measures them."""
         self.lost = why
         if self.plan and not self.dry_run:
             done = self.done()
@@ -81,7 +81,7 @@ class Part:
                             writer.append(m)
 
     def done(self) -> dict[str, Measurement]:
-        """What its files have, by key."""
+        """The rows in its files, by key."""
         texts = [file.read_bytes() for file in sorted(self.folder.glob("*.jsonl"))]
         return {m.key: m for text in texts for m in records.decode(text.splitlines())[1]}
 
@@ -145,7 +145,7 @@ def gather(
 
 
 def _why_lost(ray, part: Part, error: Exception) -> str:
-    """A dying node takes its suite with it, which may be told before its own death is known."""
+    """Why a node was lost. A dying node takes its suite with it, and the suite's end may be reported before the node's."""
     if isinstance(error, ray.exceptions.NodeDiedError):
         return f"{part.node.name} died"
     until = time.monotonic() + (_DEATH_KNOWN_S if cluster.KILLED in str(error) else 0.0)
@@ -243,7 +243,7 @@ def _run(ray, args: Namespace, folder: Path) -> int:
 
 
 def _ended(args: Namespace, folder: Path, parts: list[Part], stopped: str) -> int:
-    """Prints a line a node, what was lost, how to go on; the exit code."""
+    """Prints a line per node, the rows that were lost, and how to go on. Gives the exit code."""
     head, tallies = ("ok", "skipped", "failed", "lost", "to go", "GPUs"), [p.tally() for p in parts]
     rows = [(p.node.name, *(str(t[word]) for word in head)) for p, t in zip(parts, tallies, strict=True)]
     print(*table.Table(("node", *head), rows).text(), sep="\n")

@@ -1,4 +1,4 @@
-"""The samples a model is trained on: made up but learnable, or the real data set; never the one for the other."""
+"""The training samples of a model: made up but learnable, or the real data set. Neither silently replaces the other."""
 
 import concurrent.futures
 import math
@@ -24,7 +24,7 @@ _FINEST = 64  # a class's pattern has at most so many rows and columns; larger i
 
 
 class Unavailable(Broken):
-    """The real data set cannot be had here; the message begins with `no data:`."""
+    """Raised where the real data set cannot be had; the message begins with `no data:`."""
 
     def __init__(self, message: str):
         super().__init__(f"no data: {message}")
@@ -83,7 +83,7 @@ def synthetic(network: Network, samples: int, seed: int, dtype: str = "float32")
 
 
 def _targets(network: Network, classes: np.ndarray) -> np.ndarray:
-    """Classes as the network's loss wants them."""
+    """Classes in the form that the network's loss takes."""
     if network.loss == "categorical_crossentropy":
         return np.eye(network.classes, dtype=np.float32)[classes]
     return classes

@@ -27,8 +27,8 @@ _STEP = "train_step"  # in the name of the program that XLA makes of a step
 
 @dataclasses.dataclass(frozen=True)
 class Strategy:
-    """How a row's training is spread. scope(): the context in which variables are created and set. devices: their names in the
-    library. own: the library's strategy; None on one device."""
+    """The distribution of a row's training over devices. scope(): the context in which variables are created and set. devices:
+    their names in the library. own: the library's strategy; None on one device."""
 
     scope: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
     devices: tuple = ()
@@ -41,7 +41,7 @@ ALONE = Strategy()
 
 
 def strategy(row: Row) -> Strategy:
-    """The strategy of a row, in force for what is built from now on; that of the row before is gone.
+    """The strategy of a row. It applies to every model built from now on and replaces that of the row before.
 
     Raises: ValueError for a row that cannot be spread so; Broken where its devices are not all there.
     """
@@ -91,15 +91,15 @@ def _spread(row: Row, name: str) -> Strategy:
 
 @functools.cache
 def _mirrors(devices: tuple[str, ...]):
-    """The one MirroredStrategy of a process over those devices: a second one would number its all-reduces from the beginning
-    again, and TensorFlow take them for the first one's, whose shapes are others."""
+    """The one MirroredStrategy of a process over those devices. A second one would number its all-reduces from the beginning
+    again. TensorFlow would mistake them for the first one's, whose shapes differ."""
     import tensorflow
 
     return tensorflow.distribute.MirroredStrategy(devices)
 
 
 def refused(row: Row, error: Exception) -> str:
-    """Why a strategy cannot do what its row asks, where that is what an error means; else ""."""
+    """Why a strategy cannot do what its row asks, if that is what the error means; else ""."""
     if row.experiment.strategy == "MirroredStrategy" and row.keras.jit_compile == "on" and _ELSEWHERE in str(error):
         return "XLA compiles no step of a MirroredStrategy: jit_compile=True finds the second replica's weights on another device"
     return ""
@@ -116,8 +116,8 @@ def require(model, spread: Strategy) -> None:
 
 
 def all_reduce(library: str, spread: Strategy, parameters: int) -> dict:
-    """What adding up a step's gradients takes: values all_reduce_bytes (of one replica's gradients) and all_reduce_s, series
-    all_reduce_s with every round. Nothing for one replica.
+    """Seconds of the sum of a step's gradients over the replicas: values all_reduce_bytes (of one replica's gradients) and
+    all_reduce_s, series all_reduce_s with every round. Nothing for one replica.
 
     A call does SUMS of them one after another, each of the last one's result, scaled so that it stays small; a call that scales
     alone is taken off, and what remains is shared among them.
@@ -166,7 +166,7 @@ def _jax_sums(spread: Strategy, numbers: int, summing: bool) -> Callable[[], Non
 
 
 def _tensorflow_sums(spread: Strategy, numbers: int, summing: bool) -> Callable[[], None]:
-    """The same by the strategy's own all-reduce."""
+    """A call that sums float32 numbers over the devices SUMS times by the strategy's own all-reduce."""
     import tensorflow as tf
 
     count = len(spread.devices)
@@ -190,8 +190,8 @@ def _tensorflow_sums(spread: Strategy, numbers: int, summing: bool) -> Callable[
 
 
 def also(row: Row, spread: Strategy, model) -> dict[str, dict]:
-    """What is asked of a fit when all else has been timed: values and series of `all_reduce`, and of JAX's program its memory.
-    What cannot be had leaves a note that says why: the training stands without it."""
+    """Further results of a fit, taken when all else has been timed: values and series of `all_reduce`, and the memory of JAX's
+    program. If one cannot be had, a note says why, and the training stands without it."""
     jit = row.library == "jax" and model.jit_compile and row.problem.samples % row.problem.batch == 0
     parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
     asked: dict[str, Callable[[], dict]] = {"no all-reduce": lambda: all_reduce(row.library, spread, parameters)}

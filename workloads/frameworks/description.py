@@ -92,7 +92,7 @@ def _layers(operation, name: str, sources: tuple, taken: list, given, learns: bo
 
 
 def _in_a_row(found: list[Layer]) -> Iterator[Layer]:
-    """The layers without the inputs that go without saying."""
+    """The layers, without the inputs that follow from their order."""
     before = INPUT
     for layer in found:
         yield replace(layer, inputs=() if layer.inputs == (before,) else layer.inputs)

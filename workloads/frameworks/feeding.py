@@ -16,7 +16,7 @@ _kept: dict[str, np.ndarray] = {}  # the values of the type of the row before
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
-    """The row's later epochs as a training's: `host-latency` samples are seconds a step, its variant the way of the batches.
+    """The Measurement of a row: `host-latency` samples are seconds per step of later epochs. Variant: the batches' way.
 
     The samples are whole numbers and the targets what the model makes of them, so that the loss of every epoch is 0 exactly;
     any other is a batch that arrived wrong.
@@ -38,7 +38,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 
 
 def _timed(row: Row, fit, limits: Limits) -> dict:
-    """The fields that the clock tells; fits before them compile the step, and find memory for all samples."""
+    """The timed fields of the Measurement; fits before them compile the step, and find memory for all samples."""
     problem, watch = row.problem, telemetry.watch(row.device, framework=True)
     training = Training("", problem.batch, problem.samples, 1, problem.dtype)
     planned = keras_fit.Plan(EPOCHS, max(1, problem.steps // FEW_OF), EPOCHS)

@@ -1,4 +1,4 @@
-"""What a plan of trainings will take: a guess, and the order in which devices take turns."""
+"""Guessed time of a plan of trainings, and the order in which devices take turns."""
 
 import functools
 import math

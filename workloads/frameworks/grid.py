@@ -1,4 +1,4 @@
-"""What the words of `python -m workloads.training` ask for: models, shapes, ways of training and switches, as rows."""
+"""Turns the arguments of `python -m workloads.training` (models, shapes, ways of training, switches) into rows."""
 
 import contextlib
 import importlib.util
@@ -59,7 +59,7 @@ def models(args: Namespace) -> list[str]:
 
 
 def known_model(name: str) -> str:
-    """The name of a network, or of the user's own model.
+    """The name of a network, or of the user's own model, if it exists.
 
     Raises: Usage.
     """
@@ -214,7 +214,7 @@ def _texts(given: list[str] | None) -> list[str]:
 
 
 def applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
-    """Whether a switch does something to such a row; else the row is made once, without it."""
+    """Whether a switch has an effect on such a row; else the row is made once, without it."""
     if not device.startswith(_ON.get(switch, "")) or (switch == "targets" and not regression):
         return False
     if kernel.split("/")[1] == "jax" and switch in _NOT_JAX:
@@ -253,9 +253,9 @@ def rows(args: Namespace, here) -> list:
 
 
 def _studied(args: Namespace, on: list[str], most: int) -> list:
-    """The rows of the studies asked for, without those of `side_by_side`. `all` has those of several GPUs where there are.
+    """The rows of the studies asked for, without those of `side_by_side`. `all` includes the study of several GPUs if any.
 
-    Raises: Usage for an unknown one, and for flags that a study has its own of; Missing.
+    Raises: Usage for an unknown one, and for flags whose values a study sets itself; Missing.
     """
     names = plan.known("study", args.study, (*studies.NAMES, "all"))
     _alone(args, "--study", several_gpus.TAKES if names == [studies.DATA_PARALLEL] else ())
@@ -273,7 +273,7 @@ def _alone(args: Namespace, flag: str, own: Iterable[str] = ()) -> None:
 
 
 def predicted(args: Namespace, here: Machine, load: Callable[[str], list], makes: str) -> list[Row]:
-    """The trainings of saved predictions, as these say them, on the devices asked for; how many are of others is said.
+    """The trainings of saved predictions, unchanged, on the devices asked for. A note counts those of other devices.
 
     `load` reads them; `makes`: a command that saves some.
     Raises: Usage for a file that holds none, none of these devices, a model that is not known, or flags that say otherwise;

@@ -50,8 +50,8 @@ class Ready:
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
-    """Checks the answers, then times them: `host-latency`, and on a GPU, for samples that are there already,
-    `host-throughput` (queued calls); of `serve` both are of a request, which waits its turn among those in flight.
+    """Checks the answers, then times them: `host-latency`, and on a GPU, for samples that are there already, `host-throughput`
+    (queued calls); for `serve` both clocks time a request, which waits its turn among those in flight.
 
     phases_s: import and device_start (in a process's first row), build (in a model's first), first_call (a batch's first).
     values: parameters, jit_compile, tf32, joules_per_sample and watts (where a counter is readable), peak_memory_bytes.
@@ -216,7 +216,7 @@ def _arithmetic(row: Row) -> str:
 
 
 def checked(row: Row, ready: Ready, x: np.ndarray) -> tuple[float, str]:
-    """(the largest error of a call's answers as a share of the reference's range, what is wrong with them)."""
+    """(the largest error of a call's answers as a share of the reference's range, the reason why they are wrong or "")."""
     kind = _arithmetic(row)
     if row.kernel == SERVE:
         size, in_flight = row.problem.batch, row.experiment.in_flight
@@ -232,10 +232,10 @@ def checked(row: Row, ready: Ready, x: np.ndarray) -> tuple[float, str]:
 def compared(
     answers: np.ndarray, wanted: np.ndarray, reference: np.ndarray, softmax: bool, kind: str
 ) -> tuple[float, str]:
-    """(error, what is wrong) of answers, the first of which are those to the reference's samples.
+    """(error, the reason why they are wrong or "") of answers. The first ones are those to the reference's samples.
 
-    The error is the largest difference from `wanted`, as a share of how far the reference's answers to different samples
-    lie apart. All answers must be finite, and a softmax's sum to 1.
+    The error is the largest difference from `wanted`, as a share of how far the reference's answers to different samples lie
+    apart. All answers must be finite, and a softmax's sum to 1.
     """
     answers = np.asarray(answers, np.float64)
     if not np.isfinite(answers).all():
@@ -252,7 +252,7 @@ def compared(
 
 
 def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, notes: dict) -> dict[str, float]:
-    """joules_per_sample and watts, with what they are of in `notes`; there, too, why there are none."""
+    """joules_per_sample and watts; `notes` gets what the counter covers, or why there are none."""
     read, said = energy.counter(row.device)
     notes["energy"] = said
     if read is None:

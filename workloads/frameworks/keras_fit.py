@@ -41,12 +41,11 @@ def samples_held(problem: Training, sample_bytes: int, unit: int = 1) -> int:
 
 
 def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit: int = 1) -> tuple[int, float]:
-    """Fills phases_s compile: the first fit of `unit` whole batches less a warm one. Gives the steps of a warm fit's epoch and
-    its seconds.
+    """(the steps of a warm fit's epoch, its seconds). Fills phases_s compile: a first fit of `unit` batches less a warm one.
 
     Where an epoch ends in a smaller batch, the first fit has one too, as the problem's own has: its shape is open from the
-    beginning, and what is compiled for it serves all later fits. compile_last is then what yet another last batch costs,
-    of which everything else is known, and compile the rest of the two; at least half, as some trainers compile them as one.
+    beginning, and what is compiled for it serves all later fits. compile_last is then the cost of a fit with yet another last
+    batch, less a warm fit. compile is the rest, at least half, as some trainers compile both as one.
     """
     lacks = -problem.samples % problem.batch  # samples of the last batch
     steps = max(unit, 2) if lacks else unit
@@ -65,8 +64,8 @@ def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit
 
 @dataclasses.dataclass(frozen=True)
 class Timed:
-    """A fit, seconds of its epochs but the first, and its data-set setup in seconds: what the fit took beyond its epochs, and
-    its first epoch beyond the median of the later ones."""
+    """A fit, seconds of its epochs but the first, and its data-set setup in seconds: the time of the fit beyond its epochs,
+    plus that of its first epoch beyond the median of the later ones."""
 
     fitted: Fitted
     later: tuple[float, ...]
@@ -115,7 +114,7 @@ def fits(first_s: float, wanted: Plan, max_time: float) -> int:
 def plan(
     trainer: Trainer, problem: Training, held: int, limits: Limits, look: tuple[int, float], unit: int = 1
 ) -> tuple[Plan, Fitted]:
-    """(the plan by what two short fits say of an epoch and a step, the second of them). `look`: as `compiled` gives it.
+    """(the plan, by the times of an epoch and a step in two short fits; the second of these fits). `look`: from `compiled`.
 
     The second, from the initial weights, is for its losses too; of whole batches (multiples of `unit`), so that nothing is
     compiled anew. A seed set anew makes TensorFlow optimize its graphs again: in its first epoch, which counts nowhere.
@@ -132,7 +131,7 @@ def plan(
 def long_fits(
     trainer: Trainer, problem: Training, wanted: Plan, limits: Limits, before: Callable, brief: int = BRIEF_EPOCHS
 ) -> tuple[Fitted, Samples, dict[str, tuple[float, ...]]]:
-    """(the first fit of the problem's own samples, seconds a step of the later epochs of all such fits, series).
+    """(the first fit of the problem's own samples, seconds per step of the later epochs of all such fits, series).
 
     Such fits take turns with those of other steps, which have `brief` epochs after the first.
     """

@@ -53,8 +53,7 @@ def _layer(keras_layers, layer: Layer):
 
 
 def differences(model, network: Network) -> str:
-    """What the Keras model has otherwise than the table says: output shapes and weights, layer by layer, and in all; "" for
-    nothing."""
+    """How the Keras model differs from its table: output shapes and weights, layer by layer and in all; "" if it does not."""
     table = zip(network.layers, networks.outputs(network), networks.layer_weights(network), strict=True)
     wanted = [(layer.name, shape, weights) for layer, shape, weights in table]
     place = {name: i for i, (name, _, _) in enumerate(wanted)}

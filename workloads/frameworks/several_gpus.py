@@ -1,4 +1,4 @@
-"""Trainings on several GPUs, as rows: what --gpus asks for, and the study of what more GPUs buy (S3c)."""
+"""Trainings on several GPUs, as rows: those of --gpus, and the study of the speedup by more GPUs (S3c)."""
 
 import itertools
 import math
@@ -33,10 +33,10 @@ def data_parallel(
     models: Iterable[str] = (),
     batches: Iterable[int] = (),
 ) -> list[Row]:
-    """S3c: what more GPUs buy. For each number of them, model and total batch: one GPU with that batch; all of them with it; one
-    with a GPU's part of it under the same strategy, the base of the prediction; and a model of one unit, whose step is what
-    feeding such batches to one and to all takes. The jit setting is the same on one and on several; one case has the other
-    setting too: JAX's without jit is op by op, and of a MirroredStrategy's step Keras leaves jit off.
+    """S3c: the speedup by more GPUs. For each number of them, model and total batch: one GPU with that batch; all of them with
+    it; one with a GPU's part of it under the same strategy, the base of the prediction; and a model of one unit, whose step
+    takes the time of feeding such batches to one and to all. The jit setting is the same on one and on several; one case has
+    the other setting too: JAX's without jit is op by op, and of a MirroredStrategy's step Keras leaves jit off.
 
     Dropout and shuffling are off: the losses of one GPU and of several are the same, and compared.
     """
@@ -80,7 +80,7 @@ def require(args: Namespace, here: Machine) -> int:
 
 
 def devices(args: Namespace, on: list[str]) -> list[str]:
-    """The devices of trainings by --gpus: the first GPU, which those after it join.
+    """The devices of trainings by --gpus: the first GPU; the training adds the GPUs after it.
 
     Raises: Usage for another device and for a backend that has no strategy; Missing without a GPU.
     """

@@ -50,7 +50,7 @@ def short(model: str, batch: int, dtype: str = "float32") -> Training:
 
 
 def forms(device: str, gpu_here: bool, words: Iterable[str] = CPU_FORMS) -> list[dict[str, Any]]:
-    """The switches of a device's forms: of a GPU the one that Keras chooses, of the CPU those named that are possible."""
+    """The switches of a device's forms. GPU: the form that Keras chooses. CPU: the named forms that are possible."""
     if device != "cpu":
         return [{}]
     return [CPU_FORMS[word] for word in words if word != "visible" or gpu_here]
@@ -63,8 +63,8 @@ def article(name: str, device: str) -> Row:
 
 
 def seeds(on: list[str]) -> list[Row]:
-    """The articles' trainings; S4's are in `peaks`. Then S0 and S1b with the CPU in its three forms, on few samples: what is
-    asked of a form that few would choose is its step."""
+    """The articles' trainings; S4's are in `peaks`. Then S0 and S1b with the CPU in its three forms, on few samples: of a form
+    that few would choose, only the step matters."""
     gpu = any(device != "cpu" for device in on)
     pairs = itertools.product(("cifar10-cnn", "fashion-mlp"), on)
     shorts = [row(short(name, 32), d, **form) for name, d in pairs for form in forms(d, gpu)]
@@ -72,9 +72,9 @@ def seeds(on: list[str]) -> list[Row]:
 
 
 def peaks(on: list[str]) -> list[Row]:
-    """S4 both ways. The article's: bare steps, all 2000 of them, on data that is there already, at every size that it has a
-    word about. Fed each step, and with the article's float64 targets, at the ends, since these shift a whole line.
-    Keras's: epochs of one step, which cost the same each; so few of them."""
+    """S4 both ways. The article's: bare steps, all 2000 of them, on resident data, at every size that it mentions. At the
+    smallest and largest size also fed each step, and with the article's float64 targets: these shift a whole line. Keras's:
+    epochs of one step, which cost the same each; so few of them."""
     found, gpu = [], any(device != "cpu" for device in on)
     steps, loops = networks.find("peaks").epochs, [name for name in LOOPS if "/jax/" not in name or available("jax")]
     resident: dict[str, Any] = {"residence": "resident"}

@@ -1,4 +1,4 @@
-"""TensorFlow in this process: started on one device with its threads, its tensors, and the wait for its work."""
+"""TensorFlow in this process: its start on one device with its threads, its tensors, and the wait for its work."""
 
 import contextlib
 import functools
@@ -120,8 +120,8 @@ def require_device(model, device: str, library: str) -> None:
 
 
 def about(row: Row) -> dict[str, str]:
-    """What a training or inference row should say of its software: Keras's version and backend, the oneDNN flag, threads, and
-    for which CUDA TensorFlow was built and which libraries it runs on."""
+    """Software notes of a training or inference row: Keras's version and backend, the oneDNN flag, threads, and for which CUDA
+    TensorFlow was built and which libraries it runs on."""
     import keras
 
     found = {"keras": keras.__version__, "backend": f"{row.library} {sys.modules[row.library].__version__}"}
@@ -141,7 +141,7 @@ def about(row: Row) -> dict[str, str]:
 
 
 def _onednn() -> str:
-    """Whether TensorFlow's CPU kernels are oneDNN's, as it decided itself; where it does not tell, what it was told."""
+    """Whether TensorFlow's CPU kernels are oneDNN's, as TensorFlow reports it; if it does not, as its variable was set."""
     try:
         from tensorflow.python.util import _pywrap_util_port  # no public way to it
 
@@ -151,7 +151,7 @@ def _onednn() -> str:
 
 
 def missed(log: Sequence[str] = ()) -> str:
-    """The line of TensorFlow's log, by default this process's, that says best why it sees no GPU, without its time stamp."""
+    """The line of TensorFlow's log, by default this process's, that best explains why it sees no GPU; without time stamp."""
     log = log or cpu.text(_LOG)[-20000:].splitlines()
     for words in _TELLING:
         for line in reversed(log):
@@ -162,7 +162,7 @@ def missed(log: Sequence[str] = ()) -> str:
 
 @functools.cache
 def start(device: str, threads: int | None) -> tuple[str, Callable | None]:
-    """(TensorFlow's name of the device, what waits for its work: None on the CPU, whose calls return when done).
+    """(TensorFlow's name of the device, the call that waits for its work). On the CPU calls return when done: None.
 
     Raises: NotInstalled; Broken without the GPU asked for.
     """
@@ -192,7 +192,7 @@ def prepared(kernel, problem: Problem, settings: Settings, inputs: Arrays) -> co
 
 
 def peak_memory() -> dict[str, float]:
-    """peak_memory_bytes: what tensors took at most of the GPU since its statistics were reset."""
+    """peak_memory_bytes: the most GPU memory that tensors took since its statistics were reset."""
     import tensorflow
 
     return {"peak_memory_bytes": float(tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])}
@@ -213,14 +213,14 @@ def on(device: str):
 
 
 def forget() -> None:
-    """Lets go of the models before, and of what was traced for them."""
+    """Frees the models built before, and everything traced for them."""
     if "keras" in sys.modules:
         sys.modules["keras"].backend.clear_session()
     gc.collect()
 
 
 def on_host(value) -> np.ndarray:
-    """What a call gave, as an array on the host; of several parts, their values one after another."""
+    """The result of a call as an array on the host; if it has several parts, their values one after another."""
     if value is None:
         return np.empty(0)
     if isinstance(value, tuple):

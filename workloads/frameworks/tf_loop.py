@@ -1,4 +1,4 @@
-"""Training without model.fit: what bare loops share, an epoch as one tf.function, and a loop over one. JAX's is in jax_loop."""
+"""Training without model.fit: code shared by bare loops, an epoch as one tf.function, a loop over one. JAX's is in jax_loop."""
 
 import dataclasses
 import functools
@@ -97,7 +97,7 @@ def residence_of(order: Order, residences: tuple[str, ...]) -> str:
 
 
 def _waiter(order: Order) -> Callable[[], object]:
-    """What waits for TensorFlow's work: on the CPU a call returns when it is done."""
+    """The call that waits for TensorFlow's work; on the CPU a call returns when it is done."""
     import tensorflow
 
     return tensorflow.test.experimental.sync_devices if order.row.on_gpu else lambda: None

@@ -1,4 +1,4 @@
-"""Ways to train a model behind one face, a Trainer: what a training row times, whatever does the training. Runs in a worker."""
+"""Ways to train a model behind one interface, a Trainer, which training rows time. Runs in a worker."""
 
 import contextlib
 import dataclasses
@@ -52,8 +52,8 @@ class Trainer:
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """What a way of training is given: the row, the network (None: the user's own model), the
-    samples (at least the problem's), the seed, and where the seconds of `build` go."""
+    """Arguments of a way of training: the row, the network (None: the user's own model), the samples (at least the problem's),
+    the seed, and the dictionary that gets the seconds of `build`."""
 
     row: Row
     network: Network | None
@@ -170,7 +170,7 @@ def finite(losses) -> tuple[float, ...]:
 
 
 def fitted(model, epochs: int, stamped: bool, data, **how) -> Fitted:
-    """What model.fit gives, its epochs stamped where that is asked for."""
+    """The Fitted of a model.fit, its epochs stamped if that is asked for."""
     # the begin of the first epoch and the end of each, never batches: those would wait for each step
     stamps: list[float] = []
 
@@ -186,7 +186,7 @@ def fitted(model, epochs: int, stamped: bool, data, **how) -> Fitted:
 
 
 def keras_fit(order: Order) -> Trainer:
-    """model.fit as people call it, its samples where the residence says."""
+    """model.fit as people call it, with samples brought as the residence says."""
     made, problem = built(order), order.row.problem
     model, feed = made.model, input_pipeline.feeder(order.row.keras, order.x, order.y, problem.batch, order.seed)
 
@@ -229,7 +229,7 @@ def keras_callback(**events: Callable):
 
 
 def way(kernel: str) -> Callable[[Order], Trainer]:
-    """What makes the Trainer of a kernel.
+    """The function that makes the Trainer of a kernel.
 
     Raises: ValueError for a kernel that trains nothing.
     """

@@ -135,7 +135,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
 
 
 def _samples(row: Row, network, seed: int):
-    """(x, y) for the problem, more of them where its epochs are too short to tell what a step costs."""
+    """(x, y) for the problem; more samples if its epochs are too short to time a step by."""
     problem, chosen = row.problem, row.keras
     if network is None:
         return _own_samples(row, seed)
@@ -203,7 +203,7 @@ def _require_sight(row: Row) -> None:
 
 
 def _mark_memory(row: Row) -> None:
-    """From now on peaks of memory count."""
+    """Starts the measurement of peak memory: later peaks count."""
     if not row.on_gpu:
         with contextlib.suppress(OSError):
             (cpu.ROOT / "proc/self/clear_refs").write_text("5")  # resets VmHWM (proc(5))
@@ -214,7 +214,7 @@ def _mark_memory(row: Row) -> None:
 
 
 def _peak_memory(row: Row) -> dict[str, float]:
-    """peak_memory_bytes: of this process on the CPU; what TensorFlow's tensors took at most on a GPU."""
+    """peak_memory_bytes: of this process on the CPU; of TensorFlow's tensors on a GPU."""
     if not row.on_gpu:
         peak = re.search(r"VmHWM:\s+(\d+) kB", cpu.text(cpu.ROOT / "proc/self/status"))
         return {"peak_memory_bytes": int(peak[1]) * 1024.0} if peak else {}

@@ -140,8 +140,8 @@ def counted(
 
 
 def window(row: Row, limits: Limits, seed: int) -> Measurement:
-    """Units of the row's work one after another for `limits.visit_s` seconds, at least one: series begin_s and end_s on the
-    clock that all processes share. values: steps of a unit.
+    """Runs units of the row's work one after another for `limits.visit_s` seconds, at least one. Series: begin_s and end_s on
+    the clock that all processes share. values: steps of a unit.
 
     Raises: ValueError for a row that was not prepared.
     """

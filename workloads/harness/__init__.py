@@ -1,4 +1,4 @@
 """Runs rows in worker processes and takes their samples: plan, sweep, worker, clocks, caches, telemetry.
 
-Imports the ground and `kernels`; what frameworks do is found by name through `handlers`.
+Imports the ground and `kernels`; the functions of frameworks are called by name through `dispatch`.
 """

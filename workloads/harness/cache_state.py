@@ -24,9 +24,9 @@ _L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, from cuda.h
 
 
 def flush(kernel: Kernel, device: str) -> Callable:
-    """What makes a kernel's data cold on `cpu` or a GPU, where it is queued ahead of the kernel's work.
+    """The call that makes a kernel's data cold on `cpu` or a GPU; on a GPU it is queued ahead of the kernel's work.
 
-    Raises: ValueError where there is nothing to make cold, or no way to.
+    Raises: ValueError where there is nothing to make cold, or no way to do so.
     """
     if kernel.op not in OPS:
         raise ValueError(f"cold rows are for data that a cache may hold, of {', '.join(OPS)}; a {kernel.op} has none")
@@ -37,8 +37,8 @@ def flush(kernel: Kernel, device: str) -> Callable:
 
 @functools.cache
 def _cpu(cpus: frozenset[int]) -> Callable:
-    """Reads on every CPU of the process, each its share, so that no core's own caches stay warm. By Python's threads, which
-    sleep when they are done: those of OpenMP and BLAS spin, and would hold the cores that the timed call needs.
+    """Reads on every CPU of the process, each its share, so that no core's own caches stay warm. Python's threads do it: they
+    sleep when done. Those of OpenMP and BLAS spin, and would hold the cores that the timed call needs.
 
     A virtual machine may claim a larger cache than it has; then more is read than is needed, which costs time only.
     """

@@ -1,4 +1,4 @@
-"""Several rows at the same time, each in a worker of its own: what each takes while all are working.
+"""Several rows at the same time, each in a worker of its own: the time of each while all are working.
 
 Sets of rows take turns, alone and together, round by round; only what was done while all were at work counts.
 """
@@ -48,7 +48,7 @@ Taken = dict[int, list[float]]  # party -> seconds a step of each unit that ran 
 
 
 class Turns(msgspec.Struct, frozen=True):
-    """How sets of parties take turns: so many rounds of windows of so many seconds, with data of that seed."""
+    """The schedule by which sets of parties take turns: number of rounds, seconds of a window, and the seed of the data."""
 
     rounds: int
     window_s: float
@@ -57,8 +57,8 @@ class Turns(msgspec.Struct, frozen=True):
 
 @dataclasses.dataclass
 class Took:
-    """Results of parties that took turns: each one's answer to being prepared, the seconds of each set in each round, and the
-    answer that ended the turns early, if one did."""
+    """Results of parties that took turns: each party's answer to its preparation, the seconds per step of each set in each
+    round, and the answer that ended the turns early, if one did."""
 
     parties: list[Row]
     prepared: list[Measurement] = dataclasses.field(default_factory=list)
@@ -68,7 +68,7 @@ class Took:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Rows that come of one experiment, and what carries it out."""
+    """Rows of one experiment, and the function that carries it out."""
 
     rows: list[Row]
     measure: Callable[..., Generator[Measurement]]

@@ -33,7 +33,7 @@ class Prepared:
     flush: Callable | None = None
 
     def call(self):
-        """What a call returns, its work on the device done."""
+        """The value of one call, returned when its work on the device is done."""
         value = self.run()
         if self.synchronize:
             self.synchronize()
@@ -41,12 +41,12 @@ class Prepared:
 
     @property
     def passes(self) -> int:
-        """How many times over the call does the problem."""
+        """The number of times that a call does the problem."""
         return getattr(self.run, "passes", 1)
 
     @property
     def notes(self) -> dict[str, str]:
-        """What the kernel chose when it was bound, such as its plan."""
+        """Choices that the kernel made when it was bound, such as its plan."""
         return getattr(self.run, "notes", {})
 
     @property
@@ -56,7 +56,7 @@ class Prepared:
 
     @property
     def before(self) -> Callable | None:
-        """What must happen before each call, untimed."""
+        """Untimed work before each call, or None."""
         steps = [step for step in (getattr(self.run, "before", None), self.flush) if step]
         return (lambda: [step() for step in steps]) if steps else None
 
@@ -115,7 +115,7 @@ def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: Array
 
 
 def _bytes_on_host(value) -> np.ndarray:
-    """What a copy gave, as bytes on the host; of a copy both ways, what arrived on the device and then on the host."""
+    """The result of a copy, as bytes on the host; of a copy both ways, what arrived on the device and then on the host."""
     import cupy
 
     parts = value if isinstance(value, tuple) else (value,)

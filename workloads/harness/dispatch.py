@@ -19,7 +19,7 @@ HANDLERS = {
 
 
 class CannotDo(Exception):
-    """What a kernel or framework refuses before it runs; an error of another type is a fault."""
+    """A kernel or framework refuses a row before it runs; an error of another type is a fault."""
 
 
 class Broken(Exception):
@@ -27,7 +27,7 @@ class Broken(Exception):
 
 
 def one_line(error: object, most: int = 240) -> str:
-    """What an error says, in one line of at most so many characters that a terminal can print."""
+    """The message of an error, in one line of at most so many characters that a terminal can print."""
     return "".join(filter(str.isprintable, " ".join(str(error).split())))[:most]
 
 

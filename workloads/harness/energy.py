@@ -19,7 +19,7 @@ Counter = Callable[[], float | None]
 
 
 def counter(device: str, environment=os.environ) -> tuple[Counter | None, str]:
-    """(what reads the joules used so far, what they are of); (None, why there is none)."""
+    """(function that reads the joules used so far, what they cover); (None, why there is none)."""
     if device == "cpu":
         folders = sorted((cpu.ROOT / _POWERCAP).glob("intel-rapl:*"))  # below are its cores and its memory
         packages = [

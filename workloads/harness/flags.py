@@ -28,7 +28,7 @@ _EVERY = 4096  # values of an input that are looked at
 
 
 def raised(kernel: registry.Kernel, row: Row, prepared, inputs: Arrays, call_s: float) -> tuple[str, ...]:
-    """The flags of a row that was timed at `call_s` seconds a call, on what it was timed with."""
+    """The flags of a row that took `call_s` seconds a call, from checks on the call and the inputs that were timed."""
     seen = {
         "no-wait": prepared.stream is not None
         and unfinished(prepared, _wait_for_all()) > max(_UNFINISHED_S, 0.1 * call_s),

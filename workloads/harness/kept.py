@@ -1,4 +1,4 @@
-"""What a worker keeps between visits: rows that stay bound, the least recently used let go first, and the data they share."""
+"""State of a worker between visits: bound rows, evicted least recently used first, and the data that they share."""
 
 import collections
 import gc

@@ -85,8 +85,8 @@ def guarded(row: Row, work) -> Measurement:
 
 
 def cause(error: str) -> str:
-    """What went wrong, in one line of at most 240 characters. Of a TensorFlow graph's error, the message below the places in
-    the code where it was built."""
+    """The reason of an error, in one line of at most 240 characters. Of a TensorFlow graph's error, the message below the
+    places in the code where it was built."""
     if error.startswith("Graph execution error"):
         error = error.strip().rpartition("\n\n")[2]
     return one_line(error)
@@ -160,7 +160,7 @@ def too_large(rows: Iterable[Row], require: Callable[[Row], None], name: Callabl
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
-    """A row whole: what frameworks time in one go, and of a kernel its visits one after the other."""
+    """Measures a whole row: what a framework times in one go, or all visits of a kernel, one after the other."""
     if row.problem.op in HANDLERS:
         return _by_framework(row.problem.op, row, limits, seed)
     if row.problem.once:
@@ -173,8 +173,8 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 
 @dataclasses.dataclass
 class Known:
-    """What this process has learned of a row: how its answer was checked, the seconds of its first call and of a warm one on each
-    clock, and what was seen beside it at its visits."""
+    """Facts that this process has learned of a row: the check of its answer, the seconds of its first call and of a warm one on
+    each clock, and what its visits' telemetry saw."""
 
     check: reference.Check
     first_call_s: float
@@ -281,7 +281,7 @@ def _ready(kernel, row: Row, timed: Arrays, device_s: float = 0.0) -> Bound:
 
 
 def clocks(row: Row, bound: Bound, known: Known, limits: Limits, handicap: float = 0.0) -> tuple[Samples, ...]:
-    """The samples of one visit on every clock, quiet and warm before it."""
+    """The samples of one visit on every clock, taken after the process is quiet and warm."""
     warming.quiet_for((row.backend, row.threads))
     warming.ramp_up(bound.prepared, row.threads or facts.usable_cores(), limits)
     for clock, take in bound.takes.items():
@@ -306,7 +306,7 @@ def _waited_for(prepared: copy_modes.Prepared) -> timing.Take:
 
 
 def _device_takes(kernel, row: Row, prepared: copy_modes.Prepared, device_s: float = 0.0) -> dict[str, timing.Take]:
-    """Clock -> how its samples are taken, beyond host-latency, for a call whose work is on a device."""
+    """Clock -> function that takes its samples, for the clocks beyond host-latency, of a call whose work is on a device."""
     run, wait, stream, before = prepared.run, prepared.synchronize, prepared.stream, prepared.before
     if before:
         return {"device": timing.device_each(run, before, stream)} if stream and not kernel.waits else {}
@@ -355,7 +355,7 @@ def whole_numbers(problem: Problem, seed: int) -> Arrays:
 
 @functools.cache
 def _controller(backend: str):
-    """What sets the threads of every library that is loaded; the backend, loaded before, may have brought another one."""
+    """The controller of the threads of all loaded libraries; new for each backend, as that may have loaded another one."""
     import threadpoolctl
 
     return threadpoolctl.ThreadpoolController()

@@ -1,4 +1,4 @@
-"""Chooses what to run: devices, kernels and settings from the words of a command line, and the plan that --dry-run prints."""
+"""Chooses the rows to run: devices, kernels and settings from a command line, and the plan that --dry-run prints."""
 
 import json
 import math
@@ -194,7 +194,7 @@ def settings(
 
 
 def caches(args: Namespace) -> list[str]:
-    """What is to lie in the caches before a call, as asked for (warm, cold).
+    """The states of the caches before a call, as asked for (warm, cold).
 
     Raises: Usage for an unknown word.
     """

@@ -1,4 +1,4 @@
-"""What is shown while a sweep goes on: how far it is, and its rows in the order planned."""
+"""The display of a sweep while it runs: its progress, and its rows in the order planned."""
 
 import contextlib
 import math
@@ -20,7 +20,7 @@ class InOrder:
         self._around, self._shown, self._told = around, shown, set[str]()
 
     def ready(self, every: bool = False) -> None:
-        """Shows what is complete and not behind a row that is not; in the end `every` row there is something of."""
+        """Shows complete rows up to the first incomplete one; in the end `every` row that has any samples."""
         behind = set[bool]()
         for key, row in self._around.rows.items():
             whole = rounds.is_whole(row)
@@ -36,8 +36,8 @@ class InOrder:
 
 @contextlib.contextmanager
 def progress(args: Namespace) -> Iterator[Callable[[Row, int], None]]:
-    """Calls to show that a visit begins and how many are to go with it: how many are done, the time left and a bar on a terminal,
-    else plain lines now and then."""
+    """A function to call when a visit begins, with the number still to go. It shows how many are done and the time left: as a
+    bar on a terminal, else in plain lines now and then."""
     made, begin, last = 0, time.monotonic(), -math.inf
     if args.quiet:
         yield lambda row, to_go: None

@@ -93,7 +93,7 @@ class Rounds:
         return self._last(key) >= self._limits.rounds
 
     def settled(self, key: str) -> bool:
-        """Whether no visit is to come: those planned are there, and the further ones if it was too noisy."""
+        """Whether no visit is to come: the planned ones are made, and the extra ones too if it was too noisy."""
         return self.complete(key) and self._last(key) >= self._further.get(key, 0) and not self.noise(key)
 
     def noise(self, key: str) -> float:
@@ -106,7 +106,7 @@ class Rounds:
         return seconds.noise if seconds and wide else 0.0
 
     def to_go(self) -> int:
-        """The visits that are planned and not made, a whole row being one."""
+        """Number of planned visits that are not made yet; a whole row counts as one."""
         return sum(
             0 if self.complete(key) else 1 if is_whole(row) else self._limits.rounds - int(self._last(key))
             for key, row in self.rows.items()

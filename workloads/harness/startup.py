@@ -1,4 +1,4 @@
-"""Inside a fresh worker: what happens once in a process. An import, a device's start, a first compilation; one sample."""
+"""Inside a fresh worker: costs that occur once in a process. An import, a device's start, a first compilation; one sample."""
 
 import importlib
 import sys

@@ -28,7 +28,7 @@ _LONGEST_CALL_S = 10.0  # a call predicted to take longer is skipped
 
 
 class Outcome(msgspec.Struct):
-    """What a sweep came to: all rows of its file, in the order measured, and how it ended."""
+    """Result of a sweep: all rows of its file, in the order measured, and how it ended."""
 
     run: Run
     path: Path

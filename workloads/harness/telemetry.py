@@ -1,8 +1,8 @@
-"""What watches a measurement: clocks, stolen and throttled time, power and heat, other tenants. Nothing is ever set.
+"""Watches a measurement: clocks, stolen and throttled time, power and heat, other tenants. Nothing is ever set.
 
 A worker makes one watch a row, lets it look before each block and asks at the end of each visit what was seen in all so far:
 
-    watch = telemetry.watch("cpu"); watch.begin(); watch.before_block(); ...; values, flags = watch.seen()
+watch = telemetry.watch("cpu"); watch.begin(); watch.before_block(); ...; values, flags = watch.seen()
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What happens before a row is timed: nothing else runs, cores and GPU have left their idle clocks. None of it counts."""
+"""Preparation before a row is timed: nothing else runs, cores and GPU have left their idle clocks. It is not timed."""
 
 import math
 import time
@@ -17,7 +17,7 @@ _ran: tuple = ()
 
 
 def quiet_for(what: tuple) -> None:
-    """Waits until threads stop spinning, but not for this process's own where `what` (library, threads) stays the same."""
+    """Waits until threads stop spinning; skips those of this process if `what` (library, threads) is the last call's."""
     global _ran
     telemetry.settle(own=_ran != what)
     _ran = what

@@ -26,7 +26,7 @@ SHARED = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a worker is asked: `measure` a row whole, or a `visit` to it, its visit-th, after which it stays bound.
+    """An order to a worker: `measure` a whole row, or `visit` it for the visit-th time, after which it stays bound.
 
     handicap: a planted slow-down of a visit, as timing.visit says.
     """
@@ -54,7 +54,7 @@ def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
 
 
 def _of_framework(row: Row) -> dict[str, str]:
-    """What TensorFlow, Keras and JAX read when they are imported, and the folder that a user's own model is looked for in."""
+    """The variables that TensorFlow, Keras and JAX read when they are imported, and the folder of a user's own model."""
     jax, count = row.library == "jax", row.experiment.replicas
     wanted = {"KERAS_BACKEND": row.library, "TF_CPP_MIN_LOG_LEVEL": "2"}
     alone = row.on_gpu and row.problem.op == "training" and row.library == "tensorflow" and not row.experiment.beside
@@ -115,7 +115,7 @@ class Worker:
         self._buffer = b""
 
     def ask(self, order: Order, timeout_s: float) -> Measurement:
-        """The answer to an order, whatever becomes of the process."""
+        """The answer to an order, even if the process dies or hangs."""
         self.start()
         try:
             os.write(self._orders, msgspec.json.encode(order) + b"\n")

@@ -1,6 +1,6 @@
-"""What the operating system says about the CPU, its memory and the limits on this process.
+"""The CPU, its memory and the limits on this process, as the operating system reports them.
 
-What is read of /proc and /sys lies under ROOT, which a test sets to the files of another machine.
+/proc and /sys are read under ROOT, which a test sets to the files of another machine.
 """
 
 import functools
@@ -39,7 +39,7 @@ _ARM_PARTS = {
     0xD4F: "Neoverse V2",
     0xD83: "Neoverse V3",
 }
-# Maker, family, models, microarchitecture: what a name such as "AMD EPYC" does not tell.
+# Maker, family, models, microarchitecture, which a name such as "AMD EPYC" does not contain.
 # Source: Linux, "Figure out Zen generations" in arch/x86/kernel/cpu/amd.c, and arch/x86/include/asm/intel-family.h.
 _MICROARCHITECTURES = """
 amd 23 0-47,80-95 Zen
@@ -177,7 +177,7 @@ def caches(cpus: frozenset[int]) -> dict[str, int]:
 
 
 class Group(NamedTuple):
-    """The cgroup folders that hold this process back, innermost first, and their version (0: none)."""
+    """The cgroup folders that limit this process, innermost first, and their version (0: none)."""
 
     version: int
     folders: tuple[Path, ...]
@@ -198,7 +198,7 @@ def cgroup(controller: str) -> Group:
 
 
 def _chain(mount: Path, mount_root: str, path: str) -> tuple[Path, ...]:
-    """The folder of `path` below a mount that shows the hierarchy from `mount_root` on, and its parents there."""
+    """The folder of `path` below a mount of the hierarchy from `mount_root` on, then its parents up to the mount."""
     inside = path[len(mount_root.rstrip("/")) :] if path.startswith(mount_root.rstrip("/")) else "/"
     folder = mount / inside.lstrip("/")
     if ".." in inside or not folder.is_dir():  # the container sees only its own part, mounted at the top
@@ -279,7 +279,7 @@ class Ticks(NamedTuple):
 
 
 def ticks(cpus: frozenset[int]) -> Ticks:
-    """What /proc/stat says of these logical CPUs; zeros where there is no such file."""
+    """Busy and stolen seconds of these logical CPUs since boot, from /proc/stat; zeros without that file."""
     busy = stolen = 0
     for line in text(ROOT / "proc/stat").splitlines():
         name, *numbers = line.split()
@@ -291,8 +291,8 @@ def ticks(cpus: frozenset[int]) -> Ticks:
 
 
 def others_running(own: bool = True) -> bool | None:
-    """Does a thread of the parent's other child processes run right now, or with `own` another one of this process? None where
-    the system does not tell."""
+    """Whether a thread of the parent's other child processes runs right now, or with `own` another thread of this process. None
+    where the system does not tell."""
     me, parent = str(threading.get_native_id()), os.getppid()
     beside = text(ROOT / f"proc/{parent}/task/{parent}/children").split()
     if own and not (ROOT / "proc/self/task").is_dir():

@@ -20,14 +20,14 @@ from workloads.records import SOURCES, Machine, source_hash
 HOST_MARGIN_BYTES = 256 << 20
 LAYERS = ("omp", "tbb", "workqueue")  # Numba's threading layers, best first: workqueue halves small products
 _LAYER_FILES = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}
-# What OpenBLAS calls its kernels for AVX2: OPENBLAS_CORETYPE may ask for them, or OpenBLAS not know the CPU.
+# OpenBLAS's names for AVX2 kernels. It uses them if OPENBLAS_CORETYPE says so, or if it does not know the CPU.
 AVX2_KERNELS = ("Haswell", "Zen")
 # Source: OpenBLAS's driver/others/openblas_env.c and dynamic.c, oneMKL's developer guide, BLIS's ConfigurationHowTo.
 BLAS_VARIABLES = (
     *("OPENBLAS_L2_SIZE", "OPENBLAS_BLOCK_FACTOR", "GOTO_BLOCK_FACTOR", "OPENBLAS_THREAD_TIMEOUT"),
     *("MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR", "MKL_DEBUG_CPU_TYPE", "BLIS_ARCH_TYPE"),
 )
-# What results may stand on, by the name of its distribution; what is not installed is left out.
+# Software that results depend on -> its distribution; software that is not installed is left out.
 _PACKAGES = {
     "llvmlite": "llvmlite",
     "scipy": "scipy",
@@ -165,7 +165,7 @@ def lesser_blas(found: dict[str, str]) -> bool:
 
 
 def blas_variables() -> list[str]:
-    """The variables set here that change how fast a BLAS is. Not OPENBLAS_CORETYPE: `lesser_blas` sees what comes of it."""
+    """The variables set here that change the speed of a BLAS, except OPENBLAS_CORETYPE: `lesser_blas` sees its effect."""
     return [name for name in BLAS_VARIABLES if name in os.environ]
 
 
@@ -192,7 +192,7 @@ def numba_threads() -> int:
 
 
 def software() -> dict[str, str]:
-    """Names and versions of what the results stand on. TensorFlow and Keras are never imported."""
+    """Names and versions of the software behind the results. TensorFlow and Keras are never imported."""
     found = {"python": platform.python_version(), "os": f"{platform.system()} {platform.release()}"}
     found |= {"numpy": version("numpy")} | blas()
     if number := version("numba"):
@@ -221,7 +221,7 @@ def commit() -> str:
 
 
 def marked(commit: str, sources: str) -> str:
-    """The commit, with `+dirty` where git knows it and its sources have another hash; a commit that tells changes as it is."""
+    """The commit, with `+dirty` where git knows it and its sources have another hash; unchanged if it has a `+` already."""
     return f"{commit}+dirty" if "+" not in commit and sources_of(commit) not in ("", sources) else commit
 
 

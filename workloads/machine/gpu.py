@@ -46,7 +46,7 @@ def _last_line(error: Exception) -> str:
 
 
 def _dotted(version: int) -> str:
-    """13.0 of CUDA's 13000."""
+    """`13.0` for CUDA's version number 13000."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
@@ -127,7 +127,7 @@ def memory_available(index: int) -> int:
     else:
         with cupy.cuda.Device(index):
             free, _ = runtime.memGetInfo()
-    # What CuPy's pool holds and does not use counts: it is given back before an allocation fails.
+    # Unused memory in CuPy's pool counts as free: it is given back before an allocation fails.
     pooled = cupy.get_default_memory_pool().free_bytes() if runtime.getDevice() == index else 0
     return max(0, free + pooled - MARGIN_BYTES)
 

@@ -1,4 +1,4 @@
-"""Whether what measurements stand on is there and works: what python -m workloads.doctor looks at, and the Finding it makes."""
+"""Checks of python -m workloads.doctor that libraries, GPU, disk and memory are there and work, and the Finding of a check."""
 
 import dataclasses
 import importlib
@@ -50,7 +50,8 @@ class Finding:
 
 
 def diagnosis(check: str, seen: str, *faults: tuple[object, str, str], level: str = "warn") -> Finding:
-    """What was seen, with the first of these faults that is one: (whether it is, why it matters, what to type)."""
+    """A Finding with the first of these faults that is true; level ok without one. A fault: (whether, why it matters, a
+    command)."""
     found = next(((why, fix) for fault, why, fix in faults if fault), ())
     return Finding(check, level if found else "ok", seen, *found)
 
@@ -65,7 +66,7 @@ def python() -> Iterator[Finding]:
 
 
 def dependencies() -> Iterator[Finding]:
-    """One finding for each that cannot be imported, one for all that can."""
+    """A finding for each package that cannot be imported, and one for all that can."""
     from importlib import metadata
 
     good = []
@@ -81,7 +82,7 @@ def dependencies() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """Is `kernels` ours? Hugging Face ships a top-level package of the same name."""
+    """Whether `kernels` is this checkout's: Hugging Face ships a top-level package of the same name."""
     import kernels
 
     foreign = Path(kernels.__file__ or "").resolve().parent.parent != ROOT.resolve()
@@ -112,7 +113,7 @@ def blas() -> Iterator[Finding]:
 
 
 def gpu() -> Iterator[Finding]:
-    """The GPU or why there is none, who else uses it, and whether cuDNN still has kernels for it."""
+    """Findings on the GPU, or why there is none; other processes on it; whether cuDNN still has kernels for it."""
     from workloads.machine import facts
     from workloads.machine import gpu as nvidia
 
@@ -148,7 +149,7 @@ def cupy() -> Iterator[Finding]:
 
 
 def tensorflow() -> Iterator[Finding]:
-    """Is TensorFlow there, does it start, and does it see the GPU? Asked in a child process."""
+    """Whether TensorFlow is installed, starts, and sees the GPU; tried in a child process."""
     from workloads.machine import facts
 
     if not (version := facts.version("tensorflow")):

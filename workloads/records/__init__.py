@@ -1,4 +1,4 @@
-"""Records of what was measured and the files that keep them. Imports only the ground and `kernels`."""
+"""Records of measurements and the files that keep them. Imports only the ground and `kernels`."""
 
 from workloads.records.files import SOURCES, Loaded, Refused, Writer, by_machine, decode, files_of, read, source_hash
 from workloads.records.rows import (

@@ -12,9 +12,9 @@ FOLDER = ROOT / "reports" / "local" / "saved"
 
 
 def folder(name: str) -> Path:
-    """Where a baseline of that name lies or will lie.
+    """The folder of a baseline of that name, whether it exists or not.
 
-    Raises: Usage for what is no plain name.
+    Raises: Usage for a name that is not plain.
     """
     if not re.fullmatch(r"\w[\w.-]{0,99}", name):
         plain = re.sub(r"\W+", "-", name).strip("-") or "before"
@@ -32,7 +32,7 @@ def names() -> list[str]:
 
 
 def require_free(name: str) -> None:
-    """Raises Usage when a baseline of that name exists: it is never overwritten. To be asked before measuring."""
+    """Raises Usage when a baseline of that name exists: it is never overwritten. Called before measuring."""
     if folder(name).exists():
         raise Usage(f"the baseline {name!r} exists; choose another name, or remove it first", f"rm -r {folder(name)}")
 

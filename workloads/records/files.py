@@ -1,6 +1,6 @@
 """Result files: one JSON object a line, append-only; a Run first, then a Measurement for each row.
 
-A resumed sweep adds another Run line before its own rows; the visits of a row are one, of whole lines the last wins.
+A resumed sweep adds another Run line before its own rows; visits of a row are joined, and of whole rows the last counts.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ from workloads.records.rows import SAMPLES, SCHEMA, Line, Machine, Measurement, 
 from workloads.records.visits import together
 
 SOURCES = ("kernels", "workloads", "analysis")  # the folders of the project's sources
-_OTHERS = frozenset(("steal", "other-load", "other-tenant"))  # flags of work that was not ours
+_OTHERS = frozenset(("steal", "other-load", "other-tenant"))  # flags of other programs' work
 _decoder = msgspec.json.Decoder(Line)
 
 
 class NoRun(Usage, FileNotFoundError):
-    """A run has no result file. The path or saved name that is most like it is said, else the nearest folder that has one."""
+    """A run has no result file. The error names the most similar path or saved name, else the nearest folder with one."""
 
     def __init__(self, run: str, saved: Sequence[str]):
         lost = not os.path.exists(run or ".")
@@ -42,7 +42,7 @@ class NoRun(Usage, FileNotFoundError):
 
 
 def _nearest(run: str) -> str:
-    """The folder with a result file whose name is most like it: beside it, of this machine, or, of a path, a stored one."""
+    """The folder with a result file and the most similar name: beside `run`, of this machine, or (for a path) a stored one."""
     beside, local = os.path.dirname(run), "reports/local/*/*"
     for near in (f"{beside}/*", local, "reports/*/*") if beside else (local,):
         if found := {os.path.dirname(file) for file in glob.glob(f"{near}/*.jsonl")}:
@@ -78,7 +78,7 @@ class Writer(contextlib.AbstractContextManager):
             raise Refused(f"{path} exists; add --resume to finish it, or choose another folder with -o", again)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Unbuffered: what a full disk refused would be tried again, and fail again, when the file is closed.
+            # Unbuffered: a write refused by a full disk would be tried again, and fail again, when the file is closed.
             self._file = open(path, "a+b", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise Refused(
@@ -176,12 +176,12 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
 
 
 def _anew(command: str) -> str:
-    """The command that measures into a folder of its own what --resume would have added to another."""
+    """The command without --resume, and with a new folder (-o DIR-new)."""
     return re.sub(r"(?<= )(-o|--output)[ =](\S+)", r"\1 \2-new", command.replace(" --resume", ""))
 
 
 def _network(command: str) -> str:
-    """The network whose layers a command asked for, of files whose Run line does not say it."""
+    """The network whose layers a command measured, for old Run lines without it; "" without one."""
     if found := re.search(r"--model[ =]([\w-]+)|\bmodel='([\w-]+)'", command):
         return found[1] or found[2]
     layers = "workloads.conv" in command and not re.search(r"--(shapes|vary)|(shapes|vary)=", command)
@@ -189,7 +189,7 @@ def _network(command: str) -> str:
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Everything read from one or more result files, oldest run first. `replaced`: rows that newer ones stand for."""
+    """Everything read from one or more result files, oldest run first. replaced: rows that newer ones replace."""
 
     runs: tuple[Run, ...]
     measurements: tuple[Measurement, ...]
@@ -199,7 +199,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
     @property
     def every(self) -> tuple[Measurement, ...]:
-        """All rows, replaced ones too: the best that was ever reached counts for roofs."""
+        """All rows, replaced ones too, since roofs count the best rate ever reached."""
         return (*self.replaced, *self.measurements)
 
     @property
@@ -233,8 +233,8 @@ def files_of(run: str | os.PathLike) -> list[Path]:
 
 
 def read(*runs: str | os.PathLike) -> Loaded:
-    """Reads result files, run folders or machine folders; of one row key the newest wins, by its own time, but one that others'
-    work on the machine disturbed only over its like.
+    """Reads result files, run folders or machine folders. Of rows with one key the newest counts; a row disturbed by other
+    programs never replaces an undisturbed one.
 
     Raises: FileNotFoundError when a run has no result file.
     """
@@ -259,7 +259,7 @@ def read(*runs: str | os.PathLike) -> Loaded:
 
 
 def by_machine(*runs: str | os.PathLike) -> dict[str, Loaded]:
-    """What `read` gives, apart for each machine key: rows of two machines are never one row."""
+    """Machine key -> its rows, as `read` gives them; rows of two machines are never joined."""
     files: dict[str, list[Path]] = {}
     for file in (file for run in runs for file in files_of(run)):
         found, _, _ = decode(file.read_bytes().splitlines()[:1])

@@ -1,6 +1,6 @@
-"""The articles that this project re-runs and real complaints, read from the TOML file beside: systems, claims, what was said.
+"""The articles that this project re-runs and real complaints, read from the TOML file beside.
 
-analysis.explain.published sets them beside what was measured here, analysis.explain.evidence answers each one's kind of question.
+analysis.explain.published compares them with measurements here, analysis.explain.evidence answers each one's kind of question.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from kernels.problems import Training
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Seconds of an epoch that an article gives of one device, low to high where it gives several."""
+    """Seconds of an epoch on one device in an article, low to high where it gives several."""
 
     device: str
     epoch_s: Estimate
@@ -48,7 +48,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """What a reporter saw of one training: the `faster` device, cpu, gpu or neither, in the reporter's `words`."""
+    """A reporter's observation of one training: the `faster` device, cpu, gpu or neither, in the reporter's `words`."""
 
     training: Training
     faster: str
@@ -56,9 +56,9 @@ class Reported(msgspec.Struct, frozen=True):
 
 
 class Complaint(msgspec.Struct, frozen=True):
-    """A real complaint. `reported`: the trainings that come closest to theirs in Keras, the one that is explained first; none
-    where the complaint is about no training. `varies`: the size whose flip answers them (batch or width), over `sizes`.
-    `apart`: what is not as they have it. `numbers`: theirs, the unit in the name."""
+    """A real complaint. `reported`: the closest trainings in Keras, the one explained first at the front; empty
+    without a training. `varies`: the size (batch or width) along which the winner changes, over `sizes`. `apart`: differences
+    from the reporter's setup. `numbers`: the reporter's, the unit in the name."""
 
     name: str
     kind: str
@@ -76,8 +76,8 @@ class Complaint(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """An article's question that is no training of its own: which `training` shows the answer. `rows`: the stored machine that
-    answers where no other rows do."""
+    """An article's question without a training of its own; `training` is one that shows the answer. `rows`: the stored machine
+    whose rows are used where no others answer it."""
 
     name: str
     kind: str

@@ -5,13 +5,13 @@ from msgspec.structs import replace
 from analysis import stats
 from workloads.records import Measurement
 
-# A device that cools or heats up between two clocks moves them by some percent; one that is not waited for, by far more.
+# Cooling or heating between two clocks moves them apart by some percent; a missing wait moves them by far more.
 _APART = 0.8
 _FIRST = 2.0  # times the others that a first sample must take to be suspected of holding the first call
 
 
 def no_wait(m: Measurement) -> str:
-    """A call that was waited for and yet took less than its work on the device."""
+    """Evidence in words that a call was not waited for: it took less than its work on the device; "" without."""
     waited, worked = m.on("host-latency"), m.on("device")
     if "no-wait" in m.flags:
         return "work was left on the device after the call was waited for"
@@ -24,7 +24,7 @@ def no_wait(m: Measurement) -> str:
 
 
 def first_call(m: Measurement) -> str:
-    """A first sample as much longer than the others as the first call was."""
+    """Evidence in words that a first sample holds the first call: it is longer by about as much; "" without."""
     first = m.phases_s.get("first_call", 0.0)
     for samples in m.samples:
         if len(samples.seconds) < 3 or samples.stop_reason.endswith((" processes", " blocks", " visits")):
@@ -37,7 +37,7 @@ def first_call(m: Measurement) -> str:
 
 
 def ran_on_cpu(m: Measurement) -> str:
-    """A row of a GPU whose work was on the CPU."""
+    """Evidence in words that the work of a GPU row ran on the CPU; "" without."""
     if "ran-on-cpu" in m.flags:
         return "its result lies in the host's memory"
     return m.reason if m.on_gpu and "variables are on" in m.reason and "CPU" in m.reason else ""
@@ -47,6 +47,6 @@ FLAGS = {"no-wait": no_wait, "first-call": first_call, "ran-on-cpu": ran_on_cpu}
 
 
 def flagged(m: Measurement) -> Measurement:
-    """The measurement with the flags of what its own numbers show."""
+    """The measurement with the flags that its own numbers raise."""
     found = [flag for flag, seen in FLAGS.items() if flag not in m.flags and seen(m)]
     return replace(m, flags=(*m.flags, *found)) if found else m

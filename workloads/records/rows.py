@@ -1,4 +1,4 @@
-"""Records of what was measured: SI base units, the unit in every name, full precision.
+"""Records of measurements: SI base units, the unit in every name, full precision.
 
 Absent is not zero, and a number that is not finite is never stored.
 """
@@ -16,20 +16,20 @@ from kernels.problems import Problem
 from workloads.records.switches import VARIABLES, Experiment, Keras, typed
 
 SCHEMA = 1
-# The note of a training that says which samples it learned from: the version of made-up ones (frameworks.data.VERSION), or of
-# rows from before there was one what `decode` says. Losses of two rows are compared where it is the same.
+# Note of a training: the version of its made-up samples (frameworks.data.VERSION); in older rows the text that `by_row` writes.
+# Losses of two rows are compared only where it is the same.
 SAMPLES = "samples"
-# The series of a training: seconds of later epochs of other numbers of steps than its own, and the data-set setup of a fit (of
-# other numbers of steps: `setup_s 8`); of rows from before, seconds of short fits by their epochs and steps, and of the first
-# fit's epochs. A row of several processes has each one's, the process's number behind the name.
+# Series of a training: seconds of later epochs with another number of steps, and data-set setup of a fit (with another number
+# of steps: `setup_s 8`). Older rows have seconds of short fits by epochs and steps, and of the first fit's epochs. A row of
+# several processes has a series for each, with the process's number behind the name.
 LATER = re.compile(r"later_epoch_s (\d+)")
 SETUP = "setup_s"
 FITS = re.compile(r"fit_s (\d+)x(\d+)")
 EPOCHS = "epoch_s"
 OF_PROCESS = " process "
-EPOCHS_OF = "epochs of "  # how the reason begins why a row stopped whose samples are its epochs
-VISITS_AT = "visit_at_s"  # the series of when each visit of a row ended, in Unix seconds
-# Counts, seconds of a call, numbers of any unit: nothing that was measured comes near these bounds, which hold on decoding.
+EPOCHS_OF = "epochs of "  # begins the stop reason of a row whose samples are its own epochs
+VISITS_AT = "visit_at_s"  # series: the end of each visit of a row, in Unix seconds
+# Bounds on counts, seconds of a call and other numbers, checked on decoding; no measurement comes near them.
 _MOST = 1 << 60
 Count = Annotated[int, msgspec.Meta(ge=1, lt=_MOST)]
 Seconds = Annotated[float, msgspec.Meta(gt=1e-12, lt=1e9)]
@@ -144,7 +144,7 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def library(self) -> str:
-        """What computes a model: Keras's backend, and JAX in the loop over its own steps."""
+        """The library that computes a model: Keras's backend; `jax` for JAX's own loop."""
         return self.settings.switches.get("keras_backend", "jax" if self.backend == "jax" else "tensorflow")
 
     @property
@@ -207,7 +207,7 @@ class Measurement(Row, frozen=True, tag="measurement"):
 
 Measurements = Sequence[Measurement]  # rows to go over as often as one likes
 
-# Since which compute capability GPUs multiply in an arithmetic; in those not named all do. Source: CUDA C++ Programming Guide.
+# Arithmetic -> the least compute capability of a GPU for it; 0 for others. Source: CUDA C++ Programming Guide.
 SINCE = {"tf32": 8.0, "bfloat16": 8.0, "float8_e4m3": 8.9}
 
 
@@ -267,8 +267,8 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
-    """What a result file came from: the machine, the software, the command and the sources. network: whose layers were
-    asked for."""
+    """The origin of a result file: machine, software, command and sources. network: the one whose layers were measured, or
+    ""."""
 
     schema: int
     machine: Machine
@@ -291,7 +291,7 @@ def distinct(rows: Iterable[Row], but: Iterable[Row] = ()) -> list[Row]:
 
 
 def tells(name: str) -> bool:
-    """Whether a series is of a training's costs: seconds of epochs, data-set setups or short fits."""
+    """Whether a series holds seconds of epochs, data-set setups or short fits, from which a training's costs are computed."""
     return bool(FITS.fullmatch(name) or LATER.fullmatch(name)) or name == EPOCHS or name.partition(" ")[0] == SETUP
 
 
@@ -302,7 +302,7 @@ def by_epochs(m: Measurement) -> bool:
 
 
 def finite(m: Measurement) -> Measurement:
-    """The measurement as it may be stored: JSON has no NaN, so a row with one has failed, and says where it was."""
+    """The measurement as it may be stored. JSON has no NaN, so a row with one becomes failed, with its place as the reason."""
     numbers: list[tuple[str, tuple[float, ...]]] = [(f"phases_s {name}", (s,)) for name, s in m.phases_s.items()]
     numbers += [(f"values {name}", (value,)) for name, value in m.values.items()]
     numbers += [("max_error", (m.max_error or 0.0,))]
@@ -316,8 +316,8 @@ def finite(m: Measurement) -> Measurement:
 
 
 def sound(line) -> bool:
-    """Whether a line, a Run or a Measurement, says something that can have been measured; what decodes and does not came from
-    elsewhere."""
+    """Whether a decoded line, a Run or a Measurement, can be a measurement: counts in range, each clock once, a block for every
+    sample."""
     if isinstance(line, Run):
         return True
     counts = [x for x in msgspec.structs.astuple(line.problem) if type(x) is int]

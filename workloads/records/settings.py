@@ -17,15 +17,15 @@ _STUDIED = {"load", "beside", "at_once", "clear_session", "strategy", "replicas"
 
 
 def ordinary(row: Row) -> bool:
-    """Whether a row (or a Measurement) tells what a call costs by itself on one device: nothing was made to run beside it, it is
-    spread over no others, it was not made for its trace, and it is no trial, whose time is that of a whole training with its
+    """Whether a row (or a Measurement) gives the cost of a call by itself on one device. Nothing was run beside it, it is not
+    spread over several devices, and it was not made for its trace. It is no trial, which times a whole training with its
     compilation."""
     return not _STUDIED & set(row.settings.switches) and row.variant != "trial"
 
 
 def is_held(row: Row) -> bool:
-    """Whether the row's visits begin with a load of their own, long enough for a GPU's clock to come down; where a page takes one
-    row of several, it takes those without."""
+    """Whether the row's visits begin with a load that lasts until a GPU's clock comes down. Pages prefer rows without such a
+    load."""
     return row.settings.switches.get("load") == HELD["load"]
 
 
@@ -52,7 +52,7 @@ def of(row: Row) -> Keras:
 
 
 def fitted(dtype: str) -> str:
-    """The type of the set that Keras's fit makes of NumPy arrays and, on TensorFlow, copies to its device as a whole."""
+    """The type of the data set that Keras's fit makes from NumPy arrays; TensorFlow copies it to its device as a whole."""
     return dtype if dtype == "uint8" else "float32"
 
 
@@ -71,9 +71,9 @@ def is_user_model(name: str) -> bool:
 
 
 def network(name: str, own: bool = False) -> networks.Network:
-    """The network of that name. `own`: a user's own model might have been named.
+    """The network of that name. own: a user's own model may be named too.
 
-    Raises: Usage for one that is not known, with the one that is most like it.
+    Raises: Usage for an unknown name, with the most similar one.
     """
     with usage_errors():
         found = networks.known(name)

@@ -1,4 +1,4 @@
-"""What `Settings.switches` say, as typed records; a switch that is absent has its default, which stands first."""
+"""`Settings.switches` as typed records; an absent switch has its default, the first of its values."""
 
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ import msgspec
 class Keras(msgspec.Struct, frozen=True):
     """How a model is compiled, fed and trained.
 
-    gpu: of a CPU row, whether TensorFlow sees the GPU that it is kept from using. residence: where the samples live. precision:
+    gpu: whether TensorFlow sees the GPU in a CPU row, where it must not use it. residence: where the samples live. precision:
     Keras's dtype policy. targets: of a regression (S4's were float64).
     """
 
@@ -26,7 +26,7 @@ class Keras(msgspec.Struct, frozen=True):
 
 
 class Experiment(msgspec.Struct, frozen=True):
-    """What a row was made to show beside its cost.
+    """The experiment that a row was made for, besides its cost.
 
     replicas: devices that each train a part of every batch under `strategy`, the row's device the first of them. in_flight:
     requests that a server answers at the same time. beside: what ran at the same time. at_once: processes that do the same,

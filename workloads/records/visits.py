@@ -9,7 +9,7 @@ from analysis import units
 from workloads.records.rows import EPOCHS_OF, OF_PROCESS, VISITS_AT, Measurement, Samples, by_epochs, tells
 
 PROCESS = "process"  # the stop reason of a visit in a process of its own; of others it is anything else
-SHORT_S = 30.0  # visits within so many seconds have seen one mood of the host
+SHORT_S = 30.0  # visits within so many seconds saw the host at one moment only
 
 
 def joined(parts: Iterable[Samples], reason: str = "", blocks: Iterable[int] | None = None) -> Samples:
@@ -22,11 +22,11 @@ def joined(parts: Iterable[Samples], reason: str = "", blocks: Iterable[int] | N
 
 
 def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
-    """One measurement of a row from several; the first that is not ok where one is not.
+    """One measurement of a row from several parts; the first part that is not ok, if there is one.
 
     Each part is a block, so intervals are over visits (numbered by their round) or processes. Values are the median of the
-    parts', flags those of any; what happened once in each process is a series (`import_s`), and so are its short fits; else
-    the newest part that says something is believed.
+    parts', flags those of any. Phases, once a process, become series (`import_s`), and so do short fits. Of all other fields
+    the newest value counts.
     """
     bad = next((m for m in parts if not m.ok), None)
     if bad:
@@ -64,12 +64,12 @@ def together(visits: Sequence[Measurement]) -> Measurement:
 
 
 def span(m: Measurement) -> str:
-    """In how few seconds a row's visits were made, for a table: ` within 3 s`; empty where they are far enough apart."""
+    """The seconds within which a row's visits were made, for a table: ` within 3 s`; "" from SHORT_S on and without visits."""
     return f" within {max(m.span_s, 1):.0f} s" if m.span_s is not None and m.span_s < SHORT_S else ""
 
 
 def _listed(parts: Iterable[dict[str, float]]) -> dict[str, list[float]]:
-    """Name -> what each part that has it says."""
+    """Name -> its values in all parts that have it."""
     found: dict[str, list[float]] = {}
     for part in parts:
         for name, value in part.items():

@@ -1,4 +1,4 @@
-"""Charts of whole trainings: their break-even by epochs, and where the seconds go where samples are few."""
+"""Charts of whole trainings: break-even by epochs, and the parts of the time of small data sets."""
 
 from math import inf
 from typing import Any
@@ -55,7 +55,7 @@ def _paid(e: Estimate | None) -> dict[str, Any]:
 
 
 def small(found: "list[tuple[jobs.Setup, tuple[Pair, ...]]]", made: "list[Budget]") -> list[Chart]:
-    """Samples against the whole training on both devices, and where its seconds go: a bar a device and sample count."""
+    """Seconds of the whole training against samples on both devices, and their parts: a bar a device and sample count."""
     if not found:
         return []
     by_row = {b.training.key: b for b in made}
@@ -83,7 +83,7 @@ def small(found: "list[tuple[jobs.Setup, tuple[Pair, ...]]]", made: "list[Budget
 
 
 def _small_rows(pair: Pair) -> list[tuple]:
-    """A row a device: the whole training, its parts, and from the GPU's side who wins."""
+    """A row a device: the whole training and its parts; the GPU's row also has the winner and the break-even."""
     rows, (epochs, _) = [], jobs.job_of(pair, "samples")
     for side in pair.sides(BY_JOB, "samples"):
         parts = costs.parts(side.cost, epochs, pair.steps)
@@ -97,7 +97,7 @@ def _small_rows(pair: Pair) -> list[tuple]:
 
 
 def _known(e: Estimate) -> str:
-    """Seconds; of a part that may be none, what it is less than."""
+    """`1.2 s`; `<0.3 s` for a part whose interval holds 0: its upper end."""
     end = numbers.less_than(e)
     return seconds(e.value) if end is None else f"<{seconds(end)}"
 
@@ -107,7 +107,7 @@ def _wins(pair: Pair, by: str) -> str:
 
 
 def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
-    """Where the seconds of trainings go, a bar each."""
+    """A bar for each training: the parts of its seconds."""
     where, axes = list(bars), (Axis("seconds of the whole training", "seconds", False), Axis("", "words", False))
     parts = {part: [s[part] for s in bars.values()] for part in budget.JOB_PARTS if any(s[part] for s in bars.values())}
     traces = stacked(parts, where, lambda part, i, v: f"{part}, {where[i]}: {seconds(v)}")

@@ -1,4 +1,4 @@
-"""Charts as data: what the page draws by JavaScript and writes as a table under it. Colors by Okabe and Ito, each line with a
+"""Charts as data: the page draws them by JavaScript, with a table under each. Colors by Okabe and Ito, each line with a
 marker or a dash of its own."""
 
 import itertools
@@ -18,7 +18,7 @@ from analysis.units import seconds
 Points = Sequence[tuple[float, Estimate]]
 
 
-SIX = 6  # significant digits of what is drawn: no more was measured
+SIX = 6  # significant digits of drawn values
 COLORS = ("blue", "vermillion", "green", "purple", "orange", "sky", "ink")
 MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
@@ -34,7 +34,7 @@ class Axis(msgspec.Struct, frozen=True):
     title: str
     unit: str
     log: bool = True
-    ends: tuple[float, float] | None = None  # what is shown of it; None: all that is drawn
+    ends: tuple[float, float] | None = None  # the range shown; None: that of all values
     lines: tuple[str, ...] = ()  # of words: these from the top, a line each
 
 
@@ -77,7 +77,7 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True):
 class Chart(msgspec.Struct, frozen=True):
     """A chart of one or several views that a list chooses from, and all its numbers as a table, which no section repeats.
 
-    `picture`: the SVG of it that shows without JavaScript, "" where there is none. `chooses`: what the list of views is of.
+    `picture`: its SVG file, shown without JavaScript; "" without one. `chooses`: the title of the list of views.
     """
 
     name: str
@@ -94,13 +94,13 @@ class Chart(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """What the mark behind some of the numbers means; empty where none has it."""
+        """The meaning of the mark behind some numbers; "" where no number has it."""
         marked = any(f" % {CACHED_MARK}" in str(cell) for row in self.numbers.rows for cell in row)
         return f"{CACHED_MARK} {CACHED_WORDS}." if marked else ""
 
 
 def rounded(value: float) -> float:
-    """What is worth embedding of a number."""
+    """The number in SIX significant digits, short enough to embed."""
     return float(f"{value:.{SIX - 1}e}")
 
 
@@ -144,8 +144,8 @@ def stacked(parts: dict[str, list[float]], where: list[str], words: Callable[[st
 
 
 def crossed(crossings: "Iterable[Crossing]", name: str, before: str = "") -> dict[str, Any]:
-    """The lines and bands of a View that say where the winner changes: a line at a known size, else a band over all sizes that
-    may be it. `before`: words before the size, {} for who wins from there."""
+    """The lines and bands of a View that mark each change of the winner: a line at a known size, else a band over the possible
+    sizes. `before`: words before the size; {} is the device that wins from there."""
     return marked(
         (
             None if c.wide else c.at.value,

@@ -1,5 +1,5 @@
-"""The crossover on the page: every run, precision, form of a call and reuse of a copy as tables that the page's slider chooses
-from; where the time goes at each size."""
+"""The crossover on the page: data for every run, precision, form of a call and reuse of a copy, which the page's slider
+selects, and the parts of the time at each size."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -64,7 +64,7 @@ def _precisions(of: Material) -> list[dict]:
 
 
 def _cpu(of: Material) -> "dict[str, dict[int, Side]]":
-    """precision -> n -> the CPU's best: of the answers where there are any, else the fastest rows."""
+    """precision -> n -> the CPU's best side: from the answers if there are any, else from the fastest rows."""
     found: dict[str, dict[int, Side]] = {}
     for a in shown(of.answers):
         found.setdefault(a.precision, {}).update({p.n: p.cpu for p in a.points})
@@ -157,14 +157,14 @@ def _numbers(of: Material) -> Table:
 
 
 def answered(answers: Iterable[Answer]) -> list[Answer]:
-    """Those that say something of the GPU."""
+    """The answers with a GPU time, or with sizes at which the GPU was tried."""
     return [a for a in answers if a.kind != "no-gpu" or a.gaps]
 
 
 def wins(
     answers: Iterable[Answer], heads: Sequence[str] = (), which: Callable[[Answer], tuple] = lambda a: ()
 ) -> Table:
-    """A line an answer, `which` under `heads` saying what it is of."""
+    """A table, a line an answer. which: the cells under `heads` that name the answer's problem."""
     rows = []
     for a in answers:
         how = a.form.framework or "-", a.form.cache.replace("warm", "-"), crossings.form_name(a.form)

@@ -1,4 +1,4 @@
-"""Chart of what it takes to get a batch into a training step, by its bytes, with the fitted laws and CuPy's copies beside."""
+"""Chart of the input pipeline: seconds of a step by the bytes of its batch, with the fitted laws and CuPy's copies."""
 
 from collections.abc import Iterable
 
@@ -20,8 +20,8 @@ _LINE = 12  # points of a law's line
 
 
 def feeding_chart(rows: Measurements) -> list[Chart]:
-    """Seconds of a step against the bytes of its batch, a view a device and type, with what lies on the device already in each;
-    none without laws."""
+    """Seconds of a step against the bytes of its batch, a view a device and type; [] without laws. Each view also has data
+    already resident on the device."""
     fitted, found = feeding.laws(rows), feeding.rows(rows)
     views = []
     for device, dtype in dict.fromkeys((law.device, law.dtype) for law in fitted):
@@ -43,7 +43,7 @@ def feeding_chart(rows: Measurements) -> list[Chart]:
 
 
 def _own(law: Law, found: Iterable[Row]) -> list[Row]:
-    """The rows of a law's device, way and type, by rising bytes; those too noisy for its fit too."""
+    """The rows of a law's device, way and type, by rising bytes, including those too noisy for its fit."""
     own = [(m, e) for m, e in found if (m.device, m.variant, m.problem.dtype) == (law.device, law.way, law.dtype)]
     return sorted(own, key=lambda row: row[0].problem.nbytes)
 

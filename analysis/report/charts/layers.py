@@ -1,4 +1,4 @@
-"""Charts of layers, a line each: every backend's rate under its roof, and who wins where along the batch or another size."""
+"""Charts of layers, a line each: every backend's rate under its roof, and the winner along the batch or another size."""
 
 from collections.abc import Callable, Iterable
 
@@ -32,7 +32,7 @@ _MOST = 40  # lines of a chart
 
 
 def charts(of: Layers) -> list[Chart]:
-    """The rates, and for each size that varies who wins along it; none without rows."""
+    """The chart of rates, and a chart of winners for each size that varies; [] without rows."""
     return [*_rates(of), *(_crossings(of, varies) for varies in of.drawn)]
 
 
@@ -74,7 +74,7 @@ def _rates(of: Layers) -> list[Chart]:
 
 
 def _numbers(of: Layers) -> Table:
-    """A line a layer, direction and batch: the fastest kernel of each backend with its data there and warm caches."""
+    """A line a layer, direction and batch: the fastest kernel of each backend, with resident data and warm caches."""
     best = layers.best_by_side(of.rows, of.op)
     some = {side: m for at in best.values() for side, m in at.items()}
     sides = sorted(some, key=lambda s: (bool(layers.framework_of(some[s])), some[s].on_gpu, some[s].device, s))
@@ -102,7 +102,7 @@ def _cell(m: Measurement | None, roofs: Roofs) -> str:
 
 
 def _roofs_over(rows: Iterable, of: Layers) -> dict[str, float]:
-    """CPU, GPU -> the rate that the roofs allow its fastest library row."""
+    """CPU, GPU -> the FLOP/s that the roofs allow for the fastest library row on it."""
     found: dict[str, float] = {}
     for m in sorted(rows, key=call_s, reverse=True):
         judged = judge(m, of.roofs)
@@ -112,7 +112,7 @@ def _roofs_over(rows: Iterable, of: Layers) -> dict[str, float]:
 
 
 def _crossings(of: Layers, varies: str) -> Chart:
-    """A line a family of the first precision: bands say who wins one call with the data there. Every answer in its table."""
+    """A line a family of the first precision, with bands of the winner of one resident call. All answers are in its table."""
     shown = [a for a in of.answers if a.family.varies == varies]
     resident = [a for a in shown if a.form == LATENCY and a.points]
     first = resident[0].precision
@@ -137,7 +137,7 @@ def _crossings(of: Layers, varies: str) -> Chart:
 
 
 def _most(found: list, by: Callable) -> tuple[list, str]:
-    """The largest of many, in their order, and what a title says of the others."""
+    """(the _MOST largest items in their order, words on the others for the title)."""
     if len(found) <= _MOST:
         return found, ""
     kept = sorted(range(len(found)), key=lambda i: by(found[i]), reverse=True)[:_MOST]

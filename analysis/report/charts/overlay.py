@@ -1,5 +1,5 @@
-"""Charts of several runs as one: what has the same axes is drawn over each other, bars stand in views of their own. A thing keeps
-its color from run to run; each run has markers and dashes of its own."""
+"""Charts of several runs as one: views with the same axes are merged, bars keep views of their own. A name keeps its color from
+run to run; each run has its own markers and dashes."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from analysis.report.charts.chart import Axis, Chart, Trace, View, rounded
 from analysis.stats import group_by
 from analysis.table import Table
 
-# Of each further run: what its markers and its dashes become.
+# Markers and dashes that replace the first run's, for each further run.
 _MARKERS = (
     {"circle": "x", "square": "cross", "triangle-up": "star", "diamond": "bowtie", "triangle-down": "hourglass"},
     {"circle": "pentagon", "square": "hexagon", "triangle-up": "star-triangle-up", "diamond": "star-diamond"},
@@ -59,8 +59,8 @@ def _lettered(view: View, i: int, letter: str) -> View:
 
 
 def _styled(t: Trace, i: int, letter: str, view: View) -> Trace:
-    """The trace under its run's letter, a further run's with its own marker and dash; what stands line by line keeps them, as
-    each run has lines of its own."""
+    """The trace with its run's letter. A further run gets its own marker and dash; charts with a line a thing keep theirs, as
+    each run has its own lines."""
     named = replace(
         t,
         name=t.name if view.bars else f"{letter} {t.name}",
@@ -76,7 +76,7 @@ def _styled(t: Trace, i: int, letter: str, view: View) -> Trace:
 
 
 def over(a: View, b: View) -> View:
-    """Both views in one: equal names have equal colors, and names beside lines are moved apart again."""
+    """Both views merged: equal names have equal colors, and names beside lines are moved apart again."""
     colors = {_bare(t): t.color for t in a.traces}
     traces = [*a.traces, *(replace(t, color=colors.get(_bare(t), t.color)) for t in b.traces)]
     x, y = _both(a.x, b.x), _both(a.y, b.y)

@@ -22,7 +22,7 @@ from workloads.records import Measurement, Measurements
 _LOOKS = (("circle", "dot"), ("square", "solid"))  # of the CPU's and the GPU's points
 _POINTS = {"conv": ("triangle-up", "convolution"), "matmul": ("triangle-down", "layer's product")}
 _RIGHT = 30_000.0
-_WALKS = 12  # layers that are drawn as walks, those with most work
+_WALKS = 12  # layers drawn as walks: those with most work
 _LEAST = 3  # batches that make a walk
 _WALKED = "Layers walk up and to the right as their batch grows; a small batch comes nowhere near a roof."
 PRODUCTS = "device | product | at | fastest kernel | threads | FLOP per byte | rate | of its roof | the roof | flag"
@@ -82,7 +82,7 @@ def _view(label: str, roofs: Roofs, points: list[Trace], says: str) -> View:
     tops = [r.rate.value for r in roofs if r.kind == "compute"] + ys
     memory = [left * r.rate.value for r in roofs if r.kind in ("memory", "cache")]
     bottom, top = min([*ys, *memory, *(tops[:1])], default=1e9) / 2, max(tops, default=1e12) * 2
-    lines = {(t.name, t.label): t for t in _roofs(roofs, left, right, bottom)}  # GPUs that are alike have them alike
+    lines = {(t.name, t.label): t for t in _roofs(roofs, left, right, bottom)}  # GPUs of one model have equal roofs
     drawn = overlay.named(list(lines.values()), math.log(bottom), math.log(top))
     return View(
         label,
@@ -130,7 +130,7 @@ def _roofs(roofs: Roofs, low: float, high: float, bottom: float) -> list[Trace]:
             else:
                 made.append(_line(f"sheet {', '.join(r.name for r in alike)}", flops_rate(rate), ends, "gray", "dot"))
         for roof in _of(own, "launch"):
-            # at the intensity of a float32 matmul of n, which is n / 6: 2 n^3 FLOP in the time of an empty call
+            # a float32 matmul of n has intensity n / 6: the line is 2 n^3 FLOP over the time of an empty call
             xs = max(low, _launch_at(roof, bottom)), min(high, _launch_at(roof, 1e15))
             name, dash = f"empty {roof.name}, {seconds(1 / roof.rate.value)}", "dash" if roof.name == WAITED else "dot"
             ends = [(x, 2 * (6 * x) ** 3 * roof.rate.value) for x in xs]

@@ -139,7 +139,7 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
 
 def _across(axes, view: "View", start: float) -> None:
     """The bands and lines of the view, each with its words at the top."""
-    least = (axes.get_xlim()[1] / start) ** 0.07  # a narrower band of who wins has no room for its words
+    least = (axes.get_xlim()[1] / start) ** 0.07  # a narrower band has no room for its words
     winners = dict(WINNER.values())
     for low, high, words in view.bands:
         axes.axvspan(low, high, color=COLORS[winners.get(words, "gray")], alpha=0.15, lw=0)
@@ -153,7 +153,8 @@ def _across(axes, view: "View", start: float) -> None:
 
 
 def _draw(axes, t: "Trace", lines: tuple[str, ...]):
-    """The trace with its interval; what stands for it in a legend. `lines`: where y is words, these from the top."""
+    """Draws the trace with its interval; returns its handle for the legend. lines: the words of a y axis of words, top
+    first."""
     color = COLORS[t.color]
     (drawn,) = axes.plot(
         [math.nan if x is None else x for x in t.x],

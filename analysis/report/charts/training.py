@@ -1,4 +1,4 @@
-"""Charts of trainings: a step in parts on each device, predicted beside measured, who wins along batch and samples."""
+"""Charts of trainings: the parts of a step on each device, predicted beside measured, and both devices along a size."""
 
 from collections.abc import Iterable
 
@@ -41,7 +41,7 @@ def steps(made: "list[Budget]") -> list[Chart]:
 
 
 def groups(made: Iterable[Budget]) -> list[list[Budget]]:
-    """The budgets of one training on its devices together, those of which any part of a step is known."""
+    """Budgets grouped by training, one a device; only groups in which a part of a step is known."""
     found = group_by(made, lambda b: (break_even.setup_of(b.training), b.training.problem))
     return [group for group in found.values() if any(is_known(p) for b in group for p in b.parts)]
 
@@ -63,7 +63,7 @@ def numbers(made: list[Budget]) -> Table:
 
 
 def is_known(part: Part) -> bool:
-    """Whether it is a part of the step itself with a number."""
+    """Whether the part has a time other than 0."""
     return bool(part.seconds and part.seconds.value)
 
 
@@ -86,7 +86,7 @@ def _apart(names: list[str]) -> list[str]:
 
 
 def predicted_steps(cases: "list[Case]") -> list[Chart]:
-    """Predicted against measured seconds of a step, each predicted with its model left out; one alone makes no picture."""
+    """Predicted against measured seconds of a step, each predicted with its model left out; [] for fewer than two."""
     if len(cases) < 2:
         return []
     traces: list[Trace] = []

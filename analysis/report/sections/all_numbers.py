@@ -33,7 +33,7 @@ def section(runs: list[Material]) -> list[str]:
 
 
 def table(runs: list[Material], skipped: bool = True) -> Table:
-    """What was run, its numbers, how its answer was checked, a line a row; of several runs the run first."""
+    """A table, a line a row: what was run, its numbers, and the check of its answer. With several runs the run comes first."""
     several = len(runs) > 1
     heads = [*["run"] * several, *NUMBERS, "check"]
     rows = (

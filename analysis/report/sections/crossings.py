@@ -1,4 +1,4 @@
-"""Who wins from where as tables, of square products and of layers alike, and where the GPU's time goes there."""
+"""Crossovers as tables, for square products and for layers, with the parts of the GPU's time."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -19,7 +19,7 @@ _ADDS_UP = (
 
 
 def section(measurements: Measurements, answers: tuple[Answer, ...]) -> list[str]:
-    """Who wins from where in every form, and where the GPU's time goes at the deciding sizes; nothing of one device alone."""
+    """The winner by size in every form, and the parts of the GPU's time at the deciding sizes; [] for one device alone."""
     told = answered(answers)
     if not any(a.points for a in told):
         return []
@@ -33,8 +33,8 @@ def details(
     heads: Sequence[str] = (),
     which: Callable[[Answer], tuple] = lambda a: (),
 ) -> list[str]:
-    """What was not measured, and the time of the first precision's calls in parts, as `whys` has it; `which` under `heads` says
-    what an answer is of."""
+    """Lines on sizes that were not measured, then a table of the first precision's call times in parts, from `whys`. which: the
+    cells under `heads` that name an answer's problem."""
     gaps = dict.fromkeys(f"- {text(', '.join((*which(a)[:1], a.precision, gap)))}" for a in answers for gap in a.gaps)
     first = answers[0].precision
     rows = [(*which(a), *_parts(a, w)) for a in answers if a.precision == first for w in whys(a)]

@@ -1,4 +1,4 @@
-"""What several runs differ in, in words: the first beside each further one."""
+"""The differences between runs in words: the first run against each further one."""
 
 from analysis.compare import comparison
 from analysis.report.material import Material
@@ -10,7 +10,7 @@ HEADING = "The differences in words"
 
 
 def section(runs: "list[Material]") -> list[str]:
-    """What both did best, the rows that both have; nothing for a single run."""
+    """For each further run: the best of both, and the rows that both have; [] for a single run."""
     return [line for of in runs[1:] for line in _pair(runs[0], of)]
 
 

@@ -19,7 +19,7 @@ from workloads.records import Measurements, Run
 # A run is called noisy when more than this part of its rows has flags or an interval wider than ±3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
 MOST_HASHES = 4  # commits that a page names at its top
-INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
+INLINE, COMMANDS = 3, "Commands"  # more commands than INLINE become a list at the page's end, under that name
 
 
 def noisy(measurements: Measurements) -> tuple[int, int]:
@@ -30,7 +30,7 @@ def noisy(measurements: Measurements) -> tuple[int, int]:
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What stands above a run's answer: the machine and whether it was quiet, when and from what it was measured."""
+    """The facts above a run's answer: the machine and whether it was quiet, when and from what it was measured."""
 
     run: str  # its label among several
     key: str
@@ -68,7 +68,7 @@ def head(of: Material) -> Head:
 
 
 def title(runs: "list[Material]") -> str:
-    """What the page is about: what only one device did has no winner, nor has what only serves to explain."""
+    """The page's title. It asks for a winner only where both devices ran an operation, other than those that only explain."""
     warm = [m for of in runs for m in of.rows if m.ok and m.process == "warm"]
     did = ({m.problem.op for m in warm if m.on_gpu is gpu} for gpu in (False, True))
     wins = set.intersection(*did) - {"peak", "stream", "launch", "feeding"}
@@ -103,7 +103,7 @@ def _head_lines(of: Head) -> list[str]:
 
 
 def versions(runs: "Iterable[Run]") -> str:
-    """The commits of the runs, newest first, each once; behind MOST_HASHES of them how many more."""
+    """The commits of the runs, newest first, each once; beyond MOST_HASHES of them only how many more."""
     newest = sorted(runs, key=lambda r: r.started_at, reverse=True)
     marked = (facts.marked(r.commit, r.sources).partition("+") for r in newest)
     every = list(dict.fromkeys(f"{name[:9]}{plus}{rest}" for name, plus, rest in marked))
@@ -112,7 +112,7 @@ def versions(runs: "Iterable[Run]") -> str:
 
 
 def commands_section(runs: "Iterable[Material]") -> list[str]:
-    """The commands of pages that come of more than INLINE of them, in the order they were run."""
+    """A list of the commands of runs with more than INLINE of them, in the order they were run."""
     told = []
     for one in runs:
         every = commands(one.loaded.runs)
@@ -122,7 +122,7 @@ def commands_section(runs: "Iterable[Material]") -> list[str]:
 
 
 def answers_section(runs: "list[Material]") -> list[str]:
-    """The verdict in at most five sentences, of several runs each one's under its name."""
+    """The answer of each run in at most five sentences; under its name where there are several runs."""
     lines = ["## The answer", ""]
     for run in runs:
         lines += headed(run.label, listed(run.said) or [""])
@@ -133,7 +133,7 @@ _STOPPED = re.compile(r" --stop-after[ =]\S+| --resume(?= |$)")
 
 
 def commands(runs: "Iterable[Run]") -> list[str]:
-    """The commands in the order they were run, each once: what went on where it had stopped is the same command, without the
-    flags for that."""
+    """The commands in the order they were run, each once. Flags that stop and resume are removed, so that a resumed command
+    counts once."""
     ran = sorted(runs, key=lambda r: r.started_at)
     return list(dict.fromkeys(_STOPPED.sub("", cells.portable(run.command)) for run in ran))

@@ -1,4 +1,4 @@
-"""The section of inference: what batches of a model are answered in, on both devices, and from which batch the GPU wins."""
+"""The section on inference: seconds a batch on both devices, and the batch from which the GPU wins."""
 
 from collections.abc import Iterable
 
@@ -33,7 +33,7 @@ def section(measurements: Measurements, said: Iterable[str] = ()) -> list[str]:
 
 
 def _line(case: inference.Case, rows: Measurements, way: inference.Way, batch: int) -> tuple[str, ...] | None:
-    """Both sides' seconds and samples a second, and how many times the CPU's the GPU's are; None where neither was measured."""
+    """The cells of a line: seconds and samples a second on both devices, the GPU's speedup; None where neither was measured."""
     both = cpu, gpu = [inference.side(rows, way, on_gpu, batch) for on_gpu in (False, True)]
     if not gpu and (way == inference.QUEUED or not cpu):  # a CPU queues nothing: that is its one call's time again
         return None

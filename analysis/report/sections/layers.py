@@ -18,7 +18,7 @@ _TIMES = "slowdown, median"
 
 
 def section(of: Layers) -> list[str]:
-    """Where the GPU wins, what frameworks, caches and precisions change."""
+    """The section: where the GPU wins, and the effect of frameworks, cold caches and precisions; [] without rows."""
     if not of.rows:
         return []
     told = layers.rate_sentences(of.rows, of.op, of.roofs)
@@ -27,7 +27,7 @@ def section(of: Layers) -> list[str]:
 
 
 def _totals_table(of: Layers) -> list[str]:
-    """Who wins the steps, and what all layers of one come to, a line a network, batch and precision."""
+    """Sentences on the winner of each step, then the summed times of a step's layers, a line a network, batch and precision."""
     sides = sorted({side for _, total in of.totals for side in total.seconds} - {"CPU", "GPU"})
     rows = [
         (
@@ -84,7 +84,7 @@ def _ratios(of: Layers) -> list[str]:
 
 
 def _arithmetic(of: Layers) -> list[str]:
-    """What each backend reaches by precision and alignment; nothing where there is one of both."""
+    """A table of each backend's rate by precision and alignment; [] for fewer than two lines."""
     rows = [
         (
             a.device,

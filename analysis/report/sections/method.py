@@ -1,4 +1,4 @@
-"""How it was measured and with what formulas: each said only where the page has such rows."""
+"""The method and the formulas; each appears only where the page has rows of its operation."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,14 +7,14 @@ from analysis.table import listed, parsed, text, titled
 from analysis.units import join
 from workloads.records import Loaded, Measurements, Run
 
-# What `check` says of a row, in words.
+# The values of a row's `check`, in words.
 _CHECKS = {
     "exact": "equal to the answer on whole numbers, in any order",
     "bound": "within a stated error of the answer",
     "weights": "shapes and numbers of weights, layer by layer, are the model's",
     "first loss": "the first loss and its gradient are NumPy's",
 }
-# What is said where any of these operations was measured.
+# Operations | the sentence shown where any of them was measured.
 _LIMITS = """
 matmul conv stream peak transfer launch peer collective at-once | \
     Rates and roofs use the device clock on a GPU where there is one, else the time of one call on the host.
@@ -40,7 +40,7 @@ inference | samples a second: the samples of a call over its median time
 
 
 def _said(lines: str, measurements: Measurements) -> list[str]:
-    """Those of the lines that are of an operation that was measured."""
+    """The sentences of `lines` whose operations were measured."""
     ops = {m.problem.op for m in measurements if m.ok}
     return [" ".join(words.split()) for of, words in parsed(lines) if ops & set(of.split())]
 
@@ -69,12 +69,12 @@ def how_section(loaded: Loaded) -> list[str]:
 
 
 def formulas(measurements: Measurements) -> list[str]:
-    """What the numbers on the page are, as formulas."""
+    """The formulas of the numbers on the page, for the measured operations."""
     return titled("Formulas", listed(_said(_FORMULAS, measurements)))
 
 
 def software_words(runs: "Iterable[Run]") -> list[str]:
-    """`numpy 2.4.6`: what any of the runs stood on; every version where they differ, the last one last."""
+    """`numpy 2.4.6`: the software of all runs; every version where they differ, the newest run's last."""
     found: dict[str, dict[str, None]] = {}
     for run in runs:
         for name, version in run.software.items():

@@ -1,4 +1,4 @@
-"""How fast bytes move: memory levels, host-device copies, what feeds a training, and what calls cost before any work."""
+"""How fast bytes move: memory levels, host-device copies, the input pipeline, and the cost of calls without work."""
 
 from analysis import labels
 from analysis.report.material import Material
@@ -31,18 +31,18 @@ def memory_section(of: Material) -> list[str]:
 
 
 def copies_section(of: Material) -> list[str]:
-    """The laws of copying, and what of the link they reach."""
+    """The fitted laws of copies, and the share of the link's bandwidth that they reach."""
     found = shown(links.lines(of.rows), markdown=True)
     return [*found, ""] if found else []
 
 
 def feeding_section(of: Material) -> list[str]:
-    """What it takes to feed a training: what the page's answer has not said already, and the laws; empty without rows of the
+    """The input pipeline: sentences that the page's answer does not have, then the fitted laws; [] without rows of the
     study."""
     told = listed(said for said in feeding.sentences(of.rows) if said not in of.said)
     return [*told, *feeding.laws(of.rows).md()]
 
 
 def launches_section(of: Material) -> list[str]:
-    """What calls cost before any work, on every clock."""
+    """A table of the cost of calls without work, on every clock."""
     return overheads.table(overheads.constants(of.rows)).md()

@@ -38,8 +38,8 @@ def ceilings(roofs: Roofs) -> list[tuple]:
 
 
 def ladder_section(of: Material, op: str) -> list[str]:
-    """A table for each device, arithmetic and thread count, a line a rung at each size, and what each rung changed; nothing
-    where no teaching rung was measured."""
+    """A table for each device, arithmetic and thread count, a line a rung and size, then a sentence on the gain of each rung;
+    [] without teaching rungs."""
     found = ladder.ladders(of.rows, of.machine, op)
     about = "Our own kernels, the simplest first, beside the fastest library there and under the measured peak."
     parts = [titled(text(ladder.title(x)), ladder.table(x), listed(ladder.sentences(x))) for x in found]

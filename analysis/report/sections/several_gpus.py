@@ -91,7 +91,7 @@ def training_section(measurements: Measurements) -> list[str]:
 
 
 def _told(to_words: Callable[[Any], str], value: Any) -> str:
-    """A value in words; a dash for what no row tells."""
+    """A value in words; a dash for None, where nothing was measured."""
     return "-" if value is None else to_words(value)
 
 

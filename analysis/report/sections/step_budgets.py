@@ -1,4 +1,4 @@
-"""Trainings with Keras on the page: what a step takes, the largest part that is known of it, and one line on what is missing."""
+"""Budgets of training steps on the page: sentences, the sources of the parts' times, and one line on missing parts."""
 
 import re
 from collections.abc import Iterable
@@ -11,17 +11,17 @@ from analysis.units import count, join
 from workloads.records import Measurements
 
 _SCALED = re.compile(r"(, times [\d.]+ as trainings of |; measure with: ).*")
-_UNMEASURED = "not measured: "  # how the reason of a part begins that a command can measure
+_UNMEASURED = "not measured: "  # begins the reason of a missing part; the command that measures it follows
 
 
 def section(made: list[Budget], measurements: Measurements, said: Iterable[str] = ()) -> list[str]:
-    """Sentences that the page has not `said` already, what to measure for more and where the parts' numbers come from; the
-    steps themselves where no chart has them, as no part of any is known."""
+    """Sentences that are not in `said` already, commands for missing parts, and the sources of the parts' times. If no part of
+    any step is known there is no chart, so a table of the steps is here."""
     rows = [m for m in measurements if m.problem.op == "training"]
     if not rows:
         return []
     lines = listed(budget.lost(m) for m in rows if not m.ok)
-    told = training.side_by_side(measurements) + training.start_sentences(rows)  # whose question is not a step's time
+    told = training.side_by_side(measurements) + training.start_sentences(rows)  # not on the time of a step
     lines += listed(line for line in told if line not in set(said))
     if made and not charts.groups(made):
         lines += charts.numbers(made).md()
@@ -40,7 +40,7 @@ def _sources(made: list[Budget]) -> list[str]:
 
 
 def missing(made: list[Budget]) -> list[str]:
-    """Of how many trainings which parts are not known, and the commands that measure them as a list."""
+    """A sentence: how many training rows lack which parts; then a list of the commands that measure these."""
     lacking = [b for b in made if b.missing]
     parts = join(dict.fromkeys(n for b in lacking for n in b.missing))
     whys = dict.fromkeys(p.why for b in lacking for p in b.parts if p.seconds is None and p.why.startswith(_UNMEASURED))

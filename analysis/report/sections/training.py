@@ -1,5 +1,5 @@
-"""Trainings on the page: from which batch, samples, width, depth or epochs the GPU wins, the small-dataset study's training
-half, the articles beside ours, and what each switch does."""
+"""Trainings on the page: crossovers along batch, samples, width, depth or epochs, the trainings of the small-dataset study, the
+articles' claims beside ours, and the effect of each option."""
 
 from analysis import numbers
 from analysis.crossover import transfer_study
@@ -17,7 +17,7 @@ from workloads.records import Measurements
 
 
 def section(of: Material) -> list[str]:
-    """The trainings' part of the page below the budgets."""
+    """The part of the page on trainings below the budgets."""
     lines = several_gpus.training_section(of.rows)
     if not break_even.trainings(of.rows):
         return lines
@@ -27,8 +27,8 @@ def section(of: Material) -> list[str]:
 
 
 def small_section(of: Material) -> list[str]:
-    """The study of small data sets: where their time goes, compiling for a last batch, the articles' claims, and what copying
-    their data costs."""
+    """The study of small data sets: the parts of their time, compilation for a smaller last batch, the articles' claims, and
+    the cost of copying the data."""
     learned = shown(transfer_study.lines(of.rows), True)
     copies = titled("What small data sets cost to copy", [*learned, ""] if learned else [])
     said = training.last_batch_sentence(pair for _, small in of.small for pair in small)
@@ -36,7 +36,7 @@ def small_section(of: Material) -> list[str]:
 
 
 def _answers(answers: list[Answer]) -> list[str]:
-    """A line a training: along what, who wins by the step, by an epoch and by the whole training."""
+    """A table, a line a training and size that varies: the winner by step, by epoch and by whole training."""
     groups: dict[tuple, dict[str, Answer]] = {}
     for a in answers:
         groups.setdefault((a.family, a.low_n, a.high_n), {})[a.form.mode] = a
@@ -52,7 +52,7 @@ def _answers(answers: list[Answer]) -> list[str]:
 
 
 def _articles(measurements: Measurements) -> list[str]:
-    """Every article's claim beside ours, those that were not measured too."""
+    """A table of every article's claim beside our measurement, or `not measured`; [] where none was measured."""
     found = comparisons(measurements)
     if not any(b.here for b in found):
         return []
@@ -72,7 +72,7 @@ def _articles(measurements: Measurements) -> list[str]:
 
 
 def _forms(pairs: list[Pair]) -> list[str]:
-    """The CPU's forms, a line a training: a trap for who compares with another one than its best."""
+    """A table of step times in each CPU form, a line a training. A GPU compared with a slow form looks too good."""
     several = [p for p in pairs if len(p.cpus) > 1]
     names = list(dict.fromkeys(side.form for p in several for side in p.cpus))
     rows = []
@@ -87,7 +87,7 @@ def _forms(pairs: list[Pair]) -> list[str]:
 
 
 def _changes(measurements: Measurements) -> list[str]:
-    """Where the samples live, switches, types and threads, each beside the plain row."""
+    """A table of step times with one change each (residence, options, type, threads) beside the plain row's."""
     heads = "training | device | what is changed | a step | as Keras does it | beside that"
     rows = [
         (name, device, what, numbers.timed(e), numbers.timed(plain), sentences.speed(plain / e))

@@ -1,19 +1,19 @@
-// Shared text: split-k. Each part of k leaves its sums of a piece of C, and whoever comes last adds all of them in their order, so that
-// the result does not depend on who that is.
+// Shared text: split-k. Each part of k stores its sums of a piece of C. The block that comes last adds all of them in their order, so
+// the result does not depend on which block is last.
 
-// A tile, which part of k, where that begins, and how much of k it is.
+// A unit of work: its tile, the number of its part of k, the first k of that part, and the length of the part in k.
 struct Share { int tile, part, first, count; };
 
-// Tiles before `whole` fill all multiprocessors, wave by wave, and have all of k. Each of the rest has `parts` of `deep` (the last may
-// have less), which follow each other.
+// Tiles before `whole` fill all multiprocessors, wave by wave, and have all of k. The k of each other tile is split into `parts`
+// consecutive parts of length `deep` (the last may be shorter).
 __device__ Share share(int unit, int whole, int parts, int deep, int k) {
     if (unit < whole) return {unit, 0, 0, k};
     const int part = (unit - whole) % parts, first = part * deep;
     return {whole + (unit - whole) / parts, part, first, min(deep, k - first)};
 }
 
-// Whether this block is the last of `parts` that come to `arrived`, which the next launch finds at 0 again; its threads are told through
-// `last` in shared memory.
+// True in the last of `parts` blocks that count up `arrived`. That block sets the counter to 0 again for the next launch. Its threads
+// share the answer through `last` in shared memory.
 __device__ bool is_last(unsigned* last, unsigned* arrived, int parts) {
     __threadfence();
     __syncthreads();
