@@ -30,8 +30,7 @@ _FEW = 8  # up to so many known words are listed even if one is similar
 
 class Stop(Exception):
     """Ends a command with one `error:` line and this exit code; `tip` is a command that works. Where the typed words
-    can be corrected, `wrong` and `right` are those of Parser.corrected. similar: their kind (flag, model), if they are
-    alike."""
+    can be corrected, `wrong` and `right` are those of Parser.corrected. similar: their kind (flag, model), if alike."""
 
     code = USAGE
 

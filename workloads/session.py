@@ -210,8 +210,7 @@ def save(args: Namespace, files: list, apart: bool = False) -> None:
 
 
 def save_and_compare(args: Namespace, files: list, code: int) -> int:
-    """Saves the result files as a baseline and compares them with another, as the flags say; returns `code`, or the exit code
-    of a regression."""
+    """Saves the result files as a baseline and compares them with another, as the flags say; returns the exit code."""
     if code not in (options.OK, options.FAILED):
         return code
     save(args, files)
@@ -239,8 +238,7 @@ def resume_command(command: str, folder: Path) -> str:
 
 
 def sum_up(outcome: "sweep.Outcome", args: Namespace) -> int:
-    """Prints on stderr at the end: failed and skipped rows, doubts, how it stopped, where the file is; returns the exit
-    code."""
+    """Prints on stderr at the end: failed and skipped rows, doubts, how it stopped, the file; returns the exit code."""
     from analysis import checks
     from workloads.harness.plan import name, note
 

@@ -201,8 +201,7 @@ def _one(name: str, args: Namespace, run) -> int:
 
 def on_node(folder: str) -> int:
     """The suite on a node of a fleet, in a process of its own: its flags come on stdin, its files go into this folder. The
-    plan is written first, so that lost rows are known should the node die. Every GPU works alone; with --device all they also
-    work together."""
+    plan is written first, so that lost rows are known should the node die. GPUs work alone; with --device all also together."""
     import msgspec
 
     from workloads.fleet import cluster, nodes

@@ -111,8 +111,7 @@ def disturbed(m: Measurement, clock: str) -> bool:
 
 
 def differences(old: Loaded, new: Loaded) -> tuple[str, ...]:
-    """`name: old -> new` for what differs in the last Run lines: facts of the machine, GPUs, versions, then how it was
-    measured."""
+    """`name: old -> new` for what differs in the last Run lines: facts of the machine, GPUs, versions, then the method."""
     a, b = old.last, new.last
     if not (a and b):
         return ("a file has no line that says what machine it came from",)

@@ -16,8 +16,7 @@ STORED = "nvidia-h200"
 
 
 def sentences(rows: Measurements, machine: Machine | None) -> list[str]:
-    """The predicted winner of the first training at its article's size, CPU here against a stored GPU; [] on a machine with a
-    GPU."""
+    """The predicted winner of the first training at its article's size, this CPU or a stored GPU; [] if a GPU is here."""
     folder = ROOT / "reports" / STORED
     if machine is None or machine.gpus or any(is_gpu(m.device) for m in rows) or not folder.exists():
         return []

@@ -141,7 +141,7 @@ def about(row: Row) -> dict[str, str]:
 
 
 def _onednn() -> str:
-    """Whether TensorFlow's CPU kernels are oneDNN's, as TensorFlow reports it; if it does not, as its variable was set."""
+    """on, off: TensorFlow's CPU kernels are oneDNN's or not, as TensorFlow reports it, else as its variable was set."""
     try:
         from tensorflow.python.util import _pywrap_util_port  # no public way to it
 

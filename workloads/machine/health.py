@@ -50,8 +50,7 @@ class Finding:
 
 
 def diagnosis(check: str, seen: str, *faults: tuple[object, str, str], level: str = "warn") -> Finding:
-    """A Finding with the first of these faults that is true; level ok without one. A fault: (whether, why it matters, a
-    command)."""
+    """A Finding with the first of these faults that is true; level ok without. A fault: (whether, why, a command)."""
     found = next(((why, fix) for fault, why, fix in faults if fault), ())
     return Finding(check, level if found else "ok", seen, *found)
 

@@ -153,8 +153,7 @@ def _across(axes, view: "View", start: float) -> None:
 
 
 def _draw(axes, t: "Trace", lines: tuple[str, ...]):
-    """Draws the trace with its interval; returns its handle for the legend. lines: the words of a y axis of words, top
-    first."""
+    """Draws the trace with its interval; returns its handle for the legend. lines: the words of the y axis, if any."""
     color = COLORS[t.color]
     (drawn,) = axes.plot(
         [math.nan if x is None else x for x in t.x],
