@@ -28,9 +28,8 @@ def sentences(rows: Measurements, machine: Machine | None) -> list[str]:
     model, batch, network = plain[0].model, plain[0].batch, networks.find(plain[0].model)
     asked = Request(Training(model, batch, max(network.samples, batch), network.epochs, plain[0].dtype))
     made = explain(asked, Sources(profile.Profile(rows, machine), profile.read(str(folder)), predict))
-    if (
-        made.host_factor is None or not made.both
-    ):  # as long as with the stored machine's own CPU is no prediction for here
+    # with the stored machine's own CPU the GPU's time is no prediction for here
+    if made.host_factor is None or not made.both:
         return []
     subject = f"{explanation.subject(made)}, with the GPU of {STORED}"
     return [winner(made.both[0].whole, made.both[1].whole, PREDICTED, subject)]

@@ -273,7 +273,7 @@ TRIED = [
             read | {"TF32": 0, "HALVES": halves, "TYPE": '"bf16"' if few % 4 else '"f16"'},
         )
         for of, read, halves in itertools.product(matmul_tiles.DIRECT, READ, (0, 1))
-        for few in (3, 4, 6, 8)
+        for few in (1, 2, 3, 4, 6, 8)
         if few <= of.few and (read["VECTOR_A"] < 2 or few % 4 == 0)
     ),
 ]

@@ -116,7 +116,9 @@ def no_device(backend: str) -> tuple[str, str]:
     wants = registry.BACKENDS[backend].devices[0]
     problem = facts.gpu_problem() if wants == "gpu" else "the CPU was not asked for"
     tip = options.typed("python -m analysis.report reports/nvidia-h200 --open")
-    if "not installed" in problem:
+    if wants == "cpu":
+        tip = "the same command with --device cpu"
+    elif "not installed" in problem:
         tip = f"{options.python()} -m pip install {registry.BACKENDS[backend].install}"
     return f"{backend} needs a {wants.upper()}: {problem or 'none was asked for'}", tip
 
