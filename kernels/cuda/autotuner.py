@@ -17,8 +17,9 @@ from kernels.cuda import held, loader
 
 _chosen: dict[tuple, str] = {}  # in this process: copying calls bind anew each time
 _ROUNDS, _ROUND_S, _MOST_CALLS = 5, 4e-3, 50
-_HEAVY_S, _LOAD_S, _LOADED_S = 30e-6, 60e-3, 20e-3  # of a call; of its own load before it is timed; of that timing
-_ENOUGH_S = 0.3  # of rounds; the first is finished
+_HEAVY_S, _LOAD_S, _LOADED_S = 30e-6, 40e-3, 20e-3  # of a call; of its own load before it is timed; of that timing
+_ENOUGH_S, _BOTH_WAYS = 0.3, 2  # of rounds; of them at least so many, one in each order
+_RESTED = 2  # timings that do not count: a GPU that has rested runs faster for a tenth of a second
 
 
 def folder() -> pathlib.Path:
@@ -72,10 +73,12 @@ def fastest(
     if (choice := kept().get(key, "")) not in candidates:
         with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
             runs = dict(zip(candidates, pool.map(lambda make: make(), candidates.values()), strict=True))
-        rounds: list[dict[str, float]] = []
+        names, rounds = list(runs), []
+        for name in names[:_RESTED]:
+            seconds(runs[name])
         begin = time.monotonic()
-        while len(rounds) < _ROUNDS and (not rounds or time.monotonic() - begin < _ENOUGH_S):  # they take turns
-            rounds.append({name: seconds(run) for name, run in runs.items()})
+        while len(rounds) < _ROUNDS and (len(rounds) < _BOTH_WAYS or time.monotonic() - begin < _ENOUGH_S):
+            rounds.append({name: seconds(runs[name]) for name in names[:: -1 if len(rounds) % 2 else 1]})
         choice = min(runs, key=lambda name: float(np.median([taken[name] for taken in rounds])))
         keep(key, choice)
     _chosen[asked] = choice
