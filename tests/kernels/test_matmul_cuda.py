@@ -406,7 +406,11 @@ def cache(tmp_path, monkeypatch):
 
 def test_the_fastest_tile_is_kept_on_disk_and_not_timed_again(cache, monkeypatch):
     rested = [0.1]  # the first timings, which do not count
-    times = {"large": iter([*rested, 9.0] + [1.0] * 4), "small": iter(rested + [2.0] * 5), "odd": iter([0.1] + [5.0] * 4)}
+    times = {
+        "large": iter([*rested, 9.0] + [1.0] * 4),
+        "small": iter(rested + [2.0] * 5),
+        "odd": iter([0.1] + [5.0] * 4),
+    }
     made: list[str] = []
 
     def seconds(run):
