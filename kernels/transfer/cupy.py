@@ -135,11 +135,17 @@ def asarray(problem: Transfer, data):
 @kernel(waits=True)
 @only(("h2d", "d2h", "d2d"), ("pageable", *LOCKED))
 def memcpy(problem: Transfer, data):
-    """cudaMemcpy: returns when the bytes are there; of pageable memory the driver stages them through its own buffers."""
+    """cudaMemcpy, waited for: of few pageable bytes and on the device it returns before they have arrived. The driver stages
+    pageable memory through its own buffers."""
     source, target = _ends(problem, data)
     arguments = (_address(target), _address(source), problem.nbytes, _KINDS[problem.direction])
 
-    return into(target, runtime.memcpy, *arguments, keep=source)
+    def run(keep=source):
+        runtime.memcpy(*arguments)
+        cupy.cuda.Stream.null.synchronize()
+        return target
+
+    return run
 
 
 @kernel
