@@ -19,6 +19,7 @@ MIN_EFFECT, MARGIN = 0.02, 0.05  # no smaller difference of two times is claimed
 # Visits whose medians' range is the interval: it holds the true one in 94 and 97 of 100 cases, of four in 87.
 RANGE = (5, 6)
 Z = 1.959964  # the normal's 97.5 % quantile
+LAW_NOISE = 0.05  # what a law of a few coefficients misses by itself
 # Student's t at 97.5 %, for 1, 2, ... degrees of freedom; beyond these the expansion in t_quantile is exact to 1e-4.
 _T_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
 
@@ -229,14 +230,15 @@ def of_rounds(rounds: np.ndarray, numbers: Callable[[np.ndarray], np.ndarray]) -
     )
 
 
-def least_squares(columns: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Nonnegative coefficients, one for each column, that minimize the relative errors of the seconds. Columns are scaled
-    first, as bytes are many and their seconds few."""
+def least_squares(columns: np.ndarray, seconds: np.ndarray, noise: np.ndarray | float = 0.0) -> np.ndarray:
+    """Nonnegative coefficients, one for each column, that minimize the relative errors of the seconds, each weighed by its
+    noise and a law's own. Columns are scaled first, as bytes are many and their seconds few."""
     from scipy.optimize import nnls
 
-    shares = columns / seconds[:, np.newaxis]
+    weights = LAW_NOISE / np.hypot(noise, LAW_NOISE) * np.ones(len(seconds))
+    shares = columns * (weights / seconds)[:, np.newaxis]
     scale = np.maximum(shares.max(axis=0), 1e-300)  # of a column that holds nothing
-    return nnls(shares / scale, np.ones(len(seconds)))[0] / scale
+    return nnls(shares / scale, weights)[0] / scale
 
 
 @functools.lru_cache(maxsize=_KEPT)

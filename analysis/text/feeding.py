@@ -17,9 +17,7 @@ from workloads.records import Measurements
 
 TITLE = "Input pipeline: how a batch gets into a step"
 CHART = "A step with next to no arithmetic, by the bytes of its batch"
-UNKNOWN = (
-    "{side}: how quick NumPy batches come can't be told: too few sizes, or noisy. Run it again with nothing beside it."
-)
+UNKNOWN = "{side}: how quick NumPy batches come can't be told from so few sizes: measure all of them."
 BATCH = 2048
 _FASTER = 1.5  # copies this many times faster than the batches mean that the link is not the limit
 _MOST = 3  # shares told

@@ -20,7 +20,6 @@ SIZES = ((32, 784), (2048, 784), (32, 12288), (256, 12288), (2048, 3072))
 HELD_OUT = ((128, 3072), (1024, 1568), (512, 6144))
 SET_BYTES = 256 << 20  # of a data set in float32, in 16 to 64 batches
 FEWEST = 4  # sizes for a law
-NOISY = 0.25  # noise of a row from which on no law is fitted to it
 _DRAWS = 200
 
 
@@ -98,16 +97,16 @@ def laws(measurements: Iterable[Measurement]) -> tuple[Law, ...]:
 
 
 def _law(key: tuple[str, str, str], own: list[tuple[Measurement, Estimate]]) -> Law | None:
-    """The law by least squares of the relative errors, no coefficient negative; None with too few sizes whose noise is at most
-    NOISY."""
-    points = [(m.problem, e) for m, e in own if e.noise <= NOISY]
+    """The law by least squares of the relative errors, noisy rows weighing less, no coefficient negative; None with too few
+    sizes."""
+    points = [(m.problem, e) for m, e in own]
     if len({(p.batch, p.nbytes) for p, _ in points}) < FEWEST:
         return None
     each = np.array([(1.0, p.batch, p.nbytes) for p, _ in points])
     seconds, noise = (np.array([value(e) for _, e in points]) for value in (lambda e: e.value, lambda e: e.noise))
-    found = least_squares(each, seconds)
+    found = least_squares(each, seconds, noise)
     normal = np.random.default_rng(1).standard_normal((_DRAWS, len(points)))
-    drawn = np.array([least_squares(each, t) for t in seconds * np.exp(normal * noise / Z)])
+    drawn = np.array([least_squares(each, t, noise) for t in seconds * np.exp(normal * noise / Z)])
     call, sample, byte = map(of_draws, found.tolist(), drawn.T)
     error = max(float(np.max(np.abs(each @ found / seconds - 1))), float(np.median(noise)))
     sizes = [p.nbytes for p, _ in points]

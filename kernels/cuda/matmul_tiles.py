@@ -251,10 +251,8 @@ GROUPS = (
     Groups(2, 128, 192, 5, 1, 1, 2, 1),
     Groups(2, 128, 128, 4, 2, 1, 1),
     Groups(2, 64, 64, 8, 1, 1, 1),
-    Groups(2, 64, 64, 8, 1, 1, 2),
     Groups(1, 64, 256, 5, 2, 1, 1),
     Groups(1, 64, 128, 8, 2, 1, 1),
-    Groups(1, 64, 128, 8, 2, 2, 1),
     Groups(1, 64, 64, 12, 1, 1, 1),
 )
 MOST_HELD = 192  # sums and items of A in a thread's registers

@@ -223,7 +223,7 @@ def setups(measurements) -> dict[str, list]:
     found = collections.defaultdict(list)
     for (device, _), rows in group_by(arrays, lambda m: (m.device, m.problem.dtype)).items():
         each = [(held(m), (1.0, n * m.problem.nbytes), e) for m in rows for n, e in costs.setups(m).items()]
-        fitted = [(x, e.value) for apart, x, e in each if e.value > 0 and not apart]
+        fitted = [(x, e.value, e.noise) for apart, x, e in each if e.value > 0 and not apart]
         tells = len(fitted) >= feeding.FEWEST
         law = stats.least_squares(*map(np.array, zip(*fitted, strict=True))) if tells else 0
         found[device] += [error(float(law @ x), e) if tells and e.value > 0 else None for apart, x, e in each if apart]

@@ -104,8 +104,6 @@ def main() -> int:
             if large:
                 cupy.get_default_memory_pool().free_all_blocks()
 
-    for form in {form.problem.math: form for form in every if form.problem.bytes_moved < 1 << 31}.values():
-        is_exact(form)  # what CuPy needs for the check it compiles once, not in every thread
     with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
         found = dict(zip(every, pool.map(is_exact, every), strict=True))
     bad = {form: exact for form, exact in found.items() if not exact}  # None: the GPU's memory is too small

@@ -43,7 +43,7 @@ def feeding_chart(rows: Measurements) -> list[Chart]:
 
 
 def _own(law: Law, found: Iterable[Row]) -> list[Row]:
-    """The rows of a law's device, way and type, by rising bytes, including those too noisy for its fit."""
+    """The rows of a law's device, way and type, by rising bytes."""
     own = [(m, e) for m, e in found if (m.device, m.variant, m.problem.dtype) == (law.device, law.way, law.dtype)]
     return sorted(own, key=lambda row: row[0].problem.nbytes)
 
@@ -77,6 +77,6 @@ def _copies(rows: Measurements, device: str, number: int, low: int, high: int) -
 def _row(law: Law, m: Measurement, seen: Estimate) -> tuple:
     p = m.problem
     by_law = law.seconds(p.batch, p.nbytes).value
-    off = percent(round(abs(by_law / seen.value - 1), 3)) + ", too noisy for the fit" * (seen.noise > feeding.NOISY)
+    off = percent(round(abs(by_law / seen.value - 1), 3))
     way = labels.device(m.device), law.way, p.dtype
     return *way, f"{p.batch:,}", size(p.nbytes), seconds(seen.value), seconds(by_law), off
