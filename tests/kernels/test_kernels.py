@@ -191,7 +191,8 @@ def test_gpu_kernels_are_right(name):
                 done += 1
                 right = reference.check(problem, inputs, prepared.result(value)).passed
                 told = kernel.name, problem, mode, getattr(prepared.run, "notes", {})
-                assert right or (kernel.name, problem.direction, problem.dtype) == CUDNNS_FAULT, told
+                what = kernel.name, getattr(problem, "direction", ""), getattr(problem, "dtype", "")
+                assert right or what == CUDNNS_FAULT, told
         assert done >= {"launch": 1, "transfer": 3}.get(op, 4), f"{kernel.name} can do next to nothing"
 
 

@@ -14,7 +14,7 @@ from analysis.table import Table
 from analysis.text import answers as words
 from analysis.text import rows as row_words
 from analysis.text.crossings import form_name, verdict_words
-from analysis.units import count, flops_rate, seconds
+from analysis.units import flops_rate, seconds
 from workloads.records import Measurement
 
 _SIDES = {
@@ -124,7 +124,7 @@ def _crossings(of: Layers, varies: str) -> Chart:
             bands[sign].x.extend((rounded(start), rounded(end), None))
             bands[sign].y.extend([line] * 3)
             bands[sign].says.extend([f"{line}: {verdict_words(a)}"] * 3)
-    says = next(iter(words.summaries(shown)), f"{count(len(shown), 'answer')} along the {varies}.")
+    says = [*words.summaries(shown), words.sentence(resident[0])][0]
     sizes, lines = [p.n for a in resident for p in a.points], tuple(dict.fromkeys(map(of.family_label, resident)))
     room = 1.06 if min(sizes) < max(sizes) else 1.5
     x = Axis(resident[0].family.size_name, "count", ends=(min(sizes) / room, max(sizes) * room))
