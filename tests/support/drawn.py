@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from must_reach import REPORTS, Figure, table
+from must_reach import REPORTS, Figure, short, table
 
 from analysis import stats, units
 from analysis.predict import profile
@@ -125,7 +125,10 @@ def main(bench: Bench) -> int:
                 out.write(json.dumps(msgspec.to_builtins(row)) + "\n")
                 print(f"[{i + 1}] {row.ratio:.3f} {row.layout} {row.shape} {row.tiles}", file=sys.stderr)
     rows = [msgspec.json.decode(line, type=Row) for line in file.read_bytes().splitlines()]
-    return table(bench.name, bench.title, bench.figures(latest(rows)), [f"{bench.about} {bench.conditions}"], of=here)
+    pooled = latest(rows)
+    days, commits = ([*dict.fromkeys(of)] for of in zip(*sorted((r.at[:10], short(r.commit)) for r in pooled), strict=True))
+    told = f"Measured {' and '.join(dict.fromkeys((days[0], days[-1])))}, at commits {', '.join(commits)}."
+    return table(bench.name, bench.title, bench.figures(pooled), [f"{told} {bench.about} {bench.conditions}"], of=here)
 
 
 def fingerprint() -> str:

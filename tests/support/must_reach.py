@@ -37,7 +37,7 @@ def table(name: str, title: str, figures: list[Figure], notes: list[str] = (), k
     head = ["what", "target", "figure", "95 % interval", "result"]
     rows = [head, ["---"] * len(head), *map(cells, figures)]
     about = f"{here.cpu}, {here.cores} cores" + (f"; {here.gpus[0].name}" if here.gpus else "; no GPU")
-    stamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    stamp = "printed " * bool(of) + datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     lines = [
         f"# {title}",
         "",
