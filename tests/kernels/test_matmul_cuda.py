@@ -405,16 +405,11 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_the_fastest_tile_is_kept_on_disk_and_not_timed_again(cache, monkeypatch):
-    rested = [0.1]  # the first timings, which do not count
-    times = {
-        "large": iter([*rested, 9.0] + [1.0] * 4),
-        "small": iter(rested + [2.0] * 5),
-        "odd": iter([0.1] + [5.0] * 4),
-    }
-    made: list[str] = []
+    # the first timings of large and small do not count
+    made, times = [], {"large": [0.1, 9.0, *[1.0] * 4], "small": [0.1, *[2.0] * 5], "odd": [0.1, *[5.0] * 4]}
 
     def seconds(run):
-        return next(times[run()])
+        return times[run()].pop(0)
 
     def choose(problem, seconds=seconds, text=WARP, of=None):
         return autotuner.fastest("H200", text, problem, of or candidates(made), seconds)

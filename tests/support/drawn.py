@@ -126,8 +126,8 @@ def main(bench: Bench) -> int:
                 print(f"[{i + 1}] {row.ratio:.3f} {row.layout} {row.shape} {row.tiles}", file=sys.stderr)
     rows = [msgspec.json.decode(line, type=Row) for line in file.read_bytes().splitlines()]
     pooled = latest(rows)
-    days, commits = ([*dict.fromkeys(of)] for of in zip(*sorted((r.at[:10], short(r.commit)) for r in pooled), strict=True))
-    told = f"Measured {' and '.join(dict.fromkeys((days[0], days[-1])))}, at commits {', '.join(commits)}."
+    days, commits = sorted({r.at[:10] for r in pooled}), sorted({short(r.commit) for r in pooled})
+    told = f"Measured {days[0]} to {days[-1]}, at commits {', '.join(commits)}."
     return table(bench.name, bench.title, bench.figures(pooled), [f"{told} {bench.about} {bench.conditions}"], of=here)
 
 
