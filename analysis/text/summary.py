@@ -1,5 +1,6 @@
 """The verdict on a run in at most five sentences, and a machine's findings for README."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from analysis.crossover.crossover import COPIES, LATENCY, Answer, crossovers
@@ -52,8 +53,9 @@ def answer(
     trained = several_gpus.training_lines(rows) or training.training_sentences(rows)
     others = () if has_gpu else (training.side_by_side, training.start_sentences, several_gpus.lines, inference.lines)
     if answers:
-        told = products(rows, answers, ceilings, machine)
-        told = [*told[:2], *layers.story(rows, "conv", ceilings, machine)[:1], *told[2:]]
+        told, many = products(rows, answers, ceilings, machine), [m for m in rows if getattr(m.problem, "count", 1) > 1]
+        beside = [layers.story(own, op, ceilings, machine)[:1] for own, op in ((rows, "conv"), (many, "matmul"))]
+        told = [*told[:2], *itertools.chain(*beside), *told[2:]]
     else:
         told = [said for op in ("conv", "matmul") for said in layers.steps(loaded.runs, rows, op, machine)[:1]]
         told += [said for op in ("conv", "matmul") for said in layers.story(rows, op, ceilings, machine)]

@@ -99,18 +99,16 @@ def laws(measurements: Iterable[Measurement]) -> tuple[Law, ...]:
 def _law(key: tuple[str, str, str], own: list[tuple[Measurement, Estimate]]) -> Law | None:
     """The law by least squares of the relative errors, noisy rows weighing less, no coefficient negative; None with too few
     sizes."""
-    points = [(m.problem, e) for m, e in own]
-    if len({(p.batch, p.nbytes) for p, _ in points}) < FEWEST:
+    each = np.array([(1.0, m.problem.batch, m.problem.nbytes) for m, _ in own])
+    if len(np.unique(each, axis=0)) < FEWEST:
         return None
-    each = np.array([(1.0, p.batch, p.nbytes) for p, _ in points])
-    seconds, noise = (np.array([value(e) for _, e in points]) for value in (lambda e: e.value, lambda e: e.noise))
+    seconds, noise = np.array([(e.value, e.noise) for _, e in own]).T
     found = least_squares(each, seconds, noise)
-    normal = np.random.default_rng(1).standard_normal((_DRAWS, len(points)))
+    normal = np.random.default_rng(1).standard_normal((_DRAWS, len(own)))
     drawn = np.array([least_squares(each, t, noise) for t in seconds * np.exp(normal * noise / Z)])
     call, sample, byte = map(of_draws, found.tolist(), drawn.T)
     error = max(float(np.max(np.abs(each @ found / seconds - 1))), float(np.median(noise)))
-    sizes = [p.nbytes for p, _ in points]
-    return Law(*key, call, sample, byte, error, min(sizes), max(sizes))
+    return Law(*key, call, sample, byte, error, *(int(end(each[:, 2])) for end in (np.min, np.max)))
 
 
 def find(laws: Iterable[Law], device: str, way: str, dtype: str = "float32") -> Law | None:

@@ -15,7 +15,7 @@ from analysis.crossover import crossover, families
 from analysis.crossover.crossover import LATENCY
 from analysis.crossover.families import comparable, conv_rows
 from analysis.roofline.frame import frame
-from analysis.text import answers
+from analysis.text import answers, summary
 from kernels import networks, registry
 from kernels.networks import NETWORKS, Layer, Network
 from kernels.problems import Conv, Matmul
@@ -326,6 +326,7 @@ def test_many_products_in_a_launch_and_those_with_an_epilogue_have_crossovers_of
     assert (
         "Square products, bias-relu, float32, resident on the GPU: the GPU wins from n = 41. Between 32 and 41" in said
     )
+    assert "256 in one launch" in " ".join(summary.answer(rows, fake.GPU_MACHINE))
     few = [m for m in rows if m.problem.n in (4, 512)]
     assert {r.problem.count for r in matmul.refine(PLAIN, fake.GPU_MACHINE, few)} == {1, 256}
     for planned in (found, [*found, Matmul(1, 1, 100_000)]):

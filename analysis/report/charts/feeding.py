@@ -77,6 +77,6 @@ def _copies(rows: Measurements, device: str, number: int, low: int, high: int) -
 def _row(law: Law, m: Measurement, seen: Estimate) -> tuple:
     p = m.problem
     by_law = law.seconds(p.batch, p.nbytes).value
-    off = percent(round(abs(by_law / seen.value - 1), 3))
-    way = labels.device(m.device), law.way, p.dtype
-    return *way, f"{p.batch:,}", size(p.nbytes), seconds(seen.value), seconds(by_law), off
+    off = abs(by_law / seen.value - 1)
+    way = labels.device(m.device), law.way, p.dtype, f"{p.batch:,}", size(p.nbytes)
+    return *way, seconds(seen.value), seconds(by_law), percent(round(off, 3))
