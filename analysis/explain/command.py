@@ -68,7 +68,8 @@ def _explained(args: argparse.Namespace, again: str) -> int:
         record = {"case": case.name, "answer": reply}
     if case is None or (asked and (args.all or args.verify or args.format == "json")):
         made, of, offer = _measured(args, asked, of)
-        verdict, framework = words.answer(made, again, offer, markdown), _framework(of)
+        can_check = not of.borrowed and not (made.gpu and facts.gpu_problem())
+        verdict, framework = words.answer(made, again, offer, markdown, can_check), _framework(of)
         if args.all:
             kept = (line for line in verdict if not line.rstrip("`").endswith(" --all"))
             verdict = [line.replace(" (--all)", " below") for line in kept]

@@ -32,7 +32,7 @@ from analysis.training.price import Cost, cost
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
-from workloads.records import Row, Settings, by_epochs
+from workloads.records import Row, Settings, by_epochs, files
 from workloads.records import settings as switches
 
 GPU = "gpu:0"
@@ -224,7 +224,8 @@ def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Tra
                 more, warm = validating(asked, made[device]), cost.whole_epoch
                 cost = replace(cost, epoch=cost.epoch + more, whole_epoch=warm and warm + more)
             ran = own and row and whole and own.row.problem.epochs == t.epochs and not asked.validation
-            found.append(Side(device, t, cost, p.untold if p and not row else (), bool(ran)))
+            flags = tuple(sorted(files.DISTURBED.intersection(own.row.flags))) if own and row else ()
+            found.append(Side(device, t, cost, p.untold if p and not row else (), bool(ran), flags))
     return tuple(found)
 
 

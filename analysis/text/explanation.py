@@ -4,6 +4,7 @@ from analysis import numbers
 from analysis.explain.explanation import Explanation
 from analysis.explain.sides import Side
 from analysis.predict.combine import WORDS
+from analysis.predict.what_if import WhatIf
 from analysis.stats import NOTHING, Estimate, faster
 from analysis.table import Table, text, titled
 from analysis.text import sentences, training
@@ -24,10 +25,10 @@ SAID = {
     "start": "; it starts {later:time} {when}{most}",
     "beside": "Most time is {what}: {cpu:time} on the CPU, {gpu:time} on the GPU.",
     "share": "{name} step: {main:shares}{predicted}.",
-    "turn": "{at} on, the {to} finishes first.",
-    "never": "the first epoch on, the {to} finishes first, and it stays so.",
+    "turn": "{at} on, the {to}{unsure} finishes first.",
+    "never": "the first epoch on, the {to}{unsure} finishes first, and it stays so.",
     "saves": "saves {job_saved:timed}",
-    "overlap": "Savings overlap: do not add them.",
+    "overlap": "{name} savings overlap: do not add them.",
     "more": "{n} more{unsure} (--all).",
     "no saving": "No change is sure to save 1 % of the time.",
     "measure": "Measure it here, {time}: {command} --measure",
@@ -39,6 +40,7 @@ SAID = {
     "withheld": "No verdict: {unknown.names} not known, {unknown.arithmetic:share} of the arithmetic; --measure times it.",
     "partial": "Partial: of {unknown.names}, {unknown.arithmetic:share} of the arithmetic, there is only an estimate.",
     "unknown": "Left out of the {name}'s time, as no row tells it: {parts}.",
+    "disturbed": "Other work disturbed what was measured on the {name} ({flags}): measure it again alone.",
     "too big": "It needs {m.peak.value:size} of memory on the {name}, which has {m.capacity:size} (predicted).",
     "price": "CPU {money[0]:number}, GPU {money[1]:number}, in your currency. Cheapest: {cheapest}. Fastest: {fastest}.",
     "worth": "The GPU pays while its machine costs less than {ratio:gain} the CPU's an hour.",
@@ -59,7 +61,7 @@ SAID = {
 def subject(e: Explanation) -> str:
     """`CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`."""
     t = e.asked.training
-    setup = Setup(FIT, t.model, t.batch, t.samples, t.dtype, tuple(e.asked.switches.items()))
+    setup = Setup(FIT, t.model, min(t.batch, t.samples), t.samples, t.dtype, tuple(e.asked.switches.items()))
     sizes = [training.subject(setup), counted(t.epochs, "epochs"), *["float64 inputs"] * (t.dtype == "float64")]
     return ", ".join(sizes + [f"validated on {e.asked.validation:,}"] * bool(e.asked.validation))
 
@@ -73,11 +75,12 @@ def sources(e: Explanation) -> str:
     return f"{source}, {e.borrowed}" if e.borrowed else source
 
 
-def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = False) -> list[str]:
-    """The answer for a terminal or as Markdown. again: the command typed; measuring: how long --measure takes, or ""."""
+def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = False, here: bool = False) -> list[str]:
+    """The answer for a terminal or as Markdown. again: the command typed; measuring: how long --measure takes, or "". here:
+    whether this machine can check it."""
     lone = [s.device for s in e.sides] == ["cpu"]
     big = [say(SAID["too big"], m=m, name=NAMES[m.device]) for m in e.memory if m.too_big]
-    kind = "measure" if measuring else "stored" if lone else "verify" if e.actions and not e.borrowed else "all"
+    kind = "measure" if measuring else "stored" if lone else "verify" if e.actions and here else "all"
     kind = "all" if big else kind
     last, points, actions = say(SAID[kind], time=measuring, command=again), {}, Table("do | saving | note", (), 3)
     if e.both:
@@ -161,18 +164,21 @@ def _host(e: Explanation) -> str:
 
 
 def turns(e: Explanation) -> str:
-    """The samples or epochs from which the other device wins; `about` where no rows of fewer and of more were measured."""
-    to, turned = e.turns
+    """The samples or epochs from which the other device wins; `about` where no rows of fewer and of more were measured,
+    `probably` where the intervals of what was asked overlap."""
+    (to, turned), wholes = e.turns, [side.whole for side in e.both]
+    unsure = " probably" * (not e.swept and faster(*wholes) == "neither")
     at = [counted(max(1.0, x), what) for what, x in turned.items()]
     words = " or about ".join(at) if e.swept else f"about {' or '.join(at)}"
-    return say(SAID["turn" if at else "never"], at=words, to=to.upper())
+    return say(SAID["turn" if at else "never"], at=words, to=to.upper(), unsure=unsure)
 
 
 def _doubts(e: Explanation) -> list[str]:
-    """Sentences on layers that are only estimated, and on parts of a side without a measurement."""
+    """Sentences on layers that are only estimated, on disturbed rows, and on parts of a side without a measurement."""
     said, unknown = [], e.asked.unknown_share
     if unknown and PREDICTED in {s.cost.source for s in e.sides}:
         said.append(say(SAID["partial"], unknown=unknown))
+    said += [say(SAID["disturbed"], name=s.name, flags=join(s.disturbed)) for s in e.sides if s.disturbed]
     return said + [say(SAID["unknown"], name=s.name, parts=join(s.unknown)) for s in e.sides if s.unknown]
 
 
@@ -181,13 +187,20 @@ def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:
     told = e.actions[: max(0, min(ACTIONS, room - 1))]
     left = len([w for w in e.what_ifs if w.change.training.batch == e.asked.training.batch]) - len(told)
     rows = [
-        (f"{i}. {w.change.words}", say(SAID["saves"], job_saved=w.job_saved), w.change.note)
+        (f"{i}. {w.change.words}", say(SAID["saves"], job_saved=w.job_saved), _note(e, w))
         for i, w in enumerate(told, 1)
     ]
-    notes = [SAID["overlap"]] * (len(told) > 1)
+    notes = [say(SAID["overlap"], name=e.sides[-1].name)] * (len(told) > 1)
     notes += [say(SAID["more"], n=left, unsure=", not sure to save 1 %" * (told == e.actions))] * (left > 0)
     said = [" ".join(notes)] if told else [SAID["no saving"]] * (room > 0 and not e.actions)
     return Table("do | saving | note", rows, 3), [*filter(None, said)]
+
+
+def _note(e: Explanation, w: WhatIf) -> str:
+    """What a change means besides; whether the GPU surely wins with it, where it does not without."""
+    cpu, gpu = (side.whole for side in e.both) if e.both else (NOTHING, NOTHING)
+    turns = w.job_saved and faster(cpu, gpu) != "gpu" == faster(cpu, gpu - w.job_saved)
+    return ", ".join(filter(None, (w.change.note, "then the GPU wins" * bool(turns))))
 
 
 def price(e: Explanation) -> str:
@@ -268,7 +281,8 @@ def _saved(e: Estimate | None) -> str:
     if e.low > 0:
         return numbers.timed(e)
     value = round(e.value, 9)
-    return f"costs {numbers.time(-value)}" if value < 0 else f"perhaps {numbers.time(value)}" if value else "nothing"
+    perhaps, costs = "perhaps " * (e.high > 0), "costs " * (value < 0)
+    return f"{perhaps}{costs}{numbers.time(abs(value))}" if value else "nothing"
 
 
 def _resources(e: Explanation) -> Table:

@@ -30,7 +30,8 @@ FOUND = """
 **Copies.** {copies}
 **Batches.** {batches}
 **How far to believe it.** Predicted steps of models left out of the fit have a median error of {gpu:share} on the GPU, \
-{cpu:share} on the CPU. Where intervals overlap, the answer is: can't tell."""
+{cpu:share} on the CPU, [predictions saved before they were measured](docs/results.md) a larger one. Where intervals overlap, \
+the answer is: can't tell, or probably."""
 
 
 def answer(

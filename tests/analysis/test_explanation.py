@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, row
 from fake_predictions import MS, borrowed, predict, sources
+from msgspec.structs import replace
 from test_jobs import both, by_its_epochs, trained
 
 from analysis.explain import explanation, published, sides, verify
@@ -56,6 +57,25 @@ def test_from_how_many_samples_or_epochs_another_device_finishes_first():
     assert explained().turns == ("cpu", {})  # the CPU begins sooner and its steps are shorter
     assert words.turns(explained()) == "the first epoch on, the CPU finishes first, and it stays so."
     assert sides.turns(*reversed(e.both)) == ("cpu", e.turns[1])  # the other way round
+    wide = [replace(s, cost=replace(s.cost, start=Estimate(s.cost.start.value, 0.0, 99.0))) for s in e.both]
+    unsure = replace(e, sides=(replace(wide[0], disturbed=("steal",)), wide[1]))
+    assert words.turns(unsure) == "about 24,600 samples or 39 epochs on, the GPU probably finishes first."
+    told = " ".join(words.answer(unsure, "again", here=True))
+    assert "(steal): measure it again alone." in told and told.endswith("again --verify 1")
+
+
+def test_a_change_after_which_the_gpu_wins_and_what_may_cost():
+    e = explained()
+    change, apart = e.what_ifs[0], e.both[1].whole - e.both[0].whole
+    saved = [apart.low - 1, apart.high + 1]  # GPU still behind; GPU surely ahead
+    notes = [words._note(e, replace(change, job_saved=exact(s))) for s in saved]
+    assert notes == [change.change.note, ", ".join(filter(None, (change.change.note, "then the GPU wins")))]
+    ends = (-2, -3, -1), (-2, -3, 1), (2, -1, 3)
+    assert [words._saved(Estimate(*each)) for each in ends] == [
+        "costs 2.00 s",
+        "perhaps costs 2.00 s",
+        "perhaps 2.00 s",
+    ]
 
 
 def swept(*sizes: int, **given) -> list:

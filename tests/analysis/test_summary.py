@@ -86,10 +86,12 @@ def test_products_in_caches_and_above_slow_peaks_are_called_what_they_are():
     assert said.endswith("It would be memory-bound, but its 42.2 KiB fit a cache.")
     rows = [PEAK, row("matmul/numpy/blas", square(512), 2e-3, threads=1)]
     (said,) = rates.rate_sentences(rows, roofs(rows, fake.GPU_MACHINE))  # 134 of 100 GFLOP/s
-    assert said.endswith("130 % of its measured roof (float32), as the CPU was slower while that was measured.")
+    assert said.endswith(
+        "130 % of its measured roof (float32, 1 thread), as the CPU was slower while that was measured."
+    )
     slower = [PEAK, row("matmul/numpy/blas", square(512), 4e-3, threads=1)]
     (said,) = rates.rate_sentences(slower, roofs(slower, fake.GPU_MACHINE))
-    assert said.endswith("67 % of its measured roof (float32).")
+    assert said.endswith("67 % of its measured roof (float32, 1 thread).")
 
 
 def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
