@@ -9,15 +9,15 @@ from kernels.problems import Conv
 from kernels.problems.conv import phase
 from kernels.simd.packing import copy_group, copy_some
 
-_SOURCE_BYTES = 256 << 10  # of a block
-_PAGE = 4096  # bytes after which a first-level cache puts lines into the same few places
+_SOURCE_BYTES = 256 << 10  # most bytes of a block's source
+_PAGE = 4096  # lines so many bytes apart share one set of the first-level cache
 
 
 class Window(NamedTuple):
-    """A convolution as places in three flat arrays: of output pixel (n, p, q), column o is the sum over taps (i, j) and
-    channels c of source[n, p stride + i - top, q stride + j - left, c] filters[i, j, c, o]; what lies outside is 0.
+    """A convolution on three flat arrays. Column o of output pixel (n, p, q) is the sum over taps (i, j) and channels c of
+    source[n, p stride + i - top, q stride + j - left, c] filters[i, j, c, o]; pixels outside an image are 0.
 
-    `*_at` is where an array begins, the other words its strides, all in elements.
+    `*_at` is the offset of an array's first element; `source_image`, `out_row` and the like are its strides; all in elements.
     """
 
     images: int
@@ -59,9 +59,9 @@ class Window(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """The loop over a window: `chunk` channels at a time, in blocks of `images` images or of `rows` rows of one image.
+    """How a window is cut: into `chunk` channels at a time, and blocks of `images` images or of `rows` output rows of one image.
 
-    copied: a block's source is copied first (`size` elements, padding included). merged: a row of taps is contiguous.
+    copied: a block's source is copied first (`size` elements with padding). merged: the source of a row of taps is contiguous.
     """
 
     chunk: int
@@ -73,8 +73,8 @@ class Blocks(NamedTuple):
 
 
 def windows(problem: Conv) -> list[Window]:
-    """fprop, or wgrad's three arrays, as one window a group; dgrad as a window for each group and each position of a pixel
-    between strides, over the filters turned around: those of the other positions have no part in it."""
+    """The windows of a problem. fprop and wgrad have one per group. dgrad has one per group and per position of a pixel within
+    a stride, with reversed filters: each has only the taps that reach its position."""
     p, found = problem, []
     of, filters = p.c_in // p.groups, p.c_out // p.groups
     x = (p.h * p.w * p.c_in, p.w * p.c_in, p.c_in)
@@ -116,8 +116,8 @@ def unstrided(w: Window) -> Window:
 
 
 def scattered(w: Window) -> Window:
-    """An equal window, every pixel an image of its own, where the filter is 1x1 and pixels of all images follow one another
-    evenly: blocks may then end anywhere."""
+    """An equivalent window in which every pixel is an image, if the filter is 1x1 and all pixels are evenly spaced in memory;
+    else the window unchanged. Blocks may then end at any pixel."""
     shape = (w.taps_down, w.taps_across, w.stride, w.top, w.left, w.height, w.width)
     apart = (w.source_row, w.source_image, w.out_row, w.out_image)
     row, image = w.across, w.rows * w.across
@@ -129,10 +129,10 @@ def scattered(w: Window) -> Window:
 
 
 def blocks(w: Window, chunk: int, item: int, tile: int, most_pixels: int, least: int, always: bool = False) -> Blocks:
-    """The blocks of a window: as many rows or images as their source in _SOURCE_BYTES and `most_pixels` allow, of those the size
-    that wastes the least of tiles of `tile` pixels, and where there can be at least `least` blocks.
+    """The blocks of a window. Of the sizes with at most _SOURCE_BYTES of source and `most_pixels` pixels it is the one with the
+    least estimated waste: unfilled tiles of `tile` pixels, copied borders, uneven blocks, fewer blocks than `least`, few pixels.
 
-    always: their source is copied even where it could be read in its place.
+    always: a block's source is copied even if it could be read in place.
     """
     pitch = w.source_pixel * w.stride * item
     copied = always or not w.inside or (pitch % _PAGE == 0 and w.pixels > 1)
@@ -162,7 +162,7 @@ def blocks(w: Window, chunk: int, item: int, tile: int, most_pixels: int, least:
 
 @numba.njit(cache=True)
 def copy_run(lanes, target, at, source, start, count):
-    """`count` values from one place to another."""
+    """Copies `count` values."""
     whole = count // len(lanes) * len(lanes)
     for i in range(0, whole, len(lanes)):
         copy_group(lanes, target, at + i, source, start + i, 4 * len(lanes))
@@ -172,8 +172,8 @@ def copy_run(lanes, target, at, source, start, count):
 
 @numba.njit(cache=True)
 def copy_block(lanes, target, at, source, w, images, first, rows, image, channel, deep):
-    """The source of `rows` output rows from `first` on of `images` images from `image` on, with its zeros around it; `deep`
-    channels from `channel` on."""
+    """Copies the source under `rows` output rows from `first` on, of `images` images from `image` on, with zeros for its padding;
+    of each pixel `deep` channels from `channel` on."""
     lines, width = (rows - 1) * w.stride + w.taps_down, (w.across - 1) * w.stride + w.taps_across
     before = min(max(w.left, 0), width)
     after = max(before, min(width, w.width + w.left))
@@ -202,5 +202,5 @@ def threads_pieces(threads: int) -> int:
 
 
 def places(size: int) -> np.ndarray:
-    """A table of places in memory."""
+    """A table for `size` offsets in memory, all 0."""
     return np.zeros(size, np.int64)

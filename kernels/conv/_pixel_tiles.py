@@ -1,4 +1,4 @@
-"""Register tiles of a convolution: products of pixels with a panel, summed over the runs of memory that a window covers."""
+"""Register tiles of a convolution: products of pixels and a panel, summed over the runs of memory under a window."""
 
 from llvmlite import ir
 from numba.core import types
@@ -6,31 +6,31 @@ from numba.extending import intrinsic
 
 from kernels.simd import vectors as emit
 
-VECTORS = 2  # of a tile's row, and of a panel's step
-_UNROLL = 4  # steps a trip
-PAST_CACHES = -1  # as `added`: nothing is, and whole tiles, which begin where vectors do, go to memory past the caches
-_LINE = 64  # bytes that a cache moves at a time
+VECTORS = 2  # vectors in a row of a tile, and in a step of a panel
+_UNROLL = 4  # steps in a trip of the inner loop
+PAST_CACHES = -1  # as `added`: add nothing, and store whole tiles, aligned to vectors, by non-temporal stores
+_LINE = 64  # bytes of a cache line
 
 
 def tile_rows(vector: int) -> int:
-    """The most rows of a tile with vectors of `vector` bytes: 14 x 2 sums, 2 of the panel and a factor fill 32 registers, 6 x 2
-    and those fill 16. Rows of 7, 14, 28 and 56 pixels, as ResNet's are, come out even."""
+    """Most rows of a tile for vectors of `vector` bytes: 14 x 2 sums, 2 vectors of the panel and a factor use 31 of 32 registers;
+    with 6 x 2 sums they use 15 of 16. ResNet's rows of 7, 14, 28 and 56 pixels fill tiles of 14 without a rest."""
     return 14 if emit.registers(vector) == 32 else 6
 
 
 def heights(vector: int) -> tuple[int, ...]:
-    """Rows of the tiles whose rows lie side by side: 64 and 192 rows, as filters of 64 channels have, come to 5 of 13 and 16 of
-    12; images of 3 and of 1 channels under 3 taps to one of 9 and of 3."""
+    """Row counts of the tiles whose rows are adjacent (one row per tap and channel). With 64 channels, 64 rows of one tap take
+    5 tiles of 13, and 192 rows of three taps 16 of 12. Three taps of 3 channels or of one take a tile of 9 or of 3."""
     return (14, 13, 12, 9, 3) if tile_rows(vector) == 14 else (6, 4)
 
 
 def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors: int, apart: bool) -> ir.Function:
-    """C tile (+)= the sum over runs of A B panel, as a function of its own, so that nothing around it takes its registers.
+    """An LLVM function that sums the products of A's runs and B's panel to a tile of C; not inlined, so it has all registers.
 
-    Its arguments: A; where its rows begin (`apart`; else they lie side by side and it is not looked at) and where those of the
-    next tile do, which are asked for early; where its runs begin; how many runs there are, how many steps in each and how far the
-    steps are apart (1 where rows are `apart`); B's panel (VECTORS vectors a step, run by run); C; where its rows begin; how many
-    rows and columns of C are there; and how many of its columns are added to (all or none).
+    Its arguments: A; offsets of its rows (only with `apart`: else rows are adjacent elements) and of the next tile's rows, which
+    are prefetched; offsets of the runs; the number of runs, the steps in each, and the stride from step to step (1 with `apart`);
+    B's panel (VECTORS vectors a step, run by run); C; offsets of its rows; the rows and columns of C that are present; how many
+    columns are added to what C holds (all, none, or PAST_CACHES).
     """
     name = f"conv_tile_{rows}x{vectors}_{vector.count}_{vector.element}_{'apart' if apart else 'beside'}"
     if name in module.globals:
@@ -44,7 +44,7 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
     multiply = emit.multiplier(builder, vector, vector)
 
     def row_of(table, r: int):
-        """The table's entry for the row; rows that are not there repeat the last one."""
+        """The table's entry for row r; rows beyond `height` repeat the last one."""
         here = builder.icmp_signed("<", index(r), height)
         return builder.load(builder.gep(table, [builder.select(here, index(r), builder.sub(height, index(1)))]))
 
@@ -52,7 +52,7 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
     places = [emit.at(builder, c, row_of(c_at, r), vector, v * count) for r in range(rows) for v in range(vectors)]
 
     def steps(unroll: int, lines: list, offset, slots: list) -> list:
-        """As many trips of `unroll` steps of a run as there are; gives where they stopped, B's next step and the sums."""
+        """Emits all whole trips of `unroll` steps of a run; returns the step reached, the place in B and the sums."""
         loop = emit.Loop(builder, slots[0], slots[1:])
         k, right, *values = loop.slots
         after_k = builder.add(k, index(unroll))
@@ -62,7 +62,7 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
         else:
             left = builder.gep(a, [builder.add(offset, builder.mul(k, step))])
         trip = _LINE // item // _UNROLL
-        share = -(-rows // trip)  # rows of the next tile, a line of each of which a trip asks for
+        share = -(-rows // trip)  # rows of the next tile of which a trip prefetches a cache line
         some = builder.and_(builder.lshr(k, index(_UNROLL // 2)), index(trip - 1))
         some = builder.gep(next_at, [builder.mul(some, index(share))])
         at_k = builder.add(offset, builder.and_(k, index(-_LINE // item)))
@@ -97,7 +97,7 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
 
 
 def _store(builder, sums: list, places: list, item: int, vectors: int, past, there: tuple) -> None:
-    """Whole tiles as they are; of others, and to what is added, what is there."""
+    """Stores a tile: whole vectors if it is whole and adds nothing (non-temporal if `past`), else the lanes present, by masks."""
     (height, columns, added), vector = there, sums[0].type
     count, rows = vector.count, len(sums) // vectors
     few = builder.icmp_signed("<=", added, emit.INDEX(0))
@@ -117,7 +117,7 @@ def _store(builder, sums: list, places: list, item: int, vectors: int, past, the
 
 
 def _first_lanes(builder, count, vector):
-    """The mask of a vector's first `count` lanes, made without a vector: all of those hold sums."""
+    """Mask of a vector's first `count` lanes, made without vector registers, as all of these hold sums."""
     one, most = emit.INDEX(1), emit.INDEX(vector.count)
     count = builder.select(builder.icmp_signed("<", count, most), count, most)
     count = builder.select(builder.icmp_signed(">", count, emit.INDEX(0)), count, emit.INDEX(0))
@@ -126,7 +126,7 @@ def _first_lanes(builder, count, vector):
 
 
 def _call(builder, vector: ir.VectorType, heights: tuple[int, ...], high, passed: list, apart: bool) -> None:
-    """Calls the tile of as many rows as `high` says, one of `heights`, and of as many vectors as there are columns."""
+    """Emits a call of the tile function with `high` rows (one of `heights`) and as many vectors as the columns need."""
 
     def cases():
         for rows in heights:
@@ -163,8 +163,8 @@ def tile_apart(
     columns,
     added,
 ):
-    """Multiplies rows of A that lie anywhere with a panel of B into a tile of C; see _tile_function. Each array comes with the
-    place where what is meant begins in it. `lanes`: a tuple as long as a vector; `rows`: one as long as the tile has rows."""
+    """Computes a tile of C from rows of A at any offsets and a panel of B; _tile_function explains the arguments. After an array
+    comes the index of its first element used. `lanes`: a tuple as long as a vector; `rows`: one as long as the tile has rows."""
     one = types.intp
     tables = (rows_at, one, next_at, one, runs_at, one)
     signature = types.void(lanes, rows, a, one, *tables, one, one, b, one, c, one, c_at, *[one] * 4)
@@ -202,7 +202,7 @@ def adjacent_tile(
     columns,
     added,
 ):
-    """As tile_apart for rows of A that lie side by side, its steps `step` apart; `high`: a tuple as long as one of `heights`."""
+    """As tile_apart, for adjacent rows of A, with steps `step` apart. `high`: the tile's number of rows, one of `heights`."""
     one = types.intp
     signature = types.void(lanes, one, a, one, runs_at, *[one] * 4, b, one, c, one, c_at, *[one] * 4)
 

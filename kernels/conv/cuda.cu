@@ -1,24 +1,24 @@
 // sm_75 sm_90
-// Convolution in float32: seven plain loops, and as a product of matrices (implicit GEMM) that are never written down.
+// Convolution in float32: as seven plain loops, and as a product whose im2col matrix is never stored (implicit GEMM).
 #ifndef TILE_M
-#define TILE_M 128   // of the product, a block
+#define TILE_M 128   // rows and columns of the product per block
 #define TILE_N 64
-#define DEEP 16      // of the sum, a stage
-#define WARP_M 64    // of the product, a warp
+#define DEEP 16      // items of the sum per stage
+#define WARP_M 64    // rows and columns of the product per warp
 #define WARP_N 32
-#define EACH_M 8     // of the product, a thread
+#define EACH_M 8     // rows and columns of the product per thread
 #define EACH_N 8
-#define STAGES 4     // tiles of A and B in shared memory
-#define BLOCKS 3     // that fit on a multiprocessor
-#define WGRAD 0      // 1: A's rows are taps and channels, and the sum goes over pixels
-#define VECTOR_A 1   // channels of the images come in fours: they are copied 16 bytes at a time
-#define VECTOR_B 1   // rows of B do
-#define VECTOR 1     // columns of the product do
+#define STAGES 4     // stages in shared memory, each with a tile of A and of B
+#define BLOCKS 3     // blocks per multiprocessor
+#define WGRAD 0      // 1: A's rows are taps and channels, and the sum runs over pixels
+#define VECTOR_A 1   // 1: channels of the images come in fours, so copies have 16 bytes
+#define VECTOR_B 1   // 1: so do items of B's rows
+#define VECTOR 1     // 1: so do columns of the product
 #endif
 
 struct Loops { int n, h, w, c, p, q, k, r, s, step, top, left, groups, channels_last; };
 
-// Where an item of images of `channels` lies.
+// Offset of an item in images with so many `channels`.
 __device__ long long image(const Loops& of, int n, int y, int x, int channel, int height, int width, int channels) {
     return of.channels_last ? (((long long)n * height + y) * width + x) * channels + channel
                             : (((long long)n * channels + channel) * height + y) * width + x;
@@ -30,8 +30,8 @@ __device__ long long filter(const Loops& of, int i, int j, int c, int k) {  // c
                             : (((long long)k * channels + c) * of.r + i) * of.s + j;
 }
 
-// An output a thread, neighbors in memory in neighboring threads. `way`: 0 fprop (a: images), 1 dgrad (a: gradient; b: filters),
-// 2 wgrad (a: images, b: gradient).
+// One output per thread; neighboring threads have neighbors in memory. `way`: 0 fprop (a: images, b: filters), 1 dgrad (a: gradient,
+// b: filters), 2 wgrad (a: images, b: gradient).
 extern "C" __global__ void direct(const float* a, const float* b, float* out, const Loops of, int way, int outputs) {
     int at = blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= outputs) return;
@@ -61,7 +61,7 @@ extern "C" __global__ void direct(const float* a, const float* b, float* out, co
     for (int i = 0; i < of.r; i++)
         for (int j = 0; j < of.s; j++) {
             int row = way ? y + of.top - i : y * of.step + i - of.top, column = way ? x + of.left - j : x * of.step + j - of.left;
-            if (way) {  // the row of dy whose filter's row i lies here, if there is one
+            if (way) {  // the row and column of dy whose tap (i, j) is this pixel, if there are such
                 if (row % of.step || column % of.step) continue;
                 row /= of.step, column /= of.step;
             }
@@ -87,10 +87,10 @@ constexpr int A_PITCH = WGRAD ? TILE_M : DEEP + 4, A_SIZE = A_LINES * A_PITCH;  
 constexpr int STAGE = A_SIZE + DEEP * TILE_N;
 static_assert(LANES_M * LANES_N == 32 && LANES_N == 4 && EACH_N % 4 == 0 && EACH_M % 4 == 0 && DEEP % 4 == 0, "a warp is 8 x 4 threads");
 
-// A is the source's pixels (rows) by taps and channels, or for wgrad turned; B lies row by row, `pitch` items from row to row. With
-// several blocks in the grid's y each sums up a part: `partial_sums` has room for them all, which `reduce` then adds. `scale` is 1:
-// multiplying by it at the end frees the sums' registers from the groups of four in which they are stored, and so from the banks of
-// the operands.
+// A is the im2col matrix: pixels (rows) by taps and channels, or for wgrad its transpose. B's rows are `pitch` items apart. With several
+// blocks in the grid's y each computes a part of the sum; `partial_sums` has room for all parts, which `reduce` then adds.
+// `scale` is 1: multiplying by it at the end frees the sums from the groups of four registers that stores need, and so from the register
+// banks of the operands (see matmul/cuda_warp.cu).
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, float* __restrict__ partial_sums,
               const Shape of, int pitch, int kept, int group, float scale) {
@@ -100,27 +100,27 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
     const int count = of.n * of.p * of.q, taps = of.r * of.s * of.c, n = of.k;
     const int m = WGRAD ? taps : count, k = WGRAD ? count : taps;
     const int t = threadIdx.x, lane = t % 32, warp = t / 32;
-    // Neighbors differ in n, the next in m: either operand's 16-byte loads are then the same in half of the lanes near by.
+    // Bits of the lane number go to n and m in turns: in half a warp every 16-byte load of an operand is then shared by four lanes.
     const int lane_n = (lane & 1) | (lane >> 1 & 2), lane_m = (lane >> 1 & 1) | (lane >> 2 & 6);
     const int row = warp / WARPS_N * WARP_M + lane_m * (WGRAD ? 4 : 1), column = warp % WARPS_N * WARP_N + lane_n * 4;
     int top, left;
     rasterize(blockIdx.x, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
     top *= TILE_M, left *= TILE_N;
-    const int all = (k + DEEP - 1) / DEEP, share = (all + gridDim.y - 1) / gridDim.y;  // steps: of the sum, of a block
+    const int all = (k + DEEP - 1) / DEEP, share = (all + gridDim.y - 1) / gridDim.y;  // stages of the whole sum, and of a block
     const int first = min(share * (int)blockIdx.y, all), steps = min(share, all - first);
     next_may_start();
 
-    // This thread's first piece of either tile; the others lie LINES_A and ROWS_B further down.
+    // This thread's first piece of each tile; its other pieces are LINES_A lines of A and ROWS_B rows of B further down.
     constexpr int LINES_A = THREADS * WIDE_A / A_LINE, PIECES_A = A_LINES / LINES_A;
     constexpr int ROWS_B = THREADS * WIDE_B / TILE_N, PIECES_B = DEEP / ROWS_B;
     static_assert(LINES_A > 0 && A_LINES % LINES_A == 0 && ROWS_B > 0 && DEEP % ROWS_B == 0, "every thread fetches whole pieces");
     const int a_line = t * WIDE_A / A_LINE, a_at = t * WIDE_A % A_LINE, b_l = t * WIDE_B / TILE_N, b_column = t * WIDE_B % TILE_N;
-    const int from = WGRAD ? top + a_at : first * DEEP + a_at;  // the tap and channel of this thread's pieces of A, counted through
+    const int from = WGRAD ? top + a_at : first * DEEP + a_at;  // tap and channel of this thread's pieces of A, as one number
     Tap at_tap = tap(of, from);
     const float* b_next = b + (long long)(first * DEEP + b_l) * pitch + left + b_column;
     const long long b_further = (long long)ROWS_B * pitch;
     const int b_inside = left + b_column < pitch ? 4 * WIDE_B : 0;
-    int slot_in = 0, l_left = k - first * DEEP;  // where the next stage goes, and how much of the sum is left for it
+    int slot_in = 0, l_left = k - first * DEEP;  // slot of the next stage, and items of the sum that are left for it
 
     Counted at_pixel = first_pixels(of, pixels, top, first * DEEP, count);
     __syncthreads();
@@ -158,11 +158,11 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
         fetched();
         const float* const as = memory + slot * STAGE + row * (WGRAD ? 1 : A_PITCH);
         const float* const bs = memory + slot * STAGE + A_SIZE + column;
-        if (WGRAD && t < DEEP) next_pixel(of, at_pixel, pixels, slot, count);  // whose stage everyone has fetched
+        if (WGRAD && t < DEEP) next_pixel(of, at_pixel, pixels, slot, count);  // of a stage that all threads have fetched
         if (++slot == STAGES) slot = 0;
         #pragma unroll
         for (int l = 0; l < DEEP; l += 4) {
-            float4 u[EACH_M];  // rows by the next 4 of the sum, or for wgrad the next 4 rows by 1
+            float4 u[EACH_M];  // an entry is a row's next 4 items of the sum, or for wgrad 4 rows' items of 1
             if (!WGRAD) {
                 #pragma unroll
                 for (int e = 0; e < EACH_M; e++) u[e] = *(const float4*)(as + e * LANES_M * A_PITCH + l);
@@ -177,7 +177,7 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
                 #pragma unroll
                 for (int e = 0; e < EACH_N / 4; e++) v[e] = *(const float4*)(bs + (l + f) * TILE_N + e * 16);
                 #pragma unroll
-                for (int e = 0; e < EACH_M * EACH_N; e++) {  // there and back: each shares an operand with the one before
+                for (int e = 0; e < EACH_M * EACH_N; e++) {  // back and forth: each shares an operand with the one before
                     const int q = e / EACH_M, p = q % 2 ? EACH_M - 1 - e % EACH_M : e % EACH_M;
                     sums[p][q] += (WGRAD ? ((const float*)u)[p] : ((const float*)&u[p])[f]) * ((const float*)v)[q];
                 }

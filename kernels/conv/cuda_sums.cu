@@ -1,5 +1,5 @@
 // sm_75 sm_90
-// What goes before and after a convolution as a product: channels of zeros up to 16 bytes, sums of several blocks that are added up.
+// Before and after a convolution as a product: padding channels with zeros to 16 bytes, and adding the partial sums of several blocks.
 #ifndef HALVES
 #define HALVES 0     // 1: results are rounded to TYPE, bf16 or f16
 #define TYPE "bf16"
@@ -14,7 +14,7 @@ typedef unsigned short Item;
 typedef float Item;
 #endif
 
-// Adds the sums of `splits` shares of each item of the product, and rounds them.
+// Adds the `splits` partial sums of each item of the product. With HALVES it rounds the result.
 extern "C" __global__ void reduce(const float* sums, Item* out, const Shape of, int m, int splits, int kept) {
     const bool four = of.k % 4 == 0;
     int at, column;
@@ -33,7 +33,7 @@ extern "C" __global__ void reduce(const float* sums, Item* out, const Shape of, 
 #endif
 }
 
-// Pixels of `channels` items with zeros beside them to whole pieces of 16 bytes, a piece a thread.
+// Copies pixels of `channels` items, padded with zeros to whole pieces of 16 bytes. A thread copies a piece.
 extern "C" __global__ void widen(const unsigned short* __restrict__ from, uint4* __restrict__ to, int pieces, int channels) {
     const unsigned e = blockIdx.x * blockDim.x + threadIdx.x, across = (channels + 7) / 8;
     if (e >= pieces) return;

@@ -1,15 +1,15 @@
 // sm_80 sm_90
-// Convolution as a product on tensor cores (implicit GEMM by mma.sync): channels come in eights, so every copy has 16 bytes.
+// Convolution as a product on tensor cores (implicit GEMM by mma.sync). Channels come in eights, so every copy has 16 bytes.
 #ifndef TYPE
 #define TYPE "bf16"  // of all operands: bf16 or f16; sums are float32
-#define TILE_M 128   // of the product, a block
+#define TILE_M 128   // rows and columns of the product per block
 #define TILE_N 128
-#define WARP_M 64    // of the product, a warp
+#define WARP_M 64    // rows and columns of the product per warp
 #define WARP_N 64
-#define DEEP 32      // of the sum, a stage
-#define STAGES 4     // tiles of A and B in shared memory
-#define BLOCKS 2     // that fit on a multiprocessor
-#define WGRAD 0      // 1: A's rows are taps and channels, and the sum goes over pixels
+#define DEEP 32      // items of the sum per stage
+#define STAGES 4     // stages in shared memory, each with a tile of A and of B
+#define BLOCKS 2     // blocks per multiprocessor
+#define WGRAD 0      // 1: A's rows are taps and channels, and the sum runs over pixels
 #endif
 
 typedef unsigned short Item;
@@ -22,13 +22,13 @@ typedef unsigned short Item;
 
 constexpr int WARPS_N = TILE_N / WARP_N, THREADS = TILE_M / WARP_M * WARPS_N * 32;
 #include "gather.cuh"
-constexpr int A_PITCH = A_LINE + 8, B_PITCH = TILE_N + 8;  // 16 bytes more than a line has: 8 lines then lie in different banks
+constexpr int A_PITCH = A_LINE + 8, B_PITCH = TILE_N + 8;  // lines padded by 16 bytes: 8 of them then lie in different banks
 constexpr int A_SIZE = A_LINES * A_PITCH, STAGE = A_SIZE + DEEP * B_PITCH;
 constexpr int M16 = WARP_M / 16, N8 = WARP_N / 8;
 static_assert(N8 % 2 == 0, "B's pieces are loaded in pairs");
 
-// A is the source's pixels (rows) by taps and channels, or for wgrad turned; B lies row by row, `pitch` items from row to row. With
-// several blocks in the grid's y each sums up a part: `sums` has room for them all, which `reduce` then adds.
+// A is the im2col matrix: pixels (rows) by taps and channels, or for wgrad its transpose. B's rows are `pitch` items apart. With several
+// blocks in the grid's y each computes a part of the sum; `partial_sums` has room for all parts, which `reduce` then adds.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict__ out, float* __restrict__ partial_sums,
               const Shape of, int pitch, int kept, int group) {
@@ -41,20 +41,20 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
     int top, left;
     rasterize(blockIdx.x, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
     top *= TILE_M, left *= TILE_N;
-    const int all = (k + DEEP - 1) / DEEP, share = (all + gridDim.y - 1) / gridDim.y;  // steps: of the sum, of a block
+    const int all = (k + DEEP - 1) / DEEP, share = (all + gridDim.y - 1) / gridDim.y;  // stages of the whole sum, and of a block
     const int first = min(share * (int)blockIdx.y, all), steps = min(share, all - first);
     next_may_start();
 
-    // This thread's first piece of either tile; the others lie LINES_A and ROWS_B further down.
+    // This thread's first piece of each tile; its other pieces are LINES_A lines of A and ROWS_B rows of B further down.
     constexpr int LINES_A = THREADS * 8 / A_LINE, PIECES_A = A_LINES / LINES_A, ROWS_B = THREADS * 8 / TILE_N, PIECES_B = DEEP / ROWS_B;
     static_assert(LINES_A > 0 && A_LINES % LINES_A == 0 && ROWS_B > 0 && DEEP % ROWS_B == 0, "every thread fetches whole pieces");
     const int a_line = t * 8 / A_LINE, a_at = t * 8 % A_LINE, b_l = t * 8 / TILE_N, b_column = t * 8 % TILE_N;
-    const int from = WGRAD ? top + a_at : first * DEEP + a_at;  // the tap and channel of this thread's pieces of A, counted through
+    const int from = WGRAD ? top + a_at : first * DEEP + a_at;  // tap and channel of this thread's pieces of A, as one number
     Tap at_tap = tap(of, from);
     const Item* b_next = b + (long long)(first * DEEP + b_l) * pitch + left + b_column;
     const long long b_further = (long long)ROWS_B * pitch;
     const bool b_inside = left + b_column < pitch;
-    int slot_in = 0, l_left = k - first * DEEP;  // where the next stage goes, and how much of the sum is left for it
+    int slot_in = 0, l_left = k - first * DEEP;  // slot of the next stage, and items of the sum that are left for it
 
     Counted at_pixel = first_pixels(of, pixels, top, first * DEEP, count);
     __syncthreads();
@@ -92,17 +92,17 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
         fetched();
         const Item* const as = memory + slot * STAGE + row * (WGRAD ? 1 : A_PITCH);
         const Item* const bs = memory + slot * STAGE + A_SIZE + column;
-        if (WGRAD && t < DEEP) next_pixel(of, at_pixel, pixels, slot, count);  // whose stage everyone has fetched
+        if (WGRAD && t < DEEP) next_pixel(of, at_pixel, pixels, slot, count);  // of a stage that all threads have fetched
         if (++slot == STAGES) slot = 0;
         #pragma unroll
         for (int l = 0; l < DEEP; l += 16) {
             unsigned u[M16][4], v[N8][2];
             #pragma unroll
-            for (int p = 0; p < M16; p++)  // upper left, lower left, upper right, lower right 8 rows x 8 of the sum
+            for (int p = 0; p < M16; p++)  // matrices of 8 rows x 8 of the sum: upper left, lower left, upper right, lower right
                 if (WGRAD) transposed(u[p], shared(as + (l + lane % 8 + lane / 16 * 8) * A_PITCH + 16 * p + lane / 8 % 2 * 8));
                 else matrices(u[p], shared(as + (16 * p + lane % 16) * A_PITCH + l + lane / 16 * 8));
             #pragma unroll
-            for (int q = 0; q < N8; q += 2) {  // the sum's from above and below of 8 columns, then of the next 8
+            for (int q = 0; q < N8; q += 2) {  // upper and lower 8 of the sum for 8 columns, then for the next 8
                 unsigned w[4];
                 transposed(w, shared(bs + (l + lane % 16) * B_PITCH + 8 * q + lane / 16 * 8));
                 v[q][0] = w[0], v[q][1] = w[1], v[q + 1][0] = w[2], v[q + 1][1] = w[3];

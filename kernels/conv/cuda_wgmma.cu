@@ -1,16 +1,16 @@
 // sm_90a
-// Convolution as a product on Hopper (implicit GEMM): the copy engine (TMA) walks the pixels of the images itself (im2col mode) and
-// fills a ring of tiles, warpgroups multiply them with wgmma. One block a multiprocessor stays and takes tile after tile.
+// Convolution as a product on Hopper (implicit GEMM): the copy engine (TMA) walks the pixels of the images itself (im2col mode) and fills
+// a ring of stages, warpgroups multiply them by wgmma. Each multiprocessor has BLOCKS persistent blocks, which take tile after tile.
 #ifndef TYPE
 #define TYPE "bf16"   // of all operands: bf16 or f16; sums are float32
 #define CONSUMERS 2   // warpgroups that multiply
-#define ROWS 64       // of the product's tile, a warpgroup
-#define COLUMNS 128   // of the product's tile: 64, 128, 192 or 256
+#define ROWS 64       // rows of the product's tile per warpgroup
+#define COLUMNS 128   // columns of the product's tile: 64, 128, 192 or 256
 #define STAGES 5      // stages of the ring, each with 64 of the sum
-#define STAGED 2      // parts of 64 x 64 of a warpgroup's results that may be on their way out
-#define BLOCKS 1      // that fit on a multiprocessor: while one's results leave, another multiplies
-#define WGRAD 0       // 1: rows are taps and channels, and the sum goes over pixels
-#define OUT 0         // results leave 0: by TMA, 1: as float32 sums that `reduce` adds, 2: by eights, 3: in pairs to where they belong
+#define STAGED 2      // parts of 64 x 64 of a warpgroup's results that may be in flight
+#define BLOCKS 1      // blocks per multiprocessor: while one stores its results, another multiplies
+#define WGRAD 0       // 1: rows are taps and channels, and the sum runs over pixels
+#define OUT 0         // results are stored 0: by TMA, 1: as float32 sums for `reduce`, 2: in eights or 3: in pairs, each pixel where it belongs
 #endif
 
 #define A_ACROSS WGRAD
@@ -20,8 +20,8 @@ constexpr int TILE_M = CONSUMERS * ROWS, TILE_N = COLUMNS, CLUSTER = 1;
 #include "rasterization.cuh"
 #include "wgmma.cuh"
 
-// 64 channels of a column of pixels: the first is (x, y) of image n, the next ones follow along the row, in the next row and in the
-// next image as the map's box has them; each is taken `right` and `down` of where it is.
+// Loads 64 channels, from c on, of a series of pixels. The first is (x, y) of image n; the next ones follow along the row, in the next
+// rows and in the next images, within the map's box. Each is read `right` columns and `down` rows further on.
 __device__ void load_pixels(unsigned to, const Map* map, int c, int x, int y, int n, int right, int down, unsigned barrier) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};"
@@ -29,7 +29,7 @@ __device__ void load_pixels(unsigned to, const Map* map, int c, int x, int y, in
                     "h"((unsigned short)down) : "memory");
 }
 
-// Of four eights in a row each of four neighboring lanes has two items: swapped, until each lane has all of one.
+// Of four eights in a row each of four neighboring lanes has two items. They are swapped until each lane has one whole eight.
 __device__ uint4 whole_eight(const float* sums) {
     unsigned pair[4];
     #pragma unroll
@@ -44,13 +44,13 @@ __device__ uint4 whole_eight(const float* sums) {
     return make_uint4(pair[0], pair[1], pair[2], pair[3]);
 }
 
-// A unit of work is a tile of the product and one of `splits` shares of its sum. Along the sum go taps, each with `chunks` times 64
-// channels (B holds zeros beyond them), or for wgrad pixels; wgrad's rows are taps with their chunks, 64 rows each.
+// A unit of work is a tile of the product and one of `splits` parts of its sum. The sum runs over taps, each with `chunks` times 64
+// channels (padded with zeros in B), or for wgrad over pixels; wgrad's rows are taps with their chunks, 64 rows each.
 extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
 convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, const __grid_constant__ Map c_map, float* sums,
          unsigned short* result, const Shape of, int splits, int group) {
-    extern __shared__ __align__(1024) char memory[];  // the swizzle counts from multiples of 1024
-    const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);  // warpgroups, then the warp that loads; one number for the compiler
+    extern __shared__ __align__(1024) char memory[];  // swizzle patterns begin at multiples of 1024 bytes
+    const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);  // warpgroups, then the warp that loads; uniform in a warp for the compiler
     const int chunks = (of.c + 63) / 64, count = of.n * of.p * of.q, deep = of.r * of.s * chunks;
     const int m = WGRAD ? deep * 64 : count, all = WGRAD ? (count + DEEP - 1) / DEEP : deep;
     const int units_m = (m + TILE_M - 1) / TILE_M, units_n = (of.k + TILE_N - 1) / TILE_N;
@@ -77,7 +77,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
                         #pragma unroll
                         for (int e = 0; e < TILE_M / 64; e++) {
                             const int row = at_m / 64 + e, tap = row / chunks;
-                            const bool is = tap < of.r * of.s;  // beyond the last tap: channels that no image has
+                            const bool is = tap < of.r * of.s;  // beyond the last tap: channels that no image has, read as zeros
                             load_pixels(to + e * PART_BYTES, &a_map, is ? row % chunks * 64 : chunks * 64, left, top, n,
                                         is ? tap % of.s : 0, is ? tap / of.s : 0, barrier);
                         }
@@ -128,7 +128,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
             store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer);
 #endif
         }
-        if (OUT == 0 && thread == 0) stored<0>();  // shared memory goes with the block
+        if (OUT == 0 && thread == 0) stored<0>();  // TMA must read shared memory before the block ends
     }
     previous_is_done();
 }

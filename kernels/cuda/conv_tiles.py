@@ -13,18 +13,18 @@ from kernels.cuda.tiles import LEAST_STEPS, GroupTiles, Plan, WarpTiles, few
 from kernels.problems import Conv, conv
 from kernels.problems.conv import phase
 
-MOST_ITEMS = 1 << 31  # of an array: places are counted in 32 bits
-# Cycles of one Hopper multiprocessor, fitted to layers timed on an H200 to rank plans, and for nothing else: a `reduce`, and each
-# partial sum on its way there and back.
+MOST_ITEMS = 1 << 31  # items of an array: offsets are counted in 32 bits
+# Cycles of one Hopper multiprocessor, fitted to layers timed on an H200 and used only to rank plans: for a launch of `reduce` and
+# for each partial sum that is written and read.
 _REDUCE, _PARTIAL = 12000, 0.4
 
 
 class Gather(NamedTuple):
-    """A convolution as a product: pixel (y, x) of n images of p x q meets at tap (i, j) row y * step + i - top and column
-    x * step + j - left of source images of h x w x c. It is fprop, or dgrad of one phase of a stride, with k columns; its
-    result belongs to row y * to_step + to_y of images of to_h x to_w. wgrad sums over its pixels instead.
+    """A convolution as a matrix product with k columns. Tap (i, j) of pixel (y, x), of n images of p x q, reads row
+    y * step + i - top and column x * step + j - left of source images of h x w x c. It is fprop, or dgrad of one phase of a
+    stride; its results go to row y * to_step + to_y of images of to_h x to_w. wgrad sums over the pixels instead.
 
-    The .cu's Shape, field by field.
+    The fields are those of Shape in include/implicit_gemm.cuh.
     """
 
     h: int
@@ -60,13 +60,13 @@ class Gather(NamedTuple):
 
 
 def gather(problem: Conv, c: int = 0) -> Gather:
-    """fprop, and the pixels and taps of wgrad; `c`: channels as they lie in memory, padded ones among them."""
+    """fprop, and the pixels and taps of wgrad. `c`: channels as stored, with padding (0: those of the problem)."""
     p, (top, _), (left, _) = problem, *problem.pads
     return Gather(p.h, p.w, c or p.c_in, p.n, p.p, p.q, p.c_out, p.r, p.s, p.stride, top, left, p.p, p.q)
 
 
 class Phase(NamedTuple):
-    """dgrad of the pixels that lie alike to the stride: its product, and the rows and columns of the filter that reach them."""
+    """dgrad of the pixels at one position within a stride: its product, and the filter's rows and columns that reach them."""
 
     of: Gather
     rows: slice
@@ -75,9 +75,9 @@ class Phase(NamedTuple):
 
 def phases(problem: Conv, k: int = 0) -> list[Phase]:
     """dgrad as convolutions of dy with stride 1: one for each pixel of a stride x stride square, with every stride-th row and
-    column of the filter, turned. Pixels that no tap reaches are in no phase: their gradient is zero.
+    column of the filter, reversed. Pixels that no tap reaches are in no phase: their gradient is zero.
 
-    `k`: channels of dy as they lie in memory.
+    `k`: channels of dy as stored, with padding (0: those of the problem).
     """
     p, (top, _), (left, _) = problem, *problem.pads
     rows = [phase(p.h, p.r, p.stride, top, y) for y in range(p.stride)]
@@ -93,7 +93,7 @@ def phases(problem: Conv, k: int = 0) -> list[Phase]:
 
 
 def _turned(side: conv.Phase, stride: int) -> slice:
-    """The taps of a phase, the last first."""
+    """The taps of a phase as a slice, the last tap first."""
     before = side.last - side.taps * stride
     return slice(side.last, before if before >= 0 else None, -stride)
 
@@ -111,15 +111,15 @@ class Warps(WarpTiles, frozen=True):
 
     @property
     def unit(self) -> tuple[int, int]:
-        """Rows and columns of a thread."""
+        """(rows, columns) of the product per thread."""
         return self.each_m, self.each_n
 
     def stage(self, wgrad: int) -> float:
-        """Cycles of a stage on a busy multiprocessor: 128 multiply-adds each, and operands on their way."""
+        """Estimated cycles of a stage on a busy multiprocessor: 128 multiply-adds per cycle, and loading operands."""
         return self.tile_m * self.tile_n * self.deep / 128 * (1 + 16 * (1 / self.tile_m + 1 / self.tile_n))
 
     def shared_bytes(self, wgrad: int) -> int:
-        """The ring of stages; rows of A are 4 floats apart, but wgrad's lie across."""
+        """Bytes of shared memory: the ring of stages. Rows of A are padded by 4 floats, but not wgrad's, which lie across."""
         a = self.deep * self.tile_m if wgrad else self.tile_m * (self.deep + 4)
         return 4 * self.stages * (a + self.deep * self.tile_n)
 
@@ -146,11 +146,11 @@ class Tensors(WarpTiles, frozen=True):
     BUSY_WARPS: ClassVar[float] = 5.6
 
     def stage(self, wgrad: int) -> float:
-        """Cycles of a stage on a busy multiprocessor: most are of operands on their way."""
+        """Estimated cycles of a stage on a busy multiprocessor, most of them for loading operands."""
         return self.tile_m * self.tile_n * self.deep / 1024 * (0.28 + 36 * (1 / self.tile_m + 1 / self.tile_n))
 
     def shared_bytes(self, wgrad: int) -> int:
-        """The ring of stages, every line 16 bytes longer than what it holds."""
+        """Bytes of shared memory: the ring of stages, with every line padded by 16 bytes."""
         a = self.deep * (self.tile_m + 8) if wgrad else self.tile_m * (self.deep + 8)
         return 2 * self.stages * (a + self.deep * (self.tile_n + 8))
 
@@ -176,7 +176,7 @@ class Groups(GroupTiles, frozen=True):
     BUSY_WARPS: ClassVar[float] = 0.0
 
     def stage(self, wgrad: int) -> float:
-        """Cycles of a stage: products, and lines that the copy engine walks; it takes twice as long across the sum (wgrad)."""
+        """Estimated cycles of a stage: products, and lines that TMA loads; A's take twice as long across the sum (wgrad)."""
         tile_m, tile_n = self.tile
         return tile_m * tile_n / 160 + (4 if wgrad else 2) * tile_m + tile_n
 
@@ -205,14 +205,14 @@ T = TypeVar("T", Warps, Tensors, Groups)
 
 
 def plans(forms: Sequence[T], m: int, n: int, k: int, wgrad: int, multiprocessors: int) -> list[Plan[T]]:
-    """The plans of an implicit GEMM to be timed, the one that the model ranks first before the others. A sum has one part, or as
-    many as make a wave or two of blocks."""
+    """The plans of an implicit GEMM to time, best first by the cost model. The sum is in one part, or in as many parts as make
+    one or two waves of blocks."""
 
     def cycles(plan: Plan[T]) -> float:
-        """Waves of blocks on the busiest multiprocessor, which few warps leave idle; then a `reduce`."""
+        """Estimated cycles: waves of blocks on the busiest multiprocessor, longer if its warps are few; then `reduce`."""
         of = plan.of
         waves, rest = divmod(-(-of.count(m, n) * plan.parts // multiprocessors), of.blocks)
-        alone = of.BUSY_WARPS / (of.threads // 32)  # blocks that it would have to have
+        alone = of.BUSY_WARPS / (of.threads // 32)  # blocks that keep a multiprocessor busy
         rounds = waves * max(of.blocks, alone) + (max(rest, alone) if rest else 0)
         reduced = plan.parts > 1 or (wgrad and isinstance(of, Groups))
         adding = _REDUCE + _PARTIAL * (plan.parts + 1) * m * n / multiprocessors if reduced else 0
@@ -221,6 +221,6 @@ def plans(forms: Sequence[T], m: int, n: int, k: int, wgrad: int, multiprocessor
     def every(of: T) -> list[Plan[T]]:
         steps, at_once = -(-k // of.deep), of.blocks * multiprocessors
         most: list[int] = [min(steps // LEAST_STEPS, waves * at_once // of.count(m, n)) for waves in (0, 1, 2)]
-        return [Plan(of, -(-steps // -(-steps // max(1, parts)))) for parts in most]  # none of them empty
+        return [Plan(of, -(-steps // -(-steps // max(1, parts)))) for parts in most]  # no part is empty
 
     return few(map(every, forms), cycles)

@@ -1,6 +1,6 @@
 // sm_75 sm_80 sm_90
-// Holds a stream until the host says go (go[0]), at most most_ns nanoseconds and a million looks: it ends whatever happens, and
-// says so in go[1] when the host did not.
+// Holds a stream until the host sets go[0], for at most most_ns nanoseconds and 2^20 looks at it: it ends whatever happens. Sets
+// go[1] if the host had not set go[0].
 extern "C" __global__ void hold(volatile int* go, long long most_ns) {
     long long begin, now;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
@@ -11,8 +11,8 @@ extern "C" __global__ void hold(volatile int* go, long long most_ns) {
     if (!*go) go[1] = 1;
 }
 
-// Keeps an SM busy with each block, launched with all the shared memory that a block may have, so that no other that wants some
-// fits beside it: until the host says stop, at most most_ns nanoseconds and a million looks.
+// Each block keeps a multiprocessor busy until the host sets *stop, for at most most_ns nanoseconds and 2^20 looks at it. It is launched
+// with all the shared memory that a block may have, so that no block that needs some fits beside it.
 extern "C" __global__ void keep_busy(volatile int* stop, long long most_ns, float* out) {
     long long begin, now;
     float x = threadIdx.x;
@@ -22,5 +22,5 @@ extern "C" __global__ void keep_busy(volatile int* stop, long long most_ns, floa
         asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
         if (now - begin > most_ns) break;
     }
-    if (x < 0) *out = x;  // never: it keeps the work
+    if (x < 0) *out = x;  // never true; the compiler must keep the work
 }

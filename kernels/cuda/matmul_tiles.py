@@ -13,15 +13,15 @@ from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, MOST_PARTS
 # sheet), multiply-adds of float32, bytes that arrive from the L2, bytes that wgmma reads from shared memory. Last: cycles until
 # the first stage has arrived.
 MULTIPLIES, FMAS, L2_BYTES, SHARED_BYTES_CYCLE, FILL = 2048, 128, 64, 128, 1500
-POWER = 0.07  # slowdown by the clock of a GPU at its power limit, as a share of the time of operands from the L2
-# Of float32's products, in parts of a multiply-add: reading an operand's item from shared memory, fetching it into that, and
-# waiting where one block is alone; warps that keep a multiprocessor busy; a thread's registers beside sums and items, at least.
+POWER = 0.07  # slowdown at the GPU's power limit, as a share of the time that operands take from the L2
+# Costs in the float32 kernel, in multiply-adds: reading an operand's item from shared memory, fetching it into shared memory, and
+# waiting if a block is alone. Then: warps that keep a multiprocessor busy; a thread's registers beside sums and items, at least.
 READ, FETCH, WAITED, BUSY_WARPS, OTHER_REGISTERS = 0.4, 4, 0.05, 5.2, 8
 
 
 class Warps(WarpTiles, frozen=True):
-    """Tiles of matmul/cuda_warp.cu: C per block and per warp, k per stage, C per thread, stages, groups of warps that divide a
-    stage's k, blocks per multiprocessor."""
+    """Tiles of matmul/cuda_warp.cu: C per block and per warp, k per stage, C per thread, stages, groups of warps (slices) that
+    share a stage's k, blocks per multiprocessor."""
 
     deep: int
     each_m: int
@@ -36,27 +36,27 @@ class Warps(WarpTiles, frozen=True):
 
     @property
     def shared_bytes(self) -> int:
-        """The ring of stages, k's 4 floats apart; where k is shared out, C's tile at the end too, of half the groups."""
+        """Bytes of shared memory: the ring of stages, rows padded by 4 floats, or the sums of half the slices if more."""
         ring = 4 * self.stages * self.deep * (self.tile_m + 4 + self.tile_n + 4)
         return max(ring, 4 * self.tile_m * self.tile_n * (self.slices // 2))
 
     def registers(self, layout: str) -> int:
-        """Registers of a thread at least: its sums, four k's of an operand along k, two of another and of one in a short stage,
-        which is turned on its way."""
+        """Least registers of a thread: its sums, and items of four k of an operand stored along k, or of two k of one stored
+        across k or transposed on its way (in a short stage)."""
         a, b = (2 if across or self.deep == 16 else 4 for across in (layout[0] == "t", layout[1] == "n"))
         return self.each_m * self.each_n + a * self.each_m + b * self.each_n + OTHER_REGISTERS
 
     def by_items(self) -> "Warps":
-        """For operands whose rows do not begin on 16 bytes: a block fewer, as each item's address takes registers too."""
+        """For operands with rows not aligned to 16 bytes: one block fewer, as the addresses of single items need registers."""
         return msgspec.structs.replace(self, blocks=max(1, self.blocks - 1))
 
     def slots(self, multiprocessors: int) -> int:
-        """Tiles at work at once."""
+        """Number of tiles that are computed at once."""
         return self.blocks * multiprocessors
 
     def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int) -> float:
-        """Cycles of so many tiles with so many stages in each part of k, roughly: a multiprocessor's tiles, one after the other.
-        All layouts alike."""
+        """Estimated cycles of `tiles` tiles in `parts` parts of `steps` stages each. A multiprocessor computes its tiles one
+        after the other. The same for all layouts."""
         rounds = -(-tiles * parts // multiprocessors)
         items = READ * (1 / self.each_m + 1 / self.each_n) + FETCH * (1 / self.tile_m + 1 / self.tile_n)
         slower = 1 + items + WAITED / self.blocks
@@ -73,7 +73,7 @@ class Warps(WarpTiles, frozen=True):
         )
 
 
-# More of C a thread needs fewer loads for a product; less where C has few rows, or too few large tiles for all multiprocessors.
+# With more of C per thread a product needs fewer loads. Small tiles are for few rows, or too few tiles for all multiprocessors.
 WARPS = (
     Warps(128, 256, 64, 64, 16, 8, 16, 4, 1, 1),
     Warps(96, 128, 96, 32, 16, 12, 8, 4, 1, 3),
@@ -86,7 +86,7 @@ WARPS = (
     Warps(4, 128, 4, 128, 32, 4, 4, 3, 2, 4),
     Warps(32, 64, 32, 32, 32, 4, 8, 4, 2, 4),
 )
-# Of many products at once there are blocks enough: a tile is not much larger than a product, its stages hold all of a short k.
+# For batches, which have enough blocks: a tile is not much larger than a small product, and its stages hold all of a short k.
 SMALL = (
     Warps(64, 64, 64, 32, 32, 8, 8, 3, 2, 3),
     Warps(64, 64, 32, 32, 32, 4, 8, 2, 1, 4),
@@ -98,7 +98,7 @@ SMALL = (
 
 
 class Direct(Tiles, frozen=True):
-    """matmul/cuda_direct.cu: units beside each other, threads that share a unit's k, a power of four; at most so many rows of C a
+    """Parameters of matmul/cuda_direct.cu: units per block, threads that share a unit's k (a power of four), most rows of C per
     unit, and its columns."""
 
     lanes: int
@@ -107,7 +107,7 @@ class Direct(Tiles, frozen=True):
     columns: int
 
     def fitted(self, rows: int, along: bool, vector: bool) -> "Direct":
-        """As it is compiled for so many rows: what is loaded for one row is used by several columns where rows are many."""
+        """As compiled for so many rows. Four columns if rows are many, to use loads again, or if B is read by fours across k."""
         few = min(rows, self.few)
         wide = (few > 2 and self.deep > 1) or (vector and not along)
         return msgspec.structs.replace(self, few=few, columns=4 if wide else 1 if along else self.columns)
@@ -117,8 +117,8 @@ class Direct(Tiles, frozen=True):
 
 
 DIRECT = (Direct(64, 1, 4, 4), Direct(16, 16, 8, 4), Direct(4, 64, 8, 1), Direct(2, 256, 4, 1))
-# Sums that a thread has alone, and that are too long; the most rows or columns of a product that is called few; blocks that keep
-# a multiprocessor's memory busy, and k's of a thread that are worth another block.
+# Longest sum that a thread has alone; k from which this kernel is not tried; most rows or columns of C that count as few; blocks
+# per multiprocessor that keep memory busy; least k per thread when k is split over blocks.
 SHORT, LONG, FEW, BUSY_BLOCKS, LEAST_DEEP = 32, 1 << 15, 8, 3, 16
 
 
@@ -131,22 +131,22 @@ class Tensors(WarpTiles, frozen=True):
 
     @property
     def deep(self) -> int:
-        """Steps in k of a stage, in items of two bytes."""
+        """k per stage, in items of two bytes."""
         return self.line // 2
 
     def shared_bytes(self, layout: str, size: int) -> int:
-        """For items of `size` bytes: an operand's lines along k are 16 bytes longer than that, its rows across k 8 items longer
-        than the tile."""
+        """Bytes of shared memory for items of `size` bytes: the ring of stages. An operand's lines along k are padded by
+        16 bytes, its rows across k by 8 items."""
         sides = ((self.tile_m, layout[0] == "t"), (self.tile_n, layout[1] == "n"))
         return self.stages * sum(self.line * (of + 8) if across else of * (self.line + 16) for of, across in sides)
 
     def slots(self, multiprocessors: int) -> int:
-        """Tiles at work at once."""
+        """Number of tiles that are computed at once."""
         return self.blocks * multiprocessors
 
     def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int) -> float:
-        """Cycles of so many tiles with so many stages in each part of k, roughly: a stage is multiplied at half of wgmma's rate,
-        or waits for its operands, of which all stages but one are on their way. All layouts alike."""
+        """Estimated cycles of `tiles` tiles in `parts` parts of `steps` stages each. A stage is multiplied at half of wgmma's
+        rate, or waits for its operands; all stages but one are loaded ahead. The same for all layouts."""
         rounds = -(-tiles * parts // multiprocessors)
         arriving = (self.tile_m + self.tile_n) * self.line / L2_BYTES
         stage = max(2 * self.tile_m * self.tile_n * self.deep / MULTIPLIES, arriving)
@@ -173,8 +173,8 @@ TENSORS = (
 
 
 class Groups(GroupTiles, frozen=True):
-    """Tiles of matmul/cuda_wgmma.cu, and blocks of a cluster down and across. `pingpong` 1: each warpgroup has tiles of its
-    own; 0: the warpgroups share one (cooperative)."""
+    """Tiles of matmul/cuda_wgmma.cu, and blocks of a cluster down and across. `pingpong` 1: each warpgroup has its own tiles
+    (ping-pong); 0: the warpgroups share one (cooperative)."""
 
     cluster_m: int
     cluster_n: int
@@ -193,12 +193,12 @@ class Groups(GroupTiles, frozen=True):
         return self.cluster_m * self.cluster_n
 
     def shares(self) -> tuple[int, int]:
-        """Rows of A's tile and columns of B's that a block loads for its cluster."""
+        """(rows of A's tile, columns of B's tile) that a block loads for its cluster."""
         return self.tile[0] // self.cluster_n, self.tile[1] // self.cluster_m
 
     def fits(self, layout: str, item_bytes: int = 2) -> bool:
-        """Whether it can be compiled: shared memory, shares of whole patterns of the swizzle (8 lines; 64 where k lies across),
-        and registers, where A goes through them beside sums."""
+        """Whether the tiles can be compiled: shared memory suffices, a block's shares are whole swizzle patterns (8 lines, or 64
+        if the operand lies across k), and registers hold the sums and an A that goes through them."""
         a, b = self.shares()
         a_across, b_across = layout[0] == "t", layout[1] == "n"
         whole = a % (64 if a_across else 8) == 0 and b % (64 if b_across else 8) == 0
@@ -206,22 +206,22 @@ class Groups(GroupTiles, frozen=True):
         return whole and self.shared_bytes <= HOPPER_SHARED_BYTES and held <= MOST_HELD
 
     def count(self, rows: int, columns: int) -> int:
-        """Clusters' tiles that cover a product."""
+        """Number of clusters' tiles that cover a product."""
         tile_m, tile_n = self.tile
         return -(-rows // (tile_m * self.cluster_m)) * -(-columns // (tile_n * self.cluster_n))
 
     def group(self) -> int:
-        """Rows of clusters that are worked on together (rasterization)."""
+        """Rows of clusters' tiles that are computed together (rasterization)."""
         return max(1, GROUP_ROWS // (self.tile[0] * self.cluster_m))
 
     def slots(self, multiprocessors: int) -> int:
-        """Clusters at work at once, one block a multiprocessor."""
+        """Number of clusters that work at once, with one block per multiprocessor."""
         return multiprocessors // self.cluster
 
     def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int) -> float:
-        """Cycles of so many clusters' tiles with so many stages in each part of k, roughly: waves of tiles, each as long as its
-        products, its operands' way from the L2 or out of shared memory; what leaves a tile, which ping-pong hides; and parts on
-        their way through the L2. All layouts alike."""
+        """Estimated cycles of `tiles` clusters' tiles in `parts` parts of `steps` stages each, wave by wave. A stage takes the
+        longest of its products, its loads from the L2 and its reads of shared memory. Storing C is added (ping-pong hides three
+        quarters of it), and with split-k the parts' way through the L2. The same for all layouts."""
         tile_m, tile_n = self.tile
         waves = -(-tiles * parts // self.slots(multiprocessors))
         wgmmas = tile_m // 64 * self.deep // 16
@@ -255,12 +255,12 @@ GROUPS = (
     Groups(1, 64, 128, 8, 2, 1, 1),
     Groups(1, 64, 64, 12, 1, 1, 1),
 )
-MOST_HELD = 192  # sums and items of A in a thread's registers
+MOST_HELD = 192  # most sums and items of A in a thread's registers
 
 
 def warps(layout: str, single: bool = True) -> list[Warps]:
-    """The forms of matmul/cuda_warp.cu for one product or for many, each with as many blocks on a multiprocessor as find
-    registers."""
+    """The tiles of matmul/cuda_warp.cu for one product or (not `single`) a batch, each with as many blocks per multiprocessor
+    as there are registers for."""
     found = []
     for of in WARPS if single else SMALL:
         each = [65536 // (of.threads * blocks) for blocks in range(1, of.blocks + 1)]
@@ -270,8 +270,8 @@ def warps(layout: str, single: bool = True) -> list[Warps]:
 
 
 def direct(m: int, n: int, k: int, multiprocessors: int) -> list[Plan[Direct]]:
-    """The plans of matmul/cuda_direct.cu for a product of short sums, or of few rows or columns, whose k is split where blocks
-    are too few to keep memory busy; it counts C in 32 bits."""
+    """The plans of matmul/cuda_direct.cu: for short sums, and for few rows or columns. With few, k is split if there are too few
+    blocks to keep memory busy. None for 2^31 items of C or more, which it counts in 32 bits."""
     found, (few, many) = [], sorted((m, n))
     if m * n >= 1 << 31:
         return []
@@ -284,8 +284,8 @@ def direct(m: int, n: int, k: int, multiprocessors: int) -> list[Plan[Direct]]:
 
 
 def groups(layout: str, item_bytes: int) -> list[Groups]:
-    """The forms of matmul/cuda_wgmma.cu that can be compiled for items of so many bytes, whose parts of results are counted as it
-    does: 64 lines of 128 bytes."""
+    """The tiles of matmul/cuda_wgmma.cu that can be compiled for items of `item_bytes` bytes. A part of the results is 64 lines
+    of 128 bytes, so 64 x 64 items of four bytes are two parts, and `staged` is even."""
     every: Sequence[Groups] = GROUPS
     if item_bytes == 4:
         every = [msgspec.structs.replace(of, staged=max(2, of.staged // 2 * 2)) for of in GROUPS]

@@ -1,8 +1,8 @@
 // sm_75 sm_90
-constexpr int EACH = 8;  // items of a thread, a block's width apart: so many are on their way at once
-constexpr int SIDE = 64, APART = 4;  // of a tile that is turned, in items; its rows that a block of 256 threads takes at once
+constexpr int EACH = 8;  // items per thread, blockDim.x apart: so many loads are in flight at once
+constexpr int SIDE = 64, APART = 4;  // side of a transposed tile, in items; its rows that a block of 256 threads moves at once
 
-// A matrix of four-byte items from one pitch to another: the driver's own copy takes up to twice as long where rows begin anywhere.
+// Copies a matrix of four-byte items to another pitch. The driver's own copy takes up to twice as long if rows are not aligned.
 extern "C" __global__ void rows(const unsigned* __restrict__ from, unsigned* __restrict__ to, long long items, int columns, int from_pitch, int to_pitch) {
     const long long first = (long long)blockIdx.x * EACH * blockDim.x, row = first / columns;
     const unsigned column = first % columns + threadIdx.x;
@@ -19,10 +19,10 @@ extern "C" __global__ void rows(const unsigned* __restrict__ from, unsigned* __r
     }
 }
 
-// A matrix of four-byte items to its transpose, through tiles in shared memory: whole lines are read and whole lines written.
+// Writes the transpose of a matrix of four-byte items, through tiles in shared memory: whole lines are read and written.
 extern "C" __global__ void __launch_bounds__(SIDE * APART)
 turned(const unsigned* __restrict__ from, unsigned* __restrict__ to, int rows, int columns, int to_pitch) {
-    __shared__ unsigned tile[SIDE][SIDE + 1];  // an item longer, so that a column lies in different banks
+    __shared__ unsigned tile[SIDE][SIDE + 1];  // rows padded by an item, so that a column lies in different banks
     const int across = (columns + SIDE - 1) / SIDE, first = threadIdx.x / SIDE, beside = threadIdx.x % SIDE;
     const int row = blockIdx.x / across * SIDE, column = blockIdx.x % across * SIDE;
     #pragma unroll

@@ -1,13 +1,13 @@
-"""Base of all records of tiles, and the choice among their plans; nothing here needs a GPU."""
+"""The base class of tile configurations, and the choice among their plans; nothing here needs a GPU."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-GROUP_ROWS = 2048  # of a product, whose tiles are worked on together
-HOPPER_SHARED_BYTES = 227 << 10  # what a block may have, from the CUDA C programming guide
-# Bytes of a row of a stage, and of a part of the results on their way, as the wgmma sources have them.
+GROUP_ROWS = 2048  # rows of a product whose tiles are computed together (rasterization)
+HOPPER_SHARED_BYTES = 227 << 10  # most shared memory of a thread block, from the CUDA C programming guide
+# Bytes of a line of a stage, and of a part of the results (64 lines) in shared memory, as in the wgmma sources.
 LINE, STORED_BYTES = 128, 64 * 128
 TRIED = 4  # number of plans that are timed on the GPU: those that the cost model ranks first
 MOST_PARTS, LEAST_STEPS = 16, 4  # most parts that k is split into; least stages in a part
@@ -15,7 +15,7 @@ SPLIT = 1.05  # factor on the modeled cycles of a split plan: smaller gains are 
 
 
 class Tiles(msgspec.Struct, frozen=True):
-    """Compile-time parameters of a kernel. Each field becomes a macro, in capitals, of its .cu file."""
+    """Compile-time parameters of a kernel. Each field, in capitals, is a macro of its .cu file."""
 
     def macros(self) -> dict[str, int]:
         return {name.upper(): getattr(self, name) for name in self.__struct_fields__}
@@ -26,23 +26,23 @@ class Tiles(msgspec.Struct, frozen=True):
         raise NotImplementedError(type(self).__name__)
 
     def count(self, rows: int, columns: int) -> int:
-        """Tiles that cover a product."""
+        """Number of tiles that cover a product of rows x columns."""
         return -(-rows // self.tile[0]) * -(-columns // self.tile[1])
 
     def group(self) -> int:
-        """Rows of tiles that are worked on together (rasterization)."""
+        """Rows of tiles that are computed together (rasterization)."""
         return max(1, GROUP_ROWS // self.tile[0])
 
 
 def traffic(item_bytes: int, block: tuple[int, int], unit: tuple[int, int]) -> str:
-    """Bytes for a FLOP from the L2 and from shared memory (or the L1), in words. Of each: lines of operands that are read, and
-    results that they are read for; of a block, and of the thread, warp or instruction that multiplies."""
+    """Text with the bytes read per FLOP from the L2 and from shared memory (or the L1). `block` is (lines of operands read,
+    results computed from them) of a thread block; `unit` is that of the thread, warp or instruction that multiplies."""
     l2, shared = (item_bytes * lines / (2 * results) for lines, results in (block, unit))
     return f"{l2:.2g} L2, {shared:.2g} shared"
 
 
 class WarpTiles(Tiles, frozen=True):
-    """Tiles of kernels that multiply by warps: rows and columns of the product of a block and of a warp."""
+    """Tiles of kernels that multiply by warps: rows and columns of the product per block and per warp."""
 
     tile_m: int
     tile_n: int
@@ -55,7 +55,7 @@ class WarpTiles(Tiles, frozen=True):
 
     @property
     def unit(self) -> tuple[int, int]:
-        """Rows and columns that are multiplied from the same registers: a warp's."""
+        """(rows, columns) of the product that are computed from the same registers: those of a warp."""
         return self.warp_m, self.warp_n
 
     @property
@@ -64,8 +64,8 @@ class WarpTiles(Tiles, frozen=True):
 
 
 class GroupTiles(Tiles, frozen=True):
-    """Tiles of the wgmma sources: warpgroups that multiply, product per warpgroup, stages, parts of its results in flight;
-    `deep`: depth of a stage, in items of two bytes."""
+    """Tiles of the wgmma kernels: warpgroups that multiply, rows and columns of the product per warpgroup, stages, and the most
+    parts of a warpgroup's results in flight. `deep`: k per stage, in items of two bytes."""
 
     consumers: int
     rows: int
@@ -80,21 +80,21 @@ class GroupTiles(Tiles, frozen=True):
 
     @property
     def unit(self) -> tuple[int, int]:
-        """Rows and columns of an instruction."""
+        """(rows, columns) of the product of one wgmma instruction."""
         return 64, self.columns
 
     @property
     def shared_bytes(self) -> int:
-        """The ring of stages with two barriers each, and parts of each warpgroup's results on their way."""
+        """Bytes of shared memory: the ring of stages with two barriers each, and all warpgroups' parts of results in flight."""
         return self.stages * (sum(self.tile) * LINE + 16) + self.consumers * self.staged * STORED_BYTES
 
 
-T = TypeVar("T", bound=Any)  # tiles that have `deep`, a product's `slots` and `cycles` too
+T = TypeVar("T", bound=Any)  # tiles with `deep`; those of a matmul also have `slots` and `cycles`
 
 
 class Plan(msgspec.Struct, Generic[T], frozen=True):
-    """Tiles, and the number of parts that k is split into; their sums are added in order (split-k). Tiles that fill all
-    multiprocessors, wave by wave, have all of k; only the rest are split."""
+    """Tiles, and the number of parts that k is split into (split-k); the parts' sums are added in order. In a matmul, tiles that
+    fill all multiprocessors, wave by wave, have all of k, and only the rest are split. In a convolution all are."""
 
     of: T
     parts: int = 1
@@ -103,7 +103,7 @@ class Plan(msgspec.Struct, Generic[T], frozen=True):
         return f"{self.of} split-k={self.parts}" if self.parts > 1 else str(self.of)
 
     def steps(self, k: int) -> int:
-        """Stages of a part of k."""
+        """Number of stages in a part of k."""
         return -(-k // (self.of.deep * self.parts))
 
     def leaves_none_empty(self, k: int) -> bool:
@@ -115,19 +115,19 @@ class Plan(msgspec.Struct, Generic[T], frozen=True):
         return tiles // slots * slots if self.parts > 1 else tiles
 
     def units(self, m: int, n: int, multiprocessors: int) -> int:
-        """Units of work: whole tiles, and the parts of the split ones."""
+        """Number of units of work: whole tiles, and the parts of the split ones."""
         whole = self.whole(m, n, multiprocessors)
         return whole + (self.of.count(m, n) - whole) * self.parts
 
     def cycles(self, m: int, n: int, k: int, multiprocessors: int) -> float:
-        """Cycles of a launch after its first stage has come, roughly."""
+        """Estimated cycles of a launch after its first stage has arrived."""
         whole = self.whole(m, n, multiprocessors)
         shares = (whole, Plan(self.of).steps(k), 1), (self.of.count(m, n) - whole, self.steps(k), self.parts)
         return sum(self.of.cycles(*share, multiprocessors) for share in shares if share[0])
 
 
 def plans(forms: Sequence[T], m: int, n: int, k: int, multiprocessors: int) -> list[Plan[T]]:
-    """The plans of a product to be timed, the one that the model ranks first before the others; two of one size of tile."""
+    """The plans of a product to time, best first by the cost model: at most TRIED, and at most two with tiles of one size."""
 
     def cycles(plan: Plan[T]) -> float:
         return plan.cycles(m, n, k, multiprocessors) * (SPLIT if plan.parts > 1 else 1)
@@ -143,7 +143,7 @@ def plans(forms: Sequence[T], m: int, n: int, k: int, multiprocessors: int) -> l
 
 
 def few(forms: Iterable[list[Plan[T]]], cycles: Callable[[Plan[T]], float]) -> list[Plan[T]]:
-    """Of each form's plans the one that a model of cost ranks first; of these the first ones, two of one size of tile."""
+    """The best plan of each form by the cost model `cycles`; of these the best TRIED, at most two with tiles of one size."""
     ranked = sorted((min(every, key=cycles) for every in forms), key=cycles)
     tiles = [plan.of.tile for plan in ranked]
     return [plan for i, plan in enumerate(ranked) if tiles[:i].count(tiles[i]) < 2][:TRIED]

@@ -1,7 +1,7 @@
 // sm_75 sm_90
-// C = A B in float32, row by row in memory: A is m x k, B is k x n. From three plain loops to tiles in registers.
+// C = A B in float32, all stored row by row: A is m x k, B is k x n. Four kernels, from three plain loops to tiles in registers.
 
-// A product a thread, neighbors in a warp take neighboring rows: every load of A and every store is 32 lines of memory.
+// An item of C per thread. Neighbors in a warp take neighboring rows, so every load of A and every store touches 32 lines.
 extern "C" __global__ void naive(const float* a, const float* b, float* c, int m, int n, int k) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
     if (i >= m || j >= n) return;

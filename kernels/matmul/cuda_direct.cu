@@ -1,14 +1,14 @@
 // sm_75 sm_90
-// C = A B where little is read twice: few rows, or a short sum. Threads read from memory what they multiply, as much at once as finds
-// registers; those that share sums add what they have in a fixed order, and so do blocks that share k.
+// C = A B for few rows or a short sum, where little is read twice. Threads load operands from memory into registers, with as many loads in
+// flight as there are registers for. Threads that share a sum add their parts in a fixed order, and so do blocks that share k.
 #ifndef FEW
-#define FEW 1       // rows of C, a thread
-#define COLUMNS 4   // of C, a thread
-#define LANES 4     // units of a block: FEW rows by COLUMNS columns
+#define FEW 1       // rows of C per thread
+#define COLUMNS 4   // columns of C per thread
+#define LANES 4     // units per block; a unit is FEW rows by COLUMNS columns of C
 #define DEEP 64     // threads that share a unit's k: a power of four
-#define ALONG 0     // 1: B lies n x k
-#define VECTOR 1    // each row of B begins where four items can be read at once
-#define VECTOR_A 0  // so does each row of A: 1: A and B lie along k, 2: A lies across, in whole groups of FEW rows
+#define ALONG 0     // 1: B is stored n x k
+#define VECTOR 1    // 1: each row of B is aligned to loads of four items
+#define VECTOR_A 0  // A too is loaded by four items; 1: A and B lie along k, 2: A lies across k, in whole groups of FEW rows
 #define TF32 0      // 1: A and B are rounded to TF32 before they are multiplied
 #define HALVES 0    // 1: A, B and C are of TYPE; sums are float32
 #define TYPE "bf16" // bf16 or f16
@@ -19,8 +19,8 @@ typedef unsigned short Item; typedef uint2 Four;
 #else
 typedef float Item; typedef float4 Four;
 #endif
-constexpr int STEP = ALONG && VECTOR ? 4 : 1, HELD = FEW * STEP / (HALVES && VECTOR_A ? 2 : 1) + COLUMNS * STEP / (HALVES && VECTOR ? 2 : 1);  // registers
-constexpr int ROOM = (ALONG && FEW > 2) || (VECTOR_A == 2 && !VECTOR) ? 7 : HALVES && FEW & FEW - 1 ? 6 : 8;  // of eight, without spills
+constexpr int STEP = ALONG && VECTOR ? 4 : 1, HELD = FEW * STEP / (HALVES && VECTOR_A ? 2 : 1) + COLUMNS * STEP / (HALVES && VECTOR ? 2 : 1);  // k per load; registers per step
+constexpr int ROOM = (ALONG && FEW > 2) || (VECTOR_A == 2 && !VECTOR) ? 7 : HALVES && FEW & FEW - 1 ? 6 : 8;  // most registers per step with eight steps at once, without spills
 constexpr int AT_ONCE = DEEP == 1 ? 4 : HELD <= 2 ? 16 : HELD <= ROOM ? 8 : HELD <= 11 ? 4 : HELD <= 16 ? 3 : HELD <= 24 ? 2 : 1;
 static_assert(ALONG || !VECTOR || COLUMNS == 4, "a load is of four columns");
 
@@ -37,7 +37,7 @@ __device__ float value(unsigned short x) {
     return to;
 }
 
-template <bool WHOLE, int COUNT> __device__ void read(Item* to, const Item* from, long long apart, int last) {  // again beyond the last
+template <bool WHOLE, int COUNT> __device__ void read(Item* to, const Item* from, long long apart, int last) {  // beyond `last`: that item again
     if (WHOLE) *(Four*)to = __ldg((const Four*)from);
     #pragma unroll
     for (int e = 0; e < (WHOLE ? 0 : COUNT); e++) to[e] = __ldg(from + min(e, last) * apart);
@@ -46,14 +46,14 @@ template <bool WHOLE, int COUNT> __device__ void read(Item* to, const Item* from
 __device__ void put_four(float* to, const float* x) { *(float4*)to = make_float4(x[0], x[1], x[2], x[3]); }
 __device__ void put_four(unsigned short* to, const float* x) { *(uint2*)to = make_uint2(packed(x[0], x[1]), packed(x[2], x[3])); }
 
-// From row to row of A there are `a_row` items, from k to k `a_k`; from row to row of B as it lies `pitch`; C's rows and columns are
-// `c_row` and `c_column` apart, so that of few columns the product is the transposed one. A row of blocks has `deep` of k.
+// Strides in items: `a_row` and `a_k` from row to row and from k to k of A, `pitch` from row to row of B as stored, `c_row` and `c_column`
+// of C. A product with few columns is thus computed as its transpose. Blocks with the same blockIdx.y share one part of k, `deep` long.
 extern "C" __global__ void __launch_bounds__(LANES * DEEP, LANES * DEEP > 256 ? 1 : 2)
 matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict__ c, int m, int n, int k, int a_row, int a_k, int pitch,
        int c_row, int c_column, int deep, float* partial, unsigned* arrived) {
     __shared__ float held[FEW * COLUMNS][LANES * DEEP];
     const int t = threadIdx.x, lane = ALONG ? t / DEEP : t % LANES, part = ALONG ? t % DEEP : t / LANES;
-    // columns of a thread: neighbors, or by turns with the block's other threads
+    // a thread's columns are neighbors, or `apart` apart, with those of other threads between them
     const int groups = (n - 1) / (COLUMNS * (ALONG || VECTOR ? 1 : LANES)) + 1, apart = (n - 1) / (COLUMNS * groups) + 1, across = groups * apart;
     const int unit = blockIdx.x * LANES + lane, row = unit / across * FEW, turn = unit % across, column = turn / apart * apart * COLUMNS + turn % apart;
     const int inside = min(column, n - 1), first = blockIdx.y * deep, end = first + min(deep, k - first);
@@ -63,7 +63,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
         __align__(16) Item x[AT_ONCE][FEW * STEP], y[AT_ONCE][COLUMNS * STEP];
         #pragma unroll
         for (int u = 0; u < AT_ONCE; u++) {
-            const int l = min(from + (u * DEEP + part) * STEP, k - STEP);  // no load waits for a condition
+            const int l = min(from + (u * DEEP + part) * STEP, k - STEP);  // a clamped place, so that no load depends on a condition
             if (!ALONG) read<VECTOR, COLUMNS>(y[u], b + (long long)l * pitch + inside, apart, (n - 1 - inside) / apart);
             #pragma unroll
             for (int j = 0; j < (ALONG ? COLUMNS : 0); j++) read<VECTOR, STEP>(y[u] + j * STEP, b + (long long)min(column + j, n - 1) * pitch + l, 1, 0);
@@ -89,7 +89,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
         else add(false);
     }
     #pragma unroll
-    for (int left = DEEP / 4; left; left /= 4) {  // a quarter of the threads adds what the others have, until one has all
+    for (int left = DEEP / 4; left; left /= 4) {  // a quarter of the threads adds the others' sums, until one has the whole sum
         #pragma unroll
         for (int e = 0; e < FEW * COLUMNS; e++) if (part >= left && part < 4 * left) held[e][t] = sums[e];
         __syncthreads();

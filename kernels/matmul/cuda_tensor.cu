@@ -1,20 +1,20 @@
 // sm_80 sm_90
-// C = A B on tensor cores by mma.sync: every warp loads its pieces from shared memory into registers and multiplies them there.
+// C = A B on tensor cores by mma.sync: every warp loads matrices from shared memory into registers and multiplies them there.
 #ifndef TF32
 #define TF32 0        // 1: A, B and C are float32, rounded to TF32 before they are multiplied
 #define TYPE "bf16"   // of A, B and C otherwise: bf16 or f16; sums are float32
-#define TILE_M 128    // of C, a block
+#define TILE_M 128    // rows and columns of C per block
 #define TILE_N 128
-#define WARP_M 64     // of C, a warp
+#define WARP_M 64     // rows and columns of C per warp
 #define WARP_N 64
-#define LINE 64       // bytes of k, a stage: 64 or 128
-#define STAGES 4      // tiles of A and B in shared memory
-#define BLOCKS 2      // that fit on a multiprocessor
-#define A_STORED_KM 0 // 1: A lies k x m
-#define B_STORED_KN 1 // 1: B lies k x n
-#define BYTES_A 16    // that every row of A, of B begins on: 2, 4, 8 or 16
+#define LINE 64       // bytes of k per stage: 64 or 128
+#define STAGES 4      // stages in shared memory, each with a tile of A and of B
+#define BLOCKS 2      // blocks per multiprocessor
+#define A_STORED_KM 0 // 1: A is stored k x m
+#define B_STORED_KN 1 // 1: B is stored k x n
+#define BYTES_A 16    // alignment of the rows of A and of B: 2, 4, 8 or 16 bytes
 #define BYTES_B 16
-#define VECTOR 1      // rows of C have even numbers of items
+#define VECTOR 1      // 1: rows of C have even numbers of items
 #endif
 
 #if TF32
@@ -24,9 +24,9 @@ typedef float Item;
 typedef unsigned short Item;
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32"
 #endif
-constexpr int SIZE = sizeof(Item), PIECE = 16 / SIZE, DEEP = LINE / SIZE, STEP = 32 / SIZE;  // in items: 16 bytes, a stage's k, an mma's k
+constexpr int SIZE = sizeof(Item), PIECE = 16 / SIZE, DEEP = LINE / SIZE, STEP = 32 / SIZE;  // bytes of an item; items in 16 bytes, of k per stage, of k per mma
 constexpr int WARPS_N = TILE_N / WARP_N, THREADS = TILE_M / WARP_M * WARPS_N * 32, M16 = WARP_M / 16, N8 = WARP_N / 8;
-// Steps of a stage that the compiler sees at once: CUDA 12's moves four of float's loads so far ahead that registers run out.
+// Steps of a stage that are unrolled. CUDA 12's compiler moves the loads of four tf32 steps so far ahead that registers run out.
 #if TF32 && __CUDACC_VER_MAJOR__ < 13
 constexpr int AT_ONCE = 2;
 #else
@@ -47,14 +47,14 @@ __device__ unsigned rounded(unsigned bits) {
     return to;
 }
 
-// An operand's tile of TILE lines (rows of A, columns of B) in shared memory, as it lies in memory: lines of DEEP, or K_ACROSS lines
-// side by side. Rows are 16 bytes further apart (floats across k 32), so that 8 of them (4) lie in different banks.
+// An operand's tile in shared memory: TILE lines (rows of A, columns of B), stored as in memory. A row of the tile is DEEP items of a line,
+// or with K_ACROSS all lines' items of one k. Rows are padded by 16 bytes (tf32 across k: 32), so that 8 (4) lie in different banks.
 template <bool K_ACROSS, bool LEFT, int TILE, int BYTES> struct Operand {
     static constexpr int DOWN = K_ACROSS ? DEEP : TILE, WIDTH = K_ACROSS ? TILE : DEEP, PITCH = WIDTH + (TF32 && K_ACROSS ? 2 : 1) * PIECE;
     static constexpr int WIDE = BYTES / SIZE, ACROSS = WIDTH / WIDE < THREADS ? WIDTH / WIDE : THREADS, ROWS = THREADS / ACROSS;
     static_assert(DOWN % ROWS == 0 && WIDTH % (ACROSS * WIDE) == 0, "every thread fetches whole pieces");
-    const Item *next, *from;  // of this thread's first piece of the next stage; where this thread reads
-    int lines, pitch;         // that are left of the operand; items from row to row
+    const Item *next, *from;  // source of this thread's first piece of the next stage; where it reads in the ring
+    int lines, pitch;         // lines of the operand from the tile on; items from row to row
 
     __device__ Operand(const Item* operand, int first, int size, int k, int k0, const Item* ring, int line)
         : lines(size - first), pitch(K_ACROSS ? size : k) {
@@ -63,10 +63,10 @@ template <bool K_ACROSS, bool LEFT, int TILE, int BYTES> struct Operand {
                        : TF32 ? lane % 4 * PITCH + line + lane / 4 : (lane % 8 + 8 * right) * PITCH + line + 8 * lower);
         next = operand + ((K_ACROSS ? k0 : first) + row()) * (long long)pitch + (K_ACROSS ? first : k0) + column();
     }
-    __device__ static int row() { return threadIdx.x / ACROSS; }  // of the tile, where this thread begins
+    __device__ static int row() { return threadIdx.x / ACROSS; }  // of this thread's first piece in the tile
     __device__ static int column() { return threadIdx.x % ACROSS * WIDE; }
-    __device__ void stage(Item* slot, int left) {  // zeros where nothing is; `left`: of k
-        #pragma unroll (BYTES == 16 || M16 * N8 < 32 ? DOWN : 2)  // smaller pieces have too many addresses beside many sums
+    __device__ void stage(Item* slot, int left) {  // writes zeros outside the operand; `left`: k that are left
+        #pragma unroll (BYTES == 16 || M16 * N8 < 32 ? DOWN : 2)  // smaller pieces: addresses and many sums would need too many registers
         for (int e = 0; e < DOWN; e += ROWS)
             #pragma unroll
             for (int i = 0; i < WIDTH; i += ACROSS * WIDE) {
@@ -75,12 +75,12 @@ template <bool K_ACROSS, bool LEFT, int TILE, int BYTES> struct Operand {
                 Item* const to = slot + down * PITCH + along;
                 const Item* const source = next + (long long)e * pitch + i;
                 if constexpr (BYTES > 2) fetch<BYTES>(to, source, inside ? BYTES : 0);
-                else *to = inside ? __ldg(source) : (Item)0;  // no copy is so small
+                else *to = inside ? __ldg(source) : (Item)0;  // cp.async copies no fewer than 4 bytes
             }
         next += K_ACROSS ? (long long)DEEP * pitch : DEEP;
     }
-    // 16 lines of 32 bytes of k in the order of an mma's A (LEFT) or of two mmas' B: upper left, lower left, upper right, lower right
-    // 8 lines of 16 bytes, or line by line of these.
+    // Reads 16 lines by 32 bytes of k as four matrices of 8 lines by 16 bytes. For an mma's A (LEFT): upper left, lower left, upper right,
+    // lower right. For two mmas' B: upper left, upper right, lower left, lower right.
     __device__ void read(unsigned (&to)[4], int line, int l) const {
         const Item* const at = from + (K_ACROSS ? l * PITCH + line : line * PITCH + l);
         if (!K_ACROSS) matrices(to, shared(at));
@@ -96,7 +96,7 @@ using B = Operand<B_STORED_KN, false, TILE_N, BYTES_B>;
 constexpr int A_SIZE = A::DOWN * A::PITCH, STAGE = A_SIZE + B::DOWN * B::PITCH, PITCH_C = WARP_N + 8;
 static_assert(THREADS / 2 * PITCH_C <= STAGES * STAGE, "16 rows of each warp's results find room");
 
-// Tiles from `whole` on have k in `parts` of `deep` stages each (split_sums.cuh).
+// In tiles from number `whole` on, k is split into `parts` parts of `deep` stages each (split_sums.cuh).
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict__ c, int m, int n, int k, int group, int whole, int parts,
        int deep, float* partial, unsigned* arrived_parts) {
@@ -110,7 +110,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
 
     A a_tile(a, top, m, k, own.first, memory, row);
     B b_tile(b, left, n, k, own.first, memory + A_SIZE, column);
-    int l_left = own.count;  // of k, for the next stage
+    int l_left = own.count;  // k that are left for the next stage
     auto stage = [&](int slot) {
         a_tile.stage(memory + slot * STAGE, l_left);
         b_tile.stage(memory + slot * STAGE + A_SIZE, l_left);
@@ -145,7 +145,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
                 if (slot == STAGES) slot = 0;
                 a_tile.from += on, b_tile.from += on;
             }
-            read(now ^ 1, (l + STEP) % DEEP);  // while what was read before is multiplied
+            read(now ^ 1, (l + STEP) % DEEP);  // the next step is loaded while this one is multiplied
             #pragma unroll
             for (int e = 0; e < (TF32 ? 4 * M16 : 0); e++) u[now][e / 4][e % 4] = rounded(u[now][e / 4][e % 4]);
             #pragma unroll
@@ -163,7 +163,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
         return;
     Item* const piece = memory + warp * 16 * PITCH_C;
     top = m - a_tile.lines + row, left = n - b_tile.lines + column;
-    if (!VECTOR) __syncthreads();  // nobody reads the ring any more
+    if (!VECTOR) __syncthreads();  // all warps have finished reading the ring
     #pragma unroll
     for (int i = 0; i < M16; i++) {
         #pragma unroll

@@ -1,9 +1,8 @@
-"""Matmul of bfloat16 with float32 sums on AMX's tiles: 16 x 32 by 32 x 16 in an instruction."""
+"""Matmul of bfloat16 with float32 sums in AMX's tile registers: an instruction multiplies 16 x 32 by 32 x 16."""
 
-# Tried on a core of Sapphire Rapids at n = 2048, as shares of the present rate: blocks of A of 384 rows 0.8, all steps in k at
-# once
-# 0.85, plain loads of A 0.9, packed B stored past the caches 0.95, six tiles of sums no gain. Packing takes 12 % of the time and
-# storing C 5 %; the tiles themselves are limited by what the second-level cache delivers.
+# Alternatives on a core of Sapphire Rapids at n = 2048, as shares of this version's rate: blocks of A with 384 rows 0.8, all of k
+# at once 0.85, plain loads of A 0.9, packed B written by non-temporal stores 0.95, six tiles of sums no gain. Packing takes 12 %
+# of the time and storing C 5 %. The tile products are limited by the bandwidth of the second-level cache.
 
 import numba
 import numpy as np
@@ -19,18 +18,19 @@ from kernels.simd import vectors as emit
 from kernels.simd.amx import require, tile_shapes, tiles_allowed
 from kernels.simd.packing import copy_group, origin, peek, room
 
-_SIDE = 32  # rows and columns of C that four tiles of sums hold; also the steps in k of an instruction
-_WORDS = 2 * 16 * 16  # 32-bit words of two tiles of A or of B, side by side
-_FEW = 16  # of these steps at a time: 32 KiB of B stay in the first-level cache while A's go past it
-_STEPS = 64  # of them in a block of A, and its panels: 1 MiB stays in the second-level cache
-_HIGH = 8
-_WIDE = 64  # panels of B at most whose sums wait for further steps: 2 MiB a thread
-_TOGETHER = 4  # panels of B that are packed together, so that memory is read along its rows
-_RUN = 8 * _SIDE  # steps in k of a row of A that are packed together, for the same reason
-_AHEAD_ROWS = 16  # of B, which are asked for early
-_AHEAD = 4 * _WORDS // _HIGH  # bytes of B asked for in a step: all of the next steps while these meet _HIGH panels of A
+_SIDE = 32  # rows, and columns, of C in four tiles of sums; also the k of one instruction, which is called a step
+_WORDS = 2 * 16 * 16  # 32-bit words in two adjacent tiles of A, or of B
+_FEW = 16  # steps at a time: their 32 KiB of B stay in the first-level cache, while loads of A bypass it
+_STEPS = 64  # steps in a block of A
+_HIGH = 8  # panels of 32 rows in a block of A: 1 MiB, which stays in the second-level cache
+_WIDE = 64  # most panels of B whose sums are kept for further steps: 2 MiB per thread
+_TOGETHER = 4  # panels of B that are packed together, so that memory is read along B's rows
+_RUN = 8 * _SIDE  # consecutive k of a row of A that are packed together, for the same reason
+_AHEAD_ROWS = 16  # how many rows ahead packing prefetches B
+_AHEAD = 4 * _WORDS // _HIGH  # bytes of B prefetched per step: all of the next _FEW steps during _HIGH panels of A
 
-# Loads of A leave B in the first-level cache (tileloaddt1); the next sums, of which _FEW steps see all, are asked for into it.
+# tileloaddt1 loads A but leaves B in the first-level cache. B is prefetched into the second-level cache (prefetcht1), the next
+# sums into the first-level cache (prefetcht0), all of them within _FEW steps.
 _TILE_CODE = "\n".join(
     [
         "leaq 4096($5), $4",
@@ -68,18 +68,18 @@ _TILE_CODE = "\n".join(
 
 @intrinsic
 def _four_tiles(typingctx, a, a_at, b, b_at, sums, sums_at, steps, add, ahead):
-    """`steps` products of two tiles of A with two of B onto the four tiles of sums, from 0 where `add` is 0; meanwhile asks
-    for _AHEAD bytes a step of B from its word `ahead` on, and for the sums that lie after these.
+    """Multiplies two tiles of A by two of B in each of `steps` steps and adds the products to four tiles of sums, which start at
+    0 if `add` is 0. Each step prefetches _AHEAD bytes of B, from word `ahead` on, and a part of the sums that follow these.
 
-    a, b, sums: arrays of 32-bit words in which such tiles lie one after the other. No compiler uses tiles by itself, so
-    they keep their shapes from one piece of assembly to the next.
+    a, b, sums: arrays of 32-bit words, tile after tile. No compiler uses tile registers by itself, so their configuration stays
+    valid from one piece of assembly to the next.
     """
     signature = types.void(a, types.intp, b, types.intp, sums, *[types.intp] * 4)
 
     def codegen(context, builder, signature, arguments):
         pointers = emit.datas(context, builder, signature, arguments, (0, 2, 4, 2))
         places = [builder.gep(p, [arguments[i]]) for p, i in zip(pointers, (1, 3, 5, 8), strict=True)]
-        # in the order of the code's operands: what it counts on, then what it only reads
+        # inputs of _TILE_CODE: three that it only reads ($5 to $7), then four that it changes ($0 to $3)
         values = [places[2], arguments[7], emit.INDEX(64), arguments[6], places[0], places[1], places[3]]
         left_over = ir.LiteralStructType([value.type for value in [*values[3:], values[6]]])
         kind = ir.FunctionType(left_over, [value.type for value in values])
@@ -102,7 +102,7 @@ def _assembly(code: str, operand: bool):
 
 @intrinsic
 def _shape_tiles(typingctx, shapes):
-    """Gives this thread tiles of those shapes (the 64 bytes of LDTILECFG)."""
+    """Configures this thread's tile registers by `shapes`, the 64 bytes that LDTILECFG reads."""
     return types.void(shapes), _assembly("ldtilecfg ($0)", True)
 
 
@@ -113,8 +113,8 @@ def _release_tiles(typingctx):
 
 @intrinsic
 def _zip_rows(typingctx, lanes, target, target_at, source, source_at, apart, ahead):
-    """Two rows' 32 values in turns, the first 16 columns' to one tile and the rest to the next; asks for those `ahead`, and
-    for the lines that the next tiles' go to."""
+    """Interleaves two rows of 32 values: the pairs of the first 16 columns go to one tile, the others to the next. Prefetches
+    the source `ahead` elements further on, and the same lines of the next two tiles for writing."""
     signature = types.void(lanes, target, types.intp, source, *[types.intp] * 3)
 
     def codegen(context, builder, signature, arguments):
@@ -134,7 +134,7 @@ def _zip_rows(typingctx, lanes, target, target_at, source, source_at, apart, ahe
 
 @numba.njit(cache=True)
 def _pack_a(lanes, target, at, source, start, row, col, valid, k):
-    """32 rows as pairs of tiles, 16 rows of 32 steps each; steps after the last are 0."""
+    """Packs `valid` rows of A, at most 32, as pairs of tiles, each 16 rows by 32 of k; beyond the last k are zeros."""
     for first in range(0, k, _RUN):
         for r in range(valid):
             for k0 in range(first, min(first + _RUN, k), _SIDE):
@@ -148,8 +148,8 @@ def _pack_a(lanes, target, at, source, start, row, col, valid, k):
 
 @numba.njit(cache=True)
 def _pack_b(lanes, target, at, apart, source, start, row, col, valid, k):
-    """Panels, `apart` from one another, of 32 columns each as pairs of tiles, 16 rows of 16 columns' pairs of steps each; steps
-    after the last are 0."""
+    """Packs panels of 32 columns of B, `apart` elements from each other, as pairs of tiles. Row i of a tile has the values of
+    k = 2 i and 2 i + 1 of 16 columns, side by side for each column; beyond the last k are zeros."""
     for k0 in range(0, -(-k // _SIDE) * _SIDE, 2):
         for first in range(0, valid, _SIDE):
             to = at + first // _SIDE * apart + k0 // _SIDE * _SIDE * _SIDE + k0 % _SIDE * 16
@@ -164,9 +164,9 @@ def _pack_b(lanes, target, at, apart, source, start, row, col, valid, k):
 
 @intrinsic
 def _stream(typingctx, group, target, target_at, source, source_at):
-    """Copies as many values as `group` is long past the caches, a whole line, which then need not be read first.
+    """Copies as many values as `group` is long, a cache line, by a non-temporal store: the line need not be read first.
 
-    A thread's next atomic operation, as `take_number` is one, orders such stores before what follows.
+    The thread's next atomic operation, such as `take_number`, orders the store before what follows.
     """
     signature = types.void(group, target, types.intp, source, types.intp)
 
@@ -182,7 +182,7 @@ def _stream(typingctx, group, target, target_at, source, source_at):
 
 @numba.njit(cache=True)
 def _store(tile, sums, at, c, c_at, length, high, wide):
-    """Four tiles of sums to a piece of C whose rows are `length` long, rounded to even where C is of bfloat16 (16-bit words)."""
+    """Stores four tiles of sums as high x wide of C, whose rows are `length` long; bfloat16 (16-bit words) is rounded to even."""
     for i in range(high):
         for j0 in range(0, wide, 16):
             to, word_at = c_at + i * length + j0, at + (i // 16 * 2 + j0 // 16) * 256 + i % 16 * 16
@@ -198,8 +198,8 @@ def _store(tile, sums, at, c, c_at, length, high, wide):
 
 @numba.njit(cache=True)
 def _pack(lanes, b, b_by, sizes, right, counters):
-    """Packs the panels of B that no other thread has taken, and waits for the others. All panels' parts of _STEPS steps lie
-    together, so that what is asked for early lies behind what is in use."""
+    """Packs panels of B, as long as there are any that no thread has taken, and waits until all are packed. In `right` all
+    panels' first _STEPS steps come first, then their next ones, so that the data to prefetch follows the data in use."""
     (_, n, k), (b_row, b_col) = sizes, b_by
     b_panels, steps = -(-n // _SIDE), -(-k // _SIDE)
     groups = -(-b_panels // _TOGETHER)
@@ -229,7 +229,7 @@ def _pack(lanes, b, b_by, sizes, right, counters):
 
 @numba.njit(cache=True)
 def _pack_block(lanes, a, a_by, left, i0, i1, sizes, step, deep):
-    """`deep` steps of the panels of A from i0 to i1, _FEW steps of all of them at a time, as they are read."""
+    """Packs `deep` steps of the panels i0 to i1 - 1 of A: _FEW steps of all panels, then the next ones, as they are read."""
     (m, _, k), (a_row, a_col) = sizes, a_by
     for few in range(0, deep, _FEW):
         some = min(_FEW, deep - few)
@@ -241,7 +241,7 @@ def _pack_block(lanes, a, a_by, left, i0, i1, sizes, step, deep):
 
 @numba.njit(cache=True)
 def _multiply(lanes, tile, shapes, a, a_by, left, right, sums, c, sizes, block, counters):
-    """Takes blocks of C, of so many panels down and across, until there are no more."""
+    """Computes blocks of C, of `block` = (down, across) panels each, until no thread has any left to take."""
     (m, n, k), (high, wide) = sizes, block
     a_panels, b_panels, steps = -(-m // _SIDE), -(-n // _SIDE), -(-k // _SIDE)
     down, across = -(-a_panels // high), -(-b_panels // wide)
@@ -260,7 +260,7 @@ def _multiply(lanes, tile, shapes, a, a_by, left, right, sums, c, sizes, block, 
                 _pack_block(lanes, a, a_by, halves, i0, i1, sizes, step, deep)
                 packed = i0
             for j in range(j0, j1):
-                # sums that are whole after these steps need no place of their own
+                # if these steps are all of k, the sums are stored at once and their memory is used again
                 column = 0 if deep == steps else (j - j0) * high
                 right_at = (step * b_panels + j * deep) * _WORDS
                 for few in range(0, deep, _FEW):

@@ -1,4 +1,4 @@
-"""Whether this CPU and its system have the instructions that multiply bfloat16, and how AMX's tiles are set up."""
+"""Checks for the instructions that multiply bfloat16, in the CPU and its system, and the set-up of AMX's tiles."""
 
 import ctypes
 import functools
@@ -9,12 +9,12 @@ import numpy as np
 
 from kernels.problems import Matmul, Peak
 
-ROWS, ROW_BYTES = 16, 64  # of a tile: 1 KiB
+ROWS, ROW_BYTES = 16, 64  # size of a tile: 1 KiB
 _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA, _SYS_ARCH_PRCTL = 0x1023, 18, 158  # Linux, Documentation/arch/x86/xstate.rst
 
 
 def tile_shapes() -> np.ndarray:
-    """The 64 bytes of LDTILECFG: eight tiles of 16 rows of 64 bytes."""
+    """The 64 bytes that LDTILECFG reads: eight tiles of 16 rows of 64 bytes."""
     config = np.zeros(64, np.uint8)
     config[0] = 1  # palette
     config[16:32].view(np.uint16)[:] = ROW_BYTES
@@ -23,7 +23,7 @@ def tile_shapes() -> np.ndarray:
 
 
 def require(problem: Peak | Matmul, *features: str) -> None:
-    """Raises ValueError for other arithmetic than bfloat16, and for instructions that are not here."""
+    """Raises ValueError if the arithmetic is not bfloat16 or if this CPU lacks one of the features (LLVM's names)."""
     if problem.math != "bfloat16":
         raise ValueError(f"these instructions multiply bfloat16, not {problem.math}")
     missing = [name for name in features if not llvm.get_host_cpu_features().get(name)]
@@ -33,7 +33,7 @@ def require(problem: Peak | Matmul, *features: str) -> None:
 
 @functools.cache
 def tiles_allowed() -> bool:
-    """Whether Linux lets this process use AMX's tiles; it must be asked once."""
+    """Whether Linux lets this process use AMX's tiles. This call also requests it, which a process must do once."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return False
     return ctypes.CDLL(None).syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0

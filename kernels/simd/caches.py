@@ -8,7 +8,7 @@ _CPU = pathlib.Path("/sys/devices/system/cpu/cpu0/cache")
 
 @functools.cache
 def second_level_bytes(folder: pathlib.Path = _CPU) -> int:
-    """Bytes of a core's second-level cache as Linux tells them; 1 MiB where it does not."""
+    """Bytes of a core's second-level cache, as Linux reports them in `folder`; 1 MiB if it does not."""
     for index in folder.glob("index*"):
         if (index / "level").read_text().strip() == "2":
             return int((index / "size").read_text().strip().removesuffix("K")) << 10

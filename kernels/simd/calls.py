@@ -4,7 +4,7 @@ import numba
 
 
 def direct(function, *arguments):
-    """The call of a compiled function with these arguments, whose types are resolved once, now."""
+    """A function without arguments that calls a Numba function with these; their types are resolved once, here."""
     function.compile(kinds := tuple(map(numba.typeof, arguments)))
     entry = function.overloads[kinds].entry_point
     return lambda: entry(*arguments)

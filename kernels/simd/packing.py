@@ -9,25 +9,25 @@ from numba.extending import intrinsic
 
 from kernels.simd import vectors as emit
 
-_AHEAD_ROWS = 16  # of those copied as they are, which are asked for early
+_AHEAD_ROWS = 16  # how many rows ahead a copy without transposition prefetches
 _FEW = 16  # steps in k of neighboring panels that are copied at a time
 _PAGE, _HUGE = 4096, 1 << 21
 
 
 def origin(array: np.ndarray) -> np.ndarray:
-    """A contiguous view of as many elements from the array's first one on: one type to the compiler, whatever its
-    strides. Hold the array: this does not."""
+    """A flat view of array.size elements from the array's first one on. Its type is the same for all strides, so Numba
+    compiles once. The view does not keep the array alive."""
     start = array.__array_interface__["data"][0]
     interface = {"data": (start, False), "shape": (array.size,), "typestr": array.dtype.str, "version": 3}
     return np.asarray(py_types.SimpleNamespace(__array_interface__=interface))
 
 
 def room(dtype: np.dtype, *shapes: tuple[int, ...]) -> list[np.ndarray]:
-    """Uninitialized arrays for panels in one piece of memory, on huge pages where the system gives them: a block that is read
-    over and over spans more small pages than the first-level TLB knows.
+    """Uninitialized arrays of these shapes for panels, in one piece of memory, on huge pages if the system gives them: a block
+    that is read over and over has more small pages than the first-level TLB has entries.
 
-    NumPy asks for huge pages for pieces of 4 MiB and more, as this always is. Each array begins on a cache line, a KiB further
-    into its page than the one before it.
+    NumPy asks for huge pages for 4 MiB and more, and this is always more. Each array begins on a cache line, a KiB further into
+    its page than the one before.
     """
     sizes = [int(np.prod(shape)) * dtype.itemsize for shape in shapes]
     starts = np.cumsum([0, *(-(-size // _PAGE) * _PAGE + _PAGE // 4 for size in sizes)])
@@ -41,7 +41,7 @@ def room(dtype: np.dtype, *shapes: tuple[int, ...]) -> list[np.ndarray]:
 
 @intrinsic
 def peek(typingctx, array, index):
-    """The value `index` places from an array's first, wherever that is."""
+    """The value `index` elements after the array's first one; the index may be outside of the array's shape."""
     signature = array.dtype(array, types.intp)
 
     def codegen(context, builder, signature, arguments):
@@ -68,7 +68,7 @@ def copy_some(typingctx, lanes, target, target_at, source, source_at, valid):
 
 @intrinsic
 def copy_group(typingctx, group, target, target_at, source, source_at, ahead):
-    """Copies as many values as `group` is long, and asks for those `ahead` of them."""
+    """Copies as many values as `group` is long, and prefetches the source `ahead` elements further on."""
     signature = types.void(group, target, types.intp, source, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):
@@ -84,9 +84,9 @@ def copy_group(typingctx, group, target, target_at, source, source_at, ahead):
 
 @intrinsic
 def transpose_block(typingctx, lanes, group, target, target_at, step, source, source_at, across, last, deep):
-    """Copies the first `deep` of a vector's length of steps in k, which lie side by side, from as many rows, `across` apart, as
-    `group` is long; the rows' values of a step come to lie side by side, `step` from those of the step before. Rows after
-    `last` repeat it. Whole vectors are written: where `group` is shorter, zeros may follow the last step."""
+    """Transposes a block. The source has as many rows as `group` is long, `across` apart. Of each row the first `deep` values are
+    read, at most as many as `lanes` is long. In the target the rows' values of one k are side by side, `step` after those of the
+    k before. Rows after number `last` repeat it. Whole vectors are written: zeros may follow the last k if `group` is shorter."""
     signature = types.void(lanes, group, target, types.intp, types.intp, source, *[types.intp] * 4)
 
     def codegen(context, builder, signature, arguments):
@@ -110,7 +110,7 @@ def transpose_block(typingctx, lanes, group, target, target_at, step, source, so
 
 @numba.njit(cache=True)
 def pack_panel(lanes, group, target, at, width, source, start, across, along, valid, depth):
-    """A panel: target[at + k * width + w] = source[start + w * across + k * along] for w < valid and k < depth."""
+    """Packs a panel: target[at + k * width + w] = source[start + w * across + k * along] for w < valid and k < depth."""
     if across == 1 and valid == width:
         for k in range(depth):
             for w in range(0, width, len(group)):
@@ -132,8 +132,8 @@ def pack_panel(lanes, group, target, at, width, source, start, across, along, va
 
 @numba.njit(cache=True)
 def pack(lanes, group, target, at, width, source, across, along, first, stop, start, depth, stride):
-    """The panels from element `first` to `stop`; where they lie side by side, a few steps of all of them at a time, so
-    that memory is read along its rows."""
+    """Packs the panels of the elements `first` to `stop`. If elements of one k are side by side in memory, a few k of all panels
+    are packed at a time, so that memory is read along its rows."""
     few = _FEW if across == 1 else depth
     for k in range(0, depth, few):
         for i in range(first, stop, width):

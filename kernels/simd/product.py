@@ -1,6 +1,6 @@
-"""Products of matrices on vectors spelled out: a tile of C stays in registers, operands are read where they lie or from panels.
+"""Matrix products in explicit vector code: a tile of C stays in registers; A and B are read in place or from packed panels.
 
-Threads share pieces of C within a block of B; where it costs less, the transpose of C is computed and turned.
+Threads share the pieces of C for one block of B at a time; if it costs less, the transpose of C is computed and transposed back.
 """
 
 import numba
@@ -16,31 +16,31 @@ from kernels.simd.calls import direct
 from kernels.simd.packing import origin, pack, room, transpose_block
 from kernels.simd.vector_product import vector_product
 
-_VECTORS = 3  # of a tile's row; one more where at most half of its rows are there
-_AHEAD = 8  # steps in k of B that are asked for early: where B lies in rows, each is elsewhere in memory
-_DEPTH_BYTES = 2048  # of a row of A in its panel: a panel of A lives in the first-level cache
-# Rows of C in a piece of work, and pieces a thread, so that a slower thread does fewer of them.
+_VECTORS = 3  # vectors in a row of a tile; 4 in tiles with at most half of the rows
+_AHEAD = 8  # how many steps in k B is prefetched ahead: if it is not packed, each step is another row in memory
+_DEPTH_BYTES = 2048  # most bytes of a row of A in a panel, so that the panel fits the first-level cache
+# Most rows of C in a piece of work, and about how many pieces a thread gets, so that a slower thread can do fewer.
 _MOST_ROWS, _PIECES = 64, 4
-_LINE = 64  # bytes
-_FEW_ROWS = 64  # of A: so few do not repay packing a B whose rows are whole; nor do any where that stays in a cache
-_LAY_OUT = 0.35  # of the time of a product of vectors, to lay out one value anew
-_TURNED = 10  # tiles of a transposed C that are turned together
-_SHARED_FLOPS = 1.5e6  # of a product, about 15 µs of a core: from here on other threads are worth waking
+_LINE = 64  # bytes of a cache line
+_FEW_ROWS = 64  # B with contiguous rows is packed only if A has more rows and B exceeds the second-level cache
+_LAY_OUT = 0.35  # time to copy one value into a panel, as a share of the time of a multiply-add of vectors
+_TURNED = 10  # most tiles in a row of a transposed C that are transposed back together
+_SHARED_FLOPS = 1.5e6  # FLOPs (about 15 µs on one core) from which a product is shared among threads
 
-# The product, and how far rows and steps of its operands are apart; of a panel: steps, rows, columns; of a piece of C: rows,
-# columns; columns of a phase, and of a piece to pack; whether A and B are packed, phases whose panels are there at a time;
-# whether C is transposed; how many products there are.
+# A plan's fields: sizes of the product; strides in elements (a_step, b_step: from k to k); a panel's steps in k, rows of A and
+# columns of B; rows and columns of a piece of C; columns of a phase (length) and of a piece to pack (broad); whether A and B are
+# packed; for how many phases panels are kept (sides); whether C is computed transposed; the number of products.
 _PLAN = "m n k a_row a_step b_step b_column c_row depth rows columns height width length broad packs_a packs_b sides turned count"
 PLAN = np.dtype([(name, np.int64) for name in _PLAN.split()])
 
 
 def tile_rows(vector: int) -> int:
-    """Rows of the tile with vectors of `vector` bytes: 8 x 3 sums and 3 of B fill 32 registers, 4 x 3 and 3 fill 16."""
+    """Rows of the largest tile, with vectors of `vector` bytes: 8 x 3 sums and 3 of B fit 32 registers, 4 x 3 and 3 fit 16."""
     return 8 if emit.registers(vector) == 32 else 4
 
 
 def tile_shapes(vector: int) -> list[tuple[int, int]]:
-    """(rows, vectors) of all tiles, the smallest first: a product takes the first that covers what there is of C."""
+    """(rows, vectors per row) of all tiles, smallest first: the first one that covers the rest of C is used."""
     most = tile_rows(vector)
     rows = [1 << i for i in range(most.bit_length())]
     return [(r, v) for r in rows for v in (1, 2, 3, 4) if v <= _VECTORS or 2 * r <= most]
@@ -49,10 +49,10 @@ def tile_shapes(vector: int) -> list[tuple[int, int]]:
 def _tile_function(
     module: ir.Module, vector: ir.VectorType, words: ir.VectorType, shape: tuple[int, int]
 ) -> ir.Function:
-    """C tile (+)= A panel B panel as a function of its own, so that nothing around it takes its registers.
+    """An LLVM function that computes a tile of C from panels of A and B. It is not inlined, so it has all registers.
 
-    Its arguments: A, how far its rows and its steps in k are apart; B and how far its steps are apart; C and its row length;
-    steps, and how many of them may read whole vectors of B; rows and columns there; whether they are added to.
+    Its arguments: A, its strides between rows and between steps in k; B and its stride between steps; C and its row length;
+    the steps, and how many of them may load whole vectors of B; the rows and columns of C present; whether to add to C.
     """
     rows, vectors = shape
     name = f"matmul_tile_{rows}x{vectors}_{vector.count}_{words.element}"
@@ -66,7 +66,7 @@ def _tile_function(
     multiply = emit.multiplier(builder, vector, words)
 
     def rows_from(first, apart) -> list:
-        """Where each row begins; those that are not there repeat the last one, so what is stored for them is right too."""
+        """Where each row begins; rows beyond `height` repeat the last one, so that storing them too does no harm."""
         found = [first]
         for r in range(1, rows):
             more = builder.icmp_signed("<", index(r), height)
@@ -83,8 +83,8 @@ def _tile_function(
     early = builder.mul(b_step, index(_AHEAD))
 
     def steps(until, start: list, masked: bool) -> list:
-        """The places in A and B and the sums after the steps before `until`. One step a trip: more would need more registers
-        for where A's rows lie than there are."""
+        """Emits the steps before `until`; returns the places in A and B and the sums after them. The loop is not unrolled, as
+        the addresses of A's rows would then need more registers than there are."""
         end, loop = builder.gep(b, [builder.mul(until, b_step)]), emit.Loop(builder, start[0], start[1:])
         at, right, *sums = loop.slots
         loop.enter(builder.icmp_unsigned("!=", right, end))
@@ -118,9 +118,9 @@ def _tile_function(
 
 @intrinsic
 def tile(typingctx, lanes, a, a_row, a_step, b, b_step, c, length, depth, whole, height, columns, added):
-    """Multiplies a panel of A with one of B into a tile of C, which lie at these addresses; see _tile_function.
+    """Computes a tile of C from panels of A and B at these addresses; _tile_function explains the arguments.
 
-    lanes: a tuple as long as a vector, of what the operands are: floating-point numbers, or pairs of bfloat16 as words.
+    lanes: a tuple as long as a vector, of the operands' type: floating-point numbers, or words with two bfloat16 each.
     """
     signature = types.void(lanes, *[types.intp] * 12)
 
@@ -146,7 +146,7 @@ def tile(typingctx, lanes, a, a_row, a_step, b, b_step, c, length, depth, whole,
 
 @numba.njit(cache=True)
 def _turn(group, c, at, apart, source, columns, high, wide):
-    """Stores the transpose of `high` rows, which lie `columns` apart, into C, whose rows are `apart`."""
+    """Stores the transpose of `high` rows of `wide` values into C. Rows are `columns` apart in the source, `apart` in C."""
     if high == len(group):
         for j in range(0, wide, len(group)):
             transpose_block(group, group, c, at + j * apart, apart, source, j, columns, high - 1, wide - j)
@@ -158,7 +158,7 @@ def _turn(group, c, at, apart, source, columns, high, wide):
 
 @numba.njit(cache=True)
 def _row_of_tiles(lanes, item, p, left, right, c, length, start, deep, high, j0, j1):
-    """Tiles of C from column j0 to j1: a panel of A by those of B. Each asks for its share of the next panel of A."""
+    """Computes the tiles of `high` rows of C from column j0 to j1. If B is packed, each prefetches a share of A's next panel."""
     (a, a_row, a_step), (b, b_step) = left, right
     columns = p.columns if p.packs_b or 2 * high > p.rows else (_VECTORS + 1) * len(lanes)
     streams, share = 0, 0
@@ -172,7 +172,7 @@ def _row_of_tiles(lanes, item, p, left, right, c, length, start, deep, high, j0,
                 emit.ask_for(at)
         ahead += share
         wide, whole = min(columns, j1 - j), deep
-        if not p.packs_b and j + columns > p.n:  # the last steps' whole vectors would end behind B
+        if not p.packs_b and j + columns > p.n:  # in the last steps whole vectors would end behind B
             whole = min(deep, max(0, ((p.k - 1) * p.b_step + p.n - j - columns) // p.b_step + 1 - start))
         at = b + (j - j0) * (p.depth if p.packs_b else 1) * item
         to = c + (j - j0) * item
@@ -181,8 +181,8 @@ def _row_of_tiles(lanes, item, p, left, right, c, length, start, deep, high, j0,
 
 @numba.njit(cache=True)
 def _take(counters, place, thread, threads, pieces):
-    """The next piece of a thread's own share, whose operands its cache may have of the call before, then of the others';
-    `pieces` where there is none."""
+    """Number of the thread's next piece: first from its own share, whose operands its cache may hold from the last call, then
+    from other threads' shares; `pieces` if none is left."""
     share = -(-pieces // threads)
     for turn in range(threads):
         owner = (thread + turn) % threads
@@ -194,13 +194,13 @@ def _take(counters, place, thread, threads, pieces):
 
 @numba.njit(cache=True)
 def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, threads):
-    """One thread's share: phases of `depth` steps in k and `length` columns of B, whose panels stay in the second-level cache;
-    in each, whoever is free takes the next piece to pack and then the next piece of C to add to.
+    """One thread's work. A phase has `depth` steps in k and `length` columns of B, whose panels stay in the second-level cache.
+    In each phase a free thread takes the next piece to pack, and then the next piece of C to add to.
 
-    Panels of all of B at once would be written to memory and read back: 5 % of the time at n = 2048. Counters of a phase:
-    pieces taken and packed, pieces of C done and those taken of each thread's share. A thread waits only for pieces that others
-    have begun, so any number of threads comes to an end; it packs for a phase while others still finish the one before, from
-    the other half.
+    Packing all of B at once would write the panels to memory and read them back: 5 % of the time at n = 2048. Counters of a
+    phase: pieces taken to pack, pieces packed, pieces of C done, and pieces of C taken from each thread's share. A thread waits
+    only for pieces that others have begun, so any number of threads comes to an end. It packs a phase into one half of the
+    panels while others still finish the phase before from the other half.
     """
     p, item, counted = plan[0], a.itemsize, 3 + threads
     a_first, b_first, c_first = emit.address(a), emit.address(b), emit.address(c)
@@ -258,7 +258,7 @@ def _work(lanes, group, plan, a, b, c, left, right, spare, counters, thread, thr
 
 @numba.njit(cache=True)
 def _reset(counters):
-    """A function of its own: where Numba runs in parallel, it would share this among threads, and they would be called twice."""
+    """Sets the counters to 0. In a parallel function Numba would run this on all threads, and so start them twice."""
     counters[:] = 0
 
 
@@ -277,7 +277,7 @@ def _together(lanes, group, plan, a, b, c, left, right, spare, counters):
 
 @numba.njit(cache=True, parallel=True)
 def _one_each(lanes, group, plan, a, b, c, left, right, spare, counters):
-    """Many small products, whose operands and results lie one behind the other: whoever is free takes the next one."""
+    """Computes many small products, stored one after the other in each array. A free thread takes the next one."""
     p, taken = plan[0], counters[-1]
     count, a_size, b_size, c_size = p.count, p.m * p.k, p.k * p.n, p.m * p.n
     taken[0] = 0
@@ -296,26 +296,26 @@ def _up(value: int, step: int) -> int:
 
 
 def _cost(a: np.ndarray, b: np.ndarray, vector: int, lay_out: float) -> float:
-    """Products of the widest vectors that A B takes, about, and those in whose time operands are laid out whose rows are not
-    whole, a value in that of `lay_out` products."""
+    """Estimated cost of A B in multiply-adds of the widest vectors. It includes `lay_out` for each value of an operand without
+    contiguous rows, which must be copied into panels."""
     (m, k), n, rows = a.shape, b.shape[1], tile_rows(vector)
     last = next(some for some in (0, 1, 2, 4, 8) if m % rows <= some)
     laid_out = sum(x.size for x in (a, b) if x.strides[1] != x.itemsize)
     across = -(-n * a.itemsize // vector)
-    if vector < emit.vector_bytes():  # of fewer than two a row, one waits for the other
+    if vector < emit.vector_bytes():  # with one vector a row each multiply-add waits for the one before
         across = emit.NARROW * max(2, across)
     return (m // rows * rows + last) * across * k + lay_out * laid_out
 
 
 def _plan(a: np.ndarray, b: np.ndarray, length: int, threads: int, vector: int, turned: bool) -> np.ndarray:
-    """A record of PLAN for A B, which goes into a result whose rows are `length` long."""
+    """An array with one PLAN record, for A B; rows of the result are `length` elements long."""
     (m, k), n, item = a.shape, b.shape[1], a.itemsize
     (a_row, a_step), (b_step, b_column) = (tuple(step // item for step in x.strides) for x in (a, b))
     lanes, rows = vector // item, tile_rows(vector)
     columns = _VECTORS * lanes
     packs_b = b_column != 1 or b_step < n or (m > _FEW_ROWS and b_step * k * item > second_level_bytes())
     packs_a = a_step != 1 and not (a_row == 1 and n * item <= 2 * _VECTORS * emit.vector_bytes())
-    # where a panel of A or of B is read once, a block of it need not stay in a cache
+    # if panels of A or of B are read only once, they need not stay in a cache, so k is not split
     once = turned or (m <= rows and not packs_b) or (n <= columns and k * _up(n, lanes) * item <= second_level_bytes())
     phases = 1 if once else -(-k * item // _DEPTH_BYTES)
     depth = _up(-(-k // phases), lanes)
@@ -325,7 +325,7 @@ def _plan(a: np.ndarray, b: np.ndarray, length: int, threads: int, vector: int, 
     pieces = -(-_PIECES * threads // -(-m // height)) if threads > 1 else 1
     width = min(_up(-(-block // pieces), columns), _TURNED * columns if turned else block)
     broad = max(1, min(8, block // columns // (_PIECES * (threads - 1) + 1))) * columns
-    sides = min(2, threads)  # alone, a thread packs what it needs next where it has just finished
+    sides = min(2, threads)  # a single thread packs over the phase that it has just finished
     blocks = depth, rows, columns, height, width, block, broad
     plan = np.zeros(1, PLAN)
     plan[0] = (m, n, k, a_row, a_step, b_step, b_column, length, *blocks, packs_a, packs_b, sides, turned, 1)
@@ -333,10 +333,10 @@ def _plan(a: np.ndarray, b: np.ndarray, length: int, threads: int, vector: int, 
 
 
 def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
-    """The call that computes C = A B, or many of them, in vectors of `vector` bytes (0: what is fastest) on Numba's threads.
+    """A function without arguments that computes C = A B, or a batch of products, on Numba's threads.
 
-    a: m x k; b: k x n, any strides, both perhaps words of two bfloat16; c: m x n, contiguous. Of many products all three have
-    one dimension more, first, and all lie one behind the other.
+    a: m x k and b: k x n, any strides, either numbers or words with two bfloat16 each; c: m x n, contiguous. In a batch all three
+    have a leading dimension, and its products lie one after the other. vector: bytes of a vector; 0 chooses the fastest.
     """
     count, flat, most = len(c) if c.ndim == 3 else 1, c.reshape(-1), numba.get_num_threads()
     keep, threads = (a, b), most if 2 * c.size * a.shape[-1] >= _SHARED_FLOPS else 1
@@ -346,9 +346,9 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
     if count > 1:
         a, b, c = a[0], b[0], c[0]
     sizes = (vector,) if vector else emit.vector_sizes()
-    lay_out = _LAY_OUT * (threads if count == 1 else 1)  # what another thread has laid out comes from its cache
+    lay_out = _LAY_OUT * (threads if count == 1 else 1)  # what one thread packs others read from its cache
     ways = [(_cost(a, b, vector, lay_out), False, vector) for vector in sizes]
-    step = _VECTORS * max(sizes)  # bytes, of a panel; turned, all steps of one should stay in a cache
+    step = _VECTORS * max(sizes)  # bytes of a panel's step; a transposed panel with all of k should stay in a cache
     if c.shape[1] * c.itemsize <= step or len(b) * step <= second_level_bytes() // 2:
         ways += [(_cost(b.T, a.T, vector, lay_out) + lay_out * c.size, True, vector) for vector in sizes]
     _, turned, vector = min(ways)

@@ -1,4 +1,4 @@
-"""Products with one row or one column: memory sets their pace, so every value of the matrix is read once and in its order."""
+"""Products with one row or one column: memory limits them, so each value of the matrix is read once, in storage order."""
 
 import numba
 import numpy as np
@@ -6,12 +6,12 @@ import numpy as np
 from kernels.problems.arrays import empty
 from kernels.simd.calls import direct
 
-_SHARE = 16  # of which a thread's share is a multiple: a cache line of results in float32
+_SHARE = 16  # a thread's share is a multiple of this: a cache line of results in float32
 
 
 @numba.njit(cache=True, fastmath={"contract"})
 def _add_rows(x, w, y):
-    """y[j] = sum over k of x[k] w[k, j]: eight rows of w in one pass over y."""
+    """y[j] = sum over k of x[k] w[k, j], with eight rows of w in one pass over y."""
     y[:] = 0
     whole = x.size // 8 * 8
     for k in range(0, whole, 8):
@@ -26,7 +26,7 @@ def _add_rows(x, w, y):
 
 @numba.njit(cache=True, fastmath={"contract", "reassoc"})
 def _dot_rows(x, w, y, first, stop):
-    """y[i] = sum over k of w[i, k] x[k]: four rows of w at a time; the last four begin where there still are four."""
+    """y[i] = sum over k of w[i, k] x[k], four rows of w at a time; the last four rows may overlap the four before."""
     step = min(4, stop - first)
     for start in range(first, stop, 4):
         i = min(start, stop - step)
@@ -55,7 +55,7 @@ def _alone(x, w, y, dots):
 
 @numba.njit(cache=True, parallel=True)
 def _together(x, w, y, dots, parts):
-    """Each thread reads whole rows of w, one after the other: results of its own, or its part of the sums in all of them."""
+    """Each thread reads whole rows of w, in order. With `dots` it computes results of its own, else its part of all sums."""
     size, threads = y.size if dots else x.size, len(parts)
     share = -(-size // (_SHARE * threads)) * _SHARE
     for thread in numba.prange(threads):
@@ -70,7 +70,7 @@ def _together(x, w, y, dots, parts):
 
 
 def vector_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, threads: int):
-    """The call that computes C = A B where A or C has one row or one column; None where it has not, or A and B lie otherwise."""
+    """A function that computes C = A B if C has one row or one column and A and B are contiguous, with k > 1; else None."""
     for x, w in ((a[:1], b), (b[:, :1].T, a.T)):
         if (
             c.size == w.shape[1]

@@ -1,4 +1,4 @@
-"""LLVM vectors inside Numba: written out in LLVM's own instructions where the compiler does not vectorize."""
+"""LLVM vectors inside Numba: explicit LLVM instructions for code that the compiler does not vectorize by itself."""
 
 import functools
 import platform
@@ -10,11 +10,11 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-llvm.initialize_native_asmparser()  # Numba starts LLVM without one; assembly in text needs it
+llvm.initialize_native_asmparser()  # inline assembly needs a parser, which Numba does not start
 
 CHAINS = 12  # independent sums: more than 2 units x 4 cycles of latency, and they fit AVX2's 16 registers
 UNROLL = 4
-NARROW = 0.515  # of the time of a product of the widest vectors, for one of vectors half as wide
+NARROW = 0.515  # time of a multiply-add of half-wide vectors, as a share of one of the widest vectors
 INDEX = ir.IntType(64)
 
 
@@ -38,17 +38,17 @@ def cpu_name() -> str:
 
 
 def vector_sizes() -> tuple[int, ...]:
-    """Bytes of vectors that a product may be fastest in: the widest, and half of it on a Zen 4, whose units are half as wide."""
+    """Bytes of the vectors to choose from: the widest, and half of them on a Zen 4, whose units are half as wide."""
     return (64, 32) if vector_bytes() == 64 and cpu_name() == "znver4" else (vector_bytes(),)
 
 
 def fastest_size(row: int) -> int:
-    """Bytes of the vectors that take the least time for rows of `row` bytes."""
+    """Bytes of the vectors (one of vector_sizes) that take the least time for rows of `row` bytes."""
     return min(vector_sizes(), key=lambda size: -(-row // size) * (1 if size == vector_bytes() else NARROW))
 
 
 def registers(vector: int) -> int:
-    """How many registers of `vector` bytes there are: 32 of AVX-512's and of ARM's, 16 of AVX's and SSE's."""
+    """Registers to plan with for vectors of `vector` bytes: 32 for AVX-512's 64 bytes and on ARM, else 16 (AVX, SSE)."""
     return 32 if vector == 64 or platform.machine().lower() in ("aarch64", "arm64") else 16
 
 
@@ -67,24 +67,24 @@ def at(builder, pointer, index, vector, ahead: int = 0):
 
 
 def vector_of(context, signature, array: int, lanes: int = 0) -> tuple[ir.VectorType, int]:
-    """(the vector of an array argument's elements that is as long as the tuple `lanes`, bytes of an element)."""
+    """(vector type, bytes of an element): elements of argument number `array`, as many as the tuple argument `lanes` has."""
     element = signature.args[array].dtype
     return ir.VectorType(context.get_value_type(element), signature.args[lanes].count), element.bitwidth // 8
 
 
 def datas(context, builder, signature, arguments, places):
-    """The data pointers of the arguments that are arrays, which lie at `places`."""
+    """Data pointers of the array arguments whose numbers are in `places`."""
     return [cgutils.create_struct_proxy(signature.args[i])(context, builder, arguments[i]).data for i in places]
 
 
 def starts(context, builder, signature, arguments, arrays: tuple[int, ...]) -> list:
-    """Pointers to the elements meant in the arguments `arrays`, each of which is followed by the index of that element."""
+    """Pointers to one element of each array argument in `arrays`; the next argument is the index of that element."""
     pointers = datas(context, builder, signature, arguments, arrays)
     return [builder.gep(pointer, [arguments[i + 1]]) for pointer, i in zip(pointers, arrays, strict=True)]
 
 
 def fused(builder, vector: ir.VectorType, intrinsic_name: str):
-    """llvm.fma or llvm.fmuladd of that vector type."""
+    """The LLVM function `intrinsic_name` (llvm.fma or llvm.fmuladd) for that vector type."""
     kind = ir.FunctionType(vector, [vector] * 3)
     return cgutils.get_or_insert_function(builder.module, kind, f"{intrinsic_name}.{_suffix(vector)}")
 
@@ -101,7 +101,7 @@ def broadcast(builder, value, vector):
 
 
 def first_lanes(builder, count, vector):
-    """The mask of a vector's first `count` lanes (a small number): none of them below 0, all from its length on."""
+    """Mask of a vector's first `count` lanes (a 32-bit number): none if it is negative, all if it exceeds the length."""
     word = ir.VectorType(ir.IntType(32), vector.count)
     counts = broadcast(builder, builder.trunc(count, word.element), word)
     return builder.icmp_signed("<", ir.Constant(word, list(range(vector.count))), counts)
@@ -124,7 +124,7 @@ def masked_store(builder, value, pointer, mask, align: int) -> None:
 
 
 def add_masked(builder, value, pointer, old, stored, align: int) -> None:
-    """Stores the lanes `stored` of the value, after adding to it the lanes `old` of what lies there."""
+    """Adds the memory's lanes in the mask `old` to the value, then stores the lanes in the mask `stored`."""
     value = builder.fadd(value, masked_load(builder, pointer, old, value.type, align))
     masked_store(builder, value, pointer, stored, align)
 
@@ -144,7 +144,7 @@ def store_past_caches(builder, value, pointer, align: int) -> None:
 
 
 def either(builder, *ways: tuple):
-    """The value of the block that this one was reached from, of (value, block)."""
+    """A phi node for pairs of (value, block): the value of the block from which this one was reached."""
     slot = builder.phi(ways[0][0].type)
     for value, block in ways:
         slot.add_incoming(value, block)
@@ -152,7 +152,7 @@ def either(builder, *ways: tuple):
 
 
 class Loop:
-    """`for i in range(start, ...)` by hand, with values that go from trip to trip."""
+    """A loop built by hand. `slots`: its counter, which begins at `start`, and values that are carried from trip to trip."""
 
     def __init__(self, builder: ir.IRBuilder, start, values: list):
         self.builder = builder
@@ -177,9 +177,9 @@ class Loop:
 
 
 def multiplier(builder, sums: ir.VectorType, words: ir.VectorType):
-    """f(x, y, sum) = x y + sum on vectors; where words are integers, each is a pair of bfloat16, whose two products it adds.
+    """A function (x, y, sum) that emits x y + sum on vectors. Integer words hold two bfloat16 each; both products are added.
 
-    That instruction is written out, as LLVM's names for it change.
+    Their instruction, vdpbf16ps, is inline assembly, as LLVM's name for it changes between versions.
     """
     if isinstance(words.element, ir.IntType):
         dot = ir.FunctionType(sums, [words, words, sums])
@@ -189,7 +189,7 @@ def multiplier(builder, sums: ir.VectorType, words: ir.VectorType):
 
 
 def outer_product(builder, across: list, left: Iterable, sums: list, multiply) -> list:
-    """The sums, row by row, and to each its column's vector times the factor at its row's pointer in `left`."""
+    """The new sums, row by row: each adds a vector of `across` times the factor at the row's pointer in `left`."""
     made: list = []
     for pointer in left:
         factor = broadcast(builder, builder.load(pointer), across[0].type)
@@ -198,7 +198,7 @@ def outer_product(builder, across: list, left: Iterable, sums: list, multiply) -
 
 
 def vectors_there(builder, rows: int, vectors: int, height) -> Iterator[tuple[int, int]]:
-    """(row, vector) of a tile, the builder each time where that row is there; where it is not, the function returns."""
+    """Yields (row, vector) of a tile, in code that only runs if the row exists: at the first missing row the function returns."""
     for r in range(rows):
         row, end = builder.append_basic_block("row"), builder.append_basic_block("end")
         builder.cbranch(builder.icmp_signed("<", INDEX(r), height), row, end)
@@ -210,7 +210,7 @@ def vectors_there(builder, rows: int, vectors: int, height) -> Iterator[tuple[in
 
 
 def call_first(builder, cases: Iterable[tuple], arguments: list) -> None:
-    """Calls the function of the first (condition, function) whose condition holds, as one does; each is emitted in its turn."""
+    """Emits a call of the function in the first (condition, function) of `cases` whose condition holds; one must hold."""
     end = builder.append_basic_block("done")
     for condition, function in cases:
         fits, other = builder.append_basic_block("fits"), builder.append_basic_block("other")
@@ -224,21 +224,21 @@ def call_first(builder, cases: Iterable[tuple], arguments: list) -> None:
 
 
 def internal_function(module: ir.Module, name: str, kinds: list) -> ir.Function:
-    """A function, with arguments of those types, that is not worked into its callers: nothing around it takes its registers.
+    """An LLVM function with arguments of those types that is never inlined, so that its callers take none of its registers.
 
-    By its model of AMD's Zen, LLVM loads so much ahead, and unrolls so far, that it does not fit beside a tile's sums. There it
-    is told to order this function as for an Intel CPU: in its loops as fast, and nothing spills.
+    LLVM's model of AMD's Zen loads so far ahead, and unrolls so much, that registers spill beside a tile's sums. On Zen this
+    function is therefore tuned as for an Intel CPU: its loops are as fast, and nothing spills.
     """
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     if cpu_name().startswith("znver"):
-        set.add(function.attributes, '"tune-cpu"="sapphirerapids"')  # llvmlite's own add() knows no target's attributes
+        set.add(function.attributes, '"tune-cpu"="sapphirerapids"')  # llvmlite's own add() refuses target attributes
     return function
 
 
 def zipped(builder, rows: list) -> list:
-    """Vectors, a power of two of them, as the vectors of their elements in turns: x0 y0 z0 w0 x1 y1 z1 w1 ..."""
+    """Interleaves the elements of a power of two of vectors (x0 y0 z0 w0 x1 y1 z1 w1 ...) into as many vectors."""
     count = rows[0].type.count
     halves = [[lane for i in range(start, start + count // 2) for lane in (i, count + i)] for start in (0, count // 2)]
     masks = [ir.Constant(ir.VectorType(ir.IntType(32), count), half) for half in halves]
@@ -254,7 +254,7 @@ def zipped(builder, rows: list) -> list:
 
 @intrinsic
 def address(typingctx, array):
-    """The address of an array's first value: a number costs no count of references where a function takes it."""
+    """The address of an array's first value. Passing a number instead of an array avoids counting references."""
     signature = types.intp(array)
 
     def codegen(context, builder, signature, arguments):
@@ -277,7 +277,7 @@ def ask_for(typingctx, place):
 
 @intrinsic
 def take_number(typingctx, counters, place):
-    """Adds 1 to counters[place] (an array of int64 that threads share) and gives what it was before."""
+    """Atomically adds 1 to counters[place] (int64, shared by threads) and returns the value before."""
     signature = types.intp(counters, types.intp)
 
     def codegen(context, builder, signature, arguments):
@@ -289,7 +289,7 @@ def take_number(typingctx, counters, place):
 
 @intrinsic
 def wait_for(typingctx, counters, place, count):
-    """Returns when other threads have brought counters[place] to `count`; until then it spins."""
+    """Spins until other threads have raised counters[place] to `count`."""
     signature = types.void(counters, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):

@@ -1,4 +1,4 @@
-"""The clocks, each a `take(calls) -> seconds` of so many calls, and a visit: the samples of a short while on one of them.
+"""The clocks, each a function `take(calls) -> seconds`, and a visit: the samples of one short turn on a clock.
 
 Host clocks read time.perf_counter around `calls` calls; the device clock reads CUDA events around them.
 """
@@ -15,14 +15,14 @@ from workloads.records.visits import joined
 from workloads.shared_flags import Limits
 
 Take = Callable[[int], float]
-# A visit ends early after so many times its seconds: on a busy host calls can be 100x slower than when they were sized.
+# A visit ends early after so many times its planned seconds: on a busy host calls can be 100x slower than when it was planned.
 OVERTIME = 4
-MOST_SAMPLES = 10  # a visit
-LONG_S = 1.0  # a first call so long is believed
-HELD_BELOW_S = 1e-3  # calls shorter than this are queued behind a held stream: no gaps of Python between them
-HELD_CALLS = 200  # fewer than a stream's launch queue takes, and issued well within the hold
-ISSUED_CALLS = 100
-FEWEST_LATER = 3  # epochs of a training after a fit's first, where they are long
+MOST_SAMPLES = 10  # per visit
+LONG_S = 1.0  # a first call of so many seconds is not repeated to learn how long a call takes
+HELD_BELOW_S = 1e-3  # shorter calls are queued behind a held stream, so that Python leaves no gaps between them
+HELD_CALLS = 200  # calls in a held queue: fewer than a stream's launch queue takes, and issued well within the hold
+ISSUED_CALLS = 100  # calls issued before the queue is emptied
+FEWEST_LATER = 3  # epochs timed after a training's first one, if epochs are long
 
 
 def host(run: Callable) -> Take:
@@ -31,7 +31,7 @@ def host(run: Callable) -> Take:
 
 
 def latency(run: Callable, synchronize: Callable) -> Take:
-    """Host clock around calls that are each waited for: what a program sees that needs every result at once."""
+    """Host clock around calls that are each waited for, as by a program that needs each result before it goes on."""
 
     def take(calls: int) -> float:
         repeat = itertools.repeat(None, calls)
@@ -45,7 +45,7 @@ def latency(run: Callable, synchronize: Callable) -> Take:
 
 
 def each(run: Callable, before: Callable, synchronize: Callable | None) -> Take:
-    """Host clock around calls that are each waited for, with `before` done and waited for, untimed, ahead of each."""
+    """Host clock around calls that are each waited for. Ahead of each, `before` runs and is waited for, untimed."""
     synchronize = synchronize or (lambda: None)
 
     def take(calls: int) -> float:
@@ -64,8 +64,8 @@ def each(run: Callable, before: Callable, synchronize: Callable | None) -> Take:
 
 
 def device_each(run: Callable, before: Callable, stream) -> Take:
-    """Device clock around single calls, with `before` queued ahead of each. Two events next to each other are 1.3 µs
-    apart, which is in every call's time."""
+    """Device clock around single calls, with `before` queued ahead of each. Every call's time contains 1.3 µs, the time
+    between two events without a call."""
     import cupy
 
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -86,8 +86,8 @@ def device_each(run: Callable, before: Callable, stream) -> Take:
 
 
 def issue(run: Callable, synchronize: Callable) -> Take:
-    """Host clock around issuing calls that nobody waits for: what the host pays. The queue is emptied, untimed, before it
-    is full, as a full queue makes the host wait."""
+    """Host clock around issuing calls without waiting for them: the host's share of a call. The queue is emptied, untimed,
+    before it is full, as a full queue makes the host wait."""
 
     def take(calls: int) -> float:
         spent = 0.0
@@ -106,7 +106,7 @@ def issue(run: Callable, synchronize: Callable) -> Take:
 
 
 def throughput(run: Callable, synchronize: Callable) -> Take:
-    """Host clock around queued calls and one wait at the end: what a program sees that keeps the device busy."""
+    """Host clock around queued calls and one wait at the end, as by a program that keeps the device busy."""
 
     def take(calls: int) -> float:
         repeat = itertools.repeat(None, calls)
@@ -125,9 +125,9 @@ def device(run: Callable, stream) -> Take:
 
 
 def held(run: Callable, stream, launches: int = 1) -> Take:
-    """Device clock around calls that all wait in the queue before the first begins (kernels.cuda.held), each of so many
-    `launches`. Where the hold ends before all are issued, fewer are queued at a time; where it ends before a single one is,
-    the clock's `flags` say so.
+    """Device clock around calls that are all queued before the first one begins (kernels.cuda.held). A call has so many kernel
+    `launches`. If the hold ends before all are issued, fewer are queued at a time. If it ends before a single one is issued,
+    the clock has the flag `hold-ended`.
     """
     batch, most = batches(stream), max(1, HELD_CALLS // launches)
 
@@ -150,10 +150,10 @@ def held(run: Callable, stream, launches: int = 1) -> Take:
 
 def visit(take: Take, limits: Limits, clock: str, call_s: float, handicap: float = 0.0) -> Samples:
     """The samples of one visit. Each is the mean of as many calls of about `call_s` seconds as fill a tenth of the visit (at
-    least one), so that reading the clock does not show.
+    least one), so that the time to read the clock is negligible.
 
-    handicap: a planted slowdown that tests verdicts: the share of calls made but not counted; samples are lengthened until it
-    is a whole number of calls.
+    handicap: a planted slowdown, to test verdicts: extra calls are made but not counted, this share of the others. Samples
+    are lengthened until the extra calls are a whole number.
     """
     calls, count = plan(call_s, limits)
     if handicap:
@@ -165,7 +165,7 @@ def visit(take: Take, limits: Limits, clock: str, call_s: float, handicap: float
 
 
 def visits(take: Take, limits: Limits, clock: str, before: Callable[[], None] = lambda: None) -> Samples:
-    """A whole row's samples where no sweep makes its rounds: visits one after the other, a block each, `before` ahead of each."""
+    """All samples of a row that no sweep visits: one visit after the other, each a block, with `before` ahead of each."""
     call_s, made = call_seconds(take, limits), list[Samples]()
     for _ in rounds(limits):
         before()
@@ -174,7 +174,7 @@ def visits(take: Take, limits: Limits, clock: str, before: Callable[[], None] = 
 
 
 def rounds(limits: Limits) -> Iterator[int]:
-    """Counts the rounds of what is timed in one go: those that begin within `max_time`, three at least."""
+    """Yields the numbers of at most `limits.rounds` rounds; after the third only of those that begin within `max_time`."""
     begin = time.perf_counter()
     for number in range(limits.rounds):
         if number < 3 or time.perf_counter() - begin <= limits.max_time:
@@ -182,9 +182,9 @@ def rounds(limits: Limits) -> Iterator[int]:
 
 
 def forward(seconds: float) -> float:
-    """The seconds that a clock gave.
+    """The seconds that a clock gave, unchanged.
 
-    Raises: ArithmeticError for a clock that stepped backward: sizing batches by it would make them endless.
+    Raises: ArithmeticError if they are negative: the clock stepped backward, and batches sized by it would be endless.
     """
     if not seconds >= 0:
         raise ArithmeticError(f"the clock stepped backward, by {-seconds:.3g} s")
@@ -198,19 +198,19 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def rounded(seconds: float) -> float:
-    """To six digits: no clock here knows more, and result files are a third smaller."""
+    """The seconds rounded to six digits: no clock here is more exact, and result files are a third smaller."""
     return float(f"{seconds:.6g}")
 
 
 def plan(call_s: float, limits: Limits) -> tuple[int, int]:
-    """(calls a sample, samples a visit) for calls of that length."""
+    """(calls per sample, samples per visit) for calls of `call_s` seconds."""
     calls = max(1, round(limits.visit_s / MOST_SAMPLES / call_s))
     return calls, max(1, min(MOST_SAMPLES, round(limits.visit_s / (calls * call_s))))
 
 
 def call_seconds(take: Take, limits: Limits) -> float:
-    """About how long one call takes once warm, with what is done untimed before it (a reset may take a thousand times the
-    call): the fastest of growing batches within a visit's time, of two at least unless the first took a second."""
+    """Approximate seconds of a warm call, with its untimed reset, if any, included (that may take a thousand times the call):
+    the shortest mean of growing batches within a visit's time, of at least two batches unless the first took a second."""
     calls, best, begin = 1, math.inf, time.perf_counter()
     for batch in itertools.count():
         started = time.perf_counter()

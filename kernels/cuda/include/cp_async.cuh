@@ -1,8 +1,8 @@
-// Shared text: copies into a ring of STAGES tiles in shared memory that nobody waits for until they are used (cp.async).
+// Shared text: asynchronous copies (cp.async) into a ring of STAGES stages in shared memory. Threads wait only before they use a stage.
 #include "shared.cuh"
 
 #if __CUDA_ARCH__ >= 800
-template <int BYTES> __device__ void fetch(void* to, const void* from, int valid) {  // what is not valid becomes zero
+template <int BYTES> __device__ void fetch(void* to, const void* from, int valid) {  // valid: BYTES, or 0 to write zeros
     const unsigned at = shared(to);
     if (BYTES == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(at), "l"(from), "r"(valid) : "memory");

@@ -1,18 +1,18 @@
-// Shared text: which items of the images the columns of im2col are, a table of pixels by taps that are counted through. A's rows are
-// the pixels, or for wgrad the taps and channels, and the sum goes over pixels.
+// Shared text: where items of the im2col matrix A lie in the images, from a table of pixels and a counter of taps. A's rows are pixels,
+// and the sum runs over taps and channels; for wgrad A's rows are taps and channels, and the sum runs over pixels.
 
-constexpr int A_LINES = WGRAD ? DEEP : TILE_M, A_LINE = WGRAD ? TILE_M : DEEP;  // of A in shared memory: across, or along the sum
-constexpr int PIXELS = WGRAD ? STAGES * DEEP : TILE_M;  // that a block has at hand
-constexpr int NOWHERE = -(1 << 30);  // a row that no tap brings inside an image
+constexpr int A_LINES = WGRAD ? DEEP : TILE_M, A_LINE = WGRAD ? TILE_M : DEEP;  // A's lines in shared memory, items in one: across (wgrad) or along the sum
+constexpr int PIXELS = WGRAD ? STAGES * DEEP : TILE_M;  // entries in a block's table of pixels
+constexpr int NOWHERE = -(1 << 30);  // row of a missing pixel: no tap brings it inside an image
 
-// Of a pixel: place of its first tap, row and column of it; where its result goes.
+// Table entry of a pixel: offset of its first tap in the images, that tap's row and column, and number of the pixel that gets the result.
 __device__ int4 pixel(const Shape& of, int image, int y, int x, bool is) {
     const int above = y * of.step - of.top, before = x * of.step - of.left;
     return make_int4(((image * of.h + above) * of.w + before) * of.c, is ? above : NOWHERE, before,
                      (image * of.to_h + y * of.to_step + of.to_y) * of.to_w + x * of.to_step + of.to_x);
 }
 
-struct Counted { int image, y, x, number; };  // wgrad: the first DEEP threads count through the pixels of the stages to come
+struct Counted { int image, y, x, number; };  // wgrad: each of the first DEEP threads counts along its pixel of the next stages
 
 __device__ void next_pixel(const Shape& of, Counted& at, int4* pixels, int slot, int count) {
     const int t = threadIdx.x;
@@ -22,7 +22,7 @@ __device__ void next_pixel(const Shape& of, Counted& at, int4* pixels, int slot,
     if (at.y >= of.p) at.y -= of.p, at.image++;
 }
 
-// Fills the table: for rows from `top` on, or for wgrad the first stages of a sum from pixel `first` on, of so many.
+// Fills the table with the pixels from row `top` on, or for wgrad with those of the first stages, from pixel `first` on; `count`: of all.
 __device__ Counted first_pixels(const Shape& of, int4* pixels, int top, int first, int count) {
     const int t = threadIdx.x;
     Counted at = {0, 0, 0, 0};
@@ -39,7 +39,7 @@ __device__ Counted first_pixels(const Shape& of, int4* pixels, int top, int firs
     return at;
 }
 
-struct Tap { int channel, j, i, next_channel, next_j, next_i; };  // and how far it goes on in a stage
+struct Tap { int channel, j, i, next_channel, next_j, next_i; };  // a position in the filter, and how far a stage moves it
 
 __device__ Tap tap(const Shape& of, int from) {
     return {from % of.c, from / of.c % of.s, from / of.c / of.s, DEEP % of.c, DEEP / of.c % of.s, DEEP / of.c / of.s};

@@ -1,24 +1,24 @@
-// Shared text: a convolution as a product, and split-k, whose partial sums are added.
+// Shared text: a convolution as a matrix product (implicit GEMM), and split-k, whose partial sums are added.
 
-// The product: pixel (y, x) of n images of p x q meets at tap (i, j) row y * step + i - top of the source's h x w x c; its result
-// belongs to row y * to_step + to_y of images of to_h x to_w x k.
+// The product: tap (i, j) of pixel (y, x), of n images of p x q, reads row y * step + i - top and column x * step + j - left of source
+// images of h x w x c. Its result goes to row y * to_step + to_y and column x * to_step + to_x of images of to_h x to_w x k.
 struct Shape { int h, w, c, n, p, q, k, r, s, step, top, left, to_h, to_w, to_step, to_y, to_x; };
 
-// The pixel that the result of pixel number `at` belongs to.
+// Number of the result's pixel for pixel number `at` of the product.
 __device__ int landing(const Shape& of, int at) {
     const int x = at % of.q, rest = at / of.q, y = rest % of.p;
     return (rest / of.p * of.to_h + y * of.to_step + of.to_y) * of.to_w + x * of.to_step + of.to_x;
 }
 
-// The row of the result that row `at` of the product's m belongs to, or -1; `kept` of a wgrad's channels are no padding.
+// The row of the result for row `at` of the product's m rows; for wgrad -1 for padding: the first `kept` channels are real.
 __device__ int target(const Shape& of, int at, int m, int kept) {
     if (!WGRAD) return landing(of, at);
     const int channels = m / (of.r * of.s);
     return at % channels < kept ? at / channels * kept + at % channels : -1;
 }
 
-// Programmatic launch: blocks of the next kernel come when all of this one have begun and room is free. `reduce` first waits until
-// all sums are there. A phase of a stride needs nothing of the one before it and waits at its end: when the last has ended, all have.
+// Programmatic dependent launch: blocks of the next kernel may start when all of this one have started and there is room. `reduce` waits
+// for all sums first. A phase of a stride needs nothing of the phase before and waits at its end: when the last has ended, all have.
 __device__ void next_may_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
@@ -30,8 +30,8 @@ __device__ void previous_is_done() {
 #endif
 }
 
-// The sum of four neighbors (of one where rows have an odd rest) over the splits, always in the same order: ROUND threads at a time
-// share them out, and the first of a block's teams adds what they have.
+// Sums of four neighbors (`four`; else of one item) over the splits, always in the same order. A block has teams of ROUND threads. Each
+// team adds every teams-th split, then the first team adds the teams' sums. `is`: the item exists.
 constexpr int ROUND = 64, TEAMS = 8;
 __device__ float4 summed(const float* from, long long further, int splits, bool four, bool is) {
     __shared__ float4 held[TEAMS * ROUND];
@@ -53,7 +53,7 @@ __device__ float4 summed(const float* from, long long further, int splits, bool 
     return sum;
 }
 
-// The sum over `splits` of a thread's item of m rows, or of its four neighbors where rows have whole fours; `at`, `column`: which.
+// The sums over `splits` of this thread's four neighbors (`four`; else of its item). Sets their row `at`, of m, and their column.
 __device__ __forceinline__ float4 added(const float* sums, const Shape& of, int m, int splits, bool four, int& at, int& column) {
     const unsigned e = blockIdx.x * ROUND + threadIdx.x % ROUND, across = four ? of.k / 4 : of.k;
     at = e / across;

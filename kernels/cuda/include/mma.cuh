@@ -1,4 +1,4 @@
-// Shared text: a warp's pieces from shared memory into registers, multiplied there by the instruction MMA.
+// Shared text: a warp loads matrices from shared memory into registers (ldmatrix) and multiplies them by the instruction MMA.
 
 __device__ void matrices(unsigned (&to)[4], unsigned at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -1,4 +1,4 @@
-// Shared text: sums leave in pairs of neighbors, as float32 or rounded to TYPE (bf16 or f16).
+// Shared text: sums are stored in pairs of neighbors, as float32 or rounded to TYPE (bf16 or f16).
 
 __device__ unsigned packed(float low, float high) {
     unsigned both;
@@ -6,7 +6,7 @@ __device__ unsigned packed(float low, float high) {
     return both;
 }
 
-// Two neighbors of a row that has `left` more; `even`: all rows have an even number.
+// Stores two neighbors of a row in which `left` items are left; `even`: all rows have an even number of items.
 __device__ void put(float* to, float low, float high, int left, bool even) {
     if (left <= 0) return;
     if (even) { *(float2*)to = make_float2(low, high); return; }

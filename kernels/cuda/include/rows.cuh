@@ -1,7 +1,7 @@
-// Shared text: a warp's results leave row by row where C's rows begin anywhere: neighbors stored by neighbors fill whole sectors.
+// Shared text: a warp stores results row by row if C's rows are not aligned. Neighboring threads store neighbors: whole sectors.
 
-// A piece of HEIGHT x WIDTH that the warp has put into shared memory, PITCH items from row to row, of which `high` rows and `wide`
-// columns are C's; from row to row of C there are n items.
+// Stores a piece of HEIGHT x WIDTH that the warp has put into shared memory, PITCH items from row to row. Of it `high` rows and `wide`
+// columns are inside C; from row to row of C there are n items.
 template <int HEIGHT, int WIDTH, int PITCH, class Item>
 __device__ __forceinline__ void put_rows(Item* to, const Item* piece, int n, int high, int wide) {
     __syncwarp();

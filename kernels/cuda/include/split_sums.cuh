@@ -25,7 +25,7 @@ __device__ bool is_last(unsigned* last, unsigned* arrived, int parts) {
     return true;
 }
 
-// A thread's sums of a part, of so many THREADS, go to `partial`; true for the last one, which has the whole sums then.
+// Each of THREADS threads stores its sums of a part of k in `partial`. True in the part that is last: its threads then have the whole sums.
 template <int FOURS, int THREADS, class Last>
 __device__ __forceinline__ bool added(float* sums, float* partial, int piece, int part, int parts, int thread, Last is_last) {
     float4* const held = (float4*)partial + (long long)piece * parts * FOURS * THREADS + thread;
@@ -35,7 +35,7 @@ __device__ __forceinline__ bool added(float* sums, float* partial, int piece, in
     if (!is_last()) return false;
     #pragma unroll
     for (int i = 0; i < 4 * FOURS; i++) sums[i] = 0;
-    #pragma unroll (FOURS < 32 ? 32 / FOURS : 1)  // as many loads at once as find registers
+    #pragma unroll (FOURS < 32 ? 32 / FOURS : 1)  // as many loads at once as there are registers for
     for (int i = 0; i < parts; i++)
         #pragma unroll
         for (int q = 0; q < FOURS; q++) {

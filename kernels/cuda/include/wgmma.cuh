@@ -1,7 +1,7 @@
-// Shared text: the copy engine (TMA) fills tiles, warpgroups multiply them, results leave by TMA. A stage has DEEP of the
-// sum for ROWS (a warpgroup) and COLUMNS; A_ACROSS, B_ACROSS: the operand's lines lie across the sum, not along it. TF32: of items of
-// four bytes, of which wgmma takes from shared memory along the sum alone; A across the sum goes through registers, and results
-// are stored turned: C n x m.
+// Shared text: the copy engine (TMA) fills stages, warpgroups multiply them by wgmma, and TMA stores the results. A stage has DEEP items
+// of the sum for ROWS rows (per warpgroup) and COLUMNS columns. A_ACROSS, B_ACROSS: the operand's lines lie across the sum, not along it.
+// TF32: items have four bytes. wgmma then reads shared memory only along the sum, so A across the sum goes through registers, and
+// its results are stored transposed: C is n x m.
 #include "pairs.cuh"
 #include "shared.cuh"
 #include "sum_lists.cuh"
@@ -15,14 +15,14 @@ constexpr int SIZE = 4;
 #define EACH_K "16"
 constexpr int SIZE = 2;
 #endif
-constexpr int LINE = 128, DEEP = LINE / SIZE;  // bytes of a line, which is also how wide the swizzle is; of the sum, a stage
-constexpr int PART_BYTES = 64 * LINE;          // of results: 64 lines
+constexpr int LINE = 128, DEEP = LINE / SIZE;  // bytes of a line, the width of the swizzle; items of the sum per stage
+constexpr int PART_BYTES = 64 * LINE;          // a part of the results: 64 lines
 constexpr int A_BYTES = TILE_M * LINE, B_BYTES = TILE_N * LINE, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr bool FROM_REGISTERS = SIZE == 4 && A_ACROSS;
 static_assert(ROWS % 64 == 0 && COLUMNS % 64 == 0, "tiles are made of 64 x 64");
 
-// Until the barrier's phase of that parity is complete; stops the kernel after 4 s, as no wait here takes a millisecond. One piece
-// of PTX: a trap that the compiler sees as a way out costs it the registers of products under way.
+// Waits until the barrier's phase of that parity is complete. Stops the kernel after 4 s, as no wait here takes a millisecond. It is one
+// piece of PTX: if the compiler saw the trap as a way out, it would lose the registers of products in flight.
 __device__ void wait(unsigned barrier, unsigned parity) {
     asm volatile("{\n.reg .pred done, early;\n.reg .u64 since, now;\n"
                  "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra DONE;\nmov.u64 since, %globaltimer;\n"
@@ -31,14 +31,14 @@ __device__ void wait(unsigned barrier, unsigned parity) {
                  "trap;\nDONE:\n}" :: "r"(barrier), "r"(parity) : "memory");
 }
 
-// The ring of stages in shared memory, then STAGED parts of each consumer's results, then two barriers for each stage, and which
-// stage the thread that fills them or a consumer has come to. Of a barrier that has completed nothing parity 1 counts as complete.
+// Shared memory: the ring of stages, STAGED parts of each consumer's results, then two barriers per stage (full, empty). `slot`: the stage
+// that the filling thread or a consumer has reached. On a new barrier parity 1 counts as complete, so the first fill need not wait.
 struct Ring {
     unsigned stages, parity, results, full, empty, slot;
     __device__ Ring(const char* memory, bool fills) : stages(shared(memory)), parity(fills), slot(0) {
         results = stages + STAGES * STAGE_BYTES, full = results + CONSUMERS * STAGED * PART_BYTES, empty = full + 8 * STAGES;
     }
-    __device__ void release(unsigned slot) const {  // a consumer is done with it: tells every block of the cluster that fills it
+    __device__ void release(unsigned slot) const {  // a consumer has read the stage: signals every block of the cluster
         const unsigned thread = threadIdx.x % 128;
         unsigned barrier = empty + 8 * slot;
         if (thread >= CLUSTER) return;
@@ -53,8 +53,8 @@ struct Ring {
     }
 };
 
-// Makes the barriers while the maps are on their way: `full` completes with what one thread announced, `empty` when so many
-// have told it.
+// Initializes the barriers while the tensor maps are prefetched. `full` completes when the bytes that one thread announced have arrived,
+// `empty` when `readers` warpgroups have released the stage.
 __device__ void prepare(const Ring& ring, int readers, const Map* a, const Map* b, const Map* c) {
     asm volatile("prefetch.tensormap [%0];\nprefetch.tensormap [%1];\nprefetch.tensormap [%2];" :: "l"(a), "l"(b), "l"(c) : "memory");
     for (int i = 0; i < STAGES; i++) {
@@ -64,12 +64,12 @@ __device__ void prepare(const Ring& ring, int readers, const Map* a, const Map* 
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// So many bytes will come, and then the barrier is complete.
+// Announces so many bytes; when they have arrived, the barrier is complete.
 __device__ void announce(unsigned barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(barrier), "r"(bytes) : "memory");
 }
 
-// One thread has stages filled: load(step, to, barrier) asks for what belongs into one.
+// One thread starts the loads of stages first to end - 1; load(step, to, barrier) starts those of one.
 template <class Load> __device__ __forceinline__ void fill(Ring& ring, int first, int end, Load load) {
     for (int step = first; step < end; step++, ring.next()) {
         const unsigned barrier = ring.full + 8 * ring.slot;
@@ -79,14 +79,14 @@ template <class Load> __device__ __forceinline__ void fill(Ring& ring, int first
     }
 }
 
-// A box of a matrix, a line wide, from (x, y) on.
+// Loads a box of a matrix, a line wide, from (x, y) on.
 __device__ void load(unsigned to, const Map* map, int x, int y, unsigned barrier) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                  :: "r"(to), "l"(map), "r"(x), "r"(y), "r"(barrier) : "memory");
 }
 
-// wgmma's descriptor of an operand in 128-byte swizzle, 8 lines (1024 bytes) a pattern. Along the sum: patterns follow each other in
-// rows. Across: lines are of one place in the sum and 64 rows, patterns follow along the sum, the next 64 rows begin 64 lines later.
+// wgmma's descriptor of an operand with 128-byte swizzle, whose pattern is 8 lines (1024 bytes). Along the sum: the next pattern has the
+// next 8 rows. Across: a line has 64 rows at one place of the sum, patterns follow along the sum, the next 64 rows begin 64 lines later.
 __device__ unsigned long long descriptor(unsigned at, bool along) {
     const unsigned long long leading = along ? 1 : DEEP * LINE >> 4, stride = 8 * LINE >> 4;
     return ((at & 0x3ffffull) >> 4) | leading << 16 | stride << 32 | 1ull << 62;
@@ -117,12 +117,12 @@ __device__ unsigned long long descriptor(unsigned at, bool along) {
 #define ANY_WAY(b, add, a, across_a, across_b, u3) WGMMA(add, a, b, ", " across_a ", " across_b)
 #define A_HELD(b, add, u0, u1, u2, u3) WGMMA(add, "{" u0 ", " u1 ", " u2 ", " u3 "}", b, "")
 
-// A warpgroup's rows of a stage, and d = A B + (add ? d : 0) of 64 rows from 64 r on, of COLUMNS and of piece i of the sum, 32 bytes.
+// A warpgroup's rows of A in a stage. `multiply`: d = A B + (add ? d : 0) for the 64 rows from 64 r on, with piece i (32 bytes) of the sum.
 #if TF32 && A_ACROSS
-constexpr int GROUPS = 2;  // of pieces: one is read while the other is multiplied
+constexpr int GROUPS = 2;  // groups of pieces: one is read while the other is multiplied
 struct Operand {
     unsigned at, u[LINE / 32][ROWS / 64][4];
-    // Row g + 8 h of warp w's 16 is the operand's row 32 h + 4 w + g / 4 * 16 + g % 4: what a warp reads at once is of different banks.
+    // Row g + 8 h of warp w's 16 is the operand's row 32 h + 4 w + g / 4 * 16 + g % 4: a warp's loads are then from different banks.
     __device__ __forceinline__ void read(int i, int r) {
         const int thread = threadIdx.x % 128, g = thread % 32 / 4;
         #pragma unroll
@@ -152,7 +152,7 @@ struct Operand {
 };
 #endif
 
-// The products of a stage whose rows of A begin at `a`, of which those of the one before are done afterwards; step 0 begins the sums.
+// Starts the products of a stage, with A's rows at `a` and B at `b_at`; those of the stage before are then done. Step 0 begins the sums.
 __device__ __forceinline__ void multiply_stage(float (&d)[ROWS / 64][COLUMNS / 2], Operand& a, unsigned b_at, int step) {
     const unsigned long long b = descriptor(b_at, !B_ACROSS);
     #pragma unroll
@@ -169,7 +169,7 @@ __device__ __forceinline__ void multiply_stage(float (&d)[ROWS / 64][COLUMNS / 2
     }
 }
 
-// A warpgroup's sums over so many stages, from row `own` of the tile on; `asked()` comes when all products are on their way.
+// Computes a warpgroup's sums over `steps` stages, for rows from `own` of the tile on. Calls `asked()` when all products are in flight.
 template <class Asked>
 __device__ __forceinline__ void multiply_tile(float (&d)[ROWS / 64][COLUMNS / 2], Ring& ring, int own, int steps, Asked asked) {
     Operand a;
@@ -187,14 +187,14 @@ __device__ __forceinline__ void multiply_tile(float (&d)[ROWS / 64][COLUMNS / 2]
     ring.release(before);
 }
 
-// 64 lines of a warpgroup's sums d, those of part c, into shared memory for TMA to take.
+// Writes part c (64 lines) of a warpgroup's sums d into shared memory, from where TMA stores it.
 __device__ __forceinline__ void stage_out(unsigned to, const float (&d)[COLUMNS / 2], int c) {
     const int thread = threadIdx.x % 128, lane = thread % 32;
 #if TF32
     #pragma unroll
     for (int e = 0; e < 16; e += 2 - FROM_REGISTERS) {
 #if A_ACROSS
-        // two parts have 64 columns of the sums as their lines, and the rows 32 h + .. of `read`
+        // transposed: the lines of parts 2 i and 2 i + 1 are columns 64 i to 64 i + 63, with the rows of h = 0 and of h = 1 (see `read`)
         const int line = e / 2 * 8 + lane % 4 * 2 + e % 2, piece = (thread / 32 + lane / 16 * 4) ^ line % 8;
         asm volatile("st.shared.f32 [%0], %1;" :: "r"(to + line * LINE + piece * 16 + lane / 4 % 4 * 4),
                      "f"(d[c / 2 * 32 + e / 2 * 4 + c % 2 * 2 + e % 2]) : "memory");
@@ -205,7 +205,7 @@ __device__ __forceinline__ void stage_out(unsigned to, const float (&d)[COLUMNS 
 #endif
     }
 #else
-    // where its lane writes for stmatrix: 8 x 8 matrices in the order upper left, lower left, upper right, lower right
+    // where a lane's row goes by stmatrix: 8 x 8 matrices in the order upper left, lower left, upper right, lower right
     const int line = thread / 32 * 16 + lane % 16, piece = lane / 16;
     const float* v = d + 32 * c;
     #pragma unroll
@@ -222,7 +222,7 @@ template <int LEFT> __device__ void stored() { asm volatile("cp.async.bulk.wait_
 // The warpgroup's threads wait for each other.
 __device__ void meet(int consumer) { asm volatile("bar.sync %0, 128;" :: "r"(1 + consumer) : "memory"); }
 
-// A warpgroup's sums leave by TMA, from (row, column) of the product on: part by part, of which STAGED may be on their way.
+// Stores a warpgroup's sums by TMA, from (row, column) of the product on: part by part, of which STAGED may be in flight.
 __device__ __forceinline__ void store_tile(const float (&d)[ROWS / 64][COLUMNS / 2], const Map* map, int row, int column, unsigned results,
                                            unsigned& part, int consumer) {
     const bool first = threadIdx.x % 128 == 0;
@@ -233,7 +233,7 @@ __device__ __forceinline__ void store_tile(const float (&d)[ROWS / 64][COLUMNS /
             const unsigned from = results + part * PART_BYTES;
             const int x = FROM_REGISTERS ? row + 64 * r + c % 2 * DEEP : column + DEEP * c;
             const int y = FROM_REGISTERS ? column + c / 2 * 64 : row + 64 * r;
-            if (first) stored<STAGED - 1>();  // has read what it takes
+            if (first) stored<STAGED - 1>();  // TMA has read what was here
             meet(consumer);
             stage_out(from, d[r], c);
             meet(consumer);
