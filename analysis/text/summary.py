@@ -29,9 +29,9 @@ FOUND = """
 **Bare products.** {product}
 **Copies.** {copies}
 **Batches.** {batches}
-**How far to believe it.** Predicted steps of models left out of the fit have a median error of {gpu:share} on the GPU, \
-{cpu:share} on the CPU, [predictions saved before they were measured](docs/results.md) a larger one. Where intervals overlap, \
-the answer is: can't tell, or probably."""
+**How far to believe it.** Steps of models left out of the fit: median error {gpu:share} on the GPU, {cpu:share} on the \
+CPU. [Predictions saved beforehand](docs/results.md) are further off. Where intervals overlap, the answer is: \
+can't tell, or probably."""
 
 
 def answer(
