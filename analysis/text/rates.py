@@ -62,7 +62,7 @@ def rate_sentences(measurements: Measurements, roofs: Roofs) -> list[str]:
         judged, rate = judge(m, roofs), m.problem.flops / call_s(m)
         of = judged.note
         if judged.fraction and judged.roof:
-            threads = judged.roof.threads and count(judged.roof.threads, "thread")
+            threads = count(judged.roof.threads, "thread") if judged.roof.threads else ""
             roof = ", ".join(filter(None, (judged.roof.label, threads, judged.roof.note)))
             of = f"{numbers.share(judged.fraction.value)} of its measured roof ({roof})"
             of += ", as the CPU was slower while that was measured" * (judged.fraction.value > 1 and not m.on_gpu)

@@ -73,7 +73,8 @@ def fastest(
     if (choice := kept().get(key, "")) not in candidates:
         with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
             runs = dict(zip(candidates, pool.map(lambda make: make(), candidates.values()), strict=True))
-        names, rounds = list(runs), []
+        names = list(runs)
+        rounds: list[dict[str, float]] = []
         for name in names[:_RESTED]:
             seconds(runs[name])
         begin = time.monotonic()
