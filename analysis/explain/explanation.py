@@ -224,7 +224,7 @@ def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Tra
                 more, warm = validating(asked, made[device]), cost.whole_epoch
                 cost = replace(cost, epoch=cost.epoch + more, whole_epoch=warm and warm + more)
             ran = own and row and whole and own.row.problem.epochs == t.epochs and not asked.validation
-            flags = tuple(sorted(files.DISTURBED.intersection(own.row.flags))) if own and row else ()
+            flags = tuple(sorted(files.OTHERS_WORK.intersection(own.row.flags))) if own and row else ()
             found.append(Side(device, t, cost, p.untold if p and not row else (), bool(ran), flags))
     return tuple(found)
 

@@ -198,9 +198,9 @@ def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:
 
 def _note(e: Explanation, w: WhatIf) -> str:
     """What a change means besides; whether the GPU surely wins with it, where it does not without."""
-    cpu, gpu = (side.whole for side in e.both) if e.both else (NOTHING, NOTHING)
-    turns = w.job_saved and faster(cpu, gpu) != "gpu" == faster(cpu, gpu - w.job_saved)
-    return ", ".join(filter(None, (w.change.note, "then the GPU wins" * bool(turns))))
+    cpu, gpu = (side.whole for side in e.both)
+    turns = faster(cpu, gpu) != "gpu" and faster(cpu, gpu - (w.job_saved or NOTHING)) == "gpu"
+    return ", ".join(filter(None, (w.change.note, "then the GPU wins" * turns)))
 
 
 def price(e: Explanation) -> str:

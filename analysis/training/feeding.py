@@ -108,7 +108,8 @@ def _law(key: tuple[str, str, str], own: list[tuple[Measurement, Estimate]]) -> 
     drawn = np.array([least_squares(each, t, noise) for t in seconds * np.exp(normal * noise / Z)])
     call, sample, byte = map(of_draws, found.tolist(), drawn.T)
     error = max(float(np.max(np.abs(each @ found / seconds - 1))), float(np.median(noise)))
-    return Law(*key, call, sample, byte, error, *(int(end(each[:, 2])) for end in (np.min, np.max)))
+    sizes = [m.problem.nbytes for m, _ in own]
+    return Law(*key, call, sample, byte, error, min(sizes), max(sizes))
 
 
 def find(laws: Iterable[Law], device: str, way: str, dtype: str = "float32") -> Law | None:

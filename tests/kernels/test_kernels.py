@@ -157,9 +157,6 @@ def test_only_what_the_cpu_lacks_excuses_a_kernel_that_can_do_nothing(monkeypatc
     assert lacking(["this CPU, or its system, has no amx-bf16", kept]) == "AMX"
 
 
-CUDNNS_FAULT = "conv/cudnn/plan", "wgrad", "float32"  # some plans of cuDNN 9 are wrong, as float64 tells
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -189,9 +186,8 @@ def test_gpu_kernels_are_right(name):
                 value = prepared.run()
                 prepared.synchronize()
                 done += 1
-                right = reference.check(problem, inputs, prepared.result(value)).passed
-                faulty = (kernel.name, problem.direction, problem.dtype) == CUDNNS_FAULT
-                assert right or faulty, (kernel.name, problem, mode)
+                told = kernel.name, problem, mode, getattr(prepared.run, "notes", {})
+                assert reference.check(problem, inputs, prepared.result(value)).passed, told
         assert done >= {"launch": 1, "transfer": 3}.get(op, 4), f"{kernel.name} can do next to nothing"
 
 

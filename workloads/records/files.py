@@ -24,7 +24,7 @@ from workloads.records.rows import SAMPLES, SCHEMA, Line, Machine, Measurement, 
 from workloads.records.visits import together
 
 SOURCES = ("kernels", "workloads", "analysis")  # the folders of the project's sources
-DISTURBED = frozenset(("steal", "other-load", "other-tenant"))  # flags of other programs' work
+OTHERS_WORK = frozenset(("steal", "other-load", "other-tenant"))  # flags of other programs' work
 _decoder = msgspec.json.Decoder(Line)
 
 
@@ -246,7 +246,7 @@ def read(*runs: str | os.PathLike) -> Loaded:
     ranked: dict[str, list[tuple[tuple[bool, str], Measurement]]] = {}
     for own, measurements, _ in parts:
         for m in measurements:
-            rank = not DISTURBED.intersection(m.flags), m.at or (own[-1].started_at if own else "")
+            rank = not OTHERS_WORK.intersection(m.flags), m.at or (own[-1].started_at if own else "")
             ranked.setdefault(m.key, []).append((rank, m))
     of_row = [[m for _, m in sorted(same, key=operator.itemgetter(0))] for same in ranked.values()]
     return Loaded(
