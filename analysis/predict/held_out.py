@@ -139,8 +139,8 @@ def _structure(model: str) -> tuple:
 def first_measured(of: "Profile") -> dict[tuple, str]:
     """(model, batch, device, execution) -> when a training with Keras's fit was measured first."""
     found: dict[tuple, str] = {}
-    for m in of.trainings:
-        if m.kernel == FIT:
+    for m in (*of.replaced, *of.trainings):
+        if m.kernel == FIT and m.ok:
             key = m.problem.model, m.problem.batch, m.device, execution_of(m.settings)
             found[key] = min(found.get(key, m.at), m.at)
     return found

@@ -150,11 +150,11 @@ def once(work: Callable) -> Callable:
 
 
 class Profile:
-    """A machine's rows and the values read from them directly, without a curve. `key` names the machine."""
+    """A machine's rows and the values read from them, without a curve. key: its name. replaced: rows that newer ones replace."""
 
-    def __init__(self, measurements: "Iterable[Measurement]", machine: "Machine | None" = None):
+    def __init__(self, measurements: "Iterable[Measurement]", machine: "Machine | None" = None, replaced=()):
         self.measurements, self.machine = tuple(m for m in measurements if not is_held(m)), machine
-        self.key = machine.key if machine else "this machine"
+        self.key, self.replaced = machine.key if machine else "this machine", tuple(replaced)
         self.kept: dict = {}
 
     @functools.cached_property
@@ -237,4 +237,4 @@ def read(*runs: str) -> Profile:
             f"name one, as reports/{first}"
         )
     (loaded,) = machines.values()
-    return Profile(loaded.measurements, loaded.machine)
+    return Profile(loaded.measurements, loaded.machine, loaded.replaced)

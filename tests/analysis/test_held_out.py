@@ -86,9 +86,9 @@ def test_strictly_nothing_of_the_models_own_layers_is_known(base):
 
 def test_unseen_are_trainings_first_measured_after_trainings_last_shaped_a_rule(base):
     old, new, again = "2026-11-21T00:00:00Z", "2099-01-01T00:00:00Z", "2099-01-02T00:00:00Z"
-    at = {("fashion-mlp", 32): (old, again), ("lenet", 32): (new,)}
-    rows = [replace(training(m, b, 1e-3), at=when) for (m, b), times in at.items() for when in times]
-    of = profile.Profile([*base.measurements, *rows], GPU_MACHINE)
+    at = (("fashion-mlp", old), ("fashion-mlp", again), ("lenet", new))
+    replaced, *rows = (replace(training(model, 32, 1e-3), at=when) for model, when in at)
+    of = profile.Profile([*base.measurements, *rows], GPU_MACHINE, [replaced])
     cases = held_out.leave_one_out(of)
     assert [c.seen.row.problem.model for c in held_out.unseen(cases, of)] == ["lenet"]
     (said,) = prediction_errors.unseen(cases, of)
