@@ -21,7 +21,7 @@ _LABEL = " " * 6
 _START = {"start-up": "start-up", "build and compile": "compilation", "data-set setup": "data-set setup"}
 _REACH = 2.5  # times the longer time, beyond which an interval runs off its bar
 SAID = {
-    "why": "The GPU's steps are {ratio:speed}{start}.",
+    "why": "The GPU's steps are {least}{ratio:speed}{start}.",
     "start": "; it starts {later:time} {when}{most}",
     "beside": "Most time is {what}: {cpu:time} on the CPU, {gpu:time} on the GPU.",
     "share": "{name} step: {main:shares}{predicted}.",
@@ -139,8 +139,8 @@ def bars(both: tuple[Side, Side]) -> list[str]:
 
 
 def why(cpu: Side, gpu: Side) -> str:
-    """The speedup of the GPU's steps, and how much later or earlier it starts; differences within noise do not count. If both
-    spend most time in the same other part, that part instead."""
+    """The speedup of the GPU's steps, its least if they can't be told from 0, and how much later or earlier it starts, if that
+    is more than noise. If both spend most time in the same other part, that part instead."""
     if cpu.largest == gpu.largest and cpu.largest not in ("steps", "start-up", "build and compile"):
         name = cpu.largest
         return say(SAID["beside"], what=name, cpu=cpu.parts[name], gpu=gpu.parts[name])
@@ -149,7 +149,9 @@ def why(cpu: Side, gpu: Side) -> str:
     later, most = sum(more.values()), max(more, key=more.__getitem__)
     words = {"when": "later" if later > 0 else "earlier", "most": f" ({_START[most]})" * (more[most] > later / 2 > 0)}
     start = say(SAID["start"], later=abs(later), **words) if later else ""
-    return say(SAID["why"], ratio=cpu.cost.step.value / gpu.cost.step.value, start=start)
+    ratio = cpu.cost.step / gpu.cost.step
+    least = gpu.cost.step.low <= 0 and ratio.low > 1
+    return say(SAID["why"], least="at least " * least, ratio=ratio.low if least else ratio.value, start=start)
 
 
 def _step_shares(e: Explanation) -> str:

@@ -61,11 +61,11 @@ def lines(rows: Measurements) -> list[str | Table]:
 
 
 def sentences(rows: Measurements) -> list[str]:
-    """Sentences: how fast batches arrive on each device, what limits them, and their largest shares of measured steps."""
+    """Sentences: how fast batches arrive on each device, what limits them, and their largest shares of steps told from 0."""
     fitted, shares, told = feeding.laws(rows), feeding.shares(rows), []
     for device in sorted({m.device for m, _ in feeding.rows(rows)}, reverse=True):
         told += _device(fitted, rows, device)
-    for s in sorted(shares, key=lambda s: -s.share.value)[:_MOST]:
+    for s in sorted((s for s in shares if s.cost.step.low > 0), key=lambda s: -s.share.value)[:_MOST]:
         p = s.training.problem
         words = {"batch": counted(p.batch, "batch"), "share": min(1.0, s.share.value), "side": s.training.side}
         told.append(say(_SAID["share"], model=p.model, step=s.cost.step, **words))

@@ -57,6 +57,10 @@ def test_from_how_many_samples_or_epochs_another_device_finishes_first():
     assert explained().turns == ("cpu", {})  # the CPU begins sooner and its steps are shorter
     assert words.turns(explained()) == "the first epoch on, the CPU finishes first, and it stays so."
     assert sides.turns(*reversed(e.both)) == ("cpu", e.turns[1])  # the other way round
+    cpu, gpu = e.both
+    untold = replace(gpu, cost=replace(gpu.cost, step=Estimate(3.38 * MS, -MS, cpu.cost.step.low / 2)))
+    told = [words.why(cpu, one).partition(";")[0] for one in (gpu, untold)]
+    assert told == [f"The GPU's steps are {faster} faster" for faster in ("4.1x", "at least 2.0x")]
     wide = [replace(s, cost=replace(s.cost, start=Estimate(s.cost.start.value, 0.0, 99.0))) for s in e.both]
     unsure = replace(e, sides=(replace(wide[0], disturbed=("steal",)), wide[1]))
     assert words.turns(unsure) == "about 24,600 samples or 39 epochs on, the GPU probably finishes first."
