@@ -15,7 +15,7 @@
 
 #define A_ACROSS WGRAD
 #define B_ACROSS WGRAD
-constexpr int TILE_M = CONSUMERS * ROWS, TILE_N = COLUMNS, CLUSTER = 1;
+constexpr int TILE_M = CONSUMERS * ROWS, TILE_N = COLUMNS, SHARING = 1;
 #include "implicit_gemm.cuh"
 #include "rasterization.cuh"
 #include "wgmma.cuh"
@@ -125,7 +125,8 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
                     }
                 }
 #else
-            store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer);
+            store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer,
+                       [](int) { return true; });
 #endif
         }
         if (OUT == 0 && thread == 0) stored<0>();  // TMA must read shared memory before the block ends

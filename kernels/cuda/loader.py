@@ -16,8 +16,8 @@ import numpy as np
 FOLDER = pathlib.Path(__file__).parent.parent  # the kernels package
 STREAM_THREADS = 256
 H2D, D2H, D2D = 1, 2, 3  # cudaMemcpyKind
-# CUtensorMapDataType; -Interleave (none), -Swizzle (128 bytes), -L2promotion (256 bytes), -FloatOOBfill (0): the toolkit's cuda.h
-UINT16, FLOAT32, TFLOAT32, SWIZZLED = 1, 7, 11, (0, 3, 3, 0)  # the copy engine rounds what it reads as TFLOAT32
+# CUtensorMapDataType; -Interleave (none), -Swizzle (128 bytes), -L2promotion (128 bytes), -FloatOOBfill (0): the toolkit's cuda.h
+UINT16, FLOAT32, TFLOAT32, SWIZZLED = 1, 7, 11, (0, 3, 2, 0)  # the copy engine rounds what it reads as TFLOAT32
 MAP_BYTES = _MAP_ALIGNMENT = 128  # the driver asks for 64 at least
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CUlaunchAttributeID
 

@@ -3,6 +3,7 @@
 Nothing here needs a GPU.
 """
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -13,6 +14,9 @@ from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, MOST_PARTS
 # sheet), multiply-adds of float32, bytes that arrive from the L2, bytes that wgmma reads from shared memory. Last: cycles until
 # the first stage has arrived.
 MULTIPLIES, FMAS, L2_BYTES, SHARED_BYTES_CYCLE, FILL = 2048, 128, 64, 128, 1500
+# Per cycle, measured: bytes of lines that lie across two lines of the L2; bytes of sums sent to another block of the cluster.
+ACROSS_BYTES, CLUSTER_BYTES = 30, 14
+HELD = 1.12  # how much slower a GPU at its power limit is; multiprocessors that idle in a last wave leave power to the others
 POWER = 0.07  # slowdown at the GPU's power limit, as a share of the time that operands take from the L2
 # Costs in the float32 kernel, in multiply-adds: reading an operand's item from shared memory, fetching it into shared memory, and
 # waiting if a block is alone. Then: warps that keep a multiprocessor busy; a thread's registers beside sums and items, at least.
@@ -173,12 +177,13 @@ TENSORS = (
 
 
 class Groups(GroupTiles, frozen=True):
-    """Tiles of matmul/cuda_wgmma.cu, and blocks of a cluster down and across. `pingpong` 1: each warpgroup has its own tiles
-    (ping-pong); 0: the warpgroups share one (cooperative)."""
+    """Tiles of matmul/cuda_wgmma.cu, and blocks of a cluster down, across, and along k (those add their sums in shared memory).
+    `pingpong` 1: each warpgroup has its own tiles (ping-pong); 0: the warpgroups share one (cooperative)."""
 
     cluster_m: int
     cluster_n: int
     pingpong: int = 0
+    cluster_k: int = 1
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -190,7 +195,19 @@ class Groups(GroupTiles, frozen=True):
 
     @property
     def cluster(self) -> int:
+        return self.sharing * self.cluster_k
+
+    @property
+    def sharing(self) -> int:
+        """Blocks of a cluster that have the same part of k, and share what they load."""
         return self.cluster_m * self.cluster_n
+
+    @property
+    def in_cluster(self) -> bool:
+        return self.cluster_k > 1
+
+    def parts(self, most: int) -> range:
+        return range(self.cluster_k, most + 1)[:1] if self.in_cluster else super().parts(most)
 
     def shares(self) -> tuple[int, int]:
         """(rows of A's tile, columns of B's tile) that a block loads for its cluster."""
@@ -215,27 +232,36 @@ class Groups(GroupTiles, frozen=True):
         return max(1, GROUP_ROWS // (self.tile[0] * self.cluster_m))
 
     def slots(self, multiprocessors: int) -> int:
-        """Number of clusters that work at once, with one block per multiprocessor."""
-        return multiprocessors // self.cluster
+        """Number of clusters' tiles, or of their parts within a cluster, that are computed at once, with one block per
+        multiprocessor. Larger clusters leave some idle: an H200 with 132 has 30 of four at once, 15 of eight."""
+        fitting = multiprocessors if self.cluster <= 2 else multiprocessors * 10 // 11
+        return fitting // self.cluster * self.cluster_k
 
-    def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int) -> float:
-        """Estimated cycles of `tiles` clusters' tiles in `parts` parts of `steps` stages each, wave by wave. A stage takes the
-        longest of its products, its loads from the L2 and its reads of shared memory. Storing C is added (ping-pong hides three
-        quarters of it), and with split-k the parts' way through the L2. The same for all layouts."""
+    def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int, aligned: bool = True) -> float:
+        """Estimated cycles of `tiles` clusters' tiles in `parts` parts of `steps` stages each, wave by wave, or by the GPU's
+        power if it has many waves. A stage takes the longest of its products, its loads from the L2 (not `aligned`: lines lie
+        across two of the L2's) and its reads of shared memory. Storing C is added (ping-pong hides three quarters of it), and
+        with split-k the parts' way through the L2, or to the cluster's other blocks. The same for all layouts."""
         tile_m, tile_n = self.tile
-        waves = -(-tiles * parts // self.slots(multiprocessors))
+        share = tiles * parts / self.slots(multiprocessors)
+        waves = max(math.ceil(share), HELD * share)
         wgmmas = tile_m // 64 * self.deep // 16
-        arriving = sum(self.shares()) * LINE / L2_BYTES
+        loaded = sum(self.shares()) * LINE
+        arriving = max((tile_m + tile_n) * LINE / L2_BYTES, 0 if aligned else loaded / ACROSS_BYTES)
         products = max(tile_m * tile_n * self.deep / MULTIPLIES, wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_CYCLE)
-        stage = max(products, arriving) + POWER * arriving
+        stage = max(products, arriving) + POWER * loaded / L2_BYTES
         leaving = tile_m * tile_n * 2 / L2_BYTES * (0.25 if self.pingpong else 1)
-        adding = tile_m * tile_n * 4 * (parts + 1) / L2_BYTES + 2 * FILL if parts > 1 else 0
+        sums, held = tile_m * tile_n * 4, self.rows * self.columns // 128  # bytes; sums in a thread's registers
+        if self.in_cluster:
+            adding = sums * (parts - 1) / parts / CLUSTER_BYTES + 2 * FILL
+        else:
+            adding = sums * (parts + 1) / L2_BYTES + max(4, held // 16) * FILL if parts > 1 else 0
         return waves * (steps * stage + leaving + adding)
 
     def __str__(self) -> str:
         return (
             f"{self.tile[0]}x{self.tile[1]} {'ping-pong' if self.pingpong else 'cooperative'} stages={self.stages} "
-            f"cluster={self.cluster_m}x{self.cluster_n} staged={self.staged}"
+            f"cluster={self.cluster_m}x{self.cluster_n}{f'x{self.cluster_k}' * self.in_cluster} staged={self.staged}"
         )
 
 
@@ -254,6 +280,11 @@ GROUPS = (
     Groups(1, 64, 256, 5, 2, 1, 1),
     Groups(1, 64, 128, 8, 2, 1, 1),
     Groups(1, 64, 64, 12, 1, 1, 1),
+    Groups(2, 64, 128, 6, 2, 1, 1, 0, 2),
+    Groups(2, 64, 128, 6, 2, 2, 1, 0, 2),
+    Groups(2, 64, 128, 6, 2, 2, 2, 0, 2),
+    Groups(1, 64, 128, 8, 2, 1, 1, 0, 2),
+    Groups(2, 64, 64, 8, 1, 1, 1, 0, 2),
 )
 MOST_HELD = 192  # most sums and items of A in a thread's registers
 

@@ -1,4 +1,4 @@
-"""Matrices whose rows begin anywhere, and copies of them whose rows begin on 16 bytes."""
+"""Matrices whose rows begin anywhere, and copies of them whose rows are aligned."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -26,13 +26,13 @@ def in_place(array: cupy.ndarray) -> Placed:
     return Placed(array, array.shape[-1])
 
 
-def placed(array: cupy.ndarray, out: bool = False) -> Placed:
-    """The matrix where it lies, if its rows begin on 16 bytes; else a wider one, padded with zeros, copied to (a result: copied
-    from) in each call."""
+def placed(array: cupy.ndarray, out: bool = False, line: int = 16) -> Placed:
+    """The matrix where it lies, if its rows begin on 16 bytes; else a wider one with rows on `line` bytes, padded with zeros,
+    copied to (a result: copied from) in each call."""
     (rows, columns), size = array.shape, array.dtype.itemsize
-    pitch = -(-columns * size // 16) * 16 // size
-    if pitch == columns and array.data.ptr % 16 == 0:
+    if columns * size % 16 == array.data.ptr % 16 == 0:
         return in_place(array)
+    pitch = -(-columns * size // line) * line // size
     wider = cupy.zeros((rows, pitch), array.dtype)
     (to, to_pitch), (source, source_pitch) = ((array, columns), (wider, pitch))[:: 1 if out else -1]
     if pitch * size >= 1 << 31:  # further than the driver copies from row to row

@@ -29,6 +29,15 @@ class Tiles(msgspec.Struct, frozen=True):
         """Number of tiles that cover a product of rows x columns."""
         return -(-rows // self.tile[0]) * -(-columns // self.tile[1])
 
+    @property
+    def in_cluster(self) -> bool:
+        """Whether the parts of a tile's k are the blocks of one cluster, which add their sums there."""
+        return False
+
+    def parts(self, most: int) -> range:
+        """The numbers of parts, `most` at most, that k may be split into."""
+        return range(1, most + 1)
+
     def group(self) -> int:
         """Rows of tiles that are computed together (rasterization)."""
         return max(1, GROUP_ROWS // self.tile[0])
@@ -111,6 +120,8 @@ class Plan(msgspec.Struct, Generic[T], frozen=True):
 
     def whole(self, m: int, n: int, multiprocessors: int) -> int:
         """Number of tiles that are not split."""
+        if self.of.in_cluster:
+            return 0
         tiles, slots = self.of.count(m, n), self.of.slots(multiprocessors)
         return tiles // slots * slots if self.parts > 1 else tiles
 
@@ -119,24 +130,24 @@ class Plan(msgspec.Struct, Generic[T], frozen=True):
         whole = self.whole(m, n, multiprocessors)
         return whole + (self.of.count(m, n) - whole) * self.parts
 
-    def cycles(self, m: int, n: int, k: int, multiprocessors: int) -> float:
-        """Estimated cycles of a launch after its first stage has arrived."""
+    def cycles(self, m: int, n: int, k: int, multiprocessors: int, **operands: bool) -> float:
+        """Estimated cycles of a launch after its first stage has arrived. `operands`: what else the tiles' own estimate asks."""
         whole = self.whole(m, n, multiprocessors)
         shares = (whole, Plan(self.of).steps(k), 1), (self.of.count(m, n) - whole, self.steps(k), self.parts)
-        return sum(self.of.cycles(*share, multiprocessors) for share in shares if share[0])
+        return sum(self.of.cycles(*share, multiprocessors, **operands) for share in shares if share[0])
 
 
-def plans(forms: Sequence[T], m: int, n: int, k: int, multiprocessors: int) -> list[Plan[T]]:
+def plans(forms: Sequence[T], m: int, n: int, k: int, multiprocessors: int, **operands: bool) -> list[Plan[T]]:
     """The plans of a product to time, best first by the cost model: at most TRIED, and at most two with tiles of one size."""
 
     def cycles(plan: Plan[T]) -> float:
-        return plan.cycles(m, n, k, multiprocessors) * (SPLIT if plan.parts > 1 else 1)
+        return plan.cycles(m, n, k, multiprocessors, **operands) * (SPLIT if plan.parts > 1 else 1)
 
     def every(of: T) -> list[Plan[T]]:
         slots = of.slots(multiprocessors)
         room = 4 * slots // (of.count(m, n) % slots or slots)
         most = max(1, min(MOST_PARTS, -(-k // of.deep) // LEAST_STEPS, room))
-        found = [Plan(of, parts) for parts in range(1, most + 1)]
+        found = [Plan(of, parts) for parts in of.parts(most)]
         return [plan for plan in found if plan.leaves_none_empty(k)]
 
     return few(map(every, forms), cycles)
@@ -144,6 +155,6 @@ def plans(forms: Sequence[T], m: int, n: int, k: int, multiprocessors: int) -> l
 
 def few(forms: Iterable[list[Plan[T]]], cycles: Callable[[Plan[T]], float]) -> list[Plan[T]]:
     """The best plan of each form by the cost model `cycles`; of these the best TRIED, at most two with tiles of one size."""
-    ranked = sorted((min(every, key=cycles) for every in forms), key=cycles)
+    ranked = sorted((min(every, key=cycles) for every in forms if every), key=cycles)
     tiles = [plan.of.tile for plan in ranked]
     return [plan for i, plan in enumerate(ranked) if tiles[:i].count(tiles[i]) < 2][:TRIED]

@@ -165,7 +165,7 @@ def split_sums(plan: Plan, m: int, n: int, cluster: int = 1) -> tuple[int, int, 
     come (split_sums.cuh); a unit is of so many blocks."""
     size = m, n, loader.attribute("MultiProcessorCount")
     units, whole = plan.units(*size), plan.whole(*size)
-    parts = max(1, (units - whole) * cluster)
+    parts = 1 if plan.of.in_cluster else max(1, (units - whole) * cluster)
     return units, whole, (cupy.empty(parts * math.prod(plan.of.tile), np.float32), cupy.zeros(parts, np.uint32))
 
 

@@ -10,6 +10,7 @@
 #define STAGES 4      // stages of the ring, each with 128 bytes of k
 #define CLUSTER_M 2   // blocks above each other: they share B's tile
 #define CLUSTER_N 1   // blocks side by side: they share A's tile
+#define CLUSTER_K 1   // blocks of one tile: each multiplies a part of k, and adds its share of their sums
 #define PINGPONG 0     // 1: each warpgroup has its own tiles, so that one multiplies while the other stores
 #define STAGED 2      // parts (64 lines of 128 bytes) of a warpgroup's results that may be in flight
 #define A_STORED_KM 0 // 1: A is stored k x m
@@ -19,7 +20,8 @@
 
 #define A_ACROSS A_STORED_KM
 #define B_ACROSS B_STORED_KN
-constexpr int TILE_M = (PINGPONG ? 1 : CONSUMERS) * ROWS, TILE_N = COLUMNS, CLUSTER = CLUSTER_M * CLUSTER_N;
+constexpr int TILE_M = (PINGPONG ? 1 : CONSUMERS) * ROWS, TILE_N = COLUMNS;
+constexpr int SHARING = CLUSTER_M * CLUSTER_N, CLUSTER = SHARING * CLUSTER_K;  // blocks that share what they load; all of a cluster
 #include "rasterization.cuh"
 #include "split_sums.cuh"
 #include "wgmma.cuh"
@@ -28,7 +30,12 @@ constexpr int A_SHARE = TILE_M / CLUSTER_N, B_SHARE = TILE_N / CLUSTER_M;  // ro
 static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(A_SHARE % (A_STORED_KM ? 64 : 8) == 0 && B_SHARE % (B_STORED_KN ? 64 : 8) == 0, "a share is whole patterns of the swizzle");
 static_assert(SIZE == 2 || !B_STORED_KN, "of four bytes wgmma takes B along the sum alone");
+// Pieces (64 x 64 sums) of a warpgroup, and those of a tile that a block of a cluster along k adds up.
+constexpr int PIECES = ROWS * COLUMNS / 4096, PIECE_BYTES = 4 * 4096, OWN_PIECES = CONSUMERS * PIECES / CLUSTER_K;
+static_assert(CLUSTER_K == 1 || CONSUMERS * PIECES % CLUSTER_K == 0 && !PINGPONG, "blocks add as many pieces each");
+static_assert((CLUSTER_K - 1) * OWN_PIECES * PIECE_BYTES <= STAGES * STAGE_BYTES, "sums fit where stages were");
 
+// Waits until all threads of the cluster are here: what they wrote before is then seen.
 __device__ void cluster_meets() {
     if (CLUSTER > 1)
         asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
@@ -84,35 +91,79 @@ __device__ __forceinline__ void add_bias(float (&d)[ROWS / 64][COLUMNS / 2], con
     }
 }
 
-// In clusters' tiles from number `whole` on, k is split into `parts` parts of `deep` stages each (split_sums.cuh).
+// The block (of those along k) that adds and stores a piece of a warpgroup's sums: they take turns.
+__device__ int adder(int consumer, int piece) { return (consumer * PIECES + piece) % CLUSTER_K; }
+
+// Offset, from where stages were, at which the adder of a piece gets its sums from the `other`th of the other blocks.
+__device__ int sent_to(int consumer, int piece, int other) {
+    return (other * OWN_PIECES + (consumer * PIECES + piece) / CLUSTER_K) * PIECE_BYTES;
+}
+
+// Split-k within a cluster: each block of a tile has a part of k. They send each other their sums through shared memory, so that each adds
+// and stores as many pieces: the others' sums to its own, in the blocks' order. `rank`: this block's number in the cluster.
+__device__ __forceinline__ void add_in_cluster(float (&d)[ROWS / 64][COLUMNS / 2], unsigned stages, int rank, int consumer) {
+    const int own = rank / SHARING, thread = threadIdx.x % 128;
+    cluster_meets();  // all have read their last stage
+    #pragma unroll
+    for (int piece = 0; piece < PIECES; piece++) {
+        const int to = adder(consumer, piece);
+        if (to == own) continue;
+        unsigned at = stages + sent_to(consumer, piece, own - (own > to)) + thread * 16;
+        asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(at) : "r"(to * SHARING + rank % SHARING));
+        #pragma unroll
+        for (int q = 0; q < 8; q++) {
+            const float* const x = d[0] + 32 * piece + 4 * q;
+            asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};"
+                         :: "r"(at + q * 128 * 16), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
+        }
+    }
+    cluster_meets();
+    #pragma unroll
+    for (int piece = 0; piece < PIECES; piece++) {
+        if (adder(consumer, piece) != own) continue;
+        #pragma unroll
+        for (int other = 0; other < CLUSTER_K - 1; other++)
+            #pragma unroll
+            for (int q = 0; q < 8; q++) {
+                float* const sums = d[0] + 32 * piece + 4 * q;
+                float4 x;
+                asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                             : "r"(stages + sent_to(consumer, piece, other) + thread * 16 + q * 128 * 16) : "memory");
+                sums[0] += x.x, sums[1] += x.y, sums[2] += x.z, sums[3] += x.w;
+            }
+    }
+}
+
+// In clusters' tiles from number `whole` on, k is split into `parts` parts of `deep` stages each (split_sums.cuh); with
+// CLUSTER_K that of all tiles, and each block has one part of one tile.
 extern "C" __global__ void __launch_bounds__(128 + 128 * CONSUMERS, 1)
-#if CLUSTER_M * CLUSTER_N > 1
-__cluster_dims__(CLUSTER_M * CLUSTER_N, 1, 1)
+#if CLUSTER_M * CLUSTER_N * CLUSTER_K > 1
+__cluster_dims__(CLUSTER_M * CLUSTER_N * CLUSTER_K, 1, 1)
 #endif
 matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, const __grid_constant__ Map c_map,
        int m, int n, int k, int group, int whole, int parts, int deep, float* partial, unsigned* arrived, const unsigned short* bias) {
     extern __shared__ __align__(1024) char memory[];  // swizzle patterns begin at multiples of 1024 bytes
     const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);  // warpgroup 0 loads, the others multiply; uniform in a warp for the compiler
-    Ring ring(memory, team == 0);
     const int rank = blockIdx.x % CLUSTER;  // this block's number in the cluster
-    const int rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
+    const int rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M % CLUSTER_N, rank_k = rank / SHARING;
+    Ring ring(memory, team == 0, rank_k * SHARING);
     const int units_m = (m + TILE_M * CLUSTER_M - 1) / (TILE_M * CLUSTER_M);
     const int units_n = (n + TILE_N * CLUSTER_N - 1) / (TILE_N * CLUSTER_N);
-    const int units = whole + (units_m * units_n - whole) * parts, clusters = gridDim.x / CLUSTER;
+    const int units = whole + (units_m * units_n - whole) * parts, at_once = gridDim.x / SHARING;
     auto share_of = [&](int unit) { return share(unit, whole, parts, deep, (k + DEEP - 1) / DEEP); };
 
     asm volatile("griddepcontrol.launch_dependents;");  // the next kernel's blocks may start as these end
-    if (threadIdx.x == 0) prepare(ring, TILE_M / ROWS * CLUSTER, &a_map, &b_map, &c_map);
+    if (threadIdx.x == 0) prepare(ring, TILE_M / ROWS * SHARING, &a_map, &b_map, &c_map);
     cluster_meets();
     asm volatile("griddepcontrol.wait;" ::: "memory");  // this kernel may read what the one before it wrote
 
     if (team == 0) {
         if (CONSUMERS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 0) {
-            const unsigned short column = ((1 << CLUSTER_M) - 1) << rank_n * CLUSTER_M;  // blocks that share B's tile
+            const unsigned short column = ((1 << CLUSTER_M) - 1) << rank - rank_m;  // blocks that share B's tile
             unsigned short row = 0;                                                     // blocks that share A's tile
-            for (int i = 0; i < CLUSTER_N; i++) row |= 1 << (rank_m + i * CLUSTER_M);
-            for (int unit = blockIdx.x / CLUSTER; unit < units; unit += clusters) {
+            for (int i = 0; i < CLUSTER_N; i++) row |= 1 << (rank_k * SHARING + rank_m + i * CLUSTER_M);
+            for (int unit = blockIdx.x / SHARING; unit < units; unit += at_once) {
                 const Share own = share_of(unit);
                 int at_m, at_n;
                 rasterize(own.tile, units_m, units_n, group, at_m, at_n);
@@ -126,6 +177,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
                 });
             }
         }
+        if (CLUSTER_K > 1) cluster_meets(), cluster_meets();  // as add_in_cluster
     } else {
         if (CONSUMERS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         const int thread = threadIdx.x % 128, consumer = team - 1;
@@ -136,7 +188,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
         // A barrier only tells odd phases from even ones, so a warpgroup must not wait for the fill of a stage after the next. With
         // ping-pong it begins when the other one has seen the last stage of its tile. Named barrier 4 + i lets warpgroup i begin.
         if (PINGPONG && consumer == 1) asm volatile("bar.arrive %0, 256;" :: "r"(4) : "memory");
-        for (int unit = blockIdx.x / CLUSTER; unit < units; unit += clusters) {
+        for (int unit = blockIdx.x / SHARING; unit < units; unit += at_once) {
             const Share own = share_of(unit);
             if (PINGPONG && turn-- > 0) {  // the other warpgroup's tile: its stages are skipped
                 ring.skip(own.count);
@@ -149,15 +201,17 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             at_n = (at_n * CLUSTER_N + rank_n) * TILE_N;
             if (PINGPONG) asm volatile("bar.sync %0, 256;" :: "r"(4 + consumer) : "memory");
             multiply_tile(d, ring, down, own.count, [&] {
-                if (PINGPONG && unit + clusters < units) asm volatile("bar.arrive %0, 256;" :: "r"(5 - consumer) : "memory");
+                if (PINGPONG && unit + at_once < units) asm volatile("bar.arrive %0, 256;" :: "r"(5 - consumer) : "memory");
             });
             const int cut = own.tile - whole, piece_of_c = (cut * CLUSTER + rank) * (TILE_M / ROWS) + down / ROWS;
             auto last = [&] { return is_last(arrived + piece_of_c, parts, thread, consumer); };
-            if (parts > 1 && cut >= 0
+            if (CLUSTER_K > 1) add_in_cluster(d, ring.stages, rank, consumer);
+            else if (parts > 1 && cut >= 0
                 && !added<ROWS / 64 * COLUMNS / 8, 128>(d[0], partial, piece_of_c, unit - whole - cut * parts, parts, thread, last))
                 continue;
             if (BIAS_RELU) add_bias(d, bias, at_n, n);
-            store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer);
+            store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer,
+                       [&](int piece) { return CLUSTER_K == 1 || adder(consumer, piece) == rank_k; });
         }
         if (thread == 0) stored<0>();  // TMA must read shared memory before the block ends
     }

@@ -63,10 +63,10 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
         )
     ]
     units, whole, sums = split_sums(plan, m, n, of.cluster)
-    blocks = min(units, of.slots(loader.attribute("MultiProcessorCount"))) * of.cluster
+    at_once = units if of.in_cluster else min(units, of.slots(loader.attribute("MultiProcessorCount")))
     counts = map(np.int32, (m, n, k, of.group(), whole, plan.parts, plan.steps(wide_k)))
     arguments = (*maps, *counts, *sums, *(bias or sums[:1]))
-    launch = loader.overlapping(compiled, blocks, of.threads, arguments, of.shared_bytes, early=early)
+    launch = loader.overlapping(compiled, at_once * of.sharing, of.threads, arguments, of.shared_bytes, early=early)
     run = copying(launch, [a, b], c, result)
     tile_m, tile_n = of.tile
     loads = traffic(result.dtype.itemsize, (sum(of.shares()), tile_m * tile_n), (64 + tile_n, 64 * tile_n))
@@ -84,14 +84,15 @@ def wgmma(problem: Matmul, a, b, *bias):
     count_in_32_bits(problem)
     loader.require(90, only=True)
     result = cupy.empty((problem.m, problem.n), a.dtype)
-    operands = placed(a), placed(b), placed(result, out=True)
+    operands = placed(a, line=LINE), placed(b, line=LINE), placed(result, out=True)
     of = seen(problem)
     multiprocessors = loader.attribute("MultiProcessorCount")
-    found: list[Plan] = tiles.plans(of.forms, of.m, of.n, of.k, multiprocessors)
+    aligned = all(x.pitch * a.dtype.itemsize % LINE == 0 for x in operands[:2])
+    found: list[Plan] = tiles.plans(of.forms, of.m, of.n, of.k, multiprocessors, aligned=aligned)
     if not bias:  # few rows or short sums, and where copies would take longer than the product: straight from memory
         others: list[Plan] = matmul_tiles.direct(problem.m, problem.n, problem.k, multiprocessors)
-        if not others and min(of.m, of.n) <= _FEW_COPIED and any(x.copy for x in operands):
-            others = cuda_tensor.plans(problem)[:2]
+        if min(of.m, of.n) <= _FEW_COPIED and any(x.copy for x in operands):
+            others = (others + cuda_tensor.plans(problem))[:2]
         found[tiles.TRIED - len(others) :] = others
 
     def called(plan: Plan):

@@ -138,10 +138,13 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
     of = matmul_tiles.Groups(2, 128, 128, 6, 2, 1, 1, 1)
     # a stage: 128 x 128 x 64 / 2048 = 512 cycles of products, as many for 32 KiB from the L2, of which 7 % beside; 128 to leave
     assert of.cycles(1, 1, 1, 132) == pytest.approx(512 * 1.07 + 128)
-    # a second wave for one tile, or for its two parts, whose sums leave and come again: three times 65,536 bytes by 64 a cycle
+    # a second wave for one tile, or for its two parts, whose sums leave and come again: three times 65,536 bytes by 64 a cycle,
+    # and 128 of each thread, 16 in the time of half a first stage; a full wave at the power limit takes 12 % more
     assert of.cycles(133, 8, 1, 132) == pytest.approx(2 * (8 * 512 * 1.07 + 128))
-    split, adding = tiles.Plan(of, 2), 3 * 1024 + 2 * 1500
-    assert split.cycles(128, 128 * 133, 512, 132) == pytest.approx((8 + 4) * 512 * 1.07 + 2 * 128 + adding)
+    assert of.cycles(1320, 8, 1, 132) == pytest.approx(11.2 * (8 * 512 * 1.07 + 128))
+    split, adding = tiles.Plan(of, 2), 3 * 1024 + 8 * 1500
+    whole, part = 1.12 * (8 * 512 * 1.07 + 128), 4 * 512 * 1.07 + 128
+    assert split.cycles(128, 128 * 133, 512, 132) == pytest.approx(whole + part + adding)
     assert tiles.Plan(of).cycles(128, 128 * 133, 512, 132) == of.cycles(133, 8, 1, 132)
     warps = matmul_tiles.Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2)
     # two tiles on each multiprocessor: 128 x 128 x 16 / 128 = 2048 cycles each stage, 0.4 (1/8 + 1/16) of them to read, 4 / 64 to
@@ -154,6 +157,14 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
     assert blocks["tn"] == [of.blocks for of in matmul_tiles.WARPS]
     assert blocks["nt"][4] == 1  # 64 + 4 x (8 + 8) + 8 registers
     assert blocks["nt"][:3] == blocks["tn"][:3]  # short stages are turned
+    # in a cluster each of two blocks sends half of 65,536 bytes by 14 a cycle; lines across two of the L2's come by 30 a cycle,
+    # and two blocks below each other load half of B each
+    near = matmul_tiles.Groups(2, 64, 128, 6, 2, 2, 1, 0, 2)
+    stage = {True: 512 + 0.07 * 192 * 2, False: 192 * 128 / 30 + 0.07 * 192 * 2}
+    for aligned, each in stage.items():
+        estimated = tiles.Plan(near, 2).cycles(256, 128, 1024, 132, aligned=aligned)
+        assert estimated == pytest.approx(8 * each + 512 + 32768 / 14 + 2 * 1500)
+    assert (near.slots(132), [*near.parts(16)], [*near.parts(1)]) == (60, [2], [])
     tensors = matmul_tiles.TENSORS[-1]  # 32 x 32, 4 stages of 128 bytes of k: three of them take 1500 cycles to come
     assert tensors.cycles(1, 5, 1, 132) == pytest.approx(5 * 500 + 32 * 32 * 4 / 64)
     # two parts leave and come again: three times C's 4096 bytes, and as long as two times a first stage
@@ -176,8 +187,8 @@ def test_plans_are_ranked_by_waves_and_bytes_and_split_k_where_tiles_are_few():
     assert parts == [[5, 1, 1], [8, 1, 1]]
     assert matmul_tiles.direct(4096, 4096, 32, 132)[0].parts == 1, "a thread has a short sum alone"
     # a last wave of 24 of 132 is split; of 44 what that gains is within what the model is wrong by; few waves; few stages
-    sizes = [(of, 1536, 3000, 2048), (of, 2816, 4096, 2048), (tensors, 128, 3000, 65536), (tensors, 32, 32, 2048)]
-    assert [tiles.plans([form], *size, 132)[0].parts for form, *size in sizes] == [4, 1, 2, 8]
+    sizes = [(of, 1536, 3000, 8192), (of, 2816, 4096, 2048), (tensors, 128, 3000, 65536), (tensors, 32, 32, 2048)]
+    assert [tiles.plans([form], *size, 132)[0].parts for form, *size in sizes] == [5, 1, 2, 8]
 
 
 def test_a_launch_has_whole_clusters_and_no_more_blocks_than_units_or_multiprocessors(monkeypatch):
@@ -190,6 +201,11 @@ def test_a_launch_has_whole_clusters_and_no_more_blocks_than_units_or_multiproce
         plan = tiles.Plan(matmul_tiles.Groups(2, 64, 256, 4, 2, 2, 1), parts)
         module.call(Matmul(n, n, n, "bfloat16", layout="nt"), plan, *[module.placed(a)] * 3, a)
     assert blocks == [2, 8, 128, 132, 10]
+    # of 128 x 128 in clusters of two along k two blocks a tile, as many as there are: none takes a second one
+    plan = tiles.Plan(matmul_tiles.Groups(2, 64, 128, 6, 2, 1, 1, 0, 2), 2)
+    a = cuda_on_cpu.empty((1664, 1664), np.uint16)
+    module.call(Matmul(1664, 1664, 1664, "bfloat16", layout="nt"), plan, *[module.placed(a)] * 3, a)
+    assert blocks[-1] == 13 * 13 * 2
 
 
 def test_rungs_have_the_tiles_that_they_name_and_that_of_split_k_leaves_no_part_empty(monkeypatch):
@@ -330,7 +346,7 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypat
     layout, _, how = math.partition(" ") if math[:2] in ("nn", "nt", "tn") else ("nn", "", "")
     math = how if how in ("float16", "bfloat16", "tf32") else "float32"
     monkeypatch.setattr(autotuner, "fastest", lambda gpu, file, problem, candidates: str(tile))
-    monkeypatch.setattr(tiles, "plans", lambda *given: [tile])
+    monkeypatch.setattr(tiles, "plans", lambda *given, **how: [tile])
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=2)(of, "matmul")  # some tiles go whole beside split ones
     if how == "copied":  # what is read 16 times: of some shapes both, of others one
         monkeypatch.setattr(module, "_LAUNCH_S", 0)

@@ -131,6 +131,32 @@ def test_a_across_k_goes_into_registers_as_wgmma_wants_it_and_from_different_ban
         assert all(len({at // 4 % 32 for at in seen[w : w + 32]}) == 32 for w in range(0, 128, 32))
 
 
+@pytest.mark.parametrize(("consumers", "pieces", "blocks"), [(2, 2, 2), (1, 2, 2), (2, 1, 2), (2, 4, 4)])
+def test_in_a_cluster_along_k_each_piece_is_added_once_of_all_sums_in_their_order(consumers, pieces, blocks):
+    text = loader.source("matmul/cuda_wgmma")
+    adder, place = (
+        re.search(r"int adder\(.*return (.*); }", text)[1],
+        re.search(r"int sent_to\(.*\n +return (.*);", text)[1],
+    )
+    order = re.search(r"sent_to\(consumer, piece, (own - .*)\) \+ thread", text)[1]
+    names = {"PIECES": pieces, "CLUSTER_K": blocks, "PIECE_BYTES": 16384, "OWN_PIECES": consumers * pieces // blocks}
+    got: dict[int, dict] = {
+        block: {} for block in range(blocks)
+    }  # by the adding block: place -> (consumer, piece, sender)
+    for consumer, piece, own in itertools.product(range(consumers), range(pieces), range(blocks)):
+        of = {**names, "consumer": consumer, "piece": piece}
+        to = c(adder, **of)
+        if to != own:
+            at = c(place, **of, other=c(order, own=own, to=to))
+            assert got[to].setdefault(at, (consumer, piece, own)) == (consumer, piece, own), "two in one place"
+    for block, sent in got.items():
+        own = {(x, y) for x, y, _ in sent.values()}
+        assert len(own) == names["OWN_PIECES"] and len(sent) == len(own) * (blocks - 1)
+        for x, y in own:  # as they are read: of the first other, the second ..
+            read = [sent[c(place, **names, consumer=x, piece=y, other=i)] for i in range(blocks - 1)]
+            assert read == [(x, y, i) for i in range(blocks) if i != block]
+
+
 def test_forms_for_items_of_four_bytes_have_whole_parts_and_registers_for_what_goes_through_them():
     for layout in ("nt", "tt"):
         every = matmul_tiles.groups(layout, 4)
@@ -153,8 +179,8 @@ def test_a_tensor_map_counts_columns_first_is_passed_by_value_and_a_refusal_is_s
     driver = Encoder()
     monkeypatch.setattr(loader, "_driver", lambda: driver)
     made = loader.tensor_map(0x7000, (100, 30), 32, (128, 64))
-    # 16-bit items, two dimensions, no interleave, 128-byte swizzle, 256 bytes into the L2, zeros outside
-    assert driver.asked == (1, 2, 0x7000, [30, 100], [64], [64, 128], [1, 1], (0, 3, 3, 0))
+    # 16-bit items, two dimensions, no interleave, 128-byte swizzle, 128 bytes into the L2, zeros outside
+    assert driver.asked == (1, 2, 0x7000, [30, 100], [64], [64, 128], [1, 1], (0, 3, 2, 0))
     # CuPy passes arrays of one item by value
     assert made.size == 1 and made.nbytes == 128 and made.tobytes() == b"\x5a" * 128
     monkeypatch.setattr(loader, "_driver", lambda: Encoder(1))
@@ -171,7 +197,7 @@ def test_the_driver_s_numbers_and_layouts_are_those_of_its_bindings():
         driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT16.value,
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE.value,
         driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B.value,
-        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B.value,
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B.value,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE.value,
     ) == (loader.UINT16, *loader.SWIZZLED)
     launch, attribute = loader._Launch, loader._Attribute

@@ -52,7 +52,8 @@ class Form(NamedTuple):
         if isinstance(self.plan.of, matmul_tiles.Warps):
             along = problem.layout != "tn", problem.layout == "nt"
             return cuda.warps_call(problem, self.plan, *map(cuda.operand, (a, b), along, [self.copied] * 2), c)
-        return cuda_wgmma.call(problem, self.plan, *map(rows.placed, (a, b)), rows.placed(c, out=True), c)
+        operands = (rows.placed(x, line=tiles.LINE) for x in (a, b))
+        return cuda_wgmma.call(problem, self.plan, *operands, rows.placed(c, out=True), c)
 
 
 def forms(kinds: list[str]) -> Iterator[Form]:
@@ -71,7 +72,7 @@ def forms(kinds: list[str]) -> Iterator[Form]:
                 tried.append((problem, cuda_wgmma.seen(problem).forms))
         for problem, forms in tried:
             k = problem.k if problem.math == "float32" else cuda_wgmma.seen(problem).k
-            plans = [tiles.Plan(of, parts) for of in forms for parts in PARTS]
+            plans = [tiles.Plan(of, parts) for of in forms for parts in PARTS if parts in of.parts(max(PARTS))]
             plans = [plan for plan in plans if plan.leaves_none_empty(k)]
             plans = tiles.plans(forms, *shape[:2], k, 132)[:1] if large else plans
             ways = (False, True) if problem.math == "float32" else (False,)

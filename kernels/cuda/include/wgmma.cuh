@@ -34,15 +34,15 @@ __device__ void wait(unsigned barrier, unsigned parity) {
 // Shared memory: the ring of stages, STAGED parts of each consumer's results, then two barriers per stage (full, empty). `slot`: the stage
 // that the filling thread or a consumer has reached. On a new barrier parity 1 counts as complete, so the first fill need not wait.
 struct Ring {
-    unsigned stages, parity, results, full, empty, slot;
-    __device__ Ring(const char* memory, bool fills) : stages(shared(memory)), parity(fills), slot(0) {
+    unsigned stages, parity, results, full, empty, slot, first;  // `first`: the number in the cluster of the first that shares loads
+    __device__ Ring(const char* memory, bool fills, unsigned first = 0) : stages(shared(memory)), parity(fills), slot(0), first(first) {
         results = stages + STAGES * STAGE_BYTES, full = results + CONSUMERS * STAGED * PART_BYTES, empty = full + 8 * STAGES;
     }
-    __device__ void release(unsigned slot) const {  // a consumer has read the stage: signals every block of the cluster
+    __device__ void release(unsigned slot) const {  // a consumer has read the stage: signals every block that shares loads
         const unsigned thread = threadIdx.x % 128;
         unsigned barrier = empty + 8 * slot;
-        if (thread >= CLUSTER) return;
-        if (CLUSTER > 1) asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(barrier), "r"(thread));
+        if (thread >= SHARING) return;
+        if (SHARING > 1) asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(barrier) : "r"(barrier), "r"(first + thread));
         asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" :: "r"(barrier) : "memory");
     }
     __device__ unsigned stage() const { return stages + slot * STAGE_BYTES; }
@@ -222,14 +222,17 @@ template <int LEFT> __device__ void stored() { asm volatile("cp.async.bulk.wait_
 // The warpgroup's threads wait for each other.
 __device__ void meet(int consumer) { asm volatile("bar.sync %0, 128;" :: "r"(1 + consumer) : "memory"); }
 
-// Stores a warpgroup's sums by TMA, from (row, column) of the product on: part by part, of which STAGED may be in flight.
+// Stores a warpgroup's sums by TMA, from (row, column) of the product on: part by part, of which STAGED may be in flight. wanted(piece):
+// whether this block stores that piece (64 x 64).
+template <class Wanted>
 __device__ __forceinline__ void store_tile(const float (&d)[ROWS / 64][COLUMNS / 2], const Map* map, int row, int column, unsigned results,
-                                           unsigned& part, int consumer) {
+                                           unsigned& part, int consumer, Wanted wanted) {
     const bool first = threadIdx.x % 128 == 0;
     #pragma unroll
     for (int r = 0; r < ROWS / 64; r++)
         #pragma unroll
         for (int c = 0; c < COLUMNS / DEEP; c++) {
+            if (!wanted(r * (COLUMNS / 64) + c * DEEP / 64)) continue;
             const unsigned from = results + part * PART_BYTES;
             const int x = FROM_REGISTERS ? row + 64 * r + c % 2 * DEEP : column + DEEP * c;
             const int y = FROM_REGISTERS ? column + c / 2 * 64 : row + 64 * r;
