@@ -9,6 +9,7 @@ from workloads.frameworks import keras_fit
 from workloads.frameworks.trainers import Fitted, Trainer
 from workloads.harness.timing import Limits
 from workloads.records import EPOCHS_OF, Row, Settings
+from workloads.shared_flags import FAST
 
 LIMITS = Limits()
 
@@ -114,6 +115,8 @@ def test_two_short_fits_tell_the_plan_and_the_second_the_losses(monkeypatch):
         clock, problem = Clock(monkeypatch, 32, (), 0.04, 2.4), Training("m", 32, samples)
         assert plan(clock, problem, 256) == (epochs, 2, 3)
         assert clock.calls == [(32, 1), (32, 3), "restore", (32 * steps, 3)]
+    for step_s, steps in ((0.0021, 57), (0.2, 2)):  # --fast: five epochs of 57 take 0.6 s; max_time / 2 has time for 11
+        assert plan(Clock(monkeypatch, 256, (), 0.065, step_s), Training("m", 256, 2048), 51_200, FAST).steps == steps
 
 
 def test_fits_are_of_whole_executions_and_the_loss_run_begins_anew_on_few_samples(monkeypatch):

@@ -24,6 +24,7 @@ FITS, BRIEF_EPOCHS = 5, 3  # fits of a row, and epochs of those after the first
 FITS_MOST_TIMES = 6  # a row's fits take at most so many times limits.max_time
 LOOK_EPOCHS, LOOK_STEPS = 3, 8  # epochs of the two short fits before; steps that tell an epoch from another
 ENOUGH_STEPS = 32  # an epoch of so many steps is long enough to measure a step by
+LEAST_S = 0.6  # of later epochs of more steps, even with --fast: 60 of a GPU's 2 ms, as its epochs differ by 10 ms
 MOST_STEPS, MOST_BYTES = 200, 512 << 20  # of the longer epochs that are fitted where the problem's own are shorter
 LOSS_BATCHES = 20
 MOST_KEPT = 200  # numbers that a row keeps of a series
@@ -97,7 +98,8 @@ def planned(problem: Training, held: int, epoch: float, step: float, max_time: f
     if it has many; else as many more as there are samples and time for.
     """
     epochs = 1 + (LATER_EPOCHS if epoch + problem.steps * step <= LONG_EPOCH_S else FEWEST_LATER)
-    whole, most = problem.samples // problem.batch, min(held // problem.batch, int(max_time / 2 / LATER_EPOCHS / step))
+    later_s = max(max_time / 2, LEAST_S) / LATER_EPOCHS
+    whole, most = problem.samples // problem.batch, min(held // problem.batch, int(later_s / step))
     if whole < 4 * unit or (whole < ENOUGH_STEPS * unit and most >= 2 * whole):
         steps = max(most // unit * unit, 2 * unit * -(-problem.steps // unit))
     else:
