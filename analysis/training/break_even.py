@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from analysis import noise
 from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer, Form, Point, Side
 from analysis.crossover.families import Family
-from analysis.stats import Estimate, best_by, group_by, is_gpu
+from analysis.stats import Estimate, best_by, group_by, is_gpu, within_factor
 from analysis.training import costs
 from analysis.training.costs import TrainingCost, whole_training
 from kernels import networks
@@ -343,17 +344,20 @@ def small_datasets(made: list[Pair]) -> list[tuple[Setup, tuple[Pair, ...]]]:
 
 
 def changed(measurements: Iterable[Measurement]) -> list[tuple[Trained, Trained]]:
-    """(row, the plain row) of each training by Keras that differs from a plain fit in options, type or threads."""
+    """(row, the plain row beside it) of each training by Keras that differs from a plain fit in options, type or threads."""
     rows, found = [(one, setup_of(one.row)) for one in trained(measurements)], []
-    plain = {
-        (setup, one.device): one
-        for one, setup in rows
-        if one.row.threads is None and not set(one.row.settings.switches.items()) - {("data", "synthetic")}
-    }
+    usual = [r for r in rows if r[0].row.threads is None and r[0].row.settings.switches in ({}, {"data": "synthetic"})]
+    plain = {(setup, one.device): one for one, setup in usual}
     for one, setup in rows:
         fit = replace(setup, kernel=costs.FIT, switches=())
         same, single = (plain.get((replace(fit, dtype=dtype), one.device)) for dtype in (fit.dtype, "float32"))
         base = single if same is one or same is None else same
         if base and base is not one and not setup.kernel.endswith("loop"):
-            found.append((one, base))
+            found.append((one, replace(base, cost=replace(base.cost, step=step_beside(one, base)))))
     return found
+
+
+def step_beside(one: Trained, other: Trained) -> Estimate:
+    """The other's step, to compare with one's. Rows of two hours are of two runs: the noise between runs is in its interval."""
+    apart = one.row.at[:13] != other.row.at[:13]
+    return other.cost.step * within_factor(1.0, 1 + apart * noise.DEFAULT[noise.MODELS])

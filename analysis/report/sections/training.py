@@ -77,11 +77,11 @@ def _forms(pairs: list[Pair]) -> list[str]:
     names = list(dict.fromkeys(side.form for p in several for side in p.cpus))
     rows = []
     for pair in several:
-        by = {side.form: side.cost.step for side in pair.cpus}
-        best = min(by.values(), key=lambda e: e.value)
-        beside = {n: "the best" if e is best else sentences.speed(best / e) for n, e in by.items()}
-        told = [f"{seconds(by[n].value)} ({beside[n]})" if n in by else "-" for n in names]
-        rows.append((training.subject(pair.setup), *told, seconds(pair.gpu.cost.step.value)))
+        best, told = pair.cpu(BY_STEP), dict.fromkeys(names, "-")
+        for side in pair.cpus:
+            word = "the best" if side is best else sentences.speed(break_even.step_beside(side, best) / side.cost.step)
+            told[side.form] = f"{seconds(side.cost.step.value)} ({word})"
+        rows.append((training.subject(pair.setup), *told.values(), seconds(pair.gpu.cost.step.value)))
     about = "A step on the CPU by how it was set up. Compare the GPU with the best form."
     return titled("The CPU's forms", about, Table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows))
 
@@ -93,4 +93,5 @@ def _changes(measurements: Measurements) -> list[str]:
         (name, device, what, numbers.timed(e), numbers.timed(plain), sentences.speed(plain / e))
         for name, device, what, e, plain in training.changes(measurements)
     ]
-    return titled("What options change", Table(heads, rows, 3))
+    about = "Beside a row of another run, Keras's own step counts with the noise between runs."
+    return titled("What options change", about, Table(heads, rows, 3))
