@@ -20,7 +20,7 @@ CHART = "A step with next to no arithmetic, by the bytes of its batch"
 UNKNOWN = "{side}: how quick NumPy batches come can't be told from so few sizes: measure all of them."
 BATCH = 2048
 _FASTER = 1.5  # copies this many times faster than the batches mean that the link is not the limit
-_MOST = 3  # shares told
+_MOST, _KNOWN = 3, 0.5  # shares told, and the noise of the steps that they are shares of
 _SAID = {
     "view": "A step of {batch:,} {dtype} CIFAR-10 images and next to no arithmetic takes {ways} ({side}).",
     "plain": "{side}: {batch:,} CIFAR-10 images from NumPy arrays add {plain:time} to a step: {rate:bytes/s}.",
@@ -61,11 +61,11 @@ def lines(rows: Measurements) -> list[str | Table]:
 
 
 def sentences(rows: Measurements) -> list[str]:
-    """Sentences: how fast batches arrive on each device, what limits them, and their largest shares of steps told from 0."""
+    """Sentences: how fast batches arrive on each device, what limits them, their largest shares of steps known within half."""
     fitted, shares, told = feeding.laws(rows), feeding.shares(rows), []
     for device in sorted({m.device for m, _ in feeding.rows(rows)}, reverse=True):
         told += _device(fitted, rows, device)
-    for s in sorted((s for s in shares if s.cost.step.low > 0), key=lambda s: -s.share.value)[:_MOST]:
+    for s in sorted((s for s in shares if s.cost.step.noise < _KNOWN), key=lambda s: -s.share.value)[:_MOST]:
         p = s.training.problem
         words = {"batch": counted(p.batch, "batch"), "share": min(1.0, s.share.value), "side": s.training.side}
         told.append(say(_SAID["share"], model=p.model, step=s.cost.step, **words))
