@@ -125,7 +125,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
                     }
                 }
 #else
-            store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer,
+            store_tile(d, &c_map, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer,
                        [](int) { return true; });
 #endif
         }

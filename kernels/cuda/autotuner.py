@@ -17,7 +17,7 @@ from kernels.cuda import held, loader
 
 _chosen: dict[tuple, str] = {}  # in this process: copying calls bind anew each time
 _ROUNDS, _ROUND_S, _MOST_CALLS = 5, 4e-3, 50
-_HEAVY_S, _LOAD_S, _LOADED_S = 30e-6, 40e-3, 20e-3  # of a call; of its own load before it is timed; of that timing
+_HEAVY_S, _LOAD_S, _LOADED_S = 30e-6, 80e-3, 20e-3  # of a call; of its own load before it is timed; of that timing
 _ENOUGH_S, _BOTH_WAYS = 0.3, 2  # of rounds; of them at least so many, one in each order
 _RESTED = 2  # timings that do not count: a GPU that has rested runs faster for a tenth of a second
 

@@ -16,7 +16,8 @@ import numpy as np
 FOLDER = pathlib.Path(__file__).parent.parent  # the kernels package
 STREAM_THREADS = 256
 H2D, D2H, D2D = 1, 2, 3  # cudaMemcpyKind
-# CUtensorMapDataType; -Interleave (none), -Swizzle (128 bytes), -L2promotion (128 bytes), -FloatOOBfill (0): the toolkit's cuda.h
+# CUtensorMapDataType; -Interleave (none), -Swizzle (128 bytes; 2: 64), -L2promotion (128 bytes),
+# -FloatOOBfill (0): the toolkit's cuda.h
 UINT16, FLOAT32, TFLOAT32, SWIZZLED = 1, 7, 11, (0, 3, 2, 0)  # the copy engine rounds what it reads as TFLOAT32
 MAP_BYTES = _MAP_ALIGNMENT = 128  # the driver asks for 64 at least
 _PROGRAMMATIC_STREAM_SERIALIZATION = 6  # CUlaunchAttributeID
@@ -108,8 +109,8 @@ def tensor_map(
     """A CUtensorMap, passed to a kernel by value, by which the copy engine (TMA) reads or writes a matrix of that shape.
 
     `address`: of its first item; `pitch`: items from row to row; `box`: rows and columns of what a copy takes, of which what lies
-    outside is read as zero and not written; `item`: a CUtensorMapDataType. In shared memory a box lies in lines of 128 bytes,
-    swizzled.
+    outside is read as zero and not written; `item`: a CUtensorMapDataType. In shared memory a box lies in lines of 128 bytes, or
+    of 64, swizzled.
     Raises: ValueError for what the engine cannot do: it begins on 16 bytes, and so does each of its rows.
     """
     (rows, columns), size = shape, 2 if item == UINT16 else 4
@@ -117,12 +118,14 @@ def tensor_map(
         raise ValueError(
             f"TMA needs rows on 16 bytes: no map of {rows} x {columns} at {address:#x}, {pitch} items a row"
         )
+    interleave, _, *others = SWIZZLED
+    how = interleave, 3 if box[1] * size == 128 else 2, *others
     words = ctypes.c_uint64 * 2
     boxes, steps = (ctypes.c_uint32 * 2)(box[1], box[0]), (ctypes.c_uint32 * 2)(1, 1)
     made = map_room()
     failed = _driver().cuTensorMapEncodeTiled(
         *(ctypes.c_void_p(made.ctypes.data), item, 2, ctypes.c_void_p(address), words(columns, rows)),
-        *((ctypes.c_uint64 * 1)(pitch * size), boxes, steps, *SWIZZLED),
+        *((ctypes.c_uint64 * 1)(pitch * size), boxes, steps, *how),
     )
     if failed:
         raise ValueError(

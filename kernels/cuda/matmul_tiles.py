@@ -16,6 +16,8 @@ from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, MOST_PARTS
 MULTIPLIES, FMAS, L2_BYTES, SHARED_BYTES_CYCLE, FILL = 2048, 128, 64, 128, 1500
 # Per cycle, measured: bytes of lines that lie across two lines of the L2; bytes of sums sent to another block of the cluster.
 ACROSS_BYTES, CLUSTER_BYTES = 30, 14
+# Cycles that a stage takes beside, for its barriers; how much longer one of ping-pong takes if the other warpgroup has no tile.
+TURN, ALONE = 64, 1.25
 HELD = 1.12  # how much slower a GPU at its power limit is; multiprocessors that idle in a last wave leave power to the others
 POWER = 0.07  # slowdown at the GPU's power limit, as a share of the time that operands take from the L2
 # Costs in the float32 kernel, in multiply-adds: reading an operand's item from shared memory, fetching it into shared memory, and
@@ -215,10 +217,12 @@ class Groups(GroupTiles, frozen=True):
 
     def fits(self, layout: str, item_bytes: int = 2) -> bool:
         """Whether the tiles can be compiled: shared memory suffices, a block's shares are whole swizzle patterns (8 lines, or 64
-        if the operand lies across k), and registers hold the sums and an A that goes through them."""
+        if the operand lies across k and is shared), and registers hold the sums and an A that goes through them."""
         a, b = self.shares()
         a_across, b_across = layout[0] == "t", layout[1] == "n"
-        whole = a % (64 if a_across else 8) == 0 and b % (64 if b_across else 8) == 0
+        whole = a % (64 if a_across else 8) == 0 and b % (64 if b_across and self.cluster_m > 1 else 8) == 0
+        if a_across and item_bytes == 4:
+            whole &= self.columns % 64 == 0
         held = self.rows // 64 * (self.columns // 2 + (16 if a_across and item_bytes == 4 else 0))
         return whole and self.shared_bytes <= HOPPER_SHARED_BYTES and held <= MOST_HELD
 
@@ -249,7 +253,8 @@ class Groups(GroupTiles, frozen=True):
         loaded = sum(self.shares()) * LINE
         arriving = max((tile_m + tile_n) * LINE / L2_BYTES, 0 if aligned else loaded / ACROSS_BYTES)
         products = max(tile_m * tile_n * self.deep / MULTIPLIES, wgmmas * (64 + tile_n) * 32 / SHARED_BYTES_CYCLE)
-        stage = max(products, arriving) + POWER * loaded / L2_BYTES
+        alone = ALONE if self.pingpong and share <= 1 else 1
+        stage = max(products, arriving) * alone + POWER * loaded / L2_BYTES + TURN
         leaving = tile_m * tile_n * 2 / L2_BYTES * (0.25 if self.pingpong else 1)
         sums, held = tile_m * tile_n * 4, self.rows * self.columns // 128  # bytes; sums in a thread's registers
         if self.in_cluster:
@@ -280,7 +285,15 @@ GROUPS = (
     Groups(1, 64, 256, 5, 2, 1, 1),
     Groups(1, 64, 128, 8, 2, 1, 1),
     Groups(1, 64, 64, 12, 1, 1, 1),
+    Groups(2, 64, 128, 6, 2, 1, 1),
+    Groups(1, 64, 96, 8, 2, 1, 1),
+    Groups(1, 64, 160, 6, 2, 1, 1),
+    Groups(2, 64, 96, 6, 2, 1, 1),
+    Groups(2, 64, 160, 5, 1, 1, 1),
+    Groups(2, 128, 160, 5, 1, 2, 1, 1),
+    Groups(2, 128, 160, 3, 2, 1, 2),
     Groups(2, 64, 128, 6, 2, 1, 1, 0, 2),
+    Groups(2, 64, 128, 6, 2, 1, 1, 0, 3),
     Groups(2, 64, 128, 6, 2, 2, 1, 0, 2),
     Groups(2, 64, 128, 6, 2, 2, 2, 0, 2),
     Groups(1, 64, 128, 8, 2, 1, 1, 0, 2),

@@ -94,8 +94,10 @@ class GroupTiles(Tiles, frozen=True):
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory: the ring of stages with two barriers each, and all warpgroups' parts of results in flight."""
-        return self.stages * (sum(self.tile) * LINE + 16) + self.consumers * self.staged * STORED_BYTES
+        """Bytes of shared memory, at most: the ring of stages with two barriers each, and all warpgroups' parts of results in
+        flight. Of an operand that lies across k 64 columns are loaded at once."""
+        lines = self.tile[0] + -(-self.columns // 64) * 64
+        return self.stages * (lines * LINE + 16) + self.consumers * self.staged * STORED_BYTES
 
 
 T = TypeVar("T", bound=Any)  # tiles with `deep`; those of a matmul also have `slots` and `cycles`

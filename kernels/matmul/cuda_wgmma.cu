@@ -6,7 +6,7 @@
 #define TF32 0        // 1: TYPE is tf32, and A, B and C are float32 in memory
 #define CONSUMERS 2   // warpgroups that multiply
 #define ROWS 64       // rows of C's tile per warpgroup
-#define COLUMNS 256   // columns of C's tile: 64, 128, 192 or 256
+#define COLUMNS 256   // columns of C's tile: 64, 96, 128, 160, 192 or 256
 #define STAGES 4      // stages of the ring, each with 128 bytes of k
 #define CLUSTER_M 2   // blocks above each other: they share B's tile
 #define CLUSTER_N 1   // blocks side by side: they share A's tile
@@ -26,13 +26,13 @@ constexpr int SHARING = CLUSTER_M * CLUSTER_N, CLUSTER = SHARING * CLUSTER_K;  /
 #include "split_sums.cuh"
 #include "wgmma.cuh"
 
-constexpr int A_SHARE = TILE_M / CLUSTER_N, B_SHARE = TILE_N / CLUSTER_M;  // rows of A and columns of B that a block loads for its cluster
+constexpr int A_SHARE = TILE_M / CLUSTER_N, B_SHARE = B_LINES / CLUSTER_M;  // rows of A and columns of B that a block loads for its cluster
 static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(A_SHARE % (A_STORED_KM ? 64 : 8) == 0 && B_SHARE % (B_STORED_KN ? 64 : 8) == 0, "a share is whole patterns of the swizzle");
 static_assert(SIZE == 2 || !B_STORED_KN, "of four bytes wgmma takes B along the sum alone");
-// Pieces (64 x 64 sums) of a warpgroup, and those of a tile that a block of a cluster along k adds up.
-constexpr int PIECES = ROWS * COLUMNS / 4096, PIECE_BYTES = 4 * 4096, OWN_PIECES = CONSUMERS * PIECES / CLUSTER_K;
-static_assert(CLUSTER_K == 1 || CONSUMERS * PIECES % CLUSTER_K == 0 && !PINGPONG, "blocks add as many pieces each");
+// Pieces (64 x 64 sums) of a warpgroup, and most of a tile that a block of a cluster along k adds up.
+constexpr int PIECES = ROWS * COLUMNS / 4096, PIECE_BYTES = 4 * 4096, OWN_PIECES = (CONSUMERS * PIECES - 1) / CLUSTER_K + 1;
+static_assert(CLUSTER_K == 1 || !PINGPONG && COLUMNS % 64 == 0, "warpgroups send each other pieces of one tile");
 static_assert((CLUSTER_K - 1) * OWN_PIECES * PIECE_BYTES <= STAGES * STAGE_BYTES, "sums fit where stages were");
 
 // Waits until all threads of the cluster are here: what they wrote before is then seen.
@@ -100,7 +100,7 @@ __device__ int sent_to(int consumer, int piece, int other) {
 }
 
 // Split-k within a cluster: each block of a tile has a part of k. They send each other their sums through shared memory, so that each adds
-// and stores as many pieces: the others' sums to its own, in the blocks' order. `rank`: this block's number in the cluster.
+// and stores some pieces: the others' sums to its own, in the blocks' order. `rank`: this block's number in the cluster.
 __device__ __forceinline__ void add_in_cluster(float (&d)[ROWS / 64][COLUMNS / 2], unsigned stages, int rank, int consumer) {
     const int own = rank / SHARING, thread = threadIdx.x % 128;
     cluster_meets();  // all have read their last stage
@@ -141,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(128 + 128 * CONSUMERS, 1)
 __cluster_dims__(CLUSTER_M * CLUSTER_N * CLUSTER_K, 1, 1)
 #endif
 matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, const __grid_constant__ Map c_map,
-       int m, int n, int k, int group, int whole, int parts, int deep, float* partial, unsigned* arrived, const unsigned short* bias) {
+       const __grid_constant__ Map rest_map, int m, int n, int k, int group, int whole, int parts, int deep, float* partial, unsigned* arrived, const unsigned short* bias) {
     extern __shared__ __align__(1024) char memory[];  // swizzle patterns begin at multiples of 1024 bytes
     const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);  // warpgroup 0 loads, the others multiply; uniform in a warp for the compiler
     const int rank = blockIdx.x % CLUSTER;  // this block's number in the cluster
@@ -210,7 +210,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
                 && !added<ROWS / 64 * COLUMNS / 8, 128>(d[0], partial, piece_of_c, unit - whole - cut * parts, parts, thread, last))
                 continue;
             if (BIAS_RELU) add_bias(d, bias, at_n, n);
-            store_tile(d, &c_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer,
+            store_tile(d, &c_map, &rest_map, at_m, at_n, ring.results + consumer * STAGED * PART_BYTES, part, consumer,
                        [&](int piece) { return CLUSTER_K == 1 || adder(consumer, piece) == rank_k; });
         }
         if (thread == 0) stored<0>();  // TMA must read shared memory before the block ends

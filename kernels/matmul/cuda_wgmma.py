@@ -62,6 +62,7 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
             (c, (n, m) if turned else (m, n), 64, out),
         )
     ]
+    maps.append(loader.tensor_map(c.array.data.ptr, (n, m) if turned else (m, n), c.pitch, (64, deep // 2), out))
     units, whole, sums = split_sums(plan, m, n, of.cluster)
     at_once = units if of.in_cluster else min(units, of.slots(loader.attribute("MultiProcessorCount")))
     counts = map(np.int32, (m, n, k, of.group(), whole, plan.parts, plan.steps(wide_k)))

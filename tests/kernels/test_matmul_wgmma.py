@@ -66,22 +66,27 @@ def own_row(row: int) -> int:
     return 32 * h + 4 * w + g // 4 * 16 + g % 4
 
 
-def test_results_leave_shared_memory_as_they_are_in_registers_with_the_bias_of_their_columns():
-    """d of a warpgroup as wgmma's fragment has it, written by stmatrix, read by TMA through the swizzle: the same 64 x 64."""
+@pytest.mark.parametrize("width", [128, 64])
+def test_results_leave_shared_memory_as_they_are_in_registers_with_the_bias_of_their_columns(width):
+    """d of a warpgroup as wgmma's fragment has it, written by stmatrix, read by TMA through the swizzle: the same 64 x 64, or
+    64 x 32 in lines of 64 bytes."""
     line, piece = re.search(r"const int line = (.*), piece = (lane / 16);", loader.source(WGMMA)).groups()
-    address = found(WGMMA, r'"r"\(to \+ (line \* LINE .*? \* 16)\)')
+    address = found(WGMMA, r'"r"\(to \+ (line \* WIDTH .*? \* 16)\)')
     memory = {}
     for thread in range(128):
-        names = {"thread": thread, "lane": thread % 32, "LINE": LINE}
+        names = {"thread": thread, "lane": thread % 32, "LINE": LINE, "WIDTH": width}
         names |= {"line": c(line, **names), "piece": c(piece, **names)}
-        for q in range(4):
+        for q in range(width // 32):
             at, lane = c(address, **names, q=q), thread % 32
             for e in range(8):  # the row that this lane addresses is of matrix lane / 8, given by lanes 4 r .. 4 r + 3
                 giver, register, half = thread // 32 * 32 + lane % 8 * 4 + e // 2, lane // 8, e % 2
                 row, column = fragment(giver, 8 * q + register // 2 * 4 + register % 2 * 2 + half)
                 assert memory.setdefault(at + 2 * e, (row, column)) == (row, column)
-    assert all(memory[swizzled(row * LINE + 2 * column)] == (row, column) for row in range(64) for column in range(64))
-    assert len(memory) == 64 * 64
+    at = {(row, column): row * width + 2 * column for row in range(64) for column in range(width // 2)}
+    read = {
+        of: swizzled(x) if width == 128 else x ^ (x >> 7 & 3) << 4 for of, x in at.items()
+    }  # 64 bytes: bits 4 and 5
+    assert len(memory) == len(read) and all(memory[x] == of for of, x in read.items())
     text = loader.source(WGMMA).partition("void add_bias")[2]
     start, at = (re.search(rf"{word} (.*);", text)[1] for word in (r"column \+= threadIdx.x", "int at ="))
     r, index = re.search(r"sum = d\[(.*)\]\[(.*)\];", text).groups()
@@ -162,7 +167,8 @@ def test_forms_for_items_of_four_bytes_have_whole_parts_and_registers_for_what_g
         every = matmul_tiles.groups(layout, 4)
         assert len(every) > 9 and all(of.staged % 2 == 0 and of.shared_bytes <= 232448 for of in every)
     through = {str(of) for of in matmul_tiles.groups("tt", 4)}
-    assert {(of.rows, of.columns) for of in matmul_tiles.groups("nt", 4) if str(of) not in through} == {(128, 192)}
+    missing = {(of.rows, of.columns) for of in matmul_tiles.groups("nt", 4) if str(of) not in through}
+    assert missing == {(128, 192), (64, 96), (64, 160), (128, 160)}, "too many sums; and parts of 32 columns"
 
 
 @pytest.mark.parametrize("wgmma", [WGMMA, "conv/cuda_wgmma"])
@@ -178,6 +184,8 @@ def test_every_wait_gives_up(wgmma):
 def test_a_tensor_map_counts_columns_first_is_passed_by_value_and_a_refusal_is_said(monkeypatch):
     driver = Encoder()
     monkeypatch.setattr(loader, "_driver", lambda: driver)
+    loader.tensor_map(0x7000, (100, 30), 32, (64, 32))
+    assert driver.asked[4:] == ([64], [32, 64], [1, 1], (0, 2, 2, 0))  # lines of 64 bytes have a swizzle of their own
     made = loader.tensor_map(0x7000, (100, 30), 32, (128, 64))
     # 16-bit items, two dimensions, no interleave, 128-byte swizzle, 128 bytes into the L2, zeros outside
     assert driver.asked == (1, 2, 0x7000, [30, 100], [64], [64, 128], [1, 1], (0, 3, 2, 0))

@@ -17,9 +17,10 @@ constexpr int SIZE = 2;
 #endif
 constexpr int LINE = 128, DEEP = LINE / SIZE;  // bytes of a line, the width of the swizzle; items of the sum per stage
 constexpr int PART_BYTES = 64 * LINE;          // a part of the results: 64 lines
-constexpr int A_BYTES = TILE_M * LINE, B_BYTES = TILE_N * LINE, STAGE_BYTES = A_BYTES + B_BYTES;
+constexpr int B_LINES = B_ACROSS ? (TILE_N + DEEP - 1) / DEEP * DEEP : TILE_N;  // of whole boxes
+constexpr int A_BYTES = TILE_M * LINE, B_BYTES = B_LINES * LINE, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr bool FROM_REGISTERS = SIZE == 4 && A_ACROSS;
-static_assert(ROWS % 64 == 0 && COLUMNS % 64 == 0, "tiles are made of 64 x 64");
+static_assert(ROWS % 64 == 0 && COLUMNS % (FROM_REGISTERS ? 64 : 32) == 0, "tiles are made of 64 x 64, and 64 x 32");
 
 // Waits until the barrier's phase of that parity is complete. Stops the kernel after 4 s, as no wait here takes a millisecond. It is one
 // piece of PTX: if the compiler saw the trap as a way out, it would lose the registers of products in flight.
@@ -96,10 +97,18 @@ __device__ unsigned long long descriptor(unsigned at, bool along) {
 #define SUMS S0
 #define HELD D32(0)
 #define NUMBERED(text) text("%32", "%33", "%34", "%35", "%36", "%37")
+#elif COLUMNS == 96
+#define SUMS S0 T1
+#define HELD D32(0), D16(32)
+#define NUMBERED(text) text("%48", "%49", "%50", "%51", "%52", "%53")
 #elif COLUMNS == 128
 #define SUMS S0 S1
 #define HELD D32(0), D32(32)
 #define NUMBERED(text) text("%64", "%65", "%66", "%67", "%68", "%69")
+#elif COLUMNS == 160
+#define SUMS S0 S1 T2
+#define HELD D32(0), D32(32), D16(64)
+#define NUMBERED(text) text("%80", "%81", "%82", "%83", "%84", "%85")
 #elif COLUMNS == 192
 #define SUMS S0 S1 S2
 #define HELD D32(0), D32(32), D32(64)
@@ -187,8 +196,8 @@ __device__ __forceinline__ void multiply_tile(float (&d)[ROWS / 64][COLUMNS / 2]
     ring.release(before);
 }
 
-// Writes part c (64 lines) of a warpgroup's sums d into shared memory, from where TMA stores it.
-__device__ __forceinline__ void stage_out(unsigned to, const float (&d)[COLUMNS / 2], int c) {
+// Writes part c (64 lines of WIDTH bytes) of a warpgroup's sums d into shared memory, from where TMA stores it.
+template <int WIDTH> __device__ __forceinline__ void stage_out(unsigned to, const float (&d)[COLUMNS / 2], int c) {
     const int thread = threadIdx.x % 128, lane = thread % 32;
 #if TF32
     #pragma unroll
@@ -209,9 +218,9 @@ __device__ __forceinline__ void stage_out(unsigned to, const float (&d)[COLUMNS 
     const int line = thread / 32 * 16 + lane % 16, piece = lane / 16;
     const float* v = d + 32 * c;
     #pragma unroll
-    for (int q = 0; q < 4; q++, v += 8)
+    for (int q = 0; q < WIDTH / 32; q++, v += 8)
         asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-                     :: "r"(to + line * LINE + ((2 * q + piece) ^ line % 8) * 16), "r"(packed(v[0], v[1])),
+                     :: "r"(to + line * WIDTH + ((2 * q + piece) ^ line * WIDTH / LINE % (WIDTH / 16)) * 16), "r"(packed(v[0], v[1])),
                         "r"(packed(v[2], v[3])), "r"(packed(v[4], v[5])), "r"(packed(v[6], v[7])) : "memory");
 #endif
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -223,26 +232,28 @@ template <int LEFT> __device__ void stored() { asm volatile("cp.async.bulk.wait_
 __device__ void meet(int consumer) { asm volatile("bar.sync %0, 128;" :: "r"(1 + consumer) : "memory"); }
 
 // Stores a warpgroup's sums by TMA, from (row, column) of the product on: part by part, of which STAGED may be in flight. wanted(piece):
-// whether this block stores that piece (64 x 64).
+// whether this block stores that piece (64 x 64). `rest`: the map of boxes half as wide, for what is left of an odd number of them.
 template <class Wanted>
-__device__ __forceinline__ void store_tile(const float (&d)[ROWS / 64][COLUMNS / 2], const Map* map, int row, int column, unsigned results,
-                                           unsigned& part, int consumer, Wanted wanted) {
+__device__ __forceinline__ void store_tile(const float (&d)[ROWS / 64][COLUMNS / 2], const Map* map, const Map* rest, int row, int column,
+                                           unsigned results, unsigned& part, int consumer, Wanted wanted) {
     const bool first = threadIdx.x % 128 == 0;
     #pragma unroll
     for (int r = 0; r < ROWS / 64; r++)
         #pragma unroll
-        for (int c = 0; c < COLUMNS / DEEP; c++) {
+        for (int c = 0; c * DEEP < COLUMNS; c++) {
+            const bool half = (c + 1) * DEEP > COLUMNS;
             if (!wanted(r * (COLUMNS / 64) + c * DEEP / 64)) continue;
             const unsigned from = results + part * PART_BYTES;
             const int x = FROM_REGISTERS ? row + 64 * r + c % 2 * DEEP : column + DEEP * c;
             const int y = FROM_REGISTERS ? column + c / 2 * 64 : row + 64 * r;
             if (first) stored<STAGED - 1>();  // TMA has read what was here
             meet(consumer);
-            stage_out(from, d[r], c);
+            if (half) stage_out<LINE / 2>(from, d[r], c);
+            else stage_out<LINE>(from, d[r], c);
             meet(consumer);
             if (first)
                 asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\ncp.async.bulk.commit_group;"
-                             :: "l"(map), "r"(x), "r"(y), "r"(from) : "memory");
+                             :: "l"(half ? rest : map), "r"(x), "r"(y), "r"(from) : "memory");
             if (++part == STAGED) part = 0;
         }
 }
