@@ -12,7 +12,7 @@ import pytest
 from cuda_on_cpu import Encoder
 from test_matmul_cuda import DEEP, LINE, PLAIN, TENSOR, WARP, WGMMA, c, found
 
-from kernels.cuda import loader, matmul_tiles
+from kernels.cuda import loader, matmul_tiles, tiles
 
 
 def swizzled(at: int) -> int:
@@ -160,6 +160,17 @@ def test_in_a_cluster_along_k_each_piece_is_added_once_of_all_sums_in_their_orde
         for x, y in own:  # as they are read: of the first other, the second ..
             read = [sent[c(place, **names, consumer=x, piece=y, other=i)] for i in range(blocks - 1)]
             assert read == [(x, y, i) for i in range(blocks) if i != block]
+
+
+def test_parts_within_a_cluster_are_sent_and_lines_across_two_of_the_l2_s_come_slowly():
+    # in a cluster each of two blocks sends half of 65,536 bytes by 14 a cycle; lines across two of the L2's come by 30 a cycle,
+    # and two blocks below each other load half of B each
+    near = matmul_tiles.Groups(2, 64, 128, 6, 2, 2, 1, 0, 2)
+    stage = {True: 512 + 0.07 * 192 * 2 + 64, False: 192 * 128 / 30 + 0.07 * 192 * 2 + 64}
+    for aligned, each in stage.items():
+        estimated = tiles.Plan(near, 2).cycles(256, 128, 1024, 132, aligned=aligned)
+        assert estimated == pytest.approx(8 * each + 512 + 32768 / 14 + 2 * 1500)
+    assert (near.slots(132), [*near.parts(16)], [*near.parts(1)]) == (60, [2], [])
 
 
 def test_forms_for_items_of_four_bytes_have_whole_parts_and_registers_for_what_goes_through_them():
