@@ -353,11 +353,11 @@ def changed(measurements: Iterable[Measurement]) -> list[tuple[Trained, Trained]
         same, single = (plain.get((replace(fit, dtype=dtype), one.device)) for dtype in (fit.dtype, "float32"))
         base = single if same is one or same is None else same
         if base and base is not one and not setup.kernel.endswith("loop"):
-            found.append((one, replace(base, cost=replace(base.cost, step=step_beside(one, base)))))
+            found.append((one, replace(base, cost=replace(base.cost, step=other_step(one, base)))))
     return found
 
 
-def step_beside(one: Trained, other: Trained) -> Estimate:
+def other_step(one: Trained, other: Trained) -> Estimate:
     """The other's step, to compare with one's. Rows of two hours are of two runs: the noise between runs is in its interval."""
     apart = one.row.at[:13] != other.row.at[:13]
     return other.cost.step * within_factor(1.0, 1 + apart * noise.DEFAULT[noise.MODELS])

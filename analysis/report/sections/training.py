@@ -79,7 +79,7 @@ def _forms(pairs: list[Pair]) -> list[str]:
     for pair in several:
         best, told = pair.cpu(BY_STEP), dict.fromkeys(names, "-")
         for side in pair.cpus:
-            word = "the best" if side is best else sentences.speed(break_even.step_beside(side, best) / side.cost.step)
+            word = "the best" if side is best else sentences.speed(break_even.other_step(side, best) / side.cost.step)
             told[side.form] = f"{seconds(side.cost.step.value)} ({word})"
         rows.append((training.subject(pair.setup), *told.values(), seconds(pair.gpu.cost.step.value)))
     about = "A step on the CPU by how it was set up. Compare the GPU with the best form."
