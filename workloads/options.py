@@ -260,8 +260,8 @@ def positive(text: str, units: dict[str, float] = SECONDS) -> float:
 
 
 def regression(text: str) -> float:
-    """The share by which a row must be slower to count, of a rule like `slower>5%`: 0.05; of `slower` 0."""
-    match = re.fullmatch(r"slower(?:>(\d{1,4}(?:\.\d{1,6})?)%?)?", text.replace(" ", ""))
+    """The share by which a row must be slower to count, of a rule like `slower>5%` or `5%`: 0.05; of `slower` 0."""
+    match = re.fullmatch(r"(?:slower>)?(\d{1,4}(?:\.\d{1,6})?)%?|slower", text.replace(" ", ""))
     if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is no rule; rules are like 'slower>5%' or 'slower'")
     return float(match[1] or 0) / 100

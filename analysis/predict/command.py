@@ -142,6 +142,10 @@ def body(args: argparse.Namespace) -> int:
         return left_out(args)
     if args.check:
         return checked(args)
-    if not (args.model and args.profile):
+    if args.model and not args.profile:
+        raise options.Usage(
+            "say with --profile what is measured of the machine", f"{args.command} --profile reports/nvidia-h200"
+        )
+    if not args.model:
         raise options.Usage("say what to predict with --model and --profile, or --leave-one-out, or --check")
     return print_predictions(args)

@@ -335,7 +335,8 @@ class TestBaselines:
 
 
 @pytest.mark.parametrize(
-    ("text", "share"), [("slower>5%", 0.05), ("slower > 2.5 %", 0.025), ("slower>5", 0.05), ("slower", 0.0)]
+    ("text", "share"),
+    [("slower>5%", 0.05), ("slower > 2.5 %", 0.025), ("slower>5", 0.05), ("5%", 0.05), ("slower", 0.0)],
 )
 def test_rules(text, share):
     assert options.regression(text) == pytest.approx(share)

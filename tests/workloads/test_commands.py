@@ -119,7 +119,7 @@ REFUSED = {
     "analysis.compare": """
         --fail-on faster>5% a b => no rule""",
     "analysis.predict": """
-        --model lenet => say what to predict
+        --model lenet => say with --profile
         --model , --profile reports/nvidia-h200 => ',' names nothing
         --model lenet --profile nowhere --dtype float99 => argument --dtype: invalid choice: 'float99'
         --check nowhere.json reports/nvidia-h200/roofs => holds no predictions""",
