@@ -93,7 +93,7 @@ def wgmma(problem: Matmul, a, b, *bias):
     if not bias:  # few rows or short sums, and where copies would take longer than the product: straight from memory
         others: list[Plan] = matmul_tiles.direct(problem.m, problem.n, problem.k, multiprocessors)
         if min(of.m, of.n) <= _FEW_COPIED and any(x.copy for x in operands):
-            others = (others + cuda_tensor.plans(problem))[:2]
+            others += cuda_tensor.plans(problem)[: max(1, 2 - len(others))]
         found[tiles.TRIED - len(others) :] = others
 
     def called(plan: Plan):

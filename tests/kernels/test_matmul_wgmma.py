@@ -7,12 +7,14 @@ import re
 import sys
 import types
 
+import cuda_on_cpu
 import numpy as np
 import pytest
 from cuda_on_cpu import Encoder
 from test_matmul_cuda import DEEP, LINE, PLAIN, TENSOR, WARP, WGMMA, c, found
 
 from kernels.cuda import loader, matmul_tiles, tiles
+from kernels.problems import Matmul
 
 
 def swizzled(at: int) -> int:
@@ -171,6 +173,19 @@ def test_parts_within_a_cluster_are_sent_and_lines_across_two_of_the_l2_s_come_s
         estimated = tiles.Plan(near, 2).cycles(256, 128, 1024, 132, aligned=aligned)
         assert estimated == pytest.approx(8 * each + 512 + 32768 / 14 + 2 * 1500)
     assert (near.slots(132), [*near.parts(16)], [*near.parts(1)]) == (60, [2], [])
+
+
+FEW = [((7, 1001, 999), "1 Groups 2 Direct 1 Tensors"), ((1, 1001, 999), "3 Direct 1 Tensors")]
+FEW += [((64, 1001, 999), "2 Groups 2 Tensors"), ((65, 1001, 999), "4 Groups"), ((7, 1008, 1000), "2 Groups 2 Direct")]
+
+
+@pytest.mark.parametrize(("shape", "kinds"), FEW)
+def test_few_rows_are_read_without_copies_too(shape, kinds, monkeypatch):
+    module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=132)("_wgmma", "matmul")
+    monkeypatch.setattr(module, "fastest_plan", lambda file, problem, plans, call: [type(x.of).__name__ for x in plans])
+    problem = Matmul(*shape, "bfloat16")
+    tried = module.wgmma(problem, *(cuda_on_cpu.empty(s, np.uint16) for s in problem.operand_shapes))
+    assert " ".join(f"{len([*same])} {kind}" for kind, same in itertools.groupby(tried)) == kinds
 
 
 def test_forms_for_items_of_four_bytes_have_whole_parts_and_registers_for_what_goes_through_them():
