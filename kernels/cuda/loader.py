@@ -119,7 +119,7 @@ def tensor_map(
             f"TMA needs rows on 16 bytes: no map of {rows} x {columns} at {address:#x}, {pitch} items a row"
         )
     interleave, _, *others = SWIZZLED
-    how = interleave, 3 if box[1] * size == 128 else 2, *others
+    how = interleave, {128: 3, 64: 2}[box[1] * size], *others
     words = ctypes.c_uint64 * 2
     boxes, steps = (ctypes.c_uint32 * 2)(box[1], box[0]), (ctypes.c_uint32 * 2)(1, 1)
     made = map_room()

@@ -239,11 +239,11 @@ class Groups(GroupTiles, frozen=True):
         """Number of clusters' tiles, or of their parts within a cluster, that are computed at once, with one block per
         multiprocessor. Larger clusters leave some idle: an H200 with 132 has 30 of four at once, 15 of eight."""
         fitting = multiprocessors if self.cluster <= 2 else multiprocessors * 10 // 11
-        return fitting // self.cluster * self.cluster_k
+        return max(1, fitting // self.cluster) * self.cluster_k
 
     def cycles(self, tiles: int, steps: int, parts: int, multiprocessors: int, aligned: bool = True) -> float:
-        """Estimated cycles of `tiles` clusters' tiles in `parts` parts of `steps` stages each, wave by wave, or by the GPU's
-        power if it has many waves. A stage takes the longest of its products, its loads from the L2 (not `aligned`: lines lie
+        """Estimated cycles of `tiles` clusters' tiles in `parts` parts of `steps` stages each, wave by wave, or at the power
+        limit if that takes longer. A stage takes the longest of its products, its loads from the L2 (not `aligned`: lines lie
         across two of the L2's) and its reads of shared memory. Storing C is added (ping-pong hides three quarters of it), and
         with split-k the parts' way through the L2, or to the cluster's other blocks. The same for all layouts."""
         tile_m, tile_n = self.tile

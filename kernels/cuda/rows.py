@@ -27,12 +27,13 @@ def in_place(array: cupy.ndarray) -> Placed:
 
 
 def placed(array: cupy.ndarray, out: bool = False, line: int = 16) -> Placed:
-    """The matrix where it lies, if its rows begin on 16 bytes; else a wider one with rows on `line` bytes, padded with zeros,
-    copied to (a result: copied from) in each call."""
+    """The matrix where it lies, if its rows begin on 16 bytes; else a wider one with rows on 16 bytes, or if they are as long on
+    `line`, padded with zeros, copied to (a result: copied from) in each call."""
     (rows, columns), size = array.shape, array.dtype.itemsize
     if columns * size % 16 == array.data.ptr % 16 == 0:
         return in_place(array)
-    pitch = -(-columns * size // line) * line // size
+    on = line if columns * size >= line else 16
+    pitch = -(-columns * size // on) * on // size
     wider = cupy.zeros((rows, pitch), array.dtype)
     (to, to_pitch), (source, source_pitch) = ((array, columns), (wider, pitch))[:: 1 if out else -1]
     if pitch * size >= 1 << 31:  # further than the driver copies from row to row

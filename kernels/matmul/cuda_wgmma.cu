@@ -1,6 +1,7 @@
 // sm_90a
 // C = A B on Hopper: one thread has the copy engine (TMA) fill a ring of stages, warpgroups multiply them by wgmma, TMA stores the results.
-// Each multiprocessor has one persistent block, which takes tile after tile. Blocks of a cluster share what they load.
+// Each multiprocessor has one persistent block, which takes tile after tile, or with CLUSTER_K a block for each part of a tile. Blocks of a
+// cluster share what they load.
 #ifndef TYPE
 #define TYPE "bf16"   // of A, B and C: bf16 or f16, or tf32; sums are float32
 #define TF32 0        // 1: TYPE is tf32, and A, B and C are float32 in memory

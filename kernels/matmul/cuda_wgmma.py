@@ -70,7 +70,8 @@ def call(problem: Matmul, plan: Plan[Groups], a: Placed, b: Placed, c: Placed, r
     launch = loader.overlapping(compiled, at_once * of.sharing, of.threads, arguments, of.shared_bytes, early=early)
     run = copying(launch, [a, b], c, result)
     tile_m, tile_n = of.tile
-    loads = traffic(result.dtype.itemsize, (sum(of.shares()), tile_m * tile_n), (64 + tile_n, 64 * tile_n))
+    loaded = a_share + (-(-b_share // deep) * deep if b_kn else b_share)
+    loads = traffic(result.dtype.itemsize, (loaded, tile_m * tile_n), (64 + tile_n, 64 * tile_n))
     run.notes = {"tiles": str(plan), "traffic": loads}
     return run
 
