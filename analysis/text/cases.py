@@ -30,7 +30,7 @@ GPU step: {gpu:shares} (predicted).""",
 By the step, {wins:crossing}.
 [reported] {one[0]:title} | {one[1].reported.words} | CPU {one[1].cpu:time}, GPU {one[1].gpu:time}
 copying a batch | - | {copied:share} of the GPU's step
-No GPU step takes less than {floor.seconds:timed}, whatever the model (measured).""",
+A GPU step of fit takes at least {floor.seconds:timed}, whatever the model (measured).""",
     "cause": """
 It is {part}, {share:share} of the GPU's step; copied bytes are {copied:share}.
 [reported] a step, {one[0]} | {one[1].reported.words} | CPU {one[1].cpu:time}, GPU {one[1].gpu:time}

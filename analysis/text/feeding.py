@@ -22,7 +22,7 @@ BATCH = 2048
 _FASTER = 1.5  # copies this many times faster than the batches mean that the link is not the limit
 _MOST, _KNOWN = 3, 0.5  # shares told, and the noise of the steps that they are shares of
 _SAID = {
-    "view": "A step of {batch:,} {dtype} CIFAR-10 images and next to no arithmetic takes {ways} ({side}).",
+    "view": "A step of {batch:,} {dtype} CIFAR-10 images and next to no arithmetic takes, by the laws, {ways} ({side}).",
     "plain": "{side}: {batch:,} CIFAR-10 images from NumPy arrays add {plain:time} to a step: {rate:bytes/s}.",
     "link": "CuPy copies as many bytes at {rates}, so {why} what limits.",
     "share": "{model:title}, {batch}: the input pipeline is at most {share:share} of a step of {step:time} on the {side}.",

@@ -86,17 +86,19 @@ def lines(template: str, **values) -> list[str]:
 
 def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, of: str = "") -> str:
     """The winner with both times: `The GPU: 61 s against 126 s on the CPU, 2.1x faster.`; in a list with the subject `of`:
-    `CIFAR-10 CNN: 61 s on the GPU, 126 s on the CPU, 2.1x faster.`"""
+    `CIFAR-10 CNN: 61 s on the GPU, 126 s on the CPU, 2.1x faster.` Of an upper bound: `at most 3 ms .. at least 1.9x faster`."""
     sides = sorted((("CPU", cpu), ("GPU", gpu)), key=lambda side: side[1].value)
     (best, quick), (_, slow) = sides
-    named = [f"{time(e)} on the {name}" for name, e in sides]
+    told = [timed(e) if e.low <= 0 else time(e) for _, e in sides]
+    named = [f"{seconds} on the {name}" for seconds, (name, _) in zip(told, sides, strict=True)]
     speedup, predicted = slow / quick, source == PREDICTED
     mark = " (predicted; the ranges overlap)" if predicted else "; the intervals overlap"
     if faster(cpu, gpu) != "neither":
-        first = f"{named[0]}, {named[1]}" if of else f"The {best}: {time(quick)} against {named[1]}"
-        said, mark = f"{first}, {factor(speedup)} faster", " (predicted)" * predicted
+        first = f"{named[0]}, {named[1]}" if of else f"The {best}: {told[0]} against {named[1]}"
+        gained = factor(speedup) if quick.low > 0 else f"at least {factor(speedup.low)}"
+        said, mark = f"{first}, {gained} faster", " (predicted)" * predicted
     elif predicted and speedup.value >= LIKELY:
-        said = f"Probably the {best}: {time(quick)} against {named[1]}"
+        said = f"Probably the {best}: {told[0]} against {named[1]}"
     else:
         said = f"Can't tell: {named[0]}, {named[1]}"
     said = f"{of}: {said[0].lower()}{said[1:].replace(':', ',')}" if of else said

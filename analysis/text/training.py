@@ -138,7 +138,8 @@ def training_sentences(rows: Measurements) -> list[str]:
 def _of_pair(pair: Pair) -> str:
     words, named = whole_job(pair.setup)
     whole = sentences.winner(*pair.seconds(BY_JOB), of=f"{subject(named)}, {words}")
-    return f"{whole} {sentences.winner(*pair.seconds(BY_STEP), of='A step alone')}"
+    cpu, gpu = (replace(side.cost.step, low=0.0) if side.cost.bound else side.cost.step for side in pair.sides(BY_STEP))
+    return f"{whole} {sentences.winner(cpu, gpu, of='A step alone')}"
 
 
 def single_jobs(rows: Measurements) -> list[str]:

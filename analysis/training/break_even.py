@@ -358,6 +358,6 @@ def changed(measurements: Iterable[Measurement]) -> list[tuple[Trained, Trained]
 
 
 def other_step(one: Trained, other: Trained) -> Estimate:
-    """The other's step, to compare with one's. Rows of two hours are of two runs: the noise between runs is in its interval."""
+    """The other's step, to compare with one's. If the rows are of two hours, the noise between runs is in its interval."""
     apart = one.row.at[:13] != other.row.at[:13]
     return other.cost.step * within_factor(1.0, 1 + apart * noise.DEFAULT[noise.MODELS])

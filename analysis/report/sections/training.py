@@ -93,5 +93,5 @@ def _changes(measurements: Measurements) -> list[str]:
         (name, device, what, numbers.timed(e), numbers.timed(plain), sentences.speed(plain / e))
         for name, device, what, e, plain in training.changes(measurements)
     ]
-    about = "Beside a row of another run, Keras's own step counts with the noise between runs."
+    about = "Beside a row of another hour, Keras's own step counts with the noise between runs."
     return titled("What options change", about, Table(heads, rows, 3))
