@@ -64,7 +64,7 @@ def _explained(args: argparse.Namespace, again: str) -> int:
     of, made, lines, record, markdown = sources(args.runs, args.gpu_profile), None, [], {}, args.format == "md"
     if case is not None:
         reply = cases.reply(case, of, asked)
-        lines = cases.lines(reply, again * bool(asked), markdown)
+        lines = cases.lines(reply, again * bool(asked and not args.all), markdown)
         record = {"case": case.name, "answer": reply}
     if case is None or (asked and (args.all or args.verify or args.format == "json")):
         made, of, offer = _measured(args, asked, of)
