@@ -14,7 +14,7 @@ from kernels.cuda.tiles import GROUP_ROWS, HOPPER_SHARED_BYTES, LINE, MOST_PARTS
 # sheet), multiply-adds of float32, bytes that arrive from the L2, bytes that wgmma reads from shared memory. Last: cycles until
 # the first stage has arrived.
 MULTIPLIES, FMAS, L2_BYTES, SHARED_BYTES_CYCLE, FILL = 2048, 128, 64, 128, 1500
-# Per cycle, measured: bytes of lines that lie across two lines of the L2; bytes of sums sent to another block of the cluster.
+# Per cycle, measured on an H200: bytes of lines that lie across two of the L2's, of sums sent to another block of the cluster.
 ACROSS_BYTES, CLUSTER_BYTES = 30, 14
 # Cycles that a stage takes beside, for its barriers; how much longer one of ping-pong takes if the other warpgroup has no tile.
 TURN, ALONE = 64, 1.25

@@ -88,7 +88,7 @@ def forms(kinds: list[str]) -> Iterator[Form]:
 def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
-    every = list(forms(flags.parse_args().kinds))
+    every = list(forms(kinds := flags.parse_args().kinds))
     import cupy
 
     device, stream, alone = cupy.cuda.Device(), copy_modes.gpu_stream(), threading.Lock()
@@ -112,7 +112,10 @@ def main() -> int:
     wrong, tried = list(bad.values()).count(False), len(every) - list(bad.values()).count(None)
     lost = [form for form, exact in bad.items() if exact is None and form.problem.bytes_moved <= 1 << 31]
     figure = Figure("products that are not exact", f"0 of {tried}", exactly(wrong), not (wrong or lost))
-    return table("tiles", "Every form of our matmuls with tiles, exact on whole numbers", [figure], kind="stress")
+    args = "" if kinds == list(KINDS) else f"--kinds {' '.join(kinds)}"
+    return table(
+        "tiles", "Every form of our matmuls with tiles, exact on whole numbers", [figure], kind="stress", args=args
+    )
 
 
 if __name__ == "__main__":

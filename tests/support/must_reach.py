@@ -30,9 +30,9 @@ def cells(f: Figure) -> list[str]:
     return [f.what, f.target, f"{text(f.figure.value)} {f.unit}".strip(), interval, "pass" if f.reached else "short"]
 
 
-def table(name: str, title: str, figures: list[Figure], notes: list[str] = (), kind: str = "bench", of=None) -> int:
+def table(name: str, title: str, figures: list[Figure], notes=(), kind="bench", of=None, args: str = "") -> int:
     """Prints the table, writes reports/<machine>/<kind>-<name>.md; 0 when every row passes, else 1. `of`: the Machine whose
-    stored rows the figures are of; None: this one."""
+    stored rows the figures are of; None: this one. args: the words that chose a part, which has a page of its own."""
     here = of or facts.describe()
     head = ["what", "target", "figure", "95 % interval", "result"]
     rows = [head, ["---"] * len(head), *map(cells, figures)]
@@ -41,14 +41,14 @@ def table(name: str, title: str, figures: list[Figure], notes: list[str] = (), k
     lines = [
         f"# {title}",
         "",
-        f"`make {kind} NAME={name}` on {about}, {stamp}, commit {short(facts.commit())}.",
+        f"`make {kind} NAME={name}{f' ARGS={args!r}' * bool(args)}` on {about}, {stamp}, commit {short(facts.commit())}.",
         "",
         *("| " + " | ".join(row) + " |" for row in rows),
         "",
         *notes,
     ]
     text = "\n".join(lines).rstrip() + "\n"
-    path = REPORTS / here.key / f"{kind}-{name}.md"
+    path = REPORTS / here.key / ("-".join([kind, name, *(w for w in args.split() if w[0] != "-")]) + ".md")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     print(text, end="")
