@@ -1,4 +1,4 @@
-"""make bench NAME=house: the project's size, structure and speed beside their targets and beside commit af57aea."""
+"""make bench NAME=house: the project's structure and speed beside their targets, its speed beside commit af57aea's too."""
 
 import argparse
 import contextlib
@@ -25,25 +25,20 @@ TIMED = {  # what -> (words of the command, target)
     "report of the H200 machine": (["-m", "analysis.report", "reports/nvidia-h200", "-o", "{out}"], 0.5),
     "load of the H200 machine": (["-c", "from workloads import results; results.load('reports/nvidia-h200')"], 0.5),
 }
-# At af57aea, counted by the same functions on its formatted files.
-BEFORE = {"product lines": 50673, "product tokens": 360710, "test lines": 29333}
 
 
 def counted() -> list[Figure]:
-    """Sizes and structure; every figure is a count."""
-    budget = house.budgets()
+    """The structure; every figure is a count."""
+    limits = house.limits()
     product = [p for package in house.PRODUCT for p in house.files(package) if p.suffix in (".py", ".cu", ".cuh")]
     tests = [p for p in house.files("tests") if p.suffix == ".py"]
     readmes = house.ROOT.glob("reports/*/README.md")
     rows = [
-        ("product lines, formatted", 46_000, house.product_lines()),
-        ("product tokens", 325_000, house.product_tokens()),
-        ("test lines, formatted", 28_000, house.test_lines()),
         ("modules in an import cycle", 0, len(house.circle(house.imports(house.modules())))),
         ("broken import contracts", 0, house.broken_contracts()[0]),
-        ("modules of the fullest folder", budget["modules_a_folder"], max(house.folders().values())),
-        ("lines of the longest .py, .cu or .cuh", budget["file_lines"], max(map(house.lines, product))),
-        ("lines of the longest test file", budget["test_file_lines"], max(map(house.lines, tests))),
+        ("modules of the fullest folder", limits["modules_a_folder"], max(house.folders().values())),
+        ("lines of the longest .py, .cu or .cuh", limits["file_lines"], max(map(house.lines, product))),
+        ("lines of the longest test file", limits["test_file_lines"], max(map(house.lines, tests))),
         ("lines of the longest README of a machine", 200, max(map(house.lines, readmes))),
         ("other generated pages that are committed", 0, len(pages())),
     ]
@@ -109,8 +104,7 @@ def main() -> int:
     parser.add_argument("--suite", action="store_true", help="run the tests and the goldens too (about 8 minutes)")
     args = parser.parse_args()
     figures = counted() + timed() + (suite() if args.suite else [])
-    before = ", ".join(f"{value:,} {what}" for what, value in BEFORE.items())
-    return table("house", "The house: size, structure, speed", figures, [f"At {BASE}, formatted: {before}."])
+    return table("house", "The house: structure, speed", figures)
 
 
 if __name__ == "__main__":

@@ -1,32 +1,26 @@
-"""Counts the project's size and structure: lines, code tokens, sizes of files, folders and functions, import cycles.
+"""Measures the project's structure: sizes of files, folders and functions, import cycles, import contracts.
 
-`make bench NAME=house` prints the counts and tests/test_house.py holds them to the budgets in pyproject.toml.
+`make bench NAME=house` prints the figures and tests/test_house.py holds them to the limits in pyproject.toml.
 """
 
 import ast
 import collections
 import functools
 import graphlib
-import io
 import pathlib
 import re
 import subprocess
 import sys
-import tokenize
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PRODUCT = ("kernels", "workloads", "analysis")
 CODE = {".py", ".cu", ".cuh", ".h", ".js", ".css", ".j2", ".html"}
-_LAYOUT = {
-    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
-    *(tokenize.ENDMARKER, tokenize.ENCODING),
-}
 # Functions that become machine code: their arguments are pointers and sizes, their length is that of the loop they unroll.
 _COMPILED = {"njit", "jit", "vectorize", "intrinsic", "overload"}
 
 
-def budgets() -> dict:
+def limits() -> dict:
     """The table [tool.house] of pyproject.toml."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["house"]
 
@@ -39,23 +33,6 @@ def files(package: str) -> list[pathlib.Path]:
 
 def lines(path: pathlib.Path) -> int:
     return len(path.read_text(errors="replace").splitlines())
-
-
-def tokens(path: pathlib.Path) -> int:
-    """Code tokens of a Python file: comments and line ends count nothing, a docstring counts one."""
-    return sum(t.type not in _LAYOUT for t in tokenize.generate_tokens(io.StringIO(path.read_text()).readline))
-
-
-def product_lines() -> int:
-    return sum(lines(path) for package in PRODUCT for path in files(package))
-
-
-def product_tokens() -> int:
-    return sum(tokens(path) for package in PRODUCT for path in files(package) if path.suffix == ".py")
-
-
-def test_lines() -> int:
-    return sum(lines(path) for path in files("tests"))
 
 
 @functools.cache
