@@ -9,7 +9,7 @@ A measured shape gets its own time back.
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -19,6 +19,8 @@ NEAREST = 8  # rows that a plane is laid through
 _RIDGE = 0.3  # regularization: keeps the plane level if its rows lie on a line
 _LEAST_ERROR = 0.02  # relative: times of two processes never agree better
 _QUANTILE = 0.9
+# The logarithm of the widest interval either side of a value: a factor of a million says that nothing is known, and stays finite.
+_WIDEST = math.log(1e6)
 # The usual error of curves through 2 to 6 rows: of nine of ten products and convolutions, as a logarithm for each unit of
 # distance (stored rows of CPUs and a GPU, drawn at random). Then as how many rows of a curve that counts.
 _USUAL, _COUNTS_AS = 0.8, 4
@@ -62,16 +64,21 @@ class Curve:
         with the distance to the nearest row and is cut to the bounds that the rows give."""
         if (known := self.exact.get(at)) is not None:
             return Estimate(known, known * math.exp(-_LEAST_ERROR), known * math.exp(_LEAST_ERROR))
-        off, distance = self._read(np.array(at), None)
+        shape = np.array(at)
+        off, distance = self._read(shape, _nearest(self.at, shape, range(len(self.at))))
         value = self.form(flops, nbytes) * math.exp(off)
         slope, spacing = self.error
-        half = max(_LEAST_ERROR, slope * max(distance, spacing / 2))
+        half = min(_WIDEST, max(_LEAST_ERROR, slope * max(distance, spacing / 2)))
         # a row repeated until it covers the shape takes no less than it; repeated, the shape takes no less than the row
-        apart, seconds = (np.array(at) - self.at) * self.works, np.array([p.seconds for p in self.points])
-        fewer, more = (np.exp(np.maximum(d, 0.0).sum(axis=1)) for d in (-apart, apart))
-        slack = math.exp(slope * spacing) * UNLIKE
-        bounds = Estimate(value, float((seconds / fewer).max()) / slack, float((seconds * more).min()) * slack)
-        return Estimate(value, value * math.exp(-half), value * math.exp(half)).within(bounds)
+        larger = (shape - self.at) * self.works
+        seconds = np.array([p.seconds for p in self.points])
+        log_fewer = np.maximum(-larger, 0.0).sum(axis=1)
+        log_more = np.maximum(larger, 0.0).sum(axis=1)
+        slack = math.exp(min(_WIDEST, slope * spacing)) * UNLIKE
+        low = float((seconds / np.exp(log_fewer)).max()) / slack
+        high = float((seconds * np.exp(log_more)).min()) * slack
+        predicted = Estimate(value, value * math.exp(-half), value * math.exp(half))
+        return predicted.within(Estimate(value, low, high))
 
     def seconds_of_bytes(self, nbytes: float) -> Estimate:
         """Seconds of a pass over so many bytes."""
@@ -81,29 +88,56 @@ class Curve:
     def error(self) -> tuple[float, float]:
         """(relative error, as a logarithm for each unit of distance to the nearest row; median distance of neighboring rows).
         Nine of ten rows predicted from the others have at most this error. With few rows it is mixed with the usual error."""
-        if (n := len(self.points)) < 3:
+        n = len(self.points)
+        if n < 3:
             return _USUAL, 0.0
-        read = [self._read(self.at[i], i) for i in range(n)]
-        spacing = float(np.median([d for _, d in read])) or 1.0
-        own = float(np.quantile([abs(off - self.off[i]) for i, (off, _) in enumerate(read)], _QUANTILE)) / spacing
-        return (n * own + _COUNTS_AS * _USUAL) / (n + _COUNTS_AS), spacing
+        errors, distances = [], []
+        for i, nearest in enumerate(_nearest_of_others(self.at)):
+            off, distance = self._read(self.at[i], nearest)
+            errors.append(abs(off - self.off[i]))
+            distances.append(distance)
+        spacing = float(np.median(distances)) or 1.0
+        slope = float(np.quantile(errors, _QUANTILE)) / spacing
+        return (n * slope + _COUNTS_AS * _USUAL) / (n + _COUNTS_AS), spacing
 
-    def _read(self, at: np.ndarray, left_out: int | None) -> tuple[float, float]:
-        """(log of seconds over the form, distance to the nearest row)."""
-        distance = np.sqrt(((self.at - at) ** 2).sum(axis=1))
-        if left_out is not None:
-            distance[left_out] = np.inf
-        order = np.argsort(distance, kind="stable")[: min(NEAREST, len(distance) - (left_out is not None))]
-        d = distance[order]
+    def _read(self, at: np.ndarray, nearest: np.ndarray) -> tuple[float, float]:
+        """(log of seconds over the form, distance to the nearest row) of a shape, by the plane through its `nearest` rows. These
+        are indices, the nearest first."""
+        d = _distances(self.at[nearest], at)
         weight = 1 / (1 + (d / d[0]) ** 4)
         weight = weight / weight.sum()
-        x, y = self.at[order] - at, self.off[order]
+        x, y = self.at[nearest] - at, self.off[nearest]
         mean_x, mean_y = weight @ x, weight @ y
         dx, dy = x - mean_x, y - mean_y
         gram = (dx * weight[:, None]).T @ dx
         slope = np.linalg.solve(gram + _RIDGE * np.eye(len(at)), (dx * weight[:, None]).T @ dy)
         off = mean_y - float(mean_x @ slope)
         return float(min(max(off, y.min()), y.max())), float(d[0])
+
+
+def _distances(rows: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The distance of each row to a shape."""
+    return np.sqrt(((rows - at) ** 2).sum(axis=1))
+
+
+def _nearest(rows: np.ndarray, at: np.ndarray, candidates: Sequence[int]) -> np.ndarray:
+    """Indices of the at most NEAREST rows nearest to a shape, the nearest first, of rows equally far the first one first."""
+    indices = np.array(candidates)
+    order = np.argsort(_distances(rows[indices], at), kind="stable")
+    return indices[order[:NEAREST]]
+
+
+def _nearest_of_others(rows: np.ndarray) -> list[np.ndarray]:
+    """`_nearest` of every row among the other rows, in n log n by a k-d tree: reading every row against all others took minutes
+    at 100,000 rows."""
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(rows)
+    count = min(NEAREST + 1, len(rows))  # a row is its own nearest
+    farthest = tree.query(rows, k=count)[0][:, -1]
+    # a little farther, so that all rows as far as the last one are candidates: sizes that double are equally far
+    around = tree.query_ball_point(rows, farthest * (1 + 1e-9), return_sorted=True)
+    return [_nearest(rows, rows[i], [j for j in around[i] if j != i]) for i in range(len(rows))]
 
 
 def _form(rows: tuple[Point, ...], floored: bool) -> tuple[float, float, float]:

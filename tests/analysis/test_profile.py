@@ -5,11 +5,12 @@ import math
 
 import made_profile
 import msgspec
+import numpy as np
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from made_profile import BYTES, CALL, LATENCY, LINK, OPERATION, RATE, STEP
 
-from analysis.predict import components, operations, profile
+from analysis.predict import components, curves, operations, profile
 from analysis.predict.curves import Point, curve
 from analysis.predict.profile import COMPILED, OP_BY_OP
 from kernels import networks
@@ -216,6 +217,30 @@ def test_the_error_is_that_of_rows_read_off_from_the_others():
     near, far = point(36, 512, 128), point(32, 512, 500_000)
     widths = [math.log(r.high / r.low) for p in (near, far) for r in [rough(1.2).seconds(p.at, p.flops, p.nbytes)]]
     assert widths[1] > 2 * widths[0]
+
+
+def test_rows_that_follow_no_law_give_a_wide_interval_and_no_overflow():
+    """Times that jump by 10^4 between shapes a hair apart: one unit of distance is worth an error of 10^300 and more."""
+    points = [Point((1 + 1e-3 * i,), 1e-6 if i % 2 else 1e-2, 1e6, 1e6) for i in range(20)]
+    far = curve(points).seconds((40.0,), 1e6, 1e6)
+    assert 0 < far.low < far.value / 10 and 1e5 * far.value < far.high < math.inf
+
+
+def test_the_nearest_of_the_others_are_those_of_looking_at_all_of_them():
+    line = np.array([[float(i)] for i in range(20)])
+    nearest = curves._nearest_of_others(line)
+    assert nearest[0].tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert nearest[10].tolist() == [9, 11, 8, 12, 7, 13, 6, 14]  # of two equally far the first row first
+    assert [row.tolist() for row in curves._nearest_of_others(line[:3])] == [[1, 2], [0, 2], [1, 0]]
+
+
+def test_the_error_of_many_rows_reads_each_against_its_neighbors_only(monkeypatch):
+    looked_at = []
+    distances = curves._distances
+    monkeypatch.setattr(curves, "_distances", lambda rows, at: looked_at.append(len(rows)) or distances(rows, at))
+    made = curve([Point((float(i),), 1e-6, 1e6, 1e6) for i in range(1000)])
+    assert made.error[1] == 1.0
+    assert sum(looked_at) < 1000 * 20  # 1,000,000 where every row is read against all
 
 
 def test_the_form_is_the_law_where_the_rows_follow_one():
