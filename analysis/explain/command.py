@@ -242,6 +242,8 @@ def _asked(args: argparse.Namespace):
     network = own or settings.network(args.model, own=True)
     given |= settings.changed({"precision": network.precision, **given})
     training = Training(args.model, network.batch, network.samples, network.epochs)
+    if args.model not in networks.NETWORKS:  # a known network brings the numbers of its article
+        more["assumed"] = tuple(name for name in ("batch", "samples", "epochs") if not getattr(args, name))
     return Request(_changed(training, args), own, **more), None
 
 

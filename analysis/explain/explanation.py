@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer
 from analysis.crossover.families import Family
-from analysis.explain import sides
+from analysis.explain import doubts, sides
+from analysis.explain.doubts import Assumption, Warning
 from analysis.explain.sides import Side
 from analysis.predict import what_if
 from analysis.predict.borrowed_gpu import completed, host_factor, rescaled, start_factor
@@ -31,6 +32,7 @@ from analysis.training.costs import TrainingCost
 from analysis.training.price import Cost, cost
 from kernels import networks
 from kernels.networks import Network
+from kernels.networks.layers import unknown as unknown_layers
 from kernels.problems import Training
 from workloads.records import Row, Settings, by_epochs, files
 from workloads.records import settings as switches
@@ -42,7 +44,8 @@ _HALVINGS = 5  # of the space between two sizes where the winner changes: from a
 
 class Request(msgspec.Struct, frozen=True):
     """A training to explain. `network`: of a user's own model. `prices`: device (cpu, gpu) -> money an hour. `validation`:
-    samples evaluated after each epoch. `varies`, `sizes`: a crossover wanted beside the batch's."""
+    samples evaluated after each epoch. `varies`, `sizes`: a crossover wanted beside the batch's. `assumed`: which of batch,
+    samples and epochs nobody gave."""
 
     training: Training
     network: "Network | None" = None
@@ -51,6 +54,7 @@ class Request(msgspec.Struct, frozen=True):
     prices: dict[str, float] = {}
     varies: str = ""
     sizes: tuple[int, ...] = ()
+    assumed: tuple[str, ...] = ()
 
     @property
     def of(self) -> Network:
@@ -65,7 +69,8 @@ class Request(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """Everything that is known of a training. sides: its cost on each device that it fits on, measured or predicted. cpu,
     gpu: the predictions, None without rows of that side; lacks: what is missing. measured: device -> the cost by a row of
-    this training. borrowed: the machine of a stored GPU, whose host terms are scaled by host_factor."""
+    this training. borrowed: the machine of a stored GPU, whose host terms are scaled by host_factor. assumed: numbers that nobody
+    gave. warnings: reasons to believe the answer less."""
 
     asked: Request
     cpu: "Prediction | None"
@@ -79,6 +84,8 @@ class Explanation(msgspec.Struct, frozen=True):
     borrowed: str = ""
     host_factor: Estimate | None = None
     sides: tuple[Side, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
+    warnings: tuple[Warning, ...] = ()
 
     @property
     def predictions(self) -> "tuple[Prediction, ...]":
@@ -191,7 +198,7 @@ def explain(asked: Request, of: Sources) -> Explanation:
         cost(asked.training, side.whole, side.device, asked.prices, of.profile(side.device).measurements)
         for side in both
     )
-    return Explanation(
+    explanation = Explanation(
         asked,
         cpu,
         gpu,
@@ -205,6 +212,30 @@ def explain(asked: Request, of: Sources) -> Explanation:
         host_factor(of.cpu, of.borrowed) if of.borrowed else None,
         both,
     )
+    return replace(explanation, assumed=_assumed(explanation), warnings=_warnings(explanation))
+
+
+def _assumed(e: Explanation) -> tuple[Assumption, ...]:
+    """The assumed numbers of the training, with the counts at which the winner changes."""
+    to, counts = e.turns if e.both else ("", {})
+    training = e.asked.training
+    return tuple(doubts.assumption(name, getattr(training, name), to, counts) for name in e.asked.assumed)
+
+
+def _warnings(e: Explanation) -> tuple[Warning, ...]:
+    """The reasons to believe the answer less: disturbed rows, layers that are only estimated, and parts without a row."""
+    warnings = []
+    for side in e.sides:
+        for flag in side.disturbed:
+            warnings.append(Warning(kind=flag, device=side.device, rows=1, rows_used=1, names=("training",)))
+    unknown = e.asked.unknown_share
+    if unknown and any(side.cost.source == "predicted" for side in e.sides):
+        layers = tuple(layer.name for layer in unknown_layers(e.asked.of))
+        warnings.append(Warning(kind="estimated-layers", share=unknown.arithmetic, names=layers))
+    for side in e.sides:
+        if side.unknown:
+            warnings.append(Warning(kind="no-row", device=side.device, names=side.unknown))
+    return tuple(warnings)
 
 
 def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Trained]) -> tuple[Side, ...]:

@@ -63,6 +63,15 @@ def test_a_case_a_table_or_a_users_model_bring_a_training_and_flags_change_it(mo
     monkeypatch.setattr(explain, "describe", lambda name, seconds: OWN)
     made, _ = asked("--model", "own:build", "--samples", "5000", "--epochs", "2")
     assert made.network is OWN and made.training == Training("own:build", 32, 5000, 2)
+    assert made.assumed == ("batch",)
+
+
+def test_numbers_that_nobody_gave_are_assumed_but_those_of_a_named_model_are_its_articles(monkeypatch):
+    monkeypatch.setattr(explain, "describe", lambda name, seconds: OWN)
+    assert asked("--model", "own:build")[0].assumed == ("batch", "samples", "epochs")
+    assert asked("--model", "own:build", "--batch", "64", "--epochs", "2")[0].assumed == ("samples",)
+    assert asked("--model", "mlp-784-100x2-10", "--batch", "64")[0].assumed == ("samples", "epochs")
+    assert asked("--model", "lenet")[0].assumed == asked("--case", "S0")[0].assumed == ()
 
 
 NAMED = {"S4 --all": "--case S4 --all", "a.py:build": "--model a.py:build", "--case S0 --model lenet": "--model lenet"}

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from test_jobs import both, by_its_epochs, trained
 
 from analysis.explain import explanation, published, sides, verify
+from analysis.explain.doubts import Assumption, Warning
 from analysis.explain.explanation import GPU, Request, Sources
 from analysis.predict import borrowed_gpu as stored
 from analysis.predict import profile
@@ -66,6 +67,30 @@ def test_from_how_many_samples_or_epochs_another_device_finishes_first():
     assert words.turns(unsure) == "about 24,600 samples or 39 epochs on, the GPU probably finishes first."
     told = " ".join(words.answer(unsure, "again", here=True))
     assert "(steal): measure it again alone." in told and told.endswith("again --verify 1")
+
+
+def test_an_assumed_number_has_the_count_at_which_the_winner_changes_if_that_is_near():
+    """By the test above the GPU finishes first from 24,566 samples, or from 38.4 epochs of 6,400 samples."""
+    e = explained(Training("cifar10-cnn", 640, 6400, 10), assumed=("batch", "samples", "epochs"))
+    batch, samples, epochs = e.assumed
+    assert batch == Assumption(name="batch", value=640, flag="--batch")
+    assert (samples.value, samples.flag, samples.wins_above) == (6400, "--samples", "gpu")
+    assert samples.changes_at == pytest.approx(640 * 4.0 / (10 * (13.8 - 3.38) * MS))
+    assert epochs.changes_at == pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS))
+    (few,) = explained(Training("cifar10-cnn", 640, 6400, 3), assumed=("epochs",)).assumed
+    assert few == Assumption(name="epochs", value=3, flag="--epochs")  # 38.4 are more than ten times 3
+    assert explained().assumed == ()
+
+
+def test_warnings_name_the_device_the_rows_and_the_layers():
+    rows = swept(3200)
+    rows[1] = replace(rows[1], flags=("other-load",))
+    (warning,) = explained(of=sources(*rows)).warnings
+    assert warning == Warning(kind="other-load", device=GPU, rows=1, rows_used=1, names=("training",))
+    (estimated,) = explained(Training("own:build", 2, 8), network=odd(16)).warnings
+    # 320 FLOP of `odd` beside 354
+    assert (estimated.kind, estimated.names) == ("estimated-layers", ("odd",))
+    assert estimated.share == pytest.approx(320 / 674)
 
 
 def test_a_change_after_which_the_gpu_wins_and_what_may_cost():
