@@ -19,7 +19,7 @@ _NOTES = cudnn.numerical_note
 _WINOGRAD = (_NOTES.WINOGRAD, _NOTES.WINOGRAD_TILE_4x4, _NOTES.WINOGRAD_TILE_6x6, _NOTES.WINOGRAD_TILE_13x13)
 _TRANSFORMS = [*_WINOGRAD, _NOTES.FFT]
 _TENSOR_CORES = [_NOTES.TENSOR_CORE, _NOTES.DOWN_CONVERT_INPUTS, _NOTES.REDUCED_PRECISION_REDUCTION]
-_chosen: dict[tuple, tuple] = {}  # (problem, most, direct) -> what _choose gave for it
+_chosen: dict[tuple, tuple] = {}  # (problem, direct) -> what _choose gave for it
 
 
 @functools.cache
@@ -84,8 +84,8 @@ def graph_of(problem: Conv, direct: bool = False):
     return graph, (first, second, out)
 
 
-def _timed(graph, pack: dict, workspace: int, stream, most: int) -> list[tuple[float, int]]:
-    """(least device milliseconds of a call, index) of the first so many plans that build and run (0: of all), fastest first."""
+def _timed(graph, pack: dict, workspace: int, stream) -> list[tuple[float, int]]:
+    """(least device milliseconds of a call, index) of all plans that build and run, fastest first."""
 
     def milliseconds(index: int, calls: int) -> float:
         def call():
@@ -95,8 +95,6 @@ def _timed(graph, pack: dict, workspace: int, stream, most: int) -> list[tuple[f
 
     found: dict[int, float] = {}
     for index in range(graph.get_execution_plan_count()):
-        if most and len(found) == most:
-            break
         try:
             graph.build_plan_at_index(index)
             if graph.get_workspace_size_plan_at_index(index) <= WORKSPACE_BYTES:
@@ -125,10 +123,10 @@ def _multiplies_elsewhere(graph, index: int) -> bool:
     return False
 
 
-def _choose(problem: Conv, operands: list[int], place: int, stream, most: int, direct: bool) -> tuple:
+def _choose(problem: Conv, operands: list[int], place: int, stream, direct: bool) -> tuple:
     """(graph, tensors, index of its fastest plan, name, plans timed, whether it is a Winograd or FFT form)."""
     graph, tensors = graph_of(problem, direct)
-    plans = _timed(graph, dict(zip(tensors, operands, strict=True)), place, stream, most)
+    plans = _timed(graph, dict(zip(tensors, operands, strict=True)), place, stream)
     if not plans:
         raise ValueError("cuDNN offers no plan for this that builds and runs")
     index = plans[0][1]
@@ -137,7 +135,7 @@ def _choose(problem: Conv, operands: list[int], place: int, stream, most: int, d
 
 
 @kernel
-def plan(problem: Conv, a, b, most: int = 0, direct: bool = False):
+def plan(problem: Conv, a, b, direct: bool = False):
     """The fastest of all plans that cuDNN offers, timed here (implicit GEMM, direct, Winograd, FFT); float32 without TF32."""
     if not DTYPES[problem.dtype].cudnn:
         raise ValueError(f"cuDNN convolves no {problem.dtype} here")
@@ -149,9 +147,9 @@ def plan(problem: Conv, a, b, most: int = 0, direct: bool = False):
     turned = nhwc and problem.direction == "wgrad"
     shape = problem.out_shape
     out = cupy.empty((shape[3], *shape[:3]) if turned else shape, a.dtype)
-    operands, place, asked = [a.data.ptr, b.data.ptr, out.data.ptr], workspace.data.ptr, (problem, most, direct)
+    operands, place, asked = [a.data.ptr, b.data.ptr, out.data.ptr], workspace.data.ptr, (problem, direct)
     if asked not in _chosen:
-        _chosen[asked] = _choose(problem, operands, place, stream, most, direct)
+        _chosen[asked] = _choose(problem, operands, place, stream, direct)
     graph, tensors, index, name, count, transforms = _chosen[asked]
     pack, given = dict(zip(tensors, operands, strict=True)), out.transpose(1, 2, 3, 0) if turned else out
     run = into(given, graph.execute_plan_at_index, pack, place, index, _handle(), keep=(a, b, workspace))

@@ -17,7 +17,7 @@ from test_kernels import AWKWARD_CONVS
 from kernels import reference
 from kernels.cuda import autotuner, conv_tiles, loader, tiles
 from kernels.problems import Conv
-from tests.bench.conv_cuda import FLOAT32_FLOPS_PER_S, direct
+from tests.bench.conv_cuda import ALL_PLANS, FLOAT32_FLOPS_PER_S, direct, figures
 
 PLAIN, TENSOR, WGMMA = "conv/cuda", "conv/cuda_tensor", "conv/cuda_wgmma"
 PROBLEMS = [
@@ -296,3 +296,17 @@ def test_a_float32_plan_beyond_the_data_sheet_is_not_direct():
     row = Row("", "", "float32", "wgrad", (1,), "conv/cudnn/plan NCHW", 0.25, 1.0, 0.0, "", True, "", "", sides)
     for dtype, share, seconds in (("float32", 0.99, 0.25), ("float32", 1.01, 0.75), ("bfloat16", 1.01, 0.25)):
         assert direct(replace(row, dtype=dtype, flops=share * 0.25 * FLOAT32_FLOPS_PER_S)).library_s == seconds
+
+
+def test_rows_beside_five_of_cudnns_plans_print_no_ratio():
+    sides = {"conv/cuda/wgmma": 1.0, "conv/cudnn/plan NHWC": 4.0}
+    names = {"drawn": "a 0", "kind": "1", "dtype": "bfloat16", "layout": "fprop", "tiles": "", "commit": "", "at": ""}
+    seconds = {"library": "conv/cudnn/plan NHWC", "library_s": 4.0, "ours_s": 1.0, "first_s": 0.0, "sides": sides}
+    few = Row(**names, **seconds, shape=(1,), equal=True, flops=2e12)
+    sides = {"conv/cuda/wgmma": 1.0, f"conv/cudnn/plan NHWC, {ALL_PLANS}": 0.5}
+    every = replace(few, library=f"conv/cudnn/plan NHWC, {ALL_PLANS}", library_s=0.5, sides=sides)
+    assert [(f.what, f.figure.value) for f in figures([few])[2:]] == [("1: bfloat16 fprop 1, ", 2.0)]
+    printed = {f.what: f.figure.value for f in figures([few, every])}
+    assert printed["bfloat16 fprop, drawn, 1 row: library / ours, geometric mean"] == 0.5
+    assert printed["rows exact on whole numbers"] == 2
+    assert 4.0 not in printed.values()
