@@ -70,6 +70,11 @@ def commands() -> dict[str, str]:
     return found
 
 
+def starts(command: str) -> str:
+    """The module whose `main` is a command's: a package's own is in `__main__`."""
+    return f"{command}.__main__" if (ROOT / command.replace(".", "/")).is_dir() else command
+
+
 def overview(first: str) -> list[str]:
     """A line a command, by the question it answers, those of the package `first` first."""
     known = sorted(commands().items(), key=lambda item: not item[0].startswith(first))

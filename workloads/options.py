@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import difflib
+import importlib.util
 import os
 import re
 import shlex
@@ -26,6 +27,23 @@ SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
 BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmgt", 1) for b in ("", "b", "ib")}}
 _OTHERWISE = {"true": "on", "false": "off", "cuda": "gpu", "precision": "dtypes"}
 _FEW = 8  # up to so many known words are listed even if one is similar
+SCRIPT = "crossover"  # the console command that starts every other
+_OURS = re.compile(
+    r"(?<!\S)python -m (?:crossover(?=\s|$)|(?:workloads|analysis)(?:\.(?P<name>\w+)(?P<quick> --quick)?)?)"
+)
+# What every command needs, pyproject.toml's dependencies: package -> the name by which it is imported.
+PACKAGES = {
+    "ml_dtypes": "ml_dtypes",
+    "msgspec": "msgspec",
+    "numba": "numba",
+    "numpy": "numpy",
+    "nvidia-ml-py": "pynvml",
+    "pandas": "pandas",
+    "psutil": "psutil",
+    "rich": "rich",
+    "scipy": "scipy",
+    "threadpoolctl": "threadpoolctl",
+}
 
 
 class Stop(Exception):
@@ -177,13 +195,13 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors are one `error:` line and one command that works, with exit code 2. `-h` is one screen: the
     flags of `needs` and the examples; `--help` is all of them."""
 
-    example, question = "", ""
+    module, example, question = "", "", ""
     needs: tuple[str, ...] = ()
 
     def error(self, message: str):
         extra, choice = re.match(r"unrecognized arguments: (\S+)", message), re.search(r"choice: '(.*?)' \(", message)
         if extra:
-            word, module = extra[1].partition("=")[0], self.prog.split()[-1]
+            word, module = extra[1].partition("=")[0], self.module
             if module in ("workloads", "analysis") and (near := closest(f"{module}.{word}", help_screen.commands())):
                 raise Usage(f"{word!r} is no argument; a command is typed with a dot", f"python -m {near} -h")
             known, first = self._option_string_actions, f"--{next(iter(self.needs), '')}"
@@ -237,14 +255,15 @@ def parser(
     """A parser for `python -m <command>` with the flags that `add` reads; the first of the `examples` is also the command shown
     after errors. `needs`: the flags that -h shows."""
     made = Parser(
-        prog=f"python -m {command}",
+        prog=_by_script(f"python -m {command}"),
         description=f"{question} {description}".strip(),
         epilog=help_screen.EXAMPLES + "\n".join(f"  {typed(example)}" for example in examples),
         allow_abbrev=False,
         add_help=False,
         formatter_class=help_screen.Formatter,
     )
-    made.example, made.question, made.needs = examples[0], question, tuple(needs.split())
+    made.module, made.example = command, examples[0]
+    made.question, made.needs = question, tuple(needs.split())
     both = "-h: one screen; --help: every flag"
     made.add_argument("-h", "--help", action=help_screen.Help, nargs=0, dest=argparse.SUPPRESS, help=both)
     add(made, flags, **types)
@@ -334,10 +353,11 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[Namespace]
             with contextlib.suppress(ValueError):  # not the main thread: whoever owns it decides
                 signal.signal(signal.SIGTERM, _terminated)
             args = made.parse_args(argv)
-            args.command = command_line(made.prog.split()[-1], argv)
+            args.command = command_line(made.module, argv)
             if not getattr(args, "quiet", False):
                 terminal.show_waiting(made.question)
             out.wraps = {getattr(args, "format", None), getattr(args, "to", None)} <= {"table", None}
+            require_packages()
             return body(args)
         except Stop as stop:
             _say(stop, made, sys.argv[1:] if argv is None else argv)
@@ -370,7 +390,7 @@ def _say(stop: Stop, made: Parser, given: Sequence[str]) -> None:
     if stop.wrong or (stop.wrong == "" and "" in given):
         fixed = made.corrected(given, stop.wrong, stop.right)
     if fixed != list(given):
-        tip = shlex.join(["python", "-m", made.prog.split()[-1], *fixed])
+        tip = shlex.join(["python", "-m", made.module, *fixed])
     terminal.note(f"  try: {typed(tip)}")
 
 
@@ -387,9 +407,47 @@ def near(path: str | os.PathLike) -> str:
     return os.fspath(path) if inside.startswith("..") else inside
 
 
+def started_as() -> str:
+    """The words before a command's short name as the user typed them: `crossover`, the path to it, or `python -m crossover`; ""
+    of a command that was started as `python -m workloads.matmul`."""
+    program = PurePath(sys.argv[0])
+    if program.stem != SCRIPT:
+        return ""
+    if program.suffix == ".py":
+        return f"{python()} -m {SCRIPT}"
+    on_path = shutil.which(SCRIPT)
+    same = on_path is not None and os.path.realpath(on_path) == os.path.realpath(program)
+    return SCRIPT if same else shlex.quote(near(program))
+
+
+def _by_script(text: str) -> str:
+    """The text with its commands of ours as the console command takes them, if that started this process."""
+    start = started_as()
+    if not start:
+        return text
+
+    def short(match: re.Match) -> str:
+        if match["name"] is None:
+            return start
+        if match["name"] == "suite" and match["quick"]:
+            return f"{start} run"
+        return f"{start} {match['name']}{match['quick'] or ''}"
+
+    return _OURS.sub(short, text)
+
+
 def typed(command: str) -> str:
-    """A command of ours, or a line with one, as it can be typed here: `python -m ...` with the interpreter that works."""
-    return re.sub(r"(?<!\S)python(?= -m )", lambda _: python(), command)
+    """A command of ours, or a line with one, as it can be typed here and in the form that was typed: `crossover matmul ...`, or
+    `python -m workloads.matmul ...` with the interpreter that works."""
+    return re.sub(r"(?<!\S)python(?= -m )", lambda _: python(), _by_script(command))
+
+
+def require_packages() -> None:
+    """Raises Missing, which names all packages that are not installed."""
+    lacking = [package for package, module in PACKAGES.items() if importlib.util.find_spec(module) is None]
+    if lacking:
+        install = f"{python()} -m pip install {' '.join(lacking)}"
+        raise Missing(f"not installed: {', '.join(lacking)}", install)
 
 
 def command_line(module: str, argv: Sequence[str] | None) -> str:

@@ -18,7 +18,8 @@ _PAINTED = re.compile(r"\x1b\[[\d;]*m")
 _ASCII = str.maketrans("█░│…µ±·–", "#.|~u~.-")  # for terminals without these
 _MOVES = re.compile(r"\r|\x1b\[[\d;?]*[A-Zac-ln-z]")  # of a progress bar, which fits by itself
 _WINNER = re.compile(r"^(?:Probably t|T)he [CG]PU(?=: )|\b[Tt]he [CG]PU wins\b")
-_COMMAND = re.compile(r"(?:^|(?<=\s))\S*python[\d.]* -m \w.*")
+# A command in a line: one of Python's modules, or the console command at the line's beginning or after a colon.
+_COMMAND = re.compile(r"(?:^|(?<=\s))\S*python[\d.]* -m \w.*|(?:^|(?<=: ))(?:\S*/)?crossover [a-z]+\b.*")
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
 # The prefix of a line's text: `- `, `1. `, `tip: `, or a label with two blanks or more behind it, and a number.
 _LABEL = re.compile(r"\s*(?:(?:[-*]|\d+\.|\w+:)\s+|(?:(?:\S+ )*?\S+\s{2,}){1,2})?(?:\d+\. )?")

@@ -15,6 +15,7 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PRODUCT = ("kernels", "workloads", "analysis")
+CONSOLE = "crossover.py"  # the one module beside the packages
 CODE = {".py", ".cu", ".cuh", ".h", ".js", ".css", ".j2", ".html"}
 # Functions that become machine code: their arguments are pointers and sizes, their length is that of the loop they unroll.
 _COMPILED = {"njit", "jit", "vectorize", "intrinsic", "overload"}
@@ -45,6 +46,7 @@ def tree(path: pathlib.Path) -> ast.Module:
 def modules() -> dict[str, pathlib.Path]:
     """Dotted name -> file, of the product's Python."""
     python = [path for package in PRODUCT for path in files(package) if path.suffix == ".py"]
+    python.append(ROOT / CONSOLE)
     return {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in python}
 
 

@@ -1,0 +1,130 @@
+"""The console command `crossover`, the form of its hints, and the line on packages that are not installed."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+import crossover
+from workloads import help_screen, options, terminal
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def started(monkeypatch, path: str, on_path: str | None = None) -> None:
+    """Makes this process one that was started by the file `path`; `on_path`: the console command that a shell runs."""
+    monkeypatch.setattr(options.sys, "argv", [path])
+    monkeypatch.setattr(options.shutil, "which", lambda name: on_path if name == "crossover" else "/usr/bin/python")
+    monkeypatch.setattr(options.sys, "executable", "/usr/bin/python")
+
+
+def test_every_command_has_a_short_name_of_its_own():
+    named = crossover.commands()
+    assert list(named)[:4] == ["explain", "run", "doctor", "report"]
+    assert sorted(named.values()) == sorted([*help_screen.commands(), "workloads.suite"])
+    assert (named["fleet"], named["run"], named["matmul"]) == ("analysis.fleet", "workloads.suite", "workloads.matmul")
+
+
+@pytest.mark.parametrize("name", crossover.commands())
+def test_a_short_name_starts_the_main_of_its_module(name, monkeypatch, capsys):
+    started(monkeypatch, "/opt/bin/crossover", "/opt/bin/crossover")
+    with pytest.raises(SystemExit) as stop:
+        crossover.main([name, "--help"])
+    assert stop.value.code == 0
+    shown = "suite" if name == "run" else name
+    assert capsys.readouterr().out.startswith(f"usage: crossover {shown} ")
+
+
+def test_run_is_the_quick_suite(monkeypatch):
+    given = []
+    monkeypatch.setattr("workloads.suite.main", lambda argv: given.extend(argv) or 7)
+    assert crossover.main(["run", "-q"]) == 7
+    assert given == ["--quick", "-q"]
+
+
+def test_without_a_word_the_commands_are_listed(capsys):
+    for words in ([], ["-h"], ["--help"]):
+        assert crossover.main(words) == 0
+        listed = capsys.readouterr().out.splitlines()
+        assert [line.split()[0] for line in listed[1:-1]] == list(crossover.commands())
+
+
+WRONG = {
+    "explian --model m.py:build": "crossover explain --model m.py:build",
+    "workloads.matmul --sizes 64": "crossover matmul --sizes 64",
+    "--model m.py:build": "crossover explain --model m.py:build",
+    "zzz --fast": "crossover",
+    "matmul --sizes 64 --thread 2": "crossover matmul --sizes 64 --threads 2",
+    "run --fats": "crossover run --fast",
+}
+
+
+@pytest.mark.parametrize(("words", "right"), WRONG.items())
+def test_a_wrong_command_is_corrected_in_the_form_that_was_typed(words, right, monkeypatch, capsys):
+    started(monkeypatch, "/opt/bin/crossover", "/opt/bin/crossover")
+    assert crossover.main(words.split()) == 2
+    error = capsys.readouterr().err.splitlines()
+    assert error[0].startswith("error: ") and error[-1] == f"  try: {right}"
+
+
+def test_hints_have_the_form_in_which_the_process_was_started(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bin").mkdir()
+    script = tmp_path / "bin" / "crossover"
+    script.touch()
+    shown = "More: python -m analysis.explain --all"
+    started(monkeypatch, str(script), str(script))
+    assert options.typed(shown) == "More: crossover explain --all"
+    assert options.typed("python -m workloads.suite --quick -q") == "crossover run -q"
+    assert options.typed("python -m workloads.suite --only matmul") == "crossover suite --only matmul"
+    assert options.typed("python -m workloads.matmul --quick") == "crossover matmul --quick"
+    assert options.typed("python -m workloads") == options.typed("python -m crossover") == "crossover"
+    assert options.typed("python -m pip install rich") == "python -m pip install rich"
+    started(monkeypatch, str(script), None)  # not on PATH
+    assert options.typed(shown) == "More: bin/crossover explain --all"
+    started(monkeypatch, str(ROOT / "crossover.py"))
+    assert options.typed(shown) == "More: python -m crossover explain --all"
+    started(monkeypatch, str(ROOT / "analysis/explain/__main__.py"), str(script))
+    assert options.typed(shown) == shown
+
+
+def test_a_console_command_that_wraps_goes_on_after_a_backslash():
+    line = "More: crossover explain --model mine.py:build --all"
+    assert terminal.wrapped(line, 40) == ["More: crossover explain --model \\", "        mine.py:build --all"]
+    sentence = "Only the crossover along the batch was measured here."
+    assert all("\\" not in part for part in terminal.wrapped(sentence, 40))
+
+
+# ---------------------------------------------------------------- packages that are not installed
+
+
+def test_the_packages_that_are_looked_for_are_the_dependencies():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert list(options.PACKAGES) == project["dependencies"]
+
+
+def test_all_packages_that_are_not_installed_stand_in_one_line(monkeypatch, capsys):
+    for module in ("msgspec", "pynvml"):
+        monkeypatch.setitem(sys.modules, module, None)
+    assert crossover.main(["matmul", "--dry-run"]) == options.MISSING
+    error = capsys.readouterr().err.splitlines()
+    assert error[0] == "error: not installed: msgspec, nvidia-ml-py"
+    assert error[1:] == [f"  try: {options.python()} -m pip install msgspec nvidia-ml-py"]
+
+
+NEEDS = {"analysis.compare": "OLD NEW", "analysis.export": "RUN --to csv"}
+NEEDS |= dict.fromkeys(("analysis.fleet", "analysis.report", "analysis.roofline"), "RUN")
+
+
+@pytest.mark.parametrize("module", ["crossover", "workloads", "analysis", *help_screen.commands()])
+def test_a_python_without_packages_gets_one_error_line(module):
+    """-S: no site-packages."""
+    words = [sys.executable, "-S", "-m", module, *NEEDS.get(module, "").split()]
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    lines = ended.stderr.splitlines()
+    assert ended.returncode == options.MISSING and len(lines) == 2
+    assert lines[0] == f"error: not installed: {', '.join(options.PACKAGES)}"
+    assert re.fullmatch(r"  try: .*python[\d.]* -m pip install ml_dtypes msgspec .* threadpoolctl", lines[1])
