@@ -83,14 +83,15 @@ def functions(path: pathlib.Path) -> list[tuple[str, int, int]]:
     """(name, lines, parameters) of a file's functions, but for those that are compiled and those that hold such a one."""
     found = []
     for node in ast.walk(tree(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _compiled(node):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not compiled(node):
             a = node.args
             counted = [n.arg for n in (*a.posonlyargs, *a.args, *a.kwonlyargs) if n.arg not in ("self", "cls")]
             found.append((node.name, (node.end_lineno or 0) - node.lineno + 1, len(counted)))
     return found
 
 
-def _compiled(function: ast.AST) -> bool:
+def compiled(function: ast.AST) -> bool:
+    """Whether a function becomes machine code, or holds one that does."""
     names = {
         name.id if isinstance(name, ast.Name) else getattr(name, "attr", "")
         for node in ast.walk(function)
