@@ -21,7 +21,7 @@ from analysis.crossover.families import (
     of_family,
     rows_of,
 )
-from analysis.stats import Estimate, of, quickest
+from analysis.stats import Estimate, of, quickest, reaching
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Machine, Measurement, Measurements
 
@@ -77,9 +77,9 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Crossing(msgspec.Struct, frozen=True):
-    """The winner changes at `at`, interpolated between the measured sizes `below` and `above`; from there `to` wins. Its
-    interval covers the sizes next to it where the winner cannot be told. `apart`: the widest gap between measured sizes from
-    below to above, high over low."""
+    """The winner changes at `at`, interpolated between the measured sizes `below` and `above`; from there `to` wins. The value
+    comes from the medians alone, so that noisier rows do not move it. Its interval covers the sizes next to it where the winner
+    cannot be told. `apart`: the widest gap between measured sizes from below to above, high over low."""
 
     at: Estimate
     below: int
@@ -274,7 +274,7 @@ def classify(
     points = tuple(points)
     told = [i for i, p in enumerate(points) if p.sign]
     changes = [(i, j) for i, j in itertools.pairwise(told) if points[i].sign != points[j].sign]
-    crossings = tuple(_crossing(points, i, j) for i, j in changes)
+    crossings = tuple(_crossing(points, changes, number) for number in range(len(changes)))
     signs = [p.sign for p in points]
     if len(crossings) == 1 and crossings[0].to == "gpu":
         kind = "gpu-from"
@@ -290,21 +290,40 @@ def classify(
     return Answer(precision, form, kind, *ends, points, crossings, bands, tuple(gaps), family=family)
 
 
-def _crossing(points: tuple[Point, ...], below: int, above: int) -> Crossing:
-    """Where log(ratio) passes 0, linear in log n, between two sizes with a sure winner. The interval reaches over the
-    can't-tell bands next to them: to where its two edges pass 0, or to the end of the measured range."""
+def _crossing(points: tuple[Point, ...], changes: list[tuple[int, int]], number: int) -> Crossing:
+    """The change of that number; `changes`: indices of the two points with a sure winner around each. The interval reaches over
+    the can't-tell bands next to these: to where its two edges pass 0, or to the end of the measured range."""
+    below, above = changes[number]
+    to_gpu = points[above].sign
+    after = changes[number - 1][1] if number > 0 else 0
+    before = changes[number + 1][0] if number + 1 < len(changes) else len(points) - 1
+    at = _middle(points[after : before + 1], to_gpu)
     first, last = _past_bands(points, below, -1), _past_bands(points, above, 1)
-    to_gpu, points = points[above].sign, points[first : last + 1]
-    at = [math.log(p.n) for p in points]
+    points = points[first : last + 1]
+    log_n = [math.log(p.n) for p in points]
     ratios = [p.ratio for p in points]
-    central = _rises(at, [to_gpu * math.log(r.value) for r in ratios])
     edges = [(to_gpu * (math.log(r.low) if r.low > 0 else -math.inf), to_gpu * math.log(r.high)) for r in ratios]
-    early, late = _rises(at, [max(e) for e in edges]), _rises(at, [min(e) for e in edges])
-    low = early[0] if points[0].sign else at[0]
-    high = late[-1] if points[-1].sign else at[-1]
-    n = Estimate(*(math.exp(x) for x in (central[len(central) // 2], low, high)))
+    early, late = _rises(log_n, [max(e) for e in edges]), _rises(log_n, [min(e) for e in edges])
+    low = early[0] if points[0].sign else log_n[0]
+    high = late[-1] if points[-1].sign else log_n[-1]
+    n = reaching(math.exp(at), math.exp(low), math.exp(high))
     apart = max(b.n / a.n for a, b in itertools.pairwise(points))
     return Crossing(n, points[0].n, points[-1].n, "gpu" if to_gpu > 0 else "cpu", apart)
+
+
+def _middle(points: tuple[Point, ...], to_gpu: int) -> float:
+    """log n at which the medians' winner changes once, from the other side to that of sign `to_gpu`. Where noise makes the
+    medians change back and forth, it is the change that leaves most on its sides: the least sum of the logarithms before it.
+    Linear in log n between two sizes. No interval counts.
+
+    Source: the change point of a cumulative sum, E. S. Page, Continuous Inspection Schemes (1954).
+    """
+    log_n = [math.log(p.n) for p in points]
+    log_ratio = [to_gpu * math.log(p.ratio.value) for p in points]
+    sums = itertools.accumulate(log_ratio)
+    rises = [(before, i) for i, before in enumerate(sums) if log_ratio[i] < 0 <= log_ratio[min(i + 1, len(points) - 1)]]
+    _, i = min(rises)
+    return log_n[i] + (log_n[i + 1] - log_n[i]) * log_ratio[i] / (log_ratio[i] - log_ratio[i + 1])
 
 
 def _past_bands(points: tuple[Point, ...], at: int, step: int) -> int:

@@ -103,9 +103,9 @@ class Explanation(msgspec.Struct, frozen=True):
 
     @property
     def swept(self) -> dict[str, float]:
-        """Samples -> the count from which the winner surely finishes first, if it was measured by a sweep."""
+        """Samples -> the count from which the winner finishes first, if it was measured by a sweep."""
         last = ((a.family.varies, a.crossings[-1]) for a in self.crossovers if a.form.mode == BY_JOB and a.crossings)
-        return {varies: c.at.high for varies, c in last if not c.wide and c.to == sides.turns(*self.both)[0]}
+        return {varies: c.at.value for varies, c in last if not c.wide and c.to == sides.turns(*self.both)[0]}
 
     @property
     def turns(self) -> tuple[str, dict[str, float]]:

@@ -87,7 +87,7 @@ def summaries(answers: Iterable[Answer]) -> list[str]:
 def _summary(group: list[Answer]) -> str:
     first, kinds, parts = group[0], group_by(group, lambda a: a.kind), []
     turns = [a.crossings[0] for a in kinds.get("gpu-from", [])]
-    ends = sorted(end for c in turns for end in ((c.below, c.above) if c.wide else (c.at.high,)))
+    ends = sorted(end for c in turns for end in ((c.below, c.above) if c.wide else (c.at.value,)))
     between = " to ".join(dict.fromkeys(map(sentences.digits, ends[:1] + ends[-1:])))
     for kind, words in _KINDS.items():
         if of := kinds.get(kind):

@@ -1,8 +1,8 @@
 """Crossovers in words: the winner by size, the parts of a GPU call's time, and verdicts for table cells."""
 
 from analysis import labels, numbers
-from analysis.crossover.crossover import FINE, Answer, Crossing, Form, Side
-from analysis.crossover.families import SQUARES, Family
+from analysis.crossover.crossover import Answer, Form, Side
+from analysis.crossover.families import Family
 from analysis.crossover.time_split import REMAINDER, Why
 from analysis.text import sentences
 from analysis.text.rates import machine_words
@@ -45,28 +45,25 @@ def way_name(form: Form) -> str:
 
 
 def precision_name(a: Answer) -> str:
-    """The precision, and the CPU's own arithmetic where it is another."""
-    return f"{a.precision} (CPU in {join(a.cpu_maths)})" if a.cpu_maths else a.precision
+    """The precision, and the CPU's own arithmetic where it is another: `tf32, CPU in float32`."""
+    return a.precision + _cpu_arithmetic(a)
+
+
+def _cpu_arithmetic(a: Answer) -> str:
+    return f", CPU in {join(a.cpu_maths)}" if a.cpu_maths else ""
 
 
 def crossing_sentence(a: Answer) -> str:
     """The winner by size, for the square products of one precision and form."""
-    return " ".join(sentences.crossover(a, f"Square {precision_name(a)} products, {form_name(a.form)}"))
+    subject = f"Square {a.precision} products{_cpu_arithmetic(a)}, {form_name(a.form)}"
+    return " ".join(sentences.crossover(a, subject))
 
 
 def verdict_words(a: Answer) -> str:
-    """The answer in a cell: `the GPU wins from n = 131 (can't tell 128 to 131)`."""
+    """The answer in a cell: `the GPU wins from about n = 131 (128 to 135); can't tell at 512`."""
     unsure = sentences.unsure(a)
-    return sentences.crossing(a) + (f" (can't tell {join(unsure)})" if unsure else "")
-
-
-def short_n_words(c: Crossing, name: str = SQUARES.size_name) -> str:
-    """The size at which the winner changes, for a chart's mark: `n = 103`, or `n = 288 to 721` where it is known to 5 % or
-    worse."""
-    if c.wide:
-        return f"{name} = {c.below:,} to {c.above:,}"
-    low, high = (sentences.digits(size) for size in (c.at.low, c.at.high))
-    return f"{name} = {low} to {high}" if c.at.high > FINE * c.at.low and low != high else f"{name} = {high}"
+    doubts = bool(unsure) and sentences.CANT_TELL not in sentences.crossing(a)
+    return sentences.crossing(a) + f"; can't tell at {join(unsure)}" * doubts
 
 
 def copies_sentence(answers: list[Answer]) -> str:

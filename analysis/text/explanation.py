@@ -166,13 +166,12 @@ def _host(e: Explanation) -> str:
 
 
 def turns(e: Explanation) -> str:
-    """The samples or epochs from which the other device wins; `about` where no rows of fewer and of more were measured,
-    `probably` where the intervals of what was asked overlap."""
+    """The samples or epochs from which the other device wins; `probably` where no rows of fewer and of more were measured and
+    the intervals of what was asked overlap."""
     (to, turned), wholes = e.turns, [side.whole for side in e.both]
     unsure = " probably" * (not e.swept and faster(*wholes) == "neither")
     at = [counted(max(1.0, x), what) for what, x in turned.items()]
-    words = " or about ".join(at) if e.swept else f"about {' or '.join(at)}"
-    return say(SAID["turn" if at else "never"], at=words, to=to.upper(), unsure=unsure)
+    return say(SAID["turn" if at else "never"], at=f"about {' or '.join(at)}", to=to.upper(), unsure=unsure)
 
 
 def _doubts(e: Explanation) -> list[str]:

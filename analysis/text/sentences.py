@@ -6,7 +6,7 @@ import string
 from collections.abc import Callable
 from typing import ClassVar
 
-from analysis.crossover.crossover import Answer
+from analysis.crossover.crossover import Answer, Crossing
 from analysis.numbers import factor, gain, interval, number, share, time, timed
 from analysis.predict.combine import WORDS
 from analysis.predict.prediction import Prediction
@@ -115,17 +115,36 @@ def faster_by(cpu: Estimate, gpu: Estimate) -> str:
 # ---------------------------------------------------------------- from which size
 
 
+def crossing_size(c: Crossing, name: str, predicted: bool = False) -> str:
+    """The size at which the winner changes, with its interval: `about n = 102 (94 to 129)`; `n = 300` where both ends are that
+    size; `n = 100 to 40,000` where the measured sizes lie too far apart to say more. `predicted`: `about n = 102 (94 to 129,
+    predicted)`."""
+    if c.wide:
+        return counted(f"{c.below:,} to {c.above:,}", name)
+    low, high = digits(c.at.low), digits(c.at.high)
+    bracket = [] if low == high else [f"{low} to {high}"]
+    if predicted:
+        bracket.append("predicted")
+    size = counted(c.at.value, name)
+    return f"about {size} ({', '.join(bracket)})" if bracket else size
+
+
 def unsure(a: Answer) -> list[str]:
-    """Sizes without a certain winner, in digits: `103 to 115`, `512`; three at most, then how many more."""
-    spans = [(c.at.low, c.at.high) for c in a.crossings if not c.wide and digits(c.at.low) != digits(c.at.high)]
-    spans += [b for b in a.bands if not any(low <= b[0] and b[1] <= high for low, high in spans)]
+    """Sizes without a certain winner beyond those of the crossing that `crossing` prints, in digits: `103 to 115`, `512`; three
+    at most, then how many more."""
+    printed = a.crossings[-1:]
+    inside = [(c.at.low, c.at.high) for c in printed]
+    spans = [(c.at.low, c.at.high) for c in a.crossings[:-1] if not c.wide and digits(c.at.low) != digits(c.at.high)]
+    for first, last in a.bands:
+        if not any(low <= first and last <= high for low, high in inside + spans):
+            spans.append((first, last))
     words = [digits(x) if x == y else f"{digits(x)} to {digits(y)}" for x, y in sorted(spans)]
     return words[:3] + ([f"{len(words) - 3} more"] if len(words) > 3 else [])
 
 
 def crossing(a: Answer) -> str:
-    """The winner by size, without a full stop: `the GPU wins from n = 115`, the first size that is sure. If predicted: `about`
-    the likeliest size."""
+    """The winner by size, without a full stop: `the GPU wins from about n = 102 (94 to 129)`. Between the ends of the bracket
+    it can't be told."""
     name, mark, seen = a.family.size_name, " (predicted)" * a.predicted, "looked at" if a.predicted else "measured"
     match a.kind:
         case "gpu-from" if a.crossings[0].wide:
@@ -137,9 +156,9 @@ def crossing(a: Answer) -> str:
             return f"the CPU wins up to {counted(a.high_n, name)}, the largest {seen}{mark}"
         case "gpu-from" | "several":
             last, before = a.crossings[-1], len(a.crossings) - 1
-            at = f"about {counted(last.at.value, name)}" if a.predicted else counted(last.at.high, name)
+            at = crossing_size(last, name, a.predicted)
             below = f"; below, the winner changes {'once' if before == 1 else f'{before} times'}" * bool(before)
-            return f"the {NAMES[last.to]} wins from {at}{below}{mark}"
+            return f"the {NAMES[last.to]} wins from {at}{below}"
         case "cant-tell":
             if not (sure := [p for p in a.points if p.sign]):
                 return f"can't tell which device wins at {counted(join(unsure(a)), name)}{mark}"
@@ -150,8 +169,8 @@ def crossing(a: Answer) -> str:
 
 
 def crossover(a: Answer, subject: str) -> list[str]:
-    """The winner by size, and the sizes at which it can't be told (`Between 103 and 115 it can't be told.`): two sentences at
-    most. `subject`: `Square float32 products`."""
+    """The winner by size, and further sizes at which it can't be told (`At 512 it can't be told.`): two sentences at most.
+    `subject`: `Square float32 products`."""
     said, words = crossing(a), unsure(a)
     where = f"At {join(words)}"
     if len(words) == 1 and " to " in words[0]:

@@ -77,7 +77,15 @@ def test_the_interval_covers_the_sizes_next_to_it_where_the_winner_cannot_be_tol
     back = at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (112, 1.0, 0.1), (128, 0.8, 0.05))  # the CPU wins beyond it
     assert [(c.below, c.above, c.to) for c in back.crossings] == [(96, 104, "gpu"), (104, 128, "cpu")]
     far = at_points((96, 0.8, 0.05), (104, 1.2, 0.05), (128, 1.3, 0.05), (256, 1.0, 0.1), (512, 1.5, 0.1))
-    assert far.crossings[0].at.high < 104 and "and 256)" in crossings.verdict_words(far)
+    assert far.crossings[0].at.high < 104 and "; can't tell at 256" in crossings.verdict_words(far)
+
+
+@pytest.mark.parametrize("half", [0.05, 0.3])
+def test_a_wider_interval_does_not_move_the_estimate(half):
+    """The medians pass 1 twice, at 100.3 and above 112; before the first lies the larger part below 1, so it is the one. ln(1 /
+    0.8) = 0.2231 and ln 1.2 = 0.1823: 96 (104 / 96)^(0.2231 / 0.4055) = 100.33."""
+    (crossing,) = at_points((96, 0.8, 0.05), (104, 1.2, half), (112, 0.95, 0.1), (128, 1.5, 0.05)).crossings
+    assert crossing.at.value == pytest.approx(100.33, abs=0.01) and 112 < crossing.at.high < 128
 
 
 def test_what_stands_for_no_side():

@@ -120,11 +120,11 @@ def test_of_samples_that_were_swept_the_measured_turn_is_said_everywhere():
     e = explained(of=sources(*rows))
     (whole,) = [a for a in e.crossovers if a.family.varies == "samples"]
     assert whole == next(a for a in break_even.answers(rows, ["samples"]) if a.form.mode == BY_JOB)
-    assert e.turns == ("gpu", {"samples": whole.crossings[0].at.high, "epochs": pytest.approx(10.0)})
+    assert e.turns == ("gpu", {"samples": whole.crossings[0].at.value, "epochs": pytest.approx(10.0)})
     assert (
         e.turns[1]["samples"] == pytest.approx(3200, rel=2e-3) and not explained(validation=1, of=sources(*rows)).swept
     )
-    assert words.turns(e) == "3,200 samples or about 10 epochs on, the GPU finishes first."
+    assert words.turns(e) == "about 3,200 samples or 10 epochs on, the GPU finishes first."
     other = explained(msgspec.structs.replace(T, epochs=20), sources(*rows))
     assert words.turns(other) == "about 1,600 samples or 10 epochs on, the GPU finishes first."
 

@@ -100,9 +100,13 @@ def alike() -> tuple[Figure, list[str]]:
         places += [(f"| {s.name} | {say.timed(s.whole)} |", markdown) for s in sides]
         both_told = (verdict, *re.findall(f"- {row[0]}: (.*)", page))
         places += [(say.time(s.whole), text) for s in sides for text in both_told]
-        if turn := re.search(rf"{name}, batch {size}, .*: the \wPU wins from ([\d,]+ samples)", readme):
+        if turn := re.search(rf"{name}, batch {size}, .*: the \wPU wins from about ([\d,]+ samples)", readme):
             samples = say.counted(told["finishes_first_from"][1]["samples"], "samples")
-            places += [(turn[1], samples), (f"From  {turn[1]} or", terminal), (f"**From.** {turn[1]} or", markdown)]
+            places += [
+                (turn[1], samples),
+                (f"From  about {turn[1]} or", terminal),
+                (f"**From.** about {turn[1]} or", markdown),
+            ]
         found += [(part, part if part in text else "none") for part, text in places]
         facts += len(found)
         apart += [f"{row[0]}: README {a}, here {b}" for a, b in found if a != b]

@@ -61,7 +61,7 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     _, (found,) = only(rows)
     assert (found.precision, found.cpu_maths, found.form.framework) == ("tf32", ("float32",), "tensorflow")
     assert found.kind == "cpu-throughout"  # the library's GPU call is no reason for TensorFlow's to win
-    expected = "tf32 (CPU in float32), by tensorflow, resident on the GPU"
+    expected = "tf32, CPU in float32, by tensorflow, resident on the GPU"
     assert expected in answers.steps(loaded(rows).runs, rows, "matmul")[0]
     machine = loaded(rows)
     assert summary.answer(machine)[0].startswith("A step of cifar10-mlp (8 products), tf32")

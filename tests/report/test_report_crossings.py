@@ -10,7 +10,7 @@ from analysis.crossover.families import Family
 from analysis.report.charts import break_even, chart, crossover
 from analysis.report.material import Material
 from analysis.stats import Estimate
-from analysis.text import answers, crossings, questions
+from analysis.text import answers, questions, sentences
 from workloads.records import Loaded
 
 LAYER = {"m": 0, "n": 512, "k": 3136, "layout": "nn"}
@@ -30,15 +30,15 @@ def loaded():
 
 @pytest.mark.parametrize(
     ("crossing", "words"),
-    [(SHARP, "n = 104"), (NOISY, "n = 288 to 721"), (WIDE, "n = 100 to 40,000")],
+    [(SHARP, "about n = 103 (102 to 104)"), (NOISY, "about n = 480 (288 to 721)"), (WIDE, "n = 100 to 40,000")],
 )
-def test_short_words_keep_the_interval_where_it_is_wide(crossing, words):
-    assert crossings.short_n_words(crossing) == words
+def test_a_crossing_has_its_interval_in_a_bracket(crossing, words):
+    assert sentences.crossing_size(crossing, "n") == words
 
 
 def test_a_chart_marks_what_is_known_and_shades_what_is_not():
-    assert chart.crossed([SHARP], "n") == {"lines": [(103.0, "n = 104")], "bands": []}
-    expected = {"lines": [(480.0, "")], "bands": [(288.0, 721.0, "CPU from batch = 288 to 721")]}
+    assert chart.crossed([SHARP], "n") == {"lines": [(103.0, "about n = 103 (102 to 104)")], "bands": []}
+    expected = {"lines": [(480.0, "")], "bands": [(288.0, 721.0, "CPU from about batch 480 (288 to 721)")]}
     assert chart.crossed([NOISY], "batch", "{} from ") == expected
     expected = {"lines": [], "bands": [(100.0, 40_000.0, "GPU from somewhere here")]}
     assert chart.crossed([WIDE], "samples", "{} from ") == expected

@@ -12,7 +12,7 @@ from analysis.predict.budget import REST
 from analysis.roofline.bounds import CACHED_MARK, CACHED_WORDS
 from analysis.stats import Estimate
 from analysis.table import Table
-from analysis.text.crossings import short_n_words
+from analysis.text.sentences import crossing_size
 from analysis.units import seconds
 
 Points = Sequence[tuple[float, Estimate]]
@@ -150,7 +150,7 @@ def crossed(crossings: "Iterable[Crossing]", name: str, before: str = "") -> dic
         (
             None if c.wide else c.at.value,
             *place(c),
-            f"{before.format(c.to.upper())}{'somewhere here' if c.wide else short_n_words(c, name)}",
+            f"{before.format(c.to.upper())}{'somewhere here' if c.wide else crossing_size(c, name)}",
         )
         for c in crossings
     )

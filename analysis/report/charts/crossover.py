@@ -11,7 +11,7 @@ from analysis.crossover.time_split import COPIES as COPYING
 from analysis.report.charts.chart import WINNER, Axis, Chart, View, crossed, line, marks, rounded, spans
 from analysis.report.material import Material
 from analysis.table import Table, named
-from analysis.text import crossings
+from analysis.text import crossings, sentences
 from analysis.units import seconds
 
 _FORMS = (LATENCY, THROUGHPUT, *COPIES)
@@ -113,7 +113,7 @@ def _uses(answers: tuple[Answer, ...], a: Answer) -> list[dict]:
             "verdict": verdict(one, k),
             "spans": [[rounded(low), rounded(high), sign] for low, high, sign in spans(one)],
             "crossings": [
-                {"at": rounded(c.at.value), "words": crossings.short_n_words(c, one.family.size_name), "to": c.to}
+                {"at": rounded(c.at.value), "words": sentences.crossing_size(c, one.family.size_name), "to": c.to}
                 for c in one.crossings
                 if not c.wide
             ],
