@@ -43,9 +43,9 @@ if [ -z '$(filter $(2),$(NAME))' ]; then \
 	echo 'error: $(if $(NAME),no $(1) "$(NAME)",NAME is missing); $(if $(2),one that works: make $(1) NAME=$(firstword $(2)); all: $(2),there is none in tests/ yet)' >&2; exit 2; fi
 endef
 
-run bench readme: NEEDS = keras,report,dev
-test golden lint: NEEDS = keras,report,fleet,dev
-stress: NEEDS = keras,report,dev
+run: NEEDS = keras,report
+bench readme test golden lint stress: NEEDS = keras,report,dev
+test-all: NEEDS = keras,report,fleet,dev
 screenshots: NEEDS = report,dev
 
 run:
@@ -81,10 +81,12 @@ constraints: COMPILE = -q pyproject.toml --universal --python-version 3.11 --for
 constraints:
 	@$(find_python); work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && "$$python" -m venv "$$work" && "$$work/bin/python" -m pip install -q uv && \
 	"$$work/bin/uv" pip compile $(COMPILE) --extra cuda12 --upgrade -o constraints.txt >/dev/null && cp constraints.txt constraints-cuda13.txt && \
-	"$$work/bin/uv" pip compile $(COMPILE) --extra cuda13 -o constraints-cuda13.txt >/dev/null
+	"$$work/bin/uv" pip compile $(COMPILE) --extra cuda13 -o constraints-cuda13.txt >/dev/null && \
+	"$$python" tests/support/download_sizes.py "$$work/bin/uv" constraints.txt cuda12 && \
+	"$$python" tests/support/download_sizes.py "$$work/bin/uv" constraints-cuda13.txt cuda13
 
 clean:
-	@if [ -f '$(VENV)/pyvenv.cfg' ]; then rm -rf '$(VENV)'; fi
+	@if [ -f '$(VENV)/pyvenv.cfg' ]; then rm -rf '$(VENV)' '$(VENV).log'; fi
 	@rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -3,6 +3,7 @@
 The dependencies are installed, the project is not: what runs is the checkout. Standard library only."""
 
 import ctypes
+import dataclasses
 import hashlib
 import importlib
 import json
@@ -10,24 +11,51 @@ import os
 import pathlib
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent
 STAMP = "crossover-setup.json"  # written last: it means a good set-up
 FLAVORS = {"cuda12", "cuda13"}
-# On disk with the downloads: everything for the CPU, what changes later of that, and what a CUDA flavor adds.
-CPU_GB, CHANGED_GB, GPU_GB = 6, 2, 11
+DISK_PER_DOWNLOAD = 5.5  # bytes of disk for each byte of wheels: the wheel, pip's cached copy, and 3.3 unpacked
+LOG_TAIL = 12  # lines of the log that a failure shows
+BAR = 20  # characters
+LOOK_S = 0.5  # seconds between two looks at how far pip is
 
 
 class Stop(Exception):
     """One line for the user."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Size:
+    """What a set-up brings."""
+
+    packages: int
+    #: Sum of the wheels, in bytes.
+    download: int
+
+    def __str__(self):
+        return f"{self.packages} packages, {self.download / 1e6:.0f} MB"
+
+
 def say(text):
-    print(f"set-up: {text}", file=sys.stderr, flush=True)
+    print(f"set-up   {text}", file=sys.stderr, flush=True)
+
+
+def redraw(text):
+    """Replaces the line of a terminal, which the next line replaces again."""
+    if sys.stderr.isatty():
+        columns = shutil.get_terminal_size().columns
+        print(f"\r\x1b[K{text[: columns - 1]}", end="", file=sys.stderr, flush=True)
+
+
+def duration(seconds):
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
 def cuda_driver():
@@ -46,16 +74,34 @@ def gpu_extra(library, version):
     """(the extra that the GPU needs or None, the reason in words). Wakes the GPU."""
     if not version:
         return None, "CPU only, no CUDA driver here"
-    words, count = f"CUDA {version // 1000}.{version % 1000 // 10} driver", ctypes.c_int(0)
+    driver = f"CUDA {version // 1000}.{version % 1000 // 10} driver"
+    count = ctypes.c_int(0)
     if library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count)) or count.value < 1:
-        return None, f"CPU only, a {words} without a GPU"
+        return None, f"CPU only, a {driver} without a GPU"
     if version < 12000:
-        return None, f"CPU only, a {words} is too old (12.0 or newer is needed)"
+        return None, f"CPU only, a {driver} is too old (12.0 or newer is needed)"
     # CUDA 12 libraries run on newer drivers as well, and TensorFlow has no others.
-    return "cuda12", f"{count.value} GPU{'s' * (count.value > 1)}, {words}"
+    gpus = "1 GPU" if count.value == 1 else f"{count.value} GPUs"
+    return "cuda12", f"{gpus}, {driver}"
 
 
-def check(venv, need):
+def constraints(extras):
+    """The file that pins the versions for these extras."""
+    return ROOT / ("constraints-cuda13.txt" if "cuda13" in extras else "constraints.txt")
+
+
+def size(extras):
+    """What these extras bring (base: the dependencies), as the head of the constraints says, where `make constraints` counts it
+    on Linux x86-64; None where it does not name one of them."""
+    lines = re.findall(r"^# (\w+): (\d+) packages, (\d+) MB$", constraints(extras).read_text(), re.MULTILINE)
+    known = {extra: (int(packages), int(megabytes) * 1_000_000) for extra, packages, megabytes in lines}
+    if not extras <= known.keys():
+        return None
+    parts = [known[extra] for extra in extras]
+    return Size(packages=sum(packages for packages, _ in parts), download=sum(download for _, download in parts))
+
+
+def check(venv, expected):
     """Nothing is made before all of this holds."""
     try:
         importlib.import_module("venv")
@@ -66,22 +112,119 @@ def check(venv, need):
     if venv.exists() and not (venv / "pyvenv.cfg").exists() and not (venv.is_dir() and not any(venv.iterdir())):
         raise Stop(f"{venv} is not a virtual environment and is left alone; name another: make run VENV=.venv")
     place = next(folder for folder in (venv.absolute(), *venv.absolute().parents) if folder.exists())
-    free = shutil.disk_usage(place).free / 1e9
-    say(f"needs up to {need} GB of disk, {free:.1f} GB free")
+    free = shutil.disk_usage(place).free
+    need = DISK_PER_DOWNLOAD * expected.download if expected else 0
     if free < need:
-        raise Stop(f"too little disk at {place}: make room, or name a bigger one: make run VENV=/path/to/venv")
+        needs = f"{need / 1e9:.1f} GB are needed, {free / 1e9:.1f} GB free"
+        raise Stop(f"too little disk at {place}: {needs}; name a bigger one: make run VENV=/path/to/venv")
 
 
-def run(*command):
-    """Did it succeed? What it prints goes to stderr, as a target's stdout is its own."""
-    return subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode == 0
+class Progress:
+    """How far pip is: the bytes in its temporary folder, then the packages in the environment."""
+
+    def __init__(self, venv, expected):
+        self.downloads = venv / "downloads"  # pip's temporary folder
+        self.expected = expected
+        self.downloaded = 0  # bytes
+        self._venv = venv
+        self._packages_before = self._packages()
+        self._begin = time.monotonic()
+        self._installing = False
+
+    def _packages(self):
+        """The packages whose installation is complete: pip writes INSTALLER last."""
+        return {file.parent.name for file in self._venv.glob("lib/*/site-packages/*.dist-info/INSTALLER")}
+
+    @property
+    def installed(self):
+        """How many packages are new."""
+        return len(self._packages() - self._packages_before)
+
+    def look(self):
+        """Shows how far it is: redrawn on a terminal, else one line when all is downloaded."""
+        wheels = {}
+        for file in self.downloads.rglob("*.whl"):
+            try:
+                wheels[file] = file.stat()
+            except FileNotFoundError:  # pip removes them at the end
+                continue
+        self.downloaded = max(self.downloaded, sum(stat.st_size for stat in wheels.values()))
+        installed = self.installed
+        if installed and not self._installing:
+            self._installing = True
+            if not sys.stderr.isatty():
+                say(f"downloaded {self.downloaded / 1e6:.0f} MB in {duration(time.monotonic() - self._begin)}")
+        if installed:
+            total = self.expected.packages if self.expected else 0
+            self._draw(installed, total, f"{self._of(installed, total)} packages installed")
+        elif wheels:
+            newest = max(wheels, key=lambda file: wheels[file].st_mtime).name.partition("-")[0]
+            total = self.expected.download if self.expected else 0
+            megabytes = self._of(round(self.downloaded / 1e6), round(total / 1e6))
+            self._draw(self.downloaded, total, f"{megabytes} MB  {newest}{self._left(total)}")
+
+    def _of(self, done, total):
+        return f"{done} of {total}" if done <= total else f"{done}"
+
+    def _left(self, total):
+        """How long the download takes to its end, by its speed so far."""
+        if not total / 10 < self.downloaded < total:  # before that most of the time went into finding the packages
+            return ""
+        seconds = (time.monotonic() - self._begin) * (total - self.downloaded) / self.downloaded
+        return f"  about {duration(seconds)} left"
+
+    def _draw(self, done, total, text):
+        filled = min(BAR, BAR * done // total) if total else 0
+        bar = "#" * filled + "-" * (BAR - filled)
+        redraw(f"         [{bar}]  {text}")
 
 
-def install(venv, project, extras):
-    lists = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras)]
-    pins = ROOT / f"constraints{'-cuda13' if 'cuda13' in extras else ''}.txt"
-    pip = ["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--only-binary", ":all:", "-c"]
-    return run(venv / "bin" / "python", *pip, pins, *sorted({package for each in lists for package in each}))
+def run(command, log, progress=None):
+    """Whether the command succeeds. What it prints goes into the log; `progress` looks at it from time to time."""
+    variables = dict(os.environ)
+    if progress:
+        progress.downloads.mkdir(exist_ok=True)
+        variables["TMPDIR"] = str(progress.downloads.absolute())
+    with log.open("a") as file:
+        print("$", shlex.join(command), file=file, flush=True)
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=variables)
+        try:
+            while True:
+                try:
+                    return child.wait(LOOK_S) == 0
+                except subprocess.TimeoutExpired:
+                    if progress:
+                        progress.look()
+        finally:
+            child.kill()
+            child.wait()
+            if progress:
+                shutil.rmtree(progress.downloads, ignore_errors=True)
+            redraw("")
+
+
+def packages(project, extras):
+    """The requirements of the project and these extras."""
+    wanted = set(project["dependencies"])
+    for extra in extras:
+        wanted.update(project["optional-dependencies"][extra])
+    return sorted(wanted)
+
+
+def pip_install(venv, project, extras):
+    """The command that installs the requirements of the project and these extras."""
+    # Python compiles what is imported; compiling everything takes longer than importing what is used.
+    pip = [
+        "-m",
+        "pip",
+        "install",
+        "--no-input",
+        "--disable-pip-version-check",
+        "--no-compile",
+        "--only-binary",
+        ":all:",
+    ]
+    return [str(venv / "bin" / "python"), *pip, "-c", str(constraints(extras)), *packages(project, extras)]
 
 
 def read_stamp(venv):
@@ -94,6 +237,13 @@ def read_stamp(venv):
         return {}
 
 
+def failed(what, log):
+    """The error of a command that failed, after the end of its log."""
+    for line in log.read_text(errors="replace").splitlines()[-LOG_TAIL:]:
+        print(f"  {line[:200]}", file=sys.stderr)
+    return Stop(f"{what}; the whole log is {log}; to try again: make run")
+
+
 def set_up(venv, asked):
     text = (ROOT / "pyproject.toml").read_text()
     inputs = hashlib.sha256("".join([text, *(p.read_text() for p in sorted(ROOT.glob("constraints*.txt")))]).encode())
@@ -103,29 +253,42 @@ def set_up(venv, asked):
     if same and asked <= there:
         return
     project = tomllib.loads(text)["project"]
-    if unknown := asked - (known := project["optional-dependencies"]).keys():
+    known = project["optional-dependencies"].keys()
+    if unknown := asked - known:
         raise Stop(f"no extra {', '.join(sorted(unknown))}; EXTRAS takes {', '.join(known)}: make run EXTRAS=bench")
-    wanted, (gpu, words) = asked | there & known.keys(), gpu_extra(library, version)
+    wanted, (gpu, machine) = asked | there & known, gpu_extra(library, version)
     if wanted >= FLAVORS:
         raise Stop(f"{venv} cannot hold both CUDA flavors: make run VENV=.venv13 EXTRAS=cuda13")
     # GPU packages that no one named may fail; they are not tried again before something changes.
     auto = {gpu} if gpu and not same and not wanted & FLAVORS else set()
-    say(f"{', '.join(sorted(wanted | auto))} into {venv} with Python {platform.python_version()} ({words})")
-    check(venv, (CHANGED_GB if stamp else CPU_GB) + GPU_GB * bool((wanted | auto) & FLAVORS - there))
+    expected = size((wanted | auto) - there if stamp else {"base"} | wanted | auto)
+    check(venv, expected)
+    say(f"Python {platform.python_version()}, {machine}: {expected or ', '.join(sorted(wanted | auto))}, once")
+    begin = time.monotonic()
+    log = venv.with_name(f"{venv.name}.log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
     (venv / STAMP).unlink(missing_ok=True)
     # The venv's own Python may be the one that runs this: the one it was made from stays when the venv is cleared.
-    if not stamp and not run(getattr(sys, "_base_executable", sys.executable), "-m", "venv", "--clear", venv):
-        raise Stop(f"the virtual environment could not be made in {venv}")
-    done = install(venv, project, wanted | auto)
+    python = getattr(sys, "_base_executable", sys.executable)
+    if not stamp and not run([python, "-m", "venv", "--clear", str(venv)], log):
+        raise failed(f"the virtual environment could not be made in {venv}", log)
+    progress = Progress(venv, expected)
+    done = run(pip_install(venv, project, wanted | auto), log, progress)
     if auto and not done:
-        say("the GPU packages could not be installed, see above; going on with the CPU")
+        say(f"the GPU packages could not be installed (see {log}): going on with the CPU")
         say(f"to try the GPU packages again: make run EXTRAS={gpu}")
-        done, auto = install(venv, project, wanted), set()
+        done, auto = run(pip_install(venv, project, wanted), log, progress), set()
     if not done:
-        raise Stop("the installation failed, see above; to try again: make run")
+        raise failed("the installation failed", log)
+    # The first import of TensorFlow compiles its Python files, which no training that is timed should do.
+    redraw("         importing TensorFlow for the first time")
+    if "keras" in wanted and not run([str(venv / "bin" / "python"), "-c", "import keras"], log):
+        raise failed("TensorFlow was installed and cannot be imported", log)
     stamp = {"extras": sorted(wanted | auto), "inputs": inputs.hexdigest(), "python": platform.python_version()}
     (venv / STAMP).write_text(json.dumps(stamp | {"driver": version}))
-    say(f"done; {venv / 'bin' / 'python'} is the interpreter")
+    brought = Size(packages=progress.installed, download=progress.downloaded)
+    say(f"{brought} in {duration(time.monotonic() - begin)}; pip's log: {log}")
 
 
 if __name__ == "__main__":

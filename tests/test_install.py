@@ -1,14 +1,18 @@
 """install.py with everything it touches replaced by fakes: no network, no pip, no driver."""
 
+import importlib.metadata
 import importlib.util
 import json
 import platform
 import re
 import subprocess
 import sys
+import tomllib
 from collections import namedtuple
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from workloads import ROOT
 
@@ -23,6 +27,12 @@ keras = ["tensorflow"]
 fleet = ["ray"]
 cuda12 = ["cupy-cuda12x", "cuda-bindings"]
 cuda13 = ["cuda-bindings"]
+"""
+SIZES = """\
+# base: 1 packages, 20 MB
+# keras: 2 packages, 580 MB
+# cuda12: 3 packages, 3000 MB
+numpy==2.4.6
 """
 
 
@@ -51,9 +61,14 @@ class Machine:
     def __init__(self, folder):
         self.folder, self.venv, self.commands = folder, folder / "venv", []
         self.driver, self.free, self.fails = None, 500e9, lambda command: False
+        self.imports, self.imported = True, 0
 
-    def run(self, *command):
-        self.commands.append([str(word) for word in command])
+    def run(self, command, log, progress=None):
+        log.write_text("the words of pip\n")
+        if command[-1] == "import keras":
+            self.imported += 1
+            return self.imports
+        self.commands.append(command)
         if self.fails(command):
             return False
         if "venv" in command:
@@ -92,7 +107,7 @@ def machine(tmp_path, monkeypatch):
     machine = Machine(tmp_path)
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     for name in ("constraints.txt", "constraints-cuda13.txt"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text(SIZES)
     monkeypatch.setattr(setup, "ROOT", tmp_path)
     monkeypatch.setattr(setup, "run", machine.run)
     monkeypatch.setattr(setup.ctypes, "CDLL", machine.library)
@@ -146,7 +161,7 @@ def test_what_starts_over(machine, monkeypatch):
 def test_a_failed_or_interrupted_installation_leaves_no_stamp_and_is_redone(machine, monkeypatch):
     machine.fails = lambda command: "tensorflow" in command
     error, _ = machine.set_up("keras")
-    assert error == "the installation failed, see above; to try again: make run"
+    assert error == f"the installation failed; the whole log is {machine.venv}.log; to try again: make run"
     assert not machine.stamp_file.exists()
     machine.fails = lambda command: False
     error, commands = machine.set_up("keras")
@@ -154,7 +169,7 @@ def test_a_failed_or_interrupted_installation_leaves_no_stamp_and_is_redone(mach
     assert "venv" in commands[0]
     machine.set_up("keras")
 
-    def interrupted(*command):
+    def interrupted(command, log, progress=None):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(setup, "run", interrupted)
@@ -178,16 +193,73 @@ def test_a_missing_venv_module_is_said_before_anything_is_made(machine, monkeypa
     assert not machine.venv.exists()
 
 
-def test_too_small_a_disk_is_said_before_anything_is_made(machine, capsys):
-    machine.free = 5.9e9
+def test_too_small_a_disk_is_said_before_anything_is_made(machine):
+    """600 MB of wheels take 5.5 times as much; what a GPU adds 16.5 GB."""
+    machine.free = 3.29e9
     error, commands = machine.set_up("keras")
-    assert error.startswith("too little disk at ") and not commands
-    assert "needs up to 6 GB of disk, 5.9 GB free" in capsys.readouterr().err
+    assert error.startswith("too little disk at ") and "3.3 GB are needed, 3.3 GB free" in error and not commands
     assert not machine.venv.exists()
-    machine.free = 6e9
-    assert not machine.set_up("keras")[0] and not machine.set_up("fleet")[0]
-    machine.free = 12.9e9
+    machine.free = 3.31e9
+    assert not machine.set_up("keras")[0]
+    machine.free = 16.4e9
     assert "too little disk" in machine.set_up("cuda12")[0] and machine.stamp_file.exists()
+    machine.free = 16.6e9
+    assert not machine.set_up("cuda12")[0]
+
+
+def test_what_a_set_up_brings_is_said_first(machine, capsys):
+    machine.set_up("keras")
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("set-up   Python ") and first.endswith(": 3 packages, 600 MB, once")
+    assert last == f"set-up   0 packages, 0 MB in 0 s; pip's log: {machine.venv}.log"
+    machine.set_up("fleet")  # its size is not known: it is named
+    assert capsys.readouterr().err.splitlines()[0].endswith(": fleet, keras, once")
+    assert setup.size({"base", "keras", "cuda12"}) == setup.Size(packages=6, download=3_600_000_000)
+
+
+def test_pip_is_watched_in_its_folder_and_by_what_it_has_installed(tmp_path, monkeypatch, capsys):
+    """Wheels of 30 and 12 MB are downloaded; of three packages one was there before and one is not complete."""
+    packages = tmp_path / "lib" / "python3.11" / "site-packages"
+    for name in ("pip-23.0.dist-info", "numpy-2.dist-info", "scipy-1.dist-info"):
+        (packages / name).mkdir(parents=True)
+    (packages / "pip-23.0.dist-info" / "INSTALLER").touch()
+    progress = setup.Progress(tmp_path, setup.Size(packages=2, download=84_000_000))
+    (progress.downloads / "pip-unpack-1").mkdir(parents=True)
+    for name, megabytes in (("numpy-2-cp311.whl", 30), ("scipy-1-cp311.whl", 12)):
+        with open(progress.downloads / "pip-unpack-1" / name, "wb") as wheel:
+            wheel.truncate(megabytes * 1_000_000)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    progress.look()
+    half = "[##########----------]"
+    assert re.search(rf"{re.escape(half)}  42 of 84 MB  (numpy|scipy)  about 0 s left$", capsys.readouterr().err)
+    (packages / "numpy-2.dist-info" / "INSTALLER").touch()
+    progress.look()
+    assert capsys.readouterr().err.endswith(f"{half}  1 of 2 packages installed")
+    assert (progress.installed, progress.downloaded) == (1, 42_000_000)
+
+
+def test_what_a_command_prints_goes_into_the_log(tmp_path):
+    log = tmp_path / "log"
+    assert setup.run([sys.executable, "-c", "print('one')"], log)
+    assert not setup.run([sys.executable, "-c", "raise SystemExit('two')"], log)
+    assert [line for line in log.read_text().splitlines() if not line.startswith("$ ")] == ["one", "two"]
+
+
+def test_a_failure_shows_the_end_of_the_log(machine, capsys):
+    machine.fails = lambda command: "pip" in command
+    machine.set_up("keras")
+    assert capsys.readouterr().err.splitlines()[-1] == "  the words of pip"
+
+
+def test_tensorflow_is_imported_once_and_a_set_up_where_it_fails_is_not_done(machine):
+    machine.imports = False
+    error, _ = machine.set_up("keras")
+    assert error.startswith("TensorFlow was installed and cannot be imported") and not machine.stamp_file.exists()
+    machine.imports = True
+    assert not machine.set_up("keras")[0] and machine.imported == 2
+    machine.set_up("keras")
+    assert machine.imported == 2
 
 
 def test_cuda13_has_constraints_of_its_own(machine):
@@ -242,7 +314,8 @@ def test_a_failed_gpu_installation_is_said_and_goes_on_with_the_cpu(machine, cap
     error, commands = machine.set_up("keras")
     assert not error
     assert packages(commands[-1]) == ["numpy", "tensorflow"]
-    assert "the GPU packages could not be installed, see above; going on with the CPU" in capsys.readouterr().err
+    said = f"set-up   the GPU packages could not be installed (see {machine.venv}.log): going on with the CPU"
+    assert said in capsys.readouterr().err.splitlines()
     assert machine.stamp["extras"] == ["keras"]
     assert machine.set_up("keras") == ("", []), "a failed GPU installation is not tried again on every run"
     assert [packages(command) for command in machine.set_up("fleet")[1]] == [["numpy", "ray", "tensorflow"]]
@@ -261,8 +334,39 @@ def test_an_unknown_extra_and_a_folder_that_is_no_venv_are_refused(machine):
 @pytest.mark.parametrize("name", ["constraints.txt", "constraints-cuda13.txt"])
 def test_the_real_constraints_pin_and_name_no_place(name):
     lines = (ROOT / name).read_text().splitlines()
-    assert len(lines) > 100
-    assert all(re.match(r"[\w.-]+==[\w.]+( ; [\w '=<>!().]+)?$", line) for line in lines)
+    pins = [line for line in lines if not line.startswith("#")]
+    assert len(pins) > 100
+    assert all(re.match(r"[\w.-]+==[\w.]+( ; [\w '=<>!().]+)?$", line) for line in pins)
+
+
+def closure(requirements):
+    """The names of all packages that these need on this machine, as they are installed here."""
+    names, open_ = set(), list(requirements)
+    while open_:
+        requirement = Requirement(open_.pop())
+        name = canonicalize_name(requirement.name)
+        extras = requirement.extras or {""}
+        if (name, *extras) in names or not wanted(requirement, ""):
+            continue
+        names.add((name, *extras))
+        needs = [Requirement(text) for text in importlib.metadata.requires(name) or ()]
+        for extra in extras:
+            open_ += [str(need).partition(";")[0] for need in needs if wanted(need, extra)]
+    return {name for name, *_ in names}
+
+
+def wanted(requirement, extra):
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+def test_a_user_gets_at_most_55_packages_and_790_mb_as_the_constraints_say():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    users = setup.size({"base", "keras", "report"})
+    assert len(closure(setup.packages(project, ["keras", "report"]))) == users.packages <= 55
+    assert len(closure(setup.packages(project, []))) == setup.size({"base"}).packages
+    assert users.download <= 790e6
+    for extra in ("dev", "fleet", "bench", "cuda12"):
+        assert setup.size({extra}).packages > 0
 
 
 @pytest.mark.parametrize("python", ["/bin/false", "/nowhere/python"])
