@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer
 from analysis.crossover.families import Family
-from analysis.explain import doubts, sides
+from analysis.explain import doubts, sides, used_rows
 from analysis.explain.doubts import Assumption, Warning
 from analysis.explain.sides import Side
 from analysis.predict import what_if
@@ -25,7 +25,7 @@ from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking, Profile, all_of
 from analysis.predict.step_work import UnknownShare, unknown_share
 from analysis.predict.what_if import WhatIf
-from analysis.stats import Estimate
+from analysis.stats import Estimate, faster
 from analysis.training import break_even, costs
 from analysis.training.break_even import BY_JOB, BY_STEP, Trained
 from analysis.training.costs import TrainingCost
@@ -34,7 +34,7 @@ from kernels import networks
 from kernels.networks import Network
 from kernels.networks.layers import unknown as unknown_layers
 from kernels.problems import Training
-from workloads.records import Row, Settings, by_epochs, files
+from workloads.records import Measurement, Row, Settings, by_epochs
 from workloads.records import settings as switches
 
 GPU = "gpu:0"
@@ -133,6 +133,19 @@ class Explanation(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys((*first, *(text for p in self.predictions for text in p.partial))))
 
     @property
+    def disturbances(self) -> tuple[Warning, ...]:
+        """The warnings of rows that were measured beside other work or throttled."""
+        return tuple(warning for warning in self.warnings if warning.disturbs)
+
+    @property
+    def winner(self) -> str:
+        """cpu or gpu: the device that surely finishes first; neither if the intervals overlap or rows were disturbed."""
+        if not self.both or self.disturbances:
+            return "neither"
+        cpu, gpu = self.both
+        return faster(cpu.whole, gpu.whole)
+
+    @property
     def withheld(self) -> bool:
         """Whether its seconds would be guesses: most of the arithmetic is in layers of unknown kinds."""
         return bool(self.asked.unknown_share and self.asked.unknown_share.most)
@@ -212,7 +225,7 @@ def explain(asked: Request, of: Sources) -> Explanation:
         host_factor(of.cpu, of.borrowed) if of.borrowed else None,
         both,
     )
-    return replace(explanation, assumed=_assumed(explanation), warnings=_warnings(explanation))
+    return replace(explanation, assumed=_assumed(explanation), warnings=_warnings(explanation, trained, of))
 
 
 def _assumed(e: Explanation) -> tuple[Assumption, ...]:
@@ -222,12 +235,11 @@ def _assumed(e: Explanation) -> tuple[Assumption, ...]:
     return tuple(doubts.assumption(name, getattr(training, name), to, counts) for name in e.asked.assumed)
 
 
-def _warnings(e: Explanation) -> tuple[Warning, ...]:
+def _warnings(e: Explanation, trained: dict[str, Trained], profiles: Sources) -> tuple[Warning, ...]:
     """The reasons to believe the answer less: disturbed rows, layers that are only estimated, and parts without a row."""
     warnings = []
     for side in e.sides:
-        for flag in side.disturbed:
-            warnings.append(Warning(kind=flag, device=side.device, rows=1, rows_used=1, names=("training",)))
+        warnings += doubts.disturbances(side.device, _used(e.asked, side, trained, profiles))
     unknown = e.asked.unknown_share
     if unknown and any(side.cost.source == "predicted" for side in e.sides):
         layers = tuple(layer.name for layer in unknown_layers(e.asked.of))
@@ -236,6 +248,18 @@ def _warnings(e: Explanation) -> tuple[Warning, ...]:
         if side.unknown:
             warnings.append(Warning(kind="no-row", device=side.device, names=side.unknown))
     return tuple(warnings)
+
+
+def _used(request: Request, side: Side, trained: dict[str, Trained], profiles: Sources) -> list[Measurement]:
+    """The rows that a side's seconds come from: the training's own row, or those of its prediction. The dispatch of a stored GPU
+    is scaled by launches of this machine's CPU too."""
+    if side.cost.source == "measured":
+        return [trained[side.device].row]
+    settings = settings_of(request, side.device)
+    rows = used_rows.predicting(request.training, settings, request.of, profiles.profile(side.device))
+    if profiles.borrowed and settings.on_gpu:
+        rows += used_rows.launches(profiles.cpu, "cpu")
+    return rows
 
 
 def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Trained]) -> tuple[Side, ...]:
@@ -255,8 +279,7 @@ def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Tra
                 more, warm = validating(asked, made[device]), cost.whole_epoch
                 cost = replace(cost, epoch=cost.epoch + more, whole_epoch=warm and warm + more)
             ran = own and row and whole and own.row.problem.epochs == t.epochs and not asked.validation
-            flags = tuple(sorted(files.OTHERS_WORK.intersection(own.row.flags))) if own and row else ()
-            found.append(Side(device, t, cost, p.untold if p and not row else (), bool(ran), flags))
+            found.append(Side(device, t, cost, p.untold if p and not row else (), bool(ran)))
     return tuple(found)
 
 

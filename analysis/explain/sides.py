@@ -13,14 +13,13 @@ from kernels.problems import Training
 
 class Side(msgspec.Struct, frozen=True):
     """A training on a device and its cost, with validation in the epochs. `unknown`: parts that no row measured. `ran`: whether
-    a row ran as many samples and epochs; else its time is put together from parts. `disturbed`: its flags of others' work."""
+    a row ran as many samples and epochs; else its time is put together from parts."""
 
     device: str
     training: Training
     cost: TrainingCost
     unknown: tuple[str, ...] = ()
     ran: bool = False
-    disturbed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -1,11 +1,14 @@
 """An Explanation as at most twelve lines (the winner, why, from which size, what helps, how to check it), and its details."""
 
+from collections.abc import Sequence
+
 from analysis import numbers
+from analysis.explain.doubts import Warning
 from analysis.explain.explanation import Explanation
 from analysis.explain.sides import Side
 from analysis.predict.combine import WORDS
 from analysis.predict.what_if import WhatIf
-from analysis.stats import NOTHING, Estimate, faster
+from analysis.stats import NOTHING, Estimate, best_by, faster
 from analysis.table import Table, text, titled
 from analysis.text import sentences, training
 from analysis.text.sentences import CANT_TELL, MEASURED, NAMES, PREDICTED, counted, say
@@ -40,7 +43,8 @@ SAID = {
     "withheld": "No verdict: {unknown.names} not known, {unknown.arithmetic:share} of the arithmetic; --measure times it.",
     "partial": "Partial: of {unknown.names}, {unknown.arithmetic:share} of the arithmetic, there is only an estimate.",
     "unknown": "Left out of the {name}'s time, as no row tells it: {parts}.",
-    "disturbed": "Other work disturbed what was measured on the {name} ({flags}): measure it again alone.",
+    "disturbed": "{what}: measure again (--wait-quiet).",
+    "question": "{where} about {counts} the {device} probably wins: how many {do}?",
     "too big": "It needs {m.peak.value:size} of memory on the {name}, which has {m.capacity:size} (predicted).",
     "price": "CPU {money[0]:number}, GPU {money[1]:number}, in your currency. Cheapest: {cheapest}. Fastest: {fastest}.",
     "worth": "The GPU pays while its machine costs less than {ratio:gain} the CPU's an hour.",
@@ -54,16 +58,48 @@ SAID = {
     "not known": "Not known: {text}.",
 }
 
+# A flag of disturbed rows -> what happened.
+DISTURBED = {
+    "other-load": "other programs used {share:share} of the CPU",
+    "steal": "the hypervisor took {share:share} of the CPU time",
+    "quota": "a CPU quota held the work back",
+    "other-tenant": "another program computed on the GPU",
+    "thermal": "heat lowered the GPU's clock",
+}
+
 
 # ---------------------------------------------------------------- twelve lines
 
 
 def subject(e: Explanation) -> str:
-    """`CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`."""
+    """`CIFAR-10 CNN, batch 32, 50,000 samples, 10 epochs`; with assumed numbers
+    `mine.py:build, batch 32, assumed: 50,000 samples, 10 epochs`."""
     t = e.asked.training
-    setup = Setup(FIT, t.model, min(t.batch, t.samples), t.samples, t.dtype, tuple(e.asked.switches.items()))
-    sizes = [training.subject(setup), counted(t.epochs, "epochs"), *["float64 inputs"] * (t.dtype == "float64")]
-    return ", ".join(sizes + [f"validated on {e.asked.validation:,}"] * bool(e.asked.validation))
+    assumed = {one.name: counted(one.value, one.name) for one in e.assumed}
+    setup = Setup(
+        kernel=FIT,
+        model=t.model,
+        batch=0 if "batch" in assumed else min(t.batch, t.samples),
+        samples=0 if "samples" in assumed else t.samples,
+        dtype=t.dtype,
+        switches=tuple(e.asked.switches.items()),
+    )
+    unknown_batch = setup.batch == setup.samples == 0
+    words = [training.subject(setup, "batch" if unknown_batch else "")]
+    if "epochs" not in assumed:
+        words.append(counted(t.epochs, "epochs"))
+    if t.dtype == "float64":
+        words.append("float64 inputs")
+    if e.asked.validation:
+        words.append(f"validated on {e.asked.validation:,}")
+    if assumed:
+        words.append(f"assumed: {', '.join(assumed.values())}")
+    return ", ".join(words)
+
+
+def flags(e: Explanation) -> str:
+    """`(--samples, --epochs)`: the flags that give what was assumed; "" where nothing was."""
+    return f"({', '.join(one.flag for one in e.assumed)})" if e.assumed else ""
 
 
 def sources(e: Explanation) -> str:
@@ -86,32 +122,47 @@ def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = Fal
     if e.both:
         cpu, gpu = e.both
         source = PREDICTED if PREDICTED in (cpu.cost.source, gpu.cost.source) else MEASURED
-        first = sentences.winner(cpu.whole, gpu.whole, source)
-        points = {"Why": [why(cpu, gpu)], "From": [turns(e), *_doubts(e)]}
-        points |= {"Cost": [price(e)]} if e.asked.prices else {}
-        said = [first, *bars(e.both), last, *(_LABEL + one for point in points.values() for one in point)]
-        room = MOST if markdown else MOST - 1 - sum(len(terminal.wrapped(one, WIDTH)) for one in said)
+        first = sentences.winner(cpu.whole, gpu.whole, source, disturbed=bool(e.disturbances))
+        asked = question(e)
+        points = {"Why": [why(cpu, gpu)], "But" if asked else "From": [asked or turns(e)]}
+        if e.asked.prices:
+            points["Cost"] = [price(e)]
+        notes = _notes(e)
+        said = [*_head(e), first, *bars(e.both), last, *(_LABEL + one for point in points.values() for one in point)]
+        said += [_LABEL + note for note in notes]
+        room = MOST if markdown else MOST - sum(len(terminal.wrapped(one, WIDTH)) for one in said)
         points["Why"] += [_step_shares(e)] if e.main and room > 2 else []
         points["Why"] += [_host(e)] if e.borrowed and room > 4 else []
         actions, points["Do"] = _actions(e, room - len(points["Why"]) + 1)
+        points["Note"] = notes
     else:
         lacking = "no GPU was measured" if lone else "the CPU was not measured"
-        points = {} if e.withheld else {"And" if big[1:] else "But": [*big[1:], *_doubts(e)]}
+        points = {} if e.withheld else {"And": big[1:], "Note": _notes(e)}
         first = [*big, say(SAID["withheld" if e.withheld else "none"], unknown=e.asked.unknown_share, who=lacking)][0]
     return (_markdown if markdown else _lines)(e, first, points, actions, last)
 
 
+def _head(e: Explanation) -> list[str]:
+    """The training, the flags of what was assumed, and at the right the sources of its times: one line, or two if they are too
+    long for one."""
+    left, right = subject(e), sources(e) if e.sides else ""
+    between = f" {flags(e)}".rstrip()
+    gap = WIDTH - len(left) - len(between) - len(right)
+    if not right or gap > 1:
+        return [(left + between + " " * gap + right).rstrip()]
+    second = between.strip()
+    return [left, second + right.rjust(WIDTH - len(second))]
+
+
 def _lines(e: Explanation, first: str, points: dict[str, list[str]], actions: Table, last: str) -> list[str]:
     """The answer on a terminal: a bar a device, the points with their names before them."""
-    head, where = subject(e), sources(e) if e.sides else ""
-    gap = " " * (WIDTH - len(head) - len(where))
-    head += f"{gap if len(gap) > 1 else '; '}{where}" * bool(where)
     _, *rows = actions.text(0)
     if max(map(len, rows), default=0) > (terminal.width() or WIDTH) - len(_LABEL):
         rows = ["; ".join(str(cell) for cell in row if cell) for row in actions.rows]
     told = {name: [*rows * (name == "Do"), *point] for name, point in points.items()}
     named = [f"{'' if i else name:<6}{said}" for name, point in told.items() for i, said in enumerate(point)]
-    return [head, first, *(bars(e.both) if e.both else [say(SAID["one"], side=s) for s in e.sides]), *named, last]
+    sides = bars(e.both) if e.both else [say(SAID["one"], side=s) for s in e.sides]
+    return [*_head(e), first, *sides, *named, last]
 
 
 def _markdown(e: Explanation, first: str, points: dict[str, list[str]], actions: Table, last: str) -> list[str]:
@@ -120,7 +171,7 @@ def _markdown(e: Explanation, first: str, points: dict[str, list[str]], actions:
     bullets = [f"- **{name}.** {text(' '.join(point))}" for name, point in points.items() if point]
     tables = [*sides.md(), *bullets, *[""] * bool(bullets), *actions.md()]
     how, _, command = last.partition(": ")
-    head = f"{subject(e)}, {sources(e)}" if e.sides else subject(e)
+    head = f"{subject(e)} {flags(e)}".rstrip() + (f", {sources(e)}" if e.sides else "")
     return [f"## {text(head)}", "", f"**{text(first)}**", "", *tables, f"{how}: `{command}`"]
 
 
@@ -167,20 +218,60 @@ def _host(e: Explanation) -> str:
 
 def turns(e: Explanation) -> str:
     """The samples or epochs from which the other device wins; `probably` where no rows of fewer and of more were measured and
-    the intervals of what was asked overlap."""
-    (to, turned), wholes = e.turns, [side.whole for side in e.both]
-    unsure = " probably" * (not e.swept and faster(*wholes) == "neither")
+    the intervals of what was asked overlap, or where rows were disturbed."""
+    to, turned = e.turns
+    unsure = " probably" if not e.swept and e.winner == "neither" else ""
     at = [counted(max(1.0, x), what) for what, x in turned.items()]
     return say(SAID["turn" if at else "never"], at=f"about {' or '.join(at)}", to=to.upper(), unsure=unsure)
 
 
-def _doubts(e: Explanation) -> list[str]:
-    """Sentences on layers that are only estimated, on disturbed rows, and on parts of a side without a measurement."""
-    said, unknown = [], e.asked.unknown_share
-    if unknown and PREDICTED in {s.cost.source for s in e.sides}:
-        said.append(say(SAID["partial"], unknown=unknown))
-    said += [say(SAID["disturbed"], name=s.name, flags=join(s.disturbed)) for s in e.sides if s.disturbed]
-    return said + [say(SAID["unknown"], name=s.name, parts=join(s.unknown)) for s in e.sides if s.unknown]
+def question(e: Explanation) -> str:
+    """A question for the assumed numbers near which the winner changes: `Below about 7,200 samples the CPU probably wins: how
+    many have you?`; "" without such a number."""
+    near = [(one, one.changes_at) for one in e.assumed if one.changes_at is not None]
+    below = [(one, count) for one, count in near if count <= one.value]
+    shown = below or near
+    if not shown:
+        return ""
+    first, _ = shown[0]
+    above = first.wins_above
+    beneath = "cpu" if above == "gpu" else "gpu"
+    where, winner = ("Below", beneath) if below else ("From", above)
+    words = {
+        "where": where,
+        "device": NAMES[winner],
+        "do": "have you" if first.name == "samples" else "will you train",
+    }
+    counts = [counted(max(1.0, count), one.name) for one, count in shown]
+    every = say(SAID["question"], counts=" or ".join(counts), **words)
+    fits = len(_LABEL + every) <= WIDTH
+    return every if fits else say(SAID["question"], counts=counts[0], **words)
+
+
+def _notes(e: Explanation) -> list[str]:
+    """Sentences on what the answer rests on: disturbed rows, layers that are only estimated, parts without a row."""
+    notes = []
+    if e.disturbances:
+        notes.append(disturbed(e.disturbances))
+    for warning in e.warnings:
+        if warning.kind == "estimated-layers":
+            notes.append(say(SAID["partial"], unknown=e.asked.unknown_share))
+        elif warning.kind == "no-row":
+            notes.append(say(SAID["unknown"], name=NAMES[warning.device], parts=join(warning.names)))
+    return notes
+
+
+def disturbed(warnings: Sequence[Warning]) -> str:
+    """`Other programs used 40 % of the CPU in 8 of 20 rows: measure again (--wait-quiet).`; each kind once, by the device with
+    the most such rows."""
+    by_kind = best_by(warnings, lambda warning: warning.kind, lambda warning: -warning.rows).values()
+    clauses = []
+    for warning in by_kind:
+        clause = say(DISTURBED[warning.kind], share=warning.share or 0.0)
+        if warning.rows < warning.rows_used:
+            clause += f" in {warning.rows} of {warning.rows_used} rows"
+        clauses.append(clause)
+    return say(SAID["disturbed"], what=sentences.capital(join(clauses)))
 
 
 def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:

@@ -25,7 +25,7 @@ from analysis.training import break_even, costs
 from analysis.training.break_even import BY_JOB
 from kernels import networks
 from kernels.networks.layers import Layer, Network
-from kernels.problems import Launch, Training
+from kernels.problems import Launch, Stream, Training
 from workloads.records import Settings
 from workloads.records.published_cases import Reported
 
@@ -63,10 +63,9 @@ def test_from_how_many_samples_or_epochs_another_device_finishes_first():
     told = [words.why(cpu, one).partition(";")[0] for one in (gpu, untold)]
     assert told == [f"The GPU's steps are {faster} faster" for faster in ("4.1x", "at least 2.0x")]
     wide = [replace(s, cost=replace(s.cost, start=Estimate(s.cost.start.value, 0.0, 99.0))) for s in e.both]
-    unsure = replace(e, sides=(replace(wide[0], disturbed=("steal",)), wide[1]))
+    unsure = replace(e, sides=tuple(wide))
     assert words.turns(unsure) == "about 24,600 samples or 39 epochs on, the GPU probably finishes first."
-    told = " ".join(words.answer(unsure, "again", here=True))
-    assert "(steal): measure it again alone." in told and told.endswith("again --verify 1")
+    assert words.answer(unsure, "again", here=True)[-1].endswith("again --verify 1")
 
 
 def test_an_assumed_number_has_the_count_at_which_the_winner_changes_if_that_is_near():
@@ -77,9 +76,57 @@ def test_an_assumed_number_has_the_count_at_which_the_winner_changes_if_that_is_
     assert (samples.value, samples.flag, samples.wins_above) == (6400, "--samples", "gpu")
     assert samples.changes_at == pytest.approx(640 * 4.0 / (10 * (13.8 - 3.38) * MS))
     assert epochs.changes_at == pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS))
+    asked = (
+        "From about 24,600 samples the GPU probably wins: how many have you?"  # with `or 39 epochs` above 80 columns
+    )
+    assert words.question(e) == asked
     (few,) = explained(Training("cifar10-cnn", 640, 6400, 3), assumed=("epochs",)).assumed
     assert few == Assumption(name="epochs", value=3, flag="--epochs")  # 38.4 are more than ten times 3
-    assert explained().assumed == ()
+    assert explained().assumed == () and words.question(explained()) == ""
+
+
+def test_the_first_line_tells_what_was_assumed_and_the_question_below_which_the_other_device_wins():
+    """GPU: 4 s later and 4 ms a step sooner: ahead from 1,000 steps on, so from 3,200 samples in 10 epochs."""
+    rows = swept(6400)
+    e = explained(Training("cifar10-cnn", 32, 6400, 10), sources(*rows), assumed=("samples",))
+    lines = words.answer(e, "again")
+    assert lines[0] == "CIFAR-10 CNN, batch 32, 10 epochs, assumed: 6,400 samples"
+    assert lines[1].split() == ["(--samples)", "from", "measured", "parts"] and len(lines[1]) == 80
+    (point,) = [line for line in lines if line.startswith("But")]
+    assert point == "But   Below about 3,200 samples the CPU probably wins: how many have you?"
+    e = explained(Training("cifar10-cnn", 32, 6400, 10), sources(*rows), assumed=("batch", "samples", "epochs"))
+    assert words.answer(e, "again")[0] == "CIFAR-10 CNN, assumed: batch 32, 6,400 samples, 10 epochs"
+
+
+def test_an_answer_from_disturbed_rows_is_at_most_probable_and_names_the_load():
+    """Measured: the flags of the training's own row. Predicted: those of any row that the prediction reads."""
+    rows = swept(6400)
+    training = Training("cifar10-cnn", 32, 6400, 10)
+    quiet = explained(training, sources(*rows))
+    assert quiet.winner == "gpu" and words.answer(quiet, "again")[1].startswith("The GPU: 7.00 s against 11.0 s")
+    loud = replace(rows[0], flags=("cpu-clock", "other-load"), values={"other_load_fraction": 0.4})
+    e = explained(training, sources(loud, rows[1]))
+    expected = Warning(kind="other-load", device="cpu", rows=1, rows_used=1, share=0.4, names=("training",))
+    assert (e.disturbances, e.winner) == ((expected,), "neither")
+    lines = words.answer(e, "again")
+    assert lines[1].startswith("Probably the GPU: 7.00 s against 11.0 s on the CPU")
+    assert "Note  Other programs used 40 % of the CPU: measure again (--wait-quiet)." in lines
+
+
+def test_rows_of_launches_and_passes_that_a_prediction_reads_disturb_it_but_not_those_of_other_sizes_or_clocks():
+    step = row("launch/tensorflow/fit_op_by_op", Launch("step", 64), 1e-3, flags=("steal",))
+    other = row("launch/numpy/ufunc", Launch("elementwise", 1), 1e-6, flags=("steal",))
+    near = [Stream("relu", n, "float32") for n in (2**i for i in range(10, 20))]
+    passes = [row("stream/tensorflow/function", p, 1e-3) for p in near]
+    far = row("stream/tensorflow/function", Stream("relu", 2**33, "float32"), 1.0, flags=("other-load",))
+    on_device = row("stream/cupy/wide", near[0], {"device": 1e-6}, device=GPU, flags=("other-load",))
+    e = explained(of=sources(step, other, *passes, far, on_device))
+    assert [(w.kind, w.device, w.rows, w.names) for w in e.warnings] == [("steal", "cpu", 1, ("launch",))]
+    close = replace(passes[5], flags=("other-load",), values={"other_load_fraction": 0.25})
+    e = explained(of=sources(*passes[:5], close, *passes[6:], far))
+    (warning,) = e.warnings
+    assert (warning.kind, warning.rows, warning.share, warning.names) == ("other-load", 1, 0.25, ("stream",))
+    assert words.disturbed(e.warnings).startswith("Other programs used 25 % of the CPU in 1 of ")
 
 
 def test_warnings_name_the_device_the_rows_and_the_layers():
@@ -267,7 +314,7 @@ def odd(weights: int) -> Network:
 def test_an_answer_says_which_layers_are_only_estimated():
     """320 of 674 FLOP."""
     told = words.answer(explained(Training("own:build", 2, 8), network=odd(16)), "again")
-    assert "      Partial: of odd (Odd), 47 % of the arithmetic, there is only an estimate." in told
+    assert "Note  Partial: of odd (Odd), 47 % of the arithmetic, there is only an estimate." in told
     assert not any("Partial" in line or "It needs" in line for line in words.answer(explained(), "again"))
 
 
@@ -389,7 +436,7 @@ def test_what_no_row_tells_of_a_side_is_said_and_not_nothing():
 
     e = explained(of=msgspec.structs.replace(sources(), predict=bare))
     assert [side.unknown for side in e.both] == [("start-up",)] * 2
-    assert "      Left out of the CPU's time, as no row tells it: start-up." in words.answer(e, "again")
+    assert "Note  Left out of the CPU's time, as no row tells it: start-up." in words.answer(e, "again")
     assert words._whole(e).rows[0][1:] == ["-", "-"]
 
 
