@@ -1,9 +1,20 @@
-"""Convolution through cuDNN's graphs: every plan that it offers is built and timed once, and the fastest is kept."""
+"""Convolution through cuDNN's graphs: all plans of all its heuristics are built and timed, and the fastest is kept.
+
+    search graph    lists the plans; kinds of plans are excluded from it; each plan is built and timed behind a held stream
+    call graph      has the fastest plan alone, and is what a row times
+
+There are two graphs because cudnn-frontend 1.28 compares every plan of a graph with every excluded kind on each call, in Python.
+A choice is stored on disk for its GPU, cuDNN version and problem. Delete crossover/tiles.json in the user's cache folder to time
+all plans anew.
+"""
 
 import functools
+import time
+from collections.abc import Callable, Sequence
 
 import cudnn
 import cupy
+import msgspec
 import numpy as np
 
 from kernels.cuda import autotuner
@@ -12,14 +23,53 @@ from kernels.problems.arrays import DTYPES
 from kernels.reference import conv as reference_conv
 from kernels.registry import into, kernel
 
-WORKSPACE_BYTES = 1 << 30
-_ROUNDS, _CALLS = 3, 3
-_HOPELESS = 8  # a plan whose first timed call takes so many times the best one's is timed no further
+WORKSPACE_BYTES = 4 << 30  # a plan that needs more is not built
+SEARCH_S = 20.0  # a search that takes longer leaves out the plans that cuDNN ranks last
+_HOPELESS = 8  # a plan whose first timed call takes so many times the fastest plan's is timed no further
+_HOST_S = 2e-4  # the host's time in such a first call
+_CLOSE, _FINALISTS = 1.3, 4  # so near to the fastest, and so many at most, are timed again in rounds
+_LONG_S = 100e-6  # longer calls are timed under load: the host starts one in some 40 µs, so it does not slow them down
 _NOTES = cudnn.numerical_note
 _WINOGRAD = (_NOTES.WINOGRAD, _NOTES.WINOGRAD_TILE_4x4, _NOTES.WINOGRAD_TILE_6x6, _NOTES.WINOGRAD_TILE_13x13)
 _TRANSFORMS = [*_WINOGRAD, _NOTES.FFT]
 _TENSOR_CORES = [_NOTES.TENSOR_CORE, _NOTES.DOWN_CONVERT_INPUTS, _NOTES.REDUCED_PRECISION_REDUCTION]
-_chosen: dict[tuple, tuple] = {}  # (problem, direct) -> what _choose gave for it
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan that was built and timed."""
+
+    #: Its place in the search graph's list.
+    index: int
+    #: Device seconds of a call.
+    seconds: float
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan that a problem is computed by."""
+
+    #: Its place in the search graph's list.
+    index: int
+    #: cuDNN's name of it: the engine and its settings.
+    name: str
+    #: Whether it is a Winograd or an FFT form.
+    transforms: bool
+    #: The number of plans that were built and timed.
+    timed: int
+    #: The number of plans that cuDNN listed.
+    listed: int
+
+
+class Search(msgspec.Struct, kw_only=True):
+    """The plans of a problem that were built and timed, the fastest first."""
+
+    graph: object
+    plans: list[Plan]
+
+
+_searches: dict[Conv, Search] = {}
+_choices: dict[tuple[Conv, bool], Choice] = {}
+_call_graphs: dict[tuple[Conv, str], tuple] = {}  # (problem, plan's name) -> graph, tensors
+_workspace: cupy.ndarray | None = None  # device memory for the hungriest plan so far
 
 
 @functools.cache
@@ -27,20 +77,20 @@ def _handle():
     return cudnn.create_handle()
 
 
-@functools.cache
-def _workspace() -> cupy.ndarray:
-    return cupy.empty(WORKSPACE_BYTES, np.uint8)
+def workspace(nbytes: int) -> cupy.ndarray:
+    """Device memory of at least so many bytes, shared by all plans."""
+    global _workspace
+    if _workspace is None or _workspace.nbytes < nbytes:
+        _workspace = cupy.empty(max(nbytes, 1), np.uint8)
+    return _workspace
 
 
 def _strides(n: int, c: int, h: int, w: int, layout: str) -> list[int]:
     return [c * h * w, 1, w * c, c] if layout == "NHWC" else [c * h * w, h * w, w, 1]
 
 
-def graph_of(problem: Conv, direct: bool = False):
-    """(the planned graph, its three tensors: two inputs and the output); `direct`: without Winograd and FFT.
-
-    Raises: ValueError when cuDNN cannot do it.
-    """
+def described(problem: Conv):
+    """(a graph of the problem without plans, its three tensors: two inputs and the output)."""
     kind, group = getattr(cudnn.data_type, DTYPES[problem.dtype].cudnn), problem.c_in // problem.groups
     wide = cudnn.data_type.DOUBLE if problem.dtype == "float64" else cudnn.data_type.FLOAT
     graph = cudnn.pygraph(handle=_handle(), io_data_type=kind, intermediate_data_type=wide, compute_data_type=wide)
@@ -55,62 +105,100 @@ def graph_of(problem: Conv, direct: bool = False):
         return graph.tensor(name=name, dim=list(shape), stride=_strides(*shape, problem.layout), data_type=kind)
 
     (top, bottom), (left, right) = problem.pads
-    how = {"pre_padding": [top, left], "post_padding": [bottom, right], "compute_data_type": wide}
-    how |= {"stride": [problem.stride] * 2, "dilation": [1, 1]}
+    settings = {"pre_padding": [top, left], "post_padding": [bottom, right], "compute_data_type": wide}
+    settings |= {"stride": [problem.stride] * 2, "dilation": [1, 1]}
     match problem.direction:
         case "fprop":
-            first, second, made = tensor("x"), tensor("w"), "y"
-            out = graph.conv_fprop(image=first, weight=second, **how)
+            first, second, output = tensor("x"), tensor("w"), "y"
+            out = graph.conv_fprop(image=first, weight=second, **settings)
         case "dgrad":
-            first, second, made = tensor("y"), tensor("w"), "x"
-            out = graph.conv_dgrad(loss=first, filter=second, **how)
+            first, second, output = tensor("y"), tensor("w"), "x"
+            out = graph.conv_dgrad(loss=first, filter=second, **settings)
         case _:
-            first, second, made = tensor("x"), tensor("y"), "w"
-            out = graph.conv_wgrad(image=first, loss=second, **how)
-    shape = dims[made]
+            first, second, output = tensor("x"), tensor("y"), "w"
+            out = graph.conv_wgrad(image=first, loss=second, **settings)
+    shape = dims[output]
     out.set_output(True).set_dim(list(shape)).set_stride(_strides(*shape, problem.layout)).set_data_type(kind)
+    graph.validate()
+    graph.build_operation_graph()
+    return graph, (first, second, out)
+
+
+def search_graph(problem: Conv):
+    """(the graph with all plans that compute the problem in its arithmetic, its three tensors).
+
+    Raises: ValueError when cuDNN cannot do it.
+    """
     try:
-        graph.validate()
-        graph.build_operation_graph()
+        graph, tensors = described(problem)
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.B, cudnn.heur_mode.FALLBACK])
         if problem.math == "float32":
             graph.deselect_numeric_notes(_TENSOR_CORES)
-        if direct:
-            graph.deselect_numeric_notes(_TRANSFORMS)
         graph.deselect_workspace_greater_than(WORKSPACE_BYTES)
         graph.check_support()
     except Exception as error:  # cuDNN has a class of its own for every reason
         raise ValueError(f"cuDNN cannot do this: {' '.join(str(error).split())[:200]}") from error
-    return graph, (first, second, out)
+    return graph, tensors
 
 
-def _timed(graph, pack: dict, workspace: int, stream) -> list[tuple[float, int]]:
-    """(least device milliseconds of a call, index) of all plans that build and run, fastest first."""
+def call_graph(problem: Conv, listing, index: int):
+    """(a graph with that plan of the search graph alone, its three tensors)."""
+    graph, tensors = described(problem)
+    graph.create_execution_plan(*listing.get_engine_and_knobs_at_index(index))
+    graph.build_plan_at_index(0)
+    return graph, tensors
 
-    def milliseconds(index: int, calls: int) -> float:
-        def call():
-            graph.execute_plan_at_index(pack, workspace, index, _handle())
 
-        return autotuner.milliseconds(call, calls, stream) / calls
+def call_of(graph, index: int, pack: dict) -> Callable[[], None]:
+    """The call of a built plan; it keeps the plan's workspace."""
+    room = workspace(graph.get_workspace_size_plan_at_index(index))
+    return into(None, graph.execute_plan_at_index, pack, room.data.ptr, index, _handle(), keep=(room,))
 
-    found: dict[int, float] = {}
+
+def timed_plans(problem: Conv, pointers: Sequence[int], stream) -> Search:
+    """Builds and times the plans of a problem, once in a process.
+
+    Raises: ValueError when cuDNN has none.
+    """
+    if problem not in _searches:
+        graph, tensors = search_graph(problem)
+        plans = _timed(graph, dict(zip(tensors, pointers, strict=True)), stream)
+        if not plans:
+            raise ValueError("cuDNN offers no plan for this that builds and runs")
+        _searches[problem] = Search(graph=graph, plans=plans)
+    return _searches[problem]
+
+
+def _timed(graph, pack: dict, stream) -> list[Plan]:
+    """All plans that build and run, the fastest first."""
+    end = time.monotonic() + SEARCH_S
+    plans: list[Plan] = []
+    best = float("inf")
     for index in range(graph.get_execution_plan_count()):
+        if plans and time.monotonic() > end:
+            break
         try:
             graph.build_plan_at_index(index)
-            if graph.get_workspace_size_plan_at_index(index) <= WORKSPACE_BYTES:
-                milliseconds(index, 1)
-                found[index] = milliseconds(index, 1)
+            if graph.get_workspace_size_plan_at_index(index) > WORKSPACE_BYTES:
+                continue
+            seconds = _screened(call_of(graph, index, pack), best, stream)
         except Exception:  # a plan that does not build or run is none; the others are timed
             continue
-    best = min(found.values(), default=0.0)
-    for _ in range(_ROUNDS):
-        for index in [i for i, least in found.items() if least <= _HOPELESS * best]:
-            found[index] = min(found[index], milliseconds(index, _CALLS))
-    return sorted((least, index) for index, least in found.items())
+        plans.append(Plan(index=index, seconds=seconds))
+        best = min(best, seconds)
+    return sorted(plans, key=lambda plan: plan.seconds)
 
 
-def _multiplies_elsewhere(graph, index: int) -> bool:
-    """Whether the plan is a Winograd or an FFT form. If so, cuDNN no longer builds it once those forms are deselected.
+def _screened(call: Callable, best: float, stream) -> float:
+    """Device seconds of a call; of a call much longer than `best` by a single one, the host's time included."""
+    autotuner.milliseconds(call, 1, stream)  # loads its module
+    once = autotuner.milliseconds(call, 1, stream) * 1e-3
+    return once if once > _HOPELESS * best + _HOST_S else autotuner.device_seconds(call)
+
+
+def is_transform(graph, index: int) -> bool:
+    """Whether the plan is a Winograd or an FFT form. If so, cuDNN no longer builds it once those forms are excluded, as they then
+    are from the graph.
 
     cuDNN describes an engine by its notes alone. By its maintainers (NVIDIA/cudnn-frontend issue 20) neither a number nor an
     algorithm's name tells, so no number is listed here. A plan without such a note is held to exact sums as any other.
@@ -123,15 +211,81 @@ def _multiplies_elsewhere(graph, index: int) -> bool:
     return False
 
 
-def _choose(problem: Conv, operands: list[int], place: int, stream, direct: bool) -> tuple:
-    """(graph, tensors, index of its fastest plan, name, plans timed, whether it is a Winograd or FFT form)."""
-    graph, tensors = graph_of(problem, direct)
-    plans = _timed(graph, dict(zip(tensors, operands, strict=True)), place, stream)
-    if not plans:
-        raise ValueError("cuDNN offers no plan for this that builds and runs")
-    index = plans[0][1]
-    name, transforms = graph.get_plan_name_at_index(index), _multiplies_elsewhere(graph, index)
-    return graph, tensors, index, name, len(plans), transforms
+def _finalists(graph, plans: list[Plan], direct: bool) -> list[Plan]:
+    """The plans that may be the fastest by the first timing; `direct`: without Winograd and FFT forms."""
+    chosen: list[Plan] = []
+    for plan in plans:
+        if len(chosen) == _FINALISTS or (chosen and plan.seconds > _CLOSE * chosen[0].seconds):
+            break
+        if direct and is_transform(graph, plan.index):
+            continue
+        chosen.append(plan)
+    return chosen
+
+
+def _choose(problem: Conv, pointers: Sequence[int], stream, direct: bool) -> Choice:
+    """The fastest plan, timed here. Raises: ValueError when there is none."""
+    search = timed_plans(problem, pointers, stream)
+    graph = search.graph
+    finalists = _finalists(graph, search.plans, direct)
+    if not finalists:
+        raise ValueError("cuDNN has only Winograd and FFT forms for this")
+    runs = {}
+    for plan in finalists:
+        single, tensors = call_graph(problem, graph, plan.index)
+        runs[plan.index] = call_of(single, 0, dict(zip(tensors, pointers, strict=True)))
+    seconds = autotuner.loaded_seconds if finalists[0].seconds >= _LONG_S else autotuner.device_seconds
+    index = autotuner.fastest_by_rounds(runs, seconds) if len(runs) > 1 else finalists[0].index
+    return Choice(
+        index=index,
+        name=graph.get_plan_name_at_index(index),
+        transforms=is_transform(graph, index),
+        timed=len(search.plans),
+        listed=graph.get_execution_plan_count(),
+    )
+
+
+def _choice(problem: Conv, pointers: Sequence[int], stream, direct: bool) -> Choice:
+    """The fastest plan, from this process, from disk or timed now.
+
+    Raises: ValueError when there is none.
+    """
+    if (problem, direct) in _choices:
+        return _choices[problem, direct]
+    if direct:
+        fastest = _choice(problem, pointers, stream, direct=False)
+        if not fastest.transforms:
+            _choices[problem, direct] = fastest
+            return fastest
+    gpu = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+    key = f"{gpu}, cuDNN {cudnn.backend_version()}, {problem}{', direct' if direct else ''}"
+    choice = _stored(key, problem)
+    if choice is None:
+        choice = _choose(problem, pointers, stream, direct)
+        autotuner.keep(key, msgspec.json.encode(choice).decode())
+    _choices[problem, direct] = choice
+    return choice
+
+
+def _stored(key: str, problem: Conv) -> Choice | None:
+    """The choice on disk, if cuDNN still lists its plan in that place."""
+    try:
+        choice = msgspec.json.decode(autotuner.kept().get(key, ""), type=Choice)
+    except msgspec.DecodeError:
+        return None
+    graph, _ = search_graph(problem)
+    if choice.index >= graph.get_execution_plan_count() or graph.get_plan_name_at_index(choice.index) != choice.name:
+        return None
+    _call_graphs[problem, choice.name] = call_graph(problem, graph, choice.index)
+    return choice
+
+
+def _ready(problem: Conv, choice: Choice) -> tuple:
+    """(the call graph of a choice, its tensors), built once in a process."""
+    key = problem, choice.name
+    if key not in _call_graphs:
+        _call_graphs[key] = call_graph(problem, _searches[problem].graph, choice.index)
+    return _call_graphs[key]
 
 
 @kernel
@@ -139,22 +293,25 @@ def plan(problem: Conv, a, b, direct: bool = False):
     """The fastest of all plans that cuDNN offers, timed here (implicit GEMM, direct, Winograd, FFT); float32 without TF32."""
     if not DTYPES[problem.dtype].cudnn:
         raise ValueError(f"cuDNN convolves no {problem.dtype} here")
-    stream, workspace, nhwc = cupy.cuda.get_current_stream(), _workspace(), problem.layout == "NHWC"
+    stream, nhwc = cupy.cuda.get_current_stream(), problem.layout == "NHWC"
     cudnn.set_stream(_handle(), stream.ptr)
     # cuDNN's channels-last filters are c_out, r, s, c_in: held so, as a library would
     if nhwc and problem.direction != "wgrad":
         b = cupy.ascontiguousarray(b.transpose(3, 0, 1, 2))
-    turned = nhwc and problem.direction == "wgrad"
+    reordered = nhwc and problem.direction == "wgrad"
     shape = problem.out_shape
-    out = cupy.empty((shape[3], *shape[:3]) if turned else shape, a.dtype)
-    operands, place, asked = [a.data.ptr, b.data.ptr, out.data.ptr], workspace.data.ptr, (problem, direct)
-    if asked not in _chosen:
-        _chosen[asked] = _choose(problem, operands, place, stream, direct)
-    graph, tensors, index, name, count, transforms = _chosen[asked]
-    pack, given = dict(zip(tensors, operands, strict=True)), out.transpose(1, 2, 3, 0) if turned else out
-    run = into(given, graph.execute_plan_at_index, pack, place, index, _handle(), keep=(a, b, workspace))
-    run.notes = {"plan": name, "plans": str(count)}
-    if transforms:
+    out = cupy.empty((shape[3], *shape[:3]) if reordered else shape, a.dtype)
+    pointers = [a.data.ptr, b.data.ptr, out.data.ptr]
+    choice = _choice(problem, pointers, stream, direct)
+    graph, tensors = _ready(problem, choice)
+    pack = dict(zip(tensors, pointers, strict=True))
+    room = workspace(graph.get_workspace_size_plan_at_index(0))
+    result = out.transpose(1, 2, 3, 0) if reordered else out
+    run = into(result, graph.execute_plan_at_index, pack, room.data.ptr, 0, _handle(), keep=(a, b, room))
+    run.notes = {"plan": choice.name, "plans": str(choice.timed)}
+    if choice.timed < choice.listed:
+        run.notes["plans_listed"] = str(choice.listed)
+    if choice.transforms:
         run.notes["form"] = "Winograd or FFT"
         run.bound = reference_conv.transform_bound(problem)
     return run

@@ -10,10 +10,13 @@ import pathlib
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 
 from kernels.cuda import held, loader
+
+Name = TypeVar("Name", str, int)
 
 _chosen: dict[tuple, str] = {}  # in this process: copying calls bind anew each time
 _ROUNDS, _ROUND_S, _MOST_CALLS = 5, 4e-3, 50
@@ -73,17 +76,23 @@ def fastest(
     if (choice := kept().get(key, "")) not in candidates:
         with concurrent.futures.ThreadPoolExecutor() as pool:  # their compilations take a second each
             runs = dict(zip(candidates, pool.map(lambda make: make(), candidates.values()), strict=True))
-        names = list(runs)
-        rounds: list[dict[str, float]] = []
-        for name in names[:_RESTED]:
-            seconds(runs[name])
-        begin = time.monotonic()
-        while len(rounds) < _ROUNDS and (len(rounds) < _BOTH_WAYS or time.monotonic() - begin < _ENOUGH_S):
-            rounds.append({name: seconds(runs[name]) for name in names[:: -1 if len(rounds) % 2 else 1]})
-        choice = min(runs, key=lambda name: float(np.median([taken[name] for taken in rounds])))
+        choice = fastest_by_rounds(runs, seconds)
         keep(key, choice)
     _chosen[asked] = choice
     return choice
+
+
+def fastest_by_rounds(runs: Mapping[Name, Callable], seconds: Callable[[Callable], float]) -> Name:
+    """The name of the call with the least median of its timings, in rounds whose order turns around."""
+    names = list(runs)
+    rounds: list[dict[Name, float]] = []
+    for name in names[:_RESTED]:
+        seconds(runs[name])
+    begin = time.monotonic()
+    while len(rounds) < _ROUNDS and (len(rounds) < _BOTH_WAYS or time.monotonic() - begin < _ENOUGH_S):
+        order = reversed(names) if len(rounds) % 2 else names
+        rounds.append({name: seconds(runs[name]) for name in order})
+    return min(runs, key=lambda name: float(np.median([timings[name] for timings in rounds])))
 
 
 def tuned(file: str, problem: str, candidates: Mapping[str, Callable[[], Callable]]) -> Callable:

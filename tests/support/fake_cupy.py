@@ -82,8 +82,16 @@ class Gpu:
         return not pinned
 
 
+class Address(int):
+    """An address as CuPy's arrays tell it."""
+
+    ptr = property(int)
+
+
 class Array(np.ndarray):
     """Device memory."""
+
+    data = property(lambda self: Address(self.ctypes.data))
 
     def __array_finalize__(self, source):
         self.gpu = getattr(source, "gpu", None)
@@ -109,6 +117,8 @@ class Pinned(bytearray):
 
 def _stream(gpu: Gpu) -> type:
     class Stream:
+        ptr = 0
+
         def __init__(self, non_blocking=False):
             self.non_blocking, self.waiting, self.done = non_blocking, [], 0.0
 
@@ -162,8 +172,11 @@ def cupy(gpu: Gpu) -> types.ModuleType:
 
     made = types.ModuleType("cupy")
     made.empty, made.asarray, made.asnumpy, made.ndarray = empty, asarray, lambda x: x.get(), Array
+    made.ascontiguousarray = lambda x: asarray(np.ascontiguousarray(x))
     made.cuda = types.SimpleNamespace(Stream=_stream(gpu), Event=_event(gpu), get_elapsed_time=_elapsed)
     made.cuda.alloc_pinned_memory, made.cuda.get_current_stream = pinned, lambda: gpu.current
+    made.cuda.Device = lambda: types.SimpleNamespace(id=0)
+    made.cuda.runtime = types.SimpleNamespace(getDeviceProperties=lambda _: {"name": b"NVIDIA H200"})
     made.cuda.Stream().use()  # the default one
     return made
 

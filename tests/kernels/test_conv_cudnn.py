@@ -1,0 +1,120 @@
+"""cuDNN's plans without a GPU: which are timed, by which clock, and which is kept."""
+
+import fake_cudnn
+import fake_cupy
+import numpy as np
+import pytest
+from fake_cudnn import Engine, Note
+from msgspec.structs import replace
+
+from kernels.problems import Conv
+
+PROBLEM = Conv(2, 8, 8, 4, 6, 3, 3, pad="same")
+SLOW = 9e-6
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    with fake_cupy.installed(monkeypatch) as gpu:
+        yield gpu
+
+
+@pytest.fixture
+def installed(monkeypatch, gpu, tmp_path):
+    """Engines -> (the module, the library), as a process that just began."""
+    return lambda engines: fake_cudnn.installed(monkeypatch, gpu, engines, tmp_path)
+
+
+def bound(module, problem=PROBLEM, **options):
+    import cupy
+
+    arrays = [cupy.empty(shape, np.float32) for shape in problem.operand_shapes]
+    return module.plan(problem, *arrays, **options)
+
+
+def test_the_fastest_of_all_plans_is_kept_though_it_is_listed_last(installed):
+    engines = [Engine(number=number, seconds=SLOW) for number in range(7)]
+    module, library = installed([*engines, Engine(number=70, seconds=5e-6)])
+    run = bound(module)
+    assert run.notes == {"plan": "eng70", "plans": "8"}
+    library.called.clear()
+    assert run().shape == PROBLEM.out_shape
+    assert library.called == [70]
+
+
+def test_plans_that_take_less_than_the_host_are_told_apart_by_the_device(installed):
+    """The host takes 40 us to start any of them."""
+    module, _ = installed(
+        [Engine(number=1, seconds=7e-6), Engine(number=2, seconds=5e-6), Engine(number=3, seconds=6e-6)]
+    )
+    search = module.timed_plans(PROBLEM, [1, 2, 3], module.cupy.cuda.get_current_stream())
+    assert [plan.index for plan in search.plans] == [1, 2, 0]
+    assert [plan.seconds for plan in search.plans] == pytest.approx([5e-6, 6e-6, 7e-6])
+
+
+def test_a_call_compares_no_plan_with_excluded_kinds(installed):
+    module, library = installed([Engine(number=number, seconds=SLOW) for number in range(9)])
+    run = bound(module)
+    run()
+    assert library.graphs[-1].excluded == [] and len(library.graphs[-1].engines) == 1
+
+
+def test_winograd_and_fft_count_unless_direct_is_set(installed):
+    engines = [
+        Engine(number=1, seconds=SLOW),
+        Engine(number=2, seconds=4e-6, notes=(Note.WINOGRAD,)),
+        Engine(number=3, seconds=5e-6, notes=(Note.FFT,)),
+        Engine(number=4, seconds=8e-6),
+    ]
+    module, _ = installed(engines)
+    fastest, direct = bound(module), bound(module, direct=True)
+    assert fastest.notes == {"plan": "eng2", "plans": "4", "form": "Winograd or FFT"} and fastest.bound > 0
+    assert direct.notes == {"plan": "eng4", "plans": "4"} and not hasattr(direct, "bound")
+    module, _ = installed(engines[1:3])
+    with pytest.raises(ValueError, match="only Winograd and FFT"):
+        bound(module, replace(PROBLEM, n=3), direct=True)
+
+
+def test_float32_leaves_tensor_cores_out_and_tf32_does_not(installed):
+    engines = [Engine(number=1, seconds=SLOW), Engine(number=2, seconds=1e-6, notes=(Note.TENSOR_CORE,))]
+    module, _ = installed(engines)
+    assert bound(module).notes["plan"] == "eng1"
+    assert bound(module, replace(PROBLEM, math="tf32")).notes["plan"] == "eng2"
+
+
+def test_plans_that_do_not_build_or_need_too_much_memory_are_left_out(installed):
+    engines = [
+        Engine(number=1, seconds=1e-6, broken=True),
+        Engine(number=2, seconds=2e-6, workspace=(4 << 30) + 1),
+        Engine(number=3, seconds=SLOW, workspace=64),
+    ]
+    module, _ = installed(engines)
+    assert bound(module).notes == {"plan": "eng3", "plans": "1", "plans_listed": "3"}
+    module, _ = installed(engines[:2])
+    with pytest.raises(ValueError, match="no plan for this"):
+        bound(module, replace(PROBLEM, n=3))
+
+
+def test_a_search_ends_at_its_time_limit_and_says_so(installed, monkeypatch):
+    module, _ = installed([Engine(number=1, seconds=SLOW), Engine(number=2, seconds=1e-6)])
+    monkeypatch.setattr(module, "SEARCH_S", -1.0)
+    assert bound(module).notes == {"plan": "eng1", "plans": "1", "plans_listed": "2"}
+
+
+def test_a_choice_is_stored_per_shape_and_timed_anew_when_cudnn_lists_another_plan_there(installed):
+    engines = [Engine(number=1, seconds=SLOW), Engine(number=2, seconds=1e-6)]
+    module, library = installed(engines)
+    assert bound(module).notes["plan"] == "eng2" and library.called
+    module, library = installed(engines)  # the next process
+    assert bound(module).notes == {"plan": "eng2", "plans": "2"} and not library.called
+    bound(module, replace(PROBLEM, n=3))
+    assert library.called, "another shape is timed"
+    module, library = installed(engines[::-1])
+    assert bound(module).notes["plan"] == "eng2" and library.called
+
+
+def test_direct_is_not_timed_again_where_the_fastest_is_direct(installed):
+    module, library = installed([Engine(number=1, seconds=SLOW), Engine(number=2, seconds=1e-6)])
+    bound(module)
+    count = len(library.called)
+    assert bound(module, direct=True).notes["plan"] == "eng2" and len(library.called) == count
