@@ -1,5 +1,6 @@
 """cuDNN's plans without a GPU: which are timed, by which clock, and which is kept."""
 
+import drawn
 import fake_cudnn
 import fake_cupy
 import numpy as np
@@ -7,7 +8,10 @@ import pytest
 from fake_cudnn import Engine, Note
 from msgspec.structs import replace
 
+from kernels import registry
 from kernels.problems import Conv
+from tests.bench import cudnn_best
+from workloads.harness import copy_modes
 
 PROBLEM = Conv(2, 8, 8, 4, 6, 3, 3, pad="same")
 SLOW = 9e-6
@@ -118,3 +122,26 @@ def test_direct_is_not_timed_again_where_the_fastest_is_direct(installed):
     bound(module)
     count = len(library.called)
     assert bound(module, direct=True).notes["plan"] == "eng2" and len(library.called) == count
+
+
+def test_the_bench_shows_what_few_plans_and_the_hosts_time_do(installed, gpu, monkeypatch):
+    """Nine plans; with one excluded form the host compares 9 plans with 5 kinds in 0.2 us each, on top of its 40 us."""
+    engines = [Engine(number=number, seconds=20e-6 - number * 1e-6) for number in range(8)]
+    module, _ = installed([*engines, Engine(number=9, seconds=4e-6, notes=(Note.WINOGRAD,))])
+    monkeypatch.setattr(drawn, "operands", lambda p: [module.cupy.empty(s, np.float32) for s in p.operand_shapes])
+    monkeypatch.setattr(cudnn_best.cache_state, "flush", lambda *_: lambda: gpu.launch(10e-6))
+    monkeypatch.setattr(cudnn_best, "where", lambda: dict.fromkeys(("card", "cudnn", "commit", "at"), ""))
+    kernel = registry._registered["conv/cudnn/plan"]
+    monkeypatch.setattr(registry, "find", lambda name: kernel)
+    cause = cudnn_best.cause(kernel, replace(PROBLEM, dtype="bfloat16", math="bfloat16"), copy_modes.gpu_stream())
+    assert (cause.all_index, cause.few_index, cause.direct_index, cause.listed, cause.timed) == (8, 4, 7, 9, 9)
+    assert [cause.all_s, cause.few_s, cause.direct_s] == pytest.approx([4e-6, 16e-6, 13e-6])
+    assert [cause.host_s, cause.excluded_host_s] == pytest.approx([41e-6, 50e-6])
+    # the flush ends 11 us after it was issued, the host has started the call after 52, and it takes 13
+    assert cause.before_s == pytest.approx(54e-6)
+
+
+def test_the_bench_has_twenty_layers_in_three_directions_padded_as_pytorch_pads():
+    problems = cudnn_best.torch_layers(["bfloat16"])
+    assert len({replace(p, direction="fprop") for p in problems}) == 20 and len(problems) == 60
+    assert all(len({zeros for pair in p.pads for zeros in pair}) == 1 for p in problems)

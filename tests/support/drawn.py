@@ -31,6 +31,7 @@ LARGE = tuple(CLASSES)[1:]
 EACH = 8  # problems of a class
 POOLED = 3  # draws that a claim is made of: the last ones
 LOAD_S, TIMED_S, FLUSHED = 0.25, 0.5, 25  # of each side alone; calls of a short one
+FLUSHES = 4  # ahead of a short call: one takes 50 µs, and the host may take longer than that to start a call
 SHORT_FLOPS = 1e9
 ABOUT = (
     f"N(0,1) operands. From 1 GFLOP on each side runs alone, {LOAD_S:g} s of its own load, then {TIMED_S:g} s timed; the "
@@ -244,29 +245,36 @@ def timed(problem: Matmul | Conv, calls: list, stream, turn: int) -> list[float]
     """Seconds of a call of each side."""
     if problem.flops < SHORT_FLOPS:
         flush = cache_state.flush(registry.find("matmul/cupy/cublas"), "gpu:0")
-        clocks = [timing.device_each(call, flush, stream) for call in calls]
+
+        def before() -> None:
+            for _ in range(FLUSHES):
+                flush()
+
+        clocks = [timing.device_each(call, before, stream) for call in calls]
         return list(map(float, np.median([[clock(1) for clock in clocks] for _ in range(FLUSHED + 2)][2:], axis=0)))
     return [sustained(call, stream) for call in calls[:: turn or -1]][:: turn or -1]
 
 
-def sustained(run, stream) -> float:
+def sustained(run, stream, load_s: float = LOAD_S, timed_s: float = TIMED_S) -> float:
     """Seconds of a call of this side alone, after a while of its own load: clocks are then what its power allows."""
     each = max(autotuner.device_seconds(run), 1e-6)
-    for _ in range(round(LOAD_S / each)):
+    for _ in range(round(load_s / each)):
         run()
-    calls = max(1, round(TIMED_S / each))
+    calls = max(1, round(timed_s / each))
     return autotuner.milliseconds(run, calls, stream) * 1e-3 / calls
 
 
-def claim(what: str, ratios: list[float], mean: float | None, least: float = 0.0) -> list[Figure]:
-    """The geometric mean of library / ours with its interval, and the 10th percentile; none of no rows."""
+def claim(
+    what: str, ratios: list[float], mean: float | None, least: float = 0.0, sides: str = "library / ours"
+) -> list[Figure]:
+    """The geometric mean of the ratios of two sides with its interval, and the 10th percentile; none of no rows."""
     if not ratios:
         return []
     logs = np.log(ratios)
     means = np.random.default_rng(1).choice(logs, (10_000, len(logs))).mean(1)
     middle = stats.Estimate(*map(float, np.exp([logs.mean(), *np.quantile(means, (0.025, 0.975))])))
     tenth = stats.exact(float(np.percentile(ratios, 10)))
-    name = f"{what}, {units.count(len(ratios), 'row')}: library / ours"
+    name = f"{what}, {units.count(len(ratios), 'row')}: {sides}"
     target = "printed" if mean is None else f">= {mean:g}"
     return [
         Figure(f"{name}, geometric mean", target, middle, mean is None or middle.value >= mean),
