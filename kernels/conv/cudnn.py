@@ -1,16 +1,17 @@
 """Convolution through cuDNN's graphs: all plans of all its heuristics are built and timed, and the fastest is kept.
 
-    search graph    lists the plans; kinds of plans are excluded from it; each plan is built and timed behind a held stream
-    call graph      has the fastest plan alone, and is what a row times
-
-There are two graphs because cudnn-frontend 1.28 compares every plan of a graph with every excluded kind on each call, in Python.
-A choice is stored on disk for its GPU, cuDNN version and problem. Delete crossover/tiles.json in the user's cache folder to time
-all plans anew.
+search graph    kinds of plans are excluded from it; what it still builds is timed behind a held stream
+call graph      lists the same plans, nothing is excluded; the fastest is called through it
 """
+
+# There are two graphs because cudnn-frontend 1.28 compares every plan of a graph with every excluded kind on each call, in
+# Python. A choice is stored on disk for its GPU, cuDNN version and problem, in crossover/tiles.json of the user's cache folder;
+# where that file is deleted all plans are timed anew.
 
 import functools
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import cudnn
 import cupy
@@ -35,7 +36,7 @@ _TRANSFORMS = [*_WINOGRAD, _NOTES.FFT]
 _TENSOR_CORES = [_NOTES.TENSOR_CORE, _NOTES.DOWN_CONVERT_INPUTS, _NOTES.REDUCED_PRECISION_REDUCTION]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class TimedPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan that was built and timed."""
 
     #: Its place in the search graph's list.
@@ -62,13 +63,22 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 class Search(msgspec.Struct, kw_only=True):
     """The plans of a problem that were built and timed, the fastest first."""
 
-    graph: object
-    plans: list[Plan]
+    graph: Any
+    plans: list[TimedPlan]
+
+
+class Calls(msgspec.Struct, kw_only=True):
+    """A graph without excluded kinds, through which a problem's plans are called."""
+
+    graph: Any
+    tensors: tuple
+    #: The places of the plans that were built in it.
+    built: set[int]
 
 
 _searches: dict[Conv, Search] = {}
 _choices: dict[tuple[Conv, bool], Choice] = {}
-_call_graphs: dict[tuple[Conv, str], tuple] = {}  # (problem, plan's name) -> graph, tensors
+_calls: dict[Conv, Calls] = {}
 _workspace: cupy.ndarray | None = None  # device memory for the hungriest plan so far
 
 
@@ -89,8 +99,11 @@ def _strides(n: int, c: int, h: int, w: int, layout: str) -> list[int]:
     return [c * h * w, 1, w * c, c] if layout == "NHWC" else [c * h * w, h * w, w, 1]
 
 
-def described(problem: Conv):
-    """(a graph of the problem without plans, its three tensors: two inputs and the output)."""
+def listing(problem: Conv):
+    """(a graph with all plans that cuDNN's heuristics list, its three tensors: two inputs and the output).
+
+    Raises: ValueError when cuDNN cannot do it.
+    """
     kind, group = getattr(cudnn.data_type, DTYPES[problem.dtype].cudnn), problem.c_in // problem.groups
     wide = cudnn.data_type.DOUBLE if problem.dtype == "float64" else cudnn.data_type.FLOAT
     graph = cudnn.pygraph(handle=_handle(), io_data_type=kind, intermediate_data_type=wide, compute_data_type=wide)
@@ -119,34 +132,42 @@ def described(problem: Conv):
             out = graph.conv_wgrad(image=first, loss=second, **settings)
     shape = dims[output]
     out.set_output(True).set_dim(list(shape)).set_stride(_strides(*shape, problem.layout)).set_data_type(kind)
-    graph.validate()
-    graph.build_operation_graph()
+    try:
+        graph.validate()
+        graph.build_operation_graph()
+        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.B, cudnn.heur_mode.FALLBACK])
+        graph.check_support()
+    except Exception as error:  # cuDNN has a class of its own for every reason
+        raise ValueError(f"cuDNN cannot do this: {' '.join(str(error).split())[:200]}") from error
     return graph, (first, second, out)
 
 
 def search_graph(problem: Conv):
-    """(the graph with all plans that compute the problem in its arithmetic, its three tensors).
+    """(a graph that builds the plans in the problem's arithmetic alone, its three tensors).
 
     Raises: ValueError when cuDNN cannot do it.
     """
-    try:
-        graph, tensors = described(problem)
-        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.B, cudnn.heur_mode.FALLBACK])
-        if problem.math == "float32":
-            graph.deselect_numeric_notes(_TENSOR_CORES)
-        graph.deselect_workspace_greater_than(WORKSPACE_BYTES)
-        graph.check_support()
-    except Exception as error:  # cuDNN has a class of its own for every reason
-        raise ValueError(f"cuDNN cannot do this: {' '.join(str(error).split())[:200]}") from error
+    graph, tensors = listing(problem)
+    if problem.math == "float32":
+        graph.deselect_numeric_notes(_TENSOR_CORES)
     return graph, tensors
 
 
-def call_graph(problem: Conv, listing, index: int):
-    """(a graph with that plan of the search graph alone, its three tensors)."""
-    graph, tensors = described(problem)
-    graph.create_execution_plan(*listing.get_engine_and_knobs_at_index(index))
-    graph.build_plan_at_index(0)
-    return graph, tensors
+def call_graph(problem: Conv) -> Calls:
+    """The graph that calls the problem's plans, one in a process."""
+    if problem not in _calls:
+        graph, tensors = listing(problem)
+        _calls[problem] = Calls(graph=graph, tensors=tensors, built=set())
+    return _calls[problem]
+
+
+def built(problem: Conv, index: int) -> Calls:
+    """The graph that calls the problem's plans, with that plan built: once, as copying calls bind anew each time."""
+    calls = call_graph(problem)
+    if index not in calls.built:
+        calls.graph.build_plan_at_index(index)
+        calls.built.add(index)
+    return calls
 
 
 def call_of(graph, index: int, pack: dict) -> Callable[[], None]:
@@ -169,10 +190,10 @@ def timed_plans(problem: Conv, pointers: Sequence[int], stream) -> Search:
     return _searches[problem]
 
 
-def _timed(graph, pack: dict, stream) -> list[Plan]:
+def _timed(graph, pack: dict, stream) -> list[TimedPlan]:
     """All plans that build and run, the fastest first."""
     end = time.monotonic() + SEARCH_S
-    plans: list[Plan] = []
+    plans: list[TimedPlan] = []
     best = float("inf")
     for index in range(graph.get_execution_plan_count()):
         if plans and time.monotonic() > end:
@@ -184,7 +205,7 @@ def _timed(graph, pack: dict, stream) -> list[Plan]:
             seconds = _screened(call_of(graph, index, pack), best, stream)
         except Exception:  # a plan that does not build or run is none; the others are timed
             continue
-        plans.append(Plan(index=index, seconds=seconds))
+        plans.append(TimedPlan(index=index, seconds=seconds))
         best = min(best, seconds)
     return sorted(plans, key=lambda plan: plan.seconds)
 
@@ -211,9 +232,9 @@ def is_transform(graph, index: int) -> bool:
     return False
 
 
-def _finalists(graph, plans: list[Plan], direct: bool) -> list[Plan]:
+def _finalists(graph, plans: list[TimedPlan], direct: bool) -> list[TimedPlan]:
     """The plans that may be the fastest by the first timing; `direct`: without Winograd and FFT forms."""
-    chosen: list[Plan] = []
+    chosen: list[TimedPlan] = []
     for plan in plans:
         if len(chosen) == _FINALISTS or (chosen and plan.seconds > _CLOSE * chosen[0].seconds):
             break
@@ -232,8 +253,8 @@ def _choose(problem: Conv, pointers: Sequence[int], stream, direct: bool) -> Cho
         raise ValueError("cuDNN has only Winograd and FFT forms for this")
     runs = {}
     for plan in finalists:
-        single, tensors = call_graph(problem, graph, plan.index)
-        runs[plan.index] = call_of(single, 0, dict(zip(tensors, pointers, strict=True)))
+        calls = built(problem, plan.index)
+        runs[plan.index] = call_of(calls.graph, plan.index, dict(zip(calls.tensors, pointers, strict=True)))
     seconds = autotuner.loaded_seconds if finalists[0].seconds >= _LONG_S else autotuner.device_seconds
     index = autotuner.fastest_by_rounds(runs, seconds) if len(runs) > 1 else finalists[0].index
     return Choice(
@@ -273,19 +294,11 @@ def _stored(key: str, problem: Conv) -> Choice | None:
         choice = msgspec.json.decode(autotuner.kept().get(key, ""), type=Choice)
     except msgspec.DecodeError:
         return None
-    graph, _ = search_graph(problem)
-    if choice.index >= graph.get_execution_plan_count() or graph.get_plan_name_at_index(choice.index) != choice.name:
-        return None
-    _call_graphs[problem, choice.name] = call_graph(problem, graph, choice.index)
-    return choice
-
-
-def _ready(problem: Conv, choice: Choice) -> tuple:
-    """(the call graph of a choice, its tensors), built once in a process."""
-    key = problem, choice.name
-    if key not in _call_graphs:
-        _call_graphs[key] = call_graph(problem, _searches[problem].graph, choice.index)
-    return _call_graphs[key]
+    graph = call_graph(problem).graph
+    listed = (
+        choice.index < graph.get_execution_plan_count() and graph.get_plan_name_at_index(choice.index) == choice.name
+    )
+    return choice if listed else None
 
 
 @kernel
@@ -303,11 +316,12 @@ def plan(problem: Conv, a, b, direct: bool = False):
     out = cupy.empty((shape[3], *shape[:3]) if reordered else shape, a.dtype)
     pointers = [a.data.ptr, b.data.ptr, out.data.ptr]
     choice = _choice(problem, pointers, stream, direct)
-    graph, tensors = _ready(problem, choice)
-    pack = dict(zip(tensors, pointers, strict=True))
-    room = workspace(graph.get_workspace_size_plan_at_index(0))
+    calls = built(problem, choice.index)
+    graph = calls.graph
+    pack = dict(zip(calls.tensors, pointers, strict=True))
+    room = workspace(graph.get_workspace_size_plan_at_index(choice.index))
     result = out.transpose(1, 2, 3, 0) if reordered else out
-    run = into(result, graph.execute_plan_at_index, pack, room.data.ptr, 0, _handle(), keep=(a, b, room))
+    run = into(result, graph.execute_plan_at_index, pack, room.data.ptr, choice.index, _handle(), keep=(a, b, room))
     run.notes = {"plan": choice.name, "plans": str(choice.timed)}
     if choice.timed < choice.listed:
         run.notes["plans_listed"] = str(choice.listed)

@@ -335,7 +335,7 @@ def compared(kernel: Kernel, problem: Conv, stream) -> Compared:
         graph=graph,
         difference=difference,
         torch_cudnn=str(torch.backends.cudnn.version()),
-        torch_version=torch.__version__,
+        torch_version=str(torch.__version__),
         **where(),
     )
 

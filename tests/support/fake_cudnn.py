@@ -44,11 +44,11 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Library:
-    """The `cudnn` module, over a Gpu, and what was built and called: the numbers of engines, and the graphs of calls."""
+    """The `cudnn` module, over a Gpu, how many plans were built, and the engines and graphs called."""
 
     def __init__(self, gpu: fake_cupy.Gpu, engines: list[Engine]):
         self.gpu, self.engines = gpu, engines
-        self.listings = 0
+        self.builds = 0
         self.called: list[int] = []
         self.graphs: list[Graph] = []
 
@@ -89,19 +89,10 @@ class Graph:
     build_operation_graph = check_support = validate
 
     def create_execution_plans(self, modes) -> None:
-        self.library.listings += 1
         self.engines = list(self.library.engines)
-
-    def create_execution_plan(self, number, knobs) -> None:
-        self.engines.append(next(engine for engine in self.library.engines if engine.number == number))
-
-    def get_engine_and_knobs_at_index(self, index: int) -> tuple[int, dict]:
-        return self.engines[index].number, {}
 
     def deselect_numeric_notes(self, notes) -> None:
         self.excluded.extend(notes)
-
-    def deselect_workspace_greater_than(self, nbytes: int) -> None: ...
 
     def get_execution_plan_count(self) -> int:
         return len(self.engines)
@@ -117,6 +108,7 @@ class Graph:
         if engine.broken or set(engine.notes) & set(self.excluded):
             raise RuntimeError("not supported")
         self.built.add(index)
+        self.library.builds += 1
 
     def execute_plan_at_index(self, pack, workspace, index, handle) -> None:
         assert index in self.built and len(pack) == 3 and handle == "handle"
