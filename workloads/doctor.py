@@ -15,7 +15,7 @@ from pathlib import Path
 
 from analysis import table, units
 from workloads import ROOT, options, terminal
-from workloads.machine import health
+from workloads.machine import health, load
 from workloads.machine.health import Finding
 
 QUESTION = "Is this machine fit to be measured?"
@@ -31,6 +31,7 @@ FLAGS = """
 --stop-after S  begin no sweep later than this, exit 0, print how to resume
 --resume        go on with the newest sweeps that are fewer than ten"""
 
+EXAMPLE_SUITE = "python -m workloads.suite --quick"
 _WATCH_S, _LOOKS = 0.6, 8
 SWEEPS = 10
 # A small crossover: both sides, calls of a microsecond to a tenth of a second.
@@ -70,11 +71,12 @@ def quiet() -> Iterator[Finding]:
     for _ in range(_LOOKS):
         time.sleep(_WATCH_S / _LOOKS)
         watch.before_block()
-    return judged(*watch.seen())
+    values, flags = watch.seen()
+    return judged(values, flags, load.look(_WATCH_S) if "other-load" in flags else None)
 
 
-def judged(values: dict[str, float], flags: tuple[str, ...]) -> Iterator[Finding]:
-    """The findings of a CPU watch's values and flags."""
+def judged(values: dict[str, float], flags: tuple[str, ...], busy: load.Load | None = None) -> Iterator[Finding]:
+    """The findings of a CPU watch's values and flags; `busy`: the load a moment later, with the busiest program's name."""
     from analysis import checks
 
     clock = f"{values['cpu_clock_hz'] / 1e9:.2f} GHz"
@@ -88,8 +90,13 @@ def judged(values: dict[str, float], flags: tuple[str, ...]) -> Iterator[Finding
     for check in (check for check in checks.CHECKS if check.flag in looked):
         name, *seen = looked[check.flag]
         fix = check.fix.replace("{command}", "python -m workloads.matmul")
+        symptom = seen[0]
+        if check.flag == "other-load":
+            fix = f"{EXAMPLE_SUITE} --wait-quiet"
+            if busy and not busy.quiet:
+                symptom = busy.words
         up = check.flag in flags
-        yield health.diagnosis(name, seen[0 if up else -1], (up, check.why, fix))
+        yield health.diagnosis(name, symptom if up else seen[-1], (up, check.why, fix))
 
 
 def timings() -> Iterator[Finding]:
@@ -185,7 +192,13 @@ def verdict(found: list[Finding], of: str, fit: str) -> list[str]:
         counts.append(units.count(broken, "thing is", "things are") + " broken")
     if len(bad) > broken:
         counts.append(units.count(len(bad) - broken, "thing disturbs", "things disturb") + " measurements")
-    head = f"{of} {f'not {fit}' if broken else f'{fit}, but'}: {units.join(counts)}."
+    now = next((one for one in bad if one.check == "load"), None)
+    if broken:
+        head = f"{of} not {fit}: {units.join(counts)}."
+    elif now:
+        head = f"Not now: {now.seen}."
+    else:
+        head = f"{of} {fit}, but: {units.join(counts)}."
     return [
         terminal.paint(head, "bad" if broken else "warning"),
         *(f"  {one.check:13}  {one.why}\n  {'':13}  mend it: {options.typed(one.fix)}" for one in bad),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from analysis import units
 from analysis.compare import command as compare
 from workloads import options, printing, shared_flags, terminal
+from workloads.machine import load
 
 if TYPE_CHECKING:
     from workloads.harness import sweep
@@ -91,7 +92,10 @@ class Workload:
             table.finish()
 
     def measure(self, args: Namespace, run: "Run", shown=lambda m: None):
-        """Measures what the arguments ask for into files that begin with this Run; the sweep.Outcome."""
+        """Measures what the arguments ask for into files that begin with this Run, first waiting for a quiet machine if they ask
+        for that; the sweep.Outcome."""
+        if args.wait_quiet:
+            load.wait_until_quiet()
         return (self.own or self.sweep)(args, run, shown)
 
     def run(self, **keywords):

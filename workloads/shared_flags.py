@@ -41,6 +41,7 @@ _MEASURING = f"""
 # how to measure
 --seed N =1      seed of the data and of the order (1)
 # running and output
+--wait-quiet      first wait until other programs use little of the CPUs, at most 10 minutes; then measure all the same
 --dry-run         print the plan (rows, bytes, seconds) and measure nothing
 --stop-after S    begin no visit that may end after so many seconds, exit 0 and print how to resume
 --resume          finish the newest run (or the one in -o DIR): what it lacks of this command's plan

@@ -170,7 +170,10 @@ def _main(args: Namespace) -> int:
 def _each(parts, args: Namespace, run, folder: Path, one: Callable[..., int]) -> list[int]:
     """Runs the parts in order, until --stop-after or a signal; returns their exit codes."""
     from workloads.harness import sweep
+    from workloads.machine import load
 
+    if args.wait_quiet and parts:
+        load.wait_until_quiet()
     begin, begun, codes = time.monotonic(), set(), []
     with sweep.workers() as processes:
         for name, flags in parts:

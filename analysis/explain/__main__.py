@@ -81,6 +81,7 @@ def parser() -> options.Parser:
 --all              everything behind the answer: parts, crossovers, memory, cost, all changes
 --measure          first measure here what the answer lacks
 --budget S =90     seconds that --measure may take (90)
+--wait-quiet       before measuring, wait until other programs use little of the CPUs, at most 10 minutes
 --format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
     )
     made.set_defaults(begun=time.monotonic())
@@ -108,7 +109,7 @@ def _body(args: argparse.Namespace, again: str) -> int:
 def _again(argv: list[str] | None) -> str:
     """The command as it was typed, without the flags that say what more to do with its answer."""
     given = sys.argv[1:] if argv is None else argv
-    words = parser().without(given, "--all", "--measure", "--budget", "--verify")
+    words = parser().without(given, "--all", "--measure", "--budget", "--wait-quiet", "--verify")
     return options.typed(options.command_line("analysis.explain", words))
 
 

@@ -25,7 +25,7 @@ from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
 from workloads import ROOT, options, terminal
-from workloads.machine import facts
+from workloads.machine import facts, load
 from workloads.records import published_cases, settings
 
 STORED_GPU = "reports/nvidia-h200"
@@ -78,6 +78,8 @@ def _explained(args: argparse.Namespace, again: str) -> int:
         record |= {"finishes_first_from": made.turns if made.both else None}
     _print(args, record, lines)
     if args.verify and made:
+        if args.wait_quiet:
+            load.wait_until_quiet()
         for line in verify.lines(made, args.verify):
             print(line, flush=True)
     return options.OK
@@ -119,13 +121,17 @@ def _measured(args: argparse.Namespace, asked: Request, of: Sources) -> "tuple[E
         made = None
     gpu_here = not of.borrowed and not facts.gpu_problem()
     devices = ["cpu", *["gpu:0"] * gpu_here]
-    parts = measure.parts(made, asked, of, devices) if here else []
+    quiet = made.undisturbed if made else None
+    parts = measure.parts(quiet, asked, of, devices) if here else []
     if made and not (args.measure and parts):
         if here and args.measure:
             print("Nothing is missing: this machine's rows have it all.", file=sys.stderr)
-        measured = [s for s in made.sides if s.cost.source == "measured"]
+        measured = [s for s in made.undisturbed.sides if s.cost.source == "measured"]
         return made, of, f"about {measure.seconds(parts):.0f} s" if parts and len(measured) < 1 + gpu_here else ""
-    folders, left_out = _run(parts, args.budget - (time.monotonic() - args.begun) - _ANSWERING_S)
+    left = args.budget - (time.monotonic() - args.begun) - _ANSWERING_S
+    if args.wait_quiet:
+        load.wait_until_quiet()
+    folders, left_out = _run(parts, left)
     print(*(f"not measured: {reason}\n" for reason in left_out), sep="", end="", file=sys.stderr)
     of = sources([*args.runs, *folders] if args.runs else [], args.gpu_profile)
     made = explanation.explain(asked, of)

@@ -138,6 +138,18 @@ class Explanation(msgspec.Struct, frozen=True):
         return tuple(warning for warning in self.warnings if warning.disturbs)
 
     @property
+    def undisturbed(self) -> "Explanation":
+        """The explanation without the devices whose rows were disturbed: what is to be measured again is missing in it."""
+        loud = {warning.device for warning in self.disturbances}
+        quiet_sides = tuple(side for side in self.sides if side.device not in loud)
+        return replace(
+            self,
+            cpu=None if "cpu" in loud else self.cpu,
+            gpu=None if GPU in loud else self.gpu,
+            sides=quiet_sides,
+        )
+
+    @property
     def winner(self) -> str:
         """cpu or gpu: the device that surely finishes first; neither if the intervals overlap or rows were disturbed."""
         if not self.both or self.disturbances:

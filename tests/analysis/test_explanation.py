@@ -108,6 +108,7 @@ def test_an_answer_from_disturbed_rows_is_at_most_probable_and_names_the_load():
     e = explained(training, sources(loud, rows[1]))
     expected = Warning(kind="other-load", device="cpu", rows=1, rows_used=1, share=0.4, names=("training",))
     assert (e.disturbances, e.winner) == ((expected,), "neither")
+    assert [side.device for side in e.undisturbed.sides] == [GPU] and e.undisturbed.cpu is None
     lines = words.answer(e, "again")
     assert lines[1].startswith("Probably the GPU: 7.00 s against 11.0 s on the CPU")
     assert "Note  Other programs used 40 % of the CPU: measure again (--wait-quiet)." in lines

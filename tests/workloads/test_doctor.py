@@ -19,7 +19,7 @@ from analysis import noise
 from kernels.registry import BACKENDS
 from workloads import doctor, options, records
 from workloads.harness import sweep, telemetry
-from workloads.machine import cpu, facts, health
+from workloads.machine import cpu, facts, health, load
 from workloads.machine.health import Finding
 from workloads.records import Run
 
@@ -254,6 +254,9 @@ def test_a_busy_machine_and_this_one(monkeypatch):
     assert all(complains(finding, "warn") for finding in found)
     words = " ".join(finding.seen for finding in found)
     assert all(part in words for part in ("3.00 GHz", "50%", "8%", "0.200 s"))
+    chrome = load.Load(share=0.9, stolen=0.0, program="chrome", program_share=0.64)
+    *_, named = doctor.judged(values, ("other-load",), chrome)
+    assert complains(named, "warn", "`chrome` uses 64 % of the CPUs", "--wait-quiet")
     assert [f.level for f in doctor.judged({"cpu_clock_hz": 3e9}, ())] == ["ok"] * 4, "a kernel that does not count"
     monkeypatch.setattr(doctor, "_WATCH_S", 0.08)
     assert [finding.check for finding in doctor.quiet()] == ["clock", "steal", "quota", "load"]
@@ -265,6 +268,10 @@ def good() -> list[Finding]:
 
 def doubtful() -> list[Finding]:
     return [Finding("doubtful", "warn", "seen", "because", "type this")]
+
+
+def busy() -> list[Finding]:
+    return [Finding("load", "warn", "`chrome` uses 101 % of the CPUs", "because", "wait")]
 
 
 def raising() -> list[Finding]:
@@ -280,6 +287,8 @@ def raising() -> list[Finding]:
             options.OK,
             ["1 thing disturbs measurements.", "  doubtful       because", "mend it: type this"],
         ),
+        ((good, busy), options.OK, ["Not now: `chrome` uses 101 % of the CPUs.", "mend it: wait"]),
+        ((raising, busy), options.FAILED, ["not fit to be measured: 1 thing is broken and 1 thing disturbs"]),
         ((raising, good), options.FAILED, ["not fit to be measured: 1 thing is broken.", "OSError: nobody knows"]),
     ],
 )

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 
 from workloads.machine import cpu, gpu
+from workloads.machine.load import OTHER_LOAD
 
 TOLERANCE = 0.03  # clocks and stolen time off by more make a row doubtful
-OTHER_LOAD = 0.10  # share of all usable CPUs that other processes may take
 _FEWEST_STOLEN_S = 2 / cpu.TICKS_A_SECOND  # /proc/stat counts whole ticks: one alone proves nothing
 _SHORTEST_S = 0.1  # rows shorter than this are within a few ticks: no shares are worked out for them
 

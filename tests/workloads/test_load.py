@@ -1,0 +1,101 @@
+"""What other programs take of the CPUs, and waiting for a quiet machine: with made loads, and one real busy process."""
+
+import os
+import subprocess
+
+import pytest
+
+from workloads import options, session
+from workloads.machine import cpu, load
+from workloads.machine.load import Load
+
+QUIET = Load(share=0.05, stolen=0.0, program="cron", program_share=0.05)
+BUSY = Load(share=0.9, stolen=0.0, program="chrome", program_share=0.64)
+
+
+class Clock:
+    """Looks that take a second each and give these loads, the last one for ever; what was said."""
+
+    def __init__(self, *loads: Load):
+        self.loads, self.seconds, self.lines = list(loads), 0.0, []
+
+    def look(self) -> Load:
+        self.seconds += 1
+        return self.loads.pop(0) if len(self.loads) > 1 else self.loads[0]
+
+    def wait(self, limit_s: float) -> bool:
+        return load.wait_until_quiet(limit_s, look=self.look, now=lambda: self.seconds, say=self.lines.append)
+
+
+def test_a_load_names_its_program_unless_many_share_it():
+    assert BUSY.words == "`chrome` uses 64 % of the CPUs" and not BUSY.quiet and QUIET.quiet
+    assert BUSY._replace(program_share=0.05).words == "other programs use 90 % of the CPUs"
+    stolen = QUIET._replace(stolen=0.2)
+    assert stolen.words == "the hypervisor takes 20 % of the CPU time" and not stolen.quiet
+
+
+def test_a_quiet_machine_is_measured_after_three_looks_without_a_word():
+    clock = Clock(QUIET)
+    assert clock.wait(600) and (clock.seconds, clock.lines) == (3, [])
+
+
+def test_it_waits_until_three_looks_on_end_are_quiet_and_says_for_what():
+    clock = Clock(BUSY, QUIET, QUIET, BUSY, QUIET)
+    assert clock.wait(600) and clock.seconds == 7
+    begin = "waiting until other programs use less than 10 % of the CPUs, at most 600 s: `chrome` uses 64 % of the CPUs"
+    assert clock.lines == [begin, "quiet after 7 s: measuring"]
+
+
+def test_when_the_time_is_over_it_says_so_and_goes_on():
+    clock = Clock(BUSY)
+    assert not clock.wait(5) and clock.seconds == 5
+    last = "not quiet after 5 s: `chrome` uses 64 % of the CPUs; measuring all the same, rows are flagged"
+    assert len(clock.lines) == 2 and clock.lines[1] == last
+
+
+def test_the_busiest_other_program_is_named_and_this_process_and_its_children_are_not(monkeypatch):
+    """Between two looks `chrome` works for 1.5 s in two processes and `cron` for 0.1 s; two CPUs are busy for 2 s in all."""
+    spent = iter(
+        [
+            {(1, "chrome"): 10.0, (3, "cron"): 5.0},
+            {(1, "chrome"): 11.0, (2, "chrome"): 0.5, (3, "cron"): 5.1},
+        ]
+    )
+    ticks = iter([cpu.Ticks(100.0, 0.0), cpu.Ticks(102.0, 0.5)])
+    moments = iter([0.0, 1.0])
+    monkeypatch.setattr(load, "_programs", lambda: next(spent))
+    monkeypatch.setattr(load, "_process_seconds", lambda: 7.0)
+    monkeypatch.setattr(load.cpu, "ticks", lambda cpus: next(ticks))
+    monkeypatch.setattr(load.cpu, "affinity", lambda: frozenset((0, 1)))
+    monkeypatch.setattr(load.time, "monotonic", lambda: next(moments))
+    monkeypatch.setattr(load.time, "sleep", lambda seconds: None)
+    found = load.look()
+    assert (found.share, found.stolen, found.program) == (1.0, 0.2, "chrome")  # 2 s of 2; 0.5 of 2.5
+    assert found.program_share == pytest.approx(0.75)
+
+
+def test_this_process_is_no_other_program():
+    with subprocess.Popen(["sleep", "60"]) as child:
+        programs = load._programs()
+        child.kill()
+    pids = {pid for pid, _ in programs}
+    assert pids.isdisjoint({child.pid, os.getpid(), os.getppid()})
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_command_waits_before_it_measures_if_it_is_told_to(monkeypatch, given):
+    waits = []
+    monkeypatch.setattr(load, "wait_until_quiet", lambda: waits.append("waited"))
+    measured = session.Workload(
+        name="matmul",
+        question="",
+        about="",
+        examples=("python -m workloads.matmul",),
+        needs="",
+        flags="",
+        rows=lambda args, here: [],
+        own=lambda args, run, shown: waits.append("measured"),
+    )
+    args = options.namespace(measured.parser(), wait_quiet=given)
+    measured.measure(args, run=None)
+    assert waits == ["waited", "measured"][not given :]
