@@ -17,6 +17,7 @@ help:
 	@echo 'make lint | clean      ruff, mypy and the import rules | remove what was installed and cached'
 	@echo 'make screenshots       the pictures of README: RUN (reports/nvidia-h200/suite) as its page looks'
 	@echo 'make readme            what README and the pages of machines quote, from the stored rows     ARGS=README.md'
+	@echo 'make profile           the stored GPU of the package, from the rows in reports/'
 	@echo 'make constraints       the newest versions into constraints.txt (CUDA 12) and constraints-cuda13.txt'
 	@echo
 	@echo 'ARGS="..."             more arguments               EXTRAS=bench,cuda13       more packages'
@@ -46,7 +47,7 @@ endef
 run: NEEDS = keras,report
 bench readme test golden lint stress: NEEDS = keras,report,dev
 test-all: NEEDS = keras,report,fleet,dev
-screenshots: NEEDS = report,dev
+screenshots profile: NEEDS = report,dev
 
 run:
 	@$(ready); "$$python" -m workloads.suite --quick $(ARGS)
@@ -75,6 +76,9 @@ readme: PAGES = README.md $(wildcard docs/*.md) $(wildcard reports/*/README.md)
 readme:
 	@$(ready); COLUMNS=80 PYTHONPATH='$(SEEN)' "$$python" tests/support/readme.py $(or $(ARGS),$(PAGES))
 
+profile:
+	@$(ready); PYTHONPATH='$(SEEN)' "$$python" tests/support/compact_profile.py
+
 # The second starts from the first: what both flavors share has one version.
 constraints: COMPILE = -q pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --only-binary :all: --no-header --no-annotate \
 	$(patsubst %,--extra %,keras jax report bench fleet dev fuzz)
@@ -90,4 +94,4 @@ clean:
 	@rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help run test golden lint bench stress screenshots constraints clean
+.PHONY: help run test golden lint bench stress screenshots profile constraints clean

@@ -4,7 +4,7 @@ import sys
 
 from workloads import help_screen, options
 
-EXAMPLE = "python -m analysis.explain --case S4 reports/nvidia-h200"
+EXAMPLE = "python -m analysis.explain --case S4 nvidia-h200"
 LONG = "Lists every command by the question it answers, those that understand measurements first."
 
 

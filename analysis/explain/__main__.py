@@ -8,7 +8,7 @@ import time
 from workloads import options
 
 QUESTION = "Is a GPU worth it for my model, and why?"
-EXAMPLE = "python -m analysis.explain --case S4 reports/nvidia-h200"
+EXAMPLE = "python -m analysis.explain --case S4 nvidia-h200"
 LONG = """Says of a training on the CPU and the GPU who finishes first, why, from where that changes, and what would help. The
 training is your own model's (--model), an article's (--case S0 S1a S1b S2 S3a S3b S3c S3d S3e S4) or a real complaint's (--case
 keras-249 and others; an unknown one lists them). It reads the rows of RUN and times nothing, but for --measure and --verify."""

@@ -5,7 +5,7 @@ import argparse
 from workloads import options
 
 QUESTION = "How long will a training take, and how sure is that?"
-EXAMPLE = "python -m analysis.predict --model cifar10-cnn --batch 32 256 --profile reports/nvidia-h200"
+EXAMPLE = "python -m analysis.predict --model cifar10-cnn --batch 32 256 --profile nvidia-h200"
 LONG = """Predicts what a training takes on the CPU and the GPU from a profile: a machine's microbenchmark rows. Never fitted
 on the model that is predicted. --leave-one-out says how far such predictions are off; --save keeps them before they are
 measured, --check sets them beside what was measured then."""

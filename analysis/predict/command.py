@@ -144,7 +144,7 @@ def body(args: argparse.Namespace) -> int:
         return checked(args)
     if args.model and not args.profile:
         raise options.Usage(
-            "say with --profile what is measured of the machine", f"{args.command} --profile reports/nvidia-h200"
+            "say with --profile what is measured of the machine", f"{args.command} --profile nvidia-h200"
         )
     if not args.model:
         raise options.Usage("say what to predict with --model and --profile, or --leave-one-out, or --check")

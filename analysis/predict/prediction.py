@@ -20,7 +20,7 @@ from kernels.problems import Training
 from workloads import options
 from workloads.records import Settings
 
-MAKES = "python -m analysis.predict --model cifar10-cnn --profile reports/nvidia-h200 --save predicted.ndjson"
+MAKES = "python -m analysis.predict --model cifar10-cnn --profile nvidia-h200 --save predicted.ndjson"
 
 
 class Prediction(msgspec.Struct, frozen=True, tag="prediction"):

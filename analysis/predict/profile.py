@@ -5,8 +5,10 @@ Also here: the rows that stand for an execution on a device, and those that repl
 
 import functools
 import math
+import os
 import statistics
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 
@@ -224,12 +226,23 @@ class Profile:
         return links.law(self.measurements, device)
 
 
+def stored(machine: str) -> Path:
+    """The file of a profile that comes with the package, whether there is one or not; `make profile` writes it."""
+    return Path(__file__).parent / "profiles" / f"{machine}.jsonl.gz"
+
+
+def _file_of(run: str) -> str:
+    """A run, or the file of the stored profile that it names if nothing else has that name."""
+    named = stored(run)
+    return str(named) if not os.path.exists(run) and named.is_file() else run
+
+
 def read(*runs: str) -> Profile:
-    """The profile of the result files that RUN names.
+    """The profile of the result files that RUN names, or of a machine whose profile is stored (`nvidia-h200`).
 
     Raises: options.Usage for rows of several machines; FileNotFoundError for no file.
     """
-    machines = records.by_machine(*runs)
+    machines = records.by_machine(*map(_file_of, runs))
     if len(machines) > 1:
         first = next(iter(machines))
         raise Usage(

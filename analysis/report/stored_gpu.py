@@ -9,7 +9,6 @@ from analysis.text.sentences import PREDICTED, winner
 from analysis.training import break_even
 from kernels import networks
 from kernels.problems import Training
-from workloads import ROOT
 from workloads.records import Machine, Measurements
 
 STORED = "nvidia-h200"
@@ -17,8 +16,7 @@ STORED = "nvidia-h200"
 
 def sentences(rows: Measurements, machine: Machine | None) -> list[str]:
     """The predicted winner of the first training at its article's size, this CPU or a stored GPU; [] if a GPU is here."""
-    folder = ROOT / "reports" / STORED
-    if machine is None or machine.gpus or any(is_gpu(m.device) for m in rows) or not folder.exists():
+    if machine is None or machine.gpus or any(is_gpu(m.device) for m in rows):
         return []
     plain = [
         m.problem for m in break_even.trainings(rows) if break_even.is_default(m) and networks.known(m.problem.model)
@@ -27,7 +25,7 @@ def sentences(rows: Measurements, machine: Machine | None) -> list[str]:
         return []
     model, batch, network = plain[0].model, plain[0].batch, networks.find(plain[0].model)
     asked = Request(Training(model, batch, max(network.samples, batch), network.epochs, plain[0].dtype))
-    made = explain(asked, Sources(profile.Profile(rows, machine), profile.read(str(folder)), predict))
+    made = explain(asked, Sources(profile.Profile(rows, machine), profile.read(STORED), predict))
     # with the stored machine's own CPU the GPU's time is no prediction for here
     if made.host_factor is None or not made.both:
         return []

@@ -93,7 +93,7 @@ LOST = "error: no function buld\n  tip: a similar model exists: 'own:made'\n  tr
     [
         (3, SLOW, options.MISSING, SLOW.splitlines()[:1], "--model own:build --batch 64 --time-limit 300"),
         (2, LOST, options.USAGE, LOST.splitlines()[:2], "--model own:made --time-limit 60 --batch 64"),
-        (1, "Traceback\nKeyError: 3", options.MISSING, ["error: KeyError: 3"], "--case S4 reports/nvidia-h200"),
+        (1, "Traceback\nKeyError: 3", options.MISSING, ["error: KeyError: 3"], "--case S4 nvidia-h200"),
     ],
 )
 def test_a_model_that_cannot_be_described_is_one_error_line(monkeypatch, capsys, status, err, code, said, tried):
@@ -164,7 +164,6 @@ def test_without_a_gpu_a_stored_one_is_set_beside_this_cpu(tmp_path, capsys, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
     monkeypatch.setattr(explain, "ROOT", tmp_path)
-    written(tmp_path / "reports/nvidia-h200")
     code, out, _ = said(capsys, "--model", "cifar10-cnn", "--samples", "3200")
     assert code == options.OK and "predicted, nvidia-h200" in out.splitlines()[0]
     assert out.splitlines()[-1].startswith("Measure it here, about ")

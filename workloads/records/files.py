@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import functools
 import glob
+import gzip
 import hashlib
 import operator
 import os
@@ -232,6 +233,14 @@ def files_of(run: str | os.PathLike) -> list[Path]:
     return files
 
 
+def content(file: Path) -> bytes:
+    """The text of a result file, which may be compressed (.gz).
+
+    Raises: OSError, also for what is no gzip file.
+    """
+    return gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+
+
 def read(*runs: str | os.PathLike) -> Loaded:
     """Reads result files, run folders or machine folders. Of rows with one key the newest counts; a row disturbed by other
     programs never replaces an undisturbed one.
@@ -240,7 +249,7 @@ def read(*runs: str | os.PathLike) -> Loaded:
     """
     files = [file for run in runs for file in files_of(run)]
     parts = sorted(
-        (decode(file.read_bytes().splitlines()) for file in files),
+        (decode(content(file).splitlines()) for file in files),
         key=lambda part: part[0][0].started_at if part[0] else "",
     )
     ranked: dict[str, list[tuple[tuple[bool, str], Measurement]]] = {}
@@ -262,6 +271,6 @@ def by_machine(*runs: str | os.PathLike) -> dict[str, Loaded]:
     """Machine key -> its rows, as `read` gives them; rows of two machines are never joined."""
     files: dict[str, list[Path]] = {}
     for file in (file for run in runs for file in files_of(run)):
-        found, _, _ = decode(file.read_bytes().splitlines()[:1])
+        found, _, _ = decode(content(file).splitlines()[:1])
         files.setdefault(found[0].machine.key if found else "", []).append(file)
     return {key: read(*group) for key, group in files.items()}

@@ -1,0 +1,69 @@
+"""The profile that comes with the package says what the result files of its machine under reports/ say."""
+
+import functools
+import gzip
+
+import compact_profile
+import pytest
+from made_profile import everything, written
+
+from analysis.explain import explanation
+from analysis.explain.explanation import Request, Sources
+from analysis.predict import prediction, profile
+from analysis.training import break_even
+from kernels import networks
+from kernels.problems import Training
+from workloads import ROOT
+from workloads.records import Settings
+
+H200 = "nvidia-h200"
+
+
+@functools.cache
+def both() -> tuple[profile.Profile, profile.Profile]:
+    """(stored profile, profile of all result files)."""
+    return profile.read(H200), profile.read(str(ROOT / "reports" / H200))
+
+
+@pytest.mark.parametrize("machine", compact_profile.MACHINES)
+def test_the_stored_profile_is_that_of_the_result_files(machine):
+    packed = profile.stored(machine).read_bytes()
+    assert len(packed) <= 500_000
+    same = gzip.decompress(packed) == compact_profile.lines(
+        machine
+    )  # no assertion on megabytes: they would be compared
+    assert same, "the rows in reports/ have changed: make profile"
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu:0"])
+@pytest.mark.parametrize("model", networks.NETWORKS)
+def test_both_predict_the_same(model, device):
+    network = networks.find(model)
+    for batch in (1, network.batch, 2048):
+        training = Training(model, batch, network.samples, network.epochs)
+        for jit in ("auto", "on", "off"):
+            settings = Settings(device, switches={"jit_compile": jit})
+            stored, whole = (prediction.predict(training, settings, one) for one in both())
+            assert stored == whole
+
+
+def test_both_give_the_same_winner_and_seconds():
+    for model in ("fashion-mlp", "cifar10-cnn", "mnist-cnn"):
+        network = networks.find(model)
+        asked = Request(Training(model, network.batch, network.samples, network.epochs))
+        stored, whole = (explanation.explain(asked, Sources(p, p, prediction.predict)).both for p in both())
+        assert [side.whole for side in stored] == [side.whole for side in whole]
+        assert len(stored) == 2
+
+
+def test_both_have_the_same_measured_trainings():
+    stored, whole = (break_even.trained(one.measurements) for one in both())
+    assert [one.cost for one in stored] == [one.cost for one in whole]
+    assert len(stored) > 200
+
+
+def test_a_folder_comes_before_a_stored_profile_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len(profile.read(H200).measurements) > 3000
+    written(tmp_path / H200, everything())
+    assert len(profile.read(H200).measurements) == len(everything())
