@@ -38,7 +38,7 @@ def overview() -> list[str]:
 def unknown(words: Sequence[str]) -> options.Usage:
     """The error for words that begin with no command."""
     name, *others = words
-    if name.startswith("-"):
+    if name[:1] == "-":
         message, similar = f"a command comes before {name!r}", "explain"
         return options.Usage(message, shlex.join(["python", "-m", "crossover", similar, *words]))
     similar = options.closest(name.rpartition(".")[2], commands())
