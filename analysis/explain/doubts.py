@@ -14,7 +14,7 @@ NEAR = 10.0  # a winner that changes within this factor of an assumed number is 
 # Load, stolen time and throttling by a flag of a row. A GPU at its power limit is as it is in a training.
 HOST_FLAGS = ("other-load", "steal", "quota")
 GPU_FLAGS = ("other-tenant", "thermal")
-_SHARES = {
+SHARES = {
     "other-load": "other_load_fraction",
     "steal": "steal_fraction",
 }  # flag -> the row's value that tells how much
@@ -65,7 +65,7 @@ def disturbances(device: str, used: Iterable[Measurement]) -> list[Warning]:
         flagged = [m for m in rows if flag in m.flags and not (flag in HOST_FLAGS and m.on("device"))]
         if not flagged:
             continue
-        shares = [m.values[_SHARES[flag]] for m in flagged if _SHARES.get(flag) in m.values]
+        shares = [m.values[SHARES[flag]] for m in flagged if SHARES.get(flag) in m.values]
         operations = tuple(sorted({m.problem.op for m in flagged}))
         share = statistics.median(shares) if shares else None
         warnings.append(

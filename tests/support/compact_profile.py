@@ -10,6 +10,7 @@ import sys
 import msgspec
 from msgspec.structs import replace
 
+from analysis.explain.doubts import SHARES
 from analysis.predict import profile
 from analysis.stats import middle
 from kernels import registry
@@ -45,9 +46,10 @@ def compact(m: Measurement) -> Measurement:
     if m.problem.op in OF_MODELS:
         seconds = {name: values for name, values in m.series.items() if name.partition(" ")[0].endswith("_s")}
         return replace(m, series=seconds)
-    m = replace(m, phases_s={}, values={}, series={})
+    doubts = {name: m.values[name] for name in SHARES.values() if name in m.values}
+    m = replace(m, phases_s={}, values=doubts, series={})
     if m.problem.op in BY_MEDIAN:
-        return replace(m, samples=tuple(by_median(s) for s in m.samples), at="", flags=())
+        return replace(m, samples=tuple(by_median(s) for s in m.samples), at="")
     return m
 
 
