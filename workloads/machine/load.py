@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from analysis import numbers
 from workloads import terminal
 from workloads.machine import cpu
 
@@ -15,6 +14,13 @@ STEAL = 0.03  # share of the CPU time asked for that a hypervisor may take
 LONGEST_WAIT_S = 600
 _LOOK_S = 1.0
 _QUIET_LOOKS = 3  # one after the other: a program that pauses for a second has not ended
+
+
+def _share(fraction: float) -> str:
+    """`51 %`. What words a number imports packages, which a command does without until it has parsed."""
+    from analysis import numbers
+
+    return numbers.share(fraction)
 
 
 class Load(NamedTuple):
@@ -37,10 +43,10 @@ class Load(NamedTuple):
     def words(self) -> str:
         """`chrome` uses 51 % of the CPUs."""
         if self.share <= OTHER_LOAD and self.stolen > STEAL:
-            return f"the hypervisor takes {numbers.share(self.stolen)} of the CPU time"
+            return f"the hypervisor takes {_share(self.stolen)} of the CPU time"
         if self.program_share > OTHER_LOAD:
-            return f"`{self.program}` uses {numbers.share(self.program_share)} of the CPUs"
-        return f"other programs use {numbers.share(self.share)} of the CPUs"
+            return f"`{self.program}` uses {_share(self.program_share)} of the CPUs"
+        return f"other programs use {_share(self.share)} of the CPUs"
 
 
 def look(seconds: float = _LOOK_S) -> Load:
@@ -115,6 +121,6 @@ def wait_until_quiet(
             say(f"not quiet after {waited:.0f} s: {load.words}; measuring all the same, rows are flagged")
             return False
         if not load.quiet and not waiting:
-            limits = f"less than {numbers.share(OTHER_LOAD)} of the CPUs, at most {limit_s:.0f} s"
+            limits = f"less than {_share(OTHER_LOAD)} of the CPUs, at most {limit_s:.0f} s"
             say(f"waiting until other programs use {limits}: {load.words}")
             waiting = True
