@@ -16,7 +16,8 @@ STORED = "nvidia-h200"
 
 def sentences(rows: Measurements, machine: Machine | None) -> list[str]:
     """The predicted winner of the first training at its article's size, this CPU or a stored GPU; [] if a GPU is here."""
-    if machine is None or machine.gpus or any(is_gpu(m.device) for m in rows):
+    known = profile.stored(STORED).is_file()
+    if not known or machine is None or machine.gpus or any(is_gpu(m.device) for m in rows):
         return []
     plain = [
         m.problem for m in break_even.trainings(rows) if break_even.is_default(m) and networks.known(m.problem.model)
