@@ -28,7 +28,9 @@ WORKSPACE_BYTES = 4 << 30  # a plan that needs more is not built
 SEARCH_S = 20.0  # a search that takes longer leaves out the plans that cuDNN ranks last
 _HOPELESS = 8  # a plan whose first timed call takes so many times the fastest plan's is timed no further
 _HOST_S = 2e-4  # the host's time in such a first call
-_CLOSE, _FINALISTS = 1.3, 4  # so near to the fastest, and so many at most, are timed again in rounds
+_WARM_S = 0.05  # of a first plan's calls ahead of all timings: a GPU at rest has lower clocks
+_AGAIN = 2.0  # plans so near to the fastest are timed twice, the second time in the other order
+_CLOSE, _FINALISTS = 1.3, 6  # so near to the fastest, and so many at most, are timed again in rounds
 _LONG_S = 100e-6  # longer calls are timed under load: the host starts one in some 40 µs, so it does not slow them down
 _NOTES = cudnn.numerical_note
 _WINOGRAD = (_NOTES.WINOGRAD, _NOTES.WINOGRAD_TILE_4x4, _NOTES.WINOGRAD_TILE_6x6, _NOTES.WINOGRAD_TILE_13x13)
@@ -193,21 +195,35 @@ def timed_plans(problem: Conv, pointers: Sequence[int], stream) -> Search:
 def _timed(graph, pack: dict, stream) -> list[TimedPlan]:
     """All plans that build and run, the fastest first."""
     end = time.monotonic() + SEARCH_S
-    plans: list[TimedPlan] = []
-    best = float("inf")
+    seconds: dict[int, float] = {}
+    calls: dict[int, Callable] = {}
     for index in range(graph.get_execution_plan_count()):
-        if plans and time.monotonic() > end:
+        if seconds and time.monotonic() > end:
             break
         try:
             graph.build_plan_at_index(index)
             if graph.get_workspace_size_plan_at_index(index) > WORKSPACE_BYTES:
                 continue
-            seconds = _screened(call_of(graph, index, pack), best, stream)
+            call = call_of(graph, index, pack)
+            if not seconds:
+                _warm(call, stream)
+            seconds[index] = _screened(call, min(seconds.values(), default=float("inf")), stream)
         except Exception:  # a plan that does not build or run is none; the others are timed
             continue
-        plans.append(TimedPlan(index=index, seconds=seconds))
-        best = min(best, seconds)
+        calls[index] = call
+    best = min(seconds.values(), default=0.0)
+    for index in reversed(list(seconds)):
+        if seconds[index] <= _AGAIN * best:
+            seconds[index] = min(seconds[index], autotuner.device_seconds(calls[index]))
+    plans = [TimedPlan(index=index, seconds=least) for index, least in seconds.items()]
     return sorted(plans, key=lambda plan: plan.seconds)
+
+
+def _warm(call: Callable, stream) -> None:
+    """Keeps the GPU busy for a while."""
+    end = time.monotonic() + _WARM_S
+    while time.monotonic() < end:
+        autotuner.milliseconds(call, 1, stream)
 
 
 def _screened(call: Callable, best: float, stream) -> float:

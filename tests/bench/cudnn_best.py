@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 import drawn
 import msgspec
 import numpy as np
-from gpu_bench import on_gpu
+from drawn import GRAPH_BELOW_S, GRAPH_CALLS
+from gpu_bench import captured, on_gpu
 from msgspec.structs import replace
 from must_reach import REPORTS, Figure, at_most, printed, short, table
 
@@ -34,8 +35,8 @@ from workloads.shared_flags import Limits
 PARTS, DTYPES = ("causes", "torch", "stored"), ("bfloat16", "float32")
 KERNEL = "conv/cudnn/plan"
 FEW = 5  # plans that the bench of before gave cuDNN
+BEFORE = "between events behind one flush, with excluded kinds / device"
 NEAR, WITHIN = 0.95, 0.05  # of PyTorch's time; of a stored row
-GRAPH_BELOW_S, GRAPH_CALLS = 100e-6, 20  # shorter calls of both sides run in a CUDA graph of so many
 LOAD_S, TIMED_S, TURNS = 0.12, 0.2, 2  # of each side, and how often each order comes
 FIXED = (  # n, side, c_in, c_out, filter, stride, pad: of VGG, Inception and ResNet-50
     (16, 35, 288, 288, 3, 1, 1),
@@ -160,6 +161,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES)
+    parser.add_argument("--directions", nargs="+", default=list(Conv.DIRECTIONS), choices=Conv.DIRECTIONS)
     parser.add_argument("--most", type=int, default=10_000, help="rows of a part at most")
     parser.add_argument("--seconds", type=float, default=3600.0, help="begins no row after so many seconds")
     parser.add_argument("--print", type=pathlib.Path, help="measures nothing: the table of this file of rows")
@@ -172,7 +174,7 @@ def measure(args: argparse.Namespace, kernel: Kernel, file: pathlib.Path) -> Non
     stream = copy_modes.gpu_stream()
     with open(file, "a", 1, "utf-8") as out:
         for part in args.parts:
-            for one in rows_of(part, args.dtypes)[: args.most]:
+            for one in rows_of(part, args.dtypes, args.directions)[: args.most]:
                 if time.monotonic() > end:
                     print(f"{part}: the time is up", file=sys.stderr)
                     break
@@ -188,13 +190,14 @@ def measure(args: argparse.Namespace, kernel: Kernel, file: pathlib.Path) -> Non
                 )
 
 
-def rows_of(part: str, dtypes: list[str]) -> list:
-    """What a part measures, shuffled; for `stored` the measurements."""
+def rows_of(part: str, dtypes: list[str], directions: list[str]) -> list:
+    """What a part measures, shuffled: problems, for `stored` the measurements."""
     if part == "stored":
-        rows = [m for m in stored_rows() if m.problem.dtype in dtypes]
+        rows = [m for m in stored_rows() if m.problem.dtype in dtypes and m.problem.direction in directions]
         drawn.draw(0)[1].shuffle(rows)
         return rows[:STORED_ROWS]
     problems = cause_layers(dtypes) if part == "causes" else torch_layers(dtypes)
+    problems = [problem for problem in problems if problem.direction in directions]
     drawn.draw(0)[1].shuffle(problems)
     return problems
 
@@ -318,7 +321,7 @@ def compared(kernel: Kernel, problem: Conv, stream) -> Compared:
     graph = min(seconds) < GRAPH_BELOW_S
     calls = GRAPH_CALLS if graph else 1
     if graph:
-        ours = {layout: our_graph(run, stream) for layout, run in ours.items()}
+        ours = {layout: captured(run, stream, GRAPH_CALLS) for layout, run in ours.items()}
         theirs = {layout: torch_graph(torch, run, stream) for layout, run in theirs.items()}
     ours_first = {layout: event_seconds(run, stream) / calls for layout, run in ours.items()}
     torch_first = {layout: event_seconds(run, stream) / calls for layout, run in theirs.items()}
@@ -434,19 +437,6 @@ def apart(torch, problem: Conv, ours, theirs) -> float:
     return float((contiguous.float() - wanted).norm() / wanted.norm())
 
 
-def our_graph(run: Callable, stream) -> Callable:
-    """The launch of a CUDA graph of several calls."""
-    run()
-    stream.synchronize()
-    stream.begin_capture()
-    try:
-        for _ in range(GRAPH_CALLS):
-            run()
-    finally:
-        graph = stream.end_capture()
-    return lambda: graph.launch(stream)
-
-
 def torch_graph(torch, run: Callable, stream) -> Callable:
     """The launch of a CUDA graph of several of PyTorch's calls."""
     run()
@@ -523,6 +513,7 @@ def cause_figures(lines: list[Cause]) -> list[Figure]:
     direct = [line.direct_s / line.all_s for line in lines]
     shown = drawn.claim("plans", few, None, sides="first five / all")
     shown += drawn.claim("plans", direct, None, sides="without Winograd and FFT / all")
+    shown += drawn.claim("single calls", [line.before_s / line.direct_s for line in lines], None, sides=BEFORE)
     later = sum(line.all_index > line.few_index for line in lines)
     shown.append(printed(f"layers of {len(lines)} whose fastest plan is listed later", later))
     for name, seconds in (
@@ -531,14 +522,18 @@ def cause_figures(lines: list[Cause]) -> list[Figure]:
     ):
         shown.append(printed(name, stats.median([s * 1e6 for s in seconds]), "µs"))
     for line in lines:
-        name = f"{title(line.problem)}, plan {line.all_index} of {line.listed} ({line.timed} run), {line.name}"
-        shown.append(printed(f"{name}: all", line.all_s * 1e6, "µs"))
-        shown.append(printed(f"{name}: first five, plan {line.few_index}", line.few_s * 1e6, "µs"))
-        shown.append(printed(f"{name}: without Winograd and FFT, plan {line.direct_index}", line.direct_s * 1e6, "µs"))
-        shown.append(printed(f"{name}: as the bench of before timed short calls", line.before_s * 1e6, "µs"))
-        shown.append(printed(f"{name}: the host, to start a call", line.host_s * 1e6, "µs"))
-        shown.append(printed(f"{name}: the host, with excluded kinds of plans", line.excluded_host_s * 1e6, "µs"))
+        plans = (
+            f"all {micro(line.all_s)} by plan {line.all_index} of {line.listed} ({line.timed} run), first five "
+            f"{micro(line.few_s)} by {line.few_index}, without Winograd and FFT {micro(line.direct_s)} by {line.direct_index}"
+        )
+        host = f"host {micro(line.host_s)}, with excluded kinds {micro(line.excluded_host_s)}"
+        name = f"{title(line.problem)}: {plans}; {host}: {BEFORE}"
+        shown.append(printed(name, line.before_s / line.direct_s))
     return shown
+
+
+def micro(seconds: float) -> str:
+    return f"{seconds * 1e6:.4g} µs"
 
 
 def torch_figures(lines: list[Compared]) -> list[Figure]:

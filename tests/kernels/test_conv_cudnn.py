@@ -56,6 +56,16 @@ def test_plans_that_take_less_than_the_host_are_told_apart_by_the_device(install
     assert [plan.seconds for plan in search.plans] == pytest.approx([5e-6, 6e-6, 7e-6])
 
 
+def test_a_plan_that_was_disturbed_once_is_timed_a_second_time(installed, monkeypatch):
+    module, _ = installed([Engine(number=1, seconds=5e-6), Engine(number=2, seconds=6e-6)])
+    device_seconds, factors = module.autotuner.device_seconds, [1.9]
+    monkeypatch.setattr(
+        module.autotuner, "device_seconds", lambda run: device_seconds(run) * (factors.pop() if factors else 1)
+    )
+    search = module.timed_plans(PROBLEM, [1, 2, 3], module.cupy.cuda.get_current_stream())
+    assert [plan.index for plan in search.plans] == [0, 1] and search.plans[0].seconds == pytest.approx(5e-6)
+
+
 def test_a_call_compares_no_plan_with_excluded_kinds(installed):
     module, library = installed([Engine(number=number, seconds=SLOW) for number in range(9)])
     run = bound(module)
