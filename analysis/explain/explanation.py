@@ -26,15 +26,16 @@ from analysis.predict.profile import Lacking, Profile, all_of
 from analysis.predict.step_work import UnknownShare, unknown_share
 from analysis.predict.what_if import WhatIf
 from analysis.stats import Estimate, faster
-from analysis.training import break_even, costs
+from analysis.training import break_even
 from analysis.training.break_even import BY_JOB, BY_STEP, Trained
 from analysis.training.costs import TrainingCost
+from analysis.training.measured_training import measured_training, ran_all_samples, tells_whole
 from analysis.training.price import Cost, cost
 from kernels import networks
 from kernels.networks import Network
 from kernels.networks.layers import unknown as unknown_layers
 from kernels.problems import Training
-from workloads.records import Measurement, Row, Settings, by_epochs
+from workloads.records import Measurement, Row, Settings
 from workloads.records import settings as switches
 
 GPU = "gpu:0"
@@ -274,25 +275,43 @@ def _used(request: Request, side: Side, trained: dict[str, Trained], profiles: S
     return rows
 
 
-def _sides(asked: Request, made: "dict[str, Prediction]", trained: dict[str, Trained]) -> tuple[Side, ...]:
+def _sides(request: Request, predictions: "dict[str, Prediction]", trained: dict[str, Trained]) -> tuple[Side, ...]:
     """The cost of the training on each device, the CPU first: measured here, else predicted, else the upper bound from short
     fits, which does not hold for epochs of as many samples. A prediction of mostly unknown layers is ignored."""
-    unknown, t, found = asked.unknown_share, asked.training, []
+    training = request.training
+    guessed = request.unknown_share is not None and request.unknown_share.most
+    sides = []
     for device in ("cpu", GPU):
-        p = made.get(device) if not (unknown and unknown.most) else None
-        own = trained.get(device)
-        whole = own and by_epochs(own.row) and own.row.problem.samples == t.samples
-        row = (
-            own.cost if own and own.cost.start and own.cost.compile and (whole or not (own.cost.bound and p)) else None
+        prediction = None if guessed else predictions.get(device)
+        row = _whole_row(trained.get(device), prediction, training)
+        if row:
+            cost = row.cost
+        elif prediction:
+            cost = prediction.cost
+        else:
+            continue
+        if request.validation and device in predictions:
+            more = validating(request, predictions[device])
+            cost = replace(cost, epoch=cost.epoch + more, whole_epoch=cost.whole_epoch and cost.whole_epoch + more)
+        ran = row is not None and ran_all_samples(row, training) and row.row.problem.epochs == training.epochs
+        sides.append(
+            Side(
+                device=device,
+                training=training,
+                cost=cost,
+                unknown=prediction.untold if prediction and not row else (),
+                ran=ran and not request.validation,
+            )
         )
-        cost = row or (p and p.cost)
-        if cost:
-            if asked.validation and device in made:
-                more, warm = validating(asked, made[device]), cost.whole_epoch
-                cost = replace(cost, epoch=cost.epoch + more, whole_epoch=warm and warm + more)
-            ran = own and row and whole and own.row.problem.epochs == t.epochs and not asked.validation
-            found.append(Side(device, t, cost, p.untold if p and not row else (), bool(ran)))
-    return tuple(found)
+    return tuple(sides)
+
+
+def _whole_row(row: Trained | None, prediction: "Prediction | None", training: Training) -> Trained | None:
+    """The row, if it tells the whole training, or its upper bound where nothing is predicted."""
+    if row is None or tells_whole(row, training):
+        return row
+    bounds_it = prediction is None and row.cost.start is not None and row.cost.compile is not None
+    return row if bounds_it else None
 
 
 def _what_ifs(main: Prediction, both: tuple[Side, ...], predict: Callable) -> Iterable[WhatIf]:
@@ -322,28 +341,17 @@ def predictor(asked: Request, of: Sources) -> Callable[..., Prediction]:
     return predict
 
 
-def measured(asked: Request, of: Sources) -> "dict[str, Trained]":
+def measured(request: Request, profiles: Sources) -> "dict[str, Trained]":
     """Device -> the best-ranked row of this very training; never a stored GPU's. It stands beside the prediction and never
-    enters it. Inputs of a type that fit casts are the same training. One without a smaller last batch compiles once, whatever
-    its row did; one with it compiles, beside a row that did not, a second time for at most as long as the first."""
-    found, t = {}, asked.training
-    for device in ("cpu", *(GPU,) * (of.gpu is of.cpu)):
-        settings = settings_of(asked, device)
-        wanted = (what_if.FIT, t.model, t.batch, device, settings.switches, None)
-        rows, last = [], what_if.left_over(t, settings) > 0
-        for side in break_even.trained(of.profile(device).measurements):
-            m = side.row
-            own = (m.kernel, m.problem.model, m.problem.batch, m.device, m.settings.switches, m.threads)
-            more = (what_if.left_over(m.problem, m.settings) > 0) - last
-            if own == wanted and side.cost.step.value > 0:
-                compiled = (side.cost.compile, costs.phase(m, "compile"), None)[more]
-                rows.append(replace(side, cost=replace(side.cost, compile=compiled)))
-        if rows:
-            best = min(rows, key=lambda side: side.rank(t))
-            if best.cost.compile is None and (first := costs.phase(best.row, "compile")):
-                best = replace(best, cost=replace(best.cost, compile=first + replace(first, low=0.0)))
-            found[device] = best
-    return found
+    enters it."""
+    rows_by_device = {}
+    devices = ("cpu", GPU) if profiles.gpu is profiles.cpu else ("cpu",)
+    for device in devices:
+        rows = break_even.trained(profiles.profile(device).measurements)
+        row = measured_training(rows, request.training, settings_of(request, device))
+        if row:
+            rows_by_device[device] = row
+    return rows_by_device
 
 
 # ---------------------------------------------------------------- where the winner changes

@@ -63,10 +63,7 @@ class Components(msgspec.Struct, frozen=True):
 
 def execution_of(settings: Settings) -> str:
     """How Keras runs a step, compiled or op by op, by its jit_compile option; `auto` compiles where TensorFlow sees a GPU."""
-    jit = settings.keras.jit_compile
-    if jit == "auto":
-        return COMPILED if settings.on_gpu or settings.keras.gpu == "visible" else OP_BY_OP
-    return COMPILED if jit == "on" else OP_BY_OP
+    return COMPILED if costs.compiles(settings) else OP_BY_OP
 
 
 def components(training: Training, settings: Settings, of: Profile, network: Network, kernel: str = FIT) -> Components:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from analysis.predict.components import TENSORFLOW_LOOP, execution_of
+from analysis.predict.components import TENSORFLOW_LOOP
 from analysis.predict.prediction import Prediction
-from analysis.predict.profile import COMPILED
 from analysis.stats import NOTHING, Estimate, plus_minus, total
+from analysis.training import costs
 from analysis.training.costs import FIT, parts
 from kernels.problems import Training
 from workloads.records import Settings
@@ -77,7 +77,7 @@ def changes(training: Training, settings: Settings) -> list[Change]:
         switched("without XLA", "more calls a step", jit_compile="off")
     else:
         switched("with XLA", "compiles each size", jit_compile="on")
-    if rest := left_over(training, settings):
+    if rest := costs.left_over(training, settings):
         whole = replace(training, samples=training.samples - rest)
         found.append(Change(f"whole batches: {whole.samples:,} samples", whole, settings, "drop_remainder"))
     home = keras.residence
@@ -92,12 +92,6 @@ def changes(training: Training, settings: Settings) -> list[Change]:
     if on_gpu and keras.precision == "float32" and not training.model.endswith(".keras"):
         switched("mixed_bfloat16", "fewer bits", precision="mixed_bfloat16")
     return found
-
-
-def left_over(training: Training, settings: Settings) -> int:
-    """Samples in the smaller last batch for which XLA compiles the step once more; 0 where it does not."""
-    whole = training.samples > training.batch and execution_of(settings) == COMPILED
-    return training.samples % training.batch if whole else 0
 
 
 def what_ifs(base: "Prediction", of: Predict) -> list[WhatIf]:

@@ -14,8 +14,8 @@ from analysis.text import sentences
 from analysis.text.rates import device_name
 from analysis.text.rows import option_words
 from analysis.text.sentences import say
-from analysis.training import break_even, costs
-from analysis.training.break_even import BY_JOB, BY_STEP, Pair, Setup
+from analysis.training import break_even, costs, measured_training
+from analysis.training.break_even import BY_JOB, BY_STEP, Pair, Setup, Trained
 from analysis.training.costs import whole_training
 from analysis.training.side_by_side import TRIAL, gains, taught, trial_seconds
 from analysis.units import count, digits, join
@@ -131,15 +131,29 @@ def last_batch_sentence(pairs: Iterable[Pair]) -> list[str]:
 
 def training_sentences(rows: Measurements) -> list[str]:
     """Sentences: the winner of each training and of its step, where the winner changes, and trainings of one device alone."""
-    pairs, turns = break_even.main_pairs(rows), break_even.main_answers(rows)
-    return [*map(_of_pair, pairs), *map(answer_sentence, turns), *single_jobs(rows)]
+    trained = break_even.trained(rows)
+    pairs = [_pair_sentence(pair, trained) for pair in break_even.main_pairs(rows)]
+    changes = map(answer_sentence, break_even.main_answers(rows))
+    return [*pairs, *changes, *single_jobs(rows)]
 
 
-def _of_pair(pair: Pair) -> str:
+def _pair_sentence(pair: Pair, trained: Iterable[Trained]) -> str:
+    """The winner of the whole training and of its step; of the step alone where no rows tell the whole."""
+    both = measured_training.both_sides(pair, trained)
+    cpu, gpu = both or pair.sides(BY_STEP)
+    cpu_step, gpu_step = _step_seconds(cpu), _step_seconds(gpu)
+    if both is None:
+        return sentences.winner(cpu_step, gpu_step, of=f"{subject(replace(pair.setup, samples=0))}, a step")
     words, named = whole_job(pair.setup)
-    whole = sentences.winner(*pair.seconds(BY_JOB), of=f"{subject(named)}, {words}")
-    cpu, gpu = (replace(side.cost.step, low=0.0) if side.cost.bound else side.cost.step for side in pair.sides(BY_STEP))
-    return f"{whole} {sentences.winner(cpu, gpu, of='A step alone')}"
+    training = break_even.planned_training(pair.setup)
+    cpu_whole, gpu_whole = (measured_training.seconds(side, training) for side in both)
+    whole = sentences.winner(cpu_whole, gpu_whole, of=f"{subject(named)}, {words}")
+    return f"{whole} {sentences.winner(cpu_step, gpu_step, of='A step alone')}"
+
+
+def _step_seconds(side: Trained) -> Estimate:
+    """Seconds of a step, from 0 on where short fits only bound it."""
+    return replace(side.cost.step, low=0.0) if side.cost.bound else side.cost.step
 
 
 def single_jobs(rows: Measurements) -> list[str]:
@@ -166,14 +180,22 @@ def single_job(m: Measurement, measurements: Measurements = ()) -> str:
 
 def table(measurements: Measurements) -> list[tuple[str, ...]]:
     """A line under HEADS for each of Keras's own fits that was measured with all of the model's own samples."""
+    trained = break_even.trained(measurements)
     rows = []
     for pair in break_even.pairs(measurements):
         setup = pair.setup
-        if setup.kernel.endswith("/fit") and not setup.switches and break_even.planned(setup, "")[0] == setup.samples:
-            step, whole = pair.seconds(BY_STEP), pair.seconds(BY_JOB)
-            best = sentences.NAMES.get(faster(*whole), sentences.CANT_TELL)
-            times = map(numbers.timed, (*step, *whole))
-            rows.append((f"{subject(setup)}, {whole_job(setup)[0]}", *times, best))
+        plain = setup.kernel.endswith("/fit") and not setup.switches
+        if not plain or break_even.planned(setup, "")[0] != setup.samples:
+            continue
+        both = measured_training.both_sides(pair, trained)
+        if both is None:
+            continue
+        training = break_even.planned_training(pair.setup)
+        steps = [side.cost.step for side in both]
+        whole = [measured_training.seconds(side, training) for side in both]
+        best = sentences.NAMES.get(faster(*whole), sentences.CANT_TELL)
+        times = map(numbers.timed, (*steps, *whole))
+        rows.append((f"{subject(setup)}, {whole_job(setup)[0]}", *times, best))
     return rows
 
 

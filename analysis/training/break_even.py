@@ -255,9 +255,28 @@ def planned(setup: Setup, varies: str) -> tuple[int, int]:
 
 
 def planned_steps(setup: Setup, samples: int) -> int:
-    """Steps of an epoch of the planned whole training. A row of whole batches did not measure the compilation of a smaller last
-    batch, so its planned training has no such batch, on either device."""
+    """Steps of an epoch of the whole training that a crossover is of. A row of whole batches did not measure the compilation of a
+    smaller last batch, so no point of its crossover has such a batch, on either device."""
     return max(1, samples // setup.batch) if setup.samples % setup.batch == 0 else -(-samples // setup.batch)
+
+
+def planned_training(setup: Setup) -> Training:
+    """The whole training that a setup is judged by: its model's own samples and epochs."""
+    samples, epochs = planned(setup, "")
+    return Training(setup.model, setup.batch, samples, epochs, dtype=setup.dtype)
+
+
+def compiling(side: Trained, training: Training) -> Trained:
+    """A side with the compilations of a whole training. Without a smaller last batch that compiles once, whatever the row did;
+    with one, beside a row that did not, a second time for at most as long as the first."""
+    compiles_twice = costs.left_over(training, side.row.settings) > 0
+    row_compiled_twice = costs.left_over(side.row.problem, side.row.settings) > 0
+    if compiles_twice == row_compiled_twice:
+        return side
+    first = costs.phase(side.row, "compile")
+    if first and compiles_twice:
+        return replace(side, cost=replace(side.cost, compile=first + replace(first, low=0.0)))
+    return replace(side, cost=replace(side.cost, compile=first))
 
 
 def sweeps(made: list[Pair], varies: Iterable[str] = VARIES) -> list[tuple[Setup, str, dict[int, Pair]]]:

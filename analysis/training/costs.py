@@ -19,7 +19,7 @@ from analysis import noise, stats
 from analysis.stats import NOTHING, Estimate
 from kernels import networks
 from kernels.problems import Training
-from workloads.records import FITS, LATER, OF_PROCESS, SETUP, Measurement, by_epochs
+from workloads.records import FITS, LATER, OF_PROCESS, SETUP, Measurement, Settings, by_epochs
 
 FIT = "training/keras/fit"
 _STARTS = ("import", "device_start")
@@ -86,6 +86,21 @@ def break_even(cpu: TrainingCost, gpu: TrainingCost, steps: int = 0, epochs: int
     later = whole_training(gpu, epochs, steps) - whole_training(cpu, epochs, steps)
     gain = one(cpu) - one(gpu)
     return later / gain if gain.high > 0 else None
+
+
+def compiles(settings: Settings) -> bool:
+    """Whether Keras compiles a step by XLA, by its jit_compile option; `auto` does where TensorFlow sees a GPU."""
+    jit = settings.keras.jit_compile
+    if jit == "auto":
+        return settings.on_gpu or settings.keras.gpu == "visible"
+    return jit == "on"
+
+
+def left_over(training: Training, settings: Settings) -> int:
+    """Samples in the smaller last batch for which XLA compiles the step once more; 0 where it does not."""
+    if training.samples <= training.batch or not compiles(settings):
+        return 0
+    return training.samples % training.batch
 
 
 def measured(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> TrainingCost | None:

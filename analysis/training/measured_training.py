@@ -1,0 +1,76 @@
+"""The measured cost of one training on a device: the row that stands for it, with the compilations that the training makes.
+
+Every sentence and table that tells the seconds of a whole training takes them from here, so that they are one number.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from analysis.stats import Estimate
+from analysis.training import costs
+from analysis.training.break_even import Pair, Trained, compiling, planned_training
+from analysis.training.costs import FIT, whole_training
+from kernels.problems import Training
+from workloads.records import Settings, by_epochs, settings
+
+
+def measured_training(
+    rows: Iterable[Trained], training: Training, chosen: Settings, kernel: str = FIT
+) -> Trained | None:
+    """The best-ranked row of just this training, on the device and with the switches of these settings; None without one. Inputs
+    of a type that fit casts are the same training."""
+    wanted = (kernel, training.model, training.batch, chosen.device, chosen.switches, None)
+    alike = []
+    for side in rows:
+        m = side.row
+        key = (m.kernel, m.problem.model, m.problem.batch, m.device, m.settings.switches, m.threads)
+        if key == wanted and side.cost.step.value > 0:
+            alike.append(side)
+    if not alike:
+        return None
+    best = min(alike, key=lambda side: _known(side, training).rank(training))
+    return compiling(best, training)
+
+
+def _known(side: Trained, training: Training) -> Trained:
+    """The side as the row tells it: without compilations if the row did not make the second one of the training."""
+    compiles_twice = costs.left_over(training, side.row.settings) > 0
+    row_compiled_twice = costs.left_over(side.row.problem, side.row.settings) > 0
+    if compiles_twice and not row_compiled_twice:
+        return replace(side, cost=replace(side.cost, compile=None))
+    return compiling(side, training)
+
+
+def ran_all_samples(side: Trained, training: Training) -> bool:
+    """Whether a row ran epochs of all the training's samples."""
+    return by_epochs(side.row) and side.row.problem.samples == training.samples
+
+
+def tells_whole(side: Trained, training: Training) -> bool:
+    """Whether a row tells the seconds of a whole training: its start-up and compilations are known, and its epochs were of all
+    samples or its step is no upper bound."""
+    cost = side.cost
+    if not (cost.start and cost.compile):
+        return False
+    return ran_all_samples(side, training) or not cost.bound
+
+
+def seconds(side: Trained, training: Training) -> Estimate:
+    """Seconds of a whole training, start-up and compilation included."""
+    return whole_training(side.cost, training.epochs, training.steps)
+
+
+def both_sides(pair: Pair, rows: Iterable[Trained]) -> tuple[Trained, Trained] | None:
+    """(CPU, GPU): the rows that tell the pair's planned training on both devices; None unless both tell the whole of it."""
+    rows = list(rows)
+    training = planned_training(pair.setup)
+    switches = settings.changed({"data": "synthetic", **dict(pair.setup.switches)})
+    sides = []
+    for device in ("cpu", pair.gpu.device):
+        side = measured_training(rows, training, Settings(device, switches=switches), pair.setup.kernel)
+        if side is None or not tells_whole(side, training):
+            return None
+        sides.append(side)
+    cpu, gpu = sides
+    return cpu, gpu

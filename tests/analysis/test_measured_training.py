@@ -1,0 +1,91 @@
+"""One training has one number of seconds, wherever it is told: rows worked out by hand, then all stored ones of the H200."""
+
+import functools
+import pathlib
+
+import pytest
+from fake_predictions import sources
+from msgspec.structs import replace
+from test_jobs import by_its_epochs, trained
+
+from analysis.explain import explanation
+from analysis.explain.explanation import Request, Sources
+from analysis.numbers import timed
+from analysis.predict import prediction, profile
+from analysis.text import training as words
+from analysis.training import break_even
+from analysis.training import measured_training as measured
+from kernels.problems import Training
+
+H200 = pathlib.Path(__file__).parent.parent.parent / "reports/nvidia-h200"
+PLANNED = Training("cifar10-cnn", 32, 50_000, 10)
+
+
+def quick_suite() -> list:
+    """A CPU's step of 5 ms after 1 s, a GPU's of 1 ms after 5 s and 3 s of compiling: 24 steps each, as in a quick suite."""
+    laws = (("cpu", 5e-3, (1.0, 0.0, 0.0), 0.0), ("gpu:0", 1e-3, (5.0, 0.0, 0.0), 3.0))
+    rows = []
+    for device, step, once, compilation in laws:
+        row = by_its_epochs(trained("cifar10-cnn", 32, 768, (0.0, 0.0, step), device=device, once=once))
+        rows.append(replace(row, phases_s=row.phases_s | {"compile": compilation}))
+    return rows
+
+
+def test_the_summary_and_the_explanation_tell_a_training_from_short_rows_with_the_same_seconds():
+    """50,000 samples are 1,562 batches and a smaller one, for which the GPU compiles once more: 5 + 2 x 3 + 15,630 x 1 ms."""
+    rows = quick_suite()
+    (pair,) = break_even.main_pairs(rows)
+    assert break_even.planned_training(pair.setup) == PLANNED
+    cpu, gpu = measured.both_sides(pair, break_even.trained(rows))
+    assert measured.seconds(cpu, PLANNED).value == pytest.approx(1 + 15_630 * 5e-3)
+    assert measured.seconds(gpu, PLANNED).value == pytest.approx(5 + 2 * 3 + 15_630 * 1e-3)
+    explained = explanation.explain(Request(PLANNED), sources(*rows))
+    assert [side.whole for side in explained.sides] == [measured.seconds(side, PLANNED) for side in (cpu, gpu)]
+    (line,) = words.training_sentences(rows)
+    assert "27 s on the GPU, 79.2 s on the CPU" in line
+
+
+def test_rows_that_only_bound_a_step_tell_no_whole_training():
+    """Short fits: an explanation predicts instead, so the summary tells the step alone."""
+    short = [trained("cifar10-cnn", 32, 640, (0.0, 0.0, s), device=d) for d, s in (("cpu", 5e-3), ("gpu:0", 1e-3))]
+    started = [replace(m, phases_s={**m.phases_s, "import": 1.0, "device_start": 1.0, "compile": 1.0}) for m in short]
+    (pair,) = break_even.main_pairs(started)
+    assert measured.both_sides(pair, break_even.trained(started)) is None
+    (line,) = words.training_sentences(started)
+    assert line.startswith("CIFAR-10 CNN, batch 32, a step: ") and "epochs" not in line
+
+
+def test_a_training_takes_its_row_by_device_and_switches():
+    rows = break_even.trained(quick_suite())
+    settings = rows[0].row.settings
+    assert measured.measured_training(rows, PLANNED, settings).device == "cpu"
+    assert measured.measured_training(rows, PLANNED, replace(settings, device="gpu:0")).device == "gpu:0"
+    compiled = replace(settings, switches={**settings.switches, "jit_compile": "on"})
+    assert measured.measured_training(rows, PLANNED, compiled) is None
+    assert measured.measured_training(rows, replace(PLANNED, batch=64), settings) is None
+
+
+@functools.cache
+def stored() -> profile.Profile:
+    return profile.read(str(H200))
+
+
+def test_no_stored_training_of_the_h200_is_told_twice_with_different_seconds():
+    """The summary's sentences, the page's table and every explanation of the same training."""
+    own = stored()
+    both = Sources(own, own, prediction.predict)
+    rows = break_even.trained(own.measurements)
+    table = {line[0]: line[3:5] for line in words.table(own.measurements)}
+    told = 0
+    for pair in break_even.main_pairs(own.measurements):
+        sides = measured.both_sides(pair, rows)
+        if sides is None or not pair.setup.kernel.endswith("/fit"):
+            continue
+        training = break_even.planned_training(pair.setup)
+        seconds = [measured.seconds(side, training) for side in sides]
+        explained = explanation.explain(Request(training), both)
+        assert [side.whole for side in explained.sides] == seconds, training
+        name = f"{words.subject(pair.setup)}, {words.whole_job(pair.setup)[0]}"
+        assert table.get(name, tuple(map(timed, seconds))) == tuple(map(timed, seconds)), name
+        told += 1
+    assert told >= 5
