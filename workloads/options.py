@@ -17,7 +17,7 @@ from typing import Any
 
 from workloads import help_screen, terminal
 
-OK, FAILED, USAGE, MISSING, REGRESSION, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
+OK, FAILED, USAGE, MISSING, REGRESSION, UNSEEN, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 5, 130, 143
 SIGNALED = {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED}  # the exit code after a signal
 MODES = ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned")
 FORMATS = ("table", "md", "csv", "json")

@@ -15,12 +15,13 @@ EXAMPLE = "python -m analysis.compare reports/local/MACHINE/OLD reports/local/MA
 LONG = """OLD and NEW are result files, run folders, machine folders or names given with --save. A difference is claimed only
 when its whole 95 % interval lies beyond 2 %; the interval holds what the visits of both runs show and what two equal runs differ
 by (measured once: python -m workloads.doctor --noise; two --rigorous runs show it themselves in device times). Rows are the same
-when it lies within 5 %. Exit code 4 when --fail-on finds a regression."""
+when it lies within 5 %. Exit code 4 when --fail-on finds a regression; 5 with --strict when there is none, but some row
+is too noisy to have shown one."""
 _MOST = 40  # lines on a terminal; -v shows all
 
 
 def parser() -> options.Parser:
-    saved, needs = "python -m analysis.compare reports/local/MACHINE/OLD NAME", "fail-on any-machine verbose"
+    saved, needs = "python -m analysis.compare reports/local/MACHINE/OLD NAME", "fail-on strict any-machine verbose"
     made = options.parser("analysis.compare", LONG, EXAMPLE, saved, question=QUESTION, needs=needs)
     made.add_argument("old", metavar="OLD", help="the earlier run")
     made.add_argument("new", metavar="NEW", help="the later run")
@@ -31,6 +32,7 @@ def parser() -> options.Parser:
         made,
         f"""
 --fail-on RULE   exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%'
+--strict         exit 5 when a row is too noisy to show a slowdown that --fail-on asks for
 --any-machine    compare runs of two different machines all the same
 --format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
 -v --verbose     the rows that are the same too""",
@@ -71,9 +73,9 @@ def compare(old: "Loaded", new: "Loaded", asked: str, any_machine: bool = False,
     return comparison.comparison(old, new, clock)
 
 
-def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
-    """Prints how many rows changed, the changed rows (`verbose`: all), and notes; the sentences go to stderr with csv and
-    json."""
+def show(made: "Comparison", format_: str, verbose: bool = False, share: float | None = None) -> None:
+    """Prints how many rows changed, the changed rows (`verbose`: all), whether a slowdown by `share` would have shown, and notes;
+    the sentences go to stderr with csv and json."""
     from analysis import table
     from analysis.compare import comparison
     from analysis.text import comparisons as words
@@ -89,7 +91,7 @@ def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
         lines = changed.md()[:-1] if format_ == "md" else changed.text()
         print("", *map(_painted, lines), sep="\n")
         print(*[f"... and {more} more; -v shows all"] * (more > 0), "", sep="\n")
-    for line in words.notes(made, verbose):
+    for line in words.smallest_slowdowns(made, share) + words.notes(made, verbose):
         print(mark + line, file=out)
 
 
@@ -99,18 +101,25 @@ def _painted(line: str) -> str:
     return terminal.paint(line, style) if style else line
 
 
-def verdict(made: "Comparison", share: float | None) -> int:
-    """The exit code: 4 when a row is slower by more than that share, or fails now. Such rows are counted on stderr."""
+def verdict(made: "Comparison", share: float | None, strict: bool = False) -> int:
+    """The exit code: 4 when a row is slower by more than that share, or fails now. Where rows are too noisy to have shown that
+    share, stderr warns, and the code is 5 if `strict`. The rows are counted on stderr."""
+    from analysis import numbers
     from analysis.units import count, percent
 
     if share is None:
         return options.OK
     names = [r.name for r in made.regressions(share)] + [f"{m.kernel} ({m.status})" for m in made.broken]
-    if not names:
+    if names:
+        rule = f"slower by more than {percent(share)}" if share else "slower"
+        print(f"regression: {count(len(names), 'row')} {rule} or broken, such as {names[0]}", file=sys.stderr)
+        return options.REGRESSION
+    noisy = made.too_noisy(share) if share else ()
+    if not noisy:
         return options.OK
-    rule = f"slower by more than {percent(share)}" if share else "slower"
-    print(f"regression: {count(len(names), 'row')} {rule} or broken, such as {names[0]}", file=sys.stderr)
-    return options.REGRESSION
+    unseen = f"{len(noisy)} of {count(len(made.rows), 'row')}, such as {noisy[0].name}"
+    print(f"warning: {numbers.share(share)} slower would not have been seen in {unseen}", file=sys.stderr)
+    return options.UNSEEN if strict else options.OK
 
 
 def against(run: str, files: list, share: float | None, format_: str = "table") -> int:
@@ -125,7 +134,7 @@ def against(run: str, files: list, share: float | None, format_: str = "table") 
     made = compare(read(run), records.read(*files), asked)
     if format_ in ("table", "md"):
         print(f"\nagainst {run}:")
-        show(made, format_)
+        show(made, format_, share=share)
     else:
         print(f"against {run}: {words.summary(made)}", file=sys.stderr)
     return verdict(made, share)
@@ -133,11 +142,13 @@ def against(run: str, files: list, share: float | None, format_: str = "table") 
 
 def _body(args: argparse.Namespace) -> int:
     asked = f"python -m analysis.compare {args.old} {args.new} --any-machine"
+    if args.strict and not args.fail_on:
+        raise options.Usage("--strict needs --fail-on with a share", EXAMPLE)
     made = compare(read(args.old), read(args.new), asked, args.any_machine, args.clock or "")
     if not made.rows and not made.broken:
         raise options.Usage("the two runs have no row in common that has a time in both", EXAMPLE)
-    show(made, args.format, args.verbose)
-    return verdict(made, args.fail_on)
+    show(made, args.format, args.verbose, args.fail_on)
+    return verdict(made, args.fail_on, args.strict)
 
 
 main = options.entry(parser, _body)

@@ -8,14 +8,27 @@ from msgspec.structs import asdict, astuple
 
 from analysis import labels, noise
 from analysis.noise import Between
-from analysis.stats import Verdict, clock_of, exact, middle, verdict
+from analysis.stats import MIN_EFFECT, Verdict, clock_of, exact, middle, verdict
 from workloads.records import Loaded, Machine, Measurement, Run
 
 _SEEN = Between(0.0, "in the rows' own intervals")
 _BROKEN = ("failed", "wrong")
 WORDS = ("slower", "faster", "same", "can't tell")
 CHANGED = WORDS[:2]
-HEAD = ("row", "clock", "old_s", "new_s", "ratio", "low", "high", "verdict", "between_runs", "between_from", "flags")
+HEAD = (
+    "row",
+    "clock",
+    "old_s",
+    "new_s",
+    "ratio",
+    "low",
+    "high",
+    "verdict",
+    "between_runs",
+    "between_from",
+    "smallest_slowdown",
+    "flags",
+)
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -31,6 +44,18 @@ class Compared(msgspec.Struct, frozen=True):
     @property
     def word(self) -> str:
         return self.verdict.word
+
+    @property
+    def smallest_slowdown(self) -> float:
+        """The smallest slowdown that this row would have been called slower for, as a share of its time: 0.2 is 20 %. Its
+        interval would lie as it does, in the logarithm, around the larger ratio. Infinite where nothing is ever claimed: of
+        a row that other programs disturbed, and of one visit.
+        """
+        ratio = self.verdict.ratio
+        no_interval = self.word == "can't tell" and ratio.low == ratio.high
+        if no_interval or disturbed(self.old, self.clock) or disturbed(self.new, self.clock):
+            return math.inf
+        return (1 + MIN_EFFECT) * ratio.value / ratio.low - 1
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -59,6 +84,10 @@ class Comparison(msgspec.Struct, frozen=True):
     def regressions(self, share: float) -> tuple[Compared, ...]:
         """The rows called slower whose time grew by more than that share."""
         return tuple(r for r in self.of("slower") if r.verdict.ratio.value > 1 + share)
+
+    def too_noisy(self, share: float) -> tuple[Compared, ...]:
+        """The rows that would not have been called slower if they had become slower by that share."""
+        return tuple(r for r in self.rows if r.smallest_slowdown > share)
 
 
 def comparison(old: Loaded, new: Loaded, clock: str = "") -> Comparison:
@@ -147,6 +176,8 @@ def records(made: Comparison) -> list[dict]:
 
     def cells(r: Compared) -> tuple:
         times = (middle(m.on(r.clock)) for m in (r.old, r.new))
-        return r.name, r.clock, *times, *astuple(r.verdict.ratio), r.word, *astuple(r.between), " ".join(r.flags)
+        slowdown = r.smallest_slowdown if math.isfinite(r.smallest_slowdown) else None
+        ratio, between = astuple(r.verdict.ratio), astuple(r.between)
+        return r.name, r.clock, *times, *ratio, r.word, *between, slowdown, " ".join(r.flags)
 
     return [dict(zip(HEAD, cells(r), strict=True)) for word in WORDS for r in made.of(word)]

@@ -1,12 +1,17 @@
-"""Two runs compared, in words: how many rows changed, a table of these, and notes on doubts and differences."""
+"""Two runs compared, in words: how many rows changed, a table of these, the smallest slowdown that would have shown, and notes on
+doubts and differences."""
 
-from analysis import labels
+import math
+
+from analysis import labels, numbers
 from analysis.compare.comparison import CHANGED, WORDS, Compared, Comparison, disturbed
 from analysis.noise import MODELS, OWN, side
-from analysis.stats import middle
+from analysis.stats import MARGIN, group_by, middle
 from analysis.table import Table
 from analysis.units import count, digits, percent, seconds
 from workloads import options
+
+_MOST_ROWS = 0.9  # of the rows of a clock, to say what most of them would show
 
 
 def rows(made: Comparison, words: tuple[str, ...] = WORDS) -> Table:
@@ -38,6 +43,28 @@ def summary(made: Comparison) -> str:
     counts = f"{slower} slower, {faster} faster, {same} the same within 5 %, {open_} can't tell"
     broken = f", {len(made.broken)} broken" * bool(made.broken)
     return f"{counts}{broken}: of {count(len(made.rows) + len(made.broken), 'row')}."
+
+
+def smallest_slowdowns(comparison: Comparison, share: float | None = None) -> list[str]:
+    """A sentence a clock: in how many of its rows a slowdown by `share` would have shown (None: MARGIN), and the slowdown that
+    nine of ten rows would have shown. None for a clock whose rows all show `share`."""
+    share = MARGIN if share is None else share
+    lines = []
+    for clock, rows in group_by(comparison.rows, lambda r: side(r.new, r.clock)).items():
+        slowdowns = sorted(r.smallest_slowdown for r in rows)
+        shown = sum(slowdown <= share for slowdown in slowdowns)
+        if shown == len(rows):
+            continue
+        most = slowdowns[math.ceil(_MOST_ROWS * len(rows)) - 1]
+        what = f"{clock}: {numbers.share(share)} slower would"
+        if not shown:
+            line = f"{what} not have been seen"
+        else:
+            line = f"{what} have been seen in {shown} of {count(len(rows), 'row')}"
+        if math.isfinite(most):
+            line += f"; {numbers.share(most)} would, in nine of ten rows"
+        lines.append(f"{line}.")
+    return lines
 
 
 def notes(made: Comparison, verbose: bool = False) -> list[str]:

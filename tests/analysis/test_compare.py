@@ -179,6 +179,47 @@ def test_one_runs_seconds_are_widened_where_its_visits_lie_within_half_a_minute(
     assert noise.of_one_run(None, short, short.samples[0], exact(1.0)) == exact(1.0)
 
 
+def test_the_smallest_slowdown_that_a_row_would_have_shown():
+    """No spread of its own: the interval is what two runs differ by, so a slowdown shows from 1.02 x 1.01 or 1.02 x 1.03 on."""
+    old = timed(steady(1.0, 0.0)), row("matmul/cupy/cublas", square(64), {"host-latency": 1.0})
+    new = timed(steady(1.01, 0.0)), row("matmul/cupy/cublas", square(64), {"host-latency": 1.01})
+    run = replace(RUN, machine=GPU_MACHINE)
+    made = comparison.comparison(loaded(old[0]), loaded(new[0]))
+    assert made.rows[0].smallest_slowdown == pytest.approx(1.02 * 1.01 - 1)
+    assert made.too_noisy(0.03) == made.rows and made.too_noisy(0.031) == ()
+    assert comparisons.smallest_slowdowns(made) == []
+    assert comparisons.smallest_slowdowns(made, 0.02) == [
+        "CPU: 2.0 % slower would not have been seen; 3.0 % would, in nine of ten rows."
+    ]
+    called = comparison.comparison(loaded(old[1], run=run), loaded(new[1], run=run))
+    assert called.rows[0].smallest_slowdown == pytest.approx(1.02 * 1.03 - 1)
+    loud = comparison.comparison(loaded(old[0]), loaded(replace(new[0], flags=("other-load",))))
+    assert loud.rows[0].smallest_slowdown == math.inf
+    assert comparisons.smallest_slowdowns(loud) == ["CPU: 5.0 % slower would not have been seen."]
+    once = Samples("host-latency", (1.0,), 1, (0,), "max-time")
+    single = comparison.comparison(loaded(timed(once)), loaded(timed(replace(once, seconds=(1.01,)))))
+    assert single.rows[0].smallest_slowdown == math.inf
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [(["slower>2%"], 0), (["slower>2%", "--strict"], options.UNSEEN), (["slower>5%", "--strict"], 0), (["slower"], 0)],
+)
+def test_a_rule_that_the_noise_hides_warns_and_is_strictly_a_failure(rule, code, tmp_path, capsys):
+    """Rows that show 3 % and more: a rule of 2 % says nothing of them."""
+    old, new = (write(tmp_path / name, timed(steady(center, 0.0))) for name, center in (("a", 1.0), ("b", 1.001)))
+    assert command.main([old, new, "--fail-on", *rule]) == code
+    warned = "warning: 2.0 % slower would not have been seen in 1 of 1 row" in capsys.readouterr().err
+    assert warned == (rule[0] == "slower>2%")
+
+
+def test_strict_asks_for_a_share(runs, capsys):
+    assert (
+        command.main([*runs, "--strict"]) == command.main([*runs, "--strict", "--fail-on", "slower"]) == options.USAGE
+    )
+    assert "--strict needs --fail-on" in capsys.readouterr().err
+
+
 def test_the_clock_is_the_devices_on_a_gpu_unless_another_is_asked_for():
     old, new = (loaded(row("matmul/cupy/cublas", square(64), {"host-latency": 1.0, "device": d})) for d in (0.5, 0.6))
     assert words(old, new) == ["slower"] and words(old, new, clock="host-latency") == ["same"]
