@@ -13,16 +13,18 @@ class Limits:
     """How long a row is timed: in `rounds` visits of `visit_s` seconds on each clock, or one call where that is longer.
 
     After those, rows whose interval's half-width is above `max_noise` of the median are visited again. `max_time`: seconds
-    after which what is timed in one go, such as trainings, is not begun again.
+    after which what is timed in one go, such as trainings, is not begun again. `slow_step_s`: a training's steps that take
+    longer are timed in epochs of a few; None: all in the row's own epochs.
     """
 
     visit_s: float = 0.075
     rounds: int = 5
     max_noise: float = 0.01
     max_time: float = 2.0
+    slow_step_s: float | None = None
 
 
-FINE, FAST = Limits(), Limits(0.025, 3, 0.05, 0.25)
+FINE, FAST = Limits(), Limits(0.025, 3, 0.05, 0.25, slow_step_s=0.1)
 RIGOROUS_ROUNDS = 10
 _MEASURING = f"""
 # what to run, and where

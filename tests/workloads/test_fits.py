@@ -61,7 +61,7 @@ def test_a_compilation_for_each_batch_shape_and_none_of_it_nor_of_setup_in_the_e
     assert phases == pytest.approx({"compile": 6.0})  # no third batch size could tell the two apart
     clock = Clock(monkeypatch, 32)
     samples, series, planned = timed(clock, Training("m", 32, 3200), 3200)
-    assert planned == (6, 8, 3)
+    assert planned[:3] == (6, 8, 3)
     assert (samples.seconds, samples.calls, samples.block) == ((0.015,) * 5, 100, (0,) * 5)
     assert samples.stop_reason == EPOCHS_OF + "1 fit"  # five of 21.4 s are more than 12 s
     expected = {"setup_s": [7.4], "later_epoch_s 8": [0.58] * 5, "setup_s 8": [1.512]}
@@ -79,7 +79,7 @@ def test_short_fits_are_repeated_in_turns(monkeypatch):
     for max_time, count in ((3.77, 5), (3.75, 1)):
         clock = Clock(monkeypatch, 32, {32}, 0.04, 0.001)
         samples, series, planned = timed(clock, Training("m", 32, 2048), 2048, Limits(max_time=max_time))
-        assert planned == (6, 8, 3) and clock.calls == [(256, 6), (2048, 6), *[(256, 3), (2048, 3)] * (count - 1)]
+        assert planned[:3] == (6, 8, 3) and clock.calls == [(256, 6), (2048, 6), *[(256, 3), (2048, 3)] * (count - 1)]
         blocks = (0,) * 5 + tuple(i for i in range(1, count) for _ in range(2))
         assert samples.block == blocks and samples.seconds == (0.104 / 64,) * len(blocks)
         assert samples.stop_reason == EPOCHS_OF + ("5 fits" if count == 5 else "1 fit")
@@ -113,10 +113,43 @@ def test_two_short_fits_tell_the_plan_and_the_second_the_losses(monkeypatch):
     """Steps of 2.4 s. The second fit is of all 8, once; of a single one it is of two, as one fit tells no step from an epoch."""
     for samples, steps, epochs in ((256, 8, 4), (32, 2, 6)):
         clock, problem = Clock(monkeypatch, 32, (), 0.04, 2.4), Training("m", 32, samples)
-        assert plan(clock, problem, 256) == (epochs, 2, 3)
+        assert plan(clock, problem, 256)[:3] == (epochs, 2, 3)
         assert clock.calls == [(32, 1), (32, 3), "restore", (32 * steps, 3)]
-    for step_s, steps in ((0.0021, 57), (0.2, 2)):  # --fast: five epochs of 57 take 0.6 s; max_time / 2 has time for 11
+    # --fast: five epochs of 57 steps take 0.6 s; twice its 8 of 30 ms would take 2.4 s
+    for step_s, steps in ((0.0021, 57), (0.03, 2)):
         assert plan(Clock(monkeypatch, 256, (), 0.065, step_s), Training("m", 256, 2048), 51_200, FAST).steps == steps
+
+
+def test_slow_steps_are_timed_in_epochs_of_a_few(monkeypatch):
+    """Steps of 2 s: epochs of three take 0.04 + 6 s and of one 0.04 + 2 s. Steps of 0.5 s: three epochs of nine."""
+    problem = Training("m", 32, 2064)
+    clock = Clock(monkeypatch, 32, (), 0.04, 2.0)
+    samples, series, planned = timed(clock, problem, 2064, FAST)
+    assert clock.calls == [(32, 3), (96, 3)] and planned.own == 3
+    assert (samples.seconds, samples.calls) == (pytest.approx([6.04 / 3] * 2, rel=1e-5), 3)
+    assert samples.stop_reason == "3 of 65 steps, 1 fit"
+    assert series == {"setup_s": pytest.approx((1.192,)), "later_epoch_s 1": pytest.approx((2.04, 2.04))}
+    row = Row("training/keras/fit", problem, Settings())
+    cost = costs.measured(row.result("ok", samples=(samples,), series=series))
+    assert (cost.step.value, cost.epoch.value, cost.setup_step.value) == pytest.approx((2.0, 0.04, 0.0), abs=1e-4)
+    # the look's epoch makes them 0.52 s
+    assert plan(Clock(monkeypatch, 32, (), 0.04, 0.5), problem, 2064, FAST).own == 9
+    usual = ((problem, LIMITS), (Training("m", 32, 64), FAST), (Training("m", 32, 2064, 2), FAST))
+    assert [plan(Clock(monkeypatch, 32, (), 0.04, 2.0), p, 2064, limits).own for p, limits in usual] == [0, 0, 0]
+    assert keras_fit.slow(Training("m", 32, 2048), 2.0, FAST, unit=16).own == 48
+    assert keras_fit.slow(problem, 0.1, FAST) is None
+
+
+def test_a_long_first_fit_is_looked_at_by_one_warm_epoch(monkeypatch):
+    """Of whole batches and one of 16 samples; 3 s for each of the two shapes and steps of 5 s: 17 s."""
+    problem, look = Training("m", 32, 2064), [(48, 1), (48, 2)]
+    clock = Clock(monkeypatch, 32, (), 0.04, 5.0)
+    assert keras_fit.compiled(clock.trainer, problem, phases := {}) == (2, pytest.approx(10.04))
+    assert clock.calls == look and phases == pytest.approx({"compile": 6.0})
+    clock = Clock(monkeypatch, 32, (), 0.04, 5.0)
+    clock.trainer.values["jit_compile"] = 1.0
+    keras_fit.compiled(clock.trainer, problem, {})
+    assert clock.calls == [*look, (47, 1)]
 
 
 def test_fits_are_of_whole_executions_and_the_loss_run_begins_anew_on_few_samples(monkeypatch):

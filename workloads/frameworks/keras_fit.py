@@ -15,6 +15,7 @@ import numpy as np
 from analysis import units
 from kernels.problems import Training
 from workloads.frameworks.trainers import Fitted, Trainer
+from workloads.harness import announce
 from workloads.harness.timing import FEWEST_LATER, Limits, rounded, seconds
 from workloads.records import EPOCHS_OF, SETUP, Samples
 
@@ -28,6 +29,9 @@ LEAST_S = 0.6  # of later epochs of more steps, even with --fast: 60 of a GPU's 
 MOST_STEPS, MOST_BYTES = 200, 512 << 20  # of the longer epochs that are fitted where the problem's own are shorter
 LOSS_BATCHES = 20
 MOST_KEPT = 200  # numbers that a row keeps of a series
+LONG_FIT_S = 10.0  # after a first fit of so many seconds, compilation included, one warm epoch is enough of a look
+SLOW_EPOCHS = 3  # of each fit that times slow steps, the first included
+SLOW_STEPS, SLOW_FIT_S = 3, 15.0  # fewest steps of such an epoch; seconds that a fit takes whose epochs have more
 
 
 def samples_held(problem: Training, sample_bytes: int, unit: int = 1) -> int:
@@ -46,17 +50,20 @@ def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit
 
     Where an epoch ends in a smaller batch, the first fit has one too, as the problem's own has: its shape is open from the
     beginning, and what is compiled for it serves all later fits. compile_last is then the cost of a fit with yet another last
-    batch, less a warm fit. compile is the rest, at least half, as some trainers compile both as one.
+    batch, less a warm fit. compile is the rest, at least half, as some trainers compile both as one. After a long first fit
+    it is left out, unless XLA compiles the step: nothing else compiles a shape that is open.
     """
     lacks = -problem.samples % problem.batch  # samples of the last batch
     steps = max(unit, 2) if lacks else unit
     samples = steps * problem.batch - lacks
     first = seconds(lambda: trainer.fit(samples, 1))
-    look = timed(trainer, samples, LOOK_EPOCHS)
+    long = first >= LONG_FIT_S
+    announce.timing("timing a step")
+    look = timed(trainer, samples, 2 if long else LOOK_EPOCHS)
     warm = look.setup + statistics.median(look.later)
     phases["compile"] = both = first - warm
     other = -1 if lacks + 1 < problem.batch else 1
-    if lacks and lacks > other:
+    if lacks and lacks > other and (trainer.values.get("jit_compile") or not long):
         again = seconds(lambda: trainer.fit(samples + other, 1)) - warm
         phases["compile_last"] = max(0.0, min(again, both / 2))
         phases["compile"] -= phases["compile_last"]
@@ -84,11 +91,14 @@ def timed(trainer: Trainer, samples: int, epochs: int) -> Timed:
 
 class Plan(NamedTuple):
     """The fits of a row: `epochs` of the first one, `brief` epochs of further ones, all over the problem's own samples. They
-    take turns with fits of `steps` whole batches an epoch."""
+    take turns with fits of `steps` whole batches an epoch, the first of `others` epochs. `own`: whole batches of an epoch of slow
+    steps; 0: all of the problem's samples."""
 
     epochs: int
     steps: int
     brief: int = BRIEF_EPOCHS
+    others: int = LATER_EPOCHS + 1
+    own: int = 0
 
 
 def planned(problem: Training, held: int, epoch: float, step: float, max_time: float, unit: int = 1) -> Plan:
@@ -107,6 +117,20 @@ def planned(problem: Training, held: int, epoch: float, step: float, max_time: f
     return Plan(max(problem.epochs, epochs), steps, max(problem.epochs, BRIEF_EPOCHS))
 
 
+def slow(problem: Training, step: float, limits: Limits, unit: int = 1) -> Plan | None:
+    """The fits for slow steps, of `step` seconds: one of a few steps an epoch, one of single steps. None for steps that are not
+    slow, for whole trainings of several epochs, and for problems of fewer steps than that.
+
+    An epoch has at least SLOW_STEPS steps, and as many more as SLOW_FIT_S has time for.
+    """
+    calls = problem.samples // problem.batch // unit
+    if limits.slow_step_s is None or step <= limits.slow_step_s or problem.epochs > 1 or calls < SLOW_STEPS:
+        return None
+    affordable = int(SLOW_FIT_S / (SLOW_EPOCHS * step * unit))
+    own = unit * min(calls, max(SLOW_STEPS, affordable))
+    return Plan(epochs=SLOW_EPOCHS, steps=unit, brief=SLOW_EPOCHS, others=SLOW_EPOCHS, own=own)
+
+
 def fits(first_s: float, wanted: Plan, max_time: float) -> int:
     """The number of fits of a row whose first pair took `first_s` seconds: FITS, or 1 if that takes too long. Two to four would
     say too little of their spread."""
@@ -115,13 +139,16 @@ def fits(first_s: float, wanted: Plan, max_time: float) -> int:
 
 def plan(
     trainer: Trainer, problem: Training, held: int, limits: Limits, look: tuple[int, float], unit: int = 1
-) -> tuple[Plan, Fitted]:
+) -> tuple[Plan, Fitted | None]:
     """(the plan, by the times of an epoch and a step in two short fits; the second of these fits). `look`: from `compiled`.
 
     The second, from the initial weights, is for its losses too; of whole batches (multiples of `unit`), so that nothing is
-    compiled anew. A seed set anew makes TensorFlow optimize its graphs again: in its first epoch, which counts nowhere.
+    compiled anew. A seed set anew makes TensorFlow optimize its graphs again: in its first epoch, which counts nowhere. Slow
+    steps are planned without it.
     """
     few, one = look
+    if few_steps := slow(problem, one / few, limits, unit):
+        return few_steps, None
     steps = min(max(problem.samples // problem.batch, 2 * few), held // problem.batch, LOSS_BATCHES)
     steps = steps // unit * unit or steps
     trainer.restore()
@@ -138,26 +165,33 @@ def long_fits(
     Such fits take turns with those of other steps, which have `brief` epochs after the first.
     """
 
+    own = min(problem.samples, wanted.own * problem.batch) if wanted.own else problem.samples
+    steps = -(-own // problem.batch)
+
     def pair(epochs: int, others: int) -> tuple[Timed, Timed]:
         other = timed(trainer, wanted.steps * problem.batch, others)
         before()
-        return timed(trainer, problem.samples, epochs), other
+        seconds = epochs * steps * statistics.median(other.later) / wanted.steps
+        announce.timing(f"timing {epochs} epochs of {units.count(steps, 'step')}", seconds)
+        return timed(trainer, own, epochs), other
 
     begin = time.perf_counter()
-    pairs = [pair(wanted.epochs, LATER_EPOCHS + 1)]
+    pairs = [pair(wanted.epochs, wanted.others)]
     count = fits(time.perf_counter() - begin, wanted, limits.max_time)
     pairs += [pair(wanted.brief, brief) for _ in range(count - 1)]
     each, others = zip(*pairs, strict=True)
     most = max(2, MOST_KEPT // count)
-    taken = [(i, s / problem.steps) for i, fit in enumerate(each) for s in kept(fit.later, most)]
+    taken = [(i, s / steps) for i, fit in enumerate(each) for s in kept(fit.later, most)]
     block, seconds_ = zip(*taken, strict=True)
-    said = f"{EPOCHS_OF}{units.count(count, 'fit')}"
-    found = Samples("host-latency", tuple(map(rounded, seconds_)), problem.steps, block, said)
+    fewer = f"{steps} of {problem.steps} steps, " if own < problem.samples else ""
+    said = f"{fewer or EPOCHS_OF}{units.count(count, 'fit')}"
+    found = Samples("host-latency", tuple(map(rounded, seconds_)), steps, block, said)
     series = {
         SETUP: tuple(fit.setup for fit in each),
         f"later_epoch_s {wanted.steps}": tuple(itertools.chain(*(fit.later for fit in others))),
-        f"{SETUP} {wanted.steps}": tuple(fit.setup for fit in others),
     }
+    if not wanted.own:  # what a further step adds to the setup is lost in the noise of a slow one
+        series[f"{SETUP} {wanted.steps}"] = tuple(fit.setup for fit in others)
     return each[0].fitted, found, series
 
 

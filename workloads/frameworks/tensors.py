@@ -14,7 +14,7 @@ import numpy as np
 
 from kernels import registry
 from kernels.problems import Problem
-from workloads.harness import copy_modes
+from workloads.harness import announce, copy_modes
 from workloads.harness.dispatch import Broken
 from workloads.harness.kept import Arrays
 from workloads.machine import cpu
@@ -26,6 +26,7 @@ _PIP = f"{python()} -m pip install"
 _LOG = cpu.ROOT / "proc/self/fd/2"
 # Words that tell a line of TensorFlow's log about a missing library from the rest, the most telling first.
 _TELLING = ("could not load dynamic library", "cannot dlopen", "cuinit", "cuda error", "could not find cuda")
+_NAMES = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch"}
 _started = False
 
 
@@ -47,6 +48,8 @@ def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict
     phases: dict[str, float] = {}
     if device != "cpu" and not _started:  # TensorFlow says only when asked which library it missed
         os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
+    if not _started:
+        announce.starting(f"importing {_NAMES[library]}")
     with timed(phases, "import"):
         try:
             import keras  # noqa: F401
@@ -63,8 +66,11 @@ def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict
             raise
     with timed(phases, "device_start"):
         _START[library](device, threads)
-    first, _started = not _started, True
-    return phases if first else {}
+    if _started:
+        return {}
+    _started = True
+    announce.timing("timing")
+    return phases
 
 
 def _start_tensorflow(device: str, threads: int | None) -> None:

@@ -13,7 +13,7 @@ from kernels import networks
 from kernels.problems import Training
 from kernels.problems.arrays import ITEM_BYTES
 from workloads.frameworks import data, data_parallel, keras_fit, tensors, trainers, user_model
-from workloads.harness import telemetry
+from workloads.harness import announce, telemetry
 from workloads.harness.dispatch import Broken, one_line
 from workloads.harness.one_row import DoesNotFit, require_bytes
 from workloads.harness.timing import Limits
@@ -37,7 +37,8 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     Nothing of ours runs in a fit but the stamps of its epochs.
     phases_s: import and device_start (in a process's first row), samples, build, compile and compile_last, look (the fit of the
     losses), fits, first_call (compilation, data-set setup and an epoch). Series: later epochs of another number of steps, the
-    data-set setup of each fit, and the losses and accuracies of a fit from the first weights.
+    data-set setup of each fit, and the losses and accuracies of a fit from the first weights. Slow steps (limits.slow_step_s)
+    are timed in epochs of a few, without losses.
     A row of process `fresh` has import, start, build and the first step alone.
     Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; OutOfMemory.
     """
@@ -79,6 +80,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     if not phases:  # another row has been here
         tensors.forget()
     _mark_memory(row)
+    announce.starting("running your file" if network is None else "building the model")
     with tensors.timed(phases, "samples"):
         x, y = _samples(row, network, seed)
     order = trainers.Order(row, network, x, y, seed, phases)
@@ -103,6 +105,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     """The clocks of a Trainer, in order: compilation, losses, fits of its own samples in turns with those of other steps."""
     problem, chosen = row.problem, row.keras
     unit = chosen.steps_per_execution
+    announce.starting("compiling")
     try:
         look = keras_fit.compiled(trainer, problem, phases, unit)
     except (TypeError, ValueError) as error:
@@ -120,8 +123,9 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     values |= seen | _peak_memory(row)
     if problem.epochs > 1:
         series |= {"job_loss": first.losses[: problem.epochs], "job_accuracy": first.accuracies[: problem.epochs]}
-    series |= {"loss": learned.losses, "accuracy": learned.accuracies}
-    values["final_loss"] = learned.losses[-1]
+    if learned is not None:
+        series |= {"loss": learned.losses, "accuracy": learned.accuracies}
+        values["final_loss"] = learned.losses[-1]
     if trainer.step_losses and chosen.dropout == chosen.shuffle == "off":
         trainer.restore()
         series["step_loss"] = trainers.finite(trainer.step_losses(trainers.STEP_LOSSES))

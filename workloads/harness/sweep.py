@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads import ROOT, options, records, shared_flags
-from workloads.harness import plan, rounds
+from workloads.harness import announce, plan, rounds
 from workloads.harness.progress import InOrder, progress
 from workloads.harness.timing import Limits
 from workloads.harness.worker import SHARED, Order, Worker, environment
@@ -133,6 +133,7 @@ def sweep(
                         outcome.stopped = "stop-after" if around.to_go() else ""
                         break
                     step(row, around.to_go() or around.again())
+                    announce.timing("timing")
                     done = row_flags.flagged(runner.ask(row, number))
                     writer.append(done)
                     around.add(done)
@@ -212,13 +213,13 @@ class _Runner:
         variables = environment(row, self._uuids)
         if fresh:
             self._make_room(row)
-            with contextlib.closing(Worker(variables)) as worker:
+            with contextlib.closing(Worker(variables, patient=True)) as worker:
                 return worker.ask(order, timeout_s)
         variables |= SHARED if self._args.rigorous else {}
         key = (process, *sorted(variables.items()))
         self._make_room(row, key)
         if key not in self._workers:
-            self._workers[key] = Worker(variables)
+            self._workers[key] = Worker(variables, patient=True)
         return self._workers[key].ask(order, timeout_s)
 
     def _make_room(self, row: Row, key: tuple = ()) -> None:

@@ -16,8 +16,10 @@ import msgspec
 
 from kernels.registry import FRAMEWORKS
 from workloads import ROOT
+from workloads.harness import announce
 from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row, finite, settings
+from workloads.records.messages import Doing
 
 # What TensorFlow, XLA and CUDA log of themselves: information, warnings, and errors after which they go on.
 _LIBRARY = re.compile(r"[IWE]\d{4} \d\d:|\d{4}-\d\d-\d\d .*: [IWE] |WARNING: All log messages before absl")
@@ -86,10 +88,11 @@ def _spread(device: str, count: int) -> list[str]:
 
 class Worker:
     """A worker process with one environment. A worker that dies, hangs or breaks its CUDA context answers with a
-    failed Measurement and is started again at the next order."""
+    failed Measurement and is started again at the next order. `patient`: an order's time limit begins again with each
+    thing that the worker announces."""
 
-    def __init__(self, variables: dict[str, str]):
-        self.variables = variables
+    def __init__(self, variables: dict[str, str], patient: bool = False):
+        self.variables, self._patient = variables, patient
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
@@ -119,7 +122,7 @@ class Worker:
         self.start()
         try:
             os.write(self._orders, msgspec.json.encode(order) + b"\n")
-            answer = msgspec.json.decode(self._line(time.monotonic() + timeout_s), type=Measurement)
+            answer = self._answer(timeout_s)
             if "context-lost" in answer.flags:
                 self.close()
             return answer
@@ -131,6 +134,17 @@ class Worker:
             reason = f"its process answered what cannot be read: {error}"
         self.close()
         return order.row.result("failed", reason)
+
+    def _answer(self, timeout_s: float) -> Measurement:
+        """The Measurement that comes next; what the worker announces before it is passed on."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            message = msgspec.json.decode(self._line(deadline), type=Measurement | Doing)
+            if isinstance(message, Measurement):
+                return message
+            announce.passed_on(message)
+            if self._patient:
+                deadline = time.monotonic() + timeout_s
 
     def _line(self, deadline: float) -> bytes:
         """The next line.
@@ -176,6 +190,11 @@ def main(orders: int, answers: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     decoder = msgspec.json.Decoder(Order)
     with os.fdopen(orders, "rb") as lines, os.fdopen(answers, "wb", buffering=0) as out:
+
+        def send(doing: Doing) -> None:
+            out.write(msgspec.json.encode(doing) + b"\n")
+
+        announce.send_to(send)
         for line in lines:
             out.write(msgspec.json.encode(finite(one_row.obey(decoder.decode(line)))) + b"\n")
 
