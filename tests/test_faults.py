@@ -154,6 +154,29 @@ def test_an_answer_that_cannot_be_read_is_a_failed_row(monkeypatch):
         mine.close()
 
 
+@pytest.mark.parametrize(("patient", "status"), [(True, "ok"), (False, "failed")])
+def test_what_a_worker_announces_gives_a_patient_sweep_more_time(monkeypatch, patient, status):
+    """On a clock of its own: an announcement comes after 0.8 of 1 s, the answer 0.8 s later."""
+    now = 100.0
+    answer = msgspec.json.encode(row("plain").result("ok"))
+    lines = iter([b'{"type": "doing", "words": "compiling"}', answer])
+
+    def line(deadline):
+        nonlocal now
+        now += 0.8
+        if now > deadline:
+            raise TimeoutError
+        return next(lines)
+
+    mine = worker.Worker({}, patient=patient)
+    monkeypatch.setattr(worker.time, "monotonic", lambda: now)
+    monkeypatch.setattr(mine, "_line", line)
+    try:
+        assert ask(mine, "plain", 1.0).status == status
+    finally:
+        mine.close()
+
+
 def test_a_clock_that_steps_backward_is_an_error_and_never_a_time():
     steps = iter([0.001, 0.001, -0.5])
     with pytest.raises(ArithmeticError, match=r"stepped backward, by 0\.5 s"):

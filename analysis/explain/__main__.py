@@ -3,7 +3,6 @@
 import argparse
 import re
 import sys
-import time
 
 from workloads import options
 
@@ -80,11 +79,10 @@ def parser() -> options.Parser:
         f"""
 --all              everything behind the answer: parts, crossovers, memory, cost, all changes
 --measure          first measure here what the answer lacks
---budget S =90     seconds that --measure may take (90)
+--budget S =90     seconds that its clocks may run, after compilation; three times as many while they get somewhere (90)
 --wait-quiet       before measuring, wait until other programs use little of the CPUs, at most 10 minutes
 --format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
     )
-    made.set_defaults(begun=time.monotonic())
     more.add_argument(
         "--verify",
         metavar="N",

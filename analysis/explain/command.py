@@ -16,6 +16,7 @@ import msgspec
 from analysis.explain import explanation, measure, verify
 from analysis.explain.explanation import Explanation, Request, Sources
 from analysis.explain.measure import Part
+from analysis.explain.measuring import Failure, TimeBudget
 from analysis.predict import prediction, profile
 from analysis.predict.profile import Lacking, Profile
 from analysis.stats import is_gpu
@@ -29,7 +30,6 @@ from workloads.machine import facts, load
 from workloads.records import published_cases, settings
 
 STORED_GPU = "nvidia-h200"  # its profile comes with the package
-_ANSWERING_S = 10  # seconds of a budget that are kept for the answer
 ALL = "all"  # the cases
 CASES_PAGE = """# Articles and complaints, answered
 
@@ -67,7 +67,7 @@ def _explained(args: argparse.Namespace, again: str) -> int:
         lines = cases.lines(reply, again * bool(asked and not args.all), markdown)
         record = {"case": case.name, "answer": reply}
     if case is None or (asked and (args.all or args.verify or args.format == "json")):
-        made, of, offer = _measured(args, asked, of)
+        made, of, offer = _measured(args, asked, of, again)
         can_check = not of.borrowed and not (made.gpu and facts.gpu_problem())
         verdict, framework = words.answer(made, again, offer, markdown, can_check), _framework(of)
         if args.all:
@@ -109,64 +109,104 @@ def _every_case(args: argparse.Namespace) -> int:
     return options.OK
 
 
-def _measured(args: argparse.Namespace, asked: Request, of: Sources) -> "tuple[Explanation, Sources, str]":
+def _measured(
+    args: argparse.Namespace, request: Request, sources_: Sources, again: str
+) -> tuple[Explanation, Sources, str]:
     """(explanation; its sources, with the rows that --measure added; time that measuring would take, in words, "" if nothing is
-    missing). It measures only if the CPU's rows are, or would be, those of this machine."""
-    here = of.cpu.key == facts.describe().key
+    missing). It measures only if the CPU's rows are, or would be, those of this machine.
+
+    Raises: Lacking; Missing where nothing could be measured.
+    """
+    here = sources_.cpu.key == facts.describe().key
     try:
-        made = explanation.explain(asked, of)
+        explanation_ = explanation.explain(request, sources_)
     except Lacking:
         if not (here and args.measure):
             raise
-        made = None
-    gpu_here = not of.borrowed and not facts.gpu_problem()
-    devices = ["cpu", *["gpu:0"] * gpu_here]
-    quiet = made.undisturbed if made else None
-    parts = measure.parts(quiet, asked, of, devices) if here else []
-    if made and not (args.measure and parts):
+        explanation_ = None
+    has_gpu = not sources_.borrowed and not facts.gpu_problem()
+    devices = ["cpu", "gpu:0"] if has_gpu else ["cpu"]
+    undisturbed = explanation_.undisturbed if explanation_ else None
+    parts = measure.parts(undisturbed, request, sources_, devices, everything=args.all) if here else []
+    if explanation_ and not (args.measure and parts):
         if here and args.measure:
             print("Nothing is missing: this machine's rows have it all.", file=sys.stderr)
-        measured = [s for s in made.undisturbed.sides if s.cost.source == "measured"]
-        return made, of, f"about {measure.seconds(parts):.0f} s" if parts and len(measured) < 1 + gpu_here else ""
-    left = args.budget - (time.monotonic() - args.begun) - _ANSWERING_S
+        measured = [side for side in explanation_.undisturbed.sides if side.cost.source == "measured"]
+        expected_s = measure.seconds(parts, request)
+        return explanation_, sources_, f"about {expected_s:.0f} s" if parts and len(measured) < len(devices) else ""
     if args.wait_quiet:
         load.wait_until_quiet()
-    folders, left_out = _run(parts, left)
-    print(*(f"not measured: {reason}\n" for reason in left_out), sep="", end="", file=sys.stderr)
-    of = sources([*args.runs, *folders] if args.runs else [], args.gpu_profile)
-    made = explanation.explain(asked, of)
-    if not left_out:  # else a missing part may be one that did not run
-        lacking = {p.words for p in parts} & {p.words for p in measure.parts(made, asked, of, devices)}
-        for words in sorted(lacking):
-            print(f"not measured: {words}: too noisy to tell; ask again when nothing else runs", file=sys.stderr)
-    return made, of, ""
+    folders, failures = _run(parts, request, args.budget)
+    sources_ = sources([*args.runs, *folders] if args.runs else [], args.gpu_profile)
+    try:
+        explanation_ = explanation.explain(request, sources_)
+    except Lacking as lacking:
+        if not failures:
+            raise
+        raise options.Missing(_reason(failures[0]), _retry(again, failures) or again) from lacking
+    retry = _retry(again, failures)
+    if not failures:  # else a missing part may be one that did not run
+        failures = _unclear(parts, measure.parts(explanation_, request, sources_, devices, everything=args.all))
+        retry = f"{again} --measure --wait-quiet" if failures else ""
+    for failure in failures:
+        print(_reason(failure), file=sys.stderr)
+    if retry:
+        print(f"  try: {retry}", file=sys.stderr)
+    return explanation_, sources_, ""
 
 
-def _run(parts: list[Part], left: float) -> tuple[list[str], list[str]]:
-    """Measures the parts as far as the seconds left go: the folders with their rows, and what was not reached or failed.
+def _reason(failure: Failure) -> str:
+    return f"not measured: {failure.part}: {failure.reason}"
+
+
+def _retry(again: str, failures: list[Failure]) -> str:
+    """The command as it was typed, with the flag that measures what failed; "" where more time measures nothing more."""
+    budget_s = max((failure.budget_s for failure in failures), default=0)
+    return f"{again} --measure --budget {budget_s}" if budget_s else ""
+
+
+def _unclear(parts: list[Part], missing: list[Part]) -> list[Failure]:
+    """The parts that were measured and are missing still."""
+    names = {part.name for part in parts} & {part.name for part in missing}
+    reason = "too noisy to tell"
+    return [Failure(part=name, reason=reason) for name in sorted(names)]
+
+
+def _run(parts: list[Part], request: Request, budget_s: float) -> tuple[list[str], list[Failure]]:
+    """Measures the parts within a budget: the folders with their rows, and what was not measured.
 
     Raises: KeyboardInterrupt with the files that have rows already.
     """
     folder = _local_folder() / time.strftime("explain-%Y%m%d-%H%M%S")
+    expected_s = measure.seconds(parts, request)
+    print(f"Measuring here for about {expected_s:.0f} s; rows go to {options.near(folder)}-*", file=sys.stderr)
     try:
         with terminal.doing("measuring"):
-            left_out = measure.run(parts, folder, max(1.0, left), _progress)
+            failures = measure.run(parts, folder, TimeBudget(seconds=budget_s), _Progress().show)
     except KeyboardInterrupt as stop:
         files = sorted(folder.parent.glob(f"{folder.name}-*/*.jsonl"))
-        kept = [
-            options.near(file) for file in files if file.read_bytes().count(b"\n") > 1
-        ]  # the first line is of the run
-        if kept:
-            stop.args = (f"with rows that the next answer takes: {', '.join(kept)}",)
+        with_rows = []
+        for file in files:
+            lines = file.read_bytes().count(b"\n")
+            if lines > 1:  # the first line is of the run
+                with_rows.append(options.near(file))
+        if with_rows:
+            stop.args = (f"with rows that the next answer takes: {', '.join(with_rows)}",)
         raise
-    return list(map(str, folder.parent.glob(f"{folder.name}-*"))), left_out
+    return list(map(str, folder.parent.glob(f"{folder.name}-*"))), failures
 
 
-def _progress(text: str) -> None:
-    """Shows progress: on a terminal a line that is overwritten, else a line when something begins."""
-    shown = "/" in text.split(" ")[0] and terminal.now(text)
-    if not shown and not text.split(": ")[-1][0].isdigit():
-        print(text, file=sys.stderr, flush=True)
+class _Progress:
+    """Shows what is being measured: on a terminal a line that is overwritten, else a line when something new begins."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, doing: str, taken_s: float) -> None:
+        on_terminal = terminal.now(f"{doing}, {taken_s:.0f} s")
+        if not on_terminal and doing != self._last:
+            print(doing, file=sys.stderr, flush=True)
+        self._last = doing
 
 
 def _framework(of: Sources) -> str:
@@ -244,7 +284,9 @@ def _asked(args: argparse.Namespace):
         more |= {name: getattr(case, name) for name in ("varies", "sizes") if hasattr(case, name)}
         made = case.training and Request(_changed(case.training, args), **more)
         return made, case
+    begun = time.monotonic()
     own = describe(args.model, args.time_limit) if settings.is_user_model(args.model) else None
+    more["starting_s"] = time.monotonic() - begun if own else 0.0
     network = own or settings.network(args.model, own=True)
     given |= settings.changed({"precision": network.precision, **given})
     training = Training(args.model, network.batch, network.samples, network.epochs)

@@ -46,7 +46,7 @@ _HALVINGS = 5  # of the space between two sizes where the winner changes: from a
 class Request(msgspec.Struct, frozen=True):
     """A training to explain. `network`: of a user's own model. `prices`: device (cpu, gpu) -> money an hour. `validation`:
     samples evaluated after each epoch. `varies`, `sizes`: a crossover wanted beside the batch's. `assumed`: which of batch,
-    samples and epochs nobody gave."""
+    samples and epochs nobody gave. `starting_s`: seconds that building the model just took, TensorFlow's import among them."""
 
     training: Training
     network: "Network | None" = None
@@ -56,6 +56,7 @@ class Request(msgspec.Struct, frozen=True):
     varies: str = ""
     sizes: tuple[int, ...] = ()
     assumed: tuple[str, ...] = ()
+    starting_s: float = 0.0
 
     @property
     def of(self) -> Network:

@@ -1,145 +1,170 @@
-"""`explain --measure`: measures here the parts that a verdict lacks, each by its own command, within a time budget."""
+"""`explain --measure`: the parts that an answer lacks, their estimate in seconds, and their measurement one after the other."""
 
-import contextlib
+import functools
 import pathlib
-import shlex
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
 from analysis import labels
 from analysis.explain.explanation import Explanation, Request, Sources, settings_of
+from analysis.explain.measuring import Child, Failure, TimeBudget
 from analysis.predict import what_if
-from analysis.predict.profile import PASSES, measuring
-from workloads import options
+from analysis.predict.profile import measuring
+from kernels import networks
 from workloads.records import settings
 
 BUDGET_S = 90
 _SAMPLES, _STEPS = 2048, 64  # enough samples and steps to measure the real step by its later epochs
-_PATIENCE_S = 15  # what a child may take beyond its share: it finishes the visit that it is in
-# Seconds that a part is guessed to take, rounded from one look at two cores.
-_GUESS_S = {"training": 30, "launch": 20, "conv": 20, "matmul": 15, "stream": 40, "transfer": 10}
+# Seconds that clocks run for a part, rounded from one look at two cores; of a training whose steps are not slow.
+_TIMING_S = {"training": 12, "launch": 6, "conv": 20, "matmul": 5, "stream": 10, "transfer": 10}
+_SLOW_STEPS = 17  # steps that a training of slow steps runs in all
+_STARTING_S = 10  # importing TensorFlow and building a model, where that was not timed just now
+_LAYERS_A_START = 80  # layers whose graph takes as long to compile as TensorFlow takes to import
+_STEP_FLOPS = 10e9  # a second on two cores, where no prediction says better
+_PASSES = "read add relu relu_grad dropout maxpool maxpool_grad sgd adam"
 
 
-class Part(msgspec.Struct, frozen=True):
-    """Something to measure: its name in words, the arguments of `python -m`, and the seconds that it is guessed to take."""
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to measure by a command of its own."""
 
-    words: str
+    #: In words.
+    name: str
+    #: The arguments of `python -m`.
     command: tuple[str, ...]
-    seconds: int
+    #: The worker process that measures it: parts of one process import TensorFlow once.
+    process: str
+    #: Seconds that it is expected to take, without the start of its process.
+    seconds: float
 
 
-def parts(e: Explanation | None, asked: Request, of: Sources, devices: list[str]) -> list[Part]:
-    """The parts to measure on this machine's devices, the most needed first: the model's real step, the dispatch of a step,
-    then the model's operations."""
-    measured = {s.device for s in e.sides if s.cost.source == "measured"} if e else set()
-    predicted = {p.settings.device for p in e.predictions} if e else set()
-    found = [_step(asked, device) for device in devices if device not in measured]
+def parts(
+    explanation: Explanation | None, request: Request, sources: Sources, devices: list[str], everything: bool = False
+) -> list[Part]:
+    """The parts to measure on this machine's devices, the most needed first: the model's real step, then the dispatch of a
+    step. The model's operations follow where an answer rests on them: on a GPU its changes do; on the CPU only `everything`
+    does, as the winner rests on the step."""
+    measured = {side.device for side in explanation.sides if side.cost.source == "measured"} if explanation else set()
+    predicted = {p.settings.device for p in explanation.predictions} if explanation else set()
+    parts = [step(explanation, request, device) for device in devices if device not in measured]
     for device in devices:
-        if not of.profile(device).constant("keras-step", device):
-            words = "workloads.launch --backends tensorflow --variants function fit --calls elementwise step epoch"
-            command = *words.split(), *_on(device)
-            found.append(Part(f"dispatch on the {labels.device(device)}", command, _GUESS_S["launch"]))
-    math = "float32" if of.cpu.machine and of.cpu.machine.lacks("tf32") else "tf32"
-    return found + [part for device in devices if device not in predicted for part in _operations(asked, device, math)]
+        if not sources.profile(device).constant("keras-step", device):
+            parts.append(_dispatch(device))
+    lacks_tf32 = sources.cpu.machine and sources.cpu.machine.lacks("tf32")
+    for device in devices:
+        if device not in predicted and (everything or device != "cpu"):
+            parts += _operations(request, device, "float32" if lacks_tf32 else "tf32")
+    return parts
+
+
+def command(change: what_if.Change) -> tuple[str, ...]:
+    """The words of `python -m ...` that measure a change's step, of as few samples as tell it."""
+    training = change.training
+    least = max(_STEPS * training.batch, _SAMPLES) + training.samples % training.batch
+    return *what_if.command(change, epochs=1, samples=min(training.samples, least)), "--fast"
+
+
+def step(explanation: Explanation | None, request: Request, device: str) -> Part:
+    """The model's real step on a device, of few samples."""
+    change = what_if.Change("", request.training, settings_of(request, device))
+    return Part(
+        name=f"its own step on the {labels.device(device)}",
+        command=command(change),
+        process=f"training on {device}" if device != "cpu" else device,
+        seconds=_step_seconds(explanation, request, device),
+    )
+
+
+def _step_seconds(explanation: Explanation | None, request: Request, device: str) -> float:
+    """Seconds of compiling and timing the step on a device: by its prediction, else by the model's layers and FLOPs."""
+    compilation = starting(request) * len(request.of.layers) / _LAYERS_A_START
+    step_s = request.training.batch * networks.training_flops(request.of) / _STEP_FLOPS
+    for side in explanation.sides if explanation else ():
+        if side.device == device:
+            step_s = side.cost.step.value
+            compilation = side.cost.compile.value if side.cost.compile else compilation
+    return compilation + max(_TIMING_S["training"], _SLOW_STEPS * step_s)
+
+
+def starting(request: Request) -> float:
+    """Seconds of importing TensorFlow and building the model, as they were timed just now."""
+    return request.starting_s or _STARTING_S
+
+
+def _dispatch(device: str) -> Part:
+    calls = "workloads.launch --backends tensorflow --variants function fit --calls elementwise step epoch"
+    return _part("launch", f"dispatch on the {labels.device(device)}", (*calls.split(), *_on(device)), device)
+
+
+def _operations(request: Request, device: str, math: str) -> list[Part]:
+    """The convolutions, products and passes of its step; of a user's own model those of one that has a name. `math`: of a GPU."""
+    training = request.training
+    named = not settings.is_user_model(training.model)
+    kinds = {layer.kind for layer in request.of.layers}
+    where = labels.device(device)
+    variants = {"conv": ("--variants", "function", "held"), "matmul": ("--variants", "function")}
+    parts = []
+    for op, kind, instead, name in (
+        ("conv", "conv", "cifar10-cnn", "its convolutions"),
+        ("matmul", "dense", "fashion-mlp", "its dense layers"),
+    ):
+        if kind not in kinds:
+            continue
+        model = ("--model", training.model if named else instead)
+        sizes = ("--batch", str(training.batch), "--direction", "all")
+        kernels = variants[op] if device == "cpu" else ()
+        words = (f"workloads.{op}", *model, *sizes, *measuring(op, device, math), *kernels, "--fast")
+        parts.append(_part(op, f"{name} on the {where}", words, device))
+    if device != "cpu":
+        copies = ("workloads.transfer", "--sizes", "4B:64MiB:x16", "--directions", "h2d", *_on(device))
+        parts.append(_part("transfer", "copies to the GPU", copies, device))
+    on_cpu = ("--operations", *_PASSES.split(), "--dtypes", "float32", "--variants", "function")
+    passes = on_cpu if device == "cpu" else ()
+    stream = ("workloads.stream", *passes, "--sizes", "64KiB:64MiB:x32", *measuring("stream", device, math), "--fast")
+    parts.append(_part("stream", f"passes over memory on the {where}", stream, device))
+    return parts
 
 
 def _on(device: str) -> tuple[str, ...]:
     return ("--device", "cpu" if device == "cpu" else "gpu", "--fast")
 
 
-def command(change: what_if.Change) -> tuple[str, ...]:
-    """The words of `python -m ...` that measure a change's step, of as few samples as tell it."""
-    t = change.training
-    least = max(_STEPS * t.batch, _SAMPLES) + t.samples % t.batch
-    return *what_if.command(change, epochs=1, samples=min(t.samples, least)), "--fast"
+def _part(workload: str, name: str, words: tuple[str, ...], device: str) -> Part:
+    return Part(name=name, command=words, process=device, seconds=_TIMING_S[workload])
 
 
-def _step(asked: Request, device: str) -> Part:
-    change = what_if.Change("", asked.training, settings_of(asked, device))
-    return Part(f"its own step on the {labels.device(device)}", command(change), _GUESS_S["training"])
-
-
-def _operations(asked: Request, device: str, math: str) -> list[Part]:
-    """The products, convolutions and passes of its step; of a user's own model those of one that has a name. `math`: of a GPU."""
-    t = asked.training
-    own = not settings.is_user_model(t.model)
-    kinds = {layer.kind for layer in asked.of.layers}
-    found = []
-    for op, kind, instead, words in (
-        ("conv", "conv", "cifar10-cnn", "its convolutions"),
-        ("matmul", "dense", "fashion-mlp", "its dense layers"),
-    ):
-        if kind in kinds:
-            model = ("--model", t.model if own else instead, "--batch", str(t.batch), "--direction", "all")
-            command = (f"workloads.{op}", *model, *measuring(op, device, math), "--fast")
-            found.append(Part(f"{words} on the {labels.device(device)}", command, _GUESS_S[op]))
-    passes = ("--operations", *PASSES.split(), "--dtypes", "float32") if device == "cpu" else ()
-    command = ("workloads.stream", *passes, "--sizes", "64KiB:64MiB:x32", *measuring("stream", device, math), "--fast")
-    copies = ("workloads.transfer", "--sizes", "4B:64MiB:x16", "--directions", "h2d", *_on(device))
-    if device != "cpu":
-        found.append(Part("copies to the GPU", copies, _GUESS_S["transfer"]))
-    return [*found, Part(f"passes over memory on the {labels.device(device)}", command, _GUESS_S["stream"])]
-
-
-def seconds(found: Iterable[Part], budget: float = BUDGET_S) -> float:
-    """Seconds that the parts are guessed to take, at most the budget."""
-    return min(budget, sum(p.seconds for p in found))
+def seconds(parts: list[Part], request: Request) -> float:
+    """Seconds that the parts are expected to take, the start of their processes included."""
+    processes = {part.process for part in parts}
+    return len(processes) * starting(request) + sum(part.seconds for part in parts)
 
 
 def run(
-    found: list[Part], folder: pathlib.Path, budget: float = BUDGET_S, say: Callable[[str], None] = lambda text: None
-) -> list[str]:
-    """Runs each part into a folder of its own, NAME-1 and so on, until the budget is spent. Returns the parts that were not
-    reached or failed, in words."""
-    begin, left_out = time.monotonic(), []
-    say(f"Measuring here for about {seconds(found, budget):.0f} s; rows go to {options.near(folder)}-*")
-    for i, part in enumerate(found, 1):
-        left = budget - (time.monotonic() - begin)
-        if left < min(part.seconds, budget) / 2:
-            left_out.append(f"{part.words}: the time was spent")
-            continue
-        head = f"{i}/{len(found)} {part.words}"
-        reason = child(part, folder.with_name(f"{folder.name}-{i}"), left, head, say)
-        left_out += [f"{part.words}: {reason}"] if reason else []
-    return left_out
+    parts: list[Part],
+    folder: pathlib.Path,
+    budget: TimeBudget,
+    say: Callable[[str, float], None],
+    child: Child | None = None,
+) -> list[Failure]:
+    """Measures each part into a folder of its own, NAME-1 and so on, until the budget is spent. Returns the parts that were not
+    measured, with the reasons. The first part is begun in any case."""
+    failures = []
+    with child or Child() as process:
+        for number, part in enumerate(parts, 1):
+            if number > 1 and part.seconds > budget.left:
+                needed = budget.spent + part.seconds
+                failures.append(Failure(part=part.name, reason="the time was spent", budget_s=budget.enough(needed)))
+                continue
+            head = f"{number}/{len(parts)} {part.name}"
+            place = folder.with_name(f"{folder.name}-{number}")
+            limit = () if part.command[0] == "workloads.training" else ("--stop-after", f"{budget.left:.0f}")
+            words = (*part.command, *limit, "-q", "-o", str(place))
+            failure = process.measure(part.name, words, budget, functools.partial(_show, say, head))
+            if failure:
+                failures.append(failure)
+    return failures
 
 
-def child(
-    part: Part, folder: pathlib.Path, left: float, head: str = "", say: Callable[[str], None] = lambda text: None
-) -> str:
-    """Runs a part in a child process. Returns why it has no rows or why the first row failed; "" if all is well. The child
-    stops by itself when its time is over; it is ended if it does not, or on Ctrl-C."""
-    stop = ("--stop-after", f"{left:.0f}", "-q", "-o", str(folder))
-    command = [sys.executable, "-m", *part.command, *stop]
-    begin, errors, late = time.monotonic(), None, False
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # a Ctrl-C reaches it from here, once
-    ) as child:
-        try:
-            while errors is None:
-                taken = time.monotonic() - begin
-                say(f"{head}: {taken:.0f} of about {min(part.seconds, left):.0f} s")
-                if late := taken > left + _PATIENCE_S:
-                    child.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    errors = child.communicate(timeout=1)[1]
-        except KeyboardInterrupt:
-            child.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.communicate(timeout=_PATIENCE_S)
-            child.kill()
-            raise
-    if late:
-        return f"it took longer than the {left:.0f} s it had"
-    if child.returncode in (options.OK, options.FAILED) and list(folder.glob("*.jsonl")):
-        return next((line for line in errors.splitlines() if line.startswith("failed: ")), "")
-    said = [line.removeprefix("error: ").partition("; finish with:")[0] for line in errors.splitlines() if line.strip()]
-    return said[0] if said else f"{shlex.join(part.command)} ended with {child.returncode}"
+def _show(say: Callable[[str, float], None], head: str, doing: str, taken_s: float) -> None:
+    """Says what is being done, with the number and the name of the part in front."""
+    say(f"{head}: {doing}", taken_s)

@@ -1,11 +1,13 @@
 """`explain --verify`: the training and its best what-ifs measured by python -m workloads.training, predicted beside measured."""
 
+import functools
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterator
 
 from analysis.explain import measure
 from analysis.explain.explanation import Explanation
+from analysis.explain.measuring import Child, TimeBudget
 from analysis.numbers import timed
 from analysis.predict.what_if import Change
 from analysis.stats import Estimate, exact
@@ -13,7 +15,7 @@ from analysis.training import break_even, costs
 from analysis.units import percent
 from workloads import options, records
 
-_PATIENCE_S = 900
+_BUDGET_S = 900
 
 
 def plan(e: Explanation, most: int) -> list[tuple[Change, Estimate]]:
@@ -22,10 +24,12 @@ def plan(e: Explanation, most: int) -> list[tuple[Change, Estimate]]:
     return [(w.change, w.step_saved) for w in sure if w.step_saved][:most]
 
 
-def step(change: Change, folder: pathlib.Path) -> Estimate | str:
+def step(child: Child, change: Change, folder: pathlib.Path) -> Estimate | str:
     """Seconds of a step of a change, measured by a command of its own; the reason where there is none."""
-    if reason := measure.child(measure.Part(change.words, measure.command(change), _PATIENCE_S), folder, _PATIENCE_S):
-        return reason
+    words = (*measure.command(change), "-q", "-o", str(folder))
+    failure = child.measure(change.words, words, TimeBudget(seconds=_BUDGET_S), lambda doing, taken_s: None)
+    if failure:
+        return failure.reason
     rows = records.read(folder).measurements
     alike = (costs.measured(m) for m in break_even.trainings(rows) if m.problem.batch == change.training.batch)
     cost = next(filter(None, alike), None)
@@ -33,7 +37,7 @@ def step(change: Change, folder: pathlib.Path) -> Estimate | str:
 
 
 def lines(
-    e: Explanation, most: int, measured: Callable[[Change, pathlib.Path], Estimate | str] = step
+    e: Explanation, most: int, measured: Callable[[Change, pathlib.Path], Estimate | str] | None = None
 ) -> Iterator[str]:
     """A line as each measurement comes: a step predicted beside measured, then what each change saved of it.
 
@@ -43,7 +47,8 @@ def lines(
     if base is None:
         raise options.Missing("there is no prediction to verify; --measure measures what one needs")
     yield from ("", "Measured now, each by a command of its own")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, Child() as child:
+        measured = measured or functools.partial(step, child)
         first = measured(Change("as it is", base.training, base.settings), pathlib.Path(folder, "0"))
         predicted = "" if e.withheld else f"predicted {timed(base.step_s)}, "
         if isinstance(first, str):

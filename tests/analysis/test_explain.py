@@ -1,12 +1,10 @@
 """python -m analysis.explain: what its words ask for, the profiles it reads, its one-line errors, and --verify."""
 
-import functools
 import json
-import os
 import pathlib
-import signal
 import subprocess
 
+import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, run, transfer_rows, write
 from fake_predictions import MS, borrowed, predict, sources
@@ -15,9 +13,12 @@ from analysis.explain import command as explain
 from analysis.explain import explanation, measure, verify
 from analysis.explain.__main__ import main, parser
 from analysis.explain.explanation import Request, Sources
+from analysis.explain.measuring import Failure, TimeBudget
+from analysis.explain.sides import Side
 from analysis.predict import profile, what_if
 from analysis.report import stored_gpu
-from analysis.stats import exact
+from analysis.stats import NOTHING, exact
+from analysis.training.costs import TrainingCost
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
 from workloads import options
@@ -186,80 +187,102 @@ def test_the_page_of_a_cpu_alone_says_what_a_stored_gpu_would_do(monkeypatch):
     assert stored_gpu.sentences(rows[-1:], CPU_MACHINE) == [], "how fast this host dispatches is not known"
 
 
-def test_what_is_measured_first_is_the_real_step_and_what_was_not_reached_is_said(tmp_path, monkeypatch):
+class SlowChild:
+    """Breaks at the first part; each of the others takes its clocks 120 s."""
+
+    def __init__(self):
+        self.folders = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def measure(self, name, command, budget, say):
+        self.folders.append(command[-1])
+        say("compiling", 1.0)
+        if len(self.folders) == 1:
+            return Failure(part=name, reason="it broke")
+        budget.spent += 120
+        return None
+
+
+def test_what_is_measured_first_is_the_real_step(tmp_path):
     e = explained()
     parts = measure.parts(e, e.asked, sources(), ["cpu", "gpu:0"])
-    assert [part.words for part in parts] == ["its own step on the CPU", "its own step on the GPU"]
+    assert [part.name for part in parts] == ["its own step on the CPU", "its own step on the GPU"]
     bare = Sources(profile.Profile((), CPU_MACHINE), None, predict)
+    names = ["its own step on the CPU", "dispatch on the CPU"]
     parts = measure.parts(None, e.asked, bare, ["cpu"])
-    names = ["its own step", "dispatch", "its convolutions", "its dense layers", "passes over memory"]
-    assert [part.words for part in parts] == [f"{name} on the CPU" for name in names]
+    assert [part.name for part in parts] == names
     assert parts[0].command[:3] == ("workloads.training", "--model", "cifar10-cnn")
-    assert (measure.seconds(parts), measure.seconds(parts[:1], 20)) == (90, 20)
-    ran = []
-    monkeypatch.setattr(measure, "child", lambda part, folder, left, head, say: ran.append(part.words) or "it broke")
-    clock = iter([0.0, 0.0, 50.0, 80.0, 90.0, 95.0])
-    monkeypatch.setattr(measure.time, "monotonic", lambda: next(clock))
-    left_out = measure.run(parts, tmp_path, 90)
-    assert ran == [f"{name} on the CPU" for name in names[:2]] + [f"{names[2]} on the CPU"] * (len(ran) - 2)
-    assert left_out[0] == "its own step on the CPU: it broke" and left_out[-1].endswith(": the time was spent")
+    parts = measure.parts(None, e.asked, bare, ["cpu"], everything=True)
+    names += ["its convolutions on the CPU", "its dense layers on the CPU", "passes over memory on the CPU"]
+    assert [part.name for part in parts] == names and {part.process for part in parts} == {"cpu"}
+    on_gpu = measure.parts(None, e.asked, bare, ["gpu:0"])
+    assert [part.process for part in on_gpu] == ["training on gpu:0", *["gpu:0"] * 5]
+    assert on_gpu[-2].name == "copies to the GPU"
 
 
-def test_a_child_that_hangs_is_ended_and_one_that_fails_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(measure, "_PATIENCE_S", 0)
-    for code, words in (
-        ("import time; time.sleep(60)", "it took longer than the 0 s it had"),
-        ("import sys; sys.exit('error: no such layer')", "no such layer"),
-    ):
-        (tmp_path / "hangs.py").write_text(code)
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        reason = measure.child(measure.Part("it", ("hangs",), 1), tmp_path / "out", 0.5)
-        assert reason.endswith(words)
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out/training.jsonl").touch()
-    for code, words in ((1, "failed: lenet gpu:0: TensorFlow finds no GPU"), (0, "")):
-        source = f"import sys; print('results: x\\n{words}', file=sys.stderr); sys.exit({code})"
-        (tmp_path / "hangs.py").write_text(source)
-        assert measure.child(measure.Part("it", ("hangs",), 1), tmp_path / "out", 30) == words
+def test_parts_that_the_budget_has_no_time_for_are_named(tmp_path):
+    """Of 90 s, up to 270: after 120 and 240 s there are 30 left for 5 s of dense layers, then none for 10 s of passes."""
+    bare = Sources(profile.Profile((), CPU_MACHINE), None, predict)
+    parts = measure.parts(None, explained().asked, bare, ["cpu"], everything=True)
+    child, shown = SlowChild(), []
+    failures = measure.run(
+        parts, tmp_path / "x", TimeBudget(seconds=90), lambda doing, taken_s: shown.append((doing, taken_s)), child
+    )
+    assert child.folders == [str(tmp_path / f"x-{number}") for number in (1, 2, 3, 4)]
+    assert shown[0] == ("1/5 its own step on the CPU: compiling", 1.0)
+    first, last = failures
+    assert (first.reason, first.budget_s) == ("it broke", 0)
+    assert (last.part, last.reason, last.budget_s) == ("passes over memory on the CPU", "the time was spent", 400)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_ends_the_child(tmp_path, capsys, monkeypatch, number, code):
-    source = "import os, time; open('pid', 'w').write(f'{os.getpid()}\\n'); time.sleep(60); os.remove('pid')"
-    (tmp_path / "waits.py").write_text(source)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    pid = tmp_path / "pid"
-
-    def begun(text):
-        if pid.exists() and pid.read_text().endswith("\n"):
-            os.kill(os.getpid(), number)
-
-    part = measure.Part("it", ("waits",), 1)
-    body = functools.partial(measure.child, part, tmp_path / "out", 30, "", begun)
-    assert options.command(options.parser("x", "", "x"), [], lambda args: bool(body())) == code
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
-    assert capsys.readouterr().err == "stopped before anything was measured\n"
+def test_the_estimate_is_of_what_was_just_timed():
+    """Starting took 20 s. Predicted: 3 s of compilation and steps of 1.2 s, 17 of them; without it 8 layers of 80 a start."""
+    request = msgspec.structs.replace(explained().asked, starting_s=20.0)
+    cost = TrainingCost(NOTHING, NOTHING, exact(1.2), compile=exact(3.0), source="predicted")
+    side = Side("cpu", request.training, cost)
+    predicted = msgspec.structs.replace(explained(), sides=(side,))
+    part = measure.step(predicted, request, "cpu")
+    assert part.seconds == pytest.approx(3 + 17 * 1.2)
+    layers = len(request.of.layers)
+    part = measure.step(None, request, "cpu")
+    assert part.seconds == pytest.approx(20 * layers / 80 + 12)
+    assert measure.seconds([part, part], request) == pytest.approx(20 + 2 * part.seconds)
+    assert measure.seconds([part], explained().asked) == pytest.approx(10 + part.seconds)
 
 
 def test_what_was_measured_before_a_signal_is_said(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(explain, "ROOT", tmp_path)
     monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
 
-    def stopped(parts, folder, left, say):
+    def stopped(parts, folder, budget, say):
         written(folder.with_name(f"{folder.name}-1"), CPU_MACHINE)
         raise options.Terminated
 
     monkeypatch.setattr(measure, "run", stopped)
-    asked = "--model", "lenet", "--measure", "--gpu-profile", written(tmp_path / "stored")
+    stored = written(tmp_path / "stored")
+    asked = "--model", "lenet", "--measure", "--gpu-profile", stored
     code, _, err = said(capsys, *asked)
     assert code == options.TERMINATED and err[-1].startswith("stopped with rows that the next answer takes: ")
     assert err[-1].endswith("-1/launch.jsonl")
-    noisy = "its own step on the CPU: too noisy to tell; ask again when nothing else runs"
-    for told in ([], ["its own step on the CPU: no memory"], ["its convolutions on the CPU: the time was spent"]):
-        monkeypatch.setattr(measure, "run", lambda *given, told=tuple(told): [*told])
-        assert said(capsys, *asked)[2] == [f"not measured: {one}" for one in told or [noisy]]
+    noisy = Failure(part="its own step on the CPU", reason="too noisy to tell")
+    broken = Failure(part="its own step on the CPU", reason="no memory")
+    slow = Failure(part="its convolutions on the CPU", reason="the time was spent", budget_s=300)
+    typed = f"analysis.explain --model lenet --gpu-profile {stored} --measure"
+    for failures, shown, retry in (
+        ([], [noisy], [f"{typed} --wait-quiet"]),
+        ([broken], [broken], []),
+        ([slow, broken], [slow, broken], [f"{typed} --budget 300"]),
+    ):
+        monkeypatch.setattr(measure, "run", lambda *given, failures=tuple(failures): [*failures])
+        _, *reasons = said(capsys, *asked)[2]
+        hints = reasons[len(shown) :]
+        assert reasons[: len(shown)] == [f"not measured: {failure.part}: {failure.reason}" for failure in shown]
+        assert [line.partition(" -m ")[2] for line in hints] == retry
 
 
 def explained():
@@ -283,18 +306,23 @@ def test_what_is_verified_stands_beside_what_was_predicted():
     assert any("not measured: no memory" in s for s in lines)
 
 
-def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path, monkeypatch):
+def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path):
     from test_jobs import trained
 
     on_gpu = trained("cifar10-cnn", 32, 320, (0, 0, 1e-3), device="gpu:0").settings
     change = what_if.changes(Training("cifar10-cnn", 32, 3200), on_gpu)[0]
 
-    def ran(part, folder, left):
-        assert part.command[0] == "workloads.training" and "--batch" in part.command and part.command[-1] == "--fast"
-        written(folder, GPU_MACHINE, [trained("cifar10-cnn", 128, 2048, (0.0, 0.0, 3e-3), device="gpu:0")])
-        return ""
+    class Child:
+        failure = None
 
-    monkeypatch.setattr(measure, "child", ran)
-    assert verify.step(change, tmp_path / "x").value == pytest.approx(3e-3)
-    monkeypatch.setattr(measure, "child", lambda *given: "no GPU here")
-    assert verify.step(change, tmp_path / "none") == "no GPU here"
+        def measure(self, name, command, budget, say):
+            assert command[0] == "workloads.training" and "--batch" in command and "--fast" in command
+            if self.failure is None:
+                rows = [trained("cifar10-cnn", 128, 2048, (0.0, 0.0, 3e-3), device="gpu:0")]
+                written(pathlib.Path(command[-1]), GPU_MACHINE, rows)
+            return self.failure
+
+    child = Child()
+    assert verify.step(child, change, tmp_path / "x").value == pytest.approx(3e-3)
+    child.failure = Failure(part="batch 128", reason="no GPU here")
+    assert verify.step(child, change, tmp_path / "x") == "no GPU here"

@@ -125,7 +125,7 @@ def test_slow_steps_are_timed_in_epochs_of_a_few(monkeypatch):
     problem = Training("m", 32, 2064)
     clock = Clock(monkeypatch, 32, (), 0.04, 2.0)
     samples, series, planned = timed(clock, problem, 2064, FAST)
-    assert clock.calls == [(32, 3), (96, 3)] and planned.own == 3
+    assert clock.calls == [(32, 3), (96, 3)] and planned.slow_steps == 3
     assert (samples.seconds, samples.calls) == (pytest.approx([6.04 / 3] * 2, rel=1e-5), 3)
     assert samples.stop_reason == "3 of 65 steps, 1 fit"
     assert series == {"setup_s": pytest.approx((1.192,)), "later_epoch_s 1": pytest.approx((2.04, 2.04))}
@@ -133,10 +133,10 @@ def test_slow_steps_are_timed_in_epochs_of_a_few(monkeypatch):
     cost = costs.measured(row.result("ok", samples=(samples,), series=series))
     assert (cost.step.value, cost.epoch.value, cost.setup_step.value) == pytest.approx((2.0, 0.04, 0.0), abs=1e-4)
     # the look's epoch makes them 0.52 s
-    assert plan(Clock(monkeypatch, 32, (), 0.04, 0.5), problem, 2064, FAST).own == 9
+    assert plan(Clock(monkeypatch, 32, (), 0.04, 0.5), problem, 2064, FAST).slow_steps == 9
     usual = ((problem, LIMITS), (Training("m", 32, 64), FAST), (Training("m", 32, 2064, 2), FAST))
-    assert [plan(Clock(monkeypatch, 32, (), 0.04, 2.0), p, 2064, limits).own for p, limits in usual] == [0, 0, 0]
-    assert keras_fit.slow(Training("m", 32, 2048), 2.0, FAST, unit=16).own == 48
+    assert [plan(Clock(monkeypatch, 32, (), 0.04, 2.0), p, 2064, limits).slow_steps for p, limits in usual] == [0, 0, 0]
+    assert keras_fit.slow(Training("m", 32, 2048), 2.0, FAST, unit=16).slow_steps == 48
     assert keras_fit.slow(problem, 0.1, FAST) is None
 
 

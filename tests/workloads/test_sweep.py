@@ -316,7 +316,7 @@ def test_rigorous_is_ten_rounds_each_in_fresh_processes(tmp_path, monkeypatch):
     class Counted:
         made = 0
 
-        def __init__(self, variables):
+        def __init__(self, variables, patient):
             Counted.made += 1
             self.number = Counted.made
 

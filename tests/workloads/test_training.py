@@ -13,11 +13,12 @@ from kernels import networks
 from kernels.problems import Training
 from workloads import options, records, training
 from workloads.frameworks import data, models, tensors, trainers, training_row
-from workloads.harness import one_row, sweep
+from workloads.harness import announce, one_row, sweep
 from workloads.harness.dispatch import Broken
 from workloads.harness.timing import Limits
 from workloads.harness.worker import SHARED, environment
 from workloads.records import EPOCHS_OF, LATER, SAMPLES, Row, Settings
+from workloads.records.messages import Doing
 
 S0 = networks.find("cifar10-cnn")
 
@@ -46,6 +47,19 @@ def test_a_real_fit_of_s0_has_its_whole_record(trained):
     assert len(trained.series["accuracy"]) == 3 and trained.values["peak_memory_bytes"] > 100e6
     assert trained.notes["backend"].startswith("tensorflow ") and trained.notes["gpu"] == "hidden"
     assert trained.notes[SAMPLES] == data.VERSION
+
+
+def test_a_worker_announces_what_it_does(train, trained):
+    announced: list[Doing] = []
+    announce.send_to(announced.append)
+    try:
+        train(4, 8, model="mlp-6-8x1-3")
+    finally:
+        announce.send_to(None)
+    words = [doing.words for doing in announced]
+    assert words[:3] == ["building the model", "compiling", "timing a step"]
+    assert words[3] == "timing 6 epochs of 2 steps"
+    assert [doing.timing for doing in announced[:4]] == [False, False, True, True] and announced[3].seconds > 0
 
 
 def test_start_up_is_in_a_process_first_row_only_and_losses_do_not_depend_on_the_fits_before(train, trained):

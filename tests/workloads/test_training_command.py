@@ -179,7 +179,7 @@ class Counted:
     started: ClassVar[list] = []
     asked: ClassVar[list] = []
 
-    def __init__(self, variables):
+    def __init__(self, variables, patient):
         self._variables, self._running = variables, False
 
     def ask(self, order, timeout_s):

@@ -91,14 +91,14 @@ def timed(trainer: Trainer, samples: int, epochs: int) -> Timed:
 
 class Plan(NamedTuple):
     """The fits of a row: `epochs` of the first one, `brief` epochs of further ones, all over the problem's own samples. They
-    take turns with fits of `steps` whole batches an epoch, the first of `others` epochs. `own`: whole batches of an epoch of slow
-    steps; 0: all of the problem's samples."""
+    take turns with fits of `steps` whole batches an epoch, the first of `others` epochs. `slow_steps`: whole batches
+    of an epoch of slow steps; 0: all of the problem's samples."""
 
     epochs: int
     steps: int
     brief: int = BRIEF_EPOCHS
     others: int = LATER_EPOCHS + 1
-    own: int = 0
+    slow_steps: int = 0
 
 
 def planned(problem: Training, held: int, epoch: float, step: float, max_time: float, unit: int = 1) -> Plan:
@@ -127,8 +127,8 @@ def slow(problem: Training, step: float, limits: Limits, unit: int = 1) -> Plan 
     if limits.slow_step_s is None or step <= limits.slow_step_s or problem.epochs > 1 or calls < SLOW_STEPS:
         return None
     affordable = int(SLOW_FIT_S / (SLOW_EPOCHS * step * unit))
-    own = unit * min(calls, max(SLOW_STEPS, affordable))
-    return Plan(epochs=SLOW_EPOCHS, steps=unit, brief=SLOW_EPOCHS, others=SLOW_EPOCHS, own=own)
+    steps = unit * min(calls, max(SLOW_STEPS, affordable))
+    return Plan(epochs=SLOW_EPOCHS, steps=unit, brief=SLOW_EPOCHS, others=SLOW_EPOCHS, slow_steps=steps)
 
 
 def fits(first_s: float, wanted: Plan, max_time: float) -> int:
@@ -165,15 +165,15 @@ def long_fits(
     Such fits take turns with those of other steps, which have `brief` epochs after the first.
     """
 
-    own = min(problem.samples, wanted.own * problem.batch) if wanted.own else problem.samples
-    steps = -(-own // problem.batch)
+    samples = wanted.slow_steps * problem.batch or problem.samples
+    steps = -(-samples // problem.batch)
 
     def pair(epochs: int, others: int) -> tuple[Timed, Timed]:
         other = timed(trainer, wanted.steps * problem.batch, others)
         before()
         seconds = epochs * steps * statistics.median(other.later) / wanted.steps
         announce.timing(f"timing {epochs} epochs of {units.count(steps, 'step')}", seconds)
-        return timed(trainer, own, epochs), other
+        return timed(trainer, samples, epochs), other
 
     begin = time.perf_counter()
     pairs = [pair(wanted.epochs, wanted.others)]
@@ -183,14 +183,14 @@ def long_fits(
     most = max(2, MOST_KEPT // count)
     taken = [(i, s / steps) for i, fit in enumerate(each) for s in kept(fit.later, most)]
     block, seconds_ = zip(*taken, strict=True)
-    fewer = f"{steps} of {problem.steps} steps, " if own < problem.samples else ""
+    fewer = f"{steps} of {problem.steps} steps, " if samples < problem.samples else ""
     said = f"{fewer or EPOCHS_OF}{units.count(count, 'fit')}"
     found = Samples("host-latency", tuple(map(rounded, seconds_)), steps, block, said)
     series = {
         SETUP: tuple(fit.setup for fit in each),
         f"later_epoch_s {wanted.steps}": tuple(itertools.chain(*(fit.later for fit in others))),
     }
-    if not wanted.own:  # what a further step adds to the setup is lost in the noise of a slow one
+    if not wanted.slow_steps:  # what a further step adds to the setup is lost in the noise of a slow one
         series[f"{SETUP} {wanted.steps}"] = tuple(fit.setup for fit in others)
     return each[0].fitted, found, series
 

@@ -69,7 +69,6 @@ def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict
     if _started:
         return {}
     _started = True
-    announce.timing("timing")
     return phases
 
 

@@ -133,7 +133,8 @@ def sweep(
                         outcome.stopped = "stop-after" if around.to_go() else ""
                         break
                     step(row, around.to_go() or around.again())
-                    announce.timing("timing")
+                    if number:  # a whole row announces what it does itself
+                        announce.timing("timing")
                     done = row_flags.flagged(runner.ask(row, number))
                     writer.append(done)
                     around.add(done)

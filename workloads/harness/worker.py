@@ -75,8 +75,7 @@ def _of_framework(row: Row) -> dict[str, str]:
     elif count > 1:  # parts of the CPU in the devices' place
         parts = f"--xla_force_host_platform_device_count={count}"
         wanted |= {"XLA_FLAGS": parts} if jax else {settings.PARTS: str(count)}
-    if settings.is_user_model(row.problem.model):
-        wanted[settings.FOLDER] = os.getcwd()
+    wanted[settings.FOLDER] = os.getcwd()
     return wanted
 
 

@@ -1,0 +1,180 @@
+"""A child process that measures parts of an answer, and the budget of the seconds that its clocks may run."""
+
+import contextlib
+import math
+import os
+import select
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from workloads import ROOT
+from workloads.records.messages import Doing, Done
+
+GROWTH = 3  # times its budget that a measurement may take while it gets somewhere
+_TICK_S = 1.0  # between two looks at the child
+_ENDING_S = 15  # that a child may take to end after it was asked to
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a part was not measured."""
+
+    #: The part, in words.
+    part: str
+    #: The reason, in words.
+    reason: str
+    #: The budget that would do, in seconds; 0 where more time does not help.
+    budget_s: int = 0
+
+
+class TimeBudget(msgspec.Struct, kw_only=True):
+    """Seconds that the clocks of a child may run; what comes before them (import, build, compilation) counts for nothing.
+
+    A part that gets somewhere has GROWTH times as long: it announces what it does next at least once in `seconds`.
+    """
+
+    #: The budget.
+    seconds: float
+    #: Seconds that clocks have run.
+    spent: float = 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left for a further part, when those before it got somewhere."""
+        return max(0.0, GROWTH * self.seconds - self.spent)
+
+    def is_over(self, silent_s: float) -> bool:
+        """Whether a part is to be ended whose last announcement is `silent_s` seconds ago."""
+        return silent_s > self.seconds or self.spent > GROWTH * self.seconds
+
+    def enough(self, needed_s: float) -> int:
+        """A round budget for a part that needs so many seconds at least, and more than this one gave."""
+        return math.ceil(max(GROWTH * self.seconds, needed_s) / 100) * 100
+
+
+class Child:
+    """`python -m workloads.serve`, started by the first part. It is ended with its workers by `close`, and on Ctrl-C."""
+
+    def __init__(self, module: str = "workloads.serve"):
+        self._module = module
+        self._process: subprocess.Popen | None = None
+
+    def __enter__(self) -> "Child":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def measure(
+        self, name: str, command: Sequence[str], budget: TimeBudget, say: Callable[[str, float], None]
+    ) -> Failure | None:
+        """Measures what a command says, into the folder that it names; None if all is well.
+
+        `say` gets what the child does and the seconds since it began that, once a second.
+        """
+        try:
+            return self._measured(name, command, budget, say)
+        except (BrokenPipeError, EOFError):
+            reason = self._last_words() or f"{shlex.join(command)} ended with {self._ended()}"
+            self.close()
+            return Failure(part=name, reason=reason)
+
+    def _measured(
+        self, name: str, command: Sequence[str], budget: TimeBudget, say: Callable[[str, float], None]
+    ) -> Failure | None:
+        self._send(command)
+        doing = Doing(words="starting")
+        began = last = time.monotonic()
+        while True:
+            message = self._next_message()
+            now = time.monotonic()
+            if doing.timing:
+                budget.spent += now - last
+            last = now
+            if isinstance(message, Done):
+                return Failure(part=name, reason=message.reason) if message.reason else None
+            if isinstance(message, Doing):
+                doing, began = message, now
+            if doing.timing and budget.is_over(now - began):
+                self.close()
+                return _too_slow(name, budget, doing)
+            say(_words(doing), now - began)
+
+    def _send(self, command: Sequence[str]) -> None:
+        if self._process is None:
+            self._start()
+        assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.write(msgspec.json.encode(command) + b"\n")
+        self._process.stdin.flush()
+
+    def _start(self) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        self._buffer = b""
+        paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", self._module],
+            env={**os.environ, "PYTHONPATH": paths},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,  # a Ctrl-C reaches it from here, once
+        )
+
+    def _next_message(self) -> Doing | Done | None:
+        """The child's next message; None if there is none within a tick.
+
+        Raises: EOFError when the child is gone.
+        """
+        assert self._process is not None and self._process.stdout is not None
+        stdout = self._process.stdout.fileno()
+        if b"\n" not in self._buffer and select.select([stdout], [], [], _TICK_S)[0]:
+            received = os.read(stdout, 1 << 16)
+            if not received:
+                raise EOFError
+            self._buffer += received
+        if b"\n" not in self._buffer:
+            return None
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return msgspec.json.decode(line, type=Doing | Done)
+
+    def _ended(self) -> int:
+        """The exit code of a child that is gone."""
+        return self._process.wait() if self._process else 0
+
+    def _last_words(self) -> str:
+        """The last line that the child printed, at most 300 characters."""
+        self._log.seek(0)
+        lines = self._log.read()[-4000:].decode(errors="replace").splitlines()
+        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
+
+    def close(self) -> None:
+        """Ends the child in order, so that it keeps what it has measured; a later part starts another."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDING_S)
+        process.kill()
+        process.wait()
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.stdout.close()
+        self._log.close()
+
+
+def _words(doing: Doing) -> str:
+    """`timing 3 epochs of 3 steps, about 14 s`."""
+    return f"{doing.words}, about {doing.seconds:.0f} s" if doing.seconds >= 1 else doing.words
+
+
+def _too_slow(name: str, budget: TimeBudget, doing: Doing) -> Failure:
+    """The failure of a part that its budget was too small for."""
+    reason = f"{_words(doing)}: longer than its budget of {budget.seconds:.0f} s"
+    return Failure(part=name, reason=reason, budget_s=budget.enough(doing.seconds))

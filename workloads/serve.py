@@ -1,0 +1,69 @@
+"""Measures what its parent asks for, command after command, in worker processes that they share: TensorFlow is imported once.
+
+A line of stdin is a workload's command as a JSON list of words, with the folder of its rows; what is being done and the end of
+each command go to stdout as workloads.records.messages, until stdin closes.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable
+
+import msgspec
+
+from workloads import options
+from workloads.harness import announce, sweep
+from workloads.records.messages import Doing, Done
+
+
+def measure(words: list[str], workers: dict) -> sweep.Outcome:
+    """Measures the rows of a command in these workers: those of its own operation alone, without roofs or sizes to refine.
+
+    Raises: options.Stop for a command that cannot be run.
+    """
+    module, *flags = words
+    workload = importlib.import_module(module).WORKLOAD
+    parsed = workload.parser().parse_args(flags)
+    args = argparse.Namespace(**{**vars(parsed), "workers": workers})
+    run = sweep.header(args, options.command_line(module, flags))
+    rows = [row for row in workload.rows(args, run.machine) if row.problem.op == workload.name]
+    return sweep.sweep(rows, args, workload.name, run)
+
+
+def reason(outcome: sweep.Outcome) -> str:
+    """Why nothing was measured; "" if some row was."""
+    measurements = outcome.measurements
+    if any(m.ok for m in measurements):
+        return ""
+    return measurements[0].reason if measurements else "no row was begun in time"
+
+
+def main() -> int:
+    """Serves the commands of stdin; the exit code of a signal that ended one, else 0."""
+    messages = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no message
+
+    def send(message: Doing | Done) -> None:
+        messages.write(msgspec.json.encode(message) + b"\n")
+
+    announce.send_to(send)
+    with sweep.workers() as workers:
+        return _serve(workers, send)
+
+
+def _serve(workers: dict, send: Callable[[Done], None]) -> int:
+    for line in sys.stdin.buffer:
+        try:
+            outcome = measure(msgspec.json.decode(line, type=list[str]), workers)
+        except options.Stop as stop:
+            send(Done(reason=str(stop)))
+            continue
+        if outcome.stopped in options.SIGNALED:
+            return options.SIGNALED[outcome.stopped]
+        send(Done(reason=reason(outcome)))
+    return options.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())
