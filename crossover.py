@@ -40,12 +40,12 @@ def unknown(words: Sequence[str]) -> options.Usage:
     name, *others = words
     if name[:1] == "-":
         message, similar = f"a command comes before {name!r}", "explain"
-        return options.Usage(message, shlex.join(["python", "-m", "crossover", similar, *words]))
+        return options.Usage(message, shlex.join(["python", "-m", "crossover", similar, *words]), options.OVERVIEW)
     similar = options.closest(name.rpartition(".")[2], commands())
     if not similar:
         return options.Usage(f"no command {name!r}", "python -m crossover")
     corrected = shlex.join(["python", "-m", "crossover", similar, *others])
-    return options.Usage(f"no command {name!r}", corrected, right=similar, similar="command")
+    return options.Usage(f"no command {name!r}", corrected, options.OVERVIEW, similar, "command")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

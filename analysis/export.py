@@ -121,12 +121,18 @@ def text(loaded: "Loaded", to: str) -> str:
     return table(loaded) if to == "csv" else json.dumps(AS_JSON[to](loaded), indent=1, allow_nan=False) + "\n"
 
 
-def _body(args: argparse.Namespace) -> int:
-    from analysis.compare import command, comparison
-    from workloads import records
+def _check(args: argparse.Namespace) -> None:
+    from analysis.compare import command
 
     for run in args.runs:
         command.read(run)  # raises what is wrong with it by itself
+
+
+def _body(args: argparse.Namespace) -> int:
+    from analysis.compare import comparison
+    from workloads import records
+
+    _check(args)
     loaded = records.read(*args.runs)
     if len(keys := comparison.machine_keys(loaded.runs)) > 1:
         raise options.Usage(
@@ -141,15 +147,12 @@ def _body(args: argparse.Namespace) -> int:
         with open(args.output, "x", encoding="utf-8") as file:
             file.write(made)
     except OSError as error:
-        raise options.Usage(
-            f"cannot write {args.output}: {error.strerror}",
-            f"python -m analysis.export {args.runs[0]} --to {args.to} -o other-file",
-        ) from error
+        raise options.Usage(f"cannot write {args.output}: {error.strerror}", wrong="--output") from error
     print(args.output)
     return options.OK
 
 
-main = options.entry(parser, _body)
+main = options.entry(parser, _body, _check)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ TEXT_PARSERS = {
     "install.py",
     "kernels/matmul/mkl.py",
     "kernels/simd/vectors.py",
+    "workloads/corrections.py",
     "workloads/fleet/cluster.py",
     "workloads/frameworks/description.py",
     "workloads/harness/energy.py",

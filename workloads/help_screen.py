@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 from workloads import ROOT, terminal
+from workloads.corrections import closest
 
 EXAMPLES = "examples:\n"  # begins an epilog whose lines stay as they are
 
@@ -59,15 +60,46 @@ def _brief(text: str) -> str:
     return re.split(r" \([^()]*; |; | \([^()]{20,}\)$", text.replace("%%", "%"))[0]
 
 
-def commands() -> dict[str, str]:
-    """Every command -> the question that it answers, its own QUESTION; nothing is imported."""
-    found = {}
-    for path in sorted(p for package in ("analysis", "workloads") for p in (ROOT / package).rglob("*.py")):
-        asked = re.search(r'^QUESTION = "(.*)"$', path.read_text(encoding="utf-8"), re.MULTILINE)
-        if asked:
+OVERVIEWS = ("workloads", "analysis")  # commands that list the others
+
+
+def _sources() -> dict[str, str]:
+    """Every command -> the source of the module that has its QUESTION; nothing is imported."""
+    by_command = {}
+    paths = [*(ROOT / "analysis").rglob("*.py"), *(ROOT / "workloads").rglob("*.py")]
+    for path in sorted(paths):
+        text = path.read_text(encoding="utf-8")
+        if re.search(_QUESTION, text, re.MULTILINE):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] in ("command", "__main__") else parts)] = asked[1]
-    return found
+            by_command[".".join(parts[:-1] if parts[-1] in ("command", "__main__") else parts)] = text
+    return by_command
+
+
+_QUESTION = r'^QUESTION = "(.*)"$'
+
+
+def commands() -> dict[str, str]:
+    """Every command -> the question that it answers, its own QUESTION."""
+    questions = {}
+    for command, text in _sources().items():
+        question = re.search(_QUESTION, text, re.MULTILINE)
+        questions[command] = question[1] if question else ""
+    return questions
+
+
+def commands_with(flag: str, near: str) -> list[str]:
+    """The commands that declare this flag, those of the package of the command `near` first."""
+    declared = re.compile(rf"^ *(?:-\w )?{re.escape(flag)}(?= )", re.MULTILINE)
+    declaring = [command for command, text in _sources().items() if declared.search(text)]
+    package = near.partition(".")[0]
+    return sorted(declaring, key=lambda command: not command.startswith(package))
+
+
+def similar_command(word: str, first: str) -> str:
+    """The command that a word names, whole or by its last part, or nearly so; the package `first` comes first. "" without one."""
+    known = sorted(commands(), key=lambda command: not command.startswith(first))
+    short = {command.rpartition(".")[2]: command for command in reversed(known)}
+    return closest(word, known, 0.8) if "." in word else short.get(closest(word, short), "")
 
 
 def starts(command: str) -> str:

@@ -2,8 +2,8 @@
 
 import argparse
 import contextlib
-import difflib
 import importlib.util
+import io
 import os
 import re
 import shlex
@@ -12,10 +12,11 @@ import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
-from workloads import help_screen, terminal
+from workloads import ROOT, corrections, help_screen, terminal
+from workloads.corrections import closest
 
 OK, FAILED, USAGE, MISSING, REGRESSION, UNSEEN, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 5, 130, 143
 SIGNALED = {"SIGINT": INTERRUPTED, "SIGTERM": TERMINATED}  # the exit code after a signal
@@ -25,8 +26,13 @@ MOST_SIZES = 10_000
 COUNTS = {"": 1, "k": 10**3, "m": 10**6}
 SECONDS = {"": 1, "s": 1, "ms": 1e-3, "m": 60, "min": 60, "h": 3600}
 BYTES = {"": 1, "b": 1, **{k + b: 1 << 10 * i for i, k in enumerate("kmgt", 1) for b in ("", "b", "ib")}}
-_OTHERWISE = {"true": "on", "false": "off", "cuda": "gpu", "precision": "dtypes"}
 _FEW = 8  # up to so many known words are listed even if one is similar
+PLACE = "crossover-results"  # the folder that a hint names where another cannot be written
+HELP = "-h"  # as a Stop's tip: the command's own help
+OVERVIEW = "overview"  # as a Stop's wrong word: the command that lists the others, in whose place one of them was meant
+STORED_RUNS = "reports/nvidia-h200/suite", "reports/nvidia-h200/suite-in-bursts"
+_LISTING = ("DEV", "TYPE", "WORD", "MODE", "STATE")  # flags whose help begins with the words that they take
+_CORRECTIONS = 6  # mistakes of a command that its hint corrects
 SCRIPT = "crossover"  # the console command that starts every other
 _OURS = re.compile(
     r"(?<!\S)python -m (?:crossover(?=\s|$)|(?:workloads|analysis)(?:\.(?P<name>\w+)(?P<quick> --quick)?)?)"
@@ -77,39 +83,22 @@ def usage_errors(tip: str = "") -> Iterator[None]:
     try:
         yield
     except ValueError as error:
+        from kernels.problems.arrays import UnknownName
+
+        if isinstance(error, UnknownName):
+            raise unknown(error.kind, error.word, error.known) from error
         raise Usage(str(error), tip) from error
 
 
-def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
-    """The known word that begins with `word`, contains it, or is most similar to it; "" without one."""
-    by_small = {name.lower().lstrip("-"): name for name in known}
-    low = re.sub(r"^(b?)fp?(?=\d)", r"\1float", word.lower().lstrip("-"))  # bf16, fp32
-    low = _OTHERWISE.get(low.partition(":")[0], low)
-    holding = sorted((name for name in by_small if len(low) > 2 and low in name), key=len)
-    begun = [name for name in holding if name.startswith(low)]
-    near = begun or holding or difflib.get_close_matches(low, by_small, 1, likeness)
-    return by_small[near[0]] if near else ""
-
-
-def similar_path(text: str) -> str:
-    """The path that is there and most like this one; "" where none is."""
-    path = PurePath(text)
-    found = Path(path.anchor)
-    for part in path.relative_to(path.anchor).parts:
-        near = part if (found / part).exists() else closest(part, os.listdir(found) if found.is_dir() else (), 0.75)
-        if not near:
-            return ""
-        found /= near
-    return str(found)
-
-
-def unknown(what: str, word: str, known: Iterable[str], where: str = "", more: str = "") -> Usage:
-    """The error for a word that is not known: those that are (`more`: others that may be written), and the most similar one."""
+def unknown(what: str, word: str, known: Iterable[str], where: str = "", more: str = "", needed: bool = False) -> Usage:
+    """The error for a word that is not known: those that are (`more`: others that may be written), and the most similar one.
+    needed: without such a word the command does nothing."""
     names = list(known)
-    right = closest(word, names)
-    listed = f"; known: {', '.join(names)}{more}" if not right or len(names) <= _FEW else ""
-    said = f"unknown {what} {word!r}{where}{listed}"
-    return Usage(said, "", word, right or [*names, word][0], what if right else "")
+    similar = closest(word, names)
+    listed = f"; known: {', '.join(names)}{more}" if not similar or len(names) <= _FEW else ""
+    right = similar or (closest(word, names, 0) if needed else "")
+    kind = what if similar else ""
+    return Usage(f"unknown {what} {word!r}{where}{listed}", wrong=word, right=right, similar=kind)
 
 
 def number(text: str, units: dict[str, int] = COUNTS) -> int:
@@ -119,21 +108,36 @@ def number(text: str, units: dict[str, int] = COUNTS) -> int:
     """
     match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|([a-z]{0,3}))", text.lower().replace("_", ""))
     if not match or (match[3] or "") not in units:
-        like = "counts like 512, 2^9 or 50k, not bytes" if units is COUNTS else "bytes like 512, 64k, 64kb or 64KiB"
-        raise _no_size(f"{text!r} is not a size; sizes here are {like}", text, units, 1)
+        raise _no_size(text, units)
     base, power, unit = match.groups()
     value = int(base) ** int(power) if power else int(base) * units[unit]
     if not 1 <= value < 1 << 60:
-        raise _no_size(f"{text!r} is out of range; sizes start at 1", text, units, 1)
+        raise Usage(f"{text!r} is out of range: numbers here start at 1", wrong=text, right=_meant(text, units))
     return value
 
 
-def _no_size(why: str, word: str, units: dict[str, int], most: int) -> Usage:
-    """The error for a word that is no size, with a likely correction: its first number, or with `most` 2 a doubling range."""
-    numbers = re.findall(r"(\d{1,15}(?:\.\d{1,9}|e\d)?)(?:(?:\^|\*\*)(\d{1,2})|([kmgt]i?b?))?", word.lower())
-    found = [int(float(base) * units.get(unit, 1)) ** int(power or 1) for base, power, unit in numbers]
-    ends = sorted({n for n in found[:most] if 0 < n < 1 << 60}) or [1 if units is COUNTS else 1 << 16]
-    return Usage(why, "", word, ":".join(map(str, ends)) + (":x2" if len(ends) > 1 else ""))
+def _no_size(text: str, units: dict[str, int]) -> Usage:
+    like = "whole number; write one like 512, 2^9 or 50k"
+    if units is not COUNTS:
+        like = "number of bytes; write one like 512, 64k, 64kb or 64KiB"
+    elif re.fullmatch(r"\d+[kmgt]?i?b(?:ytes?)?", text.lower()):
+        like = "whole number, as bytes are not counted here; write one like 512, 2^9 or 50k"
+    return Usage(f"{text!r} is no {like}", wrong=text, right=_meant(text, units))
+
+
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9}|e\d)?)(?:(?:\^|\*\*)(\d{1,2})|([kmgt])i?b?)?")
+
+
+def _meant(word: str, units: dict[str, int], several: bool = False) -> str:
+    """The number in a word that is no size; `several`: the doubling range between its first two. "" without one."""
+    digits = re.sub(r"(?<=\d)[.,'](?=\d{3}(?!\d))", "", word.lower())  # 50.000
+    numbers = []
+    for base, power, unit in _SIZE.findall(digits):
+        numbers.append(int(float(base) * units.get(unit, 1)) ** int(power or 1))
+    ends = sorted({n for n in numbers[: 2 if several else 1] if 0 < n < 1 << 60})
+    if numbers and not ends:
+        return "1"
+    return ":".join(map(str, ends)) + (":x2" if len(ends) > 1 else "")
 
 
 def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
@@ -144,13 +148,14 @@ def sizes(texts: Sequence[str], units: dict[str, int] = COUNTS) -> list[int]:
     """
     found: set[int] = set()
     text = re.sub(r"(:\S+) (?=[x+]\d)", r"\1:", " ".join(texts))  # a step apart from its range: 64:4096 x2
-    for word in re.split("[ ,]", re.sub(r"(?<=\d),(?=0\d\d)", "", text)):
+    every = re.split("[ ,]", re.sub(r"(?<=\d),(?=0\d\d)", "", text))
+    for word in [word for word in every if word] or [""]:  # `64, 128` has an empty one
         try:
             more = _range(word, units) if ":" in word else (number(word, units),)
             if len(found) + len(more) > MOST_SIZES:
                 raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
         except Usage as error:
-            raise _no_size(str(error), word, units, 2) from error
+            raise Usage(str(error), wrong=word, right=_meant(word, units, several=True)) from error
         found.update(more)
     return sorted(found)
 
@@ -198,49 +203,84 @@ class Parser(argparse.ArgumentParser):
     module, example, question = "", "", ""
     needs: tuple[str, ...] = ()
 
-    def error(self, message: str):
-        extra, choice = re.match(r"unrecognized arguments: (\S+)", message), re.search(r"choice: '(.*?)' \(", message)
-        if extra:
-            word, module = extra[1].partition("=")[0], self.module
-            if module in ("workloads", "analysis") and (near := closest(f"{module}.{word}", help_screen.commands())):
-                raise Usage(f"{word!r} is no argument; a command is typed with a dot", f"python -m {near} -h")
-            known, first = self._option_string_actions, f"--{next(iter(self.needs), '')}"
-            lacks_its_flag = re.match(r"(?![a-zA-Z]*$)[^-]", word) and getattr(known.get(first), "nargs", 0) != 0
-            right = f"{first} {word}" if lacks_its_flag else closest(word, known)
-            raise Usage(f"unexpected argument {word!r}", "", word, right, "argument" if right in known else "")
-        flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
-        action = self._option_string_actions[flag[1]] if flag else None
-        if choice and action and (right := closest(choice[1], action.choices or ())):
-            raise Usage(message, "", choice[1], right, "value")
-        raise Usage(message, wrong=flag[1] if flag and action and not action.required else None)
+    def parse_known_args(self, args=None, namespace=None):
+        for word in sys.argv[1:] if args is None else args:
+            dashed = re.match(rf"(?:-|[{corrections.DASHES[1:]}]-?)([a-z][\w-]+)", word)
+            if dashed and f"--{dashed[1]}" in self._option_string_actions:
+                right = f"--{dashed[1]}{word[dashed.end() :]}"
+                raise Usage(f"{word!r}: a flag's name begins with two dashes", wrong=word, right=right)
+        return super().parse_known_args(args, namespace)
 
-    def corrected(self, words: Sequence[str], wrong: str, right: str) -> list[str]:
-        """The words of a command with a wrong one replaced; flags that are known, or like none, go with what they take."""
-        flags = self._option_string_actions.keys()
-        if wrong and flags >= {*wrong.split()}:
-            return [*self.without(words, *wrong.split()), *right.split()] or [*words]
-        if not right:
-            return self.without(words, wrong) or [*words]
-        if right.startswith("--") and wrong in words:  # no flag takes it
-            i = min((i for i, w in enumerate(words) if w == wrong), key=lambda i: words[max(i, 1) - 1] in flags)
-            return [*words[:i], *right.split(" ", 1), *words[i + 1 :]]
-        word = re.compile(rf"(?<![\w.-]){re.escape(wrong or chr(0))}(?![\w.-])")  # an empty word is part of none
-        return [right if w == wrong else word.sub(lambda _: right, w) for w in words]
+    def error(self, message: str):
+        """Raises the Usage for a message of argparse."""
+        extra = re.match(r"unrecognized arguments: (\S+)", message)
+        if extra:
+            raise self._unexpected(extra[1])
+        lacking = re.match(r"the following arguments are required: (.*)", message)
+        if lacking:
+            raise Usage(message, right=" ".join(map(self._stand_in, lacking[1].split(", "))))
+        flag = re.match(r"argument (?:.*/)?(-[\w-]+)", message)
+        if flag is None:
+            raise Usage(message)
+        action = self._option_string_actions[flag[1]]
+        choice = re.search(r"choice: '(.*?)' \(", message)
+        if choice:
+            raise unknown("value", choice[1], action.choices or (), where=f" of {flag[1]}", needed=action.required)
+        raise Usage(message, wrong=flag[1])
+
+    def _unexpected(self, word: str) -> Usage:
+        """The error for a word that no flag takes, or a flag that is not known."""
+        what, flags = f"unexpected argument {word!r}", self._option_string_actions
+        name, value = word.partition("=")[::2]
+        overview = self.module in help_screen.OVERVIEWS
+        command = help_screen.similar_command(name, self.module) if overview else ""
+        if command:
+            return Usage(f"{word!r} is no argument; a command is typed with a dot", wrong=OVERVIEW, right=command)
+        if name[0] not in corrections.DASHES and not value:
+            first = f"--{next(iter(self.needs), '')}"
+            takes_value = first in flags and flags[first].nargs != 0
+            return Usage(what, wrong=word, right=f"{first} {word}" if takes_value else "")
+        value_of = self._flag_with(name.lstrip(corrections.DASHES))
+        if value_of:
+            return Usage(what, wrong=word, right=value_of)
+        near = closest(name, flags)
+        if near:
+            return Usage(what, wrong=name, right=near, similar="argument")
+        others = help_screen.commands_with(name, self.module)
+        if others:
+            what += f", a flag of {' and '.join(others[:2])}"
+        return Usage(what, wrong=name)
+
+    def _flag_with(self, word: str) -> str:
+        """The flag with this word as its value, `--device cpu`, where the word is one that a flag's list of values has."""
+        for name, action in self._option_string_actions.items():
+            listed = action.choices or ()
+            if action.metavar in _LISTING:
+                listed = re.findall(r"[\w-]+", (action.help or "").partition("(")[0])
+            meant = closest(word, listed, 0.99)
+            if meant and meant in (word, corrections.usual_name(word)) and name.startswith("--"):
+                return f"{name} {meant}"
+        return ""
+
+    def _stand_in(self, lacking: str) -> str:
+        """What may stand for a required argument: a stored run, or a flag with its first value."""
+        action = self._option_string_actions.get(lacking.split("/")[-1])
+        if action is None:
+            return near(stored_run(0 if lacking != "NEW" else 1))
+        return f"{lacking.split('/')[-1]} {next(iter(action.choices or ('',)))}"
+
+    def corrected(self, words: Sequence[str], wrong: str | None, right: str) -> list[str]:
+        """The words of a command as corrections.corrected gives them."""
+        return corrections.corrected(words, wrong, right, self._option_string_actions)
 
     def without(self, words: Sequence[str], *flags: str) -> list[str]:
-        """The words of a command without these flags and their values; an unknown flag's values go up to the next flag."""
-        known = self._option_string_actions
-        gone, kept, left, goes = {known.get(flag, flag) for flag in flags}, list[str](), 0, False
-        for word in words:
-            if left and not re.match(r"-\D", word):  # the flag before takes it
-                left -= 1
-            else:
-                flag, given, _ = word.partition("=")
-                goes = (action := known.get(flag, flag)) in gone
-                takes = getattr(action, "nargs", "*") if word.startswith("-") and not given else 0
-                left = {None: 1, "?": 1, 0: 0}.get(takes, len(words))
-            kept += [word] * (not goes)
-        return kept
+        """The words of a command without these flags and their values."""
+        return corrections.without(words, flags, self._option_string_actions)
+
+
+def stored_run(position: int = 0) -> str:
+    """The folder of a run that comes with the project; the second is of the same machine as the first."""
+    return str(ROOT / STORED_RUNS[position])
 
 
 def parser(
@@ -272,9 +312,14 @@ def parser(
 
 def positive(text: str, units: dict[str, float] = SECONDS) -> float:
     """A number above 0, in seconds `90`, `1.5s`, `50ms` or `2min`."""
-    match = re.fullmatch(r"(\d{0,15}\.?\d{1,9}(?:e-?\d)?) ?([a-z%]*)", text)
-    if not match or match[2] not in units or not float(match[1]):
+    match = re.fullmatch(r"(\d{0,15}\.?\d{1,9}(?:e-?\d)?) ?([a-z%]*)", text.lower().replace(",", "."))
+    if not match or not float(match[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    if match[2] not in units:
+        beginning = [unit for unit in units if unit and match[2].startswith(unit)]
+        right = f"{match[1]}{max(beginning, key=len, default='')}"
+        known = ", ".join(f"{match[1]}{unit}" for unit in units if unit)
+        raise Usage(f"{text!r} has a unit that is not known; write one like {known}", wrong=text, right=right)
     return float(match[1]) * units[match[2]]
 
 
@@ -345,9 +390,14 @@ def refuse(args: Namespace, names: Iterable[str], why: str) -> None:
         raise Usage(f"{why}; leave {given} out", wrong=given)
 
 
-def command(made: Parser, argv: Sequence[str] | None, body: Callable[[Namespace], int]) -> int:
+Check = Callable[[Namespace], object]  # raises the Stop that a command with these arguments would end with, at once
+
+
+def command(
+    made: Parser, argv: Sequence[str] | None, body: Callable[[Namespace], int], check: Check = lambda args: None
+) -> int:
     """Parses, runs `body`, and turns a Stop into its one error line and exit code. The arguments have the `command` as it was
-    typed; lines for people wrap at the terminal's width."""
+    typed; lines for people wrap at the terminal's width. check: what a hint must pass before it is printed."""
     with terminal.wrapping() as out:
         try:
             with contextlib.suppress(ValueError):  # not the main thread: whoever owns it decides
@@ -360,7 +410,7 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[Namespace]
             require_packages()
             return body(args)
         except Stop as stop:
-            _say(stop, made, sys.argv[1:] if argv is None else argv)
+            _say(stop, Hints(made, sys.argv[1:] if argv is None else list(argv), check))
             return stop.code
         except KeyboardInterrupt as stop:
             terminal.note(f"stopped {str(stop) or 'before anything was measured'}")
@@ -370,28 +420,89 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[Namespace]
             return OK
 
 
-def entry(parser: Callable[[], Parser], body: Callable[[argparse.Namespace], int]) -> Callable[..., int]:
+def entry(
+    parser: Callable[[], Parser], body: Callable[[argparse.Namespace], int], check: Check = lambda args: None
+) -> Callable[..., int]:
     """A command's main(argv=None): the exit code."""
-    return lambda argv=None: command(parser(), argv, body)
+    return lambda argv=None: command(parser(), argv, body, check)
 
 
 def _terminated(number, frame) -> None:
     raise Terminated
 
 
-def _say(stop: Stop, made: Parser, given: Sequence[str]) -> None:
+def _say(stop: Stop, hints: "Hints") -> None:
     """Prints the error, a similar word where there is one, and a command that works: the one that was typed, corrected."""
-    print(terminal.paint("error:", "bad", sys.stderr), stop, file=sys.stderr)
-    tip, fixed = stop.tip or made.example, list(given)
-    if listed := re.match(r"unknown (\w+) '(.+?)'; known: (.*)", str(stop)):
-        stop = unknown(listed[1], listed[2], listed[3].split(", "))
+    print(terminal.paint("error:", "bad", sys.stderr), stop, file=sys.stderr, flush=True)
     if stop.similar:
         terminal.note(f"  tip: a similar {stop.similar} exists: {stop.right!r}")
-    if stop.wrong or (stop.wrong == "" and "" in given):
-        fixed = made.corrected(given, stop.wrong, stop.right)
-    if fixed != list(given):
-        tip = shlex.join(["python", "-m", made.module, *fixed])
-    terminal.note(f"  try: {typed(tip)}")
+    hint = hints.best(stop)
+    for mistake in hints.others:
+        terminal.note(f"  and: {mistake}")
+    terminal.note(f"  try: {typed(hint)}")
+
+
+class Hints:
+    """Finds a command that works in place of one that ended with a Stop."""
+
+    def __init__(self, parser: Parser, words: list[str], check: Check):
+        self.parser = parser
+        self.words = words
+        self.check = check
+        self.others: list[Stop] = []  # mistakes beside the first that `corrected` met
+
+    def best(self, stop: Stop) -> str:
+        """The typed command corrected, else what the Stop proposes, else the command's example, else its help."""
+        if stop.wrong == OVERVIEW and stop.tip:
+            return stop.tip
+        if stop.wrong == OVERVIEW:
+            return shlex.join(["python", "-m", *stop.right.split(), *self.words[1:]])
+        fixed = self.corrected(stop)
+        if fixed is not None:
+            return self.line(fixed)
+        for proposed in (stop.tip, *[other.tip for other in self.others[-1:]], self.parser.example):
+            if proposed and proposed != HELP and self.works(proposed):
+                return proposed
+            if proposed == HELP:
+                break
+        return self.line([HELP])
+
+    def line(self, words: Sequence[str]) -> str:
+        return shlex.join(["python", "-m", self.parser.module, *words])
+
+    def corrected(self, stop: Stop) -> list[str] | None:
+        """The typed words, corrected until they pass; None where a mistake has no correction."""
+        words, current = self.words, stop
+        for _ in range(_CORRECTIONS):
+            if current.wrong is None and not current.right:
+                return None
+            fixed = self.parser.corrected(words, current.wrong, current.right)
+            if fixed == words:
+                return None
+            words = fixed
+            mistake = self.mistake(words)
+            if mistake is None:
+                return words
+            self.others.append(mistake)
+            current = mistake
+        return None
+
+    def mistake(self, words: Sequence[str]) -> Stop | None:
+        """The Stop with which the command would end; None where it would not."""
+        if not {"-h", "--help"}.isdisjoint(words):
+            return None
+        silent = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
+                self.check(self.parser.parse_args(words))
+        except Stop as stop:
+            return stop
+        return None
+
+    def works(self, line: str) -> bool:
+        """Whether a command line works, as far as it is one of this command."""
+        start = f"python -m {self.parser.module} "
+        return not line.startswith(start) or self.mistake(shlex.split(line.removeprefix(start))) is None
 
 
 def python() -> str:

@@ -142,7 +142,21 @@ class Workload:
         return code
 
     def main(self, argv: list[str] | None = None) -> int:
-        return options.command(self.parser(), argv, lambda args: self.session(args, alone=True))
+        return options.command(self.parser(), argv, lambda args: self.session(args, alone=True), self.check)
+
+    def check(self, args: Namespace) -> None:
+        """Plans what the arguments ask for.
+
+        Raises: Stop where there is no plan, or where rows cannot be saved or compared as asked.
+        """
+        from workloads.harness import plan
+        from workloads.machine import facts
+
+        here = facts.describe()
+        if args.dry_run:
+            plan.require_plan_format(args)
+        check_flags(args)
+        self.rows(args, here)
 
 
 def refined(done: list, answers: list, op: str, size: Callable) -> "list[Row]":
@@ -193,14 +207,16 @@ def check_flags(args: Namespace) -> None:
     from workloads.records import baselines
 
     if args.fail_on is not None and not args.against:
-        raise options.Usage(
-            "--fail-on needs --against, which says what to compare with",
-            "python -m workloads.matmul --sizes 256 --against before --fail-on 'slower>5%'",
-        )
+        raise options.Usage("--fail-on needs --against, which says what to compare with", wrong="--fail-on")
     if args.save:
         baselines.require_free(args.save)
     if args.against:
-        compare.read(args.against)
+        try:
+            compare.read(args.against)
+        except FileNotFoundError as error:
+            similar = getattr(error, "similar", "")
+            right = f"--against {getattr(error, 'right', '')}" if similar else ""
+            raise options.Usage(str(error), wrong="--against", right=right) from error
 
 
 def save(args: Namespace, files: list, apart: bool = False) -> None:

@@ -50,9 +50,9 @@ def read(run: str) -> "Loaded":
 
     loaded = records.read(run)
     if len(keys := comparison.machine_keys(loaded.runs)) > 1:
-        raise options.Usage(f"{run} holds runs of several machines ({', '.join(keys)}); name one of them", EXAMPLE)
+        raise options.Usage(f"{run} holds runs of several machines ({', '.join(keys)}); name one of them")
     if not any(m.ok and m.samples for m in loaded.measurements):
-        raise options.Usage(f"no row in {run} has a time", EXAMPLE)
+        raise options.Usage(f"no row in {run} has a time", wrong=run, right=options.near(options.stored_run()))
     return loaded
 
 
@@ -69,6 +69,7 @@ def compare(old: "Loaded", new: "Loaded", asked: str, any_machine: bool = False,
             f"OLD was measured on {', '.join(a) or 'what no line names'}, NEW on {', '.join(b) or 'the same'}: "
             "that compares the machines, not the code; add --any-machine if it is what you want",
             asked,
+            right="--any-machine",
         )
     return comparison.comparison(old, new, clock)
 
@@ -140,15 +141,20 @@ def against(run: str, files: list, share: float | None, format_: str = "table") 
     return verdict(made, share)
 
 
-def _body(args: argparse.Namespace) -> int:
-    asked = f"python -m analysis.compare {args.old} {args.new} --any-machine"
+def _compared(args: argparse.Namespace) -> "Comparison":
     if args.strict and not args.fail_on:
-        raise options.Usage("--strict needs --fail-on with a share", EXAMPLE)
-    made = compare(read(args.old), read(args.new), asked, args.any_machine, args.clock or "")
-    if not made.rows and not made.broken:
-        raise options.Usage("the two runs have no row in common that has a time in both", EXAMPLE)
+        raise options.Usage("--strict needs --fail-on with a share", wrong="--strict")
+    tip = f"python -m analysis.compare {args.old} {args.new} --any-machine"
+    comparison = compare(read(args.old), read(args.new), tip, args.any_machine, args.clock or "")
+    if not comparison.rows and not comparison.broken:
+        raise options.Usage("the two runs have no row in common that has a time in both")
+    return comparison
+
+
+def _body(args: argparse.Namespace) -> int:
+    made = _compared(args)
     show(made, args.format, args.verbose, args.fail_on)
     return verdict(made, args.fail_on, args.strict)
 
 
-main = options.entry(parser, _body)
+main = options.entry(parser, _body, _compared)

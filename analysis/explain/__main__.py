@@ -95,7 +95,13 @@ def parser() -> options.Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    return options.command(parser(), argv, lambda args: _body(args, _again(argv)))
+    return options.command(parser(), argv, lambda args: _body(args, _again(argv)), _check)
+
+
+def _check(args: argparse.Namespace) -> None:
+    from analysis.explain import command
+
+    command.check(args)
 
 
 def _body(args: argparse.Namespace, again: str) -> int:

@@ -25,9 +25,11 @@ from analysis.text import explanation as words
 from kernels import networks
 from kernels.networks import Network
 from kernels.problems import Training
-from workloads import ROOT, options, terminal
+from workloads import ROOT, options, records, terminal
+from workloads.corrections import closest
 from workloads.machine import facts, load
-from workloads.records import published_cases, settings
+from workloads.records import model_files, published_cases, settings
+from workloads.records.files import NoRun
 
 STORED_GPU = "nvidia-h200"  # its profile comes with the package
 ALL = "all"  # the cases
@@ -42,19 +44,58 @@ def body(args: argparse.Namespace, again: str) -> int:
 
     Raises: options.Usage for flags that name nothing, or too much; Missing where no row tells it.
     """
-    first = next((run for run in args.runs if not os.path.exists(run)), "")
-    if first.isdecimal():
-        raise options.Usage(f"{first!r} is no run; a flag here takes one number", wrong=first)
-    if not args.case and not args.model:
-        flag = "--case" if first in published_cases.EVERY else "--model"
-        wrong = None if not first or (os.sep in first and ":" not in first) else first  # a folder is no model
-        raise options.Usage("name what to explain, with --case or --model", wrong=wrong, right=f"{flag} {first}")
-    if args.case and args.model:
-        raise options.Usage("--case brings its own model; leave one of them out", wrong="--case")
+    check(args)
     try:
         return _explained(args, again)
     except Lacking as lacking:
         raise options.Missing(f"no rows of this machine tell it: {lacking.what}", f"{again} --measure") from lacking
+
+
+def check(args: argparse.Namespace) -> None:
+    """Looks for what the flags name, as far as that takes no time.
+
+    Raises: options.Usage for what is not there, and for flags that name nothing, or too much.
+    """
+    lost = [run for run in args.runs if not _is_run(run)]
+    if not args.case and not args.model:
+        first = lost[0] if lost else ""
+        flag = "--case" if first in published_cases.EVERY else "--model"
+        is_path = os.sep in first and ":" not in first  # of a run that is not there
+        if not first or is_path:
+            raise options.Usage("name what to explain, with --case or --model")
+        raise options.Usage("name what to explain, with --case or --model", wrong=first, right=f"{flag} {first}")
+    if args.case and args.model:
+        raise options.Usage("--case brings its own model; leave one of them out", wrong="--case")
+    if args.case and args.case not in (ALL, *published_cases.EVERY):
+        raise options.unknown("case", args.case, sorted(published_cases.EVERY), needed=True)
+    if args.model and settings.is_user_model(args.model):
+        model_files.require(args.model)
+    elif args.model:
+        settings.network(args.model, own=True)
+    for run in lost:
+        one_number = "; a flag here takes one number" if run.isdecimal() else ""
+        near = NoRun(run, ())
+        raise options.Usage(
+            f"{run!r} is no run{one_number}", wrong=run, right=near.right if near.similar else "", similar=near.similar
+        )
+    if args.gpu_profile and not _is_run(args.gpu_profile):
+        raise unknown_gpu(args.gpu_profile)
+
+
+def _is_run(run: str) -> bool:
+    try:
+        return bool(records.files_of(profile.file_of(run)))
+    except FileNotFoundError:
+        return False
+
+
+def unknown_gpu(name: str) -> options.Usage:
+    """The error for a GPU profile that is not there: it names those that are stored."""
+    known = profile.stored_names()
+    similar = closest(name, known)
+    message = f"no stored rows of a GPU in {name!r}; stored: {', '.join(known)}"
+    right = similar or STORED_GPU
+    return options.Usage(message, wrong=name, right=right, similar="GPU profile" if similar else "")
 
 
 def _explained(args: argparse.Namespace, again: str) -> int:
@@ -243,9 +284,7 @@ def sources(runs: Sequence[str], gpu_profile: str | None = None, stored_too: boo
         return Sources(here, here if has_gpu else None, prediction.predict)
     gpu = profile.read(stored)
     if not any(map(is_gpu, gpu.devices)):
-        raise options.Usage(
-            f"{gpu_profile} has no row of a GPU", wrong="--gpu-profile", right=f"--gpu-profile {STORED_GPU}"
-        )
+        raise unknown_gpu(stored)
     return Sources(here, gpu, prediction.predict)
 
 
@@ -277,10 +316,7 @@ def _asked(args: argparse.Namespace):
     prices = {name: price for name, price in (("gpu", args.price_gpu), ("cpu", args.price_cpu)) if price is not None}
     more: dict[str, Any] = {"switches": given, "validation": args.validation or 0, "prices": prices}
     if args.case:
-        known = published_cases.EVERY
-        if args.case not in known:
-            raise options.unknown("case", args.case, sorted(known))
-        case = known[args.case]
+        case = published_cases.EVERY[args.case]
         more |= {name: getattr(case, name) for name in ("varies", "sizes") if hasattr(case, name)}
         made = case.training and Request(_changed(case.training, args), **more)
         return made, case
@@ -316,9 +352,12 @@ def describe(model: str, time_limit_s: float) -> Network:
         told = dict(line.strip().partition(": ")[::2] for line in lines)
         said = told.get("error") or (lines or ["it said nothing"])[-1]
         tried = dict(itertools.pairwise(shlex.split(told.get("try", ""))))
-        wrong, right, similar = model, tried.get("--model", model), "model" * ("tip" in told)
-        if right == model and "--time-limit" in tried:
-            wrong, right, similar = "--time-limit", f"--time-limit {tried['--time-limit']}", ""
         kind = options.Usage if done.returncode == options.USAGE else options.Missing
-        raise kind(said, told.get("try", ""), wrong, right, similar)
+        tip = told.get("try", "") if "pip install" in told.get("try", "") else options.HELP
+        right = tried.get("--model", "")
+        if right not in ("", model):
+            raise kind(said, tip, wrong=model, right=right, similar="model")
+        if "--time-limit" in tried:
+            raise kind(said, tip, wrong="--time-limit", right=f"--time-limit {tried['--time-limit']}")
+        raise kind(said, tip)
     return msgspec.json.decode(done.stdout, type=Network)

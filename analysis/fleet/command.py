@@ -53,7 +53,7 @@ def judge(args: argparse.Namespace) -> "Judged":
         if args.against:
             devices.devices(args.against)
     except ValueError as error:
-        raise options.Usage(f"{error}; compare two of them", "python -m analysis.compare OLD NEW") from error
+        raise options.Usage(f"{error}; compare two of them", "python -m analysis.compare -h") from error
     share = judgment.LEAST if args.fail_on is None else min(args.fail_on, judgment.LEAST)
     return judgment.judge(found, [r for r in against if os.path.realpath(r) != os.path.realpath(args.run)], share)
 
@@ -77,7 +77,9 @@ def _body(args: argparse.Namespace) -> int:
         if fleet.broken(judged) or any(f.below.value > args.fail_on for f in judged.flagged):
             return options.REGRESSION
         if not judged.findings:
-            raise options.Missing("nothing to judge these devices by", "python -m analysis.fleet RUN --save NAME")
+            raise options.Missing(
+                "nothing to judge these devices by", f"python -m analysis.fleet {args.run} --save before"
+            )
     if args.save:
         apart = any(device.node for device in judged.devices)
         kept = baselines.save(args.save, records.files_of(args.run), apart)

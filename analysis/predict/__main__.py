@@ -54,7 +54,13 @@ def _body(args: argparse.Namespace) -> int:
     return command.body(args)
 
 
-main = options.entry(parser, _body)
+def _check(args: argparse.Namespace) -> None:
+    from analysis.predict import command
+
+    command.check(args)
+
+
+main = options.entry(parser, _body, _check)
 
 
 if __name__ == "__main__":

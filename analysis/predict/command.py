@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from analysis import table
-from analysis.explain.command import describe
+from analysis.explain.command import STORED_GPU, describe
 from analysis.numbers import timed
 from analysis.predict import held_out, prediction, profile
 from analysis.predict.combine import WORDS
@@ -16,9 +16,10 @@ from analysis.predict.profile import Profile
 from analysis.text import prediction_errors
 from analysis.units import seconds
 from kernels.problems import Training
-from workloads import options
+from workloads import options, records
+from workloads.corrections import closest
 from workloads.machine.facts import now
-from workloads.records import Settings
+from workloads.records import Settings, model_files
 from workloads.records import settings as switches
 
 
@@ -48,11 +49,15 @@ def settings(args: argparse.Namespace, of: Profile) -> list:
     for name, text in given.items():
         if name not in switches.KNOWN or (switches.KNOWN[name] and text not in switches.KNOWN[name]):
             known = ", ".join(switches.KNOWN.get(name, ())) or ", ".join(switches.KNOWN)
-            raise options.Usage(f"unknown switch {name}={text}; known: {known}")
+            typed = f"{name}={text}"
+            near = [f"{name}={value}" for value in switches.KNOWN.get(name, ())]
+            right = closest(typed, near) or closest(typed, [f"{key}={text}" for key in switches.KNOWN])
+            raise options.Usage(f"unknown switch {typed}; known: {known}", wrong=typed, right=right)
     devices = options.words(args.device) or [d for d in of.devices if d in ("cpu", "gpu:0")]
     devices = ["gpu:0" if d == "gpu" else d for d in devices]
     if unknown := set(devices) - set(of.devices):
-        raise options.Usage(f"the profile has no rows of {min(unknown)}; it has {', '.join(of.devices)}")
+        message = f"the profile has no rows of {min(unknown)}; it has {', '.join(of.devices)}"
+        raise options.Usage(message, wrong=min(unknown).removesuffix(":0"))
     return [Settings(d, switches=switches.changed({"data": "synthetic", **given})) for d in devices]
 
 
@@ -138,14 +143,31 @@ def body(args: argparse.Namespace) -> int:
 
     Raises: options.Usage for flags that ask for nothing.
     """
+    check(args)
     if args.leave_one_out:
         return left_out(args)
     if args.check:
         return checked(args)
-    if args.model and not args.profile:
-        raise options.Usage(
-            "say with --profile what is measured of the machine", f"{args.command} --profile nvidia-h200"
-        )
+    return print_predictions(args)
+
+
+def check(args: argparse.Namespace) -> None:
+    """Looks for what the flags name, as far as that takes no time.
+
+    Raises: options.Usage for what is not there, and for flags that ask for nothing.
+    """
+    runs = args.leave_one_out or (args.check and args.check[1:]) or args.profile or []
+    for run in runs:
+        records.files_of(profile.file_of(run))
+    if args.leave_one_out or args.check:
+        return
     if not args.model:
         raise options.Usage("say what to predict with --model and --profile, or --leave-one-out, or --check")
-    return print_predictions(args)
+    for name in options.words(args.model):
+        if switches.is_user_model(name):
+            model_files.require(name)
+        else:
+            switches.network(name, own=True)
+    if not args.profile:
+        raise options.Usage("say with --profile what is measured of the machine", right=f"--profile {STORED_GPU}")
+    settings(args, profile.read(*args.profile))

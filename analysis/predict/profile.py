@@ -231,7 +231,12 @@ def stored(machine: str) -> Path:
     return Path(__file__).parent / "profiles" / f"{machine}.jsonl.gz"
 
 
-def _file_of(run: str) -> str:
+def stored_names() -> list[str]:
+    """The machines whose profiles come with the package."""
+    return sorted(file.name.removesuffix(".jsonl.gz") for file in stored("*").parent.glob("*.jsonl.gz"))
+
+
+def file_of(run: str) -> str:
     """A run, or the file of the stored profile that it names if nothing else has that name."""
     named = stored(run)
     return str(named) if not os.path.exists(run) and named.is_file() else run
@@ -242,7 +247,7 @@ def read(*runs: str) -> Profile:
 
     Raises: options.Usage for rows of several machines; FileNotFoundError for no file.
     """
-    machines = records.by_machine(*map(_file_of, runs))
+    machines = records.by_machine(*map(file_of, runs))
     if len(machines) > 1:
         first = next(iter(machines))
         raise Usage(

@@ -2,7 +2,6 @@
 
 import argparse
 import pathlib
-import shlex
 import webbrowser
 
 from workloads import options, terminal
@@ -40,22 +39,31 @@ def main(argv: list[str] | None = None) -> int:
     made.add_argument("--open", action="store_true", help="open the page in a browser")
     readme = "also put the answer, or a short page, between FILE's markers that name RUN"
     made.add_argument("--readme", metavar="FILE", help=readme)
-    return options.command(made, argv, lambda arguments: guarded("analysis.report", _report, arguments))
+    return options.command(made, argv, lambda arguments: guarded("analysis.report", _report, arguments), check)
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Raises options.Usage for a RUN without results."""
+    from workloads import records
+
+    for run in arguments.runs:
+        records.files_of(run)
 
 
 def guarded(command: str, job, arguments: argparse.Namespace) -> int:
     """Runs the job; what is wrong with the runs or the folder becomes a Usage."""
     from analysis.report import page
 
-    elsewhere = f"python -m {command} {shlex.quote(arguments.runs[0])} -o DIR"
     try:
         return job(arguments)
-    except ValueError as error:
-        raise options.Usage(str(error), f"python -m {command} {page.folder_of(arguments.runs[0])}") from error
     except (BrokenPipeError, options.Stop):
         raise
+    except ValueError as error:
+        raise options.Usage(str(error), f"python -m {command} {page.folder_of(arguments.runs[0])}") from error
     except OSError as error:
-        raise options.Usage(f"cannot write {error.filename}: {error.strerror}", elsewhere) from error
+        raise options.Usage(
+            f"cannot write {error.filename}: {error.strerror}", wrong="--output", right=f"-o {options.PLACE}"
+        ) from error
 
 
 def _report(arguments: argparse.Namespace) -> int:

@@ -133,8 +133,6 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
     for path in paths:
         folders |= {folder.name: folder for folder in pathlib.Path(path).resolve().parents[:2]}
         for key, loaded in by_machine(path).items():
-            if not (loaded.runs or loaded.measurements) and os.path.isfile(path):
-                raise ValueError(f"{path} is no result file")
             own = [i for i, group in enumerate(groups) if group[0] == key]
             if own and not any(_again(groups[i][1], loaded) for i in own):
                 _, before, name = groups[own[0]]

@@ -17,7 +17,11 @@ def main(argv: list[str] | None = None) -> int:
         "roofline.svg",
         QUESTION,
     )
-    return options.command(made, argv, lambda arguments: command.guarded("analysis.roofline", _roofline, arguments))
+
+    def body(arguments: argparse.Namespace) -> int:
+        return command.guarded("analysis.roofline", _roofline, arguments)
+
+    return options.command(made, argv, body, command.check)
 
 
 def _roofline(arguments: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """Types by name, and arrays of them: their placement in memory and their values."""
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import ml_dtypes
@@ -70,6 +71,16 @@ def numpy_dtype(name: str) -> np.dtype:
     return np.dtype(known.numpy or name if known else name)
 
 
+class UnknownName(ValueError):
+    """A word that is none of those that are known of its kind."""
+
+    def __init__(self, kind: str, word: str, known: Collection[str]):
+        self.kind = kind
+        self.word = word
+        self.known = list(known)
+        super().__init__(f"unknown {kind} {word!r}; known: {', '.join(known)}")
+
+
 def precision(name: str) -> tuple[str, str]:
     """(dtype, math) of a precision as users name it: `tf32` is float32 data multiplied in TF32.
 
@@ -78,7 +89,7 @@ def precision(name: str) -> tuple[str, str]:
     for dtype, maths in MATHS.items():
         if name in maths:
             return dtype, name
-    raise ValueError(f"unknown dtype {name!r}; known: {', '.join(m for maths in MATHS.values() for m in maths)}")
+    raise UnknownName("dtype", name, list(itertools.chain.from_iterable(MATHS.values())))
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype, place: int = 0) -> np.ndarray:

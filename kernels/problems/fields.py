@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from kernels.problems.arrays import MATHS
+from kernels.problems.arrays import MATHS, UnknownName
 
 
 class Base(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ def check_counts(**counts: int) -> None:
 def check_word(what: str, word: str, known: Collection[str]) -> None:
     """Raises ValueError for a word that is not a known one."""
     if word not in known:
-        raise ValueError(f"unknown {what} {word!r}; known: {', '.join(known)}")
+        raise UnknownName(what, word, known)
 
 
 def check_gpus(gpus: str) -> None:

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
-from kernels.problems.arrays import ITEM_BYTES
+from kernels.problems.arrays import ITEM_BYTES, UnknownName
 from kernels.problems.fields import Base, check_counts
 
 
 def check_dtype(name: str) -> None:
     """Raises ValueError for a type that samples are not stored as."""
     if name not in (*ITEM_BYTES, "uint8"):
-        raise ValueError(f"unknown dtype {name!r}; known: {', '.join(ITEM_BYTES)}, uint8")
+        raise UnknownName("dtype", name, [*ITEM_BYTES, "uint8"])
 
 
 class Costs(NamedTuple):

@@ -79,7 +79,9 @@ NAMED = {"S4 --all": "--case S4 --all", "a.py:build": "--model a.py:build", "--c
 
 
 @pytest.mark.parametrize(("words", "tried"), NAMED.items())
-def test_what_is_explained_is_named_once_and_by_a_flag(capsys, words, tried):
+def test_what_is_explained_is_named_once_and_by_a_flag(capsys, words, tried, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text("def build():\n    pass\n")
     code, _, err = said(capsys, *words.split())
     assert code == options.USAGE and err[1].endswith(f"-m analysis.explain {tried}")
 
@@ -94,10 +96,14 @@ LOST = "error: no function buld\n  tip: a similar model exists: 'own:made'\n  tr
     [
         (3, SLOW, options.MISSING, SLOW.splitlines()[:1], "--model own:build --batch 64 --time-limit 300"),
         (2, LOST, options.USAGE, LOST.splitlines()[:2], "--model own:made --time-limit 60 --batch 64"),
-        (1, "Traceback\nKeyError: 3", options.MISSING, ["error: KeyError: 3"], "--case S4 nvidia-h200"),
+        (1, "Traceback\nKeyError: 3", options.MISSING, ["error: KeyError: 3"], "-h"),
     ],
 )
-def test_a_model_that_cannot_be_described_is_one_error_line(monkeypatch, capsys, status, err, code, said, tried):
+def test_a_model_that_cannot_be_described_is_one_error_line(
+    monkeypatch, tmp_path, capsys, status, err, code, said, tried
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text("def build():\n    pass\n\n\ndef made():\n    pass\n")
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, status, "", err))
     words = ["--model", "own:build", "--time-limit", "60", "--batch", "64"]
     assert main(words) == code
@@ -148,7 +154,7 @@ def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, mon
     assert "This machine has no GPU that can be measured (no driver). On nvidia-h200 TensorFlow used the GPU" in out
     assert "Dispatch takes 2.0x as long" in out  # 0.8 ms a step here, 0.4 there
     code, _, err = said(capsys, "--case", "S0", "--gpu-profile", str(tmp_path / "reports/local" / CPU_MACHINE.key))
-    assert code == options.USAGE and "has no row of a GPU" in err[0]
+    assert code == options.USAGE and "no stored rows of a GPU in" in err[0]
 
 
 def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkeypatch):

@@ -15,7 +15,7 @@ from workloads import options
 from workloads.frameworks import grid, training_row, user_model
 from workloads.harness import worker
 from workloads.harness.dispatch import Broken
-from workloads.records import Row, Settings, settings
+from workloads.records import Row, Settings, model_files, settings
 
 
 def own(train, name, **keywords):
@@ -170,7 +170,7 @@ bare.inner:build mine.py:build ./bare/inner.py:build json:loads math:sin os.path
 
 @pytest.mark.parametrize("name", FOUND.split())
 def test_what_may_be_there_is_let_through_and_not_imported(folder, name):
-    assert user_model.missing(name) == ""
+    assert model_files.missing(name) == ""
     assert not [module for module in sys.modules if module.startswith(("ownpkg", "bare."))]
 
 
@@ -188,22 +188,51 @@ def test_what_may_be_there_is_let_through_and_not_imported(folder, name):
     ],
 )
 def test_what_is_not_there_is_one_error_before_any_process_starts(folder, name, words):
-    assert settings.is_user_model(name) and user_model.missing(name).startswith(words)
+    assert settings.is_user_model(name) and model_files.missing(name).startswith(words)
     with pytest.raises(options.Usage) as refused:
         grid.known_model(name)
-    assert (refused.value.code, str(refused.value)) == (options.USAGE, user_model.missing(name))
+    assert (refused.value.code, str(refused.value)) == (options.USAGE, model_files.missing(name))
 
 
-RIGHT = dict.fromkeys(("mime.py:build", "mine.py:buld", "mine.py"), "mine.py:build") | {"zzz.py:build": "cifar10-cnn"}
+RIGHT = ("mime.py:build", "mine.py:buld", "mine.py", "mine.build", "mine:buld", "zzz.py:build")
 
 
-@pytest.mark.parametrize(("wrong", "right"), RIGHT.items())
-def test_a_model_nearly_named_is_named(folder, wrong, right):
+@pytest.mark.parametrize("wrong", RIGHT)
+def test_a_model_nearly_named_is_named(folder, wrong):
     with pytest.raises(options.Usage) as refused:
         grid.known_model(wrong)
-    assert vars(refused.value) == {"tip": "", "wrong": wrong, "right": right, "similar": "model" * (":" in right)}
+    assert (refused.value.wrong, refused.value.right) == (wrong, "mine.py:build")
+
+
+SOURCE = """
+def data():
+    return 3
+def build_for(width, depth=2, *, seed):
+    pass
+def build(width=64):
+    pass
+"""
+IN_A_FILE = {
+    "own.py:build": ("", ""),
+    "own.py:build_for": ("own.py:build_for is called without arguments, and needs width, seed", "own.py:build"),
+    "own.py:bild": ("own.py has no function bild", "own.py:build"),
+    "own.py:build()": ("'build()' is no name of a function in own.py", "own.py:build"),
+    "own.py": ("own.py is a file: name its function that returns the model, as own.py:build", "own.py:build"),
+    "bad.py:build": ("bad.py is no Python that can be read: invalid syntax, line 1", ""),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), IN_A_FILE.items())
+def test_a_file_says_why_it_has_no_such_model_and_which_it_has(name, expected, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(SOURCE)
+    (tmp_path / "bad.py").write_text("def build(:")
+    why, right = expected
+    assert model_files.missing(name) == why
+    if why:
+        assert model_files.unusable(why, name).right == right
 
 
 def test_what_a_keras_file_holds_is_asked_in_a_worker(folder):
     (folder / "some.keras").write_bytes(b"")
-    assert user_model.missing("some.keras") == ""
+    assert model_files.missing("some.keras") == ""

@@ -12,11 +12,11 @@ import msgspec
 from kernels import networks, registry
 from kernels.problems import Training
 from workloads import options
-from workloads.frameworks import data, input_pipeline, several_gpus, studies, user_model
+from workloads.frameworks import data, input_pipeline, several_gpus, studies
 from workloads.frameworks.data_parallel import STRATEGIES
 from workloads.harness import plan, worker
 from workloads.harness.timing import Limits
-from workloads.records import Machine, Row, Settings, distinct, settings
+from workloads.records import Machine, Row, Settings, distinct, model_files, settings
 from workloads.records.settings import KNOWN
 
 MODEL, BATCH = "cifar10-cnn", 32
@@ -65,9 +65,7 @@ def known_model(name: str) -> str:
     """
     if not settings.is_user_model(name):
         return settings.network(name, own=True).name
-    if lost := user_model.missing(name):
-        right = user_model.similar(name)
-        raise options.Usage(lost, "", name, right or MODEL, "model" if right else "")
+    model_files.require(name)
     return name
 
 
@@ -88,7 +86,8 @@ def network(name: str, time_limit_s: float = 60) -> networks.Network:
         said = f"{name} cannot be described: building it has {m.reason}"
         raise options.Missing(said, wrong="--time-limit", right=f"--time-limit {5 * time_limit_s:g}")
     said = m.reason.replace("its process ended", f"{name} ended the process that built it", 1)
-    raise options.Missing(said, wrong=name, right=MODEL)
+    usage = model_files.unusable(said, name)
+    raise options.Missing(said, usage.tip, usage.wrong, usage.right, usage.similar)
 
 
 def layers(args: Namespace, kind: str) -> list[networks.Work]:

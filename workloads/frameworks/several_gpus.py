@@ -75,7 +75,7 @@ def require(args: Namespace, here: Machine) -> int:
     wanted = max(plan.counts(args.gpus, 2 if study else 1))
     if wanted > max(there, 1):
         reason = f"there {'is' if there == 1 else 'are'} {there}" if there else ""
-        raise plan.no_gpu(f"no {wanted} GPUs here", reason)
+        raise plan.no_gpu(f"no {wanted} GPUs here", reason, "--gpus")
     return there
 
 

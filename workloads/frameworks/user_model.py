@@ -1,20 +1,16 @@
 """A user's own Keras model: `file.py:function` or `package.module:function`, called in the worker, or a `.keras` file, read in
 Keras's safe mode."""
 
-import ast
 import importlib
 import importlib.util
 import os
-import re
 import sys
-from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from analysis import units
-from workloads import options
 from workloads.frameworks.data import LEVELS
 from workloads.harness.dispatch import Broken, described
 from workloads.records.settings import FOLDER
@@ -24,12 +20,7 @@ _LAMBDA = (
     "name its function as package.module:function"
 )
 WORDS = 10  # whole numbers that a model of these is given where no layer says how many it knows
-_FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 _MAPPED = 64  # inputs that decide a target
-
-
-# What a module may make names or submodules with that its source does not spell.
-_MAKES_NAMES = {"globals", "locals", "vars", "exec", "eval", "setattr", "__getattr__", "__path__", "modules", "*"}
 
 
 def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
@@ -171,61 +162,3 @@ def loss_name(model) -> str:
     except (TypeError, ValueError):
         loss = model.loss
     return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__)).lower()
-
-
-def missing(name: str) -> str:
-    """Why a user's own model cannot be one, as far as its files say; "" where they do not."""
-    if name.endswith(".keras"):
-        return "" if os.path.isfile(name) else f"there is no file {name}"
-    module, _, function = name.partition(":")
-    if not _FUNCTION.fullmatch(name):
-        return f"{name!r} is no file.py:function or package.module:function, and no .keras file as model.save() writes"
-    here, found = os.getcwd(), ""
-    spec: ModuleSpec | None = None
-    if module.endswith(".py"):
-        file = Path(module).expanduser()
-        if not file.is_file():
-            return f"there is no file {module}"
-        spec = importlib.util.spec_from_file_location(file.stem, file)
-    for part in () if spec else module.split("."):
-        parent, found = spec, f"{found}.{part}".lstrip(".")
-        if parent:  # which is not imported
-            spec = PathFinder.find_spec(part, parent.submodule_search_locations or [])
-        else:  # the folder that the command was typed in comes first, as in the worker
-            spec = PathFinder.find_spec(part, [here]) or importlib.util.find_spec(part)
-        if spec is None and parent and parent.origin and _may_bind(parent):
-            return ""
-        if spec is None:
-            return f"there is no module {found} (looked in {here} and the installed packages)"
-    return "" if _may_bind(spec, function) else f"{module} has no function {function}"
-
-
-def similar(name: str) -> str:
-    """A suggestion for a model that does not exist: a file or a function with a similar name; "" without one."""
-    module, _, function = name.partition(":")
-    path = options.similar_path(module)
-    if not path.endswith(".py"):
-        return path if path.endswith(".keras") and path != name else ""
-    tree = _parsed(path)
-    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)] if tree else []
-    return f"{path}:{options.closest(function, names) or names[0]}" if names else ""
-
-
-def _parsed(path: str) -> ast.Module | None:
-    """A source file's tree; None of what does not parse."""
-    try:
-        with open(path, "rb") as file:
-            return ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError):
-        return None
-
-
-def _may_bind(spec: ModuleSpec | None, name: str = "") -> bool:
-    """Whether the module's source has the name, or anything that could create it. True if there is no source or it does not
-    parse: the worker reports that better."""
-    if spec is None or spec.origin is None or not spec.has_location or not spec.origin.endswith(".py"):
-        return True
-    if (tree := _parsed(spec.origin)) is None:
-        return True
-    spelled = (getattr(node, field, None) for node in ast.walk(tree) for field in ("id", "attr", "name", "asname"))
-    return not {name, *_MAKES_NAMES}.isdisjoint(spelled)

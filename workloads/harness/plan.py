@@ -65,9 +65,9 @@ def devices(args: Namespace, here: Machine) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def no_gpu(said: str = "no GPU here", reason: str = "") -> options.Missing:
-    """The error for a GPU that was asked for and is not there."""
-    return options.Missing(f"{said}: {reason or facts.gpu_problem()}", "python -m workloads.doctor")
+def no_gpu(said: str = "no GPU here", reason: str = "", flags: str = "--device --require-gpu") -> options.Missing:
+    """The error for a GPU that these flags ask for and that is not there."""
+    return options.Missing(f"{said}: {reason or facts.gpu_problem()}", "python -m workloads.doctor", wrong=flags)
 
 
 def kernels(
@@ -84,11 +84,15 @@ def kernels(
     for backend in asked or [name for name in every if name not in on_request]:
         try:
             if not usable(registry.BACKENDS[backend], on):
-                raise options.Missing(*no_device(backend))
+                message, tip = no_device(backend)
+                needs_cpu = "cpu" in registry.BACKENDS[backend].devices
+                raise options.Missing(message, tip, wrong="--device" if needs_cpu else backend)
             found += [k for k in registry.load(op, backend) if usable(k, on)]
         except (registry.NotInstalled, options.Missing) as error:
             if asked:
-                raise options.Missing(str(error), getattr(error, "tip", "")) from error
+                if isinstance(error, options.Missing):
+                    raise
+                raise options.Missing(str(error), getattr(error, "tip", ""), wrong=backend) from error
             if args.verbose:
                 note(args, f"{backend} left out: {error}")
     variants = known("variant", args.variants, sorted({k.variant for k in found}))
@@ -116,9 +120,7 @@ def no_device(backend: str) -> tuple[str, str]:
     wants = registry.BACKENDS[backend].devices[0]
     problem = facts.gpu_problem() if wants == "gpu" else "the CPU was not asked for"
     tip = options.typed("python -m analysis.report reports/nvidia-h200 --open")
-    if wants == "cpu":
-        tip = "the same command with --device cpu"
-    elif "not installed" in problem:
+    if "not installed" in problem:
         tip = f"{options.python()} -m pip install {registry.BACKENDS[backend].install}"
     return f"{backend} needs a {wants.upper()}: {problem or 'none was asked for'}", tip
 
@@ -241,14 +243,19 @@ def seconds(row: Row, rigorous: bool = False) -> float:
     return (_ROW_S + steps * _STEP_S) * (RIGOROUS_PROCESSES if rigorous or row.process == "fresh" else 1)
 
 
+def require_plan_format(args: Namespace) -> None:
+    """Raises Usage for a format of --dry-run that only measured rows have."""
+    if args.format in ("csv", "md"):
+        raise options.Usage(f"--dry-run has nothing measured for --format {args.format}", wrong="--format")
+
+
 def dry_run(rows: Iterable[Row], args: Namespace) -> None:
     """Prints the plan: rows that fit into memory, the largest footprint, the seconds at most, the rows that do not fit; as one
     JSON object of all rows with --format json.
 
     Raises: Usage for the other formats, which are of rows that were measured.
     """
-    if args.format in ("csv", "md"):
-        raise options.Usage(f"--dry-run has nothing measured for --format {args.format}", wrong="--format")
+    require_plan_format(args)
     rows = list(rows)
     here = facts.describe()
 

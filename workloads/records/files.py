@@ -18,14 +18,17 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from workloads import ROOT, terminal
-from workloads.options import Usage, closest, similar_path
+from workloads import ROOT, options, terminal
+from workloads.corrections import closest, similar_path
+from workloads.options import Usage
 from workloads.records import baselines
 from workloads.records.rows import SAMPLES, SCHEMA, Line, Machine, Measurement, Run, finite, sound
 from workloads.records.visits import together
 
 SOURCES = ("kernels", "workloads", "analysis")  # the folders of the project's sources
 OTHERS_WORK = frozenset(("steal", "other-load", "other-tenant"))  # flags of other programs' work
+_FIRST_LINES = 4  # of a file, of which one tells whether it holds results
+_LONGEST_LINE = 1 << 24  # bytes
 _decoder = msgspec.json.Decoder(Line)
 
 
@@ -33,22 +36,42 @@ class NoRun(Usage, FileNotFoundError):
     """A run has no result file. The error names the most similar path or saved name, else the nearest folder with one."""
 
     def __init__(self, run: str, saved: Sequence[str]):
-        lost = not os.path.exists(run or ".")
-        right = (lost and (similar_path(run) or closest(run, saved) or similar_path(f"reports/{run}"))) or ""
-        names = f"; saved names: {', '.join(saved)}" if saved and not right else ""
-        kept = f"--save {run}" if re.fullmatch(r"\w[\w.-]*", run) else "-o DIR"
-        tip = f"python -m workloads.matmul --sizes 64:1024:x2 {kept}"
+        similar = ""
+        if not os.path.exists(run or "."):
+            similar = similar_path(run) or closest(run, saved) or similar_path(f"reports/{run}")
+        names = f"; saved names: {', '.join(saved)}" if saved and not similar else ""
         what = f"no result file in {run or repr(run)}{names}"
-        super().__init__(what, tip, run, right or _nearest(run), "path" if right else "")
+        if os.path.isfile(run):
+            what = f"{run} is no result file"
+        super().__init__(what, wrong=run, right=similar or _nearest(run), similar="path" if similar else "")
 
 
 def _nearest(run: str) -> str:
-    """The folder with a result file and the most similar name: beside `run`, of this machine, or (for a path) a stored one."""
+    """The folder with a result file and the most similar name: beside `run`, of this machine, or a stored one."""
     beside, local = os.path.dirname(run), "reports/local/*/*"
-    for near in (f"{beside}/*", local, "reports/*/*") if beside else (local,):
-        if found := {os.path.dirname(file) for file in glob.glob(f"{near}/*.jsonl")}:
-            return closest(run, found, 0)
-    return run
+    for folders in (f"{beside}/*", local, "reports/*/*") if beside else (local,):
+        near = {os.path.dirname(file) for file in glob.glob(f"{folders}/*.jsonl") if is_result_file(Path(file))}
+        if near:
+            return closest(run, near, 0)
+    return options.near(options.stored_run())
+
+
+def is_result_file(path: Path) -> bool:
+    """Whether one of a file's first lines is a run or a row."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            first = [file.readline(_LONGEST_LINE) for _ in range(_FIRST_LINES)]
+    except OSError:
+        return False
+    return any(_is_line(text) for text in first if text.strip())
+
+
+def _is_line(text: bytes) -> bool:
+    try:
+        _decoder.decode(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 class Refused(Usage):
@@ -85,7 +108,7 @@ class Writer(contextlib.AbstractContextManager):
             raise Refused(
                 f"cannot write {path}: {error.strerror}; choose a folder you may write with -o",
                 wrong="-o",
-                right="-o DIR",
+                right=f"-o {options.PLACE}",
             ) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -225,9 +248,11 @@ def files_of(run: str | os.PathLike) -> list[Path]:
     if not path.exists():
         path = baselines.find(str(run)) or path
     if path.is_file():
+        if not is_result_file(path):
+            raise NoRun(str(run), ())
         return [path]
     inner = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
-    files = [file for folder in (path, *inner) for file in sorted(folder.glob("*.jsonl"))]
+    files = [file for folder in (path, *inner) for file in sorted(folder.glob("*.jsonl")) if is_result_file(file)]
     if not files:
         raise NoRun(str(run), baselines.names())
     return files

@@ -4,8 +4,9 @@ Only `data` is always written out, so that every row says what it was trained on
 """
 
 from kernels import networks
-from workloads.options import unknown, usage_errors
-from workloads.records import Row
+from workloads.corrections import closest
+from workloads.options import Usage, unknown, usage_errors
+from workloads.records import Row, model_files
 from workloads.records.switches import KNOWN, VARIABLES, Keras
 
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
@@ -79,4 +80,8 @@ def network(name: str, own: bool = False) -> networks.Network:
         found = networks.known(name)
     if found:
         return found
-    raise unknown("model", name, networks.names(), more=", file.py:function, file.keras" if own else "")
+    model = model_files.similar(name) if own else ""
+    similar_name = closest(name, networks.names())
+    if model and not similar_name:
+        raise Usage(f"unknown model {name!r}", wrong=name, right=model, similar="model")
+    raise unknown("model", name, networks.names(), more=", file.py:function, file.keras" if own else "", needed=True)

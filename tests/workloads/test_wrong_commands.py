@@ -1,0 +1,191 @@
+"""What newcomers type wrong: every command ends with exit code 2 or 3 and one error line, and the command shown works.
+
+A hint is run as far as that takes no time: a workload with --dry-run, any other command up to its check.
+"""
+
+import importlib
+import shlex
+
+import pytest
+
+from workloads import ROOT, help_screen, options
+
+MODELS = """
+import keras
+
+def data():
+    return 3
+
+def build():
+    return keras.Sequential([keras.Input((20,)), keras.layers.Dense(3, activation="softmax")])
+
+def sized(width):
+    return keras.Sequential([keras.Input((20,)), keras.layers.Dense(width)])
+"""
+SUITE = ROOT / "reports/nvidia-h200/suite"
+# command: what is typed => what the hint has, "" where nothing is left but the command.
+WRONG = {
+    "workloads.matmul": """
+        --size 256 => --sizes 256
+        -sizes 256 => --sizes 256
+        —sizes 256 => --sizes 256
+        sizes=256 => --sizes=256
+        1024 => --sizes 1024
+        --sizes 256x256 => --sizes 256
+        --sizes 64-4096 => --sizes 64:4096:x2
+        --sizes 4KB => --sizes 4000
+        --sizes big =>
+        --sizes "" =>
+        --sizes 1.000 --fast => --sizes 1000 --fast
+        --dtypes half => --dtypes float16
+        --dtypes double,single => --dtypes float64,float32
+        --dtypes fp32 bf16 => --dtypes float32 bfloat16
+        --dtypes fp16,int8 => --dtypes float16
+        --backend numpy => --backends numpy
+        --backends nunpy => --backends numpy
+        --backends pytorch =>
+        --variants operater => --variants operator
+        --cpu => --device cpu
+        --float64 => --dtypes float64
+        --json => --format json
+        --threads all =>
+        --threads 9999 => --threads
+        --shapes 1024x1024 => --shapes 1024x1024x1024
+        --fast --rigorous => --fast
+        --epochs 3 =>
+        --format yaml =>
+        --max-time 5sec => --max-time 5s
+        --max-noise 5 => --max-noise 5%
+        --save "my run" => --save my-run
+        --against befor --fail-on 5 =>
+        --fail-on 5 =>
+        --model cifar10-cnm => --model cifar10-cnn
+        --seed abc =>
+        --resume=yes =>""",
+    "workloads.conv": """
+        --model cifar10-cnn --batch 0 => --model cifar10-cnn --batch 1
+        --modes residnt => --modes resident""",
+    "workloads.training": """
+        --model cifar-cnn => --model cifar10-cnn
+        --model ResNet50 => --model resnet-50
+        mine.py:build => --model mine.py:build
+        --model mine.py => --model mine.py:build
+        --model mine.py:build --epoch 3 => --model mine.py:build --epochs 3
+        --model mine.py:sized => --model mine.py:build
+        --model mine.py:build --data rael => --model mine.py:build
+        --batch-size 32 => --batch 32
+        --study batchs => --study batches
+        --jit true => --jit on
+        --samples 1000 --steps 3 => --samples 1000
+        --optimizer adam =>""",
+    "workloads.stream": """
+        --operations triadd => --operations triad
+        --sizes 1e6kb => --sizes""",
+    "workloads.suite": """
+        --only matmull => --only matmul
+        --quik => --quick""",
+    "workloads.doctor": "--dtype half =>",
+    "workloads.describe": "--model mine.py:biuld => --model mine.py:build",
+    "workloads": """
+        matmull --sizes 64 => python -m workloads.matmul --sizes 64
+        explain --model lenet => python -m analysis.explain --model lenet""",
+    "analysis": "workloads.doctor => python -m workloads.doctor",
+    "analysis.explain": """
+        => --case
+        mine.py:build => --model mine.py:build
+        mine.py build => --model mine.py:build
+        --model mine => --model mine.py:build
+        --model mine.build => --model mine.py:build
+        --model mine.py:biuld => --model mine.py:build
+        --model mine.py:sized => --model mine.py:build
+        --model broken.py:build => -h
+        --model empty.py:build => -h
+        --model mine.h5 => --model mine.py:build
+        --model lenet --batch 32 64 => --model lenet --batch 32
+        --model lenet --batchsize 32 => --model lenet --batch 32
+        --model lenet --epochs ten => --model lenet
+        --model lenet --samples 50,000, => --model lenet --samples 50000
+        --model lenet --precision fp16 => --model lenet --precision mixed_float16
+        --model lenet --gpu-profile t4 => --gpu-profile nvidia-h200
+        --model lenet --gpu-profile h200 => --gpu-profile nvidia-h200
+        --model lenet --case S4 => --model lenet
+        --model lenet nowhere => --model lenet
+        --model lenet --fast => --model lenet
+        --case S9 => --case S""",
+    "analysis.report": """
+        photos => suite
+        notes.txt => suite
+        train.jsonl => suite
+        . => suite
+        => suite""",
+    "analysis.roofline": "photos => suite",
+    "analysis.compare": """
+        => suite-in-bursts
+        a b => suite""",
+    "analysis.export": """
+        SUITE --to excel => -h
+        SUITE => --to google-benchmark
+        SUITE --to cvs => --to csv""",
+    "analysis.predict": """
+        --model cifar10-cnn => --profile nvidia-h200
+        --model cifar10-cnm --profile SUITE => --model cifar10-cnn
+        --model lenet --profile SUITE --device tpu => --model lenet --profile""",
+}
+CASES = [(command, *line.split("=>")) for command, lines in WRONG.items() for line in lines.strip().splitlines()]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A newcomer's folder: models, a text, a folder of no results, and rows of another program."""
+    (tmp_path / "mine.py").write_text(MODELS)
+    (tmp_path / "broken.py").write_text("def build(:")
+    (tmp_path / "empty.py").write_text("x = 3")
+    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/train.jsonl").write_text('{"text": "cat"}\n')
+    (tmp_path / "train.jsonl").write_text('{"text": "cat"}\n')
+    (tmp_path / "reports").symlink_to(ROOT / "reports")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def main_of(command: str):
+    return importlib.import_module(help_screen.starts(command)).main
+
+
+def hint(error: str) -> list[str]:
+    """The words after `python -m` of the command shown."""
+    line = error.splitlines()[-1]
+    assert line.startswith("  try: ")
+    words = shlex.split(line.removeprefix("  try: "))
+    assert words[1] == "-m"
+    return words[2:]
+
+
+@pytest.mark.parametrize(("command", "typed", "right"), CASES)
+def test_a_wrong_command_is_one_error_and_a_command_that_works(command, typed, right, folder, capsys, monkeypatch):
+    words = shlex.split(typed.replace("SUITE", str(SUITE)))
+    before = {path.name for path in folder.iterdir()}
+    assert main_of(command)(words) in (options.USAGE, options.MISSING)
+    output, error = capsys.readouterr()
+    assert not output and error.count("error: ") == 1 and error.startswith("error: ")
+    module, *corrected = hint(error)
+    assert "cifar10-cnn" not in error.splitlines()[-1] or "mine" not in typed
+    shown = shlex.join(["python", "-m", module, *corrected])
+    expected = right.strip().removeprefix("python -m ")
+    assert shown.endswith(f"-m {command}") if not expected else expected in shown
+    assert {path.name for path in folder.iterdir()} == before
+    if "-h" in corrected or module in help_screen.OVERVIEWS:
+        return
+    measures = "workloads.session" in getattr(importlib.import_module(module), "WORKLOAD", type).__class__.__module__
+    if measures and "mine.py" not in shown:
+        assert main_of(module)([*corrected, "--dry-run"]) == options.OK
+    else:
+        monkeypatch.setattr(options, "command", only_checked)
+        assert main_of(module)(corrected) == options.OK
+
+
+def only_checked(parser, argv, body, check=lambda args: None) -> int:
+    """A command up to where its body would begin: what it names is there."""
+    check(parser.parse_args(argv))
+    return options.OK

@@ -1,0 +1,151 @@
+"""Corrects the words of a command: the known word that was meant, and flags or values replaced or left out. Standard library
+only."""
+
+import argparse
+import difflib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePath
+
+DASHES = "-–—"  # the last two come from pages that print two dashes as one
+# Names that other tools give to what is known here by another word.
+ALIASES = {
+    "half": "float16",
+    "single": "float32",
+    "float": "float32",
+    "double": "float64",
+    "e4m3": "float8_e4m3",
+    "mixed_half": "mixed_float16",
+    "true": "on",
+    "yes": "on",
+    "false": "off",
+    "no": "off",
+    "cuda": "gpu",
+    "precision": "dtypes",
+    "markdown": "md",
+    "text": "table",
+}
+
+
+def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
+    """The known word that is an alias of `word`, begins with it, contains it, or is most similar to it; "" without one."""
+    by_small = {name.lower().lstrip("-"): name for name in known}
+    small = usual_name(word.lower().lstrip(DASHES))
+    containing = sorted((name for name in by_small if len(small) > 2 and small in name), key=len)
+    beginning = [name for name in containing if name.startswith(small)]
+    near = beginning or containing or difflib.get_close_matches(small, by_small, 1, likeness)
+    return by_small[near[0]] if near else ""
+
+
+def usual_name(word: str) -> str:
+    """A word without its device number, by the name that it has here: `cuda:0` is gpu, `bf16` bfloat16."""
+    numbered = re.fullmatch(r"(b?)fp?(\d+)", word)
+    if numbered:
+        word = f"{numbered[1]}float{numbered[2]}"
+    return ALIASES.get(word.partition(":")[0], word)
+
+
+def similar_path(text: str) -> str:
+    """The path that is there and most like this one; "" where none is."""
+    path = PurePath(text)
+    similar = Path(path.anchor)
+    for part in path.relative_to(path.anchor).parts:
+        near = part
+        if not (similar / part).exists():
+            near = closest(part, os.listdir(similar) if similar.is_dir() else (), 0.75)
+        if not near:
+            return ""
+        similar /= near
+    return str(similar)
+
+
+Flags = Mapping[str, argparse.Action]  # a parser's flags by every name
+
+
+def corrected(words: Sequence[str], wrong: str | None, right: str, flags: Flags) -> list[str]:
+    """The words of a command with `right` in place of `wrong`.
+
+    wrong: flags, which go with what they take; a word, in a list of words too; None where something lacks, which comes last.
+    right: "" where the wrong word is to be left out, and its flag if it takes no other.
+    """
+    if wrong is None:
+        return [*words, *right.split()]
+    names = wrong.split()
+    if names and flags.keys() >= set(names):
+        return [*without(words, names, flags), *right.split()]
+    if not right:
+        return _without_value(words, wrong, flags)
+    if right.startswith("--") and wrong in words:
+        return _as_flag(words, wrong, right, flags)
+    if not wrong:
+        return [right if word == "" else word for word in words]
+    part = re.compile(rf"(?<![\w.-]){re.escape(wrong)}(?![\w.-])")
+    return [right if word == wrong else part.sub(lambda _: right, word) for word in words]
+
+
+def without(words: Sequence[str], names: Sequence[str], flags: Flags) -> list[str]:
+    """The words of a command without these flags and what they take."""
+    unwanted = [flags.get(name, name) for name in names]
+    left: list[str] = []
+    for group in _groups(words, flags):
+        name = group[0].partition("=")[0]
+        if flags.get(name, name) not in unwanted:
+            left += group
+    return left
+
+
+def _without_value(words: Sequence[str], value: str, flags: Flags) -> list[str]:
+    """The words of a command without a value, and without its flag if that takes no other."""
+    left: list[str] = []
+    for head, *values in _groups(words, flags):
+        name, equals, joined = head.partition("=")
+        if value in (head, name):
+            continue
+        if equals:
+            values = [joined]
+        others = [rest for rest in map(_without_part, values, [value] * len(values)) if rest]
+        if values and not others:
+            continue
+        left += [f"{name}={others[0]}"] if equals else [head, *others]
+    return left
+
+
+def _without_part(word: str, value: str) -> str:
+    """A list with commas without one of its words."""
+    if value == word:
+        return ""
+    return ",".join(part for part in word.split(",") if part != value)
+
+
+def _as_flag(words: Sequence[str], wrong: str, right: str, flags: Flags) -> list[str]:
+    """The words with a flag and its value in place of a word that no flag takes."""
+    places = [i for i, word in enumerate(words) if word == wrong]
+    place = min(places, key=lambda i: words[max(i, 1) - 1] in flags)
+    return [*words[:place], *right.split(" ", 1), *words[place + 1 :]]
+
+
+def _groups(words: Sequence[str], flags: Flags) -> list[list[str]]:
+    """The words, those that a flag takes together with it; an unknown flag takes all words up to the next one."""
+    groups: list[list[str]] = []
+    room = 0  # words that the last flag may still take
+    for word in words:
+        if re.match(r"-\D", word):
+            groups.append([word])
+            room = 0 if "=" in word else _most_values(word, flags)
+        elif room:
+            groups[-1].append(word)
+            room -= 1
+        else:
+            groups.append([word])
+    return groups
+
+
+def _most_values(flag: str, flags: Flags) -> int:
+    many = 1_000
+    if flag not in flags:
+        return many
+    nargs = flags[flag].nargs
+    if nargs in ("+", "*"):
+        return many
+    return 0 if nargs == 0 else 1

@@ -1,0 +1,163 @@
+"""What a user's own model is by the words of `--model`, as far as its files say: nothing of them is imported or run."""
+
+import ast
+import importlib.util
+import os
+import re
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+from workloads import options
+from workloads.corrections import closest, similar_path
+
+_FUNCTION = re.compile(r"(?:[^:]+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
+# What a module may make names or submodules with that its source does not spell.
+_MAKES_NAMES = {"globals", "locals", "vars", "exec", "eval", "setattr", "__getattr__", "__path__", "modules", "*"}
+# Words of a function that builds a model, in its name or its code.
+_BUILDS = {"Sequential", "Model", "Functional"}
+_CALLED_SO = re.compile(r"build|model|net|create|make")
+
+
+def require(name: str) -> None:
+    """Raises Usage for a user's own model that cannot be one, with the function or file that is probably meant."""
+    lost = missing(name)
+    if lost:
+        raise unusable(lost, name)
+
+
+def unusable(why: str, name: str) -> options.Usage:
+    """The error for a model that cannot be used, with a similar one where there is one."""
+    right = similar(name)
+    if right:
+        return options.Usage(why, wrong=name, right=right, similar="model")
+    return options.Usage(why, options.HELP)
+
+
+def missing(name: str) -> str:
+    """Why a user's own model cannot be one, as far as its files say; "" where they do not."""
+    if name.endswith(".keras"):
+        return "" if os.path.isfile(name) else f"there is no file {name}"
+    module, _, function = name.partition(":")
+    if module.endswith(".py") and os.path.isfile(Path(module).expanduser()):
+        return _missing_in_file(module, function)
+    if not _FUNCTION.fullmatch(name):
+        form = f"{name!r} is no file.py:function or package.module:function, and no .keras file as model.save() writes"
+        if Path(module).suffix and not os.path.exists(module):
+            return f"there is no file {module}; {form}"
+        return form
+    if module.endswith(".py"):
+        return f"there is no file {module}"
+    return _missing_in_module(module, function)
+
+
+def _missing_in_file(path: str, function: str) -> str:
+    try:
+        tree = ast.parse(Path(path).expanduser().read_bytes())
+    except (SyntaxError, ValueError) as error:
+        where = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        return f"{path} is no Python that can be read: {getattr(error, 'msg', error)}{where}"
+    if not function:
+        return f"{path} is a file: name its function that returns the model, as {path}:build"
+    if not function.isidentifier():
+        return f"{function!r} is no name of a function in {path}"
+    for needed in (required_arguments(node) for node in _functions(tree) if node.name == function):
+        if needed:
+            return f"{path}:{function} is called without arguments, and needs {', '.join(needed)}"
+    return "" if _may_bind(tree, function) else f"{path} has no function {function}"
+
+
+def _missing_in_module(module: str, function: str) -> str:
+    here, name = os.getcwd(), ""
+    spec: ModuleSpec | None = None
+    for part in module.split("."):
+        parent, name = spec, f"{name}.{part}".lstrip(".")
+        if parent:  # which is not imported
+            spec = PathFinder.find_spec(part, parent.submodule_search_locations or [])
+        else:  # the folder that the command was typed in comes first, as in the worker
+            spec = PathFinder.find_spec(part, [here]) or importlib.util.find_spec(part)
+        if spec is None and parent and parent.origin and _may_bind(_tree(parent)):
+            return ""
+        if spec is None:
+            return f"there is no module {name} (looked in {here} and the installed packages)"
+    return "" if _may_bind(_tree(spec), function) else f"{module} has no function {function}"
+
+
+def similar(name: str) -> str:
+    """A model that is there and may be meant: a file or a function with a similar name, else the function that builds a model
+    in the file that is named, else in the only file of this folder that has one. "" without one."""
+    module, _, function = name.partition(":")
+    path = "" if os.path.isdir(module) else similar_path(module)
+    if path.endswith(".keras") and path != name:
+        return path
+    if not path.endswith(".py"):
+        path = similar_path(f"{module.removesuffix('.py').partition('.')[0]}.py")
+        function = function or name.rpartition(".")[2]
+    if path.endswith(".py"):
+        return _in_file(path, function, name)
+    if not {":", "."}.intersection(name):  # a word, perhaps of a known model
+        return ""
+    models = [_in_file(str(file), "", name) for file in sorted(Path().glob("*.py"))]
+    named = [model for model in models if model]
+    return named[0] if len(named) == 1 else ""
+
+
+def _in_file(path: str, function: str, wrong: str) -> str:
+    """`path:function` of the function there whose name is most similar, else of the first that builds a model."""
+    tree = _parsed(path)
+    if tree is None:
+        return ""
+    callable_ones = [node for node in _functions(tree) if not required_arguments(node)]
+    others = [node for node in callable_ones if f"{path}:{node.name}" != wrong]
+    near = closest(function, [node.name for node in others]) if function else ""
+    builders = [node.name for node in others if _builds_model(node)]
+    chosen = near or (builders[0] if builders else "")
+    return f"{path}:{chosen}" if chosen else ""
+
+
+def _functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+
+
+def required_arguments(function: ast.FunctionDef) -> list[str]:
+    """The arguments that a function cannot be called without."""
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    needed = positional[: len(positional) - len(arguments.defaults)]
+    by_keyword = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    return [argument.arg for argument in needed] + [argument.arg for argument, value in by_keyword if value is None]
+
+
+def _builds_model(function: ast.FunctionDef) -> bool:
+    if _CALLED_SO.search(function.name):
+        return True
+    return not _BUILDS.isdisjoint(_spelled(function))
+
+
+def _parsed(path: str) -> ast.Module | None:
+    """A source file's tree; None of what does not parse."""
+    try:
+        with open(path, "rb") as file:
+            return ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _tree(spec: ModuleSpec | None) -> ast.Module | None:
+    if spec is None or spec.origin is None or not spec.has_location or not spec.origin.endswith(".py"):
+        return None
+    return _parsed(spec.origin)
+
+
+def _may_bind(tree: ast.Module | None, name: str = "") -> bool:
+    """Whether a module's source has the name, or anything that could create it. True if there is no source or it does not
+    parse: the worker reports that better."""
+    return tree is None or not {name, *_MAKES_NAMES}.isdisjoint(_spelled(tree))
+
+
+def _spelled(tree: ast.AST) -> set[str | None]:
+    """The names that a source spells."""
+    fields = ("id", "attr", "name", "asname")
+    spelled: set[str | None] = set()
+    for node in ast.walk(tree):
+        spelled.update(getattr(node, field, None) for field in fields)
+    return spelled
