@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from gpu_bench import captured
 from must_reach import REPORTS, Figure, short, table
 
 from analysis import stats, units
@@ -32,14 +31,14 @@ LARGE = tuple(CLASSES)[1:]
 EACH = 8  # problems of a class
 POOLED = 3  # draws that a claim is made of: the last ones
 LOAD_S, TIMED_S, FLUSHED = 0.25, 0.5, 25  # of each side alone; calls of a short one
-GRAPH_BELOW_S, GRAPH_CALLS = 100e-6, 20  # shorter calls are timed in CUDA graphs of so many
+HELD_BELOW_S, HELD_BATCHES = 100e-6, 20  # shorter calls wait behind a held stream, in so many batches at most
 FLUSHES = 4  # ahead of a short call: one takes 50 µs, and the host may take longer than that to start a call
 SHORT_FLOPS = 1e9
 ABOUT = (
     f"N(0,1) operands. From 1 GFLOP on each side runs alone, {LOAD_S:g} s of its own load, then {TIMED_S:g} s timed; the "
-    f"order turns around from row to row; calls below {GRAPH_BELOW_S * 1e6:.0f} µs are in CUDA graphs in rows of after "
-    "2026-11-28. Below, single calls with the L2 flushed. The ratio is the library's time over ours, so above 1 ours is faster. "
-    "Equal: ours gives the exact result of whole numbers, rounded once. Drawn: the last "
+    f"order turns around from row to row. In rows of after 2026-11-28 calls below {HELD_BELOW_S * 1e6:.0f} µs wait behind a "
+    "held stream. Below, single calls with the L2 flushed. The ratio is the library's time over ours, so above 1 ours is "
+    "faster. Equal: ours gives the exact result of whole numbers, rounded once. Drawn: the last "
     f"{POOLED} draws, all salts. Sets: the last row of a problem at those draws' commits. Intervals are resampled over the rows."
 )
 
@@ -260,16 +259,15 @@ def timed(problem: Matmul | Conv, calls: list, stream, turn: int) -> list[float]
 
 def sustained(run, stream) -> float:
     """Seconds of a call of this side alone, after a while of its own load: clocks are then what its power allows. Where the
-    host might take as long to start a call as the GPU takes for it, calls are in a CUDA graph."""
+    host might take as long to start a call as the GPU takes for it, calls wait behind a held stream, in batches."""
     each = max(autotuner.device_seconds(run), 1e-6)
-    calls = 1
-    if each < GRAPH_BELOW_S:
-        calls = GRAPH_CALLS
-        run = captured(run, stream, calls)
-    for _ in range(round(LOAD_S / each / calls)):
+    for _ in range(round(LOAD_S / each)):
         run()
-    launches = max(1, round(TIMED_S / each / calls))
-    return autotuner.milliseconds(run, launches, stream) * 1e-3 / launches / calls
+    calls = max(1, round(TIMED_S / each))
+    if each < HELD_BELOW_S:
+        calls = min(calls, HELD_BATCHES * timing.HELD_CALLS)
+        return timing.held(run, stream)(calls) / calls
+    return autotuner.milliseconds(run, calls, stream) * 1e-3 / calls
 
 
 def claim(

@@ -48,16 +48,3 @@ def alternating(*sides, rounds: int = 0) -> list[list[float]]:
 def over(numerator: list[float], denominator: list[float]) -> stats.Estimate:
     """The median of the rounds' ratios."""
     return stats.median([a / b for a, b in zip(numerator, denominator, strict=True)])
-
-
-def captured(run, stream, calls: int):
-    """The launch of a CUDA graph of so many calls: the host's time to start each is then in none of them."""
-    run()
-    stream.synchronize()
-    stream.begin_capture()
-    try:
-        for _ in range(calls):
-            run()
-    finally:
-        graph = stream.end_capture()
-    return lambda: graph.launch(stream)
