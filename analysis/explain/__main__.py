@@ -79,7 +79,7 @@ def parser() -> options.Parser:
         f"""
 --all              everything behind the answer: parts, crossovers, memory, cost, all changes
 --measure          first measure here what the answer lacks
---budget S =90     seconds that its clocks may run, after compilation; three times as many while they get somewhere (90)
+--budget S =90     seconds that its clocks may run, after compilation; up to threefold while it gets somewhere (90)
 --wait-quiet       before measuring, wait until other programs use little of the CPUs, at most 10 minutes
 --format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
     )
