@@ -275,17 +275,28 @@ def disturbed(warnings: Sequence[Warning]) -> str:
 
 
 def _actions(e: Explanation, room: int) -> tuple[Table, list[str]]:
-    """(a table of actions, as many as `room` allows; notes on overlap and on the changes not shown)."""
-    told = e.actions[: max(0, min(ACTIONS, room - 1))]
-    left = len([w for w in e.what_ifs if w.change.training.batch == e.asked.training.batch]) - len(told)
+    """(a table of actions, as many as `room` allows; a line of notes, if there is room for it, on overlap and on the changes not
+    shown)."""
+    lines = max(0, room)
+    shown = e.actions[: min(ACTIONS, max(1, lines - 1), lines)]
     rows = [
         (f"{i}. {w.change.words}", say(SAID["saves"], job_saved=w.job_saved), _note(e, w))
-        for i, w in enumerate(told, 1)
+        for i, w in enumerate(shown, 1)
     ]
-    notes = [say(SAID["overlap"], name=e.sides[-1].name)] * (len(told) > 1)
-    notes += [say(SAID["more"], n=left, unsure=", not sure to save 1 %" * (told == e.actions))] * (left > 0)
-    said = [" ".join(notes)] if told else [SAID["no saving"]] * (room > 0 and not e.actions)
-    return Table("do | saving | note", rows, 3), [*filter(None, said)]
+    table = Table("do | saving | note", rows, 3)
+    if lines == len(shown):
+        return table, []
+    if not shown:
+        return table, [SAID["no saving"]]
+    notes = []
+    if len(shown) > 1:
+        notes.append(say(SAID["overlap"], name=e.sides[-1].name))
+    same_batch = [w for w in e.what_ifs if w.change.training.batch == e.asked.training.batch]
+    hidden = len(same_batch) - len(shown)
+    if hidden > 0:
+        unsure = ", not sure to save 1 %" if shown == e.actions else ""
+        notes.append(say(SAID["more"], n=hidden, unsure=unsure))
+    return table, [" ".join(notes)] if notes else []
 
 
 def _note(e: Explanation, w: WhatIf) -> str:

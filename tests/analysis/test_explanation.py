@@ -130,6 +130,15 @@ def test_rows_of_launches_and_passes_that_a_prediction_reads_disturb_it_but_not_
     assert words.disturbed(e.warnings).startswith("Other programs used 25 % of the CPU in 1 of ")
 
 
+def test_with_one_line_left_the_best_action_stands_without_notes():
+    e = explained(Training("cifar10-cnn", 640, 64_000, 50))
+    assert len(e.actions) > 2
+    shown = [(len(table.rows), len(notes)) for table, notes in (words._actions(e, room) for room in (0, 1, 2, 3, 9))]
+    assert shown == [(0, 0), (1, 0), (1, 1), (2, 1), (min(3, len(e.actions)), 1)]
+    _, notes = words._actions(replace(e, what_ifs=()), 1)
+    assert notes == ["No change is sure to save 1 % of the time."]
+
+
 def test_warnings_name_the_device_the_rows_and_the_layers():
     rows = swept(3200)
     rows[1] = replace(rows[1], flags=("other-load",))
