@@ -150,6 +150,12 @@ def test_a_long_first_fit_is_looked_at_by_one_warm_epoch(monkeypatch):
     clock.trainer.values["jit_compile"] = 1.0
     keras_fit.compiled(clock.trainer, problem, {})
     assert clock.calls == [*look, (47, 1)]
+    clock = Clock(
+        monkeypatch, 32, (), 0.4, 0.2
+    )  # a first fit of 10 s, for its compilation: epochs of 0.8 s are no long ones
+    monkeypatch.setattr(keras_fit, "LONG_FIT_S", 5.0)
+    keras_fit.compiled(clock.trainer, problem, {})
+    assert clock.calls == [*look, (48, 3), (47, 1)]
 
 
 def test_fits_are_of_whole_executions_and_the_loss_run_begins_anew_on_few_samples(monkeypatch):

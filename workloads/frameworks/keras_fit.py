@@ -29,7 +29,8 @@ LEAST_S = 0.6  # of later epochs of more steps, even with --fast: 60 of a GPU's 
 MOST_STEPS, MOST_BYTES = 200, 512 << 20  # of the longer epochs that are fitted where the problem's own are shorter
 LOSS_BATCHES = 20
 MOST_KEPT = 200  # numbers that a row keeps of a series
-LONG_FIT_S = 10.0  # after a first fit of so many seconds, compilation included, one warm epoch is enough of a look
+LONG_FIT_S = 10.0  # a first fit of so many seconds, compilation included, may have slow steps
+LONG_LOOK_S = 1.0  # one warm epoch of so many seconds is enough of a look
 SLOW_EPOCHS = 3  # of each fit that times slow steps, the first included
 SLOW_STEPS, SLOW_FIT_S = 3, 15.0  # fewest steps of such an epoch; seconds that a fit takes whose epochs have more
 
@@ -50,16 +51,18 @@ def compiled(trainer: Trainer, problem: Training, phases: dict[str, float], unit
 
     Where an epoch ends in a smaller batch, the first fit has one too, as the problem's own has: its shape is open from the
     beginning, and what is compiled for it serves all later fits. compile_last is then the cost of a fit with yet another last
-    batch, less a warm fit. compile is the rest, at least half, as some trainers compile both as one. After a long first fit
-    it is left out, unless XLA compiles the step: nothing else compiles a shape that is open.
+    batch, less a warm fit. compile is the rest, at least half, as some trainers compile both as one. Of long
+    epochs it is left out, unless XLA compiles the step: nothing else compiles a shape that is open.
     """
     lacks = -problem.samples % problem.batch  # samples of the last batch
     steps = max(unit, 2) if lacks else unit
     samples = steps * problem.batch - lacks
     first = seconds(lambda: trainer.fit(samples, 1))
-    long = first >= LONG_FIT_S
     announce.timing("timing a step")
-    look = timed(trainer, samples, 2 if long else LOOK_EPOCHS)
+    look = timed(trainer, samples, LOOK_EPOCHS if first < LONG_FIT_S else 2)
+    long = first >= LONG_FIT_S and look.later[0] >= LONG_LOOK_S
+    if len(look.later) == 1 and not long:
+        look = timed(trainer, samples, LOOK_EPOCHS)
     warm = look.setup + statistics.median(look.later)
     phases["compile"] = both = first - warm
     other = -1 if lacks + 1 < problem.batch else 1
