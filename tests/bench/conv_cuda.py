@@ -21,8 +21,8 @@ MODELS, BATCHES = ("cifar10-cnn", "mnist-cnn", "resnet-50"), (1, 32, 256)
 FILTERS, STRIDES, CHANNELS, MOST_ITEMS = (1, 3, 3, 5, 7), (1, 1, 2), (3, 2048), 1 << 27  # drawn; items of an array
 FEW = 4  # channels of an image, whose gradient no training wants
 TRANSFORMS = "Winograd or FFT"
-# In the name of a cuDNN side. Sides of before 2026-11-28 lack it: the fastest of the first five plans that build, timed one call
-# at a time with the host's time in them. Their ratios are withdrawn.
+# In the name of a cuDNN side. Sides of before 2026-11-28 lack it: the fastest of the first five plans that build, with the time
+# that the host takes to start a call in it. Their ratios are withdrawn.
 ALL_PLANS = "all plans"
 FLOAT32_FLOPS_PER_S = max(sheet.flops_per_s["float32"] for sheet in SHEETS.values())
 TARGETS = {  # drawn layers: geometric mean and least of a direction
@@ -102,7 +102,7 @@ def measure(case: Case, turn: int) -> Row:
 
 
 def is_withdrawn(row: Row) -> bool:
-    """Whether the row was compared with a few of cuDNN's plans only."""
+    """Whether cuDNN's time in the row contains the host's time, and is of a few plans."""
     return not any(ALL_PLANS in side for side in row.sides)
 
 
@@ -141,7 +141,7 @@ BENCH = drawn.Bench(
     cases,
     measure,
     figures,
-    "Rows with a rate alone were compared with the first five plans of cuDNN that build, and those ratios are withdrawn. "
+    "Ratios of rows with a rate alone are withdrawn: cuDNN's time contained the time that the host takes to start its calls. "
     "Library: the fastest of all direct plans of cuDNN, channels last and in float32 channels first too (without "
     f"TF32), and of cuBLAS where a filter is 1x1. A float32 plan of more than the data sheet's "
     f"{FLOAT32_FLOPS_PER_S * 1e-12:.0f} TFLOP/s is not direct. "

@@ -298,7 +298,7 @@ def test_a_float32_plan_beyond_the_data_sheet_is_not_direct():
         assert direct(replace(row, dtype=dtype, flops=share * 0.25 * FLOAT32_FLOPS_PER_S)).library_s == seconds
 
 
-def test_rows_beside_five_of_cudnns_plans_print_no_ratio():
+def test_rows_beside_cudnn_and_the_hosts_time_print_no_ratio():
     sides = {"conv/cuda/wgmma": 1.0, "conv/cudnn/plan NHWC": 4.0}
     names = {"drawn": "a 0", "kind": "1", "dtype": "bfloat16", "layout": "fprop", "tiles": "", "commit": "", "at": ""}
     seconds = {"library": "conv/cudnn/plan NHWC", "library_s": 4.0, "ours_s": 1.0, "first_s": 0.0, "sides": sides}
