@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from workloads.records import Machine, Measurement, Row, Run
 
 
+def hidden(m: "Measurement") -> None:
+    """Shows no row: for what is measured without a table."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Workload:
     """A command that measures rows: python -m workloads.<name>, its function run(), and its part in a suite.
@@ -60,14 +64,14 @@ class Workload:
         shared_flags.add_measuring(made)
         return made
 
-    def sweep(self, args: Namespace, run: "Run", shown=lambda m: None, rows=None):
+    def sweep(self, args: Namespace, run: "Run", shown: "Callable[[Measurement], None]" = hidden, rows=None):
         """Runs the rows, by default all, and those that `refine` asks for; the sweep.Outcome.
 
         Raises: Missing when real data was asked for and cannot be had.
         """
         from workloads.harness import sweep
 
-        tells = args.format == "table" and sys.stderr.isatty() and not args.quiet
+        tells = shown is not hidden and args.format == "table" and sys.stderr.isatty() and not args.quiet
 
         def more(done: "list[Measurement]") -> "list[Row]":
             nonlocal tells
@@ -91,7 +95,7 @@ class Workload:
                 table.shown(m)
             table.finish()
 
-    def measure(self, args: Namespace, run: "Run", shown=lambda m: None):
+    def measure(self, args: Namespace, run: "Run", shown: "Callable[[Measurement], None]" = hidden):
         """Measures what the arguments ask for into files that begin with this Run, first waiting for a quiet machine if they ask
         for that; the sweep.Outcome."""
         if args.wait_quiet:

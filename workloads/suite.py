@@ -1,6 +1,7 @@
 """Runs every workload on this machine into one folder, writes the report, and ends with the answer in words."""
 
 import importlib
+import itertools
 import json
 import os
 import sys
@@ -14,7 +15,7 @@ from workloads import options, shared_flags, terminal
 
 QUESTION = "Where does a GPU begin to win on this machine?"
 EXAMPLES = "python -m workloads.suite --quick", "python -m workloads.suite"
-NEXT = "python -m analysis.explain --model file.py:function --batch 32 --measure"
+NEXT = "python -m analysis.explain --model file.py:function --measure"
 LONG = """Roofs, memory levels, launches, copies, matrix products, their crossover and one Keras row in one folder, with a report.
 --quick leaves all out but products, one Keras row and what its step is made of, and takes a few minutes. --device all
 measures every GPU alone, then what several do with each other and what they take from each other at once."""
@@ -48,6 +49,18 @@ FLAGS = """
 --ray WHERE        every node and GPU of a Ray cluster, into one folder: auto (the one that runs, else a local one) or
                    HOST:PORT
 --ray-timeout S =900  give a node up that says nothing for so long (900)"""
+CROSSINGS = 2  # sentences on products that stand before a training's answer
+# What each workload measures, as its step is announced.
+WORDS = {
+    "peak": "peak arithmetic",
+    "stream": "operations in memory",
+    "launch": "kernel launches",
+    "transfer": "copies between host and GPU",
+    "matmul": "matrix products",
+    "conv": "convolutions",
+    "training": "a training of the CIFAR-10 CNN",
+    "peers": "copies between GPUs",
+}
 SHARED = "device threads require_gpu min_time max_noise max_time fast rigorous seed resume quiet verbose"
 
 
@@ -160,11 +173,64 @@ def _main(args: Namespace) -> int:
         none = "" if here.gpus else f"no GPU ({facts.gpu_problem()}): the CPU is measured"
         gpus = none or f"{len(here.gpus)} x {here.gpus[0].name}"
         terminal.note(f"{here.cpu}, {here.cores} cores; {gpus}")
-    codes = _each(parts, args, run, folder, _one)
+    one = Announced(parts, args, run).one if _is_brief(args) else _one
+    codes = _each(parts, args, run, folder, one)
     if codes[-1] in options.SIGNALED.values():
         return codes[-1]
     _report(args, folder)
     return session.save_and_compare(args, sorted(folder.glob("*.jsonl")), session.worst(codes))
+
+
+def _is_brief(args: Namespace) -> bool:
+    """Whether the rows are for the page alone: a terminal gets their tables with --verbose."""
+    return args.format == "table" and not args.verbose
+
+
+class Announced:
+    """Measures each part of the suite without its table: a line says which, and about how long the rest takes."""
+
+    def __init__(self, parts: list[tuple[str, dict]], args: Namespace, run):
+        self._names = [WORDS[name] + (" of the CIFAR-10 CNN" if "model" in flags else "") for name, flags in parts]
+        self._planned = []
+        for name, flags in parts:
+            part = arguments(args, name, flags, folder=Path(), left=None)
+            self._planned.append(_seconds(name, part, run.machine))
+        self._begin, self._begun = 0.0, 0
+        if not args.quiet:
+            terminal.note(f"measure  {len(parts)} steps, about {_minutes(sum(self._planned))}")
+
+    def one(self, name: str, args: Namespace, run) -> int:
+        """One workload's session, of which only errors are printed."""
+        from workloads import session
+
+        if self._begun == 0:
+            self._begin = time.monotonic()
+        if not args.quiet:
+            left = sum(self._planned[self._begun :])
+            before = sum(self._planned[: self._begun])
+            if before:  # as the steps so far took beside their plan
+                left *= (time.monotonic() - self._begin) / before
+            step = f"{self._begun + 1}/{len(self._names)}  {self._names[self._begun]}"
+            terminal.note(f"         {step:<45} about {_minutes(left)} left")
+        self._begun += 1
+        lines = terminal.redraws(sys.stderr) or not args.fast  # a fast step in a log is over before its first line
+        outcome = _command(name).WORKLOAD.measure(Namespace(**vars(args) | {"quiet": args.quiet or not lines}), run)
+        return session.sum_up(outcome, Namespace(**vars(args) | {"quiet": True}))
+
+
+def _seconds(name: str, args: Namespace, here) -> float:
+    """Seconds that a workload takes at most, as planned; 0 for one that is not installed."""
+    from workloads.harness.plan import seconds_at_most
+
+    try:
+        rows = itertools.chain.from_iterable(rows for _, rows in _rows(name, args, here))
+        return seconds_at_most(list(rows), args)
+    except options.Missing:
+        return 0.0
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} minutes"
 
 
 def _each(parts, args: Namespace, run, folder: Path, one: Callable[..., int]) -> list[int]:
@@ -270,20 +336,32 @@ def _dry_run(args: Namespace, parts: list[tuple[str, dict]]) -> int:
 
 def _report(args: Namespace, folder: Path) -> None:
     """Writes the report into the folder and says its answer and its path."""
-    from analysis import report
+    from analysis import report, units
     from analysis.explain import command as explain
     from analysis.text import several_gpus, summary
     from workloads import records
 
-    loaded = records.read(folder)
-    path = report.to_open(report.render([folder], folder))
     out = sys.stdout if args.format == "table" else sys.stderr
-    said = [*summary.answer(loaded.measurements, loaded.runs[-1].machine), *several_gpus.lines(loaded.measurements)]
-    print("\n" + "\n".join(said), file=out)
-    if any(m.problem.op == "training" for m in loaded.measurements):
-        print("\n" + "\n".join(explain.of_run("cifar10-cnn", str(folder))), file=out)
-    print(f"\nnext:   {options.typed(NEXT)}", file=out)
-    print(f"report, to open:\n{options.near(path)}", file=out)
+    loaded = records.read(folder)
+    rows, here = loaded.measurements, loaded.runs[-1].machine
+    trained = any(m.problem.op == "training" for m in rows)
+    with terminal.doing(f"reading {units.count(len(rows), 'row')} and writing the page"):
+        path = report.to_open(report.render([folder], folder))
+        sentences = []
+        if not trained or not _is_brief(args):
+            sentences += summary.answer(rows, here)
+        elif here.gpus:  # the training is explained below; without a GPU no size has another winner
+            others = [m for m in rows if m.problem.op != "training"]
+            sentences += summary.answer(others, here)[:CROSSINGS]
+        sentences += several_gpus.lines(rows)
+    if sentences:
+        print("\n" + "\n".join(sentences), file=out)
+    if trained:
+        with terminal.doing("explaining the training"):
+            explained = explain.of_run("cifar10-cnn", str(folder))
+        print("\n" + "\n".join(explained), file=out)
+    print(f"\nNext  {options.typed(NEXT)}", file=out)
+    print(f"Page  {options.near(path)}", file=out)
 
 
 main = options.entry(parser, _main)

@@ -3,6 +3,7 @@
 import pathlib
 import re
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import readme
@@ -69,6 +70,35 @@ def test_a_part_that_is_not_installed_is_left_out_and_the_others_go_on(capsys):
     assert workers[0] is workers[1] and workers[::2] == [{}, None]
 
 
+def test_a_step_is_one_line_with_the_time_left(monkeypatch, capsys):
+    """Steps of 30, 20 and 40 s: the first takes 60 s, so the other two are taken for 120 s; both take 120 s, so the last is taken
+    for 160 s."""
+    planned = {"matmul": 30.0, "training": 20.0, "conv": 40.0}
+    parts = [("matmul", {}), ("training", {}), ("conv", {"model": "cifar10-cnn"})]
+    now = iter([0.0, 60.0, 200.0])
+    measured = SimpleNamespace(measure=lambda args, run: args.quiet)
+    monkeypatch.setattr(suite, "_seconds", lambda name, args, here: planned[name])
+    monkeypatch.setattr(suite, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    monkeypatch.setattr(suite, "_command", lambda name: SimpleNamespace(WORKLOAD=measured, parser=matmul.parser))
+    monkeypatch.setattr(session, "sum_up", lambda outcome, args: outcome)
+    steps = suite.Announced(parts, parsed(), SimpleNamespace(machine=GPU_MACHINE))
+    assert [steps.one(name, parsed(), None) for name, _ in parts] == [False] * 3
+    assert capsys.readouterr().err.splitlines() == [
+        "measure  3 steps, about 2 minutes",
+        "         1/3  matrix products                          about 2 minutes left",
+        "         2/3  a training of the CIFAR-10 CNN           about 2 minutes left",
+        "         3/3  convolutions of the CIFAR-10 CNN         about 3 minutes left",
+    ]
+    now = iter([0.0])
+    steps = suite.Announced(parts, parsed("-q"), SimpleNamespace(machine=GPU_MACHINE))
+    assert steps.one("matmul", parsed("-q"), None) is True and not capsys.readouterr().err
+
+
+def test_every_step_is_planned_and_has_words():
+    names = {name for quick in (True, False) for name, _ in suite.plan(quick, GPU, several=True)}
+    assert names == suite.WORDS.keys()
+
+
 def test_visits_of_the_quick_products_on_16_cores_and_a_gpu(monkeypatch):
     """Of five sizes NumPy's kernels on 1 and 16 threads and CuPy's in four modes; peaks of threads and GPU; three triads."""
     numba = {"matmul": "simd parallel", "peak": "fma", "stream": "nontemporal"}
@@ -100,8 +130,8 @@ def test_one_folder_with_a_report_and_its_answer(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(plan, "_FAST_CACHES", 0.0)  # roofs of a memory of 256 MiB: gone through, and no more
     assert suite.main([*QUICK, "--quick", "--only", "matmul", "-o", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "next:   " in out and "n = 1,024" in out
-    assert pathlib.Path(out.splitlines()[-1]).resolve() == tmp_path / "report.html"  # the last line is what one opens
+    assert "\nNext  " in out and "n = 1,024" in out
+    assert pathlib.Path(out.splitlines()[-1].removeprefix("Page  ")).resolve() == tmp_path / "report.html"
     assert {p.name for p in tmp_path.iterdir()} >= {"matmul.jsonl", "report.md"}
     assert all(m.status == "ok" for m in records.read(tmp_path).measurements)
     assert suite.main([*QUICK, "--quick", "--only", "matmul", "-o", str(tmp_path)]) == 2  # nothing is overwritten

@@ -249,6 +249,25 @@ def require_plan_format(args: Namespace) -> None:
         raise options.Usage(f"--dry-run has nothing measured for --format {args.format}", wrong="--format")
 
 
+def seconds_at_most(rows: Sequence[Row], args: Namespace) -> float:
+    """Seconds that rows take at most by the limits that the arguments set; of trainings the guess of `seconds`."""
+    limits = shared_flags.limits(args)
+    processes, fresh = (RIGOROUS_PROCESSES, limits.rounds) if args.rigorous else (1, 0)
+    libraries = {(row.backend, row.device) for row in rows if not isinstance(row.problem, Training)}
+    total = _FRESH_S * fresh + _FRAMEWORK_S * len(libraries)
+    for row in rows:
+        clocks = 3 if row.problem.op == "feeding" or (row.on_gpu and row.mode == "resident") else 1
+        if isinstance(row.problem, Training):
+            total += seconds(row, args.rigorous)
+        elif rounds.is_whole(row):
+            starts = _FRAMEWORK_S if row.backend in registry.FRAMEWORKS else _FRESH_S
+            many, start = (RIGOROUS_PROCESSES, starts) if row.process == "fresh" else (processes, 0.2)
+            total += many * (clocks * limits.max_time + start + row.problem.patience_s)
+        else:
+            total += (1 + rounds.EXTRA) * (0.2 * (fresh or 1) + clocks * limits.visit_s * limits.rounds)
+    return total
+
+
 def dry_run(rows: Iterable[Row], args: Namespace) -> None:
     """Prints the plan: rows that fit into memory, the largest footprint, the seconds at most, the rows that do not fit; as one
     JSON object of all rows with --format json.
@@ -266,17 +285,7 @@ def dry_run(rows: Iterable[Row], args: Namespace) -> None:
         {} if args.format == "json" else one_row.too_large(rows, lambda row: one_row.require_room(row, free), name)
     )
     rows = [row for row in rows if row.key not in left_out]
-    limits = shared_flags.limits(args)
-    processes, fresh = (RIGOROUS_PROCESSES, limits.rounds) if args.rigorous else (1, 0)
-    seconds = _FRESH_S * fresh + _FRAMEWORK_S * len({(row.backend, row.device) for row in rows})
-    for row in rows:
-        clocks = 3 if row.problem.op == "feeding" or (row.on_gpu and row.mode == "resident") else 1
-        if rounds.is_whole(row):
-            starts = _FRAMEWORK_S if row.backend in registry.FRAMEWORKS else _FRESH_S
-            many, start = (RIGOROUS_PROCESSES, starts) if row.process == "fresh" else (processes, 0.2)
-            seconds += many * (clocks * limits.max_time + start + row.problem.patience_s)
-        else:
-            seconds += (1 + rounds.EXTRA) * (0.2 * (fresh or 1) + clocks * limits.visit_s * limits.rounds)
+    seconds = seconds_at_most(rows, args)
     largest = max((r.problem.footprint_bytes for r in rows), default=0)
     if args.format == "json":
         planned = {"rows": msgspec.to_builtins(rows), "largest_bytes": largest, "seconds_at_most": seconds}

@@ -8,9 +8,10 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 
 from workloads import terminal
-from workloads.harness import rounds
+from workloads.harness import announce, rounds
 from workloads.harness.plan import name
 from workloads.records import Measurement, Row
+from workloads.records.messages import Doing
 
 
 class InOrder:
@@ -37,7 +38,7 @@ class InOrder:
 @contextlib.contextmanager
 def progress(args: Namespace) -> Iterator[Callable[[Row, int], None]]:
     """A function to call when a visit begins, with the number still to go. It shows how many are done and the time left: as a
-    bar on a terminal, else in plain lines now and then."""
+    bar on a terminal, which also says what a worker does before its clocks run, else in plain lines now and then."""
     made, begin, last = 0, time.monotonic(), -math.inf
     if args.quiet:
         yield lambda row, to_go: None
@@ -57,7 +58,15 @@ def progress(args: Namespace) -> Iterator[Callable[[Row, int], None]]:
                 bar.update(task, completed=made, total=made + to_go, description=name(row))
                 made += 1
 
-            yield moved
+            def before_its_clocks(doing: Doing) -> None:
+                if not doing.timing:
+                    bar.update(task, description=doing.words)
+
+            announce.send_to(before_its_clocks)
+            try:
+                yield moved
+            finally:
+                announce.send_to(None)
     else:
 
         def plain(row: Row, to_go: int) -> None:
