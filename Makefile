@@ -10,7 +10,8 @@ SEEN = $(CURDIR):$(TESTS)/support:$(TESTS)/kernels:$(TESTS)/workloads:$(TESTS)/a
 
 help:
 	@echo 'make run               set up once, then the quick suite: where the GPU starts to win on this machine'
-	@echo 'make test              set up once, then the tests                  make test ARGS="-k stream"'
+	@echo 'make test              set up once, then the tests (minutes)        make test ARGS="-k stream"'
+	@echo 'make test-all          the slow tests too; wants Chromium and g++'
 	@echo 'make bench NAME=...    one table of claims, measured here: $(if $(BENCHES),$(BENCHES),none yet)'
 	@echo 'make stress NAME=...   the full counts of what the tests try a few of: $(if $(STRESSES),$(STRESSES),none yet)'
 	@echo 'make golden            values held to the stored ones (minutes)       make golden ARGS=--quick (20 s)'
@@ -53,6 +54,9 @@ run:
 	@$(ready); "$$python" -m workloads.suite --quick $(ARGS)
 
 test:
+	@$(ready); "$$python" -m pytest -n 2 --dist loadscope -m "not slow" $(ARGS)
+
+test-all:
 	@$(ready); "$$python" -m pytest -n 2 --dist loadscope $(ARGS)
 
 golden:
@@ -94,4 +98,4 @@ clean:
 	@rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help run test golden lint bench stress screenshots profile constraints clean
+.PHONY: help run test test-all golden lint bench stress screenshots profile constraints clean

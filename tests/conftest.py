@@ -7,6 +7,8 @@ import pathlib
 import re
 import shutil
 import tempfile
+from collections import Counter
+from collections.abc import Iterable
 
 os.unsetenv("COLUMNS")  # readline, which pytest loads, sets it for children behind os.environ: their lines would wrap
 os.environ.setdefault("NUMBA_CACHE_DIR", str(pathlib.Path(tempfile.gettempdir()) / f"crossover-numba-{os.getuid()}"))
@@ -15,7 +17,7 @@ import pytest
 from kept import numba_folder
 from numba.core.caching import UserProvidedCacheLocator
 
-from analysis import noise
+from analysis import noise, units
 from kernels.problems import Training
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
@@ -54,17 +56,62 @@ def no_roofs(monkeypatch):
 
 def allowed_skip(reason: str) -> bool:
     """Whether a test may skip for that reason in CI."""
-    return ALLOWED_SKIPS.match(reason.removeprefix("Skipped: ")) is not None
+    return ALLOWED_SKIPS.match(reason) is not None
 
 
 def refuse_skip(report) -> None:
     """Turns a skip into a failure in CI, unless its reason is an allowed one."""
     if not (report.skipped and os.environ.get("CI")) or hasattr(report, "wasxfail"):
         return
-    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    reason = skip_reason(report)
     if not allowed_skip(reason):
         report.outcome = "failed"
         report.longrepr = f"skipped in CI for a reason that CI does not allow: {reason}"
+
+
+def not_run(skipped: Iterable[str], slow: int) -> str:
+    """What a run has left out, in words; "" for nothing. skipped: the reason of each skipped test. slow: how many tests were
+    left out as slow."""
+    parts = [f"{units.count(number, 'test')} ({reason})" for reason, number in Counter(skipped).most_common()]
+    if slow:
+        parts.append(f"{units.count(slow, 'slow test')} (make test-all)")
+    return ", ".join(parts)
+
+
+def skip_reason(report) -> str:
+    """Why a test was skipped."""
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reason.removeprefix("Skipped: ")
+
+
+_slow_items = set[str]()  # names of the tests that `-m "not slow"` has left out
+
+
+def pytest_deselected(items):
+    """Notes the slow tests that are left out; those that -k has not chosen anyway are gone before, in a call of their own."""
+    slow = [item.nodeid for item in items if item.get_closest_marker("slow")]
+    if len(slow) == len(items):
+        _slow_items.update(slow)
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # a process of xdist
+        session.config.workeroutput["slow"] = sorted(_slow_items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    _slow_items.update(getattr(node, "workeroutput", {}).get("slow", ()))
+
+
+def pytest_unconfigure(config):
+    """The last line of a run that passed: what it has left out."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput") or reporter.stats.keys() & {"failed", "error"}:
+        return
+    left_out = not_run(map(skip_reason, reporter.stats.get("skipped", ())), len(_slow_items))
+    if reporter.stats.get("passed") and left_out:
+        reporter.write_line(f"passed; not run here: {left_out}")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -113,7 +160,7 @@ def chromium():
     import browser
 
     if browser.executable() is None:
-        pytest.fail("no Chromium: apt-get install chromium")
+        pytest.skip("no Chromium")
     with browser.chromium() as running:
         yield running
 
@@ -140,7 +187,7 @@ def threads():
 def built(tmp_path_factory):
     """Where a file's CUDA sources are built for the CPU."""
     if not (shutil.which("g++") or shutil.which("clang++")):
-        pytest.skip("no C++ compiler to run CUDA C on the CPU with")
+        pytest.skip("no C++ compiler")
     return tmp_path_factory.mktemp("cuda_on_cpu")
 
 

@@ -2,7 +2,6 @@
 killed halfway."""
 
 import argparse
-import importlib.util
 import os
 import signal
 import subprocess
@@ -49,6 +48,7 @@ def test_nodes_are_named_by_their_own_name_and_the_running_cluster_is_the_one_no
     assert cluster.current() == "127.0.0.1:1"
 
 
+@pytest.mark.slow
 def test_no_address_no_cluster_and_no_ray_are_refused_with_what_to_type(monkeypatch, capsys):
     pytest.importorskip("ray")
     for address, error in (("ray://head:10001", "Ray Client"), ("nonsense", "is no address of a cluster")):
@@ -316,10 +316,10 @@ sys.exit(code)
 """
 
 
+@pytest.mark.slow
 def test_three_nodes_of_a_real_cluster_one_killed_halfway(tmp_path):
     """In a process of its own, as Ray leaves threads and handlers behind."""
-    if importlib.util.find_spec("ray") is None:
-        pytest.fail("Ray is not installed: pip install ray")
+    pytest.importorskip("ray")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
     words = [sys.executable, "-c", _CLUSTER, str(tmp_path / "run")]
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=150, check=False)
