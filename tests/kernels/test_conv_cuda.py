@@ -8,6 +8,7 @@ import re
 import cuda_on_cpu
 import numpy as np
 import pytest
+import slow_cases
 from cuda_on_cpu import Encoder
 from drawn import Row, latest
 from msgspec.structs import replace
@@ -117,7 +118,9 @@ TRIED = [
 ]
 
 
-@pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tiles.Tiles) else "")
+@pytest.mark.parametrize(
+    ("file", "of", "more"), slow_cases.every(16, TRIED), ids=lambda v: str(v) if isinstance(v, tiles.Tiles) else ""
+)
 def test_sums_stay_in_registers(file, of, more):
     assert spilled(file, {**of.macros(), **more}) == 0
 
@@ -143,7 +146,7 @@ RUNGS = [
 ]
 
 
-@pytest.mark.parametrize(("of", "rung", "dtype", "tile", "way"), RUNGS, ids=str)
+@pytest.mark.parametrize(("of", "rung", "dtype", "tile", "way"), slow_cases.every(8, RUNGS), ids=str)
 def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, tile, way, bound, built, monkeypatch):
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))

@@ -51,7 +51,9 @@ def bound(problem: Conv, variant: str, vector: int = 0):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize(("variant", "vector"), [("direct", 0), ("blocked", 64), ("blocked", 32)])
+@pytest.mark.parametrize(
+    ("variant", "vector"), [("direct", 0), pytest.param("blocked", 64, marks=pytest.mark.slow), ("blocked", 32)]
+)
 def test_awkward_shapes_are_exact(variant, vector, count, way, threads):
     need(vector)
     threads(count)

@@ -11,6 +11,7 @@ import threading
 import types
 
 import pytest
+import slow_cases
 from kept import kept, numba_folder
 
 from kernels.cuda import conv_tiles, loader, matmul_tiles
@@ -148,7 +149,10 @@ def newest(file: str) -> list[str]:
     return [] if any(arch.endswith("a") for arch in architectures(file)) else ["sm_120"]
 
 
-@pytest.mark.parametrize(("file", "arch"), [(f, a) for f in FILES for a in (*architectures(f), *newest(f))])
+COMPILED = [(file, arch) for file in FILES for arch in (*architectures(file), *newest(file))]
+
+
+@pytest.mark.parametrize(("file", "arch"), slow_cases.every(4, COMPILED))
 def test_compiles(file, arch):
     text = loader.source(file)
     cubin = kept(".cubin", (text, arch, *_compilers()), lambda path: path.write_bytes(compiled(text, arch).code))

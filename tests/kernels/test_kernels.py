@@ -110,7 +110,16 @@ def right_twice(run, problem, inputs, allocates: bool = False) -> None:
             output.fill(7)
 
 
-@pytest.mark.parametrize("kernel", kernels(), ids=lambda k: k.name)
+#: Numba compiles each of them for 10 to 35 s on a slow core.
+SLOW_TO_COMPILE = {"matmul/numba/simd", "matmul/numba/dots", "conv/numba/direct"}
+
+
+def marked(kernel):
+    """The kernel as a case: slow where it is slow to compile."""
+    return pytest.param(kernel, marks=pytest.mark.slow) if kernel.name in SLOW_TO_COMPILE else kernel
+
+
+@pytest.mark.parametrize("kernel", map(marked, kernels()), ids=lambda k: k.name)
 def test_right_or_refused_with_a_reason(kernel):
     done, reasons = 0, []
     assert 20 < len(kernel.idea) < 240, "two lines tell its idea"

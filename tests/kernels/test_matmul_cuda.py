@@ -15,6 +15,7 @@ import types
 import cuda_on_cpu
 import numpy as np
 import pytest
+import slow_cases
 from test_cuda import spilled
 
 from kernels import reference
@@ -289,7 +290,9 @@ TRIED = [
 ]
 
 
-@pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tiles.Tiles) else "")
+@pytest.mark.parametrize(
+    ("file", "of", "more"), slow_cases.every(16, TRIED), ids=lambda v: str(v) if isinstance(v, tiles.Tiles) else ""
+)
 def test_sums_stay_in_registers(file, of, more):
     """But for one, where rows do not begin on 16 bytes: they are fetched item by item, beside sums that fill the others."""
     by_items = file == TENSOR and more["BYTES_A"] < 16
@@ -333,7 +336,7 @@ RUNGS = [
 ]
 
 
-@pytest.mark.parametrize(("of", "rung", "tile", "math"), RUNGS, ids=str)
+@pytest.mark.parametrize(("of", "rung", "tile", "math"), slow_cases.every(8, RUNGS), ids=str)
 def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypatch):
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
     monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))

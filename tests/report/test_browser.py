@@ -366,6 +366,7 @@ def test_paper_gets_every_chart_in_light_colors(page):
     assert page.evaluate(ink) == dark
 
 
+@pytest.mark.slow
 def test_axe_finds_no_violation_in_either_theme(page):
     colors = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
     for theme, options in (("light", {}), ("dark", colors)):
@@ -373,6 +374,7 @@ def test_axe_finds_no_violation_in_either_theme(page):
         assert chromium_of.violations(page, **options) == []
 
 
+@pytest.mark.slow
 def test_axe_finds_no_violation_on_a_phone(chromium, made):
     with chromium_of.opened(chromium, made[0], 375) as seen:
         assert seen.locator("#answer li").count() >= 3

@@ -286,6 +286,7 @@ def test_memory_is_that_of_the_newest_program_of_a_step():
         assert replicas.program_memory("cpu")["step_state_bytes"] == 4 * count
 
 
+@pytest.mark.slow
 def test_two_devices_learn_what_one_learns_and_say_what_they_need(jax_worker):
     one, several = jax_worker(part(1, strategy="")), jax_worker(part(2))
     assert (one.status, several.status) == ("ok", "ok"), (one.reason, several.reason)

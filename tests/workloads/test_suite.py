@@ -126,6 +126,7 @@ def test_exit_code(codes, code):
     assert session.worst(codes) == code
 
 
+@pytest.mark.slow
 def test_one_folder_with_a_report_and_its_answer(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(plan, "_FAST_CACHES", 0.0)  # roofs of a memory of 256 MiB: gone through, and no more
     assert suite.main([*QUICK, "--quick", "--only", "matmul", "-o", str(tmp_path)]) == 0
