@@ -87,7 +87,7 @@ def lines(template: str, **values) -> list[str]:
 def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, of: str = "", *, disturbed: bool = False) -> str:
     """The winner with both times: `The GPU: 61 s against 126 s on the CPU, 2.1x faster.`; in a list with the subject `of`:
     `CIFAR-10 CNN: 61 s on the GPU, 126 s on the CPU, 2.1x faster.` Of an upper bound: `at most 3 ms .. at least 1.9x faster`.
-    From rows that were disturbed: `Probably the GPU: ...`."""
+    From rows that were disturbed: `Probably the GPU: ...`, in a list `..., probably 2.1x faster.`"""
     sides = sorted((("CPU", cpu), ("GPU", gpu)), key=lambda side: side[1].value)
     (best, quick), (_, slow) = sides
     told = [timed(e) if e.low <= 0 else time(e) for _, e in sides]
@@ -95,9 +95,13 @@ def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, of: str = "", *
     speedup, predicted = slow / quick, source == PREDICTED
     mark = " (predicted; the ranges overlap)" if predicted else "; the intervals overlap"
     if faster(cpu, gpu) != "neither":
-        sure = f"Probably the {best}" if disturbed else f"The {best}"
-        first = f"{named[0]}, {named[1]}" if of else f"{sure}: {told[0]} against {named[1]}"
         gained = factor(speedup) if quick.low > 0 else f"at least {factor(speedup.low)}"
+        if of:
+            first = f"{named[0]}, {named[1]}"
+            gained = f"probably {gained}" if disturbed else gained
+        else:
+            sure = f"Probably the {best}" if disturbed else f"The {best}"
+            first = f"{sure}: {told[0]} against {named[1]}"
         said, mark = f"{first}, {gained} faster", " (predicted)" * predicted
     elif predicted and speedup.value >= LIKELY:
         said = f"Probably the {best}: {told[0]} against {named[1]}"

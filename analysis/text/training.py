@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from analysis import numbers
 from analysis.crossover.crossover import Answer
+from analysis.explain import doubts
 from analysis.stats import Estimate, best_by, faster, group_by, of
 from analysis.text import sentences
 from analysis.text.rates import device_name
@@ -142,13 +143,16 @@ def _pair_sentence(pair: Pair, trained: Iterable[Trained]) -> str:
     both = measured_training.both_sides(pair, trained)
     cpu, gpu = both or pair.sides(BY_STEP)
     cpu_step, gpu_step = _step_seconds(cpu), _step_seconds(gpu)
+    disturbed = bool(doubts.disturbances("", [cpu.row, gpu.row]))
     if both is None:
-        return sentences.winner(cpu_step, gpu_step, of=f"{subject(replace(pair.setup, samples=0))}, a step")
+        step = f"{subject(replace(pair.setup, samples=0))}, a step"
+        return sentences.winner(cpu_step, gpu_step, of=step, disturbed=disturbed)
     words, named = whole_job(pair.setup)
     training = break_even.planned_training(pair.setup)
     cpu_whole, gpu_whole = (measured_training.seconds(side, training) for side in both)
-    whole = sentences.winner(cpu_whole, gpu_whole, of=f"{subject(named)}, {words}")
-    return f"{whole} {sentences.winner(cpu_step, gpu_step, of='A step alone')}"
+    whole = sentences.winner(cpu_whole, gpu_whole, of=f"{subject(named)}, {words}", disturbed=disturbed)
+    alone = sentences.winner(cpu_step, gpu_step, of="A step alone", disturbed=disturbed)
+    return f"{whole} {alone}"
 
 
 def _step_seconds(side: Trained) -> Estimate:

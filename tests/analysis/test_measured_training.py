@@ -42,7 +42,11 @@ def test_the_summary_and_the_explanation_tell_a_training_from_short_rows_with_th
     explained = explanation.explain(Request(PLANNED), sources(*rows))
     assert [side.whole for side in explained.sides] == [measured.seconds(side, PLANNED) for side in (cpu, gpu)]
     (line,) = words.training_sentences(rows)
-    assert "27 s on the GPU, 79.2 s on the CPU" in line
+    assert "27 s on the GPU, 79.2 s on the CPU, 3.0x faster" in line
+    loud = [replace(rows[0], flags=("other-load",)), rows[1]]
+    (line,) = words.training_sentences(loud)
+    assert "27 s on the GPU, 79.2 s on the CPU, probably 3.0x faster" in line
+    assert explanation.explain(Request(PLANNED), sources(*loud)).winner == "neither"
 
 
 def test_rows_that_only_bound_a_step_tell_no_whole_training():
