@@ -17,11 +17,15 @@ from must_reach import Figure, printed
 
 from kernels import reference, registry
 from kernels.problems import Conv
+from kernels.reference import stream as passes
 from tests.bench.conv_cuda import BATCHES, MODELS, layers, of_models
 from workloads.harness import timing
 from workloads.harness.timing import Limits
 
-OURS, LIBRARIES = ("conv/numba/blocked", "conv/numba/held"), ("conv/tensorflow/eager", "conv/tensorflow/held")
+OURS = ("conv/numba/blocked", "conv/numba/held")
+ROW = "conv/tensorflow/graph"  # calls one after the other in one graph: TensorFlow's dispatch is in none of them
+LIBRARIES = ("conv/tensorflow/eager", "conv/tensorflow/held", ROW)
+ROW_S = 1.0  # a row of calls that takes longer is left out: dispatch is then nothing beside a call
 # powers of ten of the FLOPs
 CLASSES = {"< 100 MFLOP": (6, 8), "100 MFLOP to 3 GFLOP": (8, 9.5), "> 3 GFLOP": (9.5, 11)}
 OF_MODELS = 32  # their batch
@@ -60,11 +64,12 @@ def measure(case: Case, turn: int) -> Row:
     once = timing.call_seconds(timing.host(calls[OURS[0]]), Limits(visit_s=0))
     conv_tensorflow.HELD = max(2, min(HELD_AT_MOST, round(HELD_S / once)))
     tensors = [tensorflow.constant(array) for array in inputs]
-    for name in LIBRARIES:
+    libraries = [name for name in LIBRARIES if name != ROW or once * passes.IN_A_ROW <= ROW_S]
+    for name in libraries:
         with contextlib.suppress(ValueError):  # no layout can be held for wgrad and for dgrad with a stride
             calls[name] = registry.find(name).bind(problem, *tensors)
     shape, layout = drawn.described(problem)
-    return row(case, calls, LIBRARIES, turn, layout=layout, shape=shape, first_s=first_s, equal=equal)
+    return row(case, calls, libraries, turn, layout=layout, shape=shape, first_s=first_s, equal=equal)
 
 
 def figures(rows: list[Row]) -> list[Figure]:
@@ -81,8 +86,9 @@ def figures(rows: list[Row]) -> list[Figure]:
 
 BENCH = drawn.Bench(
     *("conv_numba", "Our convolution in Numba beside oneDNN", ("float32",), cases, measure, figures),
-    f"Ours: `blocked`; the library: oneDNN in TensorFlow; of both the faster of two ways (eager, `blocked`: filters laid out in "
-    f"every call; `held`: once). One thread, NHWC. Drawn: {drawn.EACH} layers of each of {', '.join(CLASSES)}, batch "
+    f"Ours: `blocked`; the library: oneDNN in TensorFlow; of both the fastest way (eager, `blocked`: filters laid out in "
+    f"every call; `held`: once; in rows of after 2026-11-28 `graph`, {passes.IN_A_ROW} calls in one graph, too, if shorter than "
+    f"{ROW_S:g} s). One thread, NHWC. Drawn: {drawn.EACH} layers of each of {', '.join(CLASSES)}, batch "
     f"{', '.join(map(str, BATCHES))}. Layers: those of {', '.join(MODELS)} at batch {OF_MODELS}. A layer is its n, h, w, "
     "c_in, c_out, r, s, stride. Below each claim its lowest rows.",
     f"N(0,1) operands. {BLOCKS} blocks a side whose order turns around, the FMA peak among them, each side's fastest counts.",
