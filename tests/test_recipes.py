@@ -34,11 +34,13 @@ def measured(root, kernel: str) -> list[dict]:
     return [line for line in lines if line.get("kernel") == kernel and line["visit"] == 1]
 
 
+@pytest.mark.slow
 def test_a_kernel_is_one_function_in_one_file(tmp_path):
     carried_out("a kernel", tmp_path)
     assert [(row["status"], row["check"]) for row in measured(tmp_path, "matmul/numpy/einsum")] == [("ok", "exact")]
 
 
+@pytest.mark.slow
 def test_a_backend_is_a_line_of_the_table_and_its_first_kernel(tmp_path):
     overview, _ = carried_out("a backend", tmp_path)
     assert [line.split()[1] for line in overview.splitlines() if line.startswith("  scipy ")] == ["ready"]

@@ -74,7 +74,15 @@ def predicted_errors() -> list[str]:
     return [line for line in said if line and isinstance(line, str)]
 
 
-@pytest.mark.parametrize("machine", [*MACHINES, "predictions"])
+def stored_rows() -> list:
+    """Machines and predictions as cases; those with thousands of rows are slow."""
+    large = ("nvidia-h200", "predictions")
+    return [
+        pytest.param(name, marks=pytest.mark.slow) if name in large else name for name in [*MACHINES, "predictions"]
+    ]
+
+
+@pytest.mark.parametrize("machine", stored_rows())
 def test_every_sentence_on_the_stored_rows_is_short_and_in_the_words_of_the_field(machine):
     said = predicted_errors() if machine == "predictions" else rendered(machine)
     assert not [fault for text in said for fault in plain_words.faults(text)]

@@ -48,6 +48,7 @@ def test_there_are_eight_complaints_and_every_training_is_one_that_can_be_run():
         assert networks.find(q.training.model)
 
 
+@pytest.mark.slow
 def test_the_stored_machine_answers_every_case_in_eighteen_lines_and_docs_has_them(stored, monkeypatch, capsys):
     replies, reply = [], cases.reply
     monkeypatch.setenv("COLUMNS", "80")

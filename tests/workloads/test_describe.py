@@ -175,7 +175,9 @@ def test_keras_builds_what_the_table_says(train, name):
     assert not m.samples
 
 
-@pytest.mark.parametrize(("model", "falls"), [("cifar10-mlp", False), ("peaks", True)])
+@pytest.mark.parametrize(
+    ("model", "falls"), [pytest.param("cifar10-mlp", False, marks=pytest.mark.slow), ("peaks", True)]
+)
 def test_other_losses_train(train, model, falls):
     """One-hot classes under a sigmoid, and a regression whose loss falls."""
     m = train(8, 160 if falls else 16, model=model)

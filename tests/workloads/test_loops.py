@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import slow_cases
 
 from kernels import networks
 from kernels.problems import Training
@@ -15,18 +16,21 @@ LINE = networks.Network("line", "", (2,), 1, (networks.Layer("out", "dense", 1),
 JAX_LOOP, ON_JAX = "training/jax/keras_loop", {"data": "synthetic", "keras_backend": "jax"}
 
 
-ON_TENSORFLOW = "resident_is_keras tensorflow_loop_is_keras compiled_loops_are_keras float64_targets"
+ON_TENSORFLOW = "resident_is_keras tensorflow_loop_is_keras float64_targets"
 
 
-@pytest.mark.parametrize("name", [*ON_TENSORFLOW.split(), "shuffled_epochs_use_every_sample_once"])
+SLOW_ON_TENSORFLOW = pytest.param("compiled_loops_are_keras", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", [*ON_TENSORFLOW.split(), "shuffled_epochs_use_every_sample_once", SLOW_ON_TENSORFLOW])
 def test_inside(inside, name):
     assert inside(name) == ("ok", "")
 
 
-IN_JAX = "is_keras_and_what_it_was with_float64_targets uses_every_sample_once trains_whatever_keras_does"
+IN_JAX = "uses_every_sample_once is_keras_and_what_it_was with_float64_targets trains_whatever_keras_does"
 
 
-@pytest.mark.parametrize("name", [f"jax_loop_{name}" for name in IN_JAX.split()])
+@pytest.mark.parametrize("name", slow_cases.every(4, [f"jax_loop_{name}" for name in IN_JAX.split()]))
 def test_inside_jax(jax_worker, name):
     problem = Training(f"tests.support.inside:{name}", 1, 1)
     m = jax_worker(Row("training/keras/build", problem, Settings(switches=ON_JAX)))
