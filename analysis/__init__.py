@@ -1,1 +1,3 @@
 """From result files to understanding. Nothing in here times anything."""
+
+import workloads

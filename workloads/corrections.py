@@ -31,10 +31,15 @@ ALIASES = {
 def closest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
     """The known word that is an alias of `word`, begins with it, contains it, or is most similar to it; "" without one."""
     by_small = {name.lower().lstrip("-"): name for name in known}
-    small = usual_name(word.lower().lstrip(DASHES))
+    plain = word.lower().lstrip(DASHES)
+    small = usual_name(plain)
+    if small in by_small:
+        return by_small[small]
     containing = sorted((name for name in by_small if len(small) > 2 and small in name), key=len)
     beginning = [name for name in containing if name.startswith(small)]
-    near = beginning or containing or difflib.get_close_matches(small, by_small, 1, likeness)
+    near = beginning or containing
+    if not near and small == plain:  # what has another name here, and is not known, is like no other
+        near = difflib.get_close_matches(small, by_small, 1, likeness)
     return by_small[near[0]] if near else ""
 
 

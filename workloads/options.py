@@ -317,7 +317,7 @@ def positive(text: str, units: dict[str, float] = SECONDS) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
     if match[2] not in units:
         beginning = [unit for unit in units if unit and match[2].startswith(unit)]
-        right = f"{match[1]}{max(beginning, key=len, default='')}"
+        right = f"{match[1]}{max(beginning, key=len)}" if beginning else ""
         known = ", ".join(f"{match[1]}{unit}" for unit in units if unit)
         raise Usage(f"{text!r} has a unit that is not known; write one like {known}", wrong=text, right=right)
     return float(match[1]) * units[match[2]]

@@ -5,6 +5,8 @@ A hint is run as far as that takes no time: a workload with --dry-run, any other
 
 import importlib
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -61,7 +63,15 @@ WRONG = {
         --fail-on 5 =>
         --model cifar10-cnm => --model cifar10-cnn
         --seed abc =>
-        --resume=yes =>""",
+        --resume=yes =>
+        --dtype=half --size=128 => --dtypes=float16 --sizes=128
+        --sizes [64,128] => --sizes 64,128
+        --sizes 64 to 512 => --sizes 64 512
+        --output =>
+        --batch ten --sizes 64 => --sizes 64
+        --modes pinned => --modes roundtrip-pinned
+        --layouts NN => --layouts nn
+        --stop-after 1day =>""",
     "workloads.conv": """
         --model cifar10-cnn --batch 0 => --model cifar10-cnn --batch 1
         --modes residnt => --modes resident""",
@@ -77,14 +87,21 @@ WRONG = {
         --study batchs => --study batches
         --jit true => --jit on
         --samples 1000 --steps 3 => --samples 1000
-        --optimizer adam =>""",
+        --optimizer adam =>
+        --model mine.py:build --samples -5 => --samples 5""",
+    "workloads.inference": "--precision bf16 => --precision mixed_bfloat16",
+    "workloads.launch": "--calls stepp => --calls step",
+    "workloads.peak": "--dtypes float8 => --dtypes float8_e4m3",
     "workloads.stream": """
         --operations triadd => --operations triad
         --sizes 1e6kb => --sizes""",
     "workloads.suite": """
         --only matmull => --only matmul
-        --quik => --quick""",
-    "workloads.doctor": "--dtype half =>",
+        --quik => --quick
+        --only training,matmull => --only training,matmul""",
+    "workloads.doctor": """
+        --dtype half =>
+        reports/nvidia-h200/sute => reports/nvidia-h200/suite""",
     "workloads.describe": "--model mine.py:biuld => --model mine.py:build",
     "workloads": """
         matmull --sizes 64 => python -m workloads.matmul --sizes 64
@@ -111,6 +128,13 @@ WRONG = {
         --model lenet --case S4 => --model lenet
         --model lenet nowhere => --model lenet
         --model lenet --fast => --model lenet
+        --model lenet --dtype half => --model lenet
+        --model lenet --input tfdata => --input tf.data
+        --model lenet --verify all => --model lenet
+        --model lenet --price-gpu free => --price-gpu 3.50
+        --model ../mine.py:build => --model mine.py:build
+        photos --model mine.py:build => --model mine.py:build
+        --model => --case S4
         --case S9 => --case S""",
     "analysis.report": """
         photos => suite
@@ -121,7 +145,9 @@ WRONG = {
     "analysis.roofline": "photos => suite",
     "analysis.compare": """
         => suite-in-bursts
-        a b => suite""",
+        a b => suite
+        SUITE reports/amd-avx512-2c => --any-machine
+        SUITE SUITE --fail-on 10%% => suite""",
     "analysis.export": """
         SUITE --to excel => -h
         SUITE => --to google-benchmark
@@ -189,3 +215,21 @@ def only_checked(parser, argv, body, check=lambda args: None) -> int:
     """A command up to where its body would begin: what it names is there."""
     check(parser.parse_args(argv))
     return options.OK
+
+
+MISSPELLED = {
+    "workloads.matmull --sizes 64": "workloads.matmul --sizes 64",
+    "analysis.matmul": "workloads.matmul",
+    "analysis.repotr photos": "analysis.report photos",
+    "workloads.zzz": "workloads",
+    "analysis.text": "analysis",
+}
+
+
+@pytest.mark.parametrize(("typed", "right"), MISSPELLED.items())
+def test_a_misspelled_module_is_one_error_and_the_command_meant(typed, right):
+    words = [sys.executable, "-m", *typed.split()]
+    ended = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    error, tried = ended.stderr.splitlines()
+    assert ended.returncode == options.USAGE and error == f"error: no command {typed.split()[0]!r}"
+    assert tried.endswith(f"-m {right}")

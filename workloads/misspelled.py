@@ -1,0 +1,29 @@
+"""Ends `python -m workloads.matmull` with the command that was meant, in place of Python's own message."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+
+from workloads import ROOT, help_screen, options
+
+
+def leave_if_unknown(words: Sequence[str]) -> None:
+    """Exits with an error and the command corrected if Python's words (`sys.orig_argv`) name a module of ours that is not there.
+
+    While it looks for the module, `sys.argv[0]` is "-m". Source: Python's documentation of sys.argv and sys.orig_argv.
+    """
+    if "-m" not in words[:-1]:
+        return
+    module, *others = words[words.index("-m") + 1 :]
+    if module.partition(".")[0] not in help_screen.OVERVIEWS or _can_run(module):
+        return
+    similar = help_screen.similar_command(module.rpartition(".")[2], module)
+    command = ["python", "-m", similar, *others] if similar else ["python", "-m", module.partition(".")[0]]
+    print(f"error: no command {module!r}", file=sys.stderr)
+    print(f"  try: {options.typed(shlex.join(command))}", file=sys.stderr)
+    sys.exit(options.USAGE)
+
+
+def _can_run(module: str) -> bool:
+    path = ROOT.joinpath(*module.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
