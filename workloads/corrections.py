@@ -57,8 +57,11 @@ def similar_path(text: str) -> str:
     similar = Path(path.anchor)
     for part in path.relative_to(path.anchor).parts:
         near = part
-        if not (similar / part).exists():
-            near = closest(part, os.listdir(similar) if similar.is_dir() else (), 0.75)
+        try:
+            if not (similar / part).exists():
+                near = closest(part, os.listdir(similar) if similar.is_dir() else (), 0.75)
+        except OSError:  # a folder that may not be looked into
+            near = ""
         if not near:
             return ""
         similar /= near

@@ -402,13 +402,7 @@ def command(
         try:
             with contextlib.suppress(ValueError):  # not the main thread: whoever owns it decides
                 signal.signal(signal.SIGTERM, _terminated)
-            args = made.parse_args(argv)
-            args.command = command_line(made.module, argv)
-            if not getattr(args, "quiet", False):
-                terminal.show_waiting(made.question)
-            out.wraps = {getattr(args, "format", None), getattr(args, "to", None)} <= {"table", None}
-            require_packages()
-            return body(args)
+            return _carry_out(made, argv, body, out)
         except Stop as stop:
             _say(stop, Hints(made, sys.argv[1:] if argv is None else list(argv), check))
             return stop.code
@@ -416,8 +410,38 @@ def command(
             terminal.note(f"stopped {str(stop) or 'before anything was measured'}")
             return TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
         except BrokenPipeError:  # the reader of our output left, as `| head` does
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            terminal.discard(sys.stdout)
             return OK
+        except OSError as error:
+            if error.filename is None:
+                terminal.discard(sys.stdout)
+            refused = _refused_by_system(error, command_line(made.module, argv))
+            _say(refused, Hints(made, sys.argv[1:] if argv is None else list(argv), check))
+            return USAGE
+
+
+def _carry_out(
+    command_parser: Parser, argv: Sequence[str] | None, body: Callable[[Namespace], int], out: terminal.Wrapping
+) -> int:
+    """Parses, runs `body`, and writes all of its output; the exit code."""
+    try:
+        args = command_parser.parse_args(argv)
+        args.command = command_line(command_parser.module, argv)
+        if not getattr(args, "quiet", False):
+            terminal.show_waiting(command_parser.question)
+        out.wraps = {getattr(args, "format", None), getattr(args, "to", None)} <= {"table", None}
+        require_packages()
+        return body(args)
+    finally:
+        out.flush()  # a full disk is known only now
+
+
+def _refused_by_system(error: OSError, command: str) -> Usage:
+    """The error for a file, or for our output, that the system refused."""
+    why = error.strerror or str(error)
+    if error.filename is None:
+        return Usage(f"cannot write the output: {why}; send it to another place", command)
+    return Usage(f"cannot use {error.filename}: {why}")
 
 
 def entry(

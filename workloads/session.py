@@ -8,7 +8,7 @@ import shlex
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,9 +98,26 @@ class Workload:
     def measure(self, args: Namespace, run: "Run", shown: "Callable[[Measurement], None]" = hidden):
         """Measures what the arguments ask for into files that begin with this Run, first waiting for a quiet machine if they ask
         for that; the sweep.Outcome."""
+        if args.resume and not args.output:
+            folder = self.newest_run(args, run)
+            args = Namespace(**{**vars(args), "output": str(folder)})
         if args.wait_quiet:
             load.wait_until_quiet()
         return (self.own or self.sweep)(args, run, shown)
+
+    def newest_run(self, args: Namespace, run: "Run") -> Path:
+        """The folder of this machine's newest run that planned the rows of the arguments.
+
+        Raises: Usage when there is none.
+        """
+        from workloads.harness import resuming, sweep
+
+        def planned_by(command: str) -> "Iterable[Row]":
+            words = resuming.arguments(command, f"workloads.{self.name}")
+            return [] if words is None else self.rows(self.parser().parse_args([*words, "--quiet"]), run.machine)
+
+        rows = self.rows(args, run.machine)
+        return resuming.newest_run(sweep.LOCAL / run.machine.key, run.command, rows, planned_by)
 
     def run(self, **keywords):
         """The rows as a pandas DataFrame, under the roofs measured with them; keywords are the flags, such as
@@ -255,8 +272,8 @@ def frame(outcome, op: str):
 
 
 def resume_command(command: str, folder: Path) -> str:
-    """The command that finishes what this one began into that folder."""
-    begun = command.replace(" --resume", "")
+    """The command that finishes what this one began into that folder, however long it takes."""
+    begun = re.sub(r" --resume\b| --stop-after[ =]('[^']*'|\S+)", "", command)
     where = "" if re.search(" -o| --output", begun) else f" -o {shlex.quote(options.near(folder))}"
     return f"{begun}{where} --resume"
 

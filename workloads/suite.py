@@ -1,5 +1,6 @@
 """Runs every workload on this machine into one folder, writes the report, and ends with the answer in words."""
 
+import contextlib
 import importlib
 import itertools
 import json
@@ -155,6 +156,8 @@ def _main(args: Namespace) -> int:
         from workloads.fleet import nodes
 
         chosen(args, ["gpu"], _all(args))  # what is unknown is said here, not by every node
+        if args.resume and not args.output:
+            args = Namespace(**{**vars(args), "output": str(nodes.newest_run(args, parser()))})
         return nodes.run(args)
     if args.format in ("csv", "json") and len(options.words(args.only)) != 1:
         raise options.Usage(
@@ -167,7 +170,7 @@ def _main(args: Namespace) -> int:
     if args.dry_run:
         return _dry_run(args, parts)
     session.check_flags(args)
-    folder = sweep.place(args, parts[0][0], run).parent
+    folder = _newest_run(args, run) if args.resume and not args.output else sweep.place(args, parts[0][0], run).parent
     if not args.quiet:
         here = run.machine
         none = "" if here.gpus else f"no GPU ({facts.gpu_problem()}): the CPU is measured"
@@ -179,6 +182,29 @@ def _main(args: Namespace) -> int:
         return codes[-1]
     _report(args, folder)
     return session.save_and_compare(args, sorted(folder.glob("*.jsonl")), session.worst(codes))
+
+
+def _newest_run(args: Namespace, run) -> Path:
+    """The folder of this machine's newest suite that planned the rows of the arguments.
+
+    Raises: Usage when there is none.
+    """
+    from workloads.harness import resuming, sweep
+
+    def planned(these: Namespace) -> list:
+        rows = []
+        for name, flags in _parts(these, run.machine, _all(these)):
+            part = arguments(these, name, flags, folder=Path(), left=None)
+            with contextlib.suppress(options.Missing):  # it is left out, here as when it is measured
+                for _, more in _rows(name, part, run.machine):
+                    rows += more
+        return rows
+
+    def planned_by(command: str) -> list:
+        words = resuming.arguments(command, "workloads.suite")
+        return [] if words is None else planned(parser().parse_args(words))
+
+    return resuming.newest_run(sweep.LOCAL / run.machine.key, run.command, planned(args), planned_by)
 
 
 def _is_brief(args: Namespace) -> bool:

@@ -180,10 +180,12 @@ def doing(what: str) -> Iterator[None]:
 
 
 class Wrapping:
-    """A stream whose lines wrap at the width of its terminal and show the winner they name in color, while `wraps`."""
+    """A stream whose lines wrap at the width of its terminal and show the winner they name in color, while `wraps`. Of one that
+    is `needed`, a line that cannot be written raises OSError; of another it is lost."""
 
-    def __init__(self, stream: TextIO, waiting: Waiting):
+    def __init__(self, stream: TextIO, waiting: Waiting, needed: bool = True):
         self._stream, self._waiting, self._rest, self.wraps = stream, waiting, "", True
+        self._needed = needed
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -201,30 +203,53 @@ class Wrapping:
     def flush(self) -> None:
         self._put(self._rest)
         self._rest = ""
-        self._stream.flush()
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._lose(error)
+
+    def _lose(self, error: OSError) -> None:
+        """Raises the error if the stream is needed; else the stream's lines are lost from now on."""
+        if self._needed:
+            raise error
+        discard(self._stream)
 
     def _put(self, text: str) -> None:
         if text:
             self._waiting.saying(text)
             named = (getattr(self._stream, "encoding", None) or "utf-8").lower()
-            self._stream.write(text if named.startswith("utf") else text.translate(_ASCII))
+            try:
+                self._stream.write(text if named.startswith("utf") else text.translate(_ASCII))
+            except OSError as error:
+                self._lose(error)
+
+
+def discard(stream: TextIO) -> None:
+    """Lets what a stream still holds, and all that follows, go nowhere: its reader or its disk is gone."""
+    with contextlib.suppress(OSError, ValueError):  # it is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextlib.contextmanager
 def wrapping() -> Iterator[Wrapping]:
     """Wraps stdout and stderr at words within the block; gives stdout, whose wrapping can be turned off for csv and json."""
     global _waiting
-    before, _waiting = _waiting, Waiting(sys.stderr)
-    out, err = Wrapping(sys.stdout, _waiting), Wrapping(sys.stderr, _waiting)
-    for stream in (sys.stdout, sys.stderr):
+    stdout = sys.stdout or open(os.devnull, "w")  # None where it is closed  # noqa: SIM115
+    stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    before, _waiting = _waiting, Waiting(stderr)
+    out, err = Wrapping(stdout, _waiting), Wrapping(stderr, _waiting, needed=False)
+    for stream in (stdout, stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without µ is no reason to stop
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             yield out
         finally:
-            with contextlib.suppress(BrokenPipeError, ValueError):
-                _waiting.end()
-                out.flush()
-                err.flush()
+            for last in (_waiting.end, out.flush, err.flush):
+                try:
+                    last()
+                except OSError:
+                    discard(stdout)
+                except ValueError:  # it is closed
+                    continue
             _waiting = before

@@ -38,12 +38,15 @@ class Device(msgspec.Struct, frozen=True):
 def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
     """The devices of RUN: those of its own rows, or of each of its folders, which are a fleet's nodes.
 
-    Raises: FileNotFoundError when it has no result file; ValueError when folders hold the same GPU: runs one after another.
+    Raises: FileNotFoundError when it has no result file; NoRows when its files have no row; ValueError when folders hold
+    the same GPU: runs one after another.
     """
     files = stats.group_by(records.files_of(run), lambda file: file.parent)
+    by_folder = {folder: records.read_files(paths) for folder, paths in sorted(files.items())}
+    if not any(loaded.measurements for loaded in by_folder.values()):
+        raise records.NoRows(run, sum(loaded.bad_lines for loaded in by_folder.values()))
     found: list[Device] = []
-    for folder, own in sorted(files.items()):
-        loaded = records.read(*own)
+    for folder, loaded in by_folder.items():
         is_node = len(files) > 1 or any(" --ray " in r.command for r in loaded.runs)  # a lone one may be a fleet's only
         found += of_node(loaded, folder.name if is_node else "")
     for uuid, same in stats.group_by(found, lambda device: device.uuid).items():

@@ -61,6 +61,8 @@ def guarded(command: str, job, arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise options.Usage(str(error), f"python -m {command} {page.folder_of(arguments.runs[0])}") from error
     except OSError as error:
+        if error.filename is None:  # what stdout goes to
+            raise
         raise options.Usage(
             f"cannot write {error.filename}: {error.strerror}", wrong="--output", right=f"-o {options.PLACE}"
         ) from error

@@ -21,7 +21,8 @@ from analysis.table import Table
 from analysis.text import crossings, summary, training
 from analysis.training import break_even, costs
 from analysis.training.break_even import Pair
-from workloads.records import Loaded, Machine, Measurement, by_machine, read
+from workloads.options import Usage
+from workloads.records import Loaded, Machine, Measurement, by_machine, read_files
 
 
 class Material:
@@ -126,7 +127,7 @@ _ROOFS = ("peak", "stream")  # what every command measures for its own roofs
 def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
     """One Material for each machine or repeated run, the first path first; several have a letter and a name each.
 
-    Raises: FileNotFoundError when there is no result file; ValueError for a file that holds none.
+    Raises: FileNotFoundError when there is no result file; NoRows when a path has no row.
     """
     groups: list[tuple[str, Loaded, str]] = []  # machine, rows, a name
     folders: dict[str, pathlib.Path] = {}  # by name: that of all runs of a machine has its key
@@ -136,7 +137,7 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
             own = [i for i, group in enumerate(groups) if group[0] == key]
             if own and not any(_again(groups[i][1], loaded) for i in own):
                 _, before, name = groups[own[0]]
-                groups[own[0]] = key, read(*before.files, *loaded.files), name
+                groups[own[0]] = key, read_files([*before.files, *loaded.files]), name
             else:
                 groups.append((key, loaded, _name(path)))
     groups = [(key, _with_setups(loaded, folders.get(key), key), name) for key, loaded, name in groups]
@@ -153,7 +154,7 @@ def _with_setups(loaded: Loaded, runs: pathlib.Path | None, key: str) -> Loaded:
     """The rows; those of short fits get the machine's slowest data-set setup (seconds a byte), measured by its other runs."""
     every = loaded.measurements
     if runs and any(map(costs.forms, every)):
-        with contextlib.suppress(FileNotFoundError, KeyError):
+        with contextlib.suppress(Usage, KeyError):
             slowest = costs.slowest_setups(by_machine(runs)[key].measurements)
             told = (replace(m, values={**m.values, costs.SLOWEST: slowest.get(m.device, 0.0)}) for m in every)
             return replace(loaded, measurements=tuple(told))

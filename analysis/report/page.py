@@ -12,7 +12,7 @@ from analysis.report.sections import all_numbers, differences, head
 from analysis.stats import group_by
 from analysis.table import Table, headed
 from workloads import ROOT
-from workloads.records import files_of, read
+from workloads.records import files_of, read_files
 
 INSTALL = "python -m pip install matplotlib"
 LOCAL = ROOT / "reports" / "local"
@@ -62,7 +62,7 @@ def short(every: list[Material], run: "str | os.PathLike") -> list[str]:
         lines += [line for section in body.SECTIONS for line in pictures.images(section.charts, every)]
     found = []
     for folder, own in group_by(files_of(run), lambda file: file.parent).items():
-        loaded = read(*own)
+        loaded = read_files(own)
         dates = sorted({r.started_at[:10] for r in loaded.runs})
         counts = Counter(m.status for m in loaded.measurements).most_common()
         rows = ", ".join(f"{n} {status}" for status, n in counts)

@@ -149,18 +149,24 @@ def reader(lines: list[bytes]) -> records.Loaded:
 
 
 def resumed(lines: list[bytes]) -> None:
-    """A folder that a sweep goes on in: refused in a line, or every row that could be read stays, the new one after them."""
+    """A folder that a sweep goes on in: refused in a line with the file as it was, or every line stays, the new ones after them.
+    Only a line of ours that is torn may go."""
     run, _, row = (records.decode([line]) for line in LINES[:3])
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "matmul.jsonl"
-        path.write_bytes(b"\n".join(lines))
-        before = records.decode(path.read_bytes().rpartition(b"\n")[0].splitlines())[1]
+        text = b"\n".join(lines)
+        path.write_bytes(text)
+        before = records.decode(text.split(b"\n"))[1]
         try:
             with contextlib.redirect_stderr(io.StringIO()), records.Writer(path, run[0][0], True) as writer:
                 assert writer.done == before
                 writer.append(row[1][0])
         except options.Usage as error:
+            assert path.read_bytes() == text
             return _one_line(error)
+        last = text.rpartition(b"\n")[2]
+        torn = last.startswith((b'{"type":"run",', b'{"type":"measurement",')) and records.decode([last])[2] == 1
+        assert path.read_bytes().startswith(text.removesuffix(last) if torn else text)
         after = records.read(path).measurements
         assert after[-1] == row[1][0] and {m.key for m in before} <= {m.key for m in after}
 

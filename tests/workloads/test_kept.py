@@ -68,7 +68,7 @@ def test_the_answer_is_checked_at_the_first_visit_and_the_call_stays_bound(plant
     monkeypatch.setattr(one_row, "checked", lambda *given: checks.append(given[1]) or checked(*given))
     monkeypatch.setattr(one_row.timing, "host", lambda run: lambda calls: (run(), calls * 1e-6)[1])  # under any load
     moments = iter((100.004, 100.016, 101.0))
-    monkeypatch.setattr(one_row, "time", types.SimpleNamespace(time=moments.__next__, perf_counter=lambda: 0.0))
+    monkeypatch.setattr(one_row, "moment", moments.__next__)
     one, two = visited(row(8), 1), visited(row(8), 2)
     assert (one.status, one.visit, two.status, two.visit) == ("ok", 1, "ok", 2) and len(checks) == 1
     assert (one.check, two.check) == ("exact", "") and "first_call" in one.phases_s and two.phases_s == {}

@@ -129,6 +129,7 @@ def test_stop_after_finishes_the_row_and_says_how_to_go_on(tmp_path, capsys, mon
     assert matmul.main(argv) == 0
     told = capsys.readouterr().err
     assert "stopped by stop-after" in told and f"-o '{sweep.LOCAL}/" in told and "--resume" in told
+    assert "--stop-after" not in told, "that would stop it again"
 
 
 def begun(folder, visits):

@@ -5,7 +5,7 @@ Ray places the tasks, carries the lines added to their folders, and notices whic
 
 # Each node is one task that holds all its CPUs and GPUs while it measures. Nodes are known by Ray's node id, GPUs by their UUID.
 
-import os
+import contextlib
 import time
 from argparse import Namespace
 from collections import Counter
@@ -18,14 +18,16 @@ from analysis import table
 from workloads import options, records, session
 from workloads.fleet import cluster
 from workloads.fleet.cluster import LOG, PLAN, Node
-from workloads.harness import sweep
-from workloads.records import Measurement, Row, Run
+from workloads.harness import resuming, sweep
+from workloads.records import Measurement, Row, Run, regular_files
+from workloads.records.files import by_row, end_last_line, require_ours
 from workloads.terminal import note
 
 LOST = "lost"  # the flag of a row that its node did not live to measure
 _POLL_S = 1.0
 _DEATH_KNOWN_S = 5.0
 _SAID_EVERY_S = 10.0
+_PLAN_FLAGS = ("quick", "only", "device", "threads", "fast")  # flags that say which rows a node measures
 _NOT_BEGUN = "did not begin (others hold its CPUs and GPUs, or it hangs) within"
 
 
@@ -45,10 +47,12 @@ class Part:
         self.lost, self.heard = "", time.monotonic()
         self.kept: dict[str, bytes] = {}
         for file in sorted(self.folder.glob("*.jsonl")):
-            text = file.read_bytes()
-            self.kept[file.name] = text[: text.rfind(b"\n") + 1]
+            lines = regular_files.lines(file)
+            runs, rows, _ = by_row(lines)
+            require_ours(file, lines, runs, rows)
             if not dry_run:
-                os.truncate(file, len(self.kept[file.name]))
+                end_last_line(file, lines)
+            self.kept[file.name] = file.read_bytes()
 
     def take(self, name: str, text: bytes) -> None:
         """Appends the new text of a file of the node's folder to its copy.
@@ -82,8 +86,8 @@ class Part:
 
     def done(self) -> dict[str, Measurement]:
         """The rows in its files, by key."""
-        texts = [file.read_bytes() for file in sorted(self.folder.glob("*.jsonl"))]
-        return {m.key: m for text in texts for m in records.decode(text.splitlines())[1]}
+        loaded = records.read_files(sorted(self.folder.glob("*.jsonl")))
+        return {m.key: m for m in loaded.measurements}
 
     @property
     def planned(self) -> set[str]:
@@ -157,24 +161,39 @@ def _why_lost(ray, part: Part, error: Exception) -> str:
 
 
 def place(args: Namespace) -> Path:
-    """The run's folder: -o DIR, or a new one under reports/local/fleet (with --resume the newest there).
+    """The run's folder: -o DIR, or a new one under reports/local/fleet.
 
-    Raises: Usage when there is something in it and it is not resumed, or nothing to resume.
+    Raises: Usage when there is something in it and it is not resumed.
     """
     from workloads.machine.facts import now
 
-    old = sorted(p for p in (sweep.LOCAL / "fleet").glob("*") if any(p.glob("*/*.jsonl")))
-    if args.output:
-        folder = Path(args.output)
-    elif not args.resume:
+    if not args.output:
         return sweep.LOCAL / "fleet" / now().replace(":", "").replace("-", "")
-    elif not old:
-        raise options.Usage("no fleet's run to resume; start one", f"python -m workloads.suite --ray {args.ray}")
-    else:
-        folder = old[-1]
+    folder = Path(args.output)
     if any(folder.glob("**/*.jsonl")) and not args.resume:
         raise records.Refused(f"{folder} has results; add --resume to finish them, or choose another folder with -o")
     return folder
+
+
+def newest_run(args: Namespace, parser: options.Parser) -> Path:
+    """The newest folder of a fleet's run whose command, read by its parser, asked for the same rows.
+
+    Raises: Usage when there is none.
+    """
+    folders = sorted(p for p in (sweep.LOCAL / "fleet").glob("*") if any(p.glob("*/*.jsonl")))
+    for folder in reversed(folders):
+        for command in resuming.commands(folder, "*/*.jsonl"):
+            words = resuming.arguments(command, "workloads.suite")
+            if words is None:
+                continue
+            with contextlib.suppress(options.Stop):  # another version's flags
+                before = parser.parse_args(words)
+                if all(getattr(before, flag) == getattr(args, flag) for flag in _PLAN_FLAGS):
+                    return folder
+    raise options.Usage(
+        "nothing to resume: no fleet's run was asked for these rows; name its folder with -o, or start one",
+        resuming.without_resume(args.command),
+    )
 
 
 def run(args: Namespace) -> int:

@@ -21,6 +21,7 @@ from workloads.harness.flags import raised
 from workloads.harness.kept import Arrays
 from workloads.harness.timing import Limits
 from workloads.machine import facts
+from workloads.machine.clock import moment
 from workloads.records import Measurement, Row, Samples
 from workloads.records.rows import VISITS_AT
 from workloads.records.settings import is_held
@@ -234,7 +235,7 @@ def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float 
     notes = kernel.notes | bound.prepared.notes
     if row.on_gpu:
         notes |= {"gpu_state": "cold-clocked" if "cold-clocked" in flags else "held" if is_held(row) else "burst"}
-    about |= {"values": values, "flags": flags, "notes": notes, "series": {VISITS_AT: (round(time.time(), 2),)}}
+    about |= {"values": values, "flags": flags, "notes": notes, "series": {VISITS_AT: (round(moment(), 2),)}}
     return row.result("ok", samples=samples, **about)
 
 

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads import ROOT, options, records, shared_flags
-from workloads.harness import announce, plan, rounds
+from workloads.harness import announce, plan, resuming, rounds
 from workloads.harness.progress import InOrder, progress
 from workloads.harness.timing import Limits
 from workloads.harness.worker import SHARED, Order, Worker, environment
-from workloads.machine import facts
+from workloads.machine import clock, facts
 from workloads.records import Measurement, Row, Run, row_flags, settings
 from workloads.records.visits import PROCESS, merged
 
@@ -66,6 +66,7 @@ class Stopped(BaseException):
 
 def header(args: Namespace, command: str) -> Run:
     """The Run line of a file written now on this machine."""
+    clock.begin()
     return Run(
         records.SCHEMA,
         facts.describe(),
@@ -79,17 +80,10 @@ def header(args: Namespace, command: str) -> Run:
 
 
 def place(args: Namespace, workload: str, run: Run) -> Path:
-    """The result file: in -o DIR, else a new folder of this machine; with --resume its newest that has one, else raises Usage."""
+    """The result file: in -o DIR, else in a new folder of this machine."""
     if args.output:
         return Path(args.output) / f"{workload}.jsonl"
     folder = LOCAL / run.machine.key
-    if args.resume:
-        old = sorted(folder.glob(f"*/{workload}.jsonl"))
-        if not old:
-            raise options.Usage(
-                f"nothing to resume: no {workload} run under {folder}", run.command.replace(" --resume", "")
-            )
-        return old[-1]
     stamp = run.started_at.replace(":", "").replace("-", "")
     taken = (folder / f"{stamp}{suffix}" for suffix in ("", *(f"-{i}" for i in range(2, 1000))))
     return next(f for f in taken if not f.exists()) / f"{workload}.jsonl"
@@ -112,9 +106,11 @@ def sweep(
         run = replace(run, network=model)
     begin = time.monotonic()
     limits = shared_flags.limits(args)
+    run = replace(run, method=resuming.method(args, limits))
     with records.Writer(place(args, workload, run), run, args.resume) as writer, signals():
-        kept = {key: visits for key, visits in writer.kept.items() if visits[-1].ok}
-        around = rounds.Rounds(rows, limits, args.seed, kept)
+        before = resuming.continued(writer.rows_before, rows, run, writer.path)
+        resuming.after_these(before.values())
+        around = rounds.Rounds(rows, limits, args.seed, before)
         outcome = Outcome(run, writer.path, [])
         show = InOrder(around, shown)
 

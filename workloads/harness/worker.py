@@ -18,6 +18,7 @@ from kernels.registry import FRAMEWORKS
 from workloads import ROOT
 from workloads.harness import announce
 from workloads.harness.timing import Limits
+from workloads.machine import clock
 from workloads.records import Measurement, Row, finite, settings
 from workloads.records.messages import Doing
 
@@ -105,7 +106,7 @@ class Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "workloads.harness.worker", str(orders_in), str(answers_out)],
             cwd=ROOT,
-            env={**os.environ, **self.variables, "PYTHONPATH": paths},
+            env={**os.environ, **self.variables, **clock.variables(), "PYTHONPATH": paths},
             pass_fds=(orders_in, answers_out),
             stdin=subprocess.DEVNULL,
             stdout=self._log,

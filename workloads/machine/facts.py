@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kernels.registry import BACKENDS
 from workloads import ROOT
+from workloads.machine import clock
 from workloads.machine import cpu as host
 from workloads.machine import gpu as nvidia
 from workloads.records import SOURCES, Machine, source_hash
@@ -204,7 +205,7 @@ def software() -> dict[str, str]:
 
 def now() -> str:
     """The time in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(clock.moment(), UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def commit() -> str:

@@ -1,6 +1,18 @@
 """Records of measurements and the files that keep them. Imports only the ground and `kernels`."""
 
-from workloads.records.files import SOURCES, Loaded, Refused, Writer, by_machine, decode, files_of, read, source_hash
+from workloads.records.files import (
+    SOURCES,
+    Loaded,
+    NoRows,
+    Refused,
+    Writer,
+    by_machine,
+    decode,
+    files_of,
+    read,
+    read_files,
+    source_hash,
+)
 from workloads.records.rows import (
     EPOCHS_OF,
     FITS,
@@ -14,6 +26,7 @@ from workloads.records.rows import (
     Machine,
     Measurement,
     Measurements,
+    Method,
     Row,
     Run,
     Samples,

@@ -7,7 +7,6 @@ import contextlib
 import fcntl
 import functools
 import glob
-import gzip
 import hashlib
 import operator
 import os
@@ -21,15 +20,15 @@ from msgspec.structs import replace
 from workloads import ROOT, options, terminal
 from workloads.corrections import closest, similar_path
 from workloads.options import Usage
-from workloads.records import baselines
+from workloads.records import baselines, regular_files
 from workloads.records.rows import SAMPLES, SCHEMA, Line, Machine, Measurement, Run, finite, sound
 from workloads.records.visits import together
 
+MEASURE = "python -m workloads.matmul --sizes 64:1024:x2"
 SOURCES = ("kernels", "workloads", "analysis")  # the folders of the project's sources
 OTHERS_WORK = frozenset(("steal", "other-load", "other-tenant"))  # flags of other programs' work
-_FIRST_LINES = 4  # of a file, of which one tells whether it holds results
-_LONGEST_LINE = 1 << 24  # bytes
 _decoder = msgspec.json.Decoder(Line)
+_BEGINNINGS = (b'{"type":"run",', b'{"type":"measurement",')  # of the lines that a Writer writes
 
 
 class NoRun(Usage, FileNotFoundError):
@@ -50,28 +49,22 @@ def _nearest(run: str) -> str:
     """The folder with a result file and the most similar name: beside `run`, of this machine, or a stored one."""
     beside, local = os.path.dirname(run), "reports/local/*/*"
     for folders in (f"{beside}/*", local, "reports/*/*") if beside else (local,):
-        near = {os.path.dirname(file) for file in glob.glob(f"{folders}/*.jsonl") if is_result_file(Path(file))}
+        near: set[str] = set()
+        for file in glob.glob(f"{folders}/*.jsonl"):
+            with contextlib.suppress(regular_files.Unreadable):
+                if is_result_file(Path(file)):
+                    near.add(os.path.dirname(file))
         if near:
             return closest(run, near, 0)
     return options.near(options.stored_run())
 
 
 def is_result_file(path: Path) -> bool:
-    """Whether one of a file's first lines is a run or a row."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-            first = [file.readline(_LONGEST_LINE) for _ in range(_FIRST_LINES)]
-    except OSError:
-        return False
-    return any(_is_line(text) for text in first if text.strip())
+    """Whether a line of a file is a run or a row.
 
-
-def _is_line(text: bytes) -> bool:
-    try:
-        _decoder.decode(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    Raises: Unreadable for what is no regular file.
+    """
+    return any(_decoded(text) is not None for text in regular_files.one_by_one(path))
 
 
 class Refused(Usage):
@@ -89,19 +82,31 @@ def source_hash(folder: Path | None = None) -> str:
     return digest.hexdigest()[:16]
 
 
+class RowLines(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest lines of one row in a result file: its visits, or one whole measurement."""
+
+    #: The run that made them; None where the file has no readable line of a run.
+    run: Run | None
+    #: Visits in the order of their rounds, or one line without a round.
+    lines: list[Measurement]
+
+
 class Writer(contextlib.AbstractContextManager):
     """Appends lines to one result file, a row at a time, under a lock.
 
-    Raises: Refused when the file exists and is not resumed, is locked, is of another machine, or cannot be written.
+    Raises: Refused when the file exists and is not resumed, is locked, is of another machine or none of ours, or cannot be
+    written.
     """
 
     def __init__(self, path: Path, run: Run, resume: bool = False):
         self.path = path
-        if path.exists() and not resume:
-            again = f"{run.command} --resume"
-            raise Refused(f"{path} exists; add --resume to finish it, or choose another folder with -o", again)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if os.path.lexists(path):
+                regular_files.require_regular(path)
+                if not resume:
+                    again = f"{run.command} --resume"
+                    raise Refused(f"{path} exists; add --resume to finish it, or choose another folder with -o", again)
             # Unbuffered: a write refused by a full disk would be tried again, and fail again, when the file is closed.
             self._file = open(path, "a+b", buffering=0)  # noqa: SIM115
         except OSError as error:
@@ -115,34 +120,34 @@ class Writer(contextlib.AbstractContextManager):
         except OSError as error:
             self._file.close()
             raise Refused(f"{path} is being written by another run; choose another folder with -o") from error
-        self.kept: dict[str, list[Measurement]] = {}
+        self.rows_before: dict[str, RowLines] = {}
         if resume:
             self._take_up(run)
         self.append(run)
 
     def _take_up(self, run: Run) -> None:
-        """Cuts the file back to its last newline and reads what is there."""
-        self._file.seek(0)
-        text = self._file.read()
-        runs, self.kept, _ = by_row(text[: text.rfind(b"\n") + 1].splitlines())
+        """Reads what is there and ends its last line."""
+        lines = regular_files.lines(self.path)
+        runs, self.rows_before, _ = by_row(lines)
+        require_ours(self.path, lines, runs, self.rows_before)
         for old in runs:
-            if old.schema > SCHEMA:
-                raise Refused(f"{self.path} has schema {old.schema}, newer than this program's {SCHEMA}")
             if old.machine.key != run.machine.key:
                 raise Refused(
                     f"{self.path} was measured on {old.machine.key}, this is {run.machine.key}; leave --resume out"
                 )
-        if self.kept and runs and runs[-1].sources != run.sources:
-            said = f"{self.path}: the last run in it was of sources {runs[-1].sources}, this one is of {run.sources}; "
-            if any(parts[-1].visit for parts in self.kept.values()):
-                raise Refused(said + "visits of two programs are not one row", _anew(run.command))
-            terminal.note(f"{said}its rows stay as they are")
-        self._file.truncate(text.rfind(b"\n") + 1)
+        if self.rows_before and runs and runs[-1].sources != run.sources:
+            sources = (
+                f"{self.path}: the last run in it was of sources {runs[-1].sources}, this one is of {run.sources}; "
+            )
+            if any(row.lines[-1].visit for row in self.rows_before.values()):
+                raise Refused(sources + "visits of two programs are not one row", _anew(run.command))
+            terminal.note(f"{sources}its rows stay as they are")
+        end_last_line(self.path, lines)
 
     @property
     def done(self) -> list[Measurement]:
         """The rows that were there before."""
-        return [together(parts) for parts in self.kept.values()]
+        return [together(row.lines) for row in self.rows_before.values()]
 
     def append(self, line: Line) -> None:
         line = finite(line) if isinstance(line, Measurement) else line
@@ -161,42 +166,81 @@ class Writer(contextlib.AbstractContextManager):
         self.close()
 
 
-def by_row(lines: Iterable[bytes]) -> tuple[list[Run], dict[str, list[Measurement]], int]:
-    """(runs, row key -> its newest lines, bad lines counted) of a result file: the visits of a row, or one whole row.
+def require_ours(path: Path, lines: list[bytes], runs: list[Run], rows: dict[str, RowLines]) -> None:
+    """Raises Refused for a file without one line of ours, and for one of another schema."""
+    if lines and not runs and not rows:
+        raise Refused(
+            f"{path} is no result file: not one of its {len(lines)} lines is a run or a measurement; "
+            "choose another folder with -o",
+            wrong="-o",
+            right="-o DIR",
+        )
+    require_schema(path, runs)
+
+
+def require_schema(path: str | os.PathLike, runs: Iterable[Run]) -> None:
+    """Raises Refused for a file whose runs have another schema than this program reads."""
+    for run in runs:
+        if run.schema != SCHEMA:
+            age = "newer" if run.schema > SCHEMA else "older"
+            raise Refused(f"{path} has schema {run.schema}, {age} than the {SCHEMA} that this program reads")
+
+
+def end_last_line(path: Path, lines: list[bytes]) -> None:
+    """Ends the last line of a result file, so that the next one can be appended. One of ours that a killed run began is cut
+    off; any other gets its newline."""
+    if not lines or lines[-1].endswith(b"\n"):
+        return
+    last = lines[-1]
+    if any(last[: len(begin)] == begin for begin in _BEGINNINGS) and not _decoded(last):
+        os.truncate(path, sum(map(len, lines)) - len(last))
+        return
+    with open(path, "ab") as file:
+        file.write(b"\n")
+
+
+def _decoded(text: bytes) -> Line | None:
+    """The Run or Measurement of a line; None of a line that is neither, or that nobody can have measured."""
+    try:
+        line = _decoder.decode(text)
+    except (ValueError, RecursionError):  # msgspec.DecodeError is a ValueError
+        return None
+    return line if sound(line) else None
+
+
+def by_row(lines: Iterable[bytes]) -> tuple[list[Run], dict[str, RowLines], int]:
+    """(runs, row key -> its newest lines, bad lines counted) of a result file.
 
     A visit continues those before it whose number is lower; any other begins the row anew, as a whole line does. A row with
     losses and no note of its samples gets one: `as of sources HASH`, those of its run.
     """
     runs: list[Run] = []
-    rows: dict[str, list[Measurement]] = {}
+    rows: dict[str, RowLines] = {}
     bad = 0
     for text in lines:
-        try:
-            line = _decoder.decode(text)
-        except (ValueError, RecursionError):  # msgspec.DecodeError is a ValueError
+        line = _decoded(text)
+        if line is None:
             bad += 1
             continue
-        if not sound(line):
-            bad += 1
-        elif isinstance(line, Run):
+        if isinstance(line, Run):
             runs.append(replace(line, network=line.network or _network(line.command)))
-        else:
-            if "loss" in line.series and SAMPLES not in line.notes and runs:
-                line = replace(line, notes={**line.notes, SAMPLES: f"as of sources {runs[-1].sources}"})
-            key = line.key
-            before = rows.get(key)
-            if before and 0 < before[-1].visit < line.visit:
-                before.append(line)
-            else:
-                rows.pop(key, None)
-                rows[key] = [line]
+            continue
+        if "loss" in line.series and SAMPLES not in line.notes and runs:
+            line = replace(line, notes={**line.notes, SAMPLES: f"as of sources {runs[-1].sources}"})
+        key = line.key
+        before = rows.get(key)
+        if before and 0 < before.lines[-1].visit < line.visit:
+            before.lines.append(line)
+            continue
+        rows.pop(key, None)
+        rows[key] = RowLines(run=runs[-1] if runs else None, lines=[line])
     return runs, rows, bad
 
 
 def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
     """(runs, measurements, bad lines counted) of a result file's lines: the visits of a row joined, of whole rows the last."""
     runs, rows, bad = by_row(lines)
-    return runs, [together(parts) for parts in rows.values()], bad
+    return runs, [together(row.lines) for row in rows.values()], bad
 
 
 def _anew(command: str) -> str:
@@ -237,65 +281,136 @@ class Loaded(msgspec.Struct, frozen=True):
         return self.last.machine if self.last else None
 
 
+class NoRows(Usage):
+    """A RUN has result files, but not one row."""
+
+    def __init__(self, run: str | os.PathLike, bad_lines: int):
+        unread = ""
+        if bad_lines:
+            unread = f": {bad_lines} {'line' if bad_lines == 1 else 'lines'} of its files cannot be read"
+        super().__init__(f"no rows in {run}{unread}", MEASURE)
+
+
+class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One result file, decoded."""
+
+    path: Path
+    runs: list[Run]
+    measurements: list[Measurement]
+    bad_lines: int
+
+
+def result_file(path: str | os.PathLike) -> ResultFile:
+    """Raises: Unreadable for what is no regular file; Refused for a file of another schema."""
+    runs, measurements, bad_lines = decode(regular_files.lines(path))
+    require_schema(path, runs)
+    return ResultFile(path=Path(path), runs=runs, measurements=measurements, bad_lines=bad_lines)
+
+
 def files_of(run: str | os.PathLike) -> list[Path]:
     """The result files that RUN names: a file, a run folder, a machine folder with runs in it (oldest first), or a saved name.
 
-    Raises: FileNotFoundError when there is none.
+    Raises: FileNotFoundError when there is none; Unreadable where a folder or a file may not be looked at.
     """
     path = Path(run)
     if not os.fspath(run):  # of a variable that is not set; pathlib takes it for the current folder
         raise NoRun("", baselines.names())
-    if not path.exists():
-        path = baselines.find(str(run)) or path
-    if path.is_file():
-        if not is_result_file(path):
-            raise NoRun(str(run), ())
-        return [path]
-    inner = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
-    files = [file for folder in (path, *inner) for file in sorted(folder.glob("*.jsonl")) if is_result_file(file)]
+    try:
+        if not _exists(path):
+            path = baselines.find(str(run)) or path
+        if not _exists(path):
+            raise NoRun(str(run), baselines.names())
+        if not path.is_dir():
+            return [_require_results(path)]
+        files: list[Path] = []
+        for folder in (path, *sorted(p for p in path.iterdir() if p.is_dir())):
+            files += filter(is_result_file, _jsonl_files(folder))
+    except Usage:  # NoRun is an OSError too
+        raise
+    except OSError as error:
+        shown = error.filename or path
+        raise regular_files.Unreadable(f"cannot read {shown}: {regular_files.reason(shown, error)}") from error
     if not files:
         raise NoRun(str(run), baselines.names())
     return files
 
 
-def content(file: Path) -> bytes:
-    """The text of a result file, which may be compressed (.gz).
+def _exists(path: Path) -> bool:
+    """Whether there is anything of that name, a dangling link too.
 
-    Raises: OSError, also for what is no gzip file.
+    Raises: OSError where a folder on the way may not be entered.
     """
-    return gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with a zero byte is a ValueError
+        return False
+    return True
+
+
+def _require_results(path: Path) -> Path:
+    """The path of a result file. Raises NoRun for another file."""
+    if not is_result_file(path):
+        raise NoRun(str(path), ())
+    return path
+
+
+def _jsonl_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.name.endswith(".jsonl"))
+
+
+def _with_rows(run: str | os.PathLike) -> list[ResultFile]:
+    """The decoded files of RUN.
+
+    Raises: FileNotFoundError when it has no result file; NoRows when its files have no row.
+    """
+    files = [result_file(path) for path in files_of(run)]
+    if not any(file.measurements for file in files):
+        raise NoRows(run, sum(file.bad_lines for file in files))
+    return files
 
 
 def read(*runs: str | os.PathLike) -> Loaded:
     """Reads result files, run folders or machine folders. Of rows with one key the newest counts; a row disturbed by other
     programs never replaces an undisturbed one.
 
-    Raises: FileNotFoundError when a run has no result file.
+    Raises: FileNotFoundError when a run has no result file; NoRows when one has no row.
     """
-    files = [file for run in runs for file in files_of(run)]
-    parts = sorted(
-        (decode(content(file).splitlines()) for file in files),
-        key=lambda part: part[0][0].started_at if part[0] else "",
-    )
+    return joined([file for run in runs for file in _with_rows(run)])
+
+
+def read_files(paths: Iterable[str | os.PathLike]) -> Loaded:
+    """Reads result files as `read` does, also such as have no row."""
+    return joined([result_file(path) for path in paths])
+
+
+def joined(files: Iterable[ResultFile]) -> Loaded:
+    """The rows of several files, as `read` gives them."""
+    files = list(files)
+    oldest_first = sorted(files, key=lambda file: file.runs[0].started_at if file.runs else "")
     ranked: dict[str, list[tuple[tuple[bool, str], Measurement]]] = {}
-    for own, measurements, _ in parts:
-        for m in measurements:
-            rank = not OTHERS_WORK.intersection(m.flags), m.at or (own[-1].started_at if own else "")
+    for file in oldest_first:
+        last_start = file.runs[-1].started_at if file.runs else ""
+        for m in file.measurements:
+            rank = not OTHERS_WORK.intersection(m.flags), m.at or last_start
             ranked.setdefault(m.key, []).append((rank, m))
-    of_row = [[m for _, m in sorted(same, key=operator.itemgetter(0))] for same in ranked.values()]
+    by_rank = [[m for _, m in sorted(same, key=operator.itemgetter(0))] for same in ranked.values()]
     return Loaded(
-        tuple(r for part in parts for r in part[0]),
-        tuple(same[-1] for same in of_row),
-        sum(part[2] for part in parts),
-        tuple(map(str, files)),
-        tuple(m for same in of_row for m in same[:-1]),
+        runs=tuple(run for file in oldest_first for run in file.runs),
+        measurements=tuple(same[-1] for same in by_rank),
+        bad_lines=sum(file.bad_lines for file in files),
+        files=tuple(str(file.path) for file in files),
+        replaced=tuple(m for same in by_rank for m in same[:-1]),
     )
 
 
 def by_machine(*runs: str | os.PathLike) -> dict[str, Loaded]:
-    """Machine key -> its rows, as `read` gives them; rows of two machines are never joined."""
-    files: dict[str, list[Path]] = {}
-    for file in (file for run in runs for file in files_of(run)):
-        found, _, _ = decode(content(file).splitlines()[:1])
-        files.setdefault(found[0].machine.key if found else "", []).append(file)
-    return {key: read(*group) for key, group in files.items()}
+    """Machine key -> its rows, as `read` gives them; rows of two machines are never joined. "": files that name no machine.
+
+    Raises: as `read`.
+    """
+    groups: dict[str, list[ResultFile]] = {}
+    for run in runs:
+        for file in _with_rows(run):
+            key = file.runs[0].machine.key if file.runs else ""
+            groups.setdefault(key, []).append(file)
+    return {key: joined(group) for key, group in groups.items()}

@@ -266,9 +266,20 @@ class Machine(msgspec.Struct, frozen=True):
         return self.gpus[index] if index < len(self.gpus) else None
 
 
+class Method(msgspec.Struct, frozen=True, kw_only=True):
+    """How the visits of a run were made. With the run's seed and software it says which visits can be one row."""
+
+    #: Whether each round of visits has processes of its own (--rigorous).
+    process_per_visit: bool
+    #: The limits of a row's visits by their names in shared_flags.Limits, all but the number of rounds.
+    limits: dict[str, float | None]
+    #: Environment variables that set the threads of libraries.
+    thread_variables: dict[str, str] = {}
+
+
 class Run(msgspec.Struct, frozen=True, tag="run"):
     """The origin of a result file: machine, software, command and sources. network: the one whose layers were measured, or
-    ""."""
+    "". method: None in files of before it was stored, and of studies that visit no row."""
 
     schema: int
     machine: Machine
@@ -279,6 +290,7 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
     sources: str
     started_at: str
     network: str = ""
+    method: Method | None = None
 
 
 Line = Run | Measurement

@@ -1,0 +1,142 @@
+"""What --resume goes on with: the run that planned the same rows, and in its file the visits made by the same method."""
+
+import contextlib
+import dataclasses
+import os
+import shlex
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from analysis import units
+from workloads import options, terminal
+from workloads.machine import clock
+from workloads.records import Measurement, Method, Row, Run
+from workloads.records.files import RowLines, result_file
+from workloads.records.rows import VISITS_AT
+from workloads.shared_flags import Limits
+
+#: Variables by which libraries choose their threads and where these run.
+THREAD_VARIABLES = (
+    "GOMP_CPU_AFFINITY",
+    "KMP_AFFINITY",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OMP_PLACES",
+    "OMP_PROC_BIND",
+    "OPENBLAS_NUM_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+)
+
+
+def method(args: Namespace, limits: Limits) -> Method:
+    """How a command times its rows here."""
+    by_name = dataclasses.asdict(limits)
+    del by_name["rounds"]  # more visits of the same kind
+    return Method(
+        process_per_visit=args.rigorous,
+        limits=by_name,
+        thread_variables={name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
+    )
+
+
+def differences(before: Run | None, now: Run) -> str:
+    """What of the method differs between two runs, each with both values: `seed 1, now 2`; "" where nothing does."""
+    if before is None or before.method is None or now.method is None:
+        return "an unknown one"
+    old = _described(before, before.method)
+    new = _described(now, now.method)
+    changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    return "; ".join(f"{name} {old.get(name, 'none')}, now {new.get(name, 'none')}" for name in changed)
+
+
+def _described(run: Run, method: Method) -> dict[str, str]:
+    """All that makes a visit what it is, by name."""
+    limits = {name: str(limit) for name, limit in method.limits.items()}
+    chosen = {"seed": str(run.seed), "process_per_visit": str(method.process_per_visit)}
+    return {**chosen, **limits, **method.thread_variables, **run.software}
+
+
+def continued(
+    rows_before: dict[str, RowLines], rows: Iterable[Row], run: Run, file: Path
+) -> dict[str, list[Measurement]]:
+    """The lines of a file that a run goes on with, by row key: rows that are ok and, of visits, those made by its method.
+
+    Says on stderr how many of the planned rows are measured anew, and how many stay that were measured in one go otherwise.
+    """
+    planned = {row.key for row in rows}
+    lines: dict[str, list[Measurement]] = {}
+    anew: Counter[str] = Counter()
+    staying: Counter[str] = Counter()
+    for key, before in rows_before.items():
+        if not before.lines[-1].ok:
+            continue
+        otherwise = differences(before.run, run)
+        is_visit = before.lines[-1].visit > 0
+        if otherwise and key in planned:
+            counter = anew if is_visit else staying
+            counter[otherwise] += 1
+        if is_visit and otherwise:
+            continue
+        lines[key] = before.lines
+    for otherwise, count in anew.items():
+        terminal.note(f"{file}: {units.count(count, 'row')} timed by another method ({otherwise}), measured anew")
+    for otherwise, count in staying.items():
+        terminal.note(
+            f"{file}: {units.count(count, 'row')} measured in one go by another method ({otherwise}), not again"
+        )
+    return lines
+
+
+def after_these(lines: Iterable[list[Measurement]]) -> None:
+    """Makes the moments of the visits to come later than those of the visits that are there."""
+    for visits in lines:
+        for visit in visits:
+            clock.not_before(max(visit.series.get(VISITS_AT) or (0.0,)))
+
+
+def newest_run(folder: Path, command: str, rows: Iterable[Row], planned_by: Callable[[str], Iterable[Row]]) -> Path:
+    """The newest run in a machine's folder whose plan has these rows. planned_by: a stored command -> the rows that it plans.
+
+    Raises: Usage when there is none.
+    """
+    wanted = {row.key for row in rows}
+    runs = sorted({file.parent for file in folder.glob("*/*.jsonl")}, reverse=True)
+    for candidate in runs:
+        planned: set[str] = set()
+        for stored in commands(candidate):
+            with contextlib.suppress(options.Stop):  # it asked for what is no longer here
+                planned.update(row.key for row in planned_by(stored))
+        if wanted <= planned:
+            return candidate
+    newest = f"; the newest, {runs[0]}, is of another plan" if runs else ""
+    raise options.Usage(
+        f"nothing to resume: no run under {folder} has these rows in its plan{newest}; name a run with -o",
+        without_resume(command),
+    )
+
+
+def commands(folder: Path, pattern: str = "*.jsonl") -> set[str]:
+    """The commands that wrote the result files of a folder, as far as these can be read."""
+    wrote: set[str] = set()
+    for path in folder.glob(pattern):
+        with contextlib.suppress(options.Usage):
+            wrote |= {run.command for run in result_file(path).runs}
+    return wrote
+
+
+def arguments(command: str, module: str) -> list[str] | None:
+    """The arguments of a stored command `python -m MODULE ...`; None of another module's."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # a quote without its end
+        return None
+    return words[3:] if words[:3] == ["python", "-m", module] else None
+
+
+def without_resume(command: str) -> str:
+    """The command that begins anew."""
+    return shlex.join(word for word in shlex.split(command) if word != "--resume")

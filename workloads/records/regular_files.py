@@ -1,0 +1,85 @@
+"""Reads the lines of regular files only: a pipe or a device would never end, and neither would a line without a limit."""
+
+import contextlib
+import errno
+import gzip
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from workloads.options import Usage
+
+LONGEST_LINE_BYTES = 1 << 24  # the longest line of a stored result file has 31 kB
+
+_NOT_REGULAR = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class Unreadable(Usage):
+    """A file that cannot be read as lines; the message names it and says why."""
+
+
+def require_regular(path: str | os.PathLike) -> None:
+    """Raises Unreadable for what is there and is no regular file. Links are followed."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise Unreadable(f"cannot read {path}: {reason(path, error)}") from error
+    for is_kind, kind in _NOT_REGULAR:
+        if is_kind(mode):
+            raise Unreadable(f"cannot read {path}: it is {kind}, not a file")
+
+
+def lines(path: str | os.PathLike) -> list[bytes]:
+    """The lines of a regular file, each with its newline; the last one may have none. The file may be compressed (.gz).
+
+    Raises: Unreadable for any other kind of file, for one that may not be read, and for a line above LONGEST_LINE_BYTES.
+    """
+    return list(one_by_one(path))
+
+
+def one_by_one(path: str | os.PathLike) -> Iterator[bytes]:
+    """The lines of a file as `lines` gives them, each read when it is asked for."""
+    require_regular(path)
+    number = 0
+    try:
+        with _opened(path) as file:
+            while line := file.readline(LONGEST_LINE_BYTES + 1):
+                number += 1
+                if len(line) > LONGEST_LINE_BYTES:
+                    raise Unreadable(f"cannot read {path}: line {number} is longer than {LONGEST_LINE_BYTES >> 20} MiB")
+                yield line
+    except OSError as error:
+        raise Unreadable(f"cannot read {path}: {reason(path, error)}") from error
+    except (EOFError, zlib.error) as error:
+        raise Unreadable(f"cannot read {path}: {error}") from error
+
+
+def reason(path: str | os.PathLike, error: OSError) -> str:
+    """Why the system refused a file, in words."""
+    if error.errno == errno.ENOENT and Path(path).is_symlink():
+        return "it is a link to what is not there"
+    return error.strerror or str(error)
+
+
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike) -> Iterator[BinaryIO | gzip.GzipFile]:
+    with open(path, "rb", opener=_without_waiting) as file:
+        if Path(path).suffix != ".gz":
+            yield file
+            return
+        with gzip.open(file) as text:
+            yield text
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a file; one of /proc that would wait for its next line fails instead."""
+    return os.open(path, flags | os.O_NONBLOCK)
