@@ -134,6 +134,14 @@ def _blocks(seconds, block) -> dict[int, list[float]]:
     return groups if len(groups) > 1 else {i: [s] for i, s in enumerate(seconds)}
 
 
+def visit_medians(samples: Samples) -> list[float]:
+    """The median seconds of each visit (block) of a Samples record."""
+    groups: dict[int, list[float]] = {}
+    for block, seconds in zip(samples.block, samples.seconds, strict=True):
+        groups.setdefault(block, []).append(seconds)
+    return [float(statistics.median(group)) for group in groups.values()]
+
+
 @functools.lru_cache(maxsize=256)
 def _draws(blocks: int) -> tuple[np.ndarray, np.ndarray]:
     """(counts, index) of RESAMPLES draws of whole blocks with replacement. counts, distinct draws only: times each block is
@@ -190,12 +198,22 @@ def _ends(value: float, draws: np.ndarray, blocks: int) -> tuple[float, float]:
 
 
 def _interval(value: float, groups: list[list[float]], visits: bool) -> Estimate:
-    """`value` with its interval: the range of medians of RANGE visits, else by resampling; a single group gives no width."""
+    """`value` with its interval: the range of medians of RANGE visits, else by resampling; a single group gives no width. Of
+    more visits it also covers their mean, by Student's t: where a machine switches between two levels the median is one of
+    these, and the run's level lies between them."""
     if len(groups) == 1:
         return exact(value)
-    if not visits or len(groups) not in RANGE:
+    if not visits:
         return Estimate(value, *_ends(value, _resampled_medians(groups), len(groups)))
-    return reaching(value, *(float(statistics.median(g)) for g in groups))
+    medians = [float(statistics.median(g)) for g in groups]
+    if len(groups) in RANGE:
+        return reaching(value, *medians)
+    low, high = _ends(value, _resampled_medians(groups), len(groups))
+    if len(groups) > max(RANGE):
+        mean = statistics.fmean(medians)
+        half = t_quantile(len(groups) - 1) * statistics.stdev(medians) / math.sqrt(len(groups))
+        low, high = min(low, max(mean - half, min(medians))), max(high, min(mean + half, max(medians)))
+    return Estimate(value, low, high)
 
 
 def median(seconds, block=None) -> Estimate:

@@ -17,7 +17,7 @@ threads              count   -       of the CPU; absent: as many as the library 
 cache                text    -       warm, or cold
 switches             text    -       a framework's options that are not their default, name=text
 median_s             s       lower   host latency: a call that is waited for
-low_s                s       lower   the lower end of its 95 % interval
+low_s                s       lower   the lower end of its 95 % interval within this run
 high_s               s       lower   the upper end
 device_median_s      s       lower   a call on the GPU's clock
 throughput_median_s  s       lower   host throughput: one of many queued calls

@@ -156,7 +156,7 @@ def table(args: Namespace, here):
 def answer(args: Namespace, outcome) -> None:
     """Prints the total time of all layers, and the crossover, in words."""
     from analysis.crossover import crossover
-    from analysis.text import answers
+    from analysis.text import answers, crossings
 
     varies, works_, said = axis(args), works(args), []
     if works_:
@@ -164,6 +164,7 @@ def answer(args: Namespace, outcome) -> None:
     if varies:
         found = crossover.layer_crossovers(outcome.measurements, "conv", {varies: 2}, machine=outcome.run.machine)
         said += answers.lines(found, outcome.measurements, outcome.run.machine)
+        said += crossings.noise_sentences(found, outcome.run.machine)
     say(said, args, outcome, "conv")
 
 

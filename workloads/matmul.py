@@ -129,8 +129,9 @@ def table(args: Namespace, here):
 def answer(args: Namespace, outcome) -> None:
     """The crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
     from analysis.crossover import crossover
-    from analysis.text import answers, summary
+    from analysis.text import answers, crossings, summary
 
+    squares: tuple = ()
     done, works_ = outcome.measurements, works(args)
     if works_:
         said = answers.together(works_, done, f"products of the dense layers of {args.model}")
@@ -142,6 +143,7 @@ def answer(args: Namespace, outcome) -> None:
     more = crossover.layer_crossovers(done, "matmul", machine=outcome.run.machine)
     more = [a for a in more if works_ or a.family.varies == "n"]
     said += [line for line in answers.lines(more, done, outcome.run.machine) if line not in said]
+    said += crossings.noise_sentences([*squares, *more], outcome.run.machine)
     say(said, args, outcome)
 
 

@@ -177,7 +177,7 @@ def records(made: Comparison) -> list[dict]:
     def cells(r: Compared) -> tuple:
         times = (middle(m.on(r.clock)) for m in (r.old, r.new))
         slowdown = r.smallest_slowdown if math.isfinite(r.smallest_slowdown) else None
-        ratio, between = astuple(r.verdict.ratio), astuple(r.between)
+        ratio, between = astuple(r.verdict.ratio), (r.between.share, r.between.source)
         return r.name, r.clock, *times, *ratio, r.word, *between, slowdown, " ".join(r.flags)
 
     return [dict(zip(HEAD, cells(r), strict=True)) for word in WORDS for r in made.of(word)]

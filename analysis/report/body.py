@@ -44,7 +44,9 @@ def _layers(op: str) -> Section:
 
 METHOD = Section("method", "How it was measured", lambda of: method.how_section(of.loaded))
 SECTIONS = (
-    Section("crossover", "Where the GPU wins", lambda of: crossings.section(of.rows, of.answers), ("crossover",)),
+    Section(
+        "crossover", "Where the GPU wins", lambda of: crossings.section(of.rows, of.answers, of.machine), ("crossover",)
+    ),
     Section("roofline", "How far from the hardware's limit", roofline.section, ("roofline",)),
     Section("kernels", "Kernels", charts=("rates",)),
     Section("ladder-matmul", "From three loops to the library", lambda of: roofline.ladder_section(of, "matmul")),

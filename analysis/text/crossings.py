@@ -1,6 +1,8 @@
 """Crossovers in words: the winner by size, the parts of a GPU call's time, and verdicts for table cells."""
 
-from analysis import labels, numbers
+from collections.abc import Iterable
+
+from analysis import labels, noise, numbers
 from analysis.crossover.crossover import Answer, Form, Side
 from analysis.crossover.families import Family
 from analysis.crossover.time_split import REMAINDER, Why
@@ -8,6 +10,7 @@ from analysis.text import sentences
 from analysis.text.rates import machine_words
 from analysis.text.sentences import say
 from analysis.units import count, join
+from workloads import options
 from workloads.records import Machine, Measurements
 
 _WAYS = {"roundtrip": "asarray and asnumpy", "roundtrip-pinned": "pinned", "roundtrip-pageable": "pageable"}
@@ -17,6 +20,8 @@ _NO_CROSSOVER = {  # why there is none
     "failed": "No GPU time was measured on {machine}, so there is no crossover. Why: {reasons}.",
     "none": "No GPU was measured on {machine}, so there is no crossover here.",
 }
+_WITHIN = "The intervals are within this run: what runs differ by is not known, as no line names the machine."
+_NOISE = "What runs differ by, in these intervals: {source}. Measure it here: {command}"
 _WHY = "Why: at {n} a GPU {call} takes {gpu:time}, the CPU {cpu:time}. {share} of the GPU's is {part}."
 
 
@@ -71,6 +76,24 @@ def copies_sentence(answers: list[Answer]) -> str:
     names = form_name(answers[0].form), *(way_name(a.form) for a in answers[1:])
     return " ".join(
         f"{sentences.capital(name)}: {sentences.crossing(a)}." for name, a in zip(names, answers, strict=True)
+    )
+
+
+def noise_sentences(answers: Iterable[Answer], machine: Machine | None) -> list[str]:
+    """Where the noise between runs in the answers' intervals is from, unless it was measured on this machine; [] without a
+    crossover."""
+    points = [point for a in answers for point in a.points if not a.predicted]
+    if not points:
+        return []
+    if machine is None:
+        return [_WITHIN]
+    clocks = {noise.CPU: points[0].cpu.seconds.value, noise.CALLS: points[0].gpu.seconds.value}
+    sources = [noise.between_runs(machine, clock, seconds).source for clock, seconds in clocks.items()]
+    others = [source for source in dict.fromkeys(sources) if source != noise.OWN]
+    return (
+        [_NOISE.format(source=join(others), command=options.typed("python -m workloads.doctor --noise"))]
+        if others
+        else []
     )
 
 

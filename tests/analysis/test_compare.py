@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from analysis import noise
 from analysis.compare import command, comparison
-from analysis.stats import exact
+from analysis.stats import Z, exact, t_quantile
 from analysis.text import comparisons
 from kernels.problems import Training
 from workloads import matmul, options, records, session
@@ -53,7 +53,7 @@ def words(old, new, **how) -> list[str]:
 
 def keep(root, shares: dict[tuple[str, int], float], machine=CPU_MACHINE, local: bool = True) -> None:
     """Stores what runs of a machine differ by under a folder of reports."""
-    of = tuple(noise.Share(*key, share, 100) for key, share in shares.items())
+    of = tuple(noise.Share(*key, share, 100, visit_share=2 * share, span_s=20.0) for key, share in shares.items())
     place = root / "local" / machine.key if local else root / machine.key
     place.mkdir(parents=True)
     (place / noise.FILE).write_bytes(msgspec.json.encode(noise.Noise(machine, "2026-01-01", 900.0, (), of)))
@@ -78,7 +78,7 @@ def test_a_claim_needs_the_whole_interval_beyond_the_least_effect(new, word):
 def test_what_two_runs_differ_by_is_in_the_interval():
     old, new = timed(steady(1.0, 0.0)), timed(steady(1.03, 0.0))
     (row,) = comparison.comparison(loaded(old), loaded(new)).rows
-    assert row.between == noise.Between(0.01, noise.OWN)
+    assert (row.between.share, row.between.source) == (0.01, noise.OWN)
     assert row.verdict.ratio.low == pytest.approx(1.03 / 1.01) and row.verdict.ratio.high == pytest.approx(1.03 * 1.01)
     assert words(loaded(old), loaded(new)) == ["same"]
     # another hour differs as much
@@ -154,6 +154,8 @@ def test_a_share_is_the_quantile_of_the_differences_of_sweeps_far_enough_apart()
     (share,) = noise.shares(sweeps)
     assert (share.side, share.pairs) == (noise.CPU, 15) and share.decade == -3
     assert share.share == pytest.approx(math.expm1(float(np.quantile(apart, 0.95))), rel=1e-6)
+    # all visits of a run agree, so each difference counts 25 times
+    assert share.visit_share == pytest.approx(share.share, rel=0.05) and share.span_s == 0.0
     assert noise.shares(sweeps[:5]) == ()  # 6 pairs say nothing
     loud = timed(steady(9e-3, 0.0), n=128, flags=("other-load",))
     beside = [(at, loaded(*one.measurements, timed(steady(3e-3), n=128))) for at, one in sweeps[1:]]
@@ -170,13 +172,34 @@ def test_trainings_take_no_kernels_number():
     assert (row.word, row.between.share) == ("can't tell", noise.DEFAULT[noise.MODELS])
 
 
-def test_one_runs_seconds_are_widened_where_its_visits_lie_within_half_a_minute():
-    short = timed(steady(1.0, 0.0))
-    long = replace(short, series={"visit_at_s": (0.0, 40.0)})
-    brief = replace(short, series={"visit_at_s": (0.0, 20.0)})
-    found = [noise.of_one_run(CPU_MACHINE, m, m.samples[0], exact(1.0)) for m in (short, brief, long)]
-    assert found[2] == exact(1.0) and found[0] == found[1] and found[0].high == pytest.approx(1.01 ** math.sqrt(0.5))
-    assert noise.of_one_run(None, short, short.samples[0], exact(1.0)) == exact(1.0)
+def test_the_noise_between_runs_is_always_added_and_falls_as_a_rows_visits_show_it_themselves():
+    """Visits of all runs differ by 2 %, runs by 1 % over 20 s: in the logarithm sd = ln 1.02 / (sqrt 2 x 1.96) = 0.00714 and
+    0.00359. Two visits 0.4 % off their mean take 0.004^2 off the first."""
+    known = noise.Between(0.01, noise.OWN, visit_share=0.02, runs=10, span_s=20.0)
+    of_visits, of_runs = (math.log(1 + share) / (math.sqrt(2) * Z) for share in (0.02, 0.01))
+    t = t_quantile(9)
+    agree, differ = [1.0, 1.0], [math.exp(-0.004), math.exp(0.004)]
+    assert noise.half_width(known, agree, 10.0) == pytest.approx(t * of_visits)  # it saw nothing of the noise
+    assert noise.half_width(known, differ, 10.0) == pytest.approx(t * math.sqrt(of_visits**2 - 0.004**2))
+    assert noise.half_width(known, agree, 20.0) == pytest.approx(t * of_runs)  # of so long runs it was measured
+    far = [math.exp(-0.1), math.exp(0.1)]
+    assert noise.half_width(known, far, 10.0) == pytest.approx(t * of_runs)  # a shorter span averages no more
+    assert noise.half_width(known, far, 80.0) == pytest.approx(t * of_runs / 2)  # and a longer one at most so much more
+    other = replace(known, source="as on another")
+    assert (
+        noise.half_width(other, agree, 80.0) == pytest.approx(t * of_visits) and noise.half_width(other, far, 1.0) == 0
+    )
+    guess = noise.Between(0.2, noise.GUESS, visit_share=0.2)
+    assert noise.half_width(guess, agree, 0.0) == pytest.approx(math.log(1.2) / math.sqrt(2))
+
+
+def test_a_rows_seconds_have_it_in_their_interval():
+    steady_row = timed(steady(1.0, 0.0))
+    long = replace(steady_row, series={"visit_at_s": (0.0, 40.0)})
+    widened = noise.of_one_run(CPU_MACHINE, long, long.samples[0], exact(1.0))
+    between = noise.between_runs(CPU_MACHINE, noise.CPU, 1.0)
+    assert widened.high == pytest.approx(math.exp(noise.half_width(between, [1.0], 40.0))) and widened.low < 1
+    assert noise.of_one_run(None, long, long.samples[0], exact(1.0)) == exact(1.0)
 
 
 def test_the_smallest_slowdown_that_a_row_would_have_shown():

@@ -152,6 +152,19 @@ def test_a_side_of_a_short_sweep_is_as_wide_as_what_runs_differ_by_over_the_root
     assert side.seconds.high == pytest.approx((1 + noise.DEFAULT[noise.CPU]) ** 0.5**0.5)
 
 
+def test_where_the_noise_between_runs_is_from_is_said_unless_it_was_measured_here(monkeypatch):
+    answers = [only(laws(cpu_law, gpu_law, [64, 256]))]
+    monkeypatch.setattr(noise, "stored", lambda root: {})
+    (guess,) = crossings.noise_sentences(answers, CPU_MACHINE)
+    assert noise.GUESS in guess and guess.endswith("workloads.doctor --noise")
+    (unknown,) = crossings.noise_sentences(answers, None)
+    assert "within this run" in unknown
+    shares = tuple(noise.Share(clock, 0, 0.1, 10, visit_share=0.1, span_s=1.0) for clock in (noise.CPU, noise.CALLS))
+    known = noise.Noise(CPU_MACHINE, "", 900.0, ("01", "02"), shares)
+    monkeypatch.setattr(noise, "stored", lambda root: {CPU_MACHINE.key: known})
+    assert crossings.noise_sentences(answers, CPU_MACHINE) == crossings.noise_sentences([], None) == []
+
+
 def test_a_dense_layers_products_cross_in_their_batch():
     """Forward and for dX the batch is the product's rows, for dW what is summed over."""
     rows = []

@@ -342,7 +342,8 @@ def test_ten_sweeps_are_stored_as_one_number_a_clock_and_decade(swept, capsys):
     here = facts.describe()
     kept = noise.stored(noise.REPORTS)[here.key]
     assert (kept.span_s, len(kept.sweeps)) == (540.0, 10) and len({*kept.sweeps}) == 10
-    assert noise.between_runs(here, noise.CPU, 2e-3) == noise.Between(pytest.approx(0.01, rel=1e-3), noise.OWN)
+    between = noise.between_runs(here, noise.CPU, 2e-3)
+    assert (between.share, between.source, between.runs) == (pytest.approx(0.01, rel=1e-3), noise.OWN, 10)
 
 
 def test_sweeps_that_were_stopped_go_on_and_a_half_one_is_made_again(swept, capsys):

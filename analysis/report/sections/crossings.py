@@ -9,7 +9,7 @@ from analysis.report.charts.crossover import answered, wins
 from analysis.table import Table, named, text
 from analysis.text import crossings
 from analysis.units import seconds
-from workloads.records import Measurements
+from workloads.records import Machine, Measurements
 
 _WHY = "a call | at | CPU | CPU kernel | GPU | GPU kernel | arithmetic | launch and Python | copies | not explained"
 _ADDS_UP = (
@@ -18,13 +18,14 @@ _ADDS_UP = (
 )
 
 
-def section(measurements: Measurements, answers: tuple[Answer, ...]) -> list[str]:
+def section(measurements: Measurements, answers: tuple[Answer, ...], machine: Machine | None = None) -> list[str]:
     """The winner by size in every form, and the parts of the GPU's time at the deciding sizes; [] for one device alone."""
     told = answered(answers)
     if not any(a.points for a in told):
         return []
     squares = rows_of(measurements, SQUARES)
-    return wins(told).md() + details(told, lambda a: why(squares, a))
+    notes = [f"- {line}" for line in crossings.noise_sentences(told, machine)]
+    return wins(told).md() + notes + details(told, lambda a: why(squares, a))
 
 
 def details(
