@@ -224,6 +224,7 @@ def start(folder, *more: str) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=worker.ROOT)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_and_a_second_run_beside_it(tmp_path):
     """The limit on a file's size gives the same error from the same call as a full disk does; stress_faults fills a real one."""
     first = start(tmp_path)

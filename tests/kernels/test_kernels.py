@@ -110,8 +110,14 @@ def right_twice(run, problem, inputs, allocates: bool = False) -> None:
             output.fill(7)
 
 
-#: Numba compiles each of them for 10 to 35 s on a slow core.
-SLOW_TO_COMPILE = {"matmul/numba/simd", "matmul/numba/dots", "conv/numba/direct"}
+#: Numba compiles each of them for more than 5 s on a slow core.
+SLOW_TO_COMPILE = {
+    "conv/numba/direct",
+    "matmul/numba/dots",
+    "matmul/numba/packed",
+    "matmul/numba/simd",
+    "stream/numba/loop",
+}
 
 
 def marked(kernel):
