@@ -1,4 +1,4 @@
-"""The console command `crossover`: every command of the project by its short name.
+"""The console command `crossover`: every command of the project by its short name; `explain()` for notebooks.
 
 It stands above all packages, and nothing imports it.
 """
@@ -6,10 +6,16 @@ It stands above all packages, and nothing imports it.
 import importlib
 import shlex
 import sys
+import tempfile
 from argparse import Namespace
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from workloads import help_screen, options
+
+if TYPE_CHECKING:
+    from analysis.explain.training_answer import TrainingAnswer
+    from kernels.networks import Network
 
 LONG = "Starts a command by its short name: crossover matmul is python -m workloads.matmul."
 FIRST = ("explain", "run", "doctor", "report")  # the commands that people need most
@@ -46,6 +52,82 @@ def unknown(words: Sequence[str]) -> options.Usage:
         return options.Usage(f"no command {name!r}", "python -m crossover")
     corrected = shlex.join(["python", "-m", "crossover", similar, *others])
     return options.Usage(f"no command {name!r}", corrected, options.OVERVIEW, similar, "command")
+
+
+def explain(
+    model: Any,
+    *,
+    batch: int | None = None,
+    samples: int | None = None,
+    epochs: int | None = None,
+    measure: bool = False,
+    **flags: Any,
+) -> "TrainingAnswer":
+    """Whether a GPU is worth it for a training, as an object with the winner, the seconds and the lines of the answer.
+
+    Args:
+        model: a known name, `file.py:function`, `file.keras`, a Keras model, or a function that builds one.
+        batch, samples, epochs: of the training; numbers that are not given are assumed, as the answer says.
+        measure: first measure here what the answer lacks; takes a model by name or file.
+        flags: other flags of `crossover explain` by their names, such as gpu_profile="nvidia-h200" or price_gpu=3.5.
+
+    Raises: ImportError for packages that are not installed; options.Missing where no row tells it, or for a model that cannot be
+    built; options.Usage for an unknown model; TypeError for a model or a flag of another kind.
+    """
+    try:
+        options.require_packages()
+    except options.Missing as missing:
+        raise ImportError(f"{missing}; {missing.tip}") from missing
+    from analysis.explain import __main__, command
+
+    if not isinstance(model, str) and measure:
+        raise TypeError("measure=True takes a name, 'file.py:function' or 'file.keras': workers build the model anew")
+    values = {"batch": batch, "samples": samples, "epochs": epochs, **flags}
+    if isinstance(model, str):
+        args = options.namespace(__main__.parser(), model=model, measure=measure, **values)
+        return command.answered(args, _command(model, values))
+    network = described(model, flags.get("time_limit", __main__.DESCRIBING_S))
+    args = options.namespace(__main__.parser(), model=network.name, **values)
+    return command.answered(args, "", network)
+
+
+def _command(model: str, flags: dict[str, Any]) -> str:
+    """The command that asks the same of a model; `flags`: their names and values, None where one is not given."""
+    words = ["python", "-m", "analysis.explain", "--model", model]
+    runs = flags.get("runs") or ()
+    words += [runs] if isinstance(runs, str) else runs
+    for name, value in flags.items():
+        if name == "runs" or value is None or value is False:
+            continue
+        words.append("--" + "-".join(name.split("_")))
+        if value is not True:
+            words.append(str(value))
+    return options.typed(shlex.join(words))
+
+
+def described(model: Any, time_limit_s: float) -> "Network":
+    """The layers of a Keras model, or of the one that a function builds; it is saved and read by a process of its own.
+
+    Raises: TypeError for what is neither; options.Missing for a model that cannot be described.
+    """
+    import msgspec
+
+    from analysis.explain import command
+
+    built = model() if callable(model) and not _is_model(model) else model
+    if not _is_model(built):
+        kinds = "a name, 'file.py:function', 'file.keras', a Keras model or a function that builds one"
+        raise TypeError(f"model is {kinds}, not {type(built).__name__}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/{built.name}.keras"
+        built.save(file)
+        network = command.describe(file, time_limit_s)
+    return msgspec.structs.replace(network, name=f"{built.name} (notebook)")
+
+
+def _is_model(thing: Any) -> bool:
+    """Whether it is a Keras model, as far as can be told without Keras."""
+    return hasattr(thing, "save") and hasattr(thing, "layers") and not isinstance(thing, type)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

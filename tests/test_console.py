@@ -9,6 +9,8 @@ import tomllib
 import pytest
 
 import crossover
+from analysis.explain import command
+from kernels import networks
 from workloads import help_screen, options, terminal
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -128,3 +130,65 @@ def test_a_python_without_packages_gets_one_error_line(module):
     assert ended.returncode == options.MISSING and len(lines) == 2
     assert lines[0] == f"error: not installed: {', '.join(options.PACKAGES)}"
     assert re.fullmatch(r"  try: .*python[\d.]* -m pip install ml_dtypes msgspec .* threadpoolctl", lines[1])
+
+
+# ---------------------------------------------------------------- explain() for notebooks
+
+
+def test_the_cell_on_the_page_of_answers_runs():
+    (cell,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/answer.md").read_text(), re.DOTALL)
+    names: dict = {}
+    exec(cell, names)
+    answer = names["answer"]
+    assert (answer.model, answer.batch, answer.samples, answer.stored_gpu) == ("cifar10-cnn", 64, 5000, "")
+    assert answer.winner in ("cpu", "gpu", "neither")
+    assert answer.gpu_seconds.low <= answer.gpu_seconds.value <= answer.gpu_seconds.high
+    assert answer.verdict[-1].endswith(" --model cifar10-cnn nvidia-h200 --batch 64 --samples 5000 --all")
+
+
+class Built:
+    """Stands for a Keras model: what it is asked for is its name and its file."""
+
+    name = "mine"
+    layers = ()
+
+    def save(self, file: str) -> None:
+        pathlib.Path(file).write_text("a model")
+
+
+@pytest.mark.parametrize("model", [Built(), Built])
+def test_a_model_is_read_from_its_file_by_a_process_of_its_own(model, monkeypatch):
+    read = []
+
+    def describe(file: str, time_limit_s: float):
+        read.append((pathlib.Path(file).name, pathlib.Path(file).read_text(), time_limit_s))
+        return networks.find("fashion-mlp")
+
+    monkeypatch.setattr(command, "describe", describe)
+    answer = crossover.explain(model, batch=64, runs="nvidia-h200", time_limit=90)
+    known = crossover.explain("fashion-mlp", batch=64, runs="nvidia-h200")
+    assert read == [("mine.keras", "a model", 90)]
+    assert answer.model == "mine (notebook)"
+    assert [one.name for one in answer.assumed] == ["samples", "epochs"]
+    # its own trainings are no longer left out of the fit
+    assert answer.gpu_seconds.value == pytest.approx(known.gpu_seconds.value, rel=0.3)
+    assert not any(line.startswith("More: ") for line in answer.verdict)  # no command asks the same
+
+
+def test_explain_refuses_what_is_no_model_or_no_flag():
+    for wrong in (3, lambda: 3):
+        with pytest.raises(TypeError, match="a function that builds one, not int"):
+            crossover.explain(wrong)
+    with pytest.raises(TypeError, match="unknown option 'batches'"):
+        crossover.explain("fashion-mlp", batches=3)
+    with pytest.raises(TypeError, match="measure=True takes a name"):
+        crossover.explain(Built(), measure=True)
+    with pytest.raises(options.Missing, match="measure=True measures them"):
+        crossover.explain("fashion-mlp", runs=str(ROOT / "reports/nvidia-h200/odd-matmul"))
+
+
+def test_explain_names_all_packages_that_are_not_installed(monkeypatch):
+    for module in ("msgspec", "rich"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=r"not installed: msgspec, rich; .* -m pip install msgspec rich"):
+        crossover.explain("fashion-mlp")

@@ -377,7 +377,7 @@ def namespace(made: Parser, **keywords) -> Namespace:
         if not hasattr(args, name):
             raise TypeError(f"unknown option {name!r}; known: {', '.join(sorted(vars(args)))}")
         several = isinstance(value, (list, tuple, range))
-        takes_several = name in {a.dest for a in made._actions if a.nargs == "+"}
+        takes_several = name in {a.dest for a in made._actions if a.nargs in ("+", "*")}
         if takes_several and value is not None and not several:
             value, several = [value], True
         setattr(args, name, [str(v) for v in value] if several else value)

@@ -13,7 +13,7 @@ training is your own model's (--model), an article's (--case S0 S1a S1b S2 S3a S
 keras-249 and others; an unknown one lists them). It reads the rows of RUN and times nothing, but for --measure and --verify."""
 FORMATS = ("table", "md", "json")
 INPUTS = ("numpy", "tf.data", "generator", "prefetch")
-_DESCRIBING_S = 60
+DESCRIBING_S = 60
 _VERIFIED = 3  # changes
 
 
@@ -70,7 +70,7 @@ def parser() -> options.Parser:
 --gpu-profile RUN  take the GPU from the rows of another machine
 --price-gpu MONEY  an hour of the machine with the GPU: 3.50, $3 or 3,50
 --price-cpu MONEY  an hour of the machine without it
---time-limit S ={_DESCRIBING_S}  seconds that building your model may take ({_DESCRIBING_S})""",
+--time-limit S ={DESCRIBING_S}  seconds that building your model may take ({DESCRIBING_S})""",
         MONEY=price,
     )
     more = made.add_argument_group("more than an answer")

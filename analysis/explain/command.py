@@ -17,6 +17,7 @@ from analysis.explain import explanation, measure, verify
 from analysis.explain.explanation import Explanation, Request, Sources
 from analysis.explain.measure import Part
 from analysis.explain.measuring import Failure, TimeBudget
+from analysis.explain.training_answer import TrainingAnswer, training_answer
 from analysis.predict import prediction, profile
 from analysis.predict.profile import Lacking, Profile
 from analysis.stats import is_gpu
@@ -101,29 +102,63 @@ def unknown_gpu(name: str) -> options.Usage:
 def _explained(args: argparse.Namespace, again: str) -> int:
     if args.case == ALL:
         return _every_case(args)
-    asked, case = _asked(args)
-    of, made, lines, record, markdown = sources(args.runs, args.gpu_profile), None, [], {}, args.format == "md"
+    request, case = _asked(args)
+    profiles = sources(args.runs, args.gpu_profile)
+    markdown = args.format == "md"
+    made: Explanation | None = None
+    answer = TrainingAnswer()
+    lines: list[str] = []
+    record: dict[str, Any] = {}
     if case is not None:
-        reply = cases.reply(case, of, asked)
-        lines = cases.lines(reply, again * bool(asked and not args.all), markdown)
+        reply = cases.reply(case, profiles, request)
+        more = again if request and not args.all else ""
+        lines = cases.lines(reply, more, markdown)
         record = {"case": case.name, "answer": reply}
-    if case is None or (asked and (args.all or args.verify or args.format == "json")):
-        made, of, offer = _measured(args, asked, of, again)
-        can_check = not of.borrowed and not (made.gpu and facts.gpu_problem())
-        verdict, framework = words.answer(made, again, offer, markdown, can_check), _framework(of)
+    if case is None or (request and (args.all or args.verify or args.format == "json")):
+        made, profiles, offer = _measured(args, request, profiles, again)
+        verdict = _verdict(made, profiles, again, offer=offer, markdown=markdown)
+        framework = _framework(profiles)
         if args.all:
             kept = (line for line in verdict if not line.rstrip("`").endswith(" --all"))
             verdict = [line.replace(" (--all)", " below") for line in kept]
-        lines += [*[""] * bool(lines), *verdict, *(words.details(made, framework, markdown) if args.all else ())]
-        record |= {"framework": framework, "verdict": verdict, "explanation": made.told()}
-        record |= {"finishes_first_from": made.turns if made.both else None}
-    _print(args, record, lines)
+        if lines:
+            lines.append("")
+        lines += verdict
+        if args.all:
+            lines += words.details(made, framework, markdown)
+        answer = training_answer(made, verdict)
+        record |= {"framework": framework, "explanation": made.told()}
+    _print(args, msgspec.structs.asdict(answer) | record, lines)
     if args.verify and made:
         if args.wait_quiet:
             load.wait_until_quiet()
         for line in verify.lines(made, args.verify):
             print(line, flush=True)
     return options.OK
+
+
+def answered(args: argparse.Namespace, again: str, network: Network | None = None) -> TrainingAnswer:
+    """The answer to what the flags ask of one model; `network`: its layers, if it has no name to build it by. `again`: the
+    command that asks the same, or "".
+
+    Raises: options.Usage for flags that name nothing; Missing where no row tells it.
+    """
+    if network is None:
+        check(args)
+    request, _ = _asked(args, network)
+    try:
+        made, profiles, offer = _measured(args, request, sources(args.runs, args.gpu_profile), again)
+    except Lacking as lacking:
+        raise options.Missing(
+            f"no rows of this machine tell it: {lacking.what}; measure=True measures them"
+        ) from lacking
+    return training_answer(made, _verdict(made, profiles, again, offer=offer))
+
+
+def _verdict(made: Explanation, profiles: Sources, again: str, *, offer: str, markdown: bool = False) -> list[str]:
+    """The lines of an answer. offer: how long measuring what is missing takes, in words, or ""."""
+    can_check = not profiles.borrowed and not (made.gpu and facts.gpu_problem())
+    return words.answer(made, again, offer, markdown, can_check)
 
 
 def of_run(model: str, run: str) -> list[str]:
@@ -300,8 +335,9 @@ def _local() -> Profile:
         return Profile((), facts.describe())
 
 
-def _asked(args: argparse.Namespace):
-    """(the request, the case or None); the request is None for a complaint without a training.
+def _asked(args: argparse.Namespace, network: Network | None = None):
+    """(the request, the case or None); the request is None for a complaint without a training. network: the layers of
+    the model that --model names, if they are known already.
 
     Raises: Usage for an unknown case or model; Missing for a model that cannot be built.
     """
@@ -320,13 +356,15 @@ def _asked(args: argparse.Namespace):
         more |= {name: getattr(case, name) for name in ("varies", "sizes") if hasattr(case, name)}
         made = case.training and Request(_changed(case.training, args), **more)
         return made, case
-    begun = time.monotonic()
-    own = describe(args.model, args.time_limit) if settings.is_user_model(args.model) else None
-    more["starting_s"] = time.monotonic() - begun if own else 0.0
+    own = network
+    if own is None and settings.is_user_model(args.model):
+        begun = time.monotonic()
+        own = describe(args.model, args.time_limit)
+        more["starting_s"] = time.monotonic() - begun
     network = own or settings.network(args.model, own=True)
     given |= settings.changed({"precision": network.precision, **given})
     training = Training(args.model, network.batch, network.samples, network.epochs)
-    if args.model not in networks.NETWORKS:  # a known network brings the numbers of its article
+    if own or args.model not in networks.NETWORKS:  # a known network brings the numbers of its article
         more["assumed"] = tuple(name for name in ("batch", "samples", "epochs") if not getattr(args, name))
     return Request(_changed(training, args), own, **more), None
 

@@ -112,13 +112,15 @@ def sources(e: Explanation) -> str:
 
 
 def answer(e: Explanation, again: str, measuring: str = "", markdown: bool = False, here: bool = False) -> list[str]:
-    """The answer for a terminal or as Markdown. again: the command typed; measuring: how long --measure takes, or "". here:
-    whether this machine can check it."""
+    """The answer for a terminal or as Markdown. again: the command typed, which the last line goes on with; without one that line
+    is left out. measuring: how long --measure takes, or "". here: whether this machine can check it."""
     lone = [s.device for s in e.sides] == ["cpu"]
     big = [say(SAID["too big"], m=m, name=NAMES[m.device]) for m in e.memory if m.too_big]
     kind = "measure" if measuring else "stored" if lone else "verify" if e.actions and here else "all"
     kind = "all" if big else kind
-    last, points, actions = say(SAID[kind], time=measuring, command=again), {}, Table("do | saving | note", (), 3)
+    last = say(SAID[kind], time=measuring, command=again) if again else ""
+    points: dict[str, list[str]] = {}
+    actions = Table("do | saving | note", (), 3)
     if e.both:
         cpu, gpu = e.both
         source = PREDICTED if PREDICTED in (cpu.cost.source, gpu.cost.source) else MEASURED
@@ -162,7 +164,8 @@ def _lines(e: Explanation, first: str, points: dict[str, list[str]], actions: Ta
     told = {name: [*rows * (name == "Do"), *point] for name, point in points.items()}
     named = [f"{'' if i else name:<6}{said}" for name, point in told.items() for i, said in enumerate(point)]
     sides = bars(e.both) if e.both else [say(SAID["one"], side=s) for s in e.sides]
-    return [*_head(e), first, *sides, *named, last]
+    lines = [*_head(e), first, *sides, *named]
+    return [*lines, last] if last else lines
 
 
 def _markdown(e: Explanation, first: str, points: dict[str, list[str]], actions: Table, last: str) -> list[str]:

@@ -10,13 +10,12 @@ from analysis.crossover.crossover import Answer, Crossing
 from analysis.numbers import factor, gain, interval, number, share, time, timed
 from analysis.predict.combine import WORDS
 from analysis.predict.prediction import Prediction
-from analysis.stats import Estimate, exact, faster
+from analysis.stats import Estimate, exact, faster, likely
 from analysis.units import bytes_rate, flops_rate, join, size
 from kernels.networks import title
 
 MEASURED, PREDICTED = "measured", "predicted"
 CANT_TELL = "can't tell"
-LIKELY = 1.1  # speedup of likeliest times, from which on a prediction whose intervals overlap names a device
 NAMES = {"cpu": "CPU", "gpu": "GPU", "gpu:0": "GPU"}
 _LITTLE = 0.01  # of a step: a part of less is not named
 
@@ -103,7 +102,7 @@ def winner(cpu: Estimate, gpu: Estimate, source: str = MEASURED, of: str = "", *
             sure = f"Probably the {best}" if disturbed else f"The {best}"
             first = f"{sure}: {told[0]} against {named[1]}"
         said, mark = f"{first}, {gained} faster", " (predicted)" * predicted
-    elif predicted and speedup.value >= LIKELY:
+    elif likely(cpu, gpu, predicted=predicted) != "neither":
         said = f"Probably the {best}: {told[0]} against {named[1]}"
     else:
         said = f"Can't tell: {named[0]}, {named[1]}"
